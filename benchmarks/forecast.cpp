@@ -20,17 +20,18 @@ void forecast(benchmark::State& state, const network_spec& spec) {
   const machine on = machine_named(load_machines(std::nullopt), "h200");
   const profile costs = estimate(g, on);
   const problem p{g, costs, on, std::numeric_limits<byte_count>::max(), pressure::none, {}};
-  const use_table uses = uses_of(g, in_order(g));
-  const std::vector<gap> gaps = gaps_of(g, uses);
+  const use_table uses = make_use_table(g, graph_order(g));
+  const std::vector<gap> gaps = find_gaps(g, uses);
   std::vector<decision> decisions(gaps.size());
   for (std::size_t i = 0; i < gaps.size(); i += 4) {
-    decisions[i] = {choice::swap, gaps[i].last, gaps[i].next - 1};
-    if (i + 2 < gaps.size() && gaps[i + 2].again) decisions[i + 2] = {choice::again, 0, gaps[i + 2].next};
+    decisions[i] = {gap_choice::swap, gaps[i].last_use, gaps[i].next_use - 1};
+    if (i + 2 < gaps.size() && gaps[i + 2].is_recomputable)
+      decisions[i + 2] = {gap_choice::recompute, 0, gaps[i + 2].next_use};
   }
   forecaster costs_of(p, uses);
   for (auto _ : state) {
-    benchmark::DoNotOptimize(
-        costs_of.of(events_of(g, uses, gaps, decisions), staged_tensors(uses, gaps, decisions)));
+    benchmark::DoNotOptimize(costs_of.forecast(build_events(g, uses, gaps, decisions),
+                                               find_staged_tensors(uses, gaps, decisions)));
   }
 }
 BENCHMARK_CAPTURE(forecast, vgg16, network_spec{.name = "vgg16", .batch = 256})

@@ -48,7 +48,7 @@ BENCHMARK(prefetch_under_pressure)->RangeMultiplier(4)->Range(1, 1024)->Complexi
 
 // Building, planning, lowering and five iterations.
 void vgg16_batch_256_at_ratio_2(benchmark::State& state, const char* strategy) {
-  const planner plan = find(hints(), strategy)->plan;
+  const planner plan = find(hint_strategies(), strategy)->plan;
   for (auto _ : state) {
     const graph g = build({.name = "vgg16", .batch = 256});
     const auto simulator = open_simulator(h200());

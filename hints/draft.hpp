@@ -1,5 +1,5 @@
-// What a strategy's rules say without looking at the budget: residences, advice, and what goes before and
-// behind each compute.
+// The draft plan of a strategy's rules, before the budget is considered: residences, advice, and the actions
+// before and after each compute.
 #pragma once
 
 #include <string>
@@ -11,22 +11,22 @@
 
 namespace um {
 
-// Which tensors of a network rules are for.
+// Decides which tensors of a network a rule applies to.
 class tensor_chooser {
  public:
   explicit tensor_chooser(const graph& g);
-  bool is_for(const tensor_choice& which, tensor_id t) const;
+  bool matches(const tensor_choice& which, tensor_id t) const;
 
  private:
-  bool is_touched(const std::vector<std::string>& kinds, const std::vector<op_id>& by) const;
+  bool is_touched_by(const std::vector<std::string>& kinds, const std::vector<op_id>& by) const;
 
-  const graph& g_;
-  std::vector<bool> written_, used_again_;
-  std::vector<std::vector<op_id>> readers_, writers_;  // of each tensor
+  const graph& graph_;
+  std::vector<bool> is_written_, is_used_again_;
+  std::vector<std::vector<op_id>> readers_, writers_;  // per tensor
 };
 
-// Evictions under pressure, fetches as room allows, cuts and searches are left to the caller. Tensors that
-// leave by twin are twinned.
-memory_plan draft_of(const hint_strategy& s, const problem& p, const std::vector<compute>& order);
+// The caller adds evictions under pressure, fetches on demand, cuts and searches. Tensors that are evicted by
+// twin get residence `twinned`.
+memory_plan make_draft(const hint_strategy& s, const problem& p, const std::vector<compute>& order);
 
 }  // namespace um

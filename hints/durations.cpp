@@ -7,23 +7,23 @@ namespace {
 
 constexpr nanoseconds pages_per_block = managed_block / (4 * KiB);
 
-nanoseconds over_the_link(byte_count blocks, std::uint64_t rate) {
+nanoseconds link_time(byte_count blocks, std::uint64_t rate) {
   return rate == 0 ? 0 : time_at(blocks * managed_block, rate);
 }
 
 }  // namespace
 
-nanoseconds time_to_evict(const machine& on, byte_count blocks, residence home) {
+nanoseconds evict_time(const machine& on, byte_count blocks, residence home) {
   const auto count = static_cast<nanoseconds>(blocks);
   if (home == residence::twinned) {
-    return on.launch_ns + std::max(over_the_link(blocks, rate_to_twin(on)), time_to_discard(on, blocks));
+    return on.launch_ns + std::max(link_time(blocks, rate_to_twin(on)), discard_time(on, blocks));
   }
   const nanoseconds mapped = count * pages_per_block * on.uvm.host_map_page_ns;
   return on.uvm.prefetch_to_host_call_ns + count * 2 * on.uvm.prefetch_block_ns +
-         std::max(mapped, over_the_link(blocks, on.link_to_host_bytes_per_s));
+         std::max(mapped, link_time(blocks, on.link_to_host_bytes_per_s));
 }
 
-nanoseconds time_to_discard(const machine& on, byte_count blocks) {
+nanoseconds discard_time(const machine& on, byte_count blocks) {
   return static_cast<nanoseconds>(blocks) * on.uvm.discard_block_ns;
 }
 

@@ -1,4 +1,4 @@
-// How long it takes by itself to give up managed memory, after a machine's figures.
+// Time to evict or discard managed memory with nothing else running, from a machine's figures.
 #pragma once
 
 #include "core/machine.hpp"
@@ -6,8 +6,8 @@
 
 namespace um {
 
-// By the driver, or by a copy to a twin and a discard.
-nanoseconds time_to_evict(const machine& on, byte_count blocks, residence home);
-nanoseconds time_to_discard(const machine& on, byte_count blocks);
+// By the driver, or, for twinned memory, by a copy to the twin and a discard.
+nanoseconds evict_time(const machine& on, byte_count blocks, residence home);
+nanoseconds discard_time(const machine& on, byte_count blocks);
 
 }  // namespace um

@@ -1,5 +1,5 @@
-// Strategies that leave tensors in managed memory and decide which hints the driver gets, and when:
-// rows of a table of rules, and the one planner that follows rules.
+// Strategies that keep tensors in managed memory and choose hints for the driver: a table of rules, and the
+// planner that follows rules.
 #pragma once
 
 #include <span>
@@ -9,16 +9,16 @@
 
 namespace um {
 
-// The rows, as rules and as strategies, in the same order.
+// The table, as rules and as strategies, in the same order.
 std::span<const hint_strategy> hint_table();
-std::span<const strategy> hints();
+std::span<const strategy> hint_strategies();
 
-// `s` has passed defect_of(). Under pressure::plan the plan keeps the managed memory in use within what
-// the budget leaves: by the strategy's own evictions, and in the driver's order where it has none.
-// Throws infeasible if an operator's operands exceed that.
+// `s` must have no defect_of(). With pressure::plan the managed memory in use stays within what the budget
+// leaves: by the strategy's own evictions, otherwise in the driver's order. Throws infeasible if an
+// operator's operands exceed that.
 memory_plan plan_hints(const hint_strategy& s, const problem& p);
 
-// A row for tables of strategies, which holds the rules.
-strategy strategy_of(hint_strategy s);
+// A strategy that follows these rules.
+strategy make_strategy(hint_strategy s);
 
 }  // namespace um

@@ -7,15 +7,16 @@
 namespace um {
 namespace {
 
-// Which of `of` parts of a batch a range of it meets.
-std::pair<std::size_t, std::size_t> parts_in(std::int64_t images, std::uint32_t of, const interval& range) {
+// The parts, of `of` equal parts of a batch, that overlap a range of images.
+std::pair<std::size_t, std::size_t> overlapping_parts(std::int64_t images, std::uint32_t of,
+                                                      const interval& range) {
   std::uint32_t begin = 0, end = of;
   while (begin + 1 < of && part_of(images, begin, of).end <= range.begin) ++begin;
   while (end > begin + 1 && part_of(images, end - 1, of).begin >= range.end) --end;
   return {begin, end};
 }
 
-void add_parts(leaving_parts& parts, const graph& g, const placement& at, tensor_id t, std::uint32_t of) {
+void add_parts(evictable_parts& parts, const graph& g, const placement& at, tensor_id t, std::uint32_t of) {
   const tensor& what = g.tensors[t];
   const bool alone = of == 1 || bytes_of(what) % (of * managed_block) == 0;
   for (std::uint32_t i = 0; i < of; ++i) {
@@ -24,20 +25,19 @@ void add_parts(leaving_parts& parts, const graph& g, const placement& at, tensor
   }
 }
 
-void add_operands(leaving_parts& parts, const graph& g, const memory_plan& plan, const placement& at,
+void add_operands(evictable_parts& parts, const graph& g, const memory_plan& plan, const placement& at,
                   const compute& c) {
-  const auto now = static_cast<position>(parts.of_position.size());
+  const auto now = static_cast<position>(parts.operands.size());
   parts.order.push_back(c);
-  std::vector<managed_operand>& operands = parts.of_position.emplace_back();
+  std::vector<managed_operand>& operands = parts.operands.emplace_back();
   for (const access& a : accesses_of(g, c)) {
     if (!is_managed(plan.home[a.what])) continue;
     const tensor& t = g.tensors[a.what];
-    const std::size_t first = parts.first_of_tensor[a.what],
-                      count = parts.first_of_tensor[a.what + 1] - first;
-    const auto [begin, end] = parts_in(t.shape.n, static_cast<std::uint32_t>(count), a.where.batch);
+    const std::size_t first = parts.first_part[a.what], count = parts.first_part[a.what + 1] - first;
+    const auto [begin, end] = overlapping_parts(t.shape.n, static_cast<std::uint32_t>(count), a.where.batch);
     managed_operand o{a.what, first + begin, first + end, runs_of(t, a.where)};
-    for (range& r : o.touched) r.offset += at.managed.offset_of(a.what);
-    for (std::size_t x = o.begin; x < o.end; ++x) {
+    for (range& r : o.touched_ranges) r.offset += at.managed.offset_of(a.what);
+    for (std::size_t x = o.part_begin; x < o.part_end; ++x) {
       std::vector<position>& uses = parts.parts[x].uses;
       if (uses.empty() || uses.back() != now) uses.push_back(now);
     }
@@ -47,7 +47,8 @@ void add_operands(leaving_parts& parts, const graph& g, const memory_plan& plan,
 
 }  // namespace
 
-std::uint32_t parts_to_leave(const tensor& t, residence home, std::uint32_t slices, byte_count part_bytes) {
+std::uint32_t eviction_part_count(const tensor& t, residence home, std::uint32_t slices,
+                                  byte_count part_bytes) {
   const auto images = static_cast<byte_count>(t.shape.n);
   const byte_count wanted = (bytes_of(t) + part_bytes - 1) / part_bytes;
   for (byte_count of = std::min(std::max<byte_count>(wanted, slices), images); of > 1; --of) {
@@ -61,17 +62,17 @@ std::uint32_t parts_to_leave(const tensor& t, residence home, std::uint32_t slic
       std::min(slices * each, std::max<byte_count>(images / slices, 1) * slices));
 }
 
-leaving_parts leaving_parts_of(const problem& p, const memory_plan& plan, const placement& at,
-                               byte_count part_bytes) {
+evictable_parts find_evictable_parts(const problem& p, const memory_plan& plan, const placement& at,
+                                     byte_count part_bytes) {
   const graph& g = p.network;
-  leaving_parts parts;
+  evictable_parts parts;
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {
-    parts.first_of_tensor.push_back(parts.parts.size());
+    parts.first_part.push_back(parts.parts.size());
     if (!is_managed(plan.home[t])) continue;
     const std::uint32_t slices = at.table.strips[t].cells.batch_parts();
-    add_parts(parts, g, at, t, parts_to_leave(g.tensors[t], plan.home[t], slices, part_bytes));
+    add_parts(parts, g, at, t, eviction_part_count(g.tensors[t], plan.home[t], slices, part_bytes));
   }
-  parts.first_of_tensor.push_back(parts.parts.size());
+  parts.first_part.push_back(parts.parts.size());
   for (const action& a : plan.actions) {
     if (const auto* c = std::get_if<compute>(&a)) add_operands(parts, g, plan, at, *c);
   }

@@ -1,4 +1,5 @@
-// From rules to a memory plan: the draft that they say, kept within the budget, timed, and searched over.
+// Turns rules into a memory plan: makes the draft, keeps it within the budget, times its evictions and
+// searches over its numbers.
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -6,34 +7,35 @@
 
 #include "core/lower.hpp"
 #include "hints/draft.hpp"
+#include "hints/eviction_timing.hpp"
 #include "hints/hints.hpp"
-#include "hints/room.hpp"
-#include "hints/sequence.hpp"
-#include "hints/timing.hpp"
-#include "schedule/climber.hpp"
+#include "hints/make_room.hpp"
+#include "hints/slices.hpp"
+#include "schedule/hill_climber.hpp"
 
 namespace um {
 namespace {
 
 constexpr packer placed_by = packers::searched;
-// Of the time before, for a number to be changed: less is within what such times are off by.
+// A change of a number must reach this share of the time before: smaller gains are within the error of such
+// times.
 constexpr nanoseconds worth_permille = 995;
 
-// The numbers that a search changes. Where it begins and what it tries is policy, not what some machine
-// takes.
-struct setting {
+// The numbers that a search changes. Start values and candidates are policy, not properties of a machine.
+struct search_setting {
   byte_count part_bytes = 64 * MiB;
-  std::int64_t cut_percent = 25;     // of the budget that one operator's activations may take
-  std::int64_t reserve_percent = 0;  // of the budget left free for what comes early
-  bool on_device = true;             // tensors with residence device lie there, else they are managed
-  departure_time departs = departure_time::in_turn;
-  friend bool operator==(const setting&, const setting&) = default;
+  std::int64_t cut_percent = 25;     // percent of the budget that one operator's activations may take
+  std::int64_t reserve_percent = 0;  // percent of the budget reserved for early prefetches
+  bool keeps_on_device =
+      true;  // whether residence `device` in rules is obeyed; otherwise those tensors are managed
+  eviction_timing timing = eviction_timing::in_turn;
+  friend bool operator==(const search_setting&, const search_setting&) = default;
 };
 
 template <class Rule>
 const Rule* find_rule(const hint_strategy& s, const auto& counts) {
   for (const hint_rule& r : s.rules) {
-    const auto* x = std::get_if<Rule>(&r.what);
+    const auto* x = std::get_if<Rule>(&r.policy);
     if (x != nullptr && counts(*x)) return x;
   }
   return nullptr;
@@ -47,47 +49,49 @@ const evict_rule* eviction_under_pressure(const hint_strategy& s) {
   return find_rule<evict_rule>(s, [](const evict_rule& r) { return r.when == evict_when::pressure; });
 }
 bool fetches_as_room_allows(const hint_strategy& s) {
-  return find_rule<prefetch_rule>(s, [](const prefetch_rule& r) { return r.unit == look_ahead::room; }) !=
-         nullptr;
+  return find_rule<prefetch_rule>(
+             s, [](const prefetch_rule& r) { return r.unit == look_ahead_unit::room; }) != nullptr;
 }
 bool evicts_by_twins(const hint_strategy& s) {
-  return find_rule<evict_rule>(s, [](const evict_rule& r) { return r.by == evict_means::twin; }) != nullptr;
+  return find_rule<evict_rule>(s, [](const evict_rule& r) { return r.means == evict_means::twin; }) !=
+         nullptr;
 }
 
 bool places_on_device(const hint_rule& r) {
-  const auto* x = std::get_if<residence_rule>(&r.what);
+  const auto* x = std::get_if<residence_rule>(&r.policy);
   return x != nullptr && x->where == residence::device;
 }
 
-byte_count percent_of(byte_count whole, std::int64_t percent) {
+byte_count share_of_percent(byte_count whole, std::int64_t percent) {
   return whole / 100 * static_cast<byte_count>(percent);
 }
 
-// Of a draft with these homes.
-room_rules rules_of_room(const hint_strategy& s, const problem& p, const setting& with,
-                         const std::vector<residence>& home) {
-  room_rules rules;
+// Eviction options for a draft with these residences.
+eviction_options make_eviction_options(const hint_strategy& s, const problem& p, const search_setting& with,
+                                       const std::vector<residence>& home) {
+  eviction_options rules;
   const evict_rule* const evicts = eviction_under_pressure(s);
-  rules.fetch = fetches_as_room_allows(s);
+  rules.prefetch_inputs = fetches_as_room_allows(s);
   if (evicts != nullptr) {
     rules.order = evicts->order;
-    rules.gap = evicts->gap;
+    rules.min_gap = evicts->gap;
     rules.part_bytes = with.part_bytes;
-    rules.reserve_bytes = percent_of(p.budget, with.reserve_percent);
+    rules.reserve_bytes = share_of_percent(p.budget, with.reserve_percent);
   }
   const tensor_chooser choose(p.network);
   for (const hint_rule& r : s.rules) {
-    const auto* e = std::get_if<evict_rule>(&r.what);
-    const auto* d = std::get_if<discard_rule>(&r.what);
-    rules.populate = rules.populate || (d != nullptr && d->prefetch && (rules.fetch || evicts_by_twins(s)));
+    const auto* e = std::get_if<evict_rule>(&r.policy);
+    const auto* d = std::get_if<discard_rule>(&r.policy);
+    rules.populate_outputs = rules.populate_outputs || (d != nullptr && d->repopulates &&
+                                                        (rules.prefetch_inputs || evicts_by_twins(s)));
     for (tensor_id t = 0; t < home.size(); ++t) {
-      const bool chosen = choose.is_for(r.which, t);
+      const bool chosen = choose.matches(r.tensors, t);
       if (d != nullptr) {
-        rules.discards.resize(home.size(), false);
-        rules.discards[t] = rules.discards[t] || chosen;
+        rules.is_discarded.resize(home.size(), false);
+        rules.is_discarded[t] = rules.is_discarded[t] || chosen;
       } else if (e != nullptr && e == evicts) {
-        rules.leaves.resize(home.size(), false);
-        rules.leaves[t] = chosen && (e->by != evict_means::twin || home[t] == residence::twinned);
+        rules.is_evictable.resize(home.size(), false);
+        rules.is_evictable[t] = chosen && (e->means != evict_means::twin || home[t] == residence::twinned);
       }
     }
   }
@@ -98,191 +102,200 @@ byte_count bytes_of(const placement& at) {
   return at.addresses.device_bytes + at.addresses.managed_bytes;
 }
 
-// What rules say before anybody looks at the budget, and where it lies.
+// A draft plan and the addresses of its tensors.
 struct placed_draft {
   placed_draft(const problem& p, memory_plan made)
-      : plan(std::move(made)), at(placement_of_draft(p, plan, placed_by)) {}
+      : plan(std::move(made)), addresses(placement_of_draft(p, plan, placed_by)) {}
   memory_plan plan;
-  placement at;
+  placement addresses;
 };
 
-class planning {
-  using point = rated<setting, nanoseconds>;
+class hint_planner {
+  using point = rated<search_setting, nanoseconds>;
 
  public:
-  planning(const hint_strategy& s, const problem& p)
-      : s_(s),
-        p_(p),
-        evicts_(eviction_under_pressure(s)),
-        twins_(evicts_by_twins(s)),
-        places_(std::ranges::any_of(s.rules, places_on_device)) {
-    const memory_plan managed = plan_of(p.network, in_order(p.network), residence::managed);
-    fits_ = bytes_of(placement(p, managed, placed_by)) <= p.budget;
+  hint_planner(const hint_strategy& s, const problem& p)
+      : strategy_(s),
+        problem_(p),
+        pressure_rule_(eviction_under_pressure(s)),
+        evicts_by_twin_(evicts_by_twins(s)),
+        places_on_device_(std::ranges::any_of(s.rules, places_on_device)) {
+    const memory_plan managed = plan_of(p.network, graph_order(p.network), residence::managed);
+    fits_budget_ = bytes_of(placement(p, managed, placed_by)) <= p.budget;
   }
 
   memory_plan plan() {
-    const setting first = first_setting();
-    const search_rule* search = find_rule<search_rule>(s_);
-    if (fits_ || p_.on.link_to_device_bytes_per_s == 0) return plan_with(first);
-    if (search != nullptr) return best_around(first, search->trials);
-    if (!is_timed()) return plan_with(first);
-    time_few(first);
-    return take_best();
+    const search_setting first = first_setting();
+    const search_rule* search = find_rule<search_rule>(strategy_);
+    if (fits_budget_ || problem_.on.link_to_device_bytes_per_s == 0) return make_plan(first);
+    if (search != nullptr) return search_around(first, search->trials);
+    if (!retimes_evictions()) return make_plan(first);
+    try_few_settings(first);
+    return take_best_plan();
   }
 
  private:
-  // What lies in the device arena holds its room for the whole run. A strategy that evicts can do without.
-  setting first_setting() {
-    setting first;
-    if (evicts_ == nullptr || !places_) return first;
-    const placement& at = draft_with(first).at;
-    first.on_device =
-        fits_ ? bytes_of(at) <= p_.budget : at.addresses.device_bytes <= p_.budget / 2 && exists(first);
+  // The device arena is reserved for the whole run. A strategy that evicts can do without it.
+  search_setting first_setting() {
+    search_setting first;
+    if (pressure_rule_ == nullptr || !places_on_device_) return first;
+    const placement& at = find_draft(first).addresses;
+    first.keeps_on_device = fits_budget_ ? bytes_of(at) <= problem_.budget
+                                         : at.addresses.device_bytes <= problem_.budget / 2 && exists(first);
     return first;
   }
-  bool exists(const setting& with) {
+  bool exists(const search_setting& with) {
     try {
-      plan_with(with);
+      make_plan(with);
       return true;
     } catch (const infeasible&) {
       return false;
     }
   }
 
-  // Drafts are kept: most settings share theirs.
-  const placed_draft& draft_with(const setting& with) {
+  // Finds or makes the draft for a setting. Most settings share their draft.
+  const placed_draft& find_draft(const search_setting& with) {
     for (const known_draft& k : drafts_) {
-      if (k.cut_percent == with.cut_percent && k.on_device == with.on_device) return *k.draft;
+      if (k.cut_percent == with.cut_percent && k.on_device == with.keeps_on_device) return *k.draft;
     }
-    memory_plan plan = new_draft(with);
+    memory_plan plan = make_draft_for(with);
     const auto same =
         std::ranges::find_if(drafts_, [&](const known_draft& k) { return k.draft->plan == plan; });
-    auto draft = same == drafts_.end() ? std::make_shared<placed_draft>(p_, std::move(plan)) : same->draft;
-    return *drafts_.emplace_back(known_draft{with.cut_percent, with.on_device, std::move(draft)}).draft;
+    auto draft =
+        same == drafts_.end() ? std::make_shared<placed_draft>(problem_, std::move(plan)) : same->draft;
+    return *drafts_.emplace_back(known_draft{with.cut_percent, with.keeps_on_device, std::move(draft)}).draft;
   }
 
-  // Nothing leaves where everything fits: no tensor needs a twin.
-  memory_plan new_draft(const setting& with) const {
-    std::vector<compute> order = in_order(p_.network);
-    if (find_rule<cut_rule>(s_) != nullptr && !fits_) {
-      order = in_slices(p_.network, percent_of(p_.budget, with.cut_percent));
+  // If everything fits, nothing leaves and no tensor needs a twin.
+  memory_plan make_draft_for(const search_setting& with) const {
+    std::vector<compute> order = graph_order(problem_.network);
+    if (find_rule<cut_rule>(strategy_) != nullptr && !fits_budget_) {
+      order = make_sliced_order(problem_.network, share_of_percent(problem_.budget, with.cut_percent));
     }
-    hint_strategy rules = s_;
-    if (!with.on_device) std::erase_if(rules.rules, places_on_device);
-    memory_plan plan = draft_of(rules, p_, order);
-    if (fits_) std::ranges::replace(plan.home, residence::twinned, residence::managed);
+    hint_strategy rules = strategy_;
+    if (!with.keeps_on_device) std::erase_if(rules.rules, places_on_device);
+    memory_plan plan = make_draft(rules, problem_, order);
+    if (fits_budget_) std::ranges::replace(plan.home, residence::twinned, residence::managed);
     return plan;
   }
 
-  // Whoever evicts, or keeps twins, keeps the budget also where the driver would.
-  memory_plan plan_with(const setting& with) {
-    const placed_draft& draft = draft_with(with);
-    const bool evicts = !fits_ && (evicts_ != nullptr || twins_);
-    if (!evicts && p_.under != pressure::plan) return draft.plan;
-    const room_rules rules = fits_ ? room_rules{} : rules_of_room(s_, p_, with, draft.plan.home);
-    memory_plan plan = make_room(p_, draft.plan, draft.at, rules);
-    return fits_ || !is_timed() ? plan : with_evictions_timed(p_, plan, draft.at, with.departs);
+  // A strategy that evicts, or keeps twins, keeps the budget even where the driver could.
+  memory_plan make_plan(const search_setting& with) {
+    const placed_draft& draft = find_draft(with);
+    const bool evicts = !fits_budget_ && (pressure_rule_ != nullptr || evicts_by_twin_);
+    if (!evicts && problem_.under != pressure::plan) return draft.plan;
+    const eviction_options rules =
+        fits_budget_ ? eviction_options{} : make_eviction_options(strategy_, problem_, with, draft.plan.home);
+    memory_plan plan = make_room(problem_, draft.plan, draft.addresses, rules);
+    return fits_budget_ || !retimes_evictions()
+               ? plan
+               : retime_evictions(problem_, plan, draft.addresses, with.timing);
   }
-  bool is_timed() const { return evicts_ != nullptr && evicts_->order != evict_order::driver; }
+  bool retimes_evictions() const {
+    return pressure_rule_ != nullptr && pressure_rule_->order != evict_order::driver;
+  }
 
   // --- the search ---
 
-  // Changes one number at a time, as long as the time gets better. The cuts that are needed depend on the
-  // tensors that rules place on the device. So it climbs once from a setting that obeys these rules and once
-  // from one that does not, the better start first.
-  memory_plan best_around(const setting& first, std::int64_t trials) {
-    climber<setting, nanoseconds> search(
-        {[this](const setting& at) { return around(at); },
-         [this](std::span<const setting> all, const std::string&) {
+  // Changes one number at a time while the time improves. Which cuts are needed depends on the tensors that
+  // rules place on the device. So the search climbs once from a setting that obeys these rules and once from
+  // one that does not, the better start first.
+  memory_plan search_around(const search_setting& first, std::int64_t trials) {
+    hill_climber<search_setting, nanoseconds> search(
+        {[this](const search_setting& at) { return neighbours_of(at); },
+         [this](std::span<const search_setting> all, const std::string&) {
            std::vector<std::optional<nanoseconds>> times;
-           for (const setting& s : all) times.push_back(time_with(s));
+           for (const search_setting& s : all) times.push_back(time_setting(s));
            return std::optional(times);
          },
-         [](const point& from, const point& to) { return !from.cost || is_worth(*from.cost, *to.cost); }},
+         [](const point& from, const point& to) {
+           return !from.cost || is_improvement(*from.cost, *to.cost);
+         }},
         static_cast<std::size_t>(trials));
-    std::vector<setting> starts{first};
-    if (places_) starts.push_back(toggled(first));
-    search.try_all(starts, "");
-    if (places_ && best_with_ != first) std::ranges::reverse(starts);
-    for (const setting& start : starts) search.climb(start);
-    return take_best();
+    std::vector<search_setting> starts{first};
+    if (places_on_device_) starts.push_back(with_toggled_device(first));
+    search.rate_all(starts, "");
+    if (places_on_device_ && best_setting_ != first) std::ranges::reverse(starts);
+    for (const search_setting& start : starts) search.climb(start);
+    return take_best_plan();
   }
-  memory_plan take_best() {
-    if (!best_) throw infeasible(why_not_);
+  memory_plan take_best_plan() {
+    if (!best_) throw infeasible(infeasible_reason_);
     return std::move(*best_);
   }
 
-  // Replaces the search: tries a few values of the numbers that matter most, each in the best setting so far.
-  void time_few(const setting& first) {
-    time_with(first);
-    const auto also = [&](auto setting::* member, auto value) {
-      setting changed = best_ ? best_with_ : first;
+  // Without a search rule: tries a few values of the most important numbers, each in the best setting so far.
+  void try_few_settings(const search_setting& first) {
+    time_setting(first);
+    const auto also = [&](auto search_setting::* member, auto value) {
+      search_setting changed = best_ ? best_setting_ : first;
       changed.*member = value;
-      time_with(changed);
+      time_setting(changed);
     };
-    also(&setting::departs, departing_otherwise(first).departs);
-    also(&setting::part_bytes, 16 * MiB);
-    if (find_rule<cut_rule>(s_) == nullptr) return;
-    for (const std::int64_t percent : {35, 70}) also(&setting::cut_percent, percent);
+    also(&search_setting::timing, with_other_timing(first).timing);
+    also(&search_setting::part_bytes, 16 * MiB);
+    if (find_rule<cut_rule>(strategy_) == nullptr) return;
+    for (const std::int64_t percent : {35, 70}) also(&search_setting::cut_percent, percent);
   }
 
-  // What an iteration takes; nothing where there is no plan. The best plan is kept.
-  std::optional<nanoseconds> time_with(const setting& with) {
+  // Time of an iteration; nothing if there is no plan. Keeps the best plan.
+  std::optional<nanoseconds> time_setting(const search_setting& with) {
     try {
-      memory_plan plan = plan_with(with);
-      const nanoseconds time = expected_time(p_, lower(p_, plan, draft_with(with).at));
-      if (best_ && !is_worth(least_, time)) return time;
+      memory_plan plan = make_plan(with);
+      const nanoseconds time =
+          expected_iteration_time(problem_, lower(problem_, plan, find_draft(with).addresses));
+      if (best_ && !is_improvement(best_time_, time)) return time;
       best_ = std::move(plan);
-      best_with_ = with;
-      return least_ = time;
+      best_setting_ = with;
+      return best_time_ = time;
     } catch (const infeasible& refused) {
-      why_not_ = refused.what();
+      infeasible_reason_ = refused.what();
       return std::nullopt;
     }
   }
 
-  static setting departing_otherwise(setting s) {
-    const bool early = s.departs == departure_time::early;
-    s.departs = early ? departure_time::in_turn : departure_time::early;
+  static search_setting with_other_timing(search_setting s) {
+    const bool early = s.timing == eviction_timing::early;
+    s.timing = early ? eviction_timing::in_turn : eviction_timing::early;
     return s;
   }
-  static setting toggled(setting s) {
-    s.on_device = !s.on_device;
+  static search_setting with_toggled_device(search_setting s) {
+    s.keeps_on_device = !s.keeps_on_device;
     return s;
   }
-  static bool is_worth(nanoseconds from, nanoseconds to) { return to <= from / 1000 * worth_permille; }
+  static bool is_improvement(nanoseconds from, nanoseconds to) { return to <= from / 1000 * worth_permille; }
 
-  // Each by itself: whatever is better is taken at once.
-  std::vector<neighbours<setting>> around(const setting& at) const {
-    std::vector<neighbours<setting>> all;
-    const auto add = [&](auto setting::* member, auto value) {
-      setting changed = at;
+  // Each setting is a kind of its own: the search moves to the first improvement.
+  std::vector<neighbours<search_setting>> neighbours_of(const search_setting& at) const {
+    std::vector<neighbours<search_setting>> all;
+    const auto add = [&](auto search_setting::* member, auto value) {
+      search_setting changed = at;
       changed.*member = value;
       all.push_back({"", {changed}});
     };
-    for (const std::int64_t percent : {15, 35, 50, 70, 100, 11}) add(&setting::cut_percent, percent);
-    // The more slices, the longer the planning: only where few were not enough.
+    for (const std::int64_t percent : {15, 35, 50, 70, 100, 11}) add(&search_setting::cut_percent, percent);
+    // More slices make planning longer: only where fewer were not enough.
     if (at.cut_percent <= 15) {
-      for (const std::int64_t percent : {9, 7, 5}) add(&setting::cut_percent, percent);
+      for (const std::int64_t percent : {9, 7, 5}) add(&search_setting::cut_percent, percent);
     }
-    for (const std::int64_t percent : {2, 5, 10, 20}) add(&setting::reserve_percent, percent);
-    for (const byte_count bytes : {32 * MiB, 128 * MiB, 256 * MiB}) add(&setting::part_bytes, bytes);
-    if (places_) add(&setting::on_device, !at.on_device);
-    if (is_timed()) all.push_back({"", {departing_otherwise(at)}});
+    for (const std::int64_t percent : {2, 5, 10, 20}) add(&search_setting::reserve_percent, percent);
+    for (const byte_count bytes : {32 * MiB, 128 * MiB, 256 * MiB}) add(&search_setting::part_bytes, bytes);
+    if (places_on_device_) add(&search_setting::keeps_on_device, !at.keeps_on_device);
+    if (retimes_evictions()) all.push_back({"", {with_other_timing(at)}});
     return all;
   }
 
-  const hint_strategy& s_;
-  const problem& p_;
-  const evict_rule* evicts_;  // under pressure
-  bool twins_;                // some evictions go by twins
-  bool places_;               // some tensors on the device
-  bool fits_ = false;
-  // Of the search, so far.
+  const hint_strategy& strategy_;
+  const problem& problem_;
+  const evict_rule* pressure_rule_;  // rule that evicts under pressure, or null
+  bool evicts_by_twin_;              // whether some evictions go by twins
+  bool places_on_device_;            // whether rules place tensors on the device
+  bool fits_budget_ = false;
+  // Results of the search so far.
   std::optional<memory_plan> best_;
-  setting best_with_;
-  nanoseconds least_ = 0;
-  std::string why_not_;
+  search_setting best_setting_;
+  nanoseconds best_time_ = 0;
+  std::string infeasible_reason_;
   struct known_draft {
     std::int64_t cut_percent = 0;
     bool on_device = false;
@@ -295,7 +308,7 @@ class planning {
 
 memory_plan plan_hints(const hint_strategy& s, const problem& p) {
   const hint_strategy set = with_knobs(s, p.knobs);
-  return planning(set, p).plan();
+  return hint_planner(set, p).plan();
 }
 
 }  // namespace um

@@ -7,26 +7,26 @@
 namespace um {
 namespace {
 
-bool is_plain(std::string_view name) {
+bool is_plain_name(std::string_view name) {
   return !name.empty() && name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == name.npos;
 }
 
-bool may_twin(role use) {
+bool can_evict_by_twin(role use) {
   return use == role::input || use == role::activation || use == role::activation_gradient;
 }
 
-// What is wrong with one rule by itself.
+// Why one rule is invalid by itself; nothing if it is valid.
 std::optional<std::string> defect_of(const hint_rule& r) {
-  if (!is_plain(r.name)) return "its name: use lower-case letters, digits and '_'";
-  if (const auto* p = std::get_if<residence_rule>(&r.what); p != nullptr) {
+  if (!is_plain_name(r.name)) return "its name: use lower-case letters, digits and '_'";
+  if (const auto* p = std::get_if<residence_rule>(&r.policy); p != nullptr) {
     if (p->where == residence::staged || p->where == residence::twinned) {
       return "residence " + std::string(to_text(p->where)) +
              " needs copies at the right moments; use managed, device or host here, and evict by twin";
     }
   }
-  if (const auto* e = std::get_if<evict_rule>(&r.what); e != nullptr && e->by == evict_means::twin) {
-    for (const role use : r.which.roles) {
-      if (!may_twin(use)) {
+  if (const auto* e = std::get_if<evict_rule>(&r.policy); e != nullptr && e->means == evict_means::twin) {
+    for (const role use : r.tensors.roles) {
+      if (!can_evict_by_twin(use)) {
         return "a " + std::string(to_text(use)) +
                " outlives the iteration and cannot leave by twin; name input, activation, "
                "activation_gradient";
@@ -38,10 +38,11 @@ std::optional<std::string> defect_of(const hint_rule& r) {
 
 // The member's value if all rules that have it agree; nothing if they differ or no rule has it.
 template <class Rule, class Counts>
-std::optional<std::int64_t> shared(const hint_strategy& s, std::int64_t Rule::* member, Counts&& counts) {
+std::optional<std::int64_t> shared_value(const hint_strategy& s, std::int64_t Rule::* member,
+                                         Counts&& counts) {
   std::optional<std::int64_t> value;
   for (const hint_rule& r : s.rules) {
-    const auto* one = std::get_if<Rule>(&r.what);
+    const auto* one = std::get_if<Rule>(&r.policy);
     if (one == nullptr || !counts(*one)) continue;
     if (value && *value != one->*member) return {};
     value = one->*member;
@@ -49,7 +50,7 @@ std::optional<std::int64_t> shared(const hint_strategy& s, std::int64_t Rule::* 
   return value;
 }
 
-constexpr auto by_operators = [](const prefetch_rule& r) { return r.unit == look_ahead::operators; };
+constexpr auto by_operators = [](const prefetch_rule& r) { return r.unit == look_ahead_unit::operators; };
 constexpr auto by_gap = [](const evict_rule& r) {
   return r.when == evict_when::after_use || r.order == evict_order::not_soon;
 };
@@ -65,21 +66,21 @@ std::optional<std::string> defect_of(const hint_strategy& s) {
     for (std::size_t k = 0; k < i; ++k) {
       if (s.rules[k].name == r.name) return "rule " + r.name + ": two rules have this name; rename one";
     }
-    const auto* e = std::get_if<evict_rule>(&r.what);
+    const auto* e = std::get_if<evict_rule>(&r.policy);
     if (e != nullptr && e->when == evict_when::pressure && ++pressures > 1) {
       return "rule " + r.name + ": another rule evicts under pressure already; keep one";
     }
     moves = moves || (e != nullptr && e->when == evict_when::pressure);
   }
   for (const hint_rule& r : s.rules) {
-    if (std::holds_alternative<search_rule>(r.what) && !moves) {
+    if (std::holds_alternative<search_rule>(r.policy) && !moves) {
       return "rule " + r.name + ": there is nothing to search over; add a rule that evicts under pressure";
     }
   }
   return {};
 }
 
-hint_strategy without(hint_strategy s, std::string_view rule) {
+hint_strategy without_rule(hint_strategy s, std::string_view rule) {
   const auto gone = std::erase_if(s.rules, [&](const hint_rule& r) { return r.name == rule; });
   if (gone == 0) {
     std::string known;
@@ -93,13 +94,13 @@ hint_strategy without(hint_strategy s, std::string_view rule) {
 
 std::vector<knob> knobs_of(const hint_strategy& s) {
   std::vector<knob> knobs;
-  if (const auto ahead = shared(s, &prefetch_rule::ahead, by_operators)) {
+  if (const auto ahead = shared_value(s, &prefetch_rule::ahead, by_operators)) {
     knobs.push_back({"ahead", "operators between the prefetch and the use", *ahead, 0, 64});
   }
-  if (const auto gap = shared(s, &evict_rule::gap, by_gap)) {
+  if (const auto gap = shared_value(s, &evict_rule::gap, by_gap)) {
     knobs.push_back({"gap", "operators without a use for which an eviction pays", *gap, 0, 256});
   }
-  if (const auto trials = shared(s, &search_rule::trials, [](const search_rule&) { return true; })) {
+  if (const auto trials = shared_value(s, &search_rule::trials, [](const search_rule&) { return true; })) {
     knobs.push_back({"trials", "plans that the search tries", *trials, 1, 1000});
   }
   return knobs;
@@ -108,18 +109,18 @@ std::vector<knob> knobs_of(const hint_strategy& s) {
 hint_strategy with_knobs(hint_strategy s, const knob_values& knobs) {
   const auto ahead = knobs.find("ahead"), gap = knobs.find("gap"), trials = knobs.find("trials");
   for (hint_rule& r : s.rules) {
-    if (auto* p = std::get_if<prefetch_rule>(&r.what); p && by_operators(*p) && ahead != knobs.end()) {
+    if (auto* p = std::get_if<prefetch_rule>(&r.policy); p && by_operators(*p) && ahead != knobs.end()) {
       p->ahead = ahead->second;
     }
-    if (auto* e = std::get_if<evict_rule>(&r.what); e && by_gap(*e) && gap != knobs.end()) {
+    if (auto* e = std::get_if<evict_rule>(&r.policy); e && by_gap(*e) && gap != knobs.end()) {
       e->gap = gap->second;
     }
-    if (auto* t = std::get_if<search_rule>(&r.what); t && trials != knobs.end()) t->trials = trials->second;
+    if (auto* t = std::get_if<search_rule>(&r.policy); t && trials != knobs.end()) t->trials = trials->second;
   }
   return s;
 }
 
-std::string_view verb_of(const policy& what) {
+std::string_view rule_verb(const hint_policy& what) {
   constexpr std::array<std::string_view, 7> names{"residence", "advise", "prefetch", "evict",
                                                   "discard",   "cut",    "search"};
   return names.at(what.index());

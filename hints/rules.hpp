@@ -28,7 +28,8 @@ template <>
 inline constexpr std::array enum_names<tensor_use>{"any"sv, "read_only"sv, "written"sv, "needed_again"sv,
                                                    "passing"sv};
 
-// Tensors that fit all of these; a list of several is an `or`, an empty one says nothing.
+// Selects tensors that match all of these conditions. A list matches if one of its entries does; an empty
+// list matches everything.
 struct tensor_choice {
   std::vector<role> roles;
   tensor_use use = tensor_use::any;
@@ -39,18 +40,18 @@ struct tensor_choice {
   friend bool operator==(const tensor_choice&, const tensor_choice&) = default;
 };
 
-// What a label of opaque operators follows in read_by and written_by.
+// Prefix of an opaque operator's label in read_by and written_by.
 inline constexpr std::string_view opaque_label = "opaque:";
 
 // --- policies ---
 
-// Where the tensors live; without such a rule: managed.
+// Residence of the tensors; without such a rule: managed.
 struct residence_rule {
   residence where = residence::managed;
   friend bool operator==(const residence_rule&, const residence_rule&) = default;
 };
 
-// One advice, for tensors of at least 2 MiB: for smaller ones it would split a block of the driver.
+// Advice for tensors of at least 2 MiB: for smaller ones it would split a block of the driver.
 struct advice_rule {
   advice hint = advice::read_mostly;
   friend bool operator==(const advice_rule&, const advice_rule&) = default;
@@ -59,24 +60,24 @@ struct advice_rule {
 enum class operand_side : std::uint8_t { inputs, outputs, both };
 template <>
 inline constexpr std::array enum_names<operand_side>{"inputs"sv, "outputs"sv, "both"sv};
-enum class look_ahead : std::uint8_t {
+enum class look_ahead_unit : std::uint8_t {
   operators,  // `ahead` operators before the use
-  bytes,      // as soon as less than `ahead` bytes are under way
-  room,       // in the order of uses, each as soon as there is room; `ahead` is of no meaning
+  bytes,      // as early as at most `ahead` bytes are prefetched before the use
+  room,       // in the order of uses, each as soon as there is room; ignores `ahead`
 };
 template <>
-inline constexpr std::array enum_names<look_ahead>{"operators"sv, "bytes"sv, "room"sv};
+inline constexpr std::array enum_names<look_ahead_unit>{"operators"sv, "bytes"sv, "room"sv};
 enum class fetch_source : std::uint8_t {
-  network,   // operands, as the network lists them
-  recorded,  // what faulted in a recorded first iteration without hints, in the order of its faults
+  network,   // operands, in the network's order
+  recorded,  // operands that faulted in a recorded first iteration without hints
 };
 template <>
 inline constexpr std::array enum_names<fetch_source>{"network"sv, "recorded"sv};
 struct prefetch_rule {
-  operand_side of = operand_side::both;
-  look_ahead unit = look_ahead::operators;
+  operand_side side = operand_side::both;
+  look_ahead_unit unit = look_ahead_unit::operators;
   std::int64_t ahead = 2;
-  fetch_source from = fetch_source::network;
+  fetch_source source = fetch_source::network;
   friend bool operator==(const prefetch_rule&, const prefetch_rule&) = default;
 };
 
@@ -87,9 +88,9 @@ enum class evict_when : std::uint8_t {
 template <>
 inline constexpr std::array enum_names<evict_when>{"after_use"sv, "pressure"sv};
 enum class evict_order : std::uint8_t {
-  driver,        // least recently migrated or populated first, as the driver
-  not_soon,      // the same among what the next `gap` operators do not need
-  furthest_use,  // whose next use is furthest away (Belady)
+  driver,        // least recently migrated or populated first, as the driver does
+  not_soon,      // the same, but parts that the next `gap` operators need go last
+  furthest_use,  // parts whose next use is furthest away first (Belady)
 };
 template <>
 inline constexpr std::array enum_names<evict_order>{"driver"sv, "not_soon"sv, "furthest_use"sv};
@@ -103,37 +104,37 @@ struct evict_rule {
   evict_when when = evict_when::pressure;
   evict_order order = evict_order::driver;  // of `pressure`
   std::int64_t gap = 2;
-  evict_means by = evict_means::prefetch_to_host;
+  evict_means means = evict_means::prefetch_to_host;
   friend bool operator==(const evict_rule&, const evict_rule&) = default;
 };
 
-// The value is dead after its last use.
+// Discards values after their last use.
 struct discard_rule {
-  bool prefetch = true;  // what was discarded is populated again before the next write
+  bool repopulates = true;  // populates discarded tensors before their next write
   friend bool operator==(const discard_rule&, const discard_rule&) = default;
 };
 
-// Operators whose operands do not fit the budget together go over the batch in slices, together
-// with neighbours that share those operands.
+// Operators whose operands together exceed the budget run over the batch in slices, together with neighbours
+// that share those operands.
 struct cut_rule {
   friend bool operator==(const cut_rule&, const cut_rule&) = default;
 };
 
-// The numbers of the other rules are a start: neighbouring ones are tried in the simulator, at most
-// `trials` plans, and the fastest plan is taken.
+// The numbers of the other rules are a start: the planner simulates neighbouring values, at most `trials`
+// plans, and takes the fastest plan.
 struct search_rule {
   std::int64_t trials = 48;
   friend bool operator==(const search_rule&, const search_rule&) = default;
 };
 
-// What is done with the tensors that a rule is for.
-using policy =
+// The policy for the tensors that a rule selects.
+using hint_policy =
     std::variant<residence_rule, advice_rule, prefetch_rule, evict_rule, discard_rule, cut_rule, search_rule>;
 
 struct hint_rule {
   std::string name;
-  tensor_choice which;  // of no meaning to cut and search
-  policy what;
+  tensor_choice tensors;  // ignored by cut and search
+  hint_policy policy;
   friend bool operator==(const hint_rule&, const hint_rule&) = default;
 };
 
@@ -143,18 +144,19 @@ struct hint_strategy {
   friend bool operator==(const hint_strategy&, const hint_strategy&) = default;
 };
 
-// Why the rules make no strategy, naming the rule and the mend; nothing if they do.
+// Why the rules are invalid, naming the rule and the mend; nothing if they are valid.
 std::optional<std::string> defect_of(const hint_strategy& s);
 
-// The strategy with one rule less, named "NAME,without=RULE". Throws std::invalid_argument, listing the
-// rules, if it has none of that name.
-hint_strategy without(hint_strategy s, std::string_view rule);
+// The strategy without one rule, named "NAME,without=RULE". Throws std::invalid_argument, listing the rules,
+// if there is no such rule.
+hint_strategy without_rule(hint_strategy s, std::string_view rule);
 
-// What can be set from outside: `ahead`, if all prefetch rules agree on it, and `gap` and `trials` likewise.
+// Knobs of the strategy: `ahead`, if all prefetch rules agree on it; likewise `gap` and `trials`.
 std::vector<knob> knobs_of(const hint_strategy& s);
 hint_strategy with_knobs(hint_strategy s, const knob_values& knobs);
 
-// The policy's verb, as in files: "residence", "advise", "prefetch", "evict", "discard", "cut", "search".
-std::string_view verb_of(const policy& what);
+// Name of the policy as in rule files: "residence", "advise", "prefetch", "evict", "discard", "cut",
+// "search".
+std::string_view rule_verb(const hint_policy& what);
 
 }  // namespace um

@@ -1,4 +1,4 @@
-// The named strategies: what each of them is, as rules.
+// The named strategies, as rules.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -14,19 +14,19 @@ const tensor_choice everything{};
 const tensor_choice weights{{parameter}, tensor_use::any};
 const tensor_choice transient{{activation, activation_gradient}, tensor_use::any};
 // Gradients of weights are dead from the start of an iteration until they are written.
-const tensor_choice mortal{{activation, activation_gradient, parameter_gradient}, tensor_use::any};
+const tensor_choice discardable{{activation, activation_gradient, parameter_gradient}, tensor_use::any};
 
-prefetch_rule called(operand_side of, std::int64_t ahead) {
-  return {of, look_ahead::operators, ahead, fetch_source::network};
+prefetch_rule prefetch_ops_ahead(operand_side of, std::int64_t ahead) {
+  return {of, look_ahead_unit::operators, ahead, fetch_source::network};
 }
 
-// Each advice alone for the tensors of each role that a hint can be for.
+// Rows of the table, and which of them are advised.
 struct hint_rows {
-  std::vector<hint_strategy> all;
-  std::vector<std::size_t> advised;  // which of them `umbench advise` tries unasked
+  std::vector<hint_strategy> strategies;
+  std::vector<std::size_t> advised_indices;  // indices of strategies that `umbench advise` tries by default
   void add(hint_strategy s, bool is_advised = false) {
-    if (is_advised) advised.push_back(all.size());
-    all.push_back(std::move(s));
+    if (is_advised) advised_indices.push_back(strategies.size());
+    strategies.push_back(std::move(s));
   }
 };
 
@@ -51,7 +51,7 @@ void append_advice_rows(hint_rows& rows) {
   }
 }
 
-void append_rows_of_calls(hint_rows& rows) {
+void append_driver_call_rows(hint_rows& rows) {
   rows.add({"managed", "cudaMallocManaged without any hint", {}}, true);
   rows.add({"managed_advise",
             "parameters and gradients prefer the device, inputs are read-mostly",
@@ -60,14 +60,14 @@ void append_rows_of_calls(hint_rows& rows) {
            true);
   rows.add({"managed_prefetch",
             "prefetch what an operator reads and writes `ahead` operators before it",
-            {{"prefetch", everything, called(operand_side::both, 2)}}},
+            {{"prefetch", everything, prefetch_ops_ahead(operand_side::both, 2)}}},
            true);
   rows.add({"prefetch_inputs",
             "prefetch what an operator reads `ahead` operators before it",
-            {{"prefetch", everything, called(operand_side::inputs, 2)}}});
+            {{"prefetch", everything, prefetch_ops_ahead(operand_side::inputs, 2)}}});
   rows.add({"prefetch_outputs",
             "prefetch what an operator writes `ahead` operators before it",
-            {{"prefetch", everything, called(operand_side::outputs, 2)}}});
+            {{"prefetch", everything, prefetch_ops_ahead(operand_side::outputs, 2)}}});
   rows.add({"zero_copy",
             "activations and their gradients stay on the host, kernels reach them over the link",
             {{"home", transient, advice_rule{advice::preferred_host}},
@@ -77,11 +77,11 @@ void append_rows_of_calls(hint_rows& rows) {
 
 const evict_rule behind{evict_when::after_use, evict_order::driver, 4, evict_means::prefetch_to_host};
 
-void append_rows_that_move(hint_rows& rows) {
+void append_eviction_rows(hint_rows& rows) {
   const tensor_choice kept{{activation, input}, tensor_use::needed_again};
   rows.add({"evict_behind",
             "prefetch to the host what is not used again for `gap` operators, right after its use",
-            {{"prefetch", everything, called(operand_side::inputs, 2)},
+            {{"prefetch", everything, prefetch_ops_ahead(operand_side::inputs, 2)},
              {"evict", kept, behind},
              {"cut", everything, cut_rule{}}}});
   rows.add({"discard",
@@ -90,24 +90,24 @@ void append_rows_that_move(hint_rows& rows) {
   rows.add({"discard_alone",
             "discard dead activations and gradients, with no prefetch before the next write",
             {{"discard", transient, discard_rule{false}}}});
-  rows.add(
-      {"discard_prefetch",
-       "prefetch operands `ahead` operators before their use, discard them when dead",
-       {{"prefetch", everything, called(operand_side::both, 2)}, {"discard", transient, discard_rule{true}}}},
-      true);
+  rows.add({"discard_prefetch",
+            "prefetch operands `ahead` operators before their use, discard them when dead",
+            {{"prefetch", everything, prefetch_ops_ahead(operand_side::both, 2)},
+             {"discard", transient, discard_rule{true}}}},
+           true);
   rows.add({"oc_dnn",
             "prefetch what a layer writes, then what it has read prefers the host (Awan et al., HiPC 2018)",
-            {{"destination", everything, called(operand_side::outputs, 0)},
+            {{"destination", everything, prefetch_ops_ahead(operand_side::outputs, 0)},
              {"source", {{activation}, tensor_use::needed_again}, advice_rule{advice::preferred_host}}}});
 }
 
-void append_rows_that_plan(hint_rows& rows) {
+void append_planned_rows(hint_rows& rows) {
   rows.add(
       {"deepum",
        "prefetch what faulted in a recorded iteration, evict early what is not needed soon, discard (after "
        "Jung et al., ASPLOS 2023)",
        {{"replay", everything,
-         prefetch_rule{operand_side::both, look_ahead::operators, 32, fetch_source::recorded}},
+         prefetch_rule{operand_side::both, look_ahead_unit::operators, 32, fetch_source::recorded}},
         {"evict_early", everything,
          evict_rule{evict_when::pressure, evict_order::not_soon, 32, evict_means::prefetch_to_host}},
         {"discard", transient, discard_rule{true}},
@@ -118,9 +118,9 @@ void append_rows_that_plan(hint_rows& rows) {
               twin ? "as planned, but evicted by a copy to a pinned twin and a discard"
                    : "every fetch, eviction and discard placed by a search over the simulator",
               {{"passing", {transient.roles, tensor_use::passing}, residence_rule{residence::device}},
-               {"fetch", everything, prefetch_rule{operand_side::both, look_ahead::room, 0, {}}},
+               {"fetch", everything, prefetch_rule{operand_side::both, look_ahead_unit::room, 0, {}}},
                {"evict", everything, evict_rule{evict_when::pressure, evict_order::furthest_use, 0, by}},
-               {"discard", mortal, discard_rule{true}},
+               {"discard", discardable, discard_rule{true}},
                {"cut", everything, cut_rule{}},
                {"search", everything, search_rule{}}}},
              true);
@@ -131,12 +131,12 @@ void append_rows_that_plan(hint_rows& rows) {
 
 namespace {
 
-const hint_rows& rows_of_table() {
+const hint_rows& table_rows() {
   static const hint_rows rows = [] {
     hint_rows all;
-    append_rows_of_calls(all);
-    append_rows_that_move(all);
-    append_rows_that_plan(all);
+    append_driver_call_rows(all);
+    append_eviction_rows(all);
+    append_planned_rows(all);
     append_advice_rows(all);
     return all;
   }();
@@ -147,12 +147,12 @@ memory_technique technique_of(const hint_strategy& s) {
   const auto any = [&](auto wanted) { return std::ranges::any_of(s.rules, wanted); };
   const auto advises = [&](advice hint) {
     return any([&](const hint_rule& r) {
-      const auto* rule = std::get_if<advice_rule>(&r.what);
+      const auto* rule = std::get_if<advice_rule>(&r.policy);
       return rule != nullptr && rule->hint == hint;
     });
   };
   if (s.rules.empty()) return memory_technique::managed;
-  if (any([](const hint_rule& r) { return std::holds_alternative<search_rule>(r.what); })) {
+  if (any([](const hint_rule& r) { return std::holds_alternative<search_rule>(r.policy); })) {
     return memory_technique::managed_plan;
   }
   const bool stays = advises(advice::preferred_host) && advises(advice::accessed_by_device);
@@ -162,22 +162,22 @@ memory_technique technique_of(const hint_strategy& s) {
 }  // namespace
 
 std::span<const hint_strategy> hint_table() {
-  return rows_of_table().all;
+  return table_rows().strategies;
 }
 
-std::span<const strategy> hints() {
+std::span<const strategy> hint_strategies() {
   static const std::vector<strategy> rows = [] {
     std::vector<strategy> all;
-    for (const hint_strategy& s : hint_table()) all.push_back(strategy_of(s));
-    for (const std::size_t i : rows_of_table().advised) all[i].advised = true;
+    for (const hint_strategy& s : hint_table()) all.push_back(make_strategy(s));
+    for (const std::size_t i : table_rows().advised_indices) all[i].advised = true;
     return all;
   }();
   return rows;
 }
 
-strategy strategy_of(hint_strategy s) {
+strategy make_strategy(hint_strategy s) {
   const bool cuts = std::ranges::any_of(
-      s.rules, [](const hint_rule& r) { return std::holds_alternative<cut_rule>(r.what); });
+      s.rules, [](const hint_rule& r) { return std::holds_alternative<cut_rule>(r.policy); });
   strategy row{.name = s.name,
                .summary = s.summary,
                .knobs = knobs_of(s),

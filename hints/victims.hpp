@@ -1,4 +1,4 @@
-// Victim selection: which parts of managed tensors give way when a compute needs room.
+// Victim selection: which parts of managed tensors are evicted when a compute needs room.
 #pragma once
 
 #include <cstdint>
@@ -12,101 +12,103 @@
 
 namespace um {
 
-// As it stands: the driver's own way, for mode `capped`.
-struct room_rules {
+// The defaults are the driver's behaviour, for mode `capped`.
+struct eviction_options {
   evict_order order = evict_order::driver;
-  std::int64_t gap = 0;              // not_soon: least number of computes until the next use
+  std::int64_t min_gap = 0;          // not_soon: minimum number of computes until the next use
   byte_count part_bytes = 64 * MiB;  // tensors are evicted in parts of about that size
   byte_count reserve_bytes = 0;      // part of the budget kept free for early prefetches
-  bool fetch = false;                // inputs of a compute are prefetched, not brought in by faults;
-                                     // twinned tensors always are
-  bool populate = false;             // outputs get their memory before the compute that first writes them
-  std::vector<bool> leaves;          // per tensor: may be evicted; empty: all may
-  std::vector<bool> discards;        // per tensor: discarded when dead, not evicted; empty: none
+  bool prefetch_inputs = false;  // inputs of a compute are prefetched instead of faulting in; twinned tensors
+                                 // always are twinned tensors always are
+  bool populate_outputs = false;   // outputs are populated before the compute that first writes them
+  std::vector<bool> is_evictable;  // per tensor: whether it may be evicted; empty: all may
+  std::vector<bool>
+      is_discarded;  // per tensor: whether it is discarded when dead instead of evicted; empty: none is
 };
 
-// A set of blocks that is emptied often.
+// A set of blocks that is cleared in constant time.
 class block_set {
  public:
-  explicit block_set(std::size_t blocks) : stamp_(blocks, 0) {}
+  explicit block_set(std::size_t blocks) : added_in_round_(blocks, 0) {}
   void clear();
   void add(const range& r);
-  bool has(std::size_t b) const { return stamp_[b] == now_; }
+  bool contains(std::size_t b) const { return added_in_round_[b] == round_; }
   const std::vector<std::size_t>& members() const { return members_; }
 
  private:
-  std::vector<std::uint64_t> stamp_;
-  std::uint64_t now_ = 1;
+  std::vector<std::uint64_t> added_in_round_;
+  std::uint64_t round_ = 1;
   std::vector<std::size_t> members_;
 };
 
-// Order of eviction: dead parts first, then those that may leave, then the last resort; within a kind the
-// smaller `order` first.
-struct urgency {
-  enum class kind : std::uint8_t { dead, may_leave, last_resort };
-  kind what = kind::dead;
+// Rank of a part in the order of eviction: dead parts first, then those that may leave, then the last resort;
+// within a kind the smaller `order` first.
+struct eviction_rank {
+  enum class rank_kind : std::uint8_t { dead, may_leave, last_resort };
+  rank_kind kind = rank_kind::dead;
   std::uint64_t order = 0;
-  friend auto operator<=>(const urgency&, const urgency&) = default;
+  friend auto operator<=>(const eviction_rank&, const eviction_rank&) = default;
 };
 
-// The order in which parts are evicted, and the action that evicts each. Keeps the references.
+// Ranks parts for eviction, and makes the action that evicts each. Keeps references.
 class victim_order {
  public:
-  victim_order(const graph& g, const room_rules& rules, position end) : g_(g), rules_(rules), end_(end) {}
+  victim_order(const graph& g, const eviction_options& rules, position end)
+      : graph_(g), options_(rules), iteration_end_(end) {}
 
-  // Before the compute at `now`. `came_in`: a clock's time when the oldest block of it last did.
-  urgency urgency_of(const leaving_part& x, position now, std::uint64_t came_in) const;
-  action departure(const leaving_part& x, position now) const;
+  // Rank before the compute at `now`. `came_in`: clock value when its oldest block became resident.
+  eviction_rank rank_of(const evictable_part& x, position now, std::uint64_t came_in) const;
+  action eviction_of(const evictable_part& x, position now) const;
 
  private:
-  bool is_discarded(const leaving_part& x) const;
-  position next_use(const leaving_part& x, position now) const;
+  bool is_discarded(const evictable_part& x) const;
+  position next_use(const evictable_part& x, position now) const;
 
-  const graph& g_;
-  const room_rules& rules_;
-  position end_;  // end of an iteration
+  const graph& graph_;
+  const eviction_options& options_;
+  position iteration_end_;  // number of computes in an iteration
 };
 
-// What is resident while actions are applied, part by part, and whom of it a compute drives out. Keeps the
+// Tracks which parts are resident while actions are applied, and chooses victims for a compute. Keeps
 // references.
 class resident_parts {
  public:
-  resident_parts(const graph& g, const memory_plan& draft, const placement& at, const leaving_parts& parts,
-                 const room_rules& rules);
+  resident_parts(const graph& g, const memory_plan& draft, const placement& at, const evictable_parts& parts,
+                 const eviction_options& rules);
 
   const block_ledger& ledger() const { return ledger_; }
   void begin_iteration() { ledger_.begin_iteration(); }
-  // Before the compute at `now`, or that compute.
+  // `a`: an action before the compute at `now`, or that compute.
   void apply(const action& a, position now);
-  bool is_here(const leaving_part& x) const;
+  bool is_resident(const evictable_part& x) const;
 
-  // Blocks in use once `wanted` is there.
-  std::uint64_t count_with(const block_set& wanted) const;
-  // Parts outside `spared` to give up, in their order, so that no more than `most` blocks are in use then, or
-  // at least no more than `limit`; nothing if that cannot be.
-  std::optional<std::vector<std::size_t>> victims(position now, const block_set& wanted,
-                                                  const block_set& spared, std::uint64_t most,
-                                                  std::uint64_t limit);
-  action departure(const leaving_part& x, position now) const { return order_.departure(x, now); }
+  // Number of blocks in use once `wanted` is resident.
+  std::uint64_t resident_blocks_with(const block_set& wanted) const;
+  // Parts outside `spared` to evict, in order, so that at most `most` blocks are then in use, or at least at
+  // most `limit`; nothing if that is impossible.
+  std::optional<std::vector<std::size_t>> choose_victims(position now, const block_set& wanted,
+                                                         const block_set& spared, std::uint64_t most,
+                                                         std::uint64_t limit);
+  action eviction_of(const evictable_part& x, position now) const { return order_.eviction_of(x, now); }
 
  private:
   struct victim {
-    urgency how;
-    std::size_t block = 0, part = 0;  // its first block that may go
-    std::uint64_t gain = 0;           // number of blocks that it would free
+    eviction_rank rank;
+    std::size_t first_block = 0, part = 0;  // its first block that is not spared, index of the part
+    std::uint64_t freed_blocks = 0;         // number of blocks that evicting it frees
   };
 
-  void note_arrival(tensor_id t, std::span<const range> what, bool anew);
-  void for_owned(const leaving_part& x, const auto& what) const;
-  std::vector<victim> candidates(position now, const block_set& wanted, const block_set& spared);
+  void record_arrival(tensor_id t, std::span<const range> what, bool anew);
+  void for_each_owned_block(const evictable_part& x, const auto& what) const;
+  std::vector<victim> find_victims(position now, const block_set& wanted, const block_set& spared);
 
   const memory_plan& draft_;
   const placement& placement_;
-  const leaving_parts& parts_;
+  const evictable_parts& parts_;
   block_ledger ledger_;
   victim_order order_;
-  std::vector<std::uint64_t> last_arrival_;  // per block: value of the clock then
-  std::vector<bool> may_be_resident_;        // per part: false if nothing of it is on the device
+  std::vector<std::uint64_t> last_arrival_;  // per block: clock value when it became resident
+  std::vector<bool> may_be_resident_;        // per part: false if none of it is on the device
   std::uint64_t clock_ = 0;
 };
 

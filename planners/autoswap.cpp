@@ -16,14 +16,14 @@ class swapping {
  public:
   explicit swapping(const problem& p)
       : p_(p),
-        uses_(uses_of(p.network, in_order(p.network))),
-        gaps_(gaps_of(p.network, uses_)),
+        uses_(make_use_table(p.network, graph_order(p.network))),
+        gaps_(find_gaps(p.network, uses_)),
         costs_(p, uses_) {
-    for (position at = 0; at < uses_.end(); ++at) starts_.push_back(starts_.back() + costs_.time_of(at));
+    for (position at = 0; at < uses_.end(); ++at) starts_.push_back(starts_.back() + costs_.compute_time(at));
     const std::vector<decision> kept(gaps_.size());
-    const std::vector<event> events = events_of(p.network, uses_, gaps_, kept);
-    costs_.memory_of(events, staged_tensors(uses_, gaps_, kept));
-    load_ = live_at_positions(uses_, events, costs_.live());
+    const std::vector<event> events = build_events(p.network, uses_, gaps_, kept);
+    costs_.forecast_memory(events, find_staged_tensors(uses_, gaps_, kept));
+    load_ = live_at_positions(uses_, events, costs_.live_bytes());
     find_candidates();
   }
 
@@ -52,16 +52,17 @@ class swapping {
     const bool can_move = p_.on.link_to_device_bytes_per_s > 0 && p_.on.link_to_host_bytes_per_s > 0;
     for (std::uint32_t x = 0; x < gaps_.size() && can_move; ++x) {
       const gap& e = gaps_[x];
-      if (e.last >= 0 && e.next < uses_.end() && e.last < peak && peak < e.next &&
+      if (e.last_use >= 0 && e.next_use < uses_.end() && e.last_use < peak && peak < e.next_use &&
           bytes_of(x) >= smallest_swapped)
         candidates_.push_back(x);
     }
     std::vector<absence> absences;
     for (const std::uint32_t x : candidates_) {
       const nanoseconds copies =
-          costs_.time_of_copy(bytes_of(x), lane::to_host) + costs_.time_of_copy(bytes_of(x), lane::to_device);
-      absences.push_back({static_cast<std::size_t>(gaps_[x].last + 1),
-                          static_cast<std::size_t>(gaps_[x].next), bytes_of(x), static_cast<double>(copies)});
+          costs_.copy_time(bytes_of(x), lane::to_host) + costs_.copy_time(bytes_of(x), lane::to_device);
+      absences.push_back({static_cast<std::size_t>(gaps_[x].last_use + 1),
+                          static_cast<std::size_t>(gaps_[x].next_use), bytes_of(x),
+                          static_cast<double>(copies)});
     }
     chooser_.emplace(load_, std::vector<double>(starts_.begin(), starts_.end()), std::move(absences));
   }
@@ -81,7 +82,7 @@ class swapping {
       if (which < swap_scores && i != which) continue;
       way w{0, i < swap_scores, std::vector<decision>(gaps_.size())};
       for (const std::size_t c : chooser_->choose(all[i], limit))
-        w.decisions[candidates_[c]].what = choice::swap;
+        w.decisions[candidates_[c]].choice = gap_choice::swap;
       const std::optional<nanoseconds> time = schedule(w.decisions, limit);
       if (!time) continue;
       w.time = *time;
@@ -95,11 +96,11 @@ class swapping {
   // if the limit cannot be kept.
   std::optional<nanoseconds> schedule(std::vector<decision>& decisions, byte_count limit) {
     place_transfers(costs_, uses_, gaps_, std::vector<bool>(gaps_.size(), false), decisions);
-    const room_found found = fit_transfers(p_.network, uses_, gaps_, costs_, limit, decisions);
+    const fit_result found = fit_transfers(p_.network, uses_, gaps_, costs_, limit, decisions);
     least_ = std::min(least_, found.peak);
     if (found.peak > limit) return {};
-    const std::vector<event> events = events_of(p_.network, uses_, gaps_, decisions);
-    return costs_.of(events, staged_tensors(uses_, gaps_, decisions)).time;
+    const std::vector<event> events = build_events(p_.network, uses_, gaps_, decisions);
+    return costs_.forecast(events, find_staged_tensors(uses_, gaps_, decisions)).time;
   }
 
   const problem& p_;

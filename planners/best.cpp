@@ -86,7 +86,7 @@ class best_search {
       split_ = split;
       space_.reset();  // two would take twice the memory
       space_ =
-          std::make_unique<search_space>(p_, order_of(p_.network, splits_[split].by), splits_[split].moves);
+          std::make_unique<search_space>(p_, make_order(p_.network, splits_[split].by), splits_[split].moves);
     }
     return *space_;
   }

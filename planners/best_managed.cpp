@@ -126,7 +126,7 @@ memory_plan plan_best_managed(const problem& of) {
       std::optional<placed_plan> resident = place.decided(plan_resident(p));
       if (resident && resident->need <= p.budget) return std::move(resident->plan);
     }
-    return plan_best(p, place, {"best_managed", true, hints()});
+    return plan_best(p, place, {"best_managed", true, hint_strategies()});
   });
 }
 

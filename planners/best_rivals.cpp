@@ -91,9 +91,9 @@ std::optional<placed_plan> plan_of_rival(const problem& p, const placer& place, 
 
 std::optional<placed_plan> best_rival(const problem& p, const placer& place, std::span<const strategy> by,
                                       bool same_bits, nanoseconds to_beat) {
-  const allowed swaps{p.on.link_to_device_bytes_per_s > 0 && p.on.link_to_host_bytes_per_s > 0, false};
-  const passes x = passes_of(p);
-  const bool swaps_win = x.backward == 0 || pass_bound_of(x, p.on, p.budget, swaps).least < to_beat;
+  const allowed_moves swaps{p.on.link_to_device_bytes_per_s > 0 && p.on.link_to_host_bytes_per_s > 0, false};
+  const passes x = split_passes(p);
+  const bool swaps_win = x.backward_time == 0 || bound_passes(x, p.on, p.budget, swaps).min_time < to_beat;
   std::optional<placed_plan> best;
   std::optional<question> won;
   const auto take = [&](std::optional<placed_plan> now, const question& q) {

@@ -37,7 +37,8 @@ bool is_better(const evaluation& a, const evaluation& b) {
   if (a.over > 0 || b.over > 0) return a.over < b.over;
   if (!a.timed) return false;
   if (a.forecast.time != b.forecast.time) return a.forecast.time < b.forecast.time;
-  return a.forecast.to_device + a.forecast.to_host < b.forecast.to_device + b.forecast.to_host;
+  return a.forecast.bytes_to_device + a.forecast.bytes_to_host <
+         b.forecast.bytes_to_device + b.forecast.bytes_to_host;
 }
 
 // What two make together, one's decisions before some large class and the other's from there on (one-point
@@ -266,7 +267,7 @@ class search {
     return now_.treatments.size() >= many;
   }
   bool is_large(std::size_t c) const { return std::ranges::binary_search(large_, c); }
-  static bool copies(const evaluation& e) { return e.forecast.to_device + e.forecast.to_host > 0; }
+  static bool copies(const evaluation& e) { return e.forecast.copy_count > 0; }
 
   // --- room where memory peaks ---
 

@@ -8,7 +8,7 @@ namespace um {
 namespace {
 
 // A copy may be late by several times of what copies cost on the average.
-allowance allowance_of(const problem& p) {
+copy_slack allowance_of(const problem& p) {
   constexpr std::int64_t times = 3;
   return {times * p.knobs.at("copies"), times * p.knobs.at("copy_us") * 1000};
 }
@@ -33,16 +33,16 @@ nanoseconds copy_price(const problem& p, byte_count to_device, byte_count to_hos
 
 search_space::search_space(const problem& p, std::vector<compute> order, bool moves)
     : p_(p),
-      uses_(uses_of(p.network, std::move(order))),
-      gaps_(gaps_of(p.network, uses_)),
+      uses_(make_use_table(p.network, std::move(order))),
+      gaps_(find_gaps(p.network, uses_)),
       builder_(p.network, uses_, gaps_),
       forecast_(p, uses_),
       list_(uses_, gaps_, builder_, forecast_),
       placing_(forecast_, uses_, gaps_, allowance_of(p)),
       moves_(moves && p.on.link_to_device_bytes_per_s > 0 && p.on.link_to_host_bytes_per_s > 0) {
-  forecast_.expect_the_worst();
+  forecast_.assume_longest_waits();
   find_classes();
-  for (position at = 0; at < uses_.end(); ++at) computing_ += forecast_.time_of(at);
+  for (position at = 0; at < uses_.end(); ++at) computing_ += forecast_.compute_time(at);
 }
 
 void search_space::find_classes() {
@@ -52,17 +52,17 @@ void search_space::find_classes() {
   };
   for (std::uint32_t x = 0; x < gaps_.size(); ++x) {
     const gap& e = gaps_[x];
-    const auto [at, fresh] =
-        index.try_emplace({uses_.parts[e.part].what, op_at(e.last), op_at(e.next)}, classes_.size());
+    const auto [at, fresh] = index.try_emplace(
+        {uses_.parts[e.part].tensor, op_at(e.last_use), op_at(e.next_use)}, classes_.size());
     if (fresh) classes_.push_back({{}, 0, true});
     gap_class& c = classes_[at->second];
     const byte_count bytes = uses_.parts[e.part].bytes;
     c.gaps.push_back(x);
     c.bytes = std::max(c.bytes, bytes);
-    c.again = c.again && e.again;
-    if (e.again) c.time_again += forecast_.time_again(e.producer);
-    if (e.next < uses_.end()) c.time_moving += forecast_.time_of_copy(bytes, lane::to_device);
-    if (!e.at_home) c.time_moving += forecast_.time_of_copy(bytes, lane::to_host);
+    c.again = c.again && e.is_recomputable;
+    if (e.is_recomputable) c.time_again += forecast_.recompute_time(e.producer);
+    if (e.next_use < uses_.end()) c.time_moving += forecast_.copy_time(bytes, lane::to_device);
+    if (!e.has_host_copy) c.time_moving += forecast_.copy_time(bytes, lane::to_host);
   }
 }
 
@@ -73,9 +73,9 @@ bool search_space::allows(std::size_t c, treatment how) const {
 
 decision search_space::decision_for(treatment how, std::uint32_t x) const {
   const gap& e = gaps_[x];
-  if (swaps(how)) return {choice::swap, e.last, e.next};
+  if (swaps(how)) return {gap_choice::swap, e.last_use, e.next_use};
   if (!computes_again(how)) return {};
-  return {choice::again, e.last, how == treatment::again ? e.next : e.last};
+  return {gap_choice::recompute, e.last_use, how == treatment::again ? e.next_use : e.last_use};
 }
 
 std::vector<decision> search_space::decisions_for(const std::vector<treatment>& treatments) const {
@@ -94,7 +94,7 @@ void search_space::place_swaps(const std::vector<treatment>& treatments, std::ve
     for (const std::uint32_t x : classes_[c].gaps)
       swapped.push_back({x, treatments[c] == treatment::swap_in_time});
   }
-  std::ranges::sort(swapped, {}, &swapped_gap::which);
+  std::ranges::sort(swapped, {}, &swapped_gap::gap);
   placing_.place(swapped, all);
 }
 
@@ -103,23 +103,23 @@ void search_space::place_swaps(const std::vector<treatment>& treatments, std::ve
 evaluation search_space::memory_of(const std::vector<treatment>& treatments, byte_count budget) {
   // A visit of a position takes as long as going through about so many events.
   constexpr std::uint64_t of_visit = 8, of_evaluation = 32;
-  const std::uint64_t visited = list_.visited();
+  const std::uint64_t visited = list_.visited_count();
   if (is_far(treatments)) {
     at_hand_ = asked_ = treatments;
     decisions_ = decisions_for(treatments);
-    staged_ = staged_tensors(uses_, gaps_, decisions_);
+    staged_ = find_staged_tensors(uses_, gaps_, decisions_);
     changed_.clear();
-    list_.restart(decisions_, staged_, budget);
+    list_.rebuild(decisions_, staged_, budget);
   }
   decide_as_at_hand();
   decide_for(treatments);
   found_ = list_.evaluate(decisions_, staged_, changed_, budget);
-  work_ += of_evaluation + of_visit * (list_.visited() - visited);
+  work_ += of_evaluation + of_visit * (list_.visited_count() - visited);
   evaluation e;
   e.forecast.peak = found_.peak;
   e.excess = found_.peak - std::min(found_.peak, budget);
-  e.over = static_cast<double>(found_.over);
-  e.least_time = found_.computing + copy_price(p_, found_.fetched, 0, found_.fetches);
+  e.over = static_cast<double>(found_.excess);
+  e.least_time = found_.compute_time + copy_price(p_, found_.fetched_bytes, 0, found_.fetch_count);
   return e;
 }
 
@@ -156,32 +156,33 @@ void search_space::decide_for(const std::vector<treatment>& treatments) {
   for (std::uint32_t x = 0; x < gaps_.size(); ++x) {
     if (decisions_[x] != list_.decisions()[x]) changed_.push_back(x);
   }
-  staged_ = staged_tensors(uses_, gaps_, decisions_);
+  staged_ = find_staged_tensors(uses_, gaps_, decisions_);
 }
 
 void search_space::add_time(evaluation& e) {
   e.timed = true;
-  if (found_.transfers == 0) {  // nothing waits
-    e.forecast.time = found_.computing;
-    e.forecast.again = found_.again;
+  if (found_.transfer_count == 0) {  // nothing waits
+    e.forecast.time = found_.compute_time;
+    e.forecast.recompute_time = found_.recompute_time;
     return;
   }
-  const std::span<const event> events = list_.events();
-  e.forecast = forecast_.of(events, staged_);
+  const std::span<const event> events = list_.new_events();
+  e.forecast = forecast_.forecast(events, staged_);
   work_ += 2 * events.size();
-  e.forecast.time += copy_price(p_, e.forecast.to_device, e.forecast.to_host, e.forecast.copies);
+  e.forecast.time +=
+      copy_price(p_, e.forecast.bytes_to_device, e.forecast.bytes_to_host, e.forecast.copy_count);
 }
 
 void search_space::take(const std::vector<treatment>& treatments, byte_count budget) {
   if (treatments != asked_) memory_of(treatments, budget);
-  list_.keep();
+  list_.accept();
   changed_.clear();
   at_hand_ = asked_;
 }
 
 bool search_space::covers(std::size_t c, position at) const {
-  return std::ranges::any_of(classes_[c].gaps,
-                             [&](std::uint32_t x) { return gaps_[x].last < at && at < gaps_[x].next; });
+  return std::ranges::any_of(
+      classes_[c].gaps, [&](std::uint32_t x) { return gaps_[x].last_use < at && at < gaps_[x].next_use; });
 }
 
 memory_plan search_space::plan(const std::vector<treatment>& treatments) const {

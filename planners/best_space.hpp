@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "schedule/changes.hpp"
+#include "schedule/change_evaluator.hpp"
 #include "schedule/transfers.hpp"
 
 namespace um {
@@ -59,8 +59,8 @@ class search_space {
   std::uint64_t work() const { return work_; }
   // Of the current decisions: events, and the compute at the peak. What is computed again there counts as the
   // compute that it is for.
-  std::size_t events() const { return static_cast<std::size_t>(list_.list().now().events); }
-  position peak() const { return list_.list().peak(); }
+  std::size_t events() const { return static_cast<std::size_t>(list_.list().totals().event_count); }
+  position peak() const { return list_.list().peak_position(); }
   bool covers(std::size_t c, position at) const;
 
   std::vector<decision> decisions_for(const std::vector<treatment>& treatments) const;
@@ -82,15 +82,15 @@ class search_space {
   std::vector<gap_class> classes_;
   event_builder builder_;
   forecaster forecast_;
-  changes list_;
-  transfer_placing placing_;
+  change_evaluator list_;
+  transfer_placer placing_;
   bool moves_ = false;
   nanoseconds computing_ = 0;
   std::vector<treatment> at_hand_, asked_;  // the current treatments; those that memory_of() evaluated last
   std::vector<decision> decisions_;         // that follow from `asked_`
   std::vector<bool> staged_;                // tensors that `asked_` swaps
   std::vector<std::uint32_t> changed_;      // gaps in which the two differ
-  list_figures found_;                      // figures of `asked_`
+  list_totals found_;                       // figures of `asked_`
   std::uint64_t work_ = 0;
 };
 

@@ -23,7 +23,7 @@ constexpr std::uint32_t most_parts = 64;
 constexpr op_id most_between = 8;
 
 bool cuts_anything(const graph& g, std::uint32_t k) {
-  return std::ranges::any_of(g.ops, [&](const op& o) { return goes_over_batch(g, o, k); });
+  return std::ranges::any_of(g.ops, [&](const op& o) { return can_split_batch(g, o, k); });
 }
 
 byte_count operand_bytes(const problem& p, op_id o) {
@@ -44,19 +44,19 @@ bool lowers_most(const problem& p, std::uint32_t k) {
   for (op_id o = 0; o < p.network.ops.size(); ++o) {
     const byte_count bytes = operand_bytes(p, o);
     whole = std::max(whole, bytes);
-    cut = std::max(cut, goes_over_batch(p.network, p.network.ops[o], k) ? bytes / k : bytes);
+    cut = std::max(cut, can_split_batch(p.network, p.network.ops[o], k) ? bytes / k : bytes);
   }
   return cut < whole / 10 * 9;
 }
 
-void add_micro_batches(const problem& p, const std::vector<op_id>& late, std::vector<loops>& all,
+void add_micro_batches(const problem& p, const std::vector<op_id>& late, std::vector<loop_nest>& all,
                        std::string& why) {
   const graph& g = p.network;
   for (const std::uint32_t k : micro_batches) {
-    if (batch_of(g) % k != 0 || k * g.ops.size() > most_computes || !cuts_anything(g, k)) continue;
-    loops by{k, {}, late};
+    if (batch_size(g) % k != 0 || k * g.ops.size() > most_computes || !cuts_anything(g, k)) continue;
+    loop_nest by{k, {}, late};
     try {
-      if (why.empty()) order_of(g, by);
+      if (why.empty()) make_order(g, by);
     } catch (const infeasible& refused) {
       why = std::string("; ") + refused.what();
     }
@@ -67,15 +67,15 @@ void add_micro_batches(const problem& p, const std::vector<op_id>& late, std::ve
 }
 
 // Runs of operators that take more than `most` bytes and can be cut.
-std::vector<inner_loop> regions_above(const problem& p, byte_count most, const std::vector<op_id>& late) {
+std::vector<batch_loop> regions_above(const problem& p, byte_count most, const std::vector<op_id>& late) {
   const graph& g = p.network;
-  std::vector<inner_loop> all;
+  std::vector<batch_loop> all;
   for (op_id o = 0; o < g.ops.size(); ++o) {
     const byte_count bytes = operand_bytes(p, o);
     if (bytes <= most || std::ranges::find(late, o) != late.end()) continue;
     std::uint32_t parts = 2;
     while (parts < most_parts && bytes / parts > most / 2) parts *= 2;
-    while (parts > 1 && !goes_over_batch(g, g.ops[o], parts)) parts /= 2;
+    while (parts > 1 && !can_split_batch(g, g.ops[o], parts)) parts /= 2;
     if (parts < 2) continue;
     const bool joins = !all.empty() && o - all.back().end <= most_between;
     if (!joins) all.push_back({o, o + 1, parts});
@@ -89,13 +89,13 @@ std::vector<inner_loop> regions_above(const problem& p, byte_count most, const s
 
 std::vector<batch_split> splits_of(const problem& p, bool same_bits, bool and_without, std::string& why) {
   const std::vector<op_id> late = large_gradients(p.network);
-  std::vector<loops> all{{1, {}, late}};
+  std::vector<loop_nest> all{{1, {}, late}};
   std::size_t fixed = 1;
   if (!same_bits) {
     add_micro_batches(p, late, all, why);
     const auto add = [&](byte_count most) {
-      loops regions{1, regions_above(p, most, late), late};
-      if (!regions.inner.empty() && std::ranges::find(all, regions) == all.end())
+      loop_nest regions{1, regions_above(p, most, late), late};
+      if (!regions.inner_loops.empty() && std::ranges::find(all, regions) == all.end())
         all.push_back(std::move(regions));
     };
     for (const byte_count share : shares) add(footprint_of(p.network, p.costs).total / share);

@@ -10,7 +10,7 @@
 namespace um {
 
 struct batch_split {
-  loops by;                // how operators go over the batch in parts
+  loop_nest by;            // how operators go over the batch in parts
   bool moves = true;       // tensors may be swapped
   bool of_budget = false;  // for other budgets its regions would be others
 };

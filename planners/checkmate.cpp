@@ -43,7 +43,8 @@ class rematerializing {
     for (std::size_t m = 0; m < ways.size(); ++m) {
       const gap& e = labelling_.gaps()[labelling_.maps()[m].gap];
       if (ways[m] == retention::keep) continue;
-      all[labelling_.maps()[m].gap] = {choice::again, e.last, ways[m] == retention::held ? e.last : e.next};
+      all[labelling_.maps()[m].gap] = {gap_choice::recompute, e.last_use,
+                                       ways[m] == retention::held ? e.last_use : e.next_use};
     }
     return all;
   }
@@ -52,10 +53,11 @@ class rematerializing {
     const std::vector<decision> decisions = decisions_for(ways);
     const std::span<const event> events = builder_.build(decisions, nothing_staged_);
     evaluation e;
-    e.peak = labelling_.costs().memory_of(events, nothing_staged_).peak;
-    for (const event& x : events) e.time += x.what == verb::compute ? labelling_.costs().time_of(x) : 0;
+    e.peak = labelling_.costs().forecast_memory(events, nothing_staged_).peak;
+    for (const event& x : events)
+      e.time += x.kind == event_kind::compute ? labelling_.costs().compute_time(x) : 0;
     const std::vector<byte_count> live =
-        live_at_positions(labelling_.uses(), events, labelling_.costs().live());
+        live_at_positions(labelling_.uses(), events, labelling_.costs().live_bytes());
     e.at = static_cast<position>(std::ranges::max_element(live) - live.begin());
     for (const byte_count l : live) e.over += l > room_ ? static_cast<double>(l - room_) : 0;
     return e;
@@ -73,9 +75,9 @@ class rematerializing {
     for (std::size_t m = 0; m < ways_.size(); ++m) {
       const feature_map& f = labelling_.maps()[m];
       const gap& e = labelling_.gaps()[f.gap];
-      if (!f.again || e.last >= now_.at || now_.at >= e.next) continue;
+      if (!f.again || e.last_use >= now_.at || now_.at >= e.next_use) continue;
       const double worth = static_cast<double>(f.bytes) /
-                           static_cast<double>(labelling_.costs().time_again(e.producer) + 1000);
+                           static_cast<double>(labelling_.costs().recompute_time(e.producer) + 1000);
       for (const retention how : {retention::held, retention::dropped}) {
         if (how > ways_[m]) all.push_back({m, how, how == retention::held ? worth : worth * 0.9});
       }
@@ -107,7 +109,7 @@ class rematerializing {
       if (ways_[m] != retention::keep) given_up.push_back(m);
     }
     const auto time = [&](std::size_t m) {
-      return labelling_.costs().time_again(labelling_.gaps()[labelling_.maps()[m].gap].producer);
+      return labelling_.costs().recompute_time(labelling_.gaps()[labelling_.maps()[m].gap].producer);
     };
     std::ranges::stable_sort(given_up, std::ranges::greater{}, time);
     for (const std::size_t m : given_up) {

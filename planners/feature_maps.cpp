@@ -16,29 +16,30 @@ bool is_product(const op& o) {
 
 labelling::labelling(const problem& p)
     : p_(p),
-      uses_(uses_of(p.network, in_order(p.network))),
-      gaps_(gaps_of(p.network, uses_)),
+      uses_(make_use_table(p.network, graph_order(p.network))),
+      gaps_(find_gaps(p.network, uses_)),
       costs_(p, uses_),
       builder_(p.network, uses_, gaps_) {
   const graph& g = p.network;
   std::vector<bool> is_map(uses_.parts.size(), false);
   for (std::uint32_t x = 0; x < gaps_.size(); ++x) {
     const gap& e = gaps_[x];
-    const tensor& t = g.tensors[uses_.parts[e.part].what];
-    if (t.use != role::activation || elements(t.shape) <= t.shape.c || !crosses_loss(g, uses_, e)) continue;
-    maps_.push_back({x, e.part, uses_.parts[e.part].bytes, e.again, false});
+    const tensor& t = g.tensors[uses_.parts[e.part].tensor];
+    if (t.use != role::activation || elements(t.shape) <= t.shape.c || !spans_both_passes(g, uses_, e))
+      continue;
+    maps_.push_back({x, e.part, uses_.parts[e.part].bytes, e.is_recomputable, false});
     is_map[e.part] = true;
   }
   std::ranges::stable_sort(maps_, {}, [&](const feature_map& m) { return gaps_[m.gap].producer; });
   // Parts whose computing again takes a product.
   std::vector<bool> by_product(uses_.parts.size(), false);
   for (position at = 0; at < uses_.end(); ++at) {
-    const std::vector<touched_part>& here = uses_.of_position[static_cast<std::size_t>(at)];
+    const std::vector<touched_part>& here = uses_.touched_parts[static_cast<std::size_t>(at)];
     bool product = is_product(g.ops[uses_.order[static_cast<std::size_t>(at)].what]);
     for (const touched_part& x : here)
-      product = product || (x.mode == access_mode::read && by_product[x.which] && !is_map[x.which]);
+      product = product || (x.mode == access_mode::read && by_product[x.part] && !is_map[x.part]);
     for (const touched_part& x : here) {
-      if (x.mode != access_mode::read) by_product[x.which] = product;
+      if (x.mode != access_mode::read) by_product[x.part] = product;
     }
   }
   for (feature_map& m : maps_) m.of_convolution = by_product[m.part];
@@ -48,22 +49,24 @@ bool labelling::can_move() const {
   return p_.on.link_to_device_bytes_per_s > 0 && p_.on.link_to_host_bytes_per_s > 0;
 }
 
-std::vector<decision> labelling::decisions_for(const std::vector<choice>& labels, arrival when) const {
+std::vector<decision> labelling::decisions_for(const std::vector<gap_choice>& labels, arrival when) const {
   std::vector<decision> all(gaps_.size());
   for (std::size_t m = 0; m < maps_.size(); ++m) {
     const std::uint32_t x = maps_[m].gap;
-    all[x] = {labels[m], gaps_[x].last, labels[m] == choice::swap ? gaps_[x].next : gaps_[x].last};
+    all[x] = {labels[m], gaps_[x].last_use,
+              labels[m] == gap_choice::swap ? gaps_[x].next_use : gaps_[x].last_use};
   }
   if (when == arrival::just_in_time || !can_move()) return all;
   if (when == arrival::late)
     place_transfers(costs_, uses_, gaps_, std::vector<bool>(gaps_.size(), false), all);
   for (decision& d : all) {
-    if (d.what == choice::swap) d.back = std::max(when == arrival::late ? d.back : 0, uses_.loss);
+    if (d.choice == gap_choice::swap)
+      d.return_before = std::max(when == arrival::late ? d.return_before : 0, uses_.backward_begin);
   }
   return all;
 }
 
-room_found labelling::least_of(const std::vector<choice>& labels) {
+fit_result labelling::least_of(const std::vector<gap_choice>& labels) {
   std::vector<decision> decisions = decisions_for(labels, arrival::just_in_time);
   return fit_transfers(builder_, uses_, gaps_, costs_, 0, decisions);
 }
@@ -72,21 +75,21 @@ labelling::outcome labelling::place(std::vector<decision> decisions, byte_count 
   outcome o;
   o.room = fit_transfers(builder_, uses_, gaps_, costs_, room, decisions);
   if (o.room.peak <= room) {
-    const std::vector<bool> staged = staged_tensors(uses_, gaps_, decisions);
+    const std::vector<bool> staged = find_staged_tensors(uses_, gaps_, decisions);
     const std::span<const event> events = builder_.build(decisions, staged);
     o.events.assign(events.begin(), events.end());
-    o.predicted = o.room.last_forecast ? *o.room.last_forecast : costs_.memory_of(o.events, staged);
+    o.predicted = o.room.last_forecast ? *o.room.last_forecast : costs_.forecast_memory(o.events, staged);
     costs_.add_time(o.events, o.predicted);
   }
   o.decisions = std::move(decisions);
   return o;
 }
 
-void labelling::keep_latest(std::vector<choice>& labels, byte_count room) {
+void labelling::keep_latest(std::vector<gap_choice>& labels, byte_count room) {
   for (std::size_t m = labels.size(); m-- > 0;) {
-    const choice before = labels[m];
-    labels[m] = choice::keep;
-    if (before != choice::keep && peak_of(labels) > room) labels[m] = before;
+    const gap_choice before = labels[m];
+    labels[m] = gap_choice::keep;
+    if (before != gap_choice::keep && peak_of(labels) > room) labels[m] = before;
   }
 }
 

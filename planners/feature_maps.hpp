@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "schedule/room.hpp"
+#include "schedule/fit_transfers.hpp"
 
 namespace um {
 
@@ -35,20 +35,20 @@ class labelling {
   bool can_move() const;
 
   // What labels decide. `again`: once it is back it stays.
-  std::vector<decision> decisions_for(const std::vector<choice>& labels, arrival when) const;
+  std::vector<decision> decisions_for(const std::vector<gap_choice>& labels, arrival when) const;
   // What labels need at least, everything swapped for as long as it can be.
-  room_found least_of(const std::vector<choice>& labels);
-  byte_count peak_of(const std::vector<choice>& labels) { return least_of(labels).peak; }
+  fit_result least_of(const std::vector<gap_choice>& labels);
+  byte_count peak_of(const std::vector<gap_choice>& labels) { return least_of(labels).peak; }
 
   struct outcome {
     prediction predicted;  // the forecast
-    room_found room;
+    fit_result room;
     std::vector<decision> decisions;
     std::vector<event> events;
   };
   // Within `room`; where they need more, `room` and `decisions` alone say something.
   outcome place(std::vector<decision> decisions, byte_count room);
-  outcome place(const std::vector<choice>& labels, arrival when, byte_count room) {
+  outcome place(const std::vector<gap_choice>& labels, arrival when, byte_count room) {
     return place(decisions_for(labels, when), room);
   }
   memory_plan plan(const std::vector<decision>& decisions) const {
@@ -56,7 +56,7 @@ class labelling {
   }
 
   // Keeps maps, the last made first, as long as the labels need no more than `room`.
-  void keep_latest(std::vector<choice>& labels, byte_count room);
+  void keep_latest(std::vector<gap_choice>& labels, byte_count room);
 
  private:
   const problem& p_;

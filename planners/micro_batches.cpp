@@ -10,7 +10,7 @@ namespace um {
 namespace {
 
 memory_plan with(const graph& g, std::uint32_t k) {
-  return plan_of(g, order_of(g, {k, {}, {}}), residence::device);
+  return plan_of(g, make_order(g, {k, {}, {}}), residence::device);
 }
 
 bool fits(const problem& p, const memory_plan& plan) {
@@ -22,7 +22,7 @@ bool fits(const problem& p, const memory_plan& plan) {
 
 // Whether any operator can be cut so finely.
 bool can_be_cut_into(const graph& g, std::uint32_t parts) {
-  return std::ranges::any_of(g.ops, [&](const op& o) { return goes_over_batch(g, o, parts); });
+  return std::ranges::any_of(g.ops, [&](const op& o) { return can_split_batch(g, o, parts); });
 }
 
 }  // namespace

@@ -3,30 +3,30 @@
 #include <optional>
 
 #include "planners/ooc_cudnn.hpp"
+#include "schedule/fit_transfers.hpp"
 #include "schedule/orders.hpp"
-#include "schedule/room.hpp"
 
 namespace um {
 namespace {
 
 // Runs of neighbouring operators that go over the batch in `parts` parts.
-std::vector<inner_loop> runs_of(const graph& g, std::uint32_t parts) {
-  std::vector<inner_loop> all;
+std::vector<batch_loop> runs_of(const graph& g, std::uint32_t parts) {
+  std::vector<batch_loop> all;
   for (op_id o = 0; o < g.ops.size(); ++o) {
-    if (!goes_over_batch(g, g.ops[o], parts)) continue;
+    if (!can_split_batch(g, g.ops[o], parts)) continue;
     if (all.empty() || all.back().end != o) all.push_back({o, o, parts});
     all.back().end = o + 1;
   }
-  std::erase_if(all, [](const inner_loop& l) { return l.end - l.begin < 2; });
+  std::erase_if(all, [](const batch_loop& l) { return l.end - l.begin < 2; });
   return all;
 }
 
 std::vector<compute> order_in(const graph& g, std::uint32_t parts) {
   const std::vector<op_id> late = large_gradients(g);
   try {
-    return order_of(g, {parts, {}, late});
+    return make_order(g, {parts, {}, late});
   } catch (const infeasible&) {  // some operator needs the whole batch
-    return order_of(g, {1, runs_of(g, parts), {}});
+    return make_order(g, {1, runs_of(g, parts), {}});
   }
 }
 
@@ -37,22 +37,24 @@ struct kept_plan {
 
 // Swaps, at the peak, what is used furthest ahead, until the rest fits.
 std::optional<kept_plan> plan_in(const problem& p, std::uint32_t parts, byte_count room, byte_count& least) {
-  const use_table uses = uses_of(p.network, order_in(p.network, parts));
-  const std::vector<gap> gaps = gaps_of(p.network, uses);
+  const use_table uses = make_use_table(p.network, order_in(p.network, parts));
+  const std::vector<gap> gaps = find_gaps(p.network, uses);
   forecaster costs(p, uses);
   std::vector<decision> decisions(gaps.size());
-  room_found now = fit_transfers(p.network, uses, gaps, costs, 0, decisions);
+  fit_result now = fit_transfers(p.network, uses, gaps, costs, 0, decisions);
   while (now.peak > room) {
     std::vector<std::uint32_t> across;
     for (std::uint32_t x = 0; x < gaps.size(); ++x) {
-      if (decisions[x].what == choice::keep && gaps[x].last < now.at && now.at < gaps[x].next)
+      if (decisions[x].choice == gap_choice::keep && gaps[x].last_use < now.peak_position &&
+          now.peak_position < gaps[x].next_use)
         across.push_back(x);
     }
-    std::ranges::stable_sort(across, std::ranges::greater{}, [&](std::uint32_t x) { return gaps[x].next; });
+    std::ranges::stable_sort(across, std::ranges::greater{},
+                             [&](std::uint32_t x) { return gaps[x].next_use; });
     byte_count over = now.peak - room;
     for (const std::uint32_t x : across) {
       if (over == 0) break;
-      decisions[x].what = choice::swap;
+      decisions[x].choice = gap_choice::swap;
       over -= std::min(over, uses.parts[gaps[x].part].bytes);
     }
     if (across.empty()) break;
@@ -60,12 +62,13 @@ std::optional<kept_plan> plan_in(const problem& p, std::uint32_t parts, byte_cou
   }
   least = std::min(least, now.peak);
   const bool links = p.on.link_to_device_bytes_per_s > 0 && p.on.link_to_host_bytes_per_s > 0;
-  const bool swaps = std::ranges::any_of(decisions, [](const decision& d) { return d.what == choice::swap; });
+  const bool swaps =
+      std::ranges::any_of(decisions, [](const decision& d) { return d.choice == gap_choice::swap; });
   if (now.peak > room || (swaps && !links)) return std::nullopt;
-  for (std::uint32_t x = 0; x < gaps.size(); ++x) decisions[x].back = gaps[x].last + 1;
+  for (std::uint32_t x = 0; x < gaps.size(); ++x) decisions[x].return_before = gaps[x].last_use + 1;
   fit_transfers(p.network, uses, gaps, costs, room, decisions);
-  const prediction said =
-      costs.of(events_of(p.network, uses, gaps, decisions), staged_tensors(uses, gaps, decisions));
+  const prediction said = costs.forecast(build_events(p.network, uses, gaps, decisions),
+                                         find_staged_tensors(uses, gaps, decisions));
   return kept_plan{plan_of(p.network, uses, gaps, decisions), said.time};
 }
 
@@ -74,7 +77,7 @@ std::optional<kept_plan> plan_in(const problem& p, std::uint32_t parts, byte_cou
 memory_plan plan_ooc_kept(const problem& p, byte_count room) {
   std::optional<kept_plan> best;
   byte_count least = std::numeric_limits<byte_count>::max();
-  const std::int64_t images = batch_of(p.network);
+  const std::int64_t images = batch_size(p.network);
   for (const std::uint32_t parts : {1U, 2U, 3U, 4U, 6U, 8U, 12U, 16U, 24U, 32U, 64U, 128U, 256U}) {
     if (parts > images) break;
     auto next = plan_in(p, parts, room, least);

@@ -15,11 +15,11 @@ class classifying {
       : p_(p),
         labelling_(p),
         beside_(p, labelling_.uses()),
-        labels_(labelling_.maps().size(), choice::swap) {}
+        labels_(labelling_.maps().size(), gap_choice::swap) {}
 
   memory_plan plan(byte_count room) {
     if (!labelling_.can_move()) return recompute_only(room);
-    labels_.assign(labels_.size(), choice::swap);
+    labels_.assign(labels_.size(), gap_choice::swap);
     const byte_count least = labelling_.peak_of(labels_);
     if (least > room) throw infeasible(too_small(p_, "pooch", least));
     if (p_.knobs.at("keep") == 1) keep(room);
@@ -35,22 +35,22 @@ class classifying {
 
   // The cheapest for their bytes first, until it fits.
   memory_plan recompute_only(byte_count room) {
-    labels_.assign(labels_.size(), choice::keep);
+    labels_.assign(labels_.size(), gap_choice::keep);
     std::vector<std::size_t> order;
     for (std::size_t m = 0; m < labels_.size(); ++m) {
       if (labelling_.maps()[m].again) order.push_back(m);
     }
     const auto time_of_a_byte = [&](std::size_t m) {
       const feature_map& f = labelling_.maps()[m];
-      return static_cast<double>(labelling_.costs().time_again(labelling_.gaps()[f.gap].producer)) /
+      return static_cast<double>(labelling_.costs().recompute_time(labelling_.gaps()[f.gap].producer)) /
              static_cast<double>(f.bytes);
     };
     std::ranges::stable_sort(order, {}, time_of_a_byte);
     byte_count need = labelling_.peak_of(labels_);
     for (std::size_t i = 0; need > room && i < order.size(); ++i) {
-      labels_[order[i]] = choice::again;
+      labels_[order[i]] = gap_choice::recompute;
       const byte_count with = labelling_.peak_of(labels_);
-      if (with > need) labels_[order[i]] = choice::keep;
+      if (with > need) labels_[order[i]] = gap_choice::keep;
       need = std::min(need, with);
     }
     if (need > room) throw infeasible(too_small(p_, "pooch", need));
@@ -59,14 +59,14 @@ class classifying {
 
   // Phase 1: what the forward pass waits for, the last first, until one does not fit; then whatever fits.
   void keep(byte_count room) {
-    const std::vector<std::uint32_t> stalled = labelling_.place(labels_, when(), room).room.stalled;
+    const std::vector<std::uint32_t> stalled = labelling_.place(labels_, when(), room).room.stalled_gaps;
     for (std::size_t i = stalled.size(); i-- > 0;) {
       const auto m =
           std::ranges::find(labelling_.maps(), stalled[i], &feature_map::gap) - labelling_.maps().begin();
-      choice& label = labels_[static_cast<std::size_t>(m)];
-      label = choice::keep;
+      gap_choice& label = labels_[static_cast<std::size_t>(m)];
+      label = gap_choice::keep;
       if (labelling_.peak_of(labels_) <= room) continue;
-      label = choice::swap;
+      label = gap_choice::swap;
       break;
     }
     labelling_.keep_latest(labels_, room);
@@ -85,10 +85,9 @@ class classifying {
     };
     std::multimap<double, candidate> by_ratio;
     for (std::size_t m = 0; m < labels_.size(); ++m) {
-      if (labels_[m] != choice::swap || !labelling_.maps()[m].again) continue;
-      by_ratio.emplace(
-          -1.0,
-          candidate{m, labelling_.costs().time_again(labelling_.gaps()[labelling_.maps()[m].gap].producer)});
+      if (labels_[m] != gap_choice::swap || !labelling_.maps()[m].again) continue;
+      by_ratio.emplace(-1.0, candidate{m, labelling_.costs().recompute_time(
+                                              labelling_.gaps()[labelling_.maps()[m].gap].producer)});
     }
     labelling::outcome now = labelling_.place(labels_, when(), room);
     look_at(now);
@@ -96,7 +95,7 @@ class classifying {
       candidate c = by_ratio.begin()->second;
       by_ratio.erase(by_ratio.begin());
       if (c.computed_in == round) {
-        labels_[c.map] = choice::again;
+        labels_[c.map] = gap_choice::recompute;
         now = labelling_.place(labels_, when(), room);
         look_at(now);
         ++round;
@@ -116,31 +115,32 @@ class classifying {
 
   // Until the next call, costs of copies are those at these events.
   void look_at(const labelling::outcome& now) {
-    memory_ =
-        beside_.memory_of(now.events, staged_tensors(labelling_.uses(), labelling_.gaps(), now.decisions));
+    memory_ = beside_.forecast_memory(
+        now.events, find_staged_tensors(labelling_.uses(), labelling_.gaps(), now.decisions));
   }
   nanoseconds price_of_copies(std::size_t m, const labelling::outcome& now) {
     const part_id part = labelling_.maps()[m].part;
     prediction without = memory_;
-    beside_.let_travel_free(part, true);
+    beside_.set_free_copies(part, true);
     beside_.add_time(now.events, without);
-    beside_.let_travel_free(part, false);
+    beside_.set_free_copies(part, false);
     return now.predicted.time - without.time;
   }
 
   // What is computed more if a map is; without end where that does not fit.
   nanoseconds time_of_computing(std::size_t m, const labelling::outcome& now, byte_count room) {
-    std::vector<choice> changed = labels_;
-    changed[m] = choice::again;
-    const room_found other = labelling_.least_of(changed);
-    return other.peak > room ? std::numeric_limits<nanoseconds>::max() : other.again - now.predicted.again;
+    std::vector<gap_choice> changed = labels_;
+    changed[m] = gap_choice::recompute;
+    const fit_result other = labelling_.least_of(changed);
+    return other.peak > room ? std::numeric_limits<nanoseconds>::max()
+                             : other.recompute_time - now.predicted.recompute_time;
   }
 
   const problem& p_;
   labelling labelling_;
   forecaster beside_;  // keeps what it knows of one outcome while labelling_ looks at others
   prediction memory_;
-  std::vector<choice> labels_;
+  std::vector<gap_choice> labels_;
 };
 
 }  // namespace

@@ -15,18 +15,18 @@ bool is_backward_convolution(const problem& p, const use_table& uses, position a
 
 // The convolution that the backward pass comes by before a position: where it begins.
 position convolution_before(const problem& p, const use_table& uses, position at) {
-  while (at > uses.loss && is_backward_convolution(p, uses, at)) --at;
-  while (at > uses.loss && !is_backward_convolution(p, uses, at)) --at;
-  while (at > uses.loss && is_backward_convolution(p, uses, at - 1)) --at;
+  while (at > uses.backward_begin && is_backward_convolution(p, uses, at)) --at;
+  while (at > uses.backward_begin && !is_backward_convolution(p, uses, at)) --at;
+  while (at > uses.backward_begin && is_backward_convolution(p, uses, at - 1)) --at;
   return at;
 }
 
 // The most that one operator touches.
 byte_count largest_operator(const use_table& uses) {
   byte_count most = 0;
-  for (const std::vector<touched_part>& here : uses.of_position) {
+  for (const std::vector<touched_part>& here : uses.touched_parts) {
     byte_count sum = 0;
-    for (const touched_part& x : here) sum += uses.parts[x.which].bytes;
+    for (const touched_part& x : here) sum += uses.parts[x.part].bytes;
     most = std::max(most, sum);
   }
   return most;
@@ -34,16 +34,16 @@ byte_count largest_operator(const use_table& uses) {
 
 // Runs of maps that are computed again: all at once and held if they are together no more than the largest
 // operator takes, else one by one.
-void recompute_by_cost(const labelling& on, const std::vector<choice>& labels,
+void recompute_by_cost(const labelling& on, const std::vector<gap_choice>& labels,
                        std::vector<decision>& decisions) {
   const byte_count most = largest_operator(on.uses());
   for (std::size_t begin = 0, end = 0; begin < labels.size(); begin = end + 1) {
     byte_count bytes = 0;
-    for (end = begin; end < labels.size() && labels[end] == choice::again; ++end)
+    for (end = begin; end < labels.size() && labels[end] == gap_choice::recompute; ++end)
       bytes += on.maps()[end].bytes;
     for (std::size_t m = begin; m < end && bytes > most; ++m) {
       const std::uint32_t x = on.maps()[m].gap;
-      decisions[x].back = on.gaps()[x].next;
+      decisions[x].return_before = on.gaps()[x].next_use;
     }
   }
 }
@@ -53,18 +53,18 @@ void recompute_by_cost(const labelling& on, const std::vector<choice>& labels,
 memory_plan plan_superneurons(const problem& p) {
   labelling on(p);
   const auto plan = [&](byte_count room) {
-    std::vector<choice> labels;
+    std::vector<gap_choice> labels;
     for (const feature_map& m : on.maps()) {
       const bool swaps = on.can_move() && (m.of_convolution || !m.again);
-      labels.push_back(swaps ? choice::swap : m.again ? choice::again : choice::keep);
+      labels.push_back(swaps ? gap_choice::swap : m.again ? gap_choice::recompute : gap_choice::keep);
     }
     on.keep_latest(labels, room);
     for (const bool by_cost : {true, false}) {
       std::vector<decision> decisions = on.decisions_for(labels, arrival::just_in_time);
       if (by_cost) recompute_by_cost(on, labels, decisions);
       for (std::size_t x = 0; x < decisions.size(); ++x) {
-        if (decisions[x].what == choice::swap)
-          decisions[x].back = convolution_before(p, on.uses(), on.gaps()[x].next);
+        if (decisions[x].choice == gap_choice::swap)
+          decisions[x].return_before = convolution_before(p, on.uses(), on.gaps()[x].next_use);
       }
       const labelling::outcome placed = on.place(std::move(decisions), room);
       if (placed.room.peak <= room && placed.predicted.peak <= room) return on.plan(placed.decisions);

@@ -11,8 +11,8 @@ memory_plan plan_swap_all(const problem& p) {
   const graph& g = p.network;
   problem unlimited = p;
   unlimited.budget = std::numeric_limits<byte_count>::max();
-  const use_table uses = uses_of(g, in_order(g));
-  const std::vector<gap> gaps = gaps_of(g, uses);
+  const use_table uses = make_use_table(g, graph_order(g));
+  const std::vector<gap> gaps = find_gaps(g, uses);
   forecaster forecast(p, uses);
   struct candidate {
     std::vector<decision> decisions;
@@ -23,13 +23,13 @@ memory_plan plan_swap_all(const problem& p) {
     const position ahead = std::min(static_cast<position>(p.knobs.at("ahead")), most);
     std::vector<decision> decisions(gaps.size());
     for (std::size_t i = 0; i < gaps.size(); ++i) {
-      const role use = g.tensors[uses.parts[gaps[i].part].what].use;
+      const role use = g.tensors[uses.parts[gaps[i].part].tensor].use;
       const bool offloaded = use == role::activation || use == role::input;
-      if (!offloaded || (gaps[i].last >= 0 && gaps[i].next - gaps[i].last <= ahead + 1)) continue;
-      decisions[i] = {choice::swap, gaps[i].last + most, gaps[i].next - ahead};
+      if (!offloaded || (gaps[i].last_use >= 0 && gaps[i].next_use - gaps[i].last_use <= ahead + 1)) continue;
+      decisions[i] = {gap_choice::swap, gaps[i].last_use + most, gaps[i].next_use - ahead};
     }
-    const std::vector<event> events = events_of(g, uses, gaps, decisions);
-    const prediction predicted = forecast.of(events, staged_tensors(uses, gaps, decisions));
+    const std::vector<event> events = build_events(g, uses, gaps, decisions);
+    const prediction predicted = forecast.forecast(events, find_staged_tensors(uses, gaps, decisions));
     all.push_back({std::move(decisions), predicted});
     if (most == 0) break;
   }

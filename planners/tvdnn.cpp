@@ -33,32 +33,34 @@ byte_count bytes_touched(const graph& g, const op& o) {
 std::vector<compute> order_in_sections(const graph& g, std::uint32_t sections) {
   byte_count largest = 1;
   for (const op& o : g.ops) largest = std::max(largest, bytes_touched(g, o));
-  loops all;
+  loop_nest all;
   for (op_id o = 0; o < g.ops.size() && sections > 1; ++o) {
     const std::uint64_t parts = (bytes_touched(g, g.ops[o]) * sections + largest - 1) / largest;
     auto cuts = std::bit_ceil(static_cast<std::uint32_t>(std::max<std::uint64_t>(parts, 1)));
-    while (cuts > 1 && !goes_over_batch(g, g.ops[o], cuts)) cuts /= 2;
-    if (cuts > 1) all.inner.push_back({o, o + 1, cuts});
+    while (cuts > 1 && !can_split_batch(g, g.ops[o], cuts)) cuts /= 2;
+    if (cuts > 1) all.inner_loops.push_back({o, o + 1, cuts});
   }
-  return order_of(g, all);
+  return make_order(g, all);
 }
 
 class swapping_sections {
  public:
   swapping_sections(const problem& p, std::uint32_t sections)
       : p_(p),
-        uses_(uses_of(p.network, order_in_sections(p.network, sections))),
-        gaps_(gaps_of(p.network, uses_)),
+        uses_(make_use_table(p.network, order_in_sections(p.network, sections))),
+        gaps_(find_gaps(p.network, uses_)),
         costs_(p, uses_) {
     const std::vector<decision> kept(gaps_.size());
-    const std::vector<event> events = events_of(p.network, uses_, gaps_, kept);
-    costs_.memory_of(events, staged_tensors(uses_, gaps_, kept));
-    load_ = live_at_positions(uses_, events, costs_.live());
-    for (position at = 0; at < uses_.end(); ++at) starts_.push_back(starts_.back() + costs_.time_of(at));
+    const std::vector<event> events = build_events(p.network, uses_, gaps_, kept);
+    costs_.forecast_memory(events, find_staged_tensors(uses_, gaps_, kept));
+    load_ = live_at_positions(uses_, events, costs_.live_bytes());
+    for (position at = 0; at < uses_.end(); ++at) starts_.push_back(starts_.back() + costs_.compute_time(at));
   }
 
   nanoseconds time_of(const std::vector<decision>& decisions) {
-    return costs_.of(events_of(p_.network, uses_, gaps_, decisions), staged_tensors(uses_, gaps_, decisions))
+    return costs_
+        .forecast(build_events(p_.network, uses_, gaps_, decisions),
+                  find_staged_tensors(uses_, gaps_, decisions))
         .time;
   }
   nanoseconds least_time() const { return starts_.back(); }
@@ -79,7 +81,7 @@ class swapping_sections {
       if (all_may && !best.empty()) break;
       std::vector<decision> decisions =
           leaving(room - room * (i / 2 % sixteenths_spared) / 16, longest, all_may);
-      const room_found found = fit_transfers(p_.network, uses_, gaps_, costs_, room, decisions);
+      const fit_result found = fit_transfers(p_.network, uses_, gaps_, costs_, room, decisions);
       peak = std::min(peak, found.peak);
       if (found.peak > room) continue;
       const nanoseconds time = time_of(decisions);
@@ -93,33 +95,34 @@ class swapping_sections {
 
   // By the integer program; none if it finds none that keeps to the room.
   std::optional<std::vector<decision>> by_program(byte_count room) {
-    gap_program what;
-    what.room = room;
+    gap_program_options what;
+    what.memory_bytes = room;
     what.recomputes = false;
-    what.smallest = smallest_object;
-    what.slots = static_cast<std::size_t>(p_.knobs.at("slots"));
+    what.min_part_bytes = smallest_object;
+    what.max_slots = static_cast<std::size_t>(p_.knobs.at("slots"));
     std::vector<decision> start;
     try {
       start = by_next_use(room, "tvdnn");
     } catch (const infeasible&) {
     }
-    gap_solution s = minimum_of(p_, uses_, gaps_, costs_, load_, what, {0.002, p_.knobs.at("nodes")}, start);
+    gap_solution s = minimize(p_, uses_, gaps_, costs_, load_, what, {0.002, p_.knobs.at("nodes")}, start);
     note_gap(s);
-    if (!s.found) return std::nullopt;
-    const auto events = events_of(p_.network, uses_, gaps_, s.decisions);
-    if (costs_.memory_of(events, staged_tensors(uses_, gaps_, s.decisions)).peak > room) return std::nullopt;
+    if (!s.is_feasible) return std::nullopt;
+    const auto events = build_events(p_.network, uses_, gaps_, s.decisions);
+    if (costs_.forecast_memory(events, find_staged_tensors(uses_, gaps_, s.decisions)).peak > room)
+      return std::nullopt;
     return std::move(s.decisions);
   }
 
  private:
   void note_gap(const gap_solution& s) const {
-    const std::string size = std::to_string(s.columns) + " columns, " + std::to_string(s.rows) + " rows, " +
-                             std::to_string(s.nodes) + " nodes";
-    if (!s.found) return note("integer program: no solution found (" + size + ")");
+    const std::string size = std::to_string(s.column_count) + " columns, " + std::to_string(s.row_count) +
+                             " rows, " + std::to_string(s.node_count) + " nodes";
+    if (!s.is_feasible) return add_note("integer program: no solution found (" + size + ")");
     const double gap = 100 * static_cast<double>(s.time - s.bound) / static_cast<double>(s.time);
     std::string percent = std::to_string(gap);
     percent.resize(percent.find('.') + 2);
-    note("integer program: within " + percent + " % of its bound (" + size + ")");
+    add_note("integer program: within " + percent + " % of its bound (" + size + ")");
   }
 
   std::vector<decision> leaving(byte_count room, bool longest, bool all_may) const {
@@ -127,17 +130,17 @@ class swapping_sections {
     std::vector<byte_count> load = load_;
     std::vector<std::uint32_t> by_start(gaps_.size()), open;
     for (std::uint32_t x = 0; x < gaps_.size(); ++x) by_start[x] = x;
-    std::ranges::stable_sort(by_start, {}, [&](std::uint32_t x) { return gaps_[x].last; });
+    std::ranges::stable_sort(by_start, {}, [&](std::uint32_t x) { return gaps_[x].last_use; });
     auto next = by_start.begin();
     const bool can_move = p_.on.link_to_device_bytes_per_s > 0 && p_.on.link_to_host_bytes_per_s > 0;
     for (position at = 0; at < uses_.end(); ++at) {
-      for (; next != by_start.end() && gaps_[*next].last < at; ++next) {
+      for (; next != by_start.end() && gaps_[*next].last_use < at; ++next) {
         if (can_move && can_leave(*next, all_may)) open.push_back(*next);
       }
-      std::erase_if(open, [&](std::uint32_t x) { return gaps_[x].next <= at; });
+      std::erase_if(open, [&](std::uint32_t x) { return gaps_[x].next_use <= at; });
       while (load[static_cast<std::size_t>(at)] > room && !open.empty()) {
         const auto furthest = std::ranges::max_element(open, {}, [&](std::uint32_t x) {
-          return std::pair(gaps_[x].next - (longest ? gaps_[x].last : 0), gaps_[x].at_home);
+          return std::pair(gaps_[x].next_use - (longest ? gaps_[x].last_use : 0), gaps_[x].has_host_copy);
         });
         swap(*furthest, decisions, load);
         open.erase(furthest);
@@ -154,21 +157,22 @@ class swapping_sections {
   bool can_leave(std::uint32_t x, bool all_may) const {
     const part_id p = gaps_[x].part;
     const gap& first = first_gap(p);
-    const bool hides = all_may || first.last >= 0 ||
-                       starts_[static_cast<std::size_t>(first.next)] >=
-                           costs_.time_of_copy(uses_.parts[p].bytes, lane::to_device);
+    const bool hides = all_may || first.last_use >= 0 ||
+                       starts_[static_cast<std::size_t>(first.next_use)] >=
+                           costs_.copy_time(uses_.parts[p].bytes, lane::to_device);
     return hides && uses_.parts[p].bytes >= smallest_object;
   }
 
   void swap(std::uint32_t x, std::vector<decision>& decisions, std::vector<byte_count>& load) const {
     const gap& e = gaps_[x];
-    decisions[x] = {choice::swap, e.last, e.last + 1};
-    for (position q = e.last + 1; q < e.next; ++q) {
+    decisions[x] = {gap_choice::swap, e.last_use, e.last_use + 1};
+    for (position q = e.last_use + 1; q < e.next_use; ++q) {
       byte_count& here = load[static_cast<std::size_t>(q)];
       here -= std::min(here, uses_.parts[e.part].bytes);
     }
     const gap& first = first_gap(e.part);
-    if (first.last < 0) decisions[static_cast<std::size_t>(&first - gaps_.data())] = {choice::swap, -1, 0};
+    if (first.last_use < 0)
+      decisions[static_cast<std::size_t>(&first - gaps_.data())] = {gap_choice::swap, -1, 0};
   }
 
   const problem& p_;
@@ -240,7 +244,7 @@ memory_plan plan_tvdnn(const problem& p) {
 }
 
 memory_plan plan_tvdnn_ilp(const problem& p) {
-  if (!can_solve_mixed()) throw unsupported("tvdnn_ilp: " + std::string(how_to_get_highs));
+  if (!has_mixed_solver()) throw unsupported("tvdnn_ilp: " + std::string(how_to_get_highs));
   return plan_sections(p, "tvdnn_ilp", true);
 }
 

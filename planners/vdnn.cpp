@@ -34,11 +34,11 @@ class vdnn {
  public:
   vdnn(const problem& p, std::vector<compute> order)
       : g_(p.network),
-        uses_(uses_of(g_, std::move(order))),
-        gaps_(gaps_of(g_, uses_)),
+        uses_(make_use_table(g_, std::move(order))),
+        gaps_(find_gaps(g_, uses_)),
         layers_(layers_of(g_, uses_.order)) {
     for (std::size_t l = 0; l < layers_.size(); ++l) {
-      if (layers_[l].begin < uses_.loss) forward_.emplace(layers_[l].name, l);
+      if (layers_[l].begin < uses_.backward_begin) forward_.emplace(layers_[l].name, l);
     }
   }
 
@@ -47,14 +47,14 @@ class vdnn {
     std::vector<std::vector<std::uint32_t>> offloaded(layers_.size());
     for (std::uint32_t x = 0; x < gaps_.size(); ++x) {
       if (!is_layer_input(gaps_[x], what)) continue;
-      decisions[x] = {choice::swap, gaps_[x].last, gaps_[x].next};
-      offloaded[layer_at(gaps_[x].last)].push_back(x);
+      decisions[x] = {gap_choice::swap, gaps_[x].last_use, gaps_[x].next_use};
+      offloaded[layer_at(gaps_[x].last_use)].push_back(x);
     }
     for (const layer& l : layers_) {
       const auto forward = forward_.find(l.name);
-      if (l.begin < uses_.loss || forward == forward_.end()) continue;
+      if (l.begin < uses_.backward_begin || forward == forward_.end()) continue;
       for (const std::uint32_t x : take_before(forward->second, offloaded))
-        decisions[x].back = std::min(decisions[x].back, l.begin);
+        decisions[x].return_before = std::min(decisions[x].return_before, l.begin);
     }
     memory_plan plan = plan_of(g_, uses_, gaps_, decisions);
     join(plan);
@@ -71,13 +71,14 @@ class vdnn {
 
   // What the last layer that reads it in the forward pass offloads, if that comes before the classifier.
   bool is_layer_input(const gap& e, offload what) const {
-    const tensor& t = g_.tensors[uses_.parts[e.part].what];
+    const tensor& t = g_.tensors[uses_.parts[e.part].tensor];
     if (t.use != role::activation && t.use != role::input) return false;
-    if (elements(t.shape) <= t.shape.c || !crosses_loss(g_, uses_, e) || e.producer == e.last) return false;
-    for (position at = 0; at <= e.last; ++at) {
+    if (elements(t.shape) <= t.shape.c || !spans_both_passes(g_, uses_, e) || e.producer == e.last_use)
+      return false;
+    for (position at = 0; at <= e.last_use; ++at) {
       if (std::holds_alternative<linear>(op_at(at).what)) return false;
     }
-    return what == offload::all || std::holds_alternative<convolution>(op_at(e.last).what);
+    return what == offload::all || std::holds_alternative<convolution>(op_at(e.last_use).what);
   }
 
   // findPrefetchLayer: the nearest earlier layer that offloaded and has not been fetched; no further than the
@@ -122,7 +123,7 @@ bool is_convolution(const graph& g, const compute& c) {
 }
 
 std::vector<compute> order_with(const problem& p, bool fastest) {
-  std::vector<compute> order = in_order(p.network);
+  std::vector<compute> order = graph_order(p.network);
   for (compute& c : order) {
     if (!fastest && is_convolution(p.network, c)) c.workspace = 0;
   }

@@ -14,253 +14,261 @@ event_builder::event_builder(const graph& g, const use_table& uses, std::span<co
       gaps_(gaps),
       parts_(uses.parts.size()),
       states_(uses.parts.size()),
-      reader_(uses.parts.size(), -1),
-      runs_for_(uses.order.size(), 0) {
+      last_reader_(uses.parts.size(), -1),
+      search_of_recompute_(uses.order.size(), 0) {
   for (part_id p = 0; p <= uses.parts.size(); ++p) {
     const auto at = std::ranges::lower_bound(gaps, p, {}, &gap::part);
     first_gap_.push_back(static_cast<std::uint32_t>(at - gaps.begin()));
   }
   for (part_id p = 0; p < uses.parts.size(); ++p) {
-    const tensor_id t = uses.parts[p].what;
-    const std::vector<use>& all = uses.of_part[p];
+    const tensor_id t = uses.parts[p].tensor;
+    const std::vector<use>& all = uses.uses_of_part[p];
     const auto by = std::ranges::find_if(all, [](const use& u) { return u.mode != access_mode::read; });
     parts_[p] = {t, persists(g.tensors[t].use), by == all.end() ? -1 : by->at};
   }
   first_touch_.push_back(0);
   for (position at = 0; at < uses.end(); ++at) {
-    for (const touched_part& x : uses.of_position[static_cast<std::size_t>(at)]) {
-      const role what = g.tensors[parts_[x.which].what].use;
-      const bool dies = uses.of_part[x.which].back().at == at && !survives(what);
-      touches_.push_back({x.which, x.mode, dies, gap_behind(x.which, at)});
+    for (const touched_part& x : uses.touched_parts[static_cast<std::size_t>(at)]) {
+      const role what = g.tensors[parts_[x.part].tensor].use;
+      const bool dies = uses.uses_of_part[x.part].back().at == at && !survives(what);
+      touches_.push_back({x.part, x.mode, dies, gap_after(x.part, at)});
     }
     first_touch_.push_back(static_cast<std::uint32_t>(touches_.size()));
   }
 }
 
-std::uint32_t event_builder::gap_behind(part_id p, position at) const {
+std::uint32_t event_builder::gap_after(part_id p, position at) const {
   const auto all = gaps_.subspan(first_gap_[p], first_gap_[p + 1] - first_gap_[p]);
-  const auto later = std::ranges::upper_bound(all, at, {}, &gap::last);
-  if (later == all.begin() || std::prev(later)->next <= at) return none;
+  const auto later = std::ranges::upper_bound(all, at, {}, &gap::last_use);
+  if (later == all.begin() || std::prev(later)->next_use <= at) return no_gap;
   return first_gap_[p] + static_cast<std::uint32_t>(std::prev(later) - all.begin());
 }
 
-part_state event_builder::initial(part_id p, bool staged) const {
+part_state event_builder::initial_state(part_id p, bool staged) const {
   if (!parts_[p].persists) return 0;
-  return staged ? valid_at_home : on_device | takes_room;
+  return staged ? valid_at_home : on_device | occupies_memory;
 }
 
 std::span<const event> event_builder::build(std::span<const decision> decisions,
                                             const std::vector<bool>& staged) {
-  set(decisions, staged);
-  check();
-  states_.know_all();
-  for (part_id p = 0; p < parts_.size(); ++p) states_.start(p, initial(p, staged[parts_[p].what]));
+  set_decisions(decisions, staged);
+  check_decisions();
+  states_.assume_all_known();
+  for (part_id p = 0; p < parts_.size(); ++p)
+    states_.set_initial(p, initial_state(p, staged[parts_[p].tensor]));
   events_.clear();
-  for (position at = 0; at < uses_.end(); ++at) make_events(at);
+  for (position at = 0; at < uses_.end(); ++at) append_events(at);
   return events_;
 }
 
-void event_builder::set(std::span<const decision> decisions, const std::vector<bool>& staged) {
+void event_builder::set_decisions(std::span<const decision> decisions, const std::vector<bool>& staged) {
   decisions_ = decisions;
   staged_ = &staged;
-  transfers_.set(uses_, gaps_, first_gap_, decisions, staged);
+  transfers_.rebuild(uses_, gaps_, first_gap_, decisions, staged);
 }
 
-std::span<const event> event_builder::step(position at) {
+std::span<const event> event_builder::build_position(position at) {
   events_.clear();
-  make_events(at);
+  append_events(at);
   return events_;
 }
 
-void event_builder::make_events(position at) {
-  now_ = at;
-  for (const auto& x : transfers_.back_before(at)) {
-    if (!is_here(x.which)) fetch(x.which);
+void event_builder::append_events(position at) {
+  position_ = at;
+  for (const auto& x : transfers_.returning_before(at)) {
+    if (!is_on_device(x.part_or_gap)) append_prefetch(x.part_or_gap);
   }
-  bring_inputs(at);
-  compute_now(at, false, touches_at(at));
-  for (const touch& x : touches_at(at)) use_ends(x);
-  for (const auto& x : transfers_.leaving_behind(at)) {
-    const part_id p = gaps_[x.which].part;
-    if (is_here(p) && gap_behind(p, at) == x.which) evict_now(p);
+  provide_inputs(at);
+  append_compute(at, false, touches_at(at));
+  for (const part_touch& x : touches_at(at)) end_use(x);
+  for (const auto& x : transfers_.leaving_after(at)) {
+    const part_id p = gaps_[x.part_or_gap].part;
+    if (is_on_device(p) && gap_after(p, at) == x.part_or_gap) append_evict(p);
   }
 }
 
-moves_of_gap moves_of(const gap& e, const decision& d, bool staged, position end) {
-  moves_of_gap m;
-  if (!staged || d.what == choice::again) return m;
-  if (d.what == choice::keep) {
-    if (e.last < 0) m.back = 0;
-    if (e.next == end) m.leave = e.last;
+gap_moves moves_of(const gap& e, const decision& d, bool staged, position end) {
+  gap_moves m;
+  if (!staged || d.choice == gap_choice::recompute) return m;
+  if (d.choice == gap_choice::keep) {
+    if (e.last_use < 0) m.return_before = 0;
+    if (e.next_use == end) m.leave_after = e.last_use;
     return m;
   }
-  const position first = e.last + 1;
-  const position back = std::clamp(d.back, first, std::max(e.next, first));
-  if (e.next < end) m.back = back;
-  if (e.last >= 0) m.leave = std::clamp(d.leave, e.last, std::max(e.last, back - 1));
+  const position first = e.last_use + 1;
+  const position back = std::clamp(d.return_before, first, std::max(e.next_use, first));
+  if (e.next_use < end) m.return_before = back;
+  if (e.last_use >= 0) m.leave_after = std::clamp(d.leave_after, e.last_use, std::max(e.last_use, back - 1));
   return m;
 }
 
-void transfer_index::set(const use_table& uses, std::span<const gap> gaps,
-                         std::span<const std::uint32_t> first_gap, std::span<const decision> decisions,
-                         const std::vector<bool>& staged) {
-  back_.clear();
-  leave_.clear();
+void transfer_index::rebuild(const use_table& uses, std::span<const gap> gaps,
+                             std::span<const std::uint32_t> first_gap, std::span<const decision> decisions,
+                             const std::vector<bool>& staged) {
+  returning_.clear();
+  leaving_.clear();
   const auto next_use = [&](position at, part_id p) {
-    return std::ranges::lower_bound(uses.of_part[p], at, {}, &use::at)->at;
+    return std::ranges::lower_bound(uses.uses_of_part[p], at, {}, &use::at)->at;
   };
   for (tensor_id t = 0; t < staged.size(); ++t) {
     if (!staged[t]) continue;
     const std::uint32_t end = first_gap[uses.first_part[t + 1]];
     for (std::uint32_t x = first_gap[uses.first_part[t]]; x < end; ++x) {
       const gap& e = gaps[x];
-      const moves_of_gap m = moves_of(e, decisions[x], true, uses.end());
-      if (m.back >= 0) back_.push_back({m.back, next_use(m.back, e.part), e.part});
-      if (m.leave >= 0) leave_.push_back({m.leave, 0, x});
+      const gap_moves m = moves_of(e, decisions[x], true, uses.end());
+      if (m.return_before >= 0)
+        returning_.push_back({m.return_before, next_use(m.return_before, e.part), e.part});
+      if (m.leave_after >= 0) leaving_.push_back({m.leave_after, 0, x});
     }
   }
   const auto order = [](const transfer& x) { return std::pair(x.at, x.next_use); };
-  std::ranges::stable_sort(back_, {}, order);
-  std::ranges::stable_sort(leave_, {}, order);
+  std::ranges::stable_sort(returning_, {}, order);
+  std::ranges::stable_sort(leaving_, {}, order);
 }
 
-void event_builder::check() const {
+void event_builder::check_decisions() const {
   for (std::uint32_t x = 0; x < gaps_.size(); ++x) {
-    if (decisions_[x].what == choice::again && !gaps_[x].again) refuse(gaps_[x], "computed again");
+    if (decisions_[x].choice == gap_choice::recompute && !gaps_[x].is_recomputable)
+      throw_impossible(gaps_[x], "computed again");
   }
 }
 
-void event_builder::refuse(const gap& e, const std::string& how) const {
-  throw std::invalid_argument("tensor " + g_.tensors[uses_.parts[e.part].what].name + " cannot be " + how);
+void event_builder::throw_impossible(const gap& e, const std::string& how) const {
+  throw std::invalid_argument("tensor " + g_.tensors[uses_.parts[e.part].tensor].name + " cannot be " + how);
 }
 
 // --- events ---
 
-void event_builder::goes(part_id p) {
-  const bool always = parts_[p].persists && !(*staged_)[parts_[p].what];
-  states_.of(p) = always ? takes_room : 0;
+void event_builder::mark_off_device(part_id p) {
+  const bool always = parts_[p].persists && !(*staged_)[parts_[p].tensor];
+  states_.state_of(p) = always ? occupies_memory : 0;
 }
-void event_builder::fetch(part_id p) {
-  events_.push_back({verb::prefetch, p});
-  arrives(p);
+void event_builder::append_prefetch(part_id p) {
+  events_.push_back({event_kind::prefetch, p});
+  mark_on_device(p);
 }
-void event_builder::evict_now(part_id p) {
-  events_.push_back({verb::evict, p});
-  goes(p);
-  states_.of(p) |= valid_at_home;
+void event_builder::append_evict(part_id p) {
+  events_.push_back({event_kind::evict, p});
+  mark_off_device(p);
+  states_.state_of(p) |= valid_at_home;
 }
-void event_builder::discard_now(part_id p) {
-  events_.push_back({verb::discard, p});
-  goes(p);
+void event_builder::append_discard(part_id p) {
+  events_.push_back({event_kind::discard, p});
+  mark_off_device(p);
 }
-void event_builder::compute_now(position at, bool again, const auto& touches) {
-  events_.push_back({verb::compute, static_cast<std::uint32_t>(at), again});
+void event_builder::append_compute(position at, bool again, const auto& touches) {
+  events_.push_back({event_kind::compute, static_cast<std::uint32_t>(at), again});
   for (const auto& x : touches) {
     if (x.mode == access_mode::read) continue;
-    arrives(x.which);
-    states_.of(x.which) &= static_cast<part_state>(~valid_at_home);
+    mark_on_device(x.part);
+    states_.state_of(x.part) &= static_cast<part_state>(~valid_at_home);
   }
 }
 
-// What a compute reads and is not there is fetched, or computed again in the order of the first time, each
-// but once; what that took stays until the last of those has read it.
-void event_builder::bring_inputs(position at) {
-  runs_.clear();
-  ++searches_;
-  for (const touch& x : touches_at(at)) {
-    if (x.mode != access_mode::write && !is_here(x.which)) need(x.which, at);
+// Brings the inputs of a compute to the device. Missing parts are fetched or computed again, in the order of
+// their first computation and each only once. Inputs of recomputations stay until the last recomputation has
+// read them.
+void event_builder::provide_inputs(position at) {
+  recomputes_.clear();
+  ++search_count_;
+  for (const part_touch& x : touches_at(at)) {
+    if (x.mode != access_mode::write && !is_on_device(x.part)) require_part(x.part, at);
   }
-  if (needed_.empty()) return;
-  std::ranges::sort(runs_);
-  for (const position run : runs_) {
-    const std::vector<touched_part>& touches_again = uses_.touched_again(run);
+  if (required_parts_.empty()) return;
+  std::ranges::sort(recomputes_);
+  for (const position run : recomputes_) {
+    const std::vector<touched_part>& touches_again = uses_.touched_by_recompute(run);
     fetch_inputs(touches_again);
-    made_.clear();
+    new_parts_.clear();
     for (const touched_part& x : touches_again) {
-      if (x.mode != access_mode::read && !is_here(x.which)) made_.push_back(x.which);
+      if (x.mode != access_mode::read && !is_on_device(x.part)) new_parts_.push_back(x.part);
     }
-    compute_now(run, true, touches_again);
-    for (const part_id p : made_) {
-      if (reader_[p] < 0) give_up_again(p);
+    append_compute(run, true, touches_again);
+    for (const part_id p : new_parts_) {
+      if (last_reader_[p] < 0) release_after_recompute(p);
     }
     for (const touched_part& x : touches_again) {
-      if (x.mode == access_mode::read && reader_[x.which] == run) give_up_again(x.which);
+      if (x.mode == access_mode::read && last_reader_[x.part] == run) release_after_recompute(x.part);
     }
   }
   fetch_inputs(touches_at(at));
-  for (const part_id p : needed_) reader_[p] = -1;
-  needed_.clear();
+  for (const part_id p : required_parts_) last_reader_[p] = -1;
+  required_parts_.clear();
 }
 
-void event_builder::need(part_id p, position reader) {
-  if (is_here(p)) return;
-  const bool known = reader_[p] >= 0;
-  reader_[p] = std::max(reader_[p], reader);
+void event_builder::require_part(part_id p, position reader) {
+  if (is_on_device(p)) return;
+  const bool known = last_reader_[p] >= 0;
+  last_reader_[p] = std::max(last_reader_[p], reader);
   if (known) return;
-  needed_.push_back(p);
-  if ((*staged_)[parts_[p].what] && (states_.of(p) & valid_at_home) != 0) return;
+  required_parts_.push_back(p);
+  if ((*staged_)[parts_[p].tensor] && (states_.state_of(p) & valid_at_home) != 0) return;
   const position by = parts_[p].producer;
-  if (by < 0 || by >= now_) {
-    throw std::invalid_argument("tensor " + g_.tensors[uses_.parts[p].what].name +
+  if (by < 0 || by >= position_) {
+    throw std::invalid_argument("tensor " + g_.tensors[uses_.parts[p].tensor].name +
                                 " is needed before it was computed, or where nothing can bring it back");
   }
-  std::uint64_t& runs_for = runs_for_[static_cast<std::size_t>(by)];
-  if (runs_for == searches_) return;
-  runs_for = searches_;
-  runs_.push_back(by);
-  for (const touched_part& x : uses_.touched_again(by)) {
-    if (x.mode != access_mode::write) need(x.which, by);
+  std::uint64_t& runs_for = search_of_recompute_[static_cast<std::size_t>(by)];
+  if (runs_for == search_count_) return;
+  runs_for = search_count_;
+  recomputes_.push_back(by);
+  for (const touched_part& x : uses_.touched_by_recompute(by)) {
+    if (x.mode != access_mode::write) require_part(x.part, by);
   }
 }
 void event_builder::fetch_inputs(const auto& touches) {
   for (const auto& x : touches) {
-    if (x.mode != access_mode::write && !is_here(x.which)) fetch(x.which);
+    if (x.mode != access_mode::write && !is_on_device(x.part)) append_prefetch(x.part);
   }
 }
 
-// Behind a use that is not its own: unless its decision is that it stays from now on.
-void event_builder::give_up_again(part_id p) {
-  const std::uint32_t in = gap_before(p, now_);
-  if (in == none) return discard_now(p);
+// Releases a part after a recomputation has read or written it, unless its decision says that it stays.
+void event_builder::release_after_recompute(part_id p) {
+  const std::uint32_t in = gap_before(p, position_);
+  if (in == no_gap) return append_discard(p);
   const decision& d = decisions_[in];
   const gap& e = gaps_[in];
-  // What must be kept of a staged tensor left behind its last use.
-  const bool left = (*staged_)[parts_[p].what] && e.next == uses_.end();
-  if ((d.what == choice::keep && !left) || (d.what == choice::again && now_ >= d.back)) return;
-  if (d.what == choice::again) return discard_now(p);
-  if (e.next < uses_.end() && now_ >= std::clamp(d.back, e.last + 1, e.next)) return;
-  evict_now(p);
+  // A staged tensor that must be kept has left after its last use.
+  const bool left = (*staged_)[parts_[p].tensor] && e.next_use == uses_.end();
+  if (d.choice == gap_choice::keep && !left) return;
+  if (d.choice == gap_choice::recompute && position_ >= d.return_before) return;
+  if (d.choice == gap_choice::recompute) return append_discard(p);
+  if (e.next_use < uses_.end() && position_ >= std::clamp(d.return_before, e.last_use + 1, e.next_use))
+    return;
+  append_evict(p);
 }
 
-void event_builder::use_ends(const touch& x) {
-  if (x.gap == none ? x.dies : decisions_[x.gap].what == choice::again) discard_now(x.which);
+void event_builder::end_use(const part_touch& x) {
+  if (x.gap == no_gap ? x.is_last_use : decisions_[x.gap].choice == gap_choice::recompute)
+    append_discard(x.part);
 }
 
-std::vector<bool> staged_tensors(const use_table& uses, std::span<const gap> gaps,
-                                 std::span<const decision> decisions) {
+std::vector<bool> find_staged_tensors(const use_table& uses, std::span<const gap> gaps,
+                                      std::span<const decision> decisions) {
   std::vector<bool> staged(uses.first_part.size() - 1, false);
   for (std::size_t x = 0; x < gaps.size(); ++x) {
-    if (decisions[x].what == choice::swap) staged[uses.parts[gaps[x].part].what] = true;
+    if (decisions[x].choice == gap_choice::swap) staged[uses.parts[gaps[x].part].tensor] = true;
   }
   return staged;
 }
 
-std::vector<event> events_of(const graph& g, const use_table& uses, std::span<const gap> gaps,
-                             std::span<const decision> decisions) {
+std::vector<event> build_events(const graph& g, const use_table& uses, std::span<const gap> gaps,
+                                std::span<const decision> decisions) {
   event_builder builder(g, uses, gaps);
-  const std::span<const event> all = builder.build(decisions, staged_tensors(uses, gaps, decisions));
-  // Discards of what nothing touches afterwards say nothing.
+  const std::span<const event> all = builder.build(decisions, find_staged_tensors(uses, gaps, decisions));
+  // Drops discards of parts that nothing touches afterwards: they have no effect.
   std::vector<bool> later(uses.parts.size(), false);
   std::vector<event> kept;
   for (std::size_t i = all.size(); i-- > 0;) {
     const event& e = all[i];
-    if (e.what == verb::discard && !later[e.which]) continue;
-    if (e.what == verb::compute) {
-      const auto at = static_cast<position>(e.which);
-      for (const touched_part& x : e.again ? uses.touched_again(at) : uses.of_position[e.which])
-        later[x.which] = true;
+    if (e.kind == event_kind::discard && !later[e.subject]) continue;
+    if (e.kind == event_kind::compute) {
+      const auto at = static_cast<position>(e.subject);
+      for (const touched_part& x :
+           e.is_recompute ? uses.touched_by_recompute(at) : uses.touched_parts[e.subject])
+        later[x.part] = true;
     } else {
-      later[e.which] = true;
+      later[e.subject] = true;
     }
     kept.push_back(e);
   }
@@ -271,19 +279,19 @@ std::vector<event> events_of(const graph& g, const use_table& uses, std::span<co
 memory_plan plan_of(const graph& g, const use_table& uses, std::span<const gap> gaps,
                     std::span<const decision> decisions) {
   memory_plan plan;
-  for (const bool is_staged : staged_tensors(uses, gaps, decisions))
+  for (const bool is_staged : find_staged_tensors(uses, gaps, decisions))
     plan.home.push_back(is_staged ? residence::staged : residence::device);
-  for (const event& e : events_of(g, uses, gaps, decisions)) {
-    if (e.what == verb::compute) {
-      const compute& c = uses.order[e.which];
-      plan.actions.emplace_back(e.again ? as_cheap_recomputation(g, c) : c);
+  for (const event& e : build_events(g, uses, gaps, decisions)) {
+    if (e.kind == event_kind::compute) {
+      const compute& c = uses.order[e.subject];
+      plan.actions.emplace_back(e.is_recompute ? as_cheap_recomputation(g, c) : c);
       continue;
     }
-    const tensor_id t = uses.parts[e.which].what;
-    const box part = box_of(g, uses.parts[e.which]);
-    if (e.what == verb::prefetch) plan.actions.emplace_back(prefetch{t, part});
-    if (e.what == verb::evict) plan.actions.emplace_back(evict{t, part});
-    if (e.what == verb::discard) plan.actions.emplace_back(discard{t, part});
+    const tensor_id t = uses.parts[e.subject].tensor;
+    const box part = box_of(g, uses.parts[e.subject]);
+    if (e.kind == event_kind::prefetch) plan.actions.emplace_back(prefetch{t, part});
+    if (e.kind == event_kind::evict) plan.actions.emplace_back(evict{t, part});
+    if (e.kind == event_kind::discard) plan.actions.emplace_back(discard{t, part});
   }
   return plan;
 }

@@ -10,8 +10,8 @@ namespace {
 
 constexpr std::uint32_t none = ~std::uint32_t{0};
 
-// The parts that an operator may compute in place; the same twice if there are none.
-std::pair<part_id, part_id> in_place(const graph& g, const use_table& uses, position at) {
+// Input and output part that share memory if the operator runs in place; equal ids if it does not.
+std::pair<part_id, part_id> find_in_place_parts(const graph& g, const use_table& uses, position at) {
   const auto i = static_cast<std::size_t>(at);
   const op& o = g.ops[uses.order[i].what];
   if (!o.alias) return {0, 0};
@@ -19,8 +19,8 @@ std::pair<part_id, part_id> in_place(const graph& g, const use_table& uses, posi
   if (from == to || survives(g.tensors[from].use)) return {0, 0};
   const auto only_part = [&](tensor_id t) {
     std::uint32_t found = none;
-    for (const touched_part& x : uses.of_position[i]) {
-      if (uses.parts[x.which].what == t) found = found == none ? x.which : none - 1;
+    for (const touched_part& x : uses.touched_parts[i]) {
+      if (uses.parts[x.part].tensor == t) found = found == none ? x.part : none - 1;
     }
     return found;
   };
@@ -29,49 +29,49 @@ std::pair<part_id, part_id> in_place(const graph& g, const use_table& uses, posi
   return {a, b};
 }
 
-// A slice of a filter gradient that adds to what earlier ones wrote may keep its own share apart first.
-byte_count workspace_at(const graph& g, const use_table& uses, position at, byte_count own) {
+// A slice of a filter gradient that adds to earlier slices may need extra memory for its own result.
+byte_count workspace_bytes_at(const graph& g, const use_table& uses, position at, byte_count own) {
   byte_count bytes = round_up(own, arena_alignment);
   const auto i = static_cast<std::size_t>(at);
   if (!std::holds_alternative<convolution_backward_filter>(g.ops[uses.order[i].what].what)) return bytes;
-  for (const touched_part& x : uses.of_position[i]) {
-    if (x.mode == access_mode::accumulate) bytes += uses.parts[x.which].bytes;
+  for (const touched_part& x : uses.touched_parts[i]) {
+    if (x.mode == access_mode::accumulate) bytes += uses.parts[x.part].bytes;
   }
   return bytes;
 }
 
 }  // namespace
 
-nanoseconds time_again(const problem& p, op_id what) {
+nanoseconds recompute_time(const problem& p, op_id what) {
   const auto second = as_cheap_recomputation(p.network, {what, {}});
   const nanoseconds first = p.costs[what].time;
   return second.cheap_recompute ? std::min(first, cost_of(p, second).time) : first;
 }
 
-event_costs tabulate(const problem& p, const use_table& uses) {
+event_costs tabulate_costs(const problem& p, const use_table& uses) {
   event_costs all{uses, p.on, {}, {}, {}, {}, {}, {}, {}, {}};
   for (position at = 0; at < uses.end(); ++at) {
     const auto i = static_cast<std::size_t>(at);
     const op_cost cost = cost_of(p, uses.order[i]);
-    all.time.push_back(cost.time);
-    all.workspace.push_back(workspace_at(p.network, uses, at, cost.workspace_bytes));
+    all.compute_time.push_back(cost.time);
+    all.workspace.push_back(workspace_bytes_at(p.network, uses, at, cost.workspace_bytes));
     const auto second = as_cheap_recomputation(p.network, uses.order[i]);
-    all.time_again.push_back(second.cheap_recompute ? cost_of(p, second).time : cost.time);
-    all.workspace_again.push_back(second.cheap_recompute ? 0 : all.workspace.back());
-    all.in_place.push_back(in_place(p.network, uses, at));
+    all.recompute_time.push_back(second.cheap_recompute ? cost_of(p, second).time : cost.time);
+    all.recompute_workspace.push_back(second.cheap_recompute ? 0 : all.workspace.back());
+    all.in_place_parts.push_back(find_in_place_parts(p.network, uses, at));
     all.first_touch.push_back(static_cast<std::uint32_t>(all.touches.size()));
-    const auto& here = uses.of_position[i];
+    const auto& here = uses.touched_parts[i];
     all.touches.insert(all.touches.end(), here.begin(), here.end());
   }
   all.first_touch.push_back(static_cast<std::uint32_t>(all.touches.size()));
   for (const auto& part : uses.parts) {
-    const role use = p.network.tensors[part.what].use;
-    all.parts.push_back({part.bytes, part.what, persists(use), survives(use)});
+    const role use = p.network.tensors[part.tensor].use;
+    all.parts.push_back({part.bytes, part.tensor, persists(use), survives(use)});
   }
   return all;
 }
 
-nanoseconds time_of_copy(const machine& on, byte_count bytes, lane where) {
+nanoseconds copy_time(const machine& on, byte_count bytes, lane where) {
   const std::uint64_t rate =
       where == lane::to_device ? on.link_to_device_bytes_per_s : on.link_to_host_bytes_per_s;
   return on.copy_ns +

@@ -5,108 +5,108 @@
 
 namespace um {
 
-void add_to(list_figures& all, const list_figures& one) {
-  all.computing += one.computing;
-  all.again += one.again;
-  all.fetched += one.fetched;
-  all.fetches += one.fetches;
-  all.transfers += one.transfers;
-  all.events += one.events;
+void add_to_totals(list_totals& all, const list_totals& one) {
+  all.compute_time += one.compute_time;
+  all.recompute_time += one.recompute_time;
+  all.fetched_bytes += one.fetched_bytes;
+  all.fetch_count += one.fetch_count;
+  all.transfer_count += one.transfer_count;
+  all.event_count += one.event_count;
 }
-void take_from(list_figures& all, const list_figures& one) {
-  all.computing -= one.computing;
-  all.again -= one.again;
-  all.fetched -= one.fetched;
-  all.fetches -= one.fetches;
-  all.transfers -= one.transfers;
-  all.events -= one.events;
+void subtract_from_totals(list_totals& all, const list_totals& one) {
+  all.compute_time -= one.compute_time;
+  all.recompute_time -= one.recompute_time;
+  all.fetched_bytes -= one.fetched_bytes;
+  all.fetch_count -= one.fetch_count;
+  all.transfer_count -= one.transfer_count;
+  all.event_count -= one.event_count;
 }
 
 event_list::event_list(const use_table& uses, event_builder& events, forecaster& costs)
     : uses_(uses),
-      build_(events),
+      builder_(events),
       costs_(costs),
-      list_(uses.order.size()),
-      again_before_(uses.order.size()),
-      live_(uses.order.size()),
-      before_(uses.parts.size(), 0) {}
+      blocks_(uses.order.size()),
+      recomputed_before_(uses.order.size()),
+      live_bytes_(uses.order.size()),
+      old_states_(uses.parts.size(), 0) {}
 
-void event_list::restart(std::span<const decision> decisions, const std::vector<bool>& staged,
+void event_list::rebuild(std::span<const decision> decisions, const std::vector<bool>& staged,
                          byte_count budget) {
-  part_states& states = build_.states();
-  build_.set(decisions, staged);
-  for (auto& all : again_before_) all.clear();
+  part_states& states = builder_.states();
+  builder_.set_decisions(decisions, staged);
+  for (auto& all : recomputed_before_) all.clear();
   std::int64_t alive = 0;
   for (part_id p = 0; p < uses_.parts.size(); ++p) {
-    const part_state s = build_.initial(p, staged[uses_.parts[p].what]);
-    states.forget(p, s);
-    if ((s & takes_room) != 0) alive += static_cast<std::int64_t>(uses_.parts[p].bytes);
+    const part_state s = builder_.initial_state(p, staged[uses_.parts[p].tensor]);
+    states.reset_history(p, s);
+    if ((s & occupies_memory) != 0) alive += static_cast<std::int64_t>(uses_.parts[p].bytes);
   }
-  now_ = {};
-  std::vector<live_tree::events_live> live(uses_.order.size());
+  totals_ = {};
+  std::vector<live_tree::live_at_events> live(uses_.order.size());
   std::vector<std::int64_t> before(uses_.order.size());
   for (position at = 0; at < uses_.end(); ++at) {
     const auto i = static_cast<std::size_t>(at);
     states.begin_step(at);
     before[i] = alive;
-    const std::span<const event> made = build_.step(at);
-    fill(list_[i], made, staged);
-    add_to(now_, list_[i].sums);
-    note_again(list_[i], at, true);
-    live[i] = list_[i].live;
-    for (const auto& [p, was] : states.seen()) {
-      const part_state is = states.of(p);
+    const std::span<const event> made = builder_.build_position(at);
+    fill_block(blocks_[i], made, staged);
+    add_to_totals(totals_, blocks_[i].totals);
+    record_recomputes(blocks_[i], at, true);
+    live[i] = blocks_[i].live_bytes;
+    for (const auto& [p, was] : states.queried_parts()) {
+      const part_state is = states.state_of(p);
       if (is == was) continue;
-      states.note(p, at, was, is);
-      const int here = ((is & takes_room) != 0 ? 1 : 0) - ((was & takes_room) != 0 ? 1 : 0);
+      states.record_change(p, at, was, is);
+      const int here = ((is & occupies_memory) != 0 ? 1 : 0) - ((was & occupies_memory) != 0 ? 1 : 0);
       alive += here * static_cast<std::int64_t>(uses_.parts[p].bytes);
     }
   }
-  live_.assign(std::move(live), before);
-  count_beyond(budget);
+  live_bytes_.assign(std::move(live), before);
+  recount_excess(budget);
 }
 
-void event_list::count_beyond(byte_count budget) {
+void event_list::recount_excess(byte_count budget) {
   budget_ = budget;
-  const excess_of all = live_.over(0, uses_.end(), 0, static_cast<std::int64_t>(budget));
-  now_.peak = static_cast<byte_count>(all.peak);
-  now_.over = all.over;
+  const live_summary all = live_bytes_.summarize(0, uses_.end(), 0, static_cast<std::int64_t>(budget));
+  totals_.peak = static_cast<byte_count>(all.peak);
+  totals_.excess = all.excess;
 }
 
-void event_list::fill(block& b, std::span<const event> made, const std::vector<bool>& staged) {
-  for (const auto& [p, was] : build_.states().seen()) before_[p] = was;
+void event_list::fill_block(position_block& b, std::span<const event> made, const std::vector<bool>& staged) {
+  for (const auto& [p, was] : builder_.states().queried_parts()) old_states_[p] = was;
   b.events.assign(made.begin(), made.end());
   const std::span<const byte_count> live =
-      costs_.live_within(b.events, staged, [&](part_id p) { return before_[p]; });
-  b.live.assign(live.begin(), live.end());
-  b.sums = {};
-  b.sums.events = static_cast<std::int64_t>(made.size());
+      costs_.live_bytes_within(b.events, staged, [&](part_id p) { return old_states_[p]; });
+  b.live_bytes.assign(live.begin(), live.end());
+  b.totals = {};
+  b.totals.event_count = static_cast<std::int64_t>(made.size());
   for (const event& e : b.events) {
-    if (e.what == verb::compute) {
-      const nanoseconds time = costs_.time_of(e);
-      b.sums.computing += time;
-      if (e.again) b.sums.again += time;
-    } else if (e.what != verb::discard) {
-      ++b.sums.transfers;
-      if (e.what == verb::evict) continue;
-      ++b.sums.fetches;
-      b.sums.fetched += uses_.parts[e.which].bytes;
+    if (e.kind == event_kind::compute) {
+      const nanoseconds time = costs_.compute_time(e);
+      b.totals.compute_time += time;
+      if (e.is_recompute) b.totals.recompute_time += time;
+    } else if (e.kind != event_kind::discard) {
+      ++b.totals.transfer_count;
+      if (e.kind == event_kind::evict) continue;
+      ++b.totals.fetch_count;
+      b.totals.fetched_bytes += uses_.parts[e.subject].bytes;
     }
   }
 }
 
-void event_list::exchange(position at, block& other, std::int64_t before) {
-  block& mine = list_[static_cast<std::size_t>(at)];
-  note_again(mine, at, false);
+void event_list::exchange_block(position at, position_block& other, std::int64_t before) {
+  position_block& mine = blocks_[static_cast<std::size_t>(at)];
+  record_recomputes(mine, at, false);
   std::swap(mine, other);
-  note_again(mine, at, true);
-  live_.replace(at, mine.live, before);
+  record_recomputes(mine, at, true);
+  live_bytes_.replace(at, mine.live_bytes, before);
 }
 
-void event_list::note_again(const block& b, position at, bool there) {
+void event_list::record_recomputes(const position_block& b, position at, bool there) {
   for (const event& e : b.events) {
-    if (e.what != verb::compute || !e.again) continue;
-    std::vector<position>& all = again_before_[e.which];
+    if (e.kind != event_kind::compute || !e.is_recompute) continue;
+    std::vector<position>& all = recomputed_before_[e.subject];
     const auto x = std::ranges::lower_bound(all, at);
     const bool known = x != all.end() && *x == at;
     if (there && !known) all.insert(x, at);
@@ -114,14 +114,14 @@ void event_list::note_again(const block& b, position at, bool there) {
   }
 }
 
-position event_list::peak() const {
-  const position at = live_.first_with(static_cast<std::int64_t>(now_.peak));
+position event_list::peak_position() const {
+  const position at = live_bytes_.first_reaching(static_cast<std::int64_t>(totals_.peak));
   if (at >= uses_.end()) return uses_.end() - 1;
-  const block& b = list_[static_cast<std::size_t>(at)];
-  const std::int64_t before = live_.before(at);
+  const position_block& b = blocks_[static_cast<std::size_t>(at)];
+  const std::int64_t before = live_bytes_.live_before(at);
   for (std::size_t i = 0; i < b.events.size(); ++i) {
-    if (before + b.live[i] >= static_cast<std::int64_t>(now_.peak)) return at;
-    if (b.events[i].what == verb::compute && !b.events[i].again) break;
+    if (before + b.live_bytes[i] >= static_cast<std::int64_t>(totals_.peak)) return at;
+    if (b.events[i].kind == event_kind::compute && !b.events[i].is_recompute) break;
   }
   return std::min(at + 1, uses_.end() - 1);
 }

@@ -1,5 +1,5 @@
-// A list of events by positions of the order, with what is alive at each, kept so that single positions can
-// be exchanged.
+// A list of events, grouped by positions of the order, with the bytes alive at each event. Events of single
+// positions can be exchanged.
 #pragma once
 
 #include <span>
@@ -10,62 +10,65 @@
 
 namespace um {
 
-// Figures of a list of events.
-struct list_figures {
+// Totals of a list of events.
+struct list_totals {
   byte_count peak = 0;
-  std::uint64_t over = 0;                   // bytes beyond the budget, summed over events
-  nanoseconds computing = 0, again = 0;     // time of all computes; of recomputations
-  byte_count fetched = 0;                   // bytes that come to the device
-  std::int64_t fetches = 0, transfers = 0;  // number of copies to the device; of copies both ways
-  std::int64_t events = 0;
+  std::uint64_t excess = 0;                          // sum over events of the bytes beyond the budget
+  nanoseconds compute_time = 0, recompute_time = 0;  // time of all computes; of recomputations only
+  byte_count fetched_bytes = 0;                      // bytes copied to the device
+  std::int64_t fetch_count = 0,
+               transfer_count = 0;  // number of copies to the device; of copies in both directions
+  std::int64_t event_count = 0;
 };
-// All but peak and over.
-void add_to(list_figures& all, const list_figures& one);
-void take_from(list_figures& all, const list_figures& one);
+// Leaves peak and excess unchanged.
+void add_to_totals(list_totals& all, const list_totals& one);
+void subtract_from_totals(list_totals& all, const list_totals& one);
 
 class event_list {
  public:
-  struct block {  // of a position
+  struct position_block {  // the events of one position
     std::vector<event> events;
-    live_tree::events_live live;
-    list_figures sums;  // without peak and over
+    live_tree::live_at_events live_bytes;
+    list_totals totals;  // without peak and excess
   };
 
-  // Refers to all; nobody else may build with `events`.
+  // Keeps references. No other object may build with `events`.
   event_list(const use_table& uses, event_builder& events, forecaster& costs);
 
-  // Builds the list of these decisions.
-  void restart(std::span<const decision> decisions, const std::vector<bool>& staged, byte_count budget);
-  void count_beyond(byte_count budget);
-  // What happens at a position that `events` went through just now.
-  void fill(block& b, std::span<const event> made, const std::vector<bool>& staged);
-  // Exchanges both. `before`: bytes alive before the position.
-  void exchange(position at, block& other, std::int64_t before);
-  void add_alive(position begin, position end, std::int64_t bytes) { live_.add(begin, end, bytes); }
-  void set(const list_figures& now) { now_ = now; }
-
-  const block& at(position p) const { return list_[static_cast<std::size_t>(p)]; }
-  const live_tree& live() const { return live_; }
-  const list_figures& now() const { return now_; }
-  // Before which positions this one is computed again.
-  std::span<const position> again_before(position which) const {
-    return again_before_[static_cast<std::size_t>(which)];
+  // Builds the list for these decisions.
+  void rebuild(std::span<const decision> decisions, const std::vector<bool>& staged, byte_count budget);
+  void recount_excess(byte_count budget);
+  // Fills a block from the events that were just built for its position.
+  void fill_block(position_block& b, std::span<const event> made, const std::vector<bool>& staged);
+  // Exchanges the block of a position with `other`. `before`: bytes alive before the position.
+  void exchange_block(position at, position_block& other, std::int64_t before);
+  void add_live_bytes(position begin, position end, std::int64_t bytes) {
+    live_bytes_.add(begin, end, bytes);
   }
-  // The compute at the peak. What is computed again there counts as the compute that it is for.
-  position peak() const;
+  void set_totals(const list_totals& now) { totals_ = now; }
+
+  const position_block& block_at(position p) const { return blocks_[static_cast<std::size_t>(p)]; }
+  const live_tree& live_bytes() const { return live_bytes_; }
+  const list_totals& totals() const { return totals_; }
+  // Positions before which this one is computed again.
+  std::span<const position> recomputed_before(position which) const {
+    return recomputed_before_[static_cast<std::size_t>(which)];
+  }
+  // Position of the peak. Recomputations count as the compute that needs them.
+  position peak_position() const;
 
  private:
-  void note_again(const block& b, position at, bool there);
+  void record_recomputes(const position_block& b, position at, bool there);
 
   const use_table& uses_;
-  event_builder& build_;
+  event_builder& builder_;
   forecaster& costs_;
-  std::vector<block> list_;                          // per position
-  std::vector<std::vector<position>> again_before_;  // per position
-  live_tree live_;
-  list_figures now_;
+  std::vector<position_block> blocks_;                    // per position
+  std::vector<std::vector<position>> recomputed_before_;  // per position
+  live_tree live_bytes_;
+  list_totals totals_;
   byte_count budget_ = 0;
-  std::vector<part_state> before_;  // per part, at the position that is filled
+  std::vector<part_state> old_states_;  // per part: its state before the position that is being filled
 };
 
 }  // namespace um

@@ -4,22 +4,22 @@
 
 namespace um {
 
-prediction forecaster::memory_of(std::span<const event> events, const std::vector<bool>& staged) {
+prediction forecaster::forecast_memory(std::span<const event> events, const std::vector<bool>& staged) {
   prediction found;
-  found.peak = stays_.follow(events, staged);
-  const auto live = stays_.live();
-  found.at = static_cast<std::uint32_t>(std::ranges::find(live, found.peak) - live.begin());
+  found.peak = residency_.replay(events, staged);
+  const auto live = residency_.live_bytes();
+  found.peak_event = static_cast<std::uint32_t>(std::ranges::find(live, found.peak) - live.begin());
   return found;
 }
 
-prediction forecaster::of(std::span<const event> events, const std::vector<bool>& staged) {
-  prediction found = memory_of(events, staged);
+prediction forecaster::forecast(std::span<const event> events, const std::vector<bool>& staged) {
+  prediction found = forecast_memory(events, staged);
   add_time(events, found);
   return found;
 }
 
 void forecaster::add_time(std::span<const event> events, prediction& found) {
-  static_cast<lane_totals&>(found) = lanes_.of(events, stays_, found.peak);
+  static_cast<lane_totals&>(found) = lanes_.simulate(events, residency_, found.peak);
 }
 
 }  // namespace um

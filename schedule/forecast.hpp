@@ -1,62 +1,64 @@
-// Time and memory of decisions without proving, packing or lowering a plan: for searches, which ask for
-// thousands of them.
+// Fast estimates of time and memory for searches: no plan is verified, packed or lowered.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
-#include "schedule/device_stays.hpp"
+#include "schedule/device_residency.hpp"
 #include "schedule/event_costs.hpp"
-#include "schedule/lane_times.hpp"
+#include "schedule/lane_simulator.hpp"
 
 namespace um {
 
-// Of an iteration; the totals are 0 if only memory was asked for.
+// Estimates for one iteration. Times and byte totals are 0 if only memory was forecast.
 struct prediction : lane_totals {
-  byte_count peak = 0;   // most bytes alive at once, workspaces included: no packing needs less
-  std::uint32_t at = 0;  // index of the first event at the peak
+  byte_count peak = 0;           // maximum bytes alive at once, with workspaces: no packing needs less
+  std::uint32_t peak_event = 0;  // index of the first event at the peak
 };
 
-// Forecasts lists of events of one order. Not to be used by two threads at once.
+// Forecasts lists of events for one order. Not thread-safe.
 class forecaster {
  public:
-  // Refers to both.
-  forecaster(const problem& p, const use_table& uses) : costs_(tabulate(p, uses)) {}
+  // Keeps references to both.
+  forecaster(const problem& p, const use_table& uses) : costs_(tabulate_costs(p, uses)) {}
   forecaster(const forecaster&) = delete;
   forecaster& operator=(const forecaster&) = delete;
 
-  // Forecasts time and memory. `events` and `staged` as schedule/decisions.hpp makes them.
-  prediction of(std::span<const event> events, const std::vector<bool>& staged);
-  prediction memory_of(std::span<const event> events, const std::vector<bool>& staged);
-  // Adds the totals to what memory_of() said of the same events just now.
+  // Forecasts time and memory. `events` and `staged` come from event_builder (schedule/decisions.hpp).
+  prediction forecast(std::span<const event> events, const std::vector<bool>& staged);
+  prediction forecast_memory(std::span<const event> events, const std::vector<bool>& staged);
+  // Adds the time totals to the result of forecast_memory() for the same events, which must be the last
+  // forecast.
   void add_time(std::span<const event> events, prediction& found);
 
-  // As device_stays says.
+  // See device_residency.
   template <class Before>
-  std::span<const byte_count> live_within(std::span<const event> events, const std::vector<bool>& staged,
-                                          const Before& before) {
-    return stays_.live_within(events, staged, before);
+  std::span<const byte_count> live_bytes_within(std::span<const event> events,
+                                                const std::vector<bool>& staged, const Before& before) {
+    return residency_.live_bytes_within(events, staged, before);
   }
-  // Bytes alive at each event of the list that was asked for last.
-  std::span<const byte_count> live() const { return stays_.live(); }
+  // Bytes alive at each event of the last list.
+  std::span<const byte_count> live_bytes() const { return residency_.live_bytes(); }
 
-  nanoseconds time_of(position at) const { return costs_.time[static_cast<std::size_t>(at)]; }
-  nanoseconds time_of(const event& e) const { return costs_.time_of(e); }
-  // When it is computed again.
-  nanoseconds time_again(position at) const { return costs_.time_again[static_cast<std::size_t>(at)]; }
-  nanoseconds time_of_copy(byte_count bytes, lane where) const {
-    return um::time_of_copy(costs_.on, bytes, where);
+  nanoseconds compute_time(position at) const { return costs_.compute_time[static_cast<std::size_t>(at)]; }
+  nanoseconds compute_time(const event& e) const { return costs_.time_of_compute(e); }
+  // Time of a recomputation.
+  nanoseconds recompute_time(position at) const {
+    return costs_.recompute_time[static_cast<std::size_t>(at)];
+  }
+  nanoseconds copy_time(byte_count bytes, lane where) const {
+    return um::copy_time(costs_.target, bytes, where);
   }
 
-  // As lane_times says. A transfer's price is the difference between forecasts with and without its time.
-  void expect_the_worst() { lanes_.expect_the_worst(); }
-  void let_travel_free(part_id p, bool free) { lanes_.let_travel_free(p, free); }
+  // See lane_simulator. Forecast with and without a part's copies free: the difference is their price.
+  void assume_longest_waits() { lanes_.assume_longest_waits(); }
+  void set_free_copies(part_id p, bool free) { lanes_.set_free_copies(p, free); }
 
  private:
   event_costs costs_;
-  device_stays stays_{costs_};
-  lane_times lanes_{costs_};
+  device_residency residency_{costs_};
+  lane_simulator lanes_{costs_};
 };
 
 }  // namespace um

@@ -7,128 +7,134 @@
 namespace um {
 namespace {
 
-constexpr std::int64_t no_bytes = std::numeric_limits<std::int64_t>::min() / 4;  // below all that is alive
+constexpr std::int64_t no_bytes =
+    std::numeric_limits<std::int64_t>::min() / 4;  // less than any number of bytes alive
 
-void join(excess_of& into, const excess_of& other) {
+void merge_summary(live_summary& into, const live_summary& other) {
   into.peak = std::max(into.peak, other.peak);
-  into.over += other.over;
+  into.excess += other.excess;
 }
 
 }  // namespace
 
-excess_of over(const live_tree::events_live& live, std::int64_t before, std::int64_t budget) {
-  excess_of found{no_bytes, 0};
+live_summary summarize_live(const live_tree::live_at_events& live, std::int64_t before, std::int64_t budget) {
+  live_summary found{no_bytes, 0};
   for (const std::int64_t bytes : live) {
     found.peak = std::max(found.peak, before + bytes);
-    if (before + bytes > budget) found.over += static_cast<std::uint64_t>(before + bytes - budget);
+    if (before + bytes > budget) found.excess += static_cast<std::uint64_t>(before + bytes - budget);
   }
   return found;
 }
 
-live_tree::live_tree(std::size_t positions) : live_(positions) {
-  while (leaves_ < positions) leaves_ *= 2;
-  nodes_.assign(2 * leaves_, {no_bytes, -no_bytes, 0, 0, 0});
+live_tree::live_tree(std::size_t positions) : live_at_events_(positions) {
+  while (leaf_count_ < positions) leaf_count_ *= 2;
+  nodes_.assign(2 * leaf_count_, {no_bytes, -no_bytes, 0, 0, 0});
 }
 
-void live_tree::assign(std::vector<events_live> live, std::span<const std::int64_t> before) {
-  live_ = std::move(live);
-  nodes_.assign(2 * leaves_, {no_bytes, -no_bytes, 0, 0, 0});
-  for (std::size_t i = 0; i < live_.size(); ++i) {
-    nodes_[leaves_ + i].more = before[i];
-    summarize(leaves_ + i);
+void live_tree::assign(std::vector<live_at_events> live, std::span<const std::int64_t> before) {
+  live_at_events_ = std::move(live);
+  nodes_.assign(2 * leaf_count_, {no_bytes, -no_bytes, 0, 0, 0});
+  for (std::size_t i = 0; i < live_at_events_.size(); ++i) {
+    nodes_[leaf_count_ + i].added = before[i];
+    summarize_leaf(leaf_count_ + i);
   }
-  for (std::size_t k = leaves_; k-- > 1;) pull(k);
+  for (std::size_t k = leaf_count_; k-- > 1;) update_node(k);
 }
 
-void live_tree::replace(position at, events_live live, std::int64_t before) {
-  const std::size_t leaf = leaves_ + static_cast<std::size_t>(at);
-  live_[static_cast<std::size_t>(at)] = std::move(live);
-  nodes_[leaf].more += before - this->before(at);
-  summarize(leaf);
-  for (std::size_t k = leaf / 2; k > 0; k /= 2) pull(k);
+void live_tree::replace(position at, live_at_events live, std::int64_t before) {
+  const std::size_t leaf = leaf_count_ + static_cast<std::size_t>(at);
+  live_at_events_[static_cast<std::size_t>(at)] = std::move(live);
+  nodes_[leaf].added += before - this->live_before(at);
+  summarize_leaf(leaf);
+  for (std::size_t k = leaf / 2; k > 0; k /= 2) update_node(k);
 }
 
-void live_tree::summarize(std::size_t leaf) {
+void live_tree::summarize_leaf(std::size_t leaf) {
   node& n = nodes_[leaf];
-  n = {no_bytes, -no_bytes, 0, n.more, 0};
-  for (const std::int64_t bytes : live_[leaf - leaves_]) {
-    n.most = std::max(n.most, bytes + n.more);
-    n.least = std::min(n.least, bytes + n.more);
-    n.sum += bytes + n.more;
-    ++n.events;
+  n = {no_bytes, -no_bytes, 0, n.added, 0};
+  for (const std::int64_t bytes : live_at_events_[leaf - leaf_count_]) {
+    n.max_live = std::max(n.max_live, bytes + n.added);
+    n.min_live = std::min(n.min_live, bytes + n.added);
+    n.sum_live += bytes + n.added;
+    ++n.event_count;
   }
 }
 
-void live_tree::pull(std::size_t k) {
+void live_tree::update_node(std::size_t k) {
   node& n = nodes_[k];
   const node &a = nodes_[2 * k], &b = nodes_[2 * k + 1];
-  n.events = a.events + b.events;
-  n.most = std::max(a.most, b.most) + n.more;
-  n.least = std::min(a.least, b.least) + n.more;
-  n.sum = a.sum + b.sum + n.events * n.more;
+  n.event_count = a.event_count + b.event_count;
+  n.max_live = std::max(a.max_live, b.max_live) + n.added;
+  n.min_live = std::min(a.min_live, b.min_live) + n.added;
+  n.sum_live = a.sum_live + b.sum_live + n.event_count * n.added;
 }
 
-void live_tree::lift(std::size_t k, std::int64_t bytes) {
+void live_tree::add_to_subtree(std::size_t k, std::int64_t bytes) {
   node& n = nodes_[k];
-  n.more += bytes;
-  n.most += bytes;
-  n.least += bytes;
-  n.sum += n.events * bytes;
+  n.added += bytes;
+  n.max_live += bytes;
+  n.min_live += bytes;
+  n.sum_live += n.event_count * bytes;
 }
 
 void live_tree::add(position begin, position end, std::int64_t bytes) {
-  if (begin < end) add(1, 0, leaves_, static_cast<std::size_t>(begin), static_cast<std::size_t>(end), bytes);
+  if (begin < end)
+    add(1, 0, leaf_count_, static_cast<std::size_t>(begin), static_cast<std::size_t>(end), bytes);
 }
 
 void live_tree::add(std::size_t k, std::size_t from, std::size_t to, std::size_t begin, std::size_t end,
                     std::int64_t bytes) {
-  if (begin <= from && to <= end) return lift(k, bytes);
+  if (begin <= from && to <= end) return add_to_subtree(k, bytes);
   const std::size_t middle = (from + to) / 2;
   if (begin < middle) add(2 * k, from, middle, begin, end, bytes);
   if (end > middle) add(2 * k + 1, middle, to, begin, end, bytes);
-  pull(k);
+  update_node(k);
 }
 
-std::int64_t live_tree::before(position at) const {
+std::int64_t live_tree::live_before(position at) const {
   std::int64_t bytes = 0;
-  for (std::size_t k = leaves_ + static_cast<std::size_t>(at); k > 0; k /= 2) bytes += nodes_[k].more;
+  for (std::size_t k = leaf_count_ + static_cast<std::size_t>(at); k > 0; k /= 2) bytes += nodes_[k].added;
   return bytes;
 }
 
-excess_of live_tree::over(position begin, position end, std::int64_t more, std::int64_t budget) const {
-  excess_of found{no_bytes, 0};
+live_summary live_tree::summarize(position begin, position end, std::int64_t more,
+                                  std::int64_t budget) const {
+  live_summary found{no_bytes, 0};
   if (begin < end)
-    over(1, 0, leaves_, static_cast<std::size_t>(begin), static_cast<std::size_t>(end), more, budget, found);
+    summarize(1, 0, leaf_count_, static_cast<std::size_t>(begin), static_cast<std::size_t>(end), more, budget,
+              found);
   return found;
 }
 
-// `more`: what the nodes above add, too.
-void live_tree::over(std::size_t k, std::size_t from, std::size_t to, std::size_t begin, std::size_t end,
-                     std::int64_t more, std::int64_t budget, excess_of& found) const {
+// `more`: includes what the nodes above add.
+void live_tree::summarize(std::size_t k, std::size_t from, std::size_t to, std::size_t begin, std::size_t end,
+                          std::int64_t more, std::int64_t budget, live_summary& found) const {
   const node& n = nodes_[k];
-  if (n.events == 0) return;
+  if (n.event_count == 0) return;
   if (begin <= from && to <= end) {
-    if (n.most + more <= budget) return join(found, {n.most + more, 0});
-    if (n.least + more >= budget) {
-      const std::int64_t beyond = n.sum + n.events * (more - budget);
-      return join(found, {n.most + more, static_cast<std::uint64_t>(beyond)});
+    if (n.max_live + more <= budget) return merge_summary(found, {n.max_live + more, 0});
+    if (n.min_live + more >= budget) {
+      const std::int64_t beyond = n.sum_live + n.event_count * (more - budget);
+      return merge_summary(found, {n.max_live + more, static_cast<std::uint64_t>(beyond)});
     }
-    if (k >= leaves_) return join(found, um::over(live_[k - leaves_], n.more + more, budget));
+    if (k >= leaf_count_)
+      return merge_summary(found,
+                           um::summarize_live(live_at_events_[k - leaf_count_], n.added + more, budget));
   }
   const std::size_t middle = (from + to) / 2;
-  if (begin < middle) over(2 * k, from, middle, begin, end, more + n.more, budget, found);
-  if (end > middle) over(2 * k + 1, middle, to, begin, end, more + n.more, budget, found);
+  if (begin < middle) summarize(2 * k, from, middle, begin, end, more + n.added, budget, found);
+  if (end > middle) summarize(2 * k + 1, middle, to, begin, end, more + n.added, budget, found);
 }
 
-position live_tree::first_with(std::int64_t bytes) const {
+position live_tree::first_reaching(std::int64_t bytes) const {
   std::size_t k = 1;
-  if (nodes_[1].most < bytes) return static_cast<position>(live_.size());
+  if (nodes_[1].max_live < bytes) return static_cast<position>(live_at_events_.size());
   std::int64_t more = 0;
-  while (k < leaves_) {
-    more += nodes_[k].more;
-    k = nodes_[2 * k].most + more >= bytes ? 2 * k : 2 * k + 1;
+  while (k < leaf_count_) {
+    more += nodes_[k].added;
+    k = nodes_[2 * k].max_live + more >= bytes ? 2 * k : 2 * k + 1;
   }
-  return static_cast<position>(k - leaves_);
+  return static_cast<position>(k - leaf_count_);
 }
 
 }  // namespace um

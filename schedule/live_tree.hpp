@@ -1,5 +1,5 @@
-// Bytes alive over an order of computes, changed and asked for in O(log n): a segment tree over positions,
-// each of which has the bytes that are alive at its events.
+// Bytes alive over an order of computes, updated and queried in O(log n): a segment tree over positions, each
+// of which holds the bytes alive at its events.
 #pragma once
 
 #include <cstdint>
@@ -11,52 +11,53 @@
 
 namespace um {
 
-// Bytes beyond a budget: at the peak, and summed over events.
-struct excess_of {
-  std::int64_t peak = 0;  // bytes alive, not bytes beyond
-  std::uint64_t over = 0;
+// Peak of the bytes alive, and the bytes beyond a budget summed over events.
+struct live_summary {
+  std::int64_t peak = 0;  // bytes alive
+  std::uint64_t excess = 0;
 };
 
 class live_tree {
  public:
-  // `live`: per position, what is alive at its events beside what is alive before the first of them.
-  using events_live = std::vector<std::int64_t>;
+  // Bytes alive at each event of a position, less those alive before its first event.
+  using live_at_events = std::vector<std::int64_t>;
   explicit live_tree(std::size_t positions);
 
-  // Everything anew. `before`: per position, what is alive before its first event.
-  void assign(std::vector<events_live> live, std::span<const std::int64_t> before);
-  // One position anew.
-  void replace(position at, events_live live, std::int64_t before);
+  // Replaces all positions. `before`: per position, bytes alive before its first event.
+  void assign(std::vector<live_at_events> live, std::span<const std::int64_t> before);
+  // Replaces one position.
+  void replace(position at, live_at_events live, std::int64_t before);
   // Adds `bytes` at all positions in [begin, end).
   void add(position begin, position end, std::int64_t bytes);
 
-  std::int64_t before(position at) const;
-  const events_live& at(position p) const { return live_[static_cast<std::size_t>(p)]; }
-  // Over [begin, end), if that many bytes more were alive there.
-  excess_of over(position begin, position end, std::int64_t more, std::int64_t budget) const;
-  // The first position at which so many bytes are alive; the number of positions if there is none.
-  position first_with(std::int64_t bytes) const;
+  std::int64_t live_before(position at) const;
+  const live_at_events& live_at(position p) const { return live_at_events_[static_cast<std::size_t>(p)]; }
+  // Summary of [begin, end), with `more` bytes added to every event.
+  live_summary summarize(position begin, position end, std::int64_t more, std::int64_t budget) const;
+  // The first position that reaches this many bytes alive; the number of positions if none does.
+  position first_reaching(std::int64_t bytes) const;
 
  private:
   struct node {
-    std::int64_t most = 0, least = 0, sum = 0;  // bytes alive at its events, `more` included
-    std::int64_t more = 0;                      // bytes added to the whole subtree
-    std::int64_t events = 0;
+    std::int64_t max_live = 0, min_live = 0,
+                 sum_live = 0;  // of the bytes alive at its events, `added` included
+    std::int64_t added = 0;     // bytes added to the whole subtree
+    std::int64_t event_count = 0;
   };
-  void summarize(std::size_t leaf);
-  void pull(std::size_t k);                      // recomputes node k from its children
-  void lift(std::size_t k, std::int64_t bytes);  // adds bytes to the subtree of node k
+  void summarize_leaf(std::size_t leaf);
+  void update_node(std::size_t k);                         // computes node k from its children
+  void add_to_subtree(std::size_t k, std::int64_t bytes);  // adds bytes to the subtree of node k
   void add(std::size_t k, std::size_t from, std::size_t to, std::size_t begin, std::size_t end,
            std::int64_t bytes);
-  void over(std::size_t k, std::size_t from, std::size_t to, std::size_t begin, std::size_t end,
-            std::int64_t more, std::int64_t budget, excess_of& found) const;
+  void summarize(std::size_t k, std::size_t from, std::size_t to, std::size_t begin, std::size_t end,
+                 std::int64_t more, std::int64_t budget, live_summary& found) const;
 
-  std::vector<events_live> live_;
-  std::size_t leaves_ = 1;   // a power of two
-  std::vector<node> nodes_;  // 1 is the root, 2k and 2k + 1 are below k
+  std::vector<live_at_events> live_at_events_;
+  std::size_t leaf_count_ = 1;  // a power of two
+  std::vector<node> nodes_;     // 1 is the root, 2k and 2k + 1 are below k
 };
 
-// Of events alone.
-excess_of over(const live_tree::events_live& live, std::int64_t before, std::int64_t budget);
+// Summary of one position's events.
+live_summary summarize_live(const live_tree::live_at_events& live, std::int64_t before, std::int64_t budget);
 
 }  // namespace um

@@ -3,19 +3,19 @@
 namespace um {
 namespace {
 
-thread_local note_taker* listening = nullptr;
+thread_local note_collector* current_collector = nullptr;
 
 }  // namespace
 
-note_taker::note_taker() : before_(listening) {
-  listening = this;
+note_collector::note_collector() : outer_(current_collector) {
+  current_collector = this;
 }
-note_taker::~note_taker() {
-  listening = before_;
+note_collector::~note_collector() {
+  current_collector = outer_;
 }
 
-void note(const std::string& line) {
-  if (listening != nullptr) listening->lines.push_back(line);
+void add_note(const std::string& line) {
+  if (current_collector != nullptr) current_collector->lines.push_back(line);
 }
 
 }  // namespace um

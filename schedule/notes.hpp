@@ -1,4 +1,4 @@
-// Notes of a planner on its plan.
+// Notes that a planner attaches to its plan.
 #pragma once
 
 #include <string>
@@ -6,21 +6,21 @@
 
 namespace um {
 
-// Collects notes of this thread during its lifetime; with several, the latest one does.
-class note_taker {
+// Collects the notes of this thread during its lifetime. Of nested collectors the innermost collects.
+class note_collector {
  public:
-  note_taker();
-  ~note_taker();
-  note_taker(const note_taker&) = delete;
-  note_taker& operator=(const note_taker&) = delete;
+  note_collector();
+  ~note_collector();
+  note_collector(const note_collector&) = delete;
+  note_collector& operator=(const note_collector&) = delete;
 
   std::vector<std::string> lines;
 
  private:
-  note_taker* before_;
+  note_collector* outer_;
 };
 
-// One line; dropped if there is no collector.
-void note(const std::string& line);
+// Adds one line to the current collector, if there is one.
+void add_note(const std::string& line);
 
 }  // namespace um

@@ -9,47 +9,52 @@
 namespace um {
 namespace {
 
-// How many images an operator's batch has.
+// Number of images in an operator's batch.
 std::int64_t images_of(const graph& g, const op& o) {
   return iteration_domain(g, o).batch.end;
 }
 
-// The operators of a run of parts, in phases: even ones go through in parts, one part after the other; odd
-// ones are computed whole. What reads a sum over parts, or all of what is written part by part, waits for the
-// phase after that. `ready`: depends on no part.
-constexpr int ready = -1;
+// Splits the operators of a loop into phases. In even phases the operators run part by part; in odd ones they
+// run whole. What reads a sum over parts, or all of what is written part by part, waits for the phase after.
+// `independent`: depends on no part.
+constexpr int independent = -1;
 
-class phases {
+class phase_builder {
  public:
-  // `strict`: throws infeasible where an operator that is cut reads one that cannot be and follows parts.
-  phases(const graph& g, const inner_loop& run, const std::vector<bool>& deferred, bool strict)
-      : g_(g), run_(run), strict_(strict), of_tensor_(g.tensors.size()), reader_(g.tensors.size(), ready) {
+  // `strict`: throws infeasible if an operator that is split reads one that cannot be and that depends on
+  // parts.
+  phase_builder(const graph& g, const batch_loop& run, const std::vector<bool>& deferred, bool strict)
+      : g_(g),
+        loop_(run),
+        is_strict_(strict),
+        writers_(g.tensors.size()),
+        last_reader_phase_(g.tensors.size(), independent) {
     for (op_id o = run.begin; o < run.end; ++o) {
-      placed_op x{o, ready, goes_over_batch(g, g.ops[o], run.parts) && run.parts > 1};
+      placed_op x{o, independent, can_split_batch(g, g.ops[o], run.parts) && run.parts > 1};
       if (deferred[o]) {
-        if (strict && x.cut) refuse_late(g.ops[o], deferred);
+        if (strict && x.is_cut) throw_reads_deferred(g.ops[o], deferred);
         continue;
       }
       x.phase = phase_of(x);
-      note(x);
-      ops_.push_back(x);
+      record_op(x);
+      placed_ops_.push_back(x);
     }
-    place_ready();
+    place_independent();
   }
 
   std::vector<compute> order() const {
     int last = 0;
-    for (const placed_op& x : ops_) last = std::max(last, x.phase);
+    for (const placed_op& x : placed_ops_) last = std::max(last, x.phase);
     std::vector<std::vector<placed_op>> by_phase(static_cast<std::size_t>(last) + 1);
-    for (const placed_op& x : ops_) by_phase[static_cast<std::size_t>(x.phase)].push_back(x);
+    for (const placed_op& x : placed_ops_) by_phase[static_cast<std::size_t>(x.phase)].push_back(x);
     std::vector<compute> all;
     for (const std::vector<placed_op>& phase : by_phase) {
-      const bool in_parts = std::ranges::any_of(phase, &placed_op::cut);
-      for (std::uint32_t i = 0; i < (in_parts ? run_.parts : 1); ++i) {
-        const std::uint32_t part = run_.descending ? run_.parts - 1 - i : i;
+      const bool in_parts = std::ranges::any_of(phase, &placed_op::is_cut);
+      for (std::uint32_t i = 0; i < (in_parts ? loop_.parts : 1); ++i) {
+        const std::uint32_t part = loop_.descending ? loop_.parts - 1 - i : i;
         for (const placed_op& x : phase) {
-          if (x.cut) all.push_back({x.what, part_of(x.what, part)});
-          if (!x.cut && i == 0) all.push_back({x.what, {}});
+          if (x.is_cut) all.push_back({x.op, part_of(x.op, part)});
+          if (!x.is_cut && i == 0) all.push_back({x.op, {}});
         }
       }
     }
@@ -58,53 +63,53 @@ class phases {
 
  private:
   struct placed_op {
-    op_id what = 0;
-    int phase = ready;
-    bool cut = false;
+    op_id op = 0;
+    int phase = independent;
+    bool is_cut = false;
   };
-  struct origin {  // of a tensor that the run writes
-    op_id by = 0;
-    int phase = ready;
-    bool in_slices = false;  // each part writes its own
+  struct tensor_writer {  // last writer of a tensor within the loop
+    op_id op = 0;
+    int phase = independent;
+    bool writes_slices = false;  // each part writes its own slice
   };
 
   box part_of(op_id o, std::uint32_t part) const {
-    return batch_part(images_of(g_, g_.ops[o]), part, run_.parts);
+    return batch_part(images_of(g_, g_.ops[o]), part, loop_.parts);
   }
   static bool is_whole_phase(int phase) { return phase % 2 == 1; }
 
   int phase_of(const placed_op& x) const {
-    int least = ready;
+    int least = independent;
     const auto wait_for = [&](int phase, bool whole) {
-      if (phase == ready) return;
-      const bool joins = is_whole_phase(phase) ? !x.cut : x.cut && !whole;
-      least = std::max(least, joins ? phase : is_whole_phase(phase) || !x.cut ? phase + 1 : phase + 2);
+      if (phase == independent) return;
+      const bool joins = is_whole_phase(phase) ? !x.is_cut : x.is_cut && !whole;
+      least = std::max(least, joins ? phase : is_whole_phase(phase) || !x.is_cut ? phase + 1 : phase + 2);
     };
-    const op& o = g_.ops[x.what];
+    const op& o = g_.ops[x.op];
     for (const tensor_id t : o.in) {
-      const origin& from = of_tensor_[t];
-      if (from.phase == ready) continue;
-      if (strict_ && x.cut && is_whole_phase(from.phase)) refuse(g_.ops[from.by], o);
-      wait_for(from.phase, !x.cut || !from.in_slices || !reads_own_slices(x.what, t, from.by));
+      const tensor_writer& from = writers_[t];
+      if (from.phase == independent) continue;
+      if (is_strict_ && x.is_cut && is_whole_phase(from.phase)) throw_needs_batch(g_.ops[from.op], o);
+      wait_for(from.phase, !x.is_cut || !from.writes_slices || !reads_own_slices(x.op, t, from.op));
     }
-    // Whoever read or wrote a tensor before comes before whoever writes it again.
-    for (const tensor_id t : o.out) wait_for(std::max(of_tensor_[t].phase, reader_[t]), true);
-    return x.cut && least == ready ? 0 : least;
+    // Earlier readers and writers of a tensor come before one that writes it again.
+    for (const tensor_id t : o.out) wait_for(std::max(writers_[t].phase, last_reader_phase_[t]), true);
+    return x.is_cut && least == independent ? 0 : least;
   }
 
-  void note(const placed_op& x) {
-    const op& o = g_.ops[x.what];
-    for (const tensor_id t : o.in) reader_[t] = std::max(reader_[t], x.phase);
-    for (const tensor_id t : o.out) of_tensor_[t] = {x.what, x.phase, false};
-    if (!x.cut) return;
-    for (const access& a : accesses_of(g_, o, part_of(x.what, run_.parts - 1))) {
+  void record_op(const placed_op& x) {
+    const op& o = g_.ops[x.op];
+    for (const tensor_id t : o.in) last_reader_phase_[t] = std::max(last_reader_phase_[t], x.phase);
+    for (const tensor_id t : o.out) writers_[t] = {x.op, x.phase, false};
+    if (!x.is_cut) return;
+    for (const access& a : accesses_of(g_, o, part_of(x.op, loop_.parts - 1))) {
       if (a.mode == access_mode::write && !is_whole(g_.tensors[a.what].shape, a.where))
-        of_tensor_[a.what].in_slices = true;
+        writers_[a.what].writes_slices = true;
     }
   }
 
-  // Whether every part reads of `t` only what that part of `by` and those before it have written. Where both
-  // have as many images, the first part tells for all.
+  // Whether every part reads only what the same part of operator `by` and earlier parts have written of `t`.
+  // If both have as many images, checking the first part suffices.
   bool reads_own_slices(op_id reader, tensor_id t, op_id by) const {
     const auto touched = [&](op_id o, std::uint32_t part, bool reading) {
       interval all{std::numeric_limits<std::int64_t>::max(), 0};
@@ -115,20 +120,20 @@ class phases {
       return all;
     };
     const bool alike = images_of(g_, g_.ops[reader]) == images_of(g_, g_.ops[by]);
-    for (std::uint32_t i = 0; i < (alike ? 1 : run_.parts); ++i) {
-      const std::uint32_t part = run_.descending ? run_.parts - 1 - i : i;
+    for (std::uint32_t i = 0; i < (alike ? 1 : loop_.parts); ++i) {
+      const std::uint32_t part = loop_.descending ? loop_.parts - 1 - i : i;
       const interval read = touched(reader, part, true), written = touched(by, part, false);
-      if (run_.descending ? read.begin < written.begin : read.end > written.end) return false;
+      if (loop_.descending ? read.begin < written.begin : read.end > written.end) return false;
     }
     return true;
   }
 
-  // What depends on no part is computed before the first that needs it.
-  void place_ready() {
+  // Puts operators that depend on no part before the first that needs them.
+  void place_independent() {
     std::vector<int> first_reader(g_.tensors.size(), std::numeric_limits<int>::max());
-    for (placed_op& x : ops_ | std::views::reverse) {
-      const op& o = g_.ops[x.what];
-      if (x.phase == ready) {
+    for (placed_op& x : placed_ops_ | std::views::reverse) {
+      const op& o = g_.ops[x.op];
+      if (x.phase == independent) {
         int first = std::numeric_limits<int>::max();
         for (const tensor_id t : o.out) first = std::min(first, first_reader[t]);
         x.phase = first == std::numeric_limits<int>::max() ? 0 : first;
@@ -137,29 +142,29 @@ class phases {
     }
   }
 
-  [[noreturn]] static void refuse(const op& whole, const op& reader) {
+  [[noreturn]] static void throw_needs_batch(const op& whole, const op& reader) {
     throw infeasible("micro-batches cannot go through " + whole.name + " (" +
                      std::string(kind_of(whole.what)) + "): it needs the whole batch, and " + reader.name +
                      " reads what it writes");
   }
-  void refuse_late(const op& reader, const std::vector<bool>& deferred) const {
+  void throw_reads_deferred(const op& reader, const std::vector<bool>& deferred) const {
     for (op_id k = 0; k < g_.ops.size(); ++k) {
       const op& x = g_.ops[k];
       if (&x != &reader && deferred[k] && std::ranges::find_first_of(reader.in, x.out) != reader.in.end())
-        refuse(x, reader);
+        throw_needs_batch(x, reader);
     }
   }
 
   const graph& g_;
-  const inner_loop& run_;
-  bool strict_ = false;
-  std::vector<origin> of_tensor_;
-  std::vector<int> reader_;  // per tensor: the last phase in which one reads it
-  std::vector<placed_op> ops_;
+  const batch_loop& loop_;
+  bool is_strict_ = false;
+  std::vector<tensor_writer> writers_;
+  std::vector<int> last_reader_phase_;  // per tensor: the last phase that reads it
+  std::vector<placed_op> placed_ops_;
 };
 
-// Those of `late`, and what depends on them.
-std::vector<bool> deferred_of(const graph& g, const std::vector<op_id>& late) {
+// Deferred operators: those of `late` and all that depend on them.
+std::vector<bool> find_deferred(const graph& g, const std::vector<op_id>& late) {
   std::vector<bool> deferred(g.ops.size(), false), written(g.tensors.size(), false);
   for (const op_id o : late) deferred[o] = true;
   for (op_id o = 0; o < g.ops.size(); ++o) {
@@ -173,7 +178,7 @@ std::vector<bool> deferred_of(const graph& g, const std::vector<op_id>& late) {
 
 }  // namespace
 
-std::vector<compute> in_order(const graph& g) {
+std::vector<compute> graph_order(const graph& g) {
   std::vector<compute> all;
   for (op_id o = 0; o < g.ops.size(); ++o) all.push_back({o, {}});
   return all;
@@ -186,35 +191,35 @@ memory_plan plan_of(const graph& g, const std::vector<compute>& order, residence
   return plan;
 }
 
-std::int64_t batch_of(const graph& g) {
+std::int64_t batch_size(const graph& g) {
   const auto input = std::ranges::find(g.tensors, role::input, &tensor::use);
   return input == g.tensors.end() ? 1 : input->shape.n;
 }
 
-bool goes_over_batch(const graph& g, const op& o, std::uint32_t parts) {
+bool can_split_batch(const graph& g, const op& o, std::uint32_t parts) {
   if (parts == 1) return true;
   try {
     const std::int64_t images = images_of(g, o);
     return std::ranges::all_of(accesses_of(g, o, batch_part(images, parts - 1, parts)), [&](const access& a) {
       return !is_of_parameters(g.tensors[a.what].use) || is_whole(g.tensors[a.what].shape, a.where);
     });
-  } catch (const std::invalid_argument&) {  // no such cut, or fewer images than parts
+  } catch (const std::invalid_argument&) {  // the operator cannot be cut so, or has fewer images than parts
     return false;
   }
 }
 
-std::vector<compute> order_of(const graph& g, const loops& l) {
+std::vector<compute> make_order(const graph& g, const loop_nest& l) {
   const auto count = static_cast<op_id>(g.ops.size());
   const bool micro = l.micro_batches > 1;
-  if (micro && !l.inner.empty()) throw std::invalid_argument("micro-batches have no inner loops");
-  const std::vector<bool> deferred = deferred_of(g, l.late);
+  if (micro && !l.inner_loops.empty()) throw std::invalid_argument("micro-batches have no inner loops");
+  const std::vector<bool> deferred = find_deferred(g, l.deferred);
   std::vector<compute> order;
-  const auto add = [&](const inner_loop& run) {
-    const std::vector<compute> all = phases(g, run, deferred, micro).order();
+  const auto add = [&](const batch_loop& run) {
+    const std::vector<compute> all = phase_builder(g, run, deferred, micro).order();
     order.insert(order.end(), all.begin(), all.end());
   };
   op_id o = 0;
-  for (const inner_loop& run : l.inner) {
+  for (const batch_loop& run : l.inner_loops) {
     for (; o < run.begin; ++o) {
       if (!deferred[o]) order.push_back({o, {}});
     }

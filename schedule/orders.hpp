@@ -1,4 +1,4 @@
-// In which order, and in which parts of the batch, a network is computed.
+// Orders of computes: which operators run when, and in which parts of the batch.
 #pragma once
 
 #include <cstdint>
@@ -9,43 +9,43 @@
 
 namespace um {
 
-// All operators, whole, in the graph's order.
-std::vector<compute> in_order(const graph& g);
+// All operators, uncut, in the order of the graph.
+std::vector<compute> graph_order(const graph& g);
 
-// A plan that computes in that order, all tensors with the same residence.
+// A plan that runs this order with the same residence for all tensors.
 memory_plan plan_of(const graph& g, const std::vector<compute>& order, residence home);
 
-// Images in the network's input; 1 if it has none.
-std::int64_t batch_of(const graph& g);
+// Number of images in the network's input; 1 if it has none.
+std::int64_t batch_size(const graph& g);
 
-// Whether an operator can go over the batch in `parts` parts: it can be cut so, and its first extent is
-// the batch (on parameters it is not). The loss can: its parts add up.
-bool goes_over_batch(const graph& g, const op& o, std::uint32_t parts);
+// Whether an operator can be split along the batch into `parts` parts. Its first extent must be the batch,
+// which it is not for operators on parameters. The loss can be split: its parts add up.
+bool can_split_batch(const graph& g, const op& o, std::uint32_t parts);
 
-// Operators [begin, end) that go over the batch in `parts`, one part through all of them after the other.
-// Those that cannot be cut are computed whole: before the first part that reads them, or between two rounds
-// of parts where they depend on parts. What reads a sum over parts waits for the whole sum in the same way.
-struct inner_loop {
+// A loop over `parts` parts of the batch: each iteration runs operators [begin, end) on one part. Operators
+// that cannot be split run whole: before the first part that reads them, or between two rounds of parts if
+// they depend on parts. What reads a sum over parts waits for the whole sum in the same way.
+struct batch_loop {
   op_id begin = 0, end = 0;
   std::uint32_t parts = 1;
-  bool descending = false;  // the last part first
-  friend bool operator==(const inner_loop&, const inner_loop&) = default;
+  bool descending = false;  // iterates from the last part to the first
+  friend bool operator==(const batch_loop&, const batch_loop&) = default;
 };
 
-// Micro-batches are one loop over all operators, without inner ones.
-struct loops {
+// With micro-batches one loop runs over all operators, and there are no inner loops.
+struct loop_nest {
   std::uint32_t micro_batches = 1;
-  std::vector<inner_loop> inner;  // by `begin`, disjoint
-  std::vector<op_id> late;        // computed whole and last: gradients of parameters
-  friend bool operator==(const loops&, const loops&) = default;
+  std::vector<batch_loop> inner_loops;  // sorted by `begin`, disjoint
+  std::vector<op_id> deferred;          // operators that run whole, after all others: gradients of parameters
+  friend bool operator==(const loop_nest&, const loop_nest&) = default;
 };
 
-// The computes of all operators for these loops. Gradients of parts add up. What depends on what is late is
-// late, too. Throws infeasible, naming the operator, where micro-batches meet one that needs the whole batch
-// and is read by one that is cut.
-std::vector<compute> order_of(const graph& g, const loops& l);
+// The order of computes for these loops. Gradients of parts add up. Operators that depend on deferred ones
+// are deferred, too. Throws infeasible, naming the operator, if a micro-batch would have to read an operator
+// that needs the whole batch.
+std::vector<compute> make_order(const graph& g, const loop_nest& l);
 
-// The gradients of parameters that are larger than all that they are computed from: better late.
+// Operators whose outputs, gradients of parameters, are larger than their inputs: candidates for deferral.
 std::vector<op_id> large_gradients(const graph& g);
 
 }  // namespace um

@@ -1,4 +1,4 @@
-// When what is swapped travels: late enough to take little room, early enough to be there in time.
+// Chooses when swapped parts are copied: late enough to use little memory, early enough to delay nothing.
 #pragma once
 
 #include <cstdint>
@@ -9,41 +9,40 @@
 
 namespace um {
 
-// How much longer than forecast a copy may take without anybody waiting for it.
-struct allowance {
-  std::int64_t percent = 0;  // percent of the copy's time
-  nanoseconds each = 0;      // fixed time for each copy
+// How much longer than forecast a copy may take without delaying anything.
+struct copy_slack {
+  std::int64_t percent = 0;  // in percent of the copy's time
+  nanoseconds fixed = 0;     // and a fixed time for each copy
 };
 
 struct swapped_gap {
-  std::uint32_t which = 0;  // index of the gap
-  bool in_time = false;     // comes back right before its next use
+  std::uint32_t gap = 0;         // index into gaps
+  bool is_just_in_time = false;  // it returns right before its next use, without slack
 };
 
-// Sets `leave` and `back` of swaps. Refers to all.
-class transfer_placing {
+// Sets `leave_after` and `return_before` of swaps. Keeps references.
+class transfer_placer {
  public:
-  transfer_placing(const forecaster& costs, const use_table& uses, std::span<const gap> gaps,
-                   const allowance& late = {});
+  transfer_placer(const forecaster& costs, const use_table& uses, std::span<const gap> gaps,
+                  const copy_slack& late = {});
 
-  // Of all that are swapped, by number of the gap. Each keeps its room until its copy can be over, so that
-  // nobody waits for it, and comes back as late as the link allows if all are to be there before their next
-  // use; computes take what the forecaster says, nothing being computed again, copies as much and their
-  // allowance. Those `in_time` take the least room: they leave right behind their last use and come back
-  // right before the next.
+  // Places the given swaps. A part keeps its memory until its copy can have ended, so that nothing waits for
+  // it. It returns as late as the link allows if all parts are to be back before their next use. Times are
+  // the forecaster's without recomputations, and the slack is added to each copy. Parts `is_just_in_time` use
+  // the least memory: they leave right after their last use and return right before the next.
   void place(std::span<const swapped_gap> swapped, std::vector<decision>& decisions) const;
 
  private:
-  nanoseconds time_of_copy(std::uint32_t x, lane where) const;
+  nanoseconds copy_time_with_slack(std::uint32_t x, lane where) const;
 
   const forecaster& costs_;
   const use_table& uses_;
   std::span<const gap> gaps_;
-  allowance late_;
-  std::vector<nanoseconds> starts_;  // per position, and one past the last
+  copy_slack slack_;
+  std::vector<nanoseconds> start_times_;  // per position, and one past the last: when its compute starts
 };
 
-// The same of every swap among `decisions`; `in_time`: per gap.
+// Places every swap among `decisions`; `in_time`: per gap.
 void place_transfers(const forecaster& costs, const use_table& uses, const std::vector<gap>& gaps,
                      const std::vector<bool>& in_time, std::vector<decision>& decisions);
 

@@ -16,20 +16,20 @@ images images_of(const region& r) {
 }
 
 // The accesses of every position.
-std::vector<std::vector<access>> accesses_in(const graph& g, const std::vector<compute>& order) {
+std::vector<std::vector<access>> accesses_of_order(const graph& g, const std::vector<compute>& order) {
   std::vector<std::vector<access>> all;
   all.reserve(order.size());
   for (const compute& c : order) all.push_back(accesses_of(g, c));
   return all;
 }
 
-void cut_into_parts(const graph& g, const std::vector<std::vector<access>>& touched, borders_of cut,
+void cut_into_parts(const graph& g, const std::vector<std::vector<access>>& touched, part_borders cut,
                     use_table& table) {
   std::vector<std::vector<std::int64_t>> borders(g.tensors.size());
   for (tensor_id t = 0; t < g.tensors.size(); ++t) borders[t] = {0, g.tensors[t].shape.n};
   for (const std::vector<access>& at : touched) {
     for (const access& a : at) {
-      if (cut == borders_of::written && a.mode == access_mode::read) continue;
+      if (cut == part_borders::written && a.mode == access_mode::read) continue;
       const images r = images_of(a.where);
       for (const std::int64_t b : {r.first, r.second}) {
         if (b > 0 && b < g.tensors[a.what].shape.n) borders[a.what].push_back(b);
@@ -50,8 +50,8 @@ void cut_into_parts(const graph& g, const std::vector<std::vector<access>>& touc
   table.first_part.push_back(static_cast<part_id>(table.parts.size()));
 }
 
-void note(std::vector<touched_part>& all, part_id which, access_mode mode) {
-  const auto known = std::ranges::find(all, which, &touched_part::which);
+void record_touch(std::vector<touched_part>& all, part_id which, access_mode mode) {
+  const auto known = std::ranges::find(all, which, &touched_part::part);
   if (known == all.end()) {
     all.push_back({which, mode});
   } else if (known->mode == access_mode::read) {
@@ -67,17 +67,17 @@ bool writes_gradient(const graph& g, const op& o) {
   return std::ranges::any_of(o.out, [&](tensor_id t) { return is_gradient(g.tensors[t].use); });
 }
 
-// For each part, the last position before which it can be computed again; -1: none. Each operator on the way
-// must be repeatable: it writes nothing that a user reads and adds nothing up. What it takes starts at home
-// and has not been overwritten, can be had again itself, or is still to be used and therefore around: where
-// `again` cannot be decided for a gap, its part stays on the device or at home.
-std::vector<position> can_be_had_until(const graph& g, const use_table& uses) {
+// For each part, the last position before which it can be computed again; -1: it cannot. The operator must be
+// repeatable: it writes nothing that a user reads and accumulates nothing. Each of its inputs must start on
+// the host unchanged, be recomputable itself, or have later uses: then it is on the device or the host, since
+// gaps that are not recomputable keep their part there.
+std::vector<position> recomputable_until(const graph& g, const use_table& uses) {
   std::vector<position> again(uses.parts.size(), -1), available(uses.parts.size(), -1);
   std::vector<int> writes(uses.parts.size(), 0);
-  const auto use_of = [&](part_id p) { return g.tensors[uses.parts[p].what].use; };
+  const auto use_of = [&](part_id p) { return g.tensors[uses.parts[p].tensor].use; };
   const auto is_write = [](const use& u) { return u.mode != access_mode::read; };
   for (part_id p = 0; p < uses.parts.size(); ++p) {
-    const std::vector<use>& all = uses.of_part[p];
+    const std::vector<use>& all = uses.uses_of_part[p];
     writes[p] = static_cast<int>(std::ranges::count_if(all, is_write));
     if (persists(use_of(p))) {
       const auto first = std::ranges::find_if(all, is_write);
@@ -87,22 +87,22 @@ std::vector<position> can_be_had_until(const graph& g, const use_table& uses) {
     }
   }
   for (position at = 0; at < uses.end(); ++at) {
-    const std::vector<touched_part>& touched = uses.touched_again(at);
+    const std::vector<touched_part>& touched = uses.touched_by_recompute(at);
     position until = g.ops[uses.order[static_cast<std::size_t>(at)].what].repeatable ? uses.end() : -1;
     for (const touched_part& x : touched) {
-      if (x.mode == access_mode::read) until = std::min(until, available[x.which]);
-      if (x.mode != access_mode::read && (writes[x.which] != 1 || survives(use_of(x.which)))) until = -1;
+      if (x.mode == access_mode::read) until = std::min(until, available[x.part]);
+      if (x.mode != access_mode::read && (writes[x.part] != 1 || survives(use_of(x.part)))) until = -1;
     }
     for (const touched_part& x : touched) {
       if (x.mode == access_mode::read || until < 0) continue;
-      again[x.which] = until;
-      available[x.which] = std::max(available[x.which], until);
+      again[x.part] = until;
+      available[x.part] = std::max(available[x.part], until);
     }
   }
   return again;
 }
 
-// The position that completed the value a part has behind its use number `i`; -1 if none did.
+// Position that wrote the value which a part holds after its use number `i`; -1: none.
 position producer_of(const std::vector<use>& uses, std::size_t i) {
   for (std::size_t k = i + 1; k-- > 0;) {
     if (uses[k].mode != access_mode::read) return uses[k].at;
@@ -110,9 +110,10 @@ position producer_of(const std::vector<use>& uses, std::size_t i) {
   return -1;
 }
 
-void add_gaps(const graph& g, const use_table& table, part_id p, position until, std::vector<gap>& all) {
-  const std::vector<use>& uses = table.of_part[p];
-  const role what = g.tensors[table.parts[p].what].use;
+void add_gaps_of_part(const graph& g, const use_table& table, part_id p, position until,
+                      std::vector<gap>& all) {
+  const std::vector<use>& uses = table.uses_of_part[p];
+  const role what = g.tensors[table.parts[p].tensor].use;
   if (uses.empty()) return;
   if (persists(what)) all.push_back({p, -1, uses.front().at, true, false, -1});
   for (std::size_t i = 0; i < uses.size(); ++i) {
@@ -128,55 +129,56 @@ void add_gaps(const graph& g, const use_table& table, part_id p, position until,
 
 }  // namespace
 
-use_table uses_of(const graph& g, std::vector<compute> order, borders_of cut) {
+use_table make_use_table(const graph& g, std::vector<compute> order, part_borders cut) {
   use_table table;
   const auto parts_touched = [&](const std::vector<access>& by) {
     std::vector<touched_part> all;
     for (const access& a : by) {
       const images r = images_of(a.where);
       for (part_id p = table.first_part[a.what]; p < table.first_part[a.what + 1]; ++p) {
-        if (table.parts[p].begin < r.second && r.first < table.parts[p].end) note(all, p, a.mode);
+        if (table.parts[p].begin < r.second && r.first < table.parts[p].end) record_touch(all, p, a.mode);
       }
     }
     return all;
   };
   table.order = std::move(order);
-  const std::vector<std::vector<access>> touched = accesses_in(g, table.order);
+  const std::vector<std::vector<access>> touched = accesses_of_order(g, table.order);
   cut_into_parts(g, touched, cut, table);
-  table.of_part.resize(table.parts.size());
-  table.loss = table.end();
+  table.uses_of_part.resize(table.parts.size());
+  table.backward_begin = table.end();
   for (position at = 0; at < table.end(); ++at) {
-    table.of_position.push_back(parts_touched(touched[static_cast<std::size_t>(at)]));
-    for (const touched_part& x : table.of_position.back()) table.of_part[x.which].push_back({at, x.mode});
+    table.touched_parts.push_back(parts_touched(touched[static_cast<std::size_t>(at)]));
+    for (const touched_part& x : table.touched_parts.back())
+      table.uses_of_part[x.part].push_back({at, x.mode});
     const auto second = as_cheap_recomputation(g, table.order[static_cast<std::size_t>(at)]);
-    table.of_repetition.push_back(second.cheap_recompute ? parts_touched(accesses_of(g, second))
-                                                         : std::vector<touched_part>());
+    table.recompute_touched_parts.push_back(second.cheap_recompute ? parts_touched(accesses_of(g, second))
+                                                                   : std::vector<touched_part>());
     const op& o = g.ops[table.order[static_cast<std::size_t>(at)].what];
-    if (table.loss == table.end() && writes_gradient(g, o)) table.loss = at;
+    if (table.backward_begin == table.end() && writes_gradient(g, o)) table.backward_begin = at;
   }
   return table;
 }
 
 box box_of(const graph& g, const tensor_part& part) {
-  region r = whole_of(g.tensors[part.what].shape);
+  region r = whole_of(g.tensors[part.tensor].shape);
   r.batch = {part.begin, part.end};
-  return box_of(g.tensors[part.what].shape, r);
+  return box_of(g.tensors[part.tensor].shape, r);
 }
 
-std::vector<gap> gaps_of(const graph& g, const use_table& uses) {
+std::vector<gap> find_gaps(const graph& g, const use_table& uses) {
   std::vector<gap> all;
-  const std::vector<position> until = can_be_had_until(g, uses);
-  for (part_id p = 0; p < uses.parts.size(); ++p) add_gaps(g, uses, p, until[p], all);
+  const std::vector<position> until = recomputable_until(g, uses);
+  for (part_id p = 0; p < uses.parts.size(); ++p) add_gaps_of_part(g, uses, p, until[p], all);
   return all;
 }
 
-bool crosses_loss(const graph& g, const use_table& uses, const gap& x) {
-  if (x.last < 0 || x.next >= uses.end() || uses.loss == uses.end()) return false;
+bool spans_both_passes(const graph& g, const use_table& uses, const gap& x) {
+  if (x.last_use < 0 || x.next_use >= uses.end() || uses.backward_begin == uses.end()) return false;
   const auto at = [&](position p) -> const op& {
     return g.ops[uses.order[static_cast<std::size_t>(p)].what];
   };
-  const op_id loss = uses.order[static_cast<std::size_t>(uses.loss)].what;
-  return uses.order[static_cast<std::size_t>(x.last)].what < loss && writes_gradient(g, at(x.next));
+  const op_id loss = uses.order[static_cast<std::size_t>(uses.backward_begin)].what;
+  return uses.order[static_cast<std::size_t>(x.last_use)].what < loss && writes_gradient(g, at(x.next_use));
 }
 
 }  // namespace um

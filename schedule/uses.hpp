@@ -1,5 +1,5 @@
-// What an order of computes touches: every part of every tensor, its uses in order, and the gaps between
-// them, during which a planner may give up its room.
+// The parts of tensors that an order of computes touches, their uses in order, and the gaps between uses,
+// during which a part may leave the device.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@ namespace um {
 using position = std::int32_t;  // an index into an order; -1: before the first, its size: after the last
 using part_id = std::uint32_t;  // an index into use_table::parts
 
-// Images [begin, end) of a tensor (of what is no batch: its first extent), between two neighbouring borders
-// of the regions that an order touches.
+// Images [begin, end) of a tensor (without a batch: its first extent). Parts end where a region that the
+// order touches begins or ends.
 struct tensor_part {
-  tensor_id what = 0;
+  tensor_id tensor = 0;
   std::int64_t begin = 0, end = 0;
   byte_count bytes = 0;  // in an arena: a multiple of arena_alignment
 };
@@ -25,54 +25,58 @@ struct use {
   access_mode mode = access_mode::read;
 };
 struct touched_part {
-  part_id which = 0;
+  part_id part = 0;
   access_mode mode = access_mode::read;
 };
 
 struct use_table {
   std::vector<compute> order;
-  std::vector<tensor_part> parts;         // by tensor, then by `begin`
-  std::vector<part_id> first_part;        // per tensor, and one past the last
-  std::vector<std::vector<use>> of_part;  // uses of each part, in order; read and written at once: a write
-  std::vector<std::vector<touched_part>> of_position;  // parts that each position touches, each once
-  // The same when a position is computed again, where that is another operator (core/compute.hpp); else
+  std::vector<tensor_part> parts;   // by tensor, then by `begin`
+  std::vector<part_id> first_part;  // per tensor, and one past the last
+  std::vector<std::vector<use>>
+      uses_of_part;  // uses of each part, in order; an operator that reads and writes it counts as a write
+  std::vector<std::vector<touched_part>> touched_parts;  // per position: the parts that it touches, each once
+  // The same for a recomputation of the position, if that is another operator (core/compute.hpp); otherwise
   // empty.
-  std::vector<std::vector<touched_part>> of_repetition;
-  // First position that writes a gradient, which ends the forward pass; the order's size if there is none.
-  position loss = 0;
+  std::vector<std::vector<touched_part>> recompute_touched_parts;
+  // First position that writes a gradient: the backward pass begins. The size of the order if there is none.
+  position backward_begin = 0;
 
   position end() const { return static_cast<position>(order.size()); }
-  const std::vector<touched_part>& touched_again(position at) const {
+  const std::vector<touched_part>& touched_by_recompute(position at) const {
     const auto i = static_cast<std::size_t>(at);
-    return of_repetition[i].empty() ? of_position[i] : of_repetition[i];
+    return recompute_touched_parts[i].empty() ? touched_parts[i] : recompute_touched_parts[i];
   }
 };
 
-// Which regions draw borders between parts: all that the order touches, or those that it writes, as in a plan
+// Which regions end parts: all that the order touches, or only those that it writes, as in a plan
 // (core/memory_plan.hpp, cells_of).
-enum class borders_of : std::uint8_t { touched, written };
+enum class part_borders : std::uint8_t { touched, written };
 
-// Throws std::invalid_argument, naming the operator, where one cannot be cut as the order says.
-use_table uses_of(const graph& g, std::vector<compute> order, borders_of cut = borders_of::touched);
+// Throws std::invalid_argument, naming the operator, if one cannot be cut as the order requires.
+use_table make_use_table(const graph& g, std::vector<compute> order,
+                         part_borders cut = part_borders::touched);
 
-// A part as actions name it.
+// The part as a box, as actions refer to it.
 box box_of(const graph& g, const tensor_part& part);
 
-// A stretch between consecutive uses of a part. `last` is -1 before the first use of what starts at home
-// (inputs, labels, parameters), `next` the order's size behind the last use of what must be kept.
+// Between two consecutive uses of a part. `last_use` is -1 before the first use of a tensor that starts on
+// the host (inputs, labels, parameters). `next_use` is the size of the order after the last use of a tensor
+// that must be kept.
 struct gap {
   part_id part = 0;
-  position last = 0, next = 0;
-  bool at_home = false;   // a staged tensor's home holds the value without a copy
-  bool again = false;     // it can be computed again: so can what that takes, or it is around by then
-  position producer = 0;  // the position that wrote it; -1: none in this order
+  position last_use = 0, next_use = 0;
+  bool has_host_copy = false;  // if the tensor is staged: its host copy is valid without a copy
+  bool is_recomputable =
+      false;              // its inputs are available, or can be computed again, whenever it may be needed
+  position producer = 0;  // position that wrote its value; -1: none in this order
 };
 
-// By part, then by `last`; only those with at least one operator within, but those at the start and at the
-// end always.
-std::vector<gap> gaps_of(const graph& g, const use_table& uses);
+// Sorted by part, then by `last_use`. Gaps within the order have at least one operator in them; those at the
+// start and the end are always listed.
+std::vector<gap> find_gaps(const graph& g, const use_table& uses);
 
-// The forward pass made it, the backward pass of the same images reads it.
-bool crosses_loss(const graph& g, const use_table& uses, const gap& x);
+// Whether the forward pass writes the part and the backward pass reads it next.
+bool spans_both_passes(const graph& g, const use_table& uses, const gap& x);
 
 }  // namespace um

@@ -43,12 +43,12 @@ bool is_written(role use) {
 
 // What the driver's rules say of a hint that harms; "" if nothing.
 std::string_view why_harmful(const hint_rule& r) {
-  const auto* a = std::get_if<advice_rule>(&r.what);
-  const bool written =
-      r.which.roles.empty() || std::ranges::any_of(r.which.roles, [](role use) { return is_written(use); });
+  const auto* a = std::get_if<advice_rule>(&r.policy);
+  const bool written = r.tensors.roles.empty() ||
+                       std::ranges::any_of(r.tensors.roles, [](role use) { return is_written(use); });
   if (a != nullptr && a->hint == advice::read_mostly && written) return "every write takes back the copies";
-  const auto* d = std::get_if<discard_rule>(&r.what);
-  if (d != nullptr && !d->prefetch) return "with no prefetch, the next write populates page by page";
+  const auto* d = std::get_if<discard_rule>(&r.policy);
+  if (d != nullptr && !d->repopulates) return "with no prefetch, the next write populates page by page";
   return "";
 }
 
@@ -103,9 +103,9 @@ std::string left_out_text(const record& r, const record& whole, const hint_strat
 ablation_plan ablation_of(const hint_strategy& set) {
   ablation_plan plan{set, {}, {}};
   for (const hint_rule& kept : set.rules) {
-    hint_strategy alone = set, less = without(set, kept.name);
+    hint_strategy alone = set, less = without_rule(set, kept.name);
     for (const hint_rule& r : set.rules) {
-      if (r.name != kept.name) alone = without(std::move(alone), r.name);
+      if (r.name != kept.name) alone = without_rule(std::move(alone), r.name);
     }
     if (set.rules.size() > 1 && !defect_of(alone)) plan.alone.push_back({kept.name, std::move(alone)});
     if (!defect_of(less)) plan.without.push_back({kept.name, std::move(less)});

@@ -40,7 +40,7 @@ void print_knobs(const std::vector<Knob>& knobs, const char* option) {
 const advice_rule* single_advice(const strategy& s) {
   const auto row = std::ranges::find(hint_table(), s.name, &hint_strategy::name);
   if (row == hint_table().end() || row->rules.size() != 1) return nullptr;
-  return std::get_if<advice_rule>(&row->rules.front().what);
+  return std::get_if<advice_rule>(&row->rules.front().policy);
 }
 
 void add_if_new(std::vector<std::string>& all, std::string name) {

@@ -113,7 +113,7 @@ class tuning {
     search_result found = search_strategies(starts, trials_, time);
     tried_ = std::move(found.tried);
     const auto begins = [&](const timed_strategy& t) {
-      return t.cost && std::ranges::find(starts, t.what) != starts.end();
+      return t.cost && std::ranges::find(starts, t.point) != starts.end();
     };
     const auto start = std::ranges::find_if(tried_, begins);
     if (start != tried_.end()) start_ = *start;
@@ -121,7 +121,7 @@ class tuning {
   }
 
   bool found_one() const { return best_.has_value(); }
-  hint_strategy best() const { return plain(best_->what); }
+  hint_strategy best() const { return plain(best_->point); }
   std::string report() const {
     return fmt::format("{}: {}\n", setting_text(target_), provenance(best_record_)) + measured_text() +
            row("best", fmt::format("{} an iteration, the best of {} strategies", time_text(*best_->cost),
@@ -152,11 +152,11 @@ class tuning {
     std::erase_if(few, [](const timed_strategy& t) { return !t.cost; });
     const bool simulated = target_.where.simulated;
     few.resize(std::min(few.size(), simulated ? 1 : measured_ones_));
-    const auto same = [&](const timed_strategy& t) { return t.what == start_->what; };
+    const auto same = [&](const timed_strategy& t) { return t.point == start_->point; };
     if (start_ && std::ranges::none_of(few, same)) few.push_back(*start_);
     std::vector<cell> what{with_strategy(target_, strategy_named(baseline_strategy)),
                            with_strategy(target_, strategy_named("managed"))};
-    for (const timed_strategy& t : few) what.push_back(trial_of(target_, t.what));
+    for (const timed_strategy& t : few) what.push_back(trial_of(target_, t.point));
     const auto records = runs_.run(what, simulated ? "what the best is held against" : "the best on the GPU");
     if (!records) return false;
     device_ = records->at(0);
@@ -167,7 +167,7 @@ class tuning {
       if (start_ && same(few[i])) start_record_ = r;
       if (!simulated) measured_.push_back({few[i], r});
       if (!time || (best_ && *time >= *best_->cost)) continue;
-      best_ = timed_strategy{few[i].what, time};
+      best_ = timed_strategy{few[i].point, time};
       best_record_ = r;
     }
     return true;
@@ -215,8 +215,8 @@ class tuning {
   }
   std::string rules_text() const {
     std::string text;
-    for (const hint_rule& r : best_->what.rules) {
-      text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", r.name, verb_of(r.what));
+    for (const hint_rule& r : best_->point.rules) {
+      text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", r.name, rule_verb(r.policy));
     }
     return text.empty() ? "none" : text;
   }

@@ -18,34 +18,34 @@ constexpr double worth_it = 0.999;
 
 // --- what a rule can be instead ---
 
-std::vector<policy> alternatives_for(const prefetch_rule& r) {
-  std::vector<policy> all;
-  const auto add = [&](look_ahead unit, std::int64_t ahead) {
+std::vector<hint_policy> alternatives_for(const prefetch_rule& r) {
+  std::vector<hint_policy> all;
+  const auto add = [&](look_ahead_unit unit, std::int64_t ahead) {
     prefetch_rule x = r;
     x.unit = unit;
     x.ahead = ahead;
     all.emplace_back(x);
   };
-  add(look_ahead::room, 0);
-  for (const std::int64_t operators : {0, 1, 2, 4, 8, 16, 32}) add(look_ahead::operators, operators);
+  add(look_ahead_unit::room, 0);
+  for (const std::int64_t operators : {0, 1, 2, 4, 8, 16, 32}) add(look_ahead_unit::operators, operators);
   for (const byte_count bytes : {64 * MiB, 256 * MiB, 1 * GiB, 4 * GiB}) {
-    add(look_ahead::bytes, static_cast<std::int64_t>(bytes));
+    add(look_ahead_unit::bytes, static_cast<std::int64_t>(bytes));
   }
   for (const operand_side side : {operand_side::inputs, operand_side::outputs, operand_side::both}) {
     prefetch_rule x = r;
-    x.of = side;
+    x.side = side;
     all.emplace_back(x);
   }
   for (const fetch_source from : {fetch_source::network, fetch_source::recorded}) {
     prefetch_rule x = r;
-    x.from = from;
+    x.source = from;
     all.emplace_back(x);
   }
   return all;
 }
 
-std::vector<policy> alternatives_for(const evict_rule& r) {
-  std::vector<policy> all;
+std::vector<hint_policy> alternatives_for(const evict_rule& r) {
+  std::vector<hint_policy> all;
   for (const evict_means by : {evict_means::prefetch_to_host, evict_means::twin}) {
     for (const evict_order order : {evict_order::driver, evict_order::furthest_use}) {
       all.emplace_back(evict_rule{evict_when::pressure, order, 0, by});
@@ -58,25 +58,25 @@ std::vector<policy> alternatives_for(const evict_rule& r) {
   return all;
 }
 
-std::vector<policy> alternatives_for(const discard_rule& r) {
-  return {discard_rule{!r.prefetch}};
+std::vector<hint_policy> alternatives_for(const discard_rule& r) {
+  return {discard_rule{!r.repopulates}};
 }
-std::vector<policy> alternatives_for(const search_rule&) {
+std::vector<hint_policy> alternatives_for(const search_rule&) {
   return {search_rule{12}, search_rule{24}, search_rule{48}, search_rule{96}};
 }
-std::vector<policy> alternatives_for(const residence_rule&) {
+std::vector<hint_policy> alternatives_for(const residence_rule&) {
   return {residence_rule{residence::managed}, residence_rule{residence::device},
           residence_rule{residence::host}};
 }
-std::vector<policy> alternatives_for(const advice_rule&) {
+std::vector<hint_policy> alternatives_for(const advice_rule&) {
   return {advice_rule{advice::read_mostly}, advice_rule{advice::preferred_device},
           advice_rule{advice::preferred_host}, advice_rule{advice::accessed_by_device}};
 }
-std::vector<policy> alternatives_for(const cut_rule&) {
+std::vector<hint_policy> alternatives_for(const cut_rule&) {
   return {};
 }
 
-bool chooses_tensors(const policy& what) {
+bool chooses_tensors(const hint_policy& what) {
   return !std::holds_alternative<cut_rule>(what) && !std::holds_alternative<search_rule>(what);
 }
 
@@ -107,7 +107,7 @@ std::string free_name(const hint_strategy& s, const std::string& wanted) {
 }
 
 bool does_the_same(const hint_rule& a, const hint_rule& b) {
-  return a.which == b.which && a.what == b.what;
+  return a.tensors == b.tensors && a.policy == b.policy;
 }
 bool has_rule(const std::vector<hint_rule>& rules, const hint_rule& r) {
   return std::ranges::any_of(rules, [&](const hint_rule& x) { return does_the_same(x, r); });
@@ -145,7 +145,7 @@ alternatives with_one_rule_less(const hint_strategy& s) {
   for (std::size_t i = 0; i < s.rules.size(); ++i) {
     hint_strategy less = s;
     less.rules.erase(less.rules.begin() + static_cast<std::ptrdiff_t>(i));
-    add_if_sound(found.all, s, std::move(less));
+    add_if_sound(found.points, s, std::move(less));
   }
   return found;
 }
@@ -154,23 +154,23 @@ alternatives other_numbers(const hint_strategy& s, std::size_t rule) {
   alternatives found{"other numbers of rule " + s.rules[rule].name, {}};
   std::visit(
       [&](const auto& r) {
-        for (policy& x : alternatives_for(r)) {
+        for (hint_policy& x : alternatives_for(r)) {
           hint_strategy changed = s;
-          changed.rules[rule].what = std::move(x);
-          add_if_sound(found.all, s, std::move(changed));
+          changed.rules[rule].policy = std::move(x);
+          add_if_sound(found.points, s, std::move(changed));
         }
       },
-      s.rules[rule].what);
+      s.rules[rule].policy);
   return found;
 }
 
 alternatives other_tensors(const hint_strategy& s, std::size_t rule) {
   alternatives found{"other tensors of rule " + s.rules[rule].name, {}};
-  if (!chooses_tensors(s.rules[rule].what)) return found;
+  if (!chooses_tensors(s.rules[rule].policy)) return found;
   for (const tensor_choice& which : choices()) {
     hint_strategy changed = s;
-    changed.rules[rule].which = which;
-    add_if_sound(found.all, s, std::move(changed));
+    changed.rules[rule].tensors = which;
+    add_if_sound(found.points, s, std::move(changed));
   }
   return found;
 }
@@ -182,7 +182,7 @@ alternatives with_one_rule_more(const hint_strategy& s) {
     hint_strategy more = s;
     r.name = free_name(s, r.name);
     more.rules.push_back(std::move(r));
-    add_if_sound(found.all, s, std::move(more));
+    add_if_sound(found.points, s, std::move(more));
   }
   return found;
 }
@@ -203,8 +203,8 @@ struct same_rules {
 };
 
 // A simpler strategy need not be faster.
-bool is_worth(const timed_strategy& from, const timed_strategy& to) {
-  const bool is_simpler = to.what.rules.size() < from.what.rules.size();
+bool is_improvement(const timed_strategy& from, const timed_strategy& to) {
+  const bool is_simpler = to.point.rules.size() < from.point.rules.size();
   return cost_or_infinity(to) <= (is_simpler ? cost_or_infinity(from) : cost_or_infinity(from) * worth_it);
 }
 
@@ -221,15 +221,15 @@ std::vector<alternatives> alternatives_to(const hint_strategy& s) {
 }
 
 search_result search_strategies(std::span<const hint_strategy> starts, std::size_t most, const timer& time) {
-  climber<hint_strategy, double, same_rules> search({alternatives_to, time, is_worth}, most);
-  if (search.try_all(starts, "the strategies to begin with")) {
-    std::vector<timed_strategy> all = fastest_first(search.tried());
+  hill_climber<hint_strategy, double, same_rules> search({alternatives_to, time, is_improvement}, most);
+  if (search.rate_all(starts, "the strategies to begin with")) {
+    std::vector<timed_strategy> all = fastest_first(search.rated_points());
     std::erase_if(all, [](const timed_strategy& t) { return !t.cost; });
-    for (std::size_t i = 0; i < std::min(most_starts, all.size()) && search.may_go_on(); ++i) {
-      search.climb(all[i].what);
+    for (std::size_t i = 0; i < std::min(most_starts, all.size()) && search.may_continue(); ++i) {
+      search.climb(all[i].point);
     }
   }
-  return {fastest_first(search.tried()), search.stopped()};
+  return {fastest_first(search.rated_points()), search.stopped()};
 }
 
 }  // namespace um

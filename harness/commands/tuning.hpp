@@ -10,7 +10,7 @@
 
 #include "core/units.hpp"
 #include "hints/rules.hpp"
-#include "schedule/climber.hpp"
+#include "schedule/hill_climber.hpp"
 
 namespace um {
 

@@ -91,22 +91,22 @@ void describe_choice(Visitor& v, tensor_choice& which) {
 
 template <class Visitor>
 void describe(Visitor& v, prefetch_rule& r) {
-  v.field("operands", r.of);
+  v.field("operands", r.side);
   std::optional<std::int64_t> operators, bytes;
-  std::optional<look_ahead> room;
+  std::optional<look_ahead_unit> room;
   if constexpr (!Visitor::reads) {
-    if (r.unit == look_ahead::operators) operators = r.ahead;
-    if (r.unit == look_ahead::bytes) bytes = r.ahead;
-    if (r.unit == look_ahead::room) room = r.unit;
+    if (r.unit == look_ahead_unit::operators) operators = r.ahead;
+    if (r.unit == look_ahead_unit::bytes) bytes = r.ahead;
+    if (r.unit == look_ahead_unit::room) room = r.unit;
   }
   v.if_any("ahead_operators", operators, plain{0, most_operators});
   v.if_any("ahead_bytes", bytes);
-  v.if_any("ahead", room, one_among{look_ahead::room});
+  v.if_any("ahead", room, one_among{look_ahead_unit::room});
   v.require((operators ? 1 : 0) + (bytes ? 1 : 0) + (room ? 1 : 0) == 1,
             "give one of ahead_operators, ahead_bytes and \"ahead\": \"room\"");
-  r.unit = operators ? look_ahead::operators : bytes ? look_ahead::bytes : look_ahead::room;
+  r.unit = operators ? look_ahead_unit::operators : bytes ? look_ahead_unit::bytes : look_ahead_unit::room;
   r.ahead = operators.value_or(bytes.value_or(0));
-  v.if_any("from", r.from);
+  v.if_any("from", r.source);
   v.rule(R"({"oneOf": [{"required": ["ahead_operators"]}, {"required": ["ahead_bytes"]},
                        {"required": ["ahead"]}]})");
 }
@@ -114,7 +114,7 @@ void describe(Visitor& v, prefetch_rule& r) {
 template <class Visitor>
 void describe(Visitor& v, evict_rule& r) {
   v.field("when", r.when);
-  v.field("by", r.by);
+  v.field("by", r.means);
   constexpr plain gap{0, most_operators};
   if constexpr (Visitor::makes_schema) {
     v.if_any("order", r.order);
@@ -137,7 +137,7 @@ void describe(Visitor& v, evict_rule& r) {
 
 template <class Visitor>
 void describe(Visitor& v, discard_rule& r) {
-  v.field("prefetch", r.prefetch);
+  v.field("prefetch", r.repopulates);
 }
 template <class Visitor>
 void describe(Visitor&, cut_rule&) {}
@@ -149,8 +149,8 @@ void describe(Visitor& v, search_rule& r) {
 namespace {
 
 template <class Visitor>
-void describe_policy(Visitor& v, policy& what) {
-  const std::string verb(verb_of(what));
+void describe_policy(Visitor& v, hint_policy& what) {
+  const std::string verb(rule_verb(what));
   const auto field = [&](auto& rule) { v.field(verb.c_str(), rule); };
   std::visit(overloaded{[&](residence_rule& r) {
                           v.field(verb.c_str(), r.where,
@@ -162,14 +162,14 @@ void describe_policy(Visitor& v, policy& what) {
 
 // One of each, in the order of the variant.
 template <class... Rules>
-std::vector<policy> one_of_each(std::variant<Rules...>*) {
+std::vector<hint_policy> one_of_each(std::variant<Rules...>*) {
   return {Rules{}...};
 }
 
 // A rule has one of them.
 void describe_policies(field_schema& v) {
   json one = json::array();
-  for (policy kind : one_of_each(static_cast<policy*>(nullptr))) {
+  for (hint_policy kind : one_of_each(static_cast<hint_policy*>(nullptr))) {
     field_schema alone;
     describe_policy(alone, kind);
     v.properties.update(alone.properties);
@@ -179,15 +179,16 @@ void describe_policies(field_schema& v) {
 }
 
 // A policy of the one kind whose verb is given.
-policy kind_given(field_reader& v) {
-  const std::vector<policy> all = one_of_each(static_cast<policy*>(nullptr));
-  const policy* found = nullptr;
+hint_policy kind_given(field_reader& v) {
+  const std::vector<hint_policy> all = one_of_each(static_cast<hint_policy*>(nullptr));
+  const hint_policy* found = nullptr;
   std::vector<std::string_view> verbs;
-  for (const policy& kind : all) {
-    verbs.push_back(verb_of(kind));
+  for (const hint_policy& kind : all) {
+    verbs.push_back(rule_verb(kind));
     if (!v.has(verbs.back())) continue;
     if (found != nullptr) {
-      v.refuse_here(fmt::format("it decides both {} and {}; write two rules", verb_of(*found), verbs.back()));
+      v.refuse_here(
+          fmt::format("it decides both {} and {}; write two rules", rule_verb(*found), verbs.back()));
     }
     found = &kind;
   }
@@ -202,10 +203,10 @@ policy kind_given(field_reader& v) {
 template <class Visitor>
 void describe(Visitor& v, hint_rule& r) {
   v.field("name", r.name, rule_name{});
-  describe_choice(v, r.which);
+  describe_choice(v, r.tensors);
   if constexpr (Visitor::makes_schema) return describe_policies(v);
-  if constexpr (Visitor::reads) r.what = kind_given(v);
-  describe_policy(v, r.what);
+  if constexpr (Visitor::reads) r.policy = kind_given(v);
+  describe_policy(v, r.policy);
 }
 
 template <class Visitor>

@@ -218,10 +218,10 @@ void describe(Visitor& v, class_bounds& b) {
 
 template <class Visitor>
 void describe(Visitor& v, plan_bound& b) {
-  v.field("class", b.of.by);
-  v.field("swaps", b.of.swaps);
-  v.field("repeats", b.of.repeats);
-  v.field("least_ns", b.least, bound_time{});
+  v.field("class", b.kind.narrowest_class);
+  v.field("swaps", b.kind.swaps);
+  v.field("repeats", b.kind.recomputes);
+  v.field("least_ns", b.min_time, bound_time{});
 }
 
 template <class Visitor>

@@ -159,7 +159,7 @@ prepared_cell prepare(const cell& work, record& r) {
   if (!r.ratio) r.ratio = static_cast<double>(footprint.total) / static_cast<double>(p.budget);
   check_device_holds(p.budget, footprint, p.on);
   check_storage_holds(*p.network, p.on);
-  r.bounds = bounds_of(p.to_plan());
+  r.bounds = compute_time_bounds(p.to_plan());
   return p;
 }
 
@@ -187,7 +187,7 @@ lowered_plan make_plan(const prepared_cell& p, record& r) {
   if (p.work.plan) return {p.work.plan->plan, p.work.plan->placed_by};
   const strategy& s = p.work.how->row;
   const auto begin = clock::now();
-  const note_taker heard;
+  const note_collector heard;
   lowered_plan made{plan_for(s, p.to_plan()), s.placed_by};
   r.notes = heard.lines;
   made.planning_time = std::chrono::nanoseconds(clock::now() - begin).count();

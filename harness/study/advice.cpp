@@ -128,7 +128,7 @@ std::string_view program_changes_for(memory_technique way) {
 
 std::vector<std::string_view> advised_strategies() {
   std::vector<std::pair<memory_technique, std::string_view>> found;
-  for (const auto& table : {hints(), planners()}) {
+  for (const auto& table : {hint_strategies(), planners()}) {
     for (const strategy& s : table) {
       if (s.advised) found.emplace_back(technique_of(s), s.name);
     }

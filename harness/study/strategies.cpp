@@ -32,7 +32,7 @@ const hint_strategy* row_of_rules(std::string_view name) {
 }
 
 strategy_choice choice_of(hint_strategy rules, bool own) {
-  strategy row = strategy_of(rules);
+  strategy row = make_strategy(rules);
   return std::make_shared<chosen_strategy>(std::move(row), std::move(rules), own);
 }
 
@@ -41,7 +41,7 @@ strategy_choice choice_of(hint_strategy rules, bool own) {
 const std::vector<strategy>& strategies() {
   static const std::vector<strategy> all = [] {
     std::vector<strategy> rows(planners().begin(), planners().end());
-    rows.insert(rows.end(), hints().begin(), hints().end());
+    rows.insert(rows.end(), hint_strategies().begin(), hint_strategies().end());
     return rows;
   }();
   return all;
@@ -67,7 +67,7 @@ strategy_choice strategy_named(std::string_view name) {
 hint_strategy without_rules(hint_strategy s, const std::vector<std::string>& rules) {
   for (const std::string& rule : rules) {
     try {
-      s = without(std::move(s), rule);
+      s = without_rule(std::move(s), rule);
     } catch (const std::invalid_argument& error) {
       throw input_error(one_line(error.what()));
     }

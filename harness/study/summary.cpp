@@ -140,11 +140,11 @@ std::string bounds_text(const class_bounds& b) {
 }
 
 std::string kind_text(const plan_kind& kind) {
-  const char* does = kind.swaps && kind.repeats ? "swap and recompute"
-                     : kind.swaps               ? "only swap"
-                     : kind.repeats             ? "only recompute"
-                                                : "neither swap nor recompute";
-  switch (kind.by) {
+  const char* does = kind.swaps && kind.recomputes ? "swap and recompute"
+                     : kind.swaps                  ? "only swap"
+                     : kind.recomputes             ? "only recompute"
+                                                   : "neither swap nor recompute";
+  switch (kind.narrowest_class) {
     case plan_class::any:
       return "any plan";
     case plan_class::passes:
@@ -160,11 +160,11 @@ std::string kind_text(const plan_kind& kind) {
 std::string bound_rows(const time_bounds& b, const std::optional<plan_bound>& own,
                        const std::optional<double>& time, bool simulated) {
   std::string text;
-  if (own && own->least != no_bound) {
+  if (own && own->min_time != no_bound) {
     const std::string times =
-        time ? fmt::format("{:.2f} of ", *time / static_cast<double>(own->least)) : std::string();
-    text += row("bound", fmt::format("{}{}, the least for {}{}", times, bound_text(own->least),
-                                     kind_text(own->of), simulated ? "" : "; operators timed one by one"));
+        time ? fmt::format("{:.2f} of ", *time / static_cast<double>(own->min_time)) : std::string();
+    text += row("bound", fmt::format("{}{}, the least for {}{}", times, bound_text(own->min_time),
+                                     kind_text(own->kind), simulated ? "" : "; operators timed one by one"));
   }
   text +=
       row(text.empty() ? "bound" : "", bounds_text(b.passes) + ", the whole batch forward and then backward");
@@ -174,14 +174,15 @@ std::string bound_rows(const time_bounds& b, const std::optional<plan_bound>& ow
 
 // "no plan that only swaps can take less than 14.0 ms; this one takes 6.52 times that".
 std::string least_text(const plan_bound& own, const std::optional<double>& time) {
-  const plan_kind& kind = own.of;
-  const char* does = kind.by == plan_class::any   ? ""
-                     : kind.swaps && kind.repeats ? " that swaps and recomputes"
-                     : kind.swaps                 ? " that only swaps"
-                     : kind.repeats               ? " that only recomputes"
-                                                  : " that keeps everything resident";
-  std::string text = fmt::format("no plan{} can take less than {}", does, bound_text(own.least));
-  if (time) text += fmt::format("; this one takes {:.2f} times that", *time / static_cast<double>(own.least));
+  const plan_kind& kind = own.kind;
+  const char* does = kind.narrowest_class == plan_class::any ? ""
+                     : kind.swaps && kind.recomputes         ? " that swaps and recomputes"
+                     : kind.swaps                            ? " that only swaps"
+                     : kind.recomputes                       ? " that only recomputes"
+                                                             : " that keeps everything resident";
+  std::string text = fmt::format("no plan{} can take less than {}", does, bound_text(own.min_time));
+  if (time)
+    text += fmt::format("; this one takes {:.2f} times that", *time / static_cast<double>(own.min_time));
   return text + " (umbench plan has more bounds)";
 }
 
@@ -258,7 +259,7 @@ std::string summary(const record& r) {
     text += row("operators",
                 fmt::format("{} with everything resident", time_text(static_cast<double>(*r.compute))));
   }
-  if (r.bound && r.bound->least != no_bound) text += row("bound", least_text(*r.bound, steady_ns(r)));
+  if (r.bound && r.bound->min_time != no_bound) text += row("bound", least_text(*r.bound, steady_ns(r)));
   for (const std::string& line : r.notes) text += row("planner", line);
   if (r.launch) text += row("launched", launched_text(*r.launch));
   if (r.last)

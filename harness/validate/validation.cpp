@@ -187,7 +187,7 @@ std::optional<cell_comparison> compare_cell(const std::vector<record>& runs, con
   const record& r = *made;
   const strategy* named = find(strategies(), r.strategy);
   if (named == nullptr && !r.rules) return std::nullopt;
-  const strategy s = r.rules ? strategy_of(*r.rules) : *named;
+  const strategy s = r.rules ? make_strategy(*r.rules) : *named;
   const graph g = build(r.network);
   const profile costs = measured_profile(r, g, on);
   std::vector<nanoseconds> times{0};

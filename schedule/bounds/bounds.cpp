@@ -11,7 +11,7 @@
 namespace um {
 namespace {
 
-bool is_first_order(const memory_plan& plan, const std::vector<compute>& order) {
+bool computes_in_order(const memory_plan& plan, const std::vector<compute>& order) {
   std::vector<op_id> first;
   for (const action& a : plan.actions) {
     const auto* c = std::get_if<compute>(&a);
@@ -22,15 +22,15 @@ bool is_first_order(const memory_plan& plan, const std::vector<compute>& order) 
   return std::ranges::equal(first, order, {}, {}, &compute::what);
 }
 
-// Orders of whole operators that plans have.
+// The orders of whole operators that the class contains.
 std::vector<std::vector<compute>> whole_orders(const graph& g) {
-  std::vector<std::vector<compute>> all{in_order(g)};
-  std::vector<compute> late = order_of(g, {1, {}, large_gradients(g)});
+  std::vector<std::vector<compute>> all{graph_order(g)};
+  std::vector<compute> late = make_order(g, {1, {}, large_gradients(g)});
   if (late != all.front()) all.push_back(std::move(late));
   return all;
 }
 
-// No backward operator before the last part of the last forward operator.
+// Whether the last part of the last forward operator precedes every backward operator.
 bool ends_forward_first(const graph& g, const memory_plan& plan) {
   const op_id loss = first_backward(g);
   bool backward = false;
@@ -56,32 +56,33 @@ plan_kind kind_of(const graph& g, const memory_plan& plan) {
     kind.swaps = kind.swaps || std::holds_alternative<prefetch>(a) || std::holds_alternative<evict>(a);
     const auto* c = std::get_if<compute>(&a);
     if (c == nullptr) continue;
-    kind.repeats = !done[c->what].insert(c->part).second || kind.repeats;
+    kind.recomputes = !done[c->what].insert(c->part).second || kind.recomputes;
   }
   const auto is_moved_by_plan = [](residence r) { return r == residence::device || r == residence::staged; };
   const bool explicit_alone = std::ranges::all_of(plan.home, is_moved_by_plan);
   kind.swaps = kind.swaps || !explicit_alone;
   if (!ends_forward_first(g, plan)) return kind;
-  kind.by = plan_class::passes;
+  kind.narrowest_class = plan_class::passes;
   const auto orders = whole_orders(g);
   const bool whole =
-      std::ranges::any_of(orders, [&](const auto& order) { return is_first_order(plan, order); });
-  if (explicit_alone && whole) kind.by = plan_class::whole;
+      std::ranges::any_of(orders, [&](const auto& order) { return computes_in_order(plan, order); });
+  if (explicit_alone && whole) kind.narrowest_class = plan_class::whole;
   return kind;
 }
 
 nanoseconds bound_for(const time_bounds& b, const plan_kind& kind) {
-  if (kind.by == plan_class::any || (kind.by == plan_class::whole && !b.whole)) return b.compute;
-  const class_bounds& of = kind.by == plan_class::whole ? *b.whole : b.passes;
-  if (kind.swaps && kind.repeats) return of.both;
+  if (kind.narrowest_class == plan_class::any || (kind.narrowest_class == plan_class::whole && !b.whole))
+    return b.compute;
+  const class_bounds& of = kind.narrowest_class == plan_class::whole ? *b.whole : b.passes;
+  if (kind.swaps && kind.recomputes) return of.both;
   if (kind.swaps) return of.swap;
   return of.recompute;
 }
 
-time_bounds bounds_of(const problem& p) {
-  const passes x = passes_of(p);
+time_bounds compute_time_bounds(const problem& p) {
+  const passes x = split_passes(p);
   time_bounds found;
-  found.compute = static_cast<nanoseconds>(x.forward + x.backward);
+  found.compute = static_cast<nanoseconds>(x.forward_time + x.backward_time);
   const class_bounds none{found.compute, found.compute, found.compute};
   found.passes = none;
   found.whole = none;
@@ -90,16 +91,16 @@ time_bounds bounds_of(const problem& p) {
   for (const auto& [swaps, repeats, member] :
        {std::tuple{true, false, &class_bounds::swap}, std::tuple{false, true, &class_bounds::recompute},
         std::tuple{true, true, &class_bounds::both}}) {
-    const allowed what{swaps && links, repeats};
+    const allowed_moves what{swaps && links, repeats};
     pass_bound s{found.compute, {}};
-    if (x.backward > 0) s = pass_bound_of(x, p.on, p.budget, what);
-    found.passes.*member = s.least;
+    if (x.backward_time > 0) s = bound_passes(x, p.on, p.budget, what);
+    found.passes.*member = s.min_time;
     nanoseconds whole = no_bound;
     for (const std::vector<compute>& order : orders)
-      whole = std::min(whole, whole_bound(p, order, what, s.at));
-    found.whole.value().*member = std::max(s.least, whole);
+      whole = std::min(whole, whole_bound(p, order, what, s.prices));
+    found.whole.value().*member = std::max(s.min_time, whole);
   }
-  // A plan that does less is one that may do more.
+  // A bound for all plans of a class also holds for its subsets.
   for (class_bounds* of : {&found.passes, &*found.whole})
     of->both = std::min({of->both, of->swap, of->recompute});
   return found;

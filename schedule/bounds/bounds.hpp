@@ -12,42 +12,43 @@
 
 namespace um {
 
-// `swap`: of plans that compute nothing twice; `recompute`: of plans that move nothing; `both`: of all plans
-// of a class. no_bound where there is no such plan.
+// `swap`: for plans that compute nothing twice; `recompute`: for plans that move nothing; `both`: for all
+// plans of a class. no_bound if there is no such plan.
 struct class_bounds {
   nanoseconds swap = 0, recompute = 0, both = 0;
 };
 
-// `compute`: of every plan, the sum of its operators.
-// `passes`: of plans that end the forward pass of the whole batch before any backward operator, with any
-// parts within a pass. A network without a backward pass has `compute` there. `whole`: of those of them that
-// compute whole operators in the graph's order, large gradients of parameters last or not, with everything on
-// the device or staged.
+// `compute`: for every plan, the sum of its operators' times.
+//
+// `passes`: for plans that finish the forward pass of the whole batch before any backward operator; within a
+// pass they may use any parts. Without a backward pass it equals `compute`. `whole`: for those of them that
+// compute whole operators in the graph's order, with large gradients of parameters deferred or not, and that
+// keep everything on the device or staged.
 struct time_bounds {
   nanoseconds compute = 0;
   class_bounds passes;
-  std::optional<class_bounds> whole;  // files written earlier lack it
+  std::optional<class_bounds> whole;  // absent in records written before it existed
 };
 
-// Each is the optimum of a linear program, or a little below it.
-time_bounds bounds_of(const problem& p);
+// Each bound is the optimum of a linear program, or slightly below it.
+time_bounds compute_time_bounds(const problem& p);
 
-// The narrowest class that a plan belongs to.
+// The narrowest class that contains a plan.
 enum class plan_class : std::uint8_t { any, passes, whole };
 template <>
 inline constexpr std::array enum_names<plan_class>{"any"sv, "passes"sv, "whole"sv};
 struct plan_kind {
-  plan_class by = plan_class::any;      // the class whose bound holds for it
-  bool swaps = false, repeats = false;  // it moves tensors; it computes operators twice
+  plan_class narrowest_class = plan_class::any;  // the narrowest class that contains the plan
+  bool swaps = false, recomputes = false;  // whether it moves tensors; whether it computes operators twice
 };
 plan_kind kind_of(const graph& g, const memory_plan& plan);
 
-// The bound that holds for plans of that kind.
+// The tightest bound that applies to plans of that kind.
 nanoseconds bound_for(const time_bounds& b, const plan_kind& kind);
 
 struct plan_bound {
-  plan_kind of;           // the kind of plans that it bounds
-  nanoseconds least = 0;  // lower bound on the time of an iteration
+  plan_kind kind;            // the kind of plans that it applies to
+  nanoseconds min_time = 0;  // lower bound on the time of an iteration
 };
 
 }  // namespace um

@@ -9,92 +9,93 @@
 namespace um {
 namespace {
 
-// Flow from a source through what gains to what costs and on to a sink, along needs and back.
-class flow {
+// Maximum flow from a source through items with gains to items with costs and on to a sink, along
+// requirements and their reverse edges.
+class closure_flow {
  public:
-  flow(const std::vector<double>& gain, const std::vector<std::vector<std::size_t>>& needs)
-      : left_(gain.size()), room_(gain.size()), first_(gain.size() + 2, 0) {
+  closure_flow(const std::vector<double>& gain, const std::vector<std::vector<std::size_t>>& needs)
+      : remaining_gain_(gain.size()), remaining_cost_(gain.size()), first_edge_(gain.size() + 2, 0) {
     for (std::size_t i = 0; i < gain.size(); ++i) {
-      left_[i] = std::max(0.0, gain[i]);
-      room_[i] = std::max(0.0, -gain[i]);
-      first_[i + 2] += needs[i].size();
-      for (const std::size_t to : needs[i]) ++first_[to + 2];
+      remaining_gain_[i] = std::max(0.0, gain[i]);
+      remaining_cost_[i] = std::max(0.0, -gain[i]);
+      first_edge_[i + 2] += needs[i].size();
+      for (const std::size_t to : needs[i]) ++first_edge_[to + 2];
     }
-    std::partial_sum(first_.begin(), first_.end(), first_.begin());
-    edges_.resize(first_.back());
-    // first_[i + 1] is where the next edge of i goes, and in the end where those of i + 1 begin.
+    std::partial_sum(first_edge_.begin(), first_edge_.end(), first_edge_.begin());
+    edges_.resize(first_edge_.back());
+    // first_edge_[i + 1] is where the next edge of i is stored; in the end the edges of i + 1 begin there.
     for (std::size_t i = 0; i < gain.size(); ++i) {
       for (const std::size_t to : needs[i]) {
-        const std::size_t along = first_[i + 1]++, back = first_[to + 1]++;
+        const std::size_t along = first_edge_[i + 1]++, back = first_edge_[to + 1]++;
         edges_[along] = {to, back, std::numeric_limits<double>::max() / 4};
         edges_[back] = {i, along, 0};
       }
     }
   }
 
-  // What is still reachable from the source once no more flows.
-  std::vector<bool> accessible_without_fault() {
-    for (std::size_t i = 0; i < left_.size(); ++i) {
-      while (left_[i] > 0) {
-        seen_.assign(left_.size(), false);
-        const double sent = push(i, left_[i]);
+  // Pushes the maximum flow. Returns the items that the source still reaches: the best closure.
+  std::vector<bool> source_side() {
+    for (std::size_t i = 0; i < remaining_gain_.size(); ++i) {
+      while (remaining_gain_[i] > 0) {
+        is_visited_.assign(remaining_gain_.size(), false);
+        const double sent = push_flow(i, remaining_gain_[i]);
         if (sent <= 0) break;
-        left_[i] -= sent;
+        remaining_gain_[i] -= sent;
       }
     }
-    seen_.assign(left_.size(), false);
-    for (std::size_t i = 0; i < left_.size(); ++i) {
-      if (left_[i] > 0) visit(i);
+    is_visited_.assign(remaining_gain_.size(), false);
+    for (std::size_t i = 0; i < remaining_gain_.size(); ++i) {
+      if (remaining_gain_[i] > 0) mark_reachable(i);
     }
-    return seen_;
+    return is_visited_;
   }
 
  private:
   struct edge {
     std::size_t to = 0, reverse = 0;
-    double room = 0;
+    double capacity = 0;
   };
 
   std::span<edge> edges_of(std::size_t at) {
-    return std::span(edges_).subspan(first_[at], first_[at + 1] - first_[at]);
+    return std::span(edges_).subspan(first_edge_[at], first_edge_[at + 1] - first_edge_[at]);
   }
 
-  double push(std::size_t at, double most) {
-    seen_[at] = true;
-    if (room_[at] > 0) {
-      const double sent = std::min(most, room_[at]);
-      room_[at] -= sent;
+  double push_flow(std::size_t at, double most) {
+    is_visited_[at] = true;
+    if (remaining_cost_[at] > 0) {
+      const double sent = std::min(most, remaining_cost_[at]);
+      remaining_cost_[at] -= sent;
       return sent;
     }
     for (edge& e : edges_of(at)) {
-      if (e.room <= 0 || seen_[e.to]) continue;
-      const double sent = push(e.to, std::min(most, e.room));
+      if (e.capacity <= 0 || is_visited_[e.to]) continue;
+      const double sent = push_flow(e.to, std::min(most, e.capacity));
       if (sent <= 0) continue;
-      e.room -= sent;
-      edges_[e.reverse].room += sent;
+      e.capacity -= sent;
+      edges_[e.reverse].capacity += sent;
       return sent;
     }
     return 0;
   }
-  void visit(std::size_t at) {
-    if (seen_[at]) return;
-    seen_[at] = true;
+  void mark_reachable(std::size_t at) {
+    if (is_visited_[at]) return;
+    is_visited_[at] = true;
     for (const edge& e : edges_of(at)) {
-      if (e.room > 0) visit(e.to);
+      if (e.capacity > 0) mark_reachable(e.to);
     }
   }
 
-  std::vector<double> left_, room_;  // what a gain still sends, what a cost still takes
-  std::vector<std::size_t> first_;   // per item: the first of its edges
-  std::vector<edge> edges_;          // to other items, and their reverse
-  std::vector<bool> seen_;
+  std::vector<double> remaining_gain_, remaining_cost_;  // unsent gain, unused cost
+  std::vector<std::size_t> first_edge_;                  // per item: index of its first edge
+  std::vector<edge> edges_;                              // edges to other items and their reverse edges
+  std::vector<bool> is_visited_;
 };
 
 }  // namespace
 
 std::vector<bool> best_closure(const std::vector<double>& gain,
                                const std::vector<std::vector<std::size_t>>& needs) {
-  return flow(gain, needs).accessible_without_fault();
+  return closure_flow(gain, needs).source_side();
 }
 
 }  // namespace um

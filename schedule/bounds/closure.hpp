@@ -6,7 +6,7 @@
 
 namespace um {
 
-// `gain` of each item, negative for a cost; `needs`: items that must be in if it is. Picard's reduction to a
+// `gain`: of each item, negative for a cost; `needs`: items that each item requires. Picard's reduction to a
 // minimum cut (Management Science 22, 1976).
 std::vector<bool> best_closure(const std::vector<double>& gain,
                                const std::vector<std::vector<std::size_t>>& needs);

@@ -8,63 +8,69 @@ namespace um::whole {
 namespace {
 
 bool is_recomputable(const value& v) {
-  return std::ranges::any_of(v.away, &absence::recomputable);
+  return std::ranges::any_of(v.absences, &absence::is_recomputable);
 }
 
 }  // namespace
 
-lagrangian::lagrangian(const model& m, allowed what) : m_(m), what_(what), index_(m, what) {
-  excess_.byte.resize(2 * m.count);
-  excess_.of_lane.resize(2 * m.count + 1);
-  without_.resize(m.values.size());
-  with_.resize(m.values.size());
+lagrangian::lagrangian(const model& m, allowed_moves what) : model_(m), allowed_(what), prices_(m, what) {
+  excess_.byte_prices.resize(2 * m.position_count);
+  excess_.lane_prices.resize(2 * m.position_count + 1);
+  choices_without_recompute_.resize(m.values.size());
+  choices_with_recompute_.resize(m.values.size());
 }
 
-double lagrangian::at(const prices& x) {
-  index_.set(x);
-  std::vector<double> gain(m_.count, 0);
-  for (std::size_t o = 0; o < m_.count; ++o) gain[o] = -m_.again[o] * index_.least_run(o);
+double lagrangian::evaluate(const prices& x) {
+  prices_.set_prices(x);
+  std::vector<double> gain(model_.position_count, 0);
+  for (std::size_t o = 0; o < model_.position_count; ++o)
+    gain[o] = -model_.recompute_time[o] * prices_.min_recompute_price(o);
   double sum = 1;
-  for (std::size_t i = 0; i < m_.values.size(); ++i) {
-    const value& v = m_.values[i];
-    tabulate(costs_, index_, v, what_.swaps);
-    without_[i] = cheapest_without_recompute(costs_, index_, v);
-    sum += without_[i].cost;
-    if (!what_.repeats || !is_recomputable(v)) continue;
-    with_[i] = cheapest_with_recompute(costs_, index_, v, m_.large_outputs[v.producer] > 1);
-    gain[v.producer] += without_[i].cost - with_[i].cost;
+  for (std::size_t i = 0; i < model_.values.size(); ++i) {
+    const value& v = model_.values[i];
+    tabulate_value_costs(costs_, prices_, v, allowed_.swaps);
+    choices_without_recompute_[i] = cheapest_without_recompute(costs_, prices_, v);
+    sum += choices_without_recompute_[i].cost;
+    if (!allowed_.recomputes || !is_recomputable(v)) continue;
+    choices_with_recompute_[i] =
+        cheapest_with_recompute(costs_, prices_, v, model_.recomputable_value_count[v.producer] > 1);
+    gain[v.producer] += choices_without_recompute_[i].cost - choices_with_recompute_[i].cost;
   }
-  std::vector<bool> chosen(m_.count, false);
-  if (what_.repeats) chosen = best_closure(gain, m_.needs);
-  for (std::size_t o = 0; o < m_.count; ++o) sum -= chosen[o] ? gain[o] : 0;
-  for (std::size_t i = 0; i < m_.fixed.size(); ++i) sum -= x.byte[i] * (1 - m_.fixed[i]);
-  for (std::size_t o = 0; o < m_.count; ++o)
-    sum -= m_.time[o] * (x.of_lane[2 * o + 1][copy_out] + x.of_lane[2 * o + 1][copy_in]);
+  std::vector<bool> chosen(model_.position_count, false);
+  if (allowed_.recomputes) chosen = best_closure(gain, model_.required_positions);
+  for (std::size_t o = 0; o < model_.position_count; ++o) sum -= chosen[o] ? gain[o] : 0;
+  for (std::size_t i = 0; i < model_.fixed_bytes.size(); ++i)
+    sum -= x.byte_prices[i] * (1 - model_.fixed_bytes[i]);
+  for (std::size_t o = 0; o < model_.position_count; ++o)
+    sum -= model_.compute_time[o] * (x.lane_prices[2 * o + 1][copy_out] + x.lane_prices[2 * o + 1][copy_in]);
   add_excess(chosen);
   return sum;
 }
 
-bool lagrangian::recomputes(const value& v, const std::vector<bool>& chosen) const {
-  return what_.repeats && is_recomputable(v) && chosen[v.producer];
+bool lagrangian::is_recomputed(const value& v, const std::vector<bool>& chosen) const {
+  return allowed_.recomputes && is_recomputable(v) && chosen[v.producer];
 }
 
 void lagrangian::add_excess(const std::vector<bool>& chosen) {
-  std::vector<double> change(2 * m_.count + 1, 0);
-  for (auto& l : excess_.of_lane) l = {0, 0, 0};
-  for (std::size_t o = 0; o < m_.count; ++o) {
-    if (chosen[o]) excess_.of_lane[index_.least_run_at(o)][recompute] += m_.again[o];
+  std::vector<double> change(2 * model_.position_count + 1, 0);
+  for (auto& l : excess_.lane_prices) l = {0, 0, 0};
+  for (std::size_t o = 0; o < model_.position_count; ++o) {
+    if (chosen[o])
+      excess_.lane_prices[prices_.cheapest_recompute_interval(o)][recompute] += model_.recompute_time[o];
   }
-  for (std::size_t i = 0; i < m_.values.size(); ++i) {
-    const value& v = m_.values[i];
-    add_excess(v, recomputes(v, chosen) ? with_[i] : without_[i], change);
+  for (std::size_t i = 0; i < model_.values.size(); ++i) {
+    const value& v = model_.values[i];
+    add_excess(v, is_recomputed(v, chosen) ? choices_with_recompute_[i] : choices_without_recompute_[i],
+               change);
   }
   double here = 0;
-  for (std::size_t i = 0; i < m_.fixed.size(); ++i) {
+  for (std::size_t i = 0; i < model_.fixed_bytes.size(); ++i) {
     here += change[i];
-    excess_.byte[i] = here + m_.fixed[i] - 1;
+    excess_.byte_prices[i] = here + model_.fixed_bytes[i] - 1;
   }
-  for (std::size_t o = 0; o < m_.count; ++o) {
-    for (const priced_lane l : {copy_out, copy_in}) excess_.of_lane[2 * o + 1][l] -= m_.time[o];
+  for (std::size_t o = 0; o < model_.position_count; ++o) {
+    for (const priced_lane l : {copy_out, copy_in})
+      excess_.lane_prices[2 * o + 1][l] -= model_.compute_time[o];
   }
 }
 
@@ -74,15 +80,17 @@ void lagrangian::add_excess(const value& v, const value_choice& c, std::vector<d
     change[begin] += v.bytes;
     change[end] -= v.bytes;
   };
-  if (c.out) excess_.of_lane[c.out->interval][copy_out] += v.out;
-  for (std::size_t k = 0; k < v.away.size(); ++k) {
-    const gap_use u = use_of(index_, v, c, k);
-    hold(v.away[k].first, std::min(u.leaves, v.away[k].last));
-    hold(std::max(u.back, u.leaves), v.away[k].last);
-    if (u.copied_in) excess_.of_lane[u.back][copy_in] += v.in;
-    if (!u.recomputed) continue;
-    excess_.of_lane[u.back][recompute] += m_.again[v.producer];
-    if (u.shares_run) excess_.of_lane[index_.least_run_at(v.producer)][recompute] -= m_.again[v.producer];
+  if (c.copy_out) excess_.lane_prices[c.copy_out->interval][copy_out] += v.copy_out_time;
+  for (std::size_t k = 0; k < v.absences.size(); ++k) {
+    const gap_use u = choose_gap_use(prices_, v, c, k);
+    hold(v.absences[k].begin, std::min(u.leave_interval, v.absences[k].end));
+    hold(std::max(u.return_interval, u.leave_interval), v.absences[k].end);
+    if (u.is_copied_in) excess_.lane_prices[u.return_interval][copy_in] += v.copy_in_time;
+    if (!u.is_recomputed) continue;
+    excess_.lane_prices[u.return_interval][recompute] += model_.recompute_time[v.producer];
+    if (u.shares_run)
+      excess_.lane_prices[prices_.cheapest_recompute_interval(v.producer)][recompute] -=
+          model_.recompute_time[v.producer];
   }
 }
 

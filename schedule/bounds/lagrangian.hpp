@@ -10,23 +10,24 @@ namespace um::whole {
 class lagrangian {
  public:
   // Keeps the reference.
-  lagrangian(const model& m, allowed what);
+  lagrangian(const model& m, allowed_moves what);
 
-  // The minimum over all plans at these prices: a bound, in parts of the operators' time.
-  double at(const prices& x);
-  // A subgradient of it at the last prices: what the minimum uses beyond what there is.
+  // The minimum of the Lagrangian over all plans: a lower bound, as a fraction of the operators' time.
+  double evaluate(const prices& x);
+  // A subgradient at the last prices: demand minus supply of bytes and lane time in the minimum.
   const prices& subgradient() const { return excess_; }
 
  private:
-  bool recomputes(const value& v, const std::vector<bool>& chosen) const;
+  bool is_recomputed(const value& v, const std::vector<bool>& chosen) const;
   void add_excess(const std::vector<bool>& chosen);
   void add_excess(const value& v, const value_choice& c, std::vector<double>& change);
 
-  const model& m_;
-  allowed what_;  // whether plans may swap, and may recompute
-  price_index index_;
+  const model& model_;
+  allowed_moves allowed_;  // whether plans may swap, and may recompute
+  price_index prices_;
   value_costs costs_;
-  std::vector<value_choice> without_, with_;  // per value: without and with recomputation
+  std::vector<value_choice> choices_without_recompute_,
+      choices_with_recompute_;  // per value: without and with recomputation
   prices excess_;
 };
 

@@ -12,27 +12,28 @@ namespace um {
 
 struct saved_tensor {
   double bytes = 0;
-  bool given = false;       // an input that starts in host memory: nothing is copied out
-  std::size_t made_by = 0;  // else its producer: index of a forward operator
+  bool from_host = false;    // a network input, which starts on the host: it needs no copy out
+  std::size_t producer = 0;  // otherwise the forward operator that writes it
 };
 
-// The two passes of a network, and the tensors that the forward pass leaves to the backward pass.
+// The two passes of a network, and the tensors that the backward pass reads from the forward pass.
 struct passes {
-  double forward = 0, backward = 0;  // ns
-  std::vector<saved_tensor> saved;
-  std::vector<double> again;                    // ns: recomputation time of each forward operator
-  std::vector<std::vector<std::size_t>> needs;  // forward operators that must run again for it
+  double forward_time = 0, backward_time = 0;  // ns
+  std::vector<saved_tensor> saved_tensors;
+  std::vector<double> recompute_time;  // ns, per forward operator
+  std::vector<std::vector<std::size_t>>
+      required_ops;  // per forward operator: those that must run again before it can
 };
 
-passes passes_of(const problem& p);
+passes split_passes(const problem& p);
 
 // The first operator that writes a gradient; the number of operators if there is none.
 op_id first_backward(const graph& g);
 
 struct pass_bound {
-  nanoseconds least = no_bound;  // no_bound where what must be kept exceeds the budget
-  first_prices at;               // the dual prices at which it was found
+  nanoseconds min_time = no_bound;  // no_bound if what must be kept exceeds the budget
+  start_prices prices;              // dual prices of that bound
 };
-pass_bound pass_bound_of(const passes& x, const machine& on, byte_count budget, allowed what);
+pass_bound bound_passes(const passes& x, const machine& on, byte_count budget, allowed_moves what);
 
 }  // namespace um

@@ -11,15 +11,15 @@ constexpr double tiny = 1e-11;
 
 }  // namespace
 
-linear_solution minimum_of(const linear_program& lp) {
-  const std::size_t rows = lp.at_most.size(), variables = lp.cost.size(), columns = variables + rows;
+linear_solution minimize(const linear_program& lp) {
+  const std::size_t rows = lp.rows.size(), variables = lp.costs.size(), columns = variables + rows;
   std::vector<std::vector<double>> at(rows + 1, std::vector<double>(columns + 1, 0));
   for (std::size_t i = 0; i < rows; ++i) {
-    for (std::size_t j = 0; j < variables; ++j) at[i][j] = lp.at_most[i].coefficients[j];
+    for (std::size_t j = 0; j < variables; ++j) at[i][j] = lp.rows[i].coefficients[j];
     at[i][variables + i] = 1;
-    at[i][columns] = lp.at_most[i].limit;
+    at[i][columns] = lp.rows[i].limit;
   }
-  for (std::size_t j = 0; j < variables; ++j) at[rows][j] = lp.cost[j];
+  for (std::size_t j = 0; j < variables; ++j) at[rows][j] = lp.costs[j];
   constexpr int most_pivots = 10'000;
   for (int pivots = 0; pivots < most_pivots; ++pivots) {
     std::size_t leaves = rows;

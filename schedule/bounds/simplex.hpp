@@ -12,18 +12,18 @@ struct linear_program {
     std::vector<double> coefficients;
     double limit = 0;
   };
-  std::vector<double> cost;
-  std::vector<row> at_most;
+  std::vector<double> costs;
+  std::vector<row> rows;
 };
 
 struct linear_solution {
-  bool bounded = false;  // false: no x keeps all rows
+  bool is_feasible = false;  // false: no x satisfies all rows
   double value = 0;
-  std::vector<double> dual;  // one per row, not negative: how much the value falls for a larger limit
+  std::vector<double> dual;  // one per row, not negative: decrease of the value per unit of the limit
 };
 
 // The dual simplex method (Lemke 1954) on a dense tableau, ties by Bland's rule: costs that are not negative
 // make the start dual feasible.
-linear_solution minimum_of(const linear_program& lp);
+linear_solution minimize(const linear_program& lp);
 
 }  // namespace um

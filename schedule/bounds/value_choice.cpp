@@ -9,125 +9,128 @@ namespace {
 constexpr double unlimited = std::numeric_limits<double>::max();
 
 // The value need not come back after its last gap.
-bool is_last(const value& v, std::size_t gap) {
-  return v.stays_home && gap + 1 == v.away.size();
+bool needs_no_return(const value& v, std::size_t gap) {
+  return v.ends_on_host && gap + 1 == v.absences.size();
 }
 
-// Kept, or computed again for less.
-double without_copies(const price_index& at, const value& v, const value_choice& c, std::size_t gap,
-                      double kept) {
-  const absence& s = v.away[gap];
-  if (!c.recomputes || !s.recomputable) return kept;
-  return at.least_return(v, s, at.by_run(v, c.shares_run(gap)), s.first, kept);
+// Cost of a gap if the value is kept or, if cheaper, computed again.
+double cost_without_copy(const price_index& at, const value& v, const value_choice& c, std::size_t gap,
+                         double kept) {
+  const absence& s = v.absences[gap];
+  if (!c.recomputes || !s.is_recomputable) return kept;
+  return at.min_return_cost(v, s, at.return_by_recompute(v, c.shares_run(gap)), s.begin, kept);
 }
 
-// Adds the copies out that may be best of those from `begin` to the end of a gap.
+// Adds the copies out between `begin` and the end of a gap that may be optimal.
 void add_copies(value_costs& costs, const price_index& at, const value& v, std::size_t gap,
                 std::size_t begin) {
-  const absence& s = v.away[gap];
-  const bool ends = is_last(v, gap);
-  costs.returns.clear();
+  const absence& s = v.absences[gap];
+  const bool ends = needs_no_return(v, gap);
+  costs.return_costs.clear();
   double back_from_start = 0;
   if (!ends) {
-    back_from_start =
-        at.for_each_return(v, s, at.by_copy(v), s.first, unlimited,
-                           [&](std::size_t i, double least) { costs.returns.emplace_back(i, least); });
+    back_from_start = at.for_each_return_interval(
+        v, s, at.return_by_copy(v), s.begin, unlimited,
+        [&](std::size_t i, double least) { costs.return_costs.emplace_back(i, least); });
   }
-  costs.away.push_back(back_from_start);
-  for (std::size_t i = begin; i <= s.last; i = at.cheaper_after(i)) {
-    const std::size_t leaves = std::max(i, s.first);
-    while (!ends && costs.returns.back().first < leaves) costs.returns.pop_back();
-    const double back = ends ? 0 : costs.returns.back().second;
-    costs.copies.push_back(
-        {i, gap, v.out * at.price(i, copy_out), at.cost_of_holding(v, s.first, leaves) + back});
+  costs.away_cost.push_back(back_from_start);
+  for (std::size_t i = begin; i <= s.end; i = at.cheaper_after(i)) {
+    const std::size_t leaves = std::max(i, s.begin);
+    while (!ends && costs.return_costs.back().first < leaves) costs.return_costs.pop_back();
+    const double back = ends ? 0 : costs.return_costs.back().second;
+    costs.copy_candidates.push_back(
+        {i, gap, v.copy_out_time * at.lane_price(i, copy_out), at.holding_cost(v, s.begin, leaves) + back});
   }
 }
 
-// Copied out once, in some interval, from then on each gap may go without; or never.
+// Chooses the best interval for the one copy out, after which each gap may be spent off the device, or no
+// copy.
 value_choice with_best_copy(value_costs& costs, const price_index& at, const value& v, value_choice c) {
-  costs.stays.clear();
-  for (std::size_t k = 0; k < v.away.size(); ++k) {
-    costs.stays.push_back(without_copies(at, v, c, k, costs.kept[k]));
-    c.cost += costs.stays[k];
+  costs.cost_without_copy.clear();
+  for (std::size_t k = 0; k < v.absences.size(); ++k) {
+    costs.cost_without_copy.push_back(cost_without_copy(at, v, c, k, costs.keep_cost[k]));
+    c.cost += costs.cost_without_copy[k];
   }
-  const std::vector<double>&away = costs.away, &stays = costs.stays;
+  const std::vector<double>&away = costs.away_cost, &stays = costs.cost_without_copy;
   double before = 0, behind = 0;
   for (std::size_t k = 0; k < away.size(); ++k) behind += std::min(away[k], stays[k]);
-  auto copy = costs.copies.begin();
+  auto copy = costs.copy_candidates.begin();
   for (std::size_t k = 0; k < away.size(); ++k) {
     behind -= std::min(away[k], stays[k]);
-    for (; copy != costs.copies.end() && copy->gap == k; ++copy) {
-      const double cost = before + copy->price + std::min(stays[k], copy->away) + behind;
+    for (; copy != costs.copy_candidates.end() && copy->gap == k; ++copy) {
+      const double cost = before + copy->price + std::min(stays[k], copy->away_cost) + behind;
       if (cost >= c.cost) continue;
       c.cost = cost;
-      c.out = chosen_copy{copy->interval, k};
+      c.copy_out = chosen_copy{copy->interval, k};
     }
     before += stays[k];
   }
   return c;
 }
 
-// A clean value that is at home at the start has to come in before its first use.
-bool must_come(const value& v, std::size_t gap) {
-  return gap == 0 && v.from_home;
+// A value that is only on the host at the start must be copied in before its first use.
+bool must_return_first(const value& v, std::size_t gap) {
+  return gap == 0 && v.starts_on_host;
 }
 
-// At home from the start: it lies on the device throughout, or comes in and leaves without a copy.
-value_choice cheapest_clean(const value_costs& costs, const price_index& at, const value& v) {
+// For a value with a valid host copy: it stays on the device throughout, or is copied in and leaves without a
+// copy.
+value_choice cheapest_without_copy_out(const value_costs& costs, const price_index& at, const value& v) {
   value_choice c;
   double resident = 0;
-  for (std::size_t k = 0; k < v.away.size(); ++k) {
-    resident += costs.kept[k];
-    if (is_last(v, k)) continue;
-    const double cost = at.least_return(v, v.away[k], at.by_copy(v), v.away[k].first);
-    c.cost += must_come(v, k) ? cost : std::min(cost, costs.kept[k]);
+  for (std::size_t k = 0; k < v.absences.size(); ++k) {
+    resident += costs.keep_cost[k];
+    if (needs_no_return(v, k)) continue;
+    const double cost = at.min_return_cost(v, v.absences[k], at.return_by_copy(v), v.absences[k].begin);
+    c.cost += must_return_first(v, k) ? cost : std::min(cost, costs.keep_cost[k]);
   }
-  c.resident = resident <= c.cost;
-  if (c.resident) c.cost = resident;
+  c.stays_resident = resident <= c.cost;
+  if (c.stays_resident) c.cost = resident;
   return c;
 }
 
-gap_use use_of_clean(const price_index& at, const value& v, const value_choice& c, std::size_t gap) {
-  const absence& s = v.away[gap];
-  if (c.resident) return {s.last, s.last};
-  if (is_last(v, gap)) return {s.first, s.last};
-  const double cost = at.least_return(v, s, at.by_copy(v), s.first);
-  if (!must_come(v, gap) && cost >= at.cost_of_holding(v, s.first, s.last)) return {s.last, s.last};
-  return {s.first, at.first_return(v, s, at.by_copy(v), s.first, cost), true};
+gap_use gap_use_without_copy_out(const price_index& at, const value& v, const value_choice& c,
+                                 std::size_t gap) {
+  const absence& s = v.absences[gap];
+  if (c.stays_resident) return {s.end, s.end};
+  if (needs_no_return(v, gap)) return {s.begin, s.end};
+  const double cost = at.min_return_cost(v, s, at.return_by_copy(v), s.begin);
+  if (!must_return_first(v, gap) && cost >= at.holding_cost(v, s.begin, s.end)) return {s.end, s.end};
+  return {s.begin, at.first_return_interval(v, s, at.return_by_copy(v), s.begin, cost), true};
 }
 
 }  // namespace
 
-void tabulate(value_costs& costs, const price_index& at, const value& v, bool swaps) {
-  costs.kept.clear();
-  for (const absence& s : v.away) costs.kept.push_back(at.cost_of_holding(v, s.first, s.last));
-  costs.away.clear();
-  costs.copies.clear();
-  if (!swaps || v.clean) return;
-  std::size_t begin = v.made;
-  for (std::size_t k = 0; k < v.away.size(); ++k) {
+void tabulate_value_costs(value_costs& costs, const price_index& at, const value& v, bool swaps) {
+  costs.keep_cost.clear();
+  for (const absence& s : v.absences) costs.keep_cost.push_back(at.holding_cost(v, s.begin, s.end));
+  costs.away_cost.clear();
+  costs.copy_candidates.clear();
+  if (!swaps || v.leaves_without_copy) return;
+  std::size_t begin = v.first_leave;
+  for (std::size_t k = 0; k < v.absences.size(); ++k) {
     add_copies(costs, at, v, k, begin);
-    begin = v.away[k].last + 1;
+    begin = v.absences[k].end + 1;
   }
 }
 
 value_choice cheapest_without_recompute(value_costs& costs, const price_index& at, const value& v) {
-  return v.clean ? cheapest_clean(costs, at, v) : with_best_copy(costs, at, v, {});
+  return v.leaves_without_copy ? cheapest_without_copy_out(costs, at, v) : with_best_copy(costs, at, v, {});
 }
 
 value_choice cheapest_with_recompute(value_costs& costs, const price_index& at, const value& v,
                                      bool shares_producer) {
-  if (v.clean) return cheapest_clean(costs, at, v);
+  if (v.leaves_without_copy) return cheapest_without_copy_out(costs, at, v);
   value_choice c;
   c.recomputes = true;
   if (shares_producer) {
-    c.shared_end = v.away.size();
+    c.shared_end = v.absences.size();
     return with_best_copy(costs, at, v, c);
   }
   value_choice best;
   best.cost = unlimited;
-  for (std::size_t k = 0; k < v.away.size(); ++k) {
-    if (!v.away[k].recomputable) continue;
+  for (std::size_t k = 0; k < v.absences.size(); ++k) {
+    if (!v.absences[k].is_recomputable) continue;
     c.shared_begin = k;
     c.shared_end = k + 1;
     const value_choice here = with_best_copy(costs, at, v, c);
@@ -136,20 +139,22 @@ value_choice cheapest_with_recompute(value_costs& costs, const price_index& at, 
   return best;
 }
 
-gap_use use_of(const price_index& at, const value& v, const value_choice& c, std::size_t gap) {
-  const absence& s = v.away[gap];
-  if (v.clean) return use_of_clean(at, v, c, gap);
-  const double stays = without_copies(at, v, c, gap, at.cost_of_holding(v, s.first, s.last));
-  if (c.out && gap >= c.out->gap) {
-    const std::size_t leaves = gap == c.out->gap ? std::max(c.out->interval, s.first) : s.first;
-    const bool ends = is_last(v, gap);
-    const double back = ends ? 0 : at.least_return(v, s, at.by_copy(v), leaves);
-    if (back + at.cost_of_holding(v, s.first, leaves) < stays)
-      return {leaves, ends ? s.last : at.first_return(v, s, at.by_copy(v), leaves, back), !ends};
+gap_use choose_gap_use(const price_index& at, const value& v, const value_choice& c, std::size_t gap) {
+  const absence& s = v.absences[gap];
+  if (v.leaves_without_copy) return gap_use_without_copy_out(at, v, c, gap);
+  const double stays = cost_without_copy(at, v, c, gap, at.holding_cost(v, s.begin, s.end));
+  if (c.copy_out && gap >= c.copy_out->gap) {
+    const std::size_t leaves = gap == c.copy_out->gap ? std::max(c.copy_out->interval, s.begin) : s.begin;
+    const bool ends = needs_no_return(v, gap);
+    const double back = ends ? 0 : at.min_return_cost(v, s, at.return_by_copy(v), leaves);
+    if (back + at.holding_cost(v, s.begin, leaves) < stays)
+      return {leaves, ends ? s.end : at.first_return_interval(v, s, at.return_by_copy(v), leaves, back),
+              !ends};
   }
-  if (stays >= at.cost_of_holding(v, s.first, s.last)) return {s.last, s.last};
+  if (stays >= at.holding_cost(v, s.begin, s.end)) return {s.end, s.end};
   const bool shared = c.shares_run(gap);
-  return {s.first, at.first_return(v, s, at.by_run(v, shared), s.first, stays), false, true, shared};
+  return {s.begin, at.first_return_interval(v, s, at.return_by_recompute(v, shared), s.begin, stays), false,
+          true, shared};
 }
 
 }  // namespace um::whole

@@ -22,7 +22,7 @@ using whole::recompute;
 using whole::value;
 
 // Projection on the simplex: the nearest point without negative entries whose entries add up to 1.
-void to_simplex(std::array<double, 3>& x) {
+void project_onto_simplex(std::array<double, 3>& x) {
   std::array<double, 3> sorted = x;
   std::ranges::sort(sorted, std::greater{});
   double sum = 0, level = 0;
@@ -34,62 +34,66 @@ void to_simplex(std::array<double, 3>& x) {
   for (double& c : x) c = std::max(0.0, c - level);
 }
 
-// Subgradient method: steps along smoothed subgradients towards a target value (Polyak's step), which comes
-// nearer when it is not reached.
-class ascent {
+// Subgradient method with smoothed subgradients and Polyak's step towards a target value, which is lowered
+// when it is not reached.
+class subgradient_ascent {
  public:
-  ascent(const model& m, allowed what, prices start)
-      : of_(m, what), best_(std::move(start)), lanes_(what.swaps ? static_cast<double>(m.count) : 0) {}
+  subgradient_ascent(const model& m, allowed_moves what, prices start)
+      : lagrangian_(m, what),
+        best_prices_(std::move(start)),
+        lane_step_factor_(what.swaps ? static_cast<double>(m.position_count) : 0) {}
 
-  double run(std::size_t steps) {
-    double value = of_.at(best_), target_gain = 0.1;
-    prices x = best_, along = of_.subgradient();
+  double maximize(std::size_t steps) {
+    double value = lagrangian_.evaluate(best_prices_), target_gain = 0.1;
+    prices x = best_prices_, along = lagrangian_.subgradient();
     double here = value;
     int failed = 0;
     for (std::size_t i = 0; i < steps && target_gain > 1e-4; ++i) {
-      const double length = size_of(along);
+      const double length = squared_length(along);
       if (length < 1e-18) break;
       step(x, along, std::max(0.0, value + target_gain - here) / length);
-      here = of_.at(x);
+      here = lagrangian_.evaluate(x);
       if (here > value) {
         failed = here > value + target_gain / 4 ? 0 : failed + 1;
         value = here;
-        best_ = x;
+        best_prices_ = x;
       } else {
         ++failed;
       }
-      smooth(along, of_.subgradient());
+      smooth(along, lagrangian_.subgradient());
       constexpr int patience = 12;
       if (failed < patience) continue;
       failed = 0;
       target_gain /= 2;
-      x = best_;
-      here = of_.at(x);
-      along = of_.subgradient();
+      x = best_prices_;
+      here = lagrangian_.evaluate(x);
+      along = lagrangian_.subgradient();
     }
     return value;
   }
 
  private:
-  double size_of(const prices& d) const {
+  double squared_length(const prices& d) const {
     double sum = 0;
-    for (const double b : d.byte) sum += b * b;
-    for (const auto& l : d.of_lane) {
-      for (const double c : l) sum += c * c * lanes_;
+    for (const double b : d.byte_prices) sum += b * b;
+    for (const auto& l : d.lane_prices) {
+      for (const double c : l) sum += c * c * lane_step_factor_;
     }
     return sum;
   }
 
   void step(prices& x, const prices& along, double by) const {
-    for (std::size_t i = 0; i < x.byte.size(); ++i) x.byte[i] = std::max(0.0, x.byte[i] + by * along.byte[i]);
-    if (lanes_ == 0) return;
-    for (std::size_t i = 0; i < x.of_lane.size(); ++i) {
-      for (std::size_t l = 0; l < 3; ++l) x.of_lane[i][l] += by * lanes_ * along.of_lane[i][l];
+    for (std::size_t i = 0; i < x.byte_prices.size(); ++i)
+      x.byte_prices[i] = std::max(0.0, x.byte_prices[i] + by * along.byte_prices[i]);
+    if (lane_step_factor_ == 0) return;
+    for (std::size_t i = 0; i < x.lane_prices.size(); ++i) {
+      for (std::size_t l = 0; l < 3; ++l)
+        x.lane_prices[i][l] += by * lane_step_factor_ * along.lane_prices[i][l];
       if (i % 2 == 0) {
-        to_simplex(x.of_lane[i]);
+        project_onto_simplex(x.lane_prices[i]);
       } else {
-        for (double& c : x.of_lane[i]) c = std::max(0.0, c);
-        x.of_lane[i][recompute] = 0;
+        for (double& c : x.lane_prices[i]) c = std::max(0.0, c);
+        x.lane_prices[i][recompute] = 0;
       }
     }
   }
@@ -97,48 +101,49 @@ class ascent {
   static void smooth(prices& along, const prices& now) {
     constexpr double old = 0.6;
     const auto mix = [](double& a, double b) { a = old * a + (1 - old) * b; };
-    for (std::size_t i = 0; i < along.byte.size(); ++i) mix(along.byte[i], now.byte[i]);
-    for (std::size_t i = 0; i < along.of_lane.size(); ++i) {
-      for (std::size_t l = 0; l < 3; ++l) mix(along.of_lane[i][l], now.of_lane[i][l]);
+    for (std::size_t i = 0; i < along.byte_prices.size(); ++i) mix(along.byte_prices[i], now.byte_prices[i]);
+    for (std::size_t i = 0; i < along.lane_prices.size(); ++i) {
+      for (std::size_t l = 0; l < 3; ++l) mix(along.lane_prices[i][l], now.lane_prices[i][l]);
     }
   }
 
-  lagrangian of_;
-  prices best_;
-  double lanes_;  // factor of steps for lanes, each of which has a small part of the time
+  lagrangian lagrangian_;
+  prices best_prices_;
+  double lane_step_factor_;  // step factor for lane prices, since each lane interval has a small part of the
+                             // time
 };
 
-prices prices_from(const model& m, std::size_t loss, const first_prices& start, double budget) {
+prices expand_start_prices(const model& m, std::size_t loss, const start_prices& start, double budget) {
   prices x;
-  x.byte.assign(2 * m.count, 0);
-  x.of_lane.assign(2 * m.count + 1, {0, 0, 0});
-  if (2 * loss < x.byte.size()) x.byte[2 * loss] = start.byte * budget / m.unit;
-  for (std::size_t i = 0; i < x.of_lane.size(); ++i) {
+  x.byte_prices.assign(2 * m.position_count, 0);
+  x.lane_prices.assign(2 * m.position_count + 1, {0, 0, 0});
+  if (2 * loss < x.byte_prices.size()) x.byte_prices[2 * loss] = start.byte * budget / m.unit_ns;
+  for (std::size_t i = 0; i < x.lane_prices.size(); ++i) {
     const bool before = i <= 2 * loss;
-    x.of_lane[i][copy_out] = before ? std::min(1.0, start.out) : 0;
-    x.of_lane[i][copy_in] = before ? 0 : std::min(1.0, start.in);
-    if (i % 2 == 0) x.of_lane[i][recompute] = 1 - x.of_lane[i][copy_out] - x.of_lane[i][copy_in];
+    x.lane_prices[i][copy_out] = before ? std::min(1.0, start.out) : 0;
+    x.lane_prices[i][copy_in] = before ? 0 : std::min(1.0, start.in);
+    if (i % 2 == 0) x.lane_prices[i][recompute] = 1 - x.lane_prices[i][copy_out] - x.lane_prices[i][copy_in];
   }
   return x;
 }
 
 }  // namespace
 
-nanoseconds whole_bound(const problem& p, const std::vector<compute>& order, allowed what,
-                        const first_prices& start) {
-  const model m = whole::model_of(p, order, what);
-  if (!m.feasible) return no_bound;
-  if (m.all_fits) return static_cast<nanoseconds>(m.unit);
+nanoseconds whole_bound(const problem& p, const std::vector<compute>& order, allowed_moves what,
+                        const start_prices& start) {
+  const model m = whole::make_model(p, order, what);
+  if (!m.is_feasible) return no_bound;
+  if (m.fits_entirely) return static_cast<nanoseconds>(m.unit_ns);
   std::size_t size = 1;
   for (const value& v : m.values) {
-    for (const absence& s : v.away) size += s.last - s.first + 1;
+    for (const absence& s : v.absences) size += s.end - s.begin + 1;
   }
-  const auto loss = static_cast<std::size_t>(uses_of(p.network, order).loss);
+  const auto loss = static_cast<std::size_t>(make_use_table(p.network, order).backward_begin);
   constexpr std::size_t work = 20'000'000, least = 20, most = 400;
-  ascent up(m, what, prices_from(m, loss, start, static_cast<double>(p.budget)));
-  const double value = up.run(std::clamp(work / size, least, most));
+  subgradient_ascent up(m, what, expand_start_prices(m, loss, start, static_cast<double>(p.budget)));
+  const double value = up.maximize(std::clamp(work / size, least, most));
   constexpr double rounding = 1e-9;
-  return static_cast<nanoseconds>(std::floor(std::max(1.0, value - rounding) * m.unit));
+  return static_cast<nanoseconds>(std::floor(std::max(1.0, value - rounding) * m.unit_ns));
 }
 
 }  // namespace um

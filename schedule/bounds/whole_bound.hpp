@@ -9,19 +9,22 @@
 
 namespace um {
 
-inline constexpr nanoseconds no_bound = std::numeric_limits<nanoseconds>::max();  // the class has no plan
+inline constexpr nanoseconds no_bound =
+    std::numeric_limits<nanoseconds>::max();  // no plan of the class exists
 
-// Prices to begin with: of a byte between the passes, of a nanosecond of each copy lane.
-struct first_prices {
+// Initial prices: of a byte between the passes, and of a nanosecond of each copy lane.
+struct start_prices {
   double byte = 0, out = 0, in = 0;
 };
 
-// Of plans that compute every operator whole, first in `order`, and keep everything on the device or staged.
-// The optimum of a linear program over gaps and instants is bounded by its Lagrangian: any prices of bytes at
-// instants and of lanes give a bound; a subgradient method raises it for a limited amount of work (Held,
-// Wolfe and Crowder, 1974). README.md has the formulas. no_bound where the operands of one operator, or what
-// can neither leave nor be computed again, exceed the budget. Workspaces are not counted.
-nanoseconds whole_bound(const problem& p, const std::vector<compute>& order, allowed what,
-                        const first_prices& start);
+// Lower bound for plans that compute every operator whole, first in `order`, and keep everything on the
+// device or staged.
+//
+// The optimum of a linear program over gaps and instants is bounded by its Lagrangian: any prices give a
+// bound, and a subgradient method raises it within a limited amount of work (Held, Wolfe and Crowder, 1974).
+// README.md has the formulas. no_bound if the operands of one operator, or values that can neither leave nor
+// be computed again, exceed the budget. Ignores workspaces.
+nanoseconds whole_bound(const problem& p, const std::vector<compute>& order, allowed_moves what,
+                        const start_prices& start);
 
 }  // namespace um

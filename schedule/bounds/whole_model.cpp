@@ -11,59 +11,65 @@ namespace {
 
 class model_builder {
  public:
-  model_builder(const problem& p, const std::vector<compute>& order, allowed what)
-      : p_(p), g_(p.network), what_(what), uses_(uses_of(p.network, order)), gaps_(gaps_of(g_, uses_)) {
-    m_.count = order.size();
+  model_builder(const problem& p, const std::vector<compute>& order, allowed_moves what)
+      : problem_(p),
+        g_(p.network),
+        allowed_(what),
+        uses_(make_use_table(p.network, order)),
+        gaps_(find_gaps(g_, uses_)) {
+    model_.position_count = order.size();
     for (const compute& c : order) {
-      m_.time.push_back(static_cast<double>(p.costs[c.what].time));
-      m_.again.push_back(static_cast<double>(time_again(p, c.what)));
-      m_.unit += m_.time.back();
+      model_.compute_time.push_back(static_cast<double>(p.costs[c.what].time));
+      model_.recompute_time.push_back(static_cast<double>(recompute_time(p, c.what)));
+      model_.unit_ns += model_.compute_time.back();
     }
-    for (std::vector<double>* times : {&m_.time, &m_.again}) {
-      for (double& t : *times) t /= m_.unit;
+    for (std::vector<double>* times : {&model_.compute_time, &model_.recompute_time}) {
+      for (double& t : *times) t /= model_.unit_ns;
     }
-    m_.fixed.assign(2 * m_.count, 0);
+    model_.fixed_bytes.assign(2 * model_.position_count, 0);
     add_operands();
     add_values();
-    add_needs();
+    add_required_positions();
     constexpr double rounding = 1e-9;
-    m_.feasible = m_.fixed.empty() || std::ranges::max(m_.fixed) <= 1 + rounding;
-    std::vector<double> all = m_.fixed;
-    for (const value& v : m_.values) {
-      for (const absence& s : v.away) {
-        for (std::size_t i = s.first; i < s.last; ++i) all[i] += v.bytes;
+    model_.is_feasible = model_.fixed_bytes.empty() || std::ranges::max(model_.fixed_bytes) <= 1 + rounding;
+    std::vector<double> all = model_.fixed_bytes;
+    for (const value& v : model_.values) {
+      for (const absence& s : v.absences) {
+        for (std::size_t i = s.begin; i < s.end; ++i) all[i] += v.bytes;
       }
     }
-    m_.all_fits = all.empty() || std::ranges::max(all) <= 1 + rounding;
+    model_.fits_entirely = all.empty() || std::ranges::max(all) <= 1 + rounding;
   }
-  model take() { return std::move(m_); }
+  model take() { return std::move(model_); }
 
  private:
-  double bytes_of(part_id part) const {
-    return static_cast<double>(uses_.parts[part].bytes) / static_cast<double>(p_.budget);
+  double budget_share(part_id part) const {
+    return static_cast<double>(uses_.parts[part].bytes) / static_cast<double>(problem_.budget);
   }
-  bool is_small(part_id part) const { return bytes_of(part) < 1.0 / 2000; }
-  role use_of(part_id part) const { return g_.tensors[uses_.parts[part].what].use; }
+  bool is_small(part_id part) const { return budget_share(part) < 1.0 / 2000; }
+  role role_of(part_id part) const { return g_.tensors[uses_.parts[part].tensor].use; }
 
-  // Bytes that an output shares with the input whose place it may take.
-  double shared_at(position at) const {
+  // Bytes that an output shares with the input that it may replace in place.
+  double in_place_bytes(position at) const {
     const op& o = g_.ops[uses_.order[static_cast<std::size_t>(at)].what];
     if (!o.alias) return 0;
     const part_id from = uses_.first_part[o.in[o.alias->input]],
                   to = uses_.first_part[o.out[o.alias->output]];
-    const bool later = std::ranges::any_of(
-        gaps_, [&](const gap& e) { return e.part == from && e.last == at && !(e.again && what_.repeats); });
-    const bool next = std::ranges::any_of(uses_.of_part[from], [&](const use& u) { return u.at == at + 1; });
+    const bool later = std::ranges::any_of(gaps_, [&](const gap& e) {
+      return e.part == from && e.last_use == at && !(e.is_recomputable && allowed_.recomputes);
+    });
+    const bool next =
+        std::ranges::any_of(uses_.uses_of_part[from], [&](const use& u) { return u.at == at + 1; });
     if (from == to || later || next || is_small(from)) return 0;
-    return std::min(bytes_of(from), bytes_of(to));
+    return std::min(budget_share(from), budget_share(to));
   }
 
   void add_operands() {
     for (position at = 0; at < uses_.end(); ++at) {
-      double sum = -shared_at(at);
-      for (const touched_part& x : uses_.of_position[static_cast<std::size_t>(at)])
-        sum += is_small(x.which) ? 0 : bytes_of(x.which);
-      for (const int half : {0, 1}) m_.fixed[static_cast<std::size_t>(2 * at + half)] += sum;
+      double sum = -in_place_bytes(at);
+      for (const touched_part& x : uses_.touched_parts[static_cast<std::size_t>(at)])
+        sum += is_small(x.part) ? 0 : budget_share(x.part);
+      for (const int half : {0, 1}) model_.fixed_bytes[static_cast<std::size_t>(2 * at + half)] += sum;
     }
   }
 
@@ -75,68 +81,71 @@ class model_builder {
       if (!is_small(at->part)) {
         value v;
         const auto bytes = static_cast<double>(uses_.parts[at->part].bytes);
-        v.bytes = bytes_of(at->part);
-        v.out = bytes * rate(p_.on.link_to_host_bytes_per_s) / m_.unit;
-        v.in = bytes * rate(p_.on.link_to_device_bytes_per_s) / m_.unit;
-        v.made = static_cast<std::size_t>(2 * (at->producer + 1));
+        v.bytes = budget_share(at->part);
+        v.copy_out_time = bytes * rate(problem_.on.link_to_host_bytes_per_s) / model_.unit_ns;
+        v.copy_in_time = bytes * rate(problem_.on.link_to_device_bytes_per_s) / model_.unit_ns;
+        v.first_leave = static_cast<std::size_t>(2 * (at->producer + 1));
         v.producer = static_cast<std::size_t>(std::max(at->producer, 0));
-        v.clean = at->producer < 0;
-        v.from_home = at->last < 0;
-        v.stays_home = std::prev(end)->next >= uses_.end();
+        v.leaves_without_copy = at->producer < 0;
+        v.starts_on_host = at->last_use < 0;
+        v.ends_on_host = std::prev(end)->next_use >= uses_.end();
         for (auto e = at; e != end; ++e) {
-          v.away.push_back({static_cast<std::size_t>(2 * (e->last + 1)),
-                            static_cast<std::size_t>(2 * e->next),
-                            what_.repeats && e->again && e->last >= 0 && e->next < uses_.end()});
+          v.absences.push_back(
+              {static_cast<std::size_t>(2 * (e->last_use + 1)), static_cast<std::size_t>(2 * e->next_use),
+               allowed_.recomputes && e->is_recomputable && e->last_use >= 0 && e->next_use < uses_.end()});
         }
-        add(std::move(v));
+        add_value(std::move(v));
       }
       at = end;
     }
   }
 
-  // A value that can neither leave nor be computed again counts as fixed.
-  void add(value v) {
-    const bool some = std::ranges::any_of(v.away, &absence::recomputable);
-    for (absence& s : v.away) {
-      if (what_.swaps || s.recomputable) continue;
-      for (std::size_t i = s.first; i < s.last; ++i) m_.fixed[i] += v.bytes;
-      s.last = s.first;
+  // A value that can neither leave nor be computed again counts as fixed bytes.
+  void add_value(value v) {
+    const bool some = std::ranges::any_of(v.absences, &absence::is_recomputable);
+    for (absence& s : v.absences) {
+      if (allowed_.swaps || s.is_recomputable) continue;
+      for (std::size_t i = s.begin; i < s.end; ++i) model_.fixed_bytes[i] += v.bytes;
+      s.end = s.begin;
     }
-    if (what_.swaps || some) m_.values.push_back(std::move(v));
+    if (allowed_.swaps || some) model_.values.push_back(std::move(v));
   }
 
-  // A recomputation needs inputs that are dead by then. Other inputs are not required: when they are resident
-  // is not known here.
-  void add_needs() {
-    m_.needs.resize(m_.count);
-    m_.large_outputs.assign(m_.count, 0);
+  // A recomputation requires inputs that are dead by then. Other inputs are not required, since it is not
+  // known here when they are on the device.
+  void add_required_positions() {
+    model_.required_positions.resize(model_.position_count);
+    model_.recomputable_value_count.assign(model_.position_count, 0);
     std::vector<bool> has_gaps(uses_.parts.size(), false);
     for (const gap& e : gaps_) has_gaps[e.part] = true;
-    for (const value& v : m_.values) {
-      if (std::ranges::any_of(v.away, &absence::recomputable)) ++m_.large_outputs[v.producer];
+    for (const value& v : model_.values) {
+      if (std::ranges::any_of(v.absences, &absence::is_recomputable))
+        ++model_.recomputable_value_count[v.producer];
     }
     for (position at = 0; at < uses_.end(); ++at) {
-      for (const touched_part& x : uses_.touched_again(at)) {
-        if (x.mode != access_mode::read || has_gaps[x.which] || persists(use_of(x.which))) continue;
-        const std::vector<use>& all = uses_.of_part[x.which];
+      for (const touched_part& x : uses_.touched_by_recompute(at)) {
+        if (x.mode != access_mode::read || has_gaps[x.part] || persists(role_of(x.part))) continue;
+        const std::vector<use>& all = uses_.uses_of_part[x.part];
         const bool once = all.front().at < at &&
                           std::ranges::count(all, access_mode::read, &use::mode) == std::ssize(all) - 1;
-        if (once) m_.needs[static_cast<std::size_t>(at)].push_back(static_cast<std::size_t>(all.front().at));
+        if (once)
+          model_.required_positions[static_cast<std::size_t>(at)].push_back(
+              static_cast<std::size_t>(all.front().at));
       }
     }
   }
 
-  const problem& p_;
+  const problem& problem_;
   const graph& g_;
-  allowed what_;
+  allowed_moves allowed_;
   use_table uses_;
   std::vector<gap> gaps_;
-  model m_;
+  model model_;
 };
 
 }  // namespace
 
-model model_of(const problem& p, const std::vector<compute>& order, allowed what) {
+model make_model(const problem& p, const std::vector<compute>& order, allowed_moves what) {
   return model_builder(p, order, what).take();
 }
 

@@ -1,4 +1,4 @@
-// The columns and rows of the program over gaps (gap_program.hpp), as data that the functions below fill in.
+// The columns and rows of the integer program over gaps (gap_program.hpp), filled in by the functions below.
 #pragma once
 
 #include <cstdint>
@@ -27,64 +27,68 @@ constexpr double in_units(byte_count bytes) {
   return static_cast<double>(bytes) / bytes_a_unit;
 }
 
-// The order of computes cut into runs of about equal time, at whose ends a choice may change.
+// The order of computes, cut into slots of about equal time. Decisions change only between slots.
 struct time_slots {
-  std::vector<std::size_t> of_position;
+  std::vector<std::size_t> slot_of_position;
   std::vector<position> begin;    // per slot
   std::vector<nanoseconds> time;  // per slot
   std::size_t count() const { return time.size(); }
-  std::size_t of(position at) const { return of_position[static_cast<std::size_t>(at)]; }
+  std::size_t slot_of(position at) const { return slot_of_position[static_cast<std::size_t>(at)]; }
 };
-time_slots slots_of(const use_table& uses, const forecaster& costs, std::size_t most);
+time_slots make_slots(const use_table& uses, const forecaster& costs, std::size_t most);
 
-// The columns of one gap whose part may be away; per slot from `first` on.
+// The columns of one gap whose part may leave; per slot from `first_slot` on.
 struct gap_columns {
   std::uint32_t gap = 0;
-  std::size_t first = 0;
-  std::vector<column> given, taken;               // memory given up by then, and taken back
-  std::vector<std::optional<column>> recomputed;  // in that slot; the last one: right before the next use
-  std::optional<column> swapped;
+  std::size_t first_slot = 0;
+  std::vector<column> released, reacquired;  // whether its memory is released by then, and reacquired by then
+  std::vector<std::optional<column>>
+      recompute_in_slot;  // whether it is computed again in that slot; last: right before the next use
+  std::optional<column> swap_share;
 };
 
-// Work of each lane in each slot, and behind the last one.
+// Work of each lane in each slot and after the last. `stall`: while computing waits for it.
 struct lane_terms {
-  std::vector<terms> in, out, in_stall, out_stall;  // stall: while computing waits for it
-  std::vector<terms> recomputed;
-  std::vector<terms> transient;  // memory of what is computed again, at the beginning of the slot
+  std::vector<terms> copy_in, copy_out, copy_in_stall,
+      copy_out_stall;  // in *_stall: while computing waits for it
+  std::vector<terms> recompute;
+  std::vector<terms> transient_memory;  // memory of recomputed parts at the beginning of the slot
 };
 
 struct gap_model {
-  // References are kept. Makes the slots and their columns; nothing is away yet.
+  // Keeps references. Creates the slots and their columns; no gap may leave yet.
   gap_model(const problem& p, const use_table& uses, const std::vector<gap>& gaps, const forecaster& costs,
-            std::span<const byte_count> live, const gap_program& what);
+            std::span<const byte_count> live_bytes, const gap_program_options& options);
 
-  const graph& g;
-  const machine& on;
+  const graph& network;
+  const machine& target;
   const use_table& uses;
   const std::vector<gap>& gaps;
   const forecaster& costs;
-  std::span<const byte_count> live;
-  const gap_program& what;
+  std::span<const byte_count> live_bytes;
+  const gap_program_options& options;
 
   mixed_program program;
   time_slots slots;
-  std::vector<column> stall;  // before each slot, and behind the last
+  std::vector<column> stall_columns;  // time waited before each slot and after the last
   lane_terms lanes;
-  std::vector<gap_columns> away;
-  std::vector<std::optional<std::size_t>> of_gap;  // per gap: index into away
-  std::vector<std::optional<column>> staged;       // per tensor: it is at home at the start or the end
-  std::map<std::pair<position, std::size_t>, column> runs;  // whether a position is recomputed before a slot
+  std::vector<gap_columns> absences;
+  std::vector<std::optional<std::size_t>> absence_of_gap;  // per gap: index into away
+  std::vector<std::optional<column>>
+      staged_columns;  // per tensor: whether it is on the host at the start or the end
+  std::map<std::pair<position, std::size_t>, column>
+      recompute_columns;  // whether a position is computed again before a slot
 
-  tensor_id tensor_of(const gap& e) const { return uses.parts[e.part].what; }
+  tensor_id tensor_of(const gap& e) const { return uses.parts[e.part].tensor; }
   byte_count bytes_of(const gap& e) const { return uses.parts[e.part].bytes; }
-  bool is_at_start(const gap& e) const { return e.last < 0; }
-  bool is_at_end(const gap& e) const { return e.next >= uses.end(); }
+  bool is_at_start(const gap& e) const { return e.last_use < 0; }
+  bool is_at_end(const gap& e) const { return e.next_use >= uses.end(); }
   column staged_column(tensor_id t);
 };
 
-// Adds the columns of every gap that is worth leaving.
+// Adds the columns of every gap in which leaving may pay.
 void add_absences(gap_model& m);
-// Adds when a part may be computed again, and what that needs.
+// Adds recomputations and their requirements.
 void add_recomputation(gap_model& m);
 void add_memory_limits(gap_model& m);
 void add_lane_limits(gap_model& m);

@@ -9,50 +9,54 @@ namespace um {
 namespace milp {
 namespace {
 
-decision decision_of(const gap_model& m, const gap_columns& a, const std::vector<double>& x) {
+decision decide_gap(const gap_model& m, const gap_columns& a, const std::vector<double>& x) {
   const gap& e = m.gaps[a.gap];
   const auto is = [&](column c) { return x[c] > 0.5; };
-  const auto begins = [&](std::size_t i) { return std::max(e.last + 1, m.slots.begin[a.first + i]); };
+  const auto begins = [&](std::size_t i) {
+    return std::max(e.last_use + 1, m.slots.begin[a.first_slot + i]);
+  };
   const auto first = [&](const std::vector<column>& set) {
     return static_cast<std::size_t>(std::ranges::find_if(set, is) - set.begin());
   };
   decision d;
-  for (std::size_t i = 0; i < a.recomputed.size(); ++i) {
-    if (a.recomputed[i] && is(*a.recomputed[i]))
-      d = {choice::again, e.last, i < a.taken.size() ? begins(i) : e.next};
+  for (std::size_t i = 0; i < a.recompute_in_slot.size(); ++i) {
+    if (a.recompute_in_slot[i] && is(*a.recompute_in_slot[i]))
+      d = {gap_choice::recompute, e.last_use, i < a.reacquired.size() ? begins(i) : e.next_use};
   }
-  if (d.what == choice::again) return d;
-  const std::size_t leaves = first(a.given), returns = first(a.taken);
-  const bool stays = a.given.empty() ? !is(*m.staged[m.tensor_of(e)]) : leaves == a.given.size();
+  if (d.choice == gap_choice::recompute) return d;
+  const std::size_t leaves = first(a.released), returns = first(a.reacquired);
+  const bool stays =
+      a.released.empty() ? !is(*m.staged_columns[m.tensor_of(e)]) : leaves == a.released.size();
   if (stays) return d;
-  return {choice::swap, a.given.empty() ? e.last : begins(leaves) - 1,
-          returns < a.taken.size() ? begins(returns) : e.next};
+  return {gap_choice::swap, a.released.empty() ? e.last_use : begins(leaves) - 1,
+          returns < a.reacquired.size() ? begins(returns) : e.next_use};
 }
 
-std::vector<decision> decisions_of(const gap_model& m, const std::vector<double>& x) {
+std::vector<decision> decide_all_gaps(const gap_model& m, const std::vector<double>& x) {
   std::vector<decision> all(m.gaps.size());
-  for (const gap_columns& a : m.away) all[a.gap] = decision_of(m, a, x);
+  for (const gap_columns& a : m.absences) all[a.gap] = decide_gap(m, a, x);
   return all;
 }
 
-// The values of columns that decisions determine.
-terms start_from(const gap_model& m, std::span<const decision> decisions) {
+// Start values of the columns that these decisions determine.
+terms make_start_values(const gap_model& m, std::span<const decision> decisions) {
   terms start;
-  std::vector<bool> is_staged(m.g.tensors.size(), false);
-  for (const gap_columns& a : m.away) {
+  std::vector<bool> is_staged(m.network.tensors.size(), false);
+  for (const gap_columns& a : m.absences) {
     const gap& e = m.gaps[a.gap];
     const decision& d = decisions[a.gap];
-    if (d.what == choice::swap) is_staged[m.tensor_of(e)] = true;
-    const position leaves = d.what == choice::swap ? d.leave : e.last;
-    for (std::size_t i = 0; i < a.given.size(); ++i) {
-      const position begins = std::max(e.last + 1, m.slots.begin[a.first + i]);
-      const bool gone = d.what != choice::keep && begins > leaves;
-      if (e.last >= 0) start.emplace_back(a.given[i], gone ? 1 : 0);
-      if (!a.taken.empty()) start.emplace_back(a.taken[i], gone && begins >= d.back ? 1 : 0);
+    if (d.choice == gap_choice::swap) is_staged[m.tensor_of(e)] = true;
+    const position leaves = d.choice == gap_choice::swap ? d.leave_after : e.last_use;
+    for (std::size_t i = 0; i < a.released.size(); ++i) {
+      const position begins = std::max(e.last_use + 1, m.slots.begin[a.first_slot + i]);
+      const bool gone = d.choice != gap_choice::keep && begins > leaves;
+      if (e.last_use >= 0) start.emplace_back(a.released[i], gone ? 1 : 0);
+      if (!a.reacquired.empty())
+        start.emplace_back(a.reacquired[i], gone && begins >= d.return_before ? 1 : 0);
     }
   }
-  for (tensor_id t = 0; t < m.staged.size(); ++t) {
-    if (m.staged[t]) start.emplace_back(*m.staged[t], is_staged[t] ? 1 : 0);
+  for (tensor_id t = 0; t < m.staged_columns.size(); ++t) {
+    if (m.staged_columns[t]) start.emplace_back(*m.staged_columns[t], is_staged[t] ? 1 : 0);
   }
   return start;
 }
@@ -60,22 +64,24 @@ terms start_from(const gap_model& m, std::span<const decision> decisions) {
 }  // namespace
 }  // namespace milp
 
-gap_solution minimum_of(const problem& p, const use_table& uses, const std::vector<gap>& gaps,
-                        const forecaster& costs, std::span<const byte_count> live, const gap_program& what,
-                        const mixed_effort& effort, std::span<const decision> start) {
+gap_solution minimize(const problem& p, const use_table& uses, const std::vector<gap>& gaps,
+                      const forecaster& costs, std::span<const byte_count> live,
+                      const gap_program_options& what, const solver_limits& effort,
+                      std::span<const decision> start) {
   milp::gap_model m(p, uses, gaps, costs, live, what);
   milp::add_absences(m);
   milp::add_recomputation(m);
   milp::add_memory_limits(m);
   milp::add_lane_limits(m);
-  const milp::terms first = start.empty() ? milp::terms{} : milp::start_from(m, start);
-  const mixed_solution solved = minimum_of(m.program, effort, first);
-  gap_solution s{solved.found,          solved.infeasible,         0, 0, {}, solved.nodes,
-                 m.program.cost.size(), m.program.row_least.size()};
-  if (std::isfinite(solved.bound)) s.bound = std::llround(std::max(solved.bound, 0.0) * milp::ns_a_unit);
-  if (!solved.found) return s;
+  const milp::terms first = start.empty() ? milp::terms{} : milp::make_start_values(m, start);
+  const mixed_solution solved = minimize(m.program, effort, first);
+  gap_solution s{solved.is_feasible,     solved.is_infeasible,    0, 0, {}, solved.node_count,
+                 m.program.costs.size(), m.program.row_min.size()};
+  if (std::isfinite(solved.lower_bound))
+    s.bound = std::llround(std::max(solved.lower_bound, 0.0) * milp::ns_a_unit);
+  if (!solved.is_feasible) return s;
   s.time = std::llround(solved.value * milp::ns_a_unit);
-  s.decisions = milp::decisions_of(m, solved.x);
+  s.decisions = milp::decide_all_gaps(m, solved.x);
   return s;
 }
 

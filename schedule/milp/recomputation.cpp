@@ -1,4 +1,4 @@
-// When parts are computed again, and what that needs.
+// Adds the variables of recomputations, and what they require.
 #include <algorithm>
 
 #include "schedule/milp/gap_model.hpp"
@@ -6,40 +6,41 @@
 namespace um::milp {
 namespace {
 
-column run(gap_model& m, position by, std::size_t s);
+column recompute_column(gap_model& m, position by, std::size_t s);
 
-// The gap of a part that is open at a position; nothing where it is used there or dead.
-std::optional<std::size_t> open_gap(const gap_model& m, part_id p, position at) {
+// The gap that a part is in at a position; nothing if it is used there or dead.
+std::optional<std::size_t> find_open_gap(const gap_model& m, part_id p, position at) {
   const auto part = [](const gap& e) { return e.part; };
   for (const gap& e : std::ranges::equal_range(m.gaps, p, {}, part)) {
-    if (e.last < at && at < e.next) return static_cast<std::size_t>(&e - m.gaps.data());
+    if (e.last_use < at && at < e.next_use) return static_cast<std::size_t>(&e - m.gaps.data());
   }
   return std::nullopt;
 }
 
 bool is_alive(const gap_model& m, part_id p, position at) {
-  const std::vector<use>& all = m.uses.of_part[p];
-  const role what = m.g.tensors[m.uses.parts[p].what].use;
+  const std::vector<use>& all = m.uses.uses_of_part[p];
+  const role what = m.network.tensors[m.uses.parts[p].tensor].use;
   return (persists(what) || all.front().at <= at) && (survives(what) || at <= all.back().at);
 }
 
-// The gap open before slot `s` in which a live part may be away; nothing where it is certainly on the device.
+// The gap before slot `s` in which a live part may be off the device; nothing if it is certainly there.
 std::optional<std::size_t> absence_before(const gap_model& m, part_id p, std::size_t s) {
-  const auto x = open_gap(m, p, m.slots.begin[s]);
-  return x && m.of_gap[*x] ? x : std::nullopt;
+  const auto x = find_open_gap(m, p, m.slots.begin[s]);
+  return x && m.absence_of_gap[*x] ? x : std::nullopt;
 }
 
-// The last position before `by` that writes the part; -1 if there is none.
+// Last position before `by` that writes the part; -1: none.
 position writer_before(const gap_model& m, part_id p, position by) {
   position made = -1;
-  for (const use& u : m.uses.of_part[p]) {
+  for (const use& u : m.uses.uses_of_part[p]) {
     if (u.at < by && u.mode != access_mode::read) made = u.at;
   }
   return made;
 }
 
-// An input of a run: it is on the device before slot `s`, or is computed again there as well.
-void need_input(gap_model& m, column c, part_id p, position by, std::size_t s) {
+// Requires an input of a recomputation: it is on the device before slot `s`, or is computed again there as
+// well.
+void require_input(gap_model& m, column c, part_id p, position by, std::size_t s) {
   const bool alive = is_alive(m, p, m.slots.begin[s]);
   const auto x = absence_before(m, p, s);
   if (alive && !x) return;
@@ -47,68 +48,68 @@ void need_input(gap_model& m, column c, part_id p, position by, std::size_t s) {
   terms row{{c, -1}};
   double resident = 0;
   if (alive) {
-    const gap_columns& a = m.away[*m.of_gap[*x]];
-    if (s < a.first || s >= a.first + a.given.size()) return;
+    const gap_columns& a = m.absences[*m.absence_of_gap[*x]];
+    if (s < a.first_slot || s >= a.first_slot + a.released.size()) return;
     resident = 1;
-    row.emplace_back(a.given[s - a.first], -1);
-    if (!a.taken.empty()) row.emplace_back(a.taken[s - a.first], 1);
-    if (m.gaps[*x].again && made >= 0) row.emplace_back(run(m, made, s), 1);
+    row.emplace_back(a.released[s - a.first_slot], -1);
+    if (!a.reacquired.empty()) row.emplace_back(a.reacquired[s - a.first_slot], 1);
+    if (m.gaps[*x].is_recomputable && made >= 0) row.emplace_back(recompute_column(m, made, s), 1);
   } else if (made >= 0) {
-    row.emplace_back(run(m, made, s), 1);
+    row.emplace_back(recompute_column(m, made, s), 1);
   }
-  m.program.at_least(std::move(row), -resident);
+  m.program.add_at_least(std::move(row), -resident);
 }
 
-// An output of a run takes memory, unless the part's own columns count it.
+// Counts the memory of a recomputation's output, unless the part's own columns count it.
 void count_output(gap_model& m, column c, part_id p, std::size_t s) {
   const bool alive = is_alive(m, p, m.slots.begin[s]);
   const double bytes = in_units(m.uses.parts[p].bytes);
   const auto x = absence_before(m, p, s);
   if (alive && !x) return;
-  m.lanes.transient[s].emplace_back(c, -bytes);
+  m.lanes.transient_memory[s].emplace_back(c, -bytes);
   if (!alive) return;
-  const gap_columns& a = m.away[*m.of_gap[*x]];
-  if (s < a.first + a.taken.size() && s >= a.first && a.recomputed.front())
-    m.lanes.transient[s].emplace_back(*a.recomputed[s - a.first], bytes);
+  const gap_columns& a = m.absences[*m.absence_of_gap[*x]];
+  if (s < a.first_slot + a.reacquired.size() && s >= a.first_slot && a.recompute_in_slot.front())
+    m.lanes.transient_memory[s].emplace_back(*a.recompute_in_slot[s - a.first_slot], bytes);
 }
 
-// Whether position `by` is computed again before slot `s`.
-column run(gap_model& m, position by, std::size_t s) {
-  const auto known = m.runs.find({by, s});
-  if (known != m.runs.end()) return known->second;
-  const column c = m.program.add_share();
-  m.runs.emplace(std::pair{by, s}, c);
-  m.lanes.recomputed[s].emplace_back(c, in_units(m.costs.time_again(by)));
-  for (const touched_part& x : m.uses.touched_again(by)) {
-    if (x.mode != access_mode::write) need_input(m, c, x.which, by, s);
-    if (x.mode != access_mode::read) count_output(m, c, x.which, s);
+// The column that says whether position `by` is computed again before slot `s`.
+column recompute_column(gap_model& m, position by, std::size_t s) {
+  const auto known = m.recompute_columns.find({by, s});
+  if (known != m.recompute_columns.end()) return known->second;
+  const column c = m.program.add_fraction();
+  m.recompute_columns.emplace(std::pair{by, s}, c);
+  m.lanes.recompute[s].emplace_back(c, in_units(m.costs.recompute_time(by)));
+  for (const touched_part& x : m.uses.touched_by_recompute(by)) {
+    if (x.mode != access_mode::write) require_input(m, c, x.part, by, s);
+    if (x.mode != access_mode::read) count_output(m, c, x.part, s);
   }
   return c;
 }
 
-// What is taken back was swapped, or has been computed again by then.
-void add_runs(gap_model& m, std::size_t i) {
-  const gap_columns& a = m.away[i];
-  if (!a.recomputed.front()) return;
+// Memory that is reacquired belongs to a part that was swapped or has been computed again by then.
+void add_recompute_limits(gap_model& m, std::size_t i) {
+  const gap_columns& a = m.absences[i];
+  if (!a.recompute_in_slot.front()) return;
   const gap& e = m.gaps[a.gap];
   terms so_far;
-  for (std::size_t s = 0; s < a.recomputed.size(); ++s) {
-    const std::size_t where = s < a.taken.size() ? a.first + s : m.slots.of(e.next);
-    m.program.at_least({{run(m, e.producer, where), 1}, {*a.recomputed[s], -1}}, 0);
-    if (s == a.taken.size()) break;
-    so_far.emplace_back(*a.recomputed[s], -1);
+  for (std::size_t s = 0; s < a.recompute_in_slot.size(); ++s) {
+    const std::size_t where = s < a.reacquired.size() ? a.first_slot + s : m.slots.slot_of(e.next_use);
+    m.program.add_at_least({{recompute_column(m, e.producer, where), 1}, {*a.recompute_in_slot[s], -1}}, 0);
+    if (s == a.reacquired.size()) break;
+    so_far.emplace_back(*a.recompute_in_slot[s], -1);
     terms row = so_far;
-    row.emplace_back(a.taken[s], 1);
-    m.program.at_least(row, 0);
-    if (a.swapped) row.emplace_back(*a.swapped, -1);
-    m.program.at_most(std::move(row), 0);
+    row.emplace_back(a.reacquired[s], 1);
+    m.program.add_at_least(row, 0);
+    if (a.swap_share) row.emplace_back(*a.swap_share, -1);
+    m.program.add_at_most(std::move(row), 0);
   }
 }
 
 }  // namespace
 
 void add_recomputation(gap_model& m) {
-  for (std::size_t i = 0; i < m.away.size(); ++i) add_runs(m, i);
+  for (std::size_t i = 0; i < m.absences.size(); ++i) add_recompute_limits(m, i);
 }
 
 }  // namespace um::milp

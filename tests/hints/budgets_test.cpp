@@ -29,9 +29,9 @@ struct budgets : ::testing::TestWithParam<std::string> {
   void for_plans(int budgets_each, const auto& look) const {
     for (const hint_strategy& s : hint_table()) {
       const bool decides = std::ranges::any_of(
-          s.rules, [](const hint_rule& r) { return !std::holds_alternative<advice_rule>(r.what); });
+          s.rules, [](const hint_rule& r) { return !std::holds_alternative<advice_rule>(r.policy); });
       if (!decides && !s.rules.empty()) continue;
-      knob_values knobs = complete(strategy_of(s), {});
+      knob_values knobs = complete(make_strategy(s), {});
       if (knobs.contains("trials")) knobs["trials"] = 3;
       for (int i = 0; i < budgets_each; ++i) {
         // Not by tenths: blocks, not shares, are what an account is wrong by.
@@ -102,7 +102,7 @@ TEST(shared_blocks, are_given_up_behind_the_last_use_of_the_part) {
   const byte_count footprint = footprint_of(g, costs).total;
   const auto deepum = std::ranges::find(hint_table(), "deepum", &hint_strategy::name);
   for (const byte_count ratio : {3, 4}) {
-    const problem p{g, costs, m, footprint / ratio, pressure::plan, complete(strategy_of(*deepum), {})};
+    const problem p{g, costs, m, footprint / ratio, pressure::plan, complete(make_strategy(*deepum), {})};
     EXPECT_EQ(defect_of(g, plan_hints(*deepum, p)), std::nullopt) << ratio;
   }
 }

@@ -25,7 +25,7 @@ inline tensor_choice random_choice(std::mt19937& dice) {
   return which;
 }
 
-inline policy random_policy(std::mt19937& dice) {
+inline hint_policy random_policy(std::mt19937& dice) {
   const auto flip = [&] { return dice() % 2 == 0; };
   switch (dice() % 8) {
     case 0:
@@ -37,10 +37,10 @@ inline policy random_policy(std::mt19937& dice) {
     case 2:
     case 3: {
       prefetch_rule r;
-      r.of = static_cast<operand_side>(dice() % 3);
-      r.unit = static_cast<look_ahead>(dice() % 3);
-      r.ahead = r.unit == look_ahead::bytes ? 64 << 20 : one_of(dice, std::array{0, 1, 2, 3, 8, 32});
-      r.from = dice() % 4 == 0 ? fetch_source::recorded : fetch_source::network;
+      r.side = static_cast<operand_side>(dice() % 3);
+      r.unit = static_cast<look_ahead_unit>(dice() % 3);
+      r.ahead = r.unit == look_ahead_unit::bytes ? 64 << 20 : one_of(dice, std::array{0, 1, 2, 3, 8, 32});
+      r.source = dice() % 4 == 0 ? fetch_source::recorded : fetch_source::network;
       return r;
     }
     case 4:
@@ -51,7 +51,7 @@ inline policy random_policy(std::mt19937& dice) {
     case 6:
       return discard_rule{flip()};
     default:
-      return flip() ? policy(cut_rule{}) : policy(search_rule{2});
+      return flip() ? hint_policy(cut_rule{}) : hint_policy(search_rule{2});
   }
 }
 

@@ -1,6 +1,5 @@
 // Rules by dice, such as nobody would write: every plan that they come to is right, or there is none.
 #include "tests/hints/random_rules.hpp"
-#include "tests/machines.hpp"
 
 #include <gtest/gtest.h>
 
@@ -11,6 +10,7 @@
 #include "core/lower.hpp"
 #include "core/verify.hpp"
 #include "hints/hints.hpp"
+#include "tests/machines.hpp"
 #include "tests/planners/random_networks.hpp"
 #include "tests/planners/small_networks.hpp"
 
@@ -22,17 +22,17 @@ using namespace um::testing;
 std::string text_of(const hint_strategy& s) {
   std::string text;
   for (const hint_rule& r : s.rules) {
-    text += std::string(verb_of(r.what)) + " of";
-    for (const role use : r.which.roles) text += " " + std::string(to_text(use));
-    text += " " + std::string(to_text(r.which.use));
-    if (const auto* x = std::get_if<residence_rule>(&r.what)) text += ", " + std::string(to_text(x->where));
-    if (const auto* x = std::get_if<prefetch_rule>(&r.what)) {
-      text += ", " + std::string(to_text(x->of)) + " by " + std::string(to_text(x->unit)) + " " +
-              std::to_string(x->ahead) + " " + std::string(to_text(x->from));
+    text += std::string(rule_verb(r.policy)) + " of";
+    for (const role use : r.tensors.roles) text += " " + std::string(to_text(use));
+    text += " " + std::string(to_text(r.tensors.use));
+    if (const auto* x = std::get_if<residence_rule>(&r.policy)) text += ", " + std::string(to_text(x->where));
+    if (const auto* x = std::get_if<prefetch_rule>(&r.policy)) {
+      text += ", " + std::string(to_text(x->side)) + " by " + std::string(to_text(x->unit)) + " " +
+              std::to_string(x->ahead) + " " + std::string(to_text(x->source));
     }
-    if (const auto* x = std::get_if<evict_rule>(&r.what)) {
+    if (const auto* x = std::get_if<evict_rule>(&r.policy)) {
       text += ", " + std::string(to_text(x->when)) + " " + std::string(to_text(x->order)) + " " +
-              std::to_string(x->gap) + " by " + std::string(to_text(x->by));
+              std::to_string(x->gap) + " by " + std::string(to_text(x->means));
     }
     text += "; ";
   }
@@ -98,7 +98,7 @@ TEST(prefetches, leave_room_of_twinned_outputs_to_those_who_have_it) {
   const hint_strategy s{
       "early",
       "",
-      {{"fetch", {}, prefetch_rule{operand_side::both, look_ahead::operators, 2, fetch_source::network}},
+      {{"fetch", {}, prefetch_rule{operand_side::both, look_ahead_unit::operators, 2, fetch_source::network}},
        {"evict", {}, evict_rule{evict_when::pressure, evict_order::furthest_use, 0, evict_means::twin}}}};
   for (const byte_count percent : {125U, 150U, 200U})
     EXPECT_TRUE(

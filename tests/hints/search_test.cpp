@@ -6,10 +6,10 @@
 #include "backends/simulator_backend.hpp"
 #include "core/lower.hpp"
 #include "core/verify.hpp"
+#include "hints/eviction_timing.hpp"
 #include "hints/hints.hpp"
-#include "hints/room.hpp"
-#include "hints/sequence.hpp"
-#include "hints/timing.hpp"
+#include "hints/make_room.hpp"
+#include "hints/slices.hpp"
 #include "tests/machines.hpp"
 #include "tests/planners/small_networks.hpp"
 
@@ -40,7 +40,7 @@ struct search : ::testing::TestWithParam<const char*> {
             std::move(knobs)};
   }
   nanoseconds time(const hint_strategy& s, const problem& p) const {
-    return expected_time(p, lower(p, plan_hints(s, p)));
+    return expected_iteration_time(p, lower(p, plan_hints(s, p)));
   }
   nanoseconds time_after(std::int64_t trials, double ratio) const {
     const hint_strategy& s = row(GetParam());
@@ -53,7 +53,7 @@ TEST_P(search, one_trial_is_no_search) {
   for (const double ratio : {1.25, 2.0}) {
     const problem p = at(ratio);
     // Which sees at least whether evictions are to wait for their turn.
-    EXPECT_GE(time_after(1, ratio), time(without(row(GetParam()), "search"), p));
+    EXPECT_GE(time_after(1, ratio), time(without_rule(row(GetParam()), "search"), p));
   }
 }
 
@@ -79,7 +79,7 @@ TEST_P(search, gives_the_same_plan_every_time) {
 TEST_P(search, does_not_search_where_everything_fits) {
   const problem p = at(0.9);
   const memory_plan plan = plan_hints(row(GetParam()), p);
-  EXPECT_EQ(plan, plan_hints(without(row(GetParam()), "search"), p));
+  EXPECT_EQ(plan, plan_hints(without_rule(row(GetParam()), "search"), p));
   for (const action& a : plan.actions) EXPECT_FALSE(std::holds_alternative<evict>(a));
 }
 
@@ -92,7 +92,7 @@ TEST_P(search, every_rule_of_the_schedule_has_an_effect) {
     bool differs = false;
     for (const double ratio : {1.5, 2.0, 3.0}) {
       const problem p = at(ratio);
-      differs = differs || plan_hints(without(whole, rule), p).actions != plan_hints(whole, p).actions;
+      differs = differs || plan_hints(without_rule(whole, rule), p).actions != plan_hints(whole, p).actions;
     }
     EXPECT_TRUE(differs) << rule;
   }
@@ -134,7 +134,7 @@ TEST(twins, are_not_for_what_would_move_as_a_whole) {
   const machine m = fast_test_machine();
   const profile costs = open_simulator(m)->measure(g);
   const problem p{g, costs, m, footprint_of(g, costs).total / 3, pressure::plan, {}};
-  const memory_plan plan = plan_hints(without(row("twin"), "search"), p);
+  const memory_plan plan = plan_hints(without_rule(row("twin"), "search"), p);
   int left_managed = 0;
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {
     const bool large = g.tensors[t].use == role::activation && bytes_of(g.tensors[t]) > p.budget / 10;
@@ -161,19 +161,20 @@ TEST(timing_of_a_network, makes_it_faster) {
   const machine m = fast_test_machine();
   const profile costs = open_simulator(m)->measure(g);
   const problem p{g, costs, m, footprint_of(g, costs).total / 2, pressure::plan, {}};
-  memory_plan order = plan_of(g, in_slices(g, p.budget / 4), residence::managed);
+  memory_plan order = plan_of(g, make_sliced_order(g, p.budget / 4), residence::managed);
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {
     if (g.tensors[t].use == role::activation && bytes_of(g.tensors[t]) >= managed_block)
       order.home[t] = residence::twinned;
   }
-  room_rules rules;
+  eviction_options rules;
   rules.order = evict_order::furthest_use;
-  rules.fetch = rules.populate = true;
-  rules.discards.assign(g.tensors.size(), true);
+  rules.prefetch_inputs = rules.populate_outputs = true;
+  rules.is_discarded.assign(g.tensors.size(), true);
   const placement at = placement_of_draft(p, order, packers::searched);
   const memory_plan plan = make_room(p, order, at, rules);
-  const memory_plan after = with_evictions_timed(p, plan, at);
-  EXPECT_LT(expected_time(p, lower(p, after)), expected_time(p, lower(p, plan)) * 95 / 100);
+  const memory_plan after = retime_evictions(p, plan, at);
+  EXPECT_LT(expected_iteration_time(p, lower(p, after)),
+            expected_iteration_time(p, lower(p, plan)) * 95 / 100);
 }
 
 }  // namespace

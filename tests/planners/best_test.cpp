@@ -104,7 +104,7 @@ INSTANTIATE_TEST_SUITE_P(catalogue, best_plans, ::testing::ValuesIn(small_networ
 
 // Two of those where it is; the program um_exact makes the record of many, misses included.
 TEST(exact, plans_of_whole_operators_are_close_to_the_optimum) {
-  if (!can_solve_mixed()) GTEST_SKIP() << how_to_get_highs;
+  if (!has_mixed_solver()) GTEST_SKIP() << how_to_get_highs;
   int compared = 0;
   for (const std::uint32_t seed : {2U, 8U}) {
     const exact_pair x = compare_with_optimum(random_network(seed, 16), test_machine(), 1.25, 20);

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "core/lower.hpp"
-#include "hints/room.hpp"
+#include "hints/make_room.hpp"
 #include "tests/core/chain.hpp"
 
 namespace {

@@ -8,9 +8,9 @@
 #include "core/lower.hpp"
 #include "planners/planners.hpp"
 #include "schedule/bounds/bounds.hpp"
+#include "schedule/fit_transfers.hpp"
 #include "schedule/milp/gap_optimum.hpp"
 #include "schedule/orders.hpp"
-#include "schedule/room.hpp"
 #include "simulator/roofline.hpp"
 #include "simulator/simulate.hpp"
 
@@ -34,32 +34,32 @@ inline exact_pair compare_with_optimum(const graph& g, machine on, double ratio,
   const auto knobs = complete(by, {{"bits", 1}, {"copies", 0}, {"copy_us", 0}});
   const problem p{g, costs, on, budget, pressure::none, knobs, {}};
   exact_pair found;
-  const time_bounds bounds = bounds_of(p);
+  const time_bounds bounds = compute_time_bounds(p);
   found.computing = bounds.compute;
   found.bound = bounds.whole->both;
-  const use_table uses = uses_of(g, order_of(g, {1, {}, large_gradients(g)}));
-  const std::vector<gap> gaps = gaps_of(g, uses);
+  const use_table uses = make_use_table(g, make_order(g, {1, {}, large_gradients(g)}));
+  const std::vector<gap> gaps = find_gaps(g, uses);
   forecaster costs_of(p, uses);
   const std::vector<decision> kept(gaps.size());
-  const std::vector<event> events = events_of(g, uses, gaps, kept);
-  costs_of.memory_of(events, staged_tensors(uses, gaps, kept));
-  gap_program what;
-  what.room = budget;
-  what.slots = uses.order.size();
-  what.smallest = std::max<byte_count>(budget / 1000, 1);
-  const std::vector<byte_count> live = live_at_positions(uses, events, costs_of.live());
+  const std::vector<event> events = build_events(g, uses, gaps, kept);
+  costs_of.forecast_memory(events, find_staged_tensors(uses, gaps, kept));
+  gap_program_options what;
+  what.memory_bytes = budget;
+  what.max_slots = uses.order.size();
+  what.min_part_bytes = std::max<byte_count>(budget / 1000, 1);
+  const std::vector<byte_count> live = live_at_positions(uses, events, costs_of.live_bytes());
   // Without copies it is easy, and a start for the rest.
   what.swaps = false;
-  const gap_solution start = minimum_of(p, uses, gaps, costs_of, live, what, {0.002, nodes});
+  const gap_solution start = minimize(p, uses, gaps, costs_of, live, what, {0.002, nodes});
   what.swaps = true;
-  const gap_solution s = minimum_of(p, uses, gaps, costs_of, live, what, {0.002, nodes}, start.decisions);
-  found.infeasible = s.infeasible;
+  const gap_solution s = minimize(p, uses, gaps, costs_of, live, what, {0.002, nodes}, start.decisions);
+  found.infeasible = s.is_infeasible;
   found.proved = s.bound;
-  found.nodes = s.nodes;
+  found.nodes = s.node_count;
   problem unpacked = p;
   unpacked.budget = std::numeric_limits<byte_count>::max();
   for (const gap_solution* x : {&start, &s}) {
-    if (!x->found) continue;
+    if (!x->is_feasible) continue;
     found.optimum = std::min(found.optimum, x->time);
     const memory_plan decided = plan_of(g, uses, gaps, x->decisions);
     found.simulated =

@@ -205,7 +205,7 @@ TEST(tvdnn, cuts_into_sections_where_whole_operators_do_not_fit) {
 
 TEST(tvdnn, its_heuristic_is_close_to_its_integer_program) {
   const setting s(small_spec("alexnet", 64, {.fusion_mode = fusion::none}));
-  if (!can_solve_mixed()) {
+  if (!has_mixed_solver()) {
     EXPECT_THROW(s.plan("tvdnn_ilp", 1.5), unsupported);
     GTEST_SKIP() << how_to_get_highs;
   }

@@ -119,7 +119,7 @@ TEST_P(random_graphs, best_is_no_worse_than_its_rivals) {
   const pressure under = dice() % 2 == 0 ? pressure::plan : pressure::driver;
   findings found;
   found.compare(c, ratio, under, "best", planners(), false);
-  found.compare(c, ratio, under, "best_managed", hints(), true);
+  found.compare(c, ratio, under, "best_managed", hint_strategies(), true);
   if (std::ranges::count(known_failures, GetParam()) == 0) {
     EXPECT_EQ(found.text(), "") << c.g.ops.size() << " operators on " << c.on.name
                                 << (under == pressure::plan ? " by plan" : " by driver");

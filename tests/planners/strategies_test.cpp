@@ -25,7 +25,7 @@ using namespace um::testing;
 std::vector<strategy> all_strategies() {
   std::vector<strategy> all(planners().begin(), planners().end());
   std::erase_if(all, [](const strategy& s) { return complete(s, {}).contains("nodes"); });
-  all.insert(all.end(), hints().begin(), hints().end());
+  all.insert(all.end(), hint_strategies().begin(), hint_strategies().end());
   return all;
 }
 
@@ -40,7 +40,7 @@ knob_values quick_knobs(const strategy& s) {
 bool only_advises(const strategy& s) {
   return std::ranges::any_of(hint_table(), [&](const hint_strategy& row) {
     return row.name == s.name && !row.rules.empty() && std::ranges::all_of(row.rules, [](const hint_rule& r) {
-             return std::holds_alternative<advice_rule>(r.what);
+             return std::holds_alternative<advice_rule>(r.policy);
            });
   });
 }

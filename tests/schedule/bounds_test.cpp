@@ -51,12 +51,12 @@ TEST(closure, is_the_best_of_all_subsets) {
 
 // min x + 2y with x + y >= 2 and x <= 1.5: x = 1.5, y = 0.5.
 TEST(simplex, solves_what_can_be_seen) {
-  const linear_solution s = minimum_of({{1, 2}, {{{-1, -1}, -2}, {{1, 0}, 1.5}}});
-  ASSERT_TRUE(s.bounded);
+  const linear_solution s = minimize({{1, 2}, {{{-1, -1}, -2}, {{1, 0}, 1.5}}});
+  ASSERT_TRUE(s.is_feasible);
   EXPECT_NEAR(s.value, 2.5, 1e-9);
   EXPECT_NEAR(s.dual[0], 2, 1e-9);
   EXPECT_NEAR(s.dual[1], 1, 1e-9);
-  EXPECT_FALSE(minimum_of({{1}, {{{-1}, -2}, {{1}, 1}}}).bounded) << "x cannot be 2 at least and 1 at most";
+  EXPECT_FALSE(minimize({{1}, {{{-1}, -2}, {{1}, 1}}}).is_feasible) << "x cannot be 2 at least and 1 at most";
 }
 
 class bounds : public ::testing::TestWithParam<std::string> {
@@ -74,7 +74,7 @@ class bounds : public ::testing::TestWithParam<std::string> {
 TEST_P(bounds, fall_with_the_budget_to_computing_alone) {
   time_bounds before{0, {}, class_bounds{}};
   for (const double ratio : {0.5, 1.0, 1.5, 2.0, 4.0, 8.0}) {
-    const time_bounds b = bounds_of(at(ratio, {}));
+    const time_bounds b = compute_time_bounds(at(ratio, {}));
     for (const auto& [now, was] : {std::pair{b.passes, before.passes}, std::pair{*b.whole, *before.whole}}) {
       EXPECT_LE(now.both, std::min(now.swap, now.recompute));
       EXPECT_GE(now.both, b.compute);
@@ -96,7 +96,7 @@ TEST_P(bounds, fall_with_the_budget_to_computing_alone) {
 TEST_P(bounds, no_plan_is_below_that_of_its_kind) {
   int held = 0, whole = 0;
   for (const double ratio : {1.3, 2.0}) {
-    const time_bounds bound = bounds_of(at(ratio, {}));
+    const time_bounds bound = compute_time_bounds(at(ratio, {}));
     for (const strategy& by : planners()) {
       if (complete(by, {}).contains("nodes")) continue;  // of a solver's tree: it takes seconds
       const problem p = at(ratio, complete(by, {}));
@@ -106,9 +106,9 @@ TEST_P(bounds, no_plan_is_below_that_of_its_kind) {
         const plan_kind kind = kind_of(g, plan);
         const nanoseconds least = bound_for(bound, kind);
         for (const trace& t : simulate(p, steps, 2))
-          EXPECT_GE(t.duration, least) << by.name << " at " << ratio << ", " << to_text(kind.by);
+          EXPECT_GE(t.duration, least) << by.name << " at " << ratio << ", " << to_text(kind.narrowest_class);
         ++held;
-        whole += kind.by == plan_class::whole ? 1 : 0;
+        whole += kind.narrowest_class == plan_class::whole ? 1 : 0;
       } catch (const infeasible&) {
       } catch (const unsupported&) {
       }
@@ -122,8 +122,8 @@ TEST_P(bounds, no_plan_is_below_that_of_its_kind) {
 TEST_P(bounds, no_decisions_by_dice_are_below_them) {
   std::mt19937 dice(17);
   problem unlimited = at(0.1, {});
-  const use_table uses = uses_of(g, in_order(g));
-  const std::vector<gap> gaps = gaps_of(g, uses);
+  const use_table uses = make_use_table(g, graph_order(g));
+  const std::vector<gap> gaps = find_gaps(g, uses);
   for (int round = 0; round < 12; ++round) {
     // In odd rounds normalisations take less the second time.
     unlimited.cost_of_slice = round % 2 == 1 ? slice_costs{} : estimate_slices(g, on);
@@ -133,8 +133,8 @@ TEST_P(bounds, no_decisions_by_dice_are_below_them) {
     problem p = unlimited;
     p.budget = steps.device_arena_bytes;
     const plan_kind kind = kind_of(g, plan);
-    EXPECT_EQ(kind.by, plan_class::whole);
-    const nanoseconds least = bound_for(bounds_of(p), kind);
+    EXPECT_EQ(kind.narrowest_class, plan_class::whole);
+    const nanoseconds least = bound_for(compute_time_bounds(p), kind);
     EXPECT_LE(least, simulate(unlimited, steps, 2).back().duration) << round;
   }
 }

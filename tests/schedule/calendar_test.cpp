@@ -12,19 +12,19 @@ using um::nanoseconds;
 
 TEST(calendar, takes_what_is_free_in_pieces) {
   calendar c;
-  EXPECT_EQ(c.take_early(10, 10), 10);
-  EXPECT_EQ(c.take_early(30, 10), 30);
-  EXPECT_EQ(c.take_early(0, 25), 0) << "10 before the first, 10 between, 5 behind the second";
-  EXPECT_EQ(c.take_early(0, 1), 45);
-  EXPECT_EQ(c.take_early(100, 5), 100);
-  EXPECT_EQ(c.take_early(101, 5), 105) << "not before what it begins within has ended";
+  EXPECT_EQ(c.book_earliest(10, 10), 10);
+  EXPECT_EQ(c.book_earliest(30, 10), 30);
+  EXPECT_EQ(c.book_earliest(0, 25), 0) << "10 before the first, 10 between, 5 behind the second";
+  EXPECT_EQ(c.book_earliest(0, 1), 45);
+  EXPECT_EQ(c.book_earliest(100, 5), 100);
+  EXPECT_EQ(c.book_earliest(101, 5), 105) << "not before what it begins within has ended";
 }
 
 TEST(calendar, nothing_takes_no_time) {
   calendar c;
-  EXPECT_EQ(c.take_early(10, 0), 10);
-  EXPECT_EQ(c.take_early(10, 5), 10);
-  EXPECT_EQ(c.take_early(10, 0), 15);
+  EXPECT_EQ(c.book_earliest(10, 0), 10);
+  EXPECT_EQ(c.book_earliest(10, 5), 10);
+  EXPECT_EQ(c.book_earliest(10, 0), 15);
 }
 
 // Against one that notes every nanosecond.
@@ -38,7 +38,7 @@ TEST(calendar, agrees_with_a_list_of_instants) {
       const auto length = static_cast<std::size_t>(1 + random() % 9);
       std::size_t begin = at;
       while (taken[begin]) ++begin;
-      ASSERT_EQ(c.take_early(static_cast<nanoseconds>(at), static_cast<nanoseconds>(length)),
+      ASSERT_EQ(c.book_earliest(static_cast<nanoseconds>(at), static_cast<nanoseconds>(length)),
                 static_cast<nanoseconds>(begin));
       for (std::size_t t = begin, left = length; left > 0; ++t) {
         left -= taken[t] ? 0 : 1;
@@ -62,7 +62,7 @@ TEST(calendar, takes_late_what_agrees_with_a_list_of_instants) {
         left -= taken[begin] ? 0 : 1;
         taken[begin] = true;
       }
-      ASSERT_EQ(c.take_late(static_cast<nanoseconds>(at), static_cast<nanoseconds>(length)),
+      ASSERT_EQ(c.book_latest(static_cast<nanoseconds>(at), static_cast<nanoseconds>(length)),
                 static_cast<nanoseconds>(begin));
     }
   }

@@ -21,9 +21,9 @@ class every_network : public ::testing::TestWithParam<std::string> {
 TEST_P(every_network, makes_right_plans_of_any_decisions) {
   std::mt19937 dice(1);
   int again = 0, swapped = 0;
-  for (const loops& l : loops_for(g)) {
-    const use_table uses = uses_of(g, order_of(g, l));
-    const std::vector<gap> gaps = gaps_of(g, uses);
+  for (const loop_nest& l : loops_for(g)) {
+    const use_table uses = make_use_table(g, make_order(g, l));
+    const std::vector<gap> gaps = find_gaps(g, uses);
     for (const unsigned rarity : {2U, 4U, 16U, 64U}) {
       const std::vector<decision> decisions = random_decisions(gaps, dice, rarity);
       const memory_plan plan = plan_of(g, uses, gaps, decisions);
@@ -35,7 +35,8 @@ TEST_P(every_network, makes_right_plans_of_any_decisions) {
     }
   }
   EXPECT_GT(swapped, 0);
-  const bool can = std::ranges::any_of(gaps_of(g, uses_of(g, in_order(g))), &gap::again);
+  const bool can =
+      std::ranges::any_of(find_gaps(g, make_use_table(g, graph_order(g))), &gap::is_recomputable);
   EXPECT_TRUE(again > 0 || !can);
 }
 
@@ -46,12 +47,12 @@ TEST_P(every_network, computes_again_from_what_itself_cannot_be_had_again) {
   for (op_id once = 0; once < g.ops.size() / 2; ++once) {
     graph h = g;
     h.ops[once].repeatable = false;
-    const use_table uses = uses_of(h, in_order(h));
-    const std::vector<gap> gaps = gaps_of(h, uses);
+    const use_table uses = make_use_table(h, graph_order(h));
+    const std::vector<gap> gaps = find_gaps(h, uses);
     std::vector<decision> all(gaps.size());
     for (std::size_t x = 0; x < gaps.size(); ++x) {
-      if (!gaps[x].again) continue;
-      all[x] = {choice::again, gaps[x].last, gaps[x].next};
+      if (!gaps[x].is_recomputable) continue;
+      all[x] = {gap_choice::recompute, gaps[x].last_use, gaps[x].next_use};
       const op& by = h.ops[uses.order[static_cast<std::size_t>(gaps[x].producer)].what];
       EXPECT_TRUE(by.repeatable) << by.name;
       from_those += std::ranges::find_first_of(by.in, h.ops[once].out) != by.in.end() ? 1 : 0;
@@ -62,13 +63,14 @@ TEST_P(every_network, computes_again_from_what_itself_cannot_be_had_again) {
       EXPECT_EQ(std::ranges::count(plan.actions, action{compute{once, {}}}), 1) << h.ops[once].name;
     }
   }
-  const bool can = std::ranges::any_of(gaps_of(g, uses_of(g, in_order(g))), &gap::again);
+  const bool can =
+      std::ranges::any_of(find_gaps(g, make_use_table(g, graph_order(g))), &gap::is_recomputable);
   EXPECT_TRUE(from_those > 0 || !can);
 }
 
 TEST_P(every_network, keeps_everything_where_nothing_else_is_decided) {
-  const use_table uses = uses_of(g, in_order(g));
-  const std::vector<gap> gaps = gaps_of(g, uses);
+  const use_table uses = make_use_table(g, graph_order(g));
+  const std::vector<gap> gaps = find_gaps(g, uses);
   const memory_plan plan = plan_of(g, uses, gaps, std::vector<decision>(gaps.size()));
   EXPECT_EQ(plan.actions.size(), g.ops.size());
   EXPECT_TRUE(std::ranges::all_of(plan.home, [](residence r) { return r == residence::device; }));
@@ -80,16 +82,17 @@ INSTANTIATE_TEST_SUITE_P(catalogue, every_network, ::testing::ValuesIn(small_net
 // Computing a long chain again takes each operator once, and what it needed goes again.
 TEST(decisions, a_chain_is_computed_once_for_one_reader) {
   const graph g = small("vgg11", "vgg11", 4, {.fusion_mode = fusion::none}).g;
-  const use_table uses = uses_of(g, in_order(g));
-  const std::vector<gap> gaps = gaps_of(g, uses);
+  const use_table uses = make_use_table(g, graph_order(g));
+  const std::vector<gap> gaps = find_gaps(g, uses);
   std::vector<decision> decisions(gaps.size());
   for (std::size_t i = 0; i < gaps.size(); ++i) {
-    if (gaps[i].again && crosses_loss(g, uses, gaps[i])) decisions[i] = {choice::again, 0, gaps[i].next};
+    if (gaps[i].is_recomputable && spans_both_passes(g, uses, gaps[i]))
+      decisions[i] = {gap_choice::recompute, 0, gaps[i].next_use};
   }
-  const std::vector<event> events = events_of(g, uses, gaps, decisions);
+  const std::vector<event> events = build_events(g, uses, gaps, decisions);
   for (position at = 0; at < uses.end(); ++at) {
     const auto times = std::ranges::count_if(events, [&](const event& e) {
-      return e.what == verb::compute && static_cast<position>(e.which) == at;
+      return e.kind == event_kind::compute && static_cast<position>(e.subject) == at;
     });
     EXPECT_LE(times, uses.end() - at) << "once itself, and at most once for each later operator";
   }
@@ -99,11 +102,12 @@ TEST(decisions, a_chain_is_computed_once_for_one_reader) {
 // Statistics of a batch are found once: what they normalise is had again with them.
 TEST(decisions, a_normalisation_is_computed_again_with_its_statistics) {
   const graph g = small("resnet", "resnet20_cifar", 16, {.fusion_mode = fusion::fused}).g;
-  const use_table uses = uses_of(g, in_order(g));
-  const std::vector<gap> gaps = gaps_of(g, uses);
+  const use_table uses = make_use_table(g, graph_order(g));
+  const std::vector<gap> gaps = find_gaps(g, uses);
   std::vector<decision> decisions(gaps.size());
   for (std::size_t i = 0; i < gaps.size(); ++i) {
-    if (gaps[i].again && crosses_loss(g, uses, gaps[i])) decisions[i] = {choice::again, 0, gaps[i].next};
+    if (gaps[i].is_recomputable && spans_both_passes(g, uses, gaps[i]))
+      decisions[i] = {gap_choice::recompute, 0, gaps[i].next_use};
   }
   const memory_plan plan = plan_of(g, uses, gaps, decisions);
   ASSERT_EQ(defect_of(g, plan), std::nullopt);
@@ -120,19 +124,19 @@ TEST(decisions, a_normalisation_is_computed_again_with_its_statistics) {
 
 TEST(decisions, what_cannot_be_computed_again_is_refused) {
   const graph g = small("vgg11", "vgg11", 4).g;
-  const use_table uses = uses_of(g, in_order(g));
-  const std::vector<gap> gaps = gaps_of(g, uses);
+  const use_table uses = make_use_table(g, graph_order(g));
+  const std::vector<gap> gaps = find_gaps(g, uses);
   std::vector<decision> decisions(gaps.size());
-  const auto weight = std::ranges::find_if(gaps, [](const gap& x) { return !x.again; });
+  const auto weight = std::ranges::find_if(gaps, [](const gap& x) { return !x.is_recomputable; });
   ASSERT_NE(weight, gaps.end());
-  decisions[static_cast<std::size_t>(weight - gaps.begin())].what = choice::again;
+  decisions[static_cast<std::size_t>(weight - gaps.begin())].choice = gap_choice::recompute;
   EXPECT_THROW(plan_of(g, uses, gaps, decisions), std::invalid_argument);
 }
 
 TEST(orders, micro_batches_name_what_needs_the_whole_batch) {
   const graph g = small("resnet", "resnet20_cifar", 16, {.fusion_mode = fusion::fused}).g;
   try {
-    order_of(g, {4, {}, {}});
+    make_order(g, {4, {}, {}});
     FAIL() << "statistics of a batch cannot be had in parts";
   } catch (const infeasible& refused) {
     EXPECT_NE(std::string(refused.what()).find("batch_norm"), std::string::npos) << refused.what();
@@ -142,13 +146,13 @@ TEST(orders, micro_batches_name_what_needs_the_whole_batch) {
 TEST(orders, every_operator_is_computed_for_every_image_once) {
   const graph g = small("alexnet", "alexnet", 8, {.sgd = true}).g;
   const auto late_ops = large_gradients(g);
-  for (const loops& l : {loops{4, {}, late_ops}, loops{1, {{2, 4, 8}}, late_ops}}) {
+  for (const loop_nest& l : {loop_nest{4, {}, late_ops}, loop_nest{1, {{2, 4, 8}}, late_ops}}) {
     std::vector<std::uint32_t> parts(g.ops.size(), 0);
-    for (const compute& c : order_of(g, l)) ++parts[c.what];
+    for (const compute& c : make_order(g, l)) ++parts[c.what];
     for (op_id o = 0; o < g.ops.size(); ++o) {
-      const bool late =
-          std::ranges::find(l.late, o) != l.late.end() || std::holds_alternative<sgd_update>(g.ops[o].what);
-      const std::uint32_t outside = l.inner.empty() ? 4 : 1;
+      const bool late = std::ranges::find(l.deferred, o) != l.deferred.end() ||
+                        std::holds_alternative<sgd_update>(g.ops[o].what);
+      const std::uint32_t outside = l.inner_loops.empty() ? 4 : 1;
       EXPECT_EQ(parts[o], late ? 1U : o >= 2 && o < 4 && outside == 1 ? 8U : outside) << g.ops[o].name;
     }
   }
@@ -192,15 +196,15 @@ TEST(orders, what_reads_a_sum_waits_for_all_parts_of_it) {
   const graph g = with_sums();
   const auto all = static_cast<op_id>(g.ops.size());
   std::string order;
-  for (const compute& c : order_of(g, {1, {{0, all, 2}}, {}})) order += std::to_string(c.what);
+  for (const compute& c : make_order(g, {1, {{0, all, 2}}, {}})) order += std::to_string(c.what);
   EXPECT_EQ(order, "010122344");
   graph cut = g;
   cut.ops.erase(cut.ops.begin() + 3, cut.ops.end());
   std::string micro;
-  for (const compute& c : order_of(cut, {2, {}, {}})) micro += std::to_string(c.what);
+  for (const compute& c : make_order(cut, {2, {}, {}})) micro += std::to_string(c.what);
   EXPECT_EQ(micro, "010122");
-  EXPECT_THROW(order_of(g, {2, {}, {}}), infeasible) << "make_w needs the whole batch and make_v is cut";
-  EXPECT_EQ(defect_of(g, plan_of(g, order_of(g, {1, {{0, all, 4}}, {}}), residence::device)), std::nullopt);
+  EXPECT_THROW(make_order(g, {2, {}, {}}), infeasible) << "make_w needs the whole batch and make_v is cut";
+  EXPECT_EQ(defect_of(g, plan_of(g, make_order(g, {1, {{0, all, 4}}, {}}), residence::device)), std::nullopt);
 }
 
 }  // namespace

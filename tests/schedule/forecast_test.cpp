@@ -28,7 +28,8 @@ held hold(const problem& p, const use_table& uses, const std::vector<gap>& gaps,
           const std::vector<decision>& decisions) {
   held h;
   forecaster f(p, uses);
-  h.said = f.of(events_of(p.network, uses, gaps, decisions), staged_tensors(uses, gaps, decisions));
+  h.said =
+      f.forecast(build_events(p.network, uses, gaps, decisions), find_staged_tensors(uses, gaps, decisions));
   const memory_plan plan = plan_of(p.network, uses, gaps, decisions);
   h.live = std::ranges::max(live_bytes(p, plan));
   const execution_plan steps = lower(p, plan);
@@ -48,13 +49,13 @@ class forecasts : public ::testing::TestWithParam<std::string> {
 TEST_P(forecasts, say_what_random_decisions_hold_and_take) {
   std::mt19937 dice(3);
   double worst = 0;
-  for (const loops& l : loops_for(g)) {
-    const use_table uses = uses_of(g, order_of(g, l));
-    const std::vector<gap> gaps = gaps_of(g, uses);
+  for (const loop_nest& l : loops_for(g)) {
+    const use_table uses = make_use_table(g, make_order(g, l));
+    const std::vector<gap> gaps = find_gaps(g, uses);
     for (const unsigned rarity : {3U, 8U, 32U}) {
       const held h = hold(p, uses, gaps, random_decisions(gaps, dice, rarity));
       // Parts that some operator touches together lie together, so a plan may hold more than its parts.
-      const bool apart = l.late.empty() && l.inner.empty();
+      const bool apart = l.deferred.empty() && l.inner_loops.empty();
       const byte_count rounding = arena_alignment * uses.parts.size() + bytes_of(g, role::output);
       EXPECT_LE(h.said.peak, h.live + rounding);
       EXPECT_GE(h.said.peak + rounding, apart ? h.live : 0);
@@ -71,17 +72,18 @@ TEST_P(forecasts, say_what_random_decisions_hold_and_take) {
 TEST_P(forecasts, know_what_takes_less_the_second_time) {
   p.cost_of_slice = {};
   std::mt19937 dice(5);
-  const use_table uses = uses_of(g, in_order(g));
-  const std::vector<gap> gaps = gaps_of(g, uses);
+  const use_table uses = make_use_table(g, graph_order(g));
+  const std::vector<gap> gaps = find_gaps(g, uses);
   const forecaster f(p, uses);
   for (position at = 0; at < uses.end(); ++at) {
     const bool normalises = std::holds_alternative<batch_norm>(g.ops[static_cast<std::size_t>(at)].what);
-    EXPECT_EQ(f.time_again(at) < f.time_of(at), normalises) << g.ops[static_cast<std::size_t>(at)].name;
+    EXPECT_EQ(f.recompute_time(at) < f.compute_time(at), normalises)
+        << g.ops[static_cast<std::size_t>(at)].name;
   }
   for (const unsigned rarity : {2U, 8U}) {
     std::vector<decision> decisions = random_decisions(gaps, dice, rarity);
     for (decision& d : decisions) {
-      if (d.what == choice::swap) d = {};
+      if (d.choice == gap_choice::swap) d = {};
     }
     const held h = hold(p, uses, gaps, decisions);
     EXPECT_EQ(h.said.time, h.time) << "nothing waits";

@@ -7,9 +7,9 @@
 #include "core/errors.hpp"
 #include "core/lower.hpp"
 #include "core/verify.hpp"
+#include "schedule/fit_transfers.hpp"
 #include "schedule/milp/gap_optimum.hpp"
 #include "schedule/milp/mixed_program.hpp"
-#include "schedule/room.hpp"
 #include "tests/schedule/random_decisions.hpp"
 
 namespace {
@@ -18,9 +18,9 @@ using namespace um;
 using namespace um::testing;
 
 TEST(no_solver, says_how_to_get_one) {
-  if (can_solve_mixed()) GTEST_SKIP() << "there is one";
+  if (has_mixed_solver()) GTEST_SKIP() << "there is one";
   try {
-    minimum_of(mixed_program{}, {});
+    minimize(mixed_program{}, {});
     FAIL();
   } catch (const unsupported& refused) {
     EXPECT_NE(std::string(refused.what()).find("pip install highsbox"), std::string::npos);
@@ -30,7 +30,7 @@ TEST(no_solver, says_how_to_get_one) {
 class with_highs : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!can_solve_mixed()) GTEST_SKIP() << how_to_get_highs;
+    if (!has_mixed_solver()) GTEST_SKIP() << how_to_get_highs;
   }
 };
 
@@ -49,7 +49,7 @@ TEST_F(milp, is_the_best_of_all_choices) {
       weight.push_back(static_cast<double>(1 + dice() % 30));
       sum.emplace_back(m.add_column(-worth.back(), 0, 1, true), weight.back());
     }
-    m.at_most(sum, 50);
+    m.add_at_most(sum, 50);
     double most = 0;
     for (unsigned set = 0; set < 256; ++set) {
       double w = 0, v = 0;
@@ -59,27 +59,27 @@ TEST_F(milp, is_the_best_of_all_choices) {
       }
       if (w <= 50) most = std::max(most, v);
     }
-    const mixed_solution s = minimum_of(m, {0, 1000});
-    ASSERT_TRUE(s.found);
+    const mixed_solution s = minimize(m, {0, 1000});
+    ASSERT_TRUE(s.is_feasible);
     EXPECT_NEAR(s.value, -most, 1e-6);
-    EXPECT_NEAR(s.bound, -most, 1e-6);
+    EXPECT_NEAR(s.lower_bound, -most, 1e-6);
   }
 }
 
 TEST_F(milp, tells_what_cannot_be) {
   mixed_program m;
-  const mixed_program::column x = m.add_choice(), y = m.add_choice();
-  m.at_least({{x, 1}, {y, 1}}, 3);
-  const mixed_solution s = minimum_of(m, {});
-  EXPECT_FALSE(s.found);
-  EXPECT_TRUE(s.infeasible);
+  const mixed_program::column x = m.add_binary(), y = m.add_binary();
+  m.add_at_least({{x, 1}, {y, 1}}, 3);
+  const mixed_solution s = minimize(m, {});
+  EXPECT_FALSE(s.is_feasible);
+  EXPECT_TRUE(s.is_infeasible);
 }
 
 TEST_F(milp, adds_up_what_comes_twice_in_a_row) {
   mixed_program m;
   const mixed_program::column x = m.add_column(1, 0, 10);
-  m.at_least({{x, 1}, {x, 1}}, 6);
-  EXPECT_NEAR(minimum_of(m, {}).value, 3, 1e-9);
+  m.add_at_least({{x, 1}, {x, 1}}, 6);
+  EXPECT_NEAR(minimize(m, {}).value, 3, 1e-9);
 }
 
 struct gap_setting {
@@ -88,16 +88,17 @@ struct gap_setting {
         on(both_ways_at_full_rate()),
         costs(estimate(g, on)),
         p{g, costs, on, std::numeric_limits<byte_count>::max(), pressure::none, {}, {}},
-        uses(uses_of(g, in_order(g))),
-        gaps(gaps_of(g, uses)),
+        uses(make_use_table(g, graph_order(g))),
+        gaps(find_gaps(g, uses)),
         forecast(p, uses) {
     const std::vector<decision> kept(gaps.size());
-    const std::vector<event> events = events_of(g, uses, gaps, kept);
-    peak = forecast.memory_of(events, staged_tensors(uses, gaps, kept)).peak;
-    live = live_at_positions(uses, events, forecast.live());
+    const std::vector<event> events = build_events(g, uses, gaps, kept);
+    peak = forecast.forecast_memory(events, find_staged_tensors(uses, gaps, kept)).peak;
+    live = live_at_positions(uses, events, forecast.live_bytes());
   }
   prediction said(const std::vector<decision>& decisions) {
-    return forecast.of(events_of(g, uses, gaps, decisions), staged_tensors(uses, gaps, decisions));
+    return forecast.forecast(build_events(g, uses, gaps, decisions),
+                             find_staged_tensors(uses, gaps, decisions));
   }
 
   graph g;
@@ -120,13 +121,13 @@ struct gap_setting {
 TEST_F(gap_programs, decide_what_is_forecast_as_they_say) {
   gap_setting s(small_spec("alexnet", 64, {.fusion_mode = fusion::fused}));
   for (const byte_count percent : {90U, 80U}) {
-    gap_program what;
-    what.room = s.peak * percent / 100;
-    const gap_solution best = minimum_of(s.p, s.uses, s.gaps, s.forecast, s.live, what, {0.01, 1});
-    ASSERT_TRUE(best.found) << percent;
+    gap_program_options what;
+    what.memory_bytes = s.peak * percent / 100;
+    const gap_solution best = minimize(s.p, s.uses, s.gaps, s.forecast, s.live, what, {0.01, 1});
+    ASSERT_TRUE(best.is_feasible) << percent;
     EXPECT_LE(best.bound, best.time);
     const prediction said = s.said(best.decisions);
-    EXPECT_LE(said.peak, what.room + what.room / 50) << percent;
+    EXPECT_LE(said.peak, what.memory_bytes + what.memory_bytes / 50) << percent;
     // The order of copies and who takes whose place is not in the program.
     EXPECT_LE(said.time, best.time + best.time / 4) << percent;
     EXPECT_EQ(defect_of(s.g, plan_of(s.g, s.uses, s.gaps, best.decisions)), std::nullopt);
@@ -139,12 +140,12 @@ TEST_F(gap_programs, are_bounds_for_all_decisions_within_the_room) {
   for (int round = 0; round < 1; ++round) {
     const std::vector<decision> decisions = random_decisions(s.gaps, dice, 3);
     const prediction said = s.said(decisions);
-    gap_program what;
-    what.room = said.peak;
-    what.smallest = 64 * KiB;
-    what.slots = 1000;
-    const gap_solution best = minimum_of(s.p, s.uses, s.gaps, s.forecast, s.live, what, {0.05, 1});
-    EXPECT_FALSE(best.infeasible);
+    gap_program_options what;
+    what.memory_bytes = said.peak;
+    what.min_part_bytes = 64 * KiB;
+    what.max_slots = 1000;
+    const gap_solution best = minimize(s.p, s.uses, s.gaps, s.forecast, s.live, what, {0.05, 1});
+    EXPECT_FALSE(best.is_infeasible);
     EXPECT_LE(best.bound, said.time);
   }
 }

@@ -19,26 +19,26 @@ inline std::vector<decision> random_decisions(const std::vector<gap>& gaps, std:
   for (std::size_t i = 0; i < gaps.size(); ++i) {
     if (dice() % rarity != 0) continue;
     const auto between = [&] {
-      return gaps[i].last +
-             static_cast<position>(dice() % static_cast<unsigned>(gaps[i].next - gaps[i].last + 1));
+      return gaps[i].last_use +
+             static_cast<position>(dice() % static_cast<unsigned>(gaps[i].next_use - gaps[i].last_use + 1));
     };
-    const bool again = gaps[i].again && dice() % 2 == 0;
-    all[i] = {again ? choice::again : choice::swap, between(), between()};
-    if (dice() % 2 == 0) all[i].leave = gaps[i].last;
-    if (dice() % 2 == 0) all[i].back = gaps[i].next;
+    const bool again = gaps[i].is_recomputable && dice() % 2 == 0;
+    all[i] = {again ? gap_choice::recompute : gap_choice::swap, between(), between()};
+    if (dice() % 2 == 0) all[i].leave_after = gaps[i].last_use;
+    if (dice() % 2 == 0) all[i].return_before = gaps[i].next_use;
   }
   return all;
 }
 
 // Whole, in micro-batches, with an inner loop: as many as the network allows.
-inline std::vector<loops> loops_for(const graph& g) {
-  std::vector<loops> all{{}, {1, {}, large_gradients(g)}};
+inline std::vector<loop_nest> loops_for(const graph& g) {
+  std::vector<loop_nest> all{{}, {1, {}, large_gradients(g)}};
   const auto count = static_cast<op_id>(g.ops.size());
   const std::int64_t images = g.tensors[g.ops.front().in.front()].shape.n;
   for (const std::uint32_t k : {2U, 4U}) {
     if (images % (2 * k) != 0 || g.name.starts_with("res")) continue;
     all.push_back({k, {}, {}});
-    if (goes_over_batch(g, g.ops[count / 2], 2 * k) && goes_over_batch(g, g.ops[count / 2 + 1], 2 * k))
+    if (can_split_batch(g, g.ops[count / 2], 2 * k) && can_split_batch(g, g.ops[count / 2 + 1], 2 * k))
       all.push_back({1, {{count / 2, count / 2 + 2, k}}, large_gradients(g)});
   }
   return all;

@@ -92,7 +92,7 @@ TEST(patterns, take_longer_if_hits_do_not_run_ahead) {
 }
 
 std::vector<strategy> managed_strategies() {
-  std::vector<strategy> all(hints().begin(), hints().end());
+  std::vector<strategy> all(hint_strategies().begin(), hint_strategies().end());
   std::ranges::copy_if(planners(), std::back_inserter(all),
                        [](const strategy& s) { return s.name == "best_managed"; });
   return all;

@@ -18,7 +18,7 @@ hint_strategy row(std::string_view name) {
 template <class Rule>
 const Rule* find_rule(const hint_strategy& s) {
   for (const hint_rule& r : s.rules) {
-    if (const auto* x = std::get_if<Rule>(&r.what)) return x;
+    if (const auto* x = std::get_if<Rule>(&r.policy)) return x;
   }
   return nullptr;
 }
@@ -28,10 +28,11 @@ std::optional<double> pretended(const hint_strategy& s) {
   if (find_rule<evict_rule>(s) != nullptr) return std::nullopt;
   double time = 1000 + static_cast<double>(s.rules.size());
   if (const auto* p = find_rule<prefetch_rule>(s)) {
-    time -= p->unit == look_ahead::operators ? 200 - 10 * std::abs(static_cast<double>(p->ahead - 8)) : 0;
+    time -=
+        p->unit == look_ahead_unit::operators ? 200 - 10 * std::abs(static_cast<double>(p->ahead - 8)) : 0;
   }
   const auto* d = find_rule<discard_rule>(s);
-  return d != nullptr && d->prefetch ? time / 2 : time;
+  return d != nullptr && d->repopulates ? time / 2 : time;
 }
 
 struct counted {
@@ -52,9 +53,9 @@ struct counted {
 TEST(Alternatives, AreSoundAndDifferFromWhereTheyStart) {
   for (const hint_strategy& s : hint_table()) {
     for (const alternatives& a : alternatives_to(s)) {
-      for (const hint_strategy& x : a.all) {
-        EXPECT_FALSE(defect_of(x).has_value()) << s.name << ", " << a.what;
-        EXPECT_NE(x.rules, s.rules) << s.name << ", " << a.what;
+      for (const hint_strategy& x : a.points) {
+        EXPECT_FALSE(defect_of(x).has_value()) << s.name << ", " << a.kind;
+        EXPECT_NE(x.rules, s.rules) << s.name << ", " << a.kind;
       }
     }
   }
@@ -62,13 +63,13 @@ TEST(Alternatives, AreSoundAndDifferFromWhereTheyStart) {
 
 TEST(Alternatives, SwitchRulesOffAndOnAndChangeTheirNumbers) {
   const std::vector<alternatives> all = alternatives_to(row("discard_prefetch"));
-  EXPECT_EQ(all.front().all.size(), 2U);  // without either rule
-  EXPECT_EQ(all.front().all.at(0).rules.size(), 1U);
-  EXPECT_EQ(all.back().all.front().rules.size(), 3U);  // with one more
+  EXPECT_EQ(all.front().points.size(), 2U);  // without either rule
+  EXPECT_EQ(all.front().points.at(0).rules.size(), 1U);
+  EXPECT_EQ(all.back().points.front().rules.size(), 3U);  // with one more
   EXPECT_TRUE(std::ranges::any_of(all, [](const alternatives& a) {
-    return std::ranges::any_of(a.all, [](const hint_strategy& s) {
+    return std::ranges::any_of(a.points, [](const hint_strategy& s) {
       const auto* p = find_rule<prefetch_rule>(s);
-      return p != nullptr && p->unit == look_ahead::operators && p->ahead == 8;
+      return p != nullptr && p->unit == look_ahead_unit::operators && p->ahead == 8;
     });
   }));
 }
@@ -77,7 +78,7 @@ TEST(Search, FindsRulesAndNumbersAndDropsWhatCostsNothing) {
   counted c;
   const std::vector<hint_strategy> starts{row("managed_advise")};
   const search_result found = search_strategies(starts, 1000, c.time());
-  const hint_strategy& best = found.tried.front().what;
+  const hint_strategy& best = found.tried.front().point;
   EXPECT_EQ(best.rules.size(), 2U);
   ASSERT_NE(find_rule<prefetch_rule>(best), nullptr);
   EXPECT_EQ(find_rule<prefetch_rule>(best)->ahead, 8);
@@ -92,7 +93,7 @@ TEST(Search, TimesNothingTwiceAndKeepsToItsLimit) {
   EXPECT_EQ(found.tried.size(), 60U);
   for (std::size_t i = 0; i < found.tried.size(); ++i) {
     for (std::size_t k = 0; k < i; ++k)
-      EXPECT_NE(found.tried[i].what.rules, found.tried[k].what.rules) << i << ' ' << k;
+      EXPECT_NE(found.tried[i].point.rules, found.tried[k].point.rules) << i << ' ' << k;
   }
 }
 
@@ -101,7 +102,7 @@ TEST(Search, IsTheSameEveryTimeAndWhatFailsComesLast) {
   const search_result x = search_strategies(hint_table(), 200, a.time());
   const search_result y = search_strategies(hint_table(), 200, b.time());
   ASSERT_EQ(x.tried.size(), y.tried.size());
-  for (std::size_t i = 0; i < x.tried.size(); ++i) EXPECT_EQ(x.tried[i].what, y.tried[i].what);
+  for (std::size_t i = 0; i < x.tried.size(); ++i) EXPECT_EQ(x.tried[i].point, y.tried[i].point);
   EXPECT_FALSE(x.tried.back().cost.has_value());
   EXPECT_TRUE(std::ranges::is_sorted(x.tried, {}, [](const timed_strategy& t) {
     return t.cost.value_or(std::numeric_limits<double>::infinity());

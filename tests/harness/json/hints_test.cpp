@@ -60,11 +60,11 @@ TEST(HintsJson, EveryRowReadsBackEqual) {
 TEST(HintsJson, AFileSaysWhatItMeans) {
   const hint_strategy s = hint_strategy_from_json(mine, "mine.json");
   ASSERT_EQ(s.rules.size(), 4U);
-  EXPECT_EQ(s.rules[0].which.roles, std::vector<role>{role::parameter});
-  EXPECT_EQ(std::get<prefetch_rule>(s.rules[1].what).ahead, 3);
-  EXPECT_EQ(std::get<evict_rule>(s.rules[2].what).gap, 5);
-  EXPECT_EQ(s.rules[2].which.use, tensor_use::needed_again);
-  EXPECT_TRUE(std::get<discard_rule>(s.rules[3].what).prefetch);
+  EXPECT_EQ(s.rules[0].tensors.roles, std::vector<role>{role::parameter});
+  EXPECT_EQ(std::get<prefetch_rule>(s.rules[1].policy).ahead, 3);
+  EXPECT_EQ(std::get<evict_rule>(s.rules[2].policy).gap, 5);
+  EXPECT_EQ(s.rules[2].tensors.use, tensor_use::needed_again);
+  EXPECT_TRUE(std::get<discard_rule>(s.rules[3].policy).repopulates);
 }
 
 TEST(HintsJson, ARefusalNamesTheRuleAndTheMend) {
@@ -104,10 +104,10 @@ std::string picked(const std::string& what, const std::string& by) {
 
 TEST(HintsJson, TensorsAreNamedByPatternSizeAndOperator) {
   const hint_strategy s = hint_strategy_from_json(picking, "picking.json");
-  EXPECT_EQ(s.rules[0].which.names, (std::vector<std::string>{"conv1*.y", "pool?.y"}));
-  EXPECT_EQ(s.rules[0].which.least_bytes, 4 * MiB);
-  EXPECT_EQ(s.rules[1].which.read_by[1], "opaque:*attention*");
-  EXPECT_EQ(s.rules[1].which.written_by, std::vector<std::string>{"max_pool"});
+  EXPECT_EQ(s.rules[0].tensors.names, (std::vector<std::string>{"conv1*.y", "pool?.y"}));
+  EXPECT_EQ(s.rules[0].tensors.least_bytes, 4 * MiB);
+  EXPECT_EQ(s.rules[1].tensors.read_by[1], "opaque:*attention*");
+  EXPECT_EQ(s.rules[1].tensors.written_by, std::vector<std::string>{"max_pool"});
   EXPECT_EQ(hint_strategy_from_json(to_json(s), "again"), s);
 }
 

@@ -1,5 +1,5 @@
 // What a static schedule gives up, and in which parts.
-#include "hints/room.hpp"
+#include "hints/make_room.hpp"
 
 #include <gtest/gtest.h>
 
@@ -17,12 +17,12 @@ struct room : ::testing::Test {
   graph g = chain(6);
   profile costs = costs_of(g);
   machine m;
-  room_rules rules;
+  eviction_options rules;
   room() {
     rules.order = evict_order::furthest_use;
-    rules.fetch = rules.populate = true;
+    rules.prefetch_inputs = rules.populate_outputs = true;
     for (tensor& t : g.tensors) t.shape = {8, 256, 64, 16};  // 8 MiB: four blocks
-    rules.discards.assign(g.tensors.size(), true);
+    rules.is_discarded.assign(g.tensors.size(), true);
   }
   problem with(byte_count budget) { return {g, costs, m, budget, pressure::plan, {}}; }
   memory_plan made(byte_count budget) {
@@ -46,13 +46,13 @@ struct room : ::testing::Test {
 TEST_F(room, parts_are_whole_blocks_where_some_number_of_them_allows_it) {
   const tensor t{"t", {8, 256, 64, 24}, dtype::f32, role::activation};  // six blocks, 8 images
   for (const residence home : {residence::managed, residence::twinned}) {
-    EXPECT_EQ(parts_to_leave(t, home, 1, 2 * MiB), 2U) << "three blocks each: 8 images have no thirds";
-    EXPECT_EQ(parts_to_leave(t, home, 4, 2 * MiB), 2U) << "two slices to a part";
-    EXPECT_EQ(parts_to_leave(t, home, 1, 64 * MiB), 1U);
+    EXPECT_EQ(eviction_part_count(t, home, 1, 2 * MiB), 2U) << "three blocks each: 8 images have no thirds";
+    EXPECT_EQ(eviction_part_count(t, home, 4, 2 * MiB), 2U) << "two slices to a part";
+    EXPECT_EQ(eviction_part_count(t, home, 1, 64 * MiB), 1U);
   }
   const tensor odd{"odd", {8, 256, 64, 17}, dtype::f32, role::activation};  // parts of it share blocks
-  EXPECT_EQ(parts_to_leave(odd, residence::twinned, 4, 2 * MiB), 1U);
-  EXPECT_EQ(parts_to_leave(odd, residence::managed, 4, 2 * MiB), 8U);
+  EXPECT_EQ(eviction_part_count(odd, residence::twinned, 4, 2 * MiB), 1U);
+  EXPECT_EQ(eviction_part_count(odd, residence::managed, 4, 2 * MiB), 8U);
 }
 
 TEST_F(room, what_is_dead_never_crosses_the_link) {

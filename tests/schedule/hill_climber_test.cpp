@@ -1,4 +1,4 @@
-#include "schedule/climber.hpp"
+#include "schedule/hill_climber.hpp"
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ struct numbers {
   std::vector<int> asked;
   bool stops = false;
 
-  climber<int, int> within(std::size_t most) {
+  hill_climber<int, int> within(std::size_t most) {
     return {{[](int at) {
                return std::vector<neighbours<int>>{{"one away", {at - 1, at + 1}},
                                                    {"ten away", {at - 10, at + 10}}};
@@ -35,40 +35,40 @@ struct numbers {
   }
 };
 
-TEST(climber, goes_down_to_where_no_neighbour_is_better) {
+TEST(hill_climber, goes_down_to_where_no_neighbour_is_better) {
   numbers n{[](int x) { return std::abs(x - 42); }, {}};
   EXPECT_EQ(n.within(1000).climb(0), 42);
 }
 
-TEST(climber, ends_in_a_hollow_and_leaves_it_only_by_a_kind_that_reaches_further) {
+TEST(hill_climber, ends_in_a_hollow_and_leaves_it_only_by_a_kind_that_reaches_further) {
   numbers n{[](int x) { return x == 42 ? 0 : std::abs(x - 50) + 1; }, {}};
   EXPECT_EQ(n.within(1000).climb(3), 50) << "42 is eight away";
   EXPECT_EQ(n.within(1000).climb(31), 42) << "by 32";
 }
 
-TEST(climber, rates_nothing_twice_and_no_more_than_it_may) {
+TEST(hill_climber, rates_nothing_twice_and_no_more_than_it_may) {
   numbers n{[](int x) { return std::abs(x - 42); }, {}};
-  climber<int, int> by = n.within(12);
+  hill_climber<int, int> by = n.within(12);
   by.climb(0);
   EXPECT_EQ(n.asked.size(), 12U);
-  EXPECT_FALSE(by.may_go_on());
+  EXPECT_FALSE(by.may_continue());
   std::ranges::sort(n.asked);
   EXPECT_EQ(std::ranges::adjacent_find(n.asked), n.asked.end());
-  EXPECT_EQ(by.tried().size(), n.asked.size());
+  EXPECT_EQ(by.rated_points().size(), n.asked.size());
 }
 
-TEST(climber, steps_over_what_cannot_be_and_begins_there_if_it_must) {
+TEST(hill_climber, steps_over_what_cannot_be_and_begins_there_if_it_must) {
   numbers n{[](int x) { return x % 10 == 0 && x != 40 ? std::nullopt : std::optional(std::abs(x - 42)); },
             {}};
   EXPECT_EQ(n.within(1000).climb(0), 42);
 }
 
-TEST(climber, stops_when_told_so) {
+TEST(hill_climber, stops_when_told_so) {
   numbers n{[](int x) { return x; }, {}, true};
-  climber<int, int> by = n.within(10);
+  hill_climber<int, int> by = n.within(10);
   EXPECT_EQ(by.climb(5), 5);
   EXPECT_TRUE(by.stopped());
-  EXPECT_TRUE(by.tried().empty());
+  EXPECT_TRUE(by.rated_points().empty());
 }
 
 }  // namespace

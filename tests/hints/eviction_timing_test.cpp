@@ -1,5 +1,5 @@
 // Where evictions go within a plan.
-#include "hints/timing.hpp"
+#include "hints/eviction_timing.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include "core/lower.hpp"
 #include "core/verify.hpp"
 #include "hints/durations.hpp"
-#include "hints/room.hpp"
+#include "hints/make_room.hpp"
 #include "simulator/simulate.hpp"
 #include "tests/core/chain.hpp"
 
@@ -52,17 +52,17 @@ struct timing : ::testing::Test {
     return plan;
   }
   memory_plan within(byte_count budget) {
-    room_rules rules;
+    eviction_options rules;
     rules.order = evict_order::furthest_use;
-    rules.fetch = rules.populate = true;
-    rules.discards.assign(g.tensors.size(), true);
+    rules.prefetch_inputs = rules.populate_outputs = true;
+    rules.is_discarded.assign(g.tensors.size(), true);
     const problem p = with(budget);
     const memory_plan draft = twinned();
     return make_room(p, draft, placement_of_draft(p, draft, packers::searched), rules);
   }
   memory_plan timed(byte_count budget, const memory_plan& plan) {
     const problem p = with(budget);
-    return with_evictions_timed(p, plan, placement(p, plan, packers::searched));
+    return retime_evictions(p, plan, placement(p, plan, packers::searched));
   }
   std::size_t place(const memory_plan& plan, const std::string& text) const {
     for (std::size_t i = 0; i < plan.actions.size(); ++i) {
@@ -160,7 +160,7 @@ TEST_F(timing, operators_take_longer_beside_copies_but_not_beside_discards) {
   };
   const auto expected = [&](const memory_plan& plan) {
     const problem p = with(GiB);
-    return expected_time(p, lower(p, plan));
+    return expected_iteration_time(p, lower(p, plan));
   };
   const tensor_id y0 = named(g, "y0");
   memory_plan discards = twinned(), copies = twinned();
@@ -182,12 +182,12 @@ TEST(durations, follow_the_machine) {
   m.uvm.twin_copy_percent = twin_copy_percent;
   m.uvm.remote_write_bytes_per_s = reached_for(GiB);
   constexpr nanoseconds block = 1'953'125;  // 2 MiB at 1 GiB/s
-  EXPECT_EQ(time_to_discard(m, 4), 28);
-  EXPECT_EQ(time_to_evict(m, 4, residence::twinned), 5 + 4 * block);
-  EXPECT_EQ(time_to_evict(m, 4, residence::managed), 9 + 4 * 20 + 4 * 512 * 1'000'000LL)
+  EXPECT_EQ(discard_time(m, 4), 28);
+  EXPECT_EQ(evict_time(m, 4, residence::twinned), 5 + 4 * block);
+  EXPECT_EQ(evict_time(m, 4, residence::managed), 9 + 4 * 20 + 4 * 512 * 1'000'000LL)
       << "mapping for the CPU";
   m.uvm.host_map_page_ns = 0;
-  EXPECT_EQ(time_to_evict(m, 4, residence::managed), 9 + 4 * 20 + 2 * block) << "the copy";
+  EXPECT_EQ(evict_time(m, 4, residence::managed), 9 + 4 * 20 + 2 * block) << "the copy";
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // The order in which slices are computed.
-#include "hints/sequence.hpp"
+#include "hints/slices.hpp"
 
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ bool adds_up(const graph& g, const compute& c) {
 TEST(sequence, computes_every_part_of_every_operator_once) {
   for (const byte_count most : {2 * MiB, 32 * MiB, 256 * MiB}) {
     std::map<op_id, std::vector<interval>> parts;
-    for (const compute& c : in_slices(network, most)) {
+    for (const compute& c : make_sliced_order(network, most)) {
       parts[c.what].push_back(with_explicit_ranges(network, network.ops[c.what], c.part).batch);
     }
     ASSERT_EQ(parts.size(), network.ops.size());
@@ -43,7 +43,7 @@ TEST(sequence, computes_every_part_of_every_operator_once) {
 }
 
 TEST(sequence, cuts_the_more_the_less_an_operator_may_take) {
-  const auto slices = [](byte_count most) { return in_slices(network, most).size(); };
+  const auto slices = [](byte_count most) { return make_sliced_order(network, most).size(); };
   EXPECT_EQ(slices(2 * GiB), network.ops.size());
   EXPECT_GT(slices(256 * MiB), network.ops.size());
   EXPECT_GT(slices(64 * MiB), slices(256 * MiB));
@@ -52,13 +52,13 @@ TEST(sequence, cuts_the_more_the_less_an_operator_may_take) {
 TEST(sequence, cuts_into_no_more_slices_than_there_are_images) {
   std::map<op_id, int> slices;
   int most = 0;
-  for (const compute& c : in_slices(network, 1)) most = std::max(most, ++slices[c.what]);
+  for (const compute& c : make_sliced_order(network, 1)) most = std::max(most, ++slices[c.what]);
   EXPECT_EQ(most, 32);
 }
 
 // What the forward pass makes first the backward pass then needs last: it has the most time to be away.
 TEST(sequence, the_forward_pass_ends_with_the_slice_with_which_the_backward_pass_begins) {
-  const std::vector<compute> order = in_slices(network, 128 * MiB);
+  const std::vector<compute> order = make_sliced_order(network, 128 * MiB);
   std::map<op_id, std::vector<std::int64_t>> slices;
   for (const compute& c : order) {
     if (!is_whole(c.part)) slices[c.what].push_back(c.part.batch.begin);
@@ -84,7 +84,7 @@ TEST(sequence, a_reader_of_all_parts_waits_for_the_last) {
   const opaque in_parts{.label = "f", .in = {batch_cut::part}, .out = {batch_cut::part}},
       reads_all{.label = "g", .in = {batch_cut::whole}, .out = {batch_cut::part}};
   g.ops = {{"f", in_parts, {0}, {1}, true, {}}, {"g", reads_all, {1}, {2}, true, {}}};
-  const std::vector<compute> order = in_slices(g, MiB);
+  const std::vector<compute> order = make_sliced_order(g, MiB);
   EXPECT_GT(order.size(), g.ops.size());
   EXPECT_EQ(defect_of(g, plan_of(g, order, residence::device)), std::nullopt);
 }

@@ -1,11 +1,11 @@
-#include "hints/sequence.hpp"
+#include "hints/slices.hpp"
 
 #include <algorithm>
 
 namespace um {
 namespace {
 
-byte_count activations_of(const graph& g, const op& o) {
+byte_count activation_bytes(const graph& g, const op& o) {
   byte_count bytes = 0;
   for (const auto* side : {&o.in, &o.out}) {
     for (const tensor_id t : *side) bytes += is_of_parameters(g.tensors[t].use) ? 0 : bytes_of(g.tensors[t]);
@@ -13,8 +13,8 @@ byte_count activations_of(const graph& g, const op& o) {
   return bytes;
 }
 
-// Parts of whole blocks can leave and come back each on its own.
-bool cuts_on_blocks(const graph& g, const inner_loop& r, std::uint32_t parts) {
+// Whether all large activations of the loop are cut at block borders, so that each part can be evicted alone.
+bool cuts_at_block_borders(const graph& g, const batch_loop& r, std::uint32_t parts) {
   for (op_id o = r.begin; o < r.end; ++o) {
     for (const auto* side : {&g.ops[o].in, &g.ops[o].out}) {
       for (const tensor_id t : *side) {
@@ -27,14 +27,15 @@ bool cuts_on_blocks(const graph& g, const inner_loop& r, std::uint32_t parts) {
   return true;
 }
 
-// A divisor of the batch, so that slices are of one size: on blocks if one of up to four times `least` is.
-std::uint32_t parts_for(const graph& g, const inner_loop& r, std::uint32_t least) {
+// The number of slices: a divisor of the batch of at least `least`, so that slices have one size. Prefers one
+// up to four times `least` that cuts at block borders.
+std::uint32_t choose_part_count(const graph& g, const batch_loop& r, std::uint32_t least) {
   const auto images = static_cast<std::uint32_t>(g.tensors[g.ops[r.begin].out.front()].shape.n);
   std::uint32_t first = 0;
   for (std::uint32_t parts = least; parts <= std::min(4 * least, images); ++parts) {
     if (images % parts != 0) continue;
     if (first == 0) first = parts;
-    if (cuts_on_blocks(g, r, parts)) return parts;
+    if (cuts_at_block_borders(g, r, parts)) return parts;
   }
   return first == 0 ? std::min(least, images) : first;
 }
@@ -43,7 +44,7 @@ std::int64_t images_of(const graph& g, op_id o) {
   return iteration_domain(g, g.ops[o]).batch.end;
 }
 
-bool adds_up(const graph& g, const inner_loop& r) {
+bool has_accumulation(const graph& g, const batch_loop& r) {
   for (op_id o = r.begin; o < r.end; ++o) {
     const auto touched = accesses_of(g, g.ops[o], batch_part(images_of(g, o), r.parts - 1, r.parts));
     if (std::ranges::any_of(touched, [](const access& a) { return a.mode == access_mode::accumulate; }))
@@ -52,11 +53,11 @@ bool adds_up(const graph& g, const inner_loop& r) {
   return false;
 }
 
-std::vector<inner_loop> loops_of_large(const graph& g, byte_count most) {
-  std::vector<inner_loop> all;
+std::vector<batch_loop> loops_of_large_ops(const graph& g, byte_count most) {
+  std::vector<batch_loop> all;
   std::uint32_t least = 1;
   for (op_id o = 0; o < g.ops.size(); ++o) {
-    const byte_count bytes = activations_of(g, g.ops[o]);
+    const byte_count bytes = activation_bytes(g, g.ops[o]);
     const auto images = static_cast<byte_count>(g.tensors[g.ops[o].out.front()].shape.n);
     const auto parts = static_cast<std::uint32_t>(std::min((bytes + most - 1) / most, images));
     if (parts < 2 || !can_be_cut(g, g.ops[o], parts)) continue;
@@ -64,23 +65,23 @@ std::vector<inner_loop> loops_of_large(const graph& g, byte_count most) {
     least = joins ? std::max(least, parts) : parts;
     if (!joins) all.push_back({o, o, 1, false});
     all.back().end = o + 1;
-    all.back().parts = parts_for(g, all.back(), least);
+    all.back().parts = choose_part_count(g, all.back(), least);
   }
   return all;
 }
 
 }  // namespace
 
-std::vector<compute> in_slices(const graph& g, byte_count most) {
-  loops sliced;
-  for (inner_loop r : loops_of_large(g, std::max<byte_count>(most, 1))) {
+std::vector<compute> make_sliced_order(const graph& g, byte_count most) {
+  loop_nest sliced;
+  for (batch_loop r : loops_of_large_ops(g, std::max<byte_count>(most, 1))) {
     const bool can = std::ranges::all_of(g.ops.begin() + r.begin, g.ops.begin() + r.end,
                                          [&](const op& o) { return can_be_cut(g, o, r.parts); });
     if (!can || r.parts < 2) continue;
-    r.descending = !adds_up(g, r);
-    sliced.inner.push_back(r);
+    r.descending = !has_accumulation(g, r);
+    sliced.inner_loops.push_back(r);
   }
-  return order_of(g, sliced);
+  return make_order(g, sliced);
 }
 
 }  // namespace um

@@ -1,4 +1,4 @@
-// What a first iteration without hints would teach: which operands fault.
+// Operands that fault in a first iteration without hints.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace um {
 
-// For each operator and tensor, whether the operator found some of it off the device, in a simulated first
+// For each operator and tensor, whether the operator found some of it off the device in a simulated first
 // iteration of plain managed memory under the budget.
 std::vector<std::vector<bool>> recorded_faults(const problem& p);
 

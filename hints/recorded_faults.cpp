@@ -1,4 +1,4 @@
-#include "hints/recorded.hpp"
+#include "hints/recorded_faults.hpp"
 
 #include "core/lower.hpp"
 #include "schedule/orders.hpp"
@@ -10,7 +10,7 @@ std::vector<std::vector<bool>> recorded_faults(const problem& p) {
   const graph& g = p.network;
   problem by_driver = p;
   by_driver.under = pressure::driver;
-  const execution_plan plan = lower(by_driver, plan_of(g, in_order(g), residence::managed));
+  const execution_plan plan = lower(by_driver, plan_of(g, graph_order(g), residence::managed));
   std::vector<std::vector<bool>> faulted(g.ops.size(), std::vector<bool>(g.tensors.size(), false));
   simulate({g, plan, p.on, p.costs}, 1, false, [&](const step& s, const managed_memory& memory) {
     const op_id o = std::get<compute>(s.what).what;

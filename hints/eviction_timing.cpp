@@ -1,0 +1,259 @@
+#include "hints/eviction_timing.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "core/compute.hpp"
+#include "core/residency.hpp"
+#include "hints/durations.hpp"
+#include "schedule/calendar.hpp"
+#include "simulator/simulate.hpp"
+
+namespace um {
+namespace {
+
+// A place between two actions that do not move.
+using slot = std::uint32_t;
+
+// An action whose time can be chosen: an eviction or a discard of managed memory.
+struct departure {
+  action what;
+  block_range blocks;
+  slot from = 0, to = 0;  // range of places: after its last use, and before the next
+  nanoseconds turn = 0;   // start time in the lane to the host
+  std::uint64_t released_blocks = 0;
+};
+
+bool is_copy(const departure& d) {
+  return std::holds_alternative<evict>(d.what);
+}
+
+class eviction_timetable {
+ public:
+  eviction_timetable(const problem& p, const memory_plan& retime, const placement& at)
+      : problem_(p),
+        graph_(p.network),
+        plan_(retime),
+        placement_(at),
+        is_touched_(graph_.tensors.size(), false) {
+    const std::size_t blocks = at.addresses.managed_bytes / managed_block;
+    find_earliest(blocks);
+    find_latest(blocks);
+  }
+
+  memory_plan retime(eviction_timing when) {
+    memory_plan early = merge_actions();
+    if (when == eviction_timing::early) return early;
+    record_resident_blocks(residency_of(graph_, early, placement_.addresses, placement_.managed));
+    schedule_lane();
+    delay_copies();
+    return merge_actions();
+  }
+
+ private:
+  bool is_movable(const action& a) const {
+    return std::visit(overloaded{[&](const evict& x) { return is_managed(plan_.home[x.what]); },
+                                 [&](const discard& x) { return is_managed(plan_.home[x.what]); },
+                                 [](const auto&) { return false; }},
+                      a);
+  }
+
+  // --- possible places ---
+
+  // Blocks that an action touches or releases. The first compute that touches a tensor takes over its whole
+  // address range. A part includes the blocks that it shares with neighbours.
+  std::vector<block_range> blocks_of(const action& a) {
+    std::vector<block_range> all;
+    std::visit(overloaded{[](const advise&) {}, [&](const compute& c) { add_operands(c, all); },
+                          [&](const auto& x) { all.push_back(blocks_of(x.what, x.part)); }},
+               a);
+    return all;
+  }
+  block_range blocks_of(tensor_id t, const box& part) const {
+    if (!is_managed(plan_.home[t]) || !placement_.managed.is_touched(t)) return {};
+    const range only = batch_range(graph_.tensors[t], part);
+    return um::blocks_of({placement_.managed.offset_of(t) + only.offset, only.bytes});
+  }
+  void add_operands(const compute& c, std::vector<block_range>& all) {
+    for (const access& x : accesses_of(graph_, c)) {
+      if (!is_managed(plan_.home[x.what])) continue;
+      const bool begins = !is_touched_[x.what];
+      is_touched_[x.what] = true;
+      if (begins) all.push_back(blocks_of(x.what, {}));
+      for (range r : runs_of(graph_.tensors[x.what], x.where)) {
+        r.offset += placement_.managed.offset_of(x.what);
+        all.push_back(um::blocks_of(r));
+      }
+    }
+  }
+
+  // The earliest place: after the last action that touches its blocks. A tensor that was last used in the
+  // iteration before may leave at the end of that iteration.
+  void find_earliest(std::size_t blocks) {
+    std::vector<slot> last(blocks, 0);
+    for (const action& a : plan_.actions) {
+      if (!is_movable(a)) {
+        touched_blocks_.push_back(blocks_of(a));
+        fixed_actions_.push_back(a);
+        for (const block_range& r : touched_blocks_.back())
+          std::fill(last.begin() + at(r.begin), last.begin() + at(r.end), end());
+        continue;
+      }
+      departure d{a, blocks_of(a).front()};
+      d.from = latest_slot_of(last, d.blocks);
+      departures_.push_back(d);
+    }
+    for (departure& d : departures_) {
+      if (d.from == 0 && !discards_result(d)) d.from = latest_slot_of(last, d.blocks);
+    }
+  }
+  static std::ptrdiff_t at(std::size_t b) { return static_cast<std::ptrdiff_t>(b); }
+  static slot latest_slot_of(const std::vector<slot>& last, const block_range& r) {
+    slot most = 0;
+    for (std::size_t b = r.begin; b < r.end; ++b) most = std::max(most, last[b]);
+    return most;
+  }
+  slot end() const { return static_cast<slot>(fixed_actions_.size()); }
+
+  // Whether it discards a result that a user may read after the iteration.
+  bool discards_result(const departure& d) const {
+    const auto* x = std::get_if<discard>(&d.what);
+    return x != nullptr && survives(graph_.tensors[x->what].use);
+  }
+
+  // The latest place: before the next action that touches its blocks.
+  void find_latest(std::size_t blocks) {
+    std::vector<std::vector<std::size_t>> in_slot(fixed_actions_.size() + 1);
+    for (std::size_t i = 0; i < departures_.size(); ++i) in_slot[departures_[i].from].push_back(i);
+    std::vector<slot> next(blocks, end());
+    for (slot s = end() + 1; s-- > 0;) {
+      for (const std::size_t i : in_slot[s]) {
+        departures_[i].to = end();
+        for (std::size_t b = departures_[i].blocks.begin; b < departures_[i].blocks.end; ++b)
+          departures_[i].to = std::min(departures_[i].to, next[b]);
+      }
+      if (s == 0) break;
+      for (const block_range& r : touched_blocks_[s - 1])
+        std::fill(next.begin() + at(r.begin), next.begin() + at(r.end), s - 1);
+    }
+  }
+
+  // --- memory and turns ---
+
+  // The plan with all departures at their places. Discards come first at a place, so that they do not wait
+  // for copies.
+  memory_plan merge_actions() {
+    std::ranges::stable_sort(departures_, {},
+                             [](const departure& d) { return std::pair(d.from, is_copy(d)); });
+    memory_plan made{plan_.home, {}};
+    auto next = departures_.begin();
+    for (slot s = 0; s <= end(); ++s) {
+      for (; next != departures_.end() && next->from == s; ++next) made.actions.push_back(next->what);
+      if (s < end()) made.actions.push_back(fixed_actions_[s]);
+    }
+    return made;
+  }
+
+  // Records the blocks in use after each fixed action, and the blocks that each departure frees.
+  void record_resident_blocks(const residency& found) {
+    resident_blocks_.assign(fixed_actions_.size(), 0);
+    std::size_t i = 0;
+    auto next = departures_.begin();
+    for (slot s = 0; s <= end(); ++s) {
+      for (; next != departures_.end() && next->from == s; ++next)
+        next->released_blocks = found.changes[i++].released_blocks;
+      if (s < end()) resident_blocks_[s] = found.resident_blocks[i++];
+    }
+  }
+
+  nanoseconds action_time(slot s) const {
+    const auto* c = std::get_if<compute>(&fixed_actions_[s]);
+    if (c == nullptr) return 0;
+    const auto whole = static_cast<std::uint64_t>(problem_.costs[c->what].time);
+    return static_cast<nanoseconds>(share_of(whole, graph_, graph_.ops[c->what], c->part));
+  }
+  nanoseconds departure_duration(const departure& d) const {
+    const std::uint64_t blocks = d.blocks.end - d.blocks.begin;
+    const auto* e = std::get_if<evict>(&d.what);
+    return e == nullptr ? discard_time(problem_.on, blocks)
+                        : evict_time(problem_.on, blocks, plan_.home[e->what]);
+  }
+
+  // Reserves lane time for discards first; copies get the rest.
+  void schedule_lane() {
+    start_times_.assign(fixed_actions_.size() + 1, 0);
+    for (slot s = 0; s < end(); ++s) start_times_[s + 1] = start_times_[s] + action_time(s);
+    calendar lane;
+    for (const bool copying : {false, true}) {
+      for (departure& d : departures_) {
+        if (is_copy(d) == copying) d.turn = lane.book_earliest(start_times_[d.from], departure_duration(d));
+      }
+    }
+  }
+
+  // Delays each copy until its turn comes or the budget is reached, but never past the copy that follows.
+  void delay_copies() {
+    const std::uint64_t capacity = placement_.blocks_within(problem_.budget);
+    slot before = end();
+    for (auto d = departures_.rbegin(); d != departures_.rend(); ++d) {
+      if (!is_copy(*d)) continue;
+      const slot last = std::min(before, d->to);
+      while (d->from < last && !is_due(*d) && resident_blocks_[d->from] + d->released_blocks <= capacity) {
+        resident_blocks_[d->from++] += d->released_blocks;
+      }
+      before = d->from;
+    }
+  }
+  bool is_due(const departure& d) const {
+    return std::holds_alternative<compute>(fixed_actions_[d.from]) && start_times_[d.from] >= d.turn;
+  }
+
+  const problem& problem_;
+  const graph& graph_;
+  const memory_plan& plan_;
+  const placement& placement_;
+  std::vector<bool> is_touched_;       // per tensor
+  std::vector<action> fixed_actions_;  // actions that do not move; slot s lies before number s
+  std::vector<std::vector<block_range>> touched_blocks_;  // blocks that each of them touches
+  std::vector<departure> departures_;
+  std::vector<std::uint64_t> resident_blocks_;  // blocks in use after each fixed action
+  std::vector<nanoseconds> start_times_;        // start of each fixed action if nothing delays it
+};
+
+nanoseconds twin_copy_time(const machine& on, const execution_plan& steps) {
+  byte_count in = 0, out = 0;
+  for (const step& s : steps.steps) {
+    if (s.home != residence::twinned || std::holds_alternative<discard>(s.what)) continue;
+    for (const movement& m : s.movements)
+      (std::holds_alternative<prefetch>(s.what) ? in : out) += m.device.bytes;
+  }
+  return (in == 0 ? 0 : time_at(in, rate_from_twin(on))) + (out == 0 ? 0 : time_at(out, rate_to_twin(on)));
+}
+
+// Costs of operators slowed down by copies of twins beside them, spread over all operators.
+profile slow_down_by_copies(const problem& p, nanoseconds copies) {
+  nanoseconds all = 0;
+  for (const op_cost& c : p.costs) all += c.time;
+  profile slower = p.costs;
+  const auto percent = static_cast<nanoseconds>(p.on.beside_copy_percent);
+  const nanoseconds per_million = all == 0 ? 0 : copies * percent * 10'000 / all;
+  for (op_cost& c : slower) c.time += c.time * per_million / 1'000'000;
+  return slower;
+}
+
+}  // namespace
+
+memory_plan retime_evictions(const problem& p, const memory_plan& plan, const placement& at,
+                             eviction_timing when) {
+  return eviction_timetable(p, plan, at).retime(when);
+}
+
+nanoseconds expected_iteration_time(const problem& p, const execution_plan& steps) {
+  machine on = p.on;
+  on.launch_ns += on.slice_ns;
+  const profile costs = slow_down_by_copies(p, twin_copy_time(p.on, steps));
+  return simulate({p.network, steps, on, costs}, 3).back().duration;
+}
+
+}  // namespace um

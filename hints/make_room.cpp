@@ -1,0 +1,239 @@
+#include "hints/make_room.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <string>
+
+namespace um {
+namespace {
+
+constexpr int most_rounds = 8;
+
+// Invariants: `resident_` is the state after `actions_`; `position_` is the next compute.
+class eviction_planner {
+ public:
+  eviction_planner(const problem& p, const memory_plan& draft, const placement& at,
+                   const eviction_options& rules)
+      : graph_(p.network),
+        draft_(draft),
+        rules_(rules),
+        placement_(at),
+        parts_(find_evictable_parts(p, draft, at, rules.part_bytes)),
+        resident_(graph_, draft, at, parts_, rules),
+        spared_blocks_(resident_.ledger().size()),
+        wanted_blocks_(resident_.ledger().size()),
+        block_limit_(at.blocks_within(p.budget)),
+        blocks_without_reserve_(at.blocks_within(p.budget - std::min(p.budget, rules.reserve_bytes))) {}
+
+  // Repeats the iteration until its evictions no longer change: the steady state.
+  memory_plan plan_iterations() {
+    std::vector<action> before;
+    for (int round = 0;; ++round) {
+      const block_ledger start = resident_.ledger();
+      plan_iteration();
+      if (actions_ == before) break;
+      if (round + 1 == most_rounds) {
+        evict_newly_resident(start);
+        break;
+      }
+      before = actions_;
+    }
+    return {draft_.home, std::move(actions_)};
+  }
+
+ private:
+  void plan_iteration() {
+    actions_.clear();
+    resident_.begin_iteration();
+    position_ = 0;
+    for (const action& a : draft_.actions) {
+      const auto* const f = std::get_if<prefetch>(&a);
+      if (f != nullptr && !may_prefetch(*f)) continue;
+      if (std::holds_alternative<compute>(a)) prepare_compute();
+      apply(a);
+      if (std::holds_alternative<compute>(a)) ++position_;
+    }
+    evict_persistent_twins();
+  }
+
+  void apply(const action& a) {
+    resident_.apply(a, position_);
+    actions_.push_back(a);
+  }
+
+  const std::vector<managed_operand>& operands_at(position at) const {
+    return parts_.operands[static_cast<std::size_t>(at)];
+  }
+  const op& current_op() const { return graph_.ops[parts_.order[static_cast<std::size_t>(position_)].what]; }
+  bool is_managed(tensor_id t) const { return um::is_managed(draft_.home[t]); }
+
+  // --- before a compute ---
+
+  // Evicts parts for the operands of the next compute, and prefetches missing ones if the options say so.
+  void prepare_compute() {
+    const std::vector<managed_operand>& operands = operands_at(position_);
+    std::vector<prefetch> fetches;
+    wanted_blocks_.clear();
+    for (const managed_operand& o : operands) {
+      for (const range& r : o.touched_ranges) wanted_blocks_.add(r);
+      for (std::size_t x = o.part_begin; x < o.part_end; ++x) {
+        if (!needs_fetch(parts_.parts[x])) continue;
+        fetches.push_back({o.tensor, parts_.parts[x].region});
+        wanted_blocks_.add(parts_.parts[x].address_range);
+      }
+    }
+    spare_operands(position_, position_);
+    for (const tensor_id t : pending_prefetches_) spared_blocks_.add(placement_.managed.range_of(t, {}));
+    if (!evict_for_wanted()) {
+      spare_operands(position_, position_);
+      if (!evict_for_wanted()) throw_no_room();
+    }
+    std::erase_if(pending_prefetches_, [&](tensor_id t) {
+      return std::ranges::find(operands, t, &managed_operand::tensor) != operands.end();
+    });
+    for (const prefetch& f : fetches) apply(f);
+  }
+
+  // Whether to prefetch data that is not on the device, or to populate memory before its first write.
+  bool needs_fetch(const evictable_part& x) const {
+    const tensor& t = graph_.tensors[x.tensor];
+    if (bytes_of(t) < managed_block) return false;
+    const bool first = !persists(t.use) && x.uses.front() == position_;
+    const bool fetches = rules_.prefetch_inputs || draft_.home[x.tensor] == residence::twinned;
+    if (first ? !rules_.populate_outputs || is_in_place(x.tensor) : !fetches) return false;
+    return !resident_.ledger().is_filled(x.address_range);
+  }
+
+  // In-place operator: the output has the address of an input, which is on the device.
+  bool is_in_place(tensor_id t) const {
+    const op& o = current_op();
+    if (!o.alias || o.out[o.alias->output] != t) return false;
+    const tensor_id from = o.in[o.alias->input];
+    return is_managed(from) && placement_.managed.offset_of(from) == placement_.managed.offset_of(t);
+  }
+
+  // --- prefetches of the draft ---
+
+  // Whether a prefetch of the draft is kept: not if its data would be evicted again before its use.
+  bool may_prefetch(const prefetch& f) {
+    const std::optional<position> use = next_touch(f.what);
+    if (!use) return false;
+    wanted_blocks_.clear();
+    wanted_blocks_.add(placement_.managed.range_of(f.what, f.part));
+    if (conflicts_with_twin(f.what) || spare_operands(position_, *use) > blocks_without_reserve_ ||
+        !evict_for_wanted())
+      return false;
+    pending_prefetches_.push_back(f.what);
+    return true;
+  }
+
+  // The memory of a tensor that nobody has touched yet may still belong to another tensor. If one of the two
+  // is twinned, only prepare_compute() may take it over: an earlier prefetch would make the other one
+  // resident without its value.
+  bool conflicts_with_twin(tensor_id t) const {
+    const block_ledger& ledger = resident_.ledger();
+    const auto is_twinned = [&](tensor_id x) { return draft_.home[x] == residence::twinned; };
+    if (ledger.was_touched(t) || persists(graph_.tensors[t].use)) return false;
+    return is_twinned(t) || std::ranges::any_of(wanted_blocks_.members(), [&](std::size_t b) {
+             return ledger.owner(b) != block_ledger::no_owner && is_twinned(ledger.owner(b));
+           });
+  }
+
+  std::optional<position> next_touch(tensor_id t) const {
+    std::optional<position> next;
+    for (std::size_t x = parts_.first_part[t]; x < parts_.first_part[t + 1]; ++x) {
+      const auto at = std::ranges::lower_bound(parts_.parts[x].uses, position_);
+      if (at != parts_.parts[x].uses.end()) next = std::min(next.value_or(*at), *at);
+    }
+    return next;
+  }
+
+  // --- evictions ---
+
+  // Protects the operands of computes `first` to `last` from eviction. Returns their number of blocks.
+  std::uint64_t spare_operands(position first, position last) {
+    spared_blocks_.clear();
+    for (position at = first; at <= last; ++at) {
+      for (const managed_operand& o : operands_at(at)) {
+        for (std::size_t x = o.part_begin; x < o.part_end; ++x)
+          spared_blocks_.add(parts_.parts[x].address_range);
+      }
+    }
+    return spared_blocks_.members().size();
+  }
+
+  // Evicts parts until the wanted blocks have room. Returns false, and evicts nothing, if that is impossible.
+  // The reserve is for early prefetches; the operands of the next compute may use it if necessary.
+  bool evict_for_wanted() {
+    const auto victims = resident_.choose_victims(position_, wanted_blocks_, spared_blocks_,
+                                                  blocks_without_reserve_, block_limit_);
+    if (!victims) return false;
+    for (const std::size_t x : *victims) apply(resident_.eviction_of(parts_.parts[x], position_));
+    return true;
+  }
+
+  [[noreturn]] void throw_no_room() const {
+    const std::uint64_t wanted = wanted_blocks_.members().size();
+    throw infeasible("operator " + current_op().name + " touches " + to_text(wanted * managed_block) +
+                     " of managed memory at once, the budget leaves " +
+                     to_text(block_limit_ * managed_block) +
+                     (wanted > block_limit_ ? "; in mode capped an operator cannot be evicted from within"
+                                            : ", and what else lies there cannot all leave"));
+  }
+
+  // --- the end of an iteration ---
+
+  // Twinned tensors that persist are back on the host when an iteration ends.
+  void evict_persistent_twins() {
+    for (const evictable_part& x : parts_.parts) {
+      if (draft_.home[x.tensor] != residence::twinned || !survives(graph_.tensors[x.tensor].use)) continue;
+      if (resident_.is_resident(x)) apply(resident_.eviction_of(x, position_));
+    }
+  }
+
+  // Evicts parts that the iteration leaves resident and that were not resident at its start.
+  void evict_newly_resident(const block_ledger& start) {
+    for (const evictable_part& x : parts_.parts) {
+      const auto [begin, end] = blocks_of(x.address_range);
+      bool is_new = false;
+      for (std::size_t b = begin; b < end; ++b) {
+        const block_ledger& now = resident_.ledger();
+        is_new = is_new || (now.is_resident(b) && now.owner(b) == x.tensor && !start.is_resident(b));
+      }
+      if (is_new) apply(resident_.eviction_of(x, position_));
+    }
+  }
+
+  const graph& graph_;
+  const memory_plan& draft_;
+  const eviction_options& rules_;
+  const placement& placement_;
+  const evictable_parts parts_;
+  resident_parts resident_;
+  block_set spared_blocks_, wanted_blocks_;
+  std::vector<tensor_id> pending_prefetches_;  // prefetched but not used yet
+  std::vector<action> actions_;
+  position position_ = 0;
+  std::uint64_t block_limit_,
+      blocks_without_reserve_;  // in blocks: the budget, and the budget less the reserve
+};
+
+}  // namespace
+
+placement placement_of_draft(const problem& p, const memory_plan& draft, packer how) {
+  memory_plan on_demand = draft;
+  std::ranges::replace(on_demand.home, residence::twinned, residence::managed);
+  return {p, on_demand, how};
+}
+
+memory_plan make_room(const problem& p, const memory_plan& draft, const placement& at,
+                      const eviction_options& rules) {
+  if (at.addresses.device_bytes > p.budget) {
+    throw infeasible("workspaces need " + to_text(at.addresses.device_bytes) + ", the budget is " +
+                     to_text(p.budget));
+  }
+  return eviction_planner(p, draft, at, rules).plan_iterations();
+}
+
+}  // namespace um

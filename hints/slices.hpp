@@ -1,0 +1,18 @@
+// The order of computes, cut into slices of the batch, for strategies with a cut rule.
+#pragma once
+
+#include <vector>
+
+#include "core/planner.hpp"
+#include "schedule/orders.hpp"
+
+namespace um {
+
+// Operators that touch more than `most` bytes of activations run over the batch in slices: as many as keep
+// each slice within `most`, at most one per image. Neighbouring operators of that kind share one loop over
+// slices, so that tensors between them exist for one slice only. Operators that cannot be cut stay whole.
+// Slices with accumulation go in ascending order, others in descending order: the backward pass then needs
+// last what the forward pass wrote, and could evict, first.
+std::vector<compute> make_sliced_order(const graph& g, byte_count most);
+
+}  // namespace um

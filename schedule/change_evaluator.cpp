@@ -1,0 +1,239 @@
+#include "schedule/change_evaluator.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace um {
+
+list_totals totals_with(const event_list& list, const list_change& change, position end, byte_count budget) {
+  const auto most = static_cast<std::int64_t>(budget);
+  list_totals found = list.totals();
+  live_summary all{0, found.excess};
+  const auto exchange = [&](const live_summary& now, const live_summary& was) {
+    all.peak = std::max(all.peak, now.peak);
+    all.excess += now.excess - was.excess;
+  };
+  for (const list_change::visited_position& v : change.visited) {
+    const event_list::position_block& old = list.block_at(v.at);
+    exchange(summarize_live(change.blocks[v.block_index].live_bytes, v.live_before, most),
+             summarize_live(old.live_bytes, list.live_bytes().live_before(v.at), most));
+    add_to_totals(found, change.blocks[v.block_index].totals);
+    subtract_from_totals(found, old.totals);
+  }
+  for (const list_change::unchanged_range& s : change.unchanged)
+    exchange(list.live_bytes().summarize(s.begin, s.end, s.added_bytes, most),
+             list.live_bytes().summarize(s.begin, s.end, 0, most));
+  // Other positions are unchanged.
+  position done = 0;
+  auto s = change.unchanged.begin();
+  auto v = change.visited.begin();
+  const auto unchanged = [&](position until) {
+    if (done < until) all.peak = std::max(all.peak, list.live_bytes().summarize(done, until, 0, most).peak);
+  };
+  while (s != change.unchanged.end() || v != change.visited.end()) {
+    const bool first = v == change.visited.end() || (s != change.unchanged.end() && s->begin < v->at);
+    unchanged(first ? s->begin : v->at);
+    done = first ? s->end : v->at + 1;
+    first ? static_cast<void>(++s) : static_cast<void>(++v);
+  }
+  unchanged(end);
+  found.peak = static_cast<byte_count>(all.peak);
+  found.excess = all.excess;
+  return found;
+}
+
+change_evaluator::change_evaluator(const use_table& uses, std::span<const gap> gaps,
+                                   event_builder& new_events, forecaster& costs)
+    : uses_(uses),
+      gaps_(gaps),
+      builder_(new_events),
+      list_(uses, new_events, costs),
+      recompute_touches_(uses.parts.size()),
+      decisions_(gaps.size()),
+      live_difference_(uses.parts.size(), 0) {
+  for (position at = 0; at < uses.end(); ++at) {
+    for (const touched_part& x : uses.touched_by_recompute(at)) recompute_touches_[x.part].push_back(at);
+  }
+}
+
+void change_evaluator::rebuild(std::span<const decision> decisions, const std::vector<bool>& staged,
+                               byte_count budget) {
+  reset();
+  decisions_.assign(decisions.begin(), decisions.end());
+  staged_ = staged;
+  budget_ = budget;
+  list_.rebuild(decisions_, staged_, budget);
+  visited_count_ += static_cast<std::uint64_t>(list_.totals().event_count);
+}
+
+// Discards the evaluated change.
+void change_evaluator::reset() {
+  for (const part_id p : pinned_parts_) {
+    builder_.states().unpin(p);
+    live_difference_[p] = 0;
+  }
+  pinned_parts_.clear();
+  total_difference_ = 0;
+  change_.visited.clear();
+  change_.unchanged.clear();
+  state_changes_.clear();
+  restaged_tensors_.clear();
+  changed_gaps_ = {};
+}
+
+list_totals change_evaluator::evaluate(std::span<const decision> decisions, const std::vector<bool>& staged,
+                                       std::span<const std::uint32_t> changed, byte_count budget) {
+  if (budget != budget_) list_.recount_excess(budget);
+  budget_ = budget;
+  reset();
+  new_decisions_ = decisions;
+  new_staged_ = &staged;
+  changed_gaps_ = changed;
+  builder_.set_decisions(decisions, staged);
+  compare_initial_states();
+  for (const std::uint32_t x : changed) enqueue_gap(x);
+  position done = 0;  // everything before is known
+  while (!pending_positions_.empty()) {
+    const position at = pending_positions_.top();
+    pending_positions_.pop();
+    if (at < done) continue;
+    add_unchanged_range(done, at);
+    rebuild_position(at);
+    done = at + 1;
+  }
+  add_unchanged_range(done, uses_.end());
+  new_totals_ = totals_with(list_, change_, uses_.end(), budget);
+  return new_totals_;
+}
+
+// A tensor that is staged in only one of the lists starts in another place, and any of its gaps may have
+// transfers.
+void change_evaluator::compare_initial_states() {
+  for (tensor_id t = 0; t < staged_.size(); ++t) {
+    if (staged_[t] == (*new_staged_)[t]) continue;
+    restaged_tensors_.push_back(t);
+    for (part_id p = uses_.first_part[t]; p < uses_.first_part[t + 1]; ++p) {
+      const part_state is = builder_.initial_state(p, (*new_staged_)[t]);
+      for (std::uint32_t x = builder_.first_gap_of(p); x < builder_.first_gap_of(p + 1); ++x) enqueue_gap(x);
+      compare_state(p, -1, is);
+    }
+  }
+}
+
+// Enqueues every position whose events may depend on the decision for the gap.
+void change_evaluator::enqueue_gap(std::uint32_t x) {
+  const gap& e = gaps_[x];
+  enqueue(std::max(e.last_use, 0));
+  enqueue(e.next_use);
+  for (const bool is_new : {false, true}) {
+    const decision& d = is_new ? new_decisions_[x] : decisions_[x];
+    const gap_moves m = moves_of(e, d, is_staged(is_new ? *new_staged_ : staged_, e.part), uses_.end());
+    if (m.return_before >= 0) enqueue(m.return_before);
+    if (m.leave_after >= 0) enqueue(m.leave_after);
+  }
+  for (const position r : recompute_touches_[e.part]) {
+    const std::span<const position> all = list_.recomputed_before(r);
+    for (auto at = std::ranges::lower_bound(all, e.last_use); at != all.end() && *at <= e.next_use; ++at)
+      enqueue(*at);
+  }
+}
+
+// The first position after `after` whose events may depend on the part's state.
+position change_evaluator::next_dependent(part_id p, position after) const {
+  const auto& uses = uses_.uses_of_part[p];
+  const auto use = std::ranges::upper_bound(uses, after, {}, &use::at);
+  position next = use == uses.end() ? uses_.end() : use->at;
+  for (const position r : recompute_touches_[p]) {
+    const std::span<const position> all = list_.recomputed_before(r);
+    const auto at = std::ranges::upper_bound(all, after);
+    if (at != all.end()) next = std::min(next, *at);
+  }
+  const std::uint32_t x = builder_.gap_after(p, after);
+  if (x == event_builder::no_gap) return next;
+  for (const bool is_new : {false, true}) {
+    const decision& d = is_new ? new_decisions_[x] : decisions_[x];
+    const gap_moves m = moves_of(gaps_[x], d, is_staged(is_new ? *new_staged_ : staged_, p), uses_.end());
+    for (const position at : {m.return_before, m.leave_after}) {
+      if (at > after) next = std::min(next, at);
+    }
+  }
+  return next;
+}
+
+void change_evaluator::rebuild_position(position at) {
+  part_states& states = builder_.states();
+  const event_list::position_block& old = list_.block_at(at);
+  states.begin_step(at);
+  const std::int64_t before = list_.live_bytes().live_before(at) + total_difference_;
+  const std::span<const event> made = builder_.build_position(at);
+  for (const event& e : old.events) {
+    if (e.kind != event_kind::compute) {
+      states.state_of(e.subject);
+      continue;
+    }
+    const auto which = static_cast<position>(e.subject);
+    for (const touched_part& x :
+         e.is_recompute ? uses_.touched_by_recompute(which) : uses_.touched_parts[e.subject])
+      states.state_of(x.part);
+  }
+  const std::size_t block = change_.visited.size();
+  if (block == change_.blocks.size()) change_.blocks.emplace_back();
+  list_.fill_block(change_.blocks[block], made, *new_staged_);
+  visited_count_ += 1 + made.size() / 4;
+  change_.visited.push_back({at, before, block});
+  for (const auto& [p, was] : states.queried_parts()) compare_state(p, at, was);
+}
+
+// Compares the part's state after a position (-1: at the start) with the current list. `was`: the state
+// before the position.
+void change_evaluator::compare_state(part_id p, position at, part_state was) {
+  part_states& states = builder_.states();
+  const part_state is = at < 0 ? was : states.state_of(p), other = states.state_after(p, at);
+  state_changes_.push_back({p, at, was, is});
+  const auto bytes = static_cast<std::int64_t>(uses_.parts[p].bytes);
+  const std::int64_t by =
+      ((is & occupies_memory) != 0 ? bytes : 0) - ((other & occupies_memory) != 0 ? bytes : 0);
+  total_difference_ += by - live_difference_[p];
+  live_difference_[p] = by;
+  if (is == other) return states.unpin(p);
+  if (!states.is_pinned(p)) pinned_parts_.push_back(p);
+  states.pin(p, is);
+  enqueue(next_dependent(p, at));
+}
+
+void change_evaluator::add_unchanged_range(position begin, position end) {
+  if (begin < end && total_difference_ != 0) change_.unchanged.push_back({begin, end, total_difference_});
+}
+
+void change_evaluator::accept() {
+  for (const list_change::unchanged_range& s : change_.unchanged)
+    list_.add_live_bytes(s.begin, s.end, s.added_bytes);
+  for (const list_change::visited_position& v : change_.visited)
+    list_.exchange_block(v.at, change_.blocks[v.block_index], v.live_before);
+  part_states& states = builder_.states();
+  for (const state_change& x : state_changes_) {
+    if (x.after < 0) {
+      states.replace_initial(x.part, x.new_state);
+    } else {
+      states.record_change(x.part, x.after, x.old_state, x.new_state);
+    }
+  }
+  for (const std::uint32_t x : changed_gaps_) decisions_[x] = new_decisions_[x];
+  for (const tensor_id t : restaged_tensors_) staged_[t] = (*new_staged_)[t];
+  list_.set_totals(new_totals_);
+  reset();
+}
+
+std::span<const event> change_evaluator::new_events() {
+  all_events_.clear();
+  auto v = change_.visited.begin();
+  for (position at = 0; at < uses_.end(); ++at) {
+    const bool visited = v != change_.visited.end() && v->at == at;
+    const auto& all = visited ? change_.blocks[v->block_index].events : list_.block_at(at).events;
+    if (visited) ++v;
+    all_events_.insert(all_events_.end(), all.begin(), all.end());
+  }
+  return all_events_;
+}
+
+}  // namespace um

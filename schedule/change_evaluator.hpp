@@ -1,0 +1,106 @@
+// Computes the memory and compute time of a list of events after some decisions change, in O(k log n) for k
+// positions whose events change. The results equal those of event_builder and forecaster.
+//
+// The events of a position depend on the states of the parts that it touches and on the decisions for their
+// gaps. So only positions that touch a part with another state or decision are built again, one after
+// another, until all states agree. Between them events stay the same, and the bytes alive differ by a
+// constant, which live_tree adds to a whole range.
+#pragma once
+
+#include <queue>
+#include <span>
+#include <vector>
+
+#include "schedule/event_list.hpp"
+
+namespace um {
+
+// Difference between two lists of events: other events at the visited positions, other bytes alive between
+// them.
+struct list_change {
+  struct visited_position {
+    position at = 0;
+    std::int64_t live_before = 0;  // bytes alive before its first event
+    std::size_t block_index = 0;   // index into `blocks`
+  };
+  struct unchanged_range {  // positions whose events did not change
+    position begin = 0, end = 0;
+    std::int64_t added_bytes = 0;  // may be negative
+  };
+  std::vector<visited_position> visited;
+  std::vector<unchanged_range> unchanged;
+  std::vector<event_list::position_block> blocks;  // may be longer than `visited`; entries are reused
+};
+// Totals of the list after the change.
+list_totals totals_with(const event_list& list, const list_change& change, position end, byte_count budget);
+
+class change_evaluator {
+ public:
+  // Keeps references. No other object may build with `events`.
+  change_evaluator(const use_table& uses, std::span<const gap> gaps, event_builder& new_events,
+                   forecaster& costs);
+
+  // Makes the list of these decisions the current one.
+  void rebuild(std::span<const decision> decisions, const std::vector<bool>& staged, byte_count budget);
+  // Totals of the list for `decisions`, which differ from the current ones at the gaps `changed`. `staged`
+  // must be find_staged_tensors() of them. Keeps references to all three until accept().
+  list_totals evaluate(std::span<const decision> decisions, const std::vector<bool>& staged,
+                       std::span<const std::uint32_t> changed, byte_count budget);
+  // Makes the list that was evaluated last the current one.
+  void accept();
+
+  // The current list and its decisions.
+  const event_list& list() const { return list_; }
+  const std::vector<decision>& decisions() const { return decisions_; }
+  const std::vector<bool>& staged() const { return staged_; }
+  // All events of the list that was evaluated last. Valid until the next call.
+  std::span<const event> new_events();
+  // Number of positions built so far, a measure of work; one with many events counts as several.
+  std::uint64_t visited_count() const { return visited_count_; }
+
+ private:
+  struct state_change {
+    part_id part = 0;
+    position after = 0;
+    part_state old_state = 0, new_state = 0;
+  };
+
+  void reset();
+  void enqueue(position at) {
+    if (at < uses_.end()) pending_positions_.push(at);
+  }
+  position next_dependent(part_id p, position after) const;
+  void enqueue_gap(std::uint32_t x);
+  void compare_initial_states();
+  void rebuild_position(position at);
+  void compare_state(part_id p, position at, part_state was);
+  void add_unchanged_range(position begin, position end);
+  bool is_staged(const std::vector<bool>& staged, part_id p) const { return staged[uses_.parts[p].tensor]; }
+
+  const use_table& uses_;
+  std::span<const gap> gaps_;
+  event_builder& builder_;
+  event_list list_;
+  std::vector<std::vector<position>>
+      recompute_touches_;  // per part: positions whose recomputation touches it
+  std::vector<decision> decisions_;
+  std::vector<bool> staged_;
+  byte_count budget_ = 0;
+
+  // The change that is evaluated.
+  std::span<const decision> new_decisions_;
+  const std::vector<bool>* new_staged_ = nullptr;
+  std::span<const std::uint32_t> changed_gaps_;
+  std::vector<tensor_id> restaged_tensors_;  // tensors that are staged in only one of the two lists
+  std::priority_queue<position, std::vector<position>, std::greater<>> pending_positions_;
+  list_change change_;
+  std::vector<state_change> state_changes_;
+  std::vector<std::int64_t> live_difference_;  // per part: bytes alive, less those in the current list
+  std::vector<part_id> pinned_parts_;  // parts whose state was pinned; some may have been unpinned since
+  std::int64_t total_difference_ = 0;  // sum of live_difference_
+  list_totals new_totals_;
+  std::vector<event> all_events_;
+  std::uint64_t visited_count_ = 0;
+};
+
+}  // namespace um

@@ -1,0 +1,112 @@
+// The hill climber that all searches share. From a start it moves to better neighbours, one kind of neighbour
+// after another, until a whole round brings no improvement. It is deterministic and rates no point twice.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace um {
+
+// Points one step away, of one kind, in the order in which they are rated; the search moves to the best of
+// them. Put each point into a kind of its own to move at the first improvement.
+template <class Point>
+struct neighbours {
+  std::string kind;  // description for progress messages
+  std::vector<Point> points;
+};
+
+template <class Point, class Cost>
+struct rated {
+  Point point;
+  std::optional<Cost> cost;  // empty: the point is invalid or its trial failed
+};
+
+// The functions that define a search. `rate` returns one cost a point, or nothing to stop the search.
+// `is_improvement` decides whether to step from one rated point to another, which has a cost.
+template <class Point, class Cost>
+struct landscape {
+  using costs = std::optional<std::vector<std::optional<Cost>>>;
+  std::function<std::vector<neighbours<Point>>(const Point&)> neighbours_of;
+  std::function<costs(std::span<const Point>, const std::string& kind)> rate;
+  std::function<bool(const rated<Point, Cost>& from, const rated<Point, Cost>& to)> is_improvement;
+};
+
+template <class Point, class Cost, class Same = std::equal_to<>>
+class hill_climber {
+ public:
+  // Rates at most `max_points` points, and each point once.
+  hill_climber(landscape<Point, Cost> on, std::size_t max_points)
+      : landscape_(std::move(on)), max_points_(max_points) {}
+
+  // Rates those points that are not rated yet, within the limit. False if the search has ended.
+  bool rate_all(std::span<const Point> points, const std::string& kind) {
+    std::vector<Point> fresh;
+    for (const Point& x : points) {
+      const bool known =
+          find(x) != nullptr || std::ranges::any_of(fresh, [&](const Point& y) { return Same{}(x, y); });
+      if (!known && rated_points_.size() + fresh.size() < max_points_) fresh.push_back(x);
+    }
+    if (fresh.empty()) return may_continue();
+    auto costs = landscape_.rate(fresh, kind);
+    if (!costs) {
+      stopped_ = true;
+      return false;
+    }
+    for (std::size_t i = 0; i < fresh.size(); ++i)
+      rated_points_.push_back({std::move(fresh[i]), costs->at(i)});
+    return may_continue();
+  }
+
+  // Climbs from a point and returns where it ended. All rated points are in rated_points().
+  Point climb(Point at) {
+    if (!rate_all(std::span(&at, 1), "the start")) return at;
+    for (bool better = true; better;) {
+      better = false;
+      for (std::size_t kind = 0;; ++kind) {
+        const std::vector<neighbours<Point>> kinds = landscape_.neighbours_of(at);
+        if (kind >= kinds.size()) break;
+        const bool more = rate_all(kinds[kind].points, kinds[kind].kind);
+        if (auto next = best_improvement(at, kinds[kind].points)) {
+          at = std::move(*next);
+          better = true;
+        }
+        if (!more) return at;
+      }
+    }
+    return at;
+  }
+
+  const std::vector<rated<Point, Cost>>& rated_points() const { return rated_points_; }
+  bool stopped() const { return stopped_; }
+  bool may_continue() const { return !stopped_ && rated_points_.size() < max_points_; }
+
+ private:
+  const rated<Point, Cost>* find(const Point& x) const {
+    const auto at =
+        std::ranges::find_if(rated_points_, [&](const rated<Point, Cost>& r) { return Same{}(r.point, x); });
+    return at == rated_points_.end() ? nullptr : &*at;
+  }
+
+  std::optional<Point> best_improvement(const Point& at, const std::vector<Point>& all) const {
+    const rated<Point, Cost>* best = nullptr;
+    for (const Point& x : all) {
+      const auto* to = find(x);
+      if (to == nullptr || !to->cost || !landscape_.is_improvement(*find(at), *to)) continue;
+      if (best == nullptr || *to->cost < *best->cost) best = to;
+    }
+    return best == nullptr ? std::nullopt : std::optional<Point>(best->point);
+  }
+
+  landscape<Point, Cost> landscape_;
+  std::size_t max_points_;
+  std::vector<rated<Point, Cost>> rated_points_;
+  bool stopped_ = false;
+};
+
+}  // namespace um
