@@ -137,6 +137,9 @@ class _Writer:
             if node.op == "placeholder" and node not in self.memory and isinstance(value_of(node), torch.Tensor):
                 name, role, *_ = self.primals.get(node.name, (node.name, "input"))
                 self.add_tensor(node, name, role)
+        if self.channels_last and use == "activation":
+            for node in layouts.turned_first(graph):
+                self.add_copy(node)
         for number, kernel in enumerate(kernels):
             self.add_kernel(kernel, use, {read for read in kernel.reads if last[read] == number})
 
@@ -189,11 +192,24 @@ class _Writer:
         self.ops.append(op)
         self.kernel_names[op["name"]] = [n.name for n in kernel.nodes]
         self.modules[op["name"]] = module_of(kernel.nodes[-1])
-        launches = launches_of(kernel) + COPIED * len(copies)
+        launches = launches_of(kernel) + COPIED * len(copies) + self.turns_back(kernel)
         if launches > 1:
             self.launches[op["name"]] = launches
         if not kernel.joined:
             self.alone[op["name"]] = kernel.nodes[-1]
+
+    def add_copy(self, node):
+        """Of what is given, with channels last: all that read it read the copy."""
+        source = self.memory[node]
+        made = self.add_tensor(node, source + ".channels_last", "activation")
+        size = stored_bytes(value_of(node))
+        self.ops.append({"name": made, "kind": "opaque", "label": "clone", "flops": 0, "bytes": 2 * size, "in": [source], "out": [made]})
+        self.kernel_names[made], self.modules[made] = [node.name], module_of(node)
+
+    def turns_back(self, kernel):
+        """Whether the gradient of filters has channels last: PyTorch copies it into the order that the filters have."""
+        node = kernel.nodes[-1]
+        return not kernel.joined and self.channels_last and name_of(node) == "convolution_backward" and layouts.is_turned(value_of(node.args[2]))
 
     def unique_op(self, kernel):
         wanted, count = self.label_of(kernel.nodes[-1]), 1
@@ -255,7 +271,7 @@ class _Writer:
 
 def launches_of(kernel):
     """How many kernels of the GPU run for it."""
-    return (2 if kernel.in_steps else 1) if kernel.joined else launches_of_library(kernel.nodes[-1])
+    return 1 + kernel.later_steps if kernel.joined else launches_of_library(kernel.nodes[-1])
 
 
 def label_of_kernel(kernel):

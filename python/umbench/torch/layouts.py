@@ -5,7 +5,7 @@ cuDNN computes convolutions of half precision with channels last. It copies oper
 
 import torch
 
-from .operators import argument_of, name_of, value_of_argument
+from .operators import argument_of, is_convolution, is_product, name_of, value_of_argument
 
 HALVES = (torch.bfloat16, torch.float16)
 NODES_FOR_A_CONVOLUTION = 300
@@ -24,20 +24,26 @@ def has_channels_last(graph):
 def copies_of(node):
     """Of a convolution or its gradients whose operands do not have channels last: for each of its kernels the bytes of (operands and
     result) that are copied. Empty of all else."""
-    if name_of(node) not in ("convolution", "convolution_backward"):
+    if not is_convolution(node):
         return []
     backward = name_of(node) == "convolution_backward"
     x, w = (value_of_argument(argument_of(node, name)) for name in ("input", "weight"))
     y = value_of_argument(node.args[0]) if backward else node.meta["val"]
-    if x.dtype not in HALVES or x.dim() != 4 or _lies_so(x) or is_product(node, w):
+    if x.dtype not in HALVES or x.dim() != 4 or _lies_so(x) or is_product(node):
         return []
     each = sum(t.numel() * t.element_size() for t in (x, w, y))
     return [each] * (sum(map(bool, node.args[10][:2])) if backward else 1)
 
 
-def is_product(node, w):
-    """A filter of one element, moved by one: a product of matrices in either order."""
-    return tuple(w.shape[2:]) == (1, 1) and set(argument_of(node, "stride")) == {1}
+def turned_first(graph):
+    """Images and filters that a graph with channels last copies before all else. It saves the copies for the backward graph."""
+    return [n for n in graph.nodes if n.op == "placeholder" and any(u.op == "call_function" and name_of(u) == "convolution" for u in n.users)
+            and is_turned(value_of_argument(n))]
+
+
+def is_turned(value):
+    """Whether elements of an image or of filters lie in another order with channels last."""
+    return value.dim() == 4 and not value.is_contiguous(memory_format=torch.channels_last)
 
 
 def _lies_so(x):

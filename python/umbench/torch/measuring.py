@@ -10,17 +10,19 @@ import json
 import math
 import os
 import re
+import statistics
+import time
 from pathlib import Path
 
 import torch
 
-REPEATS, ROUNDS = 10, 5
+REPEATS, ROUNDS, LAUNCHES = 10, 5, 200
 BETWEEN_KERNELS_NS = 2500  # from the end of a kernel to the next on one stream: 2.3 to 3.5 us in results/torch/steps.jsonl
 LEAST_BYTES, MOST_BYTES, LINK_BYTES = 1 << 16, 1 << 31, 1 << 25
 
 
 def set_durations(made, device="cuda"):
-    """Writes duration_ns and workspace_bytes of each operator of a Converted in place."""
+    """Writes duration_ns and workspace_bytes of each operator of a Converted in place. Returns what the CPU takes to launch a kernel."""
     times = Times(device)
     for op in made.document["ops"]:
         node = made.alone.get(op["name"])
@@ -33,6 +35,7 @@ def set_durations(made, device="cuda"):
             if measured["workspace"]:
                 op["workspace_bytes"] = measured["workspace"]
     times.keep()
+    return times.launch_ns()
 
 
 class Times:
@@ -102,6 +105,19 @@ class Times:
             self.known["link"] = LINK_BYTES / ns
             self.keep()
         return self.known["link"]
+
+    def launch_ns(self):
+        """Nanoseconds that the CPU takes to launch a kernel: the median of some rounds."""
+        source = torch.zeros(64, device=self.device)
+        result, rounds = torch.empty_like(source), []
+        for _ in range(ROUNDS):
+            torch.cuda.synchronize()
+            begun = time.perf_counter_ns()
+            for _ in range(LAUNCHES):
+                torch.mul(source, 2.0, out=result)
+            rounds.append((time.perf_counter_ns() - begun) / LAUNCHES)
+        torch.cuda.synchronize()
+        return round(statistics.median(rounds))
 
     def _copy_ns(self, size):
         source = torch.zeros(size // 8, dtype=torch.float32, device=self.device)

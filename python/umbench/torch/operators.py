@@ -12,6 +12,8 @@ TYPES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "bf16", to
          torch.uint64: "i32", torch.uint32: "i32", torch.int16: "u16", torch.bool: "u8", torch.uint8: "u8", torch.int8: "u8"}
 SIZES = {"f32": 4, "bf16": 2, "i32": 4, "u16": 2, "u8": 1}
 
+LEAST_CHANNELS = 8  # of a group of a convolution, for tensor cores
+
 VIEW, COMPUTED, REDUCED, READS_NEIGHBOURS, SCATTERED, ALONE, NOTHING = range(7)
 
 # The same elements in the same order, whatever the shape.
@@ -75,8 +77,30 @@ def name_of(node):
 
 
 def launches_of_library(node):
-    """Kernels that run for an operator of a library, as cuDNN and flash attention of torch 2.11 launch them on an H100."""
-    return {"convolution": 2, "convolution_backward": 4}.get(name_of(node), 4 if "attention_backward" in name_of(node) else 1)
+    """Kernels and fills that run for an operator of a library, as cuBLAS and cuDNN of torch 2.11 launch them on an H100."""
+    name = name_of(node)
+    if "scaled_dot_product" in name:
+        return 4 if "backward" in name else 2 + is_random(node)
+    if not is_convolution(node):
+        return 1
+    asked = sum(map(bool, argument_of(node, "output_mask")[:2])) if name == "convolution_backward" else 1
+    if is_depthwise(node):
+        return 2 * asked - 1  # the gradient of filters is summed by a second kernel
+    return asked if is_product(node) else 2 * asked
+
+
+def is_convolution(node):
+    return name_of(node) in ("convolution", "convolution_backward")
+
+
+def is_depthwise(node):
+    """Whether a convolution's groups are too small for tensor cores."""
+    return argument_of(node, "groups") > 1 and value_of_argument(argument_of(node, "weight")).shape[1] < LEAST_CHANNELS
+
+
+def is_product(node):
+    """Whether a convolution's filter has one element and is moved by one: a product of matrices in either order."""
+    return tuple(value_of_argument(argument_of(node, "weight")).shape[2:]) == (1, 1) and set(argument_of(node, "stride")) == {1}
 
 
 def is_view(node):

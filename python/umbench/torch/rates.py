@@ -1,16 +1,15 @@
 """How long operators take by the figures of a machine file (results/machine.schema.json), without a GPU.
 
-An operator takes the longer of its arithmetic and its memory traffic, and `launch_ns` for each kernel that it launches. Products and
-convolutions keep the share of the full rate that the file's `operators` have, attention that of flash attention.
+An operator takes the longer of its arithmetic and its memory traffic, and `launch_ns` for each kernel that it launches. Products of
+matrices run at the full rate, convolutions at the share that the file's `operators` have, attention at that of flash attention.
 """
 
-from .operators import name_of, value_of_argument
+from .operators import argument_of, is_depthwise, name_of, value_of_argument
 
 # FlashAttention-2 reaches 35 % of an H100's arithmetic where products reach 80 % (Shah et al., FlashAttention-3, 2024, section 1).
 OF_ATTENTION = 35 / 80
-PRODUCTS = ("mm", "addmm", "bmm", "baddbmm")
-LINEAR = ("linear", "linear_backward_data", "linear_backward_filter")
-LEAST_CHANNELS = 8  # of a group, for tensor cores
+# Of float32 arithmetic, which filters with few channels of their own run at: ConvNeXt-T's on an H100 (results/torch/README.md).
+OF_DEPTHWISE, OF_DEPTHWISE_BACKWARD = 0.21, 0.16
 
 
 def set_durations(made, machine):
@@ -24,12 +23,14 @@ def set_durations(made, machine):
 
 def wait_for_launches(made, launch_ns):
     """Lengthens the operators of a Converted, in place, by what the GPU waits where the CPU takes `launch_ns` to launch each kernel:
-    a step is no shorter than all launches. The waits are the same behind each kernel."""
-    ops = [op for op in made.document["ops"] if "duration_ns" in op]
-    counts = [made.launches.get(op["name"], 1) for op in ops]
-    waits = launch_ns - sum(op["duration_ns"] for op in ops) / max(1, sum(counts))
-    for op, count in zip(ops, counts):
-        op["duration_ns"] += round(max(0, waits) * count)
+    the CPU runs ahead while kernels are long, and the GPU waits for it while they are short."""
+    launched = done = 0
+    for op in made.document["ops"]:
+        if "duration_ns" in op:
+            count = made.launches.get(op["name"], 1)
+            launched += round(launch_ns * count)
+            end = max(done + op["duration_ns"], launched + op["duration_ns"] // count)
+            op["duration_ns"], done = end - done, end
 
 
 def products_per_s(node, precision, machine):
@@ -38,20 +39,17 @@ def products_per_s(node, precision, machine):
     name = name_of(node) if node is not None else ""
     if "attention" in name:
         return full * OF_ATTENTION
-    if name in PRODUCTS:
-        return full * mean_share(machine, precision, LINEAR)
     if name not in ("convolution", "convolution_backward"):
         return full
     backward = name == "convolution_backward"
-    weight = value_of_argument(node.args[2 if backward else 1])
-    if weight.shape[1] < LEAST_CHANNELS and node.args[9 if backward else 8] > 1:
-        return machine["fp32_flops_per_s"]
+    if is_depthwise(node):
+        return machine["fp32_flops_per_s"] * (OF_DEPTHWISE_BACKWARD if backward else OF_DEPTHWISE)
     asked = node.args[10] if backward else ()
     kinds = [kind for kind, wanted in zip(("convolution_backward_data", "convolution_backward_filter"), asked) if wanted] or ["convolution"]
-    return full * mean_share(machine, precision, kinds, weight.shape[2])
+    return full * mean_share(machine, precision, kinds, value_of_argument(argument_of(node, "weight")).shape[2])
 
 
-def mean_share(machine, precision, kinds, height=0):
+def mean_share(machine, precision, kinds, height):
     """The harmonic mean: of operators that do as many operations each."""
     return len(kinds) / sum(1 / share_of(machine, precision, kind, height) for kind in kinds)
 
