@@ -1,0 +1,79 @@
+"""The pages quote simulated.md, and simulated.md is what today's program prints."""
+
+import re
+import subprocess
+
+import conftest
+import pytest
+
+FOLDER = conftest.ROOT / "results/validation"
+HEADING = re.compile(r"(?m)^## (results/(\S+))(?: on machine file ([^,\n]+).*)?$")
+COUNTS = r"^{} least disturbed of all runs: (\d+) figures, median (\d+) % off, worst (\d+) %, (\d+) within 15 %$"
+CALIBRATED = {"h200_host_1": "first host: AlexNet", "h200_host_2": "second host: VGG-16 64", "h200_large_batches": "second host: VGG-16 256",
+              "h200_host_3": "third host"}
+
+
+def sections():
+    """[(file of records or figures, its name, machine file, text)]"""
+    text = (FOLDER / "simulated.md").read_text(encoding="utf-8")
+    headings = list(HEADING.finditer(text))
+    ends = [heading.start() for heading in headings[1:]] + [len(text)]
+    return [(*heading.groups(), text[heading.start():end]) for heading, end in zip(headings, ends)]
+
+
+def counts(text, iterations):
+    """(figures, median in %, worst in %, within 15 %) of "first iterations" or "later iterations"."""
+    found = re.search("(?m)" + COUNTS.format(f"{iterations} iterations,"), text)
+    return tuple(map(int, found.groups())) if found else None
+
+
+def order(text):
+    right, pairs = map(int, re.search(r"more than 5 %: (\d+) of (\d+) pairs right", text).groups())
+    return f"{right} of {pairs}" if pairs else "none differ by 5 %"
+
+
+def test_the_page_of_validation_quotes_what_is_printed():
+    rows = [line for line in (FOLDER / "README.md").read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
+    compared = 0
+    for _, name, _, text in sections():
+        stem = name.rpartition("/")[2].removesuffix(".jsonl")
+        later, first = counts(text, "later"), counts(text, "first")
+        if later is None:
+            continue
+        label = CALIBRATED.get(stem, f"{stem}.jsonl")
+        row, = [row for row in rows if row.startswith(f"| {label}") and row.count("|") > 3]
+        if stem in CALIBRATED:
+            cells = [f"{number}, {within}, {median} %, {worst} %" for number, median, worst, within in (later, first)]
+        else:
+            number, median, _, within = later
+            cells = [f"{within} of {number}, {median} %", str(first[3])]
+        for cell, quoted in zip([*cells, order(text)], row.split("|")[2:]):
+            assert quoted.strip().startswith(cell), (row, cell)
+        compared += 1
+    assert compared >= 11
+
+
+def test_the_page_of_the_simulator_sums_them_up():
+    page = (conftest.ROOT / "docs/method/simulator.md").read_text(encoding="utf-8")
+    told = {name.rpartition("/")[2].partition(".")[0]: text for _, name, _, text in sections()}
+
+    def within(iterations, names):
+        found = [counts(told[name], iterations) for name in names]
+        return f"{sum(each[3] for each in found)} of {sum(each[0] for each in found)}", max(each[2] for each in found)
+
+    later, worst = within("later", CALIBRATED)
+    assert f"| {later} | the time; `managed` on ResNet-50 and VGG-16's older cells are up to {worst} % off |" in page
+    others, worst = within("later", ["h200_capped", "h200_capped_least_workspace", "h200_capped_small_workspace"])
+    assert worst < 20 and f"| {others} | the time, within 20 % |" in page
+    assert f"| first iterations | {within('first', CALIBRATED)[0]} |" in page
+    inside = [re.search(r"just above ratio 1: (\d+) of (\d+)", told[name]) for name in ("published", "h100_patterns")]
+    assert "| just above ratio 1 | {} of {} in the band |".format(*(sum(int(each[i]) for each in inside) for i in (1, 2))) in page
+
+
+@pytest.mark.study
+@pytest.mark.parametrize("file, name, machine, text", [pytest.param(*section, id=section[1]) for section in sections()])
+def test_today_s_program_prints_it(umbench, file, name, machine, text):
+    machines = ["--machines", FOLDER / "machines"] if name.startswith("validation/h") else []
+    said = subprocess.run([umbench.program, "validate", *machines, *(["--machine", machine] if machine else []), file],
+                          cwd=conftest.ROOT, check=True, capture_output=True, text=True).stdout
+    assert f"## {said.strip()}" == text.strip()
