@@ -11,7 +11,7 @@ ALONE = ("cuda_executor_test", "cuda_allocators_test", "cuda_replay_test", "meas
 SHARDS = {"cuda_strategies_test": 8, "cuda_parts_test": 4, "cuda_operators_test": 8, "cuda_engines_test": 2,
           "cuda_convolution_kernels_test": 2}
 AT_ONCE = max(4, (os.cpu_count() or 8) - 4)
-LEFT_OUT = "*ballast*"  # it takes nearly all of the device's memory
+LEFT_OUT = "*ballast*"  # tests of a ballast, which takes nearly all device memory
 VERDICT = re.compile(r"^\[ +(OK|FAILED|SKIPPED) +\] ([^ ,]+)[, ].*\((\d+) ms\)$", re.MULTILINE)
 
 

@@ -48,7 +48,7 @@ def sweep(name):
     def part(options, folder, seconds):
         line = [options.umbench, "sweep", SWEEPS / f"gpu_{name}.json", "--out", folder / f"{name}.jsonl", "--times-only",
                 "--no-preflight", "--resume"]
-        well = timed.run(line, seconds) in timed.WELL
+        well = timed.run(line, seconds) in timed.ENDED_WELL
         print(slowdown_table(folder / f"{name}.jsonl"), flush=True)
         return well
     return part
@@ -58,16 +58,16 @@ def slowdown_table(path):
     """Markdown: time over `device` of the same network, batch and precision, in the order of the cells."""
     rows = ["| network | batch | precision | strategy | ratio | ms | over device |", "|---|---|---|---|---|---|---|"]
     records = load.read(path)[1] if path.exists() else []
-    of = lambda record: (record["network"], record["batch"], record["precision"])  # noqa: E731
+    cell_of = lambda record: (record["network"], record["batch"], record["precision"])  # noqa: E731
     base = {}
     for record in records:
         if record["strategy"] == "device" and record["outcome"] == "ok":
-            base.setdefault(of(record), load.steady_ns(record))
+            base.setdefault(cell_of(record), load.steady_ns(record))
     for record in records:
-        head = [*of(record), record["strategy"], record["ratio"]]
+        head = [*cell_of(record), record["strategy"], record["ratio"]]
         if record["outcome"] == "ok":
             ns = load.steady_ns(record)
-            head += [f"{ns / 1e6:.2f}", f"{ns / base[of(record)]:.3f}" if of(record) in base else ""]
+            head += [f"{ns / 1e6:.2f}", f"{ns / base[cell_of(record)]:.3f}" if cell_of(record) in base else ""]
         else:
             head += [f"{record['outcome']}: {record['reason']}", ""]
         rows.append("| " + " | ".join(str(word) for word in head) + " |")
@@ -127,7 +127,7 @@ def compare_sides(folder, cells):
 
 
 def validation(options, folder, seconds):
-    return timed.run([ROOT / "benchmarks/gpu_validation.sh", folder / "validation", options.build], seconds, {"RUNS": "1"}) in timed.WELL
+    return timed.run([ROOT / "benchmarks/gpu_validation.sh", folder / "validation", options.build], seconds, {"RUNS": "1"}) in timed.ENDED_WELL
 
 
 def reproduce(options, folder, seconds):
@@ -138,7 +138,7 @@ def reproduce(options, folder, seconds):
         if out.exists() or left < 5:
             continue
         line = [options.umbench, "reproduce", paper, "--backend", options.backend, "--out", out, "--no-figure"]
-        well = timed.run(line, left) in timed.WELL and well
+        well = timed.run(line, left) in timed.ENDED_WELL and well
     return well
 
 
@@ -150,7 +150,7 @@ def gate(options, folder, seconds):
         line = [options.umbench, "interleave", SWEEPS / "gpu_aa.json", "--base", options.umbench, "--head", options.umbench,
                 "--rounds", "2", "--out", out]
         if timed.run(line, end - began) != 0:
-            return number > 1  # the first pair at least must be whole
+            return number > 1  # at least one pair must have ended
         if importlib.util.find_spec("scipy"):
             print(f"pair {number}: umbench compare ended with {timed.run([options.umbench, 'compare', out / 'base', out / 'head'], 60)}", flush=True)
         slowest = max(slowest, time.monotonic() - began)
@@ -167,16 +167,16 @@ def curves(options, folder, seconds):
 
 def peers(options, folder, seconds):
     end, well = time.monotonic() + seconds, True
-    for number, row in enumerate(PEERS, 1):  # one network in two ways of fusing: pytorch.py takes it once a call
+    for number, row in enumerate(PEERS, 1):  # pytorch.py takes a network once a call, and two rows are of one network
         line = [sys.executable, ROOT / "benchmarks/peers/pytorch.py", "--umbench", options.umbench, "--rows", row, "--ways", "eager,compile",
                 "--no-gradients", "--out", folder / f"peers_{number}.jsonl", "--resume"]
-        well = timed.run(line, max(5, end - time.monotonic())) in timed.WELL and well
+        well = timed.run(line, max(5, end - time.monotonic())) in timed.ENDED_WELL and well
     return well
 
 
 def remedies(options, folder, seconds):
     return timed.run([sys.executable, ROOT / "benchmarks/peers/remedies.py", "--umbench", options.umbench, "--out",
-                      folder / "remedies.jsonl", "--resume", "--stop-after", int(seconds)], seconds) in timed.WELL
+                      folder / "remedies.jsonl", "--resume", "--stop-after", int(seconds)], seconds) in timed.ENDED_WELL
 
 
 PARTS = {"tests": tests, "before_after": before_after, "tables": sweep("tables"), "best": sweep("best"), "papers": sweep("papers"),

@@ -28,19 +28,19 @@ SWEEP = {"schema": 1, "name": "gpu_replay",
          "grids": [{"network": list(NETWORKS), "batch": 32, "pass": "train", "fusion": "none", "precision": "fp32"},
                    {"network": [f"{name}.replayed.json" for name in NETWORKS]}]}  # beside the sweep's file
 CURVES = json.loads((ROOT / "benchmarks/sweeps/networks.json").read_text(encoding="utf-8"))
-BOUND = 0.15  # of a slowdown
+BOUND = 0.15  # relative difference of slowdowns that counts as agreement
 
 
-def within(seconds):
-    """A call that runs a program in what is left of the seconds; whether it ended well."""
+def runner_for(seconds):
+    """A function that runs a program within what is left of the seconds and returns whether it ended with exit code 0."""
     end = time.monotonic() + seconds
     return lambda *line: timed.run(line, max(0, end - time.monotonic())) == 0
 
 
 def replay(umbench, out, seconds):
-    run = within(seconds)
+    run = runner_for(seconds)
     device = out / "in_core.jsonl"
-    for name in NETWORKS:  # at the pace that the computed operators have here
+    for name in NETWORKS:  # each operator gets the time that the computed one takes on this GPU
         graph, target = out / f"{name}.graph.json", out / f"{name}.replayed.json"
         cell = ["--network", name, "--batch", "32", "--fusion", "none", "--workspace-cap", WORKSPACE, "--strategy", "device",
                 "--backend", "cuda:0"]
@@ -66,14 +66,14 @@ def engines_of(path, network):
 
 
 def signature(graph, op):
-    """What operators of two graphs that do the same have in common."""
+    """Equal for operators of two graphs that do the same work."""
     shapes = {tensor["name"]: tuple(tensor["shape"]) for tensor in graph["tensors"]}
     return op["kind"], tuple(shapes[name] for name in op["in"]), tuple(shapes[name] for name in op["out"])
 
 
 def costs_of(exported, own, engines):
-    """{operator: (ns, bytes of workspace)}: those of the own operator on the same shapes; where there is none, its kind's mean
-    time for each byte."""
+    """{operator: (ns, bytes of workspace)} of an exported network: those of the catalogue network's operator on the same shapes;
+    where there is none, its bytes times its kind's mean time for a byte."""
     measured, of_kind = {}, {}
     for op in own["ops"]:
         if op["name"] in engines:
@@ -102,7 +102,7 @@ def as_opaque(exported, costs):
 
 
 def curves(umbench, out, seconds, backend):
-    run = within(seconds)
+    run = runner_for(seconds)
     for name in CURVED:
         graph, alone = ROOT / f"tests/networks/exported/{name}.json", out / f"{name}.simulated.jsonl"
         cell = ["--network", graph, "--strategy", "device", "--ratio", "0.9", "--mode", "capped", "--backend", "sim:h200"]
@@ -113,14 +113,14 @@ def curves(umbench, out, seconds, backend):
         costs = {span["name"]: (span["end_ns"] - span["begin_ns"], 0) for span in spans}
         made = as_opaque(json.loads(graph.read_text(encoding="utf-8")), costs)
         (out / f"{name}.replayed.json").write_text(json.dumps(made), encoding="utf-8")
-    found, well = [], True
+    found, succeeded = [], True
     for where, records in (("sim:h200", out / "curves_simulated.jsonl"), (backend, out / "curves.jsonl")):
         sweep = out / f"{records.stem}.json"
         sweep.write_text(json.dumps(curves_on(where, records.stem)), encoding="utf-8")
         only = ["--times-only"] if where.startswith("cuda") else []
-        well = run(umbench, "sweep", sweep, *only, "--out", records, "--resume") and well
+        succeeded = run(umbench, "sweep", sweep, *only, "--out", records, "--resume") and succeeded
         found.append(load.read(records)[1])
-    return compare(*found) and well
+    return compare(*found) and succeeded
 
 
 def curves_on(backend, name):
@@ -131,7 +131,7 @@ def curves_on(backend, name):
 
 
 def compare(simulated, replayed):
-    """Slowdowns of the same cells side by side; whether all of them are there. How far apart they are is what it is for."""
+    """Prints slowdowns of the same cells side by side; returns whether both files have all cells."""
     print("| network | strategy | ratio | simulated | replayed | simulated / replayed |\n|---|---|---|---|---|---|")
     ours, theirs = slowdowns_of(simulated), slowdowns_of(replayed)
     for key in ours:
@@ -141,15 +141,15 @@ def compare(simulated, replayed):
 
 
 def slowdowns_of(records):
-    """{(network, strategy, ratio): over `device`} of what ended well."""
-    well = [record for record in records if record["outcome"] == "ok"]
-    base = {record["network"]: load.steady_ns(record) for record in well if record["strategy"] == "device"}
+    """{(network, strategy, ratio): over `device`} of cells that ended with outcome ok."""
+    succeeded = [record for record in records if record["outcome"] == "ok"]
+    base = {record["network"]: load.steady_ns(record) for record in succeeded if record["strategy"] == "device"}
     return {(r["network"].split("#")[0], r["strategy"], r["ratio"]): load.steady_ns(r) / base[r["network"]]
-            for r in well if r["network"] in base}
+            for r in succeeded if r["network"] in base}
 
 
 def cut_of(graph, op):
-    """As umbench cuts such an operator along the batch: statistics are of all of it, filters' gradients are added up."""
+    """How umbench cuts such an operator along the batch. Batch statistics need the whole batch; gradients of filters are summed."""
     tensors = {tensor["name"]: tensor for tensor in graph["tensors"]}
     batch = next(tensor["shape"][0] for tensor in graph["tensors"] if tensor.get("use") == "input")
     if op["kind"].startswith("batch_norm") or op["kind"] == "sgd_update":
@@ -177,7 +177,7 @@ def size_of(graph, op):
 
 def report(records):
     """Slowdowns of computed and replayed networks side by side; whether they agree in size and order."""
-    slowdowns, well = {}, True
+    slowdowns, succeeded = {}, True
     for name in NETWORKS:
         for replayed in (False, True):
             mine = [r for r in records if r["network"].split("#")[0] == (name + "_replayed" if replayed else name)]
@@ -191,12 +191,12 @@ def report(records):
         ours, theirs = slowdowns[(name, ratio, strategy, False)], slowdowns.get((name, ratio, strategy, True))
         if theirs is None:
             continue
-        well = well and abs(theirs / ours - 1) <= BOUND
+        succeeded = succeeded and abs(theirs / ours - 1) <= BOUND
         orders.setdefault((name, ratio), []).append((ours, theirs))
         print(f"| {name} | {ratio} | {strategy} | {ours:.2f} | {theirs:.2f} | {theirs / ours:.3f} |")
     for (name, ratio), pairs in orders.items():
         ordered = [theirs for _, theirs in sorted(pairs)]
         if ordered != sorted(ordered):
-            well = False
+            succeeded = False
             print(f"{name} at {ratio}: in another order")
-    return well and bool(orders)
+    return succeeded and bool(orders)

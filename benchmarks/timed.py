@@ -7,7 +7,7 @@ import signal
 import subprocess
 
 STOPPED = (128 + signal.SIGINT, -signal.SIGINT)
-WELL = (0, *STOPPED)  # exit codes of a program that ended, or was stopped, as it should
+ENDED_WELL = (0, *STOPPED)  # exit codes of a program that succeeded, or was stopped when its time was over
 
 
 def run(line, seconds, environment=None, quiet=False):
@@ -33,7 +33,7 @@ def count_cells(umbench, spec):
     return int(re.search(r"(?m)^(\d+) cells", listed.stdout)[1])
 
 
-def held(path):
+def measured_lines(path):
     """The lines of a file of measurements, one JSON value each; none if there is no such file."""
     return [json.loads(text) for text in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
 
@@ -43,7 +43,7 @@ def measure_each(path, tasks, fields, measure, stopped=lambda: False):
     def key(of):
         return tuple(of[name] for name in fields)
 
-    done = {key(line) for line in held(path)}
+    done = {key(line) for line in measured_lines(path)}
     for task in tasks:
         if key(task) in done:
             continue

@@ -57,8 +57,8 @@ def _graph_for(graphs, cell):
 
 
 class Limits(typing.NamedTuple):
-    alive: int  # bytes between the passes
-    activations: int  # of them
+    alive: int  # bytes that the backward pass reads, between the passes
+    activations: int  # bytes of activations among them
     to_device: float  # bytes per second
     to_host: float
     passes: tuple | None  # nanoseconds of operators, forward and backward
@@ -75,7 +75,7 @@ def limits_of(graph, machine, cell, timed):
 
 
 def passes_of(graph, spans):
-    """The operators' time before the first one that writes a gradient, and from it on."""
+    """The operators' times of the forward and of the backward pass; the latter begins with the first operator that writes a gradient."""
     forward = {op["name"] for op in graph["ops"][:_first_backward(graph)]}
     times = [(span["name"] in forward, span["end_ns"] - span["begin_ns"]) for span in spans if span["lane"] == "compute"]
     return tuple(sum(time for here, time in times if here == side) for side in (True, False))
@@ -87,7 +87,7 @@ def _first_backward(graph):
 
 
 def alive_between_passes(graph, use=None):
-    """Bytes that exist before the first operator that writes a gradient and are read by it or after it."""
+    """Bytes of tensors that exist before the backward pass and are read in it."""
     tensors = {tensor["name"]: tensor for tensor in graph["tensors"]}
     backward = _first_backward(graph)
     made_later = {name for op in graph["ops"][backward:] for name in op["out"]}

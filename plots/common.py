@@ -17,7 +17,7 @@ from umbench.arguments import Parser  # noqa: E402
 
 GIB = 1024**3
 KINDS = ("png", "svg", "pdf")
-WIDTH = 900  # pixels of a page at which text has its size
+WIDTH = 900  # pixels; a page as wide shows text in its size
 
 
 def families(records):
@@ -66,9 +66,9 @@ def read(paths, strategies=None):
 
 
 def read_with_places(paths, strategies=None):
-    """(environments, records) of files. Each record knows what its slowdown is over, as `baseline_ns`: the time with everything on the
-    device of its own file, else of any of them; sessions and builds differ. Of a cell that stands in several files the
-    last counts. Throws BadInput where a strategy has no cell."""
+    """(environments, records) of files. Each record gets `baseline_ns`: the time with everything on the device, by its own file if that
+    has one, since sessions and builds differ, else by any file. Of a cell in several files the last counts. Throws BadInput where
+    a strategy has no cell."""
     files = [load.read(path) for path in paths]
     parts = [records for _, records in files]
     everywhere = load.baselines([record for part in parts for record in part])
@@ -105,7 +105,7 @@ def panels(count, width=WIDTH, height=3.0, least=290, extra=0.0):
     """(figure, axes): panels side by side as long as each has `least` pixels of `width`, then in the next row.
     `height` of a panel and `extra` below all of them in inches."""
     columns = max(1, min(count, width // least))
-    columns = -(-count // -(-count // columns))  # rows of like length
+    columns = -(-count // -(-count // columns))  # rows are filled evenly
     rows = -(-count // columns)
     figure, axes = pyplot.subplots(rows, columns, figsize=(width / 100, rows * height + extra), squeeze=False)
     for panel in list(axes.flat)[count:]:
@@ -125,18 +125,18 @@ def mark_origin(axis, simulated):
 
 
 def set_title(axis, lines, pad=6):
-    """Left of the panel; `layout` breaks the lines so that each ends within the panel's column of the figure."""
+    """Sets a title at the left; `layout` wraps its lines to the width of the panel's column."""
     axis.title_lines = lines, pad
     _write_title(axis, axis.get_figure().get_figwidth() * axis.get_figure().dpi / axis.get_subplotspec().get_gridspec().ncols - 62)
 
 
 def _write_title(axis, room):
     lines, pad = axis.title_lines
-    axis.set_title("\n".join(_fitting(axis.get_figure(), line, room) for line in lines), loc="left", pad=pad)
+    axis.set_title("\n".join(_wrapped(axis.get_figure(), line, room) for line in lines), loc="left", pad=pad)
 
 
 def layout(figure, **options):
-    """tight_layout, with titles broken at the width that this leaves them."""
+    """tight_layout, with the titles wrapped to the width that it leaves."""
     titled = [axis for axis in figure.axes if hasattr(axis, "title_lines")]
     figure.tight_layout(**options)
     for axis in titled:
@@ -148,8 +148,8 @@ def layout(figure, **options):
         figure.tight_layout(**options)
 
 
-def _fitting(figure, text, room):
-    """Broken at blanks so that no line is wider than `room` pixels."""
+def _wrapped(figure, text, room):
+    """The text with line ends at blanks, so that no line is wider than `room` pixels."""
     renderer, font = figure.canvas.get_renderer(), FontProperties(size=pyplot.rcParams["axes.titlesize"])
     wide = lambda line: renderer.get_text_width_height_descent(line, font, False)[0] > room  # noqa: E731
     lines = [""]

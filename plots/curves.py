@@ -10,37 +10,37 @@ from umbench.plots.looks import looks
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
-# `slowdown`, `low`, `high`: None if the cell failed; `size`: what grew, or None. `measured`: has whiskers.
-Point = namedtuple("Point", "ratio slowdown low high outcome size measured")  # or simulated with a band
-# `lines`: {label: [Point]} by rising ratio; `unit`: "x", or "ms" where nothing says what 1x is; `like`: panels of equal
-# `like` and unit share their range; `growing`: what `size` is, or None; `simulated`: how the times came about.
-Panel = namedtuple("Panel", "title lines unit like growing simulated")
+# `slowdown`, `low`, `high`: None if the cell failed; `size`: the batch or image size that grew, or None; `spreads`: has whiskers.
+Point = namedtuple("Point", "ratio slowdown low high outcome size spreads")
+# `lines`: {label: [Point]} by rising ratio; `unit`: "x", or "ms" where there is no baseline; panels of
+# equal `scale_group` and unit share their axes' ranges; `growing`: the name of what `size` counts, or None.
+Panel = namedtuple("Panel", "title lines unit scale_group growing simulated")
 
 NO_FIT = "does not fit (infeasible)"
 X_LABEL = "ratio: needed / allowed memory"
-APART = 10  # pixels between two markers of a line
+MARKER_DISTANCE = 10  # pixels between two markers of a line
 Y_LABEL = {"x": "slowdown, log scale", "ms": "ms per iteration, log scale\n(no device baseline)"}
 
 
 def figure_of(found, families, width=WIDTH, extra=(), grey=()):
-    """`families`: {label: family} of all labels; `extra`: (label, dash) of grey lines; `grey`: for each panel those lines,
-    [([(ratio, slowdown), ...], dash), ...]."""
+    """`families`: {label: family} of all labels; `extra`: [(label, dash), ...] of grey lines in the legend; `grey`: the
+    lines themselves, for each panel [([(ratio, slowdown), ...], dash), ...]."""
     look, marks = looks(families), set()
     columns, legend = legend_room(len(families) + 2 + len(extra), width)
     figure, axes = panels(len(found), width, height=3.25 if any(panel.growing for panel in found) else 3.0, extra=legend)
-    wide = _wide(found)
+    logarithmic = _on_log_scale(found)
     for number, (axis, panel) in enumerate(zip(axes, found)):
-        _draw(axis, panel, look, panel.like in wide)
+        _draw(axis, panel, look, panel.scale_group in logarithmic)
         for line, dash in grey[number] if grey else ():
             axis.plot(*zip(*line), color="#888888", linestyle=dash, linewidth=1.4, zorder=2)
             low, high = axis.get_ylim()
             axis.set_ylim(min(low, line[0][1] / 1.1), max(high, line[-1][1] * 1.2))
-    for key in {(panel.like, panel.unit) for panel in found}:
-        marks |= _same_height([(axis, panel) for axis, panel in zip(axes, found) if (panel.like, panel.unit) == key], look)
+    for key in {(panel.scale_group, panel.unit) for panel in found}:
+        marks |= _share_height([(axis, panel) for axis, panel in zip(axes, found) if (panel.scale_group, panel.unit) == key], look)
     drawn = list(dict.fromkeys(label for panel in found for label in panel.lines))
     _legend(figure, {label: look[label] for label in drawn}, marks, columns, legend, extra)
     for axis in axes:
-        _thin(axis)
+        _drop_crowded_markers(axis)
     return figure
 
 
@@ -50,29 +50,29 @@ def legend_room(number, width=WIDTH):
     return columns, 0.21 * -(-number // columns) + 0.15
 
 
-def _wide(found):
-    """The `like` of panels whose ratios want a logarithmic scale: all that are alike, or none."""
+def _on_log_scale(found):
+    """The `scale_group`s whose panels get a logarithmic axis of ratios."""
     ratios = {}
     for panel in found:
-        ratios.setdefault(panel.like, []).extend(point.ratio for line in panel.lines.values() for point in line)
-    return {like for like, mine in ratios.items() if mine and max(mine) > 6 * min(mine)}
+        ratios.setdefault(panel.scale_group, []).extend(point.ratio for line in panel.lines.values() for point in line)
+    return {scale_group for scale_group, mine in ratios.items() if mine and max(mine) > 6 * min(mine)}
 
 
-def _thin(axis):
-    """Markers of a line that would lie on each other are left out, from right to left; the line goes through their points."""
+def _drop_crowded_markers(axis):
+    """Leaves out markers of a line that would overlap, from right to left; the line goes through their points all the same."""
     for line in axis.lines:
         if line.get_marker() in (None, "None", "", " ") or len(line.get_xdata()) < 2:
             continue
         across = axis.transData.transform([(x, y) for x, y in zip(line.get_xdata(), line.get_ydata())])
         kept = []
         for number in reversed(range(len(across))):
-            if not kept or max(abs(across[number] - across[kept[-1]])) >= APART:
+            if not kept or max(abs(across[number] - across[kept[-1]])) >= MARKER_DISTANCE:
                 kept.append(number)
         line.set_markevery(sorted(kept))
 
 
-def _same_height(pairs, look):
-    """Of axes and their panels; returns the names of the marks in their strips."""
+def _share_height(pairs, look):
+    """Gives all axes one range and draws their strips; returns the names of the marks in them."""
     low, high = min(axis.get_ylim()[0] for axis, _ in pairs), max(axis.get_ylim()[1] for axis, _ in pairs)
     rows = max(len(_failing(panel)) for _, panel in pairs)
     marks = set()
@@ -100,7 +100,7 @@ def strip(axis, failing, rows):
     axis.set_yticks(ticks[0])
     axis.set_yticks(ticks[1], minor=True)
     axis.axhspan(high, top, facecolor="#E6E6E6", edgecolor="#999999", linewidth=0.6, zorder=0.8)
-    name = "does not fit" if all(_does_not_fit(line) for line, _ in failing.values()) else "no time"
+    name = "does not fit" if all(_all_infeasible(line) for line, _ in failing.values()) else "no time"
     axis.text(0.012, 0.985, name, transform=axis.transAxes, ha="left", va="top", fontsize=8, color="#333333", zorder=6,
               bbox={"facecolor": "#E6E6E6", "edgecolor": "none", "pad": 0.8})
     for number, (points, look) in enumerate(failing.values()):
@@ -119,26 +119,26 @@ def strip(axis, failing, rows):
     return marks
 
 
-def _does_not_fit(line):
+def _all_infeasible(line):
     return all(point.slowdown or point.outcome == "infeasible" for point in line)
 
 
-def _draw(axis, panel, look, wide):
-    """`wide`: the ratios are drawn on a logarithmic scale."""
+def _draw(axis, panel, look, logarithmic):
+    """`logarithmic`: the axis of ratios is."""
     points = [point for line in panel.lines.values() for point in line]
-    _scales(axis, [point for point in points if point.slowdown], panel, wide)
+    _scales(axis, [point for point in points if point.slowdown], panel, logarithmic)
     for label, line in panel.lines.items():
         style, well = look[label], [point for point in line if point.slowdown]
         if well:
             axis.plot([p.ratio for p in well], [p.slowdown for p in well], color=style.colour, marker=style.marker,
                       linestyle=style.dash, markersize=style.size, markerfacecolor="white", markeredgewidth=1.2,
                       clip_on=False, zorder=3)
-            _whiskers(axis, [point for point in well if point.measured and point.high > point.low], style.colour)
+            _whiskers(axis, [point for point in well if point.spreads and point.high > point.low], style.colour)
     axis.axvline(1.0, color="#555555", linewidth=1, linestyle=(0, (4, 3)), zorder=1)
     axis.set_xlabel(X_LABEL)
     axis.set_ylabel(Y_LABEL[panel.unit])
     ratios = [point.ratio for point in points]
-    if ratios and not wide:
+    if ratios and not logarithmic:
         room = 0.06 * (max(*ratios, 1.0) - min(*ratios, 1.0) or 1)
         axis.set_xlim(min(*ratios, 1.0) - room, max(*ratios, 1.0) + room)
     mark_origin(axis, panel.simulated)
@@ -155,7 +155,7 @@ def _whiskers(axis, points, colour):
                       elinewidth=1.1, capsize=3.5, capthick=1.1, zorder=4)
 
 
-def _scales(axis, good, panel, wide):
+def _scales(axis, good, panel, logarithmic):
     values = [each for point in good for each in (point.slowdown, point.low, point.high)]
     low, high = (min(values), max(values)) if values else (1, 2)
     axis.set_yscale("log")
@@ -163,7 +163,7 @@ def _scales(axis, good, panel, wide):
     axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < 300 else (1,)))
     axis.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}×" if panel.unit == "x" else f"{y:g}"))
     axis.yaxis.set_minor_formatter(NullFormatter())
-    if wide:
+    if logarithmic:
         axis.set_xscale("log")
         ratios = [point.ratio for line in panel.lines.values() for point in line]
         axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if max(ratios) > 10 * min(ratios) else (1, 1.5, 2, 3, 4, 6)))

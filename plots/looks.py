@@ -6,43 +6,43 @@ from collections import namedtuple
 
 Look = namedtuple("Look", "colour marker dash size")
 
-SOLID, LONG, SHORT, MIXED, DOTS, TWO, WIDE = ("-", (0, (6, 1.5)), (0, (3, 1)), (0, (5, 1.5, 1.2, 1.5)), (0, (1.2, 1.2)),
-                                              (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2, 2, 2)))
-DASHES = (SOLID, LONG, SHORT, MIXED, DOTS, TWO, WIDE)
+SOLID, LONG_DASHES, SHORT_DASHES, DASH_DOT = "-", (0, (6, 1.5)), (0, (3, 1)), (0, (5, 1.5, 1.2, 1.5))
+DOTS, DASH_DOT_DOT, WIDE_DASHES = (0, (1.2, 1.2)), (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2, 2, 2))
+DASHES = (SOLID, LONG_DASHES, SHORT_DASHES, DASH_DOT, DOTS, DASH_DOT_DOT, WIDE_DASHES)
 STAR, TRIPOD, CROSS = (4, 1, 0), (3, 1, 0), (5, 1, 0)
 
 LOOKS = {
     "device": ("#000000", "o", SOLID),
     "best": ("#0072B2", "D", SOLID),
-    "best_managed": ("#00785A", ">", SHORT),
-    "twin": ("#B2182B", "X", MIXED),
+    "best_managed": ("#00785A", ">", SHORT_DASHES),
+    "twin": ("#B2182B", "X", DASH_DOT),
     "managed": ("#D55E00", "^", SOLID),
-    "managed_prefetch": ("#A67700", "v", LONG),
-    # planners of papers and their kin, data copied explicitly
-    "swap_all": ("#5E3C99", "s", LONG),
-    "micro_batches": ("#777777", "P", LONG),
-    "vdnn_all": ("#1B7837", "p", MIXED),
-    "vdnn_conv": ("#5E3C99", "p", SHORT),
-    "vdnn_dyn": ("#4575B4", "h", LONG),
-    "ooc_cudnn": ("#1B7837", "d", WIDE),
-    "pooch": ("#4575B4", "8", TWO),
+    "managed_prefetch": ("#A67700", "v", LONG_DASHES),
+    # planners that copy explicitly, most of them of papers
+    "swap_all": ("#5E3C99", "s", LONG_DASHES),
+    "micro_batches": ("#777777", "P", LONG_DASHES),
+    "vdnn_all": ("#1B7837", "p", DASH_DOT),
+    "vdnn_conv": ("#5E3C99", "p", SHORT_DASHES),
+    "vdnn_dyn": ("#4575B4", "h", LONG_DASHES),
+    "ooc_cudnn": ("#1B7837", "d", WIDE_DASHES),
+    "pooch": ("#4575B4", "8", DASH_DOT_DOT),
     "superneurons": ("#0B7A75", "P", DOTS),
     "capuchin": ("#7B3294", "h", DOTS),
-    "checkmate": ("#808000", "s", MIXED),
+    "checkmate": ("#808000", "s", DASH_DOT),
     "autoswap": ("#3C7FB1", "p", DOTS),
     "tvdnn": ("#2166AC", "s", SOLID),
-    "tvdnn_ilp": ("#0B7A75", "d", SHORT),
+    "tvdnn_ilp": ("#0B7A75", "d", SHORT_DASHES),
     # hints for managed memory
     "managed_advise": ("#CC6699", "<", SOLID),
     "prefetch_inputs": ("#8C564B", "v", DOTS),
-    "prefetch_outputs": ("#8C564B", "v", TWO),
-    "zero_copy": ("#B2182B", STAR, SHORT),
-    "evict_behind": ("#9A6324", "<", WIDE),
-    "discard": ("#CC6699", TRIPOD, LONG),
+    "prefetch_outputs": ("#8C564B", "v", DASH_DOT_DOT),
+    "zero_copy": ("#B2182B", STAR, SHORT_DASHES),
+    "evict_behind": ("#9A6324", "<", WIDE_DASHES),
+    "discard": ("#CC6699", TRIPOD, LONG_DASHES),
     "discard_alone": ("#9A6324", TRIPOD, DOTS),
-    "discard_prefetch": ("#C51B7D", TRIPOD, MIXED),
-    "oc_dnn": ("#6B6B00", "*", WIDE),
-    "deepum": ("#8C564B", "H", LONG),
+    "discard_prefetch": ("#C51B7D", TRIPOD, DASH_DOT),
+    "oc_dnn": ("#6B6B00", "*", WIDE_DASHES),
+    "deepum": ("#8C564B", "H", LONG_DASHES),
     "planned": ("#1B9E57", "<", DOTS),
 }
 
@@ -58,15 +58,15 @@ def looks(families):
     found, variants = {}, {}
     for label, family in sorted(families.items(), key=lambda each: "(" in each[0]):  # names without knobs first
         name = label.split(" (")[0]
-        colour, marker, dash = LOOKS.get(name) or _other(name, family)
+        colour, marker, dash = LOOKS.get(name) or _look_without_row(name, family)
         turn = variants.get(name, 0)
         variants[name] = turn + 1
         found[label] = Look(colour, marker, DASHES[(DASHES.index(dash) + turn) % len(DASHES)], 8 if name == "device" else 5.5)
     return {label: found[label] for label in families}
 
 
-def _other(name, family):
-    """From the name alone, so that it is the same in every figure."""
+def _look_without_row(name, family):
+    """Chosen by the name's checksum, so that it is the same in every figure."""
     number, colours = zlib.crc32(name.encode()), OTHER_COLOURS.get(family, OTHER_COLOURS["explicit"])
     return (colours[number % len(colours)], OTHER_MARKERS[number // 7 % len(OTHER_MARKERS)],
             DASHES[number // 41 % len(DASHES)])

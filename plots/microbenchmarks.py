@@ -45,12 +45,12 @@ def main():
         save(figure, wanted.out, f"microbenchmarks_{draw.__name__}")
 
 
-def family(cases, *parts):
+def cases_below(cases, *parts):
     """Cases whose name begins with these parts."""
     return [case for case in cases.values() if case.parts[: len(parts)] == list(parts)]
 
 
-def below(axes, columns, down=-0.24):
+def legend_below(axes, columns, down=-0.24):
     """The legend under the axes, where it hides nothing."""
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, down), ncol=columns, fontsize=7.5, frameon=False)
 
@@ -59,7 +59,7 @@ def rate(case):
     return case.counters["GB_per_s"]
 
 
-def sizes(axes, label):
+def size_axis(axes, label):
     axes.set_xscale("log", base=2)
     axes.set_xlabel(label)
     axes.xaxis.set_major_locator(LogLocator(base=8, numticks=8))
@@ -79,7 +79,7 @@ def line(axes, points, **look):
 
 
 def link(cases):
-    found = family(cases, "link", "copy_engine") + family(cases, "link", "kernel")
+    found = cases_below(cases, "link", "copy_engine") + cases_below(cases, "link", "kernel")
     if not found:
         return None
     figure, axes = pyplot.subplots(figsize=(5.8, 3.9))
@@ -89,14 +89,14 @@ def link(cases):
             if points:
                 line(axes, points, color=colour, linestyle=dash, marker=marker, markersize=4,
                      label=f"{NAMES[way]}, {by.replace('_', ' ')}")
-    sizes(axes, "bytes of one copy")
+    size_axis(axes, "bytes of one copy")
     axes.set_ylabel("GB/s")
     axes.set_ylim(bottom=0)
-    below(axes, 2)
+    legend_below(axes, 2)
     return figure
 
 
-# Names of cases, best known first, and what a reader calls them.
+# (name of a case, its label)
 WAYS = [
     ("link/copy_engine/to_device/size:256MiB", "pinned copy to the device"),
     ("link/copy_engine/to_host/size:256MiB", "pinned copy to the host"),
@@ -134,7 +134,7 @@ def ways(cases):
 
 
 def prefetch(cases):
-    found = [c for c in family(cases, "prefetch") if c.axes.get("data") == "moves" and "queued" not in c.parts]
+    found = [c for c in cases_below(cases, "prefetch") if c.axes.get("data") == "moves" and "queued" not in c.parts]
     if not found:
         return None
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(9, 4.2), sharey=True)
@@ -153,12 +153,12 @@ def prefetch(cases):
         batch = [(microbenchmark_files.size_of(c.axes["call"]), rate(c)) for c in mine if c.parts[-1] == "batch"]
         if batch:
             line(right, batch, color=COLOURS[way], linestyle="", marker="x", label=f"{NAMES[way]}, one batch call")
-    sizes(left, "bytes of one call, all of the data")
-    sizes(right, "bytes of each call, 256 MiB in all")
+    size_axis(left, "bytes of one call, all of the data")
+    size_axis(right, "bytes of each call, 256 MiB in all")
     left.set_ylabel("GB/s")
     left.set_ylim(bottom=0)
-    below(left, 1, -0.16)
-    below(right, 2, -0.16)
+    legend_below(left, 1, -0.16)
+    legend_below(right, 2, -0.16)
     return figure
 
 
@@ -187,7 +187,7 @@ def faults(cases):
     left.set_yticks(range(len(wanted)), list(reversed(wanted)))
     left.set_xlabel("ms for 128 MiB of data on the CPU")
     right.set_xlabel("MiB that the driver moved")
-    below(left, 2)
+    legend_below(left, 2)
     return figure
 
 
@@ -195,7 +195,7 @@ STEPS = ["read", "read_again", "write", "write_after_read", "cpu_touch"]
 
 
 def advice(cases):
-    found = [c for c in family(cases, "advice") if c.parts[-1] in STEPS and c.parts[1] != "pinned_zero_copy"]
+    found = [c for c in cases_below(cases, "advice") if c.parts[-1] in STEPS and c.parts[1] != "pinned_zero_copy"]
     hints = list(dict.fromkeys(c.parts[1] for c in found))
     if not hints:
         return None
@@ -209,7 +209,7 @@ def advice(cases):
     axes.set_xticks(range(len(STEPS)), ["kernel reads", "reads again", "kernel writes", "writes after\na read",
                                         "CPU touches\nevery page"])
     axes.set_ylabel("ms for 32 MiB")
-    below(axes, 3)
+    legend_below(axes, 3)
     return figure
 
 
@@ -217,7 +217,7 @@ EVICTIONS = {"prefetch": "prefetch", "pinned_twin": "pinned twin", "kernel_twin"
 
 
 def eviction(cases):
-    found = {(c.parts[1], c.parts[2], c.axes["beside"]): c for c in family(cases, "eviction")}
+    found = {(c.parts[1], c.parts[2], c.axes["beside"]): c for c in cases_below(cases, "eviction")}
     if not found:
         return None
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(10.5, 3.5))
@@ -239,7 +239,7 @@ def eviction(cases):
         axes.set_xticks(range(len(groups)), texts, fontsize=7)
     left.set_ylabel("GB/s")
     right.set_ylabel("time the operator loses\nper time of the movement")
-    below(left, 3, -0.2)
+    legend_below(left, 3, -0.2)
     return figure
 
 
@@ -248,7 +248,7 @@ PLACES = ["managed_warm", "prefetched", "managed_cold", "zero_copy"]
 
 def convolution(cases):
     layers = {}
-    for case in family(cases, "convolution"):
+    for case in cases_below(cases, "convolution"):
         channels = case.axes.get("channels")
         layer = case.parts[1] + (f", {channels} channels" if channels else " " + case.parts[2])
         layers.setdefault((layer, case.parts[-1]), {})[case.axes["memory"]] = case
@@ -268,7 +268,7 @@ def convolution(cases):
         axes.set_title(kind.replace("_", " "))
         axes.set_xlabel("time / time in device memory")
     panels[0].set_yticks([-number for number in range(len(names))], names, fontsize=7.5)
-    below(panels[1], 4, -0.1)
+    legend_below(panels[1], 4, -0.1)
     return figure
 
 

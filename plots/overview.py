@@ -1,6 +1,6 @@
 """The message in one or two panels: slowdown by ratio of at most six strategies, named at the ends of their lines.
 
-Below the grey area no plan of the drawn kinds can come (`load.bounds_ns`); what does not fit stands in a strip at the top.
+No plan of the drawn kinds can lie in the grey area (`load.bounds_ns`). Cells that do not fit stand in a strip at the top.
 """
 
 import math
@@ -42,7 +42,7 @@ def figure_of(records, width=WIDTH):
     values = [point.slowdown for each in lines.values() for line in each.values() for point in line if point.slowdown]
     rows = max(sum(any(not point.slowdown for point in line) for line in each.values()) for each in lines.values())
     limits = 0.88, max(values) * 1.25
-    beside = {group: _beside(each, limits) for group, each in lines.items()}
+    beside = {group: _names_beside_panel(each, limits) for group, each in lines.items()}
     name_room = LONG_ROOM if any(len(name) > 12 for names in beside.values() for name in names) else NAME_ROOM
     for axis, (group, cells) in zip(axes, found.items()):
         _draw(axis, lines[group], look, limits)
@@ -101,12 +101,12 @@ def _draw(axis, lines, look, limits):
     axis.set_ylabel("slowdown, log scale")
 
 
-def _beside(lines, limits):
-    """Names that stand right of the panel: of lines that end far right, or where another line goes on at that height."""
+def _names_beside_panel(lines, limits):
+    """Strategies named right of the panel: their lines end far right, or another line passes where the name would be."""
     ratios = [point.ratio for line in lines.values() for point in line]
     middle, height = min(ratios) + 0.6 * (max(ratios) - min(ratios)), math.log(limits[1] / limits[0])
     found = set()
-    for name, end in _ends(lines).items():
+    for name, end in _last_points(lines).items():
         others = [point for other, line in lines.items() if other != name for point in line
                   if point.slowdown and point.ratio > end.ratio]
         if end.ratio > middle or any(abs(math.log(point.slowdown / end.slowdown)) < 0.06 * height for point in others):
@@ -114,17 +114,17 @@ def _beside(lines, limits):
     return found
 
 
-def _ends(lines):
+def _last_points(lines):
     """{strategy: its last point with a time}, without `device`, whose line ends where memory suffices."""
     well = {name: [point for point in line if point.slowdown] for name, line in lines.items() if name != "device"}
     return {name: points[-1] for name, points in well.items() if points}
 
 
 def _name_lines(axis, lines, look, beside):
-    """Names behind the ends of lines, or right of the panel at that height; moved apart where they would lie on each other."""
+    """Writes names behind the ends of lines or, of those in `beside`, right of the panel; moves them apart where they would overlap."""
     box = axis.get_window_extent()
     place = lambda point: axis.transAxes.inverted().transform(axis.transData.transform((point.ratio, point.slowdown)))  # noqa: E731
-    ends = sorted((name in beside, *place(end), name) for name, end in _ends(lines).items())
+    ends = sorted((name in beside, *place(end), name) for name, end in _last_points(lines).items())
     last = None
     for outside, x, end, name in sorted(ends, key=lambda each: (each[0], each[0] or round(each[1], 2), each[2])):
         column = (outside, outside or round(x, 2))

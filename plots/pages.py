@@ -15,8 +15,8 @@ ROOT = places.TOP
 
 
 def without_variants(record, file):
-    """Drops tf32, `best` held to the bits of `device`, and `best` of the runs that measured the papers' planners, which other
-    files hold; drops the prices of copies, which would name one strategy twice."""
+    """Drops records in tf32, of `best` with knob bits=1, and of `best` in files of the papers' planners, since other files have them.
+    Drops knobs that are prices of copies: with them one strategy would get two lines."""
     knobs = record.get("strategy_knobs") or {}
     if record.get("precision") == "tf32" or knobs.get("bits") == 1 or (
             file.startswith("papers_") and (record.get("strategy") or "").startswith("best")):
@@ -43,7 +43,7 @@ H100 = study("best_resnet50_h100", "papers_resnet50_bf16_h100", "papers_resnet50
 H200 = study("best_resnet50_h200", "papers_resnet50_bf16_h200", "papers_resnet50_bf16_at_3_h200", "best_vgg16_h200",
              "papers_vgg16_bf16_h200", "hints_h200")
 
-# name: (kind, files in results/, what becomes of a record)
+# name: (kind of figure, files in results/, function that changes a record or drops it)
 FIGURES = {
     "measured": ("overview", H100, in_bf16),
     "measured_all": ("slowdown", [*H200, *H100, *study("papers_vgg16_fp32_h100")], without_variants),
@@ -78,7 +78,7 @@ def main():
 
 
 def as_drawn(changed, file, folder):
-    """The file, or a copy in `folder` of what becomes of its records."""
+    """The file, or a copy in `folder` with its records changed."""
     if changed is None:
         return file
     records = [changed(json.loads(line), file.name) for line in file.read_text(encoding="utf-8").splitlines()]

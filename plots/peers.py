@@ -21,7 +21,7 @@ HEAD = ["network", "batch", "precision", "umbench", "PyTorch", "time ratio", "um
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", metavar="FILE.jsonl")
-    parser.add_argument("--gaps", action="store_true", help="also the operators that hold most of the way to the floor")
+    parser.add_argument("--gaps", action="store_true", help="also the operators with most of the time above the floor")
     parser.add_argument("--modes", action="store_true", help="also every mode of the peer, and why one is missing")
     wanted = parser.parse_args()
     rows = peer_files.read(wanted.file)
@@ -92,7 +92,7 @@ def error_text(gradients, of):
 
 
 def kind_table(rows, top=5):
-    """Kinds of operators, with their shares of the sum of all operators' ways to the floor."""
+    """Kinds of operators, with their shares of the time above the floor."""
     body = []
     for row in rows:
         kinds = [kind for kind in row["gap_kinds"] or [] if kind["time_ms"] > kind["floor_ms"]]

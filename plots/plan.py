@@ -41,7 +41,7 @@ def size_of(tensor):
 
 
 def states_of(plan, graph):
-    """{tensor: {batch range: [(state, begin, end)]}}, in computes since the iteration began, and how many computes there are."""
+    """{tensor: {batch range: [(state, begin, end)]}}, in operators computed since the iteration began, and how many operators there are."""
     ops = {op["name"]: op for op in graph["ops"]}
     shapes = {tensor["name"]: tensor["shape"] for tensor in graph["tensors"]}
     images = plan["network"]["batch"]

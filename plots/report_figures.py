@@ -13,7 +13,7 @@ from umbench.plots import slowdown
 from umbench.plots import timeline
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
-from umbench.plots.report_parts import TIME_PARTS, moved, pairs_of_measured_and_simulated, telling_ratio, time_parts
+from umbench.plots.report_parts import TIME_PARTS, moved_bytes, pairs_of_measured_and_simulated, ratio_with_most_strategies, time_parts
 from umbench import iteration_times
 
 Section = namedtuple("Section", "name title text figure columns rows")
@@ -21,12 +21,12 @@ Section = namedtuple("Section", "name title text figure columns rows")
 GROUP_COLUMNS = ["work", "machine"]
 SPREAD_COLUMNS = ["median_ns", "low_quartile_ns", "high_quartile_ns", "samples"]
 MOST_TIMELINES = 4
-MOST_PANELS = 12  # of a figure, and
-MOST_BARS = 40    # of a panel, which can still be read
+MOST_PANELS, MOST_BARS = 12, 40  # of a figure, of a panel: more cannot be read
 
 
 def sections(records):
-    """Yields them one by one, to be written before the next is drawn. Of many groups the figures show some, the rows all. `records` as common.read gives them."""
+    """Yields sections one by one, so that each is written before the next is drawn. Of many groups figures show some,
+    rows all. `records` as common.read gives them."""
     growing = growth.panels_of(records)
     grown = {id(cell) for lines in growing.values() for line in lines.values() for cell in line}
     by_budget = [record for record in records if id(record) not in grown]
@@ -46,13 +46,13 @@ def _is_curve(records):
     return any(len(line) > 1 for cells in load.groups(records).values() for line in load.lines(cells).values())
 
 
-def _drawn(groups):
-    """Those with most cells that ended well, in their order."""
+def _groups_to_draw(groups):
+    """The groups with most cells that ended well, in their order."""
     best = set(sorted(groups, key=lambda group: -sum(bool(load.steady_ns(cell)) for cell in groups[group]))[:MOST_PANELS])
     return [group for group in groups if group in best]
 
 
-def _shown(text, groups):
+def _with_omission(text, groups):
     return text + (f" Drawn are the {MOST_PANELS} of {len(groups)} groups with most cells; the CSV has all."
                    if len(groups) > MOST_PANELS else "")
 
@@ -67,7 +67,7 @@ def _title(panel, group):
 
 
 def _spread_row(record):
-    return list(iteration_times.of(record) or [None] * 4)
+    return list(iteration_times.spread_of(record) or [None] * 4)
 
 
 def _growth(records, growing):
@@ -95,9 +95,9 @@ def _slowdown(records):
     text = ("Time of an iteration over the time with everything on the device, against the ratio of what the run would "
             "need to what it may use. Points are medians of the iterations after the first, whiskers of measured cells their "
             "quartiles, crosses cells without a time.")
-    chosen = set(_drawn(groups))
+    chosen = set(_groups_to_draw(groups))
     drawn = [record for record in records if load.group_of(record) in chosen]
-    return Section("slowdown", "Slowdown by ratio", _shown(text, groups), slowdown.figure_of(drawn),
+    return Section("slowdown", "Slowdown by ratio", _with_omission(text, groups), slowdown.figure_of(drawn),
                    [*GROUP_COLUMNS, "strategy", "ratio", "outcome", *SPREAD_COLUMNS, "slowdown"], rows)
 
 
@@ -107,10 +107,10 @@ def _time(groups):
         bars = [(label, record) for label, line in load.lines(cells).items() for record in line if load.steady_ns(record)]
         rows += [[*_names(group), label, record["ratio"], name, ns] for label, record in bars
                  for name, ns in time_parts(record).items()]
-        ratio = telling_ratio(cells)
+        ratio = ratio_with_most_strategies(cells)
         here = sorted((pair for pair in bars if pair[1]["ratio"] == ratio), key=lambda pair: load.steady_ns(pair[1]))
         drawn[group] = ratio, here[:MOST_BARS], len(here)
-    shown = _drawn(groups)
+    shown = _groups_to_draw(groups)
     most = max(len(drawn[group][1]) for group in shown)
     figure, axes = panels(len(shown), height=1.25 + 0.2 * most, least=420, extra=0.5)
     used = set()
@@ -127,12 +127,12 @@ def _time(groups):
             "operators' own is named by what the plan does. The CSV has all ratios.")
     if any(number > MOST_BARS for _, _, number in drawn.values()):
         text += f" A panel shows the {MOST_BARS} fastest."
-    return Section("time", "Where the time goes", _shown(text, groups), figure,
+    return Section("time", "Where the time goes", _with_omission(text, groups), figure,
                    [*GROUP_COLUMNS, "strategy", "ratio", "part", "ns"], rows)
 
 
 def _draw_bars(panel, ratio, bars, rows):
-    """In a panel with so many rows; the names of the parts that it drew."""
+    """Draws the bars in a panel with room for `rows`; returns the names of their parts."""
     used, left, parts = set(), [0.0] * len(bars), [time_parts(record) for _, record in bars]
     places = list(range(len(bars)))
     for name, (colour, hatch) in TIME_PARTS.items():
@@ -142,7 +142,7 @@ def _draw_bars(panel, ratio, bars, rows):
             panel.barh(places, values, 0.75, left, label=name, color=colour, hatch=hatch, edgecolor="#303030", linewidth=0.3)
             left = [low + value for low, value in zip(left, values)]
     panel.set_yticks(places, [label if len(label) <= 44 else label[:43] + "…" for label, _ in bars], fontsize=8)
-    panel.set_ylim(rows - 0.4, -1.3)  # the first row is that of the word measured or simulated
+    panel.set_ylim(rows - 0.4, -1.3)  # one row of room for the word measured or simulated
     panel.set_xlim(0, 1.05 * max(left) or 1)
     panel.set_xlabel(f"ms per iteration, at ratio {ratio:g}")
     panel.grid(axis="y", visible=False)
@@ -160,18 +160,18 @@ def _lines_below(figure, drawn, extra=()):
 
 
 def _traffic(groups):
-    seen = {group: [record for record in cells if moved(record)] for group, cells in groups.items()}
-    seen = {group: cells for group, cells in seen.items() if any(any(moved(record)) for record in cells)}
+    seen = {group: [record for record in cells if moved_bytes(record)] for group, cells in groups.items()}
+    seen = {group: cells for group, cells in seen.items() if any(any(moved_bytes(record)) for record in cells)}
     if not seen:
         return Section("traffic", "Migrated bytes", "Nothing crossed the link in any cell of these files, or none observed it.", None, [], [])
-    shown, every = _drawn(seen), families([record for cells in seen.values() for record in cells])
+    shown, every = _groups_to_draw(seen), families([record for cells in seen.values() for record in cells])
     look = looks(every)
     figure, axes = panels(len(shown), least=420, extra=curves.legend_room(len(every) + 2)[1])
     of_group, rows, drawn = dict(zip(shown, axes)), [], {}
     for group, cells in seen.items():
         lines, panel = load.lines(cells), of_group.get(group)
         for label, line in lines.items():
-            ratios, both = [record["ratio"] for record in line], [moved(record) for record in line]
+            ratios, both = [record["ratio"] for record in line], [moved_bytes(record) for record in line]
             rows += [[*_names(group), label, ratio, *pair] for ratio, pair in zip(ratios, both)]
             drawn |= {label: look[label]} if panel else {}
             for direction, dash, fill in ((0, "-", look[label].colour), (1, ":", "white")) if panel else ():
@@ -191,18 +191,18 @@ def _traffic(groups):
     _lines_below(figure, drawn, [("dotted, white: to the CPU", ":"), ("footprint", (0, (4, 3)))])
     text = ("What crossed the link in the last iteration: solid to the GPU, dotted to the CPU. The dashed line is the "
             "footprint: above it, data goes to and fro more than once.")
-    return Section("traffic", "Migrated bytes by ratio", _shown(text, seen), figure,
+    return Section("traffic", "Migrated bytes by ratio", _with_omission(text, seen), figure,
                    [*GROUP_COLUMNS, "strategy", "ratio", "to_device_bytes", "to_host_bytes"], rows)
 
 
 def _series(groups):
-    shown, rows, drawn = _drawn(groups), [], {}
+    shown, rows, drawn = _groups_to_draw(groups), [], {}
     every = families([record for cells in groups.values() for record in cells])
     look = looks(every)
     figure, axes = panels(len(shown), least=420, extra=curves.legend_room(len(every))[1])
     of_group = dict(zip(shown, axes))
     for group, cells in groups.items():
-        panel, ratio = of_group.get(group), telling_ratio(cells)
+        panel, ratio = of_group.get(group), ratio_with_most_strategies(cells)
         for label, line in load.lines(cells).items():
             for record in line:
                 if record["ratio"] != ratio or not load.steady_ns(record):
@@ -223,7 +223,7 @@ def _series(groups):
     _lines_below(figure, drawn)
     text = ("Every iteration as it was timed, at the highest ratio at which most strategies ran. The first one touches all "
             "data for the first time; medians leave it out.")
-    return Section("series", "Iterations one by one", _shown(text, groups), figure,
+    return Section("series", "Iterations one by one", _with_omission(text, groups), figure,
                    [*GROUP_COLUMNS, "strategy", "ratio", "iteration", "ns"], rows)
 
 

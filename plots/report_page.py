@@ -13,7 +13,7 @@ import jinja2  # noqa: E402
 
 from umbench import fingerprint, iteration_times, load  # noqa: E402
 from umbench.plots import growth  # noqa: E402
-from umbench.plots.report_parts import best_first, over  # noqa: E402
+from umbench.plots.report_parts import best_first, slowdown_of  # noqa: E402
 from umbench.plots.table import cell_text  # noqa: E402
 from umbench.plots.verdict import verdict  # noqa: E402
 
@@ -49,13 +49,13 @@ def _named(group):
 def _verdict(group, cells):
     baseline = next((cell["baseline_ns"] for cell in cells if cell["baseline_ns"]), None)
     lines, ratio_of = load.lines(cells), lambda cell: cell["ratio"]
-    best = _best("ratio", best_first(lines, over, ratio_of), lines.get("managed"), ratio_of, lambda cell: cell["baseline_ns"])
+    best = _best("ratio", best_first(lines, slowdown_of, ratio_of), lines.get("managed"), ratio_of, lambda cell: cell["baseline_ns"])
     return _named(group) | {"sentences": verdict(group, cells, baseline), "best": best if baseline else None}
 
 
 def _growth(axis, group, lines):
     """The same of work that grows: slowdown is over the cells' own operators."""
-    cells = best_first(lines, lambda cell: over(cell | {"baseline_ns": cell.get("compute_ns")}), growth.AXES[axis])
+    cells = best_first(lines, lambda cell: slowdown_of(cell | {"baseline_ns": cell.get("compute_ns")}), growth.AXES[axis])
     best = _best(growth.NAMES[axis], cells, lines.get("managed"), growth.AXES[axis], lambda cell: cell["compute_ns"])
     return _named(group) | {"sentences": [], "best": best and best | {"ratios": True}}
 
@@ -65,9 +65,9 @@ def _best(what, cells, plain, key, base):
     plain = {key(record): cell_text(record, base(record)) for record in plain or ()}
     rows = []
     for at, found in cells.items():
-        named = [f"{label} {iteration_times.factor_text(record, base(record))}" for _, label, record in found[:3]]
+        named = [f"{label} {iteration_times.slowdown_text(record, base(record))}" for _, label, record in found[:3]]
         rows.append({"at": f"{at:.4g}" if isinstance(at, float) else at, "ratio": f"{found[0][2]['ratio'] or 0:.3g}",
-                     "named": named + [""] * (3 - len(named)), "managed": plain.get(at, ""), "n": iteration_times.of(found[0][2]).n})
+                     "named": named + [""] * (3 - len(named)), "managed": plain.get(at, ""), "n": iteration_times.spread_of(found[0][2]).n})
     return {"what": what, "ratios": False, "rows": rows} if rows else None
 
 
@@ -82,9 +82,9 @@ def _table(group, cells):
 
 
 def _place(environment):
-    facts = {name: environment.get(name) for name in ("umbench", "created")} | fingerprint.flat(environment)
+    facts = {name: environment.get(name) for name in ("umbench", "created")} | fingerprint.flattened(environment)
     module = {name: value for name, value in facts.items() if name.startswith("nvidia_uvm.")}
     facts = {name: value for name, value in facts.items() if name not in module}
-    facts |= {name: f"not known: {why}" for name, why in fingerprint.unknown(environment).items()}
+    facts |= {name: f"not known: {why}" for name, why in fingerprint.unknown_facts(environment).items()}
     return {"facts": [(name.replace(".facts.", "."), value) for name, value in facts.items()],
             "module": [(name.removeprefix("nvidia_uvm."), value) for name, value in module.items()]}

@@ -8,26 +8,22 @@ TIME_PARTS = {"compute": ("#C8C8C8", ""), "computing again": ("#7D9B76", "\\\\\\
               "faults and evictions": ("#B00020", "xxxx"), "slower kernels": ("#A57BB5", "++"), "launches and gaps": ("#FFFFFF", ""),
               "waiting for copies": ("#56B4E9", ""), "copies or computing again": ("#F0E442", "--"), "copies or faults": ("#D98880", "//")}
 
-TO_DEVICE = ("fault_to_device_bytes", "prefetch_to_device_bytes", "copy_to_device_bytes")
-TO_HOST = ("driver_evict_bytes", "plan_evict_bytes", "copy_to_host_bytes")
 
-
-def moved(record):
+def moved_bytes(record):
     """(bytes to the device, bytes to the host) of the last iteration; None unless all causes were observed."""
     last = (record.get("counters") or {}).get("last") or {}
-    if any(last.get(name) is None for name in TO_DEVICE + TO_HOST):
+    if any(last.get(name) is None for name in load.TO_DEVICE + load.TO_HOST):
         return None
-    return sum(last[name] for name in TO_DEVICE), sum(last[name] for name in TO_HOST)
+    return sum(last[name] for name in load.TO_DEVICE), sum(last[name] for name in load.TO_HOST)
 
 
 def time_parts(record):
-    """{part: ns}, which add up to the time of an iteration. Without a timeline what is beyond `compute` has one name, by what
-    the plan does."""
+    """{part: ns}, which add up to the time of an iteration. Without a timeline all time beyond `compute` is one part, named by what the plan does."""
     total = load.steady_ns(record)
     compute = min(record.get("compute_ns") or total, total)
     spans = (record.get("timeline") or {}).get("spans")
     if not spans:
-        return {"compute": compute, _beyond_compute(record): total - compute}
+        return {"compute": compute, _name_of_rest(record): total - compute}
     total = max(span["end_ns"] for span in spans)
     compute = min(compute, total)
     busy = {lane: _merged([s for s in spans if s["lane"] == lane]) for lane in ("compute", "to_device", "to_host")}
@@ -35,8 +31,8 @@ def time_parts(record):
     parts = {"compute": compute}
     left = max(0, total - compute)
     kernels = max(0, sum(end - begin for begin, end in busy["compute"]) - compute)
-    again = min(_again(spans), kernels) if _plan(record).get("repeats", True) else 0
-    for name, time in (("computing again", again), ("faults and evictions" if _faults(record) else "slower kernels", kernels - again),
+    recomputed = min(_recomputed_ns(spans), kernels) if _plan(record).get("repeats", True) else 0
+    for name, time in (("computing again", recomputed), ("faults and evictions" if _waited_for_driver(record) else "slower kernels", kernels - recomputed),
                        ("waiting for copies to the GPU", _overlap(idle, busy["to_device"])),
                        ("waiting for copies to the CPU", _overlap(_without(idle, busy["to_device"]), busy["to_host"]))):
         parts[name] = min(time, left)
@@ -44,9 +40,9 @@ def time_parts(record):
     return parts | {"launches and gaps": left}
 
 
-def _beyond_compute(record):
+def _name_of_rest(record):
     plan = _plan(record)
-    if _faults(record):
+    if _waited_for_driver(record):
         return "faults and evictions"
     if record["family"] == "managed" and ((record.get("counters") or {}).get("last") or {}).get("faults") is None:
         return "copies or faults"
@@ -59,15 +55,15 @@ def _plan(record):
     return (record.get("bounds") or {}).get("plan") or {}
 
 
-def _faults(record):
+def _waited_for_driver(record):
     """Whether kernels of the last iteration waited for the driver of managed memory."""
     last = (record.get("counters") or {}).get("last") or {}
     return any(last.get(name) for name in ("faults", "remote_bytes", "driver_evict_bytes"))
 
 
-def _again(spans):
-    """The time of operators that ran before in the iteration: parts of a batch that follow one another count as well, so
-    that it is no more than what kernels took beyond `compute`."""
+def _recomputed_ns(spans):
+    """The time of operators that ran before in the iteration. Later parts of a batch count, too, so callers limit it to what
+    kernels took beyond `compute`."""
     seen, time = set(), 0
     for span in spans:
         if span["lane"] == "compute":
@@ -76,8 +72,8 @@ def _again(spans):
     return time
 
 
-def telling_ratio(cells):
-    """The highest at which most strategies ran, above 1 if there is one."""
+def ratio_with_most_strategies(cells):
+    """The highest ratio at which most strategies ran; above 1 if any ran there."""
     ran = {}
     for record, label in zip(cells, load.strategy_labels(cells)):
         if load.steady_ns(record) and record["ratio"] is not None:
@@ -130,8 +126,8 @@ def pairs_of_measured_and_simulated(records):
     return [(record, other) for record in good if not record["simulated"] for other in simulated.get(work(record), [])]
 
 
-def over(record, baseline=None):
-    """Its slowdown, None where it has no time; `baseline` counts where the record has none of its own."""
+def slowdown_of(record, baseline=None):
+    """The slowdown of a record, None where it has no time. `baseline`: for records that have none of their own."""
     time, base = load.steady_ns(record), record.get("baseline_ns") or baseline
     return time / base if time and base else None
 

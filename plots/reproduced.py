@@ -1,6 +1,6 @@
 """The figure of `umbench reproduce`: published values beside ours."""
 
-from umbench import load, reproduce
+from umbench import reproduce
 from umbench.plots import common, looks
 
 
@@ -8,7 +8,7 @@ def draw(paper, results, where, folder):
     figure_of = paper["figure"]
     common.use_style()
     figure, (panel,) = common.panels(1, height=3.6)
-    value = reproduce.ONE[figure_of["value"]]
+    value = reproduce.VALUES[figure_of["value"]]
 
     def values(points):
         kept = []
@@ -50,7 +50,7 @@ def draw(paper, results, where, folder):
         if figure_of["value"] == "arena_over_peak":
             panel.set_ylim(0.98, None)
     low, high = panel.get_ylim()
-    panel.set_ylim(low, high + 0.06 * (high - low))  # for the word simulated or measured
+    panel.set_ylim(low, high + 0.06 * (high - low))  # room for the word simulated or measured
     panel.set_ylabel(figure_of["y"])
     common.mark_origin(panel, where.startswith("simulated"))
     common.set_title(panel, [paper["title"], f"ours: {where}"])

@@ -43,7 +43,7 @@ def _limits(cells, name):
 
 
 def panels_of(records):
-    """A panel a group, works together and their machines in one order."""
+    """A panel for each group; panels of one work stand together, with machines in the same order."""
     groups = load.groups(records)
     works, columns = list(map(_work, groups)), list(map(_column, groups))
     order = sorted(groups, key=lambda group: (works.index(_work(group)), columns.index(_column(group))))
@@ -63,8 +63,8 @@ def _title(group):
 
 
 def point(cell, over, size=None):
-    """`over`: ns of the time that is 1."""
-    found = iteration_times.of(cell)
+    """`over`: the time in ns that counts as 1."""
+    found = iteration_times.spread_of(cell)
     values = [value / over for value in found[:3]] if found and over else [None] * 3
     return curves.Point(cell["ratio"], *values, cell["outcome"], size,
                         not cell["simulated"] or "band_ns" in cell)

@@ -64,7 +64,7 @@ def cell_text(record, baseline, link=None):
         return ""
     if load.steady_ns(record) is None:
         return SHORT.get(record["outcome"], record["outcome"])
-    text = iteration_times.factor_text(record, baseline) if baseline else iteration_times.time_text(record)
+    text = iteration_times.slowdown_text(record, baseline) if baseline else iteration_times.time_text(record)
     share = load.link_share(record, link[1], link[2]) if link else None
     return text if share is None else f"{text} {100 * share:.0f} %"
 

@@ -13,7 +13,7 @@ LANES = {
 }
 
 
-BAR = (-0.2, 0.42)  # of a lane, from its level; below it lies what moves without a step
+BAR_SPAN = (-0.2, 0.42)  # lower and upper end of a lane's bars, from its level; unplanned movement is drawn below
 
 
 def main():
@@ -89,13 +89,13 @@ def _draw_lanes(axes, record, scale, end):
         label, colour, hatch = LANES[lane]
         mine = [span for span in spans if span["lane"] == lane]
         axes.broken_barh([(s["begin_ns"] / scale, (s["end_ns"] - s["begin_ns"]) / scale) for s in mine],
-                         (level + BAR[0], BAR[1] - BAR[0]), facecolor=colour, edgecolor="#303030", linewidth=0.3, hatch=hatch)
+                         (level + BAR_SPAN[0], BAR_SPAN[1] - BAR_SPAN[0]), facecolor=colour, edgecolor="#303030", linewidth=0.3, hatch=hatch)
         _name_wide_bars(axes, mine, level, scale, end)
         inside = unplanned(record, lane)
         if inside:
             _draw_unplanned(axes, [span for span in spans if span["lane"] == "compute"], level, scale, inside)
         busy = sum(s["end_ns"] - s["begin_ns"] for s in mine) / end
-        labels.append(f"{label}\n{busy:.0%} busy" + (_stalls(record, busy, end) if lane == "compute" else ""))
+        labels.append(f"{label}\n{busy:.0%} busy" + (_stalled_text(record, busy, end) if lane == "compute" else ""))
     axes.set_yticks(range(len(names)))
     axes.set_yticklabels(labels)
     axes.set_ylim(-0.6, len(names) - 0.45)
@@ -103,7 +103,7 @@ def _draw_lanes(axes, record, scale, end):
     axes.tick_params(axis="y", length=0)
 
 
-# Data that moves while operators run, without a step of its own: causes and their counters.
+# Data that the driver moves while operators run: causes and their counters. The plan has no steps for it.
 UNPLANNED = {"to_device": {"by faults": ("fault_to_device_bytes",), "read in place": ("remote_bytes",)},
              "to_host": {"evicted by the driver": ("driver_evict_bytes",)}}
 
@@ -116,34 +116,34 @@ def unplanned(record, lane):
 
 
 def _draw_unplanned(axes, operators, level, scale, text):
-    """A thin band below the lane wherever an operator runs: the record does not say which one moved the data."""
+    """Draws a thin band below the lane while operators run; the record does not say for which of them data moved."""
     axes.broken_barh([(s["begin_ns"] / scale, (s["end_ns"] - s["begin_ns"]) / scale) for s in operators],
                      (level - 0.52, 0.1), facecolor="#B00020", edgecolor="none", alpha=0.45)
     axes.text(0.005, level - 0.31, f"{text}, while operators run", transform=axes.get_yaxis_transform(), fontsize=8, va="center",
               color="#B00020", zorder=5)
 
 
-def _stalls(record, busy, end):
-    """How much of the compute lane is waiting inside kernels: for faults, evictions, the link. Below
-    2 % it cannot be told from operators that ran a little slower than when they were timed."""
+def _stalled_text(record, busy, end):
+    """How much of the compute lane waits inside kernels: for faults, evictions, the link. Nothing below 2 %, where operators may
+    just have run a little slower than when they were timed."""
     resident = record.get("compute_ns")
     stalled = busy - resident / end if resident else 0
     return f",\n{stalled:.0%} stalled" if stalled > 0.02 else ""
 
 
-LETTERS = 9  # that fit into a lane upright
+MOST_LETTERS = 9  # of a name written upright in a lane
 
 
 def _name_wide_bars(axes, spans, level, scale, end):
-    """Writes the name into a bar, or a run of bars of one operator, that has room for it."""
-    room = 16.5 * axes.get_figure().get_figwidth()  # letters side by side
+    """Writes names into bars, or into neighbouring bars of one operator, that have room."""
+    room = 16.5 * axes.get_figure().get_figwidth()  # letters that fit side by side
     for begin, stop, name in _runs(spans):
         share = (stop - begin) / end
         upright = share * room < len(name) + 1
         if upright and share < 1.9 / room:
             continue
-        shown = name if not upright or len(name) <= LETTERS else name[:LETTERS - 1] + "…"
-        axes.text((begin / 2 + stop / 2) / scale, level + sum(BAR) / 2, shown, ha="center", va="center",
+        shown = name if not upright or len(name) <= MOST_LETTERS else name[:MOST_LETTERS - 1] + "…"
+        axes.text((begin / 2 + stop / 2) / scale, level + sum(BAR_SPAN) / 2, shown, ha="center", va="center",
                   fontsize=7, rotation=90 if upright else 0, clip_on=True,
                   bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5})
 

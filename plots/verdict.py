@@ -1,9 +1,9 @@
 """The verdict of the report: sentences about one group of cells (same work, machine and mode)."""
 
 from umbench import iteration_times, load
-from umbench.plots.report_parts import over as slowdown_of
+from umbench.plots.report_parts import slowdown_of
 
-LITTLE = 1.05  # times a time: taken for the same
+SAME = 1.05  # times whose ratio is below this count as equal
 
 
 def verdict(group, cells, baseline):
@@ -22,7 +22,7 @@ def verdict(group, cells, baseline):
     for ratio in dict.fromkeys(tight[:1] + tight[-1:]):
         sentences.append(_at_ratio(ratio, at[ratio]))
     hints = {label for label, line in found.items() if line[0]["family"] == "managed"} - {"managed"}
-    sentences += _harm({ratio: {label: at[ratio][label] for label in hints & set(at[ratio])} for ratio in tight},
+    sentences += _harmful_hints({ratio: {label: at[ratio][label] for label in hints & set(at[ratio])} for ratio in tight},
                        {ratio: at[ratio].get("managed") for ratio in tight})
     sentences += _slower_with_more_memory(at) + _without_a_plan(found, at) + _machine_files(cells)
     beyond = sorted({record["ratio"] for line in found.values() for record in line} - set(at))
@@ -33,21 +33,21 @@ def verdict(group, cells, baseline):
 
 
 def _free_range(found, baseline):
-    free, dear = None, None
+    free, costly = None, None
     for record in found.get("managed", []):
         slowdown = slowdown_of(record, baseline)
-        if not slowdown or slowdown > LITTLE:
-            dear = record["ratio"] if slowdown else None
+        if not slowdown or slowdown > SAME:
+            costly = record["ratio"] if slowdown else None
             break
         free = record["ratio"]
     if free:
         return [f"Managed memory costs less than 5 % up to ratio {free:.4g}."]
-    return [f"Managed memory costs more than 5 % at ratio {dear:.4g} already."] if dear and dear <= 1 else []
+    return [f"Managed memory costs more than 5 % at ratio {costly:.4g} already."] if costly and costly <= 1 else []
 
 
 def _at_ratio(ratio, over):
     best, plain = min(over, key=over.get), over.get("managed")
-    if plain and best != "managed" and plain < LITTLE * over[best]:
+    if plain and best != "managed" and plain < SAME * over[best]:
         return (f"At ratio {ratio:g} nothing is faster than plain managed memory by 5 %, which takes "
                 f"{_times(plain)} the time with everything on the device.")
     text = f"Fastest at ratio {ratio:g}: {best}, {_times(over[best])} the time with everything on the device"
@@ -57,16 +57,17 @@ def _at_ratio(ratio, over):
 
 
 def _times(value):
-    """Three digits: what spread allows more is in the tables."""
+    """Three digits; tables have as many as the spread allows."""
     return f"{value:.{iteration_times.decimals(value, 0)}f} times"
 
 
-def _harm(at, plain):
-    """Of {ratio: {label: slowdown}} of hints and {ratio: slowdown} of none: which make it slower, where and by how much."""
+def _harmful_hints(at, plain):
+    """Which hints make managed memory slower, where and by how much. at: {ratio: {label: slowdown}} of hints; plain: {ratio: slowdown}
+    without hints."""
     found = {}
     for ratio, over in at.items():
         for label in over:
-            if over[label] > LITTLE * (plain[ratio] or float("inf")):
+            if over[label] > SAME * (plain[ratio] or float("inf")):
                 found.setdefault(label, {})[ratio] = over[label] / plain[ratio]
     return [f"{label} does harm at {'ratio' if len(times) == 1 else 'ratios'} {_listed([f'{ratio:g}' for ratio in times])}: "
             f"{'' if len(times) == 1 else 'up to '}{max(times.values()):.2f} times the time of plain managed memory."
@@ -79,7 +80,7 @@ def _slower_with_more_memory(at):
     for label in dict.fromkeys(label for over in at.values() for label in over):
         ratios = [ratio for ratio in sorted(at) if label in at[ratio]]
         worse = [(at[more][label] / at[less][label], more, less) for more, less in zip(ratios, ratios[1:])
-                 if at[more][label] > LITTLE * at[less][label]]
+                 if at[more][label] > SAME * at[less][label]]
         if worse:
             found[label] = max(worse)
     return [f"{label} is slower with more memory: {_times(at[more][label])} the time with everything on the device at ratio {more:g}, "

@@ -10,7 +10,7 @@ from umbench import load, output
 UNITS_NS = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}
 
 
-def with_default(action):
+def help_with_default(action):
     """The help of an option with a value: it ends with "required" or "default: ...". A last "(bh)" is the default in words."""
     text = action.help or ""
     if re.search(r"default: |; required$", text):
@@ -35,14 +35,14 @@ class Parser(argparse.ArgumentParser):
         known = self._option_string_actions
         unknown = [option for option in self._options if not any(name.startswith(option) for name in known)]
         if unknown:
-            message = f"{unknown[0]}: unknown option{output.near(unknown[0], known)}"
+            message = f"{unknown[0]}: unknown option{output.did_you_mean(unknown[0], known)}"
         output.say(f"umbench: {message}; see {self.prog} --help")
         sys.exit(load.EXIT_BAD_INPUT)
 
     def format_help(self):
         for action in self._actions:
             if action.option_strings and action.nargs != 0:
-                action.help = with_default(action)
+                action.help = help_with_default(action)
         return super().format_help()
 
 

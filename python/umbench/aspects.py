@@ -13,9 +13,9 @@ from umbench import load
 # `change`: relative, None where there is no such number; `verdict`: regressed, improved, ambiguous or ok.
 Change = namedtuple("Change", "aspect verdict base head change limit text")
 
-# For each amount (less is better): the relative change tolerated in measured cells, the amount below which nothing counts,
-# and where it stands in a record.
-Amount = namedtuple("Amount", "limit least of unit")
+# Of an amount (less is better). `limit`: the relative change that is tolerated in measured cells; `least`: smaller amounts count as
+# this one; `values_of`: its parts in a record.
+Amount = namedtuple("Amount", "limit least values_of unit")
 
 MIB = 2**20
 BLOCK = 2 * MIB  # what the driver of managed memory moves at once
@@ -41,10 +41,10 @@ LIMITS = {name: amount.limit for name, amount in AMOUNTS.items()} | {"loss": LOS
 JUDGED = ("time", "mean", "outcome", *AMOUNTS, "loss", "digest")
 NAMES = (*JUDGED, "modes")
 
-# How well a cell ended: a step down is a regression whatever the times.
+# Outcomes without a row are failures, 0. A lower rank in HEAD is a regression, whatever the times.
 RANK = {"ok": 2, "infeasible": 1}
 
-NOISE = 3  # standard deviations
+NOISE_DEVIATIONS = 3  # of runs of one code, which are no change
 
 
 def changes(befores, afters, limits):
@@ -58,13 +58,13 @@ def changes(befores, afters, limits):
     return [change for change in found if change]
 
 
-def unknown(befores, afters):
+def missing_in_head(befores, afters):
     """Names of the aspects that BASE knows and HEAD does not."""
     ended = [[record for record in side if record["outcome"] == "ok"] for side in (befores, afters)]
     if not all(ended):
         return []
     knows = lambda records, of: any(value is not None for record in records for value in of(record).values())  # noqa: E731
-    asked = {name: amount.of for name, amount in AMOUNTS.items()}
+    asked = {name: amount.values_of for name, amount in AMOUNTS.items()}
     asked |= {name: (lambda record, name=name: {name: record[name]}) for name in ("loss", "digest")}
     return [name for name, of in asked.items() if knows(ended[0], of) and not knows(ended[1], of)]
 
@@ -73,7 +73,7 @@ def unknown(befores, afters):
 
 def outcome(befores, afters):
     ranks = [min(RANK.get(record["outcome"], 0) for record in side) for side in (befores, afters)]
-    texts = [_ended(side) for side in (befores, afters)]
+    texts = [_outcome_text(side) for side in (befores, afters)]
     make = lambda verdict, text: Change("outcome", verdict, texts[0], texts[1], None, None, text)  # noqa: E731
     if ranks[1] < ranks[0]:
         return make("regressed", f"was {befores[-1]['outcome']}, is {texts[1]}")
@@ -89,7 +89,7 @@ def outcome(befores, afters):
     return None
 
 
-def _ended(records):
+def _outcome_text(records):
     """The worst outcome of the records, and its count."""
     worst = min(records, key=lambda record: RANK.get(record["outcome"], 0))
     text = worst["outcome"] + (f" ({worst['reason']})" if worst.get("reason") else "")
@@ -101,7 +101,7 @@ def _ended(records):
 
 def _amount(name, befores, afters, limit, simulated):
     kind = AMOUNTS[name]
-    sides = [[kind.of(record) for record in side] for side in (befores, afters)]
+    sides = [[kind.values_of(record) for record in side] for side in (befores, afters)]
     known = [part for part in sides[0][0] if all(values.get(part) is not None for side in sides for values in side)]
     if not known:
         return None
@@ -125,7 +125,7 @@ def _noise(amounts, floor):
     if not freedom:
         return 0.0
     squares = sum((value - statistics.fmean(side)) ** 2 for side in sides for value in side)
-    return math.expm1(min(NOISE * math.sqrt(squares / freedom * sum(1 / len(side) for side in sides)), 600.0))
+    return math.expm1(min(NOISE_DEVIATIONS * math.sqrt(squares / freedom * sum(1 / len(side) for side in sides)), 600.0))
 
 
 def amount_text(value, unit):

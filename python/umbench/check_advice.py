@@ -18,7 +18,7 @@ from pathlib import Path
 from umbench import load
 
 CLOSE, WANTED = 1.05, 0.9
-AT_ONCE = 4  # each of them runs as many cells at a time as there are processors, but ends with one
+PROCESSES = 4  # at a time; each ends with a single cell, while the others use the processors
 
 
 def groups_of(records):
@@ -30,7 +30,7 @@ def groups_of(records):
     return {key: cells for key, cells in found.items() if sum(load.steady_ns(cell) is not None for cell in cells.values()) > 1}
 
 
-def question(program, backend, cells):
+def advise_command(program, backend, cells):
     """The command that asks advise about these strategies."""
     any_cell = next(iter(cells.values()))
     group = load.group_of(any_cell)
@@ -44,7 +44,7 @@ def question(program, backend, cells):
     return tuple(str(word) for word in words)
 
 
-def named(words):
+def recommended(words):
     """The strategy that advise names; None if it finds that none works."""
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode not in (0, 1) or not done.stdout:
@@ -55,11 +55,11 @@ def named(words):
 def judged(program, backend, paths):
     """Rows (file, group, ratio, named, fastest, how much longer the named one took; None: it could not run)."""
     asked = [(path, key, cells) for path in paths for key, cells in groups_of(load.read(path)[1]).items()]
-    questions = [question(program, backend, cells) for _, _, cells in asked]
-    different = list(dict.fromkeys(questions))  # several files ask the same
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        named_by = dict(zip(different, pool.map(named, different)))
-    chosen_of_each = [named_by[words] for words in questions]
+    commands = [advise_command(program, backend, cells) for _, _, cells in asked]
+    distinct = list(dict.fromkeys(commands))  # several files have the same groups
+    with ThreadPoolExecutor(PROCESSES) as pool:
+        advice_by = dict(zip(distinct, pool.map(recommended, distinct)))
+    chosen_of_each = [advice_by[words] for words in commands]
     rows = []
     for (path, (group, ratio), cells), chosen in zip(asked, chosen_of_each):
         times = {strategy: load.steady_ns(cell) for strategy, cell in cells.items() if load.steady_ns(cell) is not None}
@@ -92,4 +92,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(load.report_errors(main, "advised.py"))
+    sys.exit(load.report_errors(main, "check_advice"))

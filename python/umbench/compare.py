@@ -12,7 +12,7 @@ from umbench import dependencies, load
 from umbench.trace import compare as traces
 from umbench.trace import files
 
-if __name__ == "__main__" and any(files.is_trace(word) for word in sys.argv[1:]):  # which need none of what follows
+if __name__ == "__main__" and any(files.is_trace(word) for word in sys.argv[1:]):  # traces need no SciPy
     sys.exit(load.report_errors(lambda: traces.main(sys.argv[1:]), "umbench"))
 
 dependencies.require("numpy", "scipy")

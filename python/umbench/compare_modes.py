@@ -66,7 +66,7 @@ def gib(record, names):
 
 
 def reason(factor, driver, plan):
-    """The bytes that cross the link decide where they differ nearly as much as the times; else when they cross."""
+    """Why one mode is slower. More bytes over the link explain it where their ratio squared exceeds that of the times."""
     bytes_of = [max(gib(record, IN) + gib(record, OUT), 1e-6) for record in (driver, plan)]
     slow, fast = (0, 1) if factor > 1 else (1, 0)
     more = bytes_of[slow] / bytes_of[fast]

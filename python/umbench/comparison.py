@@ -16,41 +16,41 @@ EXIT_REGRESSED = 1
 VERDICTS = ("regressed", "insufficient", "unlike", "tolerated", "ambiguous", "improved", "ok")
 
 Row = namedtuple("Row", "key name simulated verdict reasons finding changes provenance")
-# `machines`: cells by changed machine file. `unlike`, `noted`, `disturbed`, `speeds`: texts on the places and on single cells.
+# `machines`: cells by changed machine file. `unlike`, `noted`: texts on the two sides' machines; `disturbed`, `speeds`: on single cells.
 Comparison = namedtuple("Comparison", "base head sides limits aspects fail_on rounds rows mean new machines unlike noted disturbed "
                                       "speeds exit_code")
 
 
 def compare(wanted, warn):
-    taught = [run for path in wanted.noise for run in run_folders.samples_by_run(run_folders.read_side(path, warn))]
-    return compare_sides(run_folders.read_side(wanted.base, warn), run_folders.read_side(wanted.head, warn), wanted, taught)
+    unchanged_runs = [run for path in wanted.noise for run in run_folders.samples_by_run(run_folders.read_side(path, warn))]
+    return compare_sides(run_folders.read_side(wanted.base, warn), run_folders.read_side(wanted.head, warn), wanted, unchanged_runs)
 
 
-def compare_sides(base, head, wanted, taught=()):
-    """`taught`: runs of one code, each {key: samples}."""
+def compare_sides(base, head, wanted, unchanged_runs=()):
+    """`unchanged_runs`: runs of one code, each {key: samples}."""
     befores, afters = run_folders.records_by_key(base), run_folders.records_by_key(head)
     if not set(befores) & set(afters):
         raise load.TooLittle(f"{base.name} and {head.name} have no cell in common, nothing to compare")
     measured = [key for key in befores if key in afters and not befores[key][0]["simulated"]]
-    places = _places(base, head, wanted) if measured else fingerprint.Differences([], [])
+    machines = _machine_differences(base, head, wanted) if measured else fingerprint.Differences([], [])
     limits = Limits(wanted.relative, wanted.absolute, wanted.limits["mean"], wanted.alpha, wanted.correction)
     paired = run_folders.rounds(base, head)
     cells = {key: run_folders.cell(base, head, paired, key) for key in measured if _some_ok(befores[key]) and _some_ok(afters[key])}
-    findings = judge.judge(cells, limits, _noise(cells, taught))
+    findings = judge.judge(cells, limits, _noise_limits(cells, unchanged_runs))
     rows = [_row(key, before, afters.get(key), findings.get(key), cells.get(key), wanted) for key, before in befores.items()]
     mean = judge.geometric_mean({key: cell for key, cell in cells.items() if cell.base and cell.head}, limits,
-                                judge.noise_limit(judge.mean_noise(taught), *_runs(base, head, paired)))
+                                judge.noise_limit(judge.mean_noise(unchanged_runs), *_run_counts(base, head, paired)))
     new = [key for key in afters if key not in befores]
     disturbed = _disturbed("BASE", befores, measured) + _disturbed("HEAD", afters, measured)
-    noted = [*places.noted, *_left_out(base, head, paired),
-             *_drift(befores, afters, measured, paired), *_unknown(befores, afters)]
+    noted = [*machines.noted, *_left_out(base, head, paired),
+             *_drift(befores, afters, measured, paired), *_missing_in_head(befores, afters)]
     return Comparison(base.name, head.name, (_side_text(base), _side_text(head)), limits, wanted.limits, wanted.fail_on,
                       len(paired) if paired else None, rows, mean, new,
-                      _machine_files(befores, afters), places.unlike, noted, disturbed,
-                      _speeds(cells, limits), _exit_code(rows, mean, wanted))
+                      _machine_files(befores, afters), machines.unlike, noted, disturbed,
+                      _cells_at_two_speeds(cells, limits), _exit_code(rows, mean, wanted))
 
 
-def _runs(base, head, paired):
+def _run_counts(base, head, paired):
     return (len(paired), len(paired)) if paired else (len(base.runs), len(head.runs))
 
 
@@ -68,7 +68,7 @@ def _side_text(side):
     return ", ".join(parts + ([f"{len(side.runs)} runs"] if len(side.runs) > 1 else []))
 
 
-def _places(base, head, wanted):
+def _machine_differences(base, head, wanted):
     found = fingerprint.differences(base.environments, head.environments)
     if found.unlike and not wanted.allow_unlike:
         more = f" and {len(found.unlike) - 3} more" if len(found.unlike) > 3 else ""
@@ -128,10 +128,10 @@ def _clock(records):
     return statistics.median(known) if known else None
 
 
-def _unknown(befores, afters):
+def _missing_in_head(befores, afters):
     found = {}
     for key, records in befores.items():
-        for name in aspects.unknown(records, afters.get(key, ())):
+        for name in aspects.missing_in_head(records, afters.get(key, ())):
             found.setdefault(name, []).append(key)
     return [f"BASE knows the {name} of {load.counted(len(keys), 'cell')} that HEAD does not, such as {keys[0]}"
             for name, keys in found.items()]
@@ -143,7 +143,7 @@ def _disturbed(side, records, keys):
             for kind, cells in found.items()]
 
 
-def _speeds(cells, limits):
+def _cells_at_two_speeds(cells, limits):
     """[(key, side, text), ...] of bimodal cells."""
     found = []
     for key, cell in cells.items():
@@ -157,10 +157,10 @@ def _speed_text(speeds):
     return f"{few} iterations at {load.time_text(fast)}, {many} at {load.time_text(slow)}"
 
 
-def _noise(cells, taught):
+def _noise_limits(cells, unchanged_runs):
     """{key: the change that runs of one code show}"""
     return {key: judge.noise_limit(spread, len(cells[key].base), len(cells[key].head))
-            for key, spread in judge.run_noise(taught).items() if key in cells and cells[key].base and cells[key].head}
+            for key, spread in judge.run_noise(unchanged_runs).items() if key in cells and cells[key].base and cells[key].head}
 
 
 # --- a cell ---
@@ -174,7 +174,7 @@ def _row(key, befores, afters, finding, cell, wanted):
         return make(verdict, ["not in HEAD"], Finding("insufficient", None), [])
     changes = aspects.changes(befores, afters, wanted.limits)
     if finding is None and record["simulated"] and _some_ok(befores) and _some_ok(afters):
-        finding = _equal(befores[-1], afters[-1], changes)
+        finding = _simulated_finding(befores[-1], afters[-1], changes)
     speeds = judge.two_speeds(cell, wanted.relative) if cell else {}
     if "head" in speeds and "base" not in speeds:
         verdict = "regressed" if "modes" in wanted.fail_on else "ambiguous"
@@ -194,7 +194,7 @@ def _tolerated(verdict, aspect, fail_on):
     return "tolerated" if verdict in ("regressed", "insufficient") and aspect not in fail_on else verdict
 
 
-def _equal(before, after, changes):
+def _simulated_finding(before, after, changes):
     """The Finding of a simulated cell, whose times must be equal."""
     times = load.steady_ns(before), load.steady_ns(after)
     change = times[1] / times[0] - 1 if times[0] else 0.0

@@ -109,17 +109,17 @@ def junit(_, records):
                         skipped=str(sum(record["outcome"] == "infeasible" for record in records)),
                         time=f"{sum(times.values()):.9f}")
     for record in records:
-        case = xml.SubElement(suite, "testcase", name=_legal(_name(record)), classname=_legal(f"umbench.{record['network']}"),
+        case = xml.SubElement(suite, "testcase", name=_escaped(_name(record)), classname=_escaped(f"umbench.{record['network']}"),
                               time=f"{times[record['key']]:.9f}")
         if record["outcome"] == "infeasible":
-            xml.SubElement(case, "skipped", message=_legal(f"infeasible: {record['reason']}"))
+            xml.SubElement(case, "skipped", message=_escaped(f"infeasible: {record['reason']}"))
         elif record["outcome"] != "ok":
-            xml.SubElement(case, "failure", type=record["outcome"], message=_legal(record["reason"] or ""))
+            xml.SubElement(case, "failure", type=record["outcome"], message=_escaped(record["reason"] or ""))
     return xml.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def _legal(text):
-    """Characters that XML 1.0 cannot hold are written as JSON escapes."""
+def _escaped(text):
+    """Writes characters that XML 1.0 cannot hold as JSON escapes."""
     return re.sub("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
@@ -135,7 +135,7 @@ COUNTERS = ["faults", "fault_batches", "fault_to_device_bytes", "prefetch_to_dev
 
 
 def as_csv(environments, records):
-    """`commit` is of the build that made the file; where it holds environments of several builds, of which is not known."""
+    """`commit` names the build that wrote the file; it is empty where several builds did."""
     builds = {environment["umbench"] for environment in environments}
     commit = builds.pop() if len(builds) == 1 else None
     text = io.StringIO()

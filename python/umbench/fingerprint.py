@@ -7,14 +7,14 @@ model, or other processes on one of them, are noted but allowed: machines of a p
 from collections import namedtuple
 
 IGNORED = {"kind", "schema", "umbench", "created"}
-REASONS = "facts_missing"  # why facts are not known: no facts themselves
+WHY_MISSING = "facts_missing"  # the field that says why facts are not known; it is not compared
 
 OTHER_GPU = "gpu.facts.uuid_hash"
 NOTED = {OTHER_GPU: "measured on two GPUs of one model, which may differ by some percent",
          "gpu.facts.other_processes": "other processes used the GPU on one side"}
 
-# Kernels of one machine type count its memory a little differently.
-LIKE_BYTES = 0.01
+# Linux releases report a little different memory sizes of one machine type.
+BYTES_TOLERANCE = 0.01
 
 # Of record["observed"]["gpu_after"]["throttled_by"]: reasons from heat or power supply, not the GPU's own limits.
 SLOWED_BY = {"hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"}
@@ -22,14 +22,14 @@ SLOWED_BY = {"hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_po
 Differences = namedtuple("Differences", "unlike noted")  # texts
 
 
-def flat(environment):
+def flattened(environment):
     """{"gpu.name": value, ...} without what is ignored or unknown."""
     found = {}
 
     def walk(prefix, value):
         if isinstance(value, dict):
             for name, part in value.items():
-                if name == REASONS:
+                if name == WHY_MISSING:
                     continue
                 walk(f"{prefix}.{name}" if prefix else name, part)
         elif value is not None and prefix not in IGNORED:
@@ -39,19 +39,19 @@ def flat(environment):
     return found
 
 
-def unknown(environment):
+def unknown_facts(environment):
     """{"gpu.mig": why it is not known, ...}"""
     return {f"{part}.{name}": why for part in ("host", "gpu")
-            for name, why in ((environment.get(part) or {}).get(REASONS) or {}).items()}
+            for name, why in ((environment.get(part) or {}).get(WHY_MISSING) or {}).items()}
 
 
 def differences(bases, heads):
-    """Of all environment lines of one side and all of the other: unlike as "gpu.driver: 580 / 575"."""
+    """Compares each environment line of one side with each of the other. A difference reads "gpu.driver: 580 / 575"."""
     unlike, noted = {}, {}
-    for left in map(flat, bases):
-        for right in map(flat, heads):
+    for left in map(flattened, bases):
+        for right in map(flattened, heads):
             for name in left:
-                if name in right and not _like(name, left[name], right[name]):
+                if name in right and not _alike(name, left[name], right[name]):
                     if name in NOTED:
                         noted[NOTED[name]] = None
                     else:
@@ -59,9 +59,9 @@ def differences(bases, heads):
     return Differences(list(unlike), list(noted))
 
 
-def _like(name, left, right):
+def _alike(name, left, right):
     if name.endswith("_bytes"):
-        return abs(left - right) <= LIKE_BYTES * max(left, right)
+        return abs(left - right) <= BYTES_TOLERANCE * max(left, right)
     return left == right
 
 

@@ -46,7 +46,7 @@ def environments(*paths):
 
 
 def _row(record, baseline):
-    found = iteration_times.of(record)
+    found = iteration_times.spread_of(record)
     figures = found or (None, None, None, 0)
     named = dict(zip(("median_ns", "low_quartile_ns", "high_quartile_ns", "samples"), figures))
     return _flat(record) | named | {"baseline_ns": baseline, "slowdown": found.median / baseline if found and baseline else None}

@@ -4,8 +4,8 @@ Every round runs every cell once by each program, one right after the other, and
 order. DIR/base and DIR/head get one record file a round: `umbench compare DIR/base DIR/head` judges them. The same
 program on both sides shows the noise. An interrupted run goes on where it was when it is started again.
 
---more N: cells whose times the rounds leave ambiguous run N rounds more. What is open is judged once, by the rounds
-that all cells have, and not again and again until something is found: that would call noise a change.
+--more N: cells whose times the rounds leave ambiguous run N rounds more. These cells are chosen once, after the rounds that all cells
+have: choosing again after each round, until something is found, would call noise a change.
 """
 
 import os
@@ -24,12 +24,12 @@ def main():
     programs = {"base": program(wanted.base), "head": program(wanted.head)}
     cells = count_cells(programs["head"], wanted)
     for side in programs:
-        folder(wanted.out, side)
+        make_folder(wanted.out, side)
     failed = {}
     for number in range(1, wanted.rounds + 1):
         failed |= run_round(programs, wanted, number, range(1, cells + 1), cells)
         output.say(f"round {number} of {wanted.rounds} done")
-    left = open_cells(wanted) if wanted.more else []
+    left = ambiguous_cells(wanted) if wanted.more else []
     if left:
         output.say(f"{load.counted(len(left), 'cell')} of {cells} left open: {load.counted(wanted.more, 'round')} more of them")
     for number in range(wanted.rounds + 1, wanted.rounds + wanted.more + 1) if left else ():
@@ -52,11 +52,11 @@ def run_round(programs, wanted, number, which, cells):
     return failed
 
 
-def open_cells(wanted):
+def ambiguous_cells(wanted):
     """Numbers of the cells whose change of time is ambiguous after the rounds that all cells have."""
     from umbench import comparison, run_folders  # needs SciPy, interleave alone does not
 
-    keys = [record["key"] for record in records(Path(wanted.out) / "base/1.jsonl")]
+    keys = [record["key"] for record in records_in(Path(wanted.out) / "base/1.jsonl")]
     sides = []
     for side in ("base", "head"):
         files = [Path(wanted.out) / side / f"{number}.jsonl" for number in range(1, wanted.rounds + 1)]
@@ -75,7 +75,7 @@ def program(path):
     return resolved
 
 
-def folder(out, side):
+def make_folder(out, side):
     load.check_path(out)
     try:
         (Path(out) / side).mkdir(parents=True, exist_ok=True)
@@ -83,7 +83,7 @@ def folder(out, side):
         raise load.BadInput(f"--out {out}: {error.strerror}") from error
 
 
-def sweep(path, wanted, *more):
+def run_sweep(path, wanted, *more):
     command = [path, "sweep", wanted.spec, *more]
     if wanted.machines:
         command += ["--machines", wanted.machines]
@@ -95,7 +95,7 @@ def sweep(path, wanted, *more):
 
 
 def count_cells(path, wanted):
-    done = sweep(path, wanted, "--list")
+    done = run_sweep(path, wanted, "--list")
     found = re.search(r"(?m)^(\d+) cells", done.stdout)
     if done.returncode != 0 or not found:
         raise load.BadInput(last_line(done.stderr) or f"{path}: does not list the cells of {wanted.spec}")
@@ -104,25 +104,25 @@ def count_cells(path, wanted):
 
 def run_cell(path, wanted, out, cell, cells, least):
     """Raises unless the file then has `least` records, of any outcome."""
-    done = sweep(path, wanted, "--out", out, "--resume", "--no-preflight", "--shard", f"{cell}/{cells}")
+    done = run_sweep(path, wanted, "--out", out, "--resume", "--no-preflight", "--shard", f"{cell}/{cells}")
     if done.returncode not in (0, 1):
-        raise load.BadInput(f"{path}: {last_line(done.stderr) or ended(done.returncode)}")
-    if len(records(out)) < least:
+        raise load.BadInput(f"{path}: {last_line(done.stderr) or exit_text(done.returncode)}")
+    if len(records_in(out)) < least:
         reason = last_line(done.stderr)
         raise load.BadInput(f"{path}: wrote no record of cell {cell} to {out}" + (f": {reason}" if reason else ""))
 
 
-def ended(code):
+def exit_text(code):
     return f"was killed by signal {-code}" if code < 0 else f"exited with code {code}, without a word"
 
 
-def records(out):
+def records_in(out):
     return load.read(out, lambda text: None)[1] if out.exists() else []
 
 
 def failures(out):
     """{key: error} of a file's cells that failed."""
-    return {record["key"]: f"{record['outcome']}: {record['reason']}" for record in records(out)
+    return {record["key"]: f"{record['outcome']}: {record['reason']}" for record in records_in(out)
             if record["outcome"] not in ("ok", "infeasible")}
 
 

@@ -9,7 +9,7 @@ from umbench import load
 Spread = namedtuple("Spread", "median low high n")  # ns: median and quartiles, or the ends of a simulated band
 
 
-def of(record):
+def spread_of(record):
     """None if the cell did not finish well."""
     median = load.steady_ns(record)
     if median is None:
@@ -24,32 +24,32 @@ def of(record):
 
 
 def decimals(value, half, most=2, significant=3):
-    """Digits behind the point of `value` if it is uncertain by `half`: up to the first digit of that, `most` at most."""
+    """How many digits behind the point `value` gets if it is uncertain by plus or minus `half`: to the first digit of `half`, `most` at most."""
     size = math.floor(math.log10(abs(value))) if value else 0
     wanted = max(0, min(most, significant - 1 - size)) if half <= 0 else -math.floor(math.log10(half))
     return max(0, min(most, wanted))
 
 
-def factor_text(record, baseline):
-    """'1.12x' or, where iterations lay apart, '8.3x ±0.2': half of the range between the quartiles. Of a simulated band
-    both ends: '1.9x (1.1 to 2.2)'."""
-    spread = of(record)
+def slowdown_text(record, baseline):
+    """'1.12x', or '8.3x ±0.2' with half of the range between the quartiles where that shows, or '1.9x (1.1 to 2.2)' with both ends of
+    a simulated band."""
+    spread = spread_of(record)
     if record.get("band_ns"):
         return _with_band(*(time / baseline for time in spread[:3]), "x")
     half = (spread.high - spread.low) / 2 / baseline
     value = spread.median / baseline
-    return _with_half(value, half, "x")
+    return _plus_minus(value, half, "x")
 
 
 def time_text(record):
-    """Milliseconds, as factor_text."""
-    spread = of(record)
+    """Milliseconds, as slowdown_text gives slowdowns."""
+    spread = spread_of(record)
     if record.get("band_ns"):
         return _with_band(*(time / 1e6 for time in spread[:3]), "")
-    return _with_half(spread.median / 1e6, (spread.high - spread.low) / 2e6, "", most=3)
+    return _plus_minus(spread.median / 1e6, (spread.high - spread.low) / 2e6, "", most=3)
 
 
-def _with_half(value, half, unit, most=2):
+def _plus_minus(value, half, unit, most=2):
     if half <= 0:
         return f"{value:.{decimals(value, 0, most)}f}{unit}"
     places = decimals(value, half, most)
@@ -64,7 +64,7 @@ def _with_band(value, low, high, unit):
 
 def samples_text(records):
     """'n = 4' or 'n = 2 to 10' of cells that finished well; '' where there are none."""
-    counts = sorted({of(record).n for record in records if load.steady_ns(record)})
+    counts = sorted({spread_of(record).n for record in records if load.steady_ns(record)})
     if not counts:
         return ""
     return f"n = {counts[0]}" + (f" to {counts[-1]}" if counts[-1] > counts[0] else "")

@@ -24,13 +24,13 @@ def parse(data):
         try:
             entries.append((number, _json(last)))
         except ValueError as error:
-            if not entries and not _could_be_ours(last):
+            if not entries and not _may_begin_a_record_file(last):
                 raise Refused(f"{number}: {error}; no record file of umbench") from error
             torn = number
     return Lines(entries, torn)
 
 
-def _could_be_ours(torn):
+def _may_begin_a_record_file(torn):
     text = torn.decode("utf-8", "replace")[:len(OPENING)]
     return OPENING.startswith(text)
 
@@ -51,40 +51,40 @@ def _json(line):
     except UnicodeDecodeError as error:
         raise ValueError("not text (UTF-8)") from error
     try:
-        found = json.loads(text, object_pairs_hook=_object, parse_constant=_constant)
+        found = json.loads(text, object_pairs_hook=_without_double_names, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
         raise ValueError(f"not JSON: {error.msg}") from error
     except RecursionError as error:
         raise ValueError("not JSON: nested too deeply") from error
-    except _Known:
+    except _Explained:
         raise
     except ValueError as error:  # more digits than Python parses
         raise ValueError("not JSON: a number of too many digits") from error
     if "\\ud" in text or "\\uD" in text:
-        _refuse_halves(found)
+        _refuse_half_surrogates(found)
     return found
 
 
-class _Known(ValueError):
-    pass
+class _Explained(ValueError):
+    """Its message is shown as it is."""
 
 
-def _object(pairs):
+def _without_double_names(pairs):
     made = dict(pairs)
     if len(made) < len(pairs):
         names = [name for name, _ in pairs]
         double = next(name for name in names if names.count(name) > 1)
-        raise _Known(f"names the field {json.dumps(double[:40])} twice")
+        raise _Explained(f"names the field {json.dumps(double[:40])} twice")
     return made
 
 
-def _constant(name):
-    raise _Known(f"not JSON: {name}")
+def _refuse_constant(name):
+    raise _Explained(f"not JSON: {name}")
 
 
-def _refuse_halves(found):
+def _refuse_half_surrogates(found):
     """Refuses half a surrogate pair, which cannot be encoded again."""
     try:
         json.dumps(found, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError as error:
-        raise _Known("not text: half a surrogate pair") from error
+        raise _Explained("not text: half a surrogate pair") from error

@@ -31,18 +31,20 @@ Limits = namedtuple("Limits", "relative absolute_ns mean alpha correction confid
 # number `rounds` has (i where it is None: no round failed).
 Cell = namedtuple("Cell", "base head paired rounds", defaults=(True, None))
 
-# The relative change, as a logarithm: `spread` is its standard error, `freedom` how well that is known.
+# The relative change, as a logarithm; `spread`: its standard error, with `freedom` degrees of freedom.
 Estimate = namedtuple("Estimate", "change spread freedom")
 
-Unit = namedtuple("Unit", "expected seen freedom within_freedom share")  # variances of the change of a single run
+# The variance of one run's median or, of rounds, of one round's change: `expected` by the iterations within runs, `seen` between runs,
+# each with its degrees of freedom; times `share` it is that of the cell's change.
+RunVariance = namedtuple("RunVariance", "expected seen freedom within_freedom share")
 
 RUN_FACTOR = 4.0    # variance between runs over that within them, where nothing else is known
-PRIOR_FREEDOM = (4, 16)  # weight of that prior in runs: the minimum, and where cells are alike
+PRIOR_FREEDOM = (4, 16)  # degrees of freedom that RUN_FACTOR or its estimate counts for: at least, and at most
 PRIOR_CELLS = 4
-ALIKE_CELLS = 10    # fewer cells do not tell how alike they are
-LEAST_VARIANCE = 1e-6  # 0.1 %: clocks are no better
-OF_MEDIAN = math.pi / 2  # the variance of a median over that of a mean
-MEAN_ALPHA = 0.2    # the mean's share of alpha: whole sessions of one build differ, too
+ALIKE_CELLS = 10    # as many are needed to see how much cells differ
+LEAST_VARIANCE = 1e-6  # a standard deviation of 0.1 %, the precision of the clocks
+MEDIAN_OVER_MEAN = math.pi / 2  # their variances in normal samples
+MEAN_ALPHA = 0.2    # the share of alpha at which the mean of all cells is judged, since whole sessions of one build differ
 MOST_RUNS = 200     # upper end of the search for enough rounds
 
 
@@ -79,8 +81,8 @@ def _median_of(runs):
     return statistics.median(_log_median(run) for run in runs)
 
 
-def _unit(cell):
-    """The variance of one run's change (paired) or median, as its runs and iterations show it."""
+def _run_variance(cell):
+    """The RunVariance of a cell."""
     freedom = sum(len(run) - 1 for run in cell.base + cell.head)
     squares = sum(_squares([math.log(max(sample, 1.0)) for sample in run]) for run in cell.base + cell.head)
     share = lambda runs: statistics.fmean(1 / len(run) for run in runs)  # noqa: E731
@@ -92,8 +94,8 @@ def _unit(cell):
         between = [[_log_median(run) for run in side] for side in (cell.base, cell.head)]
     seen_freedom = sum(len(steps) - 1 for steps in between)
     seen = sum(map(_squares, between)) / max(seen_freedom, 1)
-    expected = max(OF_MEDIAN * weight * squares / freedom, LEAST_VARIANCE) if freedom else None
-    return Unit(expected, seen, seen_freedom, freedom, times)
+    expected = max(MEDIAN_OVER_MEAN * weight * squares / freedom, LEAST_VARIANCE) if freedom else None
+    return RunVariance(expected, seen, seen_freedom, freedom, times)
 
 
 def _squares(values):
@@ -104,10 +106,10 @@ def _squares(values):
 Prior = namedtuple("Prior", "factor freedom")
 
 
-def _prior(units):
+def _prior(variances):
     """How much more runs differ than their iterations explain, over all cells, and how alike cells are in that. The factor is a
     median, which a few wild cells do not move."""
-    seen = [(unit.seen / unit.expected, unit.freedom) for unit in units if unit.expected and unit.freedom]
+    seen = [(unit.seen / unit.expected, unit.freedom) for unit in variances if unit.expected and unit.freedom]
     if not seen:
         return Prior(RUN_FACTOR, PRIOR_FREEDOM[0])
     shares = numpy.array([share / (special.chdtri(freedom, 0.5) / freedom) for share, freedom in seen])
@@ -121,16 +123,16 @@ def _prior(units):
 
 def estimates(cells):
     """{name: Estimate, or None where nothing tells its spread}"""
-    units = {name: _unit(cell) for name, cell in cells.items()}
-    prior = _prior(units.values())
-    return {name: _estimate(cells[name], unit, prior) for name, unit in units.items()}
+    variances = {name: _run_variance(cell) for name, cell in cells.items()}
+    prior = _prior(variances.values())
+    return {name: _estimate(cells[name], unit, prior) for name, unit in variances.items()}
 
 
 def _estimate(cell, unit, prior):
     if unit.freedom:
-        trust = min(prior.freedom, unit.within_freedom)
-        freedom = trust + unit.freedom
-        variance = (trust * prior.factor * (unit.expected or 0.0) + unit.freedom * unit.seen) / freedom
+        prior_freedom = min(prior.freedom, unit.within_freedom)
+        freedom = prior_freedom + unit.freedom
+        variance = (prior_freedom * prior.factor * (unit.expected or 0.0) + unit.freedom * unit.seen) / freedom
     elif unit.expected:
         freedom, variance = unit.within_freedom, prior.factor * unit.expected
     else:
@@ -140,7 +142,7 @@ def _estimate(cell, unit, prior):
 
 def interval(found, confidence):
     """(low, high) of the relative change."""
-    reach = t_beyond((1 - confidence) / 2, found.freedom) * found.spread
+    reach = t_quantile((1 - confidence) / 2, found.freedom) * found.spread
     return math.expm1(found.change - reach), math.expm1(min(found.change + reach, 600.0))
 
 
@@ -149,7 +151,7 @@ def p_value(found):
     return float(2 * special.stdtr(found.freedom, -abs(found.change) / found.spread))
 
 
-def t_beyond(chance, freedom):
+def t_quantile(chance, freedom):
     """The value that Student's t exceeds with that chance."""
     return -special.stdtrit(freedom, chance)
 
@@ -181,11 +183,11 @@ def adjusted(p_values, correction, reach=None, beyond=None):
 def judge(cells, limits=Limits(), noise=None):
     """{name: Finding} of {name: Cell}, which are tested together. `noise` maps names to changes that unchanged code is
     known to show; a cell's limit is never below its noise."""
-    able = {name: cell for name, cell in cells.items() if all(map(len, cell.base + cell.head)) and cell.base and cell.head}
-    found = estimates(able)
+    judgeable = {name: cell for name, cell in cells.items() if all(map(len, cell.base + cell.head)) and cell.base and cell.head}
+    found = estimates(judgeable)
     known = [name for name, estimate in found.items() if estimate]
     p_values = {name: p_value(found[name]) for name in known}
-    allowed = {name: _limit(cell, limits, (noise or {}).get(name, 0.0)) for name, cell in able.items()}
+    allowed = {name: _limit(cell, limits, (noise or {}).get(name, 0.0)) for name, cell in judgeable.items()}
     reach = [p_value(found[name]._replace(change=math.log1p(allowed[name]))) for name in known]
     beyond = [abs(math.expm1(found[name].change)) > allowed[name] for name in known]
     corrected = dict(zip(known, adjusted(list(p_values.values()), limits.correction, reach, beyond))) if known else {}
@@ -237,7 +239,7 @@ def advice(estimate, limit, runs, tested, limits):
     room, chance = (size, limits.alpha / tested) if beyond else (math.log1p(limit) - size, 1 - limits.confidence)
     unit = estimate.spread * math.sqrt(runs)
     rounds = numpy.arange(max(runs + 1, 3), MOST_RUNS + 1)
-    enough = t_beyond(chance / 2, PRIOR_FREEDOM[0] + rounds - 1) * unit / numpy.sqrt(rounds) < room
+    enough = t_quantile(chance / 2, PRIOR_FREEDOM[0] + rounds - 1) * unit / numpy.sqrt(rounds) < room
     if enough.any():
         return f"; about {rounds[enough.argmax()]} interleaved rounds would tell"
     return f"; more than {MOST_RUNS} rounds would tell"
@@ -248,8 +250,8 @@ Mean = namedtuple("Mean", "verdict cells change low high p limit")
 
 def geometric_mean(cells, limits, noise=0.0):
     """The Mean of the changes of all cells, or None of fewer than two. Its limit allows for what each cell is allowed
-    where there are few of them, and for the `noise` that unchanged code is known to show. What strikes all cells of a round alike
-    shows in how the rounds differ."""
+    where there are few of them, and for the `noise` that unchanged code is known to show. A shift of all cells in one round
+    is seen in the spread of the rounds."""
     found = {name: estimate for name, estimate in estimates(cells).items() if estimate}
     if len(found) < 2:
         return None
@@ -306,8 +308,8 @@ def _split(logs, least_change):
 
 def run_noise(runs, prior_runs=3):
     """{name: spread} of several runs of the same code, each {name: samples}: the standard deviation of the
-    logarithm of a run's median. Few runs say little of a single cell, so its own spread is drawn towards that
-    of all cells, as if that had been seen in `prior_runs` runs of it."""
+    logarithm of a run's median. Few runs say little of a single cell, so its spread is averaged with that
+    of all cells, which counts as `prior_runs` runs of it."""
     medians = {}
     for run in runs:
         for name, samples in run.items():

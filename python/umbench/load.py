@@ -121,14 +121,14 @@ def steady_ns(record):
     return statistics.median(samples[1:] or samples)
 
 
-def update_of(record):
+def update_options(record):
     """What updates the parameters, as options of the command line."""
     if record.get("optimizer"):
         return ("--optimizer", record["optimizer"], *(["--masters"] if record.get("masters") else []))
     return ("--sgd",) if record.get("sgd") else ()
 
 
-def words_of_update(update):
+def update_text(update):
     names = {"--sgd": "SGD", "sgd": "one step of SGD", "adamw": "AdamW", "--masters": "masters"}
     words = " and ".join(names.get(part, part) for part in update if part != "--optimizer")
     return f" with {words}" if words else ""
@@ -137,7 +137,7 @@ def words_of_update(update):
 def group_of(record):
     return Group(
         network=record["network"], knobs=tuple(sorted((record.get("network_knobs") or {}).items())),
-        batch=record["batch"], phase=record["pass"], update=update_of(record),
+        batch=record["batch"], phase=record["pass"], update=update_options(record),
         fusion=record["fusion"], precision=record["precision"], memory_order=record["memory_order"],
         workspace_cap=record.get("workspace_cap_bytes"),
         mode=record["mode"], backend=record["backend"], device=record.get("device") or record["backend"],
@@ -170,8 +170,8 @@ def link_share(record, to_device_per_s, to_host_per_s):
 
 
 def baselines(records):
-    """{group of any mode: time of an iteration with everything on the device}, at whichever ratio it fits, the least of them.
-    The mode does not matter, since nothing is moved: ask by baseline_of."""
+    """{group of any mode: time of an iteration with everything on the device}, at whichever ratio it fits; the least of several.
+    The mode does not count, since nothing moves. baseline_of looks a group up."""
     found = {}
     for record in records:
         if record["strategy"] == "device" and (time := steady_ns(record)):
@@ -190,10 +190,9 @@ def baseline_ns(group, records):
 
 
 def bounds_ns(record, baseline_ns):
-    """{"swap_ns": ..., "recompute_ns": ..., "both_ns": ..., "plan_ns": ...}: the record's bounds and that of its own plan, of any
-    plan at least the operators' time; None where no such plan exists or none is known. Measured operators were timed one by
-    one, each between two events: where `device` took less for all of them, so do the bounds. That keeps them bounds:
-    with transfers shortened, too, no plan takes longer."""
+    """{"swap_ns": ..., "recompute_ns": ..., "both_ns": ..., "plan_ns": ...}: lower bounds of the times of plans that swap, recompute or
+    do both, and of this record's kind of plan; None where there is no such plan or no bound. Measured operators were timed one by one, which
+    takes longer than in a row. So where `device` took less than their sum, bounds shrink by the same factor and stay lower bounds."""
     kept = record.get("bounds") or {}
     least = {name: kept.get(name) for name in ("swap_ns", "recompute_ns", "both_ns")}
     least["plan_ns"] = kept.get("plan", {}).get("least_ns", record["compute_ns"])
@@ -271,7 +270,7 @@ def network_text(group):
     phase = {"train": "training", "inference": "inference"}.get(group.phase, group.phase)
     usual = ("insize", 32 if group.network.endswith("_cifar") else 224)
     knobs = [f"{key} {value}" for key, value in group.knobs if (key, value) != usual]
-    parts = [name, *knobs, f"batch {group.batch}", phase + words_of_update(group.update), group.precision]
+    parts = [name, *knobs, f"batch {group.batch}", phase + update_text(group.update), group.precision]
     if group.memory_order != ("nchw" if group.precision == "fp32" else "nhwc"):
         parts.append(group.memory_order.upper())
     parts.append({"none": "not fused"}.get(group.fusion, group.fusion))

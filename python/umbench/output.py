@@ -13,20 +13,20 @@ class Refusal(Exception):
     """Something cannot be used; the message is one line that names it."""
 
 
-MOST_SAID, END_SAID = 1800, 400  # characters
+MOST_CHARACTERS, LAST_CHARACTERS = 1800, 400  # of a line that is shortened
 
 
-def near(name, known):
+def did_you_mean(name, known):
     """'; did you mean --batch?' of the known name that is most like it, '' where none is."""
     found = difflib.get_close_matches(name, known, n=1)
     return f"; did you mean {found[0]}?" if found else ""
 
 
 def say(text):
-    """A line to standard error, of what is too long to read the beginning and the end; where there is none it is lost."""
+    """Prints a line to standard error, the middle of a long one left out. If standard error is closed the line is lost."""
     line = text.replace("\n", "\\n")
-    if len(line) > MOST_SAID:
-        line = f"{line[:MOST_SAID - END_SAID]} ... {line[-END_SAID:]}"
+    if len(line) > MOST_CHARACTERS:
+        line = f"{line[:MOST_CHARACTERS - LAST_CHARACTERS]} ... {line[-LAST_CHARACTERS:]}"
     try:
         print(line, file=sys.stderr, flush=True)
     except (OSError, ValueError, AttributeError):
@@ -56,7 +56,7 @@ def warn(text):
 
 
 def run(main, name, codes):
-    """Exit code of main(); of an exception that `codes` names its code, after a line that begins with `name`."""
+    """The exit code of main(). An exception of `codes`, {class: exit code}, becomes a line that begins with `name`."""
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:  # names may hold what the terminal's encoding lacks
             stream.reconfigure(errors="backslashreplace")
@@ -87,7 +87,7 @@ def run(main, name, codes):
 
 
 def _drop_output():
-    """What is still to be written cannot be; without this Python tries again when it ends, and complains."""
+    """Drops what is buffered for standard output. Otherwise Python tries to write it again at its end, and complains."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     except OSError:
@@ -107,7 +107,7 @@ def write(text, out=None):
 
 
 def write_file(out, content, flag="--out "):
-    """Beside it first, then renamed, since a half-written file may be taken for a whole one; a device or a pipe as it is.
+    """Writes a file beside `out` and renames it, so that nobody reads half of it; a device or a pipe directly.
     `content`: text or bytes."""
     data = content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace")
     out = os.fspath(out)

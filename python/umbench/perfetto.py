@@ -11,7 +11,7 @@ from umbench import load
 
 # lane: (track, name)
 LANES = {"compute": (1, "compute"), "to_device": (2, "copies to the device"), "to_host": (3, "copies to the host, evictions")}
-ITERATION = 0
+ITERATION_TRACK = 0
 US_PER_NS = 1e-3
 
 
@@ -25,13 +25,13 @@ def as_text(_, records):
 
 def _events(process, record):
     timeline = record["timeline"]
-    yield _named(process, "process_name", _title(record))
-    yield _named(process, "process_sort_index", process, "sort_index")
-    for track, name in [(ITERATION, "iteration"), *LANES.values()]:
-        yield _named(process, "thread_name", name, track=track)
-        yield _named(process, "thread_sort_index", track, "sort_index", track)
+    yield _metadata(process, "process_name", _title(record))
+    yield _metadata(process, "process_sort_index", process, "sort_index")
+    for track, name in [(ITERATION_TRACK, "iteration"), *LANES.values()]:
+        yield _metadata(process, "thread_name", name, track=track)
+        yield _metadata(process, "thread_sort_index", track, "sort_index", track)
     end = max(span["end_ns"] for span in timeline["spans"])
-    yield _span(process, ITERATION, f"iteration {timeline['iteration'] + 1} of {record['iterations']}", "iteration", 0, end, _facts(record))
+    yield _span(process, ITERATION_TRACK, f"iteration {timeline['iteration'] + 1} of {record['iterations']}", "iteration", 0, end, _facts(record))
     for span in timeline["spans"]:
         yield _span(process, LANES[span["lane"]][0], span["name"], _kind(span), span["begin_ns"], span["end_ns"])
     yield from _memory(process, record, end)
@@ -43,7 +43,7 @@ def _title(record):
 
 
 def _kind(span):
-    """prefetch of "prefetch conv1.y"; an operator's span bears its name."""
+    """`prefetch` for "prefetch conv1.y". The name of an operator's span has no verb."""
     verb = re.match(r"(prefetch|evict|discard|advise)\b", span["name"])
     return verb[1] if verb else "compute"
 
@@ -71,5 +71,5 @@ def _span(process, track, name, kind, begin, end, facts=None):
     return event | {"args": facts} if facts else event
 
 
-def _named(process, what, value, field="name", track=0):
+def _metadata(process, what, value, field="name", track=0):
     return {"ph": "M", "name": what, "pid": process, "tid": track, "args": {field: value}}

@@ -3,8 +3,8 @@
     UMBENCH=build/cpu/umbench python3 python/start.py plan_table > before.tsv
     UMBENCH=build/cpu/umbench python3 python/start.py plan_table --against before.tsv > after.tsv
 
-A row is a network, a strategy and a ratio with the iteration in ms ("-": no plan), processor seconds and the
-peak memory of the process in MiB. --against says on stderr which rows are more than half a percent slower.
+A row is a network, a strategy and a ratio with the iteration in ms ("-": no plan), processor seconds and
+the outcome. --against says on stderr which rows are more than half a percent slower.
 """
 
 import argparse
@@ -33,7 +33,7 @@ SLOWER = 1.005
 
 
 def plan(umbench, network, strategy, ratio):
-    """(ms or None, processor seconds, MiB)."""
+    """(ms or None, processor seconds, outcome)."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "record.jsonl"
         before = resource.getrusage(resource.RUSAGE_CHILDREN)

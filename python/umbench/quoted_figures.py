@@ -38,13 +38,13 @@ class Figures:
 
     def median(self, words):
         """Of the iterations after the first, ns."""
-        return self._of(load.steady_ns, words)
+        return self._known(load.steady_ns, words)
 
     def least(self, words):
-        return self._of(lambda record: min(record["samples_ns"][1:], default=None), words)
+        return self._known(lambda record: min(record["samples_ns"][1:], default=None), words)
 
     def first(self, words):
-        return self._of(lambda record: (record["samples_ns"] or [None])[0], words)
+        return self._known(lambda record: (record["samples_ns"] or [None])[0], words)
 
     def slowdown(self, words):
         """The median over that of `device` for the same work, wherever it fits."""
@@ -55,30 +55,30 @@ class Figures:
         return self.median(words) / base
 
     def field(self, words, path):
-        return _down(self.cell(words), path)
+        return _member(self.cell(words), path)
 
     def at(self, path):
         """Of a JSON document: at("uvm.fault_ns")."""
-        return _down(_document(self.paths[0]), path)
+        return _member(_document(self.paths[0]), path)
 
     def line(self, path, **wanted):
         """Of the line of a JSON Lines file whose fields are as wanted: line("time_ratio", network="vgg16", batch=64)."""
         found = [entry for entry in _lines(self.paths[0]) if all(entry.get(name) == value for name, value in wanted.items())]
         if len(found) != 1:
             raise Wrong(f"{wanted} names {len(found)} lines of {self.paths[0]}")
-        return _down(found[0], path)
+        return _member(found[0], path)
 
     def outcome(self, words):
         return self.cell(words)["outcome"]
 
-    def _of(self, figure, words):
+    def _known(self, figure, words):
         found = figure(self.cell(words))
         if found is None:
             raise Wrong(f"'{words}' has no time: {self.cell(words)['outcome']}")
         return found
 
 
-def _down(value, path):
+def _member(value, path):
     for step in path.split("."):
         try:
             value = value[int(step) if isinstance(value, list) else step]

@@ -14,8 +14,8 @@ dependencies.require("jsonschema")
 
 import jsonschema  # noqa: E402
 
-MOST = 2**63 - 1
-SHOWN = 160  # characters of a complaint
+MOST_INTEGER = 2**63 - 1
+MOST_COMPLAINT = 160  # characters of a complaint
 
 
 def misfit(entry):
@@ -24,27 +24,27 @@ def misfit(entry):
     if validator.is_valid(entry):
         return None
     found = jsonschema.exceptions.best_match(validator.iter_errors(entry))
-    while found.context:  # of an alternative, what is wrong deepest inside
+    while found.context:  # of alternatives, the error deepest inside
         found = max(found.context, key=lambda error: (len(error.absolute_path), error.validator_value != "null"))
     path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in found.absolute_path).lstrip(".")
     complaint = " ".join(found.message.split())
-    return f"{path or 'the ' + entry['kind']}: {complaint if len(complaint) <= SHOWN else '... ' + complaint[4 - SHOWN:]}"
+    return f"{path or 'the ' + entry['kind']}: {complaint if len(complaint) <= MOST_COMPLAINT else '... ' + complaint[4 - MOST_COMPLAINT:]}"
 
 
 @functools.lru_cache(maxsize=1)
 def _validators():
     schema = json.loads((places.RESULTS / "record.schema.json").read_text(encoding="utf-8"))
     standard = jsonschema.validators.validator_for(schema)
-    bounds = {name: _bounded(standard.VALIDATORS[name]) for name in ("minimum", "exclusiveMinimum")}
-    types = standard.TYPE_CHECKER.redefine("integer", lambda _, value: _is_number(value, int) and abs(value) <= MOST)
+    bounds = {name: _refusing_large(standard.VALIDATORS[name]) for name in ("minimum", "exclusiveMinimum")}
+    types = standard.TYPE_CHECKER.redefine("integer", lambda _, value: _is_number(value, int) and abs(value) <= MOST_INTEGER)
     types = types.redefine("number", lambda _, value: _is_number(value, (int, float)) and _is_finite(value))
     kind = jsonschema.validators.extend(standard, bounds, type_checker=types)
     return {name: kind({"$ref": f"#/$defs/{name}", "$defs": schema["$defs"]}) for name in ("environment", "record")}
 
 
-def _bounded(check):
+def _refusing_large(check):
     def checked(validator, bound, value, schema):
-        if _is_number(value, (int, float)) and _is_finite(value) and abs(value) > MOST:
+        if _is_number(value, (int, float)) and _is_finite(value) and abs(value) > MOST_INTEGER:
             yield jsonschema.ValidationError(f"{value} is too large")
         yield from check(validator, bound, value, schema)
 

@@ -36,7 +36,7 @@ def options_of(paper, cell, backend):
 
 
 WORKSPACE = "256MiB"
-RESULTS = ("ok", "infeasible", "unsupported")  # other outcomes are failures; a figure off the published one is neither
+NO_FAILURE = ("ok", "infeasible", "unsupported")  # outcomes for which the command does not fail; neither does it for a figure off the published one
 
 
 def check_machine(backend, machines):
@@ -53,7 +53,7 @@ def check_machine(backend, machines):
 
 
 def run(paper, backend, machines, iterations, folder):
-    """{cell: record, or what the program said where there is none}. Beside the records, which cell has which key."""
+    """{cell: record, or what the program said where there is none}. Writes OUT/PAPER.jsonl, and the keys of the cells beside it."""
     path, keys, results = folder / f"{paper['name']}.jsonl", {}, {}
     for number, (name, cell) in enumerate(paper["cells"].items(), 1):
         options, where = options_of(paper, cell, backend)
@@ -75,8 +75,8 @@ def run(paper, backend, machines, iterations, folder):
     return results
 
 
-def kept(paper, folder):
-    """The same from what an earlier run left in a folder."""
+def kept_results(paper, folder):
+    """The results of `run`, from what an earlier run left in a folder."""
     try:
         keys = json.loads((folder / f"{paper['name']}.cells.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -86,11 +86,11 @@ def kept(paper, folder):
     return {name: records.get(keys.get(name), keys.get(name, "not run")) for name in paper["cells"]}
 
 
-def beside_of(paper, folder):
-    """The same where it has anything of the paper; empty where not, None without a folder."""
+def results_beside(paper, folder):
+    """kept_results of the folder to print beside; "not run" for each cell where it has none, None without a folder."""
     if not folder:
         return None
-    return kept(paper, Path(folder)) if (Path(folder) / f"{paper['name']}.cells.json").exists() else dict.fromkeys(paper["cells"], "not run")
+    return kept_results(paper, Path(folder)) if (Path(folder) / f"{paper['name']}.cells.json").exists() else dict.fromkeys(paper["cells"], "not run")
 
 
 def lines_of(path):
@@ -116,12 +116,12 @@ def cell_of(results, name):
 
 
 def time_of(record):
-    """Of an iteration after the first: the mean where iterations alternate, as images a second are."""
+    """Time of an iteration after the first: the mean where iterations alternate, since papers give images a second."""
     return (record.get("cycle") or {}).get("mean_ns") or load.steady_ns(record) or record["samples_ns"][0]
 
 
 def slowdown(record):
-    """Over the sum of its operators with everything resident."""
+    """Time of an iteration over the sum of its operators with everything on the device."""
     return time_of(record) / record["compute_ns"]
 
 
@@ -130,27 +130,27 @@ def arena_over_peak(record):
     return memory["device_arena_bytes"] / (memory["footprint_bytes"] - memory["terms"]["fragmentation_bytes"])
 
 
-ONE = {
+VALUES = {
     "slowdown": slowdown,
     "speed": lambda record: 1 / slowdown(record),
     "per_image_ms": lambda record: time_of(record) / record["batch"] / 1e6,
     "arena_over_peak": arena_over_peak,
     "to_host_gb": lambda record: record["counters"]["last"]["copy_to_host_bytes"] / 1e9,
 }
-FREE = 1.005  # a slowdown that counts as none
-SAME = 0.99  # times that far apart are no order
+NO_SLOWDOWN = 1.005  # up to this a slowdown counts as none
+ORDER_TOLERANCE = 0.99  # a cell may be this much faster than the one before it and still count as no faster
 
 
 def value_of(what, results):
     """Of a claim's value: {kind: cell or cells}."""
     (kind, cells), = what.items()
-    if kind in ONE:
-        return ONE[kind](cell_of(results, cells))
+    if kind in VALUES:
+        return VALUES[kind](cell_of(results, cells))
     if kind == "free_share":
         free = []
         for share, name in sorted(cells, reverse=True):
             try:
-                if slowdown(cell_of(results, name)) > FREE:
+                if slowdown(cell_of(results, name)) > NO_SLOWDOWN:
                     break
             except Missing:
                 break
@@ -159,7 +159,7 @@ def value_of(what, results):
             raise Missing("no share is without cost")
         return free[-1]
     first, second = (cell_of(results, name) for name in cells)
-    of = ONE["per_image_ms"] if kind == "per_image" else time_of
+    of = VALUES["per_image_ms"] if kind == "per_image" else time_of
     return of(first) / of(second)
 
 
@@ -179,7 +179,7 @@ def judged(claim, results):
         if "order" in claim:
             times = [time_of(cell_of(results, name)) for name in claim["order"]]
             ours = " <= ".join(f"{time / 1e6:.4g}" for time in times) + " ms"
-            inside = all(b >= a * SAME for a, b in zip(times, times[1:]))
+            inside = all(b >= a * ORDER_TOLERANCE for a, b in zip(times, times[1:]))
         else:
             value = value_of(claim["value"], results)
             ours = f"{value:.3g}" if abs(value - 1) > 0.1 else f"{value:.4g}"
@@ -204,7 +204,7 @@ def table(paper, results, where, beside=None):
 
 
 def markdown(paper, results, beside=None):
-    """Rows of a table: paper, what, published, ours, what stands beside it if anything, verdict."""
+    """Rows of a table: paper, what, published, ours, beside if given, verdict."""
     rows = []
     for claim in paper["claims"]:
         ours, verdict, _ = judged(claim, results)
@@ -233,7 +233,7 @@ def parse(argv):
     arguments = parser.parse_args(argv)
     for name in arguments.papers:
         if name not in known_papers():
-            raise load.BadInput(f"unknown paper {json.dumps(name)}{output.near(name, known_papers())} Known: {', '.join(known_papers())}")
+            raise load.BadInput(f"unknown paper {json.dumps(name)}{output.did_you_mean(name, known_papers())} Known: {', '.join(known_papers())}")
     check_machine(arguments.backend, arguments.machines)
     if arguments.iterations < 0:
         raise load.BadInput("--iterations: wants a whole number from 1 on")
@@ -273,9 +273,9 @@ def main(argv):
               else "| paper | what | published | ours | verdict |\n|---|---|---|---|---|")
     failed = False
     for paper in papers:
-        results = kept(paper, Path(arguments.kept)) if arguments.kept else run(paper, arguments.backend, arguments.machines, arguments.iterations, folder)
+        results = kept_results(paper, Path(arguments.kept)) if arguments.kept else run(paper, arguments.backend, arguments.machines, arguments.iterations, folder)
         where = where_text(results)
-        beside = beside_of(paper, arguments.beside)
+        beside = results_beside(paper, arguments.beside)
         print(markdown(paper, results, beside) if arguments.markdown else table(paper, results, where, beside), flush=True)
         if figures and any(isinstance(each, dict) and load.steady_ns(each) for each in results.values()):
             from umbench.plots import reproduced  # noqa: PLC0415: needs matplotlib, tables do not
@@ -283,7 +283,7 @@ def main(argv):
             reproduced.draw(paper, results, where, folder)
         elif figures:
             output.say(f"umbench: {paper['name']}: no cell ran, so there is no figure")
-        failed |= any(isinstance(r, dict) and r["outcome"] not in RESULTS for r in results.values())
+        failed |= any(isinstance(r, dict) and r["outcome"] not in NO_FAILURE for r in results.values())
     return int(failed)
 
 

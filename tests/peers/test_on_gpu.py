@@ -77,7 +77,7 @@ def record(strategy, ratio, ns, digest="a", outcome="ok"):
 @pytest.fixture
 def records(monkeypatch):
     """Files of records stand for what load.read makes of them."""
-    monkeypatch.setattr(on_gpu.load, "read", lambda path: ([], timed.held(path)))
+    monkeypatch.setattr(on_gpu.load, "read", lambda path: ([], timed.measured_lines(path)))
 
     def write(path, *of):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -148,4 +148,4 @@ def test_measurements_go_on_behind_what_the_file_holds(tmp_path):
     assert measured == [("a", 1), ("a", 2), ("b", 1)]
     timed.measure_each(out, tasks, ("what", "ratio"), measure)
     assert measured[3:] == [("b", 2)]
-    assert [(line["what"], line["ratio"]) for line in timed.held(out)] == [("a", 1), ("a", 2), ("b", 1), ("b", 2)]
+    assert [(line["what"], line["ratio"]) for line in timed.measured_lines(out)] == [("a", 1), ("a", 2), ("b", 1), ("b", 2)]

@@ -263,7 +263,7 @@ def test_a_simulated_band_is_drawn_and_written():
                             band_ns={"low": 110, "high": 220})
     (bar,) = drawn([device, cell]).axes[0].containers
     assert tuple(bar.lines[2][0].get_segments()[0][:, 1]) == (1.1, 2.2)
-    assert iteration_times.factor_text(cell, 100) == "2.00x (1.10 to 2.20)"
+    assert iteration_times.slowdown_text(cell, 100) == "2.00x (1.10 to 2.20)"
     assert iteration_times.time_text(cell | {"band_ns": {"low": 200, "high": 200}}) == "0.00", "a band without width says nothing"
 
 
@@ -464,4 +464,4 @@ def test_figures_of_the_pages_can_be_drawn_again(script, tmp_path):
 def test_digits_go_as_far_as_the_spread_allows(value, half, text):
     from umbench import iteration_times
 
-    assert iteration_times._with_half(value, half, "x") == text
+    assert iteration_times._plus_minus(value, half, "x") == text

@@ -47,8 +47,8 @@ def test_what_one_side_does_not_know_is_not_held_against_it():
     del there["nvidia_uvm"]
     assert unlike(here, there) == []
     missing = [with_gpu(here, facts_missing={"mig": why}) for why in ("made up", "otherwise")]
-    assert unlike(*missing) == [] and fingerprint.unknown(missing[0]) == {"gpu.mig": "made up"}
-    assert unlike(with_gpu(here, facts={"mig": "on"}), missing[0]) == [] and fingerprint.unknown(here) == {}
+    assert unlike(*missing) == [] and fingerprint.unknown_facts(missing[0]) == {"gpu.mig": "made up"}
+    assert unlike(with_gpu(here, facts={"mig": "on"}), missing[0]) == [] and fingerprint.unknown_facts(here) == {}
 
 
 @pytest.mark.parametrize("name", ["uuid_hash", "other_processes"])
