@@ -24,14 +24,14 @@ import triton.language as tl
 
 CHUNK, BUFFERS = 1 << 24, 3  # elements that move together, and how many such pieces are on the device at once
 LR, BETA1, BETA2, EPSILON, DECAY = 1e-3, 0.9, 0.999, 1e-8, 0.01
-READ_MOSTLY, PREFERRED, ACCESSED = 1, 3, 5  # CUmem_advise
+READ_MOSTLY, PREFERRED, ACCESSED = 1, 3, 5  # values of CUmem_advise
 HOST = -1
 
 
 @triton.jit
-def adamw(w, g, m, v, count, first, second, lr: tl.constexpr, beta1: tl.constexpr, beta2: tl.constexpr, epsilon: tl.constexpr,
+def adamw(w, g, m, v, count, correction1, correction2, lr: tl.constexpr, beta1: tl.constexpr, beta2: tl.constexpr, epsilon: tl.constexpr,
           decay: tl.constexpr, block: tl.constexpr):
-    """`first`, `second`: 1 - beta ** step."""
+    """`correction1`, `correction2`: 1 - beta ** step, by which the moments are divided."""
     at = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
     inside = at < count
     gradient = tl.load(g + at, inside)
@@ -40,7 +40,7 @@ def adamw(w, g, m, v, count, first, second, lr: tl.constexpr, beta1: tl.constexp
     square = beta2 * tl.load(v + at, inside) + (1 - beta2) * gradient * gradient
     tl.store(m + at, mean, inside)
     tl.store(v + at, square, inside)
-    tl.store(w + at, weight - lr * (mean / first) / (tl.sqrt(square / second) + epsilon), inside)
+    tl.store(w + at, weight - lr * (mean / correction1) / (tl.sqrt(square / correction2) + epsilon), inside)
 
 
 def step(w, g, m, v, number):
@@ -53,7 +53,7 @@ def step(w, g, m, v, number):
 driver = ctypes.CDLL("libcuda.so.1")
 
 
-def called(name, *arguments):
+def call_driver(name, *arguments):
     code = getattr(driver, name)(*arguments)
     if code:
         raise RuntimeError(f"{name}: CUDA error {code}")
@@ -64,7 +64,7 @@ class Managed:
 
     def __init__(self, count):
         self.pointer, self.bytes = ctypes.c_uint64(), 4 * count
-        called("cuMemAllocManaged", ctypes.byref(self.pointer), ctypes.c_size_t(self.bytes), 1)
+        call_driver("cuMemAllocManaged", ctypes.byref(self.pointer), ctypes.c_size_t(self.bytes), 1)
         self.__cuda_array_interface__ = {"shape": (count,), "typestr": "<f4", "data": (self.pointer.value, False), "version": 3}
         self.tensor = torch.as_tensor(self, device="cuda")
         self.tensor.zero_()
@@ -73,16 +73,16 @@ class Managed:
 
     def prefetch(self, where, begin=0, count=None):
         size = self.bytes - 4 * begin if count is None else 4 * count
-        called("cuMemPrefetchAsync", ctypes.c_uint64(self.pointer.value + 4 * begin), ctypes.c_size_t(size), where,
+        call_driver("cuMemPrefetchAsync", ctypes.c_uint64(self.pointer.value + 4 * begin), ctypes.c_size_t(size), where,
                ctypes.c_void_p(torch.cuda.current_stream().cuda_stream))
 
     def advise(self, hint, where):
-        called("cuMemAdvise", self.pointer, ctypes.c_size_t(self.bytes), hint, where)
+        call_driver("cuMemAdvise", self.pointer, ctypes.c_size_t(self.bytes), hint, where)
 
     def free(self):
         del self.tensor
         torch.cuda.synchronize()
-        called("cuMemFree_v2", self.pointer)
+        call_driver("cuMemFree_v2", self.pointer)
 
 
 # --- places: each a function of (weights, gradients) that gives (a step, what to free) ---
@@ -184,7 +184,7 @@ PLACES = {
     "managed, preferred device": managed([(PREFERRED, 0)]),
     "managed, read mostly": managed([(READ_MOSTLY, 0)]),
 }
-WARM_UP, COMPARED = 2, 3  # steps that are not measured, and after how many the weights are compared
+WARM_UP, COMPARED_STEPS = 2, 3  # steps that are not timed; after so many weights are compared with torch.optim's
 
 
 def timed(run, steps, within_s, compare):
@@ -198,25 +198,25 @@ def timed(run, steps, within_s, compare):
         end.record()
         torch.cuda.synchronize()
         samples.append(round(begin.elapsed_time(end) * 1e6))
-        if number == COMPARED:
+        if number == COMPARED_STEPS:
             compare()
-        if number >= COMPARED and time.monotonic() - began > within_s:
+        if number >= COMPARED_STEPS and time.monotonic() - began > within_s:
             break
     return samples[WARM_UP:]
 
 
-def begun(count):
+def initial_tensors(count):
     """(weights, gradients), always the same."""
     made = torch.Generator("cuda").manual_seed(1)
     return torch.randn(count, device="cuda", generator=made), torch.randn(count, device="cuda", generator=made)
 
 
 def difference(w):
-    """The largest from the weights of torch.optim.AdamW, both after COMPARED steps."""
-    wanted, g = begun(w.numel())
+    """The largest from the weights of torch.optim.AdamW, both after COMPARED_STEPS steps."""
+    wanted, g = initial_tensors(w.numel())
     wanted.grad = g
     optimizer = torch.optim.AdamW([wanted.requires_grad_()], LR, (BETA1, BETA2), EPSILON, DECAY, fused=True)
-    for _ in range(COMPARED):
+    for _ in range(COMPARED_STEPS):
         optimizer.step()
     return float((wanted.detach() - w).abs().max())
 
@@ -237,7 +237,7 @@ def main():
     facts = {"schema": 1, "kind": "optimizer_states", "gpu": torch.cuda.get_device_name(), "driver": driver_version(), "torch": torch.__version__,
              "parameters": options.parameters, "state_bytes": 8 * options.parameters}
     for name, place in PLACES.items():
-        w, g = begun(options.parameters)
+        w, g = initial_tensors(options.parameters)
         run, held = place(w, g)
         found = {}
 

@@ -56,7 +56,7 @@ def main():
     if options.details:
         Path(options.details).mkdir(parents=True, exist_ok=True)
     if options.one:
-        return one(options.names[0], options)
+        return run_network(options.names[0], options)
     if options.do == "predict":
         lines = []
         for name in options.names:
@@ -74,8 +74,8 @@ def read(file):
 
 
 def table(lines, later):
-    """Lines of Markdown. Left of each bar what was told before a network was measured, right what `later` tells; there the CPU takes
-    LAUNCH_NS to launch a kernel."""
+    """Lines of Markdown. "told" was predicted before a network was measured, "now" by `later`; there the CPU takes LAUNCH_NS to launch a
+    kernel."""
     now = {line["network"]: line["predicted"] for line in later}
     rows = ["| | peak | told | by measured operators | now | step | kernels alone | launched in | told | by measured operators | now |",
             "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|"]
@@ -84,15 +84,15 @@ def table(lines, later):
         peak, step = m["peak_bytes"] - (m["base_bytes"] - m["given_bytes"] if "given_bytes" in m else 0), m["step_ns"]
         after = n["step_launched_ns"]
         host = f"{m['host_ns'] / 1e6:.1f} ms" if "host_ns" in m else ""
-        rows.append(f"| {line['network']} | {peak / 2**30:.2f} GiB | {off(p, 'peak_bytes', peak, m['library_bytes'])} | "
-                    f"{off(p, 'peak_with_workspaces_bytes', peak, m['library_bytes'])} | {off(n, 'peak_bytes', peak, m['library_bytes'])} | "
-                    f"{step / 1e6:.1f} ms | {sum(m['kernel_ns'].values()) / 1e6:.1f} | {host} | {off(p, 'step_by_rates_ns', step)} | "
-                    f"{off(p, 'step_by_measured_ns', step)} | {100 * (after / step - 1):+.1f} % |")
+        rows.append(f"| {line['network']} | {peak / 2**30:.2f} GiB | {relative_error(p, 'peak_bytes', peak, m['library_bytes'])} | "
+                    f"{relative_error(p, 'peak_with_workspaces_bytes', peak, m['library_bytes'])} | {relative_error(n, 'peak_bytes', peak, m['library_bytes'])} | "
+                    f"{step / 1e6:.1f} ms | {sum(m['kernel_ns'].values()) / 1e6:.1f} | {host} | {relative_error(p, 'step_by_rates_ns', step)} | "
+                    f"{relative_error(p, 'step_by_measured_ns', step)} | {100 * (after / step - 1):+.1f} % |")
     return rows
 
 
-def off(told, key, measured, more=0):
-    return f"{100 * ((told[key] + more) / measured - 1):+.1f} %" if key in told else ""
+def relative_error(predictions, key, measured, more=0):
+    return f"{100 * ((predictions[key] + more) / measured - 1):+.1f} %" if key in predictions else ""
 
 
 def write(file, lines):
@@ -104,35 +104,35 @@ def write(file, lines):
 
 def measure_all(options):
     """Starts a process for each network, waits until all have compiled, and gives each its turns."""
-    told = {}
+    predictions = {}
     if options.predicted:
-        told = {line["network"]: line["predicted"] for line in map(json.loads, Path(options.predicted).read_text(encoding="utf-8").splitlines())}
-    running = {name: started(name, options) for name in options.names}
-    ready = compiled(running, options.compile_within)
+        predictions = {line["network"]: line["predicted"] for line in map(json.loads, Path(options.predicted).read_text(encoding="utf-8").splitlines())}
+    running = {name: start_process(name, options) for name in options.names}
+    ready = wait_until_compiled(running, options.compile_within)
     lines = {}
     for turn in ("steps", "operators"):
         for name in ready:
-            found = answer(running[name])
+            found = ask(running[name])
             if found is None:
                 print(f"{name}: no {turn}: exit code {running[name].wait()}", flush=True)
                 continue
             lines[name] = lines.get(name, {}) | found
-            lines[name]["predicted"] = told.get(name, lines[name].get("predicted", {})) | found.get("by_measured", {})
+            lines[name]["predicted"] = predictions.get(name, lines[name].get("predicted", {})) | found.get("by_measured", {})
             write(options.out, [{key: value for key, value in line.items() if key != "by_measured"} for line in lines.values()])
-            print(row(lines[name], turn), flush=True)
+            print(result_text(lines[name], turn), flush=True)
         ready = [name for name in ready if name in lines]
     return 0 if len(lines) == len(options.names) else 1
 
 
-def started(name, options):
+def start_process(name, options):
     command = [sys.executable, __file__, "measure", "--one", "--only", name, "--out", options.out, "--machine", options.machine]
     errors = open(Path(options.details, f"{name}.err") if options.details else os.devnull, "w", encoding="utf-8")
     return subprocess.Popen(command + (["--details", options.details] if options.details else []), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                             stderr=errors, text=True, env=os.environ | {"TORCHINDUCTOR_COMPILE_THREADS": "2"})
 
 
-def compiled(running, within):
-    """The networks that said they had compiled in time, in their order. The others are ended."""
+def wait_until_compiled(running, within):
+    """The networks that reported in time that they had compiled, in their order. The others are killed."""
     waiting, ready, end = selectors.DefaultSelector(), [], time.monotonic() + within
     for name, process in running.items():
         waiting.register(process.stdout, selectors.EVENT_READ, name)
@@ -147,8 +147,8 @@ def compiled(running, within):
     return [name for name in running if name in ready]
 
 
-def answer(process):
-    """What a process writes when it has its turn; None where it ended."""
+def ask(process):
+    """Gives a process its turn and returns what it answers; None if it ended."""
     try:
         process.stdin.write("\n")
         process.stdin.flush()
@@ -157,33 +157,33 @@ def answer(process):
         return None
 
 
-def row(line, turn):
+def result_text(line, turn):
     p, m = line["predicted"], line["measured"]
     peak, ms = m["peak_bytes"], m["step_ns"]
 
     if turn == "operators":
-        return (f"{line['network']:16} by measured operators: peak {off(p, 'peak_with_workspaces_bytes', peak, m['library_bytes'])}, "
-                f"step {off(p, 'step_by_measured_ns', ms)}")
-    return (f"{line['network']:16} peak {peak / 2**30:6.2f} GiB, told {off(p, 'peak_bytes', peak, m['library_bytes'])}; saved "
-            f"{m['saved_bytes'] / 2**30:6.2f}, told {off(p, 'saved_bytes', m['saved_bytes'])}; step {ms / 1e6:7.2f} ms, told "
-            f"{off(p, 'step_by_rates_ns', ms)}; the CPU took {m['host_ns'] / 1e6:.2f} ms; kernels {m['kernels']}, told {p.get('kernels', '?')}, "
+        return (f"{line['network']:16} by measured operators: peak {relative_error(p, 'peak_with_workspaces_bytes', peak, m['library_bytes'])}, "
+                f"step {relative_error(p, 'step_by_measured_ns', ms)}")
+    return (f"{line['network']:16} peak {peak / 2**30:6.2f} GiB, told {relative_error(p, 'peak_bytes', peak, m['library_bytes'])}; saved "
+            f"{m['saved_bytes'] / 2**30:6.2f}, told {relative_error(p, 'saved_bytes', m['saved_bytes'])}; step {ms / 1e6:7.2f} ms, told "
+            f"{relative_error(p, 'step_by_rates_ns', ms)}; the CPU took {m['host_ns'] / 1e6:.2f} ms; kernels {m['kernels']}, told {p.get('kernels', '?')}, "
             f"busy {sum(m['kernel_ns'].values()) / 1e6:.2f} ms")
 
 
 # --- one network ---
 
-def one(name, options):
-    """Compiles, says so, and waits for each turn."""
+def run_network(name, options):
+    """The process of one network: compiles it, says so, and waits for each turn."""
     out = sys.stdout
-    sys.stdout = sys.stderr  # libraries print
+    sys.stdout = sys.stderr  # what libraries print must not mix with the answers
     made, (_, graph) = Measured(name, options), predicted(name, options)
-    told(out, "compiled")
-    told(out, json.dumps(made.steps()))
-    told(out, json.dumps({"by_measured": by_measured(graph)}))
+    write_and_wait(out, "compiled")
+    write_and_wait(out, json.dumps(made.steps()))
+    write_and_wait(out, json.dumps({"by_measured": by_measured(graph)}))
     return 0
 
 
-def told(out, text):
+def write_and_wait(out, text):
     """Writes a line, and waits for the next turn."""
     out.write(text + "\n")
     out.flush()
@@ -191,7 +191,7 @@ def told(out, text):
 
 
 def predicted(name, options):
-    """(the line of a network, its Converted)."""
+    """(the line of a network in the file, its convert.Converted)."""
     import torch
 
     from umbench.torch import convert, liveness, rates
@@ -231,7 +231,7 @@ class Measured:
         self.step_of = torch.compile(with_loss(self.model.train(), self.inputs))
         for _ in range(2):
             self.step()
-        self.rest()
+        self.free_memory()
 
     def step(self):
         """(nanoseconds on the GPU, on the CPU, bytes saved, the peak)."""
@@ -251,8 +251,8 @@ class Measured:
         self.loss = float(loss)
         return round(begin.elapsed_time(end) * 1e6), host, saved, torch.cuda.max_memory_allocated()
 
-    def rest(self):
-        """Leaves what it has no need of to the others."""
+    def free_memory(self):
+        """Frees the memory that it does not need until its next turn."""
         import torch
         self.model.zero_grad(set_to_none=True)
         gc.collect()
@@ -263,7 +263,7 @@ class Measured:
         samples = [self.step() for _ in range(WARM_UP + STEPS)][WARM_UP:]
         reserved = torch.cuda.max_memory_reserved()
         kernels, busy = profile(self.step_of, self.model, self.inputs, self.name, self.options)
-        self.rest()
+        self.free_memory()
         library = torch.cuda.memory_allocated() - self.base
         measured = {"peak_bytes": max(s[3] for s in samples), "saved_bytes": samples[-1][2], "base_bytes": self.base, "library_bytes": library,
                     "reserved_bytes": reserved, "step_ns": round(statistics.median(s[0] for s in samples)), "samples_ns": [s[0] for s in samples],

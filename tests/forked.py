@@ -1,4 +1,5 @@
-"""Runs a module of the package as python/start.py does, in a forked copy of this process, which has its imports already."""
+"""Runs the built tool, and modules of the package as python/start.py does: these in a forked copy of this process, which has its
+imports already."""
 
 import importlib
 import os
@@ -10,6 +11,8 @@ import tempfile
 import traceback
 from pathlib import Path
 
+import pytest
+
 START = Path(__file__).resolve().parents[1] / "python/start.py"
 
 
@@ -19,6 +22,25 @@ PROGRESS = re.compile(r"(?m)^umbench: [a-z ]+, \d+ s so far\n")  # said where a 
 def without_progress(done):
     done.stderr = PROGRESS.sub("", done.stderr)
     return done
+
+
+def program():
+    """Path of the built tool. A test is skipped where pytest is run without one."""
+    if not os.environ.get("UMBENCH"):
+        pytest.skip("UMBENCH does not name a binary")
+    return os.path.abspath(os.environ["UMBENCH"])
+
+
+def tool(folder=None):
+    """A function that runs the built tool with arguments, and with other variables in its environment, in a folder."""
+    path = program()
+
+    def run_tool(*arguments, **changes):
+        return without_progress(subprocess.run([path, *map(str, arguments)], capture_output=True, text=True, cwd=folder,
+                                               env=os.environ | changes, check=False))
+
+    run_tool.program, run_tool.folder = path, folder
+    return run_tool
 
 
 def run(name, *arguments, cwd=None):

@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import conftest
+import forked
 import pytest
 
 ROOT = conftest.ROOT
@@ -58,10 +59,7 @@ def in_tables(text):
 
 @pytest.fixture(scope="module")
 def umbench():
-    binary = os.environ.get("UMBENCH")
-    if not binary:
-        pytest.skip("UMBENCH does not name a binary")
-    return os.path.abspath(binary)
+    return forked.program()
 
 
 @pytest.fixture(scope="module")

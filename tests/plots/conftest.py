@@ -1,4 +1,3 @@
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -30,12 +29,4 @@ def own_process():
 
 @pytest.fixture
 def umbench():
-    """Runs the built tool; these tests are skipped where pytest is run without one."""
-    binary = os.environ.get("UMBENCH")
-    if not binary:
-        pytest.skip("UMBENCH does not name a binary")
-
-    def run(*arguments):
-        return forked.without_progress(subprocess.run([binary, *map(str, arguments)], capture_output=True, text=True))
-
-    return run
+    return forked.tool()

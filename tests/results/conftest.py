@@ -1,6 +1,4 @@
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -16,18 +14,13 @@ IN_PYTHON = ("compare", "export")  # commands that umbench hands on with nothing
 
 @pytest.fixture
 def umbench(tmp_path):
-    """Runs the built tool; these tests are skipped where pytest is run without one."""
-    binary = os.environ.get("UMBENCH")
-    if not binary:
-        pytest.skip("UMBENCH does not name a binary")
+    """Runs the built tool, but commands of Python in a forked process where that is the same."""
+    tool = forked.tool(tmp_path)
 
     def run(*arguments, **changes):
-        if arguments[0] in IN_PYTHON and not changes:
-            return forked.run(*arguments, cwd=tmp_path)
-        return forked.without_progress(subprocess.run([binary, *map(str, arguments)], capture_output=True, text=True,
-                                                      cwd=tmp_path, env=os.environ | changes, check=False))
+        return forked.run(*arguments, cwd=tmp_path) if arguments[0] in IN_PYTHON and not changes else tool(*arguments, **changes)
 
-    run.program = binary
+    run.program = tool.program
     return run
 
 

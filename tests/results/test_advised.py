@@ -1,32 +1,19 @@
 """`umbench advise` beside what was measured: on every kept file of measured cells, and on cells that it must get wrong."""
 
 import json
-import os
-import sys
-from pathlib import Path
 
 import pytest
+from conftest import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "python")]
-
-from umbench import check_advice, load  # noqa: E402
+from umbench import check_advice, load
 
 KEPT = [path for folder in ("measured", "study") for path in sorted((ROOT / "results" / folder).glob("*.jsonl"))
         if path.name not in ("h200_pytorch.jsonl", "link_pace_h200.jsonl")]
 
 
-@pytest.fixture
-def umbench():
-    binary = os.environ.get("UMBENCH")
-    if not binary:
-        pytest.skip("UMBENCH does not name a binary")
-    return os.path.abspath(binary)
-
-
 @pytest.mark.study
 def test_nine_in_ten_kept_groups_are_right(umbench):
-    rows = check_advice.judged(umbench, "sim:h200", KEPT)
+    rows = check_advice.judged(umbench.program, "sim:h200", KEPT)
     assert len(rows) >= 50
     wrong = [row for row in rows if not check_advice.is_right(row)]
     assert len(wrong) <= 0.1 * len(rows), wrong
@@ -39,7 +26,7 @@ def test_a_wrong_name_is_told(umbench, tmp_path):
     fast["samples_ns"], slow["samples_ns"] = slow["samples_ns"], fast["samples_ns"]
     path = tmp_path / "exchanged.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    rows = check_advice.judged(umbench, "sim:h200", [path])
+    rows = check_advice.judged(umbench.program, "sim:h200", [path])
     assert [check_advice.is_right(row) for row in rows] == [False] and rows[0][3] == "twin"
 
 

@@ -49,7 +49,7 @@ def test_two_plain_sweeps_of_five_iterations_are_judged():
     assert found.all_found == 1 and found.cells_found > 0.75 and found.three_percent > 0.95
 
 
-def test_the_review_case_of_a_steady_drift_with_ten_percent_in_every_round():
+def test_ten_percent_in_every_round_are_found_under_a_steady_drift():
     random = numpy.random.default_rng(5)
     cells = [noise.Cell(f"cell{number}", 1e8, 0.01) for number in range(30)]
     drawn = simulate.draw(random, cells, samples=10, drift=0.04, slower=lambda cell: 1.1)

@@ -1,21 +1,19 @@
 """In-core times that were published, beside the machine files' paces: within a fifth, as images a second too, or explained."""
 
 import json
-import os
 import re
-import subprocess
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from conftest import ROOT
+
 ROW = re.compile(r"\| (\S+) \| (.+) \| ([\d.]+) ms \| ([\d.]+) ms \| .+ \| (.+) \|")
 
 
-def test_in_core_times_are_within_a_fifth_or_explained(tmp_path):
+def test_in_core_times_are_within_a_fifth_or_explained(umbench, tmp_path):
     everything = json.loads((ROOT / "results/validation/published.json").read_text(encoding="utf-8"))
     in_core = [f for f in everything["figures"] if f["unit"] == "ms"]
     file = tmp_path / "in_core.json"
     file.write_text(json.dumps(everything | {"figures": in_core}), encoding="utf-8")
-    said = subprocess.run([os.environ["UMBENCH"], "validate", file], check=True, capture_output=True, text=True).stdout
+    said = umbench("validate", file).stdout
     rows = ROW.findall(said)
     assert len(rows) == len(in_core) >= 43
     off = {name: verdict for _, name, known, simulated, verdict in rows if not 5 / 6 <= float(simulated) / float(known) <= 1.2}

@@ -1,5 +1,3 @@
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,15 +11,4 @@ import forked  # noqa: E402
 
 @pytest.fixture
 def umbench(tmp_path):
-    """Runs the built tool in a folder of its own; these tests are skipped where pytest is run without one."""
-    binary = os.environ.get("UMBENCH")
-    if not binary:
-        pytest.skip("UMBENCH does not name a binary")
-
-    def run(*arguments, **changes):
-        return forked.without_progress(subprocess.run([binary, *map(str, arguments)], capture_output=True, text=True, cwd=tmp_path,
-                                                      env=os.environ | changes, check=False))
-
-    run.program = binary
-    run.folder = tmp_path
-    return run
+    return forked.tool(tmp_path)
