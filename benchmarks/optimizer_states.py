@@ -92,8 +92,8 @@ def device(w, g):
     return lambda number: step(w, g, m, v, number), []
 
 
-def managed(hints=(), fetches=False, leaves=True):
-    """`fetches`: prefetched before the kernel instead of by faults; `leaves`: prefetched to the host behind it."""
+def managed(hints=(), prefetches_in=False, prefetches_out=True):
+    """`prefetches_in`: states are prefetched before the kernel, not faulted in; `prefetches_out`: and to the host behind it."""
     def place(w, g):
         states = [Managed(w.numel()), Managed(w.numel())]
         for state in states:
@@ -101,10 +101,10 @@ def managed(hints=(), fetches=False, leaves=True):
                 state.advise(hint, where)
 
         def run(number):
-            for state in states if fetches else ():
+            for state in states if prefetches_in else ():
                 state.prefetch(0)
             step(w, g, states[0].tensor, states[1].tensor, number)
-            for state in states if leaves else ():
+            for state in states if prefetches_out else ():
                 state.prefetch(HOST)
 
         return run, states
@@ -112,7 +112,7 @@ def managed(hints=(), fetches=False, leaves=True):
 
 
 def in_chunks(move_in, move_out, states, w, g):
-    """A step, chunk by chunk: one comes in and one leaves while the kernel is at a third."""
+    """A step by chunks: one is copied in and another one out while the kernel runs on a third."""
     streams = [torch.cuda.Stream() for _ in range(3)]  # in, kernel, out
 
     def run(number):
@@ -177,9 +177,9 @@ PLACES = {
     "device": device,
     "pinned, copied in chunks": pinned_copied,
     "pinned, stepped over the link": pinned_over_the_link,
-    "managed, preferred host, accessed by device": managed([(PREFERRED, HOST), (ACCESSED, 0)], leaves=False),
+    "managed, preferred host, accessed by device": managed([(PREFERRED, HOST), (ACCESSED, 0)], prefetches_out=False),
     "managed, prefetched in chunks": managed_in_chunks,
-    "managed, prefetched": managed(fetches=True),
+    "managed, prefetched": managed(prefetches_in=True),
     "managed": managed(),
     "managed, preferred device": managed([(PREFERRED, 0)]),
     "managed, read mostly": managed([(READ_MOSTLY, 0)]),
@@ -188,7 +188,7 @@ WARM_UP, COMPARED_STEPS = 2, 3  # steps that are not timed; after so many weight
 
 
 def timed(run, steps, within_s, compare):
-    """Nanoseconds of each step behind those that warm up: `steps`, or fewer where they take longer than `within_s`."""
+    """Nanoseconds of each step after WARM_UP: of `steps` steps, or of fewer if they take longer than `within_s`."""
     samples, began = [], time.monotonic()
     for number in range(1, WARM_UP + steps + 1):
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -212,7 +212,7 @@ def initial_tensors(count):
 
 
 def difference(w):
-    """The largest from the weights of torch.optim.AdamW, both after COMPARED_STEPS steps."""
+    """The largest difference from the weights of torch.optim.AdamW after COMPARED_STEPS steps."""
     wanted, g = initial_tensors(w.numel())
     wanted.grad = g
     optimizer = torch.optim.AdamW([wanted.requires_grad_()], LR, (BETA1, BETA2), EPSILON, DECAY, fused=True)

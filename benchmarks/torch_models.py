@@ -72,8 +72,8 @@ def convnext_tiny(batch=64):
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.LayerNorm(768), nn.Linear(768, 1000)).to(HALF), images(batch)
 
 
-class Inverted(nn.Module):
-    """A block of EfficientNet: wider, by channel, squeeze and excite, narrow."""
+class InvertedBottleneck(nn.Module):
+    """A block of EfficientNet: expansion, depthwise convolution, squeeze and excite, projection."""
 
     def __init__(self, inputs, outputs, kernel, stride, wider):
         super().__init__()
@@ -95,7 +95,7 @@ def efficientnet_b0(batch=128):
     for outputs, count, kernel, stride, wider in ((16, 1, 3, 1, 1), (24, 2, 3, 2, 6), (40, 2, 5, 2, 6), (80, 3, 3, 2, 6), (112, 3, 5, 1, 6),
                                                   (192, 4, 5, 2, 6), (320, 1, 3, 1, 6)):
         for number in range(count):
-            layers.append(Inverted(inputs, outputs, kernel, stride if number == 0 else 1, wider))
+            layers.append(InvertedBottleneck(inputs, outputs, kernel, stride if number == 0 else 1, wider))
             inputs = outputs
     layers += [nn.Conv2d(320, 1280, 1, bias=False), nn.BatchNorm2d(1280), nn.SiLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(0.2),
                nn.Linear(1280, 1000)]
@@ -113,16 +113,16 @@ class UNet(nn.Module):
         self.down, self.up = nn.ModuleList(), nn.ModuleList()
         for level, w in enumerate(widths):
             for _ in range(2):
-                self.down.append(TimedBlock(inputs, w, 4 * width, attends=level >= 2))
+                self.down.append(ResidualBlock(inputs, w, 4 * width, attends=level >= 2))
                 inputs = w
                 kept.append(w)
             if level + 1 < len(widths):
                 self.down.append(nn.Conv2d(w, w, 3, 2, 1))
                 kept.append(w)
-        self.middle = TimedBlock(inputs, inputs, 4 * width, attends=True)
+        self.middle = ResidualBlock(inputs, inputs, 4 * width, attends=True)
         for level, w in reversed(list(enumerate(widths))):
             for number in range(3):
-                self.up.append(TimedBlock(inputs + kept.pop(), w, 4 * width, attends=level >= 2))
+                self.up.append(ResidualBlock(inputs + kept.pop(), w, 4 * width, attends=level >= 2))
                 inputs = w
             if level:
                 self.up.append(nn.Sequential(nn.Upsample(scale_factor=2), nn.Conv2d(w, w, 3, padding=1)))
@@ -134,15 +134,15 @@ class UNet(nn.Module):
         h = self.first(x)
         kept = [h]
         for layer in self.down:
-            h = layer(h, time) if isinstance(layer, TimedBlock) else layer(h)
+            h = layer(h, time) if isinstance(layer, ResidualBlock) else layer(h)
             kept.append(h)
         h = self.middle(h, time)
         for layer in self.up:
-            h = layer(torch.cat([h, kept.pop()], 1), time) if isinstance(layer, TimedBlock) else layer(h)
+            h = layer(torch.cat([h, kept.pop()], 1), time) if isinstance(layer, ResidualBlock) else layer(h)
         return F.mse_loss(self.last(h).float(), noise.float())
 
 
-class TimedBlock(nn.Module):
+class ResidualBlock(nn.Module):
     def __init__(self, inputs, outputs, time, attends):
         super().__init__()
         self.one = nn.Sequential(nn.GroupNorm(32, inputs), nn.SiLU(), nn.Conv2d(inputs, outputs, 3, padding=1))
@@ -183,13 +183,13 @@ class Attention(nn.Module):
         q = self.q(x).view(b, n, self.heads, -1).transpose(1, 2)
         k, v = self.kv(x).view(b, n, 2, self.heads // self.shared, -1).permute(2, 0, 3, 1, 4)
         if self.rotary:
-            q, k = rotated(q), rotated(k)
+            q, k = with_rotary_positions(q), with_rotary_positions(k)
         y = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal, dropout_p=self.dropout if self.training else 0.0,
                                            enable_gqa=self.shared > 1)
         return self.out(y.transpose(1, 2).reshape(b, n, d))
 
 
-def rotated(x):
+def with_rotary_positions(x):
     n, d = x.shape[-2:]
     angle = torch.arange(n, device=x.device)[:, None] * 10000.0 ** (-torch.arange(0, d, 2, device=x.device) / d)
     cos, sin = angle.cos().repeat(1, 2).to(x.dtype), angle.sin().repeat(1, 2).to(x.dtype)
@@ -209,7 +209,7 @@ class Block(nn.Module):
         return x + self.mlp(self.norm2(x))
 
 
-class Language(nn.Module):
+class LanguageModel(nn.Module):
     """Embeddings, blocks, a head whose weights may be the embeddings'; the loss of the next token, in float32."""
 
     def __init__(self, words, length, width, blocks, norm, tied=True, dropout=0.0):
@@ -236,15 +236,15 @@ def tokens(batch, length, words):
 
 def gpt2_medium(batch=8):
     blocks = [Block(1024, 16, True, 0.1) for _ in range(24)]
-    return Language(50304, 1024, 1024, blocks, nn.LayerNorm(1024), dropout=0.1).to(HALF), tokens(batch, 1024, 50304)
+    return LanguageModel(50304, 1024, 1024, blocks, nn.LayerNorm(1024), dropout=0.1).to(HALF), tokens(batch, 1024, 50304)
 
 
 def bert_large(batch=16):
     blocks = [Block(1024, 16, False, 0.1) for _ in range(24)]
-    return Language(30528, 512, 1024, blocks, nn.LayerNorm(1024), dropout=0.1).to(HALF), tokens(batch, 512, 30528)
+    return LanguageModel(30528, 512, 1024, blocks, nn.LayerNorm(1024), dropout=0.1).to(HALF), tokens(batch, 512, 30528)
 
 
-class Gated(nn.Module):
+class GatedMlp(nn.Module):
     def __init__(self, width, inner):
         super().__init__()
         self.gate, self.up, self.down = nn.Linear(width, inner, False), nn.Linear(width, inner, False), nn.Linear(inner, width, False)
@@ -253,7 +253,7 @@ class Gated(nn.Module):
         return self.down(F.silu(self.gate(x)) * self.up(x))
 
 
-class Experts(nn.Module):
+class MixtureOfExperts(nn.Module):
     """Expert-choice routing: every expert takes the tokens that want it most, as many as its share."""
 
     def __init__(self, width, inner, experts):
@@ -280,16 +280,16 @@ class LlamaBlock(nn.Module):
 
 
 def llama_1b(batch=2):
-    blocks = [LlamaBlock(2048, 32, 4, Gated(2048, 8192)) for _ in range(16)]
-    return Language(128256, 0, 2048, blocks, nn.RMSNorm(2048)).to(HALF), tokens(batch, 2048, 128256)
+    blocks = [LlamaBlock(2048, 32, 4, GatedMlp(2048, 8192)) for _ in range(16)]
+    return LanguageModel(128256, 0, 2048, blocks, nn.RMSNorm(2048)).to(HALF), tokens(batch, 2048, 128256)
 
 
 def mixture(batch=4):
-    blocks = [LlamaBlock(1024, 16, 1, Experts(1024, 2816, 8)) for _ in range(12)]
-    return Language(32000, 0, 1024, blocks, nn.RMSNorm(1024), tied=False).to(HALF), tokens(batch, 2048, 32000)
+    blocks = [LlamaBlock(1024, 16, 1, MixtureOfExperts(1024, 2816, 8)) for _ in range(12)]
+    return LanguageModel(32000, 0, 1024, blocks, nn.RMSNorm(1024), tied=False).to(HALF), tokens(batch, 2048, 32000)
 
 
-class Adapted(nn.Module):
+class LoraLinear(nn.Module):
     """A linear layer that is frozen, with a trained product of low rank beside it (LoRA)."""
 
     def __init__(self, layer, rank=16):
@@ -305,11 +305,11 @@ def llama_lora(batch=2):
     model, inputs = llama_1b(batch)
     model.requires_grad_(False)
     for block in model.blocks:
-        block.attention.q, block.attention.kv = Adapted(block.attention.q), Adapted(block.attention.kv)
+        block.attention.q, block.attention.kv = LoraLinear(block.attention.q), LoraLinear(block.attention.kv)
     return model.to(HALF), inputs
 
 
-class Vision(nn.Module):
+class VisionTransformer(nn.Module):
     def __init__(self, width=768, depth=12, heads=12):
         super().__init__()
         self.patch, self.first = nn.Conv2d(3, width, 16, 16), nn.Parameter(torch.zeros(1, 1, width))
@@ -323,7 +323,7 @@ class Vision(nn.Module):
 
 
 def vit_b16(batch=128):
-    return Vision().to(HALF), images(batch)
+    return VisionTransformer().to(HALF), images(batch)
 
 
 TEN = (resnet50, vgg16, convnext_tiny, efficientnet_b0, unet, vit_b16, gpt2_medium, bert_large, llama_1b, llama_lora)

@@ -128,7 +128,7 @@ def vit(batch=32, **options):
 
 # --- others ---
 
-class Words(nn.Module):
+class LstmLanguageModel(nn.Module):
     """LSTM layers that predict the next word. Returns the loss."""
 
     def __init__(self, words, width, layers):
@@ -141,7 +141,7 @@ class Words(nn.Module):
 
 
 def lstm(batch=64, length=35, words=33278, width=1024, layers=2):
-    return Words(words, width, layers), tokens(length, batch, words)
+    return LstmLanguageModel(words, width, layers), tokens(length, batch, words)
 
 
 # --- types ---

@@ -49,14 +49,14 @@ def _at_ratio(ratio, over):
     best, plain = min(over, key=over.get), over.get("managed")
     if plain and best != "managed" and plain < SAME * over[best]:
         return (f"At ratio {ratio:g} nothing is faster than plain managed memory by 5 %, which takes "
-                f"{_times(plain)} the time with everything on the device.")
-    text = f"Fastest at ratio {ratio:g}: {best}, {_times(over[best])} the time with everything on the device"
+                f"{_times_text(plain)} the time with everything on the device.")
+    text = f"Fastest at ratio {ratio:g}: {best}, {_times_text(over[best])} the time with everything on the device"
     if plain and best != "managed":
-        text += f"; plain managed memory takes {_times(plain)} that time, {_times(plain / over[best])} as long as {best}"
+        text += f"; plain managed memory takes {_times_text(plain)} that time, {_times_text(plain / over[best])} as long as {best}"
     return text + "."
 
 
-def _times(value):
+def _times_text(value):
     """Three digits; tables have as many as the spread allows."""
     return f"{value:.{iteration_times.decimals(value, 0)}f} times"
 
@@ -83,8 +83,8 @@ def _slower_with_more_memory(at):
                  if at[more][label] > SAME * at[less][label]]
         if worse:
             found[label] = max(worse)
-    return [f"{label} is slower with more memory: {_times(at[more][label])} the time with everything on the device at ratio {more:g}, "
-            f"{_times(at[less][label])} at {less:g}." for label, (_, more, less) in sorted(found.items(), key=lambda each: -each[1][0])]
+    return [f"{label} is slower with more memory: {_times_text(at[more][label])} the time with everything on the device at ratio {more:g}, "
+            f"{_times_text(at[less][label])} at {less:g}." for label, (_, more, less) in sorted(found.items(), key=lambda each: -each[1][0])]
 
 
 def _without_a_plan(lines, at):

@@ -104,7 +104,7 @@ def aspects_of(names):
 
 
 def compare(description, words=None):
-    from umbench import aspects  # what compare alone needs (SciPy), other commands do without
+    from umbench import aspects  # only compare needs SciPy
     from umbench.judge import Limits
 
     standard = Limits()

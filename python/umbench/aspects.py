@@ -18,7 +18,7 @@ Change = namedtuple("Change", "aspect verdict base head change limit text")
 Amount = namedtuple("Amount", "limit least values_of unit")
 
 MIB = 2**20
-BLOCK = 2 * MIB  # what the driver of managed memory moves at once
+BLOCK = 2 * MIB  # the driver keeps managed memory in blocks of this size
 
 
 def _memory(name):
@@ -132,7 +132,7 @@ def amount_text(value, unit):
     return load.bytes_text(value) if unit == "bytes" else f"{value:g}"
 
 
-# --- what was computed ---
+# --- results of the computation ---
 
 def _loss(befores, afters, limit):
     sides = [[record["loss"] for record in side if record["loss"] is not None] for side in (befores, afters)]

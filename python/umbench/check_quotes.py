@@ -50,7 +50,7 @@ COMMENT = re.compile(r"<!--(.*?)-->", re.S)
 Block = namedtuple("Block", "line text comments")  # comments: [(line, text), ...]
 
 
-# --- a page -> its blocks ---
+# --- from a page to its blocks ---
 
 def blocks(text):
     """Paragraphs, list items and tables, code left out, each with the comments right behind it."""

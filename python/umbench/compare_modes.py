@@ -10,7 +10,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-FAR = 1.5
+from umbench import load
+
+FAR = 1.5  # times: modes that differ by more are listed
 GRIDS = [{"network": "alexnet", "batch": 128, "fusion": ["none", "fused"]}, {"network": "vgg16", "batch": 32, "fusion": "none"},
          {"network": "resnet50", "batch": 32, "fusion": "none"}]
 STRATEGIES = ["managed", "managed_advise", "managed_prefetch", "discard", "evict_behind", "oc_dnn"]
@@ -27,7 +29,7 @@ def main():
             refused += driver["outcome"] != plan["outcome"]
             continue
         both += 1
-        factor = steady(driver) / steady(plan)
+        factor = load.steady_ns(driver) / load.steady_ns(plan)
         if max(factor, 1 / factor) > FAR:
             rows.append((factor, key, driver, plan))
     rows.sort(key=lambda row: -max(row[0], 1 / row[0]))
@@ -37,7 +39,7 @@ def main():
     print("| cell | simulated, ms | capped, ms | | in, GiB | out, GiB | what decides |\n|---|---:|---:|---:|---|---|---|")
     for factor, key, driver, plan in rows:
         moved = [" and ".join(f"{gib(record, names):.2f}" for record in (driver, plan)) for names in (IN, OUT)]
-        print(f"| {key} | {steady(driver) / 1e6:.1f} | {steady(plan) / 1e6:.1f} | {factor:.2f} | {moved[0]} | {moved[1]} | "
+        print(f"| {key} | {load.steady_ns(driver) / 1e6:.1f} | {load.steady_ns(plan) / 1e6:.1f} | {factor:.2f} | {moved[0]} | {moved[1]} | "
               f"{reason(factor, driver, plan)} |")
 
 
@@ -54,11 +56,6 @@ def cells(mode):
         records = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
     return {f"{r['network']} {r['batch']}, {'not fused' if r['fusion'] == 'none' else r['fusion']}, `{r['strategy']}`, {r['ratio']:g}": r
             for r in records if r["kind"] == "record"}
-
-
-def steady(record):
-    times = sorted(record["samples_ns"][1:])
-    return times[len(times) // 2]
 
 
 def gib(record, names):

@@ -7,7 +7,7 @@ and line of what cannot be read. If a cell stands in several files, the last one
 
 from umbench import iteration_times, load
 
-# Fields that a data frame has no column type for stay as they are.
+# Fields that are not split into columns.
 WHOLE = ("timeline", "engines", "rules", "samples_ns", "observed")
 
 

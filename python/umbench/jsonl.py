@@ -43,7 +43,7 @@ def _entry(line, number):
 
 
 def _json(line):
-    """Throws ValueError with one line."""
+    """The value of a line. Throws ValueError, whose message has one line."""
     if not line.strip(b" \t\r"):
         raise ValueError("the line is empty")
     try:

@@ -107,8 +107,8 @@ Prior = namedtuple("Prior", "factor freedom")
 
 
 def _prior(variances):
-    """How much more runs differ than their iterations explain, over all cells, and how alike cells are in that. The factor is a
-    median, which a few wild cells do not move."""
+    """How many times the variance between runs exceeds what their iterations explain, a median over all cells, and the degrees of
+    freedom that this counts for: the more, the less cells differ in it."""
     seen = [(unit.seen / unit.expected, unit.freedom) for unit in variances if unit.expected and unit.freedom]
     if not seen:
         return Prior(RUN_FACTOR, PRIOR_FREEDOM[0])
@@ -156,22 +156,22 @@ def t_quantile(chance, freedom):
     return -special.stdtrit(freedom, chance)
 
 
-def adjusted(p_values, correction, reach=None, beyond=None):
+def adjusted(p_values, correction, chance_beyond=None, is_beyond=None):
     """The p values corrected for their number: `holm` bounds the chance of any false alarm, `bh` (Benjamini and
     Hochberg) the share of false ones among all alarms. Where nothing changed the two bound the same chance.
 
-    An alarm also needs a change beyond the limit. `reach` is the chance of each cell to get there though nothing changed
-    (1 where not given), so that quiet cells, which never do, do not make it harder to find what noisy ones show: of
-    false alarms at some p, sum(min(p, reach)) are expected. `beyond` says which cells are there (all)."""
+    An alarm also needs a change beyond the limit. `chance_beyond`: the chance of each cell that noise alone takes it there (1 where
+    not given). At some p, sum(min(p, chance_beyond)) false alarms are expected, so quiet cells do not make it harder to find
+    what noisy ones show. `is_beyond`: which cells are beyond the limit (all)."""
     p = numpy.asarray(p_values, dtype=float)
     order = numpy.argsort(p, kind="stable")
-    alarms = numpy.minimum(p[order][:, None], (numpy.ones(len(p)) if reach is None else numpy.asarray(reach))[order])
-    there = numpy.ones(len(p)) if beyond is None else numpy.asarray(beyond, dtype=float)[order]
+    alarms = numpy.minimum(p[order][:, None], (numpy.ones(len(p)) if chance_beyond is None else numpy.asarray(chance_beyond))[order])
+    beyond = numpy.ones(len(p)) if is_beyond is None else numpy.asarray(is_beyond, dtype=float)[order]
     result = numpy.empty(len(p))
     if correction == "holm":
         steps = numpy.maximum.accumulate(numpy.triu(alarms).sum(axis=1))
     elif correction == "bh":
-        steps = numpy.minimum.accumulate((alarms.sum(axis=1) / numpy.maximum(there.cumsum(), 1))[::-1])[::-1]
+        steps = numpy.minimum.accumulate((alarms.sum(axis=1) / numpy.maximum(beyond.cumsum(), 1))[::-1])[::-1]
     else:
         raise ValueError(f"correction {correction!r} is neither 'holm' nor 'bh'")
     result[order] = numpy.minimum(steps, 1)
@@ -233,7 +233,7 @@ def _verdict(change, low, high, limit, sure):
 
 
 def advice(estimate, limit, runs, tested, limits):
-    """How many rounds would tell, if the change and the noise are what they seem."""
+    """How many rounds would decide, if change and noise are as estimated."""
     size = abs(estimate.change)
     beyond = size > math.log1p(limit)
     room, chance = (size, limits.alpha / tested) if beyond else (math.log1p(limit) - size, 1 - limits.confidence)
@@ -304,7 +304,7 @@ def _split(logs, least_change):
     return at + few if wide else None
 
 
-# --- what unchanged code shows ---
+# --- noise of unchanged code ---
 
 def run_noise(runs, prior_runs=3):
     """{name: spread} of several runs of the same code, each {name: samples}: the standard deviation of the

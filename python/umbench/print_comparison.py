@@ -82,7 +82,7 @@ def notes(found):
 
 
 def _rounds_text(found):
-    """'5 rounds', or '5 to 15 rounds' where cells that were left open had more."""
+    """'5 rounds', or '5 to 15 rounds' where ambiguous cells had more."""
     least = min((row.finding.runs[0] for row in found.rows if row.finding.runs and not row.simulated), default=found.rounds)
     return (f"{least} to " if 0 < least < found.rounds else "") + load.counted(found.rounds, "round")
 

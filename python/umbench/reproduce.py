@@ -173,7 +173,7 @@ def published_text(claim):
 
 
 def judged(claim, results):
-    """(ours as text, verdict, why)."""
+    """(our value as text, verdict, reason)."""
     why = claim.get("why", "")
     try:
         if "order" in claim:

@@ -57,7 +57,7 @@ def changed_options(options, changes):
 
 
 def run(paper, claim, variation, folder):
-    """What a claim comes to with one change."""
+    """The value of a claim with one change."""
     cells = {}
     for name in cells_of(claim):
         options, backend = reproduce.options_of(paper, paper["cells"][name], "")

@@ -32,7 +32,7 @@ def has_torch():
 
 
 def commands(text):
-    """Those in blocks of code, comments and the backslashes of long lines taken out."""
+    """Commands in blocks of code, without comments and with continued lines joined."""
     block = re.sub(r"\\\n +", "", text)
     lines = re.findall(r"(?m)^    (\S.*)$", block)
     return [re.sub(r"\s+# .*$", "", line).strip() for line in lines if line.startswith(STARTS)]
@@ -113,7 +113,7 @@ def write_blocks(text, folder):
 
 
 def quick(line):
-    """The line made to take a moment; nothing if there is no such line."""
+    """The line with less work, so that it takes a moment; None if it cannot be shortened."""
     if any(word in line for word in SLOW):
         return None
     line = line.replace("benchmarks/sweeps/small.json --out", "SPEC.json --out").replace("benchmarks/sweeps/small.json --shard", "SPEC.json --shard")

@@ -21,12 +21,13 @@ DRIFTS = (0.0, 0.01, 0.02, 0.03, 0.04, 0.05)  # by which the machine becomes slo
 ROUNDS, SAMPLES = 5, 4  # of `interleave`, and of a sweep with the standard five iterations
 
 
-def same(cell):
+def as_fast(cell):
     return 1.0
 
 
-def draw(random, cells, rounds=ROUNDS, samples=SAMPLES, drift=0.0, slower=same, run_noise=0.0):
-    """{key: judge.Cell}. `run_noise`: how much whole runs differ, in the spread of the iterations within one."""
+def draw(random, cells, rounds=ROUNDS, samples=SAMPLES, drift=0.0, slower=as_fast, run_noise=0.0):
+    """{key: judge.Cell}. `slower`: factor of HEAD's time for a cell; `run_noise`: standard deviation between runs over that of the
+    iterations within one."""
     found = {}
     for cell in cells:
         sides = [], []
@@ -38,7 +39,7 @@ def draw(random, cells, rounds=ROUNDS, samples=SAMPLES, drift=0.0, slower=same, 
     return found
 
 
-def settled(random, cells, kinds, more, **how):
+def with_more_rounds(random, cells, kinds, more, **how):
     """The same with `more` rounds of what is left ambiguous, as `umbench interleave --more` makes them."""
     findings = judge.judge(cells)
     left = [cell for cell in kinds if findings[cell.key].verdict == "ambiguous"] if more else []
@@ -66,9 +67,9 @@ def rates(seed, draws, drifts=DRIFTS, more=0, rounds=ROUNDS, **how):
     for number in range(draws):
         cells, drift = files[number % len(files)], drifts[number // len(files) % len(drifts)]
 
-        def drawn(slower=same):
+        def drawn(slower=as_fast):
             made = dict(drift=drift, slower=slower, **how)  # noqa: B023
-            return settled(random, draw(random, cells, rounds, **made), cells, more, **made)  # noqa: B023
+            return with_more_rounds(random, draw(random, cells, rounds, **made), cells, more, **made)  # noqa: B023
 
         unchanged = drawn()
         tally.false_alarms.append(bool(regressed(unchanged)) or mean_regressed(unchanged))
@@ -81,7 +82,7 @@ def rates(seed, draws, drifts=DRIFTS, more=0, rounds=ROUNDS, **how):
     return Rates(*(sum(part) / draws for part in tally))
 
 
-# --- what is not time ---
+# --- aspects other than time ---
 
 def _set(path, value):
     def change(record):
@@ -92,7 +93,7 @@ def _set(path, value):
     return change
 
 
-def more_moved(record):
+def more_bytes_moved(record):
     last = record["counters"]["last"]
     last["copy_to_host_bytes"] += int(0.2 * sum(last[name] or 0 for name in load.TO_DEVICE + load.TO_HOST)) + 2**24
 
@@ -100,7 +101,7 @@ def more_moved(record):
 CHANGES = {
     "peak": _set("memory.peak_device_bytes", lambda value: 1.1 * value),
     "footprint": _set("memory.footprint_bytes", lambda value: 1.1 * value),
-    "link": more_moved,
+    "link": more_bytes_moved,
     "faults": _set("counters.last.faults", lambda value: 2 * value + 1000),
     "loss": _set("loss", lambda value: 1.01 * value),
     "digest": _set("digest", lambda value: f"{int(value, 16) ^ 1:016x}"),
@@ -108,8 +109,8 @@ CHANGES = {
 }
 
 
-def able(record):
-    """Kept records whose counters were all counted; the others know nothing that could change."""
+def has_counters(record):
+    """Whether all counters of a record were counted; others have nothing to change."""
     return record["counters"] and record["counters"]["last"]["faults"] is not None and record["digest"]
 
 
@@ -135,7 +136,7 @@ def sides_with(random, records, rounds, change=None):
 def found_alone(draws, aspect, rounds, seed=6):
     """How often one change in one cell of a file is found, by its name, and nothing else is."""
     wanted, random = arguments.compare("Compares.", ["base", "head"]), numpy.random.default_rng(seed)
-    counted, found = [record for record in noise.measured_records()[0] if able(record)], 0
+    counted, found = [record for record in noise.measured_records()[0] if has_counters(record)], 0
     for _ in range(draws):
         base, head, victim = sides_with(random, counted, rounds, CHANGES[aspect])
         rows = [row for row in comparison.compare_sides(base, head, wanted).rows if row.verdict == "regressed"]

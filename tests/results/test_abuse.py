@@ -17,7 +17,7 @@ MODULES = {"compare": "compare", "export": "export", "interleave": "interleave",
 
 @pytest.fixture
 def run(tmp_path):
-    """A script as umbench would start it; bytes are told as they are."""
+    """Starts a script as umbench does; its output is kept as bytes."""
 
     def start(name, *arguments, python=(sys.executable,), shell="", **environment):
         command = [*python, str(conftest.ROOT / "python/start.py"), MODULES[name], *map(os.fsdecode, arguments)]

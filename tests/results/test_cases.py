@@ -42,8 +42,8 @@ def test_pythons_reader(written):
 
 
 def test_the_schema_agrees(written):
-    """By a library that knows all of JSON Schema: of files in which every line is JSON and none is torn. Three rules are
-    not of a single line or of JSON Schema: the order of lines, 5.0 is no whole number, and 63 bits."""
+    """jsonschema accepts the same files, of those whose lines are all JSON and whole. JSON Schema cannot say three of our rules: the
+    order of lines, that 5.0 is no integer, and the limit of 63 bits."""
     schema = json.loads((conftest.ROOT / "results/record.schema.json").read_text(encoding="utf-8"))
     validator = jsonschema.Draft202012Validator(schema)
     own = {"no_environment", "record_before_environment", "sample_5.0", "sample_1e3", "sample_too_large", "ratio_1e308",

@@ -66,11 +66,11 @@ def test_five_percent_of_noise_never_fail_two_builds_in_a_row():
     assert not any(first and second for first, second in zip(alarms, alarms[1:]))
 
 
-# --- what is not time ---
+# --- aspects other than time ---
 
 @pytest.fixture(scope="module")
 def counted():
-    return [record for file in noise.measured_records()[:1] for record in file if simulate.able(record)]
+    return [record for file in noise.measured_records()[:1] for record in file if simulate.has_counters(record)]
 
 
 @pytest.mark.parametrize("rounds", [1, 3])

@@ -1,14 +1,17 @@
 #!/usr/bin/python3
-"""Draw names and comments of the C++ sources at random: does a reader who has not seen the project understand them?
+"""Draw names and comments of the sources at random: does a reader who has not seen the project understand them?
 
     tests/structure/draw_names.py [--seed N] [--names 60] [--comments 40] [FOLDER...]
+    tests/structure/draw_names.py python plots benchmarks tests/results
 
-Prints file:line, the name or the comment, and the line where a name is declared. The same seed and the same sources give the same draw.
+Folders of C++ are the default; of Python the docstrings are comments. Prints file:line, the name or the comment, and the line where a name is declared. The same seed and the same sources give the same draw.
 """
 
 import argparse
+import ast
 import random
 import re
+import tokenize
 
 from structure import ROOT, functions, sources
 
@@ -54,6 +57,26 @@ def comments(path):
             yield number, f"{beside[1]}    [{line[: beside.start()+1].strip()}]"
 
 
+def python_names(path):
+    """The same of every class, function and argument of a Python file."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    for node in ast.walk(ast.parse("\n".join(lines))):
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+            yield node.lineno, node.name, lines[node.lineno - 1].strip()
+        elif isinstance(node, ast.arg) and node.arg != "self":
+            yield node.lineno, node.arg, lines[node.lineno - 1].strip()
+
+
+def python_comments(path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and (text := ast.get_docstring(node)):
+            yield getattr(node, "lineno", 1), f"{getattr(node, 'name', path.name)}: {' '.join(text.split())}"
+    with path.open("rb") as file:
+        for token in tokenize.tokenize(file.readline):
+            if token.type == tokenize.COMMENT and not re.match("#!|# noqa", token.string):
+                yield token.start[0], f"{token.string}    [{token.line[:token.start[1]].strip()}]"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=1)
@@ -62,13 +85,15 @@ def main():
     parser.add_argument("folders", nargs="*", default=FOLDERS)
     given = parser.parse_args()
     all_names, all_comments = {}, []
-    for path in sources():
+    python = [path for folder in given.folders for path in sorted((ROOT / folder).rglob("*.py"))]
+    for path in [*sources(), *python]:
         where = path.relative_to(ROOT)
-        if where.parts[0] not in given.folders:
+        if not any(where.is_relative_to(folder) for folder in given.folders):
             continue
-        for number, name, line in names(path):
+        found, texts = (python_names, python_comments) if path.suffix == ".py" else (names, comments)
+        for number, name, line in found(path):
             all_names.setdefault((where.parent, name), f"{where}:{number}: {name}    [{line}]")
-        all_comments += [f"{where}:{number}: {text}" for number, text in comments(path)]
+        all_comments += [f"{where}:{number}: {text}" for number, text in texts(path)]
     draw = random.Random(given.seed)
     for kind, all_of_it, count in (("names", sorted(all_names.values()), given.names), ("comments", all_comments, given.comments)):
         print(f"{kind} ({count} of {len(all_of_it)})")
