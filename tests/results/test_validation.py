@@ -41,6 +41,8 @@ def test_the_page_of_validation_quotes_what_is_printed():
         if later is None:
             continue
         label = CALIBRATED.get(stem, f"{stem}.jsonl")
+        if stem.startswith("best_"):  # one row for all, which simulated.md holds in part
+            continue
         row, = [row for row in rows if row.startswith(f"| {label}") and row.count("|") > 3]
         if stem in CALIBRATED:
             cells = [f"{number}, {within}, {median} %, {worst} %" for number, median, worst, within in (later, first)]
@@ -50,7 +52,7 @@ def test_the_page_of_validation_quotes_what_is_printed():
         for cell, quoted in zip([*cells, order(text)], row.split("|")[2:]):
             assert quoted.strip().startswith(cell), (row, cell)
         compared += 1
-    assert compared >= 11
+    assert compared == 9
 
 
 def test_the_page_of_the_simulator_sums_them_up():
@@ -62,7 +64,7 @@ def test_the_page_of_the_simulator_sums_them_up():
         return f"{sum(each[3] for each in found)} of {sum(each[0] for each in found)}", max(each[2] for each in found)
 
     later, worst = within("later", CALIBRATED)
-    assert f"| {later} | the time; `managed` on ResNet-50 and VGG-16's older cells are up to {worst} % off |" in page
+    assert f"| {later} | the time; `managed` on ResNet-50 and some of VGG-16's cells are up to {worst} % off |" in page
     others, worst = within("later", ["h200_capped", "h200_capped_least_workspace", "h200_capped_small_workspace"])
     assert worst < 20 and f"| {others} | the time, within 20 % |" in page
     assert f"| first iterations | {within('first', CALIBRATED)[0]} |" in page
