@@ -6,7 +6,7 @@ import pytest
 from made import FIRST, MS, Made, count, run
 
 from umbench import load
-from umbench.trace import explain, findings, reader
+from umbench.trace import costs, explain, findings, reader
 
 HALF = [[FIRST, 64, 0x55555555]]  # every second 64 KiB
 LITTLE = [[FIRST, 64, 1]]         # 64 KiB of each block
@@ -226,3 +226,9 @@ def test_calls_name_the_gpu_that_waited(tmp_path):
     process, = reader.read(made.write(tmp_path / "run.jsonl"))
     _, found, _, _ = explain.explain(process)
     assert sorted(f.calls[0][0].rsplit(", ", 1)[1] for f in found) == ["GPU 0)", "GPU 1)"]
+
+
+@pytest.mark.parametrize(("gpu", "name"), [("NVIDIA GH200 480GB", "gh200"), ("NVIDIA H200", "h200"), ("NVIDIA H100 80GB HBM3", "h100-sxm-80g"),
+                                           ("NVIDIA GB300", "gb300"), ("NVIDIA RTX A6000", "a6000-48g")])
+def test_a_gpu_has_the_machine_file_of_its_kind(gpu, name):
+    assert costs.machine_of(gpu) == (name, True)

@@ -1,4 +1,4 @@
-"""What movements of managed memory take on a machine, by the figures of its machine file (core/machine.hpp explains each)."""
+"""How long movements of managed memory take on a machine, by the figures of its machine file (core/machine.hpp explains each)."""
 
 import json
 from pathlib import Path
@@ -11,10 +11,11 @@ BLOCK = 2 * 1024 * 1024
 GRANULE = 64 * 1024
 PAGES_OF_BLOCK = BLOCK // PAGE
 
-# A GPU's name holds the left side: the machine file on the right fits it. The first that fits counts.
-MACHINES = [("H200", "h200"), ("H100 PCIe", "h100-pcie5-80g"), ("H100", "h100-sxm-80g"), ("GH200", "gh200"), ("A100", "a100-pcie4-40g"),
+# (part of a GPU's name, its machine file). The first match counts, and GH200 contains H200.
+MACHINES = [("GH200", "gh200"), ("H200", "h200"), ("H100 PCIe", "h100-pcie5-80g"), ("H100", "h100-sxm-80g"), ("A100", "a100-pcie4-40g"),
             ("V100-SXM", "v100-nvlink-power9"), ("V100", "v100-pcie3-32g"), ("P100", "p100-pcie3-16g"), ("TITAN V", "titan-v"),
-            ("1080 Ti", "gtx1080ti-11g")]
+            ("1080 Ti", "gtx1080ti-11g"), ("GB300", "gb300"), ("GB10", "gb10"), ("B200", "b200"), ("A6000", "a6000-48g"), ("L40S", "l40s-48g"),
+            ("RTX 4090", "rtx4090-24g"), ("RTX 5090", "rtx5090-32g")]
 USUAL = "h200"
 
 
@@ -38,10 +39,10 @@ def machine_of(gpu_name):
 class Costs:
     """Nanoseconds that a movement takes. Bytes are counted, blocks are of 2 MiB."""
 
-    # What counting takes, by programs with and without a trace on an H100 (driver 580): a stream of 256 MiB by faults, some 8,000 records,
+    # Time that counting takes, from programs with and without a trace on an H100 (driver 580): a stream of 256 MiB by faults, some 8,000 records,
     # took 44 to 58 ms longer; 1,536 faults of the CPU took 41 ms longer. Without faults VGG-16 took 36 ms longer, 60,000 records an iteration.
     COUNTED_RECORD, COUNTED_BYTES, COUNTED_CPU_FAULT = 5_000, 1_000, 26_000
-    # What the CPU takes for a page that a prefetch brought: 65,536 pages there took 7.5 ms to read and 34 ms to write, a value of each.
+    # Time of the CPU for a page that a prefetch brought: 65,536 pages there took 7.5 ms to read and 34 ms to write, a value of each.
     HOST_READ_PAGE, HOST_WRITE_PAGE = 115, 520
 
     def __init__(self, name):
@@ -60,7 +61,7 @@ class Costs:
         return self.uvm["prefetch_call_ns"] + max(copies, walks)
 
     def populate(self, size):
-        """A prefetch of memory that lies nowhere."""
+        """A prefetch of memory that no processor has touched."""
         blocks = -(-size // BLOCK)
         return self.uvm["prefetch_call_ns"] + blocks * (self.uvm["chunk_ns"] + self.uvm["populate_ns"])
 
@@ -71,12 +72,12 @@ class Costs:
         return self.uvm["prefetch_to_host_call_ns"] + max(copies, maps)
 
     def use_on_host(self, size, writes):
-        """The CPU goes through it after a prefetch."""
+        """The CPU reads or writes all of it after a prefetch."""
         return size // PAGE * (self.HOST_WRITE_PAGE if writes else self.HOST_READ_PAGE)
 
     def remote_read(self, size):
         return self._at(size, self.uvm["remote_read_bytes_per_s"])
 
     def resident(self, size):
-        """The least that a kernel takes which touches so much."""
+        """The least time of a kernel that touches so much."""
         return self.figures["launch_ns"] + self._at(size, self.figures["device_bytes_per_s"])

@@ -1,4 +1,4 @@
-"""What the explanations stand on: for each allocation and block, who moved it, in which order, and who waited."""
+"""Facts about each allocation and block: who moved it, in which order, and who waited."""
 
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
@@ -27,7 +27,7 @@ class Block:
 
 @dataclass
 class Facts:
-    """Of one allocation."""
+    """Facts about one allocation."""
     allocation: Allocation
     blocks: dict = field(default_factory=lambda: defaultdict(Block))
     bytes: Counter = field(default_factory=Counter)     # by quantity; faults are counted here, too
@@ -71,7 +71,7 @@ class Facts:
 
 @dataclass
 class Summary:
-    """Of one process."""
+    """Facts about one process."""
     process: object
     facts: list                  # of allocations of which something moved or faulted, or that were advised
     kernel_ns: float = 0         # all kernels, one after another
@@ -103,7 +103,7 @@ class Clock:
         return length - min(length / 2, piece.records * each)
 
     def host(self, piece):
-        """Of what the CPU waited for between two launches."""
+        """Time that the CPU waited between two launches."""
         length = piece.end - piece.begin
         after = bisect_right(self.begins, piece.begin)
         if 0 < after < len(self.kernels):
@@ -117,8 +117,8 @@ class Clock:
 
 
 def stall_of(piece, touched, shortest, costs, clock=None):
-    """Nanoseconds that a launch waited. CUPTI tells when the driver serviced faults; between two batches the kernel waits for the
-    interrupt as well, so that of a launch that mostly waited all counts but what it takes with everything resident."""
+    """Nanoseconds that a launch waited. The trace tells when the driver serviced faults; between two batches the kernel waits for the
+    interrupt as well. So of a launch that mostly waited, all time counts but what it takes with everything resident."""
     if not any(name in piece.sums for name in GPU_FAULTS) and not any(name in piece.sums for name in BY_FAULT_IN):
         return 0
     counted = piece.end - piece.begin

@@ -24,7 +24,7 @@ Rule = namedtuple("Rule", "key title of")  # of(facts, context): (waste_ns, savi
 
 
 class Context:
-    """What rules need beside the facts: costs, names, the process's summary."""
+    """What rules need besides the facts: costs, names, the process's summary."""
 
     def __init__(self, summary, costs, names):
         self.summary, self.costs, self.names = summary, costs, names
@@ -324,6 +324,6 @@ RULES = [
     Rule("prefetch_missing", "prefetch missing", prefetch_missing),
     Rule("host_faults", "results fetched by faults", host_faults),
 ]
-# Whose waiting a rule explains; without a row the GPU's.
+# Who waits by each rule; the GPU where a rule has no row.
 SIDES = {key: {"gpu", "host"} for key in ("thrashing", "false_sharing", "read_mostly_missing", "ping_pong")} | {"host_faults": {"host"}}
 TITLES = {rule.key: rule.title for rule in RULES}
