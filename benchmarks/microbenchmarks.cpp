@@ -2,7 +2,7 @@
 //   um_microbenchmarks --benchmark_filter=^prefetch/ --benchmark_out=here.json [--device=1]
 // Cases measure their own times (manual time). Residency is restored outside of them, as the label says. A
 // case that cannot run is skipped with its reason. Cases in which the driver moves data run again as
-// NAME/counted, after everything has been timed, because counting by CUPTI takes time.
+// NAME/counted, after everything has been timed, because counting takes time.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -164,7 +164,7 @@ void add_rates(benchmark::State& state, const unified_memory_counts& counts, nan
 
 void require_whole(const unified_memory_counts& counts, const measurement& what) {
   const auto refuse = [](const std::string& why) {
-    throw unsupported("CUPTI lost records, so the counts are not whole: " + why);
+    throw unsupported("counting lost records, so the counts are not whole: " + why);
   };
   if (counts.dropped > 0) refuse("it says that it dropped " + std::to_string(counts.dropped));
   if (!is_whole(counts)) refuse("demanded bytes came without a fault");

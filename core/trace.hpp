@@ -24,8 +24,8 @@ struct span {
   nanoseconds begin = 0, end = 0;  // since the iteration began
 };
 
-// The driver's work and the traffic on the link, by cause; nothing if not observed. The first two are the sum
-// of CUPTI's fault records and the number of their different end times.
+// The driver's work and the traffic on the link, by cause; nothing if not observed. Faults are
+// granules of 64 KiB that kernels faulted on, each once a batch; pages where CUPTI counts on a GPU.
 struct counters {
   std::optional<std::uint64_t> faults;                 // that kernels raised and the driver serviced
   std::optional<std::uint64_t> fault_batches;          // in which it did so, one replay each

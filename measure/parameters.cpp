@@ -248,7 +248,7 @@ void read_counts(bench& on, readings& all) {
       if (!is_whole(counts) || counts.batches.empty()) continue;
       taken.push_back(static_cast<double>(counts.batches.size()));
     }
-    if (taken.empty()) throw unsupported("CUPTI lost records or saw no faults");
+    if (taken.empty()) throw unsupported("counting lost records or saw no faults");
     all[how == access::read ? "batches_read" : "batches_write"] = std::move(taken);
   }
 }

@@ -37,21 +37,36 @@ std::string name_of_gpu(std::uint32_t device) {
 }
 
 // Time that counting one event takes, from programs with and without a trace on an H100 (driver 580).
-nanoseconds cost_of(const CUpti_ActivityUnifiedMemoryCounter3& counter) {
+nanoseconds cost_of(const unified_memory_record& r) {
   constexpr nanoseconds of_bytes = 1'000, of_any_beside_faults = 5'000, of_cpu_fault = 26'000;
-  if (counter.counterKind == CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_CPU_PAGE_FAULT_COUNT)
-    return of_cpu_fault;
+  if (r.counter == counter_kind::cpu_page_fault) return of_cpu_fault;
   return running->with_faults ? of_any_beside_faults : of_bytes;
 }
 
-driver_sums cupti_sums() {
+driver_sums recorded_sums() {
   return {.to_gpus = running->recorded_bytes_to_gpus, .to_host = running->recorded_bytes_to_host};
 }
 
 // --- with counting_mutex held ---
 
-void begin_counting() {
-  if (running->counts || !running->may_count || running->devices.empty()) return;
+void post_events() {
+  std::vector<unified_memory_record> came;
+  running->events.read(now(), [&came](const unified_memory_record& r) { came.push_back(r); });
+  if (came.empty()) return;
+  running->records_came = true;
+  running->writer.post([came = std::move(came)] {
+    for (const unified_memory_record& r : came) {
+      take_counter(r);
+      add(running->record, r);
+    }
+  });
+}
+
+bool begin_events() {
+  return running->devices.size() == 1 && running->events.begin(*running->devices.begin());
+}
+
+void begin_counting_by_cupti() {
   try {
     for (const std::uint32_t device : running->devices) {
       configure_unified_memory_counters(device, running->with_faults);
@@ -60,28 +75,43 @@ void begin_counting() {
     require(cupti().enable(CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER));
   } catch (const unsupported& error) {
     running->may_count = false;
-    return note_missing(std::string("Unified Memory: ") + error.what());
+    note_missing(std::string("Unified Memory: ") + error.what());
   }
+}
+
+void begin_counting() {
+  if (running->counts || !running->may_count || running->devices.empty()) return;
+  if (!begin_events()) begin_counting_by_cupti();
+  if (!running->may_count) return;
   running->counts = true;
   const driver_sums sums = running->driver.read();
   running->driver_sums_at_begin = running->driver_sums_at_last_look = sums;
-  running->cupti_sums_at_begin = cupti_sums();
+  running->recorded_sums_at_begin = recorded_sums();
   running->last_look = now();
   running->writer.post([at = now(), sums] { running->record.resume(at, sums); });
 }
 
 void stop_counting() {
-  static_cast<void>(cupti().disable(CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER));
+  if (running->events.active()) {
+    running->events.flush();
+    running->events.pause();
+    post_events();
+    if (const std::uint64_t lost = running->events.take_lost(); lost > 0)
+      running->writer.post([lost] { running->record.lose(lost); });
+  } else {
+    static_cast<void>(cupti().disable(CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER));
+  }
   running->counts = false;
 }
 
-// CUPTI loses records without saying so where a program faults a lot; the driver's sums tell. Of bytes alone
-// it loses none. `by_then`: what has moved whose records have come.
+// CUPTI loses records without notice where a program faults a lot; the driver's sums show it. Of bytes alone
+// it loses none. `by_then`: sums at a time whose records have all come.
 void leave_out_faults_if_lossy(const driver_sums& by_then) {
   constexpr std::uint64_t too_many = 5;
-  if (!running->driver.counts() || !running->with_faults || running->followed) return;
-  const std::uint64_t lost =
-      lost_percent(by_then - running->driver_sums_at_begin, cupti_sums() - running->cupti_sums_at_begin);
+  if (!running->driver.counts() || !running->with_faults || running->followed || running->events.active())
+    return;
+  const std::uint64_t lost = lost_percent(by_then - running->driver_sums_at_begin,
+                                          recorded_sums() - running->recorded_sums_at_begin);
   if (lost < too_many) return;
   running->with_faults = false;
   note_missing("faults but for the first part: with them CUPTI lost " + std::to_string(lost) +
@@ -116,7 +146,8 @@ void count_on(std::uint32_t device) {
   if (!running->devices.insert(device).second) return;
   running->file.write(name_of_gpu(device));
   if (!running->driver.begin()) note_missing("the driver's own sums of what moved (/dev/nvidia-uvm-tools)");
-  begin_counting();  // nothing to do for a later GPU: counting covers it (two H100s, driver 580)
+  if (running->counts && running->events.active()) stop_counting();  // events do not say which GPU
+  begin_counting();  // nothing to do for a later GPU: counting by CUPTI covers it (two H100s, driver 580)
 }
 
 void follow_budget(nanoseconds time) {
@@ -125,6 +156,18 @@ void follow_budget(nanoseconds time) {
   if (!wanted) return pause_counting();
   begin_counting();
   look_for_losses(time);
+}
+
+void fetch_events(bool flush) {
+  const std::lock_guard lock(running->counting_mutex);
+  if (!running->events.active()) return;
+  if (flush) running->events.flush();
+  post_events();
+}
+
+void end_counting() {
+  const std::lock_guard lock(running->counting_mutex);
+  if (running->counts) stop_counting();
 }
 
 void set_follower(follower each, bool with_faults) {
@@ -143,14 +186,12 @@ void set_follower(follower each, bool with_faults) {
   running->writer.wait();
 }
 
-void take_counter(const CUpti_ActivityUnifiedMemoryCounter3& counter) {
+void take_counter(const unified_memory_record& r) {
   running->has_managed_memory = true;
-  running->budget.spend(cost_of(counter));
-  if (counter.counterKind == CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_BYTES_TRANSFER_HTOD)
-    running->recorded_bytes_to_gpus += counter.value;
-  if (counter.counterKind == CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_BYTES_TRANSFER_DTOH)
-    running->recorded_bytes_to_host += counter.value;
-  if (running->follow != nullptr) running->follow(&counter);
+  running->budget.spend(cost_of(r));
+  if (r.counter == counter_kind::bytes_to_device) running->recorded_bytes_to_gpus += r.value;
+  if (r.counter == counter_kind::bytes_to_host) running->recorded_bytes_to_host += r.value;
+  if (running->follow != nullptr) running->follow(&r);
 }
 
 }  // namespace um::tracing

@@ -1,11 +1,10 @@
 // When Unified Memory is counted, and on which GPUs.
 #pragma once
 
-#include <cupti.h>
-
 #include <cstdint>
 
 #include "trace/session.hpp"
+#include "trace/unified_memory.hpp"
 
 namespace um::tracing {
 
@@ -13,10 +12,14 @@ namespace um::tracing {
 void count_on(std::uint32_t device);
 // Pauses and goes on as the budget says. By the fetcher.
 void follow_budget(nanoseconds time);
+// Reads the driver's new events; with `flush`, those of all finished work. By the fetcher.
+void fetch_events(bool flush);
+// Called once the program has ended.
+void end_counting();
 // Also passes each record to `each`, so that the program counts the same, with faults or without; nullptr
 // ends it. The trace marks the time between two calls as a range.
 void set_follower(follower each, bool with_faults);
 // A record of kind UNIFIED_MEMORY_COUNTER has come. By the writer.
-void take_counter(const CUpti_ActivityUnifiedMemoryCounter3& counter);
+void take_counter(const unified_memory_record& r);
 
 }  // namespace um::tracing

@@ -12,11 +12,10 @@ struct driver_sums {
   std::uint64_t cpu_faults = 0, gpu_faults = 0;
 };
 driver_sums operator-(const driver_sums& a, const driver_sums& b);
-// Of the bytes that moved, how many percent `told` lacks; 0 where too few moved to say.
+// Percentage of the moved bytes that `told` lacks; 0 where too few moved to say.
 std::uint64_t lost_percent(const driver_sums& moved, const driver_sums& told);
 
-// Counters of nvidia-uvm's tools interface (UVM_TOOLS_INIT_EVENT_TRACKER and UVM_TOOLS_ENABLE_COUNTERS of
-// kernel-open/nvidia-uvm/uvm_ioctl.h in NVIDIA's open GPU kernel modules). The driver adds to memory of ours.
+// Counters of the driver's tools interface (trace/uvm_tools.hpp). The driver adds to memory of this process.
 class driver_counters {
  public:
   driver_counters();

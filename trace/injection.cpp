@@ -43,7 +43,7 @@ void read_buffer(std::uint8_t* buffer, std::size_t valid) {
   CUpti_Activity* record = nullptr;
   while (cupti().next_record(buffer, valid, &record) == CUPTI_SUCCESS) {
     if (record->kind == CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER)
-      take_counter(*reinterpret_cast<const CUpti_ActivityUnifiedMemoryCounter3*>(record));
+      take_counter(unified_memory_record_at(record));
     running->translate.add(*record);
   }
   std::size_t dropped = 0;
@@ -107,12 +107,15 @@ void CUPTIAPI on_callback(void*, CUpti_CallbackDomain domain, CUpti_CallbackId c
 
 // --- fetching ---
 
-// The driver keeps few thousand records of Unified Memory and says of none that it lost; so they are fetched
-// often while they come, and each fetch takes time of the program's own threads.
+// For CUPTI the driver keeps a few thousand records of Unified Memory and reports no loss, so they are
+// fetched often while they come; each fetch takes time of the program's own threads. The driver's queue has
+// more room.
 std::chrono::microseconds pause_after(int calm_rounds) {
-  constexpr std::chrono::microseconds while_they_come(200), else_(2'000), while_none_can(20'000);
+  constexpr std::chrono::microseconds while_they_come(200), else_(2'000), by_events(5'000),
+      while_none_can(20'000);
   constexpr int rounds_of_calm = 50;
   if (!running->has_managed_memory || !running->counts) return while_none_can;
+  if (running->events.active()) return by_events;
   return calm_rounds < rounds_of_calm ? while_they_come : else_;
 }
 
@@ -133,6 +136,7 @@ void fetch() {
         cupti().flush(0));  // a forced one would hand out kernels that still run, without their times
     calm = running->records_came ? 0 : calm + 1;
     const nanoseconds time = now();
+    fetch_events(time - written > between_writes);
     if (time - written > between_writes) {
       drain_later(time);
       written = time;
@@ -154,6 +158,7 @@ void finish() {
     static_cast<void>(cupti().flush(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED));
     std::this_thread::sleep_for(pause);
   }
+  end_counting();
   const std::lock_guard lock(running->counting_mutex);
   running->writer.stop();
   const driver_sums sums = running->driver.read();

@@ -1,4 +1,4 @@
-// Lines of one trace file: names by number, limits of what would grow without end.
+// Writes lines of one trace file: numbers stand for names, and limits keep the file from growing without end.
 #pragma once
 
 #include <cstdint>

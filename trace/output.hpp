@@ -10,8 +10,8 @@ namespace um::tracing {
 
 inline constexpr int schema = 1;
 
-// The line on the process itself: who it is, on which kernel and driver. `start` is the zero of all other
-// times, `wall` the same moment in Unix time.
+// The line about the process itself: its program, kernel and driver. `start` is the zero of all other times,
+// `wall` the same moment in Unix time.
 std::string environment_line(nanoseconds start, nanoseconds wall);
 
 // Appends to PATH.PID; the command that started the program joins the files. Text is with the kernel when

@@ -13,8 +13,8 @@
 
 namespace um::tracing {
 
-// Not safe for several threads at once: whoever owns it locks. Its parts belong to it and are used by nobody
-// else. Records may come in any order within `grace` of each other.
+// Not safe for several threads at once: the owner locks. Records may come in any order within `grace` of each
+// other.
 class recorder {
  public:
   // Faults and migrations are given to kernels this long after they happened, when the kernel's record is
@@ -28,7 +28,7 @@ class recorder {
   void add(const cpu_fault& f);
   void add(const contended& c);
   void add(const kernel& k) { launches_.add(k); }
-  // Of a run in which nothing is counted: its times alone.
+  // A launch of a run without counting: only its times.
   void add_timed(const kernel& k);
   void add(const copy& c) { launches_.add(c); }
   void add(const allocation& a);

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "trace/budget.hpp"
+#include "trace/driver_events.hpp"
 #include "trace/driver_sums.hpp"
 #include "trace/output.hpp"
 #include "trace/places.hpp"
@@ -52,9 +53,10 @@ struct session {
   std::mutex counting_mutex;  // guards the members up to the next mutex
   std::set<std::uint32_t> devices;
   driver_counters driver;
+  driver_events events;  // active() needs no lock
   bool may_count = true;
-  driver_sums driver_sums_at_begin, cupti_sums_at_begin;  // when counting last began
-  driver_sums driver_sums_at_last_look;                   // at the last check for lost records
+  driver_sums driver_sums_at_begin, recorded_sums_at_begin;  // when counting last began
+  driver_sums driver_sums_at_last_look;                      // at the last check for lost records
   nanoseconds last_look = 0;
 
   std::mutex sleep_mutex;

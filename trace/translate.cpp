@@ -5,16 +5,13 @@
 #include <cstdlib>
 #include <utility>
 
+#include "trace/unified_memory.hpp"
+
 namespace um::tracing {
 namespace {
 
 nanoseconds at(std::uint64_t time) {
   return static_cast<nanoseconds>(time);
-}
-
-template <class Enum>
-Enum as(std::uint32_t flags, Enum last) {
-  return flags <= static_cast<std::uint32_t>(last) ? static_cast<Enum>(flags) : Enum{};
 }
 
 std::string readable(const char* name) {
@@ -58,43 +55,12 @@ const char* memory_of(CUpti_ActivityMemoryKind kind) {
   }
 }
 
-// The CPU's side has no number of its own: driver 580 gives it 0, as the first GPU.
-migration moved(const CUpti_ActivityUnifiedMemoryCounter3& c, std::uint32_t source,
-                std::uint32_t destination) {
-  return {
-      at(c.start), at(c.end), c.address, c.value, source, destination, as(c.flags, cause::access_counter)};
-}
-
 template <class Record>
 const Record& as_record(const CUpti_Activity& record) {
   return reinterpret_cast<const Record&>(record);
 }
 
 }  // namespace
-
-void add_counter(recorder& to, const CUpti_ActivityUnifiedMemoryCounter3& c) {
-  switch (c.counterKind) {
-    case CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_BYTES_TRANSFER_HTOD:
-      return to.add(moved(c, host, c.dstId));
-    case CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_BYTES_TRANSFER_DTOH:
-      return to.add(moved(c, c.srcId, host));
-    case CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_BYTES_TRANSFER_DTOD:
-      return to.add(moved(c, c.srcId, c.dstId));
-    case CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_CPU_PAGE_FAULT_COUNT:
-      return to.add(cpu_fault{at(c.start), c.address, c.value, as(c.flags, access::prefetch)});
-    case CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_GPU_PAGE_FAULT:
-      return to.add(
-          gpu_fault{at(c.start), at(c.end), c.address, c.value, c.srcId, as(c.flags, access::prefetch)});
-    case CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_THRASHING:
-      return to.add(contended{at(c.start), c.address, c.value, 0, contention::thrashing});
-    case CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_THROTTLING:
-      return to.add(contended{at(c.start), c.address, 0, c.srcId, contention::throttling});
-    case CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_REMOTE_MAP:
-      return to.add(contended{at(c.start), c.address, c.value, c.srcId, contention::remote_map});
-    default:
-      return;
-  }
-}
 
 void translator::add_kernel(const CUpti_ActivityKernel10& k) {
   if (k.start == 0 || k.end == 0) return recorder_.note_missing("some kernels: CUPTI gave no times of them");
@@ -135,7 +101,7 @@ void translator::add_marker(const CUpti_ActivityMarker2& m) {
 void translator::add(const CUpti_Activity& record) {
   switch (record.kind) {
     case CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER:
-      return add_counter(recorder_, as_record<CUpti_ActivityUnifiedMemoryCounter3>(record));
+      return tracing::add(recorder_, unified_memory_record_at(&record));
     case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL:
       return add_kernel(as_record<CUpti_ActivityKernel10>(record));
     case CUPTI_ACTIVITY_KIND_MEMCPY: {

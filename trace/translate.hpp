@@ -1,4 +1,5 @@
-// CUPTI's activity records as records of ours. Layouts are those of CUDA 12 and 13, which begin alike.
+// Turns CUPTI's activity records into those of records.hpp. Layouts are those of CUDA 12 and 13, which begin
+// alike.
 #pragma once
 
 #include <cupti.h>
@@ -16,7 +17,7 @@ class translator {
   // `times_only`: launches get lines of their times, nothing else is looked at.
   explicit translator(recorder& to, bool times_only = false) : recorder_(to), times_only_(times_only) {}
 
-  // Activity kinds that are not wanted are passed over.
+  // Ignores other kinds.
   void add(const CUpti_Activity& record);
   // Where a managed allocation at this address was made, known before CUPTI's record of it comes.
   void note_callers(std::uint64_t address, std::vector<std::string> called);
@@ -36,8 +37,5 @@ class translator {
   std::unordered_map<std::uint32_t, open_range> open_ranges_;  // by marker
   std::unordered_map<std::uint64_t, std::vector<std::string>> callers_;
 };
-
-// A record of kind UNIFIED_MEMORY_COUNTER.
-void add_counter(recorder& to, const CUpti_ActivityUnifiedMemoryCounter3& c);
 
 }  // namespace um::tracing

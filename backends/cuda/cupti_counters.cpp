@@ -39,6 +39,8 @@ void take_record(const void* record) {
   add_record(counted, static_cast<const std::byte*>(record));
 }
 
+void ignore_record(const void*) {}  // the trace marks what was counted, although each reads its own queue
+
 void CUPTIAPI take_buffer(CUcontext, std::uint32_t, std::uint8_t* buffer, std::size_t, std::size_t valid) {
   const std::lock_guard guard(counting);
   CUpti_Activity* record = nullptr;
@@ -67,7 +69,7 @@ unified_memory_counter::unified_memory_counter(bool with_faults) try : with_faul
   int device = 0;
   check(cudaGetDevice(&device));
   static_cast<void>(driver_.begin());
-  if (tracing_library() != nullptr) return;
+  if (events_.begin(static_cast<std::uint32_t>(device)) || tracing_library() != nullptr) return;
   require(cupti().register_callbacks(&give_activity_buffer, &take_buffer));
   configure_unified_memory_counters(static_cast<std::uint32_t>(device), with_faults);
   require(cupti().enable(CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER));
@@ -80,17 +82,18 @@ unified_memory_counter::~unified_memory_counter() {
     tracing_library()(nullptr, with_faults_);
     return;
   }
+  if (events_.active()) return;
   static_cast<void>(cupti().disable(CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER));
 }
 
 // Without the thread, a read of 256 MiB gave 4000 to 8191 records, without its faults (driver 580).
 void unified_memory_counter::start() {
   static_cast<void>(stop());
-  if (tracing_library() != nullptr) return;  // its thread fetches records
-  collector_ = std::jthread([](const std::stop_token& over) {
-    constexpr auto pause = std::chrono::microseconds(200);
+  if (!events_.active() && tracing_library() != nullptr) return;  // its thread fetches records
+  collector_ = std::jthread([this](const std::stop_token& over) {
+    const auto pause = std::chrono::microseconds(events_.active() ? 5000 : 200);
     while (!over.stop_requested()) {
-      static_cast<void>(cupti().flush(0));
+      fetch(false);
       std::this_thread::sleep_for(pause);
     }
   });
@@ -102,21 +105,34 @@ unified_memory_counts unified_memory_counter::stop() {
   return collect();
 }
 
+void unified_memory_counter::fetch(bool all) {
+  if (events_.active()) {
+    if (all) events_.flush();
+    events_.read(0, [](const tracing::unified_memory_record& record) { take_record(&record); });
+  } else if (all) {
+    require(cupti().flush(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED));
+  } else {
+    static_cast<void>(cupti().flush(0));
+  }
+}
+
 // The driver delivers records some time after the work: this flushes until no more come.
 unified_memory_counts unified_memory_counter::collect() {
   constexpr auto pause = std::chrono::milliseconds(10);
   constexpr int quiet_enough = 4, most_flushes = 50;
   std::uint64_t seen = 0;
   for (int quiet = 0, flushes = 0; quiet < quiet_enough && flushes < most_flushes; ++flushes) {
-    require(cupti().flush(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED));
+    fetch(true);
     const std::uint64_t now = records_so_far();
     quiet = now == seen ? quiet + 1 : 0;
     seen = now;
     std::this_thread::sleep_for(pause);
   }
-  if (tracing_library() != nullptr) tracing_library()(&take_record, with_faults_);
+  if (tracing_library() != nullptr)
+    tracing_library()(events_.active() ? &ignore_record : &take_record, with_faults_);
   unified_memory_counts counts = take_counts();
   counts.with_faults = with_faults_;
+  counts.dropped += events_.take_lost();
   const tracing::driver_sums now = driver_.read(), moved = now - before_;
   before_ = now;
   const byte_count told = counts.to_device.all + counts.to_host.all, all = moved.to_gpus + moved.to_host;

@@ -1,5 +1,5 @@
-// CUPTI's counts of the driver's work on managed memory. Counting takes time, so times come from another
-// run. The library is loaded when a counter is made, not linked.
+// Counts the driver's work on managed memory: by its own events, or by CUPTI where it refuses these. Counting
+// takes time, so times come from another run. CUPTI is loaded when a counter is made, not linked.
 #pragma once
 
 #include <array>
@@ -10,6 +10,7 @@
 
 #include "core/trace.hpp"
 #include "core/units.hpp"
+#include "trace/driver_events.hpp"
 #include "trace/driver_sums.hpp"
 #include "trace/records.hpp"
 
@@ -46,7 +47,8 @@ counters counters_of(const unified_memory_counts& counts);
 
 // At most one exists in a process. Throws unsupported with the reason if counting is impossible: no
 // library, no permission, a platform without these counters. Where kernels fault a lot, CUPTI loses records
-// while it tells faults (half of the bytes of managed VGG-16 on an H100), and none without.
+// while it tells faults (half of the bytes of managed VGG-16 on an H100), and none without; the driver's
+// events lose none.
 class unified_memory_counter {
  public:
   explicit unified_memory_counter(bool with_faults = true);
@@ -54,9 +56,9 @@ class unified_memory_counter {
   unified_memory_counter(const unified_memory_counter&) = delete;
   unified_memory_counter& operator=(const unified_memory_counter&) = delete;
 
-  // Until stop(), a thread takes records from the driver as they come: the driver keeps a few thousand for
-  // each process and does not report losses. If the host delays that thread by some ten milliseconds,
-  // counts may be too low without notice.
+  // Until stop(), a thread takes records as they come. For CUPTI the driver keeps a few thousand for each
+  // process and does not report losses: if the host delays that thread by some ten milliseconds, counts may
+  // be too low without notice.
   void start();
   // Waits for the GPU and for the last records, some ten milliseconds. Counts for which is_whole() is false
   // must not be used.
@@ -64,7 +66,10 @@ class unified_memory_counter {
 
  private:
   unified_memory_counts collect();
+  void fetch(bool all);  // new records; with `all`, those of all finished work
+
   bool with_faults_;
+  tracing::driver_events events_;  // CUPTI counts where these are not active
   tracing::driver_counters driver_;
   tracing::driver_sums before_;  // at the last collect()
   std::jthread collector_;

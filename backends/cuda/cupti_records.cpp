@@ -1,31 +1,15 @@
 #include <cstring>
 
 #include "backends/cuda/cupti_counters.hpp"
+#include "trace/unified_memory.hpp"
 
 namespace um {
 namespace {
 
-// The fields that records of CUDA 12 and 13 share. CUDA 13 appends a longer mask of devices, which is not
-// needed here.
-struct record_head {
-  std::uint32_t kind, counter;
-  std::uint64_t value, start, end, address;
-  std::uint32_t source, destination, stream, process, flags;
-};
+using tracing::counter_kind;
+using tracing::unified_memory_record;
 
-constexpr std::uint32_t unified_memory_kind = 25;
-
-enum counter_kind : std::uint32_t {
-  bytes_to_device = 1,
-  bytes_to_host = 2,
-  cpu_page_fault = 3,
-  gpu_page_fault = 4,
-  thrashing = 5,
-  throttling = 6,
-  remote_map = 7
-};
-
-void add(migrated_bytes& to, const record_head& record) {
+void add(migrated_bytes& to, const unified_memory_record& record) {
   to.all += record.value;
   to.by_cause.at(record.flags < to.by_cause.size() ? record.flags : 0) += record.value;
 }
@@ -33,31 +17,31 @@ void add(migrated_bytes& to, const record_head& record) {
 }  // namespace
 
 void add_record(unified_memory_counts& to, const std::byte* at) {
-  record_head record{};
-  std::memcpy(&record, at, sizeof(record.kind));
-  if (record.kind != unified_memory_kind) return;
-  std::memcpy(&record, at, sizeof(record));
+  std::uint32_t kind = 0;
+  std::memcpy(&kind, at, sizeof(kind));
+  if (kind != unified_memory_record::of_kind) return;
+  const unified_memory_record record = tracing::unified_memory_record_at(at);
   ++to.records;
   switch (record.counter) {
-    case bytes_to_device:
+    case counter_kind::bytes_to_device:
       return add(to.to_device, record);
-    case bytes_to_host:
+    case counter_kind::bytes_to_host:
       return add(to.to_host, record);
-    case cpu_page_fault:
+    case counter_kind::cpu_page_fault:
       ++to.cpu_faults;
       return;
-    case gpu_page_fault:
+    case counter_kind::gpu_page_fault:
       ++to.gpu_faults;
       to.gpu_fault_groups += record.value;
       to.batches[record.end] += record.value;
       return;
-    case thrashing:
+    case counter_kind::thrashing:
       ++to.thrashing;
       return;
-    case throttling:
+    case counter_kind::throttling:
       ++to.throttling;
       return;
-    case remote_map:
+    case counter_kind::remote_map:
       ++to.remote_maps;
       return;
     default:

@@ -210,10 +210,10 @@ std::optional<std::vector<counters>> count_once(backend& on, const graph& g, con
 
 std::vector<counters> count_on_gpu(backend& on, const graph& g, const execution_plan& plan,
                                    std::uint32_t iterations) {
-  for (const bool with_faults : {true, false, false}) {  // CUPTI seldom loses records without faults
+  for (const bool with_faults : {true, false, false}) {  // the driver's events lose none, CUPTI few without faults
     if (const auto all = count_once(on, g, plan, iterations, with_faults)) return *all;
   }
-  throw unsupported("CUPTI lost records");
+  throw unsupported("counting lost records");
 }
 
 measure::calibration calibrate_gpu(int device, const uvm_costs& given,

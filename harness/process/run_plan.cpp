@@ -113,7 +113,7 @@ void count_into(record& r, backend& on, const graph& g, const execution_plan& pl
     const auto counted = count_on_gpu(on, g, plan, std::min(r.iterations, most_counted_iterations));
     overlay(r.first, counted.front());
     overlay(r.last, counted.back());
-    r.counters_reason = "what is null CUPTI does not tell";
+    r.counters_reason = "what is null was not counted";
   } catch (const std::exception& error) {
     r.counters_reason = one_line(error.what());
   }

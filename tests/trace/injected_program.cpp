@@ -1,5 +1,5 @@
-// A program into which the library was injected, as the CUDA driver does it; CUPTI is a fake one.
-//   injected_program LIBRARY short|paused|whole|crashed|followed
+// A program into which the library was injected, as the CUDA driver does it; CUPTI and that driver are fake.
+//   injected_program LIBRARY short|paused|whole|crashed|followed|events|events_paused
 #include <dlfcn.h>
 
 #include <atomic>
@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "tests/trace/fake_cupti.hpp"
+#include "tests/trace/fake_driver.hpp"
 
 namespace {
 
@@ -33,6 +34,26 @@ void use_up() {
   fake_time(3 * second + 1);
 }
 
+// Lets time pass, so that the library flushes, until the driver's events are in its queue.
+void wait_for_events() {
+  for (std::uint64_t at = 5 * second / 2; fake_events_waiting() > 0; at += second / 1000) {
+    fake_time(at);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+void count_by_events(bool until_it_pauses) {
+  fake_kernel(2 * second, 3 * second, "light");
+  fake_time(5 * second / 2);
+  wait_until([] { return fake_events_enabled(); });
+  fake_migrate(until_it_pauses ? 250'000 : 512, base, 4096);
+  fake_fault(7, 3, base);
+  wait_for_events();
+  if (until_it_pauses) wait_until([] { return !fake_events_enabled(); });
+  std::printf("%d\n", fake_events_enabled());
+  fake_time(3 * second + 1);
+}
+
 }  // namespace
 
 int main(int, char** argv) {
@@ -41,9 +62,12 @@ int main(int, char** argv) {
   reinterpret_cast<int (*)()>(dlsym(library, "InitializeInjection"))();
   const auto follow =
       reinterpret_cast<void (*)(void (*)(const void*), bool)>(dlsym(library, "umbench_trace_follow"));
-  fake_context(0);
   const std::string what = argv[2];
-  if (what == "followed") {
+  if (what.starts_with("events")) fake_driver_begin();
+  fake_context(0);
+  if (what.starts_with("events")) {
+    count_by_events(what == "events_paused");
+  } else if (what == "followed") {
     follow([](const void*) { ++heard; }, true);
     use_up();
     wait_until([] { return heard == 250'000; });

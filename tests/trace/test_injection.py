@@ -1,4 +1,4 @@
-"""The library that the driver injects, with a fake CUPTI: it pauses and goes on, keeps every byte, and hands records on."""
+"""The library that the driver injects, with a fake CUPTI and a fake driver: it pauses and goes on, keeps every byte, and hands records on."""
 
 import json
 import os
@@ -62,3 +62,17 @@ def test_a_program_that_counts_itself_hears_every_record(injected):
     counts, lines = injected("followed")
     assert counts == "1\n" and bytes_in(lines) == 250_000 * 4096
     assert len(of_kind(lines, "range")) == 1
+
+
+def test_the_drivers_own_events_are_counted_where_it_tells_them(injected):
+    enabled, lines = injected("events")
+    kernel, = of_kind(lines, "kernel")
+    assert enabled == "1\n" and bytes_in([kernel]) == 512 * 4096
+    assert sum(run[2] for run in kernel["gpu_read_faults"]) == 3 and kernel["batches"] == 1
+    assert not of_kind(lines, "lacking") and lines[-1]["lost_records"] == 0
+
+
+def test_events_pause_as_cuptis_records_do(injected):
+    enabled, lines = injected("events_paused")
+    assert enabled == "0\n" and bytes_in(lines) == 250_000 * 4096
+    assert len(of_kind(lines, "uncounted")) == 1

@@ -68,8 +68,13 @@ def test_the_page_quotes_what_pytorch_takes_traced_and_in_a_managed_pool():
     assert f"| {traced:.2f} ms traced, {plain:.2f} ms plain |" in page
     small, large = kept["managed_pool"]["resnet50"], kept["managed_pool"]["gpt2_medium"]
     assert f"| {small['pool_ms']:.2f}, {small['torch_ms']:.2f} ms; GPT-2 medium {large['pool_ms']:.1f}, {large['torch_ms']:.1f} ms |" in page
-    lost = [count / kept["in_turns"]["bytes_to_gpus"] for count in kept["in_turns"]["lacking_bytes"]]
-    assert f"in one of four runs: {max(lost):.1%} lost".replace("%", " %") in page and (len(lost), sum(map(bool, lost))) == (4, 1)
+
+
+def test_programs_of_known_truth_are_exact_to_the_byte():
+    programs = json.loads((KEPT / "exact_h100.json").read_text(encoding="utf-8"))["programs"]
+    assert len(programs) == 6
+    for program in programs:
+        assert program["traced"] == [program["must_move"]] * 3, program["program"]
 
 
 def test_gpus_are_told_apart_to_the_byte():

@@ -59,7 +59,7 @@ def incomplete(processes, path):
     """Why a trace cannot be judged, or None."""
     for process in processes:
         if process.lost:
-            return f"{path}: CUPTI lost {process.lost:,} records"
+            return f"{path}: {process.lost:,} records were lost"
         if process.end is None:
             return f"{path}: the program was killed or crashed"
     return None

@@ -97,7 +97,7 @@ def _lacks(process):
                 yield (f"some movements {name.replace('_', ' ').replace('gpu', 'GPU')}: CUPTI told of {size(told)}, the driver counted {size(moved)}; "
                        "sums are scaled")
     if process.lost:
-        yield f"{process.lost:,} records that CUPTI lost"
+        yield f"{process.lost:,} records that were lost"
     if process.end is None:
         yield "its end: the process was killed or crashed"
 

@@ -26,7 +26,7 @@ Hint = namedtuple("Hint", "at until call address bytes device called")
 Quiet = namedtuple("Quiet", "begin end gpu kernels copies")  # kernels: [(name, count, busy_ns)], copies: {way: (count, bytes, ns)}
 Range = namedtuple("Range", "begin end name")
 Pause = namedtuple("Pause", "begin end sums")  # nothing was counted but by the driver itself: {one of DRIVER_SUMS: amount}
-# Of the bytes that the driver counted, what a trace may lack without a word. Where counting pauses, the clocks of both differ by a little.
+# Share of the driver's bytes that a trace may lack without a note. Where counting pauses, the clocks of both differ by a little.
 MOST_MISSED, MOST_MISSED_WITH_PAUSES = 0.001, 0.01
 DRIVER_SUMS = ("to_gpus", "to_host", "gpu_faults", "cpu_faults")
 
@@ -56,7 +56,7 @@ class Process:
         return sum(run[2] for piece in self.pieces for name in quantities for run in piece.sums.get(name, ()))
 
     def scale_of(self, quantity):
-        """The whole over what was counted, where counting paused or CUPTI lost records: by the driver's own sums of bytes, else by the time
+        """The whole over what was counted, where counting paused or records were lost: by the driver's own sums of bytes, else by the time
         of kernels."""
         return self._scales["to_gpus" if quantity in IN else "to_host" if quantity in OUT else None]
 
@@ -80,7 +80,7 @@ class Process:
 
     @property
     def last(self):
-        """When it ended, as far as the trace goes."""
+        """The last time in the trace."""
         if self.end is not None:
             return self.end
         return max([part.end for part in (*self.pieces, *self.quiet, *self.unseen)], default=0)

@@ -1,0 +1,121 @@
+// Reads the Unified Memory driver's own queue of events. CUPTI reads the same events through a queue of a few
+// thousand entries, and loses without notice what does not fit there; this queue holds a million.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "core/units.hpp"
+#include "trace/unified_memory.hpp"
+#include "trace/uvm_tools.hpp"
+
+namespace um::tracing {
+
+using take_record = std::function<void(const unified_memory_record&)>;
+
+// An event as the driver lays it out in version 1 (uvm_types.h, UvmEventEntry).
+constexpr std::size_t event_bytes = 64;
+using driver_event = std::span<const std::byte, event_bytes>;
+
+// The GPU's clock on that of the CPU. The driver stamps a fault with both: with the GPU's time when it
+// happened, with the CPU's soon after. So the least difference of a while is their distance, some
+// microseconds too long.
+class gpu_clock {
+ public:
+  // The two times of a fault.
+  void see(std::uint64_t gpu, std::uint64_t cpu);
+  // `cpu` where there is no time of the GPU.
+  std::uint64_t on_cpu(std::uint64_t gpu, std::uint64_t cpu) const;
+
+ private:
+  static constexpr std::uint64_t a_while = 1'000'000'000, none = ~std::uint64_t{0};
+  std::uint64_t least_before_ = none, least_ = none, since_ = 0;
+};
+
+// Makes records of CUPTI's layout from events. A fault waits from when it happened until the replay of its
+// batch. Those of one batch in one block of 2 MiB become one record; its value is the number of granules of
+// 64 KiB, as the simulator counts faults.
+class event_translator {
+ public:
+  // `ahead`: the records' clock less the driver's, which is CLOCK_MONOTONIC_RAW. Every GPU is `device`.
+  void add(driver_event event, nanoseconds ahead, std::uint32_t device, const take_record& to);
+
+ private:
+  void add_fault(driver_event event, nanoseconds ahead, std::uint32_t device);
+  void add_replay(driver_event event, nanoseconds ahead, const take_record& to);
+
+  struct block_faults {
+    unified_memory_record record;
+    std::uint32_t granules = 0;  // a bit each
+  };
+  using block_and_access = std::pair<std::uint64_t, std::uint8_t>;
+  std::map<std::uint32_t, std::map<block_and_access, block_faults>> open_;  // by batch
+  gpu_clock clock_;
+};
+
+// The queue: memory that the driver writes events to (UvmToolsEventControlData) and that read() empties.
+class event_ring {
+ public:
+  // Indices into the queue. Events up to put_behind are complete; those before get_behind may be overwritten.
+  struct control {
+    std::atomic<std::uint32_t> get_ahead, get_behind, put_ahead, put_behind;
+    std::array<std::atomic<std::uint64_t>, 64> lost;  // events that found no room, by type
+  };
+
+  // `entries` is a power of two. memory() has no entries where there is no memory for them.
+  explicit event_ring(std::uint32_t entries);
+  ~event_ring();
+  event_ring(const event_ring&) = delete;
+  event_ring& operator=(const event_ring&) = delete;
+
+  tracked_memory memory() const;
+  // Gives every new event to `take` and returns how many there were.
+  std::size_t read(const std::function<void(driver_event)>& take);
+  std::uint64_t lost() const;
+
+ private:
+  std::uint32_t entries_;
+  std::byte* queue_;
+  control* control_;
+};
+
+// The driver's events of this process. Events do not name the GPU by CUDA's number, so the process may use
+// one GPU.
+class driver_events {
+ public:
+  driver_events() = default;
+  ~driver_events();
+  driver_events(const driver_events&) = delete;
+  driver_events& operator=(const driver_events&) = delete;
+
+  // Needs a CUDA context on `device`. False where the driver refuses.
+  bool begin(std::uint32_t device);
+  // read() still hands out what came before.
+  void pause();
+  // Any thread may ask.
+  bool active() const { return active_; }
+  // The driver hands over finished work at once.
+  void flush() const;
+  // Hands out records that have come since, with times on the clock that shows `now`.
+  void read(nanoseconds now, const take_record& to);
+  // Events that found no room in the queue since the last call.
+  std::uint64_t take_lost();
+
+ private:
+  std::atomic<bool> active_ = false;
+  tracker tracker_;
+  std::uint32_t device_ = 0;
+  std::uint64_t lost_before_ = 0;
+  std::unique_ptr<event_ring> ring_;
+  event_translator translate_;
+};
+
+}  // namespace um::tracing

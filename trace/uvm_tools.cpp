@@ -1,0 +1,96 @@
+#include "trace/uvm_tools.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdlib>
+#include <string_view>
+#include <vector>
+
+namespace um::tracing {
+namespace {
+
+constexpr unsigned long init_tracker = 56, enable_events = 58, disable_events = 59, enable_counters = 60,
+                        flush_tracked = 67;
+constexpr std::uint32_t unanswered = 0xFFFFFFFF;
+
+struct tracker_parameters {
+  std::uint64_t queue = 0, queue_entries = 0;  // none: counters
+  std::uint64_t control = 0;
+  std::array<std::uint8_t, 16> processor{};
+  std::uint32_t all_processors = 1;
+  std::uint32_t uvm_file = 0;
+  // Older drivers answer here; newer ones read a version and answer behind it.
+  std::uint32_t version_or_answer = 0;
+  std::array<std::uint32_t, 15> rest{};
+};
+static_assert(offsetof(tracker_parameters, version_or_answer) == 48);
+
+struct switch_parameters {
+  std::uint64_t wanted = 0;
+  std::uint32_t answer = unanswered;
+  std::uint32_t padding = 0;
+};
+
+// Open files of this process that are nvidia-uvm: one of them is its address space.
+std::vector<int> uvm_files() {
+  std::vector<int> found;
+  DIR* const folder = opendir("/proc/self/fd");
+  if (folder == nullptr) return found;
+  while (const dirent* const entry = readdir(folder)) {
+    std::array<char, 64> target{};
+    const ssize_t length = readlinkat(dirfd(folder), entry->d_name, target.data(), target.size());
+    if (length > 0 && std::string_view(target.data(), static_cast<std::size_t>(length)) == "/dev/nvidia-uvm")
+      found.push_back(std::atoi(entry->d_name));
+  }
+  closedir(folder);
+  return found;
+}
+
+// Fails where the tracker was refused.
+bool succeeds(int tools, unsigned long command, std::uint64_t wanted) {
+  switch_parameters parameters{.wanted = wanted};
+  return ioctl(tools, command, &parameters) == 0 && parameters.answer == 0;
+}
+
+bool track(int tools, int uvm_file, std::uint32_t version, const tracked_memory& memory,
+           std::uint64_t wanted) {
+  tracker_parameters tracker;
+  tracker.queue = reinterpret_cast<std::uint64_t>(memory.queue);
+  tracker.queue_entries = memory.entries;
+  tracker.control = reinterpret_cast<std::uint64_t>(memory.control);
+  tracker.uvm_file = static_cast<std::uint32_t>(uvm_file);
+  tracker.version_or_answer = version;
+  if (ioctl(tools, init_tracker, &tracker) != 0) return false;
+  return succeeds(tools, memory.entries > 0 ? enable_events : enable_counters, wanted);
+}
+
+}  // namespace
+
+tracker open_tracker(const tracked_memory& memory, std::uint64_t wanted) {
+  const std::uint32_t newest = memory.entries > 0 ? 1 : 2;  // events of version 2 are laid out otherwise
+  for (const int uvm_file : uvm_files()) {
+    for (std::uint32_t version = 0; version <= newest; ++version) {
+      const int tools = open("/dev/nvidia-uvm-tools", O_RDWR | O_CLOEXEC);
+      if (tools < 0) return {};
+      if (track(tools, uvm_file, version, memory, wanted)) return {tools, uvm_file};
+      close(tools);
+    }
+  }
+  return {};
+}
+
+bool switch_events(const tracker& of, bool on, std::uint64_t wanted) {
+  return succeeds(of.file, on ? enable_events : disable_events, wanted);
+}
+
+void flush_events(const tracker& of) {
+  std::uint32_t answer = unanswered;
+  static_cast<void>(ioctl(of.uvm_file, flush_tracked, &answer));
+}
+
+}  // namespace um::tracing
