@@ -233,6 +233,34 @@ def test_refuses_graph_breaks():
     assert "no single graph" in refusal(lambda: umt.fit(Breaks(), budget="1GiB", backend="aot_eager")(torch.randn(2, 4)))
 
 
+class ByValues(nn.Module):
+    """Works on as many rows as are positive."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.layer(x[x[:, 0] > 0]).sum()
+
+
+def test_refuses_sizes_that_are_not_fixed():
+    model, inputs = made("perceptron")
+    torch._dynamo.mark_dynamic(inputs[0], 0)
+    assert "fixed shapes" in refusal(lambda: umt.fit(model, budget="1GiB", backend="aot_eager")(*inputs))
+    assert "fixed shapes" in refusal(lambda: umt.fit(ByValues(), budget="1GiB", backend="aot_eager")(torch.randn(8, 4)))
+
+
+def test_refuses_tensor_subclasses():
+    class Other(torch.Tensor):
+        pass
+
+    model, inputs = made("perceptron")
+    assert "input 0 is a Other" in refusal(lambda: umt.fit(model, budget="1GiB", backend="aot_eager")(inputs[0].as_subclass(Other)))
+    model[0].register_buffer("scale", torch.ones(1).as_subclass(Other))
+    assert "0.scale is a Other" in refusal(lambda: umt.fit(model, budget="1GiB"))
+
+
 def test_refuses_what_fits_nowhere_with_the_least_budget():
     model, inputs = made("perceptron")
     told = refusal(lambda: trained(umt.fit(model, budget="100KiB", backend="aot_eager", seconds=0.3), inputs))

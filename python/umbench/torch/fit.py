@@ -5,14 +5,13 @@ import time
 
 import torch
 
-from . import chunks, copies, micro, private
+from . import chunks, copies, micro, private, refusals
 from .costs import RATES, costs_for, rates_of
 from .plan import Plan, in_gib
 from .planner import NoPlan, ask
 from .step import device_of, step_of
 
 UNITS = {"": 1, "B": 1, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40, "KB": 1e3, "MB": 1e6, "GB": 1e9}
-TIERS, BITS = ("pinned", "managed", None), ("rounding", "same")
 # Bytes that an optimizer keeps for each byte of a parameter.
 STATES = {"AdamW": 2, "Adam": 2, "NAdam": 2, "RAdam": 2, "Adamax": 2, "SGD": 0, "RMSprop": 1, "Adagrad": 1, "Lion": 1}
 
@@ -28,7 +27,8 @@ def fit(model, budget, optimizer=None, tier="pinned", bits="rounding", micro_bat
     result has to be its loss, a mean over the batch. statistics_of_parts: parts may be normalised by statistics of their own.
     backend: "inductor", or "aot_eager" which compiles nothing. seconds: for the search.
     Raises NoPlan, in one line, here or at the first batch."""
-    refuse(model, tier, bits, micro_batches)
+    refusals.of_model(model)
+    refusals.of_options(tier, bits, micro_batches)
     if micro_batches != 1 and not statistics_of_parts:
         micro.refuse_statistics(model)
     plan = Plan(bytes_of(budget))
@@ -72,6 +72,7 @@ class Call:
         return self(*inputs, **named)
 
     def once(self, inputs, named):
+        refusals.of_inputs(inputs, named)
         with private.told_of_breaks(NoPlan):
             if self.counts[0] == 1 or not torch.is_grad_enabled():
                 return self.run(*inputs, **named)
@@ -103,23 +104,6 @@ def take_workspaces(device):
         with torch.enable_grad():
             torch.autograd.backward((a @ a).sum(), inputs=[a])
     torch.cuda.synchronize(device)
-
-
-def refuse(model, tier, bits, micro_batches):
-    if not isinstance(model, torch.nn.Module):
-        raise NoPlan(f"fit takes a torch.nn.Module, not a {type(model).__name__}")
-    if tier not in TIERS:
-        raise NoPlan(f"tier={tier!r} is none of {', '.join(map(repr, TIERS))}")
-    if bits not in BITS:
-        raise NoPlan(f"bits={bits!r} is none of {', '.join(map(repr, BITS))}")
-    if bits == "same" and micro_batches != 1:
-        raise NoPlan("a batch in parts adds up gradients in another order; give bits='rounding' or micro_batches=1")
-    for name, module in model.named_modules():
-        if type(module).__name__ in ("DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule", "DataParallel"):
-            raise NoPlan(f"{name or 'the model'} is a {type(module).__name__}: fit plans for one GPU")
-    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
-        if type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
-            raise NoPlan(f"{name} is a {type(tensor).__name__}, not a plain tensor: fit cannot tell what it takes")
 
 
 def bytes_of(budget):
@@ -157,6 +141,7 @@ class Planning:
 
     def compile(self, graph, inputs):
         """Compiles Dynamo's graph, its losses cut into as few shares as have a plan."""
+        refusals.of_graph(graph.graph)
         if not self.allocated and self.on_gpu():
             self.allocated = torch.cuda.memory_allocated()
         logits = chunks.bytes_of_logits(graph.graph) if self.bits == "rounding" else 0

@@ -5,7 +5,7 @@ from .operators import is_view, name_of
 from .values import module_of
 
 # Left to the caching allocator's unused pieces on a GPU: a share of the budget within limits. Expandable segments give back whole pages alone.
-SLACK, LEAST_SLACK, MOST_SLACK = 0.065, 64 * 2**20, 768 * 2**20
+SLACK, LEAST_SLACK, MOST_SLACK = 0.08, 64 * 2**20, 768 * 2**20
 
 
 class Plan:
@@ -19,6 +19,7 @@ class Plan:
         self.plans, self.unforeseen, self.settled, self.chunks, self.micro_batches = 0, {}, False, 1, 1
         self.saved, self.offloaded, self.recomputed, self.modules, self.differences = [], [], [], {}, None
         self.predicted = self.unplanned = self.measured = None
+        self.tried = []  # (predicted, measured) peaks in bytes
         self.base_bytes, self.offloaded_bytes, self.seconds = 0, 0, 0.0
 
     def leave_slack(self):
@@ -31,6 +32,7 @@ class Plan:
     def measure(self, allocated, reserved, ms):
         """Peaks in bytes and milliseconds of one step, the optimizer's part included. What the prediction did not see is foreseen by the next plan."""
         self.measured = {"peak": allocated, "reserved": reserved, "ms": ms}
+        self.tried.append((self.predicted["peak"], allocated))
         self.unforeseen[self.chunks] = self.unforeseen.get(self.chunks, 0) + allocated - self.predicted["peak"]
 
     def too_much(self):

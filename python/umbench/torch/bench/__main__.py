@@ -22,6 +22,7 @@ def main():
     parser.add_argument("--ratios", nargs="*", type=float, default=[1.5, 2, 3])
     parser.add_argument("--tiers", nargs="*", default=["pinned"], help="where offloaded tensors wait: pinned, managed, or none: nothing is offloaded")
     parser.add_argument("--shares", nargs="*", type=float, default=[], help="values of PyTorch's activation_memory_budget")
+    parser.add_argument("--blocks", nargs="*", type=float, default=[], help="of so many blocks one is checkpointed")
     parser.add_argument("--out", required=True)
     parser.add_argument("--budgets-from", help="records of plain cells, whose peaks are used again")
     parser.add_argument("--at-once", type=int, default=4, help="cells that compile side by side (4)")
@@ -43,7 +44,8 @@ def heads_of(options):
     """(model, way, value, ratio, tier) of each cell, the plain ones first: budgets are shares of their peaks."""
     heads = [(model, "plain", None, None, None) for model in options.models]
     heads += [(model, "fit", None, ratio, tier) for ratio in options.ratios for tier in options.tiers for model in options.models]
-    return heads + [(model, "share", share, None, None) for model in options.models for share in options.shares]
+    heads += [(model, "share", share, None, None) for model in options.models for share in options.shares]
+    return heads + [(model, "blocks", every, None, None) for model in options.models for every in options.blocks]
 
 
 def known_peaks(options):

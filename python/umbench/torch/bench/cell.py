@@ -2,8 +2,8 @@
 
     python -m umbench.torch.bench.cell MODEL WAY [VALUE] [--tier TIER]
 
-WAY: plain (torch.compile as it is), share (VALUE is PyTorch's activation_memory_budget), fit (VALUE is a budget in bytes). Compiles, says so
-by a JSON line, and answers each line that it reads, a key of ANSWERS, by another."""
+WAY: plain (torch.compile as it is), share (VALUE is PyTorch's activation_memory_budget), blocks (one of VALUE blocks is checkpointed), fit
+(VALUE is a budget in bytes). Compiles, says so by a JSON line, and answers each line that it reads, a key of ANSWERS, by another."""
 
 import argparse
 import gc
@@ -13,6 +13,7 @@ import sys
 import time
 
 import torch
+import torch.utils.checkpoint
 
 from .. import private
 from . import gpu_events
@@ -25,7 +26,7 @@ STEPS_BEFORE, STEPS_TIMED = 2, 8
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model", choices=sorted(MODELS))
-    parser.add_argument("way", choices=("plain", "share", "fit"))
+    parser.add_argument("way", choices=("plain", "share", "blocks", "fit"))
     parser.add_argument("value", nargs="?", type=float)
     parser.add_argument("--batch", type=int)
     parser.add_argument("--tier", choices=("pinned", "managed", "none"), default="pinned")
@@ -70,7 +71,7 @@ class Cell:
             self.step()
         if plan is not None:
             found |= {"predicted": plan.predicted, "predicted_unplanned": plan.unplanned, "planned_base": plan.base_bytes, "plan_s": plan.seconds,
-                      "plans": plan.plans, "unforeseen": plan.unforeseen, "chunks": plan.chunks, "differences": plan.differences,
+                      "plans": plan.plans, "tried": plan.tried, "unforeseen": plan.unforeseen, "chunks": plan.chunks, "differences": plan.differences,
                       "offloaded": plan.offloaded_bytes, "tensors_offloaded": len(plan.offloaded), "peak_at": plan.peak_at,
                       "kernels_again": sum(len(again) for _, again in plan.modules.values())}
         for _ in range(3):
@@ -153,7 +154,20 @@ def compiled(model, optimizer, options):
         return umbench.torch.fit(model, budget=int(options.value), optimizer=optimizer, tier=None if options.tier == "none" else options.tier)
     if options.way == "share":
         torch._functorch.config.activation_memory_budget = options.value
+    if options.way == "blocks":
+        blocks = model.model.blocks
+        for i in range(0, len(blocks), int(options.value)):
+            blocks[i] = Checkpointed(blocks[i])
     return torch.compile(model)
+
+
+class Checkpointed(torch.nn.Module):
+    def __init__(self, body):
+        super().__init__()
+        self.body = body
+
+    def forward(self, *inputs):
+        return torch.utils.checkpoint.checkpoint(self.body, *inputs, use_reentrant=False)
 
 
 def watch_for_holes(found):

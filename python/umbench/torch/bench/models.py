@@ -1,13 +1,15 @@
 """Networks to measure with, defined here so that nothing beside torch is needed. Each function returns (model with its loss, inputs).
 
 Shapes follow the papers: ResNet-50 (He et al. 2016), GPT-2 (Radford et al. 2019), ViT-B/16 (Dosovitskiy et al. 2021),
-ConvNeXt-T (Liu et al. 2022), U-Net (Ronneberger et al. 2015), Llama with LoRA (Touvron et al. 2023, Hu et al. 2021)."""
+Swin-T (Liu et al. 2021), ConvNeXt-T (Liu et al. 2022), U-Net (Ronneberger et al. 2015), Llama with LoRA (Touvron et al. 2023, Hu et al. 2021)."""
 
 import contextlib
 
 import torch
 from torch import nn
 from torch.nn import functional as F
+
+from .swin import Swin
 
 
 class WithLoss(nn.Module):
@@ -256,6 +258,7 @@ MODELS = {
     "gpt2_small": lambda device="cuda", batch=8: texts(GPT2(), batch, 1024, 50304, device),
     "gpt2_medium": lambda device="cuda", batch=8: texts(GPT2(24, 1024, 16), batch, 1024, 50304, device),
     "vit_b16": lambda device="cuda", batch=128: images(ViT(), batch, 224, 1000, device),
+    "swin_t": lambda device="cuda", batch=128: images(Swin(), batch, 224, 1000, device),
     "convnext_t": lambda device="cuda", batch=128: images(ConvNeXt(), batch, 224, 1000, device),
     "llama_lora": lambda device="cuda", batch=8: texts(frozen_in_half(Llama()), batch, 1024, 128256, device),
     "unet": lambda device="cuda", batch=16: images(UNet(), batch, 256, 2, device, dense=True),

@@ -1,0 +1,50 @@
+"""What fit does not do, said in one line before anything runs."""
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+from .planner import NoPlan
+
+TIERS, BITS = ("pinned", "managed", None), ("rounding", "same")
+WRAPPERS = ("DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule", "DataParallel")
+PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+
+
+def of_model(model):
+    if not isinstance(model, torch.nn.Module):
+        raise NoPlan(f"fit takes a torch.nn.Module, not a {type(model).__name__}")
+    for name, module in model.named_modules():
+        if type(module).__name__ in WRAPPERS:
+            raise NoPlan(f"{name or 'the model'} is a {type(module).__name__}: fit plans for one GPU")
+    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+        refuse_subclass(name, tensor)
+
+
+def of_options(tier, bits, micro_batches):
+    if tier not in TIERS:
+        raise NoPlan(f"tier={tier!r} is none of {', '.join(map(repr, TIERS))}")
+    if bits not in BITS:
+        raise NoPlan(f"bits={bits!r} is none of {', '.join(map(repr, BITS))}")
+    if bits == "same" and micro_batches != 1:
+        raise NoPlan("a batch in parts adds up gradients in another order; give bits='rounding' or micro_batches=1")
+
+
+def of_inputs(inputs, named):
+    for name, value in [*enumerate(inputs), *named.items()]:
+        for leaf in tree_leaves(value):
+            if isinstance(leaf, torch.Tensor):
+                refuse_subclass(f"input {name}", leaf)
+
+
+def refuse_subclass(name, tensor):
+    if type(tensor) not in PLAIN:
+        raise NoPlan(f"{name} is a {type(tensor).__name__}, not a plain tensor: fit cannot tell what it takes")
+
+
+def of_graph(graph):
+    """Dynamo's graph."""
+    for node in graph.nodes:
+        for value in tree_leaves(node.meta.get("example_value")):
+            sizes = value.shape if isinstance(value, torch.Tensor) else [value]
+            if any(isinstance(size, (torch.SymInt, torch.SymFloat, torch.SymBool)) for size in sizes):
+                raise NoPlan(f"{node.name} has a size that is dynamic or depends on values: fit plans for fixed shapes")
