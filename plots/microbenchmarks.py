@@ -51,7 +51,7 @@ def cases_below(cases, *parts):
 
 
 def legend_below(axes, columns, down=-0.24):
-    """The legend under the axes, where it hides nothing."""
+    """Draws the legend under the axes, where it hides nothing."""
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, down), ncol=columns, fontsize=7.5, frameon=False)
 
 

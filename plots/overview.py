@@ -72,7 +72,7 @@ def _lines(cells):
 
 
 def _bound(cells):
-    """[(ratio, slowdown), ...]: the least bound of the plans drawn at a ratio, extended to both ends."""
+    """[(ratio, slowdown), ...]: at each ratio the minimum of the bounds of the plans drawn there; the first and last go on to the edges."""
     least = {}
     for cell in cells:
         known = load.bounds_ns(cell, cell["baseline_ns"])["plan_ns"]

@@ -39,7 +39,7 @@ def main():
 
 
 def write_section(out, section):
-    """Its files; then the section with the PNG's bytes in place of the figure."""
+    """Writes the files of a section; returns it with the PNG's bytes in place of the figure."""
     if section.figure is None:
         return section
     save(section.figure, out, section.name, KINDS)

@@ -54,7 +54,7 @@ def _verdict(group, cells):
 
 
 def _growth(axis, group, lines):
-    """The same of work that grows: slowdown is over the cells' own operators."""
+    """As _verdict, for work that grows: slowdown is over the time of the cells' own operators."""
     cells = best_first(lines, lambda cell: slowdown_of(cell | {"baseline_ns": cell.get("compute_ns")}), growth.AXES[axis])
     best = _best(growth.NAMES[axis], cells, lines.get("managed"), growth.AXES[axis], lambda cell: cell["compute_ns"])
     return _named(group) | {"sentences": [], "best": best and best | {"ratios": True}}

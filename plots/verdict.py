@@ -88,7 +88,7 @@ def _slower_with_more_memory(at):
 
 
 def _without_a_plan(lines, at):
-    """Strategies that do not fit at a ratio at which another one runs, by the lowest such ratio above 1."""
+    """Strategies that do not fit where another one runs, by the lowest such ratio above 1."""
     found = {}
     for label, line in lines.items():
         ratio = next((record["ratio"] for record in line if record["outcome"] == "infeasible" and at.get(record["ratio"])

@@ -69,7 +69,7 @@ def missing_in_head(befores, afters):
     return [name for name, of in asked.items() if knows(ended[0], of) and not knows(ended[1], of)]
 
 
-# --- how it ended ---
+# --- outcomes ---
 
 def outcome(befores, afters):
     ranks = [min(RANK.get(record["outcome"], 0) for record in side) for side in (befores, afters)]

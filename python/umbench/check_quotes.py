@@ -40,7 +40,7 @@ UNITS = {"ns": 1, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9, "min": 60e9, "%": 
 FACTORS = "(?:x|×| ?(?:ms|us|µs|ns|s|min|%|times|[KMG]i?B/s|TB/s|TFLOP/s|seconds|minutes))"
 NUMBER = r"(?<![\w.,/#-])\d[\d,]*(?:\.\d+)?(?:e-?\d+)?"
 UNIT = rf"(?:{FACTORS}(?![\w/])|(?<=\.\d) [KMGT]i?B|(?<=\.\d\d) [KMGT]i?B)"
-LISTED = r"(?=(?:(?:,| and| or| to| /) \d[\d.]*)+" + UNIT + ")"  # 1.1, 2 and 3 ms
+LISTED = r"(?=(?:(?:,| and| or| to| /) \d[\d.]*)+" + UNIT + ")"  # after a number: other numbers and one unit follow, as in 1.1, 2 and 3 ms
 IN_TEXT = re.compile(rf"{NUMBER}(?:{UNIT}|{LISTED}| of (?:the )?\d+)")
 IN_TABLE = re.compile(rf"{NUMBER}{UNIT}|(?<![\w.,/#-])\d+\.\d+(?: [KMGT]i?B)?")
 RATIO = re.compile(rf"\b(?:ratio|at) \d+(?:\.\d+)?(?!\.?\d|{UNIT})")  # places on the axis, not results

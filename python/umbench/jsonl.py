@@ -66,7 +66,7 @@ def _json(line):
 
 
 class _Explained(ValueError):
-    """Its message is shown as it is."""
+    """Refuses a line for a reason that its message gives in full."""
 
 
 def _without_double_names(pairs):

@@ -1,4 +1,4 @@
-"""Command lines of what takes a PyTorch model, MODULE:FUNCTION. They are read before PyTorch is imported, which may be missing."""
+"""Command lines of commands that take a PyTorch model as MODULE:FUNCTION. They are read before PyTorch is imported, which may be missing."""
 
 import os
 import re

@@ -87,7 +87,7 @@ def place(umbench, prepared, tmp_path):
     (tmp_path / "train.py").touch()
     (tmp_path / "my_program").write_text("#!/bin/sh\n", encoding="utf-8")
     (tmp_path / "my_program").chmod(0o755)
-    write_blocks((ROOT / "docs/hints.md").read_text(encoding="utf-8"), tmp_path)  # mine.json
+    write_blocks((ROOT / "docs/hints.md").read_text(encoding="utf-8"), tmp_path)  # it shows mine.json
     for number in (2, 3, 4):
         (tmp_path / f"part{number}.jsonl").write_bytes((prepared / f"part{number}.jsonl").read_bytes())
     (tmp_path / "bin").mkdir()
@@ -105,7 +105,7 @@ def place(umbench, prepared, tmp_path):
 
 
 def write_blocks(text, folder):
-    """A page's JSON in a block of code is the file that its commands name."""
+    """Writes each JSON block of a page into the file that the page's commands name."""
     for block in re.findall(r"(?ms)^    \{\n.*?^    \}$", text):
         kind = json.loads(block)
         name = f"{kind.get('name', 'block')}.json"
