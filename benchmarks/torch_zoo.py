@@ -184,15 +184,6 @@ def resnet50_half():
     return model.half().to(memory_format=torch.channels_last), tuple(x.half() for x in inputs)
 
 
-def llama_of_default_type():
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(HALF)
-    try:
-        return llama()
-    finally:
-        torch.set_default_dtype(before)
-
-
 class Cast(nn.Module):
     def __init__(self, model):
         super().__init__()

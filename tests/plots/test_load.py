@@ -1,5 +1,3 @@
-import json
-
 import pytest
 import synthetic
 from umbench import load

@@ -4,7 +4,6 @@ import copy
 import json
 import random
 
-import conftest  # noqa: F401
 import pytest
 import synthetic
 from umbench import arguments, comparison, export_formats, load, print_comparison

@@ -415,10 +415,6 @@ def test_eager_operators_have_no_64_bit_floats(export):
 
 # --- as torch.compile runs it ---
 
-def shapes_of(graph, *uses):
-    return [t["shape"] for t in graph["tensors"] if t.get("use", "activation") in uses]
-
-
 def test_generated_kernels_are_joined_and_what_is_inside_takes_no_memory(export):
     _, graph = export("mlp")
     labels = [op["label"] for op in graph["ops"]]

@@ -9,8 +9,6 @@ result against labels. Needs PyTorch 2.9 or later.
 import importlib
 import importlib.util
 import json
-import os
-import re
 import sys
 import time
 from pathlib import Path

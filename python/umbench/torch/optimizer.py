@@ -15,7 +15,6 @@ from .liveness import size_of
 
 # States of a parameter, operations on an element, and how often its bytes are read or written: fused, else.
 OPTIMIZERS = {"sgd": ((), 2, 3, 3), "momentum": (("momentum",), 4, 5, 7), "adamw": (("exp_avg", "exp_avg_sq"), 14, 7, 20)}
-FORMS = ("foreach", "fused", "each")
 TENSORS, ELEMENTS = 36, 320 * 65536
 
 
