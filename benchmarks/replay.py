@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "benchmarks")]
 
 import timed  # noqa: E402
-from umbench import load  # noqa: E402
+from umbench import graph_files, load  # noqa: E402
 
 NETWORKS = ("vgg16", "resnet50")
 CURVED = ("vit_b_16", "convnext_t")
@@ -164,15 +164,9 @@ def cut_of(graph, op):
 
 
 def size_of(graph, op):
-    sizes = {"f32": 4, "i32": 4, "bf16": 2, "u16": 2, "u8": 1}
+    """Bytes of an operator's operands, each once."""
     tensors = {tensor["name"]: tensor for tensor in graph["tensors"]}
-    total = 0
-    for name in {*op["in"], *op["out"]}:
-        count = 1
-        for extent in tensors[name]["shape"]:
-            count *= extent
-        total += count * sizes[tensors[name].get("type", "f32")]
-    return total
+    return sum(graph_files.size_of(tensors[name]) for name in {*op["in"], *op["out"]})
 
 
 def report(records):

@@ -10,15 +10,12 @@ pass takes at least its operators' time and its bytes / link.
 """
 
 import argparse
-import json
 import sys
 import typing
-from pathlib import Path
 
 from umbench import load
+from umbench.graph_files import size_of
 from umbench.plots.table import as_markdown, as_text
-
-BYTES = {"f32": 4, "bf16": 2, "u8": 1, "i32": 4}
 
 
 def main():
@@ -30,8 +27,8 @@ def main():
     parser.add_argument("--machine", required=True, metavar="FILE.json", help="machine file with the link's rate")
     parser.add_argument("--markdown", action="store_true")
     wanted = parser.parse_args()
-    graphs = [_json("--graph", path) for path in wanted.graph]
-    machine = _json("--machine", wanted.machine)
+    graphs = [load.read_json(path, "--graph ") for path in wanted.graph]
+    machine = load.read_json(wanted.machine, "--machine ")
     timed = load.read_all([wanted.device]) if wanted.device else []
     tables = []
     for group, cells in load.groups(load.read_all(wanted.files)).items():
@@ -41,14 +38,6 @@ def main():
     if not any(tables):
         raise load.TooLittle(f"{', '.join(wanted.files)}: no hint strategy finished well above ratio 1")
     print("\n\n".join(filter(None, tables)))
-
-
-def _json(option, path):
-    try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        reason = getattr(error, "strerror", None) or f"not JSON: {error}"
-        raise load.BadInput(f"{option} {path}: {reason}") from error
 
 
 def _graph_for(graphs, cell):
@@ -92,14 +81,7 @@ def alive_between_passes(graph, use=None):
     backward = _first_backward(graph)
     made_later = {name for op in graph["ops"][backward:] for name in op["out"]}
     wanted = {name for op in graph["ops"][backward:] for name in op["in"]} - made_later
-    return sum(_bytes(tensors[name]) for name in wanted if use in (None, tensors[name]["use"]))
-
-
-def _bytes(tensor):
-    size = BYTES[tensor["type"]]
-    for extent in tensor["shape"]:
-        size *= extent
-    return size
+    return sum(size_of(tensors[name]) for name in wanted if use in (None, tensors[name]["use"]))
 
 
 def table(group, cells, limits, markdown):

@@ -3,16 +3,14 @@
 Takes what `umbench plan -o PLAN.json --graph GRAPH.json` writes.
 """
 
-import json
 import sys
-from pathlib import Path
 
+from umbench.graph_files import size_of
 from umbench.plots.common import GIB, Parser, load, pyplot, save, use_style
 
 # state: (label, colour, hatch)
 STATES = {"kept": ("on the device", "#C8C8C8", ""), "moved": ("moved to the host", "#E69F00", "////"),
           "gone": ("given up, computed again", "#009E73", "....")}
-BYTES = {"f32": 4, "bf16": 2, "u8": 1, "u16": 2, "i32": 4}
 
 
 def main():
@@ -25,19 +23,7 @@ def main():
     parser.add_argument("--format", default="svg", help="svg, png or pdf (svg)")
     wanted = parser.parse_args()
     use_style()
-    save(figure_of(read_json(wanted.plan), read_json(wanted.graph), wanted.tensors), wanted.out, wanted.name, [wanted.format])
-
-
-def read_json(path):
-    try:
-        return json.loads(Path(path).read_text())
-    except (OSError, ValueError) as error:
-        raise load.BadInput(f"{path}: {error}") from None
-
-
-def size_of(tensor):
-    n, c, h, w = tensor["shape"]
-    return n * c * h * w * BYTES[tensor["type"]]
+    save(figure_of(load.read_json(wanted.plan), load.read_json(wanted.graph), wanted.tensors), wanted.out, wanted.name, [wanted.format])
 
 
 def states_of(plan, graph):

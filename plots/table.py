@@ -5,7 +5,6 @@ first, with half of the range between their quartiles where that shows.
 each cell how much of that the busier direction used, on average over its last iteration.
 """
 
-import json
 import sys
 
 from umbench import iteration_times, load
@@ -32,13 +31,10 @@ def main():
 
 def read_link(path):
     """The machine's name and bytes a second each way."""
+    machine = load.read_json(path, "--link ")
     try:
-        with open(path, encoding="utf-8") as file:
-            machine = json.load(file)
         return machine["name"], machine["link_to_device_bytes_per_s"], machine["link_to_host_bytes_per_s"]
-    except (OSError, UnicodeDecodeError) as error:
-        raise load.BadInput(f"--link {path}: {getattr(error, 'strerror', None) or error}") from error
-    except (ValueError, RecursionError, KeyError, TypeError) as error:
+    except (KeyError, TypeError) as error:
         raise load.BadInput(f"--link {path}: no machine file of umbench ({error})") from error
 
 

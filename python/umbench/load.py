@@ -46,6 +46,16 @@ def files_in(folder, pattern):
         raise BadInput(f"{folder}: {error.strerror}") from error
 
 
+def read_json(path, option=""):
+    """The value that a JSON file holds. Throws BadInput, whose message begins with `option`."""
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadInput(f"{option}{path}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"{option}{path}: not JSON: {' '.join(str(error).split())[:200]}") from error
+
+
 def read(path, warn=output.warn):
     """(environments, records) of a file. A torn last line, which a crash while appending leaves, is
     dropped with a warning; of records with the same key the last one counts."""

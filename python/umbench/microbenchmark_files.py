@@ -5,10 +5,9 @@ counted for it in a pass of its own is under `counted`. A case that did not run 
 counters.
 """
 
-import json
 from collections import namedtuple
 
-from umbench.load import BadInput
+from umbench.load import BadInput, read_json
 
 Case = namedtuple("Case", "name parts axes counters put_back reason counted")
 Run = namedtuple("Run", "context cases")
@@ -21,13 +20,7 @@ OWN = {"family_index", "per_family_instance_index", "repetitions", "repetition_i
 
 def read(path):
     """The run; raises BadInput naming the file."""
-    try:
-        with open(path, encoding="utf-8") as file:
-            document = json.load(file)
-    except OSError as error:
-        raise BadInput(f"{path}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise BadInput(f"{path}: not JSON: {' '.join(str(error).split())[:200]}") from error
+    document = read_json(path)
     if not isinstance(document, dict) or not isinstance(document.get("benchmarks"), list):
         raise BadInput(f"{path}: not what um_microbenchmarks writes with --benchmark_out")
     rows = [row for row in document["benchmarks"] if row.get("run_type") == "iteration"]

@@ -8,7 +8,6 @@ result against labels. Needs PyTorch 2.9 or later.
 
 import importlib
 import importlib.util
-import json
 import sys
 import time
 from pathlib import Path
@@ -74,11 +73,7 @@ def module_named(module):
 
 
 def machine(text):
-    path = Path(text) if text.endswith(".json") else places.RESULTS / "machines" / f"{text}.json"
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise load.BadInput(f"--machine {text}: {error}") from None
+    return load.read_json(text if text.endswith(".json") else places.RESULTS / "machines" / f"{text}.json", "--machine ")
 
 
 def report(made, options, took):

@@ -1,14 +1,9 @@
 """How much memory a graph file takes at once when its operators run in order and tensors are freed after their last use."""
 
-import math
+from umbench.graph_files import SIZES, size_of  # noqa: F401
 
-SIZES = {"f32": 4, "bf16": 2, "i32": 4, "u16": 2, "u8": 1}
 STAYS = ("input", "label", "parameter", "state")  # there before the first operator and after the last
 LASTS = ("parameter_gradient", "output")
-
-
-def size_of(tensor):
-    return math.prod(tensor["shape"]) * SIZES[tensor.get("type", "f32")]
 
 
 def peak_of(document):

@@ -10,7 +10,6 @@ from torch.utils.flop_counter import flop_registry
 
 TYPES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "bf16", torch.int64: "i32", torch.int32: "i32",
          torch.uint64: "i32", torch.uint32: "i32", torch.int16: "u16", torch.bool: "u8", torch.uint8: "u8", torch.int8: "u8"}
-SIZES = {"f32": 4, "bf16": 2, "i32": 4, "u16": 2, "u8": 1}
 
 LEAST_CHANNELS = 8  # of a group of a convolution, for tensor cores
 

@@ -1,0 +1,10 @@
+"""Sizes of the tensors of a graph file (docs/networks.md)."""
+
+import math
+
+SIZES = {"f32": 4, "bf16": 2, "i32": 4, "u16": 2, "u8": 1}  # bytes of an element
+
+
+def size_of(tensor):
+    """Bytes."""
+    return math.prod(tensor["shape"]) * SIZES[tensor.get("type", "f32")]
