@@ -121,7 +121,8 @@ void gpu_clock::see(std::uint64_t gpu, std::uint64_t cpu) {
 }
 
 std::uint64_t gpu_clock::on_cpu(std::uint64_t gpu, std::uint64_t cpu) const {
-  return gpu == 0 ? cpu : gpu + std::min(least_before_, least_);
+  const std::uint64_t least = std::min(least_before_, least_);
+  return gpu == 0 || least == none ? cpu : gpu + least;
 }
 
 void event_translator::add_fault(driver_event e, nanoseconds ahead, std::uint32_t device) {

@@ -25,9 +25,9 @@ using take_record = std::function<void(const unified_memory_record&)>;
 constexpr std::size_t event_bytes = 64;
 using driver_event = std::span<const std::byte, event_bytes>;
 
-// The GPU's clock on that of the CPU. The driver stamps a fault with both: with the GPU's time when it
-// happened, with the CPU's soon after. So the least difference of a while is their distance, some
-// microseconds too long.
+// Converts times of the GPU's clock to the CPU's. The driver stamps a fault with the GPU's time when it
+// happens, and with the CPU's soon after. The least difference of the last second or two is the distance of
+// the clocks, some microseconds too long.
 class gpu_clock {
  public:
   // The two times of a fault.

@@ -158,9 +158,9 @@ def test_sums_of_a_trace_with_pauses_are_scaled_to_the_drivers(tmp_path):
 def test_pauses_and_what_cupti_missed_are_told(umbench, tmp_path):
     sums = {"to_gpus": 128 * BLOCK, "to_host": 0, "gpu_faults": 0, "cpu_faults": 0}
     prefetch_missing().write(tmp_path / "run.jsonl", driver=sums)
-    assert "CUPTI told of 128 MiB, the driver counted 256 MiB" in umbench("explain", "run.jsonl").stdout
+    assert "recorded 128 MiB, the driver counted 256 MiB" in umbench("explain", "run.jsonl").stdout
     prefetch_missing().write(tmp_path / "run.jsonl", driver=sums | {"to_gpus": 65 * BLOCK})
-    assert "CUPTI told of 128 MiB, the driver counted 130 MiB" in umbench("explain", "run.jsonl").stdout
+    assert "recorded 128 MiB, the driver counted 130 MiB" in umbench("explain", "run.jsonl").stdout
     prefetch_missing().write(tmp_path / "run.jsonl", driver=sums | {"to_gpus": 64 * BLOCK + BLOCK // 20})
     assert "lacks" not in umbench("explain", "run.jsonl").stdout
     prefetch_missing().write(tmp_path / "run.jsonl", driver=sums | {"to_gpus": 64 * BLOCK})

@@ -4,8 +4,9 @@
     umbench trace --out RUN.jsonl -- umbench run ... --out RECORD.jsonl
     trace/programs/agree.py RUN.jsonl RECORD.jsonl
 
-The library hands CUPTI's records on to umbench, which counts an iteration at a time and holds its sums against the driver's; the trace
-has a range for each. Exit code 1 where bytes differ by more than 1 %, or faults by more than 2 %.
+umbench and the library each read their own queue of the driver's events; where the driver refuses these, the library hands CUPTI's records
+on. umbench counts an iteration at a time and checks its sums against the driver's; the trace has a range for each. Exit code 1 where bytes
+differ by more than 1 %, or faults by more than 2 %.
 """
 import json
 import sys
@@ -23,7 +24,7 @@ RANGE = "counted by the program, too"
 
 def compare(process, record):
     """[(what, counted by umbench, in the trace, whether they agree)]"""
-    # A range an iteration, and one behind them. Where CUPTI lost records, umbench counted again, so the last ones count.
+    # A range an iteration, and one behind them. Where records were lost, umbench counted again, so the last ones count.
     ranges = sorted(part[:2] for part in process.ranges if part.name == RANGE)[-record["iterations"] - 1:-1]
     rows = []
     for name, at in (("first", ranges[0]), ("last", ranges[-1])) if ranges else ():

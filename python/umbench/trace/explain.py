@@ -94,7 +94,7 @@ def _lacks(process):
         for name, way in (("to_gpus", reader.IN), ("to_host", reader.OUT)):
             told, moved = process.counted(*way), process.driver[name]
             if abs(told - moved) > process.most_missed * moved:
-                yield (f"some movements {name.replace('_', ' ').replace('gpu', 'GPU')}: CUPTI told of {size(told)}, the driver counted {size(moved)}; "
+                yield (f"some movements {name.replace('_', ' ').replace('gpu', 'GPU')}: recorded {size(told)}, the driver counted {size(moved)}; "
                        "sums are scaled")
     if process.lost:
         yield f"{process.lost:,} records that were lost"
