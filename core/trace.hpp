@@ -25,7 +25,7 @@ struct span {
 };
 
 // The driver's work and the traffic on the link, by cause; nothing if not observed. Faults are
-// granules of 64 KiB that kernels faulted on, each once a batch; pages where CUPTI counts on a GPU.
+// granules of 64 KiB that kernels faulted on, each once a batch; by CUPTI, faults on each batch's first page.
 struct counters {
   std::optional<std::uint64_t> faults;                 // that kernels raised and the driver serviced
   std::optional<std::uint64_t> fault_batches;          // in which it did so, one replay each
