@@ -154,7 +154,16 @@ def test_the_same_bits_cut_nothing():
     assert "'rounding', 'same'" in refusal(lambda: umt.fit(made("perceptron")[0], budget="1GiB", bits=8))
 
 
-def test_a_loss_over_many_words_is_cut_where_that_saves_memory():
+@pytest.mark.parametrize("frozen", (False, True))
+def test_a_loss_over_many_words_is_cut_where_that_saves_memory(frozen, monkeypatch):
+    results, extract = [], private.extract
+
+    def noted(joint, *args, **named):
+        results[:] = [tuple(node.meta["val"].shape) for node in joint.graph.find_nodes(op="call_function", target=torch.ops.aten.mm.default)]
+        return extract(joint, *args, **named)
+
+    monkeypatch.setattr(private, "extract", noted)
+
     class Words(nn.Module):
         def __init__(self):
             super().__init__()
@@ -166,6 +175,7 @@ def test_a_loss_over_many_words_is_cut_where_that_saves_memory():
     torch.manual_seed(0)
     model, inputs = Words(), (torch.randn(4, 64, 16), torch.randint(3000, (4, 64)))
     inputs[1][0, :7] = -100
+    model.head.weight.requires_grad_(not frozen)
     plain = copy.deepcopy(model)
     unplanned = trained(plain, inputs)
     model, _ = fitted(model, inputs, 0.6)
@@ -174,6 +184,7 @@ def test_a_loss_over_many_words_is_cut_where_that_saves_memory():
     torch.testing.assert_close(planned, unplanned)
     for own, other in zip(plain.parameters(), model.parameters()):
         torch.testing.assert_close(own.grad, other.grad)
+    assert ((3000, 16) in results) != frozen
 
 
 def test_less_memory_computes_more_again():

@@ -25,7 +25,7 @@ def _(rows, weight_gradient, rows_gradient):
 
 class ShareByShare(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, hidden, weight, bias, labels, ignored, shares):
+    def forward(ctx, hidden, weight, bias, labels, ignored, shares, weight_learns):
         kind = hidden.device.type
         half = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else hidden.dtype
         with torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else contextlib.nullcontext():
@@ -35,15 +35,16 @@ class ShareByShare(torch.autograd.Function):
             total = torch.zeros((), device=hidden.device)
             of_rows, of_weight, of_bias = [], None, None
             for some, wanted in zip(rows.chunk(shares), labels.chunk(shares)):
-                if of_weight is not None:
-                    some = torch.ops.umbench.behind(some, of_weight, of_rows[-1])
+                if of_rows:
+                    some = torch.ops.umbench.behind(some, of_rows[-1] if of_weight is None else of_weight, of_rows[-1])
                 logits = F.linear(some, words, None if bias is None else bias.to(half)).float()
                 loss, logits_gradient = loss_of(logits, wanted, ignored)
                 total = total + loss
                 logits_gradient = logits_gradient.to(half)
                 of_rows.append(logits_gradient @ words)
-                part = (logits_gradient.t() @ some).float()
-                of_weight = part if of_weight is None else of_weight + part
+                if weight_learns:
+                    part = (logits_gradient.t() @ some).float()
+                    of_weight = part if of_weight is None else of_weight + part
                 if bias is not None:
                     part = logits_gradient.float().sum(0)
                     of_bias = part if of_bias is None else of_bias + part
@@ -56,8 +57,8 @@ class ShareByShare(torch.autograd.Function):
         of_hidden, of_weight, of_bias, count = ctx.saved_tensors
         factor = gradient / count
         hidden, weight, bias = ctx.types
-        return ((of_hidden * factor).to(hidden), (of_weight * factor).to(weight), None if bias is None else (of_bias * factor).to(bias),
-                None, None, None)
+        return ((of_hidden * factor).to(hidden), None if of_weight is None else (of_weight * factor).to(weight),
+                None if bias is None else (of_bias * factor).to(bias), None, None, None, None)
 
 
 def loss_of(logits, labels, ignored):
@@ -71,8 +72,8 @@ def loss_of(logits, labels, ignored):
     return loss, gradient
 
 
-def share_by_share(hidden, weight, bias, labels, ignored, shares):
-    return ShareByShare.apply(hidden, weight, bias, labels, ignored, shares)
+def share_by_share(hidden, weight, bias, labels, ignored, shares, weight_learns=True):
+    return ShareByShare.apply(hidden, weight, bias, labels, ignored, shares, weight_learns)
 
 
 def losses_of(graph):
@@ -125,8 +126,10 @@ def cut(module, shares):
             hidden, weight, bias = [*(copied.get(a, a) for a in linear.args), None][:3]
             options = dict(zip(("input", "target", "weight", "size_average", "ignore_index"), loss.args)) | loss.kwargs
             node = copied[loss]
+            learns = linear.args[1].meta["example_value"].requires_grad
             with graph.inserting_before(node):
-                new = graph.call_function(share_by_share, (hidden, weight, bias, copied[options["target"]], options.get("ignore_index", -100), shares))
+                new = graph.call_function(share_by_share, (hidden, weight, bias, copied[options["target"]], options.get("ignore_index", -100), shares,
+                                                           learns))
             new.meta = dict(node.meta)
             node.replace_all_uses_with(new)
             graph.erase_node(node)
