@@ -18,6 +18,7 @@ USED = {
     "torch._functorch.aot_autograd": ("aot_module_simplified",),
     "torch._inductor.custom_graph_pass": ("CustomPartitionerFn",),
     "torch._inductor.compile_fx": ("compile_fx",),
+    "torch._inductor.graph": ("GraphLowering",),
     "torch._inductor.config": ("alignment_asserts", "custom_partitioner_fn", "reorder_for_peak_memory", "size_asserts"),
     "torch._dynamo.backends.common": ("aot_autograd",),
     "torch._dynamo.backends.debugging": ("boxed_nop",),
@@ -110,9 +111,34 @@ def compiled(graph, inputs, partition, backend):
             return aot_autograd(fw_compiler=boxed_nop, partition_fn=partition)(graph, inputs)
         from torch._inductor.compile_fx import compile_fx
 
-        return compile_fx(graph, inputs, config_patches={
-            "custom_partitioner_fn": partitioner(partition), "fx_graph_cache": False, "reorder_for_peak_memory": True,
-            "size_asserts": False, "alignment_asserts": False})  # launching is what binds small kernels
+        with layouts_as_traced():
+            return compile_fx(graph, inputs, config_patches={
+                "custom_partitioner_fn": partitioner(partition), "fx_graph_cache": False, "reorder_for_peak_memory": True,
+                "size_asserts": False, "alignment_asserts": False})  # launching is what binds small kernels
+
+
+@contextlib.contextmanager
+def layouts_as_traced():
+    """Inductor gives what leads to a convolution channels-last strides, also what has its channels last already because the model moved
+    them. Within, that keeps its strides, in graphs whose convolutions are traced with channels last."""
+    from torch._inductor.graph import GraphLowering
+
+    find = GraphLowering.find_nodes_prefer_channels_last
+
+    def found(self):
+        convolutions = self.module.graph.find_nodes(op="call_function", target=torch.ops.aten.convolution.default)
+        traced = any(not node.meta["val"].is_contiguous() for node in convolutions)
+        return {node for node in find(self) if not (traced and is_contiguous_image(node.meta.get("val")))}
+
+    GraphLowering.find_nodes_prefer_channels_last = found
+    try:
+        yield
+    finally:
+        GraphLowering.find_nodes_prefer_channels_last = find
+
+
+def is_contiguous_image(value):
+    return isinstance(value, torch.Tensor) and value.dim() == 4 and value.is_contiguous()
 
 
 def keep_order():
