@@ -51,15 +51,14 @@ def test_simulated_savings_are_near_measured_ones(umbench, tmp_path, name, strat
     assert (times[0] - times[1]) / 1e9 == pytest.approx(of["plain_s"] - of["mended_s"], rel=off)
 
 
-def test_in_the_median_a_trace_slows_a_program_that_faults_by_less_than_five_percent():
+def test_a_trace_slows_a_program_that_faults_by_less_than_five_percent():
     times = json.loads((KEPT / "overhead_h100.json").read_text(encoding="utf-8"))
     pairs = list(zip(times["plain"], times["traced"]))
     page = (ROOT / "docs/trace.md").read_text(encoding="utf-8")
     slower = [100 * (statistics.median(traced[1:]) / statistics.median(plain[1:]) - 1) for plain, traced in pairs]
-    assert statistics.median(slower) < 5 and max(slower) < 10
-    assert f"{statistics.median(slower):.1f} % slower traced, {max(slower):.0f} % at most" in page
-    longer = [(sum(traced) - sum(plain)) / 1e3 for plain, traced in pairs]
-    assert max(longer) < 1.5 and f"{max(longer):.1f} s longer at most" in page
+    assert max(slower) < 5
+    lengths = {len(run) for pair in pairs for run in pair}
+    assert f"{len(pairs)} pairs of {min(lengths)} iterations | {max(slower):.1f} % slower traced at most" in page and len(lengths) == 1
 
 
 def test_the_page_quotes_what_pytorch_takes_traced_and_in_a_managed_pool():
