@@ -58,7 +58,7 @@ double copy_bandwidth(const device& gpu) {
   return 2.0 * static_cast<double>(bytes) / seconds[5];
 }
 
-device open() {
+device open_device() {
   int index = 0, multiprocessors = 0;
   check(cudaGetDevice(&index));
   check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, index));
@@ -196,12 +196,13 @@ kernel_case of_sgd_update(const tensor_form& of) {
 }
 
 kernels::pool_problem pooled(const tensor_form& of, max_pool how) {
-  const auto reach = [&](std::int64_t extent) {
+  const auto output_extent = [&](std::int64_t extent) {
     return (extent + 2 * how.pad - how.window) / how.stride + 1;
   };
   how.relu = true;
-  return {of.shape, {of.shape.n, of.shape.c, reach(of.shape.h), reach(of.shape.w)}, how, of.type, of.order,
-          1};
+  return {of.shape, {of.shape.n, of.shape.c, output_extent(of.shape.h), output_extent(of.shape.w)},
+          how,      of.type,
+          of.order, 1};
 }
 std::string suffix(const max_pool& how) {
   return "_" + std::to_string(how.window) + "s" + std::to_string(how.stride);
@@ -359,7 +360,7 @@ kernel_case of_direct(const tensor_form& x, const kernels::direct_convolution& o
           }};
 }
 
-kernel_case of_deep(const kernels::direct_convolution& of) {
+kernel_case of_filter_gradient(const kernels::direct_convolution& of) {
   const tensor_form x{of.x, dtype::f32, memory_order::nhwc};
   return {"deep_filter_gradient/" + std::to_string(of.y.c), x, bytes_in(x) + bytes_in({of.y, of.type}),
           [of](launch_site where, operands& on) -> std::function<void()> {
@@ -412,7 +413,7 @@ void add_resnet(case_list& all, dtype type, memory_order order) {
 }
 
 // The first layers of VGG-16, ResNet-50 and AlexNet.
-void add_shallow(case_list& all, dtype type) {
+void add_first_layers(case_list& all, dtype type) {
   const std::vector<kernels::direct_convolution> layers{
       {{64, 3, 224, 224}, {64, 3, 3, 3}, {64, 64, 224, 224}, {1, 1, 1, 1, true}, type},
       {{128, 3, 224, 224}, {64, 3, 7, 7}, {128, 64, 112, 112}, {2, 2, 3, 3, false}, type},
@@ -424,7 +425,7 @@ void add_shallow(case_list& all, dtype type) {
 }
 
 // Layers of VGG-16 and AlexNet.
-void add_deep(case_list& all) {
+void add_filter_gradients(case_list& all) {
   struct layer {
     std::int64_t images, from, to, side, taps;
   };
@@ -433,16 +434,16 @@ void add_deep(case_list& all) {
         layer{64, 256, 256, 56, 3}, layer{64, 256, 512, 28, 3}, layer{64, 512, 512, 14, 3},
         layer{512, 64, 192, 27, 5}, layer{512, 192, 384, 13, 3}, layer{512, 48, 64, 55, 3}}) {
     const auto pad = static_cast<std::int32_t>(l.taps / 2);
-    all.push_back(of_deep({{l.images, l.from, l.side, l.side},
-                           {l.to, l.from, l.taps, l.taps},
-                           {l.images, l.to, l.side, l.side},
-                           {1, 1, pad, pad, false},
-                           dtype::f32}));
+    all.push_back(of_filter_gradient({{l.images, l.from, l.side, l.side},
+                                      {l.to, l.from, l.taps, l.taps},
+                                      {l.images, l.to, l.side, l.side},
+                                      {1, 1, pad, pad, false},
+                                      dtype::f32}));
   }
 }
 
 // DenseNet-121's transitions, an average as Inception's, and depthwise layers of MobileNetV2.
-void add_mobile(case_list& all, dtype type, memory_order order) {
+void add_average_and_grouped(case_list& all, dtype type, memory_order order) {
   for (const auto& [channels, side] : {std::pair{128, 56}, {256, 28}, {512, 14}}) {
     const kernels::average_problem halved{{128, channels, side, side},
                                           {128, channels, side / 2, side / 2},
@@ -480,18 +481,18 @@ void add_mobile(case_list& all, dtype type, memory_order order) {
 
 case_list cases() {
   case_list all;
-  add_deep(all);
+  add_filter_gradients(all);
   for (const dtype type : {dtype::f32, dtype::bf16}) {
     const tensor_form matrix{{4096, 512, 7, 7}, type, memory_order::nchw};
     all.push_back(of_cast(matrix));
     all.push_back(of_add({{128, 256, 56, 56}, type, memory_order::nchw}));
     if (type == dtype::f32) all.push_back(of_sgd_update(matrix));
-    add_shallow(all, type);
+    add_first_layers(all, type);
     for (const memory_order order : {memory_order::nchw, memory_order::nhwc}) {
       add_vgg(all, type, order);
       add_alexnet(all, type, order);
       add_resnet(all, type, order);
-      add_mobile(all, type, order);
+      add_average_and_grouped(all, type, order);
     }
   }
   return all;
@@ -505,7 +506,7 @@ std::string name_of(const kernel_case& c) {
 int run(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
-  const device gpu = open();
+  const device gpu = open_device();
   benchmark::AddCustomContext("copy_bytes_per_second", std::to_string(gpu.copy_bytes_per_s));
   for (const kernel_case& c : cases()) {
     benchmark::RegisterBenchmark(name_of(c).c_str(),

@@ -59,7 +59,7 @@ struct runner {
   explicit runner(int device) : on(device), link(measure_link(on)) {}
 
   // Frees the memory of one family before the next.
-  void enter(std::string_view name) {
+  void enter_family(std::string_view name) {
     if (name != family) on.release_shared_memory();
     family = name;
   }
@@ -73,7 +73,7 @@ struct runner {
 
 // Runs `work`; an error becomes the reason of a skipped case.
 template <class Work>
-void skipping(benchmark::State& state, const Work& work) {
+void skip_on_error(benchmark::State& state, const Work& work) {
   try {
     work();
   } catch (const unsupported& reason) {
@@ -105,7 +105,7 @@ void add_times(benchmark::State& state, const measurement& what, const samples& 
 }
 
 // Medians of the case's own counters.
-void add_own(benchmark::State& state, const samples& all) {
+void add_case_counters(benchmark::State& state, const samples& all) {
   for (const auto& [name, value] : all.first.counters) {
     std::vector<double> values;
     for (const repetition& r : all.later) values.push_back(r.counters.at(name));
@@ -115,8 +115,8 @@ void add_own(benchmark::State& state, const samples& all) {
 
 void run_timed(benchmark::State& state, runner& with, std::string_view family, const measurement& what) {
   samples all;
-  with.enter(family);
-  skipping(state, [&] { all = take_samples_for_a_while(with.on, what); });
+  with.enter_family(family);
+  skip_on_error(state, [&] { all = take_samples_for_a_while(with.on, what); });
   // The library needs as many times as it was promised, whatever number was taken.
   std::size_t next = 0;
   for ([[maybe_unused]] const auto tick : state) {
@@ -125,7 +125,7 @@ void run_timed(benchmark::State& state, runner& with, std::string_view family, c
   if (all.later.empty()) return;
   with.medians[what.name] = median_total(all.later);
   add_times(state, what, all, with.link);
-  add_own(state, all);
+  add_case_counters(state, all);
   state.SetLabel(what.reset);
 }
 
@@ -162,15 +162,16 @@ void add_rates(benchmark::State& state, const unified_memory_counts& counts, nan
   add("to_host", counts.to_host.all, link.to_host);
 }
 
-void require_whole(const unified_memory_counts& counts, const measurement& what) {
+void require_complete(const unified_memory_counts& counts, const measurement& what) {
   const auto refuse = [](const std::string& why) {
     throw unsupported("counting lost records, so the counts are not whole: " + why);
   };
   if (counts.dropped > 0) refuse("it says that it dropped " + std::to_string(counts.dropped));
   if (!is_whole(counts)) refuse("demanded bytes came without a fault");
-  const auto compare = [&](const char* where, byte_count seen, byte_count sure) {
-    if (seen < sure) {
-      refuse("it saw " + std::to_string(seen) + " of " + std::to_string(sure) + " bytes go to the " + where);
+  const auto compare = [&](const char* where, byte_count seen, byte_count expected) {
+    if (seen < expected) {
+      refuse("it saw " + std::to_string(seen) + " of " + std::to_string(expected) + " bytes go to the " +
+             where);
     }
   };
   compare("device", counts.to_device.all, what.expected_in_bytes);
@@ -179,10 +180,10 @@ void require_whole(const unified_memory_counts& counts, const measurement& what)
 
 // One counted repetition after one that is not.
 void run_counted(benchmark::State& state, runner& with, std::string_view family, const measurement& what) {
-  with.enter(family);
+  with.enter_family(family);
   repetition counted;
   unified_memory_counts counts;
-  skipping(state, [&] {
+  skip_on_error(state, [&] {
     if (!with.counter) with.counter = std::make_unique<unified_memory_counter>();
     const trial t = what.prepare(with.on);
     const auto reset = [&] {
@@ -194,7 +195,7 @@ void run_counted(benchmark::State& state, runner& with, std::string_view family,
     with.counter->start();
     counted = t.run();
     counts = with.counter->stop();
-    require_whole(counts, what);
+    require_complete(counts, what);
   });
   for ([[maybe_unused]] const auto tick : state) {
     state.SetIterationTime(static_cast<double>(counted.total) / 1e9);
@@ -252,7 +253,7 @@ void add_cases(runner& with) {
 }
 
 // Takes "--device=N" out of the arguments.
-int take_device(int& argc, char** argv) {
+int parse_device(int& argc, char** argv) {
   constexpr std::string_view option = "--device=";
   int device = 0, kept = 0;
   for (int i = 0; i < argc; ++i) {
@@ -273,7 +274,7 @@ int take_device(int& argc, char** argv) {
 
 int run(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
-  const int device = take_device(argc, argv);
+  const int device = parse_device(argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   runner with(device);
   add_context(with);

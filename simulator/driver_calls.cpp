@@ -65,9 +65,9 @@ void fault_on_host(driver_operation& touch, std::uint32_t id, granule_set asked,
 
 }  // namespace
 
-managed_traffic prefetch_to_device(block_table& blocks, const driver_prices& prices, range r, bool queued) {
-  const uvm_costs& costs = prices.costs();
-  driver_operation call(blocks, prices, costs.prefetch_block_ns);
+managed_traffic prefetch_to_device(block_table& blocks, const driver_times& times, range r, bool queued) {
+  const uvm_costs& costs = times.costs();
+  driver_operation call(blocks, times, costs.prefetch_block_ns);
   call.traffic.prefetch_calls = 1;
   const block_cover c = cover_of(r);
   const int walks = c.first == c.last ? 1 : 2;
@@ -88,9 +88,9 @@ managed_traffic prefetch_to_device(block_table& blocks, const driver_prices& pri
 }
 
 // The first walk issues the copies, the second waits for each block's and maps its pages.
-managed_traffic prefetch_to_host(block_table& blocks, const driver_prices& prices, range r) {
-  const uvm_costs& costs = prices.costs();
-  driver_operation call(blocks, prices, costs.service_ns);
+managed_traffic prefetch_to_host(block_table& blocks, const driver_times& times, range r) {
+  const uvm_costs& costs = times.costs();
+  driver_operation call(blocks, times, costs.service_ns);
   call.traffic.prefetch_calls = 1;
   const block_cover c = cover_of(r);
   const bool twice = c.first != c.last;
@@ -113,8 +113,8 @@ managed_traffic prefetch_to_host(block_table& blocks, const driver_prices& price
   return call.finish();
 }
 
-managed_traffic discard(block_table& blocks, const driver_prices& prices, range r) {
-  driver_operation call(blocks, prices, prices.costs().service_ns);
+managed_traffic discard(block_table& blocks, const driver_times& times, range r) {
+  driver_operation call(blocks, times, times.costs().service_ns);
   const byte_count first = round_up(r.offset, granule_bytes);
   const byte_count last = round_down(r.offset + r.bytes, granule_bytes);
   if (last <= first) return call.traffic;
@@ -128,14 +128,14 @@ managed_traffic discard(block_table& blocks, const driver_prices& prices, range 
     b.remote &= ~dead;
     b.discarded |= dead;
     blocks.release_if_empty(id);
-    call.clock.work(prices.costs().discard_block_ns);
+    call.clock.work(times.costs().discard_block_ns);
     ++call.traffic.discarded_blocks;
   }
   return call.finish();
 }
 
-managed_traffic touch_by_host(block_table& blocks, const driver_prices& prices, range r, bool writes) {
-  driver_operation touch(blocks, prices, prices.costs().service_ns);
+managed_traffic touch_by_host(block_table& blocks, const driver_times& times, range r, bool writes) {
+  driver_operation touch(blocks, times, times.costs().service_ns);
   const block_cover c = cover_of(r);
   for (std::uint32_t id = c.first; id <= c.last; ++id) {
     const block_entry& b = blocks[id];

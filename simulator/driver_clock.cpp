@@ -4,7 +4,7 @@
 
 namespace um {
 
-driver_prices::driver_prices(const machine& on) : machine_(on), costs_(on.uvm) {
+driver_times::driver_times(const machine& on) : machine_(on), costs_(on.uvm) {
   for (unsigned n = 0; n <= granules_per_block; ++n) {
     const byte_count bytes = n * granule_bytes;
     to_device_[n] = time_for(bytes, on.link_to_device_bytes_per_s, on, "link_to_device_bytes_per_s");
@@ -13,15 +13,15 @@ driver_prices::driver_prices(const machine& on) : machine_(on), costs_(on.uvm) {
   }
 }
 
-nanoseconds driver_prices::copy_both_ways(byte_count bytes) const {
+nanoseconds driver_times::copy_both_ways(byte_count bytes) const {
   return time_for(bytes, machine_.link_both_bytes_per_s, machine_, "link_both_bytes_per_s");
 }
 
-nanoseconds driver_prices::remote_read(byte_count bytes) const {
+nanoseconds driver_times::remote_read(byte_count bytes) const {
   return time_for(bytes, costs_.remote_read_bytes_per_s, machine_, "uvm.remote_read_bytes_per_s");
 }
 
-nanoseconds driver_prices::remote_write(byte_count bytes) const {
+nanoseconds driver_times::remote_write(byte_count bytes) const {
   return time_for(bytes, costs_.remote_write_bytes_per_s, machine_, "uvm.remote_write_bytes_per_s");
 }
 

@@ -12,11 +12,11 @@
 namespace um {
 
 // Times that depend only on the machine.
-class driver_prices {
+class driver_times {
  public:
   // Throws std::invalid_argument, naming the machine and the rate, if one is missing or so low that
   // the clock could overflow.
-  explicit driver_prices(const machine& on);
+  explicit driver_times(const machine& on);
 
   const uvm_costs& costs() const { return costs_; }
   // A copy of that many granules of a block, in however many runs: CUPTI shows two for each granule that
@@ -42,23 +42,23 @@ class driver_prices {
 
 class driver_clock {
  public:
-  explicit driver_clock(const driver_prices& prices) : prices_(&prices) {}
+  explicit driver_clock(const driver_times& times) : times_(&times) {}
 
   void work(nanoseconds time) { cpu_busy_until_ += time; }
   // Waits for room in device memory that an eviction is still clearing.
   void copy_to_device(granule_set what) {
-    const nanoseconds begin = std::max({cpu_busy_until_, copy_in_until_, room_from_});
-    copy_in_until_ = begin + prices_->to_device(count(what));
+    const nanoseconds begin = std::max({cpu_busy_until_, copy_in_until_, room_free_at_});
+    copy_in_until_ = begin + times_->to_device(count(what));
     moved_in_bytes_ += count(what) * granule_bytes;
   }
   void copy_to_host(granule_set what) {
-    copy_out_until_ = std::max(cpu_busy_until_, copy_out_until_) + prices_->to_host(count(what));
+    copy_out_until_ = std::max(cpu_busy_until_, copy_out_until_) + times_->to_host(count(what));
     moved_out_bytes_ += count(what) * granule_bytes;
   }
   void zero(granule_set what) {
-    clearing_until_ = std::max({cpu_busy_until_, clearing_until_, room_from_}) + prices_->zero(count(what));
+    clearing_until_ = std::max({cpu_busy_until_, clearing_until_, room_free_at_}) + times_->zero(count(what));
   }
-  void room_after_copies() { room_from_ = copy_out_until_; }
+  void wait_for_room_until_copied() { room_free_at_ = copy_out_until_; }
 
   nanoseconds copied_to_host() const { return copy_out_until_; }
   void wait_until(nanoseconds time) { cpu_busy_until_ = std::max(cpu_busy_until_, time); }
@@ -69,13 +69,13 @@ class driver_clock {
   // The whole operation; copies both ways cannot beat what the link carries both ways at once.
   nanoseconds time() const {
     if (moved_in_bytes_ == 0 || moved_out_bytes_ == 0) return cpu_busy_until_;
-    return std::max(cpu_busy_until_, prices_->copy_both_ways(moved_in_bytes_ + moved_out_bytes_));
+    return std::max(cpu_busy_until_, times_->copy_both_ways(moved_in_bytes_ + moved_out_bytes_));
   }
 
  private:
-  const driver_prices* prices_;
+  const driver_times* times_;
   nanoseconds cpu_busy_until_ = 0, copy_in_until_ = 0, copy_out_until_ = 0, clearing_until_ = 0;
-  nanoseconds room_from_ = 0;  // when the copies of the last eviction end
+  nanoseconds room_free_at_ = 0;  // when the copies of the last eviction end
   byte_count moved_in_bytes_ = 0, moved_out_bytes_ = 0;
 };
 

@@ -7,7 +7,7 @@ namespace um {
 managed_traffic& managed_traffic::operator+=(const managed_traffic& other) {
   time += other.time;
   batches += other.batches;
-  fault_groups += other.fault_groups;
+  faulted_granules += other.faulted_granules;
   services += other.services;
   evicted_blocks += other.evicted_blocks;
   prefetch_calls += other.prefetch_calls;
@@ -40,7 +40,7 @@ void driver_operation::take_chunk(std::uint32_t id) {
 // Everything resident goes to the host, in one service. evict_ns contains the work that is done again.
 void driver_operation::evict_block(block_entry& victim) {
   if (victim.device == 0) {
-    clock.work(repeated_work_);
+    clock.work(redo_time_);
     return;
   }
   clock.work(costs().evict_ns);
@@ -49,7 +49,7 @@ void driver_operation::evict_block(block_entry& victim) {
   populate_host(victim, leaves);
   if (out != 0) {
     clock.copy_to_host(out);
-    clock.room_after_copies();
+    clock.wait_for_room_until_copied();
     traffic.evicted_bytes += count(out) * granule_bytes;
   }
   victim.host |= out;
@@ -75,13 +75,13 @@ void driver_operation::populate_host(block_entry& b, granule_set want) {
   b.host_pages |= fresh;
 }
 
-void driver_operation::make_resident(std::uint32_t id, granule_set want, bool keeps_host,
+void driver_operation::make_resident(std::uint32_t id, granule_set want, bool keep_host_copy,
                                      byte_count managed_traffic::* cause) {
   block_entry& b = blocks[id];
   take_chunk(id);
   if (!b.visited && b.host_pages != 0) clock.work(costs().first_visit_ns);
   b.visited = true;
-  const granule_set mapped = keeps_host ? 0 : want & b.host_mapped;
+  const granule_set mapped = keep_host_copy ? 0 : want & b.host_mapped;
   const unsigned scattered =
       scattered_faults_ ? count(mapped) / static_cast<unsigned>(costs().unmap_run_granules) : 0;
   clock.work(costs().host_unmap_ns * std::max(runs_in(mapped), scattered));
@@ -92,7 +92,7 @@ void driver_operation::make_resident(std::uint32_t id, granule_set want, bool ke
   traffic.*cause += count(copied) * granule_bytes;
   traffic.populated_bytes += count(appears) * granule_bytes;
   b.device |= want;
-  if (!keeps_host) b.host &= ~want;
+  if (!keep_host_copy) b.host &= ~want;
   b.remote &= ~want;
   blocks.append(id, b.discarded == all_granules ? chunk_list::discarded : chunk_list::used);
 }

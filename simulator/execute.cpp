@@ -15,11 +15,11 @@ constexpr std::int64_t full_speed = 1000;
 struct active_step {
   std::int32_t index = no_step;
   nanoseconds begin = 0;
-  nanoseconds waiting = 0;  // for a call of another lane, before anything moves
-  nanoseconds left = 0;     // after that, at full speed
+  nanoseconds waiting = 0;    // for a call of another lane, before anything moves
+  nanoseconds remaining = 0;  // after that, at full speed
   std::uint64_t link_bytes_per_s = 0;
   bool by_driver = false;
-  std::int64_t faulting = 0;  // thousandths of the time
+  std::int64_t fault_share = 0;  // in thousandths of the time
   nanoseconds eviction_call_time = 0;
 };
 
@@ -29,7 +29,7 @@ struct pending_release {
 };
 
 // Thousandths of its own speed that a transfer keeps beside one the other way.
-std::int64_t speed_beside(std::uint64_t own, std::uint64_t other, const machine& on) {
+std::int64_t speed_beside_opposite(std::uint64_t own, std::uint64_t other, const machine& on) {
   const std::uint64_t both = on.link_both_bytes_per_s;
   if (both == 0) {
     throw std::invalid_argument("machine " + on.name +
@@ -71,7 +71,7 @@ class memory_in_use {
   // `first_unfinished_compute`: in list order.
   void finish(std::int32_t index, std::int32_t first_unfinished_compute, nanoseconds now) {
     const byte_count was = bytes_before(index), is = bytes_after(index);
-    if (is < was) released_.push_back({index, was - is});
+    if (is < was) pending_releases_.push_back({index, was - is});
     release_until(first_unfinished_compute);
     sample(now);
   }
@@ -86,11 +86,11 @@ class memory_in_use {
   }
 
   void release_until(std::int32_t first_unfinished_compute) {
-    const auto gone = std::partition(released_.begin(), released_.end(), [&](const pending_release& s) {
-      return s.index > first_unfinished_compute;
-    });
-    for (auto s = gone; s != released_.end(); ++s) bytes_ -= std::min(bytes_, s->bytes);
-    released_.erase(gone, released_.end());
+    const auto gone =
+        std::partition(pending_releases_.begin(), pending_releases_.end(),
+                       [&](const pending_release& s) { return s.index > first_unfinished_compute; });
+    for (auto s = gone; s != pending_releases_.end(); ++s) bytes_ -= std::min(bytes_, s->bytes);
+    pending_releases_.erase(gone, pending_releases_.end());
   }
 
   void sample(nanoseconds now) {
@@ -109,14 +109,14 @@ class memory_in_use {
   const managed_memory& memory_;
   byte_count bytes_ = 0;
   std::vector<pending_release>
-      released_;  // released by steps that have ended, but still used by earlier computes
+      pending_releases_;  // released by steps that have ended, but still used by earlier computes
   std::vector<resident_sample> samples_;
 };
 
 class iteration {
  public:
-  iteration(const simulated_run& run, managed_memory& memory, bool timeline, const step_observer& starts)
-      : run_(run), memory_(memory), starts_(starts), ended_(run.plan.steps.size(), false) {
+  iteration(const simulated_run& run, managed_memory& memory, bool timeline, const step_observer& on_start)
+      : run_(run), memory_(memory), on_start_(on_start), ended_(run.plan.steps.size(), false) {
     for (std::size_t i = 0; i < run.plan.steps.size(); ++i) {
       queues_[lane_of(i)].push_back(static_cast<std::int32_t>(i));
     }
@@ -183,20 +183,21 @@ class iteration {
   void start(std::int32_t index) {
     const std::size_t l = lane_of(static_cast<std::size_t>(index));
     ++next_[l];
-    if (starts_) starts_(at(index), memory_);
+    if (on_start_) on_start_(at(index), memory_);
     const step_cost cost = execute_step(run_, at(index), memory_, trace_.moved);
-    const std::int64_t faulting = cost.fault_time == 0 ? 0 : cost.fault_time * full_speed / cost.alone;
+    const std::int64_t fault_share =
+        cost.fault_time == 0 ? 0 : cost.fault_time * full_speed / cost.undisturbed;
     const nanoseconds waiting = wait_for_eviction_call(at(index));
     active_[l] = {index,
                   now_,
                   waiting,
-                  cost.alone,
+                  cost.undisturbed,
                   cost.link_bytes_per_s,
                   cost.by_driver,
-                  faulting,
+                  fault_share,
                   cost.eviction_call_time};
     if (in_use_) in_use_->start(index, first_unfinished_compute(), now_);
-    if (waiting + cost.alone == 0) finish(l);
+    if (waiting + cost.undisturbed == 0) finish(l);
   }
 
   void finish(std::size_t l) {
@@ -212,27 +213,27 @@ class iteration {
   }
 
   // Time left in the current phase: waiting or moving.
-  static nanoseconds& left_of(active_step& s) { return s.waiting > 0 ? s.waiting : s.left; }
+  static nanoseconds& remaining_of(active_step& s) { return s.waiting > 0 ? s.waiting : s.remaining; }
   static std::uint64_t rate_of(const active_step& s) { return s.waiting > 0 ? 0 : s.link_bytes_per_s; }
 
   std::int64_t speed_of(std::size_t l) const {
     if (active_[l].waiting > 0) return full_speed;
-    if (static_cast<lane>(l) == lane::compute) return speed_of_faults();
+    if (static_cast<lane>(l) == lane::compute) return fault_speed_beside_eviction();
     const std::int64_t speed = speed_on_link(l);
     return static_cast<lane>(l) == lane::to_host
-               ? std::max<std::int64_t>(1, speed_beside_faults() * speed / full_speed)
+               ? std::max<std::int64_t>(1, eviction_speed_beside_faults() * speed / full_speed)
                : speed;
   }
 
   // Faults and a prefetch to the host slow each other down, in this share (thousandths) of the kernel's time.
   std::int64_t fault_share_during_eviction() const {
-    return in(lane::to_host).by_driver ? in(lane::compute).faulting : 0;
+    return in(lane::to_host).by_driver ? in(lane::compute).fault_share : 0;
   }
-  std::int64_t speed_of_faults() const {
+  std::int64_t fault_speed_beside_eviction() const {
     const auto kept = static_cast<std::int64_t>(run_.on.uvm.faults_beside_prefetch_percent);
     return full_speed * full_speed / (full_speed + fault_share_during_eviction() * (100 - kept) / kept);
   }
-  std::int64_t speed_beside_faults() const {
+  std::int64_t eviction_speed_beside_faults() const {
     const auto kept = static_cast<std::int64_t>(run_.on.uvm.prefetch_to_host_beside_faults_percent);
     return full_speed - fault_share_during_eviction() * (100 - kept) / 100;
   }
@@ -242,7 +243,7 @@ class iteration {
     const active_step& other = in(to_device ? lane::to_host : lane::to_device);
     const std::uint64_t own = active_[l].link_bytes_per_s, others = rate_of(other);
     if (own == 0 || others == 0) return full_speed;
-    const std::int64_t speed = speed_beside(own, others, run_.on);
+    const std::int64_t speed = speed_beside_opposite(own, others, run_.on);
     if (to_device || !active_[l].by_driver || !other.by_driver) return speed;
     const auto kept = static_cast<std::int64_t>(run_.on.uvm.prefetch_to_host_beside_percent);
     return std::clamp<std::int64_t>(kept * full_speed / 100, 1, speed);
@@ -250,7 +251,7 @@ class iteration {
 
   void end_phase(std::size_t l) {
     active_step& s = active_[l];
-    const bool goes_on = s.waiting > 0 && s.left > 0;
+    const bool goes_on = s.waiting > 0 && s.remaining > 0;
     s.waiting = 0;
     if (!goes_on) finish(l);
   }
@@ -265,7 +266,7 @@ class iteration {
       if (active_[l].index == no_step) {
         wait[l] = never;
       } else {
-        wait[l] = (left_of(active_[l]) * full_speed + speed[l] - 1) / speed[l];
+        wait[l] = (remaining_of(active_[l]) * full_speed + speed[l] - 1) / speed[l];
       }
     }
     const nanoseconds passed = *std::ranges::min_element(wait);
@@ -275,7 +276,7 @@ class iteration {
       if (wait[l] == passed) {
         end_phase(l);
       } else if (active_[l].index != no_step) {
-        left_of(active_[l]) -= passed * speed[l] / full_speed;
+        remaining_of(active_[l]) -= passed * speed[l] / full_speed;
       }
     }
     return true;
@@ -295,7 +296,7 @@ class iteration {
 
   const simulated_run& run_;
   managed_memory& memory_;
-  const step_observer& starts_;
+  const step_observer& on_start_;
   trace trace_;
   std::optional<memory_in_use> in_use_;  // if a timeline is asked for
   nanoseconds now_ = 0;
@@ -331,12 +332,12 @@ managed_memory managed_at_start(const simulated_run& run) {
 }
 
 trace run_iteration(const simulated_run& run, managed_memory& memory, bool timeline,
-                    const step_observer& starts) {
+                    const step_observer& on_start) {
   if (run.costs.size() != run.network.ops.size()) {
     throw std::invalid_argument("the profile has " + std::to_string(run.costs.size()) +
                                 " operators, the network " + std::to_string(run.network.ops.size()));
   }
-  return iteration(run, memory, timeline, starts).run();
+  return iteration(run, memory, timeline, on_start).run();
 }
 
 }  // namespace um

@@ -32,6 +32,6 @@ using step_observer = std::function<void(const step&, const managed_memory&)>;
 // std::invalid_argument for steps that wait for one another in a circle, a profile that does not
 // fit the graph, or a rate the machine lacks.
 trace run_iteration(const simulated_run& run, managed_memory& memory, bool timeline,
-                    const step_observer& starts = {});
+                    const step_observer& on_start = {});
 
 }  // namespace um

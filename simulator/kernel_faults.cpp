@@ -7,7 +7,7 @@
 namespace um {
 namespace {
 
-constexpr byte_count counted_bytes = 128;  // one access, as the GPU counts them
+constexpr byte_count bytes_per_access = 128;  // one access, as the GPU counts them
 
 // The driver fetches at most 256 faults at a time [uvm_perf_fault_batch_count].
 constexpr unsigned full_batch = 256;
@@ -56,15 +56,15 @@ byte_count bytes_within(range r, std::uint32_t id, granule_set granules) {
   return sum;
 }
 
-unsigned batch_limit_of(touch_pattern how, const uvm_costs& costs) {
-  if (how.one_by_one) return 1;
+unsigned granules_per_batch(touch_pattern how, const uvm_costs& costs) {
+  if (how.dependent) return 1;
   return how.sparse || how.shuffled ? full_batch / static_cast<unsigned>(costs.faults_of_page)
                                     : static_cast<unsigned>(costs.batch_granules);
 }
 
 // A streaming kernel fills a batch with the faults of batch_granules.
 nanoseconds fetch_time(touch_pattern how, const uvm_costs& costs, unsigned granules) {
-  if (how.one_by_one) return costs.fault_ns * granules;
+  if (how.dependent) return costs.fault_ns * granules;
   if (how.sparse || how.shuffled)
     return costs.fault_ns * granules * static_cast<nanoseconds>(costs.faults_of_page);
   return costs.fault_ns * granules * full_batch / static_cast<nanoseconds>(costs.batch_granules);
@@ -82,27 +82,27 @@ bool access_counters::count(std::uint32_t block, unsigned granule, byte_count by
     seen = 0;
     return true;
   }
-  seen += static_cast<std::uint32_t>(bytes / counted_bytes);
+  seen += static_cast<std::uint32_t>(bytes / bytes_per_access);
   return false;
 }
 
-kernel_faults::kernel_faults(block_table& blocks, access_counters& counters, const driver_prices& prices,
+kernel_faults::kernel_faults(block_table& blocks, access_counters& counters, const driver_times& times,
                              range r, access_mode mode, touch_pattern how, bool busy)
     : blocks_(blocks),
       counters_(counters),
-      driver_(blocks, prices, prices.costs().service_ns),
+      driver_(blocks, times, times.costs().service_ns),
       range_(r),
       touched_blocks_(cover_of(r)),
       mode_(mode),
       writes_(mode != access_mode::read),
       pattern_(how),
       driver_is_busy_(busy),
-      batch_limit_(batch_limit_of(how, prices.costs())) {
-  if (!how.one_by_one) driver_.expect_scattered_faults();
+      batch_limit_(granules_per_batch(how, times.costs())) {
+  if (!how.dependent) driver_.expect_scattered_faults();
 }
 
 managed_traffic kernel_faults::run() {
-  if (pattern_.shuffled || (pattern_.sparse && !pattern_.in_turn)) find_unused();
+  if (pattern_.shuffled || (pattern_.sparse && !pattern_.hits_wait)) find_pending();
   if (pattern_.shuffled) {
     touch_shuffled();
   } else {
@@ -115,7 +115,7 @@ managed_traffic kernel_faults::run() {
 
 void kernel_faults::touch_by_address() {
   for (std::uint32_t id = touched_blocks_.first; id <= touched_blocks_.last;) {
-    const granule_set needed = unused_.empty() ? touched_in(id) : unused_in(id);
+    const granule_set needed = pending_.empty() ? touched_in(id) : pending_in(id);
     if (writes_ && is_advised(blocks_[id], advice::read_mostly)) {
       service_batch();
       if (needed != 0) write_read_mostly({id, needed});
@@ -147,24 +147,25 @@ bool kernel_faults::touch_block(std::uint32_t id, granule_set needed) {
   return !lacks_more;
 }
 
-// Granules not used yet: all touched ones if `in_turn`, else those that were not accessible at the beginning.
-void kernel_faults::find_unused() {
+// Granules not used yet: all touched ones if `hits_wait`, else those that were not accessible at the
+// beginning.
+void kernel_faults::find_pending() {
   for (std::uint32_t id = touched_blocks_.first; id <= touched_blocks_.last; ++id) {
     const block_entry& b = blocks_[id];
-    const granule_set at_once = pattern_.in_turn ? 0 : accessible_without_fault(b, writes_) & ~b.remote;
-    unused_.push_back(touched_in(id) & ~at_once);
+    const granule_set at_once = pattern_.hits_wait ? 0 : accessible_without_fault(b, writes_) & ~b.remote;
+    pending_.push_back(touched_in(id) & ~at_once);
   }
 }
 
 // The faults of a batch are a random sample of the unused granules.
 void kernel_faults::touch_shuffled() {
   for (std::uint32_t id = touched_blocks_.first; id <= touched_blocks_.last; ++id) {
-    granule_set& left = unused_in(id);
+    granule_set& left = pending_in(id);
     if (writes_ && is_advised(blocks_[id], advice::read_mostly)) {
       if (left != 0) write_read_mostly({id, left});
       left = 0;
     }
-    if (!pattern_.in_turn) use_serviced(id, left);
+    if (!pattern_.hits_wait) complete_accesses(id, left);
   }
   std::map<std::uint32_t, granule_set> asked;  // a batch is serviced by address
   const auto serve = [&] {
@@ -173,9 +174,9 @@ void kernel_faults::touch_shuffled() {
     service_batch();
   };
   unsigned faults = 0;
-  for (const auto& [id, one] : in_random_order(touched_blocks_.first, unused_)) {
-    if (pattern_.in_turn) use_serviced(id, one);
-    if ((unused_in(id) & one) == 0) continue;
+  for (const auto& [id, one] : in_random_order(touched_blocks_.first, pending_)) {
+    if (pattern_.hits_wait) complete_accesses(id, one);
+    if ((pending_in(id) & one) == 0) continue;
     asked[id] |= one;
     if (++faults < batch_limit_) continue;
     serve();
@@ -185,9 +186,9 @@ void kernel_faults::touch_shuffled() {
 }
 
 // Threads that waited for these granules use what is on the device or over the link now.
-void kernel_faults::use_serviced(std::uint32_t id, granule_set granules) {
+void kernel_faults::complete_accesses(std::uint32_t id, granule_set granules) {
   const block_entry& b = blocks_[id];
-  granule_set& left = unused_in(id);
+  granule_set& left = pending_in(id);
   if (const granule_set remote = b.remote & left & granules; remote != 0) access_remote(id, remote);
   left &= ~(accessible_without_fault(b, writes_) & granules);
 }
@@ -217,13 +218,13 @@ void kernel_faults::service_batch() {
   driver_clock& clock = driver_.clock;
   if (!driver_is_busy_) clock.work(costs.interrupt_ns);
   ++driver_.traffic.batches;
-  driver_.traffic.fault_groups += batch_granules_;
-  const bool streams_reads = !writes_ && !pattern_.one_by_one && !pattern_.sparse && !pattern_.shuffled;
+  driver_.traffic.faulted_granules += batch_granules_;
+  const bool streams_reads = !writes_ && !pattern_.dependent && !pattern_.sparse && !pattern_.shuffled;
   const auto percent = static_cast<nanoseconds>(streams_reads ? costs.read_batches_percent : 100);
   clock.work(fetch_time(pattern_, costs, batch_granules_) * percent / 100);
   for (const fault& f : batch_) {
     service(f);
-    if (!unused_.empty()) use_serviced(f.block, pattern_.in_turn ? f.granules : all_granules);
+    if (!pending_.empty()) complete_accesses(f.block, pattern_.hits_wait ? f.granules : all_granules);
   }
   clock.wait_for_copies();
   clock.work(costs.batch_ns * percent / 100);
@@ -285,7 +286,7 @@ void kernel_faults::write_read_mostly(const fault& f) {
   driver_.clock.work(driver_.costs().service_ns);
   ++driver_.traffic.services;
   ++driver_.traffic.batches;
-  driver_.traffic.fault_groups += count(f.granules);
+  driver_.traffic.faulted_granules += count(f.granules);
   const byte_count bytes = bytes_touched(f.block, f.granules);
   blocks_[f.block].discarded &= ~f.granules;
   driver_.make_resident(f.block, f.granules, false, &managed_traffic::fault_bytes);
@@ -308,8 +309,8 @@ void kernel_faults::access_remote(std::uint32_t id, granule_set touched) {
   }
   const byte_count bytes = bytes_touched(id, touched & ~blocks_[id].device);
   const bool reads = mode_ != access_mode::write;
-  if (reads) driver_.clock.work(driver_.prices().remote_read(bytes));
-  if (writes_) driver_.clock.work(driver_.prices().remote_write(bytes));
+  if (reads) driver_.clock.work(driver_.times().remote_read(bytes));
+  if (writes_) driver_.clock.work(driver_.times().remote_write(bytes));
   driver_.traffic.remote_bytes += bytes * (reads && writes_ ? 2 : 1);
 }
 

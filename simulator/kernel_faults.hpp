@@ -13,14 +13,14 @@ namespace um {
 //
 // All threads of a sparse or shuffled touch are resident at once. They use resident data while misses wait,
 // and migrated data as soon as it arrives. So each missing granule migrates once, whatever is evicted
-// meanwhile: the best case. `in_turn` is the worst case: no granule is used before its turn, and one that is
-// evicted before its turn migrates again. Other touches go through the range by address, in turn.
+// meanwhile: the best case. `hits_wait` is the worst case: no granule is used before its turn, and one that
+// is evicted before its turn migrates again. Other touches go through the range by address, in turn.
 struct touch_pattern {
-  unsigned stride = 1;      // in granules, from the first one of the range
-  bool one_by_one = false;  // a single thread makes dependent accesses: one granule a batch
-  bool sparse = false;      // one page of each granule, by a thread of its own, by address; else every byte
-  bool shuffled = false;    // granules of the whole range in random order
-  bool in_turn = false;     // in a sparse or shuffled touch, hits do not run ahead of misses
+  unsigned stride = 1;     // in granules, from the first one of the range
+  bool dependent = false;  // a single thread makes dependent accesses: one granule a batch
+  bool sparse = false;     // one page of each granule, by a thread of its own, by address; else every byte
+  bool shuffled = false;   // granules of the whole range in random order
+  bool hits_wait = false;  // in a sparse or shuffled touch, hits do not run ahead of misses
   friend bool operator==(const touch_pattern&, const touch_pattern&) = default;
 };
 
@@ -41,7 +41,7 @@ class access_counters {
 class kernel_faults {
  public:
   // References are kept. `busy`: the driver is not idle when the first fault arrives.
-  kernel_faults(block_table& blocks, access_counters& counters, const driver_prices& prices, range r,
+  kernel_faults(block_table& blocks, access_counters& counters, const driver_times& times, range r,
                 access_mode mode, touch_pattern how, bool busy);
   managed_traffic run();
 
@@ -54,9 +54,9 @@ class kernel_faults {
   void touch_by_address();
   bool touch_block(std::uint32_t id, granule_set needed);
   void touch_shuffled();
-  granule_set& unused_in(std::uint32_t id) { return unused_[id - touched_blocks_.first]; }
-  void find_unused();
-  void use_serviced(std::uint32_t id, granule_set granules);
+  granule_set& pending_in(std::uint32_t id) { return pending_[id - touched_blocks_.first]; }
+  void find_pending();
+  void complete_accesses(std::uint32_t id, granule_set granules);
   void add_to_batch(std::uint32_t id, granule_set granules);
 
   granule_set touched_in(std::uint32_t id) const;
@@ -79,10 +79,10 @@ class kernel_faults {
   bool writes_;
   touch_pattern pattern_;
   bool driver_is_busy_;
-  unsigned batch_limit_;             // granules
-  std::vector<fault> batch_;         // collected, not serviced yet
-  unsigned batch_granules_ = 0;      // granules in the batch
-  std::vector<granule_set> unused_;  // per block: not used yet; for sparse and shuffled touches
+  unsigned batch_limit_;              // granules
+  std::vector<fault> batch_;          // collected, not serviced yet
+  unsigned batch_granules_ = 0;       // granules in the batch
+  std::vector<granule_set> pending_;  // per block: not used yet; for sparse and shuffled touches
 };
 
 }  // namespace um

@@ -15,9 +15,9 @@ struct touched_operand {
   access_mode mode = access_mode::read;
   touch_phase phase = touch_phase::streamed;
   bool is_input = false;
-  std::vector<range> runs;  // ranges of the arena it lies in
-  std::vector<range> left;  // left to touch in a pass: everything, or what is missing when the pass begins
-  std::uint64_t seen = 0;   // evictions so far when it was last touched throughout
+  std::vector<range> runs;      // ranges of the arena it lies in
+  std::vector<range> to_touch;  // to touch in a pass: everything, or what is missing when the pass begins
+  std::uint64_t evictions_seen = 0;  // by the driver when it was last touched as a whole
   bool touched = false, over_the_link = false;
 };
 
@@ -43,13 +43,13 @@ std::vector<touched_operand> operands_off_device(const simulated_run& run, const
     for (const range& r : runs) {
       t.runs.push_back({x.at.offset + r.offset - runs.front().offset, r.bytes});
     }
-    const auto twin = std::ranges::find_if(all, [&](const touched_operand& a) { return same_bytes(a, t); });
-    if (twin == all.end()) {
+    const auto same = std::ranges::find_if(all, [&](const touched_operand& a) { return same_bytes(a, t); });
+    if (same == all.end()) {
       all.push_back(std::move(t));
       continue;
     }
-    if (twin->mode != t.mode) twin->mode = access_mode::accumulate;
-    twin->phase = std::min(twin->phase, t.phase);
+    if (same->mode != t.mode) same->mode = access_mode::accumulate;
+    same->phase = std::min(same->phase, t.phase);
   }
   return all;
 }
@@ -76,8 +76,8 @@ class kernel_simulation {
       : run_(run), memory_(memory), operands_(operands_off_device(run, s)) {
     const op o = operator_of(run.network, std::get<compute>(s.what));
     passes_ = extra_input_passes(o);
-    hits_run_ahead_ = run.order == touch_orders::hits_first ||
-                      (run.order == touch_orders::by_shape && shape_of(o) == launch_shape::resident);
+    hits_first_ = run.order == touch_orders::hits_first ||
+                  (run.order == touch_orders::by_grid && grid_of(o) == grid_kind::resident);
   }
 
   managed_traffic run() {
@@ -92,7 +92,7 @@ class kernel_simulation {
       touch_streamed(w, false);
     }
     for (touched_operand& t : operands_) {
-      if (t.phase == touch_phase::at_end) touch(t, t.runs);
+      if (t.phase == touch_phase::after_waves) touch(t, t.runs);
     }
     return traffic_;
   }
@@ -110,20 +110,21 @@ class kernel_simulation {
     waves_ = 1;
     for (touched_operand& t : operands_) {
       if (t.phase != touch_phase::streamed || (inputs_only && !t.is_input)) continue;
-      const bool hits_first = hits_run_ahead_ && t.at.where == space::managed;
-      t.left = hits_first ? memory_.missing_ranges(t.runs, inputs_only ? access_mode::read : t.mode) : t.runs;
+      const bool hits_first = hits_first_ && t.at.where == space::managed;
+      t.to_touch =
+          hits_first ? memory_.missing_ranges(t.runs, inputs_only ? access_mode::read : t.mode) : t.runs;
       byte_count bytes = 0;
-      for (const range& r : t.left) bytes += r.bytes;
+      for (const range& r : t.to_touch) bytes += r.bytes;
       waves_ = std::max(waves_, (bytes + wave - 1) / wave);
     }
   }
 
   // Data read over the link is not cached: every wave reads it again.
   void touch_in_every_wave(touched_operand& t) {
-    if (t.phase != touch_phase::throughout) return;
-    if (t.touched && !t.over_the_link && t.seen == memory_.evictions()) return;
+    if (t.phase != touch_phase::every_wave) return;
+    if (t.touched && !t.over_the_link && t.evictions_seen == memory_.evictions()) return;
     touch(t, t.runs);
-    t.seen = memory_.evictions();
+    t.evictions_seen = memory_.evictions();
     t.touched = true;
   }
 
@@ -132,7 +133,7 @@ class kernel_simulation {
       if (t.phase != touch_phase::streamed || (inputs_only && !t.is_input)) continue;
       const access_mode whole = t.mode;
       if (inputs_only) t.mode = access_mode::read;
-      touch(t, waves_ == 1 ? t.left : wave_of(t.left, wave, waves_));
+      touch(t, waves_ == 1 ? t.to_touch : wave_of(t.to_touch, wave, waves_));
       t.mode = whole;
     }
   }
@@ -163,7 +164,7 @@ class kernel_simulation {
   managed_memory& memory_;
   std::vector<touched_operand> operands_;
   unsigned passes_ = 0;
-  bool hits_run_ahead_ = false;  // hits do not wait for misses
+  bool hits_first_ = false;  // hits do not wait for misses
   std::uint64_t waves_ = 1;
   bool busy_ = false;  // the driver has already serviced a fault of this kernel
   managed_traffic traffic_;

@@ -10,7 +10,7 @@ namespace um {
 
 managed_memory::managed_memory(byte_count arena_bytes, std::uint64_t capacity_blocks, const machine& on)
     : blocks_(arena_bytes, capacity_blocks),
-      prices_(on),
+      times_(on),
       counters_(blocks_.size(), on.uvm.access_counter_threshold) {}
 
 managed_block_state managed_memory::state(std::uint64_t block) const {
@@ -26,7 +26,7 @@ void managed_memory::place_on_host(range r, bool seen) {
   for (std::uint32_t id = c.first; id <= c.last; ++id) {
     block_entry& b = blocks_[id];
     b.host |= c.granules_of(id);
-    b.host_pages |= host_pages_to_allocate(b, c.granules_of(id), prices_.costs());
+    b.host_pages |= host_pages_to_allocate(b, c.granules_of(id), times_.costs());
     if (seen) {
       b.visited = true;
     } else {
@@ -38,7 +38,7 @@ void managed_memory::place_on_host(range r, bool seen) {
 managed_traffic managed_memory::touch(range r, access_mode mode, touch_pattern how, bool busy) {
   blocks_.require_inside(r);
   if (r.bytes == 0) return {};
-  return kernel_faults(blocks_, counters_, prices_, r, mode, how, busy).run();
+  return kernel_faults(blocks_, counters_, times_, r, mode, how, busy).run();
 }
 
 bool managed_memory::hits(range r, access_mode mode) const {
@@ -82,23 +82,23 @@ std::vector<range> managed_memory::missing_ranges(const std::vector<range>& runs
 
 managed_traffic managed_memory::prefetch_to_device(range r, bool queued) {
   blocks_.require_inside(r);
-  return r.bytes == 0 ? managed_traffic{} : driver::prefetch_to_device(blocks_, prices_, r, queued);
+  return r.bytes == 0 ? managed_traffic{} : driver::prefetch_to_device(blocks_, times_, r, queued);
 }
 
 managed_traffic managed_memory::prefetch_to_host(range r) {
   blocks_.require_inside(r);
-  return r.bytes == 0 ? managed_traffic{} : driver::prefetch_to_host(blocks_, prices_, r);
+  return r.bytes == 0 ? managed_traffic{} : driver::prefetch_to_host(blocks_, times_, r);
 }
 
 managed_traffic managed_memory::discard(range r) {
   blocks_.require_inside(r);
-  return driver::discard(blocks_, prices_, r);
+  return driver::discard(blocks_, times_, r);
 }
 
 managed_traffic managed_memory::touch_by_host(range r, access_mode mode) {
   blocks_.require_inside(r);
   return r.bytes == 0 ? managed_traffic{}
-                      : driver::touch_by_host(blocks_, prices_, r, mode != access_mode::read);
+                      : driver::touch_by_host(blocks_, times_, r, mode != access_mode::read);
 }
 
 }  // namespace um

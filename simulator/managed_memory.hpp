@@ -100,7 +100,7 @@ class managed_memory {
 
  private:
   block_table blocks_;
-  driver_prices prices_;
+  driver_times times_;
   access_counters counters_;
 };
 

@@ -39,7 +39,7 @@ struct fresh_arena {
 template <state Data>
 pattern_result isolated_access(const machine& on) {
   fresh_arena b(on, managed_block, Data);
-  return {0, b.memory.touch({0, 1}, reads, {.one_by_one = true}, true)};
+  return {0, b.memory.touch({0, 1}, reads, {.dependent = true}, true)};
 }
 
 template <state Data, access_mode Mode>
@@ -58,7 +58,7 @@ pattern_result read_mostly(const machine& on) {
 template <state Data>
 pattern_result dependent_accesses(const machine& on) {
   fresh_arena b(on, 128 * MiB, Data);
-  return {128 * MiB, b.memory.touch(b.all, writes, {.one_by_one = true})};
+  return {128 * MiB, b.memory.touch(b.all, writes, {.dependent = true})};
 }
 
 // One page of every stride-th granule, each by a thread of its own.
@@ -90,8 +90,8 @@ enum class access_order : std::uint8_t {
 
 constexpr byte_count ratio_bytes = 256 * MiB;
 
-// `in_turn`: threads in no order use nothing before its turn.
-pattern_result run_kernel(managed_memory& memory, access_order how, bool in_turn) {
+// `hits_wait`: threads in no order use nothing before its turn.
+pattern_result run_kernel(managed_memory& memory, access_order how, bool hits_wait) {
   const range all{0, ratio_bytes};
   pattern_result done{ratio_bytes, {}};
   switch (how) {
@@ -101,7 +101,7 @@ pattern_result run_kernel(managed_memory& memory, access_order how, bool in_turn
       break;
     case access_order::chunk_a_thread:
     case access_order::random:
-      done.traffic = memory.touch(all, reads, {.shuffled = true, .in_turn = in_turn});
+      done.traffic = memory.touch(all, reads, {.shuffled = true, .hits_wait = hits_wait});
       break;
     case access_order::block_strided:
       done.bytes = ratio_bytes / 2;
@@ -110,7 +110,7 @@ pattern_result run_kernel(managed_memory& memory, access_order how, bool in_turn
       }
       break;
     case access_order::chase:
-      done.traffic = memory.touch(all, reads, {.one_by_one = true}, true);
+      done.traffic = memory.touch(all, reads, {.dependent = true}, true);
       break;
     case access_order::sparse:
       done.bytes = ratio_bytes / pages_per_granule;
@@ -121,14 +121,14 @@ pattern_result run_kernel(managed_memory& memory, access_order how, bool in_turn
 }
 
 // The second time through data for which there is less room than it takes.
-template <access_order How, bool InTurn = false>
+template <access_order How, bool HitsWait = false>
 pattern_result second_pass_oversubscribed(const machine& on, double ratio) {
   const byte_count touched = How == access_order::block_strided ? ratio_bytes / 2 : ratio_bytes;
   const auto room = static_cast<std::uint64_t>(static_cast<double>(touched / managed_block) / ratio);
   managed_memory memory(ratio_bytes, std::max<std::uint64_t>(room, 1), on);
   memory.place_on_host({0, ratio_bytes}, true);
-  run_kernel(memory, How, InTurn);
-  return run_kernel(memory, How, InTurn);
+  run_kernel(memory, How, HitsWait);
+  return run_kernel(memory, How, HitsWait);
 }
 
 // Room for all of it, and its end has been prefetched.

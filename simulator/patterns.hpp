@@ -1,6 +1,5 @@
-// Access patterns that microbenchmarks measure, simulated from a machine's figures. Most
-// are on an arena that fits; others have a ratio of data to room, or of data to what of it is on the device
-// already.
+// The access patterns of microbenchmarks, simulated from a machine's figures. Most use an arena that fits on
+// the device. Others have a ratio: of data to device memory, or of data to the part that is already there.
 #pragma once
 
 #include <span>
@@ -20,7 +19,7 @@ struct pattern {
   pattern_result (*simulate)(const machine& on);
   pattern_result (*at_ratio)(const machine& on, double ratio) = nullptr;  // nullptr: the pattern has no ratio
   // The same in the worst order of accesses that the hardware may choose; nullptr: the order is known.
-  pattern_result (*in_turn)(const machine& on, double ratio) = nullptr;
+  pattern_result (*worst_order)(const machine& on, double ratio) = nullptr;
 };
 
 std::span<const pattern> patterns();

@@ -101,8 +101,8 @@ op_cost estimate(const graph& g, const machine& on, const compute& c) {
   const named_rate r = matrix_rate_of(is_matrix_product(o) ? g.arithmetic : precision::fp32, on);
   const nanoseconds arithmetic = time_for(w.flops, r.per_second, on, r.name);
   const nanoseconds memory = time_for(w.read + w.written, on.device_bytes_per_s, on, "device_bytes_per_s");
-  const nanoseconds paced = std::max(arithmetic, memory) * 100 / speed_percent_of(g, o, on);
-  return {std::max(paced, memory) + on.launch_ns, 0,
+  const nanoseconds computing = std::max(arithmetic, memory) * 100 / speed_percent_of(g, o, on);
+  return {std::max(computing, memory) + on.launch_ns, 0,
           "roofline"};  // a speed above 100 % saves no memory traffic
 }
 

@@ -9,7 +9,7 @@
 namespace um {
 namespace {
 
-constexpr std::uint32_t more_iterations = 24, longest_period = 8, iterations_of_band = 4;
+constexpr std::uint32_t extra_iterations = 24, longest_period = 8, iterations_of_band = 4;
 // Lowest and highest speed of convolutions in the files of results/machines that have measured speeds, in
 // percent of the arithmetic rate (SINGA on a GTX 1080 Ti, PyTorch on a V100).
 constexpr nanoseconds slowest_speed_percent = 30, fastest_speed_percent = 138;
@@ -41,13 +41,13 @@ std::optional<steady_cycle> cycle_of(const simulated_run& run, managed_memory me
   for (const trace& t : known) times.push_back(t.duration);
   if (times.size() < 2 || times.back() == times[times.size() - 2]) return std::nullopt;
   // Two equal times may be a coincidence, so the period is searched after all additional iterations.
-  for (std::uint32_t i = 0; i < more_iterations; ++i)
+  for (std::uint32_t i = 0; i < extra_iterations; ++i)
     times.push_back(run_iteration(run, memory, false).duration);
   steady_cycle found{period_of(times)};
   if (found.period == 1) return std::nullopt;
-  const std::size_t looked_at = found.period != 0 ? found.period : more_iterations;
-  const std::vector<nanoseconds> one(times.end() - static_cast<std::ptrdiff_t>(looked_at), times.end());
-  found.mean = std::accumulate(one.begin(), one.end(), nanoseconds{0}) / static_cast<nanoseconds>(looked_at);
+  const std::size_t window = found.period != 0 ? found.period : extra_iterations;
+  const std::vector<nanoseconds> one(times.end() - static_cast<std::ptrdiff_t>(window), times.end());
+  found.mean = std::accumulate(one.begin(), one.end(), nanoseconds{0}) / static_cast<nanoseconds>(window);
   found.median = median(one);
   return found;
 }
@@ -55,10 +55,11 @@ std::optional<steady_cycle> cycle_of(const simulated_run& run, managed_memory me
 }  // namespace
 
 std::vector<trace> simulate(const simulated_run& run, std::uint32_t iterations, bool timeline,
-                            const step_observer& starts) {
+                            const step_observer& on_start) {
   managed_memory memory = managed_at_start(run);
   std::vector<trace> all;
-  for (std::uint32_t i = 0; i < iterations; ++i) all.push_back(run_iteration(run, memory, timeline, starts));
+  for (std::uint32_t i = 0; i < iterations; ++i)
+    all.push_back(run_iteration(run, memory, timeline, on_start));
   return all;
 }
 
@@ -82,7 +83,7 @@ std::vector<nanoseconds> times_at_figure_bounds(const simulated_run& run, std::u
     profile costs = run.costs;
     for (op_cost& c : costs) c.time = c.time * 100 / percent;
     const slice_costs of_slice = percent == 100 ? run.cost_of_slice : slice_costs{};
-    for (const touch_orders order : {touch_orders::in_turn, touch_orders::hits_first}) {
+    for (const touch_orders order : {touch_orders::by_address, touch_orders::hits_first}) {
       times.push_back(steady_time(simulate({run.network, run.plan, on, costs, of_slice, order}, iterations)));
     }
   };

@@ -12,7 +12,7 @@ namespace um {
 // Simulates consecutive iterations, the first from the initial state. Throws as managed_at_start() and
 // run_iteration() do (simulator/execute.hpp).
 std::vector<trace> simulate(const simulated_run& run, std::uint32_t iterations, bool timeline = false,
-                            const step_observer& starts = {});
+                            const step_observer& on_start = {});
 std::vector<trace> simulate(const problem& p, const execution_plan& plan, std::uint32_t iterations);
 
 struct simulation {
@@ -23,7 +23,7 @@ struct simulation {
 // period that occurs twice in a row.
 simulation simulate_steadily(const simulated_run& run, std::uint32_t iterations, bool timeline, bool cycle);
 
-// Ratios at which the order of accesses and the cost of displacing a block decide.
+// At these ratios the result depends on the order of accesses and on the cost of an eviction.
 inline bool is_just_above_one(double ratio) {
   return ratio >= 1 && ratio <= 1.5;
 }

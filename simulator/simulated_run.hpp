@@ -7,9 +7,9 @@
 
 namespace um {
 
-// The order in which kernels touch streamed operands: by shape_of() of each operator
+// The order in which kernels touch streamed operands: by grid_of() of each operator
 // (simulator/touch_order.hpp); all by address; or all what is on the device before what is missing.
-enum class touch_orders : std::uint8_t { by_shape, in_turn, hits_first };
+enum class touch_orders : std::uint8_t { by_grid, by_address, hits_first };
 
 // A plan on a machine. Holds references: the four values must outlive it.
 struct simulated_run {
@@ -18,7 +18,7 @@ struct simulated_run {
   const machine& on;
   const profile& costs;
   slice_costs cost_of_slice = {};  // not set: as cost_of() (core/planner.hpp) says
-  touch_orders order = touch_orders::by_shape;
+  touch_orders order = touch_orders::by_grid;
 };
 
 }  // namespace um

@@ -16,7 +16,7 @@ void add(std::optional<T>& sum, T amount) {
 }
 
 void add_to_counters(const managed_traffic& t, counters& moved) {
-  add(moved.faults, t.fault_groups);
+  add(moved.faults, t.faulted_granules);
   add(moved.fault_batches, t.batches);
   add(moved.fault_to_device_bytes, t.fault_bytes);
   add(moved.prefetch_to_device_bytes, t.prefetched_in_bytes);
@@ -91,9 +91,10 @@ step_cost run_copy(const simulated_run& run, const step& s, bool to_device, coun
   return {fixed + time_for(bytes, rate, on, name), bytes > 0 ? rate : 0};
 }
 
-// A kernel of few blocks copies between the managed range and its pinned twin, at its pace; room is given up
-// beside the next copy. Room is taken by discard-and-prefetch, which takes no longer than the prefetch alone
-// (results/microbenchmarks, "discard_and_prefetch").
+// A kernel of few thread blocks copies between the managed range and its pinned twin, at the step's rate.
+// Before a copy to the device its blocks are discarded and prefetched, which takes no longer than the
+// prefetch alone (results/microbenchmarks, "discard_and_prefetch"). Discards after a copy to the host overlap
+// the next copy.
 step_cost run_twinned_copy(const simulated_run& run, const step& s, bool to_device, managed_memory& memory,
                            counters& moved) {
   const machine& on = run.on;
@@ -108,9 +109,9 @@ step_cost run_twinned_copy(const simulated_run& run, const step& s, bool to_devi
     bytes += m.device.bytes;
     traffic += memory.touch(m.device, to_device ? access_mode::write : access_mode::read);
   }
-  nanoseconds given_up = 0;
+  nanoseconds discarding = 0;
   for (const range& r : s.room) {
-    if (!to_device) given_up += memory.discard(r).time;
+    if (!to_device) discarding += memory.discard(r).time;
   }
   add(to_device ? moved.copy_to_device_bytes : moved.copy_to_host_bytes, bytes);
   add_to_counters(traffic, moved);
@@ -118,10 +119,10 @@ step_cost run_twinned_copy(const simulated_run& run, const step& s, bool to_devi
   const char* name = to_device ? "uvm.remote_read_bytes_per_s" : "uvm.remote_write_bytes_per_s";
   const nanoseconds copying =
       static_cast<nanoseconds>(s.movements.size()) * on.launch_ns + time_for(bytes, rate, on, name);
-  return {std::max(copying, given_up) + traffic.time, bytes > 0 ? rate : 0};
+  return {std::max(copying, discarding) + traffic.time, bytes > 0 ? rate : 0};
 }
 
-// How much of the link a call uses, on average; evictions that a prefetch causes are its own affair.
+// The share of the link that a call uses on average. Evictions that a prefetch causes are not counted.
 std::uint64_t average_rate(const managed_traffic& t) {
   const byte_count bytes = std::max(t.prefetched_in_bytes, t.prefetched_out_bytes);
   if (t.time == 0 || bytes == 0) return 0;

@@ -9,13 +9,13 @@
 
 namespace um {
 
-// `alone`: time with no other transfer in the way. `link_bytes_per_s`: the rate at which the step
+// `undisturbed`: time with no other transfer in the way. `link_bytes_per_s`: the rate at which the step
 // uses the link for all of that time, 0 if it does not.
 struct step_cost {
-  nanoseconds alone = 0;
+  nanoseconds undisturbed = 0;
   std::uint64_t link_bytes_per_s = 0;
   bool by_driver = false;              // a prefetch of managed memory that moves something
-  nanoseconds fault_time = 0;          // the part of `alone` in which a kernel waits for the driver
+  nanoseconds fault_time = 0;          // the part of `undisturbed` in which a kernel waits for the driver
   nanoseconds eviction_call_time = 0;  // time of one call of an eviction
 };
 

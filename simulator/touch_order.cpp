@@ -19,28 +19,28 @@ byte_count size_of(const graph& g, tensor_id t) {
 // y = x w: the larger of x and w is streamed, and y with x.
 phases linear_phases(const graph& g, const op& o) {
   const bool by_rows = size_of(g, o.in[0]) > size_of(g, o.in[1]);
-  phases p(o.in.size() + o.out.size(), throughout);
+  phases p(o.in.size() + o.out.size(), every_wave);
   p[by_rows ? 0 : 1] = streamed;
-  p[o.in.size()] = by_rows ? streamed : at_end;
+  p[o.in.size()] = by_rows ? streamed : after_waves;
   return p;
 }
 
 // dx = dy w, operands w, dy -> dx.
 phases linear_data_phases(const graph& g, const op& o) {
   const bool by_rows = size_of(g, o.out[0]) > size_of(g, o.in[0]);
-  return by_rows ? phases{throughout, streamed, streamed} : phases{streamed, throughout, at_end};
+  return by_rows ? phases{every_wave, streamed, streamed} : phases{streamed, every_wave, after_waves};
 }
 
 // dw = x dy, operands x, dy -> dw [, db].
 phases linear_filter_phases(const graph& g, const op& o) {
   const bool by_rows = size_of(g, o.in[0]) > size_of(g, o.out[0]);
-  phases p = by_rows ? phases{streamed, streamed, at_end} : phases{throughout, throughout, streamed};
-  if (o.out.size() > 1) p.push_back(at_end);
+  phases p = by_rows ? phases{streamed, streamed, after_waves} : phases{every_wave, every_wave, streamed};
+  if (o.out.size() > 1) p.push_back(after_waves);
   return p;
 }
 
 phases convolution_phases(const op& o) {
-  phases p(o.in.size() + o.out.size(), throughout);
+  phases p(o.in.size() + o.out.size(), every_wave);
   p[0] = p[o.in.size()] = streamed;
   return p;
 }
@@ -50,8 +50,8 @@ phases convolution_phases(const op& o) {
 std::vector<touch_phase> phases_of(const graph& g, const op& o) {
   return std::visit(
       overloaded{[&](const convolution&) { return convolution_phases(o); },
-                 [](const convolution_backward_data&) { return phases{throughout, streamed, streamed}; },
-                 [](const convolution_backward_filter&) { return phases{streamed, streamed, at_end}; },
+                 [](const convolution_backward_data&) { return phases{every_wave, streamed, streamed}; },
+                 [](const convolution_backward_filter&) { return phases{streamed, streamed, after_waves}; },
                  [&](const linear&) { return linear_phases(g, o); },
                  [&](const linear_backward_data&) { return linear_data_phases(g, o); },
                  [&](const linear_backward_filter&) { return linear_filter_phases(g, o); },
@@ -59,13 +59,13 @@ std::vector<touch_phase> phases_of(const graph& g, const op& o) {
       o.what);
 }
 
-launch_shape shape_of(const op& o) {
+grid_kind grid_of(const op& o) {
   return std::visit(
       []<class T>(const T&) {
         constexpr bool sums_channels =
             std::is_same_v<T, bias_backward> || std::is_same_v<T, relu_bias_backward> ||
             std::is_same_v<T, batch_norm> || std::is_same_v<T, batch_norm_backward>;
-        return sums_channels ? launch_shape::resident : launch_shape::waves;
+        return sums_channels ? grid_kind::resident : grid_kind::waves;
       },
       o.what);
 }

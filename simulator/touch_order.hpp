@@ -15,8 +15,9 @@
 //
 // Within a wave inputs come before outputs, in the order of the operands.
 //
-// Where each block of a resident grid sums data of its own, hits run ahead while misses wait. So resident
-// data is used before it is evicted, and only what was missing at the beginning has to come.
+// Where each thread block of a resident grid reduces a channel of its own, blocks that find their data do not
+// wait for those that fault. So resident data is used before the driver evicts it, and only what is missing
+// when the kernel starts migrates.
 //
 //   waves      a block of threads for each tile or piece: products of matrices and convolutions by cuDNN and
 //              cuBLAS, elementwise operators, pools
@@ -31,10 +32,10 @@
 
 namespace um {
 
-enum class touch_phase : std::uint8_t { streamed, throughout, at_end };
+enum class touch_phase : std::uint8_t { streamed, every_wave, after_waves };
 
-enum class launch_shape : std::uint8_t { waves, resident };
-launch_shape shape_of(const op& o);
+enum class grid_kind : std::uint8_t { waves, resident };
+grid_kind grid_of(const op& o);
 
 // One entry for each operand of the operator, inputs first.
 std::vector<touch_phase> phases_of(const graph& g, const op& o);

@@ -124,7 +124,7 @@ void compare_pattern(const known_figure& f, const pattern& p, const machine& on,
   widen(c.band, c.predicted);
   for (const machine& m : {with_fastest_figures(on), with_slowest_figures(on)}) {
     widen(c.band, value(p.at_ratio(m, *f.ratio)));
-    if (p.in_turn != nullptr) widen(c.band, value(p.in_turn(m, *f.ratio)));
+    if (p.worst_order != nullptr) widen(c.band, value(p.worst_order(m, *f.ratio)));
   }
 }
 

@@ -87,13 +87,13 @@ struct room {
 };
 
 double isolated(room from) {
-  return of(from.memory.touch({0, 1}, reads, {.one_by_one = true}, true));
+  return of(from.memory.touch({0, 1}, reads, {.dependent = true}, true));
 }
 // Another granule of every block of which one is there.
 double isolated_again() {
   room r(managed_block);
-  r.memory.touch({0, 1}, reads, {.one_by_one = true}, true);
-  return of(r.memory.touch({managed_block / 2, 1}, reads, {.one_by_one = true}, true));
+  r.memory.touch({0, 1}, reads, {.dependent = true}, true);
+  return of(r.memory.touch({managed_block / 2, 1}, reads, {.dependent = true}, true));
 }
 double sparse_again(int blocks) {
   const byte_count bytes = static_cast<byte_count>(blocks) * managed_block;

@@ -71,7 +71,7 @@ TEST(patterns, take_no_step_from_ratio_1_to_1_01_but_cyclic_sweeps) {
 TEST(patterns, wait_only_for_what_is_over_and_longer_with_less_room) {
   constexpr std::array ratios{1.0, 1.01, 1.1, 1.25, 1.5, 2.0};
   for (const pattern& p : patterns()) {
-    if (p.in_turn == nullptr) continue;
+    if (p.worst_order == nullptr) continue;
     EXPECT_EQ(time_of(p, ratios[0]), 0) << p.name;
     for (std::size_t i = 1; i < ratios.size(); ++i)
       EXPECT_GT(time_of(p, ratios[i]), time_of(p, ratios[i - 1])) << p.name;
@@ -82,11 +82,11 @@ TEST(patterns, wait_only_for_what_is_over_and_longer_with_less_room) {
 TEST(patterns, take_longer_if_hits_do_not_run_ahead) {
   std::size_t unknown = 0;
   for (const pattern& p : patterns()) {
-    if (p.in_turn == nullptr) continue;
+    if (p.worst_order == nullptr) continue;
     ++unknown;
     for (const double ratio : {1.1, 1.25})
-      EXPECT_GT(p.in_turn(with_driver_costs(), ratio).traffic.time, time_of(p, ratio)) << p.name;
-    EXPECT_EQ(p.in_turn(with_driver_costs(), 1.0).traffic.time, 0) << p.name;
+      EXPECT_GT(p.worst_order(with_driver_costs(), ratio).traffic.time, time_of(p, ratio)) << p.name;
+    EXPECT_EQ(p.worst_order(with_driver_costs(), 1.0).traffic.time, 0) << p.name;
   }
   EXPECT_EQ(unknown, 2U);
 }

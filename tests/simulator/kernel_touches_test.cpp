@@ -16,7 +16,7 @@ constexpr auto writes = access_mode::write;
 struct one_operator {
   hand_plan h;
   std::uint64_t next = 0;
-  touch_orders order = touch_orders::by_shape;
+  touch_orders order = touch_orders::by_grid;
 
   one_operator() { h.on.multiprocessors = 1; }  // a wave is one block
 
@@ -83,7 +83,7 @@ TEST(kernel_touches, batch_normalisation_reads_its_input_twice) {
   one_operator o;
   const tensor_id x = o.add(8), y = o.add(8);
   o.compute(batch_norm{}, {x}, {y});
-  o.order = touch_orders::in_turn;
+  o.order = touch_orders::by_address;
   EXPECT_EQ(o.under(4).fault_bytes, 24 * managed_block);
   o.order = touch_orders::hits_first;
   EXPECT_LT(o.under(4).fault_bytes, 24 * managed_block);
@@ -94,23 +94,23 @@ TEST(kernel_touches, a_fully_connected_layer_streams_its_larger_matrix) {
   const tensor_id x = o.add(1), w = o.add(9), y = o.add(1);
   o.compute(linear{}, {x, w}, {y});
   const std::vector<touch_phase> p = phases_of(o.h.network, o.h.network.ops[0]);
-  EXPECT_EQ(p, (std::vector{touch_phase::throughout, touch_phase::streamed, touch_phase::at_end}));
+  EXPECT_EQ(p, (std::vector{touch_phase::every_wave, touch_phase::streamed, touch_phase::after_waves}));
   one_operator tall;
   tall.compute(linear{}, {tall.add(9), tall.add(1)}, {tall.add(9)});
   EXPECT_EQ(phases_of(tall.h.network, tall.h.network.ops[0]),
-            (std::vector{touch_phase::streamed, touch_phase::throughout, touch_phase::streamed}));
+            (std::vector{touch_phase::streamed, touch_phase::every_wave, touch_phase::streamed}));
 }
 
 TEST(kernel_touches, gradients_of_weights_are_written_last_or_streamed) {
   one_operator o;
   o.compute(linear_backward_filter{}, {o.add(1), o.add(1)}, {o.add(9), o.add(1)});
   EXPECT_EQ(phases_of(o.h.network, o.h.network.ops[0]),
-            (std::vector{touch_phase::throughout, touch_phase::throughout, touch_phase::streamed,
-                         touch_phase::at_end}));
+            (std::vector{touch_phase::every_wave, touch_phase::every_wave, touch_phase::streamed,
+                         touch_phase::after_waves}));
   one_operator c;
   c.compute(convolution_backward_filter{}, {c.add(4), c.add(4)}, {c.add(1)});
   EXPECT_EQ(phases_of(c.h.network, c.h.network.ops[0]),
-            (std::vector{touch_phase::streamed, touch_phase::streamed, touch_phase::at_end}));
+            (std::vector{touch_phase::streamed, touch_phase::streamed, touch_phase::after_waves}));
 }
 
 TEST(kernel_touches, every_wave_reads_anew_what_lies_over_the_link) {
@@ -126,7 +126,7 @@ TEST(kernel_touches, a_block_over_costs_everything_in_turn_and_a_block_if_hits_g
   one_operator o;
   o.compute(bias_backward{}, {o.add(12)}, {o.add(1)});
   EXPECT_EQ(o.under(12).fault_bytes, managed_block) << "each block of the grid has channels of its own";
-  o.order = touch_orders::in_turn;
+  o.order = touch_orders::by_address;
   EXPECT_EQ(o.under(12).fault_bytes, 13 * managed_block);
   o.order = touch_orders::hits_first;
   EXPECT_EQ(o.under(12).fault_bytes, managed_block);

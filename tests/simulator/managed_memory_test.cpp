@@ -58,7 +58,7 @@ TEST(driver_rules, a_sequential_cold_block_takes_six_services) {
   const managed_traffic t = m.touch(blocks(0, 1), reads);
   EXPECT_EQ(t.services, 6U);
   EXPECT_EQ(t.batches, 6U);
-  EXPECT_EQ(t.fault_groups, 6U);
+  EXPECT_EQ(t.faulted_granules, 6U);
   EXPECT_EQ(t.fault_bytes, bytes(1));
 }
 
@@ -83,7 +83,7 @@ TEST(driver_rules, a_batch_holds_no_more_faults_than_the_driver_takes) {
   on.uvm.batch_granules = 256;
   managed_memory m = on_host(40, 40, on);
   const managed_traffic t = m.touch(blocks(0, 40), reads, {.stride = 2});
-  EXPECT_EQ(t.fault_groups, 640U);
+  EXPECT_EQ(t.faulted_granules, 640U);
   EXPECT_EQ(t.batches, 3U);
 }
 
@@ -428,7 +428,7 @@ TEST_F(costs_of, an_isolated_fault_is_interrupt_fault_service_copy_and_batch) {
   on.uvm = {.interrupt_ns = 7, .batch_ns = 11, .fault_ns = 13, .service_ns = 17, .migrate_copy_ns = 19};
   managed_memory m = on_host(1, 1, on);
   m.place_on_host(blocks(0, 1));
-  EXPECT_EQ(m.touch(granules(0, 1), reads, {.one_by_one = true}).time, 7 + 13 + 17 + 19 + ms / 320 + 11);
+  EXPECT_EQ(m.touch(granules(0, 1), reads, {.dependent = true}).time, 7 + 13 + 17 + 19 + ms / 320 + 11);
 }
 
 TEST_F(costs_of, every_granule_that_a_fault_brings_in) {
@@ -443,7 +443,7 @@ TEST_F(costs_of, a_kernel_pays_the_interrupt_once) {
   on.uvm.interrupt_ns = 1000;
   managed_memory stream = arena(1, 1, on), thread = arena(1, 1, on), later = arena(1, 1, on);
   EXPECT_EQ(stream.touch(blocks(0, 1), writes).time, 1000);
-  EXPECT_EQ(thread.touch(blocks(0, 1), writes, {.one_by_one = true}).time, 1000);
+  EXPECT_EQ(thread.touch(blocks(0, 1), writes, {.dependent = true}).time, 1000);
   EXPECT_EQ(later.touch(blocks(0, 1), writes, {}, true).time, 0);
 }
 
@@ -461,13 +461,13 @@ TEST_F(costs_of, a_stream_of_reads_takes_more_batches) {
   managed_memory m = on_host(1, 1, on), nowhere = arena(1, 1, on), thread = on_host(1, 1, on);
   EXPECT_EQ(m.touch(blocks(0, 1), reads).time, 1500 + 3840 + copied);
   EXPECT_EQ(nowhere.touch(blocks(0, 1), writes).time, 1000 + 2560);
-  EXPECT_EQ(thread.touch(granules(0, 1), reads, {.one_by_one = true}).time, 1000 + 10 + ms / 320);
+  EXPECT_EQ(thread.touch(granules(0, 1), reads, {.dependent = true}).time, 1000 + 10 + ms / 320);
 }
 
 TEST_F(costs_of, a_sparse_touch_asks_for_half_a_block_and_the_rest_comes_along) {
   managed_memory m = arena(4, 4, on);
   const managed_traffic t = m.touch(blocks(0, 4), writes, {.sparse = true});
-  EXPECT_EQ(t.fault_groups, 4 * 17U);
+  EXPECT_EQ(t.faulted_granules, 4 * 17U);
   EXPECT_EQ(t.batches, 1U) << "128 pages fit";
   EXPECT_EQ(t.populated_bytes, bytes(4));
   managed_memory wide = arena(9, 9, on);

@@ -175,7 +175,7 @@ class page_model {
 
   void service(const page_list& raised, bool write) {
     ++done.batches;
-    done.fault_groups += raised.size();
+    done.faulted_granules += raised.size();
     for (std::size_t i = 0; i < raised.size();) {
       const std::uint64_t b = raised[i] / pages_per_block;
       page_list mine;
@@ -252,7 +252,7 @@ class page_model {
     const page_list all = granule_pages(r, b);
     ++done.batches;
     ++done.services;
-    done.fault_groups += all.size() / pages_per_granule;
+    done.faulted_granules += all.size() / pages_per_granule;
     for (const std::uint64_t p : all) pages[p].dead = false;
     bring(b, all, false, done.fault_bytes);
   }
@@ -409,7 +409,7 @@ class both_models {
     plainly();
     actual.time = 0;
     EXPECT_EQ(actual.batches, plain_.done.batches);
-    EXPECT_EQ(actual.fault_groups, plain_.done.fault_groups);
+    EXPECT_EQ(actual.faulted_granules, plain_.done.faulted_granules);
     EXPECT_EQ(actual.services, plain_.done.services);
     EXPECT_EQ(actual.fault_bytes, plain_.done.fault_bytes);
     EXPECT_EQ(actual.evicted_bytes, plain_.done.evicted_bytes);
