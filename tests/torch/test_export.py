@@ -250,6 +250,35 @@ def widens():
     return images(nn.Conv2d(128, 128, 3, padding=1), nn.Conv2d(128, 256, 3, padding=1), nn.AdaptiveAvgPool2d(1), nn.Flatten())
 
 
+class Again(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = (nn.Sequential(nn.Linear(16, 64), nn.GELU(), nn.Linear(64, 16)) for _ in range(2))
+
+    def forward(self, x):
+        from torch.utils.checkpoint import checkpoint
+        return checkpoint(self.two, checkpoint(self.one, x, use_reentrant=True), use_reentrant=False)
+
+
+def again():
+    return Again(), (torch.randn(4, 16),)
+
+
+def wrapped():
+    return torch.compile(nn.DataParallel(Again())), (torch.randn(4, 16),)
+
+
+def flexible():
+    from torch.nn.attention.flex_attention import flex_attention
+
+    class Flexible(nn.Linear):
+        def forward(self, x):
+            y = super().forward(x)[:, None]
+            return flex_attention(y, y, y).mean()
+
+    return Flexible(16, 16), (torch.randn(2, 128, 16),)
+
+
 def double():
     return nn.Linear(3, 3).double(), (torch.randn(4, 3).double(),)
 
@@ -401,6 +430,7 @@ def test_a_model_of_one_batch_size_is_not_cut(export):
     ("dynamic", "depend on values of its tensors"), ("reads", "depend on values of its tensors"), ("lists", "depend on values of its tensors"),
     ("numbers", "the model fails on its example inputs"), ("breaks", "torch._dynamo.graph_break"),
     ("named", "example input 1 is a dict, not a tensor"), ("broken", "the function fails: OSError: no such weights"),
+    ("flexible", "the model calls flex_attention, which is not traced"),
     ("empty", "example input 1 is empty ([0, 3])"), ("nothing", "the function returns something else than (model, inputs)")])
 def test_what_cannot_be_exported_is_told_in_one_line(export, model, told):
     done, _ = export(model)
@@ -458,6 +488,14 @@ def test_logits_are_not_kept_in_float32(export):
     _, graph = export("attends")
     wide = [t for t in graph["tensors"] if liveness.size_of(t) >= 4 * 127 * 1000 * 4]
     assert not wide, wide
+
+
+@pytest.mark.parametrize(("form", "product"), [("compile", "addmm"), ("eager", "linear")])
+@pytest.mark.parametrize("model", ["again", "wrapped"])
+def test_checkpointed_regions_are_computed_again(export, form, product, model):
+    _, graph = export(model, "--as", form)
+    modules = [".".join(op["name"].partition(":")[0].split(".")[:2]) for op in graph["ops"] if op.get("label", op["kind"]) == product]
+    assert modules[:4] == ["one.0", "one.2", "two.0", "two.2"] and [m for m in modules[4:] if m.endswith("0")] == ["two.0", "one.0"]
 
 
 def test_frozen_parameters_have_no_gradients(export):

@@ -5,6 +5,7 @@ No memory is taken and no GPU is needed; what cannot be traced so is refused, wi
 
 import contextlib
 import logging
+import re
 from collections import OrderedDict
 from dataclasses import dataclass
 
@@ -18,7 +19,7 @@ from torch.fx import traceback
 from torch.utils._mode_utils import no_dispatch
 from torch.utils._pytree import tree_leaves
 
-from . import as_cuda
+from . import as_cuda, checkpoints
 from .as_cuda import AsCuda, autocast_as_cuda, compiling, eager_kernels
 
 logging.getLogger("torch").setLevel(logging.CRITICAL)  # failures are told in one line
@@ -134,7 +135,7 @@ def capture(factory, *, compiled, inference=False, autocast=None, times=1):
     in eager PyTorch's operators. `times`: by how much the batch of the example inputs is repeated. Raises CannotExport."""
     mode = FakeMode(allow_non_fake_inputs=True)
     at = _Place()
-    with mode, converts_fake_parameters(), autocast_as_cuda(), compiling():
+    with mode, converts_fake_parameters(), autocast_as_cuda(), compiling(), checkpoints.marked():
         with told("the function fails", at), AsCuda(), real_loads_refused(), values_left_out():
             mode.keeps_sequences = True
             made = factory()
@@ -155,6 +156,7 @@ def capture(factory, *, compiled, inference=False, autocast=None, times=1):
             if compiled:
                 passes(joint.graph, mode)
             else:
+                checkpoints.compute_again(joint.graph.graph)
                 joint.graph.graph.eliminate_dead_code()
             return joint
 
@@ -300,6 +302,11 @@ def told(what, at):
     except (DataDependentOutputException, DynamicOutputShapeException) as error:
         raise CannotExport(f"{at}the model's operators depend on values of its tensors ({error}), so it has no one graph; "
                            "put torch.where in place of such an if, or leave that part out") from None
+    except NotImplementedError as error:
+        untraced = re.search(r"HigherOrderOperator (\w+)", str(error))
+        if not untraced:
+            raise
+        raise CannotExport(f"{at}the model calls {untraced[1]}, which is not traced; call scaled_dot_product_attention or plain operators") from None
     except Exception as error:
         raise CannotExport(f"{what}: {at}{type(error).__name__}: {first_line(error)}") from error
 
@@ -318,7 +325,14 @@ def model_and_inputs(made):
                                "forward's arguments, by a module around the model if need be")
         if isinstance(each, torch.Tensor) and each.numel() == 0:
             raise CannotExport(f"example input {i + 1} is empty ({list(each.shape)}); give a batch of at least 1")
-    return made[0], inputs
+    return plain_module(made[0]), inputs
+
+
+def plain_module(model):
+    """The module within torch.compile's or DataParallel's."""
+    if isinstance(model, torch.nn.DataParallel):
+        return plain_module(model.module)
+    return plain_module(model._orig_mod) if isinstance(model, torch._dynamo.eval_frame.OptimizedModule) else model
 
 
 def with_loss(model, inputs, autocast):

@@ -19,10 +19,10 @@ import torch
 from . import capture, layouts
 from .kernels import kernels_of
 from .liveness import size_of
-from .operators import is_random, launches_of_library, name_of, work_of_kernel
+from .operators import is_repeatable, launches_of_library, name_of, work_of_kernel
 from .order import in_running_order
 from .partition import split
-from .values import base_of, module_of, stored_bytes, stored_elements, unique_name, value_of
+from .values import base_of, module_of, mutations_of, outputs_of, stored_bytes, stored_elements, unique_name, value_of
 
 COPIED = 3  # operands and results of a convolution, each by a kernel
 
@@ -86,19 +86,6 @@ def as_text(document):
 
     head = ",\n".join(f" {json.dumps(key)}: {json.dumps(value)}" for key, value in document.items() if not isinstance(value, list))
     return f'{{\n{head},\n "tensors": {lines(document["tensors"])},\n "ops": {lines(document["ops"])}\n}}\n'
-
-
-def outputs_of(graph):
-    (out,) = (n for n in graph.nodes if n.op == "output")
-    return list(out.args[0])
-
-
-def mutations_of(graph, count):
-    """Which of the first outputs are new values of inputs: {the output's number: the placeholder's}."""
-    (out,) = (n for n in graph.nodes if n.op == "output")
-    described = {n.meta.get("desc"): i for i, n in enumerate(n for n in graph.nodes if n.op == "placeholder")}
-    changed = {i: getattr(d, "mutated_input", None) for i, d in enumerate(list(out.meta.get("desc") or [])[:count])}
-    return {i: described.get(d) for i, d in changed.items() if d is not None}
 
 
 def _primals(joint, static_inputs, num_fwd_outputs, names):
@@ -186,7 +173,7 @@ class _Writer:
         if copies:
             op |= {"bytes": op["bytes"] + 2 * sum(copies), "workspace_bytes": max(copies)}
         op |= {"in": read, "out": made}
-        op |= {"repeatable": False} if any(is_random(n) for n in kernel.nodes) else {}
+        op |= {"repeatable": False} if not all(map(is_repeatable, kernel.nodes)) else {}
         alias = self.alias_of(kernel, read, made, dying)
         op |= {"alias": alias} if alias else {}
         self.ops.append(op)

@@ -5,8 +5,7 @@ import torch
 from . import private
 from .measuring import BETWEEN_KERNELS_NS, Times
 from .operators import launches_of_library, products_of
-from .step import tensors_of
-from .values import stored_elements, value_of
+from .values import stored_elements, tensors_of
 
 # Operations and bytes a nanosecond that well-tuned kernels reach, and copies between pinned memory and the device, by a word of the device's name.
 RATES = {
@@ -33,7 +32,7 @@ class Estimated:
         return self.alone(node) + BETWEEN_KERNELS_NS * launches_of_library(node)
 
     def alone(self, node):
-        values = [v for n in node.all_input_nodes for v in tensors_of(value_of(n))] + tensors_of(value_of(node))
+        values = [v for n in node.all_input_nodes for v in tensors_of(n)] + tensors_of(node)
         moved = sum(stored_elements(v) * v.element_size() for v in values)
         half = any(v.dtype in (torch.float16, torch.bfloat16) for v in values)
         return int(max(LAUNCH_NS, moved / self.rates["bytes"], (products_of(node) or 0) / self.rates["half" if half else "single"]))

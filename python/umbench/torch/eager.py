@@ -9,9 +9,9 @@ import operator
 import torch
 
 from . import capture, computed_layers, computed_loss, operators
-from .convert import Converted, mutations_of, outputs_of
+from .convert import Converted
 from .opaque import opaque, update
-from .values import module_of, unique_name
+from .values import module_of, mutations_of, outputs_of, unique_name
 from .walk import View, Walk
 
 KNOWN = computed_layers.KNOWN | computed_loss.KNOWN

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 
 
-from .operators import GATHERS, READS_NEIGHBOURS, ALONE, COMPUTED, NOTHING, REDUCED, SCATTERED, is_random, kind_of, name_of
+from .operators import GATHERS, READS_NEIGHBOURS, ALONE, COMPUTED, NOTHING, REDUCED, SCATTERED, is_random, kind_of, name_of, reduces_rows
 from .values import base_of, maker_of, numel, tensors_of, value_of
 
 # Inductor's limits (torch/_inductor/config.py): realize_reads_threshold, realize_opcount_threshold, realize_acc_reads_threshold,
@@ -106,20 +106,11 @@ def _expression(node, kind, expressions):
 
 
 def _later_steps(node, results, each):
-    rows = _is_of_rows(node)
+    rows = results == 1 or reduces_rows(node)
     if results >= MANY_RESULTS or each <= (SHORT_ROW if rows else SHORT_COLUMN):
         return 0
     blocks = each // 128 if results * each < FEW_ELEMENTS else BLOCKS // -(-results // 128)
     return 2 if name_of(node) == "var_mean" and not rows and blocks > MULTIPROCESSORS else 1
-
-
-def _is_of_rows(node):
-    """Whether a reduction is along the last extents, which lie together."""
-    (read, *_) = node.all_input_nodes
-    rank = value_of(read).dim()
-    along = node.args[1] if len(node.args) > 1 else None
-    along = list(range(rank)) if along is None or along == [] else [along] if isinstance(along, int) else list(along)
-    return sorted(d % rank for d in along) == list(range(rank - len(along), rank)) if rank else True
 
 
 def _is_stored(node, made, readers):

@@ -7,7 +7,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from .liveness import SIZES
-from .operators import BY_SAMPLE, BY_SAMPLE_ALONG, ELEMENTWISE, is_random, name_of
+from .operators import BY_SAMPLE, BY_SAMPLE_ALONG, ELEMENTWISE, is_repeatable, name_of
 from .values import unique_name
 from .walk import View
 
@@ -35,7 +35,7 @@ def opaque(c, node):
     cut = cut_of(c, node, read, [(i if several else None) for i, _ in written])
     if cut is not None:
         attributes["cut"] = cut
-    c.emit(node, name, "opaque", attributes, read, made, alias_of(c, node, read, made), not is_random(node))
+    c.emit(node, name, "opaque", attributes, read, made, alias_of(c, node, read, made), is_repeatable(node))
 
 
 FILLS = {"ones_like", "zeros_like", "full_like", "empty_like"}  # read the shape of their operand alone

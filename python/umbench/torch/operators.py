@@ -141,6 +141,36 @@ def is_random(node):
     return name_of(node) in RANDOM or (attention and bool(argument_of(node, "dropout_p")))
 
 
+def is_repeatable(node):
+    """Whether it gives the same again. Random numbers that Inductor makes of a seed do."""
+    if node.op != "call_function" or node.target is operator.getitem:
+        return True
+    target = node.target
+    if isinstance(target, torch._ops.HigherOrderOperator):
+        return False
+    if not isinstance(target, torch._ops.OpOverload):
+        return True
+    if target._schema.is_mutable:
+        return False
+    if name_of(node) in ("inductor_seeds", "inductor_seed"):
+        return False
+    if torch.Tag.nondeterministic_seeded in target.tags:
+        return "scaled_dot_product" in name_of(node) and not argument_of(node, "dropout_p")
+    return True
+
+
+def reduces_rows(node):
+    """Whether a reduction goes along the extents whose elements lie closest together, and not along all."""
+    source = value_of_argument(node.args[0])
+    dims = node.args[1] if len(node.args) > 1 else None
+    if not isinstance(source, torch.Tensor) or dims is None:
+        return False
+    dims = {d % max(1, source.dim()) for d in (dims if isinstance(dims, (tuple, list)) else [dims])}
+    order = sorted((d for d in range(source.dim()) if source.shape[d] > 1), key=lambda d: source.stride(d))
+    dims &= set(order)
+    return 0 < len(dims) < len(order) and set(order[:len(dims)]) == dims
+
+
 def work_of_kernel(kernel):
     """(operations, whether they are products of matrices): of a generated kernel one for each element of each operator."""
     if not kernel.joined:

@@ -85,20 +85,6 @@ def extract(joint, inputs, names, **kwargs):
         partitioners.choose_saved_values_set = kept
 
 
-def outputs_of(joint, num_fwd_outputs):
-    """(forward results, backward results, inputs that the forward graph changes)."""
-    output = next(iter(joint.graph.find_nodes(op="output")))
-    results = torch.utils._pytree.arg_tree_leaves(*output.args)
-    changed = {node.args[0] for node in joint.graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default)}
-    primals = [node for node in joint.graph.find_nodes(op="placeholder") if not node.target.startswith("tangents")]
-    for description in output.meta.get("desc", [])[:num_fwd_outputs]:
-        if type(description).__name__ == "InputMutationAOTOutput":
-            index = getattr(description.mutated_input, "idx", None)
-            changed |= {node for node in primals if getattr(node.meta.get("desc"), "idx", None) == index and index is not None
-                        or node.meta.get("desc") == description.mutated_input}
-    return results[:num_fwd_outputs], results[num_fwd_outputs:], changed
-
-
 def compiled(graph, inputs, partition, backend):
     """The callable that `backend` ("inductor" or "aot_eager") makes of Dynamo's graph, split by `partition`."""
     from torch._functorch import config

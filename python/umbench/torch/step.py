@@ -5,9 +5,9 @@ import re
 
 import torch
 
-from . import operators, private
-from .operators import argument_of, is_view, name_of
-from .values import module_of, stored_elements, value_of
+from . import operators
+from .operators import is_repeatable, is_view, name_of, reduces_rows
+from .values import changed_inputs, module_of, outputs_of, stored_elements, tensors_of, value_of
 
 
 class Step:
@@ -22,7 +22,7 @@ class Step:
 
 def step_of(joint, info, num_fwd_outputs, costs):
     """`costs.ns(node)` and `costs.workspace(node)` price what is not fused."""
-    forward_results, backward_results, changed = private.outputs_of(joint, num_fwd_outputs)
+    results, changed = outputs_of(joint.graph), changed_inputs(joint.graph, num_fwd_outputs)
     device = device_of(joint)
     number, rows, nodes, families = {}, [], [], {}
     unrepeatable_views = set(changed)
@@ -47,7 +47,7 @@ def step_of(joint, info, num_fwd_outputs, costs):
             "resident": node.op == "get_attr" or node.op == "placeholder" and not node.target.startswith("tangents"),
             "repeatable": is_repeatable(node) and not reads_changed,
             "forward_result": False, "backward_result": False})
-    for results, field in ((forward_results, "forward_result"), (backward_results, "backward_result")):
+    for results, field in ((results[:num_fwd_outputs], "forward_result"), (results[num_fwd_outputs:], "backward_result")):
         for node in results:
             if isinstance(node, torch.fx.Node):
                 rows[number[node]][field] = True
@@ -62,12 +62,6 @@ def keep_items_together(nodes, rows, number):
             row["repeatable"] = rows[number[node.args[0]]]["repeatable"]
 
 
-def tensors_of(value):
-    if isinstance(value, torch.Tensor):
-        return [value]
-    return [each for each in value if isinstance(each, torch.Tensor)] if isinstance(value, (tuple, list)) else []
-
-
 def kind_of(node):
     """As torch_node has it (planners/torch_target.hpp)."""
     if node.op in ("placeholder", "get_attr"):
@@ -80,22 +74,10 @@ def kind_of(node):
     if kind == operators.SCATTERED:
         return "far_reduction"
     if kind == operators.REDUCED:
-        return "reduction" if over_last_dimensions(node) else "far_reduction"
+        return "reduction" if reduces_rows(node) else "far_reduction"
     if kind == operators.ALONE and isinstance(value, (torch.Tensor, tuple, list)):
         return "kernel"
     return "reduction" if isinstance(value, (tuple, list)) else "pointwise"
-
-
-def over_last_dimensions(node):
-    """Whether it reduces the dimensions whose elements lie closest together, and not all."""
-    source = value_of(node.args[0])
-    dims = node.args[1] if len(node.args) > 1 else None
-    if not isinstance(source, torch.Tensor) or dims is None:
-        return False
-    dims = {d % max(1, source.dim()) for d in (dims if isinstance(dims, (tuple, list)) else [dims])}
-    order = sorted((d for d in range(source.dim()) if source.shape[d] > 1), key=lambda d: source.stride(d))
-    dims &= set(order)
-    return 0 < len(dims) < len(order) and set(order[:len(dims)]) == dims
 
 
 def own_bytes(node, kind, device):
@@ -108,37 +90,19 @@ def own_bytes(node, kind, device):
 
 def device_of(joint):
     """Type of the device that the graph runs on."""
-    kinds = {v.device.type for node in joint.graph.find_nodes(op="placeholder") for v in tensors_of(value_of(node))}
+    kinds = {v.device.type for node in joint.graph.find_nodes(op="placeholder") for v in tensors_of(node)}
     return "cuda" if "cuda" in kinds else "cpu"
 
 
 def elements_of(node, kind):
-    values = tensors_of(value_of(node))
+    values = tensors_of(node)
     if kind in ("reduction", "far_reduction"):
-        values += [v for n in node.all_input_nodes for v in tensors_of(value_of(n))]
+        values += [v for n in node.all_input_nodes for v in tensors_of(n)]
     return max([stored_elements(v) for v in values], default=0)
 
 
-def is_repeatable(node):
-    if node.op != "call_function" or node.target is operator.getitem:
-        return True
-    target = node.target
-    if isinstance(target, torch._ops.HigherOrderOperator):
-        return False
-    if not isinstance(target, torch._ops.OpOverload):
-        return True
-    if target._schema.is_mutable:
-        return False
-    if name_of(node) in ("inductor_seeds", "inductor_seed"):
-        return False
-    if torch.Tag.nondeterministic_seeded in target.tags:
-        return "scaled_dot_product" in name_of(node) and not argument_of(node, "dropout_p")
-    return True
-
-
 def family_of(node):
-    value = value_of(node)
-    shapes = tuple((tuple(v.shape), v.dtype) for v in tensors_of(value))
+    shapes = tuple((tuple(v.shape), v.dtype) for v in tensors_of(node))
     if node.op == "placeholder":
         return ("placeholder",)
     sources = tuple(name_of(n) if n.op == "call_function" else n.op for n in node.all_input_nodes)

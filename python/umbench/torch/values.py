@@ -71,3 +71,23 @@ def unique_name(names, wanted):
         name = f"{wanted}.{count}"
     names.add(name)
     return name
+
+
+def outputs_of(graph):
+    (out,) = (n for n in graph.nodes if n.op == "output")
+    return list(out.args[0])
+
+
+def mutations_of(graph, count):
+    """Which of the first outputs are new values of inputs: {the output's number: the placeholder's}."""
+    (out,) = (n for n in graph.nodes if n.op == "output")
+    described = {n.meta.get("desc"): i for i, n in enumerate(n for n in graph.nodes if n.op == "placeholder")}
+    changed = {i: getattr(d, "mutated_input", None) for i, d in enumerate(list(out.meta.get("desc") or [])[:count])}
+    return {i: described.get(d) for i, d in changed.items() if d is not None}
+
+
+def changed_inputs(graph, count):
+    """The placeholders that a graph changes, in place or by a new value among its first outputs."""
+    placeholders = graph.find_nodes(op="placeholder")
+    in_place = {node.args[0] for node in graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default)}
+    return in_place | {placeholders[number] for number in mutations_of(graph, count).values()}

@@ -1,0 +1,69 @@
+"""Regions under torch.utils.checkpoint: what they compute is not saved, and computed again for the backward pass."""
+
+import contextlib
+import itertools
+
+import torch.utils.checkpoint
+from torch.fx import traceback
+
+PREFERRED = torch.utils.checkpoint.CheckpointPolicy.PREFER_RECOMPUTE
+
+
+@contextlib.contextmanager
+def marked():
+    """Operators traced in such a region have the marks that torch.compile gives them (torch/_higher_order_ops/wrap.py)."""
+    module, numbers = torch.utils.checkpoint, itertools.count()
+    usual = module._checkpoint_without_reentrant_generator, module.CheckpointFunction
+
+    @contextlib.contextmanager
+    def region():
+        outer = {key: traceback.current_meta.get(key) for key in ("recompute", "ac_graph_id")}
+        traceback.current_meta |= {"recompute": PREFERRED, "ac_graph_id": next(numbers)}
+        try:
+            yield
+        finally:
+            for key, value in outer.items():
+                traceback.current_meta.pop(key)
+                if value is not None:
+                    traceback.current_meta[key] = value
+
+    def without_reentrant(*_, **__):
+        with region():
+            yield
+
+    class Reentrant:
+        @staticmethod
+        def apply(function, _, *inputs):
+            with region():
+                return function(*inputs)
+
+    module._checkpoint_without_reentrant_generator, module.CheckpointFunction = without_reentrant, Reentrant
+    try:
+        yield
+    finally:
+        module._checkpoint_without_reentrant_generator, module.CheckpointFunction = usual
+
+
+def compute_again(graph):
+    """Puts copies of the marked operators in front of the first backward operators of their regions that read them, as eager
+    PyTorch runs a region once more. torch.compile's split does so itself."""
+    marks = {node: node.meta["ac_graph_id"] for node in graph.nodes if node.meta.get("recompute") == PREFERRED}
+    region_of = {node.meta["seq_nr"]: region for node, region in marks.items() if "seq_nr" in node.meta}
+    copies = {}
+
+    def copy_of(node, region):
+        if marks.get(node) != region:
+            return node
+        if node not in copies:
+            for source in node.all_input_nodes:
+                copy_of(source, region)
+            copies[node] = graph.node_copy(node, lambda source: copies.get(source, source) if marks.get(source) == region else source)
+        return copies[node]
+
+    for node in list(graph.nodes):
+        region = region_of.get(node.meta.get("seq_nr"))
+        if node in marks or region is None:
+            continue
+        with graph.inserting_before(node):
+            for source in node.all_input_nodes:
+                node.replace_input_with(source, copy_of(source, region))
