@@ -171,10 +171,6 @@ def t5_to_bf16():
     return in_bf16(t5())
 
 
-def vit_to_bf16():
-    return in_bf16(vit())
-
-
 def regnet_to_bf16():
     return in_bf16(regnet(128))
 
@@ -203,7 +199,7 @@ def bert_autocast():
     return bert()
 
 
-TO_MEASURE = (swin_v2_to_bf16, regnet_to_bf16, alexnet_to_bf16, mobilenet_v3_to_bf16, gpt2_to_bf16, t5_to_bf16, vit_to_bf16)  # by torch_steps.py, beside those of torch_models.py
+TO_MEASURE = (swin_v2_to_bf16, regnet_to_bf16, alexnet_to_bf16, mobilenet_v3_to_bf16, gpt2_to_bf16, t5_to_bf16)  # by torch_steps.py, beside those of torch_models.py
 
 TABLE = {f.__name__: () for f in (alexnet, vgg16, resnet50, densenet121, inception_v3, mobilenet_v3, efficientnet_v2, convnext, swin_v2, maxvit,
                                   regnet, shufflenet, gpt2, bert, llama, t5, vit, mixtral, unet, lstm, llama_lora, gpt2_to_bf16,
