@@ -118,11 +118,17 @@ def check_literal(literal, value):
         raise Wrong(f"{literal} is {scaled:.6g}{' ' + parts[2] if parts[2] else ''}")
 
 
+def require(literal, text):
+    """Throws Wrong unless the text has the literal."""
+    if not re.search(rf"(?<![\w.]){re.escape(literal)}(?![\w]|\.\d)", text):
+        raise Wrong(f"{literal} does not stand in the text")
+
+
 def check_quotes(comment, block):
     """The literals that the comment backs. Throws Wrong."""
     head, *lines = comment.split("\n")
     paths = tuple(head.removeprefix("from ").replace(",", " ").split())
-    backed, text = [], " " + plain(block.text) + " "
+    backed = []
     for line in filter(str.strip, lines):
         left, equals, right = line.partition(" = ")
         if not equals:
@@ -132,8 +138,7 @@ def check_quotes(comment, block):
         if len(values) != len(literals):
             raise Wrong(f"{left.strip()}: {len(literals)} figures, {len(values)} values")
         for literal, value in zip(literals, values):
-            if not re.search(rf"(?<![\w.]){re.escape(literal)}(?![\w]|\.\d)", text):
-                raise Wrong(f"{literal} does not stand in the text")
+            require(literal, plain(block.text))
             check_literal(literal, value)
         backed += literals
     return backed
@@ -183,7 +188,10 @@ def check_block(block):
                 check_table(comment, block)
                 backed = figures_in(block)
             elif comment.startswith("given:"):
-                backed += [each.strip() for each in comment.removeprefix("given:").replace("\n", " ").split(", ")]
+                given = [each.strip() for each in comment.removeprefix("given:").replace("\n", " ").split(", ")]
+                for literal in given:
+                    require(literal, plain(block.text))
+                backed += given
             elif comment.startswith("tested:"):
                 test = comment.removeprefix("tested:").strip()
                 if not (ROOT / test).is_file():

@@ -102,6 +102,7 @@ BEST = "results/study/best_h200.jsonl"
     (f"from {BEST}\n16.8 ms = median(\"resnet50 device\")", "does not stand in the text"),
     (f"from {BEST}\n16.7 ms = open(\"x\")", "NameError"), (f"from {BEST}\n16.7 ms", "wants FIGURE"),
     ("from results/none.jsonl\n16.7 ms = median(\"\")", "no such file"), ("given: 16.7 ms", None),
+    ("given: 16.7 ms, 18 ms", "18 ms does not stand in the text"),
     ("tested: tests/none.py", "is not there"), ("because", "begins with none of")])
 def test_comments(comment, complaint):
     found = told(f"A step takes 16.7 ms.\n<!-- {comment} -->\n")
