@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <numeric>
 
 namespace um {
 namespace {
@@ -13,6 +14,14 @@ class borders {
   // The border of each part but the last: where least crosses, of the places where parts end that are about
   // as large, the nearest to the middle.
   std::vector<std::size_t> between(std::size_t parts) const;
+  // Where less crosses than both before and behind, of these positions.
+  std::vector<std::size_t> valleys(const std::vector<std::size_t>& positions) const;
+  // All positions.
+  std::vector<std::size_t> everywhere() const {
+    std::vector<std::size_t> found(order_.size());
+    std::iota(found.begin(), found.end(), 0);
+    return found;
+  }
   // What crosses the borders and what is made behind the last.
   std::vector<torch_id> saved_at(const std::vector<std::size_t>& ends) const;
 
@@ -81,6 +90,32 @@ std::vector<std::size_t> borders::between(std::size_t parts) const {
   return found;
 }
 
+std::vector<std::size_t> borders::valleys(const std::vector<std::size_t>& positions) const {
+  constexpr std::int64_t tenths = 12;  // a valley is by a fifth lower than its sides
+  std::vector<std::size_t> found;
+  std::int64_t low = 0, high = 0;
+  std::size_t lowest = 0;
+  bool falls = true;
+  for (const std::size_t p : positions) {
+    const std::int64_t bytes = crossing_[p];
+    if (falls && 10 * bytes > tenths * low) {
+      found.push_back(lowest);
+      falls = false;
+      high = bytes;
+    } else if (!falls && tenths * bytes < 10 * high) {
+      falls = true;
+      low = bytes;
+      lowest = p;
+    }
+    if (bytes < low) {
+      low = bytes;
+      lowest = p;
+    }
+    high = std::max(high, bytes);
+  }
+  return found;
+}
+
 std::vector<torch_id> borders::saved_at(const std::vector<std::size_t>& ends) const {
   std::vector<torch_id> saved;
   for (const span& each : spans_) {
@@ -94,11 +129,22 @@ std::vector<torch_id> borders::saved_at(const std::vector<std::size_t>& ends) co
 
 std::vector<std::vector<torch_id>> torch_checkpoints(const torch_wiring& wiring) {
   const borders all(wiring);
+  std::vector<std::vector<std::size_t>> choices;
+  for (const std::size_t parts : {2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 28, 32, 40, 48})
+    choices.push_back(all.between(parts));
+  std::vector<std::size_t> valleys = all.everywhere();
+  for (int level = 0; level < 3; ++level) {
+    valleys = all.valleys(valleys);
+    for (const std::size_t stride : {1, 2, 3}) {
+      choices.emplace_back();
+      for (std::size_t i = stride - 1; i < valleys.size(); i += stride) choices.back().push_back(valleys[i]);
+    }
+  }
   std::vector<std::vector<torch_id>> found;
-  for (const std::size_t parts : {2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 28, 32, 40, 48}) {
-    std::vector<std::size_t> ends = all.between(parts);
+  for (std::vector<std::size_t>& ends : choices) {
+    const std::size_t count = ends.size();
     for (const std::size_t quarters : {4, 3, 2}) {
-      ends.resize(std::min(ends.size(), parts * quarters / 4));
+      ends.resize((count * quarters + 3) / 4);
       if (!ends.empty()) found.push_back(all.saved_at(ends));
     }
   }

@@ -149,6 +149,7 @@ void torch_kernels::collect(const std::vector<torch_id>& order) {
       for (const torch_id b : reads_[v]) {
         const torch_id maker = wiring_.maker(b);
         if (runs_[b] && kernel_of_[maker] == k) continue;
+        if (std::ranges::find(found_[k].reads, b) != found_[k].reads.end()) add(found_[k].read_often, b);
         add(found_[k].reads, b);
         read_elsewhere_[b] = 1;
       }
@@ -177,7 +178,7 @@ void torch_kernels::collect_writes() {
 torch_kernel& torch_kernels::new_kernel(bool library) {
   if (found_count_ == found_.size()) found_.emplace_back();
   torch_kernel& kernel = found_[found_count_++];
-  for (auto* ids : {&kernel.members, &kernel.reads, &kernel.writes}) ids->clear();
+  for (auto* ids : {&kernel.members, &kernel.reads, &kernel.writes, &kernel.read_often}) ids->clear();
   kernel.library = library;
   kernel.placed = false;
   return kernel;

@@ -11,6 +11,7 @@ namespace um {
 // A library call, or nodes fused into one. Reads and writes are roots that lie in memory.
 struct torch_kernel {
   std::vector<torch_id> members, reads, writes;
+  std::vector<torch_id> read_often;  // reads of several members: Inductor writes nothing in their place
   bool library = false, placed = false;
 };
 

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <chrono>
-#include <iterator>
 #include <limits>
 #include <memory>
 #include <queue>
@@ -218,7 +217,9 @@ std::vector<torch_search::point> torch_search::starts(const std::vector<torch_id
   std::ranges::stable_sort(by_parts, [&](const point& a, const point& b) { return better(a, b); });
   by_parts.resize(std::min(by_parts.size(), most_by_parts));
   std::vector<point> found = points_of({moves_.candidates, begin, results_of_kernels()});
-  std::ranges::move(by_parts, std::back_inserter(found));
+  // Where even parts are too large, the way from the others is longer still.
+  const bool is_tight = !by_parts.empty() && by_parts[0].over > 0;
+  found.insert(is_tight ? found.begin() : found.end(), by_parts.begin(), by_parts.end());
   return found;
 }
 

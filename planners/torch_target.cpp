@@ -172,7 +172,8 @@ std::int64_t walk::in_place(const torch_kernel& kernel, std::size_t t, bool back
   if (kernel.library) return 0;
   std::vector<std::int64_t> free;
   for (const torch_id b : kernel.reads) {
-    if (dies(b, t, backward)) free.push_back(wiring_.at(b).bytes);
+    const bool once = std::ranges::find(kernel.read_often, b) == kernel.read_often.end();
+    if (once && dies(b, t, backward)) free.push_back(wiring_.at(b).bytes);
   }
   std::int64_t bytes = 0;
   for (const torch_id b : kernel.writes) {
