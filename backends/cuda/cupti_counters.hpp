@@ -28,8 +28,9 @@ struct unified_memory_counts {
   bool with_faults = true;
   migrated_bytes to_device, to_host;
   std::uint64_t cpu_faults = 0;
-  std::uint64_t gpu_faults = 0;        // records of faults; CUDA 13.0 writes one for each batch
-  std::uint64_t gpu_fault_groups = 0;  // the sum of their values
+  std::uint64_t gpu_faults = 0;  // records of faults: one a batch by CUPTI, one a batch and block by events
+  // The sum of their values: granules by events, faults on each batch's first page by CUPTI 13.0.
+  std::uint64_t gpu_fault_groups = 0;
   std::uint64_t thrashing = 0, throttling = 0, remote_maps = 0;
   std::uint64_t records = 0;
   std::uint64_t dropped = 0;                       // records lost: the counts are incomplete
