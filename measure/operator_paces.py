@@ -43,13 +43,13 @@ def main():
 
 
 def indent_of(text):
-    """Of the file's first member, so that nothing else of it changes."""
+    """The indentation of the file's first member, so that writing changes nothing else."""
     member = text.partition("\n")[2]
     return len(member) - len(member.lstrip(" ")) or 2
 
 
 def networks_of(records, precisions):
-    """{network in a precision: the record to go by}."""
+    """A record for each network and precision: that of `device`, else of the lowest ratio."""
     found = {}
     for record in sorted(records, key=lambda r: (r["strategy"] != "device", r["ratio"] or 0)):
         if record["engines"] and record["outcome"] == "ok" and record["precision"] in precisions:
@@ -62,7 +62,7 @@ def paces(records, machine):
     for record in records:
         kinds = kinds_of(record)
         rate = machine[RATES[record["precision"]]]
-        scale = in_a_row(record)
+        scale = share_in_an_iteration(record)
         for engine in record["engines"]:
             kind = kinds.get(engine["op"])
             if kind is None or engine["flops"] is None or not rate:
@@ -76,8 +76,8 @@ def paces(records, machine):
             for precision, kind, height in sorted(ideal)]
 
 
-def in_a_row(record):
-    """What operators take in an iteration of them all, over what they take timed one by one."""
+def share_in_an_iteration(record):
+    """Time of an iteration over the sum of its operators timed one by one; 1 where copies are in it, too."""
     alone = sum(engine["time_ns"] for engine in record["engines"])
     return load.steady_ns(record) / alone if record["strategy"] == "device" else 1.0
 

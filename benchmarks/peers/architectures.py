@@ -9,7 +9,7 @@ from collections import namedtuple
 
 Conv = namedtuple("Conv", "name inputs outputs kernel stride pad bias groups", defaults=(1, 0, True, 1))
 Norm = namedtuple("Norm", "name channels epsilon", defaults=(1e-5,))
-Relu = namedtuple("Relu", "capped", defaults=(False,))  # capped: at 6
+Relu = namedtuple("Relu", "capped", defaults=(False,))  # capped: ReLU6
 Pool = namedtuple("Pool", "window stride pad ceil", defaults=(0, False))  # ceil: the last window may overhang
 AveragePool = namedtuple("AveragePool", "window stride")
 GlobalPool = namedtuple("GlobalPool", "")

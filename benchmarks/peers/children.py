@@ -12,12 +12,12 @@ _context = multiprocessing.get_context("fork")
 
 
 def run(function, task, deadline_s):
-    """(function(task), None), or (None, why there is no result)."""
+    """Runs function(task) in a process of its own. Returns (its result, None), or (None, why there is none)."""
     return _finish(_start(function, task), deadline_s, deadline_s)
 
 
 def run_all(function, tasks, deadline_s, jobs):
-    """The same for each task, `jobs` of them at a time."""
+    """Does so for each task, `jobs` of them at a time; deadline_s holds for each batch of jobs."""
     answers = []
     for first in range(0, len(tasks), jobs):
         started = [_start(function, task) for task in tasks[first:first + jobs]]
@@ -33,7 +33,7 @@ def run_all(function, tasks, deadline_s, jobs):
 
 def _start(function, task):
     receiver, sender = _context.Pipe(duplex=False)
-    child = _context.Process(target=_work, args=(function, task, sender))
+    child = _context.Process(target=_child_main, args=(function, task, sender))
     child.start()
     sender.close()
     return child, receiver
@@ -45,15 +45,15 @@ def _finish(started, left_s, deadline_s):
         answer = receiver.recv() if receiver.poll(left_s) else (None, f"not done within {deadline_s:g} s")
     except EOFError:
         child.join()
-        answer = (None, _end_of(child.exitcode))
+        answer = (None, _exit_text(child.exitcode))
     finally:
         receiver.close()
         _stop(child)
     return answer
 
 
-def _work(function, task, sender):
-    os.setsid()  # so that helpers it starts go with it
+def _child_main(function, task, sender):
+    os.setsid()  # stopping this session stops all that the function started
     os.dup2(2, 1)  # libraries may print; standard output is the parent's
     try:
         answer = (function(task), None)
@@ -63,10 +63,10 @@ def _work(function, task, sender):
     sender.send(answer)
     sender.close()
     sys.stderr.flush()
-    os._exit(0)  # no clean-up can hang or speak
+    os._exit(0)  # skips handlers, which could hang or print
 
 
-def _end_of(code):
+def _exit_text(code):
     return f"killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
 
 

@@ -22,7 +22,7 @@ def floor_ns(engine, ceilings, precision):
 
 
 def floor_of(engines, ceilings, precision):
-    """The floor of a step, and what all its arithmetic and all its bytes take alone, in ms."""
+    """In ms: the floor of a step, its arithmetic alone, its bytes alone, and the sum of the operators' measured times."""
     return {
         "convolutions": "direct",
         "floor_ms": sum(floor_ns(e, ceilings, precision) for e in engines) / 1e6,
@@ -36,11 +36,11 @@ def gaps_of(engines, ceilings, precision, top=TOP):
     """The operators furthest above their floors, largest gap first."""
     rows = [{"op": e["op"], "engine": e["engine"], "time_ms": e["time_ns"] / 1e6,
              "floor_ms": floor_ns(e, ceilings, precision) / 1e6} for e in engines]
-    return sorted(rows, key=_below)[:top]
+    return sorted(rows, key=_negative_gap)[:top]
 
 
 def gaps_by_kind(engines, ceilings, precision, network):
-    """The same for kinds of operators: all of them, largest gap first."""
+    """Gaps of whole kinds of operators, largest first."""
     layers, rows = layer_kinds(nets.layers_of(network)), {}
     for engine in engines:
         kind = kind_of(engine["op"], layers)
@@ -48,14 +48,14 @@ def gaps_by_kind(engines, ceilings, precision, network):
         row["operators"].add(_without_slice(engine["op"]))
         row["time_ms"] += engine["time_ns"] / 1e6
         row["floor_ms"] += floor_ns(engine, ceilings, precision) / 1e6
-    return sorted(({**row, "operators": len(row["operators"])} for row in rows.values()), key=_below)
+    return sorted(({**row, "operators": len(row["operators"])} for row in rows.values()), key=_negative_gap)
 
 
 def _without_slice(op):
     return re.sub(r" \[[^\[\]]*\]$", "", op)
 
 
-def _below(row):
+def _negative_gap(row):
     return row["floor_ms"] - row["time_ms"]
 
 

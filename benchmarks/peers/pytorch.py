@@ -37,8 +37,8 @@ import umbench_runs  # noqa: E402
 from umbench import load, peer_files  # noqa: E402
 
 WAYS = ("eager", "graph", "compile")
-# Ways that share a process, and with it cuDNN's search. Compiled steps have their own: compiling can hang, and
-# must not take the others along.
+# Ways that run in one process, where cuDNN searches once for both. Compiled steps have a process of their own, since compiling can
+# hang.
 TOGETHER = (("eager", "graph"), ("compile", "compile_graph"))
 STANDARD_ORDER = {"fp32": "nchw", "tf32": "nhwc", "bf16": "nhwc"}
 

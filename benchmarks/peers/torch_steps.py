@@ -106,14 +106,14 @@ class Step:
         kind = {"bf16": torch.bfloat16, "fp64": torch.float64}.get(self.precision, torch.float32)
         return data.to(kind).to(memory_format=self.layout)
 
-    def casts(self):
+    def autocast_context(self):
         if self.precision != "bf16":
             return contextlib.nullcontext()
         return torch.autocast(torch.device(self.device).type, torch.bfloat16)
 
     def __call__(self):
         self.model.zero_grad(set_to_none=True)
-        with self.casts():
+        with self.autocast_context():
             loss = self.loss_of(self.data, self.labels)
         loss.backward()
         return loss
@@ -156,9 +156,9 @@ def time_modes(task):
     for way in task["ways"]:
         try:
             found[way] = _time_captured(step, task) if way.endswith("graph") else _time_issued(step, task)
-        except Exception as error:  # kept with the row: another way may still run
+        except Exception as error:  # the row keeps the reason, and the other ways run
             found[way] = {"reason": reason_of(error)}
-        torch.cuda.empty_cache()  # memory of one way is not free for the next
+        torch.cuda.empty_cache()  # cached memory of one way would not be free for the next
     return found
 
 
