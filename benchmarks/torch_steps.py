@@ -23,7 +23,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "python"), str(HERE)]
 WARM_UP, STEPS = 4, 20
-LAUNCH_NS = 35_000  # what the CPU takes to launch a kernel, of the host that was measured: 32 to 40 us in results/torch/steps.jsonl
+LAUNCH_NS = 35_000  # what the CPU takes to launch a kernel: 32 to 40 us on the host of results/torch/steps.jsonl
 
 
 def arguments_of():

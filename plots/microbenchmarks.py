@@ -74,7 +74,7 @@ def size_text(value):
 
 
 def line(axes, points, **look):
-    """Points (x, y) in the order of x."""
+    """Draws points (x, y) in the order of x."""
     axes.plot(*zip(*sorted(points)), **look)
 
 

@@ -168,17 +168,17 @@ def check_table(comment, block):
     printed = rows_of(command)
     for line in block.text.splitlines()[2:]:
         row = _row(line)
-        if not any(_within(row, known) for known in printed):
+        if not any(_is_part_of(row, known) for known in printed):
             raise Wrong(f"{command}: prints no row {' | '.join(row)}")
 
 
-def _within(row, known):
+def _is_part_of(row, known):
     rest = iter(known)
     return all(cell in rest for cell in row)
 
 
 def check_block(block):
-    """Its errors, one text each."""
+    """[(line, error), ...] of a block."""
     wrong, backed = [], []
     for line, comment in block.comments:
         try:

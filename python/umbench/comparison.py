@@ -191,6 +191,7 @@ def _row(key, befores, afters, finding, cell, wanted):
 
 
 def _tolerated(verdict, aspect, fail_on):
+    """The verdict, or "tolerated" for a failure in an aspect that --fail-on leaves out."""
     return "tolerated" if verdict in ("regressed", "insufficient") and aspect not in fail_on else verdict
 
 

@@ -90,7 +90,7 @@ def run_sweep(path, wanted, *more):
     try:
         return subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, capture_output=True, text=True,
                               encoding="utf-8", errors="backslashreplace", check=False)
-    except OSError as error:  # of another architecture, say
+    except OSError as error:  # such as a program for another architecture
         raise load.BadInput(f"{path}: cannot be run: {error.strerror}") from error
 
 

@@ -50,7 +50,7 @@ def steady_samples(record):
 
 
 def cell(base, head, paired, key):
-    """judge.Cell of one key: by rounds where there are any in which it ended well on both sides."""
+    """The judge.Cell of a key, paired by the rounds in which it ended well on both sides, if there are any."""
     samples = lambda run: steady_samples(run[key]) if key in run else []  # noqa: E731
     sides = [(samples(one), samples(other)) for one, other in paired or ()]
     both = [(*pair, number) for number, pair in enumerate(sides) if all(pair)]

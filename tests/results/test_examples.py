@@ -86,7 +86,7 @@ def merged_equals_whole(umbench, study, tmp_path):
 
 @pytest.fixture
 def batch_script(umbench, study, tmp_path):
-    """Runs it as Slurm would start it, by its variables."""
+    """Runs the script with the variables that Slurm sets."""
 
     def run(task, count, **more):
         environment = os.environ | {"UMBENCH": umbench.program, "SPEC": str(study), "OUT": str(tmp_path / "parts"),

@@ -89,7 +89,7 @@ def test_a_wild_round_moves_the_change_little():
     base = [samples(seed=number) for number in range(5)]
     head = [samples(seed=10 + number) * (5.0 if number == 3 else 1.0) for number in range(5)]
     assert abs(math.expm1(judge.change_of(judge.Cell(base, head)))) < 0.02
-    turning = judge.Cell([[100.0], [102.0]] * 2 + [[100.0]], [[102.0], [100.0]] * 2 + [[102.0]])  # the half rounds drift
+    turning = judge.Cell([[100.0], [102.0]] * 2 + [[100.0]], [[102.0], [100.0]] * 2 + [[102.0]])  # drift within rounds, now one way, now the other
     assert judge.change_of(turning) == 0
 
 
