@@ -22,7 +22,7 @@ from torch.utils._pytree import tree_leaves
 from . import as_cuda, checkpoints
 from .as_cuda import AsCuda, autocast_as_cuda, compiling, eager_kernels
 
-logging.getLogger("torch").setLevel(logging.CRITICAL)  # failures are told in one line
+logging.getLogger("torch").setLevel(logging.CRITICAL)  # errors are reported in one line
 
 
 class CannotExport(Exception):
@@ -136,12 +136,12 @@ def capture(factory, *, compiled, inference=False, autocast=None, times=1):
     mode = FakeMode(allow_non_fake_inputs=True)
     at = _Place()
     with mode, converts_fake_parameters(), autocast_as_cuda(), compiling(), checkpoints.marked():
-        with told("the function fails", at), AsCuda(), real_loads_refused(), values_left_out():
+        with errors_in_one_line("the function fails", at), AsCuda(), real_loads_refused(), values_left_out():
             mode.keeps_sequences = True
             made = factory()
             mode.keeps_sequences = False
         model, inputs = model_and_inputs(made)
-        with told("the model fails on its example inputs", at):
+        with errors_in_one_line("the model fails on its example inputs", at):
             model._apply(on_fake_cpu)
             inputs = tuple(on_fake_cpu(each) for each in inputs)
             inputs = tuple(torch.cat([each] * times) if isinstance(each, torch.Tensor) and each.dim() else each for each in inputs)
@@ -293,7 +293,7 @@ class _Place:
 
 
 @contextlib.contextmanager
-def told(what, at):
+def errors_in_one_line(what, at):
     """Whatever goes wrong within is one line that begins with `what`."""
     try:
         yield
