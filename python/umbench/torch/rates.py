@@ -7,9 +7,9 @@ matrices run at the full rate, convolutions at the share that the file's `operat
 from .operators import argument_of, is_depthwise, name_of, value_of_argument
 
 # FlashAttention-2 reaches 35 % of an H100's arithmetic where products reach 80 % (Shah et al., FlashAttention-3, 2024, section 1).
-OF_ATTENTION = 35 / 80
-# Of float32 arithmetic, which filters with few channels of their own run at: ConvNeXt-T's on an H100 (results/torch/README.md).
-OF_DEPTHWISE, OF_DEPTHWISE_BACKWARD = 0.21, 0.16
+ATTENTION_SHARE = 35 / 80
+# Shares of float32 arithmetic that filters with few channels of their own reach: ConvNeXt-T's on an H100 (results/torch/README.md).
+DEPTHWISE_SHARE, DEPTHWISE_BACKWARD_SHARE = 0.21, 0.16
 
 
 def set_durations(made, machine):
@@ -38,12 +38,12 @@ def products_per_s(node, precision, machine):
     full = machine[f"{precision}_flops_per_s"]
     name = name_of(node) if node is not None else ""
     if "attention" in name:
-        return full * OF_ATTENTION
+        return full * ATTENTION_SHARE
     if name not in ("convolution", "convolution_backward"):
         return full
     backward = name == "convolution_backward"
     if is_depthwise(node):
-        return machine["fp32_flops_per_s"] * (OF_DEPTHWISE_BACKWARD if backward else OF_DEPTHWISE)
+        return machine["fp32_flops_per_s"] * (DEPTHWISE_BACKWARD_SHARE if backward else DEPTHWISE_SHARE)
     asked = node.args[10] if backward else ()
     kinds = [kind for kind, wanted in zip(("convolution_backward_data", "convolution_backward_filter"), asked) if wanted] or ["convolution"]
     return full * mean_share(machine, precision, kinds, value_of_argument(argument_of(node, "weight")).shape[2])
