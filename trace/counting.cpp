@@ -81,7 +81,8 @@ void begin_counting_by_cupti() {
 
 void begin_counting() {
   if (running->counts || !running->may_count || running->devices.empty()) return;
-  if (!begin_events()) begin_counting_by_cupti();
+  running->by_cupti = !begin_events();
+  if (running->by_cupti) begin_counting_by_cupti();
   if (!running->may_count) return;
   running->counts = true;
   const driver_sums sums = running->driver.read();
@@ -92,7 +93,7 @@ void begin_counting() {
 }
 
 void stop_counting() {
-  if (running->events.active()) {
+  if (!running->by_cupti) {
     running->events.flush();
     running->events.pause();
     post_events();
@@ -108,8 +109,7 @@ void stop_counting() {
 // it loses none. `by_then`: sums at a time whose records have all come.
 void leave_out_faults_if_lossy(const driver_sums& by_then) {
   constexpr std::uint64_t too_many = 5;
-  if (!running->driver.counts() || !running->with_faults || running->followed || running->events.active())
-    return;
+  if (!running->driver.counts() || !running->with_faults || running->followed || !running->by_cupti) return;
   const std::uint64_t lost = lost_percent(by_then - running->driver_sums_at_begin,
                                           recorded_sums() - running->recorded_sums_at_begin);
   if (lost < too_many) return;
@@ -146,7 +146,7 @@ void count_on(std::uint32_t device) {
   if (!running->devices.insert(device).second) return;
   running->file.write(name_of_gpu(device));
   if (!running->driver.begin()) note_missing("the driver's own sums of what moved (/dev/nvidia-uvm-tools)");
-  if (running->counts && running->events.active()) stop_counting();  // events do not say which GPU
+  if (running->counts && !running->by_cupti) stop_counting();  // events do not say which GPU
   begin_counting();  // nothing to do for a later GPU: counting by CUPTI covers it (two H100s, driver 580)
 }
 

@@ -54,7 +54,7 @@ struct session {
   std::set<std::uint32_t> devices;
   driver_counters driver;
   driver_events events;  // active() needs no lock
-  bool may_count = true;
+  bool may_count = true, by_cupti = false;
   driver_sums driver_sums_at_begin, recorded_sums_at_begin;  // when counting last began
   driver_sums driver_sums_at_last_look;                      // at the last check for lost records
   nanoseconds last_look = 0;
