@@ -95,7 +95,7 @@ class swapping {
   // Copies out in the order of access, copies in as late as they are there in time; the time with both, none
   // if the limit cannot be kept.
   std::optional<nanoseconds> schedule(std::vector<decision>& decisions, byte_count limit) {
-    place_transfers(costs_, uses_, gaps_, std::vector<bool>(gaps_.size(), false), decisions);
+    place_transfers(costs_, uses_, gaps_, decisions);
     const fit_result found = fit_transfers(p_.network, uses_, gaps_, costs_, limit, decisions);
     least_ = std::min(least_, found.peak);
     if (found.peak > limit) return {};

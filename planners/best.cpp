@@ -149,14 +149,19 @@ class best_search {
     }
   }
 
-  // The fastest first, until no other can be faster.
+  // The fastest first, until no other can be faster or placing has taken its share of the work.
   void place_fastest() {
     std::ranges::stable_sort(candidates_, {}, time_of);
     const repair_limits most{3, {4, all_work(p_) / 64}};
+    std::uint64_t left = all_work(p_) / 4;
     for (candidate& c : candidates_) {
-      if (time_of(c) >= least_time()) return;
+      if (time_of(c) >= least_time() || left == 0) return;
       search_space& of = space_of(c.split);
+      const std::uint64_t before = of.work();
       take(place_or_repair(of, place_, std::move(c.decided), c.budget, p_.budget, least_time(), most));
+      // Packing takes about so many events for each compute of a plan.
+      constexpr std::uint64_t of_packing = 5000;
+      left -= std::min(left, of.work() - before + of_packing * of.uses().order.size());
     }
   }
 

@@ -16,6 +16,10 @@ copy_slack allowance_of(const problem& p) {
 bool swaps(treatment how) {
   return how == treatment::swap || how == treatment::swap_in_time;
 }
+swap_timing timing_of(treatment how) {
+  if (!swaps(how)) return swap_timing::none;
+  return how == treatment::swap_in_time ? swap_timing::just_in_time : swap_timing::early;
+}
 bool computes_again(treatment how) {
   return how == treatment::again || how == treatment::again_kept;
 }
@@ -39,7 +43,10 @@ search_space::search_space(const problem& p, std::vector<compute> order, bool mo
       forecast_(p, uses_),
       list_(uses_, gaps_, builder_, forecast_),
       placing_(forecast_, uses_, gaps_, allowance_of(p)),
-      moves_(moves && p.on.link_to_device_bytes_per_s > 0 && p.on.link_to_host_bytes_per_s > 0) {
+      moves_(moves && p.on.link_to_device_bytes_per_s > 0 && p.on.link_to_host_bytes_per_s > 0),
+      timing_(gaps_.size(), swap_timing::none),
+      swaps_(p.network.tensors.size(), 0),
+      staged_(p.network.tensors.size(), false) {
   forecast_.assume_longest_waits();
   find_classes();
   for (position at = 0; at < uses_.end(); ++at) computing_ += forecast_.compute_time(at);
@@ -80,22 +87,15 @@ decision search_space::decision_for(treatment how, std::uint32_t x) const {
 
 std::vector<decision> search_space::decisions_for(const std::vector<treatment>& treatments) const {
   std::vector<decision> all(gaps_.size());
+  std::vector<swap_timing> timing(gaps_.size(), swap_timing::none);
   for (std::size_t c = 0; c < classes_.size(); ++c) {
-    for (const std::uint32_t x : classes_[c].gaps) all[x] = decision_for(treatments[c], x);
+    for (const std::uint32_t x : classes_[c].gaps) {
+      all[x] = decision_for(treatments[c], x);
+      timing[x] = timing_of(treatments[c]);
+    }
   }
-  place_swaps(treatments, all);
+  placing_.place(timing, all);
   return all;
-}
-
-void search_space::place_swaps(const std::vector<treatment>& treatments, std::vector<decision>& all) const {
-  std::vector<swapped_gap> swapped;
-  for (std::size_t c = 0; c < classes_.size(); ++c) {
-    if (!swaps(treatments[c])) continue;
-    for (const std::uint32_t x : classes_[c].gaps)
-      swapped.push_back({x, treatments[c] == treatment::swap_in_time});
-  }
-  std::ranges::sort(swapped, {}, &swapped_gap::gap);
-  placing_.place(swapped, all);
 }
 
 // --- evaluation ---
@@ -105,10 +105,7 @@ evaluation search_space::memory_of(const std::vector<treatment>& treatments, byt
   constexpr std::uint64_t of_visit = 8, of_evaluation = 32;
   const std::uint64_t visited = list_.visited_count();
   if (is_far(treatments)) {
-    at_hand_ = asked_ = treatments;
-    decisions_ = decisions_for(treatments);
-    staged_ = find_staged_tensors(uses_, gaps_, decisions_);
-    changed_.clear();
+    start_with(treatments);
     list_.rebuild(decisions_, staged_, budget);
   }
   decide_as_at_hand();
@@ -132,18 +129,42 @@ bool search_space::is_far(const std::vector<treatment>& treatments) const {
   return differ > 16 + treatments.size() / share;
 }
 
+// These treatments are the current ones and those that are evaluated.
+void search_space::start_with(const std::vector<treatment>& treatments) {
+  for (std::size_t c = 0; c < classes_.size(); ++c) note_swap(c, treatments[c]);
+  at_hand_ = asked_ = treatments;
+  decisions_ = decisions_for(treatments);
+  changed_.clear();
+}
+
+void search_space::note_swap(std::size_t c, treatment how) {
+  const tensor_id t = uses_.parts[gaps_[classes_[c].gaps.front()].part].tensor;
+  const swap_timing now = timing_of(how);
+  for (const std::uint32_t x : classes_[c].gaps) {
+    if (timing_[x] != swap_timing::none) --swaps_[t];
+    if (now != swap_timing::none) ++swaps_[t];
+    timing_[x] = now;
+  }
+  staged_[t] = swaps_[t] > 0;
+}
+
 void search_space::decide_as_at_hand() {
   for (const std::uint32_t x : changed_) decisions_[x] = list_.decisions()[x];
-  staged_ = list_.staged();
   changed_.clear();
-  asked_ = at_hand_;
+  for (std::size_t c = 0; c < asked_.size(); ++c) {
+    if (asked_[c] == at_hand_[c]) continue;
+    if (swaps(asked_[c]) || swaps(at_hand_[c])) note_swap(c, at_hand_[c]);
+    asked_[c] = at_hand_[c];
+  }
 }
 
 void search_space::decide_for(const std::vector<treatment>& treatments) {
   bool moves_change = false;
   for (std::size_t c = 0; c < treatments.size(); ++c) {
     if (treatments[c] == asked_[c]) continue;
-    moves_change = moves_change || swaps(treatments[c]) || swaps(asked_[c]);
+    const bool moves = swaps(treatments[c]) || swaps(asked_[c]);
+    moves_change = moves_change || moves;
+    if (moves) note_swap(c, treatments[c]);
     asked_[c] = treatments[c];
     for (const std::uint32_t x : classes_[c].gaps) {
       decisions_[x] = decision_for(treatments[c], x);
@@ -151,12 +172,11 @@ void search_space::decide_for(const std::vector<treatment>& treatments) {
     }
   }
   if (!moves_change) return;
-  place_swaps(treatments, decisions_);
+  placing_.place(timing_, decisions_);
   changed_.clear();
   for (std::uint32_t x = 0; x < gaps_.size(); ++x) {
     if (decisions_[x] != list_.decisions()[x]) changed_.push_back(x);
   }
-  staged_ = find_staged_tensors(uses_, gaps_, decisions_);
 }
 
 void search_space::add_time(evaluation& e) {

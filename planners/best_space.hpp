@@ -72,9 +72,10 @@ class search_space {
   void find_classes();
   decision decision_for(treatment how, std::uint32_t x) const;
   bool is_far(const std::vector<treatment>& treatments) const;
+  void start_with(const std::vector<treatment>& treatments);
   void decide_as_at_hand();
   void decide_for(const std::vector<treatment>& treatments);
-  void place_swaps(const std::vector<treatment>& treatments, std::vector<decision>& all) const;
+  void note_swap(std::size_t c, treatment how);
 
   const problem& p_;
   use_table uses_;
@@ -88,7 +89,9 @@ class search_space {
   nanoseconds computing_ = 0;
   std::vector<treatment> at_hand_, asked_;  // the current treatments; those that memory_of() evaluated last
   std::vector<decision> decisions_;         // that follow from `asked_`
-  std::vector<bool> staged_;                // tensors that `asked_` swaps
+  std::vector<swap_timing> timing_;         // per gap: how `asked_` swaps it
+  std::vector<std::uint32_t> swaps_;        // per tensor: gaps in which `asked_` swaps it
+  std::vector<bool> staged_;                // per tensor: `asked_` swaps it in some gap
   std::vector<std::uint32_t> changed_;      // gaps in which the two differ
   list_totals found_;                       // figures of `asked_`
   std::uint64_t work_ = 0;

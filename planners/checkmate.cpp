@@ -21,6 +21,8 @@ class rematerializing {
 
   memory_plan plan(byte_count room) {
     room_ = room;
+    if (const byte_count least = least_need(); least > room)
+      throw infeasible(too_small(p_, "checkmate", least));
     ways_.assign(labelling_.maps().size(), retention::keep);
     now_ = evaluate(ways_);
     while (now_.over > 0) {
@@ -61,6 +63,34 @@ class rematerializing {
     e.at = static_cast<position>(std::ranges::max_element(live) - live.begin());
     for (const byte_count l : live) e.over += l > room_ ? static_cast<double>(l - room_) : 0;
     return e;
+  }
+
+  // What no recomputation gives up: at each position what it touches, and what is used before and behind it
+  // and cannot be recomputed. An output that is computed in place of an input takes no room of its own.
+  byte_count least_need() const {
+    const use_table& uses = labelling_.uses();
+    std::vector<byte_count> change(uses.order.size() + 1, 0);  // what each position adds, modulo 2^64
+    const auto add = [&](position begin, position end, byte_count bytes) {
+      change[static_cast<std::size_t>(begin)] += bytes;
+      change[static_cast<std::size_t>(end)] -= bytes;
+    };
+    const auto stays = [&](part_id x) { return persists(p_.network.tensors[uses.parts[x].tensor].use); };
+    for (part_id x = 0; x < uses.parts.size(); ++x) {
+      if (stays(x)) add(0, uses.end(), uses.parts[x].bytes);
+    }
+    for (const gap& e : labelling_.gaps()) {
+      if (!e.is_recomputable && !stays(e.part)) add(e.last_use + 1, e.next_use, uses.parts[e.part].bytes);
+    }
+    for (position at = 0; at < uses.end(); ++at) {
+      const op& o = p_.network.ops[uses.order[static_cast<std::size_t>(at)].what];
+      for (const touched_part& x : uses.touched_parts[static_cast<std::size_t>(at)]) {
+        const bool in_place = o.alias && uses.parts[x.part].tensor == o.out[o.alias->output];
+        if (!stays(x.part) && !in_place) add(at, at + 1, uses.parts[x.part].bytes);
+      }
+    }
+    byte_count most = 0, now = 0;
+    for (const byte_count by : change) most = std::max(most, now += by);
+    return most;
   }
 
   struct candidate {

@@ -58,7 +58,7 @@ std::vector<decision> labelling::decisions_for(const std::vector<gap_choice>& la
   }
   if (when == arrival::just_in_time || !can_move()) return all;
   if (when == arrival::late)
-    place_transfers(costs_, uses_, gaps_, std::vector<bool>(gaps_.size(), false), all);
+    place_transfers(costs_, uses_, gaps_, all);
   for (decision& d : all) {
     if (d.choice == gap_choice::swap)
       d.return_before = std::max(when == arrival::late ? d.return_before : 0, uses_.backward_begin);

@@ -23,22 +23,6 @@ class calendar {
     return begin;
   }
 
-  // Books the last free time before `end`, in pieces that add up to `length`. Returns the begin of the first
-  // piece.
-  nanoseconds book_latest(nanoseconds end, nanoseconds length) {
-    auto at = booked_.lower_bound(end);
-    if (at != booked_.begin() && std::prev(at)->second > end) end = (--at)->first;
-    while (at != booked_.begin() && std::prev(at)->second == end) end = (--at)->first;
-    nanoseconds begin = end - length;
-    while (at != booked_.begin() && std::prev(at)->second > begin) {
-      --at;
-      begin -= at->second - at->first;
-      at = booked_.erase(at);
-    }
-    if (length > 0) book(begin, end);
-    return begin;
-  }
-
  private:
   // Books [begin, end) and merges it with neighbouring intervals.
   void book(nanoseconds begin, nanoseconds end) {

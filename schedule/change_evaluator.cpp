@@ -109,8 +109,10 @@ list_totals change_evaluator::evaluate(std::span<const decision> decisions, cons
 // A tensor that is staged in only one of the lists starts in another place, and any of its gaps may have
 // transfers.
 void change_evaluator::compare_initial_states() {
-  for (tensor_id t = 0; t < staged_.size(); ++t) {
+  for (const std::uint32_t changed : changed_gaps_) {
+    const tensor_id t = uses_.parts[gaps_[changed].part].tensor;
     if (staged_[t] == (*new_staged_)[t]) continue;
+    if (std::ranges::find(restaged_tensors_, t) != restaged_tensors_.end()) continue;
     restaged_tensors_.push_back(t);
     for (part_id p = uses_.first_part[t]; p < uses_.first_part[t + 1]; ++p) {
       const part_state is = builder_.initial_state(p, (*new_staged_)[t]);

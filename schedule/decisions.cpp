@@ -1,6 +1,7 @@
 #include "schedule/decisions.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 
@@ -15,6 +16,7 @@ event_builder::event_builder(const graph& g, const use_table& uses, std::span<co
       parts_(uses.parts.size()),
       states_(uses.parts.size()),
       last_reader_(uses.parts.size(), -1),
+      transfers_(uses.order.size()),
       search_of_recompute_(uses.order.size(), 0) {
   for (part_id p = 0; p <= uses.parts.size(); ++p) {
     const auto at = std::ranges::lower_bound(gaps, p, {}, &gap::part);
@@ -107,23 +109,34 @@ void transfer_index::rebuild(const use_table& uses, std::span<const gap> gaps,
                              const std::vector<bool>& staged) {
   returning_.clear();
   leaving_.clear();
-  const auto next_use = [&](position at, part_id p) {
-    return std::ranges::lower_bound(uses.uses_of_part[p], at, {}, &use::at)->at;
-  };
   for (tensor_id t = 0; t < staged.size(); ++t) {
     if (!staged[t]) continue;
     const std::uint32_t end = first_gap[uses.first_part[t + 1]];
     for (std::uint32_t x = first_gap[uses.first_part[t]]; x < end; ++x) {
       const gap& e = gaps[x];
       const gap_moves m = moves_of(e, decisions[x], true, uses.end());
-      if (m.return_before >= 0)
-        returning_.push_back({m.return_before, next_use(m.return_before, e.part), e.part});
-      if (m.leave_after >= 0) leaving_.push_back({m.leave_after, 0, x});
+      if (m.return_before >= 0) returning_.add({m.return_before, e.next_use, e.part});
+      if (m.leave_after >= 0) leaving_.add({m.leave_after, 0, x});
     }
   }
-  const auto order = [](const transfer& x) { return std::pair(x.at, x.next_use); };
-  std::ranges::stable_sort(returning_, {}, order);
-  std::ranges::stable_sort(leaving_, {}, order);
+  returning_.sort();
+  leaving_.sort();
+}
+
+// A counting sort: searches do this for every candidate that moves something.
+void transfer_index::by_position::sort() {
+  if (added_.empty() && sorted_.empty()) return;
+  std::ranges::fill(first_, 0);
+  for (const transfer& x : added_) ++first_[static_cast<std::size_t>(x.at)];
+  std::partial_sum(first_.begin(), first_.end(), first_.begin());
+  sorted_.resize(added_.size());
+  for (std::size_t i = added_.size(); i-- > 0;)
+    sorted_[--first_[static_cast<std::size_t>(added_[i].at)]] = added_[i];
+  for (std::size_t i = 0; i + 1 < first_.size(); ++i) {
+    const auto here = std::span(sorted_).subspan(first_[i], first_[i + 1] - first_[i]);
+    if (!std::ranges::is_sorted(here, {}, &transfer::next_use))
+      std::ranges::stable_sort(here, {}, &transfer::next_use);
+  }
 }
 
 void event_builder::check_decisions() const {

@@ -1,7 +1,6 @@
 // Decisions for all gaps, and the events and memory plan that follow from them.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -65,16 +64,30 @@ class transfer_index {
     position at = 0, next_use = 0;
     std::uint32_t part_or_gap = 0;  // part of a returning transfer, gap of a leaving one
   };
+  explicit transfer_index(std::size_t positions) : returning_(positions), leaving_(positions) {}
   // Transfers before the same position are in the order of their next use.
   void rebuild(const use_table& uses, std::span<const gap> gaps, std::span<const std::uint32_t> first_gap,
                std::span<const decision> decisions, const std::vector<bool>& staged);
-  auto returning_before(position at) const {
-    return std::ranges::equal_range(returning_, at, {}, &transfer::at);
-  }
-  auto leaving_after(position at) const { return std::ranges::equal_range(leaving_, at, {}, &transfer::at); }
+  std::span<const transfer> returning_before(position at) const { return returning_.at(at); }
+  std::span<const transfer> leaving_after(position at) const { return leaving_.at(at); }
 
  private:
-  std::vector<transfer> returning_, leaving_;
+  class by_position {
+   public:
+    explicit by_position(std::size_t positions) : first_(positions + 1, 0) {}
+    void clear() { added_.clear(); }
+    void add(const transfer& x) { added_.push_back(x); }
+    void sort();  // by position, then by next use, then as they were added
+    std::span<const transfer> at(position p) const {
+      const auto i = static_cast<std::size_t>(p);
+      return std::span(sorted_).subspan(first_[i], first_[i + 1] - first_[i]);
+    }
+
+   private:
+    std::vector<transfer> added_, sorted_;
+    std::vector<std::uint32_t> first_;  // per position, and one past the last: index into sorted_
+  };
+  by_position returning_, leaving_;
 };
 
 // Builds events as build_events() does, again and again for a search. Keeps references to all three.

@@ -4,10 +4,6 @@
 
 namespace um {
 
-void merge_latest(last_events& into, const last_events& from) {
-  for (std::size_t l = 0; l < lane_count; ++l) into[l] = std::max(into[l], from[l]);
-}
-
 device_residency::device_residency(const event_costs& costs)
     : costs_(costs),
       presence_(costs.parts.size(), presence::absent),

@@ -1,6 +1,7 @@
 // Which parts are on the device during a list of events, and how many bytes are alive at each event.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
@@ -12,7 +13,9 @@ namespace um {
 
 // The last event in each lane; -1: none.
 using last_events = std::array<std::int32_t, lane_count>;
-void merge_latest(last_events& into, const last_events& from);
+inline void merge_latest(last_events& into, const last_events& from) {
+  for (std::size_t l = 0; l < lane_count; ++l) into[l] = std::max(into[l], from[l]);
+}
 
 // A part left the device before event `end_event`.
 struct departure {

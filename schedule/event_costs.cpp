@@ -66,7 +66,9 @@ event_costs tabulate_costs(const problem& p, const use_table& uses) {
   all.first_touch.push_back(static_cast<std::uint32_t>(all.touches.size()));
   for (const auto& part : uses.parts) {
     const role use = p.network.tensors[part.tensor].use;
-    all.parts.push_back({part.bytes, part.tensor, persists(use), survives(use)});
+    all.parts.push_back({part.bytes, part.tensor, persists(use), survives(use),
+                         copy_time(p.on, part.bytes, lane::to_device),
+                         copy_time(p.on, part.bytes, lane::to_host)});
   }
   return all;
 }

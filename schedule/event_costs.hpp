@@ -19,6 +19,7 @@ struct planned_part {
   byte_count bytes = 0;
   tensor_id tensor = 0;
   bool persists = false, survives = false;
+  nanoseconds copy_to_device = 0, copy_to_host = 0;  // time of a copy beside no other
 };
 
 // Keeps references. Vectors are indexed by position unless noted.

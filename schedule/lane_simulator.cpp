@@ -48,14 +48,16 @@ nanoseconds simulate_lanes(const lane_steps& lanes, std::int64_t pace_in, std::i
       pace[l] = !both || l == index_of(lane::compute) ? full_pace
                 : l == index_of(lane::to_device)      ? pace_in
                                                       : pace_out;
-      wait[l] = busy[l] ? (left[l] * full_pace + pace[l] - 1) / pace[l] : never;
+      wait[l] = !busy[l]               ? never
+                : pace[l] == full_pace ? left[l]
+                                       : (left[l] * full_pace + pace[l] - 1) / pace[l];
       passed = std::min(passed, wait[l]);
     }
     if (passed == never) return now;
     now += passed;
     for (std::size_t l = 0; l < lane_count; ++l) {
       if (!busy[l]) continue;
-      left[l] -= passed * pace[l] / full_pace;
+      left[l] -= pace[l] == full_pace ? passed : passed * pace[l] / full_pace;
       if (wait[l] > passed) continue;
       busy[l] = false;
       ++next[l];
@@ -155,13 +157,14 @@ void lane_simulator::make_steps(std::span<const event> events, const device_resi
         if (x.mode != access_mode::read) is_home_valid_[x.part] = 0;
       }
     } else {
-      const byte_count bytes = costs_.parts[e.subject].bytes;
+      const planned_part& part = costs_.parts[e.subject];
       const bool in = e.kind == event_kind::prefetch;
       if (!in && is_home_valid_[e.subject] != 0) continue;
       where = in ? lane::to_device : lane::to_host;
-      (in ? found.bytes_to_device : found.bytes_to_host) += bytes;
+      (in ? found.bytes_to_device : found.bytes_to_host) += part.bytes;
       ++found.copy_count;
-      s.time_alone = has_free_copies_[e.subject] ? 0 : copy_time(costs_.target, bytes, where);
+      const nanoseconds copying = in ? part.copy_to_device : part.copy_to_host;
+      s.time_alone = has_free_copies_[e.subject] ? 0 : copying;
       reads(in ? users_on_host_[e.subject] : users_on_device_[e.subject], where);
       writes(in ? users_on_device_[e.subject] : users_on_host_[e.subject], where);
       is_home_valid_[e.subject] = 1;

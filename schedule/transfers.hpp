@@ -15,35 +15,36 @@ struct copy_slack {
   nanoseconds fixed = 0;     // and a fixed time for each copy
 };
 
-struct swapped_gap {
-  std::uint32_t gap = 0;         // index into gaps
-  bool is_just_in_time = false;  // it returns right before its next use, without slack
-};
+// How a gap is swapped. `just_in_time`: the part leaves right after its last use and returns right before the
+// next, without slack.
+enum class swap_timing : std::uint8_t { none, early, just_in_time };
 
-// Sets `leave_after` and `return_before` of swaps. Keeps references.
+// Sets `leave_after` and `return_before` of swaps. Keeps references to the uses and the gaps.
 class transfer_placer {
  public:
   transfer_placer(const forecaster& costs, const use_table& uses, std::span<const gap> gaps,
                   const copy_slack& late = {});
 
-  // Places the given swaps. A part keeps its memory until its copy can have ended, so that nothing waits for
-  // it. It returns as late as the link allows if all parts are to be back before their next use. Times are
-  // the forecaster's without recomputations, and the slack is added to each copy. Parts `is_just_in_time` use
-  // the least memory: they leave right after their last use and return right before the next.
-  void place(std::span<const swapped_gap> swapped, std::vector<decision>& decisions) const;
+  // Places all gaps that `timing`, per gap, swaps; other decisions stay. A part keeps its memory until its
+  // copy can have ended, so that nothing waits for it. It returns as late as the link allows if all parts are
+  // to be back before their next use. Times are the forecaster's without recomputations, and the slack is
+  // added to each copy.
+  void place(const std::vector<swap_timing>& timing, std::vector<decision>& decisions) const;
 
  private:
-  nanoseconds copy_time_with_slack(std::uint32_t x, lane where) const;
+  struct gap_copy {
+    std::uint32_t gap = 0;  // index into gaps
+    nanoseconds time = 0;   // with slack
+  };
 
-  const forecaster& costs_;
   const use_table& uses_;
   std::span<const gap> gaps_;
-  copy_slack slack_;
-  std::vector<nanoseconds> start_times_;  // per position, and one past the last: when its compute starts
+  std::vector<nanoseconds> start_times_;       // per position, and one past the last: when its compute starts
+  std::vector<gap_copy> to_device_, to_host_;  // by next use, the latest first; by last use
 };
 
-// Places every swap among `decisions`; `in_time`: per gap.
+// Places every swap among `decisions`, none just in time.
 void place_transfers(const forecaster& costs, const use_table& uses, const std::vector<gap>& gaps,
-                     const std::vector<bool>& in_time, std::vector<decision>& decisions);
+                     std::vector<decision>& decisions);
 
 }  // namespace um

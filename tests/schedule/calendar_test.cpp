@@ -48,24 +48,4 @@ TEST(calendar, agrees_with_a_list_of_instants) {
   }
 }
 
-TEST(calendar, takes_late_what_agrees_with_a_list_of_instants) {
-  std::mt19937 random(2);
-  for (int round = 0; round < 200; ++round) {
-    calendar c;
-    std::vector<bool> taken(4000, false);
-    for (int i = 0; i < 40; ++i) {
-      const auto at = static_cast<std::size_t>(3000 + random() % 400);
-      const auto length = static_cast<std::size_t>(1 + random() % 9);
-      std::size_t begin = at;
-      for (std::size_t left = length; left > 0;) {
-        --begin;
-        left -= taken[begin] ? 0 : 1;
-        taken[begin] = true;
-      }
-      ASSERT_EQ(c.book_latest(static_cast<nanoseconds>(at), static_cast<nanoseconds>(length)),
-                static_cast<nanoseconds>(begin));
-    }
-  }
-}
-
 }  // namespace
