@@ -16,7 +16,7 @@ import pytest
 START = Path(__file__).resolve().parents[1] / "python/start.py"
 
 
-PROGRESS = re.compile(r"(?m)^umbench: [a-z ]+, \d+ s so far\n")  # said where a machine is slow
+PROGRESS = re.compile(r"(?m)^umbench: [a-z ]+,(?: [^\n]+,)? \d+ s so far\n")  # said where a machine is slow
 
 
 def without_progress(done):

@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <functional>
+#include <limits>
 
 #include "harness/commands/cells.hpp"
 #include "harness/io/errors.hpp"
@@ -17,6 +17,7 @@
 #include "harness/study/machines.hpp"
 #include "harness/study/modules.hpp"
 #include "harness/study/strategies.hpp"
+#include "harness/study/summary.hpp"
 
 namespace um {
 namespace {
@@ -101,13 +102,17 @@ record ruled_out(const cell& c, const record& in_core, const managed_support& ma
   return r;
 }
 
-// Reports each cell that ends, once the cells together have taken a while.
-std::function<void(std::size_t)> progress_of(const std::vector<cell>& cells) {
-  static constexpr std::chrono::seconds a_while{2};
-  return [&cells, done = std::size_t{0}, begin = std::chrono::steady_clock::now()](std::size_t i) mutable {
+// Lets `lines` tell how many of the cells have ended and which is the fastest so far.
+std::function<void(const record&)> note_ended(progress& lines, std::size_t cells) {
+  return [&lines, cells, done = std::size_t{0}, fastest = std::string(),
+          least = std::numeric_limits<double>::infinity()](const record& r) mutable {
     ++done;
-    if (std::chrono::steady_clock::now() - begin < a_while) return;
-    say("umbench: tried {}, {} of {}\n", cells[i].what.strategy, done, cells.size());
+    const std::optional<double> time = r.result == outcome::ok ? steady_ns(r) : std::nullopt;
+    if (time && *time < least) {
+      least = *time;
+      fastest = fmt::format(", {} is the fastest with {}", r.strategy, time_text(least));
+    }
+    lines.note(fmt::format("{} of {} done{}", done, cells, fastest));
   };
 }
 
@@ -168,7 +173,7 @@ int advise_command(const advise_options& options) {
       of.push_back(i);
     }
   }
-  const auto records = records_of(cells, jobs, signals, tell, progress_of(cells));
+  const auto records = records_of(cells, jobs, signals, tell, note_ended(lines, cells.size()));
   if (!records) return stopped();
   for (std::size_t i = 0; i < of.size(); ++i) tried[of[i]].r = (*records)[i];
 

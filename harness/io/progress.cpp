@@ -16,7 +16,7 @@ void progress::tick() {
   const auto since =
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::steady_clock::now() - begin_);
   if (since < next_) return;
-  say("umbench: {}, {} s so far\n", what_, since.count());
+  say("umbench: {}{}{}, {} s so far\n", what_, news_.empty() ? "" : ", ", news_, since.count());
   next_ = since + std::min(2 * next_, longest);
 }
 

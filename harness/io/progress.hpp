@@ -4,6 +4,7 @@
 #include <chrono>
 #include <string>
 #include <thread>
+#include <utility>
 
 namespace um {
 
@@ -11,11 +12,13 @@ class progress {
  public:
   // "planning": says "umbench: planning, 5 s so far".
   explicit progress(std::string what);
+  // The next lines say this, too: "umbench: planning, 3 of 20 done, 5 s so far".
+  void note(std::string news) { news_ = std::move(news); }
   // Prints the line if it is due; cheap otherwise.
   void tick();
 
  private:
-  std::string what_;
+  std::string what_, news_;
   std::chrono::steady_clock::time_point begin_;
   std::chrono::seconds next_{2};
 };

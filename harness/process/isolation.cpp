@@ -202,11 +202,11 @@ bool run_cells(std::span<const cell> cells, std::size_t jobs, signal_watch& sign
 
 std::optional<std::vector<record>> records_of(std::span<const cell> cells, std::size_t jobs,
                                               signal_watch& signals, const std::function<void()>& meanwhile,
-                                              const std::function<void(std::size_t)>& ended) {
+                                              const std::function<void(const record&)>& ended) {
   std::vector<record> all(cells.size());
   const auto keep = [&](std::size_t index, record r, const child_report&) {
     all[index] = std::move(r);
-    if (ended) ended(index);
+    if (ended) ended(all[index]);
   };
   if (!run_cells(cells, jobs, signals, keep, meanwhile)) return std::nullopt;
   return all;

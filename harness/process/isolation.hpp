@@ -32,10 +32,10 @@ using hear_end = std::function<void(std::size_t index, record r, const child_rep
 // `meanwhile` is called twice a second or more often.
 bool run_cells(std::span<const cell> cells, std::size_t jobs, signal_watch& signals, const hear_end& ended,
                const std::function<void()>& meanwhile = {});
-// Their records, in their order; nothing if a stop signal came. `ended` hears of each by its index.
+// Their records, in their order; nothing if a stop signal came. `ended` hears of each.
 std::optional<std::vector<record>> records_of(std::span<const cell> cells, std::size_t jobs,
                                               signal_watch& signals, const std::function<void()>& meanwhile,
-                                              const std::function<void(std::size_t)>& ended = {});
+                                              const std::function<void(const record&)>& ended = {});
 
 // Asks a child for the facts of GPU `device`. Throws input_error with one clear line where there
 // is no such GPU or no CUDA backend.

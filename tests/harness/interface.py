@@ -13,7 +13,7 @@ PROGRAM = os.environ["UMBENCH"]
 # Only a hang takes so long, on whatever machine and beside whatever else.
 PATIENCE_S = 3600
 # What a command that takes longer than two seconds says meanwhile.
-PROGRESS = re.compile(r"umbench: [a-z ]+, \d+ s so far$")
+PROGRESS = re.compile(r"umbench: [a-z ]+,(?: [^\n]+,)? \d+ s so far$")
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 # A sweep that takes a moment, all of it simulated.
