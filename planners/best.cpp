@@ -18,14 +18,14 @@ namespace {
 
 constexpr nanoseconds any_time = std::numeric_limits<nanoseconds>::max();
 
-// What takes no more than the operators and one in a thousand is not improved: nobody could tell.
+// A plan within one in a thousand of the operators' own time ends the search: no measurement tells less
+// apart.
 constexpr nanoseconds close_permille = 1;
-// Operators of a network for which all budgets of the ladder are searched. For larger ones only the budget at
-// hand is: few changes of a decision could be tried for each.
+// Networks of up to so many operators are searched for all budgets of the ladder. For larger ones each budget
+// would get too little work.
 constexpr std::size_t small_network = 600;
 
-// Events that all decisions may go through, by `effort`. One takes 20 to 40 ns, so that 500 operators take
-// some two seconds, 2,500 some five and 10,000 some twenty.
+// Limit of search_space::work for the whole search, by knob `effort`. A unit takes 20 to 40 ns.
 std::uint64_t all_work(const problem& p) {
   const std::uint64_t normal = 120'000'000 + 20'000 * std::uint64_t{p.network.ops.size()};
   const auto effort = p.knobs.find("effort");
@@ -46,7 +46,7 @@ class best_search {
         rungs_(ladder_of(footprint_)),
         best_at_(rungs_.size(), any_time),
         left_(all_work(p) / 3) {
-    for (const op_cost& c : p.costs) computing_ += c.time;
+    for (const op_cost& c : p.costs) compute_time_ += c.time;
   }
 
   memory_plan run() {
@@ -56,8 +56,8 @@ class best_search {
       }
     }
     place_fastest();
-    decide_at_hand();
-    // Behind the search: where rivals are nearly as fast, what they found would cut it short.
+    search_for_budget();
+    // After the search: a rival's plan would cut it short where it is nearly as fast.
     if (!is_close()) take(best_rival(p_, place_, by_.rivals, same_bits_, least_time()));
     if (!best_) {
       throw infeasible(by_.name + " finds no plan within " + to_text(p_.budget) + " of the " +
@@ -70,7 +70,7 @@ class best_search {
  private:
   struct candidate {
     std::size_t split = 0;
-    byte_count budget = 0;  // that it was decided for
+    byte_count budget = 0;  // the rung that it was decided for
     solution decided;
   };
   static nanoseconds time_of(const candidate& c) { return c.decided.is.forecast.time; }
@@ -79,7 +79,9 @@ class best_search {
     if (found && found->need <= p_.budget && found->time < least_time()) best_ = std::move(found);
   }
   nanoseconds least_time() const { return best_ ? best_->time : any_time; }
-  bool is_close() const { return best_ && best_->time <= computing_ + computing_ * close_permille / 1000; }
+  bool is_close() const {
+    return best_ && best_->time <= compute_time_ + compute_time_ * close_permille / 1000;
+  }
 
   search_space& space_of(std::size_t split) {
     if (!space_ || split != split_) {
@@ -91,7 +93,7 @@ class best_search {
     return *space_;
   }
 
-  // Work that one order leaves is for those that follow.
+  // Work that one split leaves goes to those that follow.
   void decide_for(std::size_t split) {
     search_space& of = space_of(split);
     const std::uint64_t before = of.work(), share = left_ / std::min<std::size_t>(splits_.size() - split, 3);
@@ -105,51 +107,52 @@ class best_search {
     }
   }
 
-  struct look {
+  struct split_result {
     std::size_t split = 0;
     nanoseconds time = 0;
     byte_count aim = 0;
   };
-  static nanoseconds nearly(nanoseconds time) { return time == any_time ? time : time + time / 20; }
-  bool is_near() const { return best_ && best_->time <= computing_ + computing_ / 10; }
+  static nanoseconds with_tolerance(nanoseconds time) { return time == any_time ? time : time + time / 20; }
+  bool is_near() const { return best_ && best_->time <= compute_time_ + compute_time_ / 10; }
 
-  std::optional<look> consider(std::size_t split, const effort_limits& most, byte_count aim,
-                               nanoseconds to_beat) {
+  std::optional<split_result> consider(std::size_t split, const effort_limits& most, byte_count aim,
+                                       nanoseconds to_beat) {
     repaired found = decide_and_place(space_of(split), place_, {p_.budget, aim, to_beat}, most);
     if (!found.best) return std::nullopt;
-    const look seen{split, found.best->time, found.aim};
+    const split_result seen{split, found.best->time, found.aim};
     take(std::move(found.best));
     return seen;
   }
 
-  // For the budget that was asked for: every split with little effort, then the fastest of them with more:
-  // the first, those that come near the best, and those that follow it where it is slow.
-  void decide_at_hand() {
+  // Searches for the budget itself: every split with little effort, then the fastest three with more, of
+  // which the second and third are skipped if the best plan is fast and they are not close to it.
+  void search_for_budget() {
     const std::uint64_t work = all_work(p_);
-    std::vector<look> looks;
+    std::vector<split_result> results;
     for (std::size_t split = 0; split < splits_.size() && !is_close(); ++split) {
       const auto seen =
-          consider(split, quick_effort(work / 2 / splits_.size()), p_.budget, nearly(least_time()));
-      if (seen) looks.push_back(*seen);
+          consider(split, quick_effort(work / 2 / splits_.size()), p_.budget, with_tolerance(least_time()));
+      if (seen) results.push_back(*seen);
     }
-    if (looks.empty())
-      looks.push_back({candidates_.empty() ? 0 : candidates_.front().split, any_time, p_.budget});
-    std::ranges::stable_sort(looks, {}, &look::time);
-    constexpr std::size_t most_looks = 3;
-    for (std::size_t i = 0; i < std::min(looks.size(), most_looks) && !is_close(); ++i) {
-      if (i > 0 && is_near() && looks[i].time > nearly(least_time())) continue;
-      consider(looks[i].split, full_effort(i == 0 ? work / 2 : work / 4), looks[i].aim, least_time());
+    if (results.empty())
+      results.push_back({candidates_.empty() ? 0 : candidates_.front().split, any_time, p_.budget});
+    std::ranges::stable_sort(results, {}, &split_result::time);
+    constexpr std::size_t most_results = 3;
+    for (std::size_t i = 0; i < std::min(results.size(), most_results) && !is_close(); ++i) {
+      if (i > 0 && is_near() && results[i].time > with_tolerance(least_time())) continue;
+      consider(results[i].split, full_effort(i == 0 ? work / 2 : work / 4), results[i].aim, least_time());
     }
-    // What is decided for somewhat less memory may pack better.
+    // Decisions for somewhat less memory may pack better.
     constexpr std::size_t most_rungs = 3;
     std::size_t rungs = 0;
     for (const rung& r : rungs_) {
       if (r.budget >= p_.budget || !r.decided || is_close() || ++rungs > most_rungs) continue;
-      consider(looks.front().split, quick_effort(work / 64), r.budget, least_time());
+      consider(results.front().split, quick_effort(work / 64), r.budget, least_time());
     }
   }
 
-  // The fastest first, until no other can be faster or placing has taken its share of the work.
+  // Places decisions of the ladder, the fastest first, until no other can be faster or a quarter of the work
+  // is spent.
   void place_fastest() {
     std::ranges::stable_sort(candidates_, {}, time_of);
     const repair_limits most{3, {4, all_work(p_) / 64}};
@@ -159,7 +162,7 @@ class best_search {
       search_space& of = space_of(c.split);
       const std::uint64_t before = of.work();
       take(place_or_repair(of, place_, std::move(c.decided), c.budget, p_.budget, least_time(), most));
-      // Packing takes about so many events for each compute of a plan.
+      // Packing takes about as long as so much work for each compute of a plan.
       constexpr std::uint64_t of_packing = 5000;
       left -= std::min(left, of.work() - before + of_packing * of.uses().order.size());
     }
@@ -175,15 +178,15 @@ class best_search {
   bool is_small_ = false;
   std::vector<rung> rungs_;
   std::vector<nanoseconds> best_at_;  // per rung: of all splits so far
-  std::uint64_t left_;                // work
-  nanoseconds computing_ = 0;         // of all operators
+  std::uint64_t left_;                // work left for the ladder
+  nanoseconds compute_time_ = 0;      // of all operators
   std::unique_ptr<search_space> space_;
-  std::size_t split_ = 0;  // that it is of
+  std::size_t split_ = 0;  // the split of space_
   std::vector<candidate> candidates_;
   std::optional<placed_plan> best_;
 };
 
-// In the device's arena and at home in pinned memory.
+// Places the plan's data in the device's arena and in pinned host memory.
 std::optional<placed_plan> place_explicitly(const problem& p, memory_plan plan) {
   problem unlimited = p;
   unlimited.budget = std::numeric_limits<byte_count>::max();

@@ -5,8 +5,7 @@
 namespace um {
 namespace {
 
-// Ratios of the footprint to the budgets. Those that people ask for are among them, every second of which is
-// decided for from the start.
+// Ratios of the footprint to the budgets of the rungs. Every second rung is decided for from the start.
 constexpr std::array ratios{1.02, 1.05, 1.1,  1.15, 1.2,  1.25, 1.3,  1.35, 1.4,  1.5,  1.55, 1.65,
                             1.7,  1.8,  1.9,  2.0,  2.1,  2.25, 2.35, 2.5,  2.6,  2.75, 2.85, 3.0,
                             3.25, 3.5,  3.75, 4.0,  4.25, 4.5,  4.75, 5.0,  5.5,  6.0,  6.5,  7.0,
@@ -20,31 +19,31 @@ class climbing {
 
   std::vector<std::optional<solution>> run() {
     const auto useful =
-        std::ranges::find_if(best_so_far_, [&](nanoseconds t) { return t > of_.computing(); });
+        std::ranges::find_if(best_so_far_, [&](nanoseconds t) { return t > of_.compute_time(); });
     const auto first = static_cast<std::size_t>(useful - best_so_far_.begin());
     go_up(first, go_down(first));
     return std::move(found_);
   }
 
  private:
-  // What each of so many searches may still do.
+  // The effort of each of so many searches with what work is left.
   effort share_of(std::size_t searches) const {
     constexpr std::size_t least_tries = 4, most_tries = 40;
     const std::uint64_t work = (end_ - std::min(end_, of_.work())) / std::max<std::size_t>(searches, 1);
-    // A try of a class takes so much work or more.
+    // The least work of one try.
     constexpr std::uint64_t of_a_try = 200;
     const std::uint64_t tries = work / of_a_try / std::max<std::size_t>(of_.classes().size(), 1);
     return {std::clamp<std::size_t>(tries, least_tries, most_tries), std::max<std::uint64_t>(work, 1000)};
   }
 
-  // The first rung that nothing was found for. What moves nothing is decided fast, and often best where
-  // little is missing.
+  // Returns the first rung without a solution. Solutions without swaps are found fast, and are often best
+  // where little memory is missing.
   std::size_t go_down(std::size_t first) {
     solution unmoved{std::vector<treatment>(of_.classes().size(), treatment::keep), {}};
     int slower = 0;
     for (std::size_t j = first; j < rungs_.size() && of_.work() < end_; ++j) {
       const std::size_t left = rungs_.size() - j;
-      if (unmoved.is.over == 0) unmoved = give_up_more(of_, rungs_[j].budget, share_of(3 * left), unmoved);
+      if (unmoved.is.over == 0) unmoved = recompute_more(of_, rungs_[j].budget, share_of(3 * left), unmoved);
       if (unmoved.is.over == 0) found_[j] = unmoved;
       if (!rungs_[j].decided && found_[j]) continue;
       solution anew = decide(of_, rungs_[j].budget, share_of(2 * left));

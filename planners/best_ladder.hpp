@@ -9,8 +9,8 @@
 
 namespace um {
 
-// A budget that is decided for, whatever budget was asked for. `decided`: from the start, not only from what
-// was found for its neighbours.
+// A budget of the ladder, whatever budget was asked for. `decided`: searched from the start, not only from
+// solutions of its neighbours.
 struct rung {
   byte_count budget = 0;
   bool decided = false;
@@ -19,11 +19,10 @@ struct rung {
 // The largest first, in steps of five percent and more.
 std::vector<rung> ladder_of(byte_count footprint);
 
-// Goes down the ladder, from everything kept, as far as decisions fit; then up again, each time from the
-// better of what was found on the way down and at the rung below. So no rung has more time than one below it.
-// `best_so_far`: the time of other orders at each rung. Rungs where it is no more than that of the operators
-// are left out, and so are those that follow several where this order is clearly slower. `work`: as
-// search_space::work, for all rungs.
+// Goes down the ladder, from everything kept, as long as something fits; then up again, each time from the
+// better of the solutions found on the way down and at the rung below. So no rung is slower than one below
+// it. `best_so_far`: times of other orders at each rung. Skips rungs where that is the operators' own time,
+// and stops going down after several rungs where this order is clearly slower. `work`: limit for all rungs.
 std::vector<std::optional<solution>> climb(search_space& of, std::span<const rung> rungs,
                                            std::span<const nanoseconds> best_so_far, std::uint64_t work);
 

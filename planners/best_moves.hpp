@@ -1,4 +1,4 @@
-// The changes of decisions that the search for the best plan tries.
+// The changes of decisions that annealing tries.
 #pragma once
 
 #include <array>
@@ -10,31 +10,31 @@
 
 namespace um {
 
-inline constexpr std::array all_treatments{treatment::keep, treatment::swap, treatment::swap_in_time,
-                                           treatment::again, treatment::again_kept};
+inline constexpr std::array all_treatments{treatment::keep, treatment::swap, treatment::swap_just_in_time,
+                                           treatment::recompute, treatment::recompute_and_keep};
 
-// What annealing tries next: changes of decisions for large classes.
+// Draws random changes of the treatments of large classes.
 class proposals {
  public:
-  // `large`: of the classes; `moves`: swaps as well. Refers to both.
+  // `large`: indices of classes; `moves`: swaps may be drawn. Keeps references to `of` and `large`.
   proposals(const search_space& of, const std::vector<std::size_t>& large, bool moves)
       : of_(of),
         large_(large),
         moves_(moves && of.moves()),
-        refused_(of.classes().size() * all_treatments.size()) {
-    for (std::size_t i = 0; i < large.size(); ++i) of_size_[of.classes()[large[i]].bytes].push_back(i);
-    for (const std::size_t c : large) alike_.push_back(&of_size_.at(of.classes()[c].bytes));
+        refusals_(of.classes().size() * all_treatments.size()) {
+    for (std::size_t i = 0; i < large.size(); ++i) by_size_[of.classes()[large[i]].bytes].push_back(i);
+    for (const std::size_t c : large) same_size_.push_back(&by_size_.at(of.classes()[c].bytes));
   }
 
   struct move {
     std::size_t first = 0;  // index into large_
     treatment how = treatment::keep;
   };
-  // Large classes are drawn more often. A change is drawn the more seldom, the more often it was refused
-  // since it was last taken: most swaps never pay.
+  // Draws a class, the larger the more often, and a treatment. A pair is drawn the more seldom, the more
+  // often it was refused since it was last taken.
   move draw(const std::vector<treatment>& treatments, std::mt19937& dice) const {
     constexpr int most_draws = 20;
-    constexpr std::size_t many = 400;  // of more, large ones are drawn more often still
+    constexpr std::size_t many = 400;  // of more classes, large ones are drawn even more often
     const auto any = [&](std::size_t count) { return dice() % count; };
     const auto bytes = [&](std::size_t i) { return of_.classes()[large_[i]].bytes; };
     move m;
@@ -46,13 +46,14 @@ class proposals {
       }
       m = {one, all_treatments[any(all_treatments.size())]};
       if (treatments[large_[m.first]] == m.how || !may(large_[m.first], m.how)) continue;
-      if (any(1 + std::size_t{refused_[of_move(m)]}) == 0) break;
+      if (any(1 + std::size_t{refusals_[index_of(m)]}) == 0) break;
     }
     return m;
   }
 
-  // One decision, those of some neighbours alike, or two: mostly near each other, one of them taken back, or
-  // those of two classes of one size exchanged, so that what is kept of a row of blocks moves along it.
+  // Applies one of four moves: the drawn treatment for one class; for it and some neighbours; for it while a
+  // nearby class is kept or given up; or an exchange of treatments with a class of the same size. False:
+  // nothing changed.
   bool change(std::vector<treatment>& treatments, const move& m, std::mt19937& dice) const {
     const auto any = [&](std::size_t count) { return dice() % count; };
     const auto set = [&](std::size_t i, treatment how) {
@@ -68,7 +69,8 @@ class proposals {
       for (std::size_t i = m.first; i < end; ++i) changed = set(i, m.how) || changed;
       return changed;
     }
-    if (kind > 7) return exchange(treatments, m.first, (*alike_[m.first])[any(alike_[m.first]->size())]);
+    if (kind > 7)
+      return exchange(treatments, m.first, (*same_size_[m.first])[any(same_size_[m.first]->size())]);
     if (!set(m.first, m.how)) return false;
     if (kind > 3) return true;
     constexpr std::size_t near = 8;
@@ -83,13 +85,13 @@ class proposals {
   }
 
   void note(const move& m, bool taken) {
-    std::uint32_t& refused = refused_[of_move(m)];
+    std::uint32_t& refused = refusals_[index_of(m)];
     refused = taken ? 0 : refused + 1;
   }
 
  private:
   bool may(std::size_t c, treatment how) const {
-    return (moves_ || (how != treatment::swap && how != treatment::swap_in_time)) && of_.allows(c, how);
+    return (moves_ || (how != treatment::swap && how != treatment::swap_just_in_time)) && of_.allows(c, how);
   }
   bool exchange(std::vector<treatment>& treatments, std::size_t i, std::size_t k) const {
     treatment &one = treatments[large_[i]], &other = treatments[large_[k]];
@@ -97,16 +99,17 @@ class proposals {
     std::swap(one, other);
     return true;
   }
-  std::size_t of_move(const move& m) const {
+  std::size_t index_of(const move& m) const {
     return large_[m.first] * all_treatments.size() + static_cast<std::size_t>(m.how);
   }
 
   const search_space& of_;
   const std::vector<std::size_t>& large_;
   bool moves_ = false;
-  std::map<byte_count, std::vector<std::size_t>> of_size_;  // large classes by their size
-  std::vector<const std::vector<std::size_t>*> alike_;  // per large class: all of its size, itself among them
-  std::vector<std::uint32_t> refused_;                  // per class and treatment: since it was last taken
+  std::map<byte_count, std::vector<std::size_t>> by_size_;  // large classes by their size
+  std::vector<const std::vector<std::size_t>*>
+      same_size_;                        // per large class: all of its size, itself included
+  std::vector<std::uint32_t> refusals_;  // per class and treatment: refusals since it was last taken
 };
 
 }  // namespace um

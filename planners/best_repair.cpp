@@ -5,8 +5,7 @@
 namespace um {
 namespace {
 
-// Classes of gaps times computes times tries of each: beyond, a search goes through an order with fewer
-// tries.
+// Limit of classes times computes times tries for each class.
 constexpr std::size_t work_for_tries = 70'000'000;
 
 class repairing {
@@ -18,7 +17,7 @@ class repairing {
   }
 
   repaired run() {
-    if (of_.computing() >= at_.to_beat) return {};
+    if (of_.compute_time() >= at_.to_beat) return {};
     solution now = decide(of_, aim_, {tries_, most_.work});
     for (int i = 0; i < most_.placings; ++i) {
       if (i > 0) now = decide_again(of_, aim_, {tries_ / 8, most_.work / 8}, now);
@@ -32,8 +31,8 @@ class repairing {
   }
 
  private:
-  // Places decisions, unless they are the last ones, and sets what to decide for next; false: there is
-  // nothing to gain.
+  // Places decisions, unless they were placed just before, and sets the memory to decide for next. False:
+  // there is nothing to gain.
   bool place_and_aim(const solution& now) {
     std::optional<placed_plan> placed;
     if (now.treatments != placed_) {
@@ -41,7 +40,7 @@ class repairing {
       placed_ = now.treatments;
       need_ = placed ? std::optional(placed->need) : std::nullopt;
     }
-    if (!need_) {  // with other decisions it may
+    if (!need_) {  // the data cannot be placed; with other decisions it may be
       aim_ -= aim_ / 20;
     } else if (*need_ <= at_.budget) {
       if (placed && placed->time < at_.to_beat) {
@@ -93,7 +92,7 @@ std::optional<placed_plan> place_or_repair(search_space& of, const placer& place
     if (decided.is.over > 0 || decided.is.forecast.time >= to_beat) return std::nullopt;
     std::optional<placed_plan> placed = place.decided(of.plan(decided.treatments));
     if (placed && placed->need <= budget) return placed;
-    // Where the data cannot live so, with other decisions it may.
+    // If the data cannot be placed, with other decisions it may be.
     const byte_count beyond = placed ? (placed->need - rung) * 3 / 4 + rung / 1000 : aim / 20;
     aim -= std::min(aim, beyond);
   }

@@ -1,4 +1,5 @@
-// From an order of computes to a plan that fits: decide, place, and decide again for what placing showed.
+// From an order of computes to a plan that fits: decides, places, and decides again for less where packing
+// needs more.
 #pragma once
 
 #include "planners/best_place.hpp"
@@ -6,8 +7,7 @@
 
 namespace um {
 
-// Tries for each class of gaps: as many as `work_for_tries` allows, within limits. `placings`: how often a
-// plan is placed at most.
+// Limits of a search: tries for each class of gaps, how often a plan is placed, and work.
 struct effort_limits {
   std::size_t least_tries = 0, most_tries = 0;
   int placings = 0;
@@ -18,17 +18,17 @@ effort_limits full_effort(std::uint64_t work);
 
 struct target {
   byte_count budget = 0;
-  byte_count aim = 0;       // what is decided for at first
-  nanoseconds to_beat = 0;  // plans that take as long are of no use
+  byte_count aim = 0;       // the memory that is decided for at first
+  nanoseconds to_beat = 0;  // slower plans are of no use
 };
 
 struct repaired {
   std::optional<placed_plan> best;
-  byte_count aim = 0;  // what `best` was decided for
+  byte_count aim = 0;  // the memory that `best` was decided for
 };
 
-// Decides for `aim`; where the placed plan needs more than the budget, for as much less; where it needs less,
-// for somewhat more; the fastest that fits counts.
+// Decides for `aim`, then for less where the placed plan needs more than the budget, and for more where it
+// needs less. Returns the fastest plan that fits.
 repaired decide_and_place(search_space& of, const placer& place, const target& at, const effort_limits& most);
 
 struct repair_limits {
@@ -36,9 +36,8 @@ struct repair_limits {
   effort by;         // of deciding again
 };
 
-// A plan of these decisions, which were made for `rung` bytes, that needs no more than `budget` >= `rung`.
-// Where packing needs more than that, decides for as much less than `rung`. Nothing where that does not
-// succeed, or takes as long as `to_beat`.
+// Places decisions that were made for `rung` bytes in `budget` >= `rung` bytes. Where packing needs more,
+// decides again for as much less than `rung`. Nothing if that fails or is no faster than `to_beat`.
 std::optional<placed_plan> place_or_repair(search_space& of, const placer& place, solution decided,
                                            byte_count rung, byte_count budget, nanoseconds to_beat,
                                            const repair_limits& most);

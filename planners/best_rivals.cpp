@@ -13,19 +13,19 @@ namespace {
 
 using namespace std::string_view_literals;
 
-// Strategies that solve an integer program take longer than the search; `best` and what follows it would ask
-// itself.
+// Not asked: strategies that solve an integer program, which take longer than the search, and `best` itself.
 bool is_asked(const strategy& s) {
   const bool solves = std::ranges::any_of(s.knobs, [](const knob& k) { return k.name == "nodes"; });
   const bool searches = std::ranges::any_of(s.knobs, [](const knob& k) { return k.name == "copy_us"; });
   return !solves && !searches;
 }
 
-// Data that lives elsewhere than its planner thinks may take more room: it is asked for less, in permille.
+// Budgets to ask a rival for, in permille: its plan may need more once it is placed. `asked_too`: those to
+// ask the fastest rival for at the end.
 constexpr std::array<byte_count, 4> asked_for{1000, 950, 880, 760};
 constexpr std::array<byte_count, 8> asked_too{950, 900, 850, 800, 750, 700, 600, 500};
 
-// How it is asked: as it stands, and where it may keep results between calls but does not, also so.
+// The default knobs, and those with `keep` where the default is not to keep results between calls.
 std::vector<knob_values> knobs_for(const strategy& s) {
   std::vector<knob_values> all{complete(s, {})};
   const auto keep = all[0].find("keep");
@@ -36,14 +36,13 @@ std::vector<knob_values> knobs_for(const strategy& s) {
   return all;
 }
 
-// Whether it computes nothing twice and ends the forward pass of the whole batch before the backward pass.
+// Whether the strategy only swaps: it recomputes nothing and does not split the batch.
 bool only_swaps(const strategy& s) {
   constexpr std::array recomputing{"pooch"sv, "superneurons"sv, "capuchin"sv};
   return s.kind == family::explicit_ && std::ranges::find(recomputing, s.name) == recomputing.end();
 }
 
-// What no placing makes faster: the computes, and what is fetched. Packing takes long, and most rivals are
-// far from the best.
+// A lower bound on the plan's time before it is packed, which takes long: its computes, or its fetches.
 nanoseconds least_time_of(const problem& p, const memory_plan& plan) {
   nanoseconds computing = 0;
   byte_count fetched = 0;
@@ -63,7 +62,7 @@ struct question {
   knob_values knobs;
 };
 
-// Its plan for so much of the budget, in permille; nothing where it has none, or none faster than `to_beat`.
+// The rival's plan for that share of the budget; nothing if it has none faster than `to_beat`.
 std::optional<placed_plan> answer(const problem& p, const placer& place, const question& q,
                                   byte_count permille, nanoseconds to_beat) {
   problem smaller = p;
@@ -109,7 +108,7 @@ std::optional<placed_plan> best_rival(const problem& p, const placer& place, std
       take(plan_of_rival(p, place, q, to_beat), q);
     }
   }
-  // Who wins may be faster yet with less: most planners are not monotonic.
+  // The fastest rival may be faster still with less memory: most planners are not monotonic.
   if (won) {
     const question winner = *won;
     for (const byte_count permille : asked_too) take(answer(p, place, winner, permille, to_beat), winner);

@@ -1,4 +1,4 @@
-// Plans of other strategies as candidates of `best`: cheap beside its own search, and what makes it no worse.
+// Plans of other strategies as candidates of `best`, so that it is not slower than they are.
 #pragma once
 
 #include <optional>

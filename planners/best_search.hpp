@@ -1,4 +1,4 @@
-// The search for the best decisions of one order of computes.
+// Searches for the fastest decisions within a budget, for one order of computes.
 #pragma once
 
 #include "planners/best_space.hpp"
@@ -16,13 +16,13 @@ struct effort {
   std::uint64_t work = 0;
 };
 
-// Decisions with as little time as a search of so much effort finds. Equal arguments give equal decisions.
+// The fastest decisions that a search of that effort finds. Equal arguments give equal decisions.
 solution decide(search_space& of, byte_count budget, const effort& by);
-// The same from decisions for another budget.
+// The same, starting from decisions for another budget.
 solution decide_again(search_space& of, byte_count budget, const effort& by, const solution& from);
-// The same for a smaller budget, moving nothing: makes room, then anneals.
-solution give_up_more(search_space& of, byte_count budget, const effort& by, const solution& from);
-// The same from decisions that fit; never slower than they are.
+// The same for a smaller budget and without swaps: frees memory, then anneals.
+solution recompute_more(search_space& of, byte_count budget, const effort& by, const solution& from);
+// The same, starting from decisions that fit; the result is never slower.
 solution keep_more(search_space& of, byte_count budget, const effort& by, const solution& from);
 
 }  // namespace um

@@ -14,14 +14,14 @@ copy_slack allowance_of(const problem& p) {
 }
 
 bool swaps(treatment how) {
-  return how == treatment::swap || how == treatment::swap_in_time;
+  return how == treatment::swap || how == treatment::swap_just_in_time;
 }
 swap_timing timing_of(treatment how) {
   if (!swaps(how)) return swap_timing::none;
-  return how == treatment::swap_in_time ? swap_timing::just_in_time : swap_timing::early;
+  return how == treatment::swap_just_in_time ? swap_timing::just_in_time : swap_timing::early;
 }
-bool computes_again(treatment how) {
-  return how == treatment::again || how == treatment::again_kept;
+bool recomputes(treatment how) {
+  return how == treatment::recompute || how == treatment::recompute_and_keep;
 }
 
 }  // namespace
@@ -41,15 +41,15 @@ search_space::search_space(const problem& p, std::vector<compute> order, bool mo
       gaps_(find_gaps(p.network, uses_)),
       builder_(p.network, uses_, gaps_),
       forecast_(p, uses_),
-      list_(uses_, gaps_, builder_, forecast_),
-      placing_(forecast_, uses_, gaps_, allowance_of(p)),
+      evaluator_(uses_, gaps_, builder_, forecast_),
+      transfer_placer_(forecast_, uses_, gaps_, allowance_of(p)),
       moves_(moves && p.on.link_to_device_bytes_per_s > 0 && p.on.link_to_host_bytes_per_s > 0),
       timing_(gaps_.size(), swap_timing::none),
       swaps_(p.network.tensors.size(), 0),
       staged_(p.network.tensors.size(), false) {
   forecast_.assume_longest_waits();
   find_classes();
-  for (position at = 0; at < uses_.end(); ++at) computing_ += forecast_.compute_time(at);
+  for (position at = 0; at < uses_.end(); ++at) compute_time_ += forecast_.compute_time(at);
 }
 
 void search_space::find_classes() {
@@ -66,23 +66,23 @@ void search_space::find_classes() {
     const byte_count bytes = uses_.parts[e.part].bytes;
     c.gaps.push_back(x);
     c.bytes = std::max(c.bytes, bytes);
-    c.again = c.again && e.is_recomputable;
-    if (e.is_recomputable) c.time_again += forecast_.recompute_time(e.producer);
-    if (e.next_use < uses_.end()) c.time_moving += forecast_.copy_time(bytes, lane::to_device);
-    if (!e.has_host_copy) c.time_moving += forecast_.copy_time(bytes, lane::to_host);
+    c.is_recomputable = c.is_recomputable && e.is_recomputable;
+    if (e.is_recomputable) c.recompute_time += forecast_.recompute_time(e.producer);
+    if (e.next_use < uses_.end()) c.copy_time += forecast_.copy_time(bytes, lane::to_device);
+    if (!e.has_host_copy) c.copy_time += forecast_.copy_time(bytes, lane::to_host);
   }
 }
 
 bool search_space::allows(std::size_t c, treatment how) const {
-  if (computes_again(how)) return classes_[c].again;
+  if (recomputes(how)) return classes_[c].is_recomputable;
   return how == treatment::keep || moves_;
 }
 
 decision search_space::decision_for(treatment how, std::uint32_t x) const {
   const gap& e = gaps_[x];
   if (swaps(how)) return {gap_choice::swap, e.last_use, e.next_use};
-  if (!computes_again(how)) return {};
-  return {gap_choice::recompute, e.last_use, how == treatment::again ? e.next_use : e.last_use};
+  if (!recomputes(how)) return {};
+  return {gap_choice::recompute, e.last_use, how == treatment::recompute ? e.next_use : e.last_use};
 }
 
 std::vector<decision> search_space::decisions_for(const std::vector<treatment>& treatments) const {
@@ -94,7 +94,7 @@ std::vector<decision> search_space::decisions_for(const std::vector<treatment>& 
       timing[x] = timing_of(treatments[c]);
     }
   }
-  placing_.place(timing, all);
+  transfer_placer_.place(timing, all);
   return all;
 }
 
@@ -103,15 +103,15 @@ std::vector<decision> search_space::decisions_for(const std::vector<treatment>& 
 evaluation search_space::memory_of(const std::vector<treatment>& treatments, byte_count budget) {
   // A visit of a position takes as long as going through about so many events.
   constexpr std::uint64_t of_visit = 8, of_evaluation = 32;
-  const std::uint64_t visited = list_.visited_count();
-  if (is_far(treatments)) {
+  const std::uint64_t visited = evaluator_.visited_count();
+  if (differs_widely(treatments)) {
     start_with(treatments);
-    list_.rebuild(decisions_, staged_, budget);
+    evaluator_.rebuild(decisions_, staged_, budget);
   }
-  decide_as_at_hand();
+  return_to_current();
   decide_for(treatments);
-  found_ = list_.evaluate(decisions_, staged_, changed_, budget);
-  work_ += of_evaluation + of_visit * (list_.visited_count() - visited);
+  found_ = evaluator_.evaluate(decisions_, staged_, changed_, budget);
+  work_ += of_evaluation + of_visit * (evaluator_.visited_count() - visited);
   evaluation e;
   e.forecast.peak = found_.peak;
   e.excess = found_.peak - std::min(found_.peak, budget);
@@ -121,18 +121,18 @@ evaluation search_space::memory_of(const std::vector<treatment>& treatments, byt
 }
 
 // Whether so much differs from the current decisions that starting anew is faster.
-bool search_space::is_far(const std::vector<treatment>& treatments) const {
+bool search_space::differs_widely(const std::vector<treatment>& treatments) const {
   constexpr std::size_t share = 8;
-  if (at_hand_.empty()) return true;
+  if (current_.empty()) return true;
   std::size_t differ = 0;
-  for (std::size_t c = 0; c < treatments.size(); ++c) differ += treatments[c] != at_hand_[c] ? 1 : 0;
+  for (std::size_t c = 0; c < treatments.size(); ++c) differ += treatments[c] != current_[c] ? 1 : 0;
   return differ > 16 + treatments.size() / share;
 }
 
 // These treatments are the current ones and those that are evaluated.
 void search_space::start_with(const std::vector<treatment>& treatments) {
   for (std::size_t c = 0; c < classes_.size(); ++c) note_swap(c, treatments[c]);
-  at_hand_ = asked_ = treatments;
+  current_ = evaluated_ = treatments;
   decisions_ = decisions_for(treatments);
   changed_.clear();
 }
@@ -148,34 +148,34 @@ void search_space::note_swap(std::size_t c, treatment how) {
   staged_[t] = swaps_[t] > 0;
 }
 
-void search_space::decide_as_at_hand() {
-  for (const std::uint32_t x : changed_) decisions_[x] = list_.decisions()[x];
+void search_space::return_to_current() {
+  for (const std::uint32_t x : changed_) decisions_[x] = evaluator_.decisions()[x];
   changed_.clear();
-  for (std::size_t c = 0; c < asked_.size(); ++c) {
-    if (asked_[c] == at_hand_[c]) continue;
-    if (swaps(asked_[c]) || swaps(at_hand_[c])) note_swap(c, at_hand_[c]);
-    asked_[c] = at_hand_[c];
+  for (std::size_t c = 0; c < evaluated_.size(); ++c) {
+    if (evaluated_[c] == current_[c]) continue;
+    if (swaps(evaluated_[c]) || swaps(current_[c])) note_swap(c, current_[c]);
+    evaluated_[c] = current_[c];
   }
 }
 
 void search_space::decide_for(const std::vector<treatment>& treatments) {
   bool moves_change = false;
   for (std::size_t c = 0; c < treatments.size(); ++c) {
-    if (treatments[c] == asked_[c]) continue;
-    const bool moves = swaps(treatments[c]) || swaps(asked_[c]);
+    if (treatments[c] == evaluated_[c]) continue;
+    const bool moves = swaps(treatments[c]) || swaps(evaluated_[c]);
     moves_change = moves_change || moves;
     if (moves) note_swap(c, treatments[c]);
-    asked_[c] = treatments[c];
+    evaluated_[c] = treatments[c];
     for (const std::uint32_t x : classes_[c].gaps) {
       decisions_[x] = decision_for(treatments[c], x);
       changed_.push_back(x);
     }
   }
   if (!moves_change) return;
-  placing_.place(timing_, decisions_);
+  transfer_placer_.place(timing_, decisions_);
   changed_.clear();
   for (std::uint32_t x = 0; x < gaps_.size(); ++x) {
-    if (decisions_[x] != list_.decisions()[x]) changed_.push_back(x);
+    if (decisions_[x] != evaluator_.decisions()[x]) changed_.push_back(x);
   }
 }
 
@@ -186,7 +186,7 @@ void search_space::add_time(evaluation& e) {
     e.forecast.recompute_time = found_.recompute_time;
     return;
   }
-  const std::span<const event> events = list_.new_events();
+  const std::span<const event> events = evaluator_.new_events();
   e.forecast = forecast_.forecast(events, staged_);
   work_ += 2 * events.size();
   e.forecast.time +=
@@ -194,13 +194,13 @@ void search_space::add_time(evaluation& e) {
 }
 
 void search_space::take(const std::vector<treatment>& treatments, byte_count budget) {
-  if (treatments != asked_) memory_of(treatments, budget);
-  list_.accept();
+  if (treatments != evaluated_) memory_of(treatments, budget);
+  evaluator_.accept();
   changed_.clear();
-  at_hand_ = asked_;
+  current_ = evaluated_;
 }
 
-bool search_space::covers(std::size_t c, position at) const {
+bool search_space::gap_spans(std::size_t c, position at) const {
   return std::ranges::any_of(
       classes_[c].gaps, [&](std::uint32_t x) { return gaps_[x].last_use < at && at < gaps_[x].next_use; });
 }

@@ -10,16 +10,16 @@
 
 namespace um {
 
-// What may be decided for a gap. `again_kept`: stays once it was computed again; `swap_in_time`: comes back
-// not before its use.
-enum class treatment : std::uint8_t { keep, swap, swap_in_time, again, again_kept };
+// What may be decided for a gap. `recompute_and_keep`: stays once it was computed again; `swap_just_in_time`:
+// comes back not before its use.
+enum class treatment : std::uint8_t { keep, swap, swap_just_in_time, recompute, recompute_and_keep };
 
 // Gaps of the parts of one tensor between the same two operators: they are decided alike.
 struct gap_class {
   std::vector<std::uint32_t> gaps;
-  byte_count bytes = 0;                         // size of its largest part
-  bool again = false;                           // it can be recomputed
-  nanoseconds time_again = 0, time_moving = 0;  // time to recompute, and to copy, all its gaps
+  byte_count bytes = 0;                           // size of its largest part
+  bool is_recomputable = false;                   // it can be recomputed
+  nanoseconds recompute_time = 0, copy_time = 0;  // time to recompute, and to copy, all its gaps
 };
 
 // What copies are taken to cost the operators beside them, which no simulation shows: a part of their time,
@@ -46,7 +46,7 @@ class search_space {
   const std::vector<gap_class>& classes() const { return classes_; }
   bool moves() const { return moves_; }
   bool allows(std::size_t c, treatment how) const;
-  nanoseconds computing() const { return computing_; }
+  nanoseconds compute_time() const { return compute_time_; }
 
   // All but the time and what is copied. Cheap where few decisions differ from the current ones.
   evaluation memory_of(const std::vector<treatment>& treatments, byte_count budget);
@@ -59,9 +59,9 @@ class search_space {
   std::uint64_t work() const { return work_; }
   // Of the current decisions: events, and the compute at the peak. What is computed again there counts as the
   // compute that it is for.
-  std::size_t events() const { return static_cast<std::size_t>(list_.list().totals().event_count); }
-  position peak() const { return list_.list().peak_position(); }
-  bool covers(std::size_t c, position at) const;
+  std::size_t events() const { return static_cast<std::size_t>(evaluator_.list().totals().event_count); }
+  position peak() const { return evaluator_.list().peak_position(); }
+  bool gap_spans(std::size_t c, position at) const;
 
   std::vector<decision> decisions_for(const std::vector<treatment>& treatments) const;
   memory_plan plan(const std::vector<treatment>& treatments) const;
@@ -71,9 +71,9 @@ class search_space {
  private:
   void find_classes();
   decision decision_for(treatment how, std::uint32_t x) const;
-  bool is_far(const std::vector<treatment>& treatments) const;
+  bool differs_widely(const std::vector<treatment>& treatments) const;
   void start_with(const std::vector<treatment>& treatments);
-  void decide_as_at_hand();
+  void return_to_current();
   void decide_for(const std::vector<treatment>& treatments);
   void note_swap(std::size_t c, treatment how);
 
@@ -83,17 +83,18 @@ class search_space {
   std::vector<gap_class> classes_;
   event_builder builder_;
   forecaster forecast_;
-  change_evaluator list_;
-  transfer_placer placing_;
+  change_evaluator evaluator_;
+  transfer_placer transfer_placer_;
   bool moves_ = false;
-  nanoseconds computing_ = 0;
-  std::vector<treatment> at_hand_, asked_;  // the current treatments; those that memory_of() evaluated last
-  std::vector<decision> decisions_;         // that follow from `asked_`
-  std::vector<swap_timing> timing_;         // per gap: how `asked_` swaps it
-  std::vector<std::uint32_t> swaps_;        // per tensor: gaps in which `asked_` swaps it
-  std::vector<bool> staged_;                // per tensor: `asked_` swaps it in some gap
-  std::vector<std::uint32_t> changed_;      // gaps in which the two differ
-  list_totals found_;                       // figures of `asked_`
+  nanoseconds compute_time_ = 0;
+  std::vector<treatment> current_,
+      evaluated_;                       // the current treatments; those that memory_of() evaluated last
+  std::vector<decision> decisions_;     // that follow from `evaluated_`
+  std::vector<swap_timing> timing_;     // per gap: how `evaluated_` swaps it
+  std::vector<std::uint32_t> swaps_;    // per tensor: gaps in which `evaluated_` swaps it
+  std::vector<bool> staged_;            // per tensor: `evaluated_` swaps it in some gap
+  std::vector<std::uint32_t> changed_;  // gaps in which the two differ
+  list_totals found_;                   // figures of `evaluated_`
   std::uint64_t work_ = 0;
 };
 

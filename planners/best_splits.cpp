@@ -8,18 +8,16 @@
 namespace um {
 namespace {
 
-// Numbers of micro-batches: powers of two and what lies half way between them, as far as parts of common
-// batches still fill a GPU.
+// Numbers of micro-batches that are tried. More parts of common batches do not fill a GPU.
 constexpr std::array micro_batches{2U, 3U, 4U, 6U, 8U, 12U, 16U, 24U, 32U};
-// Computes of one order: what is known of each takes about 10 kB, and planning has 500 MB. Beyond, a few
-// changes take as long as all of a search may.
+// Limit of the computes of an order. A search takes about 10 kB for each, and planning has 500 MB.
 constexpr std::size_t most_computes = 20'000;
-// A region's operators take more than this part of the footprint, or of the budget, each; in parts they take
-// half of that at most.
+// An operator belongs to a region if its operands take more than this part of the footprint or of the budget.
+// Regions are cut until they take at most half of that.
 constexpr std::array<byte_count, 3> shares{6, 20, 64};
 constexpr std::array<byte_count, 2> shares_of_budget{4, 16};
 constexpr std::uint32_t most_parts = 64;
-// Operators between two large ones that join their regions.
+// Two regions with at most so many operators between them become one.
 constexpr op_id most_between = 8;
 
 bool cuts_anything(const graph& g, std::uint32_t k) {
@@ -37,7 +35,7 @@ byte_count operand_bytes(const problem& p, op_id o) {
   return bytes;
 }
 
-// Whether cutting what can be cut into `k` parts makes the operator smaller that takes most. Otherwise parts
+// Whether the largest operand bytes of any operator fall by a tenth with `k` parts. Otherwise micro-batches
 // between operators that need the whole batch save little.
 bool lowers_most(const problem& p, std::uint32_t k) {
   byte_count whole = 0, cut = 0;
