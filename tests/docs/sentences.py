@@ -38,7 +38,7 @@ def words(path, text):
 
 
 def sentences(text):
-    """Those of paragraphs and list items; headings, tables and blocks of code have none."""
+    """Sentences of paragraphs and list items; headings, tables and blocks of code have none."""
     text = re.sub(r"(?ms)^( *)```.*?^\1```$", "\n", without_comments(text))
     blocks, taking = [], False
     for line in text.splitlines():

@@ -17,8 +17,8 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 STARTS = ("umbench ", "benchmarks/", "python3 ", "build/", "./", "pip ")
 NEEDS_TORCH = ("umbench export tests/", "umbench fit ")
 NEEDS_GPU = ("cuda:", "build/cuda", "benchmarks/peers/pytorch.py", "OLD/umbench")
-WHOLE_BUILDS = ("./quickstart", "./check")  # which are judged by whoever builds
-SLOW = ("umbench advise", "umbench report", "--strategy best ", "umbench validate", "plots/microbenchmarks.py")  # seconds each
+WHOLE_BUILDS = ("./quickstart", "./check")  # not run: they build everything
+SLOW = ("umbench advise", "umbench report", "--strategy best ", "umbench validate", "plots/microbenchmarks.py")  # run by studies
 SMALL = {"schema": 1, "name": "small", "grids": [{"network": "alexnet", "batch": [8, 16], "backend": "sim:h200", "iterations": 2,
                                                  "strategy": ["device", "managed", "swap_all"], "ratio": [0.5, 1.5], "timeline": True}]}
 
@@ -39,7 +39,7 @@ def commands(text):
 
 
 def shown(text):
-    """{command: what a page shows of its output}: the lines of code right below it that are no commands."""
+    """{command: [lines of its output that the page shows below it]}."""
     found, command = {}, None
     for line in re.sub(r"\\\n +", "", text).splitlines():
         if not line.startswith("    "):
@@ -70,7 +70,7 @@ def prepared(umbench, tmp_path_factory):
     for name, more in [("FILE.jsonl", ())] + [(f"part{number}.jsonl", ("--shard", f"{number}/4")) for number in (1, 2, 3, 4)]:
         done = subprocess.run([umbench, "sweep", folder / "SPEC.json", "--out", folder / name, *more], capture_output=True,
                               text=True, check=False)
-        assert done.returncode <= 1, done.stderr  # 1: a cell does not fit
+        assert done.returncode <= 1, done.stderr  # 1 where a cell does not fit
     return folder
 
 
@@ -96,7 +96,7 @@ def place(umbench, prepared, tmp_path):
 
     def run(line):
         words = line if "*" in line else shlex.split(line)
-        if line.startswith("python3 "):  # the one that has the libraries
+        if line.startswith("python3 "):  # the Python of this test has the libraries
             words = [sys.executable, *shlex.split(line)[1:]]
         return subprocess.run(words, shell="*" in line, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
 
@@ -132,7 +132,7 @@ def run_page(place, page, lines):
                 line.startswith(("umbench compare ab/", "umbench compare aa/")) and not has_gpu()):
             done = place(line)
             assert done.returncode in (0, 1, 4), f"{line}\n{done.stdout[-300:]}{done.stderr[-600:]}"
-            if done.returncode:  # cells that do not fit, and what is said of them
+            if done.returncode:  # of cells that do not fit
                 assert "Traceback" not in done.stderr and line.startswith(("umbench sweep", "umbench run", "umbench ablate")), (
                     f"{line}\n{done.stderr[-600:]}")
             ran += 1
@@ -176,7 +176,7 @@ def test_studies_of_tables_are_there(place, page):
 
 
 def test_every_command_stands_in_a_page(umbench):
-    """So that it runs above as it is written."""
+    """The tests above run what pages show."""
     shown = subprocess.run([umbench, "--help"], capture_output=True, text=True, check=True).stdout.split("Subcommands:")[1]
     named = set(re.findall(r"(?m)^  ([a-z]+) ", shown))
     assert len(named) > 15

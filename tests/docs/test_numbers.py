@@ -34,7 +34,7 @@ def test_tables_beside_the_records_are_what_the_commands_print():
 
 
 def recomputed():
-    """[(page, block's comment, figure)]: all that the records back, in the order of the pages."""
+    """[(page, block, figure), ...] of all figures that comments compute from records, in the order of the pages."""
     found = []
     for page, text in pages().items():
         for block in check_quotes.blocks(text):
@@ -46,7 +46,7 @@ def recomputed():
 
 
 def changed(literal, dice):
-    """One digit of it is another one."""
+    """The literal with one digit changed."""
     digits = [at for at, letter in enumerate(literal) if letter.isdigit()]
     at = dice.choice(digits)
     other = dice.choice([digit for digit in "0123456789" if digit != literal[at]])

@@ -9,8 +9,8 @@ RATIOS = [0.5, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0, 4.0]
 GIB = 1024**3
 
 
-def _measured(machine):
-    """As titles say it: figures are the members that are numbers or lists of numbers."""
+def _figures_measured(machine):
+    """'49 of 52 figures measured', as titles say of a machine file. Figures are its members that are numbers or lists of numbers."""
     found = json.loads((Path(__file__).resolve().parents[2] / f"results/machines/{machine}.json").read_text(encoding="utf-8"))
     members = [*found.items(), *found["uvm"].items()]
     figures = [v for name, v in members if name != "schema" and not isinstance(v, (str, bool, dict))]
@@ -18,7 +18,7 @@ def _measured(machine):
     return f"{len(figures) - len(found['estimated'])} of {len(figures)} figures measured"
 
 
-H200_MEASURED = _measured("h200")
+H200_MEASURED = _figures_measured("h200")
 
 
 def environment():

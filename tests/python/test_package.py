@@ -19,7 +19,7 @@ KEPT = ROOT / "results/study/best_h200.jsonl"
 
 
 def need(*modules):
-    """Skips where one is missing. They are looked up, not imported: setuptools refuses to come after distutils."""
+    """Skips where one is missing. They are looked up, not imported: setuptools cannot be imported after distutils."""
     for module in modules:
         if importlib.util.find_spec(module) is None:
             pytest.skip(f"{module} is not installed (Debian: python3-{module})")

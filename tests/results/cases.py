@@ -52,14 +52,14 @@ def line(entry):
     return json.dumps(entry, separators=(",", ":")).encode() + b"\n"
 
 
-def whole(*records, environment=ENVIRONMENT):
+def record_file(*records, environment=ENVIRONMENT):
     return b"".join(map(line, [environment, *records]))
 
 
-def put(entry, path, value):
-    """A copy of the entry with the value at "memory.terms" or so; KeyError where the way does not exist."""
+def with_value(entry, path, value):
+    """A copy of the entry with the value at a path such as "memory.terms"; KeyError where there is no such path."""
     head, _, rest = path.partition(".")
-    return entry | {head: put(entry[head], rest, value) if rest else value}
+    return entry | {head: with_value(entry[head], rest, value) if rest else value}
 
 
 def without(entry, path):
@@ -77,78 +77,78 @@ class Cases:
         self.all.append(Case(f"{len(self.all) + 1:03}_{name}.jsonl", expect, records if expect != "refuse" else None, data, why))
 
     def record(self, name, expect, entry, why):
-        self.add(name, expect, whole(entry), why, 1)
+        self.add(name, expect, record_file(entry), why, 1)
 
     def environment(self, name, expect, entry, why):
-        self.add(name, expect, whole(RECORD, environment=entry), why, 1)
+        self.add(name, expect, record_file(RECORD, environment=entry), why, 1)
 
 
 def of_lines(cases):
-    plain = whole(RECORD, FAILED)
+    plain = record_file(RECORD, FAILED)
     half = line(RECORD)[:200]
     for name, expect, data, why, records in [
             ("plain", "accept", plain, "as umbench writes it", 2),
             ("empty", "accept", b"", "a file of nothing holds nothing", 0),
-            ("environment_only", "accept", whole(), "a sweep that was stopped before its first cell", 0),
-            ("two_environments", "accept", whole(RECORD) + whole(FAILED), "resumed elsewhere", 2),
-            ("key_twice", "accept", whole(RECORD, FAILED, RECORD), "the last counts", 2),
+            ("environment_only", "accept", record_file(), "a sweep that was stopped before its first cell", 0),
+            ("two_environments", "accept", record_file(RECORD) + record_file(FAILED), "resumed elsewhere", 2),
+            ("key_twice", "accept", record_file(RECORD, FAILED, RECORD), "the last counts", 2),
             ("no_newline_at_the_end", "accept", plain[:-1], "a last line that parses is a record", 2),
-            ("environment_without_newline", "accept", whole()[:-1], "as well", 0),
-            ("torn", "torn", whole(RECORD) + half, "a crash while appending", 1),
-            ("torn_after_one_byte", "torn", whole(RECORD) + b"{", "as well", 1),
-            ("torn_within_a_character", "torn", whole(RECORD) + '{"kind":"record","key":"é'.encode()[:-1], "UTF-8 may be torn", 1),
+            ("environment_without_newline", "accept", record_file()[:-1], "as well", 0),
+            ("torn", "torn", record_file(RECORD) + half, "a crash while appending", 1),
+            ("torn_after_one_byte", "torn", record_file(RECORD) + b"{", "as well", 1),
+            ("torn_within_a_character", "torn", record_file(RECORD) + '{"kind":"record","key":"é'.encode()[:-1], "UTF-8 may be torn", 1),
             ("torn_environment", "torn", line(ENVIRONMENT)[:60], "before anything else was written", 0),
             ("torn_environment_after_one_byte", "torn", b"{", "as well", 0),
-            ("torn_second_environment", "torn", whole(RECORD) + line(ENVIRONMENT)[:60], "while resuming", 1),
-            ("torn_within_an_escape", "torn", whole(RECORD) + b'{"kind":"record","key":"\\u00', "as well", 1),
-            ("torn_zeros", "torn", whole(RECORD) + b"\0" * 50, "what a file system may leave after a power cut", 1),
-            ("torn_in_the_middle", "refuse", whole(RECORD) + half + b"\n" + line(FAILED), "only the last line may be torn", 0),
-            ("torn_with_newline", "refuse", whole(RECORD) + half + b"\n", "a newline is written last", 0),
-            ("zeros_in_the_middle", "refuse", whole(RECORD) + b"\0" * 50 + b"\n" + line(FAILED), "not JSON", 0),
+            ("torn_second_environment", "torn", record_file(RECORD) + line(ENVIRONMENT)[:60], "while resuming", 1),
+            ("torn_within_an_escape", "torn", record_file(RECORD) + b'{"kind":"record","key":"\\u00', "as well", 1),
+            ("torn_zeros", "torn", record_file(RECORD) + b"\0" * 50, "what a file system may leave after a power cut", 1),
+            ("torn_in_the_middle", "refuse", record_file(RECORD) + half + b"\n" + line(FAILED), "only the last line may be torn", 0),
+            ("torn_with_newline", "refuse", record_file(RECORD) + half + b"\n", "a newline is written last", 0),
+            ("zeros_in_the_middle", "refuse", record_file(RECORD) + b"\0" * 50 + b"\n" + line(FAILED), "not JSON", 0),
             ("diary", "refuse", b"dear diary\n", "no record file", 0),
             ("diary_without_newline", "refuse", b"dear diary", "no torn line of ours", 0),
             ("other_json_without_newline", "refuse", b'{"kind":"sweep"', "no torn line of ours", 0),
             ("no_environment", "refuse", line(RECORD), "the first line is the environment", 0),
             ("record_before_environment", "refuse", line(RECORD) + line(ENVIRONMENT), "as well", 0),
-            ("blank_line", "refuse", whole(RECORD) + b"\n" + line(FAILED), "a line is an environment or a record", 0),
+            ("blank_line", "refuse", record_file(RECORD) + b"\n" + line(FAILED), "a line is an environment or a record", 0),
             ("blank_last_line", "refuse", plain + b"\n", "as well", 0),
             ("spaces_only", "refuse", plain + b"  \n", "as well", 0),
             ("newline_only", "refuse", b"\n", "as well", 0),
             ("carriage_returns", "accept", plain.replace(b"\n", b"\r\n"), "whitespace of JSON", 2),
-            ("spaces_within", "accept", whole() + json.dumps(RECORD).encode() + b" \n", "whitespace of JSON", 1),
+            ("spaces_within", "accept", record_file() + json.dumps(RECORD).encode() + b" \n", "whitespace of JSON", 1),
             ("byte_order_mark", "refuse", b"\xef\xbb\xbf" + plain, "no JSON (RFC 8259, 8.1)", 0),
             ("utf16", "refuse", plain.decode().encode("utf-16"), "not UTF-8", 0),
-            ("latin1", "refuse", whole() + line(RECORD).replace(b"alexnet", b"\xe4lexnet") + line(FAILED), "not UTF-8", 0),
-            ("overlong_utf8", "refuse", whole() + line(RECORD).replace(b'"h200"', b'"h\xc0\xb2"') + line(FAILED), "not UTF-8", 0),
-            ("surrogate_in_utf8", "refuse", whole() + line(RECORD).replace(b'"h200"', b'"\xed\xa0\x80"') + line(FAILED), "not UTF-8", 0),
-            ("half_a_surrogate", "refuse", whole() + line(RECORD).replace(b'"h200"', b'"\\ud800"'), "no text", 0),
-            ("other_half_of_a_surrogate", "refuse", whole() + line(RECORD).replace(b'"h200"', b'"\\uDC00"'), "no text", 0),
-            ("a_surrogate_pair", "accept", whole() + line(RECORD).replace(b'"h200"', b'"\\ud83d\\ude00"'), "a character", 1),
-            ("line_separators_in_a_text", "accept", whole() + json.dumps(RECORD | {"device": "a\u2028b\u2029c\u0085d"},
+            ("latin1", "refuse", record_file() + line(RECORD).replace(b"alexnet", b"\xe4lexnet") + line(FAILED), "not UTF-8", 0),
+            ("overlong_utf8", "refuse", record_file() + line(RECORD).replace(b'"h200"', b'"h\xc0\xb2"') + line(FAILED), "not UTF-8", 0),
+            ("surrogate_in_utf8", "refuse", record_file() + line(RECORD).replace(b'"h200"', b'"\xed\xa0\x80"') + line(FAILED), "not UTF-8", 0),
+            ("half_a_surrogate", "refuse", record_file() + line(RECORD).replace(b'"h200"', b'"\\ud800"'), "no text", 0),
+            ("other_half_of_a_surrogate", "refuse", record_file() + line(RECORD).replace(b'"h200"', b'"\\uDC00"'), "no text", 0),
+            ("a_surrogate_pair", "accept", record_file() + line(RECORD).replace(b'"h200"', b'"\\ud83d\\ude00"'), "a character", 1),
+            ("line_separators_in_a_text", "accept", record_file() + json.dumps(RECORD | {"device": "a\u2028b\u2029c\u0085d"},
                                                                         ensure_ascii=False).encode() + b"\n", "a line ends at \\n", 1),
-            ("form_feed_between", "refuse", whole() + b"\f" + line(RECORD), "no whitespace of JSON", 0),
-            ("control_character_in_a_text", "refuse", whole() + line(RECORD).replace(b"h200", b"h\x01"), "JSON wants \\u0001", 0),
-            ("escaped_control_character", "accept", whole(put(FAILED, "reason", "\x01")), "a text", 1),
-            ("two_in_a_line", "refuse", whole()[:-1] + line(RECORD), "one a line", 0),
-            ("trailing_comma", "refuse", whole() + line(RECORD)[:-2] + b",}\n", "not JSON", 0),
+            ("form_feed_between", "refuse", record_file() + b"\f" + line(RECORD), "no whitespace of JSON", 0),
+            ("control_character_in_a_text", "refuse", record_file() + line(RECORD).replace(b"h200", b"h\x01"), "JSON wants \\u0001", 0),
+            ("escaped_control_character", "accept", record_file(with_value(FAILED, "reason", "\x01")), "a text", 1),
+            ("two_in_a_line", "refuse", record_file()[:-1] + line(RECORD), "one a line", 0),
+            ("trailing_comma", "refuse", record_file() + line(RECORD)[:-2] + b",}\n", "not JSON", 0),
             ("comment", "refuse", b"# mine\n" + plain, "not JSON", 0),
-            ("single_quotes", "refuse", whole() + line(RECORD).replace(b'"', b"'"), "not JSON", 0),
-            ("array", "refuse", whole() + b"[1]\n", "neither an environment nor a record", 0),
-            ("number", "refuse", whole() + b"1\n", "as well", 0),
-            ("null", "refuse", whole() + b"null\n", "as well", 0),
-            ("number_without_newline", "refuse", whole() + b"1", "a last line that parses is judged as one", 0),
-            ("nested_deeply", "refuse", whole() + b"[" * 100_000 + b"\n", "not JSON", 0),
-            ("nested_deeply_and_closed", "refuse", whole() + b"[" * 100_000 + b"]" * 100_000 + b"\n", "no record", 0),
-            ("nested_deeply_in_a_field", "refuse", whole() + line(RECORD).replace(b'"rules":null', b'"rules":' + b"[" * 9999 + b"]" * 9999),
+            ("single_quotes", "refuse", record_file() + line(RECORD).replace(b'"', b"'"), "not JSON", 0),
+            ("array", "refuse", record_file() + b"[1]\n", "neither an environment nor a record", 0),
+            ("number", "refuse", record_file() + b"1\n", "as well", 0),
+            ("null", "refuse", record_file() + b"null\n", "as well", 0),
+            ("number_without_newline", "refuse", record_file() + b"1", "a last line that parses is judged as one", 0),
+            ("nested_deeply", "refuse", record_file() + b"[" * 100_000 + b"\n", "not JSON", 0),
+            ("nested_deeply_and_closed", "refuse", record_file() + b"[" * 100_000 + b"]" * 100_000 + b"\n", "no record", 0),
+            ("nested_deeply_in_a_field", "refuse", record_file() + line(RECORD).replace(b'"rules":null', b'"rules":' + b"[" * 9999 + b"]" * 9999),
              "rules are an object", 0),
-            ("number_of_5000_digits", "refuse", whole() + line(RECORD).replace(b'"batch":2', b'"batch":' + b"9" * 5000), "too large", 0),
-            ("nan", "refuse", whole() + line(RECORD).replace(b'"ratio":2.0', b'"ratio":NaN'), "not JSON", 0),
-            ("infinity", "refuse", whole() + line(RECORD).replace(b'"ratio":2.0', b'"ratio":Infinity'), "not JSON", 0),
-            ("field_twice", "refuse", whole() + line(RECORD).replace(b'"batch":2', b'"batch":2,"batch":3'), "which of them?", 0),
-            ("field_twice_alike", "refuse", whole() + line(RECORD).replace(b'"batch":2', b'"batch":2,"batch":2'), "as well", 0),
-            ("inner_field_twice", "refuse", whole() + line(RECORD).replace(b'"insize":224', b'"insize":224,"insize":32'), "as well", 0),
-            ("other_order_of_fields", "accept", whole(dict(reversed(RECORD.items()))), "JSON has none", 1),
-            ("unknown_kind", "refuse", whole(RECORD | {"kind": "sweep"}), "neither an environment nor a record", 0)]:
+            ("number_of_5000_digits", "refuse", record_file() + line(RECORD).replace(b'"batch":2', b'"batch":' + b"9" * 5000), "too large", 0),
+            ("nan", "refuse", record_file() + line(RECORD).replace(b'"ratio":2.0', b'"ratio":NaN'), "not JSON", 0),
+            ("infinity", "refuse", record_file() + line(RECORD).replace(b'"ratio":2.0', b'"ratio":Infinity'), "not JSON", 0),
+            ("field_twice", "refuse", record_file() + line(RECORD).replace(b'"batch":2', b'"batch":2,"batch":3'), "which of them?", 0),
+            ("field_twice_alike", "refuse", record_file() + line(RECORD).replace(b'"batch":2', b'"batch":2,"batch":2'), "as well", 0),
+            ("inner_field_twice", "refuse", record_file() + line(RECORD).replace(b'"insize":224', b'"insize":224,"insize":32'), "as well", 0),
+            ("other_order_of_fields", "accept", record_file(dict(reversed(RECORD.items()))), "JSON has none", 1),
+            ("unknown_kind", "refuse", record_file(RECORD | {"kind": "sweep"}), "neither an environment nor a record", 0)]:
         cases.add(name, expect, data, why, records)
 
 
@@ -164,7 +164,7 @@ def of_records(cases):
         cases.record(f"null_{name}", "refuse", RECORD | {name: None}, f"'{name}' is never null")
     cases.record("unknown_field", "refuse", RECORD | {"colour": "red"}, "what a reader does not know it cannot keep")
     for path in ("memory", "memory.terms", "counters.last", "observed"):
-        cases.record(f"unknown_field_in_{path}", "refuse", put(RECORD, path + ".colour", 1), "as well")
+        cases.record(f"unknown_field_in_{path}", "refuse", with_value(RECORD, path + ".colour", 1), "as well")
     for path in ("memory.peak_device_bytes", "memory.terms", "memory.terms.inputs_bytes", "counters.first", "counters.last.faults",
                  "observed.reason"):
         cases.record(f"lacks_{path}", "refuse", without(RECORD, path), "required")
@@ -196,23 +196,23 @@ def of_records(cases):
             ("knobs_list", {"strategy_knobs": []}, "an object"), ("compute_negative", {"compute_ns": -1}, "no time"),
             ("counters_text", {"counters": "none"}, "an object or null"), ("memory_list", {"memory": []}, "an object"),
             ("timeline_list", {"timeline": []}, "an object or null"),
-            ("timeline_span_lacks_name", {"timeline": put(TIMELINE, "spans", [without(SPAN, "name")])}, "required"),
-            ("timeline_lane_unknown", {"timeline": put(TIMELINE, "spans", [SPAN | {"lane": "disk"}])}, "one of the list"),
+            ("timeline_span_lacks_name", {"timeline": with_value(TIMELINE, "spans", [without(SPAN, "name")])}, "required"),
+            ("timeline_lane_unknown", {"timeline": with_value(TIMELINE, "spans", [SPAN | {"lane": "disk"}])}, "one of the list"),
             ("rules_text", {"rules": "managed"}, "an object or null")]:
         cases.record(name, "refuse", RECORD | value, why)
     for path, value in [("memory.footprint_bytes", -1), ("memory.footprint_bytes", 1.5), ("memory.footprint_bytes", None),
                         ("memory.budget_bytes", None), ("memory.peak_device_bytes", "1"), ("memory.terms.inputs_bytes", -5),
                         ("counters.last.faults", -1), ("counters.last.faults", "0"), ("counters.last.amplification", -0.5)]:
-        cases.record(f"{path}_{value}", "refuse", put(RECORD, path, value), "no amount")
+        cases.record(f"{path}_{value}", "refuse", with_value(RECORD, path, value), "no amount")
     for name, entry, why in [
             ("failed", FAILED, "a cell that failed"), ("sample_0", RECORD | {"samples_ns": [0, 0, 0]}, "too short for the clock"),
             ("one_sample", RECORD | {"samples_ns": [7]}, "one iteration"), ("sample_most", RECORD | {"samples_ns": [2**63 - 1]}, "63 bits"),
             ("ratio_integer", RECORD | {"ratio": 2}, "a number"), ("loss_1e30", RECORD | {"loss": 1e30}, "training diverged"),
             ("loss_negative", RECORD | {"loss": -1.5}, "a number"), ("digest", RECORD | {"digest": "0123456789abcdef"}, "16 digits"),
             ("counters_null", RECORD | {"counters": None, "counters_reason": "not counted"}, "not observed"),
-            ("counter_null", put(RECORD, "counters.last.faults", None), "not observed"),
-            ("amplification", put(RECORD, "counters.last.amplification", 1.5), "follows from the others"),
-            ("amplification_null", put(RECORD, "counters.last.amplification", None), "not observed"),
+            ("counter_null", with_value(RECORD, "counters.last.faults", None), "not observed"),
+            ("amplification", with_value(RECORD, "counters.last.amplification", 1.5), "follows from the others"),
+            ("amplification_null", with_value(RECORD, "counters.last.amplification", None), "not observed"),
             ("timeline", RECORD | {"timeline": TIMELINE}, "a timeline"),
             ("timeline_empty", RECORD | {"timeline": TIMELINE | {"spans": [], "resident": []}}, "of nothing"),
             ("measured", MEASURED, "on a GPU"), ("measured_cuda_graph", MEASURED | {"launch": "cuda_graph"}, "replayed"),

@@ -12,7 +12,7 @@ Cell = namedtuple("Cell", "key median_ns spread")  # spread: standard deviation 
 
 @functools.cache
 def measured_records():
-    """[[records of a file], ...] that ended well."""
+    """[[records that ended well], ...] of each file."""
     files = sorted((conftest.ROOT / "results/measured").glob("h200_capped*.jsonl"))
     lines = [[json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] for path in files]
     return [[entry for entry in file if entry["kind"] == "record" and entry["outcome"] == "ok"] for file in lines]
@@ -20,7 +20,7 @@ def measured_records():
 
 @functools.cache
 def measured_cells():
-    """[[Cell, ...] a file]."""
+    """[[Cell, ...], ...] of each file."""
     return [[cell_of(record) for record in file] for file in measured_records()]
 
 

@@ -11,7 +11,7 @@ KEPT = sorted([*RESULTS.glob("study/best_*h?00.jsonl"), *RESULTS.glob("study/pap
                *RESULTS.glob("study/hints*_h200.jsonl"), *RESULTS.glob("measured/h200_capped*.jsonl"),
                RESULTS / "validation/h200_host_1.jsonl"])
 NOISE = 0.995  # a plan may seem as much faster than its bound, which scales with the fastest of several cells of `device`
-# Plans that only compute again, beside a single cell of `device`: on an H200 two of one run differ by 1.5 %.
+# Plans that only recompute, beside a single cell of `device`: two such cells of one run on an H200 differ by 1.5 %.
 PLAN = "resnet50/b128/train/fused/bf16,workspace=268435456B/best/x{}/capped/cuda:0"
 BELOW = {"best_resnet50_h100": {PLAN.format("1.25"): 0.993, PLAN.format("1.50"): 0.993}}
 

@@ -86,7 +86,7 @@ with open(out, "w", encoding="utf-8") as file:
 
 
 def test_cells_left_open_run_more_rounds(umbench, spec, tmp_path):
-    """By what the rounds of all cells say, once: started again, it has nothing to add."""
+    """They are chosen once, after the rounds of all cells. Started again, it has nothing to add."""
     level, folder = {"old": 1.0, "new": 1.1}, str(conftest.ROOT / "tests/plots")
     old, new = (script(tmp_path / name, MEASURED.format(python=sys.executable, plots=folder, level=slower, spread=0.05))
                 for name, slower in level.items())
@@ -113,7 +113,7 @@ def script(path, text):
 
 
 def test_programs_that_are_none(umbench, spec, tmp_path):
-    """Of another architecture; one that lists cells but writes nothing; one that speaks no UTF-8; one that is killed."""
+    """A program for another architecture, one that lists cells but writes nothing, one that prints no UTF-8, one that is killed."""
     foreign = tmp_path / "foreign"
     foreign.write_bytes(b"\x7fELF\x02\x01\x01" + bytes(57))
     foreign.chmod(0o755)

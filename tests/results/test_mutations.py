@@ -21,7 +21,7 @@ def entries():
 
 
 def places(part):
-    """(container, name) of all that can be changed below it; of lists the first items."""
+    """(container, name) of every value inside; of lists the first items alone."""
     names = list(part) if isinstance(part, dict) else range(min(len(part), 2)) if isinstance(part, list) else ()
     for name in names:
         yield part, name
@@ -38,7 +38,7 @@ def mutate(draw, entry):
 
 @pytest.fixture
 def wanted(monkeypatch):
-    """What the command line of `compare` gives, for the two files that the argument names."""
+    """A function of two files that parses the command line of `compare` for them."""
 
     def parse(base, head):
         monkeypatch.setattr("sys.argv", ["compare", str(base), str(head), "--allow-unlike"])
