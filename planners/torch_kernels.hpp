@@ -25,6 +25,8 @@ class torch_kernels {
   void fuse(const std::vector<torch_id>& order, bool backward);
   std::size_t count() const { return placed_.size(); }
   const torch_kernel& kernel(std::size_t position) const { return found_[placed_[position]]; }
+  // Roots that a member of a kernel reads, those of other members among them.
+  const std::vector<torch_id>& reads_of(torch_id member) const { return reads_[member]; }
   // Whether the last graph ran v.
   bool runs(torch_id v) const { return runs_[v]; }
   // Whether what lies in a root is wanted after the graph.

@@ -167,20 +167,22 @@ bool walk::dies(torch_id b, std::size_t t, bool backward) const {
   return kernels_.runs(b) || (backward && orders_.is_saved[b] && !wiring_.forward_result[b]);
 }
 
-// Bytes of results that Inductor writes over inputs of the same size that nothing else reads.
+// Bytes of results that Inductor writes over what their own node reads last, if the sizes are the same.
 std::int64_t walk::in_place(const torch_kernel& kernel, std::size_t t, bool backward) const {
   if (kernel.library) return 0;
-  std::vector<std::int64_t> free;
-  for (const torch_id b : kernel.reads) {
-    const bool once = std::ranges::find(kernel.read_often, b) == kernel.read_often.end();
-    if (once && dies(b, t, backward)) free.push_back(wiring_.at(b).bytes);
-  }
+  std::vector<torch_id> taken = kernel.read_often;
   std::int64_t bytes = 0;
-  for (const torch_id b : kernel.writes) {
-    const auto same = std::ranges::find(free, wiring_.at(b).bytes);
-    if (same == free.end()) continue;
-    bytes += rounded(*same);
-    free.erase(same);
+  for (const torch_id written : kernel.writes) {
+    for (const torch_id b : kernels_.reads_of(wiring_.maker(written))) {
+      const bool from_outside = std::ranges::find(kernel.reads, b) != kernel.reads.end();
+      const bool is_taken = std::ranges::find(taken, b) != taken.end();
+      if (!from_outside || is_taken || wiring_.at(b).bytes != wiring_.at(written).bytes ||
+          !dies(b, t, backward))
+        continue;
+      bytes += rounded(wiring_.at(b).bytes);
+      taken.push_back(b);
+      break;
+    }
   }
   return bytes;
 }
