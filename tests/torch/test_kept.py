@@ -42,6 +42,8 @@ def test_the_table_quotes_the_records():
     for row in fitted:
         assert row["model"] not in shown or line_of(row, fitted) in page, line_of(row, fitted)
     assert all(row["fails_below"] for row in fitted if row["way"] == "fit")
+    broke = [row for row in fitted if row["way"] == "fit" and row["under_cap"] is not True]
+    assert len(broke) == 2 and all(row["predicted"]["peak"] > 0.925 * row["value"] for row in broke)
 
 
 def test_the_pages_quote_the_records():
@@ -62,10 +64,20 @@ def test_the_pages_quote_the_records():
     assert all(one(rows, "vit_b16", "fit", ratio)["under_cap"] is True for ratio in (1.5, 2, 3))
     assert "ResNet-50 takes {} and {} times as long".format(*longer("resnet50", 1.5, 2)) in text("docs/torch.md")
     assert "GPT-2 medium {} and {}".format(*longer("gpt2_medium", 1.5, 2)) in text("docs/torch.md")
+    assert "ConvNeXt-T {} and {}".format(*longer("convnext_t", 1.5, 2)) in text("docs/torch.md")
     told = one(rows, "convnext_t", "fit", 3)["copies"]
     assert f"of {told['ms']:.2f} ms of copies {told['hidden_ms']:.2f} ran beside kernels" in text("results/torch/README.md")
-    slowed = [row for row in kept("copies_h100.jsonl") if row["cycles"] == 20_000_000]
+    copies = kept("copies_h100.jsonl")
+    pinned, managed = (next(row["ms"] for row in copies if row["tier"] == tier and "copies" in row) for tier in ("pinned", "managed"))
+    assert f"{pinned:.1f} ms in pinned, {managed:.1f} ms in managed memory" in text("results/torch/README.md")
+    slowed = [row for row in copies if row["cycles"] == 20_000_000]
     assert {row["tier"] for row in slowed} == {"pinned", "managed"} and all(row["worst"] == 0 and row["offloaded"] for row in slowed)
+
+
+def test_a_llama_in_a_third_of_its_memory_learns_as_without_a_plan():
+    curve = kept("curve_llama_lora_h100.jsonl")
+    assert curve[-1]["fitted"] < curve[0]["fitted"] - 2
+    assert all(abs(row["fitted"] - row["unplanned"]) < 1e-3 for row in curve)
 
 
 def test_the_page_of_optimizers_quotes_the_records():
