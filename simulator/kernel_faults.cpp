@@ -62,11 +62,12 @@ unsigned granules_per_batch(touch_pattern how, const uvm_costs& costs) {
                                     : static_cast<unsigned>(costs.batch_granules);
 }
 
-// A streaming kernel fills a batch with the faults of batch_granules.
+// A streaming kernel fills a batch with the faults of batch_granules. Those of a shuffled touch are counted
+// where they are serviced.
 nanoseconds fetch_time(touch_pattern how, const uvm_costs& costs, unsigned granules) {
   if (how.dependent) return costs.fault_ns * granules;
-  if (how.sparse || how.shuffled)
-    return costs.fault_ns * granules * static_cast<nanoseconds>(costs.faults_of_page);
+  if (how.shuffled) return 0;
+  if (how.sparse) return costs.fault_ns * granules * static_cast<nanoseconds>(costs.faults_of_page);
   return costs.fault_ns * granules * full_batch / static_cast<nanoseconds>(costs.batch_granules);
 }
 
@@ -254,11 +255,20 @@ void kernel_faults::service(const fault& f) {
                          : with_prefetched_granules(b.device, rest);
   want &= ~b.discarded | rest;
   const granule_set arrives = want & ~b.device, copied = arrives & b.host;
+  if (pattern_.shuffled) fetch_faults_of_pages(arrives & (pattern_.hits_wait ? rest : pending_in(f.block)));
   // What is asked for is copied apart from the rest.
   driver_.clock.work(driver_.costs().issue_copy_ns * 2 * count(copied & rest));
   driver_.make_resident(f.block, want, is_advised(b, advice::read_mostly) && !writes_,
                         &managed_traffic::fault_bytes);
   driver_.clock.work(driver_.costs().granule_ns * count(arrives));
+}
+
+// All threads of a shuffled touch fault at once, so the driver fetches the faults of every page of these
+// granules, also of those that a service has already made resident.
+void kernel_faults::fetch_faults_of_pages(granule_set granules) {
+  const uvm_costs& costs = driver_.costs();
+  driver_.clock.work(costs.fault_ns * static_cast<nanoseconds>(costs.faults_of_page) * pages_per_granule *
+                     count(granules));
 }
 
 // Page by page: the driver does not prefetch into discarded data. The block stays on the list of discarded

@@ -738,6 +738,19 @@ TEST(driver_rules, what_is_missing_is_what_a_touch_would_not_find) {
   EXPECT_EQ(m.missing_ranges({blocks(5, 1)}, reads), (std::vector{blocks(5, 1)})) << "over the link";
 }
 
+TEST(driver_rules, a_shuffled_touch_fetches_the_faults_of_every_page) {
+  machine on = round_machine();
+  on.uvm.fault_ns = 10'000'000;  // everything else takes less
+  on.uvm.faults_of_page = 2;
+  const nanoseconds of_all_pages = on.uvm.fault_ns * 2 * pages_per_granule * granules_per_block * 4;
+  const auto time_of = [&](touch_pattern how) {
+    return on_host(4, 4, on).touch(blocks(0, 4), reads, how).time;
+  };
+  EXPECT_GE(time_of({.shuffled = true}), of_all_pages);
+  EXPECT_LT(time_of({.shuffled = true}), of_all_pages * 11 / 10);
+  EXPECT_LT(time_of({.sparse = true}), of_all_pages / pages_per_granule * 2);
+}
+
 TEST(driver_rules, faults_from_everywhere_bring_every_byte_once_and_in_more_services) {
   managed_memory together = on_host(64, 64), apart = on_host(64, 64);
   const managed_traffic one = together.touch(blocks(0, 64), reads);
