@@ -34,7 +34,7 @@ void* pages(std::size_t bytes) {
   void* const made =
       mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
   if (made == MAP_FAILED) return nullptr;
-  madvise(made, bytes, MADV_DONTFORK);  // a copy for a child would part ours from the driver's
+  madvise(made, bytes, MADV_DONTFORK);  // a forked child's copy would not be the driver's
   return made;
 }
 
@@ -51,7 +51,7 @@ std::uint8_t byte_at(driver_event event, std::size_t offset) {
   return number_at<std::uint8_t>(event, offset);
 }
 
-std::uint64_t moved_clock(std::uint64_t time, nanoseconds ahead) {
+std::uint64_t on_records_clock(std::uint64_t time, nanoseconds ahead) {
   return time == 0 ? 0 : time + static_cast<std::uint64_t>(ahead);
 }
 
@@ -65,7 +65,7 @@ unified_memory_record migration_of(driver_event e, nanoseconds ahead, std::uint3
   const auto what = from_cpu ? counter_kind::bytes_to_device
                     : to_cpu ? counter_kind::bytes_to_host
                              : counter_kind::bytes_between_devices;
-  unified_memory_record r = record_of(what, word(e, 8), moved_clock(word(e, 24), ahead));
+  unified_memory_record r = record_of(what, word(e, 8), on_records_clock(word(e, 24), ahead));
   r.value = word(e, 16);
   r.end = r.start + word(e, 56) - word(e, 48);
   r.source = from_cpu ? host : device;
@@ -76,7 +76,7 @@ unified_memory_record migration_of(driver_event e, nanoseconds ahead, std::uint3
 
 unified_memory_record cpu_fault_of(driver_event e, nanoseconds ahead) {
   unified_memory_record r =
-      record_of(counter_kind::cpu_page_fault, word(e, 8), moved_clock(word(e, 16), ahead));
+      record_of(counter_kind::cpu_page_fault, word(e, 8), on_records_clock(word(e, 16), ahead));
   r.value = word(e, 32);
   r.flags = byte_at(e, 1);
   return r;
@@ -89,17 +89,17 @@ std::uint32_t processor(std::uint8_t number, std::uint32_t device) {
 unified_memory_record contention_of(driver_event e, nanoseconds ahead, std::uint32_t device) {
   switch (byte_at(e, 0)) {
     case thrashing_seen: {
-      auto r = record_of(counter_kind::thrashing, word(e, 16), moved_clock(word(e, 32), ahead));
+      auto r = record_of(counter_kind::thrashing, word(e, 16), on_records_clock(word(e, 32), ahead));
       r.value = word(e, 24);
       return r;
     }
     case throttling_began: {
-      auto r = record_of(counter_kind::throttling, word(e, 8), moved_clock(word(e, 16), ahead));
+      auto r = record_of(counter_kind::throttling, word(e, 8), on_records_clock(word(e, 16), ahead));
       r.source = processor(byte_at(e, 1), device);
       return r;
     }
     default: {
-      auto r = record_of(counter_kind::remote_map, word(e, 8), moved_clock(word(e, 24), ahead));
+      auto r = record_of(counter_kind::remote_map, word(e, 8), on_records_clock(word(e, 24), ahead));
       r.value = word(e, 16);
       r.source = processor(byte_at(e, 1), device);
       r.destination = processor(byte_at(e, 2), device);
@@ -128,7 +128,7 @@ std::uint64_t gpu_clock::on_cpu(std::uint64_t gpu, std::uint64_t cpu) const {
 void event_translator::add_fault(driver_event e, nanoseconds ahead, std::uint32_t device) {
   const std::uint64_t address = word(e, 8), cpu_time = word(e, 16), gpu_time = word(e, 24);
   clock_.see(gpu_time, cpu_time);
-  const std::uint64_t begin = moved_clock(clock_.on_cpu(gpu_time, cpu_time), ahead);
+  const std::uint64_t begin = on_records_clock(clock_.on_cpu(gpu_time, cpu_time), ahead);
   auto& batch = open_[number_at<std::uint32_t>(e, 32)];
   const auto [known, is_new] = batch.try_emplace({address >> block_shift, byte_at(e, 2)});
   auto& [record, granules] = known->second;
@@ -146,7 +146,7 @@ void event_translator::add_replay(driver_event e, nanoseconds ahead, const take_
   if (batch == open_.end()) return;
   for (auto& [block, faults] : batch->second) {
     faults.record.value = static_cast<std::uint64_t>(std::popcount(faults.granules));
-    faults.record.end = moved_clock(clock_.on_cpu(word(e, 16), word(e, 8)), ahead);
+    faults.record.end = on_records_clock(clock_.on_cpu(word(e, 16), word(e, 8)), ahead);
     to(faults.record);
   }
   open_.erase(batch);

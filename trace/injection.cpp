@@ -147,7 +147,7 @@ void fetch() {
   }
 }
 
-// The driver hands its last records on some time after the work.
+// The driver delivers its last records some time after the work.
 void finish() {
   if (!is_ours()) return;
   running->ended = true;

@@ -9,7 +9,7 @@ namespace {
 
 constexpr nanoseconds quiet_stretch = 1'000'000'000;
 constexpr nanoseconds clock_skew = 50'000;  // between the clocks of GPU and driver
-// How long the begins of kernels are remembered, to tell lines apart.
+// Begins of kernels are kept this long: other lines end where a kernel began.
 constexpr nanoseconds longest_memory = 200'000'000;
 
 void append(std::string& list, const std::string& entry) {
@@ -19,7 +19,7 @@ void append(std::string& list, const std::string& entry) {
 
 }  // namespace
 
-// --- without a line of their own ---
+// --- launches without a line of their own ---
 
 void summed_launches::total::add(std::uint64_t more, nanoseconds time) {
   ++count;
@@ -62,7 +62,7 @@ void summed_launches::finish() {
   for (auto& [of, s] : slices_) write(of, s);
 }
 
-// --- all of them ---
+// --- all launches ---
 
 void launch_table::add(const kernel& k) {
   launch l{.begin = k.begin, .end = k.end, .gpu = k.gpu, .stream = k.stream, .moved = {}};

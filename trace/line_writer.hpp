@@ -24,7 +24,7 @@ class line_writer {
   line_writer(sinks to, nanoseconds start);
 
   void line(const std::string& fields);
-  // A line that tells blocks: none more after `most_bytes` of them.
+  // Writes a line about blocks, unless `most_bytes` of such lines were written.
   void block_line(const std::string& fields);
   // A time of the program's clock as one of the file.
   std::string time(const char* name, nanoseconds at) const { return field(name, at - start_); }

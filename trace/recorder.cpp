@@ -11,7 +11,8 @@ namespace um::tracing {
 namespace {
 
 constexpr std::size_t most_waiting_events = 200'000;
-constexpr nanoseconds longest_pause = 10'000'000;  // within one line of the host or of prefetches
+constexpr nanoseconds longest_pause =
+    10'000'000;  // between two events of one line about the host or prefetches
 
 quantity quantity_moved(cause why, bool to_host) {
   const auto first = static_cast<std::size_t>(to_host ? quantity::out_unknown : quantity::in_unknown);
@@ -143,7 +144,7 @@ void recorder::resume(nanoseconds at, const driver_sums& sums) {
   launches_.counting_resumed(at);
 }
 
-// --- who did it ---
+// --- giving events to launches and to lines ---
 
 void recorder::write_line(other_line& of) {
   if (of.moved.empty()) return;

@@ -69,7 +69,7 @@ struct session {
   std::atomic<bool> has_managed_memory = false;  // the program has managed memory
   std::atomic<bool> draining = false;
   std::atomic<std::uint64_t> recorded_bytes_to_gpus = 0,
-                             recorded_bytes_to_host = 0;  // bytes of CUPTI's records
+                             recorded_bytes_to_host = 0;  // bytes of all records
   pid_t owner = getpid();
 };
 

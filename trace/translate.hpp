@@ -14,7 +14,7 @@ namespace um::tracing {
 
 class translator {
  public:
-  // `times_only`: launches get lines of their times, nothing else is looked at.
+  // With `times_only` it records only the times of launches.
   explicit translator(recorder& to, bool times_only = false) : recorder_(to), times_only_(times_only) {}
 
   // Ignores other kinds.

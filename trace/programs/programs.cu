@@ -219,7 +219,7 @@ truth on_two_gpus(std::size_t bytes, bool) {
   return {seconds, -1, -1, 0, 0};
 }
 
-// --- one fault each, and mended ---
+// --- programs with one fault each, and their fixed forms ---
 
 truth no_prefetch(std::size_t bytes, bool fixed) {
   const managed a(bytes);

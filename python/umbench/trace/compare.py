@@ -1,4 +1,4 @@
-"""Compares two traces of the same program: has it come to move more, to fault more, or to wait longer?
+"""Compares two traces of the same program: does it move more, fault more or wait longer?
 
     umbench compare BASE.jsonl HEAD.jsonl [--limit bytes=1%] [--limit faults=20%] [--limit time=10%]
 
@@ -16,7 +16,7 @@ from umbench.trace import explain, files, reader
 EXIT_WORSE = 1
 LIMITS = {"bytes": 0.01, "faults": 0.20, "time": 0.10}
 FLOORS = {"bytes": 2 * 1024 * 1024, "faults": 100, "time": 1_000_000}
-# What the driver itself counts, pauses or not.
+# Sums that the driver counts during pauses, too.
 WHOLE = {"to GPUs, by the driver's count": ("bytes", "to_gpus"), "to the host, by the driver's count": ("bytes", "to_host")}
 Row = namedtuple("Row", "name kind base head verdict")
 

@@ -20,7 +20,7 @@ class Block:
     in_bytes: int = 0
     rounds: int = 0     # times that the CPU took it back from the GPU and the GPU took it again by faults
     touched: bool = False  # a GPU had it
-    last: str = ""         # of "host", "in" and "prefetch_in" what came last
+    last: str = ""         # the latest of "host", "in" and "prefetch_in"
     gpu_writes: int = 0   # faults of kernels that wrote
     host_writes: int = 0  # faults of the CPU that wrote, after a GPU had used the block
 

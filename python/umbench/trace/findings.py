@@ -13,10 +13,10 @@ from umbench.trace.reader import BLOCK, GRANULE
 
 FEW_GRANULES = 8       # of 32 in a block: what the CPU shares with a GPU is little
 SPARSE = 0.55          # of what the touched blocks hold
-LATE_NS = 200_000      # a prefetch called so shortly before a kernel, or later, is late
+LATE_NS = 200_000      # a prefetch is late if it is called less than this before the kernel
 RETURNS = 0.25         # of the bytes that came
 MOST_SIMULATED = 6     # allocations, those by which most is saved
-REMOTE = (0.5, 2.0)    # a kernel's time over that of reading all of it over the link
+REMOTE = (0.5, 2.0)    # range of a kernel's time over the time to read all of it over the link
 
 # waste_ns: what it costs now. calls: [(call, where)]. simulated: whether saving_ns is.
 Finding = namedtuple("Finding", "key facts waste_ns saving_ns text calls simulated")

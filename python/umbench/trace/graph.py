@@ -47,7 +47,7 @@ class Converted:
 
 
 def convert(process, costs, only=None):
-    """A Converted, of what one allocation took part in where `only` names it. Throws TooLittle where no launch moved anything."""
+    """A Converted; with `only`, of the launches that used that allocation. Throws TooLittle where no launch moved anything."""
     summary, clock = summarize(process, costs), Clock(process, costs)
     owners = Owners(process.allocations)
     accesses = _accesses(process, owners, only)

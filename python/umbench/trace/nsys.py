@@ -200,7 +200,7 @@ def _running(launches, begins, at):
 
 
 def _elsewhere(events, busy, zero):
-    """What no kernel did: lines of the host, of prefetches, and the rest, cut where a kernel begins that moved something."""
+    """Pieces of events outside kernels: of the host, of prefetches and the rest. A piece ends where a kernel begins that moved something."""
     open_, pieces = {}, []
     for begin, end, name, address, amount, count, gpu, place in events:
         kind = "prefetched" if name.endswith("_user") else "other" if gpu is not None else "host"
