@@ -268,6 +268,16 @@ def wrapped():
     return torch.compile(nn.DataParallel(Again())), (torch.randn(4, 16),)
 
 
+def selective():
+    from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
+
+    class Selective(nn.Linear):
+        def forward(self, x):
+            return checkpoint(super().forward, x, use_reentrant=False, context_fn=lambda: create_selective_checkpoint_contexts([]))
+
+    return Selective(16, 16), (torch.randn(2, 16),)
+
+
 def flexible():
     from torch.nn.attention.flex_attention import flex_attention
 
@@ -430,7 +440,7 @@ def test_a_model_of_one_batch_size_is_not_cut(export):
     ("dynamic", "depend on values of its tensors"), ("reads", "depend on values of its tensors"), ("lists", "depend on values of its tensors"),
     ("numbers", "the model fails on its example inputs"), ("breaks", "torch._dynamo.graph_break"),
     ("named", "example input 1 is a dict, not a tensor"), ("broken", "the function fails: OSError: no such weights"),
-    ("flexible", "the model calls flex_attention, which is not traced"),
+    ("selective", "checkpointing that selects operators is not traced"), ("flexible", "the model calls flex_attention, which is not traced"),
     ("empty", "example input 1 is empty ([0, 3])"), ("nothing", "the function returns something else than (model, inputs)")])
 def test_what_cannot_be_exported_is_told_in_one_line(export, model, told):
     done, _ = export(model)

@@ -6,6 +6,7 @@ import itertools
 import torch.utils.checkpoint
 from torch.fx import traceback
 
+GENERATORS = ("_checkpoint_without_reentrant_generator", "_checkpoint_without_reentrant_generator_impl")  # before 2.15, and since
 PREFERRED = torch.utils.checkpoint.CheckpointPolicy.PREFER_RECOMPUTE
 
 
@@ -13,7 +14,6 @@ PREFERRED = torch.utils.checkpoint.CheckpointPolicy.PREFER_RECOMPUTE
 def marked():
     """Operators traced in such a region have the marks that torch.compile gives them (torch/_higher_order_ops/wrap.py)."""
     module, numbers = torch.utils.checkpoint, itertools.count()
-    usual = module._checkpoint_without_reentrant_generator, module.CheckpointFunction
 
     @contextlib.contextmanager
     def region():
@@ -27,7 +27,9 @@ def marked():
                 if value is not None:
                     traceback.current_meta[key] = value
 
-    def without_reentrant(*_, **__):
+    def without_reentrant(*given, **named):
+        if named.get("context_fn", given[2]) is not module.noop_context_fn:
+            raise RuntimeError("checkpointing that selects operators is not traced; leave context_fn out")
         with region():
             yield
 
@@ -37,11 +39,13 @@ def marked():
             with region():
                 return function(*inputs)
 
-    module._checkpoint_without_reentrant_generator, module.CheckpointFunction = without_reentrant, Reentrant
+    changed = {"CheckpointFunction": Reentrant} | {name: without_reentrant for name in GENERATORS if hasattr(module, name)}
+    usual = {name: getattr(module, name) for name in changed}
+    vars(module).update(changed)
     try:
         yield
     finally:
-        module._checkpoint_without_reentrant_generator, module.CheckpointFunction = usual
+        vars(module).update(usual)
 
 
 def compute_again(graph):
