@@ -20,16 +20,15 @@ def main(options):
     figures = machine(options.machine) if options.machine else None
     began = time.monotonic()
     made = document_of(options)
-    launch = options.launch
     if options.measure:
         from umbench.torch import measuring
-        launch = measuring.set_durations(made, options.measure) if launch is None else launch
+        measuring.set_durations(made, options.measure)
     elif figures:
         from umbench.torch import rates
         rates.set_durations(made, figures)
-    if launch:
+    if options.launch:
         from umbench.torch import rates
-        rates.wait_for_launches(made, launch)
+        rates.wait_for_launches(made, options.launch)
     from umbench.torch import convert, optimizer
     optimizer.add_step(made.document, options.optimizer, options.step)
     output.write(convert.as_text(made.document), options.out)

@@ -10,20 +10,18 @@ import json
 import math
 import os
 import re
-import statistics
-import time
 from pathlib import Path
 
 import torch
 
-REPEATS, ROUNDS, LAUNCHES = 10, 5, 100
+REPEATS, ROUNDS = 10, 5
 BETWEEN_KERNELS_NS = 2500  # from the end of a kernel to the next on one stream: 2.3 to 3.5 us in results/torch/steps.jsonl
 LEAST_BYTES, MOST_BYTES, LINK_BYTES = 1 << 16, 1 << 31, 1 << 25
 CACHE_BYTES = 1 << 27  # more than a GPU's second-level cache holds
 
 
 def set_durations(made, device="cuda"):
-    """Writes duration_ns and workspace_bytes of each operator of a Converted in place. Returns what the CPU takes to launch a kernel."""
+    """Writes duration_ns and workspace_bytes of each operator of a Converted in place."""
     times = Times(device)
     for op in made.document["ops"]:
         node = made.alone.get(op["name"])
@@ -36,27 +34,6 @@ def set_durations(made, device="cuda"):
             if measured["workspace"]:
                 op["workspace_bytes"] = measured["workspace"]
     times.keep()
-    return launch_ns(device)
-
-
-def launch_ns(device):
-    """Nanoseconds that the CPU takes to launch a kernel of a compiled graph: the median of some rounds."""
-    matrix, rounds = torch.zeros(64, 64, device=device), []
-
-    def chain(x):
-        for _ in range(LAUNCHES // 2):
-            x = torch.relu(x @ matrix)
-        return x
-
-    run = torch.compile(chain)
-    with torch.no_grad():
-        for _ in range(1 + ROUNDS):
-            torch.cuda.synchronize()
-            begun = time.perf_counter_ns()
-            run(matrix)
-            rounds.append((time.perf_counter_ns() - begun) / LAUNCHES)
-    torch.cuda.synchronize()
-    return round(statistics.median(rounds[1:]))  # the first compiles
 
 
 class Times:
