@@ -9,7 +9,6 @@ import operator
 
 import torch
 
-from .liveness import SIZES
 from .operators import name_of
 from .walk import View
 
@@ -57,10 +56,6 @@ def map_convolution_backward(c, node):
     wants = node.args[10]
     outs = [c.result(node, f"{name}.{what}", i) if wanted else None
             for i, (what, wanted) in enumerate(zip(("dx", "dw", "db"), wants))]
-    products = sum(each is not None for each in outs[:2])
-    work = c.work_of(node)
-    half = tuple(each // products for each in work[:2]) + (True,)
-    summed = (math.prod(dy.shape), math.prod(dy.shape) * SIZES[dy.type], False)
     if outs[1] is not None:
         c.emit(node, name + ".backward_filter", "convolution_backward_filter", attributes, [x, dy], [outs[1]])
     if outs[2] is not None:
@@ -179,7 +174,6 @@ def taken_apart(c, node):
             made[cut] = c.result(user, c.label(user) + ".dx")
             made[cut].order = dy.order
         c.views[user] = View(made[cut])
-    size = 2 * math.prod(dy.shape) * SIZES[dy.type]
     c.emit(node, c.label(source) + ".backward", "concat_backward", {}, [dy], [made[cut] for cut in pieces])
     return True
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 
 from .operators import GATHERS, READS_NEIGHBOURS, ALONE, COMPUTED, NOTHING, REDUCED, SCATTERED, is_random, kind_of, name_of, reduces_rows
-from .values import base_of, maker_of, numel, tensors_of, value_of
+from .values import base_of, maker_of, numel, tensors_of
 
 # Inductor's limits (torch/_inductor/config.py): realize_reads_threshold, realize_opcount_threshold, realize_acc_reads_threshold,
 # unroll_reductions_threshold, max_fusion_size. A reduction to few elements of many each goes in two steps, the first by many blocks, so that what reads

@@ -8,7 +8,6 @@ WAY: plain (torch.compile as it is), share (VALUE is PyTorch's activation_memory
 import argparse
 import gc
 import json
-import os
 import sys
 import time
 
