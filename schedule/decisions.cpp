@@ -153,8 +153,7 @@ void event_builder::throw_impossible(const gap& e, const std::string& how) const
 // --- events ---
 
 void event_builder::mark_off_device(part_id p) {
-  const bool always = parts_[p].persists && !(*staged_)[parts_[p].tensor];
-  states_.state_of(p) = always ? occupies_memory : 0;
+  states_.state_of(p) = parts_[p].persists && !(*staged_)[parts_[p].tensor] ? occupies_memory : 0;
 }
 void event_builder::append_prefetch(part_id p) {
   events_.push_back({event_kind::prefetch, p});

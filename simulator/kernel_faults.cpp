@@ -71,6 +71,14 @@ nanoseconds fetch_time(touch_pattern how, const uvm_costs& costs, unsigned granu
   return costs.fault_ns * granules * full_batch / static_cast<nanoseconds>(costs.batch_granules);
 }
 
+// All threads of a shuffled touch fault at once, so the driver fetches the faults of every page of these
+// granules, also of those that a service has already made resident.
+void fetch_page_faults(driver_operation& driver, granule_set granules) {
+  const uvm_costs& costs = driver.costs();
+  driver.clock.work(costs.fault_ns * static_cast<nanoseconds>(costs.faults_of_page) * pages_per_granule *
+                    count(granules));
+}
+
 }  // namespace
 
 access_counters::access_counters(std::uint64_t blocks, std::uint64_t threshold) : threshold_(threshold) {
@@ -255,20 +263,13 @@ void kernel_faults::service(const fault& f) {
                          : with_prefetched_granules(b.device, rest);
   want &= ~b.discarded | rest;
   const granule_set arrives = want & ~b.device, copied = arrives & b.host;
-  if (pattern_.shuffled) fetch_faults_of_pages(arrives & (pattern_.hits_wait ? rest : pending_in(f.block)));
+  if (pattern_.shuffled)
+    fetch_page_faults(driver_, arrives & (pattern_.hits_wait ? rest : pending_in(f.block)));
   // What is asked for is copied apart from the rest.
   driver_.clock.work(driver_.costs().issue_copy_ns * 2 * count(copied & rest));
   driver_.make_resident(f.block, want, is_advised(b, advice::read_mostly) && !writes_,
                         &managed_traffic::fault_bytes);
   driver_.clock.work(driver_.costs().granule_ns * count(arrives));
-}
-
-// All threads of a shuffled touch fault at once, so the driver fetches the faults of every page of these
-// granules, also of those that a service has already made resident.
-void kernel_faults::fetch_faults_of_pages(granule_set granules) {
-  const uvm_costs& costs = driver_.costs();
-  driver_.clock.work(costs.fault_ns * static_cast<nanoseconds>(costs.faults_of_page) * pages_per_granule *
-                     count(granules));
 }
 
 // Page by page: the driver does not prefetch into discarded data. The block stays on the list of discarded

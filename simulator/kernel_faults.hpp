@@ -64,7 +64,6 @@ class kernel_faults {
 
   void service_batch();
   void service(const fault& f);
-  void fetch_faults_of_pages(granule_set granules);
   void service_discarded(const fault& f);
   void service_in_place(const fault& f);
   void write_read_mostly(const fault& f);
