@@ -129,10 +129,13 @@ class best_search {
   void search_for_budget() {
     const std::uint64_t work = all_work(p_);
     std::vector<split_result> results;
+    nanoseconds fastest = any_time;  // of the results: plans of the ladder had more effort
     for (std::size_t split = 0; split < splits_.size() && !is_close(); ++split) {
       const auto seen =
-          consider(split, quick_effort(work / 2 / splits_.size()), p_.budget, with_tolerance(least_time()));
-      if (seen) results.push_back(*seen);
+          consider(split, quick_effort(work / 2 / splits_.size()), p_.budget, with_tolerance(fastest));
+      if (!seen) continue;
+      results.push_back(*seen);
+      fastest = std::min(fastest, seen->time);
     }
     if (results.empty())
       results.push_back({candidates_.empty() ? 0 : candidates_.front().split, any_time, p_.budget});
