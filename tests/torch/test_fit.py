@@ -113,7 +113,7 @@ def test_gradients_are_those_of_the_unplanned_model(name, share):
     except umt.NoPlan as refusal:
         least = model.plan.least_budget()
         assert share < 0.8 and "the least found is" in str(refusal) and least > budget
-        model = umt.fit(made(name)[0], budget=int(least * 1.01), backend="aot_eager", seconds=0.3)
+        model = umt.fit(made(name)[0], budget=int(least * 1.1), backend="aot_eager", seconds=1)
         planned = trained(model, inputs)
     same = torch.equal if model.plan.chunks == 1 else torch.allclose
     assert same(planned, unplanned)
@@ -122,7 +122,7 @@ def test_gradients_are_those_of_the_unplanned_model(name, share):
     for own, other in zip(plain.buffers(), model.buffers()):
         assert torch.equal(own, other)
     assert model.plan.differences == []
-    assert model.plan.predicted["peak"] <= model.plan.budget
+    assert model.plan.bound <= model.plan.predicted["peak"] <= model.plan.budget
 
 
 def test_a_forward_pass_out_of_memory_is_planned_again_with_more_slack(monkeypatch):
@@ -275,7 +275,7 @@ def test_refuses_tensor_subclasses():
 def test_refuses_what_fits_nowhere_with_the_least_budget():
     model, inputs = made("perceptron")
     told = refusal(lambda: trained(umt.fit(model, budget="100KiB", backend="aot_eager", seconds=0.3), inputs))
-    assert "no plan within 0.10 MiB" in told and "the least found is" in told
+    assert "no plan within 0.10 MiB" in told and "the least found is" in told and "none is below" in told
 
 
 def test_this_release_has_what_fit_uses():

@@ -176,7 +176,8 @@ class Planning:
         self.plan.take(step, answer, base, self.shares)
         self.plan.seconds = time.monotonic() - begun
         if answer["plan"]["peak"] > self.plan.usable:
-            raise NoRoom(f"no plan within {in_gib(self.plan.budget)}; the least found is {in_gib(self.plan.least_budget())}")
+            least, bound = in_gib(self.plan.least_budget()), in_gib(self.plan.least_budget(self.plan.bound))
+            raise NoRoom(f"no plan within {in_gib(self.plan.budget)}; the least found is {least}, none is below {bound}")
         self.plan.plans += 1
         forward, backward = private.extract(joint, inputs, step.names(answer["plan"]["saved"]), num_fwd_outputs=num_fwd_outputs,
                                             static_lifetime_input_indices=static_lifetime_input_indices, **others)

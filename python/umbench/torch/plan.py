@@ -2,6 +2,7 @@
 
 from . import copies
 from .operators import is_view, name_of
+from .step import least_bytes
 from .values import module_of
 
 # Left to the caching allocator's unused pieces on a GPU: a share of the budget within limits. Expandable segments give back whole pages alone.
@@ -21,6 +22,7 @@ class Plan:
         self.predicted = self.unplanned = self.measured = None
         self.tried = []  # (predicted, measured) peaks in bytes
         self.base_bytes, self.offloaded_bytes, self.seconds = 0, 0, 0.0
+        self.bound = 0  # bytes: no plan has a lower peak
 
     def leave_slack(self):
         self.usable = self.budget - min(max(int(self.budget * SLACK), LEAST_SLACK), MOST_SLACK) - self.more_slack
@@ -41,7 +43,7 @@ class Plan:
     def take(self, step, answer, base_bytes, chunks=1):
         made, own = answer["plan"], answer["begin"]
         self.chunks = chunks
-        self.base_bytes = base_bytes
+        self.base_bytes, self.bound = base_bytes, base_bytes + least_bytes(step.rows)
         self.saved = [step.nodes[i].name for i in made["saved"]]
         self.offloaded = [step.nodes[i].name for i, _, _ in made["offloaded"]]
         self.offloaded_bytes = sum(step.rows[i]["bytes"] for i, _, _ in made["offloaded"])
@@ -60,14 +62,15 @@ class Plan:
         self.differences = (sorted(given ^ set(self.saved)) + sorted((ran[0] & ran[1]) ^ set(self.recomputed))
                             + sorted(copies.offloaded_in(backward) ^ set(self.offloaded)))
 
-    def least_budget(self):
-        return self.predicted["peak"] + self.budget - self.usable
+    def least_budget(self, peak=None):
+        """Of a plan with this peak, the one at hand if none is given."""
+        return (self.predicted["peak"] if peak is None else peak) + self.budget - self.usable
 
     def __str__(self):
         if self.predicted is None:
             return f"budget {in_gib(self.budget)}: planned when the first batch arrives"
         lines = [f"budget {in_gib(self.budget)}: predicted peak {in_gib(self.predicted['peak'])} and {self.predicted['ms']:.1f} ms; "
-                 f"unplanned {in_gib(self.unplanned['peak'])} and {self.unplanned['ms']:.1f} ms"]
+                 f"unplanned {in_gib(self.unplanned['peak'])} and {self.unplanned['ms']:.1f} ms; no plan takes less than {in_gib(self.bound)}"]
         if self.measured:
             lines.append(f"  measured peak {in_gib(self.measured['peak'])} and {self.measured['ms']:.1f} ms with the optimizer" + (f", after {self.plans} plans" if self.plans > 1 else ""))
         if self.micro_batches > 1:
