@@ -13,8 +13,8 @@ std::string_view to_text(launch_mode way) {
   return names.at(static_cast<std::size_t>(way));
 }
 
-std::vector<op_cost> backend::measure(const graph& g, std::span<const compute> what) {
-  const profile whole = measure(g);
+std::vector<op_cost> backend::measure_operators(const graph& g, std::span<const compute> what) {
+  const profile whole = measure_operators(g);
   const machine on = describe();
   std::vector<op_cost> costs;
   for (const compute& c : what) costs.push_back(cost_of(g, whole, on, {}, c));
@@ -25,7 +25,7 @@ namespace {
 
 // Parts with equally many images cost the same, except that the first part writes results to which others
 // add.
-compute with_size_only(compute c) {
+compute as_slice_size(compute c) {
   if (is_all(c.part.batch)) return c;
   const std::int64_t first = c.part.batch.begin == 0 ? 0 : 1;
   c.part.batch = {first, first + c.part.batch.size()};
@@ -36,7 +36,7 @@ compute with_size_only(compute c) {
 op_cost measured_cost(backend& by, const graph& g, const compute& c) {
   const op_cost never_worth_it{3'600'000'000'000, 0, {}};
   try {
-    return by.measure(g, {&c, 1}).front();
+    return by.measure_operators(g, {&c, 1}).front();
   } catch (const unsupported&) {
     return never_worth_it;
   } catch (const out_of_memory&) {
@@ -46,13 +46,13 @@ op_cost measured_cost(backend& by, const graph& g, const compute& c) {
 
 }  // namespace
 
-slice_costs costs_of_slices(backend& by, const graph& g) {
+slice_costs slice_cost_function(backend& by, const graph& g) {
   using known_costs = std::vector<std::vector<std::pair<compute, op_cost>>>;
   return [&by, &g, known = std::make_shared<known_costs>(g.ops.size())](const compute& c) {
-    auto& of_one = known->at(c.what);
-    const auto found = std::ranges::find(of_one, with_size_only(c), &std::pair<compute, op_cost>::first);
+    auto& of_one = known->at(c.op);
+    const auto found = std::ranges::find(of_one, as_slice_size(c), &std::pair<compute, op_cost>::first);
     if (found != of_one.end()) return found->second;
-    return of_one.emplace_back(with_size_only(c), measured_cost(by, g, c)).second;
+    return of_one.emplace_back(as_slice_size(c), measured_cost(by, g, c)).second;
   };
 }
 

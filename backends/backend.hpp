@@ -22,23 +22,23 @@ namespace um {
 inline constexpr byte_count standard_workspace_cap = 2 * GiB;
 
 struct execution_request {
-  std::uint32_t iterations = 1;  // each is timed on its own, the first one first
-  bool timeline = false;         // fill trace::spans and trace::resident
-  bool digest = false;           // hash the loss and all gradients after the last iteration
+  std::uint32_t iterations = 1;   // each iteration is timed by itself
+  bool records_timeline = false;  // fill trace::spans and trace::resident
+  bool computes_digest = false;   // hash the loss and all gradients after the last iteration
   // Where to write every tensor that survives, after the last iteration, as NumPy files NAME.npy
   // in the order n, c, h, w (bf16 widened to f32); empty: nowhere. The folder exists.
-  std::filesystem::path values = {};
+  std::filesystem::path values_folder = {};
   // Called with the number of iterations done, while the device is idle: before the first iteration, after
   // it, after the last, and after each that is issued call by call. A simulator never calls it.
   std::function<void(std::uint32_t done)> watch = {};
   // With a `watch`: at the end, further iterations run for about this time, at least one. `watch` is called
   // before and after them. 0: none.
-  nanoseconds linger = 0;
+  nanoseconds linger_time = 0;
   // Fill memory with NaNs before its first write, after a discard, and after an eviction to a twin, so that
   // a missing transfer shows.
-  bool poison = false;
+  bool poisons_released_memory = false;
   // Whether to compute execution::band and execution::cycle; simulator only.
-  bool band = false, cycle = false;
+  bool computes_time_band = false, computes_steady_cycle = false;
 };
 
 // How a backend issued the work: simulated, call by call, or as CUDA graphs: one for each operator, one for
@@ -48,7 +48,7 @@ std::string_view to_text(launch_mode way);
 
 // The cost of a part of an operator, for engines that were chosen by time.
 struct slice_cost {
-  compute what;
+  compute slice;
   op_cost cost;  // measured when the engine was chosen
 };
 
@@ -57,10 +57,10 @@ struct execution {
   // Hash over the bytes of every output and parameter gradient; equal digests mean equal bits.
   std::optional<std::uint64_t> digest;
   std::optional<double> loss;
-  launch_mode launched_as = launch_mode::simulated;
+  launch_mode launch = launch_mode::simulated;
   std::optional<time_band> band;
-  std::optional<steady_cycle> cycle;  // nothing if iterations settle at one time
-  std::vector<slice_cost> slices;     // for operators that the plan cuts, in plan order
+  std::optional<steady_cycle> steady_cycle_found;  // nothing if iterations settle at one time
+  std::vector<slice_cost> slice_costs;             // for operators that the plan cuts, in plan order
 };
 
 // A backend is called by the thread that opened it, one call after the other; `watch` is called by that
@@ -75,11 +75,11 @@ class backend {
   virtual ~backend() = default;
   virtual machine describe() = 0;
   // Time and workspace of every operator with everything resident.
-  virtual profile measure(const graph& g) = 0;
-  // The same for single operators and parts of them, one cost for each of `what`: of the fastest engine
-  // within compute.workspace. Throws unsupported where there is none. This default charges a part one
-  // launch and its share of the rest of the whole operator's time.
-  virtual std::vector<op_cost> measure(const graph& g, std::span<const compute> what);
+  virtual profile measure_operators(const graph& g) = 0;
+  // Costs of single operators and parts, one for each of `what`: of the fastest engine within
+  // compute.workspace. Throws unsupported if there is none. This default charges a part one launch and its
+  // share of the remaining time.
+  virtual std::vector<op_cost> measure_operators(const graph& g, std::span<const compute> what);
   // Runs `plan` that many times from its initial state (inputs and parameters on the host for
   // staged and managed tensors). Memory is allocated before the first step; a recording of the steps
   // is made between the first iteration and the second.
@@ -88,6 +88,6 @@ class backend {
 
 // For problem::cost_of_slice: asks the backend once for each size of a part. A part that no engine computes
 // in the memory that is free costs an hour. Keeps references to both arguments.
-slice_costs costs_of_slices(backend& by, const graph& g);
+slice_costs slice_cost_function(backend& by, const graph& g);
 
 }  // namespace um

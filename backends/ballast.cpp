@@ -8,21 +8,21 @@
 namespace um {
 namespace {
 
-bool driver_decides(const execution_plan& plan) {
-  return plan.under == pressure::driver && plan.budget != std::numeric_limits<byte_count>::max() &&
+bool driver_evicts(const execution_plan& plan) {
+  return plan.evicted_by == pressure::driver && plan.budget != std::numeric_limits<byte_count>::max() &&
          plan.managed_arena_bytes > 0;
 }
 
 }  // namespace
 
-byte_count left_to_driver(const execution_plan& plan) {
-  if (!driver_decides(plan)) return 0;
+byte_count bytes_evicted_by_driver(const execution_plan& plan) {
+  if (!driver_evicts(plan)) return 0;
   const byte_count need = plan.device_arena_bytes + plan.managed_arena_bytes;
   return need > plan.budget ? need - plan.budget : 0;
 }
 
 byte_count ballast_bytes(const execution_plan& plan, byte_count free_bytes) {
-  if (!driver_decides(plan)) return 0;
+  if (!driver_evicts(plan)) return 0;
   const byte_count left = plan.budget - std::min(plan.budget, plan.device_arena_bytes);
   if (free_bytes < left) {
     throw out_of_memory("the budget leaves " + to_text(left) + " for managed memory, but only " +

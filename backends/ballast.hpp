@@ -7,7 +7,7 @@
 namespace um {
 
 // Managed bytes that the driver must evict by itself; 0 if the plan evicts or everything fits.
-byte_count left_to_driver(const execution_plan& plan);
+byte_count bytes_evicted_by_driver(const execution_plan& plan);
 
 // Size of the ballast, given the free bytes once the device arena exists: managed memory then has exactly
 // the bytes that the budget leaves, at every ratio. 0 for plans without managed memory, without a budget,

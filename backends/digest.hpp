@@ -11,7 +11,7 @@ namespace um {
 
 class digest {
  public:
-  // Each call hashes its bytes as one piece: the same bytes in other pieces give another hash.
+  // Hashes the bytes of each call as one piece: other pieces give another hash.
   void add(std::span<const std::byte> bytes) {
     std::size_t i = 0;
     for (; i + sizeof(std::uint64_t) <= bytes.size(); i += sizeof(std::uint64_t)) {

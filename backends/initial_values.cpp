@@ -16,7 +16,7 @@
 namespace um {
 namespace {
 
-// SplitMix64's output function: element i of a stream without the elements before it.
+// The output function of SplitMix64: element i of a stream, without computing earlier ones.
 std::uint64_t bits_at(std::uint64_t seed, std::uint64_t index) {
   std::uint64_t z = seed + (index + 1) * 0x9e3779b97f4a7c15U;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
@@ -37,9 +37,8 @@ struct distribution {
 };
 constexpr distribution small{0.0F, 0.1F}, near_one{1.0F, 0.125F};
 
-// The distribution that one reader of a parameter implies, if any: vectors differ by the operand that they
-// are.
-std::optional<distribution> distribution_as_operand(const op_attributes& what, std::size_t operand) {
+// The distribution that one reader of a parameter implies, if any; vectors differ by operand.
+std::optional<distribution> distribution_by_operand(const op_attributes& what, std::size_t operand) {
   const auto vectors = [operand](std::initializer_list<distribution> from_second) {
     const bool among = operand >= 1 && operand <= from_second.size();
     return among ? std::optional(from_second.begin()[operand - 1]) : std::nullopt;
@@ -62,30 +61,31 @@ distribution distribution_of(const graph& g, tensor_id what) {
   for (const op& o : g.ops) {
     for (std::size_t i = 0; i < o.in.size(); ++i) {
       if (o.in[i] != what) continue;
-      if (const auto told = distribution_as_operand(o.what, i)) return *told;
+      if (const auto told = distribution_by_operand(o.attributes, i)) return *told;
     }
   }
   const std::int64_t fan_in = t.shape.c * t.shape.h * t.shape.w;
   return {0.0F, std::sqrt(6.0F / static_cast<float>(std::max<std::int64_t>(fan_in, 1)))};
 }
 
-// The parameter whose master an optimizer keeps in this state, if it does.
+// The parameter whose fp32 master this state is, if it is one.
 std::optional<tensor_id> parameter_of_master(const graph& g, tensor_id state) {
   for (const op& o : g.ops) {
-    const auto* const step = std::get_if<optimizer_step>(&o.what);
+    const auto* const step = std::get_if<optimizer_step>(&o.attributes);
     if (step == nullptr) continue;
     for (const stepped_parameter& p : stepped_parameters(g, o)) {
-      if (p.has_master && o.in[p.w + 2 + static_cast<std::size_t>(step->moments)] == state) return o.in[p.w];
+      if (p.has_master && o.in[p.parameter_index + 2 + static_cast<std::size_t>(step->moments)] == state)
+        return o.in[p.parameter_index];
     }
   }
   return std::nullopt;
 }
 
 // Number of classes of the loss that reads these labels; 1 if none does.
-std::uint64_t classes_of(const graph& g, tensor_id labels) {
+std::uint64_t class_count(const graph& g, tensor_id labels) {
   for (const op& o : g.ops) {
-    const bool is_loss = std::holds_alternative<softmax_cross_entropy>(o.what) ||
-                         std::holds_alternative<softmax_cross_entropy_gradient>(o.what);
+    const bool is_loss = std::holds_alternative<softmax_cross_entropy>(o.attributes) ||
+                         std::holds_alternative<softmax_cross_entropy_gradient>(o.attributes);
     if (!is_loss || o.in.at(1) != labels) continue;
     const dims& logits = g.tensors[o.in[0]].shape;
     return static_cast<std::uint64_t>(logits.c * logits.h * logits.w);
@@ -96,9 +96,9 @@ std::uint64_t classes_of(const graph& g, tensor_id labels) {
 // Calls f(place, index) for `count` elements from a position in memory on: the place counted from that
 // position, and the logical index. Divides once for each run of channels.
 template <class F>
-void for_elements(const tensor& t, std::int64_t first, std::int64_t count, F f) {
+void for_each_element(const tensor& t, std::int64_t first, std::int64_t count, F f) {
   const bool channels_first = t.order == memory_order::nchw;
-  const std::int64_t length = channels_first ? elements(t.shape) : t.shape.c;
+  const std::int64_t length = channels_first ? element_count(t.shape) : t.shape.c;
   const std::int64_t apart = channels_first ? 1 : t.shape.h * t.shape.w;
   for (std::int64_t done = 0; done < count;) {
     const std::int64_t position = first + done, index = logical_index(t, position);
@@ -110,7 +110,7 @@ void for_elements(const tensor& t, std::int64_t first, std::int64_t count, F f) 
 
 // Calls f(begin, end) for parts of [0, count), on several threads if there is enough work.
 template <class F>
-void in_parallel(std::int64_t count, F f) {
+void run_in_parallel(std::int64_t count, F f) {
   constexpr std::int64_t worth_a_thread = 1 << 19;
   const auto cores = static_cast<std::int64_t>(std::max(1U, std::thread::hardware_concurrency()));
   const std::int64_t parts =
@@ -123,11 +123,11 @@ void in_parallel(std::int64_t count, F f) {
 }
 
 template <class Value, class Make>
-void write_as(const tensor& t, std::int64_t first, std::span<std::byte> to, Make make) {
-  in_parallel(static_cast<std::int64_t>(to.size() / sizeof(Value)),
+void write_converted(const tensor& t, std::int64_t first, std::span<std::byte> to, Make make) {
+  run_in_parallel(static_cast<std::int64_t>(to.size() / sizeof(Value)),
               [&](std::int64_t begin, std::int64_t end) {
                 std::byte* const out = to.data() + begin * static_cast<std::int64_t>(sizeof(Value));
-                for_elements(t, first + begin, end - begin, [&](std::int64_t place, std::uint64_t index) {
+                for_each_element(t, first + begin, end - begin, [&](std::int64_t place, std::uint64_t index) {
                   const Value value = make(index);
                   std::memcpy(out + place * static_cast<std::int64_t>(sizeof(Value)), &value, sizeof(Value));
                 });
@@ -149,17 +149,19 @@ void write_initial_values(const graph& g, tensor_id what, std::int64_t first, st
   const auto floating = [&](std::uint64_t i) { return from.centre + from.half * uniform_at(seed, i); };
   switch (t.type) {
     case dtype::f32:
-      return write_as<float>(t, first, to, floating);
+      return write_converted<float>(t, first, to, floating);
     case dtype::bf16:
-      return write_as<std::uint16_t>(t, first, to, [&](std::uint64_t i) { return to_bf16(floating(i)); });
+      return write_converted<std::uint16_t>(t, first, to,
+                                            [&](std::uint64_t i) { return to_bf16(floating(i)); });
     case dtype::i32:
-      return write_as<std::int32_t>(t, first, to, [&, classes = classes_of(g, what)](std::uint64_t i) {
-        return static_cast<std::int32_t>(bits_at(seed, i) % classes);
-      });
-    case dtype::u8:  // masks and counters of networks from elsewhere
-      return write_as<std::uint8_t>(t, first, to, [](std::uint64_t) { return std::uint8_t{0}; });
+      return write_converted<std::int32_t>(t, first, to,
+                                           [&, classes = class_count(g, what)](std::uint64_t i) {
+                                             return static_cast<std::int32_t>(bits_at(seed, i) % classes);
+                                           });
+    case dtype::u8:  // masks and counters of imported networks
+      return write_converted<std::uint8_t>(t, first, to, [](std::uint64_t) { return std::uint8_t{0}; });
     case dtype::u16:
-      return write_as<std::uint16_t>(t, first, to, [](std::uint64_t) { return std::uint16_t{0}; });
+      return write_converted<std::uint16_t>(t, first, to, [](std::uint64_t) { return std::uint16_t{0}; });
   }
 }
 

@@ -25,11 +25,11 @@ std::string_view type_code(dtype type) {
   throw std::invalid_argument("an unknown element type");
 }
 
-// `convert(element)` of every element, in logical order.
+// Converts every element, in logical order.
 template <class From, class Convert>
-std::vector<std::byte> in_nchw_order(const tensor& t, std::span<const std::byte> memory, Convert convert) {
+std::vector<std::byte> to_nchw(const tensor& t, std::span<const std::byte> memory, Convert convert) {
   using to = decltype(convert(From{}));
-  std::vector<std::byte> all(static_cast<std::size_t>(elements(t.shape)) * sizeof(to));
+  std::vector<std::byte> all(static_cast<std::size_t>(element_count(t.shape)) * sizeof(to));
   const dims apart = strides_of(t);
   std::byte* out = all.data();
   for (std::int64_t n = 0; n < t.shape.n; ++n) {
@@ -50,8 +50,8 @@ std::vector<std::byte> in_nchw_order(const tensor& t, std::span<const std::byte>
 }
 
 template <class Element>
-std::vector<std::byte> in_nchw_order(const tensor& t, std::span<const std::byte> memory) {
-  return in_nchw_order<Element>(t, memory, [](Element e) { return e; });
+std::vector<std::byte> to_nchw(const tensor& t, std::span<const std::byte> memory) {
+  return to_nchw<Element>(t, memory, [](Element e) { return e; });
 }
 
 }  // namespace
@@ -76,14 +76,14 @@ std::vector<std::byte> npy_elements(const tensor& t, std::span<const std::byte> 
     throw std::invalid_argument("tensor " + t.name + " has " + std::to_string(bytes_of(t)) + " bytes, not " +
                                 std::to_string(memory.size()));
   }
-  if (t.type == dtype::bf16) return in_nchw_order<std::uint16_t>(t, memory, &from_bf16);
-  switch (size_of(t.type)) {
+  if (t.type == dtype::bf16) return to_nchw<std::uint16_t>(t, memory, &from_bf16);
+  switch (element_bytes(t.type)) {
     case 1:
-      return in_nchw_order<std::uint8_t>(t, memory);
+      return to_nchw<std::uint8_t>(t, memory);
     case 2:
-      return in_nchw_order<std::uint16_t>(t, memory);
+      return to_nchw<std::uint16_t>(t, memory);
     default:
-      return in_nchw_order<std::uint32_t>(t, memory);
+      return to_nchw<std::uint32_t>(t, memory);
   }
 }
 

@@ -11,11 +11,10 @@
 
 namespace um {
 
-// What precedes the elements: magic string, version, and a dictionary padded to 64 bytes.
+// The header: magic string, version, and a dictionary padded to 64 bytes.
 std::string npy_header(const tensor& t);
 
-// The elements of a tensor as it lies in memory, brought into the order n, c, h, w; bf16 is widened
-// to f32, other types stay.
+// The elements of a tensor, reordered to n, c, h, w; bf16 is widened to f32.
 std::vector<std::byte> npy_elements(const tensor& t, std::span<const std::byte> memory);
 
 // Throws std::runtime_error naming the file that cannot be written.

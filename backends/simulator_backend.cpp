@@ -10,7 +10,7 @@
 namespace um {
 namespace {
 
-void require_fits(byte_count need, byte_count have, const std::string& arena, const std::string& where) {
+void check_fits(byte_count need, byte_count have, const std::string& arena, const std::string& where) {
   if (need > have) {
     throw out_of_memory(arena + " of " + to_text(need) + " exceeds the " + to_text(have) + " of " + where);
   }
@@ -22,8 +22,8 @@ class simulator_backend final : public backend {
 
   machine describe() override { return machine_; }
 
-  profile measure(const graph& g) override { return estimate(g, machine_); }
-  std::vector<op_cost> measure(const graph& g, std::span<const compute> what) override {
+  profile measure_operators(const graph& g) override { return estimate(g, machine_); }
+  std::vector<op_cost> measure_operators(const graph& g, std::span<const compute> what) override {
     const slice_costs slices = estimate_slices(g, machine_);
     std::vector<op_cost> costs;
     for (const compute& c : what) costs.push_back(slices(c));
@@ -31,19 +31,19 @@ class simulator_backend final : public backend {
   }
 
   execution execute(const graph& g, const execution_plan& plan, const execution_request& how) override {
-    if (!how.values.empty()) {
+    if (!how.values_folder.empty()) {
       throw unsupported("a simulated machine computes no values: none can be written to " +
-                        how.values.string());
+                        how.values_folder.string());
     }
-    require_fits(plan.device_arena_bytes, machine_.device_bytes, "the device arena", machine_.name);
-    require_fits(plan.pinned_arena_bytes, machine_.host_bytes, "the pinned arena", machine_.name + "'s host");
+    check_fits(plan.device_arena_bytes, machine_.device_bytes, "the device arena", machine_.name);
+    check_fits(plan.pinned_arena_bytes, machine_.host_bytes, "the pinned arena", machine_.name + "'s host");
     const profile costs = estimate(g, machine_);
     execution result;
     const simulated_run run{g, plan, machine_, costs, estimate_slices(g, machine_)};
-    simulation done = simulate_steadily(run, how.iterations, how.timeline, how.cycle);
+    simulation done = simulate_steadily(run, how.iterations, how.records_timeline, how.computes_steady_cycle);
     result.iterations = std::move(done.iterations);
-    result.cycle = done.cycle;
-    if (how.band) result.band = band_of(run, result.iterations);
+    result.steady_cycle_found = done.cycle;
+    if (how.computes_time_band) result.band = band_of(run, result.iterations);
     return result;
   }
 

@@ -16,8 +16,8 @@ namespace {
 // One set of decisions, every fourth activation swapped and every fourth computed again: from decisions to
 // time and peak.
 void forecast(benchmark::State& state, const network_spec& spec) {
-  const graph g = build(spec);
-  const machine on = machine_named(load_machines(std::nullopt), "h200");
+  const graph g = build_network(spec);
+  const machine on = find_machine(load_machines(std::nullopt), "h200");
   const profile costs = estimate(g, on);
   const problem p{g, costs, on, std::numeric_limits<byte_count>::max(), pressure::none, {}};
   const use_table uses = make_use_table(g, graph_order(g));

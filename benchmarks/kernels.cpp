@@ -28,13 +28,13 @@ using kernels::launch_site;
 using kernels::tensor_form;
 
 struct device {
-  stream on;
+  cuda_stream on;
   launch_site where;
   double copy_bytes_per_s = 0;
 };
 
 double seconds_of(const device& gpu, const std::function<void()>& call) {
-  const event begin = make_event(event_use::timing), end = make_event(event_use::timing);
+  const cuda_event begin = make_event(event_use::timing), end = make_event(event_use::timing);
   check(cudaEventRecord(begin.get(), gpu.where.stream));
   call();
   check(cudaEventRecord(end.get(), gpu.where.stream));
@@ -74,8 +74,8 @@ class operands {
   explicit operands(launch_site where) : where_(where) {}
 
   void* data(const dims& shape, dtype type) {
-    const auto count = elements(shape);
-    all_.push_back(device_arena(static_cast<byte_count>(count) * size_of(type)));
+    const auto count = element_count(shape);
+    all_.push_back(device_arena(static_cast<byte_count>(count) * element_bytes(type)));
     const auto seed = static_cast<std::uint32_t>(all_.size());
     if (is_floating(type)) kernels::fill(where_, all_.back().data(), count, type, seed);
     return all_.back().data();
@@ -146,7 +146,7 @@ void measure(benchmark::State& state, const device& gpu, const kernel_case& c) {
 }
 
 double bytes_in(const tensor_form& of) {
-  return static_cast<double>(elements(of.shape)) * static_cast<double>(size_of(of.type));
+  return static_cast<double>(element_count(of.shape)) * static_cast<double>(element_bytes(of.type));
 }
 
 // --- the kernels ---
@@ -177,21 +177,21 @@ kernel_case of_bias_backward(const tensor_form& of) {
 kernel_case of_add(const tensor_form& of) {
   return {"add", of, 3 * bytes_in(of), [of](launch_site where, operands& on) {
             void *const a = on.data(of.shape, of.type), *const b = on.data(of.shape, of.type);
-            return [=] { kernels::add(where, a, b, a, elements(of.shape), of.type); };
+            return [=] { kernels::add(where, a, b, a, element_count(of.shape), of.type); };
           }};
 }
 kernel_case of_cast(const tensor_form& of) {
   const dtype to = of.type == dtype::f32 ? dtype::bf16 : dtype::f32;
   return {"cast", of, bytes_in(of) + bytes_in({of.shape, to}), [of, to](launch_site where, operands& on) {
             void *const x = on.data(of.shape, of.type), *const y = on.data(of.shape, to);
-            return [=] { kernels::cast(where, x, of.type, y, to, elements(of.shape)); };
+            return [=] { kernels::cast(where, x, of.type, y, to, element_count(of.shape)); };
           }};
 }
 kernel_case of_sgd_update(const tensor_form& of) {
   return {"sgd_update", of, 3 * bytes_in(of), [of](launch_site where, operands& on) {
             auto* const w = static_cast<float*>(on.data(of.shape, dtype::f32));
             auto* const dw = static_cast<float*>(on.data(of.shape, dtype::f32));
-            return [=] { kernels::sgd_update(where, w, dw, 1e-3F, elements(of.shape)); };
+            return [=] { kernels::sgd_update(where, w, dw, 1e-3F, element_count(of.shape)); };
           }};
 }
 
@@ -218,7 +218,7 @@ pool_data pool_data_of(launch_site where, operands& on, const kernels::pool_prob
 }
 kernel_case of_max_pool(const tensor_form& of, const max_pool& how) {
   const auto p = pooled(of, how);
-  const double bytes = bytes_in(of) + bytes_in({p.y, p.type}) + static_cast<double>(elements(p.y));
+  const double bytes = bytes_in(of) + bytes_in({p.y, p.type}) + static_cast<double>(element_count(p.y));
   return {"max_pool" + suffix(how), of, bytes, [p](launch_site where, operands& on) {
             const pool_data d = pool_data_of(where, on, p);
             return [=] { kernels::max_pool_forward(where, d.x, d.b, d.y, d.index, p); };
@@ -227,7 +227,7 @@ kernel_case of_max_pool(const tensor_form& of, const max_pool& how) {
 // With mask and bias gradient.
 kernel_case of_max_pool_backward(const tensor_form& of, const max_pool& how) {
   const auto p = pooled(of, how);
-  const double bytes = bytes_in(of) + 2 * bytes_in({p.y, p.type}) + static_cast<double>(elements(p.y));
+  const double bytes = bytes_in(of) + 2 * bytes_in({p.y, p.type}) + static_cast<double>(element_count(p.y));
   return {"max_pool_backward" + suffix(how), of, bytes, [p](launch_site where, operands& on) {
             const pool_data d = pool_data_of(where, on, p);
             void* const dy = on.data(p.y, p.type);
@@ -371,7 +371,7 @@ kernel_case of_filter_gradient(const kernels::direct_convolution& of) {
                 on.workspace(kernels::deep_filter_gradient_workspace(where.multiprocessors, of));
             return [=] { kernels::deep_filter_gradient(where, of, xs, ys, dw, false, workspace); };
           },
-          2 * static_cast<double>(elements(of.w)) * static_cast<double>(of.y.n * of.y.h * of.y.w)};
+          2 * static_cast<double>(element_count(of.w)) * static_cast<double>(of.y.n * of.y.h * of.y.w)};
 }
 
 // --- the sizes ---

@@ -86,14 +86,14 @@ void skip_on_error(benchmark::State& state, const Work& work) {
 }
 
 void add_times(benchmark::State& state, const measurement& what, const samples& all, const link_rates& link) {
-  const auto by_time = [](const repetition& a, const repetition& b) { return a.total < b.total; };
+  const auto by_time = [](const repetition& a, const repetition& b) { return a.total_time < b.total_time; };
   const auto [least, most] = std::minmax_element(all.later.begin(), all.later.end(), by_time);
   const nanoseconds median = median_total(all.later);
   state.counters["repetitions_taken"] = static_cast<double>(all.later.size());
-  state.counters["first_ns"] = static_cast<double>(all.first.total);
+  state.counters["first_ns"] = static_cast<double>(all.first.total_time);
   state.counters["median_ns"] = static_cast<double>(median);
-  state.counters["least_ns"] = static_cast<double>(least->total);
-  state.counters["most_ns"] = static_cast<double>(most->total);
+  state.counters["least_ns"] = static_cast<double>(least->total_time);
+  state.counters["most_ns"] = static_cast<double>(most->total_time);
   state.counters["issue_ns"] = static_cast<double>(median_issue(all.later));
   if (what.bytes == 0) return;
   const double rate = bytes_per_second(what.bytes, median);
@@ -116,11 +116,11 @@ void add_case_counters(benchmark::State& state, const samples& all) {
 void run_timed(benchmark::State& state, runner& with, std::string_view family, const measurement& what) {
   samples all;
   with.enter_family(family);
-  skip_on_error(state, [&] { all = take_samples_for_a_while(with.on, what); });
+  skip_on_error(state, [&] { all = take_samples_until_deadline(with.on, what); });
   // The library needs as many times as it was promised, whatever number was taken.
   std::size_t next = 0;
   for ([[maybe_unused]] const auto tick : state) {
-    state.SetIterationTime(static_cast<double>(all.later[next++ % all.later.size()].total) / 1e9);
+    state.SetIterationTime(static_cast<double>(all.later[next++ % all.later.size()].total_time) / 1e9);
   }
   if (all.later.empty()) return;
   with.medians[what.name] = median_total(all.later);
@@ -133,7 +133,7 @@ void add_counts(benchmark::State& state, const unified_memory_counts& counts) {
   constexpr std::array<const char*, 6> causes{"unknown", "user",     "demand",
                                               "tree",    "eviction", "access_counter"};
   const auto add = [&](const std::string& name, const migrated_bytes& moved) {
-    state.counters[name + "_bytes"] = static_cast<double>(moved.all);
+    state.counters[name + "_bytes"] = static_cast<double>(moved.total);
     for (std::size_t i = 0; i < causes.size(); ++i) {
       if (moved.by_cause[i] > 0) {
         state.counters[name + '_' + causes[i] + "_bytes"] = static_cast<double>(moved.by_cause[i]);
@@ -144,7 +144,7 @@ void add_counts(benchmark::State& state, const unified_memory_counts& counts) {
   add("to_host", counts.to_host);
   state.counters["gpu_faults"] = static_cast<double>(counts.gpu_faults);
   state.counters["gpu_fault_groups"] = static_cast<double>(counts.gpu_fault_groups);
-  state.counters["fault_batches"] = static_cast<double>(counts.batches.size());
+  state.counters["fault_batches"] = static_cast<double>(counts.faults_by_batch.size());
   state.counters["cpu_faults"] = static_cast<double>(counts.cpu_faults);
   state.counters["throttled"] = static_cast<double>(counts.throttling);
 }
@@ -158,24 +158,24 @@ void add_rates(benchmark::State& state, const unified_memory_counts& counts, nan
     state.counters[name + "_GB_per_s"] = rate / 1e9;
     state.counters[name + "_link_share"] = rate / most;
   };
-  add("to_device", counts.to_device.all, link.to_device);
-  add("to_host", counts.to_host.all, link.to_host);
+  add("to_device", counts.to_device.total, link.to_device);
+  add("to_host", counts.to_host.total, link.to_host);
 }
 
 void require_complete(const unified_memory_counts& counts, const measurement& what) {
   const auto refuse = [](const std::string& why) {
     throw unsupported("counting lost records, so the counts are not whole: " + why);
   };
-  if (counts.dropped > 0) refuse("it says that it dropped " + std::to_string(counts.dropped));
-  if (!is_whole(counts)) refuse("demanded bytes came without a fault");
+  if (counts.dropped_records > 0) refuse("it says that it dropped " + std::to_string(counts.dropped_records));
+  if (!is_complete(counts)) refuse("demanded bytes came without a fault");
   const auto compare = [&](const char* where, byte_count seen, byte_count expected) {
     if (seen < expected) {
       refuse("it saw " + std::to_string(seen) + " of " + std::to_string(expected) + " bytes go to the " +
              where);
     }
   };
-  compare("device", counts.to_device.all, what.expected_in_bytes);
-  compare("host", counts.to_host.all, what.expected_out_bytes);
+  compare("device", counts.to_device.total, what.expected_in_bytes);
+  compare("host", counts.to_host.total, what.expected_out_bytes);
 }
 
 // One counted repetition after one that is not.
@@ -198,7 +198,7 @@ void run_counted(benchmark::State& state, runner& with, std::string_view family,
     require_complete(counts, what);
   });
   for ([[maybe_unused]] const auto tick : state) {
-    state.SetIterationTime(static_cast<double>(counted.total) / 1e9);
+    state.SetIterationTime(static_cast<double>(counted.total_time) / 1e9);
     add_counts(state, counts);
     if (const auto timed = with.medians.find(what.name); timed != with.medians.end()) {
       add_rates(state, counts, timed->second, with.link);

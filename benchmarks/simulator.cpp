@@ -13,7 +13,7 @@ namespace um {
 namespace {
 
 machine h200() {
-  return machine_named(load_machines(std::nullopt), "h200");
+  return find_machine(load_machines(std::nullopt), "h200");
 }
 
 // A sweep over twice what the device holds: every block is serviced and displaces another.
@@ -48,12 +48,12 @@ BENCHMARK(prefetch_under_pressure)->RangeMultiplier(4)->Range(1, 1024)->Complexi
 
 // Building, planning, lowering and five iterations.
 void vgg16_batch_256_at_ratio_2(benchmark::State& state, const char* strategy) {
-  const planner plan = find(hint_strategies(), strategy)->plan;
+  const planner plan = find_strategy(hint_strategies(), strategy)->plan;
   for (auto _ : state) {
-    const graph g = build({.name = "vgg16", .batch = 256});
+    const graph g = build_network({.name = "vgg16", .batch = 256});
     const auto simulator = open_simulator(h200());
     const machine on = simulator->describe();
-    const profile costs = simulator->measure(g);
+    const profile costs = simulator->measure_operators(g);
     const problem p{g, costs, on, footprint_of(g, costs).total / 2, pressure::driver, {{"ahead", 2}}};
     benchmark::DoNotOptimize(simulator->execute(g, lower(p, plan(p)), {.iterations = 5}));
   }
@@ -64,9 +64,9 @@ BENCHMARK_CAPTURE(vgg16_batch_256_at_ratio_2, managed_prefetch, "managed_prefetc
 
 // VGG-16 with every operator cut into 16 along the batch: planners that cut lower such plans many times.
 struct sliced_vgg16 {
-  graph network = build({.name = "vgg16", .batch = 256});
+  graph network = build_network({.name = "vgg16", .batch = 256});
   machine on = h200();
-  profile costs = open_simulator(on)->measure(network);
+  profile costs = open_simulator(on)->measure_operators(network);
   memory_plan plan;
 
   sliced_vgg16() {

@@ -35,11 +35,11 @@ row_window row_window_of(const graph& g, const op& o) {
                    return row_window{a.forward.window_h, a.forward.stride_h, a.forward.pad_h};
                  },
                  [](const auto&) { return row_window{}; }},
-      o.what);
+      o.attributes);
 }
 
-// Rows [begin, end) clipped to an extent. Never empty: where only padding would be read, the
-// nearest row stands for it, so that every region holds something.
+// Clips rows [begin, end) to an extent. The result is never empty: if only padding would be read, it is the
+// nearest row.
 interval clipped_rows(const interval& rows, std::int64_t extent) {
   const std::int64_t first = std::clamp<std::int64_t>(rows.begin, 0, extent - 1);
   return {first, std::clamp(rows.end, first + 1, extent)};
@@ -54,7 +54,7 @@ interval rows_under_windows(const interval& windows, const row_window& w) {
   return {windows.begin * w.stride - w.pad, (windows.end - 1) * w.stride - w.pad + w.extent};
 }
 
-interval windows_meeting_rows(const interval& rows, const row_window& w, std::int64_t extent) {
+interval windows_overlapping_rows(const interval& rows, const row_window& w, std::int64_t extent) {
   return clipped_rows({floor_divide(rows.begin + w.pad - w.extent, w.stride) + 1,
                        floor_divide(rows.end + w.pad - 1, w.stride) + 1},
                       extent);
@@ -63,8 +63,8 @@ interval windows_meeting_rows(const interval& rows, const row_window& w, std::in
 // --- accesses ---
 
 // Narrows the region of an operand by one range of a part, as the rule says.
-void narrow(region& where, operand_cut how, axis along, const interval& cut, const row_window& window,
-            const dims& shape) {
+void narrow_region(region& where, operand_cut how, axis along, const interval& cut, const row_window& window,
+                   const dims& shape) {
   switch (how) {
     case operand_cut::part:
       (along == axis::batch ? where.batch : along == axis::channel ? where.channel : where.row) = cut;
@@ -78,8 +78,8 @@ void narrow(region& where, operand_cut how, axis along, const interval& cut, con
     case operand_cut::windows:
       where.row = clipped_rows(rows_under_windows(cut, window), shape.h);
       return;
-    case operand_cut::meeting:
-      where.row = windows_meeting_rows(cut, window, shape.h);
+    case operand_cut::overlapping_windows:
+      where.row = windows_overlapping_rows(cut, window, shape.h);
       return;
     default:
       return;
@@ -88,7 +88,7 @@ void narrow(region& where, operand_cut how, axis along, const interval& cut, con
 
 // f(axis, rule, range of the part, all of the axis) for every axis.
 template <class F>
-void for_axes(const cuts_by_axis& rule, const box& part, const box& all, F&& f) {
+void for_each_axis(const cuts_by_axis& rule, const box& part, const box& all, F&& f) {
   f(axis::batch, rule.batch, part.batch, all.batch);
   f(axis::channel, rule.channel, part.channel, all.channel);
   f(axis::row, rule.row, part.row, all.row);
@@ -103,7 +103,7 @@ std::vector<access> whole_accesses(const graph& g, const op& o) {
 }
 
 std::string description_of(const op& o) {
-  return "operator " + o.name + " (" + std::string(kind_of(o.what)) + ")";
+  return "operator " + o.name + " (" + std::string(kind_of(o.attributes)) + ")";
 }
 
 // The channels that a convolution sums over, or a filter gradient has as inputs.
@@ -113,7 +113,7 @@ std::int64_t reduction_extent(const graph& g, const op& o) {
                                [&](const convolution_backward_data&) { return channels(o.in[1]); },
                                [&](const convolution_backward_filter&) { return channels(o.in[0]); },
                                [](const auto&) -> std::int64_t { return 1; }},
-                    o.what);
+                    o.attributes);
 }
 
 box iteration_domain(const graph& g, const op& o, const cutting::cut_rules& rule) {
@@ -142,7 +142,7 @@ std::string_view refusal_reason(const op_attributes& what, axis along) {
 
 [[noreturn]] void refuse_cut(const op& o, axis along) {
   throw std::invalid_argument(description_of(o) + " cannot be cut along " + std::string(to_text(along)) +
-                              std::string(refusal_reason(o.what, along)));
+                              std::string(refusal_reason(o.attributes, along)));
 }
 
 box with_explicit_ranges(const graph& g, const op& o, const cutting::cut_rules& rule, const box& part) {
@@ -150,9 +150,10 @@ box with_explicit_ranges(const graph& g, const op& o, const cutting::cut_rules& 
   const auto take = [&](axis along, interval& range, const interval& given) {
     if (is_all(given) || given == range) return;
     for (std::size_t i = 0; i < o.out.size(); ++i) {
-      for_axes(rule.out[i], part, all, [&](axis each, operand_cut how, const interval&, const interval&) {
-        if (each == along && how == operand_cut::refused) refuse_cut(o, along);
-      });
+      for_each_axis(rule.outputs[i], part, all,
+                    [&](axis each, operand_cut how, const interval&, const interval&) {
+                      if (each == along && how == operand_cut::refused) refuse_cut(o, along);
+                    });
     }
     if (given.begin < 0 || given.end <= given.begin || given.end > range.end) {
       throw std::invalid_argument(description_of(o) + ": there is no range " + std::to_string(given.begin) +
@@ -193,13 +194,13 @@ std::vector<access> accesses_of(const graph& g, const op& o, const box& part) {
   const box domain = iteration_domain(g, o, rule), cut = with_explicit_ranges(g, o, rule, part);
   const row_window window = row_window_of(g, o);
   for (std::size_t i = 0; i < all.size(); ++i) {
-    const dims& shape = g.tensors[all[i].what].shape;
-    for_axes(i < o.in.size() ? rule.in[i] : rule.out[i - o.in.size()], cut, domain,
-             [&](axis along, operand_cut how, const interval& range, const interval& whole) {
-               if (range == whole) return;
-               narrow(all[i].where, how, along, range, window, shape);
-               if (how == operand_cut::sum && range.begin > 0) all[i].mode = access_mode::accumulate;
-             });
+    const dims& shape = g.tensors[all[i].tensor].shape;
+    for_each_axis(i < o.in.size() ? rule.inputs[i] : rule.outputs[i - o.in.size()], cut, domain,
+                  [&](axis along, operand_cut how, const interval& range, const interval& whole) {
+                    if (range == whole) return;
+                    narrow_region(all[i].where, how, along, range, window, shape);
+                    if (how == operand_cut::sum && range.begin > 0) all[i].mode = access_mode::accumulate;
+                  });
   }
   return all;
 }
@@ -208,7 +209,7 @@ box summed_part(const graph& g, const op& o, std::size_t which, const box& part)
   const cutting::cut_rules rule = cutting::cut_rules_of(o);
   const box cut = with_explicit_ranges(g, o, rule, part);
   box summed = iteration_domain(g, o, rule);
-  const cuts_by_axis& how = rule.out.at(which);
+  const cuts_by_axis& how = rule.outputs.at(which);
   if (how.batch == operand_cut::sum) summed.batch = cut.batch;
   if (how.channel == operand_cut::sum) summed.channel = cut.channel;
   if (how.row == operand_cut::sum) summed.row = cut.row;
@@ -233,7 +234,7 @@ row_padding padding_of(const graph& g, const op& o, const box& part) {
                  [&](const max_pool_backward&) { return between(touched[0].where.row, cut.row); },
                  [&](const average_pool_backward&) { return between(touched[0].where.row, cut.row); },
                  [&](const auto&) { return between(cut.row, touched[0].where.row); }},
-      o.what);
+      o.attributes);
 }
 
 std::uint64_t share_of(std::uint64_t total, const graph& g, const op& o, const box& part) {
@@ -248,7 +249,7 @@ std::uint64_t share_of(std::uint64_t total, const graph& g, const op& o, const b
 work work_of(const graph& g, const op& o, const box& part) {
   work result;
   for (const access& a : accesses_of(g, o, part)) {
-    const byte_count bytes = bytes_of(g.tensors[a.what], a.where);
+    const byte_count bytes = bytes_of(g.tensors[a.tensor], a.where);
     if (a.mode != access_mode::write) result.read += bytes;
     if (a.mode != access_mode::read) result.written += bytes;
   }
@@ -263,7 +264,7 @@ bool can_be_cut(const graph& g, const op& o, std::uint32_t parts) {
   try {
     const std::vector<access> touched = accesses_of(g, o, batch_part(extent, parts - 1, parts));
     return std::ranges::all_of(touched, [&](const access& a) {
-      return !is_of_parameters(g.tensors[a.what].use) || is_whole(g.tensors[a.what].shape, a.where);
+      return !belongs_to_parameter(g.tensors[a.tensor].use) || is_whole(g.tensors[a.tensor].shape, a.where);
     });
   } catch (const std::invalid_argument&) {  // no such cut
     return false;

@@ -1,5 +1,5 @@
-// The accesses of an operator or of a part of it: which region of which operand it reads, writes or adds to,
-// and how many floating-point operations and bytes that takes.
+// The accesses of an operator or a part of it: which region of each operand it reads, writes or adds to, and
+// how many floating-point operations and bytes that takes.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ namespace um {
 
 enum class access_mode : std::uint8_t { read, write, accumulate };
 struct access {
-  tensor_id what = 0;  // the tensor
-  region where;        // the part of it
+  tensor_id tensor = 0;
+  region where;  // the region of the tensor
   access_mode mode = access_mode::read;
 };
 
@@ -27,20 +27,21 @@ box iteration_domain(const graph& g, const op& o);
 // reason, where it cannot be cut so or has no such range.
 box with_explicit_ranges(const graph& g, const op& o, const box& part);
 
-// The operands of a part of `o`: inputs in order, then outputs in order. An output over whose axes the part
-// sums is written by the part whose summed ranges all begin at 0 and added to by the others, which come after
-// it. The bias of a convolution is added by the part whose reduction begins at 0 alone.
-// No region is empty: where only padding would be read, the nearest row stands for it.
-// Throws as with_explicit_ranges() does.
+// The accesses of a part of `o`: inputs in order, then outputs in order. If the part sums over some axes of
+// an output, the part whose summed ranges all begin at 0 writes the output; the others come later and add to
+// it. The bias of a convolution is added only by the part whose reduction begins at 0.
+//
+// No region is empty: if a part would read only padding, the nearest row is listed. Throws as
+// with_explicit_ranges() does.
 std::vector<access> accesses_of(const graph& g, const op& o, const box& part = {});
 
-// The ranges of a part over which output `which` sums; along other axes, all of the axis.
+// The ranges of a part over which output `which` sums; the whole axis along other axes.
 box summed_part(const graph& g, const op& o, std::size_t which, const box& part);
 
-// Rows of padding that remain above and below the rows of x (of dx) that a part of a convolution or a pool
-// works on, so that its windows lie as in the whole: less than the operator's where the part reads its
-// neighbours' rows (halo), more for gradients whose first window begins outside the part, negative where rows
-// at a border lie under no window of the part. 0 for operators without windows.
+// Rows of padding above and below the rows of x (or dx) that a part of a convolution or a pool works on, so
+// that its windows lie as in the whole operator. It is less than the operator's padding where the part reads
+// its neighbours' rows (halo), more for gradients whose first window begins outside the part, and negative
+// where no window of the part covers rows at a border. 0 for operators without windows.
 struct row_padding {
   std::int64_t above = 0, below = 0;
   friend bool operator==(const row_padding&, const row_padding&) = default;

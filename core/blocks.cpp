@@ -45,7 +45,7 @@ class block_joiner {
   block_joiner(const graph& g, const memory_plan& plan, lifetime_table& table)
       : g_(g), plan_(plan), table_(table), groups_(table.lifetimes.size()) {}
 
-  void run() {
+  void join_all() {
     for (const action_use& a : table_.actions) {
       for (const operand_use& o : a.operands) {
         for (const strip_use& u : o.sources) join_segments(u);
@@ -73,16 +73,16 @@ class block_joiner {
   // Places an output at the address of an input whose lifetime ends there, if the operator allows it.
   void share_in_place(std::uint32_t now) {
     const compute* c = std::get_if<compute>(&plan_.actions[now]);
-    if (c == nullptr || c->cheap_recompute || !g_.ops[c->what].alias) return;
-    const op& o = g_.ops[c->what];
+    if (c == nullptr || c->cheap_recompute || !g_.ops[c->op].alias) return;
+    const op& o = g_.ops[c->op];
     const std::size_t in = o.alias->input, out = o.in.size() + o.alias->output;
     const tensor_id from = o.in[o.alias->input], to = o.out[o.alias->output];
     const operand_use &input = table_.actions[now].operands[in], &output = table_.actions[now].operands[out];
-    if (from == to || survives(g_.tensors[from].use) || input.in_scratch || output.in_scratch) return;
+    if (from == to || survives(g_.tensors[from].use) || input.is_gathered || output.is_gathered) return;
     const std::vector<std::uint32_t>&old = input.sources.front().lifetimes,
           &fresh = output.targets.front().lifetimes;
     if (old.empty() || fresh.empty() ||
-        lifetime_at(old.front()).managed != lifetime_at(fresh.front()).managed)
+        lifetime_at(old.front()).is_managed != lifetime_at(fresh.front()).is_managed)
       return;
     if (!std::ranges::all_of(old, [&](std::uint32_t l) { return lifetime_at(l).end == now + 1; })) return;
     if (!std::ranges::all_of(fresh, [&](std::uint32_t l) { return lifetime_at(l).begin == now; })) return;
@@ -147,7 +147,7 @@ class block_joiner {
 }  // namespace
 
 void join_blocks(const graph& g, const memory_plan& plan, lifetime_table& table) {
-  block_joiner(g, plan, table).run();
+  block_joiner(g, plan, table).join_all();
 }
 
 std::vector<piece> pieces_of(const lifetime_table& table) {

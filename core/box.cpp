@@ -99,7 +99,7 @@ std::string to_text(const dims& shape, const region& r) {
 }
 
 byte_count bytes_of(const tensor& t, const region& r) {
-  return static_cast<byte_count>(elements(shape_of(r, t.shape.w))) * size_of(t.type);
+  return static_cast<byte_count>(element_count(shape_of(r, t.shape.w))) * element_bytes(t.type);
 }
 
 tensor part_of(const tensor& t, const region& r) {
@@ -123,7 +123,7 @@ std::array<loop_level, 3> loop_levels_of(const tensor& t, const region& r) {
     const auto number = [&](std::int64_t value) { return static_cast<byte_count>(value) * each; };
     return loop_level{number(i.begin), number(i.size()), number(extent)};
   };
-  const byte_count columns = static_cast<byte_count>(t.shape.w), element = size_of(t.type);
+  const byte_count columns = static_cast<byte_count>(t.shape.w), element = element_bytes(t.type);
   const loop_level batch = cut(r.batch, t.shape.n, 1);
   if (t.order == memory_order::nchw) {
     return {cut(r.row, t.shape.h, columns * element), cut(r.channel, t.shape.c, 1), batch};

@@ -1,6 +1,6 @@
-// Parts of operators and tensors: a box is ranges along several axes at once as a plan writes them, a
-// region the elements of one tensor that such a box comes down to. A region is itself a small tensor: it has
-// a shape, and is dense where it is stored by itself.
+// Parts of operators and tensors. A box gives ranges along several axes, as a plan writes them. A region
+// gives the elements of one tensor that a box selects. A region can be stored by itself as a small dense
+// tensor.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct interval {
   friend bool operator==(const interval&, const interval&) = default;
   friend auto operator<=>(const interval&, const interval&) = default;
 };
-// As a plan writes it, {0, 0} is all of an axis.
+// {0, 0} means all of an axis, as in a plan.
 constexpr bool is_all(const interval& i) {
   return i == interval{};
 }
@@ -54,7 +54,7 @@ std::string to_text(const box& b);
 // one at most, and parts of a multiple of `parts` nest. {0, 0}, the whole axis, if `parts` is 1. Throws
 // std::invalid_argument if there is no such part.
 interval part_of(std::int64_t extent, std::uint32_t part, std::uint32_t parts);
-// The same as a box.
+// The same part, along the batch, as a box.
 box batch_part(std::int64_t extent, std::uint32_t part, std::uint32_t parts);
 
 // The part of one tensor that a box names: every range explicit, none empty. Columns are never cut.
@@ -67,7 +67,7 @@ region whole_of(const dims& shape);
 // Throws std::invalid_argument, naming the axis, for a range that is empty or leaves the extent, and for a
 // range of reduction: no tensor has one.
 region region_of(const dims& shape, const box& b);
-// The box that names a region; a range that covers its axis is left out.
+// The box that selects a region; ranges that cover their axis are left out.
 box box_of(const dims& shape, const region& r);
 
 bool is_whole(const dims& shape, const region& r);
@@ -80,7 +80,7 @@ constexpr dims shape_of(const region& r, std::int64_t columns) {
   return {r.batch.size(), r.channel.size(), r.row.size(), columns};
 }
 byte_count bytes_of(const tensor& t, const region& r);
-// The part as a tensor of its own, dense, in the same order.
+// The part as a dense tensor of its own, in the same memory order.
 tensor part_of(const tensor& t, const region& r);
 // The coordinates of `r` relative to the first element of `within`, which contains it.
 region relative_to(const region& r, const region& within);
@@ -90,21 +90,22 @@ struct range {
   byte_count offset = 0, bytes = 0;
   friend bool operator==(const range&, const range&) = default;
 };
-// The contiguous runs of bytes that make up a region, in order, relative to the tensor's first byte.
+// The contiguous runs of bytes of a region, in order, relative to the tensor's first byte.
 std::vector<range> runs_of(const tensor& t, const region& r);
-// The bytes of a part of the batch, which is one run. Throws as region_of() does.
+// The bytes of a part of the batch: one contiguous run. Throws as region_of() does.
 range batch_range(const tensor& t, const box& part);
-// These runs as one pitched copy takes them: `depth` slices of `height` rows of `width` bytes.
+// Runs of equal length, as one pitched copy moves them: `depth` slices of `height` rows of `width` bytes.
 struct strided_runs {
   byte_count offset = 0;  // offset of the first run
   byte_count width = 0, height = 1, depth = 1;
   byte_count pitch = 0, slice = 0;  // bytes from one row to the next, from one slice to the next; multiples
 };
 strided_runs strided_runs_of(const tensor& t, const region& r);
-// The same for regions of one shape in two tensors of one memory order, with runs as long as both allow.
+// The runs of two regions of one shape, in two tensors of one memory order; runs are as long as both regions
+// allow.
 std::pair<strided_runs, strided_runs> strided_runs_of(const tensor& a, const region& in_a, const tensor& b,
                                                       const region& in_b);
-// Whether a region is one run of bytes, so that it is a dense tensor where it lies.
+// Whether a region is one run of bytes, and so a dense tensor in place.
 bool is_dense(const tensor& t, const region& r);
 
 }  // namespace um

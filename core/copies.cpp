@@ -7,7 +7,7 @@ namespace um {
 namespace {
 
 region moved_region(const graph& g, const auto& x) {
-  return region_of(g.tensors[x.what].shape, x.part);
+  return region_of(g.tensors[x.tensor].shape, x.part);
 }
 
 bool is_dense_in(const tensor& t, const region& strip, const region& r) {
@@ -20,10 +20,10 @@ copy_tracker::copy_tracker(const graph& g, const memory_plan& plan, const std::v
     : g_(g), plan_(plan), strips_(strips) {
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {
     const bool given = persists(g.tensors[t].use), at_home = is_pinned(plan.home[t]);
-    const std::uint32_t cells = strips[t].cells.count();
-    at_home_.emplace_back(cells, given && at_home);
-    on_device_.emplace_back(strips[t].strips.size(),
-                            std::vector<state>(cells, given && !at_home ? state::valid : state::absent));
+    const std::uint32_t cells = strips[t].grid.cell_count();
+    has_host_copy_.emplace_back(cells, given && at_home);
+    device_states_.emplace_back(strips[t].strips.size(),
+                                std::vector<state>(cells, given && !at_home ? state::valid : state::absent));
   }
 }
 
@@ -33,29 +33,29 @@ std::vector<std::uint32_t> copy_tracker::cells_in(tensor_id t, const region& r) 
 
 std::string copy_tracker::describe(tensor_id t, std::uint32_t cell) const {
   std::string text = "tensor " + g_.tensors[t].name;
-  if (!strips_[t].cells.is_whole()) {
-    text += " " + to_text(g_.tensors[t].shape, region_of(strips_[t].cells, cell));
+  if (!strips_[t].grid.is_whole()) {
+    text += " " + to_text(g_.tensors[t].shape, region_of(strips_[t].grid, cell));
   }
   return text;
 }
 
 template <class F>
-copy_tracker::finding copy_tracker::for_cells(tensor_id t, const region& r, F&& f) {
+copy_tracker::error copy_tracker::for_each_cell(tensor_id t, const region& r, F&& f) {
   for (const std::uint32_t c : cells_in(t, r)) {
     if (const char* const wrong = f(c)) return describe(t, c) + ": " + wrong;
   }
   return {};
 }
 
-copy_tracker::finding copy_tracker::not_movable(tensor_id t, const char* verb) const {
+copy_tracker::error copy_tracker::why_not_movable(tensor_id t, const char* verb) const {
   if (is_copied(plan_.home[t]) || is_managed(plan_.home[t])) return {};
   return "tensor " + g_.tensors[t].name + " has residence " + std::string(to_text(plan_.home[t])) +
          " and cannot be " + verb;
 }
 
-copy_tracker::finding copy_tracker::strip_of(tensor_id t, const region& r, std::uint32_t& strip) const {
+copy_tracker::error copy_tracker::find_strip(tensor_id t, const region& r, std::uint32_t& strip) const {
   try {
-    strip = strips_[t].strip_of(r);
+    strip = strips_[t].find_strip(r);
     return {};
   } catch (const std::invalid_argument& none) {
     return "tensor " + g_.tensors[t].name + " " + to_text(g_.tensors[t].shape, r) + ": " + none.what();
@@ -63,45 +63,45 @@ copy_tracker::finding copy_tracker::strip_of(tensor_id t, const region& r, std::
 }
 
 template <class Movement, class F>
-copy_tracker::finding copy_tracker::for_moved_cells(const Movement& x, const char* verb, F&& f) {
-  if (auto wrong = not_movable(x.what, verb)) return wrong;
-  if (plan_.home[x.what] == residence::managed) return {};
+copy_tracker::error copy_tracker::for_each_moved_cell(const Movement& x, const char* verb, F&& f) {
+  if (auto wrong = why_not_movable(x.tensor, verb)) return wrong;
+  if (plan_.home[x.tensor] == residence::managed) return {};
   const region r = moved_region(g_, x);
   std::uint32_t strip = 0;
-  if (auto wrong = strip_of(x.what, r, strip)) return wrong;
-  return for_cells(x.what, r, [&](std::uint32_t c) { return f(on_device_[x.what][strip][c], c); });
+  if (auto wrong = find_strip(x.tensor, r, strip)) return wrong;
+  return for_each_cell(x.tensor, r, [&](std::uint32_t c) { return f(device_states_[x.tensor][strip][c], c); });
 }
 
-copy_tracker::finding copy_tracker::apply(const prefetch& x, std::vector<std::uint32_t>* cells) {
-  const residence home = plan_.home[x.what];
-  return for_moved_cells(x, "prefetched", [&](state& here, std::uint32_t c) -> const char* {
-    if (home == residence::twinned && (here != state::absent || !at_home_[x.what][c])) return nullptr;
+copy_tracker::error copy_tracker::apply(const prefetch& x, std::vector<std::uint32_t>* cells) {
+  const residence home = plan_.home[x.tensor];
+  return for_each_moved_cell(x, "prefetched", [&](state& here, std::uint32_t c) -> const char* {
+    if (home == residence::twinned && (here != state::absent || !has_host_copy_[x.tensor][c])) return nullptr;
     if (here != state::absent) return "it is resident already";
-    if (!at_home_[x.what][c]) return "its home holds no value";
+    if (!has_host_copy_[x.tensor][c]) return "its home holds no value";
     here = state::valid;
     if (cells != nullptr) cells->push_back(c);
     return nullptr;
   });
 }
 
-copy_tracker::finding copy_tracker::apply(const evict& x, std::vector<std::uint32_t>* cells) {
-  const residence home = plan_.home[x.what];
-  return for_moved_cells(x, "evicted", [&](state& here, std::uint32_t c) -> const char* {
+copy_tracker::error copy_tracker::apply(const evict& x, std::vector<std::uint32_t>* cells) {
+  const residence home = plan_.home[x.tensor];
+  return for_each_moved_cell(x, "evicted", [&](state& here, std::uint32_t c) -> const char* {
     if (here == state::absent) return home == residence::twinned ? nullptr : "it is not resident";
     if (here == state::stale) return "it holds a stale value there";
-    if (!at_home_[x.what][c] && cells != nullptr) cells->push_back(c);
-    at_home_[x.what][c] = true;
+    if (!has_host_copy_[x.tensor][c] && cells != nullptr) cells->push_back(c);
+    has_host_copy_[x.tensor][c] = true;
     here = state::absent;
     return nullptr;
   });
 }
 
-copy_tracker::finding copy_tracker::apply(const discard& x) {
-  const bool managed = is_managed(plan_.home[x.what]);
-  return for_cells(x.what, moved_region(g_, x), [&](std::uint32_t c) -> const char* {
-    bool held = at_home_[x.what][c];
-    at_home_[x.what][c] = false;
-    for (std::vector<state>& strip : on_device_[x.what]) {
+copy_tracker::error copy_tracker::apply(const discard& x) {
+  const bool managed = is_managed(plan_.home[x.tensor]);
+  return for_each_cell(x.tensor, moved_region(g_, x), [&](std::uint32_t c) -> const char* {
+    bool held = has_host_copy_[x.tensor][c];
+    has_host_copy_[x.tensor][c] = false;
+    for (std::vector<state>& strip : device_states_[x.tensor]) {
       held = held || strip[c] != state::absent;
       strip[c] = state::absent;
     }
@@ -112,32 +112,34 @@ copy_tracker::finding copy_tracker::apply(const discard& x) {
 
 bool copy_tracker::holds(tensor_id t, std::uint32_t strip, const region& r) const {
   return std::ranges::all_of(cells_in(t, r),
-                             [&](std::uint32_t c) { return on_device_[t][strip][c] == state::valid; });
+                             [&](std::uint32_t c) { return device_states_[t][strip][c] == state::valid; });
 }
 
 bool copy_tracker::holds_any(tensor_id t, std::uint32_t strip, const region& r) const {
   return std::ranges::any_of(cells_in(t, r),
-                             [&](std::uint32_t c) { return on_device_[t][strip][c] != state::absent; });
+                             [&](std::uint32_t c) { return device_states_[t][strip][c] != state::absent; });
 }
 
 bool copy_tracker::is_readable_by_kernels(tensor_id t, std::uint32_t cell) const {
-  if (plan_.home[t] == residence::host) return at_home_[t][cell];
-  return std::ranges::any_of(on_device_[t], [&](const auto& strip) { return strip[cell] == state::valid; });
+  if (plan_.home[t] == residence::host) return has_host_copy_[t][cell];
+  return std::ranges::any_of(device_states_[t],
+                             [&](const auto& strip) { return strip[cell] == state::valid; });
 }
 
 bool copy_tracker::is_stale(tensor_id t, std::uint32_t cell) const {
-  return std::ranges::any_of(on_device_[t], [&](const auto& strip) { return strip[cell] == state::stale; });
+  return std::ranges::any_of(device_states_[t],
+                             [&](const auto& strip) { return strip[cell] == state::stale; });
 }
 
-std::vector<part_of_strip> copy_tracker::sources_of(tensor_id t, const region& r) const {
+std::vector<strip_region> copy_tracker::sources_of(tensor_id t, const region& r) const {
   const std::vector<region>& strips = strips_[t].strips;
   if (plan_.home[t] == residence::host) {
     for (const std::uint32_t c : cells_in(t, r)) {
-      if (!at_home_[t][c]) return {};
+      if (!has_host_copy_[t][c]) return {};
     }
     return {{0, r}};
   }
-  std::optional<part_of_strip> whole;
+  std::optional<strip_region> whole;
   for (std::uint32_t s = 0; s < strips.size(); ++s) {
     if (!contains(strips[s], r) || !holds(t, s, r)) continue;
     if (is_dense_in(g_.tensors[t], strips[s], r)) return {{s, r}};
@@ -145,33 +147,33 @@ std::vector<part_of_strip> copy_tracker::sources_of(tensor_id t, const region& r
   }
   if (whole) return {*whole};
   std::vector<std::uint32_t> missing = cells_in(t, r);
-  std::vector<part_of_strip> parts;
+  std::vector<strip_region> parts;
   for (std::uint32_t s = 0; s < strips.size() && !missing.empty(); ++s) {
     const auto met = intersection(r, strips[s]);
     if (!met) continue;
     const auto is_here = [&](std::uint32_t c) {
-      return contains(strips[s], region_of(strips_[t].cells, c)) && on_device_[t][s][c] == state::valid;
+      return contains(strips[s], region_of(strips_[t].grid, c)) && device_states_[t][s][c] == state::valid;
     };
     if (std::ranges::none_of(missing, is_here)) continue;
     if (holds(t, s, *met)) {
       parts.push_back({s, *met});
     } else {
       for (const std::uint32_t c : missing) {
-        if (is_here(c)) parts.push_back({s, *intersection(r, region_of(strips_[t].cells, c))});
+        if (is_here(c)) parts.push_back({s, *intersection(r, region_of(strips_[t].grid, c))});
       }
     }
     std::erase_if(missing, is_here);
   }
-  return missing.empty() ? parts : std::vector<part_of_strip>{};
+  return missing.empty() ? parts : std::vector<strip_region>{};
 }
 
-part_of_strip copy_tracker::write(tensor_id t, const region& r) {
-  const std::uint32_t strip = strips_[t].strip_of(r);
+strip_region copy_tracker::write(tensor_id t, const region& r) {
+  const std::uint32_t strip = strips_[t].find_strip(r);
   const bool on_host = plan_.home[t] == residence::host;
   for (const std::uint32_t c : cells_in(t, r)) {
-    at_home_[t][c] = on_host;
-    for (std::uint32_t s = 0; s < on_device_[t].size(); ++s) {
-      state& here = on_device_[t][s][c];
+    has_host_copy_[t][c] = on_host;
+    for (std::uint32_t s = 0; s < device_states_[t].size(); ++s) {
+      state& here = device_states_[t][s][c];
       if (s == strip) {
         here = on_host ? state::absent : state::valid;
       } else if (here == state::valid) {

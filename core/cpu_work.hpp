@@ -1,5 +1,5 @@
-// Operators that stand for what a program does on the CPU between its kernels (traces have them): they touch
-// managed memory as the CPU does. They can be simulated only.
+// Operators that stand for work of a program on the CPU between its kernels, as traces record it. They access
+// managed memory as the CPU does, and can only be simulated.
 #pragma once
 
 #include <string_view>
@@ -11,9 +11,9 @@ namespace um {
 
 inline constexpr std::string_view cpu_label = "cpu";
 
-// An opaque operator of that label.
+// Whether `o` is an opaque operator with the label "cpu".
 inline bool runs_on_cpu(const op& o) {
-  const auto* const a = std::get_if<opaque>(&o.what);
+  const auto* const a = std::get_if<opaque>(&o.attributes);
   return a != nullptr && a->label == cpu_label;
 }
 

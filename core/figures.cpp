@@ -13,9 +13,9 @@ constexpr std::int64_t any = std::numeric_limits<std::int64_t>::max();
 constexpr std::int64_t longest = 1'000'000'000, most_bytes = std::int64_t{1} << 60;
 
 constexpr std::array table = std::to_array<figure>({
-    {"device_bytes", "bytes", told, &machine::device_bytes, 1, most_bytes},
-    {"host_bytes", "bytes", told, &machine::host_bytes, 1, most_bytes},
-    {"multiprocessors", "", told, &machine::multiprocessors, 1, 1 << 20},
+    {"device_bytes", "bytes", given_by_maker, &machine::device_bytes, 1, most_bytes},
+    {"host_bytes", "bytes", given_by_maker, &machine::host_bytes, 1, most_bytes},
+    {"multiprocessors", "", given_by_maker, &machine::multiprocessors, 1, 1 << 20},
     {"fp32_flops_per_s", "operations/s", measured, &machine::fp32_flops_per_s, 1},
     {"tf32_flops_per_s", "operations/s", measured, &machine::tf32_flops_per_s, 0, any, true},
     {"bf16_flops_per_s", "operations/s", measured, &machine::bf16_flops_per_s, 0, any, true},
@@ -113,7 +113,7 @@ machine with_figures_at_bounds(machine m, bool quick) {
         std::find_if(table.begin(), table.end(), [&](const figure& x) { return x.name == w.name; });
     if (f == table.end()) continue;
     const bool larger_is_slower = f->unit == "ns";
-    set_value(m, *f, larger_is_slower == quick ? w.least : w.most);
+    set_value(m, *f, larger_is_slower == quick ? w.min_value : w.max_value);
   }
   return m;
 }

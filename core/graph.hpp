@@ -1,6 +1,6 @@
-// A network as data: tensors, and operators in execution order. Each tensor has one writer (or
-// none: inputs, labels and parameters are given); an update of a parameter names the parameter
-// both as an input and as its output.
+// A network as data: tensors, and operators in execution order. A tensor has one writer, or none if it is
+// given (inputs, labels, parameters). An operator that updates a parameter lists it as an input and as an
+// output.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace um {
 
-// How products are computed: what multiplies, and what operands are rounded to. Sums are always
+// Precision of products: the arithmetic unit, and the type to which operands are rounded. Sums are always
 // fp32.
 enum class precision : std::uint8_t {
   fp32,  // fp32 throughout, no TF32
@@ -25,7 +25,7 @@ enum class precision : std::uint8_t {
 template <>
 inline constexpr std::array enum_names<precision>{"fp32"sv, "tf32"sv, "bf16"sv};
 
-// in[input] and out[output] may share memory when nothing reads the input afterwards.
+// in[input] and out[output] may share memory if nothing reads the input afterwards.
 struct may_alias {
   std::uint32_t input = 0, output = 0;
   friend bool operator==(const may_alias&, const may_alias&) = default;
@@ -33,9 +33,9 @@ struct may_alias {
 
 struct op {
   std::string name;
-  op_attributes what;
+  op_attributes attributes;
   std::vector<tensor_id> in, out;
-  bool repeatable = true;  // false: computing it twice changes the result (updates in place)
+  bool is_repeatable = true;  // false: computing it twice changes the result (updates in place)
   std::optional<may_alias> alias;
 };
 
@@ -46,8 +46,8 @@ struct graph {
   std::vector<tensor> tensors;
   std::vector<op> ops;
   precision arithmetic = precision::fp32;
-  // Whether tensors that do not live at once may lie at the same addresses; else operators in place alone
-  // share theirs, as in frameworks that allocate the data and the gradient of every layer once.
+  // Whether tensors that are not alive at the same time may share addresses. If not, only operators in place
+  // share memory, as in frameworks that allocate the data and gradient of every layer once.
   bool shares_memory = true;
 };
 
@@ -55,13 +55,13 @@ struct graph {
 // the write, extents that do not fit the operator, a size beyond 2^63), or nothing.
 std::optional<std::string> defect_of(const graph& g);
 
-// Whether some operator is opaque: then nothing of the graph has a value that means anything.
+// Whether some operator is opaque: then the values in tensors are meaningless.
 bool has_opaque(const graph& g);
 
 // Sum of bytes of all tensors of a role.
 byte_count bytes_of(const graph& g, role use);
 
-// Sum of bytes of all tensors that an operator reads or writes, each once however often it does so.
+// Bytes of all tensors that some operator reads or writes, each counted once.
 byte_count touched_bytes(const graph& g);
 
 }  // namespace um

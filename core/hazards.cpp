@@ -29,7 +29,7 @@ std::map<byte_count, last_steps>::iterator address_users::split_at(byte_count at
   return users_from_.emplace_hint(next, at, before);
 }
 
-void address_users::add(const range& r, lane where, std::int32_t step) {
+void address_users::record(const range& r, lane where, std::int32_t step) {
   if (r.bytes == 0) return;
   const auto first = split_at(r.offset), last = split_at(r.offset + r.bytes);
   for (auto at = first; at != last; ++at) at->second[static_cast<std::size_t>(where)] = step;
@@ -37,15 +37,15 @@ void address_users::add(const range& r, lane where, std::int32_t step) {
 
 hazards::hazards(const std::vector<strip_layout>& strips) {
   for (const strip_layout& l : strips) {
-    device_uses_.emplace_back(l.strips.size(), std::vector<last_uses>(l.cells.count()));
-    home_uses_.emplace_back(l.cells.count());
+    device_uses_.emplace_back(l.strips.size(), std::vector<last_uses>(l.grid.cell_count()));
+    home_uses_.emplace_back(l.grid.cell_count());
   }
 }
 
 void hazards::begin_step(std::int32_t step, lane where) {
   step_ = step;
   lane_ = where;
-  awaited_ = joined_;
+  awaited_ = last_joined_;
   latest_[static_cast<std::size_t>(where)] = step;
 }
 
@@ -74,7 +74,7 @@ void hazards::write_home(tensor_id t, const std::vector<std::uint32_t>& cells) {
 
 void hazards::use(address_users& arena, const range& r, const last_steps& before) {
   merge_later_steps(awaited_, before);
-  arena.add(r, lane_, step_);
+  arena.record(r, lane_, step_);
 }
 
 void hazards::wait_for(const last_steps& others) {

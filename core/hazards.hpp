@@ -1,5 +1,5 @@
-// Hazards between steps: the last steps of each lane that used each part of a tensor and each byte of an
-// arena.
+// Hazards between steps: tracks the last steps of each lane that used each part of a tensor and each byte of
+// an arena.
 #pragma once
 
 #include <array>
@@ -21,27 +21,27 @@ inline constexpr last_steps no_steps{no_step, no_step, no_step};
 class address_users {
  public:
   last_steps users_of(const range& r) const;
-  void add(const range& r, lane where, std::int32_t step);
+  void record(const range& r, lane where, std::int32_t step);
 
  private:
   std::map<byte_count, last_steps>::iterator split_at(byte_count at);
-  std::map<byte_count, last_steps> users_from_;  // by first byte; valid up to the next entry
+  std::map<byte_count, last_steps> users_from_;  // key: first byte; the value holds up to the next key
 };
 
-// Steps are added in list order. Cells of one strip, or of a home, are used one after the other as
-// values are: readers wait for the writer, a writer for readers and the writer.
+// Steps are added in list order. Accesses to a cell of one strip, or of a host copy, are ordered like
+// accesses to a value: readers wait for the writer, a writer for readers and the writer.
 class hazards {
  public:
   explicit hazards(const std::vector<strip_layout>& strips);
 
   void begin_step(std::int32_t step, lane where);
-  // Every later step waits for every earlier one.
-  void join() { joined_ = latest_; }
+  // Makes every later step wait for every earlier one.
+  void join() { last_joined_ = latest_; }
   void read(tensor_id t, std::uint32_t strip, const std::vector<std::uint32_t>& cells);
   void write(tensor_id t, std::uint32_t strip, const std::vector<std::uint32_t>& cells);
   void read_home(tensor_id t, const std::vector<std::uint32_t>& cells);
   void write_home(tensor_id t, const std::vector<std::uint32_t>& cells);
-  // A use of bytes. It waits for the earlier users `before`, which may differ by lane.
+  // Records a use of bytes. The step waits for the earlier users `before`, which may differ by lane.
   void use(address_users& arena, const range& r, const last_steps& before);
   void wait_for(const last_steps& others);
   void wait_for(lane where, std::int32_t step);
@@ -58,8 +58,8 @@ class hazards {
   std::vector<std::vector<std::vector<last_uses>>> device_uses_;  // per tensor, strip, cell
   std::vector<std::vector<last_uses>> home_uses_;                 // per tensor, cell
   last_steps awaited_ = no_steps;
-  last_steps joined_ = no_steps;  // the last step of each lane before the last join
-  last_steps latest_ = no_steps;  // the last step of each lane so far
+  last_steps last_joined_ = no_steps;  // last step of each lane before the last join()
+  last_steps latest_ = no_steps;       // the last step of each lane so far
   std::int32_t step_ = no_step;
   lane lane_ = lane::compute;
 };

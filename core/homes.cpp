@@ -10,7 +10,7 @@ home_addresses home_addresses_of(const graph& g, const memory_plan& plan, const 
   all.pinned_offset.assign(g.tensors.size(), 0);
   std::vector<bool> leaves(g.tensors.size(), false);
   for (const action& a : plan.actions) {
-    if (const auto* e = std::get_if<evict>(&a)) leaves[e->what] = true;
+    if (const auto* e = std::get_if<evict>(&a)) leaves[e->tensor] = true;
   }
   const auto last = static_cast<std::uint32_t>(plan.actions.empty() ? 0 : plan.actions.size() - 1);
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {
@@ -26,7 +26,7 @@ home_addresses home_addresses_of(const graph& g, const memory_plan& plan, const 
         return table.lifetimes[i].begin <= now && now < table.lifetimes[i].end;
       });
       if (l == table.by_tensor[t].end()) return {};
-      return {home == residence::managed ? space::managed : space::device, at.offset[*l]};
+      return {home == residence::managed ? space::managed : space::device, at.offsets[*l]};
     };
     all.at_start.push_back(place(0));
     all.at_end.push_back(place(last));

@@ -25,7 +25,7 @@ struct cut_rules_visitor {
   // channels.
   static cut_rules without_cuts_across_groups(cut_rules rule, const convolution& a) {
     if (a.groups == 1) return rule;
-    for (cuts_by_axis& each : rule.out) each.channel = each.reduction = operand_cut::refused;
+    for (cuts_by_axis& each : rule.outputs) each.channel = each.reduction = operand_cut::refused;
     return rule;
   }
 
@@ -43,7 +43,7 @@ struct cut_rules_visitor {
   cut_rules operator()(const convolution_backward_data& a) const {
     return without_cuts_across_groups(
         {{{operand_cut::whole, operand_cut::part, operand_cut::whole, operand_cut::filters},
-          {operand_cut::part, operand_cut::whole, operand_cut::meeting, operand_cut::channels}},
+          {operand_cut::part, operand_cut::whole, operand_cut::overlapping_windows, operand_cut::channels}},
          {{operand_cut::part, operand_cut::part, operand_cut::part, operand_cut::sum}},
          o.out[0]},
         a.forward);
@@ -75,7 +75,7 @@ struct cut_rules_visitor {
   }
   // Overlapping windows would be counted twice in a bias gradient.
   cut_rules operator()(const max_pool_backward&) const {
-    constexpr cuts_by_axis gradient{operand_cut::part, operand_cut::part, operand_cut::meeting};
+    constexpr cuts_by_axis gradient{operand_cut::part, operand_cut::part, operand_cut::overlapping_windows};
     const cuts_by_axis dx = o.out.size() > 1 ? batch_or_channel : everywhere;
     return {{gradient, gradient, gradient},
             {dx, {operand_cut::sum, operand_cut::part, operand_cut::refused}},
@@ -85,7 +85,8 @@ struct cut_rules_visitor {
     return {{{operand_cut::part, operand_cut::part, operand_cut::windows}}, {everywhere}, o.out[0]};
   }
   cut_rules operator()(const average_pool_backward&) const {
-    return {{{operand_cut::part, operand_cut::part, operand_cut::meeting}}, {everywhere}, o.out[0]};
+    return {
+        {{operand_cut::part, operand_cut::part, operand_cut::overlapping_windows}}, {everywhere}, o.out[0]};
   }
   cut_rules operator()(const concat&) const {
     return {std::vector<cuts_by_axis>(o.in.size(), batch_or_row), {batch_or_row}, o.out[0]};
@@ -166,8 +167,8 @@ struct cut_rules_visitor {
       found = found || how == batch_cut::part;
     };
     bool found = false;
-    for (std::size_t i = 0; i < a.out.size(); ++i) add(rule.out, a.out[i], o.out[i], found);
-    for (std::size_t i = 0; i < a.in.size(); ++i) add(rule.in, a.in[i], o.in[i], found);
+    for (std::size_t i = 0; i < a.out.size(); ++i) add(rule.outputs, a.out[i], o.out[i], found);
+    for (std::size_t i = 0; i < a.in.size(); ++i) add(rule.inputs, a.in[i], o.in[i], found);
     return rule;
   }
 };
@@ -175,7 +176,7 @@ struct cut_rules_visitor {
 }  // namespace
 
 cut_rules cut_rules_of(const op& o) {
-  return std::visit(cut_rules_visitor{o}, o.what);
+  return std::visit(cut_rules_visitor{o}, o.attributes);
 }
 
 }  // namespace um::cutting
@@ -184,7 +185,7 @@ namespace um {
 namespace {
 
 [[noreturn]] void refuse_overflow(const op& o) {
-  throw std::overflow_error("operator " + o.name + " (" + std::string(kind_of(o.what)) +
+  throw std::overflow_error("operator " + o.name + " (" + std::string(kind_of(o.attributes)) +
                             ") takes more than 2^64 operations");
 }
 
@@ -209,10 +210,10 @@ std::uint64_t checked_sum(const op& o, std::uint64_t a, std::uint64_t b) {
 std::uint64_t flops_of(const graph& g, const op& o) {
   const auto shape = [&](tensor_id id) -> const dims& { return g.tensors[id].shape; };
   const auto each = [&](tensor_id id, std::int64_t count) {
-    return checked_product(o, {elements(shape(id)), count});
+    return checked_product(o, {element_count(shape(id)), count});
   };
   const auto multiply = [&](tensor_id y, tensor_id w) {
-    return checked_product(o, {2, elements(shape(y)), shape(w).c, shape(w).h, shape(w).w});
+    return checked_product(o, {2, element_count(shape(y)), shape(w).c, shape(w).h, shape(w).w});
   };
   const auto biased = [&](std::uint64_t flops) {
     return o.in.size() > 2 ? checked_sum(o, flops, each(o.out[0], 1)) : flops;
@@ -221,7 +222,8 @@ std::uint64_t flops_of(const graph& g, const op& o) {
     constexpr std::array<std::int64_t, 3> of_an_element{2, 4, 14};
     std::uint64_t all = 0;
     for (const stepped_parameter& p : stepped_parameters(g, o)) {
-      all = checked_sum(o, all, each(o.in[p.w], of_an_element.at(static_cast<std::size_t>(moments))));
+      all = checked_sum(o, all,
+                        each(o.in[p.parameter_index], of_an_element.at(static_cast<std::size_t>(moments))));
     }
     return all;
   };
@@ -257,7 +259,7 @@ std::uint64_t flops_of(const graph& g, const op& o) {
           [&](const sgd_update&) { return each(o.out[0], 2); },
           [&](const optimizer_step& a) { return step(a.moments); }, [](const opaque& a) { return a.flops; },
           [&](const auto&) { return each(o.out[0], 1); }},
-      o.what);
+      o.attributes);
 }
 
 }  // namespace um

@@ -1,5 +1,5 @@
-// What each kind of operator touches and computes. For each operand, how cutting the operator along an axis
-// narrows it (core/access.hpp makes regions of it); and how many floating-point operations it takes.
+// Properties of each kind of operator: how a cut along an axis narrows each operand (core/access.hpp turns
+// that into regions), and how many floating-point operations it takes.
 #pragma once
 
 #include <cstdint>
@@ -12,22 +12,22 @@ namespace um::cutting {
 enum class operand_cut : std::uint8_t {
   refused,  // the operator cannot be cut along this axis
   whole,
-  part,      // the same elements along the same axis
-  channels,  // a part of the reduction is a part of the second extent
-  filters,   // a part of channels, or of the reduction, is a part of the first extent
-  windows,   // input rows that the windows of the part's output rows cover
-  meeting,   // output rows whose windows overlap the part's input rows
-  sum,       // everything, written by the first part and added to by later ones
+  part,                 // the same elements along the same axis
+  channels,             // a part of the reduction selects a part of the second extent
+  filters,              // a part of the channels, or of the reduction, selects a part of the first extent
+  windows,              // input rows under the windows of the part's output rows
+  overlapping_windows,  // output rows whose windows overlap the part's input rows
+  sum,                  // the whole tensor: the first part writes it, later ones add to it
 };
 
-// One operand's rule for each axis.
+// The rule of one operand, per axis.
 struct cuts_by_axis {
   operand_cut batch, channel, row, reduction = operand_cut::refused;
 };
 
-// `cut_tensor` is the operand whose extents are cut.
+// `cut_tensor`: the operand whose extents are cut.
 struct cut_rules {
-  std::vector<cuts_by_axis> in, out;
+  std::vector<cuts_by_axis> inputs, outputs;
   tensor_id cut_tensor = 0;
 };
 
@@ -37,8 +37,8 @@ cut_rules cut_rules_of(const op& o);
 
 namespace um {
 
-// Of the whole operator; multiply and add count as two. Throws std::overflow_error, naming it, where they are
-// 2^64 or more.
+// Floating-point operations of the whole operator; multiply and add count as two. Throws std::overflow_error,
+// naming the operator, if there are 2^64 or more.
 std::uint64_t flops_of(const graph& g, const op& o);
 
 }  // namespace um

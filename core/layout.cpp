@@ -8,9 +8,9 @@
 namespace um {
 namespace {
 
-byte_count& term_of(footprint_terms& terms, const graph& g, const lifetime& l) {
-  if (l.what == no_lifetime) return terms.workspace;
-  switch (g.tensors[l.what].use) {
+byte_count& footprint_term(footprint_terms& terms, const graph& g, const lifetime& l) {
+  if (l.tensor == no_lifetime) return terms.workspace;
+  switch (g.tensors[l.tensor].use) {
     case role::input:
     case role::label:
       return terms.inputs;
@@ -28,15 +28,15 @@ byte_count& term_of(footprint_terms& terms, const graph& g, const lifetime& l) {
   return terms.activations;
 }
 
-// computes[i]: how many of the actions before i are computes.
-std::vector<std::uint32_t> compute_clock(const memory_plan& plan) {
+// result[i]: number of computes among the actions before i.
+std::vector<std::uint32_t> computes_before_action(const memory_plan& plan) {
   std::vector<std::uint32_t> computes{0};
   for (const action& a : plan.actions)
     computes.push_back(computes.back() + (std::holds_alternative<compute>(a) ? 1 : 0));
   return computes;
 }
 
-// Merges pieces that follow one another at one address, or lie side by side with equal lives.
+// Merges pieces at one address whose lives follow one another, and adjacent pieces with equal lives.
 void merge_adjacent_pieces(std::vector<piece>& pieces) {
   const auto join = [&](auto&& order, auto&& into) {
     std::ranges::sort(pieces, {}, order);
@@ -67,7 +67,7 @@ byte_count pack_arena(bool managed, bool by_computes, const lifetime_table& tabl
                       packer how, std::vector<byte_count>& offset) {
   std::vector<block> blocks(table.block_count);
   for (std::uint32_t l = 0; l < table.lifetimes.size(); ++l) {
-    if (table.lifetimes[l].managed != managed) continue;
+    if (table.lifetimes[l].is_managed != managed) continue;
     piece p = pieces[l];
     if (by_computes) {
       p.begin = computes[p.begin];
@@ -78,18 +78,18 @@ byte_count pack_arena(bool managed, bool by_computes, const lifetime_table& tabl
     b.alignment = std::max(b.alignment, table.lifetimes[l].alignment);
   }
   for (block& b : blocks) merge_adjacent_pieces(b.pieces);
-  const packing placed = how.place(blocks);
+  const packing placed = how.pack(blocks);
   for (std::uint32_t l = 0; l < table.lifetimes.size(); ++l) {
-    if (table.lifetimes[l].managed == managed)
-      offset[l] = placed.offset[table.lifetimes[l].block] + table.lifetimes[l].offset;
+    if (table.lifetimes[l].is_managed == managed)
+      offset[l] = placed.offsets[table.lifetimes[l].block] + table.lifetimes[l].offset;
   }
   return round_up(placed.bytes, managed ? managed_block : arena_alignment);
 }
 
 // Bytes occupied at each action by the lifetimes that `counts` selects.
 template <class Counts>
-std::vector<byte_count> held_bytes(const lifetime_table& table, const std::vector<piece>& pieces,
-                                   std::size_t actions, const Counts& counts) {
+std::vector<byte_count> occupied_bytes(const lifetime_table& table, const std::vector<piece>& pieces,
+                                       std::size_t actions, const Counts& counts) {
   std::vector<byte_count> change(actions + 1, 0);  // modulo 2^64
   for (std::uint32_t l = 0; l < pieces.size(); ++l) {
     if (!counts(table.lifetimes[l]) || pieces[l].begin >= pieces[l].end) continue;
@@ -107,12 +107,13 @@ constexpr auto in_both_arenas = [](const lifetime&) { return true; };
 // Bytes held at each action in the device arena; terms at the peak of both arenas.
 void set_live_bytes(layout& at, const graph& g, const lifetime_table& table, const std::vector<piece>& pieces,
                     std::size_t actions) {
-  at.live_device_bytes = held_bytes(table, pieces, actions, [](const lifetime& l) { return !l.managed; });
-  const std::vector<byte_count> live = held_bytes(table, pieces, actions, in_both_arenas);
+  at.live_device_bytes =
+      occupied_bytes(table, pieces, actions, [](const lifetime& l) { return !l.is_managed; });
+  const std::vector<byte_count> live = occupied_bytes(table, pieces, actions, in_both_arenas);
   const auto peak = static_cast<std::uint32_t>(std::max_element(live.begin(), live.end()) - live.begin());
   for (std::uint32_t l = 0; l < pieces.size(); ++l) {
     if (pieces[l].begin <= peak && peak < pieces[l].end)
-      term_of(at.terms, g, table.lifetimes[l]) += pieces[l].bytes;
+      footprint_term(at.terms, g, table.lifetimes[l]) += pieces[l].bytes;
   }
   at.terms.total = at.device_bytes + at.managed_bytes;
   at.terms.fragmentation = at.terms.total - (live.empty() ? 0 : live[peak]);
@@ -120,22 +121,22 @@ void set_live_bytes(layout& at, const graph& g, const lifetime_table& table, con
 
 }  // namespace
 
-layout lay_out(const graph& g, const lifetime_table& table, const memory_plan& plan, packer how) {
-  const std::vector<std::uint32_t> computes = compute_clock(plan);
+layout make_layout(const graph& g, const lifetime_table& table, const memory_plan& plan, packer how) {
+  const std::vector<std::uint32_t> computes = computes_before_action(plan);
   const std::vector<piece> pieces = pieces_of(table);
   layout at;
-  at.offset.assign(table.lifetimes.size(), 0);
+  at.offsets.assign(table.lifetimes.size(), 0);
   const bool stages = std::ranges::find(plan.home, residence::staged) != plan.home.end();
-  at.device_bytes = pack_arena(false, !stages, table, pieces, computes, how, at.offset);
-  at.managed_bytes = pack_arena(true, true, table, pieces, computes, how, at.offset);
+  at.device_bytes = pack_arena(false, !stages, table, pieces, computes, how, at.offsets);
+  at.managed_bytes = pack_arena(true, true, table, pieces, computes, how, at.offsets);
   set_live_bytes(at, g, table, pieces, plan.actions.size());
   return at;
 }
 
-layout lay_out_like(const layout& known, const graph& g, const lifetime_table& table,
-                    const memory_plan& plan) {
+layout make_layout_like(const layout& known, const graph& g, const lifetime_table& table,
+                        const memory_plan& plan) {
   layout at;
-  at.offset = known.offset;
+  at.offsets = known.offsets;
   at.device_bytes = known.device_bytes;
   at.managed_bytes = known.managed_bytes;
   set_live_bytes(at, g, table, pieces_of(table), plan.actions.size());
@@ -144,13 +145,13 @@ layout lay_out_like(const layout& known, const graph& g, const lifetime_table& t
 
 std::vector<byte_count> live_bytes(const problem& p, const memory_plan& plan) {
   const lifetime_table table = lifetimes_of(p, plan);
-  return held_bytes(table, pieces_of(table), plan.actions.size(), in_both_arenas);
+  return occupied_bytes(table, pieces_of(table), plan.actions.size(), in_both_arenas);
 }
 
-bool share_addresses(const lifetime_table& table, const layout& at, std::uint32_t a, std::uint32_t b) {
-  return table.lifetimes[a].managed == table.lifetimes[b].managed &&
-         at.offset[a] < at.offset[b] + table.lifetimes[b].bytes &&
-         at.offset[b] < at.offset[a] + table.lifetimes[a].bytes;
+bool have_common_addresses(const lifetime_table& table, const layout& at, std::uint32_t a, std::uint32_t b) {
+  return table.lifetimes[a].is_managed == table.lifetimes[b].is_managed &&
+         at.offsets[a] < at.offsets[b] + table.lifetimes[b].bytes &&
+         at.offsets[b] < at.offsets[a] + table.lifetimes[a].bytes;
 }
 
 footprint_terms footprint_of(const graph& g, const profile& costs, packer how) {
@@ -160,7 +161,7 @@ footprint_terms footprint_of(const graph& g, const profile& costs, packer how) {
   const machine any;
   const lifetime_table table =
       lifetimes_of({g, costs, any, std::numeric_limits<byte_count>::max(), pressure::none, {}}, plan);
-  return lay_out(g, table, plan, how).terms;
+  return make_layout(g, table, plan, how).terms;
 }
 
 }  // namespace um

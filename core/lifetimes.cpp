@@ -10,9 +10,9 @@ namespace {
 
 // A convolution or one of its gradients.
 bool is_convolution(const op& o) {
-  return std::holds_alternative<convolution>(o.what) ||
-         std::holds_alternative<convolution_backward_data>(o.what) ||
-         std::holds_alternative<convolution_backward_filter>(o.what);
+  return std::holds_alternative<convolution>(o.attributes) ||
+         std::holds_alternative<convolution_backward_data>(o.attributes) ||
+         std::holds_alternative<convolution_backward_filter>(o.attributes);
 }
 
 std::int64_t stride_of(const op& convolving) {
@@ -21,7 +21,7 @@ std::int64_t stride_of(const op& convolving) {
                  [](const convolution_backward_data& c) -> std::int64_t { return c.forward.stride_h; },
                  [](const convolution_backward_filter& c) -> std::int64_t { return c.forward.stride_h; },
                  [](const auto&) -> std::int64_t { return 1; }},
-      convolving.what);
+      convolving.attributes);
 }
 
 class lifetime_builder {
@@ -40,7 +40,7 @@ class lifetime_builder {
     }
   }
 
-  lifetime_table run() {
+  lifetime_table build() {
     for (tensor_id t = 0; t < g_.tensors.size(); ++t) {
       const residence home = plan_.home[t];
       if (persists(g_.tensors[t].use) && (home == residence::device || is_managed(home))) {
@@ -48,7 +48,8 @@ class lifetime_builder {
       }
     }
     const auto count = static_cast<std::uint32_t>(plan_.actions.size());
-    for (now_ = 0; now_ < count; ++now_) std::visit([&](const auto& x) { apply(x); }, plan_.actions[now_]);
+    for (action_ = 0; action_ < count; ++action_)
+      std::visit([&](const auto& x) { apply(x); }, plan_.actions[action_]);
     for (tensor_id t = 0; t < g_.tensors.size(); ++t) {
       const bool kept = survives(g_.tensors[t].use) && plan_.home[t] != residence::staged;
       for (auto& strip : open_lifetimes_[t]) {
@@ -63,112 +64,112 @@ class lifetime_builder {
 
  private:
   const std::vector<strip_layout>& fill_in_strips() {
-    table_.strips = strips_of(g_, plan_);
+    table_.strips = make_strip_layouts(g_, plan_);
     return table_.strips;
   }
-  action_use& current_use() { return table_.actions[now_]; }
+  action_use& current_use() { return table_.actions[action_]; }
 
   void apply(const advise&) {}
   void apply(const prefetch& x) {
-    copies_.apply(x, &current_use().cells);
-    if (plan_.home[x.what] == residence::staged) hold_moved_part(x);
+    copies_.apply(x, &current_use().cells_to_copy);
+    if (plan_.home[x.tensor] == residence::staged) hold_moved_part(x);
   }
   void apply(const evict& x) {
-    copies_.apply(x, &current_use().cells);
-    if (plan_.home[x.what] != residence::staged) return;
+    copies_.apply(x, &current_use().cells_to_copy);
+    if (plan_.home[x.tensor] != residence::staged) return;
     hold_moved_part(x);
-    release(x.what, current_use().moved.what, now_ + 1);
+    release_segments(x.tensor, current_use().moved.part, action_ + 1);
   }
   void apply(const discard& x) {
     copies_.apply(x);
-    if (plan_.home[x.what] != residence::staged && plan_.home[x.what] != residence::device) return;
-    const region r = region_of(g_.tensors[x.what].shape, x.part);
-    for (std::uint32_t s = 0; s < open_lifetimes_[x.what].size(); ++s) release(x.what, {s, r}, 0);
+    if (plan_.home[x.tensor] != residence::staged && plan_.home[x.tensor] != residence::device) return;
+    const region r = region_of(g_.tensors[x.tensor].shape, x.part);
+    for (std::uint32_t s = 0; s < open_lifetimes_[x.tensor].size(); ++s)
+      release_segments(x.tensor, {s, r}, 0);
   }
 
   void hold_moved_part(const auto& x) {
-    const region r = region_of(g_.tensors[x.what].shape, x.part);
-    current_use().moved = hold_strip(x.what, {table_.strips[x.what].strip_of(r), r}, now_);
+    const region r = region_of(g_.tensors[x.tensor].shape, x.part);
+    current_use().moved = hold_strip(x.tensor, {table_.strips[x.tensor].find_strip(r), r}, action_);
   }
 
   void apply(const compute& x) {
     byte_count scratch = workspace_of(x);
     current_use().workspace_bytes = scratch;
-    const byte_count alignment = operand_alignment(g_.ops[x.what]);
+    const byte_count alignment = operand_alignment(g_.ops[x.op]);
     for (const access& a : accesses_of(g_, x)) {
-      current_use().operands.push_back(operand_of(a, scratch, alignment));
+      current_use().operands.push_back(place_operand(a, scratch, alignment));
     }
     if (scratch == 0) return;
     current_use().workspace = static_cast<std::uint32_t>(table_.lifetimes.size());
     lifetime w;
-    w.begin = now_;
-    w.end = now_ + 1;
+    w.begin = action_;
+    w.end = action_ + 1;
     w.bytes = scratch;
     table_.lifetimes.push_back(w);
   }
 
-  // In place if it is dense and aligned; else copied into the workspace.
-  operand_use operand_of(const access& a, byte_count& workspace, byte_count alignment) {
+  // Uses the operand in place if it is dense and aligned; otherwise gathers it into the workspace.
+  operand_use place_operand(const access& a, byte_count& workspace, byte_count alignment) {
     operand_use use;
-    const tensor& t = g_.tensors[a.what];
+    const tensor& t = g_.tensors[a.tensor];
     if (a.mode != access_mode::write) {
-      for (const part_of_strip& from : copies_.sources_of(a.what, a.where)) {
-        use.sources.push_back(hold_strip(a.what, from, now_));
+      for (const strip_region& from : copies_.sources_of(a.tensor, a.where)) {
+        use.sources.push_back(hold_strip(a.tensor, from, action_));
       }
     }
     if (a.mode != access_mode::read)
-      use.targets.push_back(hold_strip(a.what, copies_.write(a.what, a.where), now_));
+      use.targets.push_back(hold_strip(a.tensor, copies_.write(a.tensor, a.where), action_));
     const auto is_in_place = [&](const strip_use& u) {
-      const region& strip = table_.strips[a.what].strips[u.what.strip];
+      const region& strip = table_.strips[a.tensor].strips[u.part.strip];
       const tensor lies = part_of(t, strip);
       const region there = relative_to(a.where, strip);
       return is_dense(lies, there) && strided_runs_of(lies, there).offset % alignment == 0;
     };
-    use.in_scratch = use.targets.empty() ? use.sources.size() != 1 || !is_in_place(use.sources.front())
-                                         : !is_in_place(use.targets.front());
-    if (!use.in_scratch) return use;
-    use.scratch_offset = workspace;
+    use.is_gathered = use.targets.empty() ? use.sources.size() != 1 || !is_in_place(use.sources.front())
+                                          : !is_in_place(use.targets.front());
+    if (!use.is_gathered) return use;
+    use.gathered_offset = workspace;
     workspace += round_up(bytes_of(t, a.where), arena_alignment);
     return use;
   }
 
-  // A part that adds to the results of earlier ones may need room for its own sum first: engines that
-  // accumulate are slower, or do not exist.
+  // A part that accumulates may need extra memory for its own sum: engines that accumulate are slower or do
+  // not exist.
   byte_count workspace_of(const compute& x) const {
     if (x.cheap_recompute) return 0;
-    byte_count bytes = round_up(std::min(p_.costs[x.what].workspace_bytes, x.workspace), arena_alignment);
-    const op& o = g_.ops[x.what];
+    byte_count bytes = round_up(std::min(p_.costs[x.op].workspace_bytes, x.workspace), arena_alignment);
+    const op& o = g_.ops[x.op];
     if (!is_convolution(o)) return bytes;
-    bytes += padded_rows(o, x.part);
+    bytes += padded_copy_bytes(o, x.part);
     for (const access& a : accesses_of(g_, o, x.part)) {
       if (a.mode != access_mode::accumulate) continue;
-      bytes += round_up(bytes_of(g_.tensors[a.what], a.where), arena_alignment);
+      bytes += round_up(bytes_of(g_.tensors[a.tensor], a.where), arena_alignment);
     }
     return bytes;
   }
 
-  // With uneven padding engines work on a padded copy of x or dx: of an eighth of the images at a time, or of
-  // all if single images are not aligned. Filter gradients are then computed in as many parts, next to the
-  // sum.
-  byte_count padded_rows(const op& o, const box& part) const {
+  // With uneven padding, engines work on a padded copy of x or dx: one eighth of the images at a time, or all
+  // if single images are not aligned. Filter gradients are then computed in as many parts, next to the sum.
+  byte_count padded_copy_bytes(const op& o, const box& part) const {
     const row_padding padding = padding_of(g_, o, part);
     if (is_even(padding, stride_of(o))) return 0;
     const std::vector<access> touched = accesses_of(g_, o, part);
-    const bool back = std::holds_alternative<convolution_backward_data>(o.what);
-    const bool sums = std::holds_alternative<convolution_backward_filter>(o.what);
+    const bool back = std::holds_alternative<convolution_backward_data>(o.attributes);
+    const bool sums = std::holds_alternative<convolution_backward_filter>(o.attributes);
     const access &x = touched[back ? 2 : 0], &y = touched[sums || back ? 1 : touched.size() - 1];
     const std::int64_t images = x.where.batch.end - x.where.batch.begin;
     region padded = x.where, one = y.where;
     one.batch.end = one.batch.begin + 1;
-    const bool parts_are_aligned = bytes_of(g_.tensors[y.what], one) % engine_alignment == 0;
+    const bool parts_are_aligned = bytes_of(g_.tensors[y.tensor], one) % engine_alignment == 0;
     padded.batch = {0, parts_are_aligned ? (images + 7) / 8 : images};
     padded.row = {0, x.where.row.end - x.where.row.begin + padding.above + padding.below};
-    const byte_count copy = round_up(bytes_of(g_.tensors[x.what], padded), arena_alignment);
+    const byte_count copy = round_up(bytes_of(g_.tensors[x.tensor], padded), arena_alignment);
     return copy +
-           (sums ? round_up(bytes_of(g_.tensors[touched[2].what], touched[2].where), arena_alignment) : 0);
+           (sums ? round_up(bytes_of(g_.tensors[touched[2].tensor], touched[2].where), arena_alignment) : 0);
   }
 
-  strip_use hold_strip(tensor_id t, const part_of_strip& what, std::uint32_t action) {
+  strip_use hold_strip(tensor_id t, const strip_region& what, std::uint32_t action) {
     strip_use use{what, {}};
     if (plan_.home[t] == residence::host) return use;
     const auto [first, last] = table_.strips[t].segments_in(what.where);
@@ -183,17 +184,17 @@ class lifetime_builder {
 
   std::uint32_t open_lifetime(tensor_id t, std::uint32_t strip, std::uint32_t segment, std::uint32_t action) {
     const strip_layout& layout = table_.strips[t];
-    const region part = layout.segment_of(strip, segment);
+    const region part = layout.segment_region(strip, segment);
     const tensor whole = part_of(g_.tensors[t], layout.strips[strip]);
     lifetime l;
-    l.what = t;
+    l.tensor = t;
     l.strip = strip;
     l.segment = segment;
-    l.managed = is_managed(plan_.home[t]);
+    l.is_managed = is_managed(plan_.home[t]);
     l.begin = action;
     l.bytes = bytes_of(g_.tensors[t], part);
     l.first_byte = strided_runs_of(whole, relative_to(part, layout.strips[strip])).offset;
-    if (l.managed) {
+    if (l.is_managed) {
       l.alignment = l.bytes >= managed_block ? managed_block : arena_alignment;
       l.bytes = round_up(l.bytes, l.alignment);
     }
@@ -203,13 +204,13 @@ class lifetime_builder {
     return index;
   }
 
-  // Ends the lifetimes of segments of which no cell is held any more; `end` 0 means at the last use.
-  void release(tensor_id t, const part_of_strip& what, std::uint32_t end) {
+  // Ends lifetimes of segments none of whose cells is held any more; `end` 0: at the last use.
+  void release_segments(tensor_id t, const strip_region& what, std::uint32_t end) {
     const strip_layout& layout = table_.strips[t];
     const auto [first, last] = layout.segments_in(what.where);
     for (std::uint32_t s = first; s < last; ++s) {
       std::uint32_t& l = open_lifetimes_[t][what.strip][s];
-      if (l != no_lifetime && !copies_.holds_any(t, what.strip, layout.segment_of(what.strip, s)))
+      if (l != no_lifetime && !copies_.holds_any(t, what.strip, layout.segment_region(what.strip, s)))
         close_lifetime(l, end);
     }
   }
@@ -226,17 +227,17 @@ class lifetime_builder {
   lifetime_table table_;
   copy_tracker copies_;
   std::vector<std::vector<std::vector<std::uint32_t>>> open_lifetimes_;  // per tensor, strip, segment
-  std::uint32_t now_ = 0;
+  std::uint32_t action_ = 0;
 };
 
 // Extends lifetimes so that no address is ever reused, except in place: the first lifetime at an address
 // begins with the plan, the last one ends with it.
-void hold_for_whole_plan(const memory_plan& plan, lifetime_table& table) {
+void extend_to_whole_plan(const memory_plan& plan, lifetime_table& table) {
   const auto count = static_cast<std::uint32_t>(plan.actions.size());
   std::vector<std::vector<std::uint32_t>> of_block;
   for (std::uint32_t l = 0; l < table.lifetimes.size(); ++l) {
     const lifetime& x = table.lifetimes[l];
-    if (x.what == no_lifetime || plan.home[x.what] == residence::staged) continue;
+    if (x.tensor == no_lifetime || plan.home[x.tensor] == residence::staged) continue;
     if (x.block >= of_block.size()) of_block.resize(x.block + 1);
     of_block[x.block].push_back(l);
   }
@@ -262,9 +263,9 @@ byte_count operand_alignment(const op& o) {
 }
 
 lifetime_table lifetimes_of(const problem& p, const memory_plan& plan) {
-  lifetime_table table = lifetime_builder(p, plan).run();
+  lifetime_table table = lifetime_builder(p, plan).build();
   join_blocks(p.network, plan, table);
-  if (!p.network.shares_memory) hold_for_whole_plan(plan, table);
+  if (!p.network.shares_memory) extend_to_whole_plan(plan, table);
   return table;
 }
 

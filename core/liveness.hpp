@@ -9,17 +9,17 @@
 
 namespace um {
 
-// Per tensor, from the first operator that touches it to the last; nothing where none does.
+// Per tensor, the range from the first operator that touches it to the last; nothing if none does.
 std::vector<std::optional<index_range>> touched_ranges(const graph& g);
 
-// The same, but tensors that persist are alive from the first operator on and those that survive to the last.
+// The same, but tensors that persist are alive from the first operator, and those that survive until the
+// last.
 std::vector<std::optional<index_range>> live_ranges(const graph& g);
 
 // Bytes that each tensor takes in an arena.
 std::vector<byte_count> arena_sizes(const graph& g);
 
-// Bytes alive while each operator runs, `size` per tensor. An output that takes an input's place is counted
-// once.
+// Bytes alive while each operator runs, with `size` per tensor. An output computed in place counts once.
 std::vector<byte_count> live_bytes(const graph& g, const std::vector<byte_count>& size);
 
 }  // namespace um

@@ -1,42 +1,43 @@
-// From a plan to what a machine executes: every action becomes a step in a lane, with the steps
-// of other lanes it must wait for and the addresses it works on. Hazards are kept per part of a
-// tensor, so tiles pipeline.
+// Lowers a plan to steps that a machine executes: every action becomes a step in a lane, with the steps of
+// other lanes that it waits for and the addresses that it uses. Hazards are tracked per part of a tensor, so
+// that tiles pipeline.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <vector>
 
+#include "core/address_resolver.hpp"
 #include "core/hazards.hpp"
-#include "core/places.hpp"
 #include "core/trace.hpp"
 #include "core/verify.hpp"
 
 namespace um {
 
-// How a step is issued from the second iteration on; the first, and those of which a timeline is asked for or
-// whose engines cannot be recorded, are issued by call.
-//   by_call      each call by itself
-//   as_operator  a compute: its kernels, recorded once, by one launch
-//   by_stretch   a stretch of the compute lane (core/stretches.hpp), recorded once, by one launch
+// How a step is issued from the second iteration on. The first iteration is issued call by call, and so is
+// every iteration if a timeline is requested or an engine cannot be recorded.
+//
+// by_call: each call by itself. as_operator: the kernels of a compute, recorded once, in one launch.
+// by_stretch: a stretch of the compute lane (core/stretches.hpp), recorded once, in one launch.
 enum class launch_method : std::uint8_t { by_call, as_operator, by_stretch };
 
 struct placement;  // core/placement.hpp
 
-// An action with all decisions made: a backend executes it and decides nothing.
+// An action with all decisions made: a backend only executes it.
 struct step {
-  action what;
-  lane where = lane::compute;  // the lane that issues it
-  // For each lane, the last step of that lane that must have ended; no_step if none.
-  std::array<std::int32_t, lane_count> after{no_step, no_step, no_step};
+  action command;
+  lane in_lane = lane::compute;  // the lane that issues it
+  // Per lane, the last step that must have ended; no_step if none.
+  std::array<std::int32_t, lane_count> waits_for{no_step, no_step, no_step};
   residence home = residence::device;  // residence of the tensor moved (advise, prefetch, evict, discard)
-  bool needed = true;                  // false: nothing to move (the home copy is still valid)
+  bool is_needed = true;               // false: nothing to move, since the host copy is still valid
   std::vector<operand> operands;       // compute: inputs, then outputs
   std::vector<pitched_copy> gathers;   // compute: copies made before it, of operands that are not dense
   std::vector<pitched_copy> scatters;  // compute: copies made after it
   std::vector<pitched_copy> copies;    // prefetch and evict of staged tensors
   std::vector<movement> movements;     // prefetch, evict, discard, advise of managed and twinned ones
-  std::vector<range> room;  // twinned: whole blocks of the managed arena to populate before the copies of a
+  std::vector<range>
+      populate_or_discard;  // twinned: whole blocks of the managed arena to populate before the copies of a
                             // prefetch, or to discard after the copies of an evict
   byte_count workspace_offset = 0;  // compute: in the device arena
   byte_count workspace_bytes = 0;   // workspace of the operator, without gathered operands
@@ -55,22 +56,22 @@ struct execution_plan {
   byte_count device_arena_bytes = 0;
   byte_count managed_arena_bytes = 0;
   byte_count pinned_arena_bytes = 0;
-  // Largest device memory in use at once: device arena plus managed blocks resident. Where the
-  // driver evicts by itself (plan made for pressure::driver) the managed arena counts whole.
+  // Maximum device memory in use: the device arena plus resident managed blocks. If the driver evicts
+  // (pressure::driver), the whole managed arena counts.
   byte_count peak_device_bytes = 0;
   byte_count budget = 0;
-  pressure under = pressure::none;  // who evicts managed memory
+  pressure evicted_by = pressure::none;  // who evicts managed memory
   footprint_terms terms;
 };
 
-// `how` places blocks in each arena. Throws infeasible if the device arena exceeds the budget, or if `under`
-// is pressure::plan and the managed memory in use ever exceeds what the budget leaves; std::invalid_argument
-// for a plan that was verified for another network, and for movements of managed memory that are not whole
-// blocks, which verified() does not check.
+// `how` packs each arena. Throws infeasible if the device arena exceeds the budget, or if the plan evicts
+// (pressure::plan) and managed memory ever exceeds what the budget leaves. Throws std::invalid_argument for a
+// plan verified for another network, and for movements of managed memory that are not whole blocks, which
+// verify_plan() does not check.
 execution_plan lower(const problem& p, const verified_plan& plan, packer how = packers::searched);
-// Verifies the plan first: throws std::invalid_argument for one that defect_of() refuses.
+// Verifies the plan first: throws std::invalid_argument if it has a defect.
 execution_plan lower(const problem& p, const memory_plan& plan, packer how = packers::searched);
-// With the addresses of a plan that differs only in movements of managed memory; for searches.
+// Uses the addresses of a plan that differs only in movements of managed memory; for searches.
 execution_plan lower(const problem& p, const memory_plan& plan, const placement& known);
 execution_plan lower(const problem& p, const verified_plan& plan, const placement& known);
 

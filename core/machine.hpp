@@ -151,7 +151,7 @@ struct uvm_costs {
 // Smallest and largest value of an uncertain figure; simulated times get their bounds from them.
 struct figure_bounds {
   std::string name;  // "uvm.evict_ns"
-  std::int64_t least = 0, most = 0;
+  std::int64_t min_value = 0, max_value = 0;
 };
 
 // Share of the roofline rate that operators of a kind reach, in percent. It exceeds 100 where an algorithm

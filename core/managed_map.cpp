@@ -27,18 +27,18 @@ std::vector<range> subtract_range(const std::vector<range>& from, byte_count beg
 managed_map::managed_map(const graph& g, const memory_plan& plan, const lifetime_table& table,
                          const layout& at)
     : g_(g), table_(table), layout_(at), overlapping_(g.tensors.size()) {
-  for (const residence home : plan.home) twinned_.push_back(home == residence::twinned);
+  for (const residence home : plan.home) is_twinned_.push_back(home == residence::twinned);
   std::vector<std::uint32_t> by_offset;
   for (std::uint32_t l = 0; l < table.lifetimes.size(); ++l) {
-    if (table.lifetimes[l].managed) by_offset.push_back(l);
+    if (table.lifetimes[l].is_managed) by_offset.push_back(l);
   }
-  std::ranges::sort(by_offset, {}, [&](std::uint32_t l) { return at.offset[l]; });
+  std::ranges::sort(by_offset, {}, [&](std::uint32_t l) { return at.offsets[l]; });
   for (std::size_t i = 0; i < by_offset.size(); ++i) {
     const std::uint32_t a = by_offset[i];
-    const byte_count end = at.offset[a] + table.lifetimes[a].bytes;
-    for (std::size_t k = i + 1; k < by_offset.size() && at.offset[by_offset[k]] < end; ++k) {
-      overlapping_[table.lifetimes[a].what].push_back(by_offset[k]);
-      overlapping_[table.lifetimes[by_offset[k]].what].push_back(a);
+    const byte_count end = at.offsets[a] + table.lifetimes[a].bytes;
+    for (std::size_t k = i + 1; k < by_offset.size() && at.offsets[by_offset[k]] < end; ++k) {
+      overlapping_[table.lifetimes[a].tensor].push_back(by_offset[k]);
+      overlapping_[table.lifetimes[by_offset[k]].tensor].push_back(a);
     }
   }
   for (std::vector<std::uint32_t>& of_one : overlapping_) std::ranges::sort(of_one);
@@ -55,7 +55,7 @@ range managed_map::range_of(tensor_id t, const box& part) const {
   const range only = batch_range(what, part);
   const byte_count end = only.offset + only.bytes, unit = l.bytes < managed_block ? 1 : managed_block;
   const bool is_last = end == bytes_of(what);
-  if (twinned_[t] && (only.offset % unit != 0 || (!is_last && end % unit != 0))) {
+  if (is_twinned_[t] && (only.offset % unit != 0 || (!is_last && end % unit != 0))) {
     throw std::invalid_argument("tensor " + what.name +
                                 " is twinned and moves by parts that are whole blocks of " +
                                 to_text(managed_block) + " only; cut it otherwise, or move it whole");
@@ -70,11 +70,11 @@ bool managed_map::has_taken_over(std::uint32_t later, tensor_id t, std::uint32_t
   return now >= born ? born < taken && taken <= now : taken > born || taken <= now;
 }
 
-std::vector<range> managed_map::owned(tensor_id t, const box& part, std::uint32_t now) const {
+std::vector<range> managed_map::owned_ranges(tensor_id t, const box& part, std::uint32_t now) const {
   return owned_ranges_in(t, range_of(t, part), now);
 }
 
-range managed_map::range_alone(tensor_id t, const box& part) const {
+range managed_map::discardable_range(tensor_id t, const box& part) const {
   range r = range_of(t, part);
   if (r.bytes == 0) return r;
   const byte_count first = offset_of(t) + batch_range(g_.tensors[t], part).offset;
@@ -85,8 +85,9 @@ range managed_map::range_alone(tensor_id t, const box& part) const {
   return r;
 }
 
-std::vector<range> managed_map::owned_alone(tensor_id t, const box& part, std::uint32_t now) const {
-  return owned_ranges_in(t, range_alone(t, part), now);
+std::vector<range> managed_map::owned_discardable_ranges(tensor_id t, const box& part,
+                                                         std::uint32_t now) const {
+  return owned_ranges_in(t, discardable_range(t, part), now);
 }
 
 std::vector<range> managed_map::owned_ranges_in(tensor_id t, const range& whole, std::uint32_t now) const {
@@ -94,13 +95,13 @@ std::vector<range> managed_map::owned_ranges_in(tensor_id t, const range& whole,
   std::vector<range> left{whole};
   for (const std::uint32_t k : overlapping_[t]) {
     if (!has_taken_over(k, t, now)) continue;
-    const byte_count begin = layout_.offset[k], end = begin + table_.lifetimes[k].bytes;
+    const byte_count begin = layout_.offsets[k], end = begin + table_.lifetimes[k].bytes;
     left = subtract_range(left, round_down(begin, managed_block), round_up(end, managed_block));
   }
   return left;
 }
 
-void managed_map::refuse_early_prefetch(tensor_id t, std::uint32_t now) const {
+void managed_map::throw_if_prefetch_is_early(tensor_id t, std::uint32_t now) const {
   if (table_.by_tensor[t].empty()) {
     throw std::invalid_argument("tensor " + g_.tensors[t].name + " is twinned, but nothing touches it");
   }
@@ -110,7 +111,7 @@ void managed_map::refuse_early_prefetch(tensor_id t, std::uint32_t now) const {
     const lifetime& other = table_.lifetimes[k];
     if (other.begin < mine.begin && other.end > now) {
       throw std::invalid_argument("prefetch " + g_.tensors[t].name +
-                                  ": its addresses still belong to tensor " + g_.tensors[other.what].name +
+                                  ": its addresses still belong to tensor " + g_.tensors[other.tensor].name +
                                   "; prefetch it after that one's last use");
     }
   }

@@ -1,4 +1,4 @@
-// The managed arena of a plan: which range a part of a tensor covers, and which of it the tensor still owns
+// The managed arena of a plan: the range of each part of a tensor, and how much of it the tensor still owns
 // after later tensors have reused its addresses.
 #pragma once
 
@@ -11,31 +11,31 @@ namespace um {
 
 class managed_map {
  public:
-  // References are kept, but not to the plan.
+  // Keeps references, but none to the plan.
   managed_map(const graph& g, const memory_plan& plan, const lifetime_table& table, const layout& at);
 
   // Offset and lifetime of a managed tensor that some compute touches.
-  byte_count offset_of(tensor_id t) const { return layout_.offset[table_.by_tensor[t].front()]; }
+  byte_count offset_of(tensor_id t) const { return layout_.offsets[table_.by_tensor[t].front()]; }
   const lifetime& lifetime_of(tensor_id t) const { return table_.lifetimes[table_.by_tensor[t].front()]; }
   bool is_touched(tensor_id t) const { return !table_.by_tensor[t].empty(); }
 
   // Throws std::invalid_argument if a prefetch of a twinned tensor at action `now` takes addresses that
   // another tensor still uses, or if no operator touches the tensor.
-  void refuse_early_prefetch(tensor_id t, std::uint32_t now) const;
+  void throw_if_prefetch_is_early(tensor_id t, std::uint32_t now) const;
 
   // The range that a part of a tensor covers; empty if no compute touches the tensor. Inner borders
   // are rounded down to whole blocks, so that the parts of a tensor tile its blocks. Throws
   // std::invalid_argument for a part along another axis than batch, and for one of a twinned tensor that
   // does not begin and end on blocks.
   range range_of(tensor_id t, const box& part) const;
-  // The range that can be discarded: without the block that the part shares with the one before.
-  range range_alone(tensor_id t, const box& part) const;
+  // The range that can be discarded: without the block that the part shares with the part before.
+  range discardable_range(tensor_id t, const box& part) const;
 
-  // The ranges of it that the tensor owns at action `now`. Tensors below one block share blocks and are
-  // never given up alone: they own nothing.
-  std::vector<range> owned(tensor_id t, const box& part, std::uint32_t now) const;
-  // The same for range_alone().
-  std::vector<range> owned_alone(tensor_id t, const box& part, std::uint32_t now) const;
+  // The ranges of a part that the tensor owns at action `now`. Tensors smaller than a block share blocks and
+  // own none: they are never released alone.
+  std::vector<range> owned_ranges(tensor_id t, const box& part, std::uint32_t now) const;
+  // The same for discardable_range().
+  std::vector<range> owned_discardable_ranges(tensor_id t, const box& part, std::uint32_t now) const;
 
  private:
   std::vector<range> owned_ranges_in(tensor_id t, const range& r, std::uint32_t now) const;
@@ -45,7 +45,7 @@ class managed_map {
 
   const lifetime_table& table_;
   const layout& layout_;
-  std::vector<bool> twinned_;                            // per tensor
+  std::vector<bool> is_twinned_;                         // per tensor
   std::vector<std::vector<std::uint32_t>> overlapping_;  // per tensor: lifetimes that share addresses with it
 };
 

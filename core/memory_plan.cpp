@@ -49,26 +49,26 @@ std::string to_text(const graph& g, const action& a) {
   };
   return std::visit(
       overloaded{
-          [&](const advise& x) { return "advise " + name(x.what) + " " + std::string(to_text(x.hint)); },
-          [&](const prefetch& x) { return "prefetch " + name(x.what) + part_suffix(x.part); },
-          [&](const evict& x) { return "evict " + name(x.what) + part_suffix(x.part); },
-          [&](const discard& x) { return "discard " + name(x.what) + part_suffix(x.part); },
+          [&](const advise& x) { return "advise " + name(x.tensor) + " " + std::string(to_text(x.hint)); },
+          [&](const prefetch& x) { return "prefetch " + name(x.tensor) + part_suffix(x.part); },
+          [&](const evict& x) { return "evict " + name(x.tensor) + part_suffix(x.part); },
+          [&](const discard& x) { return "discard " + name(x.tensor) + part_suffix(x.part); },
           [&](const compute& x) {
-            return "compute " + (x.what < g.ops.size() ? g.ops[x.what].name : "#" + std::to_string(x.what)) +
+            return "compute " + (x.op < g.ops.size() ? g.ops[x.op].name : "#" + std::to_string(x.op)) +
                    part_suffix(x.part) + (x.cheap_recompute ? " again" : "");
           },
       },
       a);
 }
 
-std::uint32_t cell_grid::batch_parts() const {
+std::uint32_t cell_grid::batch_part_count() const {
   return part_count(batch);
 }
-std::uint32_t cell_grid::inner() const {
+std::uint32_t cell_grid::cells_per_batch_part() const {
   return part_count(channel) * part_count(row);
 }
-std::uint32_t cell_grid::count() const {
-  return part_count(batch) * inner();
+std::uint32_t cell_grid::cell_count() const {
+  return part_count(batch) * cells_per_batch_part();
 }
 
 std::vector<cell_grid> cells_of(const graph& g, const memory_plan& plan) {
@@ -77,9 +77,9 @@ std::vector<cell_grid> cells_of(const graph& g, const memory_plan& plan) {
   const auto of_movement = [&](const auto& x) {
     if (is_whole(x.part)) return;
     try {
-      add_borders(all[x.what], region_of(g.tensors[x.what].shape, x.part));
+      add_borders(all[x.tensor], region_of(g.tensors[x.tensor].shape, x.part));
     } catch (const std::invalid_argument& reason) {
-      throw std::invalid_argument("tensor " + g.tensors[x.what].name + ": " + reason.what());
+      throw std::invalid_argument("tensor " + g.tensors[x.tensor].name + ": " + reason.what());
     }
   };
   for (const action& a : plan.actions) {
@@ -89,7 +89,7 @@ std::vector<cell_grid> cells_of(const graph& g, const memory_plan& plan) {
                      if (is_whole(x.part)) return;
                      // An output that parts sum into is complete only after every part has run.
                      for (const access& touched : accesses_of(g, x)) {
-                       if (touched.mode != access_mode::read) add_borders(all[touched.what], touched.where);
+                       if (touched.mode != access_mode::read) add_borders(all[touched.tensor], touched.where);
                      }
                    },
                    of_movement,

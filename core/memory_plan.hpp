@@ -1,5 +1,5 @@
-// A plan: where every tensor lives, and one list of actions in program order. lower() finds out which actions
-// may overlap.
+// A plan: the residence of every tensor, and a list of actions in program order. lower() determines which
+// actions may overlap.
 #pragma once
 
 #include <array>
@@ -15,26 +15,26 @@
 
 namespace um {
 
-// Where a tensor's value lives.
-//   device   in the device arena from its first write to its last use
-//   staged   at home in pinned host memory, in the device arena while resident
-//   managed  in the managed arena; the driver, prefetch and evict move it
-//   twinned  in the managed arena; evict copies it to a pinned twin of its own and discards it, prefetch
-//            populates its range and copies it back; nothing else moves it
-//   host     in pinned host memory, read and written over the link (zero-copy)
+// Where a tensor's value is kept.
+//
+// device: in the device arena from its first write to its last use. staged: on the host in pinned memory, in
+// the device arena while resident. managed: in the managed arena, moved by the driver and by prefetch and
+// evict. twinned: in the managed arena; evict copies it to its own pinned twin and discards it, prefetch
+// populates its range and copies it back, and nothing else moves it. host: in pinned host memory, accessed
+// over the link (zero-copy).
 enum class residence : std::uint8_t { device, staged, managed, twinned, host };
 template <>
 inline constexpr std::array enum_names<residence>{"device"sv, "staged"sv, "managed"sv, "twinned"sv, "host"sv};
 
-// Addressed in the managed arena.
+// Whether it has an address in the managed arena.
 constexpr bool is_managed(residence home) {
   return home == residence::managed || home == residence::twinned;
 }
-// Has a place in pinned host memory for the whole run.
+// Whether it has a place in pinned host memory for the whole run.
 constexpr bool is_pinned(residence home) {
   return home == residence::staged || home == residence::twinned || home == residence::host;
 }
-// Moved by copies that only the plan makes: a kernel must find it on the device.
+// Whether only copies of the plan move it: a kernel must find it on the device.
 constexpr bool is_copied(residence home) {
   return home == residence::staged || home == residence::twinned;
 }
@@ -50,22 +50,22 @@ inline constexpr std::array enum_names<advice>{"read_mostly"sv, "preferred_devic
                                                "accessed_by_device"sv};
 
 struct advise {  // managed only; stays in force for the whole run
-  tensor_id what = 0;
+  tensor_id tensor = 0;
   advice hint = advice::read_mostly;
   friend bool operator==(const advise&, const advise&) = default;
 };
 struct prefetch {  // make resident on the device
-  tensor_id what = 0;
+  tensor_id tensor = 0;
   box part;
   friend bool operator==(const prefetch&, const prefetch&) = default;
 };
 struct evict {  // keep the value, give up the device space
-  tensor_id what = 0;
+  tensor_id tensor = 0;
   box part;
   friend bool operator==(const evict&, const evict&) = default;
 };
 struct discard {  // the value is dead
-  tensor_id what = 0;
+  tensor_id tensor = 0;
   box part;
   friend bool operator==(const discard&, const discard&) = default;
 };
@@ -79,8 +79,8 @@ constexpr std::string_view verb_of(const action& a) {
 struct memory_plan {
   std::vector<residence> home;  // one per tensor
   std::vector<action> actions;
-  // Indices into `actions`, ascending: there the lanes join: later actions begin when all earlier ones have
-  // ended. Most plans have none, since data dependences suffice.
+  // Ascending indices into `actions` at which the lanes join: later actions begin when all earlier ones have
+  // ended. Most plans need none.
   std::vector<std::uint32_t> joins = {};
   friend bool operator==(const memory_plan&, const memory_plan&) = default;
 };
@@ -88,28 +88,28 @@ struct memory_plan {
 // "prefetch conv1.w [batch 0:8]".
 std::string to_text(const graph& g, const action& a);
 
-// How a tensor is cut in a plan: the sorted union of all borders that the plan draws along each axis, 0 and
-// the extent included. They cut it into a grid of cells; every action covers whole cells, and a cell is
-// numbered row first, then channel, then batch.
+// How a plan cuts a tensor: the sorted borders that its parts draw along each axis, with 0 and the extent.
+// The borders form a grid of cells; every action covers whole cells. Cells are numbered row first, then
+// channel, then batch.
 struct cell_grid {
   std::vector<std::int64_t> batch, channel, row;
-  std::uint32_t count() const;  // of cells
-  std::uint32_t batch_parts() const;
-  std::uint32_t inner() const;  // cells of one part of the batch
-  bool is_whole() const { return count() == 1; }
+  std::uint32_t cell_count() const;  // number of cells
+  std::uint32_t batch_part_count() const;
+  std::uint32_t cells_per_batch_part() const;  // cells of one part of the batch
+  bool is_whole() const { return cell_count() == 1; }
 };
 // One grid per tensor. Throws std::invalid_argument if a plan names a part that a tensor or an operator does
 // not have, an operator that cannot be cut so, or cuts a tensor into more than 65,536 cells.
 std::vector<cell_grid> cells_of(const graph& g, const memory_plan& plan);
 
-// The cells that a region touches: those of every part along the batch in [batch_begin, batch_end), and so
-// on.
+// The cells that a region touches: parts [batch_begin, batch_end) along the batch, and likewise along the
+// other axes.
 struct cell_span {
   std::uint32_t batch_begin = 0, batch_end = 1, channel_begin = 0, channel_end = 1, row_begin = 0,
                 row_end = 1;
 };
 cell_span cells_in(const cell_grid& cells, const region& r);
-// Their numbers, ascending.
+// The numbers of these cells, ascending.
 std::vector<std::uint32_t> cell_indices_of(const cell_grid& cells, const cell_span& span);
 region region_of(const cell_grid& cells, std::uint32_t cell);
 

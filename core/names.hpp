@@ -1,9 +1,8 @@
-// Enumerations whose values have names, as files and messages write them. One table each, beside the enumeration:
+// Enumerations whose values have names in files and messages. One table each, beside the enumeration:
 //
-//   template <>
-//   inline constexpr std::array enum_names<lane>{"compute"sv, "to_device"sv, "to_host"sv};
+// template <> inline constexpr std::array enum_names<lane>{"compute"sv, "to_device"sv, "to_host"sv};
 //
-// to_text(), all_values() and every reader of such a name go by it.
+// to_text(), all_values() and all readers of such names use it.
 #pragma once
 
 #include <array>

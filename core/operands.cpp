@@ -21,45 +21,45 @@ constexpr std::size_t most_operands = 1024, most_stepped = 1 << 16;
 struct arity {
   std::size_t least_in, most_in, least_out, most_out;
 };
-constexpr arity exactly(std::size_t in, std::size_t out) {
+constexpr arity arity_exactly(std::size_t in, std::size_t out) {
   return {in, in, out, out};
 }
-constexpr arity between(std::size_t least_in, std::size_t most_in, std::size_t least_out,
-                        std::size_t most_out) {
+constexpr arity arity_between(std::size_t least_in, std::size_t most_in, std::size_t least_out,
+                              std::size_t most_out) {
   return {least_in, most_in, least_out, most_out};
 }
 
 arity arity_of(const op_attributes& what) {
   return std::visit(
-      overloaded{[](const convolution&) { return between(2, 3, 1, 1); },
-                 [](const linear&) { return between(2, 3, 1, 1); },
-                 [](const linear_backward_filter&) { return between(2, 2, 1, 2); },
-                 [](const bias_backward&) { return exactly(1, 1); },
-                 [](const relu&) { return exactly(1, 1); },
-                 [](const cast&) { return exactly(1, 1); },
-                 [](const global_average_pool&) { return exactly(1, 1); },
-                 [](const global_average_pool_backward&) { return exactly(1, 1); },
-                 [](const relu_bias_backward&) { return exactly(2, 2); },
-                 [](const max_pool& a) { return a.relu ? exactly(2, 2) : exactly(1, 2); },
+      overloaded{[](const convolution&) { return arity_between(2, 3, 1, 1); },
+                 [](const linear&) { return arity_between(2, 3, 1, 1); },
+                 [](const linear_backward_filter&) { return arity_between(2, 2, 1, 2); },
+                 [](const bias_backward&) { return arity_exactly(1, 1); },
+                 [](const relu&) { return arity_exactly(1, 1); },
+                 [](const cast&) { return arity_exactly(1, 1); },
+                 [](const global_average_pool&) { return arity_exactly(1, 1); },
+                 [](const global_average_pool_backward&) { return arity_exactly(1, 1); },
+                 [](const relu_bias_backward&) { return arity_exactly(2, 2); },
+                 [](const max_pool& a) { return a.relu ? arity_exactly(2, 2) : arity_exactly(1, 2); },
                  [](const max_pool_backward& a) {
                    const std::size_t in = a.forward.relu ? 3 : 2;
-                   return between(in, in, 1, 2);
+                   return arity_between(in, in, 1, 2);
                  },
-                 [](const batch_norm&) { return between(3, 4, 3, 3); },
-                 [](const normalize&) { return between(5, 6, 1, 1); },
+                 [](const batch_norm&) { return arity_between(3, 4, 3, 3); },
+                 [](const normalize&) { return arity_between(5, 6, 1, 1); },
                  [](const batch_norm_backward& a) {
-                   return exactly(6 + (a.two_gradients ? 1 : 0) + (a.relu && a.residual ? 1 : 0),
-                                  a.residual ? 4 : 3);
+                   return arity_exactly(6 + (a.two_gradients ? 1 : 0) + (a.relu && a.residual ? 1 : 0),
+                                        a.residual ? 4 : 3);
                  },
-                 [](const softmax_cross_entropy&) { return exactly(2, 2); },
-                 [](const softmax_cross_entropy_gradient&) { return exactly(2, 2); },
-                 [](const concat&) { return between(2, most_operands, 1, 1); },
-                 [](const concat_backward&) { return between(1, 1, 2, most_operands); },
-                 [](const average_pool&) { return exactly(1, 1); },
-                 [](const average_pool_backward&) { return exactly(1, 1); },
-                 [](const optimizer_step&) { return between(2, most_stepped, 1, most_stepped); },
-                 [](const opaque&) { return between(0, most_operands, 1, most_operands); },
-                 [](const auto&) { return exactly(2, 1); }},
+                 [](const softmax_cross_entropy&) { return arity_exactly(2, 2); },
+                 [](const softmax_cross_entropy_gradient&) { return arity_exactly(2, 2); },
+                 [](const concat&) { return arity_between(2, most_operands, 1, 1); },
+                 [](const concat_backward&) { return arity_between(1, 1, 2, most_operands); },
+                 [](const average_pool&) { return arity_exactly(1, 1); },
+                 [](const average_pool_backward&) { return arity_exactly(1, 1); },
+                 [](const optimizer_step&) { return arity_between(2, most_stepped, 1, most_stepped); },
+                 [](const opaque&) { return arity_between(0, most_operands, 1, most_operands); },
+                 [](const auto&) { return arity_exactly(2, 1); }},
       what);
 }
 
@@ -318,7 +318,7 @@ defect cast_defect(const operands& all) {
 
 // Tensors with more than one row or column must share one memory order.
 defect memory_order_defect(const operands& all) {
-  if (std::holds_alternative<opaque>(all.o.what)) return std::nullopt;
+  if (std::holds_alternative<opaque>(all.o.attributes)) return std::nullopt;
   const tensor* first = nullptr;
   for (const auto* side : {&all.o.in, &all.o.out}) {
     for (const tensor_id id : *side) {
@@ -336,7 +336,7 @@ defect memory_order_defect(const operands& all) {
 
 defect update_defect(const operands& all) {
   if (all.o.in[0] != all.o.out[0]) return "updates " + all.in(0).name + " but writes " + all.out(0).name;
-  if (all.o.repeatable) return "updates in place, so it is not repeatable";
+  if (all.o.is_repeatable) return "updates in place, so it is not repeatable";
   return first_defect({expect_f32({&all.in(0), &all.in(1)}), pointwise_defect(all)});
 }
 
@@ -344,25 +344,28 @@ defect step_defect(const optimizer_step& a, const operands& all) {
   if (a.moments > 2) return "has more than two moments";
   if (a.moments == 2 && (a.beta1 >= 1 || a.beta2 >= 1))
     return "has a beta of 1, which leaves no value to correct";
-  if (all.o.repeatable) return "updates in place, so it is not repeatable";
+  if (all.o.is_repeatable) return "updates in place, so it is not repeatable";
   std::size_t in = 0, out = 0;
   const auto moments = static_cast<std::size_t>(a.moments);
   for (const stepped_parameter& p : stepped_parameters(all.g, all.o)) {
     const std::size_t states = moments + (p.has_master ? 1 : 0);
-    in = p.w + 2 + states, out = p.out + 1 + states;
-    if (in > all.o.in.size() || out > all.o.out.size()) return "lacks states of " + all.in(p.w).name;
-    if (all.o.in[p.w] != all.o.out[p.out]) {
-      return "updates " + all.in(p.w).name + " but writes " + all.out(p.out).name;
+    in = p.parameter_index + 2 + states, out = p.output_index + 1 + states;
+    if (in > all.o.in.size() || out > all.o.out.size())
+      return "lacks states of " + all.in(p.parameter_index).name;
+    if (all.o.in[p.parameter_index] != all.o.out[p.output_index]) {
+      return "updates " + all.in(p.parameter_index).name + " but writes " + all.out(p.output_index).name;
     }
     if (!p.has_master) {
-      if (auto d = expect_f32({&all.in(p.w)})) return d;
+      if (auto d = expect_f32({&all.in(p.parameter_index)})) return d;
     }
     for (std::size_t i = 1; i < 2 + states; ++i) {
-      if (auto d = first_defect(
-              {expect_f32({&all.in(p.w + i)}), expect_shape(all.in(p.w + i), all.in(p.w).shape)}))
+      if (auto d =
+              first_defect({expect_f32({&all.in(p.parameter_index + i)}),
+                            expect_shape(all.in(p.parameter_index + i), all.in(p.parameter_index).shape)}))
         return d;
-      if (i > 1 && all.o.in[p.w + i] != all.o.out[p.out + i - 1]) {
-        return "updates " + all.in(p.w + i).name + " but writes " + all.out(p.out + i - 1).name;
+      if (i > 1 && all.o.in[p.parameter_index + i] != all.o.out[p.output_index + i - 1]) {
+        return "updates " + all.in(p.parameter_index + i).name + " but writes " +
+               all.out(p.output_index + i - 1).name;
       }
     }
   }
@@ -455,11 +458,11 @@ defect operands_defect(const operands& all) {
           [&](const sgd_update&) { return update_defect(all); },
           [&](const optimizer_step& a) { return step_defect(a, all); },
           [&](const opaque& a) { return opaque_defect(a, all); }},
-      all.o.what);
+      all.o.attributes);
 }
 
 defect arity_defect(const op& o) {
-  const arity wanted = arity_of(o.what);
+  const arity wanted = arity_of(o.attributes);
   const auto counts = [](std::size_t least, std::size_t most) {
     if (most == least) return std::to_string(least);
     return std::to_string(least) + (most == least + 1 ? " or " : " to ") + std::to_string(most);
@@ -488,7 +491,7 @@ defect ids_defect(const graph& g, const op& o) {
 }  // namespace
 
 std::vector<stepped_parameter> stepped_parameters(const graph& g, const op& o) {
-  const auto moments = static_cast<std::size_t>(std::get<optimizer_step>(o.what).moments);
+  const auto moments = static_cast<std::size_t>(std::get<optimizer_step>(o.attributes).moments);
   const auto counters = static_cast<std::size_t>(moments == 2);
   std::vector<stepped_parameter> all;
   for (std::size_t in = 0, out = 0; in + 1 < o.in.size() - std::min(counters, o.in.size());) {
@@ -500,7 +503,7 @@ std::vector<stepped_parameter> stepped_parameters(const graph& g, const op& o) {
   return all;
 }
 
-std::optional<std::string> operands_missing(const graph& g, const op& o) {
+std::optional<std::string> missing_operands_defect(const graph& g, const op& o) {
   if (auto d = arity_defect(o)) return d;
   return ids_defect(g, o);
 }

@@ -1,4 +1,4 @@
-// What each kind of operator expects of its operands: how many, of which types and extents.
+// The operands that each kind of operator expects: number, types and extents.
 #pragma once
 
 #include <cstddef>
@@ -10,18 +10,18 @@
 
 namespace um {
 
-// Why the number of operands is wrong or the graph lacks one; nothing if all is well.
-std::optional<std::string> operands_missing(const graph& g, const op& o);
-// The same of their types, extents and memory order, where none is missing.
+// Why the number of operands is wrong or an operand is not in the graph; nothing if both are right.
+std::optional<std::string> missing_operands_defect(const graph& g, const op& o);
+// Why types, extents or memory order of the operands are wrong; all operands must exist.
 std::optional<std::string> operands_defect(const graph& g, const op& o);
 
-// Where a parameter and what belongs to it stand among the operands of an optimizer_step: `w`, dw behind it,
-// then its moments, then its master; in the outputs `out`, then moments and master.
+// Positions of a parameter among the operands of an optimizer_step. Inputs: the parameter, its gradient, its
+// moments, its master. Outputs: the parameter, its moments, its master.
 struct stepped_parameter {
-  std::size_t w = 0, out = 0;
+  std::size_t parameter_index = 0, output_index = 0;
   bool has_master = false;
 };
-// Of an operator whose operands are there; operands that are left over belong to no parameter.
+// The parameters of an operator without missing operands; left-over operands belong to none.
 std::vector<stepped_parameter> stepped_parameters(const graph& g, const op& o);
 
 }  // namespace um

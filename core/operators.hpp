@@ -261,8 +261,8 @@ struct optimizer_step {
   friend bool operator==(const optimizer_step&, const optimizer_step&) = default;
 };
 
-// How an operand of an opaque operator is cut where the operator goes over the batch in parts: read whole by
-// each of them; the same samples; or, for an output without a batch, the sum over the samples.
+// How an operand of an opaque operator is cut when the operator runs part by part over the batch: every part
+// reads all of it; the same samples; or, for an output without a batch, the sum over the samples.
 enum class batch_cut : std::uint8_t { whole, part, sum };
 template <>
 inline constexpr std::array enum_names<batch_cut>{"whole"sv, "part"sv, "sum"sv};
@@ -275,11 +275,12 @@ struct opaque {  // any number -> at least one
   static constexpr std::string_view kind = "opaque";
   std::string label;        // what its framework calls it: "gelu"
   std::uint64_t flops = 0;  // multiply and add count as two
-  byte_count bytes = 0;     // that it reads and writes, which may be less than its operands hold
-  bool products = false;    // flops are products of matrices: at the rate of the graph's precision
-  std::optional<nanoseconds> duration = {};  // with everything resident; nothing: as a machine's rates say
+  byte_count bytes = 0;     // bytes read and written; may be less than its operands hold
+  bool products = false;    // whether flops are matrix products, at the rate of the graph's precision
+  std::optional<nanoseconds> duration =
+      {};  // with everything resident; nothing: estimated from the machine's rates
   byte_count workspace_bytes = 0;
-  std::vector<batch_cut> in = {}, out = {};  // for each operand; both empty: it cannot be cut
+  std::vector<batch_cut> in = {}, out = {};  // per operand; both empty: the operator cannot be cut
   friend bool operator==(const opaque&, const opaque&) = default;
 };
 
@@ -292,7 +293,7 @@ using op_attributes =
                  global_average_pool_backward, cast, softmax_cross_entropy, softmax_cross_entropy_backward,
                  softmax_cross_entropy_gradient, sgd_update, optimizer_step, opaque>;
 
-// Hands the attributes of any kind but opaque to a visitor.
+// Passes the attributes of any kind but opaque to a visitor.
 template <class Attributes, class Visitor>
 void fields_of(Attributes& a, Visitor&& v) {
   using kind = std::remove_cv_t<Attributes>;
@@ -307,7 +308,7 @@ void fields_of(Attributes& a, Visitor&& v) {
 
 // The operator's kind as written in plans and tables: "convolution_backward_data".
 std::string_view kind_of(const op_attributes& what);
-// One of each kind, in the order of the variant, attributes as they are by themselves.
+// One operator of each kind with default attributes, in the order of the variant.
 std::vector<op_attributes> every_kind();
 
 template <class... Fs>

@@ -1,4 +1,4 @@
-// Gives lifetimes addresses (offline dynamic storage allocation).
+// Assigns addresses to lifetimes (offline dynamic storage allocation).
 #pragma once
 
 #include <cstdint>
@@ -10,46 +10,44 @@
 
 namespace um {
 
-// `bytes` bytes from `offset` on, held during the half-open interval [begin, end) of steps. Without bytes or
-// steps it is empty and conflicts with nothing.
+// Bytes [offset, offset + bytes), held during the half-open interval [begin, end) of steps. A piece without
+// bytes or steps is empty and conflicts with nothing.
 struct piece {
   byte_count offset = 0, bytes = 0;
   std::uint32_t begin = 0, end = 0;
 };
 
-// Pieces that lie at fixed offsets from one address, each with a life of its own: the parts of a
-// tensor that some operator takes as one. The packer chooses that address. Pieces of one block are
-// never checked against each other.
+// Pieces at fixed offsets from one address, which the packer chooses, each with its own lifetime: the parts
+// of a tensor that some operator uses as one. Pieces of one block are not checked against each other.
 struct block {
   std::vector<piece> pieces;
-  byte_count alignment = arena_alignment;  // the address is a multiple of it
+  byte_count alignment = arena_alignment;
 };
 
 struct packing {
-  std::vector<byte_count> offset;  // one per block; 0 for a block that is empty
-  byte_count bytes = 0;            // size of the arena: where the highest piece ends
-  byte_count peak_live = 0;        // largest sum of sizes live at one step: no packing is smaller
+  std::vector<byte_count> offsets;  // one per block; 0 for a block that is empty
+  byte_count bytes = 0;             // size of the arena: the end of its highest piece
+  byte_count peak_live_bytes = 0;   // maximum of the bytes alive at one step: no packing is smaller
 };
 
-// A packing algorithm. Pieces of two blocks that are live at once get disjoint addresses, and equal blocks
-// give equal packings. Blocks all of whose pieces live from the first step to the last lie at the bottom.
-// Ties: the block of larger alignment comes first, then the one given first.
+// A packing algorithm. Pieces of two blocks that are alive at the same time get disjoint addresses, and equal
+// blocks give equal packings. Blocks whose pieces all live throughout are at the bottom. Ties: the block with
+// the larger alignment comes first, then the earlier one.
 struct packer {
   std::string_view name;
-  packing (*place)(std::span<const block> blocks) = nullptr;
+  packing (*pack)(std::span<const block> blocks) = nullptr;
   friend bool operator==(const packer& a, const packer& b) { return a.name == b.name; }
 };
 
-// Places large blocks in several orders (largest first, largest bytes x steps first, longest-lived first), in
-// the tightest or the lowest gap, and changes the orders by a bounded search while anything lies above the
-// lower bound by more than 1 part in 500; then the small ones, each in the tightest gap. Keeps the smallest
-// arena.
+// Packs large blocks in several orders (largest first, largest bytes x steps first, longest-lived first) into
+// the tightest or the lowest gap. A bounded search changes the orders while the arena exceeds the lower bound
+// by more than 1 part in 500. Small blocks follow, each in the tightest gap. Returns the smallest arena.
 packing pack_searched(std::span<const block> blocks);
-// One order, that in which blocks begin, as an allocator meets them; no search. The lowest gap that is
-// wide enough, or the tightest one.
+// Packs in the order in which blocks begin, as an allocator meets them, without a search: into the lowest gap
+// that is wide enough, or the tightest.
 packing pack_first_fit(std::span<const block> blocks);
 packing pack_best_fit(std::span<const block> blocks);
-// SmartPool (Zhang et al., arXiv 1903.06631): largest first, among equals the earlier one, each in the
+// SmartPool (Zhang et al., arXiv 1903.06631): largest first, equal ones in their order, each into the
 // tightest gap.
 packing pack_smartpool(std::span<const block> blocks);
 

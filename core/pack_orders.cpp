@@ -13,26 +13,26 @@
 namespace um {
 namespace {
 
-using placing::attempt, placing::placer, placing::rule, placing::shape, placing::signed_of,
-    placing::placed_block, placing::task;
+using placing::attempt, placing::placer, placing::gap_rule, placing::shape, placing::to_signed,
+    placing::placed_block, placing::placing_task;
 
 // The search stops when the arena is at most 1/500 larger than the lower bound.
 constexpr byte_count near_enough = 500;
-// A block below 1/1000 of the lower bound is small. Small blocks are placed last, if all of them together are
-// below 1/20 of it.
+// A block below 1/1000 of the lower bound is small. Small blocks are placed last if together they are below
+// 1/20 of it.
 constexpr byte_count small = 1000, minor = 20;
 // A change may add at most 1/150 of the bytes above the goal.
 constexpr byte_count most_rise = 150;
-// How many comparisons of a block with the pieces of all others that are not placed last a search may take,
-// some tens of milliseconds: where blocks have one piece each, and where they have more, which takes longer.
+// Maximum number of comparisons between a block and the pieces of other blocks in a search: some tens of
+// milliseconds. The first limit is for blocks of one piece, the second for others, which take longer.
 constexpr std::size_t most_comparisons = 400'000'000, most_of_pieces = 100'000'000;
-// Limits of a search: orders in all, orders from one start, and the least number of starts. More starts help
-// more than longer runs.
+// Limits of a search: number of orders, orders per start, minimum number of starts. More starts help more
+// than longer runs.
 constexpr std::size_t most_tries = 16'000, tries_each = 250, least_starts = 24;
 
 // Indices of blocks, heaviest first.
 template <class Weight>
-std::vector<std::size_t> sorted_by(std::span<const shape> blocks, const Weight& weight) {
+std::vector<std::size_t> heaviest_first(std::span<const shape> blocks, const Weight& weight) {
   std::vector<std::size_t> order(blocks.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::ranges::stable_sort(order, std::ranges::greater{}, [&](std::size_t i) { return weight(blocks[i]); });
@@ -49,16 +49,15 @@ double bytes_times_steps_of(const shape& b) {
   for (const piece& p : b.pieces) all += static_cast<double>(p.bytes) * (p.end - p.begin);
   return all;
 }
-std::uint32_t steps_of(const shape& b) {
+std::uint32_t lifetime_steps(const shape& b) {
   return b.end - b.begin;
 }
 
 using generator = std::mt19937;
 
-// Draws one of the blocks that lie above `goal`, as an index into the order; nothing if there is none but the
-// first.
-std::optional<std::size_t> index_above(const attempt& a, std::vector<byte_count>& top, byte_count goal,
-                                       generator& dice) {
+// Draws a block above `goal`, as an index into the order, but never the first; nothing if there is none.
+std::optional<std::size_t> draw_index_above(const attempt& a, std::vector<byte_count>& top, byte_count goal,
+                                            generator& dice) {
   for (const placed_block& s : a.placed) top[s.index] = static_cast<byte_count>(s.end);
   std::vector<std::size_t> all;
   for (std::size_t k = 1; k < a.order.size(); ++k) {
@@ -68,31 +67,32 @@ std::optional<std::size_t> index_above(const attempt& a, std::vector<byte_count>
   return all[dice() % all.size()];
 }
 
-// Moves blocks that lie above the goal to earlier places in the order, one by one, until none does. At first
-// an order that leaves a little more there is taken, too, later none (threshold accepting, Dueck and Scheuer
+// Moves blocks above the goal to earlier places in the order, one by one, until none is left. At first it
+// also accepts orders that leave slightly more above it, later none (threshold accepting, Dueck and Scheuer
 // 1990).
-attempt with_less_above_goal(attempt now, const task& t, placer& by, std::size_t tries, generator& dice) {
+attempt lower_blocks_above_goal(attempt now, const placing_task& t, placer& by, std::size_t tries,
+                                generator& dice) {
   constexpr std::uint32_t shares = 1024;
   attempt best = now;
   std::vector<byte_count> top(t.blocks.size());
-  for (std::size_t i = 0; i < tries && best.above_goal > 0; ++i) {
-    const auto from = index_above(now, top, t.goal, dice);
+  for (std::size_t i = 0; i < tries && best.bytes_above_goal > 0; ++i) {
+    const auto from = draw_index_above(now, top, t.goal, dice);
     if (!from) break;
     const std::size_t to = dice() % *from;
     std::vector<std::size_t> order = now.order;
     const auto moved = order.begin() + static_cast<std::ptrdiff_t>(*from);
     std::rotate(order.begin() + static_cast<std::ptrdiff_t>(to), moved, moved + 1);
     const byte_count rise = t.goal / most_rise * (tries - i) / tries * (dice() % shares) / shares;
-    auto candidate = by.place(std::move(order), now.above_goal + rise, now, to);
+    auto candidate = by.place(std::move(order), now.bytes_above_goal + rise, now, to);
     if (!candidate) continue;
     now = std::move(*candidate);
-    if (now.above_goal < best.above_goal) best = now;
+    if (now.bytes_above_goal < best.bytes_above_goal) best = now;
   }
   return best;
 }
 
-// Which blocks are placed last.
-std::vector<char> small_blocks(const task& t) {
+// Per block, whether it is small and placed last.
+std::vector<char> find_small_blocks(const placing_task& t) {
   std::vector<char> is_small;
   std::vector<shape> all;
   for (const shape& b : t.blocks) {
@@ -103,50 +103,51 @@ std::vector<char> small_blocks(const task& t) {
   return is_small;
 }
 
-// A fixed seed: equal blocks give equal arenas.
-attempt search_orders(task& t) {
+// Uses a fixed seed, so that equal blocks give equal arenas.
+attempt search_orders(placing_task& t) {
   constexpr byte_count any = std::numeric_limits<byte_count>::max();
-  const std::vector<char> is_small = small_blocks(t);
+  const std::vector<char> is_small = find_small_blocks(t);
   const auto large_by = [&](const auto& weight) {
-    std::vector<std::size_t> order = sorted_by(t.blocks, weight);
+    std::vector<std::size_t> order = heaviest_first(t.blocks, weight);
     std::erase_if(order, [&](std::size_t i) { return is_small[i] != 0; });
     return order;
   };
-  const std::array orders{large_by(bytes_of), large_by(bytes_times_steps_of), large_by(steps_of)};
+  const std::array orders{large_by(bytes_of), large_by(bytes_times_steps_of), large_by(lifetime_steps)};
   constexpr std::size_t ways = 2 * orders.size();  // each order with both gap rules
-  std::vector<std::size_t> rest = sorted_by(t.blocks, bytes_of);
+  std::vector<std::size_t> rest = heaviest_first(t.blocks, bytes_of);
   std::erase_if(rest, [&](std::size_t i) { return is_small[i] == 0; });
   std::size_t pieces = 0;
   for (const std::size_t i : orders[0]) pieces += t.blocks[i].pieces.size();
   const std::size_t tries = std::min(
-      (t.all_single ? most_comparisons : most_of_pieces) / (pieces * orders[0].size() + 1), most_tries);
+      (t.has_only_single_blocks ? most_comparisons : most_of_pieces) / (pieces * orders[0].size() + 1),
+      most_tries);
   const std::size_t starts = tries < least_starts ? ways : std::max(tries / tries_each, least_starts);
   generator dice(1);  // NOLINT(cert-msc51-cpp): repeatable on purpose
   std::optional<attempt> best;
   placer by(t);
   bool may_differ = false;  // whether a start was improved by random moves, so that repeating it can pay
   for (std::size_t i = 0; i < starts && (i < ways || may_differ) && (!best || best->bytes > t.goal); ++i) {
-    t.how = i / orders.size() % 2 == 0 ? rule::tightest_gap : rule::lowest_gap;
+    t.rule = i / orders.size() % 2 == 0 ? gap_rule::tightest_gap : gap_rule::lowest_gap;
     attempt a = *by.place(orders[i % orders.size()], any);
-    may_differ = may_differ || a.above_goal > 0;
-    a = with_less_above_goal(std::move(a), t, by, tries / starts, dice);
+    may_differ = may_differ || a.bytes_above_goal > 0;
+    a = lower_blocks_above_goal(std::move(a), t, by, tries / starts, dice);
     std::vector<std::size_t> order = a.order;
     order.insert(order.end(), rest.begin(), rest.end());
-    t.how = rule::tightest_gap;
+    t.rule = gap_rule::tightest_gap;
     attempt all = *by.place(std::move(order), any, a, a.order.size());
     if (!best || all.bytes < best->bytes) best = std::move(all);
   }
   return *best;
 }
 
-// Blocks that live throughout are placed at the bottom; `others` are left for a search.
+// Places blocks that live throughout at the bottom, and leaves the others to a search.
 struct packing_task {
   packing result;
-  task others;
-  std::vector<std::size_t> which;  // per block of `others`: its index among all blocks
+  placing_task searched;
+  std::vector<std::size_t> original_index;  // per searched block: its index among all blocks
 };
 
-packing_task prepare(std::span<const block> blocks) {
+packing_task prepare_packing(std::span<const block> blocks) {
   packing_task p;
   std::vector<shape> shapes;
   shapes.reserve(blocks.size());
@@ -156,66 +157,67 @@ packing_task prepare(std::span<const block> blocks) {
     begin = std::min(begin, shapes.back().begin);
     end = std::max(end, shapes.back().end);
   }
-  p.result.offset.assign(blocks.size(), 0);
-  p.result.peak_live = placing::peak_live(shapes);
-  for (const std::size_t i : sorted_by(shapes, [](const shape& b) { return b.alignment; })) {
+  p.result.offsets.assign(blocks.size(), 0);
+  p.result.peak_live_bytes = placing::peak_live(shapes);
+  for (const std::size_t i : heaviest_first(shapes, [](const shape& b) { return b.alignment; })) {
     const shape& b = shapes[i];
     if (b.pieces.empty()) continue;
     if (b.last_begin == begin && b.first_end == end) {
-      p.result.offset[i] = round_up(p.others.floor, b.alignment);
-      p.others.floor = p.result.offset[i] + b.extent;
+      p.result.offsets[i] = round_up(p.searched.floor, b.alignment);
+      p.searched.floor = p.result.offsets[i] + b.extent;
     } else {
-      p.which.push_back(i);
+      p.original_index.push_back(i);
     }
   }
-  for (const std::size_t i : p.which) {
-    p.others.all_single = p.others.all_single && shapes[i].is_single;
-    p.others.blocks.push_back(std::move(shapes[i]));
+  for (const std::size_t i : p.original_index) {
+    p.searched.has_only_single_blocks = p.searched.has_only_single_blocks && shapes[i].is_single;
+    p.searched.blocks.push_back(std::move(shapes[i]));
   }
   return p;
 }
 
 packing to_packing(packing_task&& p, const attempt& a) {
-  for (const placed_block& s : a.placed) p.result.offset[p.which[s.index]] = static_cast<byte_count>(s.begin);
+  for (const placed_block& s : a.placed)
+    p.result.offsets[p.original_index[s.index]] = static_cast<byte_count>(s.begin);
   p.result.bytes = a.bytes;
   return std::move(p.result);
 }
 
 // Packs once, blocks in order of `weight`, heaviest first.
 template <class Weight>
-packing pack_once(std::span<const block> blocks, rule how, const Weight& weight) {
-  packing_task p = prepare(blocks);
-  p.others.how = how;
+packing pack_once(std::span<const block> blocks, gap_rule how, const Weight& weight) {
+  packing_task p = prepare_packing(blocks);
+  p.searched.rule = how;
   const attempt a =
-      *placer(p.others).place(sorted_by(p.others.blocks, weight), std::numeric_limits<byte_count>::max());
+      *placer(p.searched).place(heaviest_first(p.searched.blocks, weight), std::numeric_limits<byte_count>::max());
   return to_packing(std::move(p), a);
 }
 
-auto by_earliest_begin(const shape& b) {
+auto earliest_begin_first(const shape& b) {
   return -static_cast<std::int64_t>(b.begin);
 }
 
 }  // namespace
 
 packing pack_searched(std::span<const block> blocks) {
-  packing_task p = prepare(blocks);
-  const byte_count peak = p.result.peak_live;
-  p.others.goal = peak + peak / near_enough;
-  const attempt best = search_orders(p.others);
+  packing_task p = prepare_packing(blocks);
+  const byte_count peak = p.result.peak_live_bytes;
+  p.searched.goal = peak + peak / near_enough;
+  const attempt best = search_orders(p.searched);
   return to_packing(std::move(p), best);
 }
 
 packing pack_first_fit(std::span<const block> blocks) {
-  return pack_once(blocks, rule::lowest_gap, by_earliest_begin);
+  return pack_once(blocks, gap_rule::lowest_gap, earliest_begin_first);
 }
 
 packing pack_best_fit(std::span<const block> blocks) {
-  return pack_once(blocks, rule::tightest_gap, by_earliest_begin);
+  return pack_once(blocks, gap_rule::tightest_gap, earliest_begin_first);
 }
 
 packing pack_smartpool(std::span<const block> blocks) {
-  return pack_once(blocks, rule::tightest_gap,
-                   [](const shape& b) { return std::pair(bytes_of(b), by_earliest_begin(b)); });
+  return pack_once(blocks, gap_rule::tightest_gap,
+                   [](const shape& b) { return std::pair(bytes_of(b), earliest_begin_first(b)); });
 }
 
 }  // namespace um

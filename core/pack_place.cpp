@@ -11,8 +11,8 @@ namespace {
 // Chooses a gap by the rule of a task. Occupied intervals are added in order of their addresses.
 class gap_finder {
  public:
-  gap_finder(const task& t, byte_count alignment)
-      : how_(t.how), alignment_(alignment), cursor_(signed_of(t.floor)) {}
+  gap_finder(const placing_task& t, byte_count alignment)
+      : how_(t.rule), alignment_(alignment), cursor_(to_signed(t.floor)) {}
 
   // False once no more can change the answer.
   bool add(offset_interval x) {
@@ -21,7 +21,7 @@ class gap_finder {
       if (at <= x.above) {
         best_ = at;
         best_gap_ = x.above - cursor_;
-        if (how_ == rule::lowest_gap) return false;
+        if (how_ == gap_rule::lowest_gap) return false;
       }
     }
     cursor_ = std::max(cursor_, x.below);
@@ -32,9 +32,9 @@ class gap_finder {
 
  private:
   static constexpr std::int64_t none = std::numeric_limits<std::int64_t>::max();
-  std::int64_t aligned() const { return signed_of(round_up(static_cast<byte_count>(cursor_), alignment_)); }
+  std::int64_t aligned() const { return to_signed(round_up(static_cast<byte_count>(cursor_), alignment_)); }
 
-  rule how_;
+  gap_rule how_;
   byte_count alignment_;
   std::int64_t cursor_, best_ = 0, best_gap_ = none;
 };
@@ -48,11 +48,11 @@ std::optional<attempt> placer::place(std::vector<std::size_t> order, byte_count 
 std::optional<attempt> placer::place(std::vector<std::size_t> order, byte_count most, const attempt& before,
                                      std::size_t kept) {
   attempt a = empty_attempt(std::move(order));
-  is_kept_.assign(t_.blocks.size(), 0);
+  is_kept_.assign(task_.blocks.size(), 0);
   for (std::size_t k = 0; k < kept; ++k) is_kept_[a.order[k]] = 1;
   for (const placed_block& s : before.placed) {
     if (is_kept_[s.index] == 0) continue;
-    a.insert(a.placed.size(), s, t_.blocks[s.index]);
+    a.insert(a.placed.size(), s, task_.blocks[s.index]);
     add_extent(s, a);
   }
   return place_after(kept, std::move(a), most);
@@ -61,11 +61,11 @@ std::optional<attempt> placer::place(std::vector<std::size_t> order, byte_count 
 std::optional<attempt> placer::place_after(std::size_t kept, attempt&& a, byte_count most) {
   for (std::size_t k = kept; k < a.order.size(); ++k) {
     const std::size_t i = a.order[k];
-    const shape& b = t_.blocks[i];
+    const shape& b = task_.blocks[i];
     const std::int64_t at = address_for(i, a);
-    const placed_block s{at, at + signed_of(b.extent), static_cast<std::uint32_t>(i)};
+    const placed_block s{at, at + to_signed(b.extent), static_cast<std::uint32_t>(i)};
     add_extent(s, a);
-    if (a.above_goal > most) return std::nullopt;
+    if (a.bytes_above_goal > most) return std::nullopt;
     const auto after = std::ranges::upper_bound(a.placed, at, {}, &placed_block::begin);
     a.insert(static_cast<std::size_t>(after - a.placed.begin()), s, b);
   }
@@ -75,14 +75,14 @@ std::optional<attempt> placer::place_after(std::size_t kept, attempt&& a, byte_c
 void placer::add_extent(const placed_block& s, attempt& a) const {
   const auto top = static_cast<byte_count>(s.end);
   a.bytes = std::max(a.bytes, top);
-  if (top > t_.goal) a.above_goal += std::min(top - t_.goal, t_.blocks[s.index].extent);
+  if (top > task_.goal) a.bytes_above_goal += std::min(top - task_.goal, task_.blocks[s.index].extent);
 }
 
 attempt placer::empty_attempt(std::vector<std::size_t> order) const {
-  attempt a{std::move(order), {}, {}, {}, t_.floor, 0};
-  a.placed.reserve(t_.blocks.size());
-  a.begins.reserve(t_.blocks.size());
-  a.ends.reserve(t_.blocks.size());
+  attempt a{std::move(order), {}, {}, {}, task_.floor, 0};
+  a.placed.reserve(task_.blocks.size());
+  a.begins.reserve(task_.blocks.size());
+  a.ends.reserve(task_.blocks.size());
   return a;
 }
 
@@ -111,11 +111,11 @@ std::span<const std::uint32_t> placer::overlapping_in_time(const shape& b, const
 
 std::int64_t placer::address_for(std::size_t i, const attempt& a) {
   const std::vector<placed_block>& placed = a.placed;
-  const shape& b = t_.blocks[i];
-  gap_finder found(t_, b.alignment);
-  if (t_.all_single) {
+  const shape& b = task_.blocks[i];
+  gap_finder found(task_, b.alignment);
+  if (task_.has_only_single_blocks) {
     for (const std::uint32_t k : overlapping_in_time(b, a)) {
-      if (!found.add({placed[k].begin - signed_of(b.extent), placed[k].end})) break;
+      if (!found.add({placed[k].begin - to_signed(b.extent), placed[k].end})) break;
     }
   } else {
     find_forbidden_addresses(i, a);
@@ -127,13 +127,13 @@ std::int64_t placer::address_for(std::size_t i, const attempt& a) {
 }
 
 void placer::find_forbidden_addresses(std::size_t i, const attempt& a) {
-  const shape& b = t_.blocks[i];
+  const shape& b = task_.blocks[i];
   forbidden_.clear();
   bool in_order = true;
   for (const std::uint32_t k : overlapping_in_time(b, a)) {
     const placed_block& s = a.placed[k];
-    if (overlap_throughout(b, t_.blocks[s.index])) {
-      forbidden_.push_back({s.begin - signed_of(b.extent), s.end});
+    if (overlap_throughout(b, task_.blocks[s.index])) {
+      forbidden_.push_back({s.begin - to_signed(b.extent), s.end});
       continue;
     }
     in_order = false;

@@ -11,16 +11,16 @@
 
 namespace um::placing {
 
-// Which gap a block takes: the first that is wide enough, or the one that it fills best.
-enum class rule : std::uint8_t { lowest_gap, tightest_gap };
+// The gap that a block takes: the first that is wide enough, or the one that it fills best.
+enum class gap_rule : std::uint8_t { lowest_gap, tightest_gap };
 
 // The blocks to place, the lowest address and the rule.
-struct task {
+struct placing_task {
   std::vector<shape> blocks;
   byte_count floor = 0;  // lowest address
   byte_count goal = 0;   // no block should reach above it
-  rule how = rule::tightest_gap;
-  bool all_single = true;  // each block has one piece, at offset 0
+  gap_rule rule = gap_rule::tightest_gap;
+  bool has_only_single_blocks = true;  // each block has one piece, at offset 0
 };
 
 struct placed_block {
@@ -34,7 +34,7 @@ struct attempt {
   std::vector<placed_block> placed;         // by address
   std::vector<std::uint32_t> begins, ends;  // first and last step of each placed block, for fast comparison
   byte_count bytes = 0;
-  byte_count above_goal = 0;  // sum over blocks of the bytes above the goal
+  byte_count bytes_above_goal = 0;  // sum over blocks of the bytes above the goal
 
   void insert(std::size_t at, const placed_block& s, const shape& b) {
     const auto after = static_cast<std::ptrdiff_t>(at);
@@ -47,12 +47,12 @@ struct attempt {
 // Places blocks of a task, which must outlive it; its rule may change.
 class placer {
  public:
-  explicit placer(const task& t)
-      : t_(t), conflicts_(t.blocks), is_kept_(t.blocks.size()), overlapping_(t.blocks.size() + 1) {}
+  explicit placer(const placing_task& t)
+      : task_(t), conflicts_(t.blocks), is_kept_(t.blocks.size()), overlapping_(t.blocks.size() + 1) {}
 
   // Returns nothing as soon as more than `most` bytes lie above the goal.
   std::optional<attempt> place(std::vector<std::size_t> order, byte_count most);
-  // As place(), for an order whose first `kept` blocks are those of `before`.
+  // The same for an order that shares its first `kept` blocks with `before`.
   std::optional<attempt> place(std::vector<std::size_t> order, byte_count most, const attempt& before,
                                std::size_t kept);
 
@@ -62,12 +62,12 @@ class placer {
   void add_extent(const placed_block& s, attempt& a) const;
   // Indices of the placed blocks that are live at the same time as `b`. Compares eight at once.
   std::span<const std::uint32_t> overlapping_in_time(const shape& b, const attempt& a);
-  // The address that the rule gives block `i` beside the placed blocks.
+  // The address of block `i` by the rule, given the placed blocks.
   std::int64_t address_for(std::size_t i, const attempt& a);
   // Address ranges that block `i` cannot take, in order.
   void find_forbidden_addresses(std::size_t i, const attempt& a);
 
-  const task& t_;
+  const placing_task& task_;
   const conflicts conflicts_;
   std::vector<char> is_kept_;                  // per block
   std::vector<unsigned char> is_overlapping_;  // scratch: per placed block

@@ -17,8 +17,8 @@ void append_forbidden_offsets(const shape& b, const shape& other, std::vector<of
   for (const piece& p : b.pieces) {
     for (const piece& q : other.pieces) {
       if (p.begin >= q.end || q.begin >= p.end) continue;
-      all.push_back({signed_of(q.offset) - signed_of(p.offset + p.bytes),
-                     signed_of(q.offset + q.bytes) - signed_of(p.offset)});
+      all.push_back({to_signed(q.offset) - to_signed(p.offset + p.bytes),
+                     to_signed(q.offset + q.bytes) - to_signed(p.offset)});
     }
   }
   if (all.begin() + start == all.end()) return;
@@ -74,8 +74,8 @@ conflicts::conflicts(std::span<const shape> blocks) {
 
 std::span<const offset_interval> conflicts::forbidden_offsets(std::size_t i, std::uint32_t other) const {
   const auto row = std::span(pairs_).subspan(first_pair_[i], first_pair_[i + 1] - first_pair_[i]);
-  const auto at = std::ranges::lower_bound(row, other, {}, &pair::other) - row.begin();
-  const pair* const found = pairs_.data() + first_pair_[i] + at;
+  const auto at = std::ranges::lower_bound(row, other, {}, &conflicting_pair::other) - row.begin();
+  const conflicting_pair* const found = pairs_.data() + first_pair_[i] + at;
   return std::span(offsets_).subspan(found->first_offset, found[1].first_offset - found->first_offset);
 }
 

@@ -1,4 +1,5 @@
-// Blocks prepared for placing (core/pack.hpp), and the relative addresses at which two of them conflict.
+// Derived properties of blocks for placing (core/pack.hpp), and the relative addresses at which two blocks
+// conflict.
 #pragma once
 
 #include <cstddef>
@@ -12,13 +13,13 @@ namespace um::placing {
 
 // A block with derived properties that placing uses.
 struct shape {
-  std::vector<piece> pieces;  // by offset, empty ones left out
-  byte_count extent = 0;      // where the highest one ends
+  std::vector<piece> pieces;  // sorted by offset, without empty ones
+  byte_count extent = 0;      // end of the highest piece
   std::uint32_t begin = 0, end = 0;
   std::uint32_t last_begin = 0, first_end = 0;
   byte_count alignment = arena_alignment;
   bool is_single = false;  // one piece at offset 0
-  bool is_solid = false;   // no byte of the extent belongs to no piece
+  bool is_solid = false;   // the pieces cover the extent without holes
 };
 
 shape shape_of(const block& b);
@@ -26,7 +27,7 @@ shape shape_of(const block& b);
 // Largest sum of sizes live at one step.
 byte_count peak_live(std::span<const shape> blocks);
 
-inline std::int64_t signed_of(byte_count bytes) {
+inline std::int64_t to_signed(byte_count bytes) {
   return static_cast<std::int64_t>(bytes);
 }
 
@@ -51,12 +52,12 @@ class conflicts {
   std::span<const offset_interval> forbidden_offsets(std::size_t i, std::uint32_t other) const;
 
  private:
-  struct pair {
+  struct conflicting_pair {
     std::uint32_t other = 0;
     std::size_t first_offset = 0;  // index of its first interval in offsets_
   };
   std::vector<std::size_t> first_pair_;  // per block: index of its first pair; one entry past the last block
-  std::vector<pair> pairs_;              // one entry past the last
+  std::vector<conflicting_pair> pairs_;  // one entry past the last
   std::vector<offset_interval> offsets_;
 };
 

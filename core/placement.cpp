@@ -4,12 +4,12 @@ namespace um {
 
 placement::placement(const problem& p, const memory_plan& plan, packer how)
     : table(lifetimes_of(p, plan)),
-      addresses(lay_out(p.network, table, plan, how)),
+      addresses(make_layout(p.network, table, plan, how)),
       managed(p.network, plan, table, addresses) {}
 
 placement::placement(const problem& p, const memory_plan& plan, const placement& known)
     : table(lifetimes_of(p, plan)),
-      addresses(lay_out_like(known.addresses, p.network, table, plan)),
+      addresses(make_layout_like(known.addresses, p.network, table, plan)),
       managed(p.network, plan, table, addresses) {}
 
 }  // namespace um

@@ -11,7 +11,8 @@ namespace um {
 struct placement {
   // `how` places blocks in each arena.
   placement(const problem& p, const memory_plan& plan, packer how);
-  // With the addresses of `known`, whose plan differs only in movements of managed memory and stages nothing.
+  // Takes the addresses of `known`, whose plan differs only in movements of managed memory and stages
+  // nothing.
   placement(const problem& p, const memory_plan& plan, const placement& known);
   placement(const placement&) = delete;
   placement& operator=(const placement&) = delete;

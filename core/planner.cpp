@@ -27,10 +27,10 @@ std::optional<memory_plan> plan_with_states_on_host(const strategy& s, const pro
 
 op_cost cost_of(const graph& g, const profile& costs, const machine& on, const slice_costs& slices,
                 const compute& c) {
-  if (is_whole(c.part) && c.workspace == as_profiled && !c.cheap_recompute) return costs.at(c.what);
+  if (is_whole(c.part) && c.workspace == as_profiled && !c.cheap_recompute) return costs.at(c.op);
   if (slices) return slices(c);
-  op_cost cost = costs.at(c.what);
-  const op& o = g.ops.at(c.what);
+  op_cost cost = costs.at(c.op);
+  const op& o = g.ops.at(c.op);
   const nanoseconds fixed = std::min(cost.time, on.launch_ns);
   const auto rest = static_cast<std::uint64_t>(cost.time - fixed);
   cost.time = fixed + static_cast<nanoseconds>(share_of(rest, g, o, c.part));
@@ -44,7 +44,7 @@ op_cost cost_of(const graph& g, const profile& costs, const machine& on, const s
 }
 
 op_cost cost_of(const problem& p, const compute& c) {
-  return cost_of(p.network, p.costs, p.on, p.cost_of_slice, c);
+  return cost_of(p.network, p.costs, p.target, p.cost_of_slice, c);
 }
 
 memory_technique technique_of(const strategy& s) {
@@ -53,7 +53,7 @@ memory_technique technique_of(const strategy& s) {
   return s.technique.value_or(usual.at(static_cast<std::size_t>(s.kind)));
 }
 
-const strategy* find(std::span<const strategy> table, std::string_view name) {
+const strategy* find_strategy(std::span<const strategy> table, std::string_view name) {
   const auto row =
       std::find_if(table.begin(), table.end(), [&](const strategy& s) { return s.name == name; });
   return row == table.end() ? nullptr : &*row;
@@ -70,7 +70,7 @@ memory_plan plan_for(const strategy& s, const problem& p) {
   }
 }
 
-knob_values complete(const strategy& s, const knob_values& given) {
+knob_values complete_knobs(const strategy& s, const knob_values& given) {
   knob_values all;
   for (const knob& k : s.knobs) all[k.name] = k.default_value;
   for (const auto& [name, value] : given) {
@@ -82,10 +82,10 @@ knob_values complete(const strategy& s, const knob_values& given) {
       throw std::invalid_argument("strategy " + s.name + " has no knob '" + name + "'" +
                                   (known.empty() ? " (it has none)" : " (it has: " + known + ")"));
     }
-    if (value < k->least || value > k->most) {
+    if (value < k->min_value || value > k->max_value) {
       throw std::invalid_argument("knob '" + name + "' of strategy " + s.name + " is " +
-                                  std::to_string(value) + ", must be " + std::to_string(k->least) + " to " +
-                                  std::to_string(k->most));
+                                  std::to_string(value) + ", must be " + std::to_string(k->min_value) +
+                                  " to " + std::to_string(k->max_value));
     }
     all[name] = value;
   }

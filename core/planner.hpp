@@ -22,19 +22,19 @@ namespace um {
 // The cost of one operator as measured or estimated with everything resident.
 struct op_cost {
   nanoseconds time = 0;
-  byte_count workspace_bytes = 0;  // a later part of a filter gradient needs the gradient's size in addition
+  byte_count workspace_bytes = 0;  // a later part of a filter gradient also needs the size of the gradient
   std::string engine;              // which implementation was chosen, for the record
-  std::int64_t parts = 1;          // parts of the batch, computed one after the other by that engine
+  std::int64_t batch_parts = 1;  // number of parts of the batch that the engine computes one after the other
 };
 using profile = std::vector<op_cost>;  // one per operator
 
-// The cost of a part of an operator; memoised by the backend.
+// Cost of a part of an operator; the backend memoises it.
 using slice_costs = std::function<op_cost(const compute&)>;
 
-// Memory pressure: who evicts managed memory to stay within the budget.
-//   none    nobody: everything fits
-//   plan    the plan, at operator boundaries (mode `capped`)
-//   driver  the driver, on demand (modes `native` and `simulated`)
+// Who evicts managed memory to stay within the budget.
+//
+// none: nobody, everything fits. plan: the plan, at operator boundaries (mode `capped`). driver: the driver,
+// on demand (modes `native` and `simulated`).
 enum class pressure : std::uint8_t { none, plan, driver };
 
 using knob_values = std::map<std::string, std::int64_t>;
@@ -42,41 +42,41 @@ using knob_values = std::map<std::string, std::int64_t>;
 struct problem {
   const graph& network;
   const profile& costs;
-  const machine& on;
+  const machine& target;
   byte_count budget = std::numeric_limits<byte_count>::max();
-  pressure under = pressure::none;  // who evicts managed memory
-  knob_values knobs;                // every knob of the strategy, defaults filled in
-  slice_costs cost_of_slice = {};   // not set: as cost_of() says
+  pressure evicted_by = pressure::none;  // who evicts managed memory
+  knob_values knobs;                     // every knob of the strategy, defaults filled in
+  slice_costs cost_of_slice = {};        // if not set: cost_of() estimates
 };
 
-// The cost of computing an operator, or a part of it. Without `slices` a part takes one launch and its share
-// of the rest of the whole operator's time by volume, and the whole one's workspace or what it may have of
-// it; a cheap recomputation takes its share by bytes, and no workspace.
+// Cost of computing an operator or a part of it. Without `slices` a part takes one launch and its share, by
+// volume, of the remaining time, with the workspace of the whole operator or what the compute allows; a cheap
+// recomputation takes its share by bytes and no workspace.
 op_cost cost_of(const graph& g, const profile& costs, const machine& on, const slice_costs& slices,
                 const compute& c);
 op_cost cost_of(const problem& p, const compute& c);
 
-// The strategy cannot solve this problem; what() says why, with figures.
+// Thrown if the strategy cannot solve a problem; what() says why, with figures.
 struct infeasible : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
 struct knob {
   std::string name, summary;
-  std::int64_t default_value = 0, least = 0, most = 0;
+  std::int64_t default_value = 0, min_value = 0, max_value = 0;
 };
 
 using planner = std::function<memory_plan(const problem&)>;
 
-// How a strategy keeps data that the device has no room for.
-//   device     nothing ever leaves the device
-//   explicit_  in pinned host memory, moved by copies that the plan makes
-//   managed    in managed memory, moved by the driver, with or without hints
+// How a strategy keeps data that does not fit the device.
+//
+// device: nothing leaves the device. explicit_: in pinned host memory, moved by copies of the plan. managed:
+// in managed memory, moved by the driver, with or without hints.
 enum class family : std::uint8_t { device, explicit_, managed };
 template <>
 inline constexpr std::array enum_names<family>{"device"sv, "explicit"sv, "managed"sv};
 
-// How much a strategy changes a program, in ascending order.
+// Techniques, in ascending order of how much they change a program.
 enum class memory_technique : std::uint8_t {
   in_core,
   batch_parts,
@@ -98,27 +98,28 @@ inline constexpr std::array enum_names<memory_technique>{
 struct strategy {
   std::string name, summary;
   planner plan = {};
-  packer placed_by = packers::searched;
+  packer packing_algorithm = packers::searched;
   std::vector<knob> knobs = {};
-  bool same_bits = true;  // results equal those of `device` to the bit; false: up to rounding
+  bool is_bit_exact = true;  // results equal those of `device` to the bit; false: up to rounding
   family kind = family::explicit_;
-  bool keeps_budget = true;  // throws infeasible where it cannot; false: lowering refuses its plan
+  bool keeps_budget = true;  // throws infeasible if it cannot; false: lowering may refuse its plan
   std::string source = {};   // the paper that it follows; "": none
-  std::optional<memory_technique> technique = {};  // nothing: the usual one of its family
-  bool advised = false;                            // `umbench advise` tries it unasked
+  std::optional<memory_technique> technique = {};  // nothing: the default of its family
+  bool is_advised = false;                         // `umbench advise` tries it by default
 };
 
 memory_technique technique_of(const strategy& s);
 
 // nullptr if there is no such row.
-const strategy* find(std::span<const strategy> table, std::string_view name);
+const strategy* find_strategy(std::span<const strategy> table, std::string_view name);
 
-// The strategy's plan. Explicit planners keep an optimizer's states on the device. Where nothing fits so, the
-// states stay in pinned memory and the step reaches them over the link: a plan for as much more room as they
-// take, without them. Throws infeasible.
+// Makes the strategy's plan. Explicit planners keep an optimizer's states on the device. If nothing fits
+// then, the states stay in pinned memory and the step accesses them over the link: the planner gets a budget
+// larger by their size. Throws infeasible.
 memory_plan plan_for(const strategy& s, const problem& p);
 
-// Defaults filled in. Throws std::invalid_argument naming an unknown knob or a value out of range.
-knob_values complete(const strategy& s, const knob_values& given);
+// Adds the defaults of missing knobs. Throws std::invalid_argument naming an unknown knob or a value out of
+// range.
+knob_values complete_knobs(const strategy& s, const knob_values& given);
 
 }  // namespace um

@@ -19,9 +19,9 @@ block_ledger::block_ledger(const graph& g, const std::vector<residence>& home, c
       home_(home),
       managed_(managed),
       resident_(arena_bytes / managed_block, false),
-      filled_(resident_),
-      owner_(resident_.size(), no_owner),
-      touched_(g.tensors.size(), false) {
+      is_filled_(resident_),
+      owners_(resident_.size(), no_owner),
+      was_touched_(g.tensors.size(), false) {
   // Owners at the end of an iteration, which is the state at the start of the next.
   std::vector<tensor_id> order;
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {
@@ -33,7 +33,7 @@ block_ledger::block_ledger(const graph& g, const std::vector<residence>& home, c
 
 void block_ledger::take_ownership(tensor_id t) {
   const auto [begin, end] = blocks_of(managed_.range_of(t, {}));
-  for (std::size_t b = begin; b < end; ++b) owner_[b] = fills_blocks(g_.tensors[t]) ? t : no_owner;
+  for (std::size_t b = begin; b < end; ++b) owners_[b] = fills_blocks(g_.tensors[t]) ? t : no_owner;
 }
 
 // The runs of blocks of a range that change, as ranges. A block of which only small tensors were touched
@@ -42,8 +42,8 @@ std::vector<range> block_ledger::add_blocks(const range& r, bool wholly) {
   std::vector<range> changed;
   const auto [begin, end] = blocks_of(r);
   for (std::size_t b = begin; b < end; ++b) {
-    const bool fills_up = wholly && !filled_[b];
-    if (wholly) filled_[b] = true;
+    const bool fills_up = wholly && !is_filled_[b];
+    if (wholly) is_filled_[b] = true;
     if (resident_[b] && !fills_up) continue;
     if (!resident_[b]) ++resident_count_;
     resident_[b] = true;
@@ -60,8 +60,8 @@ std::vector<range> block_ledger::add_blocks(const range& r, bool wholly) {
 void block_ledger::release_blocks(tensor_id t, const range& r) {
   const auto [begin, end] = blocks_of(r);
   for (std::size_t b = begin; b < end; ++b) {
-    if (owner_[b] != t) continue;
-    filled_[b] = false;
+    if (owners_[b] != t) continue;
+    is_filled_[b] = false;
     if (resident_[b]) --resident_count_;
     resident_[b] = false;
   }
@@ -69,12 +69,12 @@ void block_ledger::release_blocks(tensor_id t, const range& r) {
 
 void block_ledger::touch_operands(const compute& x, residency_change& c) {
   for (const access& a : accesses_of(g_, x)) {
-    if (!is_managed(home_[a.what])) continue;
-    if (!touched_[a.what]) take_ownership(a.what);
-    touched_[a.what] = true;
-    const tensor& t = g_.tensors[a.what];
+    if (!is_managed(home_[a.tensor])) continue;
+    if (!was_touched_[a.tensor]) take_ownership(a.tensor);
+    was_touched_[a.tensor] = true;
+    const tensor& t = g_.tensors[a.tensor];
     for (const range& r : runs_of(t, a.where)) {
-      const range there{managed_.offset_of(a.what) + r.offset, r.bytes};
+      const range there{managed_.offset_of(a.tensor) + r.offset, r.bytes};
       if (!add_blocks(there, fills_blocks(t)).empty()) c.added.push_back(there);
     }
   }
@@ -85,26 +85,26 @@ residency_change block_ledger::apply(const action& a) {
   const std::uint64_t before = resident_count_;
   std::visit(overloaded{[](const advise&) {}, [&](const compute& x) { touch_operands(x, c); },
                         [&](const prefetch& x) {
-                          if (is_managed(home_[x.what]))
-                            c.added = add_blocks(managed_.range_of(x.what, x.part), true);
+                          if (is_managed(home_[x.tensor]))
+                            c.added = add_blocks(managed_.range_of(x.tensor, x.part), true);
                         },
                         [&](const evict& x) {
-                          if (is_managed(home_[x.what]))
-                            release_blocks(x.what, managed_.range_of(x.what, x.part));
+                          if (is_managed(home_[x.tensor]))
+                            release_blocks(x.tensor, managed_.range_of(x.tensor, x.part));
                         },
                         [&](const discard& x) {
-                          if (is_managed(home_[x.what]))
-                            release_blocks(x.what, managed_.range_alone(x.what, x.part));
+                          if (is_managed(home_[x.tensor]))
+                            release_blocks(x.tensor, managed_.discardable_range(x.tensor, x.part));
                         }},
              a);
   c.released_blocks = before > resident_count_ ? before - resident_count_ : 0;
   return c;
 }
 
-bool block_ledger::is_filled(const range& r) const {
+bool block_ledger::is_fully_resident(const range& r) const {
   const auto [begin, end] = blocks_of(r);
   for (std::size_t b = begin; b < end; ++b) {
-    if (!resident_[b] || !filled_[b]) return false;
+    if (!resident_[b] || !is_filled_[b]) return false;
   }
   return true;
 }
@@ -134,7 +134,7 @@ residency residency_of(const graph& g, const memory_plan& plan, const layout& at
     blocks.begin_iteration();
     for (const action& a : plan.actions) {
       all.changes.push_back(blocks.apply(a));
-      all.resident_blocks.push_back(blocks.count());
+      all.resident_blocks.push_back(blocks.resident_count());
     }
   }
   return all;

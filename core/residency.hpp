@@ -1,5 +1,5 @@
-// Which memory is occupied after each action of a plan: bytes of the device arena, resident blocks of the
-// managed arena, and the blocks that each action adds and releases.
+// Memory in use after each action of a plan: bytes of the device arena, resident blocks of the managed arena,
+// and the blocks that each action adds and releases.
 #pragma once
 
 #include <cstdint>
@@ -27,26 +27,26 @@ struct residency_change {
 };
 
 // Tracks the blocks of a managed arena action by action; none is resident at first. A tensor owns its blocks
-// from its first compute in an iteration until another one that lies there begins; a movement gives up what
-// its tensor owns.
+// from its first compute in an iteration until another tensor at these addresses is first used. A movement
+// releases only blocks that its tensor owns.
 class block_ledger {
  public:
   // Keeps the references. `managed` is of a plan with the same computes.
   block_ledger(const graph& g, const std::vector<residence>& home, const managed_map& managed,
                byte_count arena_bytes);
 
-  void begin_iteration() { touched_.assign(touched_.size(), false); }
+  void begin_iteration() { was_touched_.assign(was_touched_.size(), false); }
   residency_change apply(const action& a);
 
-  bool was_touched(tensor_id t) const { return touched_[t]; }  // touched by a compute of this iteration
-  std::uint64_t count() const { return resident_count_; }      // of resident blocks
-  std::size_t size() const { return resident_.size(); }
+  bool was_touched(tensor_id t) const { return was_touched_[t]; }   // touched by a compute of this iteration
+  std::uint64_t resident_count() const { return resident_count_; }  // number of resident blocks
+  std::size_t block_count() const { return resident_.size(); }
   bool is_resident(std::size_t block) const { return resident_[block]; }
   // Whether a prefetch of that range would move nothing.
-  bool is_filled(const range& r) const;
-  // no_owner: not used yet, or shared by small tensors.
+  bool is_fully_resident(const range& r) const;
+  // no_owner: the block is unused, or small tensors share it.
   static constexpr tensor_id no_owner = no_lifetime;
-  tensor_id owner(std::size_t block) const { return owner_[block]; }
+  tensor_id owner(std::size_t block) const { return owners_[block]; }
 
  private:
   std::vector<range> add_blocks(const range& r, bool wholly);
@@ -57,24 +57,25 @@ class block_ledger {
   const graph& g_;
   const std::vector<residence>& home_;
   const managed_map& managed_;
-  std::vector<bool> resident_, filled_;  // per block; filled_: with more than small tensors
-  std::vector<tensor_id> owner_;
-  std::vector<bool> touched_;  // per tensor: touched by a compute of this iteration
+  std::vector<bool> resident_,
+      is_filled_;  // per block; is_filled_: more than small tensors are resident in it
+  std::vector<tensor_id> owners_;
+  std::vector<bool> was_touched_;  // per tensor: touched by a compute of this iteration
   std::uint64_t resident_count_ = 0;
 };
 
 struct residency {
   std::vector<byte_count> live_device_bytes;   // one per action, as all below
-  std::vector<std::uint64_t> resident_blocks;  // how many of the managed arena, after the action
+  std::vector<std::uint64_t> resident_blocks;  // per action: resident blocks of the managed arena after it
   std::vector<residency_change> changes;
 
   // Bytes in use after an action.
-  byte_count in_use(std::size_t at) const {
+  byte_count bytes_in_use(std::size_t at) const {
     return live_device_bytes[at] + resident_blocks[at] * managed_block;
   }
   std::uint64_t peak_blocks() const;
-  // The last action whose release action `at` has to wait for so that `capacity` blocks are never exceeded;
-  // -1 if there is none.
+  // The last action whose release action `at` must wait for so that at most `capacity` blocks are ever in
+  // use; -1: none.
   std::int32_t release_to_wait_for(std::size_t at, std::uint64_t capacity) const;
 };
 

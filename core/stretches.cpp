@@ -7,24 +7,24 @@ namespace um {
 
 launch_order launch_order_of(std::span<const step> steps) {
   launch_order order;
-  order.awaited.resize(steps.size(), false);
+  order.is_awaited.resize(steps.size(), false);
   std::array<last_steps, lane_count> known{no_steps, no_steps, no_steps};
   for (const step& s : steps) {
-    last_steps& waited = known[static_cast<std::size_t>(s.where)];
+    last_steps& waited = known[static_cast<std::size_t>(s.in_lane)];
     last_steps after = no_steps;
     for (std::size_t other = 0; other < lane_count; ++other) {
-      if (s.after[other] <= waited[other]) continue;
-      after[other] = waited[other] = s.after[other];
-      order.awaited[static_cast<std::size_t>(after[other])] = true;
+      if (s.waits_for[other] <= waited[other]) continue;
+      after[other] = waited[other] = s.waits_for[other];
+      order.is_awaited[static_cast<std::size_t>(after[other])] = true;
     }
-    order.after.push_back(after);
+    order.waits_for.push_back(after);
   }
   bool begins = true;
   for (std::uint32_t i = 0; i < steps.size(); ++i) {
-    if (steps[i].where != lane::compute) continue;
-    if (begins || order.after[i] != no_steps) order.stretches.push_back({i, i});
+    if (steps[i].in_lane != lane::compute) continue;
+    if (begins || order.waits_for[i] != no_steps) order.stretches.push_back({i, i});
     order.stretches.back().last = i;
-    begins = order.awaited[i];
+    begins = order.is_awaited[i];
   }
   return order;
 }

@@ -1,5 +1,5 @@
-// Cuts the compute lane into stretches, each launched as one CUDA graph: only the first step of a stretch
-// waits for other lanes, and other lanes wait for its last step only.
+// Cuts the compute lane into stretches, each launched as one CUDA graph. Only the first step of a stretch
+// waits for other lanes, and other lanes wait only for its last step.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@
 namespace um {
 
 struct launch_order {
-  // For each step, the steps that it still has to wait for. Lanes keep their order: a wait for a step covers
-  // all steps before it in that lane, and all later steps of the lane that waits.
-  std::vector<last_steps> after;
-  std::vector<bool> awaited;           // steps that another step still has to wait for
+  // Per step, the steps that it still must wait for. A lane runs in order: a wait for a step covers all
+  // earlier steps of that lane, and all later steps of the waiting lane.
+  std::vector<last_steps> waits_for;
+  std::vector<bool> is_awaited;        // steps that another step still has to wait for
   std::vector<index_range> stretches;  // steps of the compute lane; steps of other lanes may lie between
 };
 

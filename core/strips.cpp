@@ -27,12 +27,12 @@ class cross_section_use {
   // `whole`: all of the cross-section.
   void begin_stay(const region& r, const region& section, bool whole) {
     record_whole(whole);
-    if (std::ranges::none_of(on_device_, [&](const resident_region& x) { return contains(x.what, r); }))
+    if (std::ranges::none_of(on_device_, [&](const resident_region& x) { return contains(x.covered, r); }))
       on_device_.push_back({r, section});
   }
   void record_whole(bool whole) {
-    (whole ? whole_ : part_) = true;
-    mixed_ = mixed_ || (whole_ && part_);
+    (whole ? has_whole_ : has_part_) = true;
+    is_mixed_ = is_mixed_ || (has_whole_ && has_part_);
   }
   // Ends the stays of regions that lie within `r` in the strip of that cross-section.
   void end_stay(const region& r, const region& section) {
@@ -41,23 +41,24 @@ class cross_section_use {
   void end_stays(const region& r) {
     remove_within(r, [](const resident_region&) { return true; });
   }
-  bool mixed() const { return mixed_; }
+  bool is_mixed() const { return is_mixed_; }
 
  private:
   struct resident_region {
-    region what, section;
+    region covered, section;
   };
   template <class F>
   void remove_within(const region& r, F&& concerns) {
-    std::erase_if(on_device_, [&](const resident_region& x) { return concerns(x) && contains(r, x.what); });
-    mixed_ = mixed_ || std::ranges::any_of(on_device_, [&](const resident_region& x) {
-               return concerns(x) && intersection(x.what, r).has_value();
-             });
-    if (on_device_.empty()) whole_ = part_ = false;
+    std::erase_if(on_device_,
+                  [&](const resident_region& x) { return concerns(x) && contains(r, x.covered); });
+    is_mixed_ = is_mixed_ || std::ranges::any_of(on_device_, [&](const resident_region& x) {
+                  return concerns(x) && intersection(x.covered, r).has_value();
+                });
+    if (on_device_.empty()) has_whole_ = has_part_ = false;
   }
 
   std::vector<resident_region> on_device_;
-  bool whole_ = false, part_ = false, mixed_ = false;
+  bool has_whole_ = false, has_part_ = false, is_mixed_ = false;
 };
 
 void sort_and_remove_duplicates(auto& values) {
@@ -69,7 +70,7 @@ class strip_finder {
  public:
   strip_finder(const graph& g, const memory_plan& plan)
       : g_(g), plan_(plan), used_(g.tensors.size()), cross_sections_(g.tensors.size()) {
-    for (const tensor& t : g.tensors) outer_.push_back(outer_axis(t));
+    for (const tensor& t : g.tensors) outer_axes_.push_back(outer_axis(t));
     for (const action& a : plan.actions) std::visit([&](const auto& x) { add(x); }, a);
   }
 
@@ -79,12 +80,13 @@ class strip_finder {
     used_regions& used = used_[t];
     sort_and_remove_duplicates(used.sections);
     sort_and_remove_duplicates(used.moved_or_written);
-    strip_layout layout{outer_[t], {whole}, {0, range_along(whole, outer_[t]).end}, std::move(cells)};
+    strip_layout layout{
+        outer_axes_[t], {whole}, {0, range_along(whole, outer_axes_[t]).end}, std::move(cells)};
     const bool in_arena = home == residence::staged || (home == residence::device && !survives(what.use));
     if (!in_arena) return layout;
-    layout.segments.insert(layout.segments.end(), used.borders.begin(), used.borders.end());
-    sort_and_remove_duplicates(layout.segments);
-    const bool apart = home == residence::staged && !cross_sections_[t].mixed();
+    layout.segment_borders.insert(layout.segment_borders.end(), used.borders.begin(), used.borders.end());
+    sort_and_remove_duplicates(layout.segment_borders);
+    const bool apart = home == residence::staged && !cross_sections_[t].is_mixed();
     if (!used.moved_or_written.empty() && (apart || !std::ranges::binary_search(used.sections, whole)))
       layout.strips = used.moved_or_written;
     return layout;
@@ -95,34 +97,36 @@ class strip_finder {
   void add(const compute& x) {
     for (const access& a : accesses_of(g_, x)) {
       const bool writes = a.mode != access_mode::read;
-      add(a.what, a.where, true, writes);
-      if (plan_.home[a.what] != residence::staged) continue;
-      const region section = section_of(a.what, a.where);
+      add(a.tensor, a.where, true, writes);
+      if (plan_.home[a.tensor] != residence::staged) continue;
+      const region section = section_of(a.tensor, a.where);
       if (writes) {
-        cross_sections_[a.what].begin_stay(a.where, section, is_whole(a.what, section));
-      } else if (is_whole(a.what, section)) {
-        cross_sections_[a.what].record_whole(true);
+        cross_sections_[a.tensor].begin_stay(a.where, section, is_whole(a.tensor, section));
+      } else if (is_whole(a.tensor, section)) {
+        cross_sections_[a.tensor].record_whole(true);
       }
     }
   }
   void add(const discard& x) {
-    const region r = region_of(g_.tensors[x.what].shape, x.part);
-    add(x.what, r, false, false);
-    cross_sections_[x.what].end_stays(r);
+    const region r = region_of(g_.tensors[x.tensor].shape, x.part);
+    add(x.tensor, r, false, false);
+    cross_sections_[x.tensor].end_stays(r);
   }
   void add(const prefetch& x) {
-    const region r = region_of(g_.tensors[x.what].shape, x.part), section = section_of(x.what, r);
-    add(x.what, r, true, true);
-    cross_sections_[x.what].begin_stay(r, section, is_whole(x.what, section));
+    const region r = region_of(g_.tensors[x.tensor].shape, x.part), section = section_of(x.tensor, r);
+    add(x.tensor, r, true, true);
+    cross_sections_[x.tensor].begin_stay(r, section, is_whole(x.tensor, section));
   }
   void add(const evict& x) {
-    const region r = region_of(g_.tensors[x.what].shape, x.part), section = section_of(x.what, r);
-    add(x.what, r, true, true);
-    cross_sections_[x.what].record_whole(is_whole(x.what, section));
-    cross_sections_[x.what].end_stay(r, section);
+    const region r = region_of(g_.tensors[x.tensor].shape, x.part), section = section_of(x.tensor, r);
+    add(x.tensor, r, true, true);
+    cross_sections_[x.tensor].record_whole(is_whole(x.tensor, section));
+    cross_sections_[x.tensor].end_stay(r, section);
   }
 
-  region section_of(tensor_id t, const region& r) const { return cross_section(g_.tensors[t], outer_[t], r); }
+  region section_of(tensor_id t, const region& r) const {
+    return cross_section(g_.tensors[t], outer_axes_[t], r);
+  }
   bool is_whole(tensor_id t, const region& section) const { return section == whole_of(g_.tensors[t].shape); }
 
   void add(tensor_id t, const region& r, bool takes, bool names) {
@@ -132,13 +136,13 @@ class strip_finder {
     };
     if (takes) once(used_[t].sections);
     if (names) once(used_[t].moved_or_written);
-    used_[t].borders.push_back(range_along(r, outer_[t]).begin);
-    used_[t].borders.push_back(range_along(r, outer_[t]).end);
+    used_[t].borders.push_back(range_along(r, outer_axes_[t]).begin);
+    used_[t].borders.push_back(range_along(r, outer_axes_[t]).end);
   }
 
   const graph& g_;
   const memory_plan& plan_;
-  std::vector<axis> outer_;
+  std::vector<axis> outer_axes_;
   std::vector<used_regions> used_;
   std::vector<cross_section_use> cross_sections_;
 };
@@ -160,18 +164,18 @@ interval& range_along(region& r, axis along) {
 
 std::pair<std::uint32_t, std::uint32_t> strip_layout::segments_in(const region& r) const {
   const interval& i = range_along(r, outer);
-  const auto first = std::ranges::upper_bound(segments, i.begin) - segments.begin() - 1;
-  const auto last = std::ranges::lower_bound(segments, i.end) - segments.begin();
+  const auto first = std::ranges::upper_bound(segment_borders, i.begin) - segment_borders.begin() - 1;
+  const auto last = std::ranges::lower_bound(segment_borders, i.end) - segment_borders.begin();
   return {static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(last)};
 }
 
-region strip_layout::segment_of(std::uint32_t strip, std::uint32_t segment) const {
+region strip_layout::segment_region(std::uint32_t strip, std::uint32_t segment) const {
   region r = strips[strip];
-  range_along(r, outer) = {segments[segment], segments[segment + 1]};
+  range_along(r, outer) = {segment_borders[segment], segment_borders[segment + 1]};
   return r;
 }
 
-std::uint32_t strip_layout::strip_of(const region& r) const {
+std::uint32_t strip_layout::find_strip(const region& r) const {
   region section = r;
   range_along(section, outer) = range_along(strips.front(), outer);
   const auto at = std::ranges::find(strips, section);
@@ -182,7 +186,7 @@ std::uint32_t strip_layout::strip_of(const region& r) const {
   return 0;
 }
 
-std::vector<strip_layout> strips_of(const graph& g, const memory_plan& plan) {
+std::vector<strip_layout> make_strip_layouts(const graph& g, const memory_plan& plan) {
   std::vector<cell_grid> cells = cells_of(g, plan);
   strip_finder taken(g, plan);
   std::vector<strip_layout> all;

@@ -1,6 +1,6 @@
-// How the parts of a tensor lie on the device in a plan. A strip is a dense tensor of one cross-section: all
-// of the outer axis, the first in memory order that has more than one element, and a range of each other
-// axis. Along the outer axis it consists of segments, which come and go one by one.
+// How the parts of a tensor are stored on the device in a plan. A strip is a dense tensor of one
+// cross-section: all of the outer axis (the first in memory order with more than one element) and a range of
+// each other axis. Along the outer axis it consists of segments, which are loaded and released one by one.
 #pragma once
 
 #include <cstdint>
@@ -17,28 +17,29 @@ interval& range_along(region& r, axis along);
 
 struct strip_layout {
   axis outer = axis::batch;
-  std::vector<region> strips;          // all of the outer axis; never empty
-  std::vector<std::int64_t> segments;  // borders along the outer axis, 0 and the extent among them
-  cell_grid cells;
+  std::vector<region> strips;                 // all of the outer axis; never empty
+  std::vector<std::int64_t> segment_borders;  // borders along the outer axis, 0 and the extent among them
+  cell_grid grid;
 
-  std::uint32_t segment_count() const { return static_cast<std::uint32_t>(segments.size() - 1); }
+  std::uint32_t segment_count() const { return static_cast<std::uint32_t>(segment_borders.size() - 1); }
   // The segments that a region meets: [first, second).
   std::pair<std::uint32_t, std::uint32_t> segments_in(const region& r) const;
   // The cells that a region covers.
   std::vector<std::uint32_t> cells_of(const region& r) const {
-    return cell_indices_of(cells, cells_in(cells, r));
+    return cell_indices_of(grid, cells_in(grid, r));
   }
   // The part of a strip that is one segment.
-  region segment_of(std::uint32_t strip, std::uint32_t segment) const;
-  // The strip of exactly this region's cross-section, or the whole one where there is no other. Throws
+  region segment_region(std::uint32_t strip, std::uint32_t segment) const;
+  // Index of the strip with exactly this region's cross-section, or of the whole one. Throws
   // std::invalid_argument if there is neither.
-  std::uint32_t strip_of(const region& r) const;
+  std::uint32_t find_strip(const region& r) const;
 };
 
-// One per tensor. A tensor has one strip, the whole, if it is managed, twinned or on the host, survives on
-// the device, or if a compute or a move takes its whole cross-section while parts of one are there; else one
-// for each cross-section that a compute writes or a move names. Strips may hold the same elements: rows with
-// a halo do. A compute whose operand is dense in no strip gathers or scatters it (lower.hpp).
-std::vector<strip_layout> strips_of(const graph& g, const memory_plan& plan);
+// The layout of each tensor. A tensor has one strip, the whole, if it is managed, twinned or on the host, if
+// it survives on the device, or if a compute or a move uses its whole cross-section while parts of one are
+// there. Otherwise it has one for each cross-section that a compute writes or a move names. Strips may
+// overlap, as rows with a halo do. If an operand is dense in no strip, the compute gathers or scatters it
+// (lower.hpp).
+std::vector<strip_layout> make_strip_layouts(const graph& g, const memory_plan& plan);
 
 }  // namespace um

@@ -5,7 +5,7 @@
 
 namespace um {
 
-byte_count size_of(dtype type) {
+byte_count element_bytes(dtype type) {
   switch (type) {
     case dtype::f32:
     case dtype::i32:
@@ -19,7 +19,7 @@ byte_count size_of(dtype type) {
   throw std::invalid_argument("an unknown element type");
 }
 
-std::int64_t elements(const dims& shape) {
+std::int64_t element_count(const dims& shape) {
   std::int64_t count = shape.n;
   for (const std::int64_t extent : {shape.c, shape.h, shape.w}) {
     if (__builtin_mul_overflow(count, extent, &count)) {
@@ -30,9 +30,9 @@ std::int64_t elements(const dims& shape) {
 }
 
 byte_count bytes_of(const tensor& t) {
-  const std::int64_t count = elements(t.shape);
+  const std::int64_t count = element_count(t.shape);
   if (count < 0) throw std::invalid_argument("the shape " + to_text(t.shape) + " is negative");
-  const auto bytes = checked_multiply(static_cast<std::uint64_t>(count), size_of(t.type));
+  const auto bytes = checked_multiply(static_cast<std::uint64_t>(count), element_bytes(t.type));
   if (!bytes || *bytes > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
     throw std::overflow_error("tensor " + t.name + " of shape " + to_text(t.shape) +
                               " has more than 2^63 bytes");

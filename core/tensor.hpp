@@ -17,7 +17,7 @@ constexpr bool is_floating(dtype type) {
   return type == dtype::f32 || type == dtype::bf16;
 }
 
-// In which order elements lie in memory; shapes are the same in both.
+// Memory order of elements; the shape does not depend on it.
 enum class memory_order : std::uint8_t {
   nchw,  // one channel's plane after the other
   nhwc,  // all channels of one position together ("channels last"); filters lie as K, R, S, C
@@ -25,8 +25,8 @@ enum class memory_order : std::uint8_t {
 template <>
 inline constexpr std::array enum_names<memory_order>{"nchw"sv, "nhwc"sv};
 
-// What a tensor is for. Inputs, labels, parameters and states live across iterations and start on the
-// host; outputs and parameter gradients must hold their value when an iteration ends.
+// Role of a tensor. Inputs, labels, parameters and states keep their value across iterations and start on the
+// host; outputs and parameter gradients hold their value when an iteration ends.
 enum class role : std::uint8_t {
   input,
   label,
@@ -59,18 +59,18 @@ struct tensor {
 
 using tensor_id = std::uint32_t;
 
-byte_count size_of(dtype type);
-std::int64_t elements(const dims& shape);
+byte_count element_bytes(dtype type);
+std::int64_t element_count(const dims& shape);
 byte_count bytes_of(const tensor& t);
 
 // Elements between neighbours along each axis.
 dims strides_of(const tensor& t);
-// Which element, counted in the order n, c, h, w, lies at a position in memory.
+// Index, in the order n, c, h, w, of the element at a position in memory.
 std::int64_t logical_index(const tensor& t, std::int64_t position);
 
 std::string to_text(const dims& shape);
 
-constexpr bool is_of_parameters(role use) {
+constexpr bool belongs_to_parameter(role use) {
   return use == role::parameter || use == role::parameter_gradient || use == role::state;
 }
 // True for tensors that keep their value from one iteration to the next.

@@ -1,4 +1,4 @@
-// What one iteration did, measured or simulated.
+// The trace of one iteration, measured or simulated.
 #pragma once
 
 #include <array>
@@ -20,15 +20,15 @@ inline constexpr std::size_t lane_count = all_values<lane>().size();
 
 struct span {
   std::uint32_t step = 0;  // index into execution_plan::steps
-  lane where = lane::compute;
+  lane in_lane = lane::compute;
   nanoseconds begin = 0, end = 0;  // since the iteration began
 };
 
 // The driver's work and the traffic on the link, by cause; nothing if not observed. Faults are
 // granules of 64 KiB that kernels faulted on, each once a batch; by CUPTI, faults on each batch's first page.
 struct counters {
-  std::optional<std::uint64_t> faults;                 // that kernels raised and the driver serviced
-  std::optional<std::uint64_t> fault_batches;          // in which it did so, one replay each
+  std::optional<std::uint64_t> faults;                 // faults raised by kernels and serviced by the driver
+  std::optional<std::uint64_t> fault_batches;          // batches of faults, each followed by one replay
   std::optional<byte_count> fault_to_device_bytes;     // moved because a kernel touched them
   std::optional<byte_count> prefetch_to_device_bytes;  // moved by prefetch, managed memory
   std::optional<byte_count> copy_to_device_bytes;      // explicit copies, staged memory
@@ -40,7 +40,7 @@ struct counters {
 };
 
 struct counter_field {
-  const char* name;  // in records
+  const char* name;  // name in records
   std::optional<std::uint64_t> counters::* member;
 };
 inline constexpr std::array<counter_field, 10> counter_fields{{
@@ -62,15 +62,15 @@ inline constexpr std::array<counter_field, 10> counter_fields{{
 std::optional<double> amplification(const counters& moved, byte_count touched);
 
 struct resident_sample {
-  nanoseconds at = 0;
+  nanoseconds time = 0;
   byte_count bytes = 0;  // device memory in use
 };
 
 struct trace {
   nanoseconds duration = 0;
-  std::vector<span> spans;                // empty unless asked for
-  std::vector<resident_sample> resident;  // empty unless asked for
-  counters moved;
+  std::vector<span> spans;                        // empty unless asked for
+  std::vector<resident_sample> resident_samples;  // empty unless asked for
+  counters counts;
 };
 
 // Bounds on the time of an iteration, given what the simulator does not know.
@@ -81,7 +81,7 @@ struct time_band {
 // Iterations that do not converge to one time, but repeat after a period.
 struct steady_cycle {
   std::uint32_t period = 0;          // 0: none was found
-  nanoseconds mean = 0, median = 0;  // times of one period, or of all that were looked at
+  nanoseconds mean = 0, median = 0;  // of the times of one period, or of all iterations if none was found
 };
 
 }  // namespace um

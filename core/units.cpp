@@ -26,7 +26,7 @@ constexpr std::array<suffix, 10> suffixes{{{"", 1},
                                            {"GiB", GiB},
                                            {"TiB", 1024 * GiB}}};
 
-std::optional<std::uint64_t> unit_named(std::string_view text) {
+std::optional<std::uint64_t> find_unit(std::string_view text) {
   for (const suffix& s : suffixes) {
     if (s.text == text) return s.bytes;
   }
@@ -45,7 +45,7 @@ std::uint64_t value_of(char digit) {
   return static_cast<std::uint64_t>(digit - '0');
 }
 
-std::optional<std::uint64_t> whole_number(std::string_view digits) {
+std::optional<std::uint64_t> parse_whole_number(std::string_view digits) {
   std::uint64_t value = 0;
   for (const char digit : digits) {
     const auto shifted = checked_multiply(value, 10);
@@ -102,9 +102,9 @@ std::optional<byte_count> parse_bytes(std::string_view text) {
   const bool spaced = text.starts_with(' ');
   while (text.starts_with(' ')) text.remove_prefix(1);
   if (spaced && text.empty()) return std::nullopt;
-  const auto unit = unit_named(text);
+  const auto unit = find_unit(text);
   if (!unit || (*unit == 1 && !fraction.empty())) return std::nullopt;
-  const auto count = whole_number(whole);
+  const auto count = parse_whole_number(whole);
   const auto bytes = count ? checked_multiply(*count, *unit) : std::nullopt;
   return bytes ? checked_add(*bytes, fraction_of(fraction, *unit)) : std::nullopt;
 }

@@ -14,15 +14,15 @@ namespace {
 
 // A token stands for a value: equal tokens are equal bits. 0 is "no value".
 using token = std::uint64_t;
-constexpr token is_partial = token{1} << 63;  // of an unfinished sum; the rest is its number
+constexpr token is_partial = token{1} << 63;  // flag of an unfinished sum; the other bits are its number
 
 // The tokens that each operator reads and writes when the graph runs in order.
 struct expectation {
   std::vector<std::vector<token>> in, out;  // per operator, per operand
-  std::vector<token> initial, final;        // per tensor; 0 where there is none
+  std::vector<token> initial, final;        // per tensor; 0: no value
 };
 
-expectation expect(const graph& g) {
+expectation expected_tokens(const graph& g) {
   expectation e;
   token next = 1;
   e.initial.assign(g.tensors.size(), 0);
@@ -40,9 +40,9 @@ expectation expect(const graph& g) {
   return e;
 }
 
-// Of an output that is a sum: the parts of the operator that have been added so far.
+// The parts of an operator that have been added to an output so far.
 struct partial_sum {
-  op_id of = 0;
+  op_id op = 0;
   std::size_t output = 0;
   std::vector<box> added;  // sorted and disjoint
   friend auto operator<=>(const partial_sum&, const partial_sum&) = default;
@@ -59,7 +59,7 @@ wide volume_of(const box& b) {
   return size(b.batch) * size(b.channel) * size(b.row) * size(b.reduction);
 }
 
-// Do the boxes, which may overlap, cover `all`?
+// Whether the boxes, which may overlap, cover `all`.
 bool covers(const std::vector<box>& boxes, const box& all) {
   if (std::ranges::find(boxes, all) != boxes.end()) return true;
   std::vector<box> rest{all};
@@ -89,14 +89,14 @@ bool covers(const std::vector<box>& boxes, const box& all) {
 class symbolic_machine {
  public:
   symbolic_machine(const graph& g, const memory_plan& plan, const std::vector<strip_layout>& strips)
-      : g_(g), plan_(plan), copies_(g, plan, strips), expected_(expect(g)) {
+      : g_(g), plan_(plan), copies_(g, plan, strips), expected_(expected_tokens(g)) {
     for (tensor_id t = 0; t < g.tensors.size(); ++t) {
-      values_.emplace_back(strips[t].cells.count(), expected_.initial[t]);
+      values_.emplace_back(strips[t].grid.cell_count(), expected_.initial[t]);
     }
     computed_.resize(g.ops.size());
   }
 
-  std::optional<std::string> run() {
+  std::optional<std::string> verify_iteration() {
     for (const action& a : plan_.actions) {
       if (auto wrong = std::visit([&](const auto& x) { return apply(x); }, a)) {
         return to_text(g_, a) + ": " + *wrong;
@@ -106,19 +106,19 @@ class symbolic_machine {
   }
 
  private:
-  using finding = copy_tracker::finding;
+  using finding = copy_tracker::error;
 
   finding apply(const advise& x) {
-    if (is_managed(plan_.home[x.what])) return {};
-    return "tensor " + g_.tensors[x.what].name + " has residence " +
-           std::string(to_text(plan_.home[x.what])) + " and cannot be advised";
+    if (is_managed(plan_.home[x.tensor])) return {};
+    return "tensor " + g_.tensors[x.tensor].name + " has residence " +
+           std::string(to_text(plan_.home[x.tensor])) + " and cannot be advised";
   }
   finding apply(const prefetch& x) { return copies_.apply(x); }
   finding apply(const evict& x) { return copies_.apply(x); }
   finding apply(const discard& x) {
     if (auto wrong = copies_.apply(x)) return wrong;
-    for (const std::uint32_t c : copies_.cells_in(x.what, region_of(g_.tensors[x.what].shape, x.part))) {
-      values_[x.what][c] = 0;
+    for (const std::uint32_t c : copies_.cells_in(x.tensor, region_of(g_.tensors[x.tensor].shape, x.part))) {
+      values_[x.tensor][c] = 0;
     }
     return {};
   }
@@ -127,16 +127,16 @@ class symbolic_machine {
     const op o = operator_of(g_, x);
     const std::vector<access> touched = accesses_of(g_, o, x.part);
     for (std::size_t i = 0; i < o.in.size(); ++i) {
-      if (auto wrong = read(touched[i], token_for(x.what, o.in[i]))) return wrong;
+      if (auto wrong = read(touched[i], token_for(x.op, o.in[i]))) return wrong;
     }
     for (std::size_t i = 0; i < o.out.size(); ++i) {
       if (auto wrong = write(touched[o.in.size() + i], x, i)) return wrong;
     }
-    if (!x.cheap_recompute) computed_[x.what].push_back(with_explicit_ranges(g_, o, x.part));
+    if (!x.cheap_recompute) computed_[x.op].push_back(with_explicit_ranges(g_, o, x.part));
     return {};
   }
 
-  // The value of an operand: what it reads, or what it wrote the first time.
+  // The expected value of an operand: of its input or, for an output, of the first run.
   token token_for(op_id o, tensor_id what) const {
     const op& first = g_.ops[o];
     const auto in = std::ranges::find(first.in, what);
@@ -146,44 +146,44 @@ class symbolic_machine {
   }
 
   finding read(const access& a, token wanted) const {
-    for (const std::uint32_t c : copies_.cells_in(a.what, a.where)) {
-      if (!copies_.is_readable_by_kernels(a.what, c)) {
-        const bool stale = copies_.is_stale(a.what, c);
-        return copies_.describe(a.what, c) + (stale ? " holds a stale or unfinished value"
-                                              : copies_.is_at_home(a.what, c)
-                                                  ? " is not resident"
-                                                  : " holds no value (never written, or discarded)");
+    for (const std::uint32_t c : copies_.cells_in(a.tensor, a.where)) {
+      if (!copies_.is_readable_by_kernels(a.tensor, c)) {
+        const bool stale = copies_.is_stale(a.tensor, c);
+        return copies_.describe(a.tensor, c) + (stale ? " holds a stale or unfinished value"
+                                                : copies_.has_host_copy(a.tensor, c)
+                                                    ? " is not resident"
+                                                    : " holds no value (never written, or discarded)");
       }
-      if (values_[a.what][c] != wanted) {
-        return copies_.describe(a.what, c) + (values_[a.what][c] == 0
-                                                  ? " holds no value (never written, or discarded)"
-                                                  : " holds a stale or unfinished value");
+      if (values_[a.tensor][c] != wanted) {
+        return copies_.describe(a.tensor, c) + (values_[a.tensor][c] == 0
+                                                    ? " holds no value (never written, or discarded)"
+                                                    : " holds a stale or unfinished value");
       }
     }
     return {};
   }
 
   finding write(const access& a, const compute& x, std::size_t output) {
-    const op& o = g_.ops[x.what];
+    const op& o = g_.ops[x.op];
     const box part = summed_part(g_, o, output, x.part), all = iteration_domain(g_, o);
-    for (const std::uint32_t c : copies_.cells_in(a.what, a.where)) {
-      token& value = values_[a.what][c];
-      partial_sum sum{x.what, output, {}};
+    for (const std::uint32_t c : copies_.cells_in(a.tensor, a.where)) {
+      token& value = values_[a.tensor][c];
+      partial_sum sum{x.op, output, {}};
       if (a.mode == access_mode::accumulate) {
         const partial_sum* const before =
-            copies_.is_readable_by_kernels(a.what, c) ? find_partial_sum(value) : nullptr;
-        if (before == nullptr || before->of != x.what || before->output != output) {
-          return copies_.describe(a.what, c) + " does not hold the sum of parts before this one";
+            copies_.is_readable_by_kernels(a.tensor, c) ? find_partial_sum(value) : nullptr;
+        if (before == nullptr || before->op != x.op || before->output != output) {
+          return copies_.describe(a.tensor, c) + " does not hold the sum of parts before this one";
         }
         sum = *before;
         if (std::ranges::any_of(sum.added, [&](const box& b) { return overlap(b, part); })) {
-          return copies_.describe(a.what, c) + " holds the sum of parts that meet this one";
+          return copies_.describe(a.tensor, c) + " holds the sum of parts that meet this one";
         }
       }
       sum.added.insert(std::ranges::upper_bound(sum.added, part), part);
       value = token_for_sum(std::move(sum), all);
     }
-    copies_.write(a.what, a.where);
+    copies_.write(a.tensor, a.where);
     return {};
   }
 
@@ -195,7 +195,7 @@ class symbolic_machine {
   token token_for_sum(partial_sum sum, const box& all) {
     wide done = 0;
     for (const box& b : sum.added) done += volume_of(b);
-    if (done == volume_of(all)) return expected_.out[sum.of][sum.output];
+    if (done == volume_of(all)) return expected_.out[sum.op][sum.output];
     const auto [at, is_new] = tokens_.emplace(std::move(sum), sums_.size());
     if (is_new) sums_.push_back(&at->first);
     return is_partial | at->second;
@@ -219,7 +219,7 @@ class symbolic_machine {
   // The state at the end must allow the next iteration to start.
   finding check_cell_at_end(tensor_id t, std::uint32_t c) const {
     const bool at_home = is_pinned(plan_.home[t]);
-    const bool there = at_home ? copies_.is_at_home(t, c) : copies_.is_readable_by_kernels(t, c);
+    const bool there = at_home ? copies_.has_host_copy(t, c) : copies_.is_readable_by_kernels(t, c);
     if (there && values_[t][c] == expected_.final[t]) return {};
     return "at the end of the iteration " + copies_.describe(t, c) + " does not hold its final value" +
            (at_home ? " at home" : "");
@@ -232,18 +232,18 @@ class symbolic_machine {
   std::vector<std::vector<token>> values_;  // per tensor, per cell
   std::vector<std::vector<box>> computed_;  // per operator
   std::map<partial_sum, std::size_t> tokens_;
-  std::vector<const partial_sum*> sums_;  // by the number in their token
+  std::vector<const partial_sum*> sums_;  // indexed by the number in their token
 };
 
 // Ids within bounds, so that the rest may index freely.
-std::optional<std::string> out_of_bounds(const graph& g, const memory_plan& plan) {
+std::optional<std::string> bounds_defect(const graph& g, const memory_plan& plan) {
   if (plan.home.size() != g.tensors.size()) {
     return "the plan gives " + std::to_string(plan.home.size()) + " residences for " +
            std::to_string(g.tensors.size()) + " tensors";
   }
   for (const action& a : plan.actions) {
-    const bool good = std::visit(overloaded{[&](const compute& x) { return x.what < g.ops.size(); },
-                                            [&](const auto& x) { return x.what < g.tensors.size(); }},
+    const bool good = std::visit(overloaded{[&](const compute& x) { return x.op < g.ops.size(); },
+                                            [&](const auto& x) { return x.tensor < g.tensors.size(); }},
                                  a);
     if (!good) return to_text(g, a) + ": no such tensor or operator";
   }
@@ -258,16 +258,16 @@ std::optional<std::string> out_of_bounds(const graph& g, const memory_plan& plan
 }  // namespace
 
 std::optional<std::string> defect_of(const graph& g, const memory_plan& plan) {
-  if (auto wrong = out_of_bounds(g, plan)) return wrong;
+  if (auto wrong = bounds_defect(g, plan)) return wrong;
   try {
-    const std::vector<strip_layout> strips = strips_of(g, plan);
-    return symbolic_machine(g, plan, strips).run();
+    const std::vector<strip_layout> strips = make_strip_layouts(g, plan);
+    return symbolic_machine(g, plan, strips).verify_iteration();
   } catch (const std::invalid_argument& refused) {
     return refused.what();
   }
 }
 
-verified_plan verified(const graph& g, memory_plan plan) {
+verified_plan verify_plan(const graph& g, memory_plan plan) {
   if (const auto wrong = defect_of(g, plan)) throw std::invalid_argument(*wrong);
   return {g, std::move(plan)};
 }

@@ -10,20 +10,19 @@
 
 namespace um {
 
-// Why the plan is wrong, naming the action, the operator and the tensor; nothing if it is right:
-// every operator is computed, every read finds the value it would have in graph order (not absent,
-// stale or discarded), what parts sum up is complete when they tile the sum without meeting, and parameters,
-// gradients and outputs hold their values at the end.
+// Why the plan is wrong, naming the action, the operator and the tensor; nothing if it is right: every
+// operator is computed; every read finds the value that it would have in graph order (not absent, stale or
+// discarded); sums over parts are complete; parameters, gradients and outputs hold their values at the end.
 std::optional<std::string> defect_of(const graph& g, const memory_plan& plan);
 
 // A plan that has been verified for a graph; only verified() makes one. The graph must outlive it unchanged.
 class verified_plan {
  public:
   const memory_plan& plan() const { return plan_; }
-  bool is_of(const graph& g) const { return &g == graph_; }
+  bool was_verified_for(const graph& g) const { return &g == graph_; }
 
  private:
-  friend verified_plan verified(const graph& g, memory_plan plan);
+  friend verified_plan verify_plan(const graph& g, memory_plan plan);
   verified_plan(const graph& g, memory_plan plan) : graph_(&g), plan_(std::move(plan)) {}
 
   const graph* graph_;
@@ -31,6 +30,6 @@ class verified_plan {
 };
 
 // Throws std::invalid_argument with the text of defect_of().
-verified_plan verified(const graph& g, memory_plan plan);
+verified_plan verify_plan(const graph& g, memory_plan plan);
 
 }  // namespace um

@@ -1,4 +1,4 @@
-// defect_of(graph): the graph around its operators, and what these expect of their operands (operands.hpp).
+// defect_of(graph) for the structure of a graph; operands.hpp checks the operands of each operator.
 #include <algorithm>
 #include <limits>
 
@@ -14,7 +14,7 @@ defect tensors_defect(const graph& g) {
   constexpr auto most = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
   std::uint64_t total = 0;
   for (const tensor& t : g.tensors) {
-    std::uint64_t bytes = size_of(t.type);
+    std::uint64_t bytes = element_bytes(t.type);
     for (const std::int64_t extent : {t.shape.n, t.shape.c, t.shape.h, t.shape.w}) {
       if (extent < 1) return "tensor " + t.name + " of shape " + to_text(t.shape) + " has an extent below 1";
       const auto product = checked_multiply(bytes, static_cast<std::uint64_t>(extent));
@@ -47,9 +47,9 @@ defect order_defect(const graph& g, const op& o, std::vector<bool>& written) {
   for (const tensor_id id : o.out) {
     const tensor& t = g.tensors[id];
     const bool is_read = std::ranges::find(o.in, id) != o.in.end();
-    const bool updates = std::holds_alternative<sgd_update>(o.what) ||
-                         std::holds_alternative<optimizer_step>(o.what) ||
-                         (std::holds_alternative<opaque>(o.what) && is_read && !o.repeatable);
+    const bool updates = std::holds_alternative<sgd_update>(o.attributes) ||
+                         std::holds_alternative<optimizer_step>(o.attributes) ||
+                         (std::holds_alternative<opaque>(o.attributes) && is_read && !o.is_repeatable);
     if (written[id]) return "is a second writer of " + t.name;
     if (updates ? t.use != role::parameter && t.use != role::state : persists(t.use)) {
       return "may not write " + t.name + ", a tensor of role " + std::string(to_text(t.use));
@@ -66,11 +66,11 @@ std::optional<std::string> defect_of(const graph& g) {
   if (auto d = tensors_defect(g)) return d;
   std::vector<bool> written(g.tensors.size());
   for (const op& o : g.ops) {
-    auto d = operands_missing(g, o);
+    auto d = missing_operands_defect(g, o);
     if (!d) d = order_defect(g, o, written);
     if (!d) d = operands_defect(g, o);
     if (!d) d = alias_defect(g, o);
-    if (d) return "operator " + o.name + " (" + std::string(kind_of(o.what)) + "): " + *d;
+    if (d) return "operator " + o.name + " (" + std::string(kind_of(o.attributes)) + "): " + *d;
   }
   return std::nullopt;
 }

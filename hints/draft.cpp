@@ -157,7 +157,7 @@ class draft_builder {
   }
 
   bool runs_on_cpu(position at) const {
-    return um::runs_on_cpu(graph_.ops[uses_.order[static_cast<std::size_t>(at)].what]);
+    return um::runs_on_cpu(graph_.ops[uses_.order[static_cast<std::size_t>(at)].op]);
   }
   // Moves a part to the processor that uses it at `target`: to the device from `at` on, but not while the CPU
   // uses it; to the host when the device has used it.
@@ -193,7 +193,7 @@ class draft_builder {
         on_cpu[u.part] = by_cpu;
         const tensor_id t = uses_.parts[u.part].tensor;
         if (recent || !can_move(which, u.part) || !is_on_side(u.mode, rule.side)) continue;
-        if (!faulted.empty() && !faulted[uses_.order[target].what][t]) continue;
+        if (!faulted.empty() && !faulted[uses_.order[target].op][t]) continue;
         wanted[target].push_back(u.part);
       }
     }
@@ -295,7 +295,7 @@ bool tensor_chooser::is_touched_by(const std::vector<std::string>& kinds,
   if (kinds.empty()) return true;
   return std::ranges::any_of(by, [&](op_id o) {
     return std::ranges::any_of(
-        kinds, [&](const std::string& kind) { return matches_kind(kind, graph_.ops[o].what); });
+        kinds, [&](const std::string& kind) { return matches_kind(kind, graph_.ops[o].attributes); });
   });
 }
 

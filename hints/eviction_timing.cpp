@@ -53,8 +53,8 @@ class eviction_timetable {
 
  private:
   bool is_movable(const action& a) const {
-    return std::visit(overloaded{[&](const evict& x) { return is_managed(plan_.home[x.what]); },
-                                 [&](const discard& x) { return is_managed(plan_.home[x.what]); },
+    return std::visit(overloaded{[&](const evict& x) { return is_managed(plan_.home[x.tensor]); },
+                                 [&](const discard& x) { return is_managed(plan_.home[x.tensor]); },
                                  [](const auto&) { return false; }},
                       a);
   }
@@ -66,7 +66,7 @@ class eviction_timetable {
   std::vector<block_range> blocks_of(const action& a) {
     std::vector<block_range> all;
     std::visit(overloaded{[](const advise&) {}, [&](const compute& c) { add_operands(c, all); },
-                          [&](const auto& x) { all.push_back(blocks_of(x.what, x.part)); }},
+                          [&](const auto& x) { all.push_back(blocks_of(x.tensor, x.part)); }},
                a);
     return all;
   }
@@ -77,12 +77,12 @@ class eviction_timetable {
   }
   void add_operands(const compute& c, std::vector<block_range>& all) {
     for (const access& x : accesses_of(graph_, c)) {
-      if (!is_managed(plan_.home[x.what])) continue;
-      const bool begins = !is_touched_[x.what];
-      is_touched_[x.what] = true;
-      if (begins) all.push_back(blocks_of(x.what, {}));
-      for (range r : runs_of(graph_.tensors[x.what], x.where)) {
-        r.offset += placement_.managed.offset_of(x.what);
+      if (!is_managed(plan_.home[x.tensor])) continue;
+      const bool begins = !is_touched_[x.tensor];
+      is_touched_[x.tensor] = true;
+      if (begins) all.push_back(blocks_of(x.tensor, {}));
+      for (range r : runs_of(graph_.tensors[x.tensor], x.where)) {
+        r.offset += placement_.managed.offset_of(x.tensor);
         all.push_back(um::blocks_of(r));
       }
     }
@@ -119,7 +119,7 @@ class eviction_timetable {
   // Whether it discards a result that a user may read after the iteration.
   bool discards_result(const departure& d) const {
     const auto* x = std::get_if<discard>(&d.what);
-    return x != nullptr && survives(graph_.tensors[x->what].use);
+    return x != nullptr && survives(graph_.tensors[x->tensor].use);
   }
 
   // The latest place: before the next action that touches its blocks.
@@ -170,14 +170,14 @@ class eviction_timetable {
   nanoseconds action_time(slot s) const {
     const auto* c = std::get_if<compute>(&fixed_actions_[s]);
     if (c == nullptr) return 0;
-    const auto whole = static_cast<std::uint64_t>(problem_.costs[c->what].time);
-    return static_cast<nanoseconds>(share_of(whole, graph_, graph_.ops[c->what], c->part));
+    const auto whole = static_cast<std::uint64_t>(problem_.costs[c->op].time);
+    return static_cast<nanoseconds>(share_of(whole, graph_, graph_.ops[c->op], c->part));
   }
   nanoseconds departure_duration(const departure& d) const {
     const std::uint64_t blocks = d.blocks.end - d.blocks.begin;
     const auto* e = std::get_if<evict>(&d.what);
-    return e == nullptr ? discard_time(problem_.on, blocks)
-                        : evict_time(problem_.on, blocks, plan_.home[e->what]);
+    return e == nullptr ? discard_time(problem_.target, blocks)
+                        : evict_time(problem_.target, blocks, plan_.home[e->tensor]);
   }
 
   // Reserves lane time for discards first; copies get the rest.
@@ -224,9 +224,9 @@ class eviction_timetable {
 nanoseconds twin_copy_time(const machine& on, const execution_plan& steps) {
   byte_count in = 0, out = 0;
   for (const step& s : steps.steps) {
-    if (s.home != residence::twinned || std::holds_alternative<discard>(s.what)) continue;
+    if (s.home != residence::twinned || std::holds_alternative<discard>(s.command)) continue;
     for (const movement& m : s.movements)
-      (std::holds_alternative<prefetch>(s.what) ? in : out) += m.device.bytes;
+      (std::holds_alternative<prefetch>(s.command) ? in : out) += m.device_range.bytes;
   }
   return (in == 0 ? 0 : time_at(in, rate_from_twin(on))) + (out == 0 ? 0 : time_at(out, rate_to_twin(on)));
 }
@@ -236,7 +236,7 @@ profile slow_down_by_copies(const problem& p, nanoseconds copies) {
   nanoseconds all = 0;
   for (const op_cost& c : p.costs) all += c.time;
   profile slower = p.costs;
-  const auto percent = static_cast<nanoseconds>(p.on.beside_copy_percent);
+  const auto percent = static_cast<nanoseconds>(p.target.beside_copy_percent);
   const nanoseconds per_million = all == 0 ? 0 : copies * percent * 10'000 / all;
   for (op_cost& c : slower) c.time += c.time * per_million / 1'000'000;
   return slower;
@@ -250,9 +250,9 @@ memory_plan retime_evictions(const problem& p, const memory_plan& plan, const pl
 }
 
 nanoseconds expected_iteration_time(const problem& p, const execution_plan& steps) {
-  machine on = p.on;
+  machine on = p.target;
   on.launch_ns += on.slice_ns;
-  const profile costs = slow_down_by_copies(p, twin_copy_time(p.on, steps));
+  const profile costs = slow_down_by_copies(p, twin_copy_time(p.target, steps));
   return simulate({p.network, steps, on, costs}, 3).back().duration;
 }
 

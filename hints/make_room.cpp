@@ -21,8 +21,8 @@ class eviction_planner {
         placement_(at),
         parts_(find_evictable_parts(p, draft, at, rules.part_bytes)),
         resident_(graph_, draft, at, parts_, rules),
-        spared_blocks_(resident_.ledger().size()),
-        wanted_blocks_(resident_.ledger().size()),
+        spared_blocks_(resident_.ledger().block_count()),
+        wanted_blocks_(resident_.ledger().block_count()),
         block_limit_(at.blocks_within(p.budget)),
         blocks_without_reserve_(at.blocks_within(p.budget - std::min(p.budget, rules.reserve_bytes))) {}
 
@@ -65,7 +65,7 @@ class eviction_planner {
   const std::vector<managed_operand>& operands_at(position at) const {
     return parts_.operands[static_cast<std::size_t>(at)];
   }
-  const op& current_op() const { return graph_.ops[parts_.order[static_cast<std::size_t>(position_)].what]; }
+  const op& current_op() const { return graph_.ops[parts_.order[static_cast<std::size_t>(position_)].op]; }
   bool is_managed(tensor_id t) const { return um::is_managed(draft_.home[t]); }
 
   // --- before a compute ---
@@ -102,7 +102,7 @@ class eviction_planner {
     const bool first = !persists(t.use) && x.uses.front() == position_;
     const bool fetches = rules_.prefetch_inputs || draft_.home[x.tensor] == residence::twinned;
     if (first ? !rules_.populate_outputs || is_in_place(x.tensor) : !fetches) return false;
-    return !resident_.ledger().is_filled(x.address_range);
+    return !resident_.ledger().is_fully_resident(x.address_range);
   }
 
   // In-place operator: the output has the address of an input, which is on the device.
@@ -117,14 +117,14 @@ class eviction_planner {
 
   // Whether a prefetch of the draft is kept: not if its data would be evicted again before its use.
   bool may_prefetch(const prefetch& f) {
-    const std::optional<position> use = next_touch(f.what);
+    const std::optional<position> use = next_touch(f.tensor);
     if (!use) return false;
     wanted_blocks_.clear();
-    wanted_blocks_.add(placement_.managed.range_of(f.what, f.part));
-    if (conflicts_with_twin(f.what) || spare_operands(position_, *use) > blocks_without_reserve_ ||
+    wanted_blocks_.add(placement_.managed.range_of(f.tensor, f.part));
+    if (conflicts_with_twin(f.tensor) || spare_operands(position_, *use) > blocks_without_reserve_ ||
         !evict_for_wanted())
       return false;
-    pending_prefetches_.push_back(f.what);
+    pending_prefetches_.push_back(f.tensor);
     return true;
   }
 

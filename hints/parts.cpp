@@ -31,12 +31,12 @@ void add_operands(evictable_parts& parts, const graph& g, const memory_plan& pla
   parts.order.push_back(c);
   std::vector<managed_operand>& operands = parts.operands.emplace_back();
   for (const access& a : accesses_of(g, c)) {
-    if (!is_managed(plan.home[a.what])) continue;
-    const tensor& t = g.tensors[a.what];
-    const std::size_t first = parts.first_part[a.what], count = parts.first_part[a.what + 1] - first;
+    if (!is_managed(plan.home[a.tensor])) continue;
+    const tensor& t = g.tensors[a.tensor];
+    const std::size_t first = parts.first_part[a.tensor], count = parts.first_part[a.tensor + 1] - first;
     const auto [begin, end] = overlapping_parts(t.shape.n, static_cast<std::uint32_t>(count), a.where.batch);
-    managed_operand o{a.what, first + begin, first + end, runs_of(t, a.where)};
-    for (range& r : o.touched_ranges) r.offset += at.managed.offset_of(a.what);
+    managed_operand o{a.tensor, first + begin, first + end, runs_of(t, a.where)};
+    for (range& r : o.touched_ranges) r.offset += at.managed.offset_of(a.tensor);
     for (std::size_t x = o.part_begin; x < o.part_end; ++x) {
       std::vector<position>& uses = parts.parts[x].uses;
       if (uses.empty() || uses.back() != now) uses.push_back(now);
@@ -69,7 +69,7 @@ evictable_parts find_evictable_parts(const problem& p, const memory_plan& plan, 
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {
     parts.first_part.push_back(parts.parts.size());
     if (!is_managed(plan.home[t])) continue;
-    const std::uint32_t slices = at.table.strips[t].cells.batch_parts();
+    const std::uint32_t slices = at.table.strips[t].grid.batch_part_count();
     add_parts(parts, g, at, t, eviction_part_count(g.tensors[t], plan.home[t], slices, part_bytes));
   }
   parts.first_part.push_back(parts.parts.size());

@@ -127,7 +127,7 @@ class hint_planner {
   memory_plan plan() {
     const search_setting first = first_setting();
     const search_rule* search = find_rule<search_rule>(strategy_);
-    if (fits_budget_ || problem_.on.link_to_device_bytes_per_s == 0) return make_plan(first);
+    if (fits_budget_ || problem_.target.link_to_device_bytes_per_s == 0) return make_plan(first);
     if (search != nullptr) return search_around(first, search->trials);
     if (!retimes_evictions()) return make_plan(first);
     try_few_settings(first);
@@ -183,7 +183,7 @@ class hint_planner {
   memory_plan make_plan(const search_setting& with) {
     const placed_draft& draft = find_draft(with);
     const bool evicts = !fits_budget_ && (pressure_rule_ != nullptr || evicts_by_twin_);
-    if (!evicts && problem_.under != pressure::plan) return draft.plan;
+    if (!evicts && problem_.evicted_by != pressure::plan) return draft.plan;
     const eviction_options rules =
         fits_budget_ ? eviction_options{} : make_eviction_options(strategy_, problem_, with, draft.plan.home);
     memory_plan plan = make_room(problem_, draft.plan, draft.addresses, rules);

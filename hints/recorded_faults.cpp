@@ -9,15 +9,15 @@ namespace um {
 std::vector<std::vector<bool>> recorded_faults(const problem& p) {
   const graph& g = p.network;
   problem by_driver = p;
-  by_driver.under = pressure::driver;
+  by_driver.evicted_by = pressure::driver;
   const execution_plan plan = lower(by_driver, plan_of(g, graph_order(g), residence::managed));
   std::vector<std::vector<bool>> faulted(g.ops.size(), std::vector<bool>(g.tensors.size(), false));
-  simulate({g, plan, p.on, p.costs}, 1, false, [&](const step& s, const managed_memory& memory) {
-    const op_id o = std::get<compute>(s.what).what;
+  simulate({g, plan, p.target, p.costs}, 1, false, [&](const step& s, const managed_memory& memory) {
+    const op_id o = std::get<compute>(s.command).op;
     for (const operand& x : s.operands) {
-      if (x.at.where != space::managed) continue;
-      const range r{x.at.offset, bytes_of(g.tensors[x.what.what])};
-      if (!memory.hits(r, x.what.mode)) faulted[o][x.what.what] = true;
+      if (x.location.where != space::managed) continue;
+      const range r{x.location.offset, bytes_of(g.tensors[x.accessed.tensor])};
+      if (!memory.hits(r, x.accessed.mode)) faulted[o][x.accessed.tensor] = true;
     }
   });
   return faulted;

@@ -169,7 +169,7 @@ std::span<const strategy> hint_strategies() {
   static const std::vector<strategy> rows = [] {
     std::vector<strategy> all;
     for (const hint_strategy& s : hint_table()) all.push_back(make_strategy(s));
-    for (const std::size_t i : table_rows().advised_indices) all[i].advised = true;
+    for (const std::size_t i : table_rows().advised_indices) all[i].is_advised = true;
     return all;
   }();
   return rows;
@@ -181,7 +181,7 @@ strategy make_strategy(hint_strategy s) {
   strategy row{.name = s.name,
                .summary = s.summary,
                .knobs = knobs_of(s),
-               .same_bits = !cuts,
+               .is_bit_exact = !cuts,
                .kind = family::managed,
                .technique = technique_of(s)};
   row.plan = [rules = std::move(s)](const problem& p) { return plan_hints(rules, p); };

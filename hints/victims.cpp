@@ -74,13 +74,13 @@ resident_parts::resident_parts(const graph& g, const memory_plan& draft, const p
       parts_(parts),
       ledger_(g, draft.home, at.managed, at.addresses.managed_bytes),
       order_(g, rules, static_cast<position>(parts.order.size())),
-      last_arrival_(ledger_.size(), 0),
+      last_arrival_(ledger_.block_count(), 0),
       may_be_resident_(parts.parts.size(), true) {}
 
 void resident_parts::apply(const action& a, position now) {
-  if (const auto* f = std::get_if<prefetch>(&a); f != nullptr && is_managed(draft_.home[f->what])) {
-    const range r = placement_.managed.range_of(f->what, f->part);
-    record_arrival(f->what, std::span(&r, 1), true);
+  if (const auto* f = std::get_if<prefetch>(&a); f != nullptr && is_managed(draft_.home[f->tensor])) {
+    const range r = placement_.managed.range_of(f->tensor, f->part);
+    record_arrival(f->tensor, std::span(&r, 1), true);
   } else if (std::holds_alternative<compute>(a)) {
     for (const managed_operand& o : parts_.operands[static_cast<std::size_t>(now)])
       record_arrival(o.tensor, o.touched_ranges, false);
@@ -121,7 +121,7 @@ bool resident_parts::is_resident(const evictable_part& x) const {
 }
 
 std::uint64_t resident_parts::resident_blocks_with(const block_set& wanted) const {
-  std::uint64_t count = ledger_.count();
+  std::uint64_t count = ledger_.resident_count();
   for (const std::size_t b : wanted.members()) count += ledger_.is_resident(b) ? 0 : 1;
   return count;
 }
@@ -149,7 +149,7 @@ std::vector<resident_parts::victim> resident_parts::find_victims(position now, c
   std::vector<victim> all;
   for (std::size_t i = 0; i < parts_.parts.size(); ++i) {
     if (!may_be_resident_[i]) continue;
-    victim v{{}, ledger_.size(), i, 0};
+    victim v{{}, ledger_.block_count(), i, 0};
     std::uint64_t came_in = std::numeric_limits<std::uint64_t>::max();
     bool any = false;
     for_each_owned_block(parts_.parts[i], [&](std::size_t b) {
@@ -160,7 +160,7 @@ std::vector<resident_parts::victim> resident_parts::find_victims(position now, c
       came_in = std::min(came_in, last_arrival_[b]);
     });
     may_be_resident_[i] = any;
-    if (v.first_block == ledger_.size()) continue;
+    if (v.first_block == ledger_.block_count()) continue;
     v.rank = order_.rank_of(parts_.parts[i], now, came_in);
     all.push_back(v);
   }

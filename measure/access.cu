@@ -24,8 +24,8 @@ __device__ std::int64_t thread_count() {
   return static_cast<std::int64_t>(gridDim.x) * blockDim.x;
 }
 
-// Odd, so that multiplication modulo a power of two visits every place.
-__device__ std::int64_t visited_place(std::int64_t i, std::int64_t places, bool shuffled) {
+// Odd, so that multiplication modulo a power of two visits every place once.
+__device__ std::int64_t shuffled_index(std::int64_t i, std::int64_t places, bool shuffled) {
   return shuffled ? (i * 0x9e3779b1LL + 7) & (places - 1) : i;
 }
 
@@ -47,12 +47,12 @@ __global__ void write_all(int4* data, std::int64_t count) {
 __global__ void read_strided(const std::byte* data, std::int64_t places, std::int64_t stride, bool shuffled) {
   const std::int64_t i = thread_index();
   if (i < places)
-    keep_alive(*reinterpret_cast<const int*>(data + visited_place(i, places, shuffled) * stride));
+    keep_alive(*reinterpret_cast<const int*>(data + shuffled_index(i, places, shuffled) * stride));
 }
 
 __global__ void write_strided(std::byte* data, std::int64_t places, std::int64_t stride, bool shuffled) {
   const std::int64_t i = thread_index();
-  if (i < places) *reinterpret_cast<int*>(data + visited_place(i, places, shuffled) * stride) = 0;
+  if (i < places) *reinterpret_cast<int*>(data + shuffled_index(i, places, shuffled) * stride) = 0;
 }
 
 __device__ std::uint64_t now() {
@@ -73,7 +73,7 @@ __global__ void chase_places(const std::byte* data, std::int64_t places, std::in
                              std::uint32_t* times) {
   for (std::int64_t i = 0; i < places; ++i) {
     std::uint32_t* const time = times != nullptr ? times + i : nullptr;
-    if (!read_zero(data + visited_place(i, places, shuffled) * stride, time)) return;
+    if (!read_zero(data + shuffled_index(i, places, shuffled) * stride, time)) return;
   }
 }
 
@@ -87,8 +87,8 @@ __global__ void chase_places_in_turn(const std::byte* first, const std::byte* se
 constexpr std::int64_t vectors_of_page = 4096 / 16, vectors_of_granule = 65536 / 16;
 constexpr std::int64_t vectors_of_block = 32 * vectors_of_granule;
 
-// Reads 16 bytes and keeps when they came, where a granule begins.
-__device__ int read_and_note_time(const int4* data, std::int64_t i, std::uint64_t* times) {
+// Reads 16 bytes and stores their time of arrival at the start of a granule.
+__device__ int read_and_store_time(const int4* data, std::int64_t i, std::uint64_t* times) {
   const int4 v = data[i];
   const int read = (v.x ^ v.y) & (v.z | v.w | 1);
   if (times != nullptr && i % vectors_of_granule == 0 && read != 0x5eed1e55) {
@@ -97,24 +97,24 @@ __device__ int read_and_note_time(const int4* data, std::int64_t i, std::uint64_
   return read;
 }
 
-// A vector a thread; `step` 2 leaves out every second block.
+// One vector per thread; `step` 2 skips every second block.
 __global__ void walk_pieces(const int4* data, std::int64_t count, std::int64_t step, bool shuffled,
                             std::uint64_t* times) {
   const std::int64_t i = thread_index();
   if (i >= count / step) return;
   if (shuffled) {
-    const std::int64_t page = visited_place(i / vectors_of_page, count / vectors_of_page, true);
-    keep_alive(read_and_note_time(data, page * vectors_of_page + i % vectors_of_page, times));
+    const std::int64_t page = shuffled_index(i / vectors_of_page, count / vectors_of_page, true);
+    keep_alive(read_and_store_time(data, page * vectors_of_page + i % vectors_of_page, times));
   } else {
-    keep_alive(read_and_note_time(data, i / vectors_of_block * step * vectors_of_block + i % vectors_of_block,
-                                  times));
+    keep_alive(read_and_store_time(
+        data, i / vectors_of_block * step * vectors_of_block + i % vectors_of_block, times));
   }
 }
 
-__global__ void walk_side_by_side(const int4* data, std::int64_t count, std::uint64_t* times) {
+__global__ void walk_interleaved_pieces(const int4* data, std::int64_t count, std::uint64_t* times) {
   int sum = 0;
   for (std::int64_t i = thread_index(); i < count; i += thread_count())
-    sum += read_and_note_time(data, i, times);
+    sum += read_and_store_time(data, i, times);
   keep_alive(sum);
 }
 
@@ -122,13 +122,13 @@ __global__ void walk_chunks(const int4* data, std::int64_t count, std::uint64_t*
   const std::int64_t begin = count * thread_index() / thread_count();
   const std::int64_t end = count * (thread_index() + 1) / thread_count();
   int sum = 0;
-  for (std::int64_t i = begin; i < end; ++i) sum += read_and_note_time(data, i, times);
+  for (std::int64_t i = begin; i < end; ++i) sum += read_and_store_time(data, i, times);
   keep_alive(sum);
 }
 
 __global__ void walk_granules(const int4* data, std::int64_t granules, std::uint64_t* times) {
   const std::int64_t i = thread_index();
-  if (i < granules) keep_alive(read_and_note_time(data, i * vectors_of_granule, times));
+  if (i < granules) keep_alive(read_and_store_time(data, i * vectors_of_granule, times));
 }
 
 __global__ void copy_all(const int4* from, int4* to, std::int64_t count) {
@@ -182,7 +182,7 @@ void read_in_order(kernels::launch_site where, const std::byte* data, byte_count
           from, count, step, how == read_order::random, times);
       break;
     case read_order::grid_stride:
-      walk_side_by_side<<<resident, block_threads, 0, where.stream>>>(from, count, times);
+      walk_interleaved_pieces<<<resident, block_threads, 0, where.stream>>>(from, count, times);
       break;
     case read_order::chunk_a_thread:
       walk_chunks<<<resident, block_threads, 0, where.stream>>>(from, count, times);

@@ -17,7 +17,7 @@ std::string name_of(const std::vector<advice>& hints) {
   return name.empty() ? "none" : name;
 }
 
-// Managed memory on the CPU, under advice or about to be.
+// Managed memory on the CPU, before or under advice.
 class advised_data {
  public:
   advised_data(bench& on, std::vector<advice> hints, advised_step step, byte_count bytes)

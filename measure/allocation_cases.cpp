@@ -16,7 +16,7 @@ constexpr std::array<const char*, 3> step_names{"allocate", "first_use", "free"}
 
 using memory_pool = handle<cudaMemPool_t, &cudaMemPoolDestroy>;
 
-// A pool that keeps what is freed, as a framework's does.
+// A pool that keeps freed memory, as a framework's does.
 memory_pool make_pool(memory_kind kind, int device) {
   cudaMemPoolProps wanted{};
   wanted.allocType = cudaMemAllocationTypePinned;
@@ -66,7 +66,7 @@ class allocation_site {
       : bench_(on),
         kind_(kind),
         bytes_(bytes),
-        lease_(on.ledger().take(footprint_of(kind, bytes, on.facts().pageable_access))) {
+        lease_(on.ledger().grant(footprint_of(kind, bytes, on.facts().pageable_access))) {
     if (kind == memory_kind::device_pool || kind == memory_kind::managed_pool) {
       pool_ = make_pool(kind, on.device());
     }
@@ -75,7 +75,7 @@ class allocation_site {
     try {
       free();
     } catch (const cuda_error&) {
-      return;  // the failure has been told by the call that caused it
+      return;  // the call that failed has reported it
     }
   }
   allocation_site(const allocation_site&) = delete;
@@ -114,7 +114,7 @@ class allocation_site {
         std::free(data);
     }
   }
-  // By the GPU, or by the CPU where the GPU cannot reach it.
+  // Uses the memory by the GPU, or by the CPU if the GPU cannot access it.
   void use_memory() {
     if (reached_by_gpu()) {
       touch_all(bench_.site(), static_cast<std::byte*>(data_), bytes_, access::write);

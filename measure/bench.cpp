@@ -35,13 +35,13 @@ device_facts facts_of(int device) {
 memory_limits limits_of_this_machine() {
   std::size_t free = 0, total = 0;
   check(cudaMemGetInfo(&free, &total));
-  // Without MemAvailable: assume the memory of a small machine.
+  // Without MemAvailable, assumes a small machine.
   return limits_of(free, available_host_bytes().value_or(4 * GiB));
 }
 
-std::array<um::stream, bench::streams> make_streams() {
-  std::array<um::stream, bench::streams> all;
-  for (um::stream& s : all) s = make_stream();
+std::array<um::cuda_stream, bench::streams> make_streams() {
+  std::array<um::cuda_stream, bench::streams> all;
+  for (um::cuda_stream& s : all) s = make_stream();
   return all;
 }
 
@@ -49,7 +49,7 @@ void release_system(void* data) noexcept {
   std::free(data);
 }
 
-// Kernels are loaded when first launched; that is not what a first repetition shows.
+// Launches kernels once, so that loading them does not count in a first repetition.
 void load_kernels(bench& on) {
   constexpr byte_count bytes = 64 * KiB;
   const granted_memory a = on.device_memory(bytes), b = on.device_memory(bytes);
@@ -75,20 +75,20 @@ bench::bench(int device)
 }
 
 granted_memory bench::device_memory(byte_count bytes) {
-  auto lease = ledger_.take({bytes, 0});
+  auto lease = ledger_.grant({bytes, 0});
   return {std::move(lease), device_arena(bytes)};
 }
 granted_memory bench::pinned_memory(byte_count bytes) {
-  auto lease = ledger_.take({0, bytes});
+  auto lease = ledger_.grant({0, bytes});
   return {std::move(lease), pinned_arena(bytes)};
 }
 granted_memory bench::managed_memory(byte_count bytes) {
-  auto lease = ledger_.take({bytes, bytes});
+  auto lease = ledger_.grant({bytes, bytes});
   return {std::move(lease), managed_arena(bytes)};
 }
-// Kernels may pull it to the GPU, so it counts on both sides.
+// Kernels may migrate it to the GPU, so it counts on both sides.
 granted_memory bench::system_memory(byte_count bytes) {
-  auto lease = ledger_.take({facts_.pageable_access ? bytes : 0, bytes});
+  auto lease = ledger_.grant({facts_.pageable_access ? bytes : 0, bytes});
   void* const data = std::aligned_alloc(managed_block, round_up(bytes, managed_block));
   if (data == nullptr) throw out_of_memory("cannot allocate " + to_text(bytes) + " of system memory");
   return {std::move(lease), arena(data, bytes, &release_system)};

@@ -1,4 +1,4 @@
-// What microbenchmarks run on: one GPU, its streams, and memory that a ledger grants.
+// The resources of microbenchmarks: one GPU, its streams, and memory that a ledger grants.
 #pragma once
 
 #include <array>
@@ -40,7 +40,7 @@ class granted_memory {
 
 class bench {
  public:
-  // With those of the libraries fewer than the 8 queues that a context has by default: streams that
+  // Together with the libraries' streams fewer than the 8 queues that a context has by default: streams that
   // share a queue wait for one another.
   static constexpr std::size_t streams = 4;
 
@@ -53,7 +53,7 @@ class bench {
   cudaStream_t stream(std::size_t which = 0) const { return streams_.at(which).get(); }
   kernels::launch_site site(std::size_t which = 0) const { return {stream(which), facts_.multiprocessors}; }
 
-  // Each throws out_of_memory with the figures if a limit would be passed.
+  // Each throws out_of_memory, with the figures, if a limit would be exceeded.
   granted_memory device_memory(byte_count bytes);
   granted_memory pinned_memory(byte_count bytes);
   granted_memory managed_memory(byte_count bytes);
@@ -71,7 +71,7 @@ class bench {
  private:
   int device_;
   device_facts facts_;
-  std::array<um::stream, streams> streams_;
+  std::array<um::cuda_stream, streams> streams_;
   memory_ledger ledger_;
   std::shared_ptr<const granted_memory> shared_pinned_, shared_device_;
   std::unique_ptr<session> libraries_;
@@ -84,7 +84,7 @@ void occupy_stream(bench& on, std::size_t stream);
 // To the CPU, mapped there.
 void bring_to_host(const bench& on, managed_range what);
 void bring_to_device(const bench& on, managed_range what);
-// Written by one CPU thread.
+// Fills memory from one CPU thread.
 void fill_by_host(managed_range what, int value = 0);
 
 }  // namespace um::measure

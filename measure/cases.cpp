@@ -35,7 +35,7 @@ samples take_samples(bench& on, const measurement& what, int repetitions) {
   return all;
 }
 
-samples take_samples_for_a_while(bench& on, const measurement& what) {
+samples take_samples_until_deadline(bench& on, const measurement& what) {
   constexpr nanoseconds at_least = 80'000'000, at_most = 800'000'000;
   constexpr std::size_t most = 12;
   const trial t = what.prepare(on);
@@ -52,10 +52,10 @@ samples take_samples_for_a_while(bench& on, const measurement& what) {
 }
 
 nanoseconds median_total(const std::vector<repetition>& all) {
-  return median(all, &repetition::total);
+  return median(all, &repetition::total_time);
 }
 nanoseconds median_issue(const std::vector<repetition>& all) {
-  return median(all, &repetition::issue);
+  return median(all, &repetition::issue_time);
 }
 
 repetition timed_by_host(const std::function<void()>& issue) {
@@ -67,7 +67,7 @@ repetition timed_by_host(const std::function<void()>& issue) {
 }
 
 repetition timed_on(cudaStream_t stream, const std::function<void()>& issue) {
-  const event first = make_event(event_use::timing), last = make_event(event_use::timing);
+  const cuda_event first = make_event(event_use::timing), last = make_event(event_use::timing);
   const auto begin = clock::now();
   check(cudaEventRecord(first.get(), stream));
   issue();

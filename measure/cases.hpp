@@ -1,6 +1,6 @@
-// Microbenchmarks as values: a case says what it measures and prepares a trial; a trial puts
-// the data back to where it was and does the work once. A family is a function from the device's facts to
-// cases; families() is their table.
+// Microbenchmarks as values. A case describes a measurement and prepares a trial. A trial restores the
+// residence of the data and does the work once. A family is a function from the device's facts to cases;
+// families() is their table.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,7 @@ namespace um::measure {
 
 // Times of one repetition: in total, and until the last call returned.
 struct repetition {
-  nanoseconds total = 0, issue = 0;
+  nanoseconds total_time = 0, issue_time = 0;
   std::map<std::string, double> counters;  // counters of the case, units in their names
 };
 
@@ -30,14 +30,15 @@ struct trial {
 enum class copy_direction : std::uint8_t { none, to_device, to_host, both };
 
 struct measurement {
-  std::string name;                                      // family/what/axis:value
-  byte_count bytes = 0;                                  // that the work transfers; 0 if it is no transfer
-  copy_direction link_direction = copy_direction::none;  // GB/s are given as a share of this pinned copy rate
-  std::string reset;                                     // in words: what is done before every repetition
-  bool migrates = false;                 // managed memory moves, so that counting is worth a pass
-  byte_count expected_in_bytes = 0;      // that the driver moves to the device, if that is certain
-  byte_count expected_out_bytes = 0;     // and to the host; lower counts are incomplete
-  int repetitions = 4;                   // after the first, unless they take long
+  std::string name;      // family/what/axis:value
+  byte_count bytes = 0;  // bytes that the work transfers; 0: none
+  copy_direction link_direction =
+      copy_direction::none;              // pinned copies in this direction are the reference rate
+  std::string reset;                     // describes what is done before every repetition
+  bool migrates = false;                 // managed memory moves, so counting pays
+  byte_count expected_in_bytes = 0;      // bytes that the driver moves to the device, if certain
+  byte_count expected_out_bytes = 0;     // bytes to the host; a lower count is incomplete
+  int repetitions = 4;                   // repetitions after the first, fewer if they take long
   std::function<trial(bench&)> prepare;  // throws unsupported or out_of_memory with the reason
 };
 
@@ -48,15 +49,15 @@ struct samples {
 
 // A first repetition, then `repetitions` more.
 samples take_samples(bench& on, const measurement& what, int repetitions);
-// A first repetition, then as many as the case asks for: more of short ones, fewer of long ones.
-samples take_samples_for_a_while(bench& on, const measurement& what);
+// A first repetition, then as many as the case requests: more if they are short, fewer if long.
+samples take_samples_until_deadline(bench& on, const measurement& what);
 
 nanoseconds median_total(const std::vector<repetition>& all);
 nanoseconds median_issue(const std::vector<repetition>& all);
 
-// By the host's clock, from the first call until the GPU is idle.
+// Times by the host's clock, from the first call until the GPU is idle.
 repetition timed_by_host(const std::function<void()>& issue);
-// By events around the work on a stream.
+// Times by events around the work on a stream.
 repetition timed_on(cudaStream_t stream, const std::function<void()>& issue);
 
 // "64KiB": for names.

@@ -20,36 +20,37 @@ constexpr std::array<const char*, 6> put_back_texts{
 
 class discarded_data {
  public:
-  discarded_data(bench& on, refill step, byte_count bytes, bool queued)
+  discarded_data(bench& on, return_method step, byte_count bytes, bool queued)
       : bench_(on), step_(step), queued_(queued), bytes_(bytes) {
     allocate_again();
   }
 
   void reset() {
-    if (step_ == refill::write) allocate_again();  // what has been mapped page by page stays so
+    if (step_ == return_method::write) allocate_again();  // what has been mapped page by page stays so
     bring_to_device(bench_, memory_.range());
     write();
     check(cudaStreamSynchronize(bench_.stream()));
-    if (step_ == refill::prefetch || step_ == refill::write || step_ == refill::write_after_prefetch) {
+    if (step_ == return_method::prefetch || step_ == return_method::write ||
+        step_ == return_method::write_after_prefetch) {
       if (queued_) occupy_stream(bench_, 0);
       discard();
     }
     check(cudaStreamSynchronize(bench_.stream()));
-    if (step_ == refill::write_after_prefetch) bring_to_device(bench_, memory_.range());
+    if (step_ == return_method::write_after_prefetch) bring_to_device(bench_, memory_.range());
   }
   void run() {
     switch (step_) {
-      case refill::discard:
+      case return_method::discard:
         return discard();
-      case refill::discard_and_prefetch:
+      case return_method::discard_and_prefetch:
         return discard_and_prefetch_to_device(memory_.range(), bench_.device(), bench_.stream());
-      case refill::discard_then_prefetch:
+      case return_method::discard_then_prefetch:
         discard();
         return prefetch();
-      case refill::prefetch:
+      case return_method::prefetch:
         return prefetch();
-      case refill::write_after_prefetch:
-      case refill::write:
+      case return_method::write_after_prefetch:
+      case return_method::write:
         return write();
     }
   }
@@ -65,7 +66,7 @@ class discarded_data {
   void prefetch() { prefetch_to_device(memory_.range(), bench_.device(), bench_.stream()); }
 
   bench& bench_;
-  refill step_;
+  return_method step_;
   bool queued_;
   byte_count bytes_;
   granted_memory memory_;
@@ -73,7 +74,7 @@ class discarded_data {
 
 }  // namespace
 
-measurement discard_case(refill step, byte_count bytes, bool queued) {
+measurement discard_case(return_method step, byte_count bytes, bool queued) {
   const auto which = static_cast<std::size_t>(step);
   measurement m;
   m.name = std::string("discard/") + step_names.at(which) + (queued ? "_queued" : "") +
@@ -82,7 +83,7 @@ measurement discard_case(refill step, byte_count bytes, bool queued) {
   m.reset = put_back_texts.at(which);
   if (queued) m.reset += " while its stream was at work";
   m.migrates = true;
-  m.repetitions = bytes <= 32 * MiB && step != refill::write ? 10 : 3;
+  m.repetitions = bytes <= 32 * MiB && step != return_method::write ? 10 : 3;
   m.prepare = [=](bench& on) -> trial {
     const auto data = std::make_shared<discarded_data>(on, step, bytes, queued);
     return {[data] { data->reset(); }, [data] { return timed_by_host([&] { data->run(); }); }};
@@ -121,8 +122,8 @@ measurement discarded_to_host(byte_count bytes, bool populated) {
 std::vector<measurement> discard_cases(const device_facts&) {
   std::vector<measurement> all;
   for (std::size_t step = 0; step < step_names.size(); ++step) {
-    const auto what = static_cast<refill>(step);
-    if (what == refill::write) {
+    const auto what = static_cast<return_method>(step);
+    if (what == return_method::write) {
       for (const byte_count bytes : {2 * MiB, 16 * MiB}) {
         for (const bool queued : {false, true}) all.push_back(discard_case(what, bytes, queued));
       }

@@ -14,7 +14,7 @@ constexpr std::array<const char*, 3> company_names{"nothing", "convolution", "pr
 constexpr int copy_blocks = 4;
 constexpr std::size_t movement_stream = 1;
 
-// Managed data that goes to the CPU and comes back in one of three ways.
+// Managed data that moves to the CPU and back in one of three ways.
 class evicted_data {
  public:
   evicted_data(bench& on, eviction_method how, byte_count bytes)
@@ -59,7 +59,7 @@ class evicted_data {
   granted_memory memory_, twin_;
 };
 
-// An operator called over and over on the compute stream for at least as long as a movement takes.
+// An operator that runs repeatedly on the compute stream for at least as long as a movement takes.
 class concurrent_kernel {
  public:
   concurrent_kernel(bench& on, concurrent_work which)
@@ -95,7 +95,7 @@ class concurrent_kernel {
 
   bench& bench_;
   running_operator runs_;
-  event begin_, end_;
+  cuda_event begin_, end_;
   int calls_ = 0;
   nanoseconds alone_ = 0;
 };

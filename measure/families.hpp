@@ -1,5 +1,4 @@
-// The cases of every family, and those of them that calibration takes one by one: functions from axes
-// to measurements.
+// The cases of every family, and functions for single measurements, which calibration uses.
 #pragma once
 
 #include <optional>
@@ -39,7 +38,7 @@ measurement allocation_case(memory_kind kind, allocation_step step, byte_count b
 
 // --- link ---
 enum class copy_method : std::uint8_t { copy_engine, kernel };
-// `both`: half of the bytes each way at once.
+// `both`: half of the bytes in each direction at once.
 measurement pinned_copy(copy_method by, copy_direction direction, byte_count bytes);
 // `copies` of 64 KiB one after the other, for the fixed cost of a copy.
 measurement small_copies(int copies);
@@ -48,14 +47,14 @@ measurement small_copies(int copies);
 enum class data_state : std::uint8_t {
   nowhere,   // allocated, never touched
   cold,      // written by the CPU, never seen by the GPU
-  warm,      // on the CPU and mapped there, seen by the GPU before
-  unmapped,  // on the CPU, seen by the GPU before, mapped by neither, as after an eviction
-  device     // on the GPU: what the access takes by itself
+  warm,      // on the CPU and mapped there, accessed by the GPU before
+  unmapped,  // on the CPU, accessed by the GPU before, mapped by neither, as after an eviction
+  device     // on the GPU: time of the access alone
 };
 enum class access_pattern : std::uint8_t { sequential, strided, shuffled, chase };
 struct gpu_access {
   data_state data = data_state::warm;
-  access how = access::read;
+  access access_kind = access::read;
   access_pattern order = access_pattern::sequential;
   byte_count bytes = 128 * MiB;
   byte_count stride = 0;  // distance of accesses, unless sequential
@@ -67,8 +66,8 @@ measurement gpu_touches(const gpu_access& what);
 // finds the driver idle.
 measurement isolated_fault(data_state data);
 // The CPU writes or reads data that is on the GPU, 4 bytes at every `stride`.
-measurement cpu_touches(byte_count bytes, byte_count stride, std::optional<advice> hint,
-                        access how = access::write);
+measurement cpu_touch_case(byte_count bytes, byte_count stride, std::optional<advice> hint,
+                           access how = access::write);
 measurement cpu_first_touch(byte_count bytes);
 
 // --- prefetch ---
@@ -77,43 +76,43 @@ struct prefetch_settings {
   byte_count bytes = GiB;
   byte_count call_bytes = GiB;  // size of each call
   int streams = 1, threads = 1;
-  bool batch = false;          // one batch call for all ranges
-  bool already_there = false;  // the data is where the prefetch brings it
-  bool populated = true;       // false: never touched, or no pages on the CPU yet
-  bool queued = false;         // issued while the stream is at work
+  bool uses_batch_call = false;  // one batch call for all ranges
+  bool is_in_place = false;      // the data is already at the destination
+  bool is_populated = true;      // false: never touched, or no pages on the CPU yet
+  bool is_stream_busy = false;   // issued while the stream is at work
 };
-measurement prefetch_of(const prefetch_settings& what);
+measurement prefetch_case(const prefetch_settings& what);
 // Both directions at once, half of the bytes each, from two threads.
 measurement prefetch_both_ways(byte_count bytes);
 // Two threads, one for each direction; the counters `to_device_ns` and `to_host_ns` are when each was over.
-repetition prefetch_at_once(const bench& on, managed_range in, managed_range out);
+repetition prefetch_both_ways_at_once(const bench& on, managed_range in, managed_range out);
 
 // --- advice ---
 enum class advised_step : std::uint8_t { advise, read, read_again, write, write_after_read, cpu_touch };
 measurement advice_case(const std::vector<advice>& hints, advised_step step, byte_count bytes);
 
 // --- discard ---
-enum class refill : std::uint8_t {
-  discard,                // the call alone
+enum class return_method : std::uint8_t {
+  discard,                // discard: only the call
   discard_and_prefetch,   // one call
   discard_then_prefetch,  // two
-  prefetch,               // of data discarded before
-  write_after_prefetch,   // to data discarded and prefetched before
-  write                   // to data discarded before, with no prefetch between
+  prefetch,               // prefetch of data discarded before
+  write_after_prefetch,   // write to data discarded and prefetched before
+  write                   // write to data discarded before, without a prefetch
 };
 // `queued`: the discard is issued while its stream is at work; else the stream is idle.
-measurement discard_case(refill step, byte_count bytes, bool queued = false);
+measurement discard_case(return_method step, byte_count bytes, bool queued = false);
 // Prefetch of discarded data to the CPU. `populated`: it has pages there.
 measurement discarded_to_host(byte_count bytes, bool populated);
 
 // --- eviction ---
 // Methods to evict device memory and bring its contents back.
 enum class eviction_method : std::uint8_t {
-  prefetch,     // to the CPU and back
+  prefetch,     // prefetch to the CPU and back
   pinned_twin,  // a copy to pinned memory, then discard; discard-and-prefetch, then a copy
   kernel_twin   // the same by a copy kernel, to managed memory that prefers the CPU
 };
-enum class concurrent_work : std::uint8_t { none, convolution, product };  // what runs meanwhile
+enum class concurrent_work : std::uint8_t { none, convolution, product };  // what runs at the same time
 measurement eviction_case(eviction_method how, copy_direction direction, concurrent_work beside,
                           byte_count bytes);
 
@@ -129,9 +128,9 @@ measurement partly_resident_chase(byte_count bytes, int percent);
 // --- operators ---
 // A dense product of square matrices, its operands on the device.
 measurement square_product(precision arithmetic, std::int64_t side);
-// Device memory copied within the device.
+// Copies within device memory.
 measurement device_copy(byte_count bytes);
-// Launches of an empty kernel one after the other.
+// Consecutive launches of an empty kernel.
 measurement empty_launches(int count);
 
 // --- pairs, for calibration: what is compared with one another is measured in one go; its parts are
@@ -139,7 +138,7 @@ measurement empty_launches(int count);
 // Prefetch of mapped data to the device, again while it is there, and to the host: in_ns, there_ns, out_ns.
 measurement round_trip(byte_count bytes);
 // Discard, and a prefetch to the device after it: discard_ns, back_ns.
-measurement discard_and_back(byte_count bytes);
+measurement discard_and_prefetch_back(byte_count bytes);
 // Medians of prefetches of 64 KiB, each of a block of its own, there and back by turns: in_ns, out_ns.
 measurement small_prefetches(int blocks);
 // Isolated faults by turns on data never seen and on data seen before, in one kernel: cold_ns, seen_ns, and
@@ -149,14 +148,14 @@ measurement first_visits(int blocks);
 measurement idle_faults(int faults);
 // One place in every block of memory that lies nowhere, then another one: first_ns, again_ns. A thread a
 // place, or one thread (the median of a fault).
-measurement touches_again(int blocks);
-measurement faults_again(int blocks);
+measurement repeated_touches(int blocks);
+measurement repeated_faults(int blocks);
 // Prefetch to the host of data that the GPU touched first, and once more: new_ns, again_ns, beyond_ns.
 measurement host_population(byte_count bytes);
 // A prefetch to the host, alone_ns, and again with one to the device beside it: to_device_ns, to_host_ns.
-measurement out_beside_in(byte_count bytes_in, byte_count bytes_out);
+measurement prefetch_out_beside_in(byte_count bytes_in, byte_count bytes_out);
 // A prefetch to the host as plans evict, and a kernel that reads as much mapped data: alone_ns,
 // faults_alone_ns, and at once, out_ns, faults_ns.
-measurement out_beside_faults(byte_count bytes);
+measurement prefetch_out_beside_faults(byte_count bytes);
 
 }  // namespace um::measure

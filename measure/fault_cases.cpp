@@ -17,10 +17,10 @@ void issue(const bench& on, const gpu_access& what, std::byte* data) {
       what.order == access_pattern::shuffled ? visit_order::shuffled : visit_order::ascending;
   switch (what.order) {
     case access_pattern::sequential:
-      return touch_all(on.site(), data, what.bytes, what.how, what.blocks);
+      return touch_all(on.site(), data, what.bytes, what.access_kind, what.blocks);
     case access_pattern::strided:
     case access_pattern::shuffled:
-      return touch_strided(on.site(), data, what.bytes, what.stride, what.how, order);
+      return touch_strided(on.site(), data, what.bytes, what.stride, what.access_kind, order);
     case access_pattern::chase:
       return chase(on.site(), data, what.bytes, what.stride, visit_order::shuffled, nullptr);
   }
@@ -28,7 +28,7 @@ void issue(const bench& on, const gpu_access& what, std::byte* data) {
 
 std::string name_of(const gpu_access& a) {
   std::string name = a.data == data_state::nowhere ? "first_touch/gpu_" : "faults/gpu_";
-  name += a.how == access::read ? "read/" : "write/";
+  name += a.access_kind == access::read ? "read/" : "write/";
   name += pattern_names.at(static_cast<std::size_t>(a.order));
   name += std::string("/data:") + state_names.at(static_cast<std::size_t>(a.data));
   if (a.stride != 0) name += "/stride:" + bytes_text(a.stride);
@@ -37,7 +37,7 @@ std::string name_of(const gpu_access& a) {
 }
 
 // Every read's time by the GPU's clock.
-trial chased_blocks(bench& on, data_state wanted) {
+trial block_chase_trial(bench& on, data_state wanted) {
   constexpr byte_count places = 64;
   const auto memory = std::make_shared<staged_data>(on, wanted, places * managed_block);
   const auto times = std::make_shared<granted_memory>(on.device_memory(places * sizeof(std::uint32_t)));
@@ -68,7 +68,8 @@ void touch_by_cpu(managed_range what, byte_count stride, access how) {
   }
 }
 
-trial cpu_reaches(bench& on, byte_count bytes, byte_count stride, std::optional<advice> hint, access how) {
+trial cpu_reach_trial(bench& on, byte_count bytes, byte_count stride, std::optional<advice> hint,
+                      access how) {
   const auto memory = std::make_shared<granted_memory>(on.managed_memory(bytes));
   fill_by_host(memory->range());
   if (hint) advise_range(memory->range(), *hint, on.device());
@@ -76,7 +77,7 @@ trial cpu_reaches(bench& on, byte_count bytes, byte_count stride, std::optional<
           [memory, bytes, stride, how] {
             repetition r = timed_by_host([&] { touch_by_cpu(memory->range(), stride, how); });
             r.counters["ns_per_touch"] =
-                static_cast<double>(r.total) * static_cast<double>(stride) / static_cast<double>(bytes);
+                static_cast<double>(r.total_time) * static_cast<double>(stride) / static_cast<double>(bytes);
             return r;
           }};
 }
@@ -126,7 +127,7 @@ measurement gpu_touches(const gpu_access& what) {
             [&on, what, touches, memory] {
               repetition r = timed_by_host([&] { issue(on, what, memory->data()); });
               if (touches != 0)
-                r.counters["ns_per_touch"] = static_cast<double>(r.total) / static_cast<double>(touches);
+                r.counters["ns_per_touch"] = static_cast<double>(r.total_time) / static_cast<double>(touches);
               return r;
             }};
   };
@@ -139,11 +140,11 @@ measurement isolated_fault(data_state data) {
            "/isolated/data:" + state_names.at(static_cast<std::size_t>(data));
   m.reset = reset_text(data);
   m.migrates = true;
-  m.prepare = [data](bench& on) { return chased_blocks(on, data); };
+  m.prepare = [data](bench& on) { return block_chase_trial(on, data); };
   return m;
 }
 
-measurement cpu_touches(byte_count bytes, byte_count stride, std::optional<advice> hint, access how) {
+measurement cpu_touch_case(byte_count bytes, byte_count stride, std::optional<advice> hint, access how) {
   measurement m;
   m.name = std::string("faults/cpu_") + (how == access::read ? "read" : "write") +
            "/data:device/advice:" + std::string(hint ? to_text(*hint) : "none") +
@@ -152,7 +153,7 @@ measurement cpu_touches(byte_count bytes, byte_count stride, std::optional<advic
   m.reset = "prefetched to the GPU";
   m.migrates = true;
   m.repetitions = 3;
-  m.prepare = [=](bench& on) { return cpu_reaches(on, bytes, stride, hint, how); };
+  m.prepare = [=](bench& on) { return cpu_reach_trial(on, bytes, stride, hint, how); };
   return m;
 }
 
@@ -174,11 +175,11 @@ measurement cpu_first_touch(byte_count bytes) {
 std::vector<measurement> first_touch_cases(const device_facts&) {
   std::vector<measurement> all;
   for (const access how : {access::read, access::write}) {
-    all.push_back(gpu_touches({.data = data_state::nowhere, .how = how, .bytes = 256 * MiB}));
+    all.push_back(gpu_touches({.data = data_state::nowhere, .access_kind = how, .bytes = 256 * MiB}));
   }
   for (const byte_count stride : {64 * KiB, 128 * KiB, 2 * MiB}) {
     all.push_back(gpu_touches({.data = data_state::nowhere,
-                               .how = access::write,
+                               .access_kind = access::write,
                                .order = access_pattern::strided,
                                .stride = stride}));
   }
@@ -191,21 +192,21 @@ std::vector<measurement> fault_cases(const device_facts& on) {
   std::vector<measurement> all;
   for (const data_state data : {data_state::warm, data_state::cold}) {
     for (const access how : {access::read, access::write}) {
-      all.push_back(gpu_touches({.data = data, .how = how}));
+      all.push_back(gpu_touches({.data = data, .access_kind = how}));
       for (const byte_count stride : {4 * KiB, 64 * KiB, 128 * KiB, 2 * MiB}) {
-        all.push_back(
-            gpu_touches({.data = data, .how = how, .order = access_pattern::strided, .stride = stride}));
+        all.push_back(gpu_touches(
+            {.data = data, .access_kind = how, .order = access_pattern::strided, .stride = stride}));
       }
-      all.push_back(
-          gpu_touches({.data = data, .how = how, .order = access_pattern::shuffled, .stride = 4 * KiB}));
+      all.push_back(gpu_touches(
+          {.data = data, .access_kind = how, .order = access_pattern::shuffled, .stride = 4 * KiB}));
     }
     all.push_back(
         gpu_touches({.data = data, .order = access_pattern::chase, .bytes = 32 * MiB, .stride = 4 * KiB}));
     all.push_back(isolated_fault(data));
   }
   for (const access how : {access::read, access::write}) {
-    all.push_back(gpu_touches({.data = data_state::unmapped, .how = how}));
-    all.push_back(gpu_touches({.data = data_state::device, .how = how, .blocks = 1}));
+    all.push_back(gpu_touches({.data = data_state::unmapped, .access_kind = how}));
+    all.push_back(gpu_touches({.data = data_state::device, .access_kind = how, .blocks = 1}));
   }
   for (const byte_count stride : {64 * KiB, 128 * KiB, 2 * MiB}) {
     all.push_back(
@@ -214,14 +215,14 @@ std::vector<measurement> fault_cases(const device_facts& on) {
   all.push_back(isolated_fault(data_state::unmapped));
   for (const access how : {access::read, access::write}) {
     for (const int blocks : {1, 8, on.multiprocessors}) {
-      all.push_back(gpu_touches({.how = how, .blocks = blocks}));
+      all.push_back(gpu_touches({.access_kind = how, .blocks = blocks}));
     }
     all.push_back(system_access(how, 128 * MiB));
   }
   for (const byte_count stride : {4 * KiB, 64 * KiB, 2 * MiB}) {
-    all.push_back(cpu_touches(16 * MiB, stride, {}));
-    all.push_back(cpu_touches(16 * MiB, stride, advice::preferred_device));
-    all.push_back(cpu_touches(16 * MiB, stride, {}, access::read));
+    all.push_back(cpu_touch_case(16 * MiB, stride, {}));
+    all.push_back(cpu_touch_case(16 * MiB, stride, advice::preferred_device));
+    all.push_back(cpu_touch_case(16 * MiB, stride, {}, access::read));
   }
   return all;
 }

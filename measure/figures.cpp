@@ -37,15 +37,15 @@ class readings_view {
   double faults_of_page() const { return static_cast<double>(given_.faults_of_page); }
   double most_asked_of_block() const { return static_cast<double>(given_.sparse_granules); }
 
-  // A time.
+  // A typical time.
   double operator()(std::string_view name) const { return value(name, &typical_of); }
   // For figures that vary by nature, such as rates under load and counts: the median, not the quickest
   // samples.
   double median_reading(std::string_view name) const { return value(name, &median_of); }
   // A difference of two readings taken together, which disturbances make larger or smaller: the median over
   // the half of the samples with the smallest sums of the two.
-  double median_of_calm_half(std::string_view difference, std::string_view one,
-                             std::string_view other) const {
+  double median_of_quieter_half(std::string_view difference, std::string_view one,
+                                std::string_view other) const {
     if (at_) return value(difference, &median_of);
     const std::vector<double>&apart = readings_of(difference), &a = readings_of(one), &b = readings_of(other);
     std::vector<double> sums;
@@ -107,7 +107,7 @@ double host_map_page(const readings_view& v) {
   return (v("prefetch_out_1GiB") / blocks_in(GiB) - 2 * prefetch_block(v)) / as_double(managed_block / page);
 }
 double host_populate(const readings_view& v) {
-  return v.median_of_calm_half("out_new_beyond_again", "prefetch_out_new", "prefetch_out_again") /
+  return v.median_of_quieter_half("out_new_beyond_again", "prefetch_out_new", "prefetch_out_again") /
          blocks_in(populated_bytes);
 }
 double host_clear(const readings_view& v) {
@@ -228,7 +228,7 @@ double granule_cost(const readings_view& v) {
   return parts_of_fault(v).granule;
 }
 double first_visit(const readings_view& v) {
-  return v.median_of_calm_half("cold_beyond_mapped", "isolated_cold", "isolated_mapped");
+  return v.median_of_quieter_half("cold_beyond_mapped", "isolated_cold", "isolated_mapped");
 }
 double page_fault(const readings_view& v) {
   return v("refill") / as_double(refilled_bytes / page);
@@ -252,8 +252,8 @@ double page_copy(const readings_view& v) {
   static_cast<void>(host_chunk(v));
   return 0;
 }
-// Data read over the link over and over that has stayed there: every granule was read at least 512 times
-// in each round.
+// Data that is read over the link repeatedly without moving: every granule was read at least 512 times in
+// each round.
 double access_counters(const readings_view& v) {
   const double there = time_at_rate(stream_bytes, 4 * link_in(v));  // several times the link's rate
   if (v("remote_read_again") < there) throw std::out_of_range("data that stays where it is");
@@ -322,18 +322,18 @@ constexpr std::array driver_figures = std::to_array<figure>({
     {"uvm.access_counter_threshold", &access_counters},
 });
 
-// Cannot be measured without oversubscription, which calibration avoids.
+// Figures that cannot be measured without oversubscription, which calibration avoids.
 constexpr std::string_view inferred_figure = "uvm.evict_ns";
 
-// Costs that are only known by their sums: with one missing, all are.
+// Costs that are derived from their sums: if one is missing, all are.
 constexpr std::array<std::string_view, 7> fault_parts_names{
     "uvm.read_batches_percent", "uvm.batch_ns",   "uvm.fault_ns", "uvm.batch_granules",
     "uvm.service_ns",           "uvm.granule_ns", "uvm.evict_ns"};
-bool is_part_of_fault(std::string_view name) {
+bool is_part_of_fault_time(std::string_view name) {
   return std::find(fault_parts_names.begin(), fault_parts_names.end(), name) != fault_parts_names.end();
 }
-void leave_out_parts_of_fault(figures& from) {
-  for (const std::string_view name : fault_parts_names) from.by_name.erase(std::string(name));
+void drop_parts_of_fault(figures& from) {
+  for (const std::string_view name : fault_parts_names) from.spread_of_figure.erase(std::string(name));
   from.notes.push_back(
       "the parts of a fault (batch, fault, granules, service, evict) could not be told apart");
 }
@@ -393,14 +393,14 @@ figures figures_from(const readings& all, const uvm_costs& given) {
         if (f.least > 0) continue;
         s.typical = 0;
       }
-      made.by_name[f.name] = s;
+      made.spread_of_figure[f.name] = s;
     } catch (const std::out_of_range& missing) {
       made.notes.push_back(std::string(f.name) + " needs " + missing.what());
-      whole = whole && !is_part_of_fault(f.name);
+      whole = whole && !is_part_of_fault_time(f.name);
     }
   }
-  if (!whole) leave_out_parts_of_fault(made);
-  if (made.by_name.count(std::string(inferred_figure)) > 0)
+  if (!whole) drop_parts_of_fault(made);
+  if (made.spread_of_figure.count(std::string(inferred_figure)) > 0)
     made.inferred.insert(std::string(inferred_figure));
   return made;
 }

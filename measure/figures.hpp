@@ -19,7 +19,7 @@ double typical_of(std::vector<double> all);
 
 struct spread {
   std::size_t samples = 0;
-  double least = 0, typical = 0, most = 0;
+  double min = 0, typical = 0, max = 0;
   double lower = 0, upper = 0;  // quartiles
 };
 spread spread_of(std::vector<double> values);  // needs at least one value
@@ -28,9 +28,9 @@ spread spread_of(std::vector<double> values);  // needs at least one value
 using readings = std::map<std::string, std::vector<double>, std::less<>>;
 
 struct figures {
-  std::map<std::string, spread> by_name;  // as in the machine file: "uvm.fault_ns"
-  std::set<std::string> inferred;         // figures that were not measured but derived from others
-  std::vector<std::string> notes;         // why figures are missing or were corrected
+  std::map<std::string, spread> spread_of_figure;  // as in the machine file: "uvm.fault_ns"
+  std::set<std::string> inferred;                  // figures that were not measured but derived from others
+  std::vector<std::string> notes;                  // why figures are missing or were corrected
 };
 // A figure's value is computed from the typical values of its readings, its spread from the first, second ...
 // sample of each, which were taken close to one another. A figure is left out if a reading is missing or if
@@ -39,9 +39,9 @@ struct figures {
 figures figures_from(const readings& all, const uvm_costs& given);
 
 struct calibration {
-  figures found;
+  figures results;
   std::map<std::string, spread> samples;  // the spread of each of the readings `raw`
-  readings raw;
+  readings raw_readings;
 };
 
 }  // namespace um::measure

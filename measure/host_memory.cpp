@@ -11,7 +11,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* groups_folder = "sys/fs/cgroup";
 
-// Nothing for "max", which is no limit, and where the file is missing.
+// Nothing for "max", which means no limit, or if the file is missing.
 std::optional<byte_count> number_in(const fs::path& path) {
   std::ifstream file(path);
   byte_count value = 0;

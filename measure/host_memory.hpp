@@ -10,18 +10,18 @@
 
 namespace um {
 
-// Of a line "NAME:   123 kB" of /proc/meminfo; nothing if there is none.
+// The value of a line "NAME:   123 kB" of /proc/meminfo; nothing without one.
 std::optional<byte_count> meminfo(std::string_view name, const std::filesystem::path& root = "/");
 
-// The folder of the own group of version 2, below /sys/fs/cgroup; nothing where there is none.
+// The folder of this process's group (version 2), below /sys/fs/cgroup; nothing without one.
 std::optional<std::filesystem::path> own_cgroup();
 
 struct cgroup_memory {
-  std::optional<byte_count> limit;      // the tightest of the group and those above it; nothing: none
-  std::optional<byte_count> available;  // until the nearest limit
+  std::optional<byte_count> limit;      // the tightest limit of the group and its parents; nothing: none
+  std::optional<byte_count> available;  // bytes left until the nearest limit
 };
 cgroup_memory own_cgroup_memory(const std::filesystem::path& root = "/");
-// Of version 2; `top` is where the hierarchy begins, and `group` lies in it.
+// For version 2; `top`: root of the hierarchy that contains `group`.
 cgroup_memory memory_of_cgroup(const std::filesystem::path& group, const std::filesystem::path& top);
 
 }  // namespace um

@@ -15,7 +15,7 @@ struct memory_limits {
   byte_count device = 0, host = 0;
 };
 
-// 80 % of the device memory that is free and half of the host memory that is available.
+// Limits: 80 % of the free device memory and half of the available host memory.
 memory_limits limits_of(byte_count free_device, byte_count available_host);
 
 // Host memory that a program can have without pushing out others: what the kernel calls available, or
@@ -23,7 +23,7 @@ memory_limits limits_of(byte_count free_device, byte_count available_host);
 // if the kernel does not tell. `root` is where /proc and /sys are looked up.
 std::optional<byte_count> available_host_bytes(const std::filesystem::path& root = "/");
 
-// What one allocation takes: managed memory takes its bytes on both sides.
+// Size of one allocation; managed memory counts on both sides.
 struct footprint {
   byte_count device = 0, host = 0;
 };
@@ -57,8 +57,8 @@ class memory_ledger {
 
   const memory_limits& limits() const { return limits_; }
   footprint granted() const { return granted_; }
-  // Throws out_of_memory with the figures if a limit would be passed.
-  [[nodiscard]] lease take(footprint what);
+  // Throws out_of_memory, with the figures, if a limit would be exceeded.
+  [[nodiscard]] lease grant(footprint what);
 
  private:
   void give_back(footprint what);

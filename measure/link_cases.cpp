@@ -7,20 +7,20 @@
 namespace um::measure {
 namespace {
 
-constexpr int kernel_blocks = 16;  // more than the few that fill a link
+constexpr int kernel_blocks = 16;  // more than needed to saturate a link
 
 const char* name_of(copy_direction direction) {
   constexpr std::array<const char*, 4> names{"none", "to_device", "to_host", "both"};
   return names.at(static_cast<std::size_t>(direction));
 }
 
-struct one_way {
+struct one_way_copy {
   std::byte *from, *to;
   byte_count bytes;
   std::size_t stream;
 };
 
-void issue(const bench& on, copy_method by, const one_way& what) {
+void issue(const bench& on, copy_method by, const one_way_copy& what) {
   if (by == copy_method::kernel) {
     copy_by_kernel(on.site(what.stream), what.from, what.to, what.bytes, kernel_blocks);
   } else {
@@ -31,7 +31,7 @@ void issue(const bench& on, copy_method by, const one_way& what) {
 trial make_trial(bench& on, copy_method by, copy_direction direction, byte_count bytes) {
   const auto pinned = on.shared_pinned(bytes), resident = on.shared_device(bytes);
   std::byte *const host = pinned->data(), *const device = resident->data();
-  std::vector<one_way> copies;
+  std::vector<one_way_copy> copies;
   if (direction == copy_direction::both) {
     const byte_count half = bytes / 2;
     copies = {{host, device, half, 0}, {device + half, host + half, half, 1}};
@@ -42,7 +42,7 @@ trial make_trial(bench& on, copy_method by, copy_direction direction, byte_count
   }
   return {{}, [&on, by, copies, pinned, resident] {
             return timed_by_host([&] {
-              for (const one_way& c : copies) issue(on, by, c);
+              for (const one_way_copy& c : copies) issue(on, by, c);
             });
           }};
 }
@@ -72,7 +72,7 @@ measurement small_copies(int copies) {
   m.prepare = [copies](bench& on) -> trial {
     const auto host = on.shared_pinned(each), device = on.shared_device(each);
     return {{}, [&on, copies, host, device] {
-              const one_way copy{host->data(), device->data(), each, 0};
+              const one_way_copy copy{host->data(), device->data(), each, 0};
               return timed_by_host([&] {
                 for (int i = 0; i < copies; ++i) issue(on, copy_method::copy_engine, copy);
               });
@@ -83,7 +83,7 @@ measurement small_copies(int copies) {
 
 std::vector<measurement> link_cases(const device_facts&) {
   std::vector<measurement> all;
-  // Sizes outermost, so that the shared memory grows a few times only.
+  // Loops over sizes first, so that shared memory grows only a few times.
   for (const byte_count bytes : {64 * KiB, 512 * KiB, 4 * MiB, 32 * MiB, 256 * MiB, 2 * GiB, 8 * GiB}) {
     for (const copy_method by : {copy_method::copy_engine, copy_method::kernel}) {
       for (const copy_direction direction :

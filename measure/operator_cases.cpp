@@ -69,7 +69,7 @@ std::vector<layer> layers() {
 convolution_problem with_kind(convolution_problem p, convolution_kind kind) {
   p.kind = kind;
   if (kind == convolution_kind::forward) return p;
-  p.bias = p.how.relu = false;
+  p.has_bias = p.how.relu = false;
   return p;
 }
 
@@ -86,7 +86,7 @@ class placed_convolution {
     fill_by_gpu(on.libraries(), memory_.data(), bytes);
     work_ = bind_operator(on, what, memory_.data());
     if (where == operand_place::zero_copy) return;
-    work_.call();  // loads what it needs
+    work_.call();  // loads kernels and libraries
     check(cudaStreamSynchronize(on.libraries().compute().stream));
   }
   void reset() const {

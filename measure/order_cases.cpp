@@ -16,7 +16,7 @@ constexpr std::array<const char*, 6> walk_names{"waves",  "grid_stride",   "chun
                                                 "random", "block_strided", "sparse_pages"};
 constexpr const char* put_back_of_part = "prefetched to the CPU, the end of it to the GPU";
 
-// Managed data of zeros, the end of which is on the device, and the times at which granules were read.
+// Managed data of zeros whose end is on the device, and the times at which granules were read.
 class partly_resident_data {
  public:
   partly_resident_data(bench& on, byte_count bytes, int percent)
@@ -47,7 +47,7 @@ class partly_resident_data {
     }
     std::vector<double> hits, misses;
     for (std::size_t g = 0; g < all.size(); ++g) {
-      if (all[g] == 0) continue;  // left out by a walk with steps
+      if (all[g] == 0) continue;  // skipped by a walk with steps
       (g >= first_there ? hits : misses).push_back(static_cast<double>(all[g] - begin));
     }
     if (hits.empty() || misses.empty()) return;

@@ -1,5 +1,5 @@
-// What calibration measures in one go because it is compared with one another: both sides of a
-// difference within milliseconds, on the same pages, so that what disturbs one disturbs the other.
+// Measurements that are compared with one another: both sides of a difference within milliseconds, on the
+// same pages, so that disturbances affect both.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace um::measure {
 namespace {
 
 double elapsed_ns(const std::function<void()>& issue) {
-  return static_cast<double>(timed_by_host(issue).total);
+  return static_cast<double>(timed_by_host(issue).total_time);
 }
 
 // Nanoseconds until `work` returns. `work` waits for its own stream only; other streams may still run.
@@ -42,7 +42,7 @@ class chase_times {
     check(cudaMemcpy(all.data(), memory_.data(), places_ * sizeof(std::uint32_t), cudaMemcpyDeviceToHost));
     return all;
   }
-  // Of every `step`-th place from `from` on.
+  // The median of every `step`-th time from `from` on.
   static double median(const std::vector<std::uint32_t>& all, std::size_t from, std::size_t step = 1) {
     std::vector<double> some;
     for (std::size_t i = from; i < all.size(); i += step) some.push_back(all[i]);
@@ -92,7 +92,7 @@ measurement round_trip(byte_count bytes) {
   return m;
 }
 
-measurement discard_and_back(byte_count bytes) {
+measurement discard_and_prefetch_back(byte_count bytes) {
   measurement m;
   m.name = "calibration/discard_and_back/size:" + bytes_text(bytes);
   m.reset = "on the GPU and written there";
@@ -192,7 +192,7 @@ measurement idle_faults(int faults) {
   return m;
 }
 
-measurement touches_again(int blocks) {
+measurement repeated_touches(int blocks) {
   measurement m;
   m.name = "calibration/touches_again/count:" + std::to_string(blocks);
   m.reset = reset_text(data_state::nowhere);
@@ -216,7 +216,7 @@ measurement touches_again(int blocks) {
   return m;
 }
 
-measurement faults_again(int blocks) {
+measurement repeated_faults(int blocks) {
   measurement m;
   m.name = "calibration/faults_again/count:" + std::to_string(blocks);
   m.reset = reset_text(data_state::nowhere);
@@ -267,7 +267,7 @@ measurement host_population(byte_count bytes) {
   return m;
 }
 
-measurement out_beside_in(byte_count bytes_in, byte_count bytes_out) {
+measurement prefetch_out_beside_in(byte_count bytes_in, byte_count bytes_out) {
   measurement m;
   m.name = "calibration/out_beside_in/in:" + bytes_text(bytes_in) + "/out:" + bytes_text(bytes_out);
   m.reset = "one part prefetched to the CPU, the other to the GPU";
@@ -281,7 +281,7 @@ measurement out_beside_in(byte_count bytes_in, byte_count bytes_out) {
             [&on, in, out] {
               const double alone = elapsed_ns([&] { prefetch(on, copy_direction::to_host, out->range()); });
               bring_to_device(on, out->range());
-              repetition r = prefetch_at_once(on, in->range(), out->range());
+              repetition r = prefetch_both_ways_at_once(on, in->range(), out->range());
               r.counters["alone_ns"] = alone;
               return r;
             }};
@@ -289,7 +289,7 @@ measurement out_beside_in(byte_count bytes_in, byte_count bytes_out) {
   return m;
 }
 
-measurement out_beside_faults(byte_count bytes) {
+measurement prefetch_out_beside_faults(byte_count bytes) {
   measurement m;
   m.name = "calibration/out_beside_faults/size:" + bytes_text(bytes);
   m.reset = "one part prefetched to the GPU, the other to the CPU";

@@ -23,11 +23,10 @@ struct reading {
 struct source {
   std::vector<reading> readings;
   measurement what;
-  int every =
-      1;  // how many rounds go by from one repetition to the next; more where it takes long or hardly varies
+  int every = 1;  // rounds between repetitions; more for slow or stable measurements
 };
 
-// Taken in a row, so that the GPU runs at what it keeps up.
+// Measured consecutively, so that the GPU runs at its sustained clock.
 struct product_source {
   const char* name;
   precision arithmetic;
@@ -37,7 +36,7 @@ constexpr std::array<product_source, 3> product_sources{{{"product_fp32", precis
                                                          {"product_tf32", precision::tf32, 120},
                                                          {"product_bf16", precision::bf16, 240}}};
 
-// The largest first: they share their memory.
+// Largest first, since they share their memory.
 std::vector<source> link_sources() {
   return {
       {{{"device_copy"}}, device_copy(GiB)},
@@ -48,28 +47,30 @@ std::vector<source> link_sources() {
       {{{"launches"}}, empty_launches(launches)}};
 }
 
-// One place in every stride; memory that lies nowhere is written, since a read need not populate it.
+// Accesses one place per stride; new memory is written, since reads need not populate it.
 measurement strided_touches(data_state data, byte_count stride) {
   return gpu_touches({.data = data,
-                      .how = data == data_state::nowhere ? access::write : access::read,
+                      .access_kind = data == data_state::nowhere ? access::write : access::read,
                       .order = access_pattern::strided,
                       .bytes = sparse_bytes,
                       .stride = stride});
 }
 measurement one_prefetch(copy_direction direction, byte_count bytes, bool populated = true) {
-  return prefetch_of({.direction = direction, .bytes = bytes, .call_bytes = bytes, .populated = populated});
+  return prefetch_case(
+      {.direction = direction, .bytes = bytes, .call_bytes = bytes, .is_populated = populated});
 }
 measurement streaming_first_touch(access how) {
-  return gpu_touches({.data = data_state::nowhere, .how = how, .bytes = stream_bytes});
+  return gpu_touches({.data = data_state::nowhere, .access_kind = how, .bytes = stream_bytes});
 }
 
 std::vector<source> fault_sources() {
   constexpr byte_count sparse = 2 * granule;
   return {
       {{{"first_touch_write"}}, streaming_first_touch(access::write)},
-      {{{"isolated_nowhere", "first_ns"}, {"isolated_again", "again_ns"}}, faults_again(chased_blocks)},
-      {{{"few_blocks", "first_ns"}, {"few_again", "again_ns"}}, touches_again(few_blocks)},
-      {{{"many_blocks", "first_ns"}, {"many_again", "again_ns"}}, touches_again(many_blocks)},
+      {{{"isolated_nowhere", "first_ns"}, {"isolated_again", "again_ns"}},
+       repeated_faults(block_chase_trial)},
+      {{{"few_blocks", "first_ns"}, {"few_again", "again_ns"}}, repeated_touches(few_blocks)},
+      {{{"many_blocks", "first_ns"}, {"many_again", "again_ns"}}, repeated_touches(many_blocks)},
       {{{"granules_nowhere"}}, strided_touches(data_state::nowhere, granule)},
       {{{"granules_unmapped"}}, strided_touches(data_state::unmapped, granule)},
       {{{"sparse_nowhere"}}, strided_touches(data_state::nowhere, sparse)},
@@ -78,8 +79,8 @@ std::vector<source> fault_sources() {
       {{{"isolated_cold", "cold_ns"}, {"isolated_mapped", "seen_ns"}, {"cold_beyond_mapped", "beyond_ns"}},
        first_visits(visited_blocks)},
       {{{"isolated_idle", "idle_fault_ns"}}, idle_faults(idle_blocks)},
-      {{{"cpu_touches"}}, cpu_touches(touched_bytes, managed_block, {})},
-      {{{"refill"}}, discard_case(refill::write, refilled_bytes)}};
+      {{{"cpu_touches"}}, cpu_touch_case(touched_bytes, managed_block, {})},
+      {{{"refill"}}, discard_case(return_method::write, refilled_bytes)}};
 }
 
 std::vector<source> call_sources() {
@@ -89,23 +90,24 @@ std::vector<source> call_sources() {
       {{{"prefetch_in_1GiB", "in_ns"}, {"prefetch_there_1GiB", "there_ns"}, {"prefetch_out_1GiB", "out_ns"}},
        round_trip(GiB)},
       {{{"prefetch_in_calls"}},
-       prefetch_of(
+       prefetch_case(
            {.direction = copy_direction::to_device, .bytes = stream_bytes, .call_bytes = queued_call})},
       {{{"prefetch_in_new"}}, one_prefetch(copy_direction::to_device, stream_bytes, false)},
-      {{{"discard_1GiB", "discard_ns"}, {"prefetch_in_discarded", "back_ns"}}, discard_and_back(GiB)},
+      {{{"discard_1GiB", "discard_ns"}, {"prefetch_in_discarded", "back_ns"}},
+       discard_and_prefetch_back(GiB)},
       {{{"prefetch_out_new", "new_ns"},
         {"prefetch_out_again", "again_ns"},
         {"out_new_beyond_again", "beyond_ns"}},
        host_population(populated_bytes)},
       {{{"prefetch_out_cleared"}}, discarded_to_host(populated_bytes, false), 2},
       {{{"out_alone", "alone_ns"}, {"both_in", "to_device_ns"}, {"both_out", "to_host_ns"}},
-       out_beside_in(beside_in, beside_out),
+       prefetch_out_beside_in(beside_in, beside_out),
        2},
       {{{"evict_alone", "alone_ns"},
         {"read_alone", "faults_alone_ns"},
         {"evict_beside_read", "out_ns"},
         {"read_beside_evict", "faults_ns"}},
-       out_beside_faults(beside_faults),
+       prefetch_out_beside_faults(beside_faults),
        2},
       {{{"remote_read"}}, advice_case(remote, advised_step::read, stream_bytes), 4},
       {{{"remote_write"}}, advice_case(remote, advised_step::write, stream_bytes), 4},
@@ -119,18 +121,18 @@ class recorder {
   recorder(bench& on, readings& all, std::vector<std::string>& notes)
       : bench_(on), all_(all), notes_(notes) {}
 
-  void take_in_a_row(const source& from, int repetitions) {
-    note_failures(from, [&] {
+  void take_consecutively(const source& from, int repetitions) {
+    record_failures(from, [&] {
       for (const repetition& r : take_samples(bench_, from.what, repetitions).later) add_readings(from, r);
     });
   }
-  // Everything on memory of its own, instead of what was prepared before. What does not fit beside the
-  // others is left for later.
+  // Prepares all trials, each on its own memory, in place of the previous ones. Those that do not fit are
+  // postponed.
   void prepare(const std::vector<source>& sources) {
     trials_.clear();
     postponed_.clear();
     for (const source& from : sources) {
-      note_failures(from, [&] {
+      record_failures(from, [&] {
         try {
           trials_.push_back({from, from.what.prepare(bench_)});
         } catch (const out_of_memory&) {
@@ -139,13 +141,13 @@ class recorder {
       });
     }
   }
-  // One repetition of everything prepared whose turn it is.
+  // One repetition of every prepared trial whose turn it is.
   void take_round(int which, bool counts) {
     for (std::size_t i = 0; i < trials_.size(); ++i) {
       prepared_trial& at = trials_[i];
       if (at.failed || (which + static_cast<int>(i)) % at.from.every != 0) continue;
       at.failed = true;
-      note_failures(at.from, [&] {
+      record_failures(at.from, [&] {
         try {
           if (at.how.reset) at.how.reset();
           const repetition r = at.how.run();
@@ -159,7 +161,7 @@ class recorder {
   }
   void take_postponed(int repetitions) {
     trials_.clear();
-    for (const source& from : postponed_) take_in_a_row(from, repetitions);
+    for (const source& from : postponed_) take_consecutively(from, repetitions);
   }
 
  private:
@@ -170,7 +172,7 @@ class recorder {
   };
 
   template <class Work>
-  void note_failures(const source& from, const Work& work) {
+  void record_failures(const source& from, const Work& work) {
     const auto note = [&](const std::exception& reason) {
       for (const reading& r : from.readings) {
         std::string text = std::string(r.name) + " was not measured: " + reason.what();
@@ -188,7 +190,7 @@ class recorder {
   void add_readings(const source& from, const repetition& r) {
     for (const reading& what : from.readings) {
       all_[what.name].push_back(what.counter != nullptr ? r.counters.at(what.counter)
-                                                        : static_cast<double>(r.total));
+                                                        : static_cast<double>(r.total_time));
     }
   }
 
@@ -199,7 +201,7 @@ class recorder {
   std::vector<source> postponed_;
 };
 
-// Touches host memory once: the first allocation is slow, above all in a virtual machine.
+// Accesses host memory once, since the first allocation is slow, above all in a virtual machine.
 void warm_host_memory(bench& on) {
   constexpr byte_count most = 4 * GiB;
   const memory_limits& limits = on.ledger().limits();
@@ -245,8 +247,8 @@ void read_counts(bench& on, readings& all) {
       counter.start();
       t.run();
       const unified_memory_counts counts = counter.stop();
-      if (!is_whole(counts) || counts.batches.empty()) continue;
-      taken.push_back(static_cast<double>(counts.batches.size()));
+      if (!is_complete(counts) || counts.faults_by_batch.empty()) continue;
+      taken.push_back(static_cast<double>(counts.faults_by_batch.size()));
     }
     if (taken.empty()) throw unsupported("counting lost records or saw no faults");
     all[how == access::read ? "batches_read" : "batches_write"] = std::move(taken);
@@ -273,7 +275,7 @@ calibration calibrate(bench& on, const uvm_costs& given,
   for (const product_source& from : product_sources) {
     const source one{{{from.name}}, square_product(from.arithmetic, product_side)};
     progress(one.what.name);
-    record.take_in_a_row(one, from.repetitions);
+    record.take_consecutively(one, from.repetitions);
   }
   on.release_shared_memory();
   progress("touching host memory");
@@ -286,9 +288,9 @@ calibration calibrate(bench& on, const uvm_costs& given,
     notes.push_back(std::string("batches were not counted: ") + reason.what());
   }
   calibration made{figures_from(all, given), {}, {}};
-  made.found.notes.insert(made.found.notes.begin(), notes.begin(), notes.end());
+  made.results.notes.insert(made.results.notes.begin(), notes.begin(), notes.end());
   for (const auto& [name, values] : all) made.samples[name] = spread_of(values);
-  made.raw = std::move(all);
+  made.raw_readings = std::move(all);
   return made;
 }
 

@@ -9,8 +9,7 @@
 
 namespace um::measure {
 
-// `given` as in figures_from(). `progress` hears of each measurement before it is taken. What cannot be
-// measured is noted.
+// `given`: as in figures_from(). `progress` receives the name of each measurement. Failures are noted.
 calibration calibrate(bench& on, const uvm_costs& given,
                       const std::function<void(std::string_view)>& progress);
 

@@ -18,7 +18,7 @@ void prefetch(const bench& on, copy_direction direction, managed_range what, std
   }
 }
 
-std::vector<managed_range> cut(managed_range whole, byte_count each) {
+std::vector<managed_range> cut_into_calls(managed_range whole, byte_count each) {
   std::vector<managed_range> parts;
   for (byte_count at = 0; at < whole.bytes; at += each) {
     parts.push_back({whole.data + at, std::min(each, whole.bytes - at)});
@@ -28,7 +28,7 @@ std::vector<managed_range> cut(managed_range whole, byte_count each) {
 
 // Thread t issues every threads-th call; calls go round the streams.
 void issue_all(const bench& on, const prefetch_settings& what, const std::vector<managed_range>& parts) {
-  if (what.batch) {
+  if (what.uses_batch_call) {
     if (what.direction == copy_direction::to_device)
       return prefetch_batch_to_device(parts, on.device(), on.stream());
     return prefetch_batch_to_host(parts, on.stream());
@@ -46,34 +46,34 @@ void issue_all(const bench& on, const prefetch_settings& what, const std::vector
   for (std::future<void>& other : others) other.get();
 }
 
-// Managed memory where the prefetch finds it.
+// Managed memory in the state in which the prefetch starts.
 class prefetch_site {
  public:
   prefetch_site(bench& on, const prefetch_settings& what) : bench_(on), what_(what) {
-    if (!what.populated) return;
+    if (!what.is_populated) return;
     memory_ = on.managed_memory(what.bytes);
     fill_by_host(memory_.range());
     bring_to_device(on, memory_.range());
   }
   void reset() {
-    if (!what_.populated) {
+    if (!what_.is_populated) {
       memory_.release();
       memory_ = bench_.managed_memory(what_.bytes);
       if (what_.direction == copy_direction::to_device) return;
       touch_all(bench_.site(), memory_.data(), what_.bytes, access::write);
       return check(cudaStreamSynchronize(bench_.stream()));
     }
-    if ((what_.direction == copy_direction::to_device) == what_.already_there) {
+    if ((what_.direction == copy_direction::to_device) == what_.is_in_place) {
       bring_to_device(bench_, memory_.range());
     } else {
       bring_to_host(bench_, memory_.range());
     }
   }
   repetition run() const {
-    const std::vector<managed_range> parts = cut(memory_.range(), what_.call_bytes);
-    if (what_.queued) occupy_stream(bench_, 0);
+    const std::vector<managed_range> parts = cut_into_calls(memory_.range(), what_.call_bytes);
+    if (what_.is_stream_busy) occupy_stream(bench_, 0);
     repetition r = timed_by_host([&] { issue_all(bench_, what_, parts); });
-    r.counters["calls"] = what_.batch ? 1 : static_cast<double>(parts.size());
+    r.counters["calls"] = what_.uses_batch_call ? 1 : static_cast<double>(parts.size());
     return r;
   }
 
@@ -85,17 +85,17 @@ class prefetch_site {
 
 std::string reset_text(const prefetch_settings& p) {
   const bool to_device = p.direction == copy_direction::to_device;
-  if (!p.populated)
+  if (!p.is_populated)
     return to_device ? "allocated anew, touched by nobody" : "allocated anew and written by the GPU";
-  return to_device == p.already_there ? "prefetched to the GPU" : "prefetched to the CPU, where it is mapped";
+  return to_device == p.is_in_place ? "prefetched to the GPU" : "prefetched to the CPU, where it is mapped";
 }
 
 std::string name_of(const prefetch_settings& p) {
   std::string name = p.direction == copy_direction::to_device ? "prefetch/to_device" : "prefetch/to_host";
-  name += p.already_there ? "/data:there" : p.populated ? "/data:moves" : "/data:new";
+  name += p.is_in_place ? "/data:there" : p.is_populated ? "/data:moves" : "/data:new";
   name += "/size:" + bytes_text(p.bytes) + "/call:" + bytes_text(p.call_bytes);
-  if (p.queued) name += "/queued";
-  if (p.batch) return name + "/batch";
+  if (p.is_stream_busy) name += "/queued";
+  if (p.uses_batch_call) return name + "/batch";
   return name + "/streams:" + std::to_string(p.streams) + "/threads:" + std::to_string(p.threads);
 }
 
@@ -106,7 +106,7 @@ nanoseconds elapsed(std::chrono::steady_clock::time_point since) {
 
 }  // namespace
 
-repetition prefetch_at_once(const bench& on, managed_range in, managed_range out) {
+repetition prefetch_both_ways_at_once(const bench& on, managed_range in, managed_range out) {
   nanoseconds in_ns = 0, out_ns = 0;
   repetition r = timed_by_host([&] {
     const auto begin = std::chrono::steady_clock::now();
@@ -126,17 +126,17 @@ repetition prefetch_at_once(const bench& on, managed_range in, managed_range out
   return r;
 }
 
-measurement prefetch_of(const prefetch_settings& what) {
+measurement prefetch_case(const prefetch_settings& what) {
   measurement m;
   m.name = name_of(what);
   m.bytes = what.bytes;
-  m.link_direction = what.already_there || (what.direction == copy_direction::to_device && !what.populated)
+  m.link_direction = what.is_in_place || (what.direction == copy_direction::to_device && !what.is_populated)
                          ? copy_direction::none
                          : what.direction;
   m.reset = reset_text(what);
   m.migrates = true;
-  if (!what.already_there && what.direction == copy_direction::to_host) m.expected_out_bytes = what.bytes;
-  if (!what.already_there && what.direction == copy_direction::to_device && what.populated)
+  if (!what.is_in_place && what.direction == copy_direction::to_host) m.expected_out_bytes = what.bytes;
+  if (!what.is_in_place && what.direction == copy_direction::to_device && what.is_populated)
     m.expected_in_bytes = what.bytes;
   m.repetitions = what.bytes <= 32 * MiB ? 10 : 3;
   m.prepare = [what](bench& on) -> trial {
@@ -163,7 +163,7 @@ measurement prefetch_both_ways(byte_count bytes) {
               bring_to_device(on, in->range());
               bring_to_host(on, in->range());
             },
-            [&on, in, out] { return prefetch_at_once(on, in->range(), out->range()); }};
+            [&on, in, out] { return prefetch_both_ways_at_once(on, in->range(), out->range()); }};
   };
   return m;
 }
@@ -172,29 +172,33 @@ std::vector<measurement> prefetch_cases(const device_facts&) {
   std::vector<measurement> all;
   for (const copy_direction direction : {copy_direction::to_device, copy_direction::to_host}) {
     for (const byte_count bytes : {64 * KiB, 2 * MiB, 32 * MiB, 256 * MiB, GiB}) {
-      all.push_back(prefetch_of({.direction = direction, .bytes = bytes, .call_bytes = bytes}));
+      all.push_back(prefetch_case({.direction = direction, .bytes = bytes, .call_bytes = bytes}));
     }
     constexpr byte_count bytes = 256 * MiB;
     for (const byte_count call : {2 * MiB, 16 * MiB, 64 * MiB}) {
       for (const int streams : {1, 4}) {
         for (const int threads : {1, 4}) {
-          all.push_back(prefetch_of({direction, bytes, call, streams, threads}));
+          all.push_back(prefetch_case({direction, bytes, call, streams, threads}));
         }
       }
-      all.push_back(prefetch_of({.direction = direction, .bytes = bytes, .call_bytes = call, .batch = true}));
+      all.push_back(prefetch_case(
+          {.direction = direction, .bytes = bytes, .call_bytes = call, .uses_batch_call = true}));
     }
     all.push_back(
-        prefetch_of({.direction = direction, .bytes = bytes, .call_bytes = bytes, .already_there = true}));
+        prefetch_case({.direction = direction, .bytes = bytes, .call_bytes = bytes, .is_in_place = true}));
     all.push_back(
-        prefetch_of({.direction = direction, .bytes = bytes, .call_bytes = 2 * MiB, .already_there = true}));
+        prefetch_case({.direction = direction, .bytes = bytes, .call_bytes = 2 * MiB, .is_in_place = true}));
     all.push_back(
-        prefetch_of({.direction = direction, .bytes = bytes, .call_bytes = bytes, .populated = false}));
-    all.push_back(prefetch_of({.direction = direction, .bytes = bytes, .call_bytes = bytes, .queued = true}));
+        prefetch_case({.direction = direction, .bytes = bytes, .call_bytes = bytes, .is_populated = false}));
+    all.push_back(
+        prefetch_case({.direction = direction, .bytes = bytes, .call_bytes = bytes, .is_stream_busy = true}));
   }
   all.push_back(prefetch_both_ways(GiB));
   // More than was just freed: the first repetition takes host pages as the first iteration of a run does.
-  all.push_back(prefetch_of(
-      {.direction = copy_direction::to_host, .bytes = 4 * GiB, .call_bytes = 4 * GiB, .populated = false}));
+  all.push_back(prefetch_case({.direction = copy_direction::to_host,
+                               .bytes = 4 * GiB,
+                               .call_bytes = 4 * GiB,
+                               .is_populated = false}));
   return all;
 }
 

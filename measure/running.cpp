@@ -11,21 +11,21 @@ convolution_problem vgg_convolution(std::int64_t batch, std::int64_t channels, s
   p.w = {filters, channels, 3, 3};
   p.y = {batch, filters, extent, extent};
   p.how = {1, 1, 1, 1, true};
-  p.bias = true;
+  p.has_bias = true;
   return p;
 }
 
 std::vector<byte_count> operand_bytes(const convolution_problem& of) {
   const auto bytes = [&](const dims& shape) {
-    return static_cast<byte_count>(elements(shape)) * size_of(operand_type(of));
+    return static_cast<byte_count>(element_count(shape)) * element_bytes(operand_type(of));
   };
   std::vector<byte_count> all{bytes(of.x), bytes(of.w), bytes(of.y)};
-  if (of.bias) all.push_back(static_cast<byte_count>(of.y.c) * sizeof(float));
+  if (of.has_bias) all.push_back(static_cast<byte_count>(of.y.c) * sizeof(float));
   return all;
 }
 
 std::vector<byte_count> operand_bytes(const matrix_problem& of) {
-  const byte_count each = size_of(operand_type(of));
+  const byte_count each = element_bytes(operand_type(of));
   const auto n = static_cast<byte_count>(of.n), in = static_cast<byte_count>(of.in),
              out = static_cast<byte_count>(of.out);
   return {n * in * each, out * in * each, n * out * each};
@@ -41,7 +41,7 @@ operand_layout layout_of(const std::vector<byte_count>& operands) {
 }
 
 void fill_by_gpu(session& on, std::byte* data, byte_count bytes, dtype type) {
-  kernels::fill(on.compute(), data, static_cast<std::int64_t>(bytes / size_of(type)), type, 1);
+  kernels::fill(on.compute(), data, static_cast<std::int64_t>(bytes / element_bytes(type)), type, 1);
   check(cudaStreamSynchronize(on.compute().stream));
 }
 

@@ -1,4 +1,5 @@
-// Operators of the CUDA backend to run as a case or beside one: engines as the backend chooses them.
+// Operators of the CUDA backend, to run as a case or at the same time as one, with engines that the backend
+// chooses.
 #pragma once
 
 #include <string>
@@ -10,7 +11,7 @@
 
 namespace um::measure {
 
-// Most workspace that a chosen engine may use.
+// Maximum workspace of a chosen engine.
 inline constexpr byte_count workspace_cap = 300 * MiB;
 
 // One forward convolution of VGG-16 with bias and ReLU, as a fused network has it.
@@ -28,7 +29,7 @@ struct operand_layout {
 };
 operand_layout layout_of(const std::vector<byte_count>& operands);
 
-// Puts pseudo-random values into memory that the GPU reaches; waits.
+// Fills memory with pseudo-random values on the GPU, and waits.
 void fill_by_gpu(session& on, std::byte* data, byte_count bytes, dtype type = dtype::f32);
 dtype operand_type(const convolution_problem& of);
 dtype operand_type(const matrix_problem& of);
@@ -52,7 +53,7 @@ bound_operator bind_operator(bench& on, const Problem& what, std::byte* data) {
   return made;
 }
 
-// The same with operands of its own in device memory.
+// The same, with its own operands in device memory.
 struct running_operator {
   granted_memory memory;
   bound_operator work;

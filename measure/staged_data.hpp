@@ -6,7 +6,7 @@
 
 namespace um::measure {
 
-// What reset() below does, in words.
+// Description of what reset() does.
 const char* reset_text(data_state data);
 
 // In whole blocks. Data in states that keep their pages is allocated once, other data by every reset().

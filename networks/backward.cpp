@@ -54,15 +54,16 @@ class backward_pass {
     for (std::size_t i = forward_ops_; i-- > 0;) {
       const op forward = graph_.ops[i];  // a copy: appending moves the list
       if (gradients_[forward.out[0]].parts.empty()) continue;
-      std::visit([&](const auto& what) { differentiate(forward, what); }, forward.what);
+      std::visit([&](const auto& what) { differentiate(forward, what); }, forward.attributes);
     }
   }
 
  private:
   struct gradient {
-    std::vector<tensor_id> parts;          // computed, but not added up yet
-    int expected = 0, come = 0, made = 0;  // number of parts: in all, computed so far, with their own tensor
-    std::size_t room = 1;                  // number of parts that its reader takes at once
+    std::vector<tensor_id> parts;  // computed, but not added up yet
+    int expected = 0, come = 0,
+        made = 0;          // number of parts: expected, computed so far, with a tensor of their own
+    std::size_t room = 1;  // number of parts that its reader takes at once
   };
 
   // How many parts each gradient will have.
@@ -72,7 +73,7 @@ class backward_pass {
     for (std::size_t i = forward_ops_; i-- > 0;) {
       const op& o = graph_.ops[i];
       if (!reached[o.out[0]]) continue;
-      if (joined_ && std::holds_alternative<batch_norm>(o.what)) gradients_[o.out[0]].room = 2;
+      if (joined_ && std::holds_alternative<batch_norm>(o.attributes)) gradients_[o.out[0]].room = 2;
       for (const tensor_id id : o.in) {
         if (!wanted_[id]) continue;
         reached[id] = true;
@@ -166,7 +167,7 @@ class backward_pass {
 
   template <class Other>
   void differentiate(const op& o, const Other&) {
-    throw std::invalid_argument("operator " + o.name + " (" + std::string(kind_of(o.what)) +
+    throw std::invalid_argument("operator " + o.name + " (" + std::string(kind_of(o.attributes)) +
                                 ") has no gradient");
   }
 
@@ -187,7 +188,7 @@ class backward_pass {
     graph_.ops.push_back({forward.name + suffix, what, std::move(in), std::move(out), true, alias});
   }
 
-  // A tensor for the next part of a gradient: the gradient itself where there is one part.
+  // The tensor of the next part of a gradient: the gradient itself if there is only one part.
   tensor_id new_gradient_part(tensor_id id) {
     gradient& d = gradients_[id];
     if (!wanted_[id]) return new_gradient_tensor(id, "", role::activation_gradient);

@@ -1,10 +1,10 @@
-// Puts a graph together layer by layer: forward operators with their shapes inferred, then the
-// loss, the backward operators and the updates. Layers take and give tensors, so a network may
-// branch: gradients of a tensor that is read several times are added up.
+// Builds a graph layer by layer: forward operators with inferred shapes, then the loss, the backward
+// operators and the updates. Layers take and return tensors, so a network may branch: gradients of a tensor
+// with several readers are added up.
 //
-// Names: layer `conv1` writes `conv1.y` and owns `conv1.w` and `conv1.b`; the gradient of `conv1.w`
-// is `conv1.dw`. Every function throws std::invalid_argument, naming the layer or the tensor,
-// where an extent vanishes or a size overflows.
+// Names: layer `conv1` writes `conv1.y` and owns `conv1.w` and `conv1.b`; the gradient of `conv1.w` is
+// `conv1.dw`. Every function throws std::invalid_argument, naming the layer or the tensor, if an extent
+// vanishes or a size overflows.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +43,6 @@ class builder {
 
   tensor_id input(const std::string& name, const dims& shape);
   tensor_id convolution(const std::string& name, tensor_id x, const filters& f);
-  // ReLU6 if asked for.
   tensor_id relu(const std::string& name, tensor_id x, bool relu6 = false);
   tensor_id max_pool(const std::string& name, tensor_id x, std::int64_t window, std::int64_t stride,
                      partial_windows rest, std::int64_t pad = 0);
@@ -54,7 +53,7 @@ class builder {
   // Owns `NAME.scale` and `NAME.shift`. For inference the statistics are parameters, too.
   tensor_id batch_norm(const std::string& name, tensor_id x, float epsilon = 1e-5F);
   tensor_id add(const std::string& name, tensor_id a, tensor_id b);
-  // The channels of all, which are at least two, in this order.
+  // Joins the channels of at least two tensors, in this order.
   tensor_id concat(const std::string& name, const std::vector<tensor_id>& parts);
   tensor_id global_average_pool(const std::string& name, tensor_id x);
 
@@ -78,17 +77,17 @@ class builder {
 // Appends a tensor whose extents are at least 1 and whose bytes fit in 2^63.
 tensor_id append_tensor(graph& g, tensor t);
 
-// Appends the operators that turn the gradient `dy` of `y` into the gradients of all parameters
-// that `y` depends on and of those inputs that are asked for. Last layer first; within a layer
-// the gradient of the data comes last, when what the others read is no longer needed.
-// A gradient of a parameter is a parameter_gradient, of an input an output. `joined`: bias
-// gradients come with the gradient they are the sum of, and normalisations add two gradients up.
+// Appends the operators that compute, from the gradient `dy` of `y`, the gradients of all parameters that `y`
+// depends on and of the requested inputs. Last layer first; within a layer the gradient of the data comes
+// last, when the operands of the others are no longer needed. Gradients of parameters have the role
+// parameter_gradient, those of inputs the role output. `joined`: bias gradients are computed together with
+// the gradient that they sum, and normalisations add two gradients.
 void append_backward(graph& g, tensor_id y, tensor_id dy, std::span<const tensor_id> inputs, bool joined);
 
-// Every parameter that has a gradient, with it, in the order of the parameters.
+// Every parameter that has a gradient, and that gradient, in the order of the parameters.
 std::vector<std::pair<tensor_id, tensor_id>> trained_parameters(const graph& g);
 
-// Appends an update of each of them.
+// Appends an update of each trained parameter.
 void append_updates(graph& g);
 
 }  // namespace um

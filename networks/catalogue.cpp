@@ -109,7 +109,7 @@ const std::vector<network_family>& table() {
 }
 
 template <class Row>
-std::string names_of(const std::vector<Row>& rows) {
+std::string family_names(const std::vector<Row>& rows) {
   std::string all;
   for (const Row& row : rows) all += (all.empty() ? "" : ", ") + row.name;
   return all;
@@ -119,7 +119,7 @@ const network_family& family_of(const std::string& name) {
   const auto& all = table();
   const auto found = std::ranges::find(all, name, &network_family::name);
   if (found != all.end()) return *found;
-  throw std::invalid_argument("unknown network '" + name + "'; there are " + names_of(all));
+  throw std::invalid_argument("unknown network '" + name + "'; there are " + family_names(all));
 }
 
 // Every knob of the family, given or standard.
@@ -129,12 +129,12 @@ network_spec with_default_knobs(const network_spec& spec, const network_family& 
     const auto knob = std::ranges::find(family.knobs, name, &network_knob::name);
     if (knob == family.knobs.end()) {
       throw std::invalid_argument("network " + spec.name + " has no knob '" + name + "'; it has " +
-                                  names_of(family.knobs));
+                                  family_names(family.knobs));
     }
-    if (value < knob->least || value > knob->most) {
+    if (value < knob->min_value || value > knob->max_value) {
       throw std::invalid_argument("network " + spec.name + ": " + name + " " + std::to_string(value) +
-                                  " is outside " + std::to_string(knob->least) + " to " +
-                                  std::to_string(knob->most));
+                                  " is outside " + std::to_string(knob->min_value) + " to " +
+                                  std::to_string(knob->max_value));
     }
   }
   for (const network_knob& knob : family.knobs) result.knobs.try_emplace(knob.name, knob.default_value);
@@ -152,18 +152,18 @@ void forbid_memory_sharing(graph& g) {
   g.shares_memory = false;
   for (op& o : g.ops) {
     const bool in_place =
-        std::holds_alternative<relu>(o.what) || std::holds_alternative<relu_backward>(o.what);
+        std::holds_alternative<relu>(o.attributes) || std::holds_alternative<relu_backward>(o.attributes);
     if (!in_place) o.alias.reset();
   }
 }
 
 }  // namespace
 
-std::span<const network_family> networks() {
+std::span<const network_family> network_families() {
   return table();
 }
 
-graph build(const network_spec& spec) {
+graph build_network(const network_spec& spec) {
   if (spec.imported_graph) return *spec.imported_graph;
   const network_family& family = family_of(spec.name);
   network_spec complete = with_default_knobs(spec, family);
@@ -171,10 +171,10 @@ graph build(const network_spec& spec) {
     const memory_order order = complete.order.value_or(standard_order(complete.arithmetic));
     const bool apart = complete.fusion_mode == fusion::framework;
     if (apart) complete.fusion_mode = fusion::none;
-    graph g = in_storage_format(family.build(complete), complete.arithmetic, order, complete.masters);
+    graph g = with_storage_format(family.build(complete), complete.arithmetic, order, complete.keeps_masters);
     if (apart) forbid_memory_sharing(g);
     if (complete.fusion_mode == fusion::lean && complete.mode == pass::train) g = recompute_cheap(g);
-    if (complete.optimizer) g = stepped(g, *complete.optimizer);
+    if (complete.optimizer) g = with_optimizer_step(g, *complete.optimizer);
     if (const auto defect = defect_of(g)) throw std::invalid_argument(*defect);
     for (const op& o : g.ops) work_of(g, o);
     return g;

@@ -16,11 +16,11 @@ struct network_family {
   std::vector<network_knob> knobs;
 };
 
-std::span<const network_family> networks();
+std::span<const network_family> network_families();
 
 // Builds a network of the catalogue, knobs completed with their defaults. Throws
 // std::invalid_argument with one clear line for an unknown name or knob, a value out of range,
 // extents that vanish or a size that overflows. The graph passes defect_of().
-graph build(const network_spec& spec);
+graph build_network(const network_spec& spec);
 
 }  // namespace um

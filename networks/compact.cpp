@@ -4,7 +4,7 @@
 
 namespace um {
 
-graph compacted(const graph& g) {
+graph without_unused_tensors(const graph& g) {
   std::vector<bool> named(g.tensors.size());
   for (const op& o : g.ops) {
     for (const auto* operands : {&o.in, &o.out}) {

@@ -6,6 +6,6 @@
 namespace um {
 
 // The graph without tensors that no operator uses; the others keep their order.
-graph compacted(const graph& g);
+graph without_unused_tensors(const graph& g);
 
 }  // namespace um

@@ -14,7 +14,7 @@ graph build_conv(const network_spec& spec) {
   if (spec.mode == pass::inference) return g;
   const tensor_id dy = append_tensor(g, {"conv.dy", g.tensors[y].shape, dtype::f32, role::input});
   append_backward(g, y, dy, std::array{x}, spec.fusion_mode != fusion::none);
-  if (spec.sgd) append_updates(g);
+  if (spec.appends_sgd) append_updates(g);
   return g;
 }
 

@@ -1,5 +1,5 @@
-// The families of the catalogue, one a file. Each gets a specification whose batch is at least 1
-// and whose knobs are complete and in range.
+// The families of the catalogue, one per file. The batch of a specification is at least 1, and its knobs are
+// complete and in range.
 #pragma once
 
 #include "networks/spec.hpp"

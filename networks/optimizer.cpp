@@ -23,7 +23,7 @@ tensor_id append_state(graph& g, tensor_id parameter, const std::string& suffix)
 
 }  // namespace
 
-graph stepped(const graph& g, optimizer_kind how) {
+graph with_optimizer_step(const graph& g, optimizer_kind how) {
   graph result = g;
   const optimizer_step step = step_of(how);
   op o{"step", step, {}, {}, false, std::nullopt};

@@ -38,7 +38,7 @@ std::optional<op> cheap_copy(const graph& g, const op& o, tensor_id what) {
                               return w.c * w.h * w.w <= most_products;
                             },
                             [](const auto&) { return false; }},
-                 o.what);
+                 o.attributes);
   return cheap ? std::optional(std::move(copy)) : std::nullopt;
 }
 
@@ -217,13 +217,13 @@ class peak_reducer {
         if (other.first == r.again) other.first = r.first;
       }
     }
-    graph_ = compacted(graph_);
+    graph_ = without_unused_tensors(graph_);
   }
 
   graph graph_;
   std::vector<byte_count> size_;
   std::vector<std::optional<index_range>> live_range_;
-  std::map<std::string, int> times_;  // per original tensor: recomputations so far
+  std::map<std::string, int> times_;  // per original tensor: number of recomputations so far
   std::vector<applied_recomputation> applied_;
 };
 

@@ -1,21 +1,22 @@
-// Computing again instead of keeping (Chen et al. 2016, "Training deep nets with sublinear memory
-// cost"), for tensors that are cheap to have again.
+// Recomputation of tensors that are cheap to compute (Chen et al. 2016, "Training deep nets with sublinear
+// memory cost").
 #pragma once
 
 #include "core/graph.hpp"
 
 namespace um {
 
-// The same graph in which some activations that backward operators read are computed again just
-// before, under the name `NAME.again`, so that the first copy need not survive the forward pass.
-// Only outputs of normalisations, pointwise operators, casts and convolutions of at most 32 products
-// an element; only where that lowers the peak of live bytes of the graph in its order (workspaces
-// not counted), and as long as computing again reads and writes at most `most_traffic` bytes for each byte
-// that the peak is lower, in all. `g` is a finished training graph.
+// The graph with some activations computed again just before backward operators read them, under the name
+// `NAME.again`, so that their first copy can be released in the forward pass.
+//
+// Only outputs of normalisations, pointwise operators, casts and convolutions of at most 32 products per
+// element are recomputed, and only while that lowers the peak of live bytes in graph order (workspaces not
+// counted) and reads and writes, in total, at most `most_traffic` bytes per byte saved. `g` is a finished
+// training graph.
 graph recompute_cheap(const graph& g, double most_traffic = 2.2);
 
-// Largest sum of bytes of tensors alive at once when the operators run in order: the lower bound of
-// the footprint without workspaces.
+// Maximum of the bytes alive when the operators run in order: a lower bound of the footprint without
+// workspaces.
 byte_count peak_live_bytes(const graph& g);
 
 }  // namespace um

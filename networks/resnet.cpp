@@ -68,7 +68,7 @@ graph build_resnet(const network_spec& spec, const architecture& a) {
     width *= 2;
   }
   x = b.linear("fc", b.global_average_pool("average", x), a.classes);
-  return spec.mode == pass::train ? b.training(x, spec.fusion_mode, spec.sgd)
+  return spec.mode == pass::train ? b.training(x, spec.fusion_mode, spec.appends_sgd)
                                   : b.inference(x, spec.fusion_mode);
 }
 

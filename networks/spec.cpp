@@ -11,27 +11,28 @@ memory_order standard_order(precision arithmetic) {
 }
 
 std::optional<std::string> update_defect(const network_spec& spec) {
-  if ((spec.sgd || spec.optimizer) && spec.mode == pass::inference) {
-    return std::string(spec.sgd ? "sgd" : "an optimizer") +
+  if ((spec.appends_sgd || spec.optimizer) && spec.mode == pass::inference) {
+    return std::string(spec.appends_sgd ? "sgd" : "an optimizer") +
            " needs the train pass, inference has no gradients";
   }
-  if (spec.sgd && spec.optimizer) return "sgd and optimizer both update the parameters; keep one";
-  if (spec.masters && (!spec.optimizer || spec.arithmetic != precision::bf16)) {
+  if (spec.appends_sgd && spec.optimizer) return "sgd and optimizer both update the parameters; keep one";
+  if (spec.keeps_masters && (!spec.optimizer || spec.arithmetic != precision::bf16)) {
     return "masters need an optimizer and precision bf16";
   }
   return std::nullopt;
 }
 
-network_spec spec_of(graph g, const std::string& digest) {
+network_spec imported_spec(graph g, const std::string& digest) {
   const auto of_role = [&](role use) { return std::ranges::find(g.tensors, use, &tensor::use); };
   const auto none = g.tensors.end();
   network_spec n;
   n.name = g.name + "#" + digest;
   if (const auto data = of_role(role::input); data != none) n.batch = data->shape.n;
   n.mode = of_role(role::parameter_gradient) == none ? pass::inference : pass::train;
-  n.sgd = std::ranges::any_of(g.ops, [](const op& o) { return std::holds_alternative<sgd_update>(o.what); });
+  n.appends_sgd = std::ranges::any_of(
+      g.ops, [](const op& o) { return std::holds_alternative<sgd_update>(o.attributes); });
   for (const op& o : g.ops) {
-    if (const auto* const step = std::get_if<optimizer_step>(&o.what)) {
+    if (const auto* const step = std::get_if<optimizer_step>(&o.attributes)) {
       n.optimizer = all_values<optimizer_kind>().at(static_cast<std::size_t>(step->moments));
     }
   }

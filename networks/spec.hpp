@@ -17,19 +17,19 @@ enum class pass : std::uint8_t { inference, train };
 template <>
 inline constexpr std::array enum_names<pass>{"inference"sv, "train"sv};
 
-// How far operators and their memory are fused (networks/fusion.hpp, networks/recompute.hpp).
+// How operators and their memory are fused (networks/fusion.hpp, networks/recompute.hpp).
 enum class fusion : std::uint8_t {
   none,   // convolution with bias, ReLU, normalisation and pool apart, as in the papers' frameworks
   fused,  // fused wherever one pass over the data is enough for several
-  lean,   // as fused, and cheap tensors are computed again where that lowers the peak
-  // As none, and only ReLUs in place share memory: every layer has data and gradient of its own, as in Caffe.
+  lean,   // like fused, and cheap tensors are recomputed if that lowers the peak
+  // Like none, but only ReLUs in place share memory: every layer has its own data and gradient, as in Caffe.
   framework,
 };
 template <>
 inline constexpr std::array enum_names<fusion>{"none"sv, "fused"sv, "lean"sv, "framework"sv};
 
-// What turns gradients into new parameters, in one operator (core/operators.hpp: optimizer_step). In the
-// order of how many moments it keeps of each parameter.
+// The optimizer that updates parameters, in one operator (core/operators.hpp: optimizer_step). Ordered by the
+// number of moments per parameter.
 enum class optimizer_kind : std::uint8_t { sgd, momentum, adamw };
 template <>
 inline constexpr std::array enum_names<optimizer_kind>{"sgd"sv, "momentum"sv, "adamw"sv};
@@ -40,9 +40,9 @@ struct network_spec {
   std::string name;
   std::int64_t batch = 1;
   pass mode = pass::train;
-  bool sgd = false;                              // append an SGD update of every parameter, each an operator
-  std::optional<optimizer_kind> optimizer = {};  // append its step and its states
-  bool masters = false;  // filters and matrices in bf16, their fp32 masters among the states
+  bool appends_sgd = false;                      // append an SGD update of every parameter, each an operator
+  std::optional<optimizer_kind> optimizer = {};  // append the optimizer's step and states
+  bool keeps_masters = false;  // filters and matrices in bf16, their fp32 masters among the states
   fusion fusion_mode = fusion::fused;
   precision arithmetic = precision::fp32;
   std::optional<memory_order> order = {};  // nothing: standard_order(arithmetic)
@@ -51,19 +51,19 @@ struct network_spec {
   std::shared_ptr<const graph> imported_graph = {};
 };
 
-// Why the parameters cannot be updated as it says; nothing if they can.
+// Why the parameters cannot be updated as specified; nothing if they can.
 std::optional<std::string> update_defect(const network_spec& spec);
 
-// The specification of an imported graph: named "NAME#DIGEST" after its content, so that two of one name
-// differ.
-network_spec spec_of(graph g, const std::string& digest);
+// The specification of an imported graph, named "NAME#DIGEST" after its content, so that two graphs of one
+// name differ.
+network_spec imported_spec(graph g, const std::string& digest);
 
 // The faster order on GPUs with matrix units: nchw for fp32, nhwc for tf32 and bf16.
 memory_order standard_order(precision arithmetic);
 
 struct network_knob {
   std::string name, summary;
-  std::int64_t default_value = 0, least = 1, most = 1;
+  std::int64_t default_value = 0, min_value = 1, max_value = 1;
 };
 
 }  // namespace um

@@ -18,11 +18,11 @@ std::vector<bool> stays_f32(const graph& g) {
         overloaded{[&](const batch_norm&) { mark(o.out, 1, 3); }, [&](const normalize&) { mark(o.in, 1, 5); },
                    [&](const softmax_cross_entropy&) { mark(o.out, 0, 1); },
                    [&](const softmax_cross_entropy_gradient&) { mark(o.out, 0, 1); }, [](const auto&) {}},
-        o.what);
+        o.attributes);
   }
   for (std::size_t id = 0; id < whole.size(); ++id) {
     const role use = g.tensors[id].use;
-    if (is_of_parameters(use)) whole[id] = true;
+    if (belongs_to_parameter(use)) whole[id] = true;
   }
   return whole;
 }
@@ -42,7 +42,7 @@ void cast_weights(graph& g) {
   std::vector<op> ops;
   std::vector<std::optional<tensor_id>> narrow(g.tensors.size());
   for (op& o : g.ops) {
-    const auto at = weight_operand(o.what);
+    const auto at = weight_operand(o.attributes);
     if (at && g.tensors[o.in[*at]].type == dtype::f32) {
       std::optional<tensor_id>& cast_to = narrow[o.in[*at]];
       if (!cast_to) {
@@ -63,7 +63,7 @@ void cast_weights(graph& g) {
 
 }  // namespace
 
-graph in_storage_format(const graph& g, precision arithmetic, memory_order order, bool narrow_weights) {
+graph with_storage_format(const graph& g, precision arithmetic, memory_order order, bool narrow_weights) {
   graph result = g;
   result.arithmetic = arithmetic;
   for (tensor& t : result.tensors) t.order = order;
@@ -75,7 +75,7 @@ graph in_storage_format(const graph& g, precision arithmetic, memory_order order
   }
   if (narrow_weights) {
     for (const op& o : g.ops) {
-      if (const auto at = weight_operand(o.what)) result.tensors[o.in[*at]].type = dtype::bf16;
+      if (const auto at = weight_operand(o.attributes)) result.tensors[o.in[*at]].type = dtype::bf16;
     }
   }
   cast_weights(result);

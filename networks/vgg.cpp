@@ -37,7 +37,7 @@ tensor_id convolution_layers(builder& b, const network_spec& spec, const stages&
 }
 
 graph finish_network(const builder& b, const network_spec& spec, tensor_id logits) {
-  return spec.mode == pass::train ? b.training(logits, spec.fusion_mode, spec.sgd)
+  return spec.mode == pass::train ? b.training(logits, spec.fusion_mode, spec.appends_sgd)
                                   : b.inference(logits, spec.fusion_mode);
 }
 

@@ -49,7 +49,7 @@ class swapping {
   // Blocks with accesses before and behind the peak.
   void find_candidates() {
     const auto peak = static_cast<position>(std::ranges::max_element(load_) - load_.begin());
-    const bool can_move = p_.on.link_to_device_bytes_per_s > 0 && p_.on.link_to_host_bytes_per_s > 0;
+    const bool can_move = p_.target.link_to_device_bytes_per_s > 0 && p_.target.link_to_host_bytes_per_s > 0;
     for (std::uint32_t x = 0; x < gaps_.size() && can_move; ++x) {
       const gap& e = gaps_[x];
       if (e.last_use >= 0 && e.next_use < uses_.end() && e.last_use < peak && peak < e.next_use &&

@@ -29,7 +29,7 @@ enum class placement_scope : std::uint8_t {
 memory_plan in_managed_memory(const graph& g, memory_plan plan, placement_scope how) {
   std::vector<bool> given_up(g.tensors.size(), false);
   for (const action& a : plan.actions) {
-    if (const auto* d = std::get_if<discard>(&a)) given_up[d->what] = true;
+    if (const auto* d = std::get_if<discard>(&a)) given_up[d->tensor] = true;
   }
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {
     const role use = g.tensors[t].use;
@@ -67,9 +67,9 @@ bool moves_whole_blocks(const graph& g, const memory_plan& plan) {
             static_cast<byte_count>(where.batch.end) * each % managed_block == 0);
   };
   return std::ranges::all_of(plan.actions, [&](const action& a) {
-    if (const auto* x = std::get_if<prefetch>(&a)) return fits(x->what, x->part);
-    if (const auto* x = std::get_if<evict>(&a)) return fits(x->what, x->part);
-    if (const auto* x = std::get_if<discard>(&a)) return fits(x->what, x->part);
+    if (const auto* x = std::get_if<prefetch>(&a)) return fits(x->tensor, x->part);
+    if (const auto* x = std::get_if<evict>(&a)) return fits(x->tensor, x->part);
+    if (const auto* x = std::get_if<discard>(&a)) return fits(x->tensor, x->part);
     return true;
   });
 }
@@ -80,9 +80,9 @@ std::optional<placed_plan> try_in(const problem& p, const memory_plan& decided, 
   if (std::ranges::none_of(managed.home, is_managed)) return std::nullopt;  // that would be `best`
   if (!moves_whole_blocks(p.network, managed)) return std::nullopt;
   problem kept = p;
-  kept.under = pressure::plan;
+  kept.evicted_by = pressure::plan;
   kept.budget = std::numeric_limits<byte_count>::max();
-  const verified_plan plan = verified(p.network, std::move(managed));
+  const verified_plan plan = verify_plan(p.network, std::move(managed));
   const placement at(kept, plan.plan(), packers::searched);
   placed_plan placed{plan.plan(), lower(kept, plan, at).peak_device_bytes, 0};
   if (placed.need <= p.budget) {
@@ -111,7 +111,7 @@ std::optional<placed_plan> as_it_is(const problem& p, memory_plan plan) {
   if (std::ranges::none_of(plan.home, is_managed)) return std::nullopt;
   const execution_plan steps = lower(p, plan, packers::searched);
   placed_plan placed{std::move(plan), steps.peak_device_bytes, 0};
-  if (p.under == pressure::driver) placed.need = steps.device_arena_bytes;
+  if (p.evicted_by == pressure::driver) placed.need = steps.device_arena_bytes;
   placed.time = priced_time(p, steps, 2) + price_of_launches(steps);
   return placed;
 }

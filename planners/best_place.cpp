@@ -7,7 +7,7 @@ namespace um {
 namespace {
 
 bool can_stream(const problem& p) {
-  return p.on.link_to_device_bytes_per_s > 0 && p.on.link_to_host_bytes_per_s > 0;
+  return p.target.link_to_device_bytes_per_s > 0 && p.target.link_to_host_bytes_per_s > 0;
 }
 
 }  // namespace
@@ -17,7 +17,7 @@ nanoseconds simulated_time(const problem& p, const execution_plan& steps, int it
   if (can_stream(p)) return simulate(p, steps, static_cast<std::uint32_t>(iterations)).back().duration;
   nanoseconds computing = 0;
   for (const step& s : steps.steps) {
-    if (const auto* c = std::get_if<compute>(&s.what)) computing += cost_of(p, *c).time;
+    if (const auto* c = std::get_if<compute>(&s.command)) computing += cost_of(p, *c).time;
   }
   return computing;
 }
@@ -26,8 +26,8 @@ nanoseconds priced_time(const problem& p, const execution_plan& steps, int itera
   byte_count to_device = 0, to_host = 0;
   std::int64_t copies = 0;
   for (const step& s : steps.steps) {
-    if (!s.needed || s.copies.empty()) continue;
-    byte_count& bytes = s.where == lane::to_host ? to_host : to_device;
+    if (!s.is_needed || s.copies.empty()) continue;
+    byte_count& bytes = s.in_lane == lane::to_host ? to_host : to_device;
     for (const pitched_copy& c : s.copies) bytes += bytes_of(c);
     ++copies;
   }

@@ -27,7 +27,7 @@ constexpr std::array<byte_count, 8> asked_too{950, 900, 850, 800, 750, 700, 600,
 
 // The default knobs, and those with `keep` where the default is not to keep results between calls.
 std::vector<knob_values> knobs_for(const strategy& s) {
-  std::vector<knob_values> all{complete(s, {})};
+  std::vector<knob_values> all{complete_knobs(s, {})};
   const auto keep = all[0].find("keep");
   if (keep != all[0].end() && keep->second == 0) {
     all.push_back(all[0]);
@@ -49,11 +49,11 @@ nanoseconds least_time_of(const problem& p, const memory_plan& plan) {
   for (const action& a : plan.actions) {
     if (const auto* c = std::get_if<compute>(&a)) computing += cost_of(p, *c).time;
     const auto* f = std::get_if<prefetch>(&a);
-    if (f == nullptr || plan.home[f->what] != residence::staged) continue;
-    const tensor& t = p.network.tensors[f->what];
+    if (f == nullptr || plan.home[f->tensor] != residence::staged) continue;
+    const tensor& t = p.network.tensors[f->tensor];
     fetched += bytes_of(t, region_of(t.shape, f->part));
   }
-  const std::uint64_t rate = p.on.link_to_device_bytes_per_s;
+  const std::uint64_t rate = p.target.link_to_device_bytes_per_s;
   return rate == 0 || fetched == 0 ? computing : std::max(computing, time_at(fetched, rate));
 }
 
@@ -90,9 +90,11 @@ std::optional<placed_plan> plan_of_rival(const problem& p, const placer& place, 
 
 std::optional<placed_plan> best_rival(const problem& p, const placer& place, std::span<const strategy> by,
                                       bool same_bits, nanoseconds to_beat) {
-  const allowed_moves swaps{p.on.link_to_device_bytes_per_s > 0 && p.on.link_to_host_bytes_per_s > 0, false};
+  const allowed_moves swaps{p.target.link_to_device_bytes_per_s > 0 && p.target.link_to_host_bytes_per_s > 0,
+                            false};
   const passes x = split_passes(p);
-  const bool swaps_win = x.backward_time == 0 || bound_passes(x, p.on, p.budget, swaps).min_time < to_beat;
+  const bool swaps_win =
+      x.backward_time == 0 || bound_passes(x, p.target, p.budget, swaps).min_time < to_beat;
   std::optional<placed_plan> best;
   std::optional<question> won;
   const auto take = [&](std::optional<placed_plan> now, const question& q) {
@@ -102,7 +104,7 @@ std::optional<placed_plan> best_rival(const problem& p, const placer& place, std
     won = q;
   };
   for (const strategy& s : by) {
-    if (!is_asked(s) || (same_bits && !s.same_bits) || (only_swaps(s) && !swaps_win)) continue;
+    if (!is_asked(s) || (same_bits && !s.is_bit_exact) || (only_swaps(s) && !swaps_win)) continue;
     for (knob_values& knobs : knobs_for(s)) {
       const question q{&s, std::move(knobs)};
       take(plan_of_rival(p, place, q, to_beat), q);

@@ -28,10 +28,10 @@ bool recomputes(treatment how) {
 
 nanoseconds copy_price(const problem& p, byte_count to_device, byte_count to_host, std::int64_t copies) {
   const auto time_of = [&](byte_count bytes, std::uint64_t rate) {
-    return bytes == 0 || rate == 0 ? 0 : p.on.copy_ns + time_at(bytes, rate);
+    return bytes == 0 || rate == 0 ? 0 : p.target.copy_ns + time_at(bytes, rate);
   };
-  const nanoseconds copying =
-      time_of(to_device, p.on.link_to_device_bytes_per_s) + time_of(to_host, p.on.link_to_host_bytes_per_s);
+  const nanoseconds copying = time_of(to_device, p.target.link_to_device_bytes_per_s) +
+                              time_of(to_host, p.target.link_to_host_bytes_per_s);
   return copying / 100 * p.knobs.at("copies") + copies * p.knobs.at("copy_us") * 1000;
 }
 
@@ -43,7 +43,7 @@ search_space::search_space(const problem& p, std::vector<compute> order, bool mo
       forecast_(p, uses_),
       evaluator_(uses_, gaps_, builder_, forecast_),
       transfer_placer_(forecast_, uses_, gaps_, allowance_of(p)),
-      moves_(moves && p.on.link_to_device_bytes_per_s > 0 && p.on.link_to_host_bytes_per_s > 0),
+      moves_(moves && p.target.link_to_device_bytes_per_s > 0 && p.target.link_to_host_bytes_per_s > 0),
       timing_(gaps_.size(), swap_timing::none),
       swaps_(p.network.tensors.size(), 0),
       staged_(p.network.tensors.size(), false) {
@@ -55,7 +55,7 @@ search_space::search_space(const problem& p, std::vector<compute> order, bool mo
 void search_space::find_classes() {
   std::map<std::tuple<tensor_id, std::int64_t, std::int64_t>, std::size_t> index;
   const auto op_at = [&](position at) {
-    return at < 0 || at >= uses_.end() ? -1 : std::int64_t{uses_.order[static_cast<std::size_t>(at)].what};
+    return at < 0 || at >= uses_.end() ? -1 : std::int64_t{uses_.order[static_cast<std::size_t>(at)].op};
   };
   for (std::uint32_t x = 0; x < gaps_.size(); ++x) {
     const gap& e = gaps_[x];

@@ -29,7 +29,7 @@ byte_count operand_bytes(const problem& p, op_id o) {
   byte_count bytes = p.costs[o].workspace_bytes;
   for (const auto* side : {&g.ops[o].in, &g.ops[o].out}) {
     for (const tensor_id t : *side) {
-      if (!is_of_parameters(g.tensors[t].use)) bytes += bytes_of(g.tensors[t]);
+      if (!belongs_to_parameter(g.tensors[t].use)) bytes += bytes_of(g.tensors[t]);
     }
   }
   return bytes;

@@ -82,7 +82,7 @@ class rematerializing {
       if (!e.is_recomputable && !stays(e.part)) add(e.last_use + 1, e.next_use, uses.parts[e.part].bytes);
     }
     for (position at = 0; at < uses.end(); ++at) {
-      const op& o = p_.network.ops[uses.order[static_cast<std::size_t>(at)].what];
+      const op& o = p_.network.ops[uses.order[static_cast<std::size_t>(at)].op];
       for (const touched_part& x : uses.touched_parts[static_cast<std::size_t>(at)]) {
         const bool in_place = o.alias && uses.parts[x.part].tensor == o.out[o.alias->output];
         if (!stays(x.part) && !in_place) add(at, at + 1, uses.parts[x.part].bytes);

@@ -9,7 +9,7 @@ namespace um {
 namespace {
 
 bool is_product(const op& o) {
-  return std::holds_alternative<convolution>(o.what) || std::holds_alternative<linear>(o.what);
+  return std::holds_alternative<convolution>(o.attributes) || std::holds_alternative<linear>(o.attributes);
 }
 
 }  // namespace
@@ -25,7 +25,7 @@ labelling::labelling(const problem& p)
   for (std::uint32_t x = 0; x < gaps_.size(); ++x) {
     const gap& e = gaps_[x];
     const tensor& t = g.tensors[uses_.parts[e.part].tensor];
-    if (t.use != role::activation || elements(t.shape) <= t.shape.c || !spans_both_passes(g, uses_, e))
+    if (t.use != role::activation || element_count(t.shape) <= t.shape.c || !spans_both_passes(g, uses_, e))
       continue;
     maps_.push_back({x, e.part, uses_.parts[e.part].bytes, e.is_recomputable, false});
     is_map[e.part] = true;
@@ -35,7 +35,7 @@ labelling::labelling(const problem& p)
   std::vector<bool> by_product(uses_.parts.size(), false);
   for (position at = 0; at < uses_.end(); ++at) {
     const std::vector<touched_part>& here = uses_.touched_parts[static_cast<std::size_t>(at)];
-    bool product = is_product(g.ops[uses_.order[static_cast<std::size_t>(at)].what]);
+    bool product = is_product(g.ops[uses_.order[static_cast<std::size_t>(at)].op]);
     for (const touched_part& x : here)
       product = product || (x.mode == access_mode::read && by_product[x.part] && !is_map[x.part]);
     for (const touched_part& x : here) {
@@ -46,7 +46,7 @@ labelling::labelling(const problem& p)
 }
 
 bool labelling::can_move() const {
-  return p_.on.link_to_device_bytes_per_s > 0 && p_.on.link_to_host_bytes_per_s > 0;
+  return p_.target.link_to_device_bytes_per_s > 0 && p_.target.link_to_host_bytes_per_s > 0;
 }
 
 std::vector<decision> labelling::decisions_for(const std::vector<gap_choice>& labels, arrival when) const {

@@ -144,7 +144,7 @@ class dividing {
     for (ooc_step& step : steps) {
       for (compute& c : step) {
         const byte_count allowed = allowed_workspace(*best);
-        if (p_.costs[c.what].workspace_bytes > allowed) c.workspace = allowed;
+        if (p_.costs[c.op].workspace_bytes > allowed) c.workspace = allowed;
       }
     }
     return steps;
@@ -166,7 +166,7 @@ class dividing {
 
   // The time of a part of an operator, from that of the whole.
   nanoseconds time_of(const compute& c) const {
-    const op& o = g_.ops[c.what];
+    const op& o = g_.ops[c.op];
     const box all = iteration_domain(g_, o), part = with_explicit_ranges(g_, o, c.part);
     const bool of_convolution = call_.what != kind::other;
     const auto share = [](const interval& i, const interval& of) {
@@ -175,8 +175,8 @@ class dividing {
     const double volume = share(part.batch, all.batch) * share(part.row, all.row) *
                           share(part.reduction, all.reduction) *
                           share_of_channels(part.channel.size(), all.channel.size(), of_convolution);
-    const nanoseconds launch = std::max(p_.on.launch_ns + p_.on.slice_ns, least_launch);
-    return part_time(p_.costs[c.what].time, launch, volume);
+    const nanoseconds launch = std::max(p_.target.launch_ns + p_.target.slice_ns, least_launch);
+    return part_time(p_.costs[c.op].time, launch, volume);
   }
 
   taken take(const ooc_step& step) const {
@@ -184,14 +184,14 @@ class dividing {
     for (const ooc_need& n : needs_of(g_, home_, step)) all.moved += bytes_of(g_.tensors[n.what], n.where);
     std::map<tensor_id, byte_count> own;
     for (const compute& c : step) {
-      const op& o = g_.ops[c.what];
+      const op& o = g_.ops[c.op];
       byte_count scratch = 0;
       for (const access& a : accesses_of(g_, o, c.part)) {
-        const tensor& t = g_.tensors[a.what];
+        const tensor& t = g_.tensors[a.tensor];
         const byte_count bytes = round_up(bytes_of(t, a.where), arena_alignment);
         if (a.mode == access_mode::accumulate) scratch += bytes;
-        if (home_[a.what] == residence::staged) continue;
-        if (own_[a.what]) own[a.what] = std::max(own[a.what], bytes);
+        if (home_[a.tensor] == residence::staged) continue;
+        if (own_[a.tensor]) own[a.tensor] = std::max(own[a.tensor], bytes);
         if (!is_dense(t, a.where)) scratch += bytes;
       }
       all.scratch = std::max(all.scratch, scratch);
@@ -205,7 +205,7 @@ class dividing {
   }
 
   nanoseconds copy_time(byte_count bytes, std::uint64_t bytes_per_s) const {
-    return bytes == 0 || bytes_per_s == 0 ? 0 : p_.on.copy_ns + time_at(bytes, bytes_per_s);
+    return bytes == 0 || bytes_per_s == 0 ? 0 : p_.target.copy_ns + time_at(bytes, bytes_per_s);
   }
 
   // A part as large as any, with neighbours on both sides where there is one.
@@ -222,9 +222,9 @@ class dividing {
     const ooc_step step =
         step_of(g_, call_, d, {d.n - 1, largest_rows(d), backward ? 0 : d.xc - 1, d.yc - 1});
     for (const compute& c : step) {
-      for (const access& a : accesses_of(g_, g_.ops[c.what], c.part)) {
+      for (const access& a : accesses_of(g_, g_.ops[c.op], c.part)) {
         const region& r = a.where;
-        if (r.batch.size() * r.channel.size() * r.row.size() * g_.tensors[a.what].shape.w >= most_elements)
+        if (r.batch.size() * r.channel.size() * r.row.size() * g_.tensors[a.tensor].shape.w >= most_elements)
           return std::nullopt;
       }
     }
@@ -242,9 +242,9 @@ class dividing {
       if (n.fetched && (!n.written || d.xc == 1)) in += bytes;
       if (n.written) out += bytes;
     }
-    const nanoseconds off = copy_time(out, p_.on.link_to_host_bytes_per_s);
+    const nanoseconds off = copy_time(out, p_.target.link_to_host_bytes_per_s);
     return forward_time(
-        {copy_time(in, p_.on.link_to_device_bytes_per_s), part.computing, off, part.computing, off}, d);
+        {copy_time(in, p_.target.link_to_device_bytes_per_s), part.computing, off, part.computing, off}, d);
   }
 
   nanoseconds backward_of(const ooc_step& step, const taken& part, const division& d) const {
@@ -255,15 +255,15 @@ class dividing {
       if (n.written) (of_filter ? parameters : dx) += bytes;
       if (n.fetched && (!n.written || of_filter)) (is_x(n.what) ? x : rest) += bytes;
     }
-    const auto in = [&](byte_count b) { return copy_time(b, p_.on.link_to_device_bytes_per_s); };
-    const auto out = [&](byte_count b) { return copy_time(b, p_.on.link_to_host_bytes_per_s); };
+    const auto in = [&](byte_count b) { return copy_time(b, p_.target.link_to_device_bytes_per_s); };
+    const auto out = [&](byte_count b) { return copy_time(b, p_.target.link_to_host_bytes_per_s); };
     return backward_time(
         {in(x), in(rest), part.computing, out(parameters), out(dx), part.computing, out(parameters), out(dx)},
         d);
   }
   bool is_x(tensor_id t) const {
     for (op_id o = call_.begin; o < call_.end; ++o) {
-      if (std::holds_alternative<convolution_backward_filter>(g_.ops[o].what) && g_.ops[o].in[0] == t)
+      if (std::holds_alternative<convolution_backward_filter>(g_.ops[o].attributes) && g_.ops[o].in[0] == t)
         return true;
     }
     return false;
@@ -387,7 +387,7 @@ memory_plan plan_ooc_cudnn(const problem& p) {
   } catch (const infeasible&) {
     return by_calls();
   }
-  const bool links = p.on.link_to_device_bytes_per_s > 0 && p.on.link_to_host_bytes_per_s > 0;
+  const bool links = p.target.link_to_device_bytes_per_s > 0 && p.target.link_to_host_bytes_per_s > 0;
   if (!links) return std::move(*kept);
   try {
     memory_plan each = by_calls();

@@ -61,7 +61,7 @@ std::optional<kept_plan> plan_in(const problem& p, std::uint32_t parts, byte_cou
     now = fit_transfers(p.network, uses, gaps, costs, 0, decisions);
   }
   least = std::min(least, now.peak);
-  const bool links = p.on.link_to_device_bytes_per_s > 0 && p.on.link_to_host_bytes_per_s > 0;
+  const bool links = p.target.link_to_device_bytes_per_s > 0 && p.target.link_to_host_bytes_per_s > 0;
   const bool swaps =
       std::ranges::any_of(decisions, [](const decision& d) { return d.choice == gap_choice::swap; });
   if (now.peak > room || (swaps && !links)) return std::nullopt;

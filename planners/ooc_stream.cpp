@@ -162,12 +162,12 @@ class streaming {
 std::vector<ooc_need> needs_of(const graph& g, const std::vector<residence>& home, const ooc_step& step) {
   std::vector<ooc_need> all;
   for (const compute& c : step) {
-    for (const access& a : accesses_of(g, g.ops[c.what], c.part)) {
-      if (home[a.what] != residence::staged) continue;
+    for (const access& a : accesses_of(g, g.ops[c.op], c.part)) {
+      if (home[a.tensor] != residence::staged) continue;
       const bool writes = a.mode != access_mode::read, reads = a.mode != access_mode::write;
-      const auto at = std::ranges::find(all, a.what, &ooc_need::what);
+      const auto at = std::ranges::find(all, a.tensor, &ooc_need::what);
       if (at == all.end()) {
-        all.push_back({a.what, a.where, reads, writes});
+        all.push_back({a.tensor, a.where, reads, writes});
         continue;
       }
       at->where = {hull(at->where.batch, a.where.batch), hull(at->where.channel, a.where.channel),

@@ -18,7 +18,7 @@ memory_plan as_in_file(memory_plan plan, const std::vector<tensor_id>& number) {
   for (action& a : plan.actions) {
     std::visit(
         [&](auto& x) {
-          if constexpr (!std::is_same_v<std::remove_reference_t<decltype(x)>, compute>) x.what = back[x.what];
+          if constexpr (!std::is_same_v<std::remove_reference_t<decltype(x)>, compute>) x.tensor = back[x.tensor];
         },
         a);
   }
@@ -67,7 +67,7 @@ memory_plan plan_in_order_of_use(const problem& p, const planner& make) {
   if (std::ranges::is_sorted(number)) return make(p);
   const graph other = renumbered(p.network, number);
   memory_plan plan =
-      as_in_file(make({other, p.costs, p.on, p.budget, p.under, p.knobs, p.cost_of_slice}), number);
+      as_in_file(make({other, p.costs, p.target, p.budget, p.evicted_by, p.knobs, p.cost_of_slice}), number);
   return fits(p, plan) ? plan : make(p);
 }
 

@@ -8,9 +8,9 @@ namespace um {
 namespace {
 
 bool is_backward_convolution(const problem& p, const use_table& uses, position at) {
-  const op& o = p.network.ops[uses.order[static_cast<std::size_t>(at)].what];
-  return std::holds_alternative<convolution_backward_data>(o.what) ||
-         std::holds_alternative<convolution_backward_filter>(o.what);
+  const op& o = p.network.ops[uses.order[static_cast<std::size_t>(at)].op];
+  return std::holds_alternative<convolution_backward_data>(o.attributes) ||
+         std::holds_alternative<convolution_backward_filter>(o.attributes);
 }
 
 // The convolution that the backward pass comes by before a position: where it begins.

@@ -22,7 +22,7 @@ byte_count bytes_touched(const graph& g, const op& o) {
   byte_count most = 0;
   for (const auto* operands : {&o.in, &o.out}) {
     for (const tensor_id t : *operands) {
-      if (!is_of_parameters(g.tensors[t].use)) most = std::max(most, bytes_of(g.tensors[t]));
+      if (!belongs_to_parameter(g.tensors[t].use)) most = std::max(most, bytes_of(g.tensors[t]));
     }
   }
   return most;
@@ -132,7 +132,7 @@ class swapping_sections {
     for (std::uint32_t x = 0; x < gaps_.size(); ++x) by_start[x] = x;
     std::ranges::stable_sort(by_start, {}, [&](std::uint32_t x) { return gaps_[x].last_use; });
     auto next = by_start.begin();
-    const bool can_move = p_.on.link_to_device_bytes_per_s > 0 && p_.on.link_to_host_bytes_per_s > 0;
+    const bool can_move = p_.target.link_to_device_bytes_per_s > 0 && p_.target.link_to_host_bytes_per_s > 0;
     for (position at = 0; at < uses_.end(); ++at) {
       for (; next != by_start.end() && gaps_[*next].last_use < at; ++next) {
         if (can_move && can_leave(*next, all_may)) open.push_back(*next);

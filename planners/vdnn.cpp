@@ -22,7 +22,7 @@ struct layer {
 std::vector<layer> layers_of(const graph& g, const std::vector<compute>& order) {
   std::vector<layer> all;
   for (position at = 0; at < static_cast<position>(order.size()); ++at) {
-    const std::string& full = g.ops[order[static_cast<std::size_t>(at)].what].name;
+    const std::string& full = g.ops[order[static_cast<std::size_t>(at)].op].name;
     std::string name = full.substr(0, full.find(".backward"));
     if (all.empty() || all.back().name != name) all.push_back({std::move(name), at, at});
     all.back().end = at + 1;
@@ -67,18 +67,18 @@ class vdnn {
                                     layers_.begin()) -
            1;
   }
-  const op& op_at(position at) const { return g_.ops[uses_.order[static_cast<std::size_t>(at)].what]; }
+  const op& op_at(position at) const { return g_.ops[uses_.order[static_cast<std::size_t>(at)].op]; }
 
   // What the last layer that reads it in the forward pass offloads, if that comes before the classifier.
   bool is_layer_input(const gap& e, offload what) const {
     const tensor& t = g_.tensors[uses_.parts[e.part].tensor];
     if (t.use != role::activation && t.use != role::input) return false;
-    if (elements(t.shape) <= t.shape.c || !spans_both_passes(g_, uses_, e) || e.producer == e.last_use)
+    if (element_count(t.shape) <= t.shape.c || !spans_both_passes(g_, uses_, e) || e.producer == e.last_use)
       return false;
     for (position at = 0; at <= e.last_use; ++at) {
-      if (std::holds_alternative<linear>(op_at(at).what)) return false;
+      if (std::holds_alternative<linear>(op_at(at).attributes)) return false;
     }
-    return what == offload::all || std::holds_alternative<convolution>(op_at(e.last_use).what);
+    return what == offload::all || std::holds_alternative<convolution>(op_at(e.last_use).attributes);
   }
 
   // findPrefetchLayer: the nearest earlier layer that offloaded and has not been fetched; no further than the
@@ -87,7 +87,7 @@ class vdnn {
                                          std::vector<std::vector<std::uint32_t>>& offloaded) const {
     while (l-- > 0) {
       if (!offloaded[l].empty()) return std::exchange(offloaded[l], {});
-      if (std::holds_alternative<convolution>(op_at(layers_[l].begin).what)) return {};
+      if (std::holds_alternative<convolution>(op_at(layers_[l].begin).attributes)) return {};
     }
     return {};
   }
@@ -116,7 +116,7 @@ class vdnn {
 };
 
 bool is_convolution(const graph& g, const compute& c) {
-  const op_attributes& what = g.ops[c.what].what;
+  const op_attributes& what = g.ops[c.op].attributes;
   return std::holds_alternative<convolution>(what) ||
          std::holds_alternative<convolution_backward_data>(what) ||
          std::holds_alternative<convolution_backward_filter>(what);

@@ -13,7 +13,7 @@ constexpr std::uint32_t none = ~std::uint32_t{0};
 // Input and output part that share memory if the operator runs in place; equal ids if it does not.
 std::pair<part_id, part_id> find_in_place_parts(const graph& g, const use_table& uses, position at) {
   const auto i = static_cast<std::size_t>(at);
-  const op& o = g.ops[uses.order[i].what];
+  const op& o = g.ops[uses.order[i].op];
   if (!o.alias) return {0, 0};
   const tensor_id from = o.in[o.alias->input], to = o.out[o.alias->output];
   if (from == to || survives(g.tensors[from].use)) return {0, 0};
@@ -33,7 +33,7 @@ std::pair<part_id, part_id> find_in_place_parts(const graph& g, const use_table&
 byte_count workspace_bytes_at(const graph& g, const use_table& uses, position at, byte_count own) {
   byte_count bytes = round_up(own, arena_alignment);
   const auto i = static_cast<std::size_t>(at);
-  if (!std::holds_alternative<convolution_backward_filter>(g.ops[uses.order[i].what].what)) return bytes;
+  if (!std::holds_alternative<convolution_backward_filter>(g.ops[uses.order[i].op].attributes)) return bytes;
   for (const touched_part& x : uses.touched_parts[i]) {
     if (x.mode == access_mode::accumulate) bytes += uses.parts[x.part].bytes;
   }
@@ -49,7 +49,7 @@ nanoseconds recompute_time(const problem& p, op_id what) {
 }
 
 event_costs tabulate_costs(const problem& p, const use_table& uses) {
-  event_costs all{uses, p.on, {}, {}, {}, {}, {}, {}, {}, {}};
+  event_costs all{uses, p.target, {}, {}, {}, {}, {}, {}, {}, {}};
   for (position at = 0; at < uses.end(); ++at) {
     const auto i = static_cast<std::size_t>(at);
     const op_cost cost = cost_of(p, uses.order[i]);
@@ -67,8 +67,8 @@ event_costs tabulate_costs(const problem& p, const use_table& uses) {
   for (const auto& part : uses.parts) {
     const role use = p.network.tensors[part.tensor].use;
     all.parts.push_back({part.bytes, part.tensor, persists(use), survives(use),
-                         copy_time(p.on, part.bytes, lane::to_device),
-                         copy_time(p.on, part.bytes, lane::to_host)});
+                         copy_time(p.target, part.bytes, lane::to_device),
+                         copy_time(p.target, part.bytes, lane::to_host)});
   }
   return all;
 }

@@ -103,8 +103,8 @@ class phase_builder {
     for (const tensor_id t : o.out) writers_[t] = {x.op, x.phase, false};
     if (!x.is_cut) return;
     for (const access& a : accesses_of(g_, o, part_of(x.op, loop_.parts - 1))) {
-      if (a.mode == access_mode::write && !is_whole(g_.tensors[a.what].shape, a.where))
-        writers_[a.what].writes_slices = true;
+      if (a.mode == access_mode::write && !is_whole(g_.tensors[a.tensor].shape, a.where))
+        writers_[a.tensor].writes_slices = true;
     }
   }
 
@@ -114,7 +114,7 @@ class phase_builder {
     const auto touched = [&](op_id o, std::uint32_t part, bool reading) {
       interval all{std::numeric_limits<std::int64_t>::max(), 0};
       for (const access& a : accesses_of(g_, g_.ops[o], part_of(o, part))) {
-        if (a.what != t || (a.mode == access_mode::read) != reading) continue;
+        if (a.tensor != t || (a.mode == access_mode::read) != reading) continue;
         all = {std::min(all.begin, a.where.batch.begin), std::max(all.end, a.where.batch.end)};
       }
       return all;
@@ -144,8 +144,8 @@ class phase_builder {
 
   [[noreturn]] static void throw_needs_batch(const op& whole, const op& reader) {
     throw infeasible("micro-batches cannot go through " + whole.name + " (" +
-                     std::string(kind_of(whole.what)) + "): it needs the whole batch, and " + reader.name +
-                     " reads what it writes");
+                     std::string(kind_of(whole.attributes)) + "): it needs the whole batch, and " +
+                     reader.name + " reads what it writes");
   }
   void throw_reads_deferred(const op& reader, const std::vector<bool>& deferred) const {
     for (op_id k = 0; k < g_.ops.size(); ++k) {
@@ -201,7 +201,7 @@ bool can_split_batch(const graph& g, const op& o, std::uint32_t parts) {
   try {
     const std::int64_t images = images_of(g, o);
     return std::ranges::all_of(accesses_of(g, o, batch_part(images, parts - 1, parts)), [&](const access& a) {
-      return !is_of_parameters(g.tensors[a.what].use) || is_whole(g.tensors[a.what].shape, a.where);
+      return !belongs_to_parameter(g.tensors[a.tensor].use) || is_whole(g.tensors[a.tensor].shape, a.where);
     });
   } catch (const std::invalid_argument&) {  // the operator cannot be cut so, or has fewer images than parts
     return false;
@@ -240,7 +240,7 @@ std::vector<compute> make_order(const graph& g, const loop_nest& l) {
   for (op_id x = 0; x < count; ++x) {
     if (deferred[x]) order.push_back({x, {}});
   }
-  std::ranges::stable_sort(order.begin() + from, order.end(), {}, &compute::what);
+  std::ranges::stable_sort(order.begin() + from, order.end(), {}, &compute::op);
   return order;
 }
 

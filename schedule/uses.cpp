@@ -32,7 +32,7 @@ void cut_into_parts(const graph& g, const std::vector<std::vector<access>>& touc
       if (cut == part_borders::written && a.mode == access_mode::read) continue;
       const images r = images_of(a.where);
       for (const std::int64_t b : {r.first, r.second}) {
-        if (b > 0 && b < g.tensors[a.what].shape.n) borders[a.what].push_back(b);
+        if (b > 0 && b < g.tensors[a.tensor].shape.n) borders[a.tensor].push_back(b);
       }
     }
   }
@@ -88,7 +88,7 @@ std::vector<position> recomputable_until(const graph& g, const use_table& uses) 
   }
   for (position at = 0; at < uses.end(); ++at) {
     const std::vector<touched_part>& touched = uses.touched_by_recompute(at);
-    position until = g.ops[uses.order[static_cast<std::size_t>(at)].what].repeatable ? uses.end() : -1;
+    position until = g.ops[uses.order[static_cast<std::size_t>(at)].op].is_repeatable ? uses.end() : -1;
     for (const touched_part& x : touched) {
       if (x.mode == access_mode::read) until = std::min(until, available[x.part]);
       if (x.mode != access_mode::read && (writes[x.part] != 1 || survives(use_of(x.part)))) until = -1;
@@ -135,7 +135,7 @@ use_table make_use_table(const graph& g, std::vector<compute> order, part_border
     std::vector<touched_part> all;
     for (const access& a : by) {
       const images r = images_of(a.where);
-      for (part_id p = table.first_part[a.what]; p < table.first_part[a.what + 1]; ++p) {
+      for (part_id p = table.first_part[a.tensor]; p < table.first_part[a.tensor + 1]; ++p) {
         if (table.parts[p].begin < r.second && r.first < table.parts[p].end) record_touch(all, p, a.mode);
       }
     }
@@ -153,7 +153,7 @@ use_table make_use_table(const graph& g, std::vector<compute> order, part_border
     const auto second = as_cheap_recomputation(g, table.order[static_cast<std::size_t>(at)]);
     table.recompute_touched_parts.push_back(second.cheap_recompute ? parts_touched(accesses_of(g, second))
                                                                    : std::vector<touched_part>());
-    const op& o = g.ops[table.order[static_cast<std::size_t>(at)].what];
+    const op& o = g.ops[table.order[static_cast<std::size_t>(at)].op];
     if (table.backward_begin == table.end() && writes_gradient(g, o)) table.backward_begin = at;
   }
   return table;
@@ -174,11 +174,9 @@ std::vector<gap> find_gaps(const graph& g, const use_table& uses) {
 
 bool spans_both_passes(const graph& g, const use_table& uses, const gap& x) {
   if (x.last_use < 0 || x.next_use >= uses.end() || uses.backward_begin == uses.end()) return false;
-  const auto at = [&](position p) -> const op& {
-    return g.ops[uses.order[static_cast<std::size_t>(p)].what];
-  };
-  const op_id loss = uses.order[static_cast<std::size_t>(uses.backward_begin)].what;
-  return uses.order[static_cast<std::size_t>(x.last_use)].what < loss && writes_gradient(g, at(x.next_use));
+  const auto at = [&](position p) -> const op& { return g.ops[uses.order[static_cast<std::size_t>(p)].op]; };
+  const op_id loss = uses.order[static_cast<std::size_t>(uses.backward_begin)].op;
+  return uses.order[static_cast<std::size_t>(x.last_use)].op < loss && writes_gradient(g, at(x.next_use));
 }
 
 }  // namespace um

@@ -44,9 +44,9 @@ std::int64_t speed_beside_opposite(std::uint64_t own, std::uint64_t other, const
 }
 
 bool is_driver_call(const step& s) {
-  if (!s.needed) return false;
-  const bool discards = std::holds_alternative<discard>(s.what);
-  const bool moves = std::holds_alternative<prefetch>(s.what) || std::holds_alternative<evict>(s.what);
+  if (!s.is_needed) return false;
+  const bool discards = std::holds_alternative<discard>(s.command);
+  const bool moves = std::holds_alternative<prefetch>(s.command) || std::holds_alternative<evict>(s.command);
   return s.home == residence::managed ? discards || moves : s.home == residence::twinned && discards;
 }
 
@@ -94,11 +94,11 @@ class memory_in_use {
   }
 
   void sample(nanoseconds now) {
-    const bool by_driver = run_.plan.under == pressure::driver && memory_.block_count() > 0;
+    const bool by_driver = run_.plan.evicted_by == pressure::driver && memory_.block_count() > 0;
     const byte_count bytes =
         by_driver ? run_.plan.device_arena_bytes + memory_.held_blocks() * managed_block : bytes_;
     if (!samples_.empty() && samples_.back().bytes == bytes) return;
-    if (!samples_.empty() && samples_.back().at == now) {
+    if (!samples_.empty() && samples_.back().time == now) {
       samples_.back().bytes = bytes;
     } else {
       samples_.push_back({now, bytes});
@@ -120,7 +120,7 @@ class iteration {
     for (std::size_t i = 0; i < run.plan.steps.size(); ++i) {
       queues_[lane_of(i)].push_back(static_cast<std::int32_t>(i));
     }
-    trace_.moved = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+    trace_.counts = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
     if (timeline) in_use_.emplace(run, memory);
   }
 
@@ -134,20 +134,20 @@ class iteration {
       if (next_[l] < queues_[l].size()) refuse_deadlock(queues_[l][next_[l]]);
     }
     trace_.duration = now_;
-    if (in_use_) trace_.resident = in_use_->take();
+    if (in_use_) trace_.resident_samples = in_use_->take();
     return std::move(trace_);
   }
 
  private:
   const step& at(std::int32_t index) const { return run_.plan.steps[static_cast<std::size_t>(index)]; }
   std::size_t lane_of(std::size_t index) const {
-    return static_cast<std::size_t>(run_.plan.steps[index].where);
+    return static_cast<std::size_t>(run_.plan.steps[index].in_lane);
   }
 
   const active_step& in(lane l) const { return active_[static_cast<std::size_t>(l)]; }
 
   bool is_ready(std::int32_t index) const {
-    return std::ranges::all_of(at(index).after, [&](std::int32_t earlier) {
+    return std::ranges::all_of(at(index).waits_for, [&](std::int32_t earlier) {
       return earlier == no_step || ended_.at(static_cast<std::size_t>(earlier));
     });
   }
@@ -157,14 +157,15 @@ class iteration {
     if (!is_driver_call(next)) return false;
     return std::ranges::any_of(active_, [&](const active_step& a) {
       if (a.index == no_step || !is_driver_call(at(a.index))) return false;
-      return std::holds_alternative<discard>(next.what) || std::holds_alternative<discard>(at(a.index).what);
+      return std::holds_alternative<discard>(next.command) ||
+             std::holds_alternative<discard>(at(a.index).command);
     });
   }
 
   // A prefetch to the device waits for the eviction call in progress, of which half is left on average.
   nanoseconds wait_for_eviction_call(const step& next) const {
-    return next.where == lane::to_device && is_driver_call(next) ? in(lane::to_host).eviction_call_time / 2
-                                                                 : 0;
+    return next.in_lane == lane::to_device && is_driver_call(next) ? in(lane::to_host).eviction_call_time / 2
+                                                                   : 0;
   }
 
   // Starts the first step in list order that can start now; false if there is none.
@@ -184,7 +185,7 @@ class iteration {
     const std::size_t l = lane_of(static_cast<std::size_t>(index));
     ++next_[l];
     if (on_start_) on_start_(at(index), memory_);
-    const step_cost cost = execute_step(run_, at(index), memory_, trace_.moved);
+    const step_cost cost = execute_step(run_, at(index), memory_, trace_.counts);
     const std::int64_t fault_share =
         cost.fault_time == 0 ? 0 : cost.fault_time * full_speed / cost.undisturbed;
     const nanoseconds waiting = wait_for_eviction_call(at(index));
@@ -284,7 +285,7 @@ class iteration {
 
   [[noreturn]] void refuse_deadlock(std::int32_t index) const {
     throw std::invalid_argument("step " + std::to_string(index) + " (" +
-                                to_text(run_.network, at(index).what) +
+                                to_text(run_.network, at(index).command) +
                                 ") waits for a step that never ends: lower the plan again");
   }
 
@@ -309,7 +310,7 @@ class iteration {
 std::uint64_t capacity_of(const simulated_run& run) {
   const execution_plan& plan = run.plan;
   const byte_count limit =
-      plan.under == pressure::driver ? std::min(plan.budget, run.on.device_bytes) : run.on.device_bytes;
+      plan.evicted_by == pressure::driver ? std::min(plan.budget, run.on.device_bytes) : run.on.device_bytes;
   const byte_count left = limit > plan.device_arena_bytes ? limit - plan.device_arena_bytes : 0;
   if (left < managed_block && plan.managed_arena_bytes > 0) {
     throw infeasible("the device arena of " + to_text(plan.device_arena_bytes) + " leaves " + to_text(left) +

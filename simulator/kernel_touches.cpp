@@ -28,20 +28,20 @@ bool same_bytes(const touched_operand& a, const touched_operand& b) {
 // Operands off the device; those that share their bytes (work in place) are one that is read and
 // written, streamed if one of them is.
 std::vector<touched_operand> operands_off_device(const simulated_run& run, const step& s) {
-  const op o = operator_of(run.network, std::get<compute>(s.what));
+  const op o = operator_of(run.network, std::get<compute>(s.command));
   const std::vector<touch_phase> phases = phases_of(run.network, o);
   std::vector<touched_operand> all;
   for (std::size_t i = 0; i < s.operands.size(); ++i) {
     const operand& x = s.operands[i];
-    if (x.at.where == space::device) continue;
+    if (x.location.where == space::device) continue;
     touched_operand t;
-    t.at = x.at;
-    t.mode = x.what.mode;
+    t.at = x.location;
+    t.mode = x.accessed.mode;
     t.phase = i < phases.size() ? phases[i] : touch_phase::streamed;
     t.is_input = i < o.in.size();
-    const std::vector<range> runs = runs_of(run.network.tensors[x.what.what], x.what.where);
+    const std::vector<range> runs = runs_of(run.network.tensors[x.accessed.tensor], x.accessed.where);
     for (const range& r : runs) {
-      t.runs.push_back({x.at.offset + r.offset - runs.front().offset, r.bytes});
+      t.runs.push_back({x.location.offset + r.offset - runs.front().offset, r.bytes});
     }
     const auto same = std::ranges::find_if(all, [&](const touched_operand& a) { return same_bytes(a, t); });
     if (same == all.end()) {
@@ -56,9 +56,9 @@ std::vector<touched_operand> operands_off_device(const simulated_run& run, const
 
 // Operands in pinned memory cost the CPU nothing extra.
 managed_traffic touch_by_cpu(const simulated_run& run, const step& s, managed_memory& memory) {
-  const op& o = run.network.ops[std::get<compute>(s.what).what];
+  const op& o = run.network.ops[std::get<compute>(s.command).op];
   for (std::size_t i = 0; i < o.in.size() && i < s.operands.size(); ++i) {
-    if (s.operands[i].at.where != space::device) continue;
+    if (s.operands[i].location.where != space::device) continue;
     throw infeasible("the CPU uses " + run.network.tensors[o.in[i]].name +
                      ", which this plan keeps on the device: take a strategy of managed memory");
   }
@@ -74,7 +74,7 @@ class kernel_simulation {
  public:
   kernel_simulation(const simulated_run& run, const step& s, managed_memory& memory)
       : run_(run), memory_(memory), operands_(operands_off_device(run, s)) {
-    const op o = operator_of(run.network, std::get<compute>(s.what));
+    const op o = operator_of(run.network, std::get<compute>(s.command));
     passes_ = extra_input_passes(o);
     hits_first_ = run.order == touch_orders::hits_first ||
                   (run.order == touch_orders::by_grid && grid_of(o) == grid_kind::resident);
@@ -173,7 +173,7 @@ class kernel_simulation {
 }  // namespace
 
 managed_traffic touch_operands(const simulated_run& run, const step& s, managed_memory& memory) {
-  if (runs_on_cpu(run.network.ops[std::get<compute>(s.what).what])) return touch_by_cpu(run, s, memory);
+  if (runs_on_cpu(run.network.ops[std::get<compute>(s.command).op])) return touch_by_cpu(run, s, memory);
   return kernel_simulation(run, s, memory).run();
 }
 

@@ -43,7 +43,7 @@ bool is_matrix_product(const op& o) {
         return is_one_of<T, convolution, convolution_backward_data, convolution_backward_filter, linear,
                          linear_backward_data, linear_backward_filter>;
       },
-      o.what);
+      o.attributes);
 }
 
 // 0 if the operator is no convolution.
@@ -53,13 +53,13 @@ std::int64_t filter_height_of(const graph& g, const op& o) {
                                [&](const convolution_backward_data&) { return height(o.in[0]); },
                                [&](const convolution_backward_filter&) { return height(o.out[0]); },
                                [](const auto&) { return std::int64_t{0}; }},
-                    o.what);
+                    o.attributes);
 }
 
 // Percent of the roofline rate. Above 100 for algorithms that save multiplications, such as Winograd's.
 nanoseconds speed_percent_of(const graph& g, const op& o, const machine& on) {
   for (const operator_speed& p : on.operators) {
-    if (p.kind != kind_of(o.what) || p.precision != to_text(g.arithmetic)) continue;
+    if (p.kind != kind_of(o.attributes) || p.precision != to_text(g.arithmetic)) continue;
     if (p.filter == 0 || p.filter == filter_height_of(g, o)) return static_cast<nanoseconds>(p.percent);
   }
   return 100;
@@ -69,7 +69,7 @@ op_cost estimate(const graph& g, const machine& on, const compute& c);
 
 // Uses the figures that the operator itself states; a part takes its share of them.
 op_cost estimate(const graph& g, const machine& on, const compute& c, const opaque& a) {
-  const op& o = g.ops[c.what];
+  const op& o = g.ops[c.op];
   const auto share = [&](std::uint64_t total) { return share_of(total, g, o, c.part); };
   if (a.duration) {
     const nanoseconds launch = std::min(on.launch_ns, *a.duration);
@@ -85,7 +85,7 @@ op_cost estimate(const graph& g, const machine& on, const compute& c, const opaq
 // Assumes the speed of the first run, but at least the time of its memory traffic.
 op_cost estimate_cheap_recomputation(const graph& g, const machine& on, compute c) {
   const work w = work_of(g, operator_of(g, c), c.part);
-  const double share = cheap_recomputation_share(g, g.ops[c.what]);
+  const double share = cheap_recomputation_share(g, g.ops[c.op]);
   c.cheap_recompute = false;
   const nanoseconds first = estimate(g, on, c).time - on.launch_ns;
   const nanoseconds memory = time_for(w.read + w.written, on.device_bytes_per_s, on, "device_bytes_per_s");
@@ -95,8 +95,8 @@ op_cost estimate_cheap_recomputation(const graph& g, const machine& on, compute 
 
 op_cost estimate(const graph& g, const machine& on, const compute& c) {
   if (c.cheap_recompute) return estimate_cheap_recomputation(g, on, c);
-  const op& o = g.ops.at(c.what);
-  if (const auto* a = std::get_if<opaque>(&o.what)) return estimate(g, on, c, *a);
+  const op& o = g.ops.at(c.op);
+  if (const auto* a = std::get_if<opaque>(&o.attributes)) return estimate(g, on, c, *a);
   const work w = work_of(g, o, c.part);
   const named_rate r = matrix_rate_of(is_matrix_product(o) ? g.arithmetic : precision::fp32, on);
   const nanoseconds arithmetic = time_for(w.flops, r.per_second, on, r.name);
@@ -123,7 +123,7 @@ profile estimate(const graph& g, const machine& on) {
 bool kernels_at_peak(const graph& g, const machine& on) {
   const auto is_measured = [&](const operator_speed& p) { return p.precision == to_text(g.arithmetic); };
   const auto names_its_time = [](const op& o) {
-    const auto* a = std::get_if<opaque>(&o.what);
+    const auto* a = std::get_if<opaque>(&o.attributes);
     return a != nullptr && a->duration.has_value();
   };
   return std::ranges::none_of(on.operators, is_measured) && !std::ranges::all_of(g.ops, names_its_time);
@@ -132,7 +132,7 @@ bool kernels_at_peak(const graph& g, const machine& on) {
 slice_costs estimate_slices(const graph& g, const machine& on) {
   std::vector<std::vector<std::pair<compute, op_cost>>> known(g.ops.size());
   return [&g, &on, known](const compute& c) mutable {
-    std::vector<std::pair<compute, op_cost>>& of_one = known.at(c.what);
+    std::vector<std::pair<compute, op_cost>>& of_one = known.at(c.op);
     const auto found = std::ranges::find(of_one, c, &std::pair<compute, op_cost>::first);
     if (found != of_one.end()) return found->second;
     return of_one.emplace_back(c, estimate(g, on, c)).second;
@@ -141,7 +141,7 @@ slice_costs estimate_slices(const graph& g, const machine& on) {
 
 graph with_durations(graph g, const machine& on) {
   for (op_id o = 0; o < g.ops.size(); ++o) {
-    auto* const a = std::get_if<opaque>(&g.ops[o].what);
+    auto* const a = std::get_if<opaque>(&g.ops[o].attributes);
     if (a != nullptr && !a->duration) a->duration = estimate(g, on, {o, {}}, *a).time;
   }
   return g;

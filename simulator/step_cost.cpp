@@ -27,9 +27,9 @@ void add_to_counters(const managed_traffic& t, counters& moved) {
 }
 
 nanoseconds time_of(const simulated_run& run, const compute& c) {
-  if (c.what >= run.costs.size()) {
+  if (c.op >= run.costs.size()) {
     throw std::invalid_argument("the profile has " + std::to_string(run.costs.size()) +
-                                " operators but the plan computes number " + std::to_string(c.what));
+                                " operators but the plan computes number " + std::to_string(c.op));
   }
   return cost_of(run.network, run.costs, run.on, run.cost_of_slice, c).time;
 }
@@ -73,7 +73,7 @@ step_cost run_compute(const simulated_run& run, const step& s, managed_memory& m
   const nanoseconds scattering = time_of_copies(run, s.scatters, memory, copied);
   traffic += copied;
   add_to_counters(traffic, moved);
-  return {time_of(run, std::get<compute>(s.what)) + gathering + scattering + traffic.time, 0, false,
+  return {time_of(run, std::get<compute>(s.command)) + gathering + scattering + traffic.time, 0, false,
           traffic.time, 0};
 }
 
@@ -99,18 +99,18 @@ step_cost run_twinned_copy(const simulated_run& run, const step& s, bool to_devi
                            counters& moved) {
   const machine& on = run.on;
   managed_traffic traffic;
-  for (const range& r : s.room) {
+  for (const range& r : s.populate_or_discard) {
     if (!to_device) continue;
     memory.discard(r);
     traffic += memory.prefetch_to_device(r);
   }
   byte_count bytes = 0;
   for (const movement& m : s.movements) {
-    bytes += m.device.bytes;
-    traffic += memory.touch(m.device, to_device ? access_mode::write : access_mode::read);
+    bytes += m.device_range.bytes;
+    traffic += memory.touch(m.device_range, to_device ? access_mode::write : access_mode::read);
   }
   nanoseconds discarding = 0;
-  for (const range& r : s.room) {
+  for (const range& r : s.populate_or_discard) {
     if (!to_device) discarding += memory.discard(r).time;
   }
   add(to_device ? moved.copy_to_device_bytes : moved.copy_to_host_bytes, bytes);
@@ -142,34 +142,35 @@ managed_traffic evict_in_calls(range what, byte_count call, managed_memory& memo
 step_cost run_managed(const step& s, managed_memory& memory, counters& moved) {
   managed_traffic traffic;
   for (const movement& m : s.movements) {
-    std::visit(overloaded{[&](const prefetch&) { traffic += memory.prefetch_to_device(m.device, true); },
-                          [&](const evict&) { traffic += evict_in_calls(m.device, s.call_bytes, memory); },
-                          [&](const discard&) { traffic += memory.discard(m.device); },
-                          [&](const advise& a) { memory.advise(m.device, a.hint); }, [](const compute&) {}},
-               s.what);
+    std::visit(
+        overloaded{[&](const prefetch&) { traffic += memory.prefetch_to_device(m.device_range, true); },
+                   [&](const evict&) { traffic += evict_in_calls(m.device_range, s.call_bytes, memory); },
+                   [&](const discard&) { traffic += memory.discard(m.device_range); },
+                   [&](const advise& a) { memory.advise(m.device_range, a.hint); }, [](const compute&) {}},
+        s.command);
   }
   add_to_counters(traffic, moved);
   const std::uint64_t rate = average_rate(traffic);
   const auto calls = static_cast<nanoseconds>(std::max<std::uint64_t>(traffic.prefetch_calls, 1));
-  const bool evicts = std::holds_alternative<evict>(s.what);
+  const bool evicts = std::holds_alternative<evict>(s.command);
   return {traffic.time, rate, rate > 0, 0, evicts ? traffic.time / calls : 0};
 }
 
 }  // namespace
 
 step_cost execute_step(const simulated_run& run, const step& s, managed_memory& memory, counters& moved) {
-  if (!s.needed) return {};
-  if (std::holds_alternative<compute>(s.what)) return run_compute(run, s, memory, moved);
+  if (!s.is_needed) return {};
+  if (std::holds_alternative<compute>(s.command)) return run_compute(run, s, memory, moved);
   if (s.home == residence::managed) return run_managed(s, memory, moved);
-  if (std::holds_alternative<advise>(s.what)) return run_managed(s, memory, moved);
-  if (s.home == residence::twinned && std::holds_alternative<discard>(s.what))
+  if (std::holds_alternative<advise>(s.command)) return run_managed(s, memory, moved);
+  if (s.home == residence::twinned && std::holds_alternative<discard>(s.command))
     return run_managed(s, memory, moved);
   if (s.home == residence::twinned) {
-    return run_twinned_copy(run, s, std::holds_alternative<prefetch>(s.what), memory, moved);
+    return run_twinned_copy(run, s, std::holds_alternative<prefetch>(s.command), memory, moved);
   }
   if (s.home != residence::staged) return {};
-  if (std::holds_alternative<prefetch>(s.what)) return run_copy(run, s, true, moved);
-  if (std::holds_alternative<evict>(s.what)) return run_copy(run, s, false, moved);
+  if (std::holds_alternative<prefetch>(s.command)) return run_copy(run, s, true, moved);
+  if (std::holds_alternative<evict>(s.command)) return run_copy(run, s, false, moved);
   return {};
 }
 

@@ -23,7 +23,7 @@ class arena {
   byte_count bytes_ = 0;
 };
 
-// Each throws out_of_memory with the bytes asked for and those free. 0 bytes give an empty arena.
+// Each throws out_of_memory, giving the bytes requested and those free. 0 bytes give an empty arena.
 arena device_arena(byte_count bytes);
 arena pinned_arena(byte_count bytes);
 
@@ -35,7 +35,7 @@ enum class managed_limit {
 };
 arena managed_arena(byte_count bytes, managed_limit limit = managed_limit::guarded);
 
-// Most bytes that a guarded managed arena may have.
+// Maximum size of a guarded managed arena.
 constexpr byte_count guarded_share(byte_count free_bytes) {
   return free_bytes / 5 * 4;
 }

@@ -19,27 +19,27 @@ struct destroy_with {
 template <class Raw, auto Destroy>
 using handle = std::unique_ptr<std::remove_pointer_t<Raw>, destroy_with<Raw, Destroy>>;
 
-using stream = handle<cudaStream_t, &cudaStreamDestroy>;
-using event = handle<cudaEvent_t, &cudaEventDestroy>;
+using cuda_stream = handle<cudaStream_t, &cudaStreamDestroy>;
+using cuda_event = handle<cudaEvent_t, &cudaEventDestroy>;
 
-enum class stream_priority { usual, highest };  // whose waiting blocks get a free multiprocessor first
+enum class stream_priority { normal, highest };  // the highest priority gets a free multiprocessor first
 
 // A stream that does not wait for the legacy default stream.
-inline stream make_stream(stream_priority among_others = stream_priority::usual) {
+inline cuda_stream make_stream(stream_priority among_others = stream_priority::normal) {
   int least = 0, greatest = 0;
   check(cudaDeviceGetStreamPriorityRange(&least, &greatest));
   cudaStream_t raw = nullptr;
   check(cudaStreamCreateWithPriority(&raw, cudaStreamNonBlocking,
                                      among_others == stream_priority::highest ? greatest : least));
-  return stream(raw);
+  return cuda_stream(raw);
 }
 
 enum class event_use { ordering, timing };
 
-inline event make_event(event_use use) {
+inline cuda_event make_event(event_use use) {
   cudaEvent_t raw = nullptr;
   check(cudaEventCreateWithFlags(&raw, use == event_use::timing ? cudaEventDefault : cudaEventDisableTiming));
-  return event(raw);
+  return cuda_event(raw);
 }
 
 }  // namespace um

@@ -8,7 +8,7 @@
 namespace um {
 namespace {
 
-cudaMemoryAdvise runtime_advice(advice hint) {
+cudaMemoryAdvise to_runtime_advice(advice hint) {
   switch (hint) {
     case advice::read_mostly:
       return cudaMemAdviseSetReadMostly;
@@ -21,7 +21,7 @@ cudaMemoryAdvise runtime_advice(advice hint) {
   throw unsupported("advice " + std::to_string(static_cast<int>(hint)) + " is unknown to the CUDA runtime");
 }
 
-cudaMemoryAdvise runtime_withdrawal(advice hint) {
+cudaMemoryAdvise to_runtime_withdrawal(advice hint) {
   switch (hint) {
     case advice::read_mostly:
       return cudaMemAdviseUnsetReadMostly;
@@ -43,13 +43,13 @@ cudaMemoryAdvise runtime_withdrawal(advice hint) {
 
 #if CUDART_VERSION >= 13000
 
-cudaMemLocation on_device(int device) {
+cudaMemLocation device_location(int device) {
   cudaMemLocation place{};
   place.type = cudaMemLocationTypeDevice;
   place.id = device;
   return place;
 }
-cudaMemLocation on_host() {
+cudaMemLocation host_location() {
   cudaMemLocation place{};
   place.type = cudaMemLocationTypeHost;
   return place;
@@ -102,21 +102,21 @@ void require_demand_paging(int device) {
 }
 
 void advise_range(managed_range what, advice hint, int device) {
-  const auto place = hint == advice::preferred_host ? on_host() : on_device(device);
-  check(cudaMemAdvise(what.data, what.bytes, runtime_advice(hint), place));
+  const auto place = hint == advice::preferred_host ? host_location() : device_location(device);
+  check(cudaMemAdvise(what.data, what.bytes, to_runtime_advice(hint), place));
 }
 
 void withdraw_advice(managed_range what, advice hint, int device) {
-  const auto place = hint == advice::preferred_host ? on_host() : on_device(device);
-  check(cudaMemAdvise(what.data, what.bytes, runtime_withdrawal(hint), place));
+  const auto place = hint == advice::preferred_host ? host_location() : device_location(device);
+  check(cudaMemAdvise(what.data, what.bytes, to_runtime_withdrawal(hint), place));
 }
 
 void prefetch_to_device(managed_range what, int device, cudaStream_t on) {
-  check(runtime_prefetch(what, on_device(device), on));
+  check(runtime_prefetch(what, device_location(device), on));
 }
 
 void prefetch_to_host(managed_range what, cudaStream_t on) {
-  check(runtime_prefetch(what, on_host(), on));
+  check(runtime_prefetch(what, host_location(), on));
 }
 
 void discard_range([[maybe_unused]] managed_range what, [[maybe_unused]] cudaStream_t on) {
@@ -134,7 +134,7 @@ void discard_and_prefetch_to_device([[maybe_unused]] managed_range what, [[maybe
 #if CUDART_VERSION >= 13000
   void* data = what.data;
   std::size_t bytes = what.bytes, first = 0;
-  cudaMemLocation to = on_device(device);
+  cudaMemLocation to = device_location(device);
   check_supported(cudaMemDiscardAndPrefetchBatchAsync(&data, &bytes, 1, &to, &first, 1, 0, on),
                   "discard managed memory");
 #else
@@ -143,10 +143,10 @@ void discard_and_prefetch_to_device([[maybe_unused]] managed_range what, [[maybe
 }
 
 void prefetch_batch_to_device(std::span<const managed_range> what, int device, cudaStream_t on) {
-  prefetch_batch(what, on_device(device), on);
+  prefetch_batch(what, device_location(device), on);
 }
 void prefetch_batch_to_host(std::span<const managed_range> what, cudaStream_t on) {
-  prefetch_batch(what, on_host(), on);
+  prefetch_batch(what, host_location(), on);
 }
 
 }  // namespace um

@@ -57,7 +57,7 @@ kernel_call bind(session& on, const batched_product& problem, const batched_algo
     const float alpha = 1.0F, beta = 0.0F;
     check(cublasLtMatmul(library, made->how.get(), &alpha, operands.data[0], made->a.get(), operands.data[1],
                          made->b.get(), &beta, operands.data[2], made->d.get(), operands.data[2],
-                         made->d.get(), &how.how, operands.workspace, how.workspace_bytes, stream));
+                         made->d.get(), &how.algorithm, operands.workspace, how.workspace_bytes, stream));
   };
 }
 

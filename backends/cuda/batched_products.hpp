@@ -16,7 +16,7 @@ struct batched_product {
 };
 
 struct batched_algorithm {
-  cublasLtMatmulAlgo_t how{};
+  cublasLtMatmulAlgo_t algorithm{};
   byte_count workspace_bytes = 0;
 };
 

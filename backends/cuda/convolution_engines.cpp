@@ -36,11 +36,11 @@ class trial_data {
   trial_data(session& on, const convolution_problem& p, byte_count workspace_cap)
       : session_(on),
         samples_(samples_of(p)),
-        accuracy_(accuracy_of(p.arithmetic)),
-        accumulates_(p.accumulate) {
-    const std::array<byte_count, 4> bytes{room_for(p.x, operand_type(p)), room_for(p.w, dtype::f32),
-                                          room_for(p.y, operand_type(p)),
-                                          room_for({1, p.y.c, 1, 1}, dtype::f32)};
+        accuracy_(tolerance_of(p.arithmetic)),
+        accumulates_(p.accumulates) {
+    const std::array<byte_count, 4> bytes{guarded_bytes(p.x, operand_type(p)), guarded_bytes(p.w, dtype::f32),
+                                          guarded_bytes(p.y, operand_type(p)),
+                                          guarded_bytes({1, p.y.c, 1, 1}, dtype::f32)};
     byte_count end = 0;
     for (const byte_count size : bytes) end += size;
     std::byte* at = on.scratch(end + workspace_cap, operand_type(p));
@@ -50,7 +50,7 @@ class trial_data {
     }
     operands_.workspace = at;
     const auto& data = operands_.data;
-    const auto* const b = p.bias ? reinterpret_cast<const float*>(data[3]) : nullptr;
+    const auto* const b = p.has_bias ? reinterpret_cast<const float*>(data[3]) : nullptr;
     expected_ = kernels::sampled_results(on.compute(), samples_, data[0], data[1], data[2], b);
     if (!accumulates_) return;
     for (double& value : expected_) value += value_of_bytes(samples_.result);
@@ -71,8 +71,8 @@ class trial_data {
   }
 
  private:
-  static byte_count room_for(const dims& shape, dtype type) {
-    return round_up(static_cast<byte_count>(elements(shape)) * size_of(type), arena_alignment);
+  static byte_count guarded_bytes(const dims& shape, dtype type) {
+    return round_up(static_cast<byte_count>(element_count(shape)) * element_bytes(type), arena_alignment);
   }
 
   static constexpr int byte_of_some_number = 0x3f;  // 0.747 of four such bytes, 0.746 of two
@@ -86,7 +86,8 @@ class trial_data {
     const auto which = static_cast<std::size_t>(samples_.result_operand);
     std::byte* const result = operands_.data.at(which);
     const std::array<const dims*, 3> shapes{&samples_.x, &samples_.w, &samples_.y};
-    const byte_count bytes = static_cast<byte_count>(elements(*shapes.at(which))) * size_of(samples_.result);
+    const byte_count bytes =
+        static_cast<byte_count>(element_count(*shapes.at(which))) * element_bytes(samples_.result);
     check(
         cudaMemsetAsync(result, accumulates_ ? byte_of_some_number : 0xff, bytes, session_.compute().stream));
     const nanoseconds time = median_time(session_, call, 0, 1);
@@ -116,8 +117,8 @@ class engine_search {
   engine_search(session& on, const convolution_problem& p, byte_count cap)
       : session_(on), problem_(p), cap_(cap), site_(on, p, cap) {}
 
-  std::optional<convolution_recipe> winner(nanoseconds& time, const std::string& precedent) {
-    if (!precedent.empty() && !is_brief() && try_like(precedent)) {
+  std::optional<convolution_recipe> find_fastest(nanoseconds& time, const std::string& precedent) {
+    if (!precedent.empty() && !is_brief() && try_precedent(precedent)) {
       time = best_time_;
       return best_;
     }
@@ -156,7 +157,7 @@ class engine_search {
   }
 
   // Whether the family has run within the cap.
-  bool try_like(const std::string& precedent) {
+  bool try_precedent(const std::string& precedent) {
     constexpr int most = 8, most_idle = 2;
     const convolution_method method = method_of(precedent);
     if (method == convolution_method::winograd_4x4 || method == convolution_method::direct) {
@@ -219,18 +220,18 @@ class engine_search {
     search_patience left(now());
     std::set<std::string> ran, behind;
     visit_recipes(session_, problem_, method, parts, [&](const convolution_recipe& recipe) {
-      if (best_ && !is_first && open.count(recipe.family) == 0) return true;
-      if (behind.count(recipe.family) != 0) return true;
+      if (best_ && !is_first && open.count(recipe.engine_family) == 0) return true;
+      if (behind.count(recipe.engine_family) != 0) return true;
       const nanoseconds before = best_time_;
       const nanoseconds time = recipe.workspace_bytes > cap_ ? never : try_recipe(recipe);
       if (time == never) {
-        if (is_first) open.insert(recipe.family);
-        return !best_ || left.lasts(now());
+        if (is_first) open.insert(recipe.engine_family);
+        return !best_ || left.is_left(now());
       }
-      ran.insert(recipe.family);
-      if (time / far > best_time_) behind.insert(recipe.family);
-      best_time_ < before ? left.gained(now()) : left.failed_to_gain();
-      return !is_brief() && left.lasts(now());
+      ran.insert(recipe.engine_family);
+      if (time / far > best_time_) behind.insert(recipe.engine_family);
+      best_time_ < before ? left.record_gain(now()) : left.failed_to_gain();
+      return !is_brief() && left.is_left(now());
     });
     return ran;
   }
@@ -246,7 +247,7 @@ class engine_search {
 // The problem without its batch size, as text.
 std::string kind_of(convolution_problem p, byte_count cap) {
   p.x.n = p.y.n = 1;
-  if (p.kind == convolution_kind::backward_filter) p.accumulate = false;
+  if (p.kind == convolution_kind::backward_filter) p.accumulates = false;
   return signature_of(p) + " within " + std::to_string(cap);
 }
 
@@ -254,7 +255,7 @@ convolution_recipe fastest(session& on, const convolution_problem& problem, byte
                            nanoseconds& time) {
   const auto known = on.precedents().find(kind_of(problem, cap));
   const std::string precedent = known == on.precedents().end() ? "" : known->second;
-  auto best = engine_search(on, problem, cap).winner(time, precedent);
+  auto best = engine_search(on, problem, cap).find_fastest(time, precedent);
   if (!best) {
     throw unsupported("no deterministic engine for " + signature_of(problem) + " within " + to_text(cap) +
                       " of workspace");
@@ -279,7 +280,7 @@ engine make_engine(session& on, const convolution_problem& problem, byte_count c
     recipe = fastest(on, problem, cap, time);
     return {recipe->name, recipe->position, recipe->workspace_bytes, time, recipe->parts};
   };
-  const engine_choice standing = cached_or_searched(on, signature_of(problem), cap, version, usable, search);
+  const engine_choice standing = find_or_search(on, signature_of(problem), cap, version, usable, search);
   // Another process may have stored another choice meanwhile.
   if ((!recipe || !is_of(*recipe, standing)) && !usable(standing)) {
     throw unsupported("engine " + standing.engine + " of the engine cache is not to be had");
@@ -299,8 +300,8 @@ engine choose_engine(session& on, const convolution_problem& problem, byte_count
   const bool is_like =
       !is_known && !on.options().brief_search && on.precedents().contains(kind_of(problem, workspace_cap));
   const std::string version = full + (is_like ? " like" : "");
-  return on.built_engine(engine_key(signature_of(problem), workspace_cap, version),
-                         [&] { return make_engine(on, problem, workspace_cap, version); });
+  return on.cached_engine(engine_key(signature_of(problem), workspace_cap, version),
+                          [&] { return make_engine(on, problem, workspace_cap, version); });
 }
 
 }  // namespace um

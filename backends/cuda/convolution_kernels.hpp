@@ -17,7 +17,7 @@ namespace um::kernels {
 // at pixel (i, j) is x[ch] at (i * block + a - pad_h, j * block + b - pad_w), or zero outside; a
 // filter is packed alike, without pads.
 struct packing {
-  dims plain, packed;  // x's or w's shape before and after
+  dims plain_shape, packed_shape;  // x's or w's shape before and after
   std::int64_t block = 1, pad_h = 0, pad_w = 0;
   dtype type = dtype::f32;  // type of the packed tensor, and of x or w where those are read
   memory_order order = memory_order::nchw;

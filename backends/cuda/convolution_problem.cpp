@@ -11,8 +11,9 @@ std::string signature_of(const convolution_problem& p) {
          to_text(p.w) + " y " + to_text(p.y) + " stride " + std::to_string(p.how.stride_h) + ',' +
          std::to_string(p.how.stride_w) + " pad " + std::to_string(p.how.pad_h) + ',' +
          std::to_string(p.how.pad_w) + (p.how.groups > 1 ? " groups " + std::to_string(p.how.groups) : "") +
-         (p.bias ? " bias" : "") + (p.how.relu ? " relu" : "") + ' ' + std::string(to_text(p.arithmetic)) +
-         ' ' + std::string(to_text(p.order)) + (p.accumulate ? " accumulate" : "");
+         (p.has_bias ? " bias" : "") + (p.how.relu ? " relu" : "") + ' ' +
+         std::string(to_text(p.arithmetic)) + ' ' + std::string(to_text(p.order)) +
+         (p.accumulates ? " accumulate" : "");
 }
 
 }  // namespace um

@@ -13,8 +13,8 @@ enum class convolution_kind : std::uint8_t { forward, backward_data, backward_fi
 
 // Rows (or columns) of padding behind `extent` elements, given the padding before them: the same number if
 // it gives `results`, else the fewest that do. Negative if elements are left over behind the last window.
-constexpr std::int64_t padding_behind(std::int64_t extent, std::int64_t before, std::int64_t taps,
-                                      std::int64_t stride, std::int64_t results) {
+constexpr std::int64_t padding_after(std::int64_t extent, std::int64_t before, std::int64_t taps,
+                                     std::int64_t stride, std::int64_t results) {
   const std::int64_t fewest = (results - 1) * stride + taps - extent - before;
   return fewest <= before && before < fewest + stride ? before : fewest;
 }
@@ -25,15 +25,15 @@ struct convolution_problem {
   convolution_kind kind = convolution_kind::forward;
   dims x, w, y;
   convolution how;                         // with relu: forward alone, y = max(x * w [+ b], 0)
-  bool bias = false;                       // forward only
-  bool accumulate = false;                 // the result is added to what is there; without bias or relu
+  bool has_bias = false;                   // forward only
+  bool accumulates = false;                // the result is added to what is there; without bias or relu
   precision arithmetic = precision::fp32;  // bf16: x, w and y are bf16, but the result dw is f32
   memory_order order = memory_order::nchw;
 };
 std::string signature_of(const convolution_problem& problem);
 
 // Largest relative error of an engine, compared with double precision.
-constexpr double accuracy_of(precision arithmetic) {
+constexpr double tolerance_of(precision arithmetic) {
   return arithmetic == precision::fp32 ? 1e-4 : arithmetic == precision::tf32 ? 2e-3 : 2e-2;
 }
 

@@ -12,7 +12,7 @@ namespace um {
 
 struct convolution_recipe {
   std::string name;
-  std::string family;  // variants of one engine share it: if one is far behind, so are the others
+  std::string engine_family;  // variants of one engine share it: if one is far behind, so are the others
   std::int64_t position = 0;
   std::int64_t parts = 1;
   byte_count workspace_bytes = 0;

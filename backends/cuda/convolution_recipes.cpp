@@ -37,15 +37,15 @@ bool is_filter_gradient(const convolution_problem& p) {
   return p.kind == convolution_kind::backward_filter;
 }
 bool has_epilogue(const convolution_problem& p) {
-  return p.bias || p.how.relu;
+  return p.has_bias || p.how.relu;
 }
 // Filter gradients are added up by the kernel that converts them.
 bool has_accumulation(const convolution_problem& p) {
-  return p.accumulate && !is_filter_gradient(p);
+  return p.accumulates && !is_filter_gradient(p);
 }
 
 std::int64_t rows_of_padding_below(const convolution_problem& p) {
-  return padding_behind(p.x.h, p.how.pad_h, p.w.h, p.how.stride_h, p.y.h);
+  return padding_after(p.x.h, p.how.pad_h, p.w.h, p.how.stride_h, p.y.h);
 }
 // Whether libraries support the padding without a copy of x.
 bool padding_is_plain(const convolution_problem& p) {
@@ -60,7 +60,7 @@ dims part_of(dims shape, std::int64_t parts) {
   return shape;
 }
 byte_count bytes_of(const dims& shape, dtype type) {
-  return static_cast<byte_count>(elements(shape)) * size_of(type);
+  return static_cast<byte_count>(element_count(shape)) * element_bytes(type);
 }
 
 // How x and w are packed: whole blocks of the stride become channels. Without a stride, and for the rest,
@@ -73,7 +73,7 @@ struct packed_operands {
 packed_operands packing_of(const convolution_problem& p, std::int64_t parts) {
   const std::int64_t block = p.how.stride_h;
   const dtype type = operand_type(p);
-  const std::int64_t multiple = 16 / static_cast<std::int64_t>(size_of(type));
+  const std::int64_t multiple = 16 / static_cast<std::int64_t>(element_bytes(type));
   const std::int64_t channels = (p.w.c * block * block + multiple - 1) / multiple * multiple;
   dims w{p.w.n, channels, (p.w.h + block - 1) / block, (p.w.w + block - 1) / block};
   dims x = part_of(p.x, parts);
@@ -98,7 +98,7 @@ bool packing_applies(const convolution_problem& p) {
   const bool strided = p.how.stride_h > 1 && p.how.stride_h == p.how.stride_w && p.w.h >= p.how.stride_h;
   const bool filled = p.how.stride_h == 1 && p.how.stride_w == 1 && p.order == memory_order::nhwc;
   return p.kind != convolution_kind::backward_data && p.how.groups == 1 && p.w.c < few &&
-         (strided || filled) && elements(packing_of(p, 1).x.packed) < std::int64_t{1} << 31;
+         (strided || filled) && element_count(packing_of(p, 1).x.packed_shape) < std::int64_t{1} << 31;
 }
 
 // Offset in y: a padded copy of x lies at its right place.
@@ -122,20 +122,20 @@ scratch_layout scratch_layout_of(const convolution_problem& p, convolution_metho
   scratch_layout s;
   s.product = {p.kind, part_of(p.x, parts), p.w, part_of(p.y, parts), p.how};
   s.product.how.relu = p.how.relu && is_fused(method);
-  s.product.bias = p.bias && is_fused(method);
-  s.product.add = method == convolution_method::adding;
+  s.product.bias = p.has_bias && is_fused(method);
+  s.product.accumulates = method == convolution_method::adding;
   s.product.operands = s.product.result = operand_type(p);
   s.product.order = p.order;
-  s.product.tensor_cores = p.arithmetic != precision::fp32;
+  s.product.allows_tensor_cores = p.arithmetic != precision::fp32;
   s.packs = is_packed(method);
   // cuDNN writes bf16 gradients much faster than f32 ones from bf16 operands, and its fast engines do
   // not add.
   s.adds_from_workspace =
-      is_filter_gradient(p) && (s.packs || operand_type(p) == dtype::bf16 || p.accumulate || parts > 1);
+      is_filter_gradient(p) && (s.packs || operand_type(p) == dtype::bf16 || p.accumulates || parts > 1);
   s.packing = packing_of(p, parts);
   if (s.packs) {
-    s.product.x = s.packing.x.packed;
-    s.product.w = s.packing.w.packed;
+    s.product.x = s.packing.x.packed_shape;
+    s.product.w = s.packing.w.packed_shape;
     s.product.how = s.packing.how;
     s.product.how.relu = p.how.relu && is_fused(method);
   } else {
@@ -144,7 +144,7 @@ scratch_layout scratch_layout_of(const convolution_problem& p, convolution_metho
       s.product.x.h = (p.y.h - 1) * p.how.stride_h + p.w.h;
       s.product.how.pad_h = 0;
     }
-    s.packing.w.packed = p.w;
+    s.packing.w.packed_shape = p.w;
     s.packing.w.block = 1;
   }
   if (s.packs || s.pads) s.packed_x = round_up(bytes_of(s.product.x, operand_type(p)), arena_alignment);
@@ -154,11 +154,11 @@ scratch_layout scratch_layout_of(const convolution_problem& p, convolution_metho
 }
 
 // The calls after the product of a part.
-kernel_call bind_after(session& on, const convolution_problem& p, convolution_method method,
-                       const scratch_layout& s, std::byte* y, std::byte* b, std::byte* apart, std::byte* dw,
-                       bool add) {
+kernel_call bind_postprocessing(session& on, const convolution_problem& p, convolution_method method,
+                                const scratch_layout& s, std::byte* y, std::byte* b, std::byte* apart,
+                                std::byte* dw, bool add) {
   if (s.adds_from_workspace && add && !s.packs && operand_type(p) == dtype::f32) {
-    return [where = on.compute(), apart, dw, count = elements(p.w)] {
+    return [where = on.compute(), apart, dw, count = element_count(p.w)] {
       kernels::add(where, dw, apart, dw, count, dtype::f32);
     };
   }
@@ -175,8 +175,8 @@ kernel_call bind_after(session& on, const convolution_problem& p, convolution_me
 }
 
 // The calls before the first part.
-kernel_call bind_before(session& on, const convolution_problem& p, const scratch_layout& s, std::byte* w,
-                        std::byte* packed_w) {
+kernel_call bind_preprocessing(session& on, const convolution_problem& p, const scratch_layout& s,
+                               std::byte* w, std::byte* packed_w) {
   if (!s.packs || is_filter_gradient(p)) return {};
   return [where = on.compute(), w, packed_w, how = s.packing.w] {
     kernels::pack_channels(where, w, packed_w, how);
@@ -196,7 +196,7 @@ product_engine engine_of(session& on, const cudnn_plan& plan) {
 }
 
 // Copies the rows that a part of x and its padded copy share, in either direction.
-kernels::byte_box common_rows(const convolution_problem& p, const dims& x, const dims& padded, bool back,
+kernels::byte_box shared_rows(const convolution_problem& p, const dims& x, const dims& padded, bool back,
                               byte_count& at_x, byte_count& at_padded) {
   const std::int64_t before = p.how.pad_h, first = std::max<std::int64_t>(-before, 0);
   const std::int64_t rows = std::max<std::int64_t>(std::min(x.h, padded.h - before) - first, 0);
@@ -218,7 +218,7 @@ kernel_call bind_padding(session& on, const convolution_problem& p, const dims& 
                          std::byte* x, std::byte* padded) {
   const bool back = p.kind == convolution_kind::backward_data;
   byte_count at_x = 0, at_padded = 0;
-  const kernels::byte_box box = common_rows(p, part, copied, back, at_x, at_padded);
+  const kernels::byte_box box = shared_rows(p, part, copied, back, at_x, at_padded);
   const bool fills = !back || box.width < box.to_pitch;
   const byte_count filled = bytes_of(back ? part : copied, operand_type(p));
   return [stream = on.compute().stream, x, padded, box, back, fills, filled, at_x, at_padded] {
@@ -235,12 +235,12 @@ kernel_call bind_recipe(session& on, const convolution_problem& p, convolution_m
   const byte_count y_step = bytes_of(part_of(p.y, parts), operand_type(p));
   std::byte *const packed_x = operands.workspace, *const packed_w = packed_x + s.packed_x;
   std::byte* const w = operands.data.at(1);
-  std::byte* const b = p.bias ? operands.data.at(3) : nullptr;
+  std::byte* const b = p.has_bias ? operands.data.at(3) : nullptr;
   std::vector<kernel_call> calls;
   const auto append = [&](kernel_call call) {
     if (call) calls.push_back(std::move(call));
   };
-  append(bind_before(on, p, s, w, packed_w));
+  append(bind_preprocessing(on, p, s, w, packed_w));
   for (std::int64_t i = 0; i < parts; ++i) {
     std::byte *const x = operands.data.at(0) + static_cast<byte_count>(i) * x_step,
                      *const y = operands.data.at(2) + static_cast<byte_count>(i) * y_step;
@@ -255,7 +255,7 @@ kernel_call bind_recipe(session& on, const convolution_problem& p, convolution_m
     append(engine.bind(
         {{s.packed_x > 0 ? packed_x : x, s.packed_w > 0 ? packed_w : w, y, b}, packed_w + s.packed_w}));
     if (s.pads && is_result) pad();
-    append(bind_after(on, p, method, s, y, b, packed_w, w, p.accumulate || i > 0));
+    append(bind_postprocessing(on, p, method, s, y, b, packed_w, w, p.accumulates || i > 0));
   }
   return [calls = std::move(calls)] {
     for (const kernel_call& call : calls) call();
@@ -284,12 +284,12 @@ bool visit_direct_product(session& on, const convolution_problem& p, convolution
   product.w = s.product.w;
   product.y = s.product.y;
   product.how = s.product.how;
-  product.accumulate = false;
+  product.accumulates = false;
   if (method != convolution_method::packed || !is_filter_gradient(p) || !direct_applies(product)) return true;
   bool more = true;
   visit_direct(on, product, 1, [&](const convolution_recipe& kernel) {
     more = visit(recipe_of(on, p, method, parts,
-                           {kernel.name, kernel.family, kernel.workspace_bytes, kernel.bind}, 0));
+                           {kernel.name, kernel.engine_family, kernel.workspace_bytes, kernel.bind}, 0));
     return more;
   });
   return more;
@@ -315,8 +315,8 @@ dims result_shape(const convolution_problem& p) {
 }
 
 // The recipe writes to the front of the workspace, then a kernel adds that to the result.
-kernel_call bind_and_add(session& on, const convolution_problem& p, const convolution_recipe& inner,
-                         const bound_operands& operands) {
+kernel_call bind_and_accumulate(session& on, const convolution_problem& p, const convolution_recipe& inner,
+                                const bound_operands& operands) {
   const std::size_t which = p.kind == convolution_kind::forward ? 2 : 0;
   const dims shape = result_shape(p);
   const dtype type = operand_type(p);
@@ -324,24 +324,26 @@ kernel_call bind_and_add(session& on, const convolution_problem& p, const convol
   bound_operands given = operands;
   given.data[which] = partial;
   given.workspace += round_up(bytes_of(shape, type), arena_alignment);
-  return [where = on.compute(), call = inner.bind(given), result, partial, count = elements(shape), type] {
-    call();
-    kernels::add(where, result, partial, result, count, type);
-  };
+  return
+      [where = on.compute(), call = inner.bind(given), result, partial, count = element_count(shape), type] {
+        call();
+        kernels::add(where, result, partial, result, count, type);
+      };
 }
 
-void visit_adding_recipes(session& on, const convolution_problem& p, convolution_method method,
-                          std::int64_t parts, const std::function<bool(const convolution_recipe&)>& visit,
-                          std::int64_t first) {
+void visit_accumulating_recipes(session& on, const convolution_problem& p, convolution_method method,
+                                std::int64_t parts,
+                                const std::function<bool(const convolution_recipe&)>& visit,
+                                std::int64_t first) {
   convolution_problem alone = p;
-  alone.accumulate = false;
+  alone.accumulates = false;
   const byte_count partial_bytes = round_up(bytes_of(result_shape(p), operand_type(p)), arena_alignment);
   visit_recipes(
       on, alone, method, parts,
       [&](convolution_recipe recipe) {
         recipe.workspace_bytes += partial_bytes;
         recipe.bind = [&on, p, inner = recipe](const bound_operands& operands) {
-          return bind_and_add(on, p, inner, operands);
+          return bind_and_accumulate(on, p, inner, operands);
         };
         return visit(recipe);
       },
@@ -411,11 +413,11 @@ void visit_recipes(session& on, const convolution_problem& p, convolution_method
                    const std::function<bool(const convolution_recipe&)>& visit, std::int64_t first) {
   const auto named = [&](convolution_recipe recipe) {
     recipe.name = name_of(method, parts, recipe.name);
-    recipe.family = name_of(method, 1, recipe.family);
+    recipe.engine_family = name_of(method, 1, recipe.engine_family);
     return visit(recipe);
   };
   if (has_accumulation(p) && method != convolution_method::adding) {
-    visit_adding_recipes(on, p, method, parts, visit, first);
+    visit_accumulating_recipes(on, p, method, parts, visit, first);
   } else if (method == convolution_method::winograd_4x4) {
     visit_winograd(on, p, parts, named);
   } else if (method == convolution_method::direct) {

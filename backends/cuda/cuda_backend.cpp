@@ -40,7 +40,7 @@ std::uint64_t fp32_lanes(const cudaDeviceProp& p) {
   }
 }
 
-machine machine_of(int device) {
+machine probe_machine(int device) {
   cudaDeviceProp properties{};
   check(cudaGetDeviceProperties(&properties, device));
   std::size_t free = 0, total = 0;
@@ -64,14 +64,14 @@ machine machine_of(int device) {
 // The operands of a part of an operator as tensors of their own.
 std::vector<tensor> dense_operands(const graph& g, const op& o, const box& part) {
   std::vector<tensor> all;
-  for (const access& a : accesses_of(g, o, part)) all.push_back(part_of(g.tensors[a.what], a.where));
+  for (const access& a : accesses_of(g, o, part)) all.push_back(part_of(g.tensors[a.tensor], a.where));
   return all;
 }
 
 // Fills an operand with values that it may hold: numbers, but zeros where elements are classes or
 // positions.
 void fill_for_timing(session& on, const tensor& t, std::byte* at, std::uint32_t seed) {
-  if (is_floating(t.type)) return kernels::fill(on.compute(), at, elements(t.shape), t.type, seed);
+  if (is_floating(t.type)) return kernels::fill(on.compute(), at, element_count(t.shape), t.type, seed);
   check(cudaMemsetAsync(at, 0, bytes_of(t), on.compute().stream));
 }
 
@@ -94,9 +94,9 @@ class cuda_backend final : public backend {
  public:
   cuda_backend(int device, const cuda_options& options) : session_(device, options) {}
 
-  machine describe() override { return machine_of(session_.device()); }
+  machine describe() override { return probe_machine(session_.device()); }
 
-  profile measure(const graph& g) override {
+  profile measure_operators(const graph& g) override {
     profile costs;
     for (op_id o = 0; o < g.ops.size(); ++o) {
       op_id before = 0;
@@ -107,7 +107,7 @@ class cuda_backend final : public backend {
     return costs;
   }
 
-  std::vector<op_cost> measure(const graph& g, std::span<const compute> what) override {
+  std::vector<op_cost> measure_operators(const graph& g, std::span<const compute> what) override {
     std::vector<op_cost> costs;
     for (const compute& c : what) costs.push_back(cost_of(g, c));
     session_.release_scratch();
@@ -132,7 +132,7 @@ class cuda_backend final : public backend {
     const engine chosen =
         choose_engine(session_, g, o, c.part, 16, std::min(c.workspace, session_.options().workspace_cap));
     const bool is_own = chosen.choice.time == 0;
-    return cost_of(chosen.choice, is_own ? time_of_own(g, o, c.part, chosen) : chosen.choice.time);
+    return cost_of(chosen.choice, is_own ? time_own_kernel(g, o, c.part, chosen) : chosen.choice.time);
   }
 
   static op_cost cost_of(const engine_choice& choice, nanoseconds time) {
@@ -140,7 +140,7 @@ class cuda_backend final : public backend {
   }
 
   // umbench's own kernels are not chosen among others, but timed and cached like engines.
-  nanoseconds time_of_own(const graph& g, const op& o, const box& part, const engine& chosen) {
+  nanoseconds time_own_kernel(const graph& g, const op& o, const box& part, const engine& chosen) {
     const std::string key = session_.engine_key(signature_of(g, o, part));
     if (const auto known = session_.engines().find(key)) return known->time;
     constexpr int before = 1, counted = 5;

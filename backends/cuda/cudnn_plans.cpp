@@ -44,7 +44,7 @@ fe::ConvDesc describe_convolution(const cudnn_convolution& p) {
   const convolution& how = p.how;
   const auto behind = [](std::int64_t extent, std::int64_t before, std::int64_t taps, std::int64_t stride,
                          std::int64_t results) {
-    return std::max<std::int64_t>(padding_behind(extent, before, taps, stride, results), 0);
+    return std::max<std::int64_t>(padding_after(extent, before, taps, stride, results), 0);
   };
   const std::array<std::int64_t, 2> pad{how.pad_h, how.pad_w};
   const std::array<std::int64_t, 2> pad_behind{behind(p.x.h, how.pad_h, p.w.h, how.stride_h, p.y.h),
@@ -76,7 +76,7 @@ fe::Operation describe_product(const cudnn_convolution& p, const fe::Tensor& y) 
                                      fe_type::OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
                                      fe_type::OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR};
   fe::OperationBuilder made(types.at(static_cast<std::size_t>(p.kind)));
-  made.setcDesc(describe_convolution(p)).setAlpha(1.0F).setBeta(p.add ? 1.0F : 0.0F);
+  made.setcDesc(describe_convolution(p)).setAlpha(1.0F).setBeta(p.accumulates ? 1.0F : 0.0F);
   switch (p.kind) {
     case kind::forward:
       return made.setxDesc(x).setwDesc(w).setyDesc(y).build();
@@ -131,12 +131,12 @@ bool is_unwanted(cudnnBackendDescriptor_t config, const cudnn_convolution& p) {
   }
   if (p.operands == dtype::bf16) return false;
   return fe::hasNumericalNote<CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS>(config) ||
-         (!p.tensor_cores && fe::hasNumericalNote<CUDNN_NUMERICAL_NOTE_TENSOR_CORE>(config));
+         (!p.allows_tensor_cores && fe::hasNumericalNote<CUDNN_NUMERICAL_NOTE_TENSOR_CORE>(config));
 }
 
 }  // namespace
 
-struct cudnn_plan::compiled {
+struct cudnn_plan::compiled_plan {
   fe::ExecutionPlan plan;
   std::string name;
   std::size_t operands = 3;
@@ -165,7 +165,7 @@ kernel_call cudnn_plan::bind(session& on, const bound_operands& operands) const 
   };
 }
 
-struct cudnn_candidates::list {
+struct cudnn_candidates::candidate_list {
   cudnnHandle_t handle;
   std::size_t operands;
   fe::OperationGraph graph;
@@ -174,8 +174,8 @@ struct cudnn_candidates::list {
 
 cudnn_candidates::cudnn_candidates(session& on, const cudnn_convolution& problem) {
   try {
-    list_.reset(
-        new list{on.cudnn(), problem.bias ? std::size_t{4} : std::size_t{3}, graph_of(on, problem), {}});
+    list_.reset(new candidate_list{
+        on.cudnn(), problem.bias ? std::size_t{4} : std::size_t{3}, graph_of(on, problem), {}});
   } catch (const fe::cudnnException&) {
     return;  // cuDNN does not support such a graph: no candidates
   }
@@ -208,8 +208,8 @@ std::optional<cudnn_plan> cudnn_candidates::build(std::size_t position) const {
                                  .setEngineConfig(list_->configs[position], list_->graph.getTag())
                                  .build();
     const std::string name = plan.getTag();
-    return cudnn_plan(std::make_shared<const cudnn_plan::compiled>(
-        cudnn_plan::compiled{std::move(plan), name, list_->operands}));
+    return cudnn_plan(std::make_shared<const cudnn_plan::compiled_plan>(
+        cudnn_plan::compiled_plan{std::move(plan), name, list_->operands}));
   } catch (const fe::cudnnException&) {
     return {};
   }

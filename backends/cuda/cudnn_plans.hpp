@@ -23,15 +23,15 @@ struct cudnn_convolution {
   bool bias = false;
   dtype operands = dtype::f32, result = dtype::f32;  // types of the two inputs, and of the result
   memory_order order = memory_order::nchw;
-  bool tensor_cores = false;  // f32 operands may be rounded to TF32
-  bool add = false;           // adds to the values in the result
+  bool allows_tensor_cores = false;  // f32 operands may be rounded to TF32
+  bool accumulates = false;          // adds to the values in the result
 };
 
 // A plan that cuDNN can run. Cheap to copy.
 class cudnn_plan {
  public:
-  struct compiled;
-  explicit cudnn_plan(std::shared_ptr<const compiled> from) : compiled_(std::move(from)) {}
+  struct compiled_plan;
+  explicit cudnn_plan(std::shared_ptr<const compiled_plan> from) : compiled_(std::move(from)) {}
 
   const std::string& name() const;
   byte_count workspace_bytes() const;
@@ -39,7 +39,7 @@ class cudnn_plan {
   kernel_call bind(session& on, const bound_operands& operands) const;
 
  private:
-  std::shared_ptr<const compiled> compiled_;
+  std::shared_ptr<const compiled_plan> compiled_;
 };
 
 // cuDNN's candidates for a convolution, its best guesses first: deterministic engines, and only those in
@@ -56,8 +56,8 @@ class cudnn_candidates {
   std::optional<cudnn_plan> build(std::size_t position) const;
 
  private:
-  struct list;
-  std::unique_ptr<list> list_;
+  struct candidate_list;
+  std::unique_ptr<candidate_list> list_;
 };
 
 }  // namespace um

@@ -34,43 +34,43 @@ record_source tracing_library() {
   return found;
 }
 
-void take_record(const void* record) {
+void count_record(const void* record) {
   const std::lock_guard guard(counting);
   add_record(counted, static_cast<const std::byte*>(record));
 }
 
 void ignore_record(const void*) {}  // the trace marks what was counted, although each reads its own queue
 
-void CUPTIAPI take_buffer(CUcontext, std::uint32_t, std::uint8_t* buffer, std::size_t, std::size_t valid) {
+void CUPTIAPI count_buffer(CUcontext, std::uint32_t, std::uint8_t* buffer, std::size_t, std::size_t valid) {
   const std::lock_guard guard(counting);
   CUpti_Activity* record = nullptr;
   while (cupti().next_record(buffer, valid, &record) == CUPTI_SUCCESS) {
     add_record(counted, reinterpret_cast<const std::byte*>(record));
   }
   std::size_t dropped = 0;
-  if (cupti().dropped(nullptr, 0, &dropped) == CUPTI_SUCCESS) counted.dropped += dropped;
+  if (cupti().dropped(nullptr, 0, &dropped) == CUPTI_SUCCESS) counted.dropped_records += dropped;
   std::free(buffer);
 }
 
 std::uint64_t records_so_far() {
   const std::lock_guard guard(counting);
-  return counted.records;
+  return counted.record_count;
 }
 
-unified_memory_counts take_counts() {
+unified_memory_counts reset_counts() {
   const std::lock_guard guard(counting);
   return std::exchange(counted, {});
 }
 
 }  // namespace
 
-unified_memory_counter::unified_memory_counter(bool with_faults) try : with_faults_(with_faults) {
+unified_memory_counter::unified_memory_counter(bool with_faults) try : counts_faults_(with_faults) {
   check(cudaFree(nullptr));  // CUPTI needs a context
   int device = 0;
   check(cudaGetDevice(&device));
   static_cast<void>(driver_.begin());
   if (events_.begin(static_cast<std::uint32_t>(device)) || tracing_library() != nullptr) return;
-  require(cupti().register_callbacks(&give_activity_buffer, &take_buffer));
+  require(cupti().register_callbacks(&give_activity_buffer, &count_buffer));
   configure_unified_memory_counters(static_cast<std::uint32_t>(device), with_faults);
   require(cupti().enable(CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER));
 } catch (const unsupported& error) {
@@ -79,7 +79,7 @@ unified_memory_counter::unified_memory_counter(bool with_faults) try : with_faul
 
 unified_memory_counter::~unified_memory_counter() {
   if (tracing_library() != nullptr) {
-    tracing_library()(nullptr, with_faults_);
+    tracing_library()(nullptr, counts_faults_);
     return;
   }
   if (events_.active()) return;
@@ -108,7 +108,7 @@ unified_memory_counts unified_memory_counter::stop() {
 void unified_memory_counter::fetch(bool all) {
   if (events_.active()) {
     if (all) events_.flush();
-    events_.read(0, [](const tracing::unified_memory_record& record) { take_record(&record); });
+    events_.read(0, [](const tracing::unified_memory_record& record) { count_record(&record); });
   } else if (all) {
     require(cupti().flush(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED));
   } else {
@@ -129,13 +129,13 @@ unified_memory_counts unified_memory_counter::collect() {
     std::this_thread::sleep_for(pause);
   }
   if (tracing_library() != nullptr)
-    tracing_library()(events_.active() ? &ignore_record : &take_record, with_faults_);
-  unified_memory_counts counts = take_counts();
-  counts.with_faults = with_faults_;
-  counts.dropped += events_.take_lost();
-  const tracing::driver_sums now = driver_.read(), moved = now - before_;
-  before_ = now;
-  const byte_count told = counts.to_device.all + counts.to_host.all, all = moved.to_gpus + moved.to_host;
+    tracing_library()(events_.active() ? &ignore_record : &count_record, counts_faults_);
+  unified_memory_counts counts = reset_counts();
+  counts.counts_faults = counts_faults_;
+  counts.dropped_records += events_.take_lost();
+  const tracing::driver_sums now = driver_.read(), moved = now - sums_at_last_collect_;
+  sums_at_last_collect_ = now;
+  const byte_count told = counts.to_device.total + counts.to_host.total, all = moved.to_gpus + moved.to_host;
   if (all > told + told / 100) counts.lost_bytes = all - told;
   return counts;
 }

@@ -20,22 +20,23 @@ namespace um {
 using migration_cause = tracing::cause;
 
 struct migrated_bytes {
-  byte_count all = 0;
+  byte_count total = 0;
   std::array<byte_count, 6> by_cause{};
 };
 
 struct unified_memory_counts {
-  bool with_faults = true;
+  bool counts_faults = true;
   migrated_bytes to_device, to_host;
   std::uint64_t cpu_faults = 0;
   std::uint64_t gpu_faults = 0;  // records of faults: one a batch by CUPTI, one a batch and block by events
   // The sum of their values: granules by events, faults on each batch's first page by CUPTI 13.0.
   std::uint64_t gpu_fault_groups = 0;
   std::uint64_t thrashing = 0, throttling = 0, remote_maps = 0;
-  std::uint64_t records = 0;
-  std::uint64_t dropped = 0;                       // records lost: the counts are incomplete
-  byte_count lost_bytes = 0;                       // moved by the driver, but missing from the records
-  std::map<std::uint64_t, std::uint64_t> batches;  // fault groups that were replayed together, by time
+  std::uint64_t record_count = 0;
+  std::uint64_t dropped_records = 0;  // records lost: the counts are incomplete
+  byte_count lost_bytes = 0;          // moved by the driver, but missing from the records
+  std::map<std::uint64_t, std::uint64_t>
+      faults_by_batch;  // fault groups that were replayed together, by time
 };
 
 // Adds one record of CUPTI's activity kind UNIFIED_MEMORY_COUNTER, of CUDA 12's or 13's layout;
@@ -69,14 +70,14 @@ class unified_memory_counter {
   unified_memory_counts collect();
   void fetch(bool all);  // new records; with `all`, those of all finished work
 
-  bool with_faults_;
+  bool counts_faults_;
   tracing::driver_events events_;  // CUPTI counts where these are not active
   tracing::driver_counters driver_;
-  tracing::driver_sums before_;  // at the last collect()
+  tracing::driver_sums sums_at_last_collect_;  // at the last collect()
   std::jthread collector_;
 };
 
 // True if no record was lost, and bytes that faults moved have faults where these were counted.
-bool is_whole(const unified_memory_counts& counts);
+bool is_complete(const unified_memory_counts& counts);
 
 }  // namespace um

@@ -10,7 +10,7 @@ using tracing::counter_kind;
 using tracing::unified_memory_record;
 
 void add(migrated_bytes& to, const unified_memory_record& record) {
-  to.all += record.value;
+  to.total += record.value;
   to.by_cause.at(record.flags < to.by_cause.size() ? record.flags : 0) += record.value;
 }
 
@@ -21,7 +21,7 @@ void add_record(unified_memory_counts& to, const std::byte* at) {
   std::memcpy(&kind, at, sizeof(kind));
   if (kind != unified_memory_record::of_kind) return;
   const unified_memory_record record = tracing::unified_memory_record_at(at);
-  ++to.records;
+  ++to.record_count;
   switch (record.counter) {
     case counter_kind::bytes_to_device:
       return add(to.to_device, record);
@@ -33,7 +33,7 @@ void add_record(unified_memory_counts& to, const std::byte* at) {
     case counter_kind::gpu_page_fault:
       ++to.gpu_faults;
       to.gpu_fault_groups += record.value;
-      to.batches[record.end] += record.value;
+      to.faults_by_batch[record.end] += record.value;
       return;
     case counter_kind::thrashing:
       ++to.thrashing;
@@ -57,9 +57,9 @@ counters counters_of(const unified_memory_counts& counts) {
   };
   using enum migration_cause;
   counters all;
-  if (counts.with_faults) {
+  if (counts.counts_faults) {
     all.faults = counts.gpu_fault_groups;
-    all.fault_batches = counts.batches.size();
+    all.fault_batches = counts.faults_by_batch.size();
   }
   if (moved(counts.to_device, {unknown}) == 0) {
     all.fault_to_device_bytes = moved(counts.to_device, {demand, tree, access_counter});
@@ -73,10 +73,10 @@ counters counters_of(const unified_memory_counts& counts) {
   return all;
 }
 
-bool is_whole(const unified_memory_counts& counts) {
+bool is_complete(const unified_memory_counts& counts) {
   const auto demanded = counts.to_device.by_cause.at(static_cast<std::size_t>(migration_cause::demand));
-  const bool has_faults = demanded == 0 || !counts.with_faults || !counts.batches.empty();
-  return counts.dropped == 0 && counts.lost_bytes == 0 && has_faults;
+  const bool has_faults = demanded == 0 || !counts.counts_faults || !counts.faults_by_batch.empty();
+  return counts.dropped_records == 0 && counts.lost_bytes == 0 && has_faults;
 }
 
 }  // namespace um

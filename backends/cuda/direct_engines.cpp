@@ -6,18 +6,18 @@
 namespace um {
 namespace {
 
-kernels::direct_convolution direct_of(const convolution_problem& p) {
+kernels::direct_convolution direct_problem_of(const convolution_problem& p) {
   return {p.x, p.w, p.y, p.how, p.arithmetic == precision::bf16 ? dtype::bf16 : dtype::f32};
 }
 
-kernels::grouped_convolution grouped_of(const convolution_problem& p) {
+kernels::grouped_convolution grouped_problem_of(const convolution_problem& p) {
   return {p.x, p.w, p.y, p.how, p.arithmetic == precision::bf16 ? dtype::bf16 : dtype::f32, p.order};
 }
 
 // The kernel that computes a filter gradient.
 enum class gradient_kernel : std::uint8_t { none, planar, shallow, deep };
 gradient_kernel gradient_kernel_of(const convolution_problem& p) {
-  const kernels::direct_convolution of = direct_of(p);
+  const kernels::direct_convolution of = direct_problem_of(p);
   if (p.order == memory_order::nchw) {
     const bool fits = p.arithmetic == precision::fp32 && kernels::planar_filter_gradient_fits(of);
     return fits ? gradient_kernel::planar : gradient_kernel::none;
@@ -29,8 +29,8 @@ gradient_kernel gradient_kernel_of(const convolution_problem& p) {
 
 kernel_call bind_grouped(session& on, const convolution_problem& p, const bound_operands& operands) {
   std::byte *const x = operands.data.at(0), *const w = operands.data.at(1), *const y = operands.data.at(2);
-  const auto* const b = p.bias ? reinterpret_cast<const float*>(operands.data.at(3)) : nullptr;
-  return [where = on.compute(), of = grouped_of(p), kind = p.kind, x, w, y, b, add = p.accumulate,
+  const auto* const b = p.has_bias ? reinterpret_cast<const float*>(operands.data.at(3)) : nullptr;
+  return [where = on.compute(), of = grouped_problem_of(p), kind = p.kind, x, w, y, b, add = p.accumulates,
           workspace = reinterpret_cast<float*>(operands.workspace)] {
     switch (kind) {
       case convolution_kind::forward:
@@ -47,13 +47,13 @@ kernel_call bind_direct(session& on, const convolution_problem& p, const bound_o
   if (p.how.groups > 1) return bind_grouped(on, p, operands);
   std::byte *const x = operands.data.at(0), *const w = operands.data.at(1), *const y = operands.data.at(2);
   if (p.kind == convolution_kind::forward) {
-    const auto* const b = p.bias ? reinterpret_cast<const float*>(operands.data.at(3)) : nullptr;
-    return [where = on.compute(), of = direct_of(p), x, w, y, b] {
+    const auto* const b = p.has_bias ? reinterpret_cast<const float*>(operands.data.at(3)) : nullptr;
+    return [where = on.compute(), of = direct_problem_of(p), x, w, y, b] {
       kernels::direct_forward(where, of, x, w, b, y);
     };
   }
-  return [where = on.compute(), of = direct_of(p), which = gradient_kernel_of(p), x, y,
-          dw = reinterpret_cast<float*>(w), add = p.accumulate,
+  return [where = on.compute(), of = direct_problem_of(p), which = gradient_kernel_of(p), x, y,
+          dw = reinterpret_cast<float*>(w), add = p.accumulates,
           workspace = reinterpret_cast<float*>(operands.workspace)] {
     const auto *const xs = reinterpret_cast<const float*>(x), *const ys = reinterpret_cast<const float*>(y);
     switch (which) {
@@ -72,11 +72,11 @@ kernel_call bind_direct(session& on, const convolution_problem& p, const bound_o
 byte_count workspace_of(session& on, const convolution_problem& p) {
   if (p.how.groups > 1) {
     return p.kind == convolution_kind::backward_filter
-               ? kernels::grouped_filter_workspace(on.compute().multiprocessors, grouped_of(p))
+               ? kernels::grouped_filter_workspace(on.compute().multiprocessors, grouped_problem_of(p))
                : 0;
   }
   if (p.kind == convolution_kind::forward) return 0;
-  const kernels::direct_convolution of = direct_of(p);
+  const kernels::direct_convolution of = direct_problem_of(p);
   const int multiprocessors = on.compute().multiprocessors;
   switch (gradient_kernel_of(p)) {
     case gradient_kernel::planar:
@@ -91,22 +91,22 @@ byte_count workspace_of(session& on, const convolution_problem& p) {
   return 0;
 }
 
-int attribute_of(session& on, cudaDeviceAttr which) {
+int device_attribute(session& on, cudaDeviceAttr which) {
   int value = 0;
   check(cudaDeviceGetAttribute(&value, which, on.device()));
   return value;
 }
 
-bool runs_on(session& on, const convolution_problem& p) {
+bool supports_problem(session& on, const convolution_problem& p) {
   if (p.how.groups > 1) return true;
-  const kernels::direct_convolution of = direct_of(p);
+  const kernels::direct_convolution of = direct_problem_of(p);
   const gradient_kernel which =
       p.kind == convolution_kind::forward ? gradient_kernel::none : gradient_kernel_of(p);
-  const int most_shared = attribute_of(on, cudaDevAttrMaxSharedMemoryPerBlockOptin);
+  const int most_shared = device_attribute(on, cudaDevAttrMaxSharedMemoryPerBlockOptin);
   if (which == gradient_kernel::planar)
     return kernels::planar_filter_gradient_shared_bytes(of) <= most_shared;
   constexpr int tensor_cores_of_these = 8;  // major compute capability
-  if (attribute_of(on, cudaDevAttrComputeCapabilityMajor) < tensor_cores_of_these) return false;
+  if (device_attribute(on, cudaDevAttrComputeCapabilityMajor) < tensor_cores_of_these) return false;
   return which != gradient_kernel::deep || kernels::deep_filter_gradient_shared_bytes(of) <= most_shared;
 }
 
@@ -115,12 +115,12 @@ bool runs_on(session& on, const convolution_problem& p) {
 bool direct_applies(const convolution_problem& p) {
   if (p.how.groups > 1) {
     constexpr std::int64_t most = std::int64_t{1} << 31;
-    return elements(p.x) < most && elements(p.y) < most && p.w.c * p.w.h * p.w.w < 65536;
+    return element_count(p.x) < most && element_count(p.y) < most && p.w.c * p.w.h * p.w.w < 65536;
   }
   switch (p.kind) {
     case convolution_kind::forward:
       return p.arithmetic != precision::fp32 && p.order == memory_order::nhwc &&
-             kernels::direct_forward_fits(direct_of(p));
+             kernels::direct_forward_fits(direct_problem_of(p));
     case convolution_kind::backward_filter:
       return gradient_kernel_of(p) != gradient_kernel::none;
     case convolution_kind::backward_data:
@@ -131,7 +131,7 @@ bool direct_applies(const convolution_problem& p) {
 
 void visit_direct(session& on, const convolution_problem& p, std::int64_t parts,
                   const std::function<bool(const convolution_recipe&)>& visit) {
-  if (parts != 1 || !runs_on(on, p)) return;
+  if (parts != 1 || !supports_problem(on, p)) return;
   visit({"kernel", "kernel", 0, 1, round_up(workspace_of(on, p), arena_alignment),
          [&on, p](const bound_operands& operands) { return bind_direct(on, p, operands); }});
 }

@@ -24,12 +24,12 @@ nanoseconds trial_time(const candidate& of, nanoseconds to_beat) {
   return of.median(0, static_cast<int>(std::clamp<nanoseconds>(span / once, 3, 10)));
 }
 
-void search_patience::gained(nanoseconds now) {
+void search_patience::record_gain(nanoseconds now) {
   tries_without_gain_ = 0;
   last_gain_ = now;
 }
 
-bool search_patience::lasts(nanoseconds now) const {
+bool search_patience::is_left(nanoseconds now) const {
   constexpr int most_idle = 12;
   constexpr nanoseconds longest = 1'500'000'000;
   return tries_without_gain_ < most_idle && now - last_gain_ < longest;

@@ -28,9 +28,9 @@ nanoseconds trial_time(const candidate& of, nanoseconds to_beat);
 class search_patience {
  public:
   explicit search_patience(nanoseconds now) : last_gain_(now) {}
-  void gained(nanoseconds now);
+  void record_gain(nanoseconds now);
   void failed_to_gain() { ++tries_without_gain_; }
-  bool lasts(nanoseconds now) const;
+  bool is_left(nanoseconds now) const;
 
  private:
   int tries_without_gain_ = 0;

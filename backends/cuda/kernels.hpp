@@ -46,7 +46,7 @@ struct stepped_tensor {
   const float* dw = nullptr;
   float *m = nullptr, *v = nullptr, *master = nullptr;
   std::int64_t count = 0;
-  bool aligned = false;  // set by the launcher
+  bool is_aligned = false;  // set by the launcher
 };
 inline constexpr int most_stepped_tensors = 512;  // what a launch can carry
 // One kernel over as many tensors, then, with two moments, *steps += 1.
@@ -56,9 +56,9 @@ void take_step(launch_site where, std::span<const stepped_tensor> tensors, const
 // --- replay.cu ---
 // Replays an operator of which only the touched memory and the time are known.
 struct replayed_operand {
-  std::byte* at = nullptr;
+  std::byte* address = nullptr;
   std::int64_t bytes = 0;
-  bool reads = false, writes = false, floating = true;
+  bool reads = false, writes = false, is_floating_point = true;
 };
 inline constexpr int most_replayed_operands = 100;  // what a launch can carry
 struct replayed_operator {

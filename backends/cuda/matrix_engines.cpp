@@ -35,7 +35,7 @@ bool has_epilogue(const matrix_problem& p) {
 }
 
 // cuBLASLt cannot add to a bias gradient.
-bool epilogue_may_be_joined(const matrix_problem& p) {
+bool can_fuse_epilogue(const matrix_problem& p) {
   return has_epilogue(p) && !(p.kind == matrix_kind::backward_filter && p.accumulate);
 }
 
@@ -202,7 +202,7 @@ void append_proposals(session& on, const matrix_problem& p, byte_count cap, bool
 // Algorithms with a joined epilogue come first.
 std::vector<proposal> proposed_algorithms(session& on, const matrix_problem& p, byte_count cap) {
   std::vector<proposal> all;
-  if (epilogue_may_be_joined(p)) append_proposals(on, p, cap, true, all);
+  if (can_fuse_epilogue(p)) append_proposals(on, p, cap, true, all);
   append_proposals(on, p, cap, false, all);
   for (proposal& one : all) one.workspace_bytes = std::max(one.workspace_bytes, pass_workspace(p));
   return all;
@@ -246,8 +246,8 @@ std::string signature_of(const matrix_problem& p) {
 
 engine choose_engine(session& on, const matrix_problem& problem, byte_count workspace_cap) {
   const auto usable = [](const engine_choice& choice) { return parse_algorithm(choice.engine).has_value(); };
-  const engine_choice choice = cached_or_searched(on, signature_of(problem), workspace_cap, {}, usable,
-                                                  [&] { return fastest(on, problem, workspace_cap); });
+  const engine_choice choice = find_or_search(on, signature_of(problem), workspace_cap, {}, usable,
+                                              [&] { return fastest(on, problem, workspace_cap); });
   const auto how = parse_algorithm(choice.engine);
   if (!how) throw unsupported("algorithm " + choice.engine + " of the engine cache cannot be read");
   return {choice, [&on, problem, how = *how, bytes = choice.workspace_bytes](const bound_operands& operands) {

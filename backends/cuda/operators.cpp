@@ -24,7 +24,7 @@ const std::int32_t* as_integers(std::byte* at) {
 
 // An engine of umbench's own kernels: `launch(operands)` runs the kernel.
 template <class Launch>
-engine own_kernel(byte_count workspace, Launch launch) {
+engine kernel_engine(byte_count workspace, Launch launch) {
   return {{"kernel", 0, workspace, 0}, [launch](const bound_operands& operands) -> kernel_call {
             return [launch, operands] { launch(operands); };
           }};
@@ -40,7 +40,7 @@ struct bound_site {
   std::uint32_t alignment;
   byte_count workspace_cap;
 
-  const tensor& whole(std::size_t operand) const { return g.tensors[touched[operand].what]; }
+  const tensor& whole(std::size_t operand) const { return g.tensors[touched[operand].tensor]; }
   dims shape(std::size_t operand) const { return shape_of(touched[operand].where, whole(operand).shape.w); }
   // Rows of padding above the part of x. Negative: the part begins with rows above its first window.
   std::int32_t padding_above() const { return static_cast<std::int32_t>(padding_of(g, o, part).above); }
@@ -48,7 +48,7 @@ struct bound_site {
     return {shape(operand), whole(operand).type, whole(operand).order};
   }
   byte_count bytes(std::size_t operand) const { return bytes_of(whole(operand), touched[operand].where); }
-  std::int64_t count(std::size_t operand) const { return elements(shape(operand)); }
+  std::int64_t count(std::size_t operand) const { return element_count(shape(operand)); }
   bool accumulates(std::size_t operand) const { return touched[operand].mode == access_mode::accumulate; }
   std::size_t inputs() const { return o.in.size(); }
   std::size_t operands() const { return touched.size(); }
@@ -99,7 +99,7 @@ kernels::pool_problem problem_of(const bound_site& at, const max_pool& how, std:
           how,
           at.whole(x).type,
           order_of(at.whole(x), at.whole(y)),
-          static_cast<int>(size_of(at.whole(index).type)),
+          static_cast<int>(element_bytes(at.whole(index).type)),
           at.padding_above()};
 }
 
@@ -116,14 +116,14 @@ kernels::average_problem problem_of(const bound_site& at, const average_pool& ho
 }
 
 // An operand of a concatenation: its first byte in a run of the whole, and its runs on both sides.
-struct joined_part {
+struct fused_part {
   std::size_t operand = 0;
   byte_count first = 0;
   kernels::byte_box box;
 };
 
 // The engine's i-th operand is the operator's `order[i]`-th.
-engine reordered(engine inner, std::vector<std::size_t> order) {
+engine with_reordered_operands(engine inner, std::vector<std::size_t> order) {
   return {inner.choice,
           [bind = std::move(inner.bind), order = std::move(order)](const bound_operands& given) {
             bound_operands taken{{}, given.workspace};
@@ -134,7 +134,7 @@ engine reordered(engine inner, std::vector<std::size_t> order) {
 
 // Replays an operator that is not computed: its kernel touches the operands of the part and takes the
 // part's share of the time.
-engine replayed(const bound_site& at, const opaque& how) {
+engine replay_engine(const bound_site& at, const opaque& how) {
   if (runs_on_cpu(at.o))
     throw unsupported("operator " + at.o.name + " is work of the CPU, which can be simulated only");
   if (!how.duration) {
@@ -152,24 +152,24 @@ engine replayed(const bound_site& at, const opaque& how) {
       static_cast<std::int64_t>(share_of(static_cast<std::uint64_t>(*how.duration), at.g, at.o, at.part));
   for (std::size_t i = 0; i < at.operands(); ++i) {
     const access_mode mode = at.touched[i].mode;
-    what.operands[i] = {nullptr, at.count(i) * static_cast<std::int64_t>(size_of(at.whole(i).type)),
+    what.operands[i] = {nullptr, at.count(i) * static_cast<std::int64_t>(element_bytes(at.whole(i).type)),
                         mode != access_mode::write, mode != access_mode::read, is_floating(at.whole(i).type)};
   }
-  return own_kernel(how.workspace_bytes, [where = at.on.compute(), what,
-                                          rate = at.on.memory_bytes_per_s()](const bound_operands& to) {
+  return kernel_engine(how.workspace_bytes, [where = at.on.compute(), what,
+                                             rate = at.on.memory_bytes_per_s()](const bound_operands& to) {
     kernels::replayed_operator bound = what;
-    for (int i = 0; i < bound.count; ++i) bound.operands[i].at = to.data[static_cast<std::size_t>(i)];
+    for (int i = 0; i < bound.count; ++i) bound.operands[i].address = to.data[static_cast<std::size_t>(i)];
     kernels::replay(where, bound, rate);
   });
 }
 
 // Copies between `whole` and the other operands, which lie in it one after the other.
-engine joined(const bound_site& at, std::size_t whole, bool together) {
+engine fuse_parts(const bound_site& at, std::size_t whole, bool together) {
   const bool last = at.whole(whole).order == memory_order::nhwc;
   const dims shape = at.shape(whole);
   const auto runs = static_cast<byte_count>(last ? shape.n * shape.h * shape.w : shape.n);
   const byte_count pitch = at.bytes(whole) / runs;
-  std::vector<joined_part> parts;
+  std::vector<fused_part> parts;
   byte_count first = 0;
   for (std::size_t i = 0; i < at.operands(); ++i) {
     if (i == whole) continue;
@@ -179,9 +179,9 @@ engine joined(const bound_site& at, std::size_t whole, bool together) {
     parts.push_back({i, first, box});
     first += box.width;
   }
-  return own_kernel(0, [stream = at.on.compute().stream, parts = std::move(parts), whole,
-                        together](const bound_operands& to) {
-    for (const joined_part& part : parts) {
+  return kernel_engine(0, [stream = at.on.compute().stream, parts = std::move(parts), whole,
+                           together](const bound_operands& to) {
+    for (const fused_part& part : parts) {
       std::byte *const there = to.data[whole] + part.first, *const apart = to.data[part.operand];
       kernels::copy_box_by_kernel(stream, together ? there : apart, together ? apart : there, part.box);
     }
@@ -204,21 +204,21 @@ struct product_chooser {
   engine operator()(const convolution& how) const {
     const std::size_t y = at.inputs();
     auto problem = problem_of(at, convolution_kind::forward, how, 0, 1, y);
-    problem.accumulate = at.accumulates(y);
-    problem.bias = at.inputs() > 2 && !problem.accumulate;  // added once, by the part that writes
+    problem.accumulates = at.accumulates(y);
+    problem.has_bias = at.inputs() > 2 && !problem.accumulates;  // added once, by the part that writes
     std::vector<std::size_t> order{0, 1, y};
-    if (problem.bias) order.push_back(2);
-    return reordered(choose_aligned(problem), std::move(order));
+    if (problem.has_bias) order.push_back(2);
+    return with_reordered_operands(choose_aligned(problem), std::move(order));
   }
   engine operator()(const convolution_backward_data& how) const {  // w, dy -> dx
     auto problem = problem_of(at, convolution_kind::backward_data, how.forward, 2, 0, 1);
-    problem.accumulate = at.accumulates(2);
-    return reordered(choose_aligned(problem), {2, 0, 1});
+    problem.accumulates = at.accumulates(2);
+    return with_reordered_operands(choose_aligned(problem), {2, 0, 1});
   }
   engine operator()(const convolution_backward_filter& how) const {  // x, dy -> dw
     auto problem = problem_of(at, convolution_kind::backward_filter, how.forward, 0, 2, 1);
-    problem.accumulate = at.accumulates(2);
-    return reordered(choose_aligned(problem), {0, 2, 1});
+    problem.accumulates = at.accumulates(2);
+    return with_reordered_operands(choose_aligned(problem), {0, 2, 1});
   }
   engine operator()(const linear& how) const {
     const std::size_t y = at.inputs();
@@ -228,12 +228,12 @@ struct product_chooser {
     problem.relu = how.relu;
     std::vector<std::size_t> order{0, 1, y};
     if (problem.bias) order.push_back(2);
-    return reordered(choose_engine(at.on, problem, at.workspace_cap), std::move(order));
+    return with_reordered_operands(choose_engine(at.on, problem, at.workspace_cap), std::move(order));
   }
   engine operator()(const linear_backward_data&) const {  // w, dy -> dx
     auto problem = problem_of(at, matrix_kind::backward_data, 2, 0);
     problem.accumulate = at.accumulates(2);
-    return reordered(choose_engine(at.on, problem, at.workspace_cap), {2, 0, 1});
+    return with_reordered_operands(choose_engine(at.on, problem, at.workspace_cap), {2, 0, 1});
   }
   engine operator()(const linear_backward_filter&) const {  // x, dy -> dw [, db]
     auto problem = problem_of(at, matrix_kind::backward_filter, 0, 2);
@@ -241,7 +241,7 @@ struct product_chooser {
     problem.bias = at.operands() > 3;
     std::vector<std::size_t> order{0, 2, 1};
     if (problem.bias) order.push_back(3);
-    return reordered(choose_engine(at.on, problem, at.workspace_cap), std::move(order));
+    return with_reordered_operands(choose_engine(at.on, problem, at.workspace_cap), std::move(order));
   }
 };
 
@@ -251,36 +251,38 @@ struct kernel_chooser {
 
   engine operator()(const bias_backward&) const {
     const kernels::tensor_form of = at.tensor_form_of(0);
-    return own_kernel(kernels::bias_backward_workspace(of),
-                      [where = at.on.compute(), of, adds = at.accumulates(1)](const bound_operands& to) {
-                        kernels::bias_backward(where, to.data[0], as_floats(to.data[1]), of, adds,
-                                               as_floats(to.workspace));
-                      });
+    return kernel_engine(kernels::bias_backward_workspace(of),
+                         [where = at.on.compute(), of, adds = at.accumulates(1)](const bound_operands& to) {
+                           kernels::bias_backward(where, to.data[0], as_floats(to.data[1]), of, adds,
+                                                  as_floats(to.workspace));
+                         });
   }
   engine operator()(const relu& how) const {
-    return own_kernel(0, [where = at.on.compute(), of = at.tensor_form_of(0), how](const bound_operands& to) {
-      kernels::relu(where, to.data[0], to.data[1], elements(of.shape), of.type, how.relu6);
-    });
+    return kernel_engine(
+        0, [where = at.on.compute(), of = at.tensor_form_of(0), how](const bound_operands& to) {
+          kernels::relu(where, to.data[0], to.data[1], element_count(of.shape), of.type, how.relu6);
+        });
   }
   engine operator()(const relu_backward& how) const {
-    return own_kernel(
+    return kernel_engine(
         0, [where = at.on.compute(), of = at.tensor_form_of(0), how = how.forward](const bound_operands& to) {
-          kernels::relu_backward(where, to.data[0], to.data[1], to.data[2], elements(of.shape), of.type,
+          kernels::relu_backward(where, to.data[0], to.data[1], to.data[2], element_count(of.shape), of.type,
                                  how.relu6);
         });
   }
   engine operator()(const relu_bias_backward&) const {  // y, dy -> dx, db
     const kernels::tensor_form of = at.tensor_form_of(0);
-    return own_kernel(kernels::bias_backward_workspace(of),
-                      [where = at.on.compute(), of, adds = at.accumulates(3)](const bound_operands& to) {
-                        kernels::relu_bias_backward(where, to.data[0], to.data[1], to.data[2],
-                                                    as_floats(to.data[3]), of, adds, as_floats(to.workspace));
-                      });
+    return kernel_engine(kernels::bias_backward_workspace(of),
+                         [where = at.on.compute(), of, adds = at.accumulates(3)](const bound_operands& to) {
+                           kernels::relu_bias_backward(where, to.data[0], to.data[1], to.data[2],
+                                                       as_floats(to.data[3]), of, adds,
+                                                       as_floats(to.workspace));
+                         });
   }
   engine operator()(const max_pool& how) const {  // x [, b] -> y, index
     const std::size_t y = at.inputs();
     const auto problem = problem_of(at, how, 0, y, y + 1);
-    return own_kernel(0, [where = at.on.compute(), problem, y](const bound_operands& to) {
+    return kernel_engine(0, [where = at.on.compute(), problem, y](const bound_operands& to) {
       const float* const b = y > 1 ? as_floats(to.data[1]) : nullptr;
       kernels::max_pool_forward(where, to.data[0], b, to.data[y], to.data[y + 1], problem);
     });
@@ -290,8 +292,8 @@ struct kernel_chooser {
     const auto problem = problem_of(at, how.forward, dx, 0, 1);
     const bool sums = at.operands() > dx + 1;
     const byte_count workspace = sums ? kernels::max_pool_backward_workspace(problem) : 0;
-    return own_kernel(workspace, [where = at.on.compute(), problem, dx, sums,
-                                  adds = sums && at.accumulates(dx + 1)](const bound_operands& to) {
+    return kernel_engine(workspace, [where = at.on.compute(), problem, dx, sums,
+                                     adds = sums && at.accumulates(dx + 1)](const bound_operands& to) {
       const void* const y = dx > 2 ? to.data[2] : nullptr;
       float* const db = sums ? as_floats(to.data[dx + 1]) : nullptr;
       kernels::max_pool_backward(where, to.data[0], to.data[1], y, to.data[dx], db, problem, adds,
@@ -301,22 +303,23 @@ struct kernel_chooser {
   // x, scale, shift [, residual] -> y, mean, inverse_deviation
   engine operator()(const batch_norm& how) const {
     const kernels::tensor_form of = at.tensor_form_of(0);
-    return own_kernel(kernels::batch_statistics_workspace(of), [where = at.on.compute(), of, how,
-                                                                y = at.inputs()](const bound_operands& to) {
-      float *const mean = as_floats(to.data[y + 1]), *const inverse_deviation = as_floats(to.data[y + 2]);
-      kernels::batch_statistics(where, to.data[0], how.epsilon, mean, inverse_deviation, of,
-                                as_floats(to.workspace));
-      const void* const residual = y > 3 ? to.data[3] : nullptr;
-      kernels::normalize(where,
-                         {to.data[0], as_floats(to.data[1]), as_floats(to.data[2]), mean, inverse_deviation,
-                          residual, to.data[y], how.relu, how.relu6},
-                         of);
-    });
+    return kernel_engine(kernels::batch_statistics_workspace(of),
+                         [where = at.on.compute(), of, how, y = at.inputs()](const bound_operands& to) {
+                           float *const mean = as_floats(to.data[y + 1]), *const inverse_deviation =
+                                                                              as_floats(to.data[y + 2]);
+                           kernels::batch_statistics(where, to.data[0], how.epsilon, mean, inverse_deviation,
+                                                     of, as_floats(to.workspace));
+                           const void* const residual = y > 3 ? to.data[3] : nullptr;
+                           kernels::normalize(where,
+                                              {to.data[0], as_floats(to.data[1]), as_floats(to.data[2]), mean,
+                                               inverse_deviation, residual, to.data[y], how.relu, how.relu6},
+                                              of);
+                         });
   }
   // x, scale, shift, mean, inverse_deviation [, residual] -> y
   engine operator()(const normalize& how) const {
-    return own_kernel(0, [where = at.on.compute(), of = at.tensor_form_of(0), how,
-                          y = at.inputs()](const bound_operands& to) {
+    return kernel_engine(0, [where = at.on.compute(), of = at.tensor_form_of(0), how,
+                             y = at.inputs()](const bound_operands& to) {
       const void* const residual = y > 5 ? to.data[5] : nullptr;
       kernels::normalize(where,
                          {to.data[0], as_floats(to.data[1]), as_floats(to.data[2]), as_floats(to.data[3]),
@@ -327,107 +330,109 @@ struct kernel_chooser {
   // x, scale, shift, mean, inverse_deviation, dy [, dy2] [, y] -> dx, dscale, dshift [, dresidual]
   engine operator()(const batch_norm_backward& how) const {
     const kernels::tensor_form of = at.tensor_form_of(0);
-    return own_kernel(kernels::batch_norm_backward_workspace(of),
-                      [where = at.on.compute(), of, how, dx = at.inputs()](const bound_operands& to) {
-                        kernels::normalization_gradient what{to.data[0],
-                                                             as_floats(to.data[1]),
-                                                             as_floats(to.data[2]),
-                                                             as_floats(to.data[3]),
-                                                             as_floats(to.data[4]),
-                                                             to.data[5]};
-                        if (how.two_gradients) what.dy2 = to.data[6];
-                        if (how.relu && how.residual) what.y = to.data[how.two_gradients ? 7 : 6];
-                        what.dx = to.data[dx];
-                        what.dscale = as_floats(to.data[dx + 1]);
-                        what.dshift = as_floats(to.data[dx + 2]);
-                        if (how.residual) what.dresidual = to.data[dx + 3];
-                        what.relu = how.relu;
-                        what.relu6 = how.relu6;
-                        kernels::batch_norm_backward(where, what, of, as_floats(to.workspace));
-                      });
+    return kernel_engine(kernels::batch_norm_backward_workspace(of),
+                         [where = at.on.compute(), of, how, dx = at.inputs()](const bound_operands& to) {
+                           kernels::normalization_gradient what{to.data[0],
+                                                                as_floats(to.data[1]),
+                                                                as_floats(to.data[2]),
+                                                                as_floats(to.data[3]),
+                                                                as_floats(to.data[4]),
+                                                                to.data[5]};
+                           if (how.two_gradients) what.dy2 = to.data[6];
+                           if (how.relu && how.residual) what.y = to.data[how.two_gradients ? 7 : 6];
+                           what.dx = to.data[dx];
+                           what.dscale = as_floats(to.data[dx + 1]);
+                           what.dshift = as_floats(to.data[dx + 2]);
+                           if (how.residual) what.dresidual = to.data[dx + 3];
+                           what.relu = how.relu;
+                           what.relu6 = how.relu6;
+                           kernels::batch_norm_backward(where, what, of, as_floats(to.workspace));
+                         });
   }
   engine operator()(const add&) const {
-    return own_kernel(0, [where = at.on.compute(), of = at.tensor_form_of(0)](const bound_operands& to) {
-      kernels::add(where, to.data[0], to.data[1], to.data[2], elements(of.shape), of.type);
+    return kernel_engine(0, [where = at.on.compute(), of = at.tensor_form_of(0)](const bound_operands& to) {
+      kernels::add(where, to.data[0], to.data[1], to.data[2], element_count(of.shape), of.type);
     });
   }
   engine operator()(const average_pool& how) const {  // x -> y
-    return own_kernel(
+    return kernel_engine(
         0, [where = at.on.compute(), problem = problem_of(at, how, 0, 1)](const bound_operands& to) {
           kernels::average_pool_forward(where, to.data[0], to.data[1], problem);
         });
   }
   engine operator()(const average_pool_backward& how) const {  // dy -> dx
-    return own_kernel(
+    return kernel_engine(
         0, [where = at.on.compute(), problem = problem_of(at, how.forward, 1, 0)](const bound_operands& to) {
           kernels::average_pool_backward(where, to.data[0], to.data[1], problem);
         });
   }
-  engine operator()(const concat&) const { return joined(at, at.inputs(), true); }
-  engine operator()(const concat_backward&) const { return joined(at, 0, false); }
+  engine operator()(const concat&) const { return fuse_parts(at, at.inputs(), true); }
+  engine operator()(const concat_backward&) const { return fuse_parts(at, 0, false); }
 
   engine operator()(const global_average_pool&) const {
-    return own_kernel(0, [where = at.on.compute(), of = at.tensor_form_of(0)](const bound_operands& to) {
+    return kernel_engine(0, [where = at.on.compute(), of = at.tensor_form_of(0)](const bound_operands& to) {
       kernels::global_average_pool(where, to.data[0], to.data[1], of);
     });
   }
   engine operator()(const global_average_pool_backward&) const {
-    return own_kernel(0, [where = at.on.compute(), of = at.tensor_form_of(1)](const bound_operands& to) {
+    return kernel_engine(0, [where = at.on.compute(), of = at.tensor_form_of(1)](const bound_operands& to) {
       kernels::global_average_pool_backward(where, to.data[0], to.data[1], of);
     });
   }
   engine operator()(const cast&) const {
-    return own_kernel(0, [where = at.on.compute(), count = at.count(0), from = at.whole(0).type,
-                          type = at.whole(1).type](const bound_operands& to) {
+    return kernel_engine(0, [where = at.on.compute(), count = at.count(0), from = at.whole(0).type,
+                             type = at.whole(1).type](const bound_operands& to) {
       kernels::cast(where, to.data[0], from, to.data[1], type, count);
     });
   }
   engine operator()(const softmax_cross_entropy&) const {  // logits, labels -> loss, probabilities
     const kernels::softmax_problem rows = softmax_problem_of(0);
-    return own_kernel(kernels::softmax_workspace(rows), [where = at.on.compute(), rows,
-                                                         adds = at.accumulates(2)](const bound_operands& to) {
-      kernels::softmax_cross_entropy(where, to.data[0], as_integers(to.data[1]), as_floats(to.data[2]),
-                                     to.data[3], rows, adds, as_floats(to.workspace));
-    });
+    return kernel_engine(kernels::softmax_workspace(rows),
+                         [where = at.on.compute(), rows, adds = at.accumulates(2)](const bound_operands& to) {
+                           kernels::softmax_cross_entropy(where, to.data[0], as_integers(to.data[1]),
+                                                          as_floats(to.data[2]), to.data[3], rows, adds,
+                                                          as_floats(to.workspace));
+                         });
   }
   engine operator()(const softmax_cross_entropy_backward&) const {  // probabilities, labels -> dlogits
-    return own_kernel(0, [where = at.on.compute(), rows = softmax_problem_of(0)](const bound_operands& to) {
+    return kernel_engine(0, [where = at.on.compute(),
+                             rows = softmax_problem_of(0)](const bound_operands& to) {
       kernels::softmax_cross_entropy_backward(where, to.data[0], as_integers(to.data[1]), to.data[2], rows);
     });
   }
   engine operator()(const softmax_cross_entropy_gradient&) const {  // logits, labels -> loss, dlogits
     const kernels::softmax_problem rows = softmax_problem_of(0);
-    return own_kernel(kernels::softmax_workspace(rows),
-                      [where = at.on.compute(), rows, adds = at.accumulates(2)](const bound_operands& to) {
-                        kernels::softmax_cross_entropy_gradient(where, to.data[0], as_integers(to.data[1]),
-                                                                as_floats(to.data[2]), to.data[3], rows, adds,
-                                                                as_floats(to.workspace));
-                      });
+    return kernel_engine(kernels::softmax_workspace(rows),
+                         [where = at.on.compute(), rows, adds = at.accumulates(2)](const bound_operands& to) {
+                           kernels::softmax_cross_entropy_gradient(where, to.data[0], as_integers(to.data[1]),
+                                                                   as_floats(to.data[2]), to.data[3], rows,
+                                                                   adds, as_floats(to.workspace));
+                         });
   }
   engine operator()(const sgd_update& how) const {  // w, dw -> w
-    return own_kernel(0, [where = at.on.compute(), count = at.count(0),
-                          rate = how.learning_rate](const bound_operands& to) {
+    return kernel_engine(0, [where = at.on.compute(), count = at.count(0),
+                             rate = how.learning_rate](const bound_operands& to) {
       kernels::sgd_update(where, as_floats(to.data[0]), as_floats(to.data[1]), rate, count);
     });
   }
   engine operator()(const optimizer_step& how) const {
-    return own_kernel(0, [where = at.on.compute(), how, places = stepped_parameters(at.g, at.o),
-                          counts = counts_of(at)](const bound_operands& to) {
+    return kernel_engine(0, [where = at.on.compute(), how, places = stepped_parameters(at.g, at.o),
+                             counts = counts_of(at)](const bound_operands& to) {
       std::vector<kernels::stepped_tensor> tensors;
       for (const stepped_parameter& p : places) {
         const auto state = [&](std::int32_t which) {
-          return as_floats(to.data[p.w + 2 + static_cast<std::size_t>(which)]);
+          return as_floats(to.data[p.parameter_index + 2 + static_cast<std::size_t>(which)]);
         };
-        tensors.push_back({to.data[p.w], as_floats(to.data[p.w + 1]), how.moments > 0 ? state(0) : nullptr,
-                           how.moments > 1 ? state(1) : nullptr, p.has_master ? state(how.moments) : nullptr,
-                           counts[p.w]});
+        tensors.push_back({to.data[p.parameter_index], as_floats(to.data[p.parameter_index + 1]),
+                           how.moments > 0 ? state(0) : nullptr, how.moments > 1 ? state(1) : nullptr,
+                           p.has_master ? state(how.moments) : nullptr, counts[p.parameter_index]});
       }
       const std::size_t last = counts.size() - 1;
       kernels::take_step(where, tensors, how,
                          how.moments > 1 ? reinterpret_cast<std::int32_t*>(to.data[last]) : nullptr);
     });
   }
-  engine operator()(const opaque& how) const { return replayed(at, how); }
+  engine operator()(const opaque& how) const { return replay_engine(at, how); }
   kernels::softmax_problem softmax_problem_of(std::size_t operand) const {
     const dims part = at.shape(operand);
     return {part.n, part.c * part.h * part.w, at.whole(operand).shape.n, at.whole(operand).type};
@@ -439,7 +444,7 @@ struct kernel_chooser {
 engine choose_engine(session& on, const graph& g, const op& o, const box& part, std::uint32_t alignment,
                      byte_count workspace_cap) {
   const bound_site at{on, g, o, part, accesses_of(g, o, part), alignment, workspace_cap};
-  return std::visit(overloaded{product_chooser{at}, kernel_chooser{at}}, o.what);
+  return std::visit(overloaded{product_chooser{at}, kernel_chooser{at}}, o.attributes);
 }
 
 namespace {
@@ -467,17 +472,17 @@ struct attribute_text {
 }  // namespace
 
 std::string signature_of(const graph& g, const op& o, const box& part) {
-  std::string text(kind_of(o.what));
+  std::string text(kind_of(o.attributes));
   std::visit(overloaded{[&](const opaque& a) {
                           text += ' ' + a.label + ' ' + std::to_string(a.duration.value_or(0)) + " ns " +
                                   std::to_string(a.workspace_bytes) + " B";
                         },
                         [&](const auto& a) { fields_of(a, attribute_text{text}); }},
-             o.what);
+             o.attributes);
   const row_padding padding = padding_of(g, o, part);
   text += " above " + std::to_string(padding.above);
   for (const access& a : accesses_of(g, o, part)) {
-    const tensor& t = g.tensors[a.what];
+    const tensor& t = g.tensors[a.tensor];
     text += ' ' + to_text(shape_of(a.where, t.shape.w)) + ' ' + std::string(to_text(t.type)) + ' ' +
             std::string(to_text(t.order)) + (a.mode == access_mode::accumulate ? " added" : "");
   }
@@ -491,7 +496,7 @@ bool same_work(const graph& g, const op& a, const op& b) {
       return s.shape == t.shape && s.type == t.type && s.order == t.order;
     });
   };
-  return a.what == b.what && alike(a.in, b.in) && alike(a.out, b.out);
+  return a.attributes == b.attributes && alike(a.in, b.in) && alike(a.out, b.out);
 }
 
 }  // namespace um

@@ -50,7 +50,7 @@ std::string gpu_name(int device) {
 }
 
 nanoseconds median_of_calls(session& on, const std::function<void()>& call, int calls) {
-  std::vector<event> marks;
+  std::vector<cuda_event> marks;
   for (int i = 0; i <= calls; ++i) marks.push_back(make_event(event_use::timing));
   check(cudaEventRecord(marks[0].get(), on.compute().stream));
   for (std::size_t i = 1; i < marks.size(); ++i) {
@@ -87,13 +87,13 @@ session::session(int device, const cuda_options& options)
                   std::to_string(cublasLtGetVersion()) + " | "),
       engines_(options.engine_cache.empty() ? standard_engine_cache() : options.engine_cache) {}
 
-const engine& session::built_engine(const std::string& key, const std::function<engine()>& make) {
+const engine& session::cached_engine(const std::string& key, const std::function<engine()>& make) {
   constexpr std::size_t most = 1000;
-  const auto known = made_.find(key);
-  if (known != made_.end()) return known->second;
+  const auto known = engines_by_key_.find(key);
+  if (known != engines_by_key_.end()) return known->second;
   engine fresh = make();
-  if (made_.size() >= most) made_.clear();
-  return made_.emplace(key, std::move(fresh)).first->second;
+  if (engines_by_key_.size() >= most) engines_by_key_.clear();
+  return engines_by_key_.emplace(key, std::move(fresh)).first->second;
 }
 
 std::byte* session::scratch(byte_count bytes, dtype type) {
@@ -101,14 +101,14 @@ std::byte* session::scratch(byte_count bytes, dtype type) {
     scratch_ = {};
     scratch_ = device_arena(round_up(bytes, managed_block));
   }
-  kernels::fill(compute(), scratch_.data(), static_cast<std::int64_t>(bytes / size_of(type)), type, 1);
+  kernels::fill(compute(), scratch_.data(), static_cast<std::int64_t>(bytes / element_bytes(type)), type, 1);
   return scratch_.data();
 }
 
-engine_choice cached_or_searched(session& on, const std::string& signature, byte_count workspace_cap,
-                                 const std::string& version,
-                                 const std::function<bool(const engine_choice&)>& usable,
-                                 const std::function<engine_choice()>& search) {
+engine_choice find_or_search(session& on, const std::string& signature, byte_count workspace_cap,
+                             const std::string& version,
+                             const std::function<bool(const engine_choice&)>& usable,
+                             const std::function<engine_choice()>& search) {
   const std::string problem = on.engine_key(signature), key = engine_key(problem, workspace_cap, version);
   const auto known = on.engines().find(key);
   if (known && usable(*known)) return *known;

@@ -38,7 +38,7 @@ class session {
   engine_cache& engines() { return engines_; }
   // The engine for a key of the cache. It is built once, which takes up to a second; up to a thousand are
   // kept.
-  const engine& built_engine(const std::string& key, const std::function<engine()>& make);
+  const engine& cached_engine(const std::string& key, const std::function<engine()>& make);
 
   // The engine of the first problem of each kind. The search for others of the kind begins with it.
   std::map<std::string, std::string>& precedents() { return precedents_; }
@@ -53,22 +53,22 @@ class session {
   cuda_options options_;
   int multiprocessors_ = 1;
   std::int64_t memory_bytes_per_s_ = 1;
-  stream compute_;
+  cuda_stream compute_;
   cudnn_handle cudnn_;
   cublas_handle cublas_;
   std::string key_prefix_;
   engine_cache engines_;
-  std::map<std::string, engine> made_;
+  std::map<std::string, engine> engines_by_key_;
   std::map<std::string, std::string> precedents_;
   arena scratch_;
 };
 
 // The choice for `signature` within `workspace_cap`: from the engine cache, also one for a larger cap that
 // fits, else from `search`. It is stored as the choice for that cap and does not change any more.
-engine_choice cached_or_searched(session& on, const std::string& signature, byte_count workspace_cap,
-                                 const std::string& version,
-                                 const std::function<bool(const engine_choice&)>& usable,
-                                 const std::function<engine_choice()>& search);
+engine_choice find_or_search(session& on, const std::string& signature, byte_count workspace_cap,
+                             const std::string& version,
+                             const std::function<bool(const engine_choice&)>& usable,
+                             const std::function<engine_choice()>& search);
 
 // Median time of 3 to 20 calls within about 50 ms, after a first call that is not counted.
 nanoseconds time_of(session& on, const std::function<void()>& call);

@@ -139,10 +139,10 @@ kernel_call bind_gradient(session& on, const winograd_sizes& s, const batched_al
 kernel_call bind_parts(session& on, const convolution_problem& p, std::int64_t parts,
                        const batched_algorithm& how, const bound_operands& operands) {
   const winograd_sizes s = winograd_sizes_of(p, parts);
-  const std::int64_t x_step = elements(p.x) / parts, y_step = elements(p.y) / parts;
+  const std::int64_t x_step = element_count(p.x) / parts, y_step = element_count(p.y) / parts;
   float *const x = as_floats(operands.data.at(0)), *const w = as_floats(operands.data.at(1)),
                *const y = as_floats(operands.data.at(2));
-  const float* const b = p.bias ? as_floats(operands.data.at(3)) : nullptr;
+  const float* const b = p.has_bias ? as_floats(operands.data.at(3)) : nullptr;
   std::vector<kernel_call> calls;
   for (std::int64_t i = 0; i < parts; ++i) {
     float *const xi = x + i * x_step, *const yi = y + i * y_step;
@@ -154,7 +154,7 @@ kernel_call bind_parts(session& on, const convolution_problem& p, std::int64_t p
         calls.push_back(bind_tiles(on, s, how, operands.workspace, yi, xi, nullptr, false));
         break;
       case convolution_kind::backward_filter:
-        calls.push_back(bind_gradient(on, s, how, operands.workspace, xi, yi, w, p.accumulate || i > 0));
+        calls.push_back(bind_gradient(on, s, how, operands.workspace, xi, yi, w, p.accumulates || i > 0));
         break;
     }
   }

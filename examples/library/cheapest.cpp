@@ -42,7 +42,7 @@ int main() try {
   um::network_spec what;
   what.name = "vgg16";
   what.batch = 128;
-  const um::graph network = um::build(what);
+  const um::graph network = um::build_network(what);
   const um::machine on = some_gpu();
   const um::profile costs = um::estimate(network, on);
   const um::byte_count needed = um::footprint_of(network, costs).total;
@@ -52,7 +52,7 @@ int main() try {
   std::printf("%-14s %8.1f ms\n", "quarters", milliseconds(p, quarters(p)));
   for (const um::strategy& s : um::planners()) {
     if (s.name == "tvdnn_ilp") continue;  // takes a while
-    p.knobs = um::complete(s, {});
+    p.knobs = um::complete_knobs(s, {});
     try {
       std::printf("%-14s %8.1f ms\n", s.name.c_str(), milliseconds(p, s.plan(p)));
     } catch (const um::infeasible& why) {

@@ -15,21 +15,22 @@
 namespace um {
 namespace {
 
-cell setting_of(const ablate_options& o, const std::vector<machine>& machines) {
+cell requested_setting(const ablate_options& o, const std::vector<machine>& machines) {
   experiment_options what = o.what;
   if (what.strategy.empty()) what.strategy = "managed";
-  return on_machine(cell_asked_for(what), machines);
+  return on_machine(requested_cell(what), machines);
 }
 
-// The set from which rules are left out, if the user names one.
-std::optional<hint_strategy> rules_asked_for(const ablate_options& o, const cell& c) {
+// The set of rules to test, if the user names one.
+std::optional<hint_strategy> requested_rules(const ablate_options& o, const cell& c) {
   if (o.what.strategy.empty()) return std::nullopt;
-  const auto& rules = c.how->rules;
+  const auto& rules = c.strategy->rules;
   if (!rules || rules->rules.empty()) {
-    throw input_error(fmt::format(
-        "strategy {} has no rules that could be left out; see `umbench list strategies`", c.what.strategy));
+    throw input_error(
+        fmt::format("strategy {} has no rules that could be left out; see `umbench list strategies`",
+                    c.settings.strategy));
   }
-  hint_strategy set = with_knobs(*rules, c.what.strategy_knobs);
+  hint_strategy set = with_knobs(*rules, c.settings.strategy_knobs);
   return set == *rules ? set : with_digest(std::move(set));
 }
 
@@ -51,18 +52,19 @@ const hint_strategy* fastest_rules(const std::vector<record>& records) {
 }  // namespace
 
 int ablate_command(const ablate_options& options) {
-  const auto machines = machines_in(options.what.machines);
-  cell setting = setting_of(options, machines);
-  std::optional<hint_strategy> set = rules_asked_for(options, setting);
-  const std::size_t jobs = jobs_of(options.jobs, true);
+  const auto machines = load_machines_from(options.what.machines);
+  cell setting = requested_setting(options, machines);
+  std::optional<hint_strategy> set = requested_rules(options, setting);
+  const std::size_t jobs = parse_jobs(options.jobs, true);
   signal_watch signals;
-  const environment here = environment_for(std::span(&setting, 1), machines, options.what.like, signals);
+  const environment here =
+      environment_for(std::span(&setting, 1), machines, options.what.machine_like, signals);
   const std::string out = options.out.empty() ? "ablation.jsonl" : options.out;
   record_file file(out, options.resume ? open_mode::resume : open_mode::create);
   trials runs(file, here, signals, jobs);
   const auto stopped = [&] {
     const int stop = signals.stop_signal().value_or(0);
-    say("umbench: stopped by {}; go on with the same command and --resume\n", signal_name(stop));
+    print_text("umbench: stopped by {}; go on with the same command and --resume\n", signal_name(stop));
     return 128 + stop;
   };
 
@@ -74,7 +76,7 @@ int ablate_command(const ablate_options& options) {
     if (best == nullptr) throw input_error("no hint works within that budget; give a larger one");
     set = *best;
   }
-  const ablation_plan plan = ablation_of(*set);
+  const ablation_plan plan = plan_ablation(*set);
   std::vector<cell> what;
   for (const hint_strategy& s : strategies_of(plan))
     what.push_back(with_strategy(setting, strategy_from_rules(s)));

@@ -27,7 +27,7 @@ struct figures {
   std::string to_device = "", to_host = "", remote = "", faults = "";
 };
 
-figures figures_of(const record& r) {
+figures planner_figures(const record& r) {
   if (!r.last) return {};
   const counters& c = *r.last;
   return {sum_text({c.fault_to_device_bytes, c.prefetch_to_device_bytes, c.copy_to_device_bytes}),
@@ -37,15 +37,16 @@ figures figures_of(const record& r) {
 
 // --- why ---
 
-bool is_written(role use) {
+bool is_written_by_operators(role use) {
   return use != role::input && use != role::label && use != role::parameter;
 }
 
-// What the driver's rules say of a hint that harms; "" if nothing.
-std::string_view why_harmful(const hint_rule& r) {
+// Why a harmful hint harms, by the driver's rules; "" if they do not tell.
+std::string_view explain_harm(const hint_rule& r) {
   const auto* a = std::get_if<advice_rule>(&r.policy);
-  const bool written = r.tensors.roles.empty() ||
-                       std::ranges::any_of(r.tensors.roles, [](role use) { return is_written(use); });
+  const bool written = r.tensors.roles.empty() || std::ranges::any_of(r.tensors.roles, [](role use) {
+                         return is_written_by_operators(use);
+                       });
   if (a != nullptr && a->hint == advice::read_mostly && written) return "every write takes back the copies";
   const auto* d = std::get_if<discard_rule>(&r.policy);
   if (d != nullptr && !d->repopulates) return "with no prefetch, the next write populates page by page";
@@ -61,7 +62,7 @@ std::string rate_text(const record& r, const record& base, std::span<const hint_
 // --- tables ---
 
 std::string row(std::string_view name, const record& r, const std::string& said) {
-  const figures f = figures_of(r);
+  const figures f = planner_figures(r);
   const auto time = steady_ns(r);
   return fmt::format("  {:<38} {:>9} {:>9} {:>9} {:>9} {:>9}  {}\n", name, time ? time_text(*time) : "-",
                      f.to_device, f.to_host, f.remote, f.faults, said);
@@ -72,13 +73,13 @@ std::string table_head(std::string_view title) {
                      "remote", "faults");
 }
 
-const record& managed_record(std::span<const record> named) {
+const record& find_managed_record(std::span<const record> named) {
   const auto at = std::ranges::find(named, "managed", &record::strategy);
   if (at == named.end()) throw std::invalid_argument("no record of managed among the named strategies");
   return *at;
 }
 
-std::string named_rows(std::span<const record> named, const record& managed, bool single) {
+std::string strategy_rows(std::span<const record> named, const record& managed, bool single) {
   std::string text;
   for (const record& r : named) {
     const std::vector<hint_rule>& rules = r.rules.value().rules;
@@ -88,7 +89,7 @@ std::string named_rows(std::span<const record> named, const record& managed, boo
   return text;
 }
 
-// Verdict on a rule that was left out: without it first, with it after.
+// Verdict on a rule, from the times without and with it.
 std::string left_out_text(const record& r, const record& whole, const hint_strategy& set,
                           const std::string& rule) {
   const auto added = std::ranges::find(set.rules, rule, &hint_rule::name);
@@ -100,23 +101,23 @@ std::string left_out_text(const record& r, const record& whole, const hint_strat
 
 }  // namespace
 
-ablation_plan ablation_of(const hint_strategy& set) {
+ablation_plan plan_ablation(const hint_strategy& set) {
   ablation_plan plan{set, {}, {}};
   for (const hint_rule& kept : set.rules) {
     hint_strategy alone = set, less = without_rule(set, kept.name);
     for (const hint_rule& r : set.rules) {
       if (r.name != kept.name) alone = without_rule(std::move(alone), r.name);
     }
-    if (set.rules.size() > 1 && !defect_of(alone)) plan.alone.push_back({kept.name, std::move(alone)});
-    if (!defect_of(less)) plan.without.push_back({kept.name, std::move(less)});
+    if (set.rules.size() > 1 && !defect_of(alone)) plan.single_rules.push_back({kept.name, std::move(alone)});
+    if (!defect_of(less)) plan.without_one_rule.push_back({kept.name, std::move(less)});
   }
   return plan;
 }
 
 std::vector<hint_strategy> strategies_of(const ablation_plan& plan) {
-  std::vector<hint_strategy> all{plan.set};
-  for (const rule_subset& a : plan.alone) all.push_back(a.rules);
-  for (const rule_subset& a : plan.without) all.push_back(a.rules);
+  std::vector<hint_strategy> all{plan.all_rules};
+  for (const rule_subset& a : plan.single_rules) all.push_back(a.rules);
+  for (const rule_subset& a : plan.without_one_rule) all.push_back(a.rules);
   return all;
 }
 
@@ -126,28 +127,28 @@ std::string verdict(double before_ns, double after_ns, std::span<const hint_rule
   if (after_ns < before_ns * noticeable) return "no effect";
   std::string text = fmt::format("harmful: {:.2f} times as long", after_ns / before_ns);
   for (const hint_rule& r : added) {
-    if (!why_harmful(r).empty()) text += fmt::format(" ({})", why_harmful(r));
+    if (!explain_harm(r).empty()) text += fmt::format(" ({})", explain_harm(r));
   }
   return text;
 }
 
 std::string ablation_text(std::span<const record> named, const ablation_plan& plan,
                           std::span<const record> of_plan) {
-  const record &managed = managed_record(named), &whole = of_plan.front();
+  const record &managed = find_managed_record(named), &whole = of_plan.front();
   std::string text = fmt::format("{}\n  bytes in GiB, of the last iteration\n", provenance(managed));
   text += table_head("no hint") + row("managed", managed, outcome_text(managed));
-  text += table_head("each hint alone, against managed") + named_rows(named, managed, true);
+  text += table_head("each hint alone, against managed") + strategy_rows(named, managed, true);
   std::size_t next = 1;
-  for (const rule_subset& a : plan.alone) {
+  for (const rule_subset& a : plan.single_rules) {
     const record& r = of_plan[next++];
-    text += row(fmt::format("{} of {}", a.rule, plan.set.name), r, rate_text(r, managed, a.rules.rules));
+    text += row(fmt::format("{} of {}", a.rule_name, plan.all_rules.name), r, rate_text(r, managed, a.rules.rules));
   }
-  text += table_head("several hints, against managed") + named_rows(named, managed, false);
-  text += table_head(plan.set.name + ", and each rule left out") +
+  text += table_head("several hints, against managed") + strategy_rows(named, managed, false);
+  text += table_head(plan.all_rules.name + ", and each rule left out") +
           row("all rules", whole, rate_text(whole, managed, {}));
-  for (const rule_subset& a : plan.without) {
+  for (const rule_subset& a : plan.without_one_rule) {
     const record& r = of_plan[next++];
-    text += row("without " + a.rule, r, "rule " + left_out_text(r, whole, plan.set, a.rule));
+    text += row("without " + a.rule_name, r, "rule " + left_out_text(r, whole, plan.all_rules, a.rule_name));
   }
   return text;
 }

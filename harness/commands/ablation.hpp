@@ -1,4 +1,4 @@
-// What each hint is worth: alone against no hint, and left out against the whole set.
+// Measures the effect of each hint: alone compared with no hint, and left out of the whole set.
 #pragma once
 
 #include <span>
@@ -11,25 +11,26 @@
 namespace um {
 
 struct rule_subset {
-  std::string rule;
+  std::string rule_name;
   hint_strategy rules;
 };
 
 struct ablation_plan {
-  hint_strategy set;
-  std::vector<rule_subset> alone;    // rules that mean something by themselves
-  std::vector<rule_subset> without;  // each rule left out, if the others still make a strategy
+  hint_strategy all_rules;
+  std::vector<rule_subset> single_rules;      // strategies of one rule, where a rule alone is valid
+  std::vector<rule_subset> without_one_rule;  // strategies without one rule, where the others are valid
 };
-ablation_plan ablation_of(const hint_strategy& set);
+ablation_plan plan_ablation(const hint_strategy& set);
 
-// Its strategies in the order in which ablation_text() takes their records: the set, alone, without.
+// The strategies of the plan in the order that ablation_text() expects: the whole set, single rules, without
+// one rule.
 std::vector<hint_strategy> strategies_of(const ablation_plan& plan);
 
 // "helps: 1.42 times as fast", "harmful: 3.1 times as long", "no effect"; why, where the driver's rules say
 // so. 2 % either way are no effect.
 std::string verdict(double before_ns, double after_ns, std::span<const hint_rule> added);
 
-// Tables for people. `named` are records of named strategies, `managed` among them.
+// Tables for users. `named`: records of catalogue strategies, `managed` among them.
 std::string ablation_text(std::span<const record> named, const ablation_plan& plan,
                           std::span<const record> of_plan);
 

@@ -18,13 +18,13 @@
 namespace um {
 namespace {
 
-int device_of(const std::string& backend) {
+int device_number(const std::string& backend) {
   const backend_name asked = parse_backend(backend.empty() ? "cuda:0" : backend);
-  if (!asked.simulated) return asked.device;
+  if (!asked.is_simulated) return asked.device;
   throw input_error(fmt::format("--backend {}: only a GPU can be measured; use cuda:N", backend));
 }
 
-// Checked before the measurements, not after.
+// Checked before the measurements start.
 void require_folder(const char* option, const std::string& file) {
   if (file.empty()) return;
   const std::filesystem::path folder = std::filesystem::absolute(file).parent_path();
@@ -33,19 +33,19 @@ void require_folder(const char* option, const std::string& file) {
   }
 }
 
-// Says what is being measured, and since when.
+// Prints what is being measured and the time since the start.
 class progress_lines {
  public:
   void operator()(std::string_view what) const {
     const std::chrono::duration<double> since = std::chrono::steady_clock::now() - begin_;
-    say("{:6.1f} s  {}\n", since.count(), what);
+    print_text("{:6.1f} s  {}\n", since.count(), what);
   }
 
  private:
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
-std::string source_of(const environment& here, const std::string& like) {
+std::string describe_source(const environment& here, const std::string& like) {
   const gpu_facts& gpu = *here.gpu;
   return fmt::format(
       "Measured by umbench calibrate ({}) on one {}, driver {}, CUDA {}, {}, {}. Of the figures under "
@@ -57,8 +57,8 @@ std::string source_of(const environment& here, const std::string& like) {
 
 void print_figures(const measure::figures& found) {
   fmt::print("{:<34} {:>18} {:>10}\n", "figure", "value", "spread");
-  for (const auto& [name, s] : found.by_name) {
-    const double reach = s.typical > 0 ? (s.most - s.least) / s.typical * 100 : 0;
+  for (const auto& [name, s] : found.spread_of_figure) {
+    const double reach = s.typical > 0 ? (s.max - s.min) / s.typical * 100 : 0;
     fmt::print("{:<34} {:>18.0f} {:>8.1f} %\n", name, s.typical, reach);
   }
   for (const std::string& note : found.notes) fmt::print("note: {}\n", note);
@@ -70,10 +70,10 @@ machine with_machine_name(machine m, std::string name) {
 }
 
 // The machine that supplies the figures that are not measured.
-const machine& base_for(const std::string& gpu, const std::vector<machine>& machines,
-                        const std::string& like) {
-  if (!like.empty()) return machine_named(machines, like);
-  if (const machine* akin = machine_like(machines, gpu)) return *akin;
+const machine& base_machine_for(const std::string& gpu, const std::vector<machine>& machines,
+                                const std::string& like) {
+  if (!like.empty()) return find_machine(machines, like);
+  if (const machine* akin = find_machine_like(machines, gpu)) return *akin;
   throw input_error(fmt::format(
       "there is no machine file of {}; name one by --like whose figures stand for what is not measured",
       gpu));
@@ -82,30 +82,30 @@ const machine& base_for(const std::string& gpu, const std::vector<machine>& mach
 }  // namespace
 
 int calibrate_command(const calibrate_options& o) {
-  const int device = device_of(o.backend);
-  const auto machines = machines_in(o.machines);
-  machine made = machine_named(machines, o.like.empty() ? standard_machine : o.like);
+  const int device = device_number(o.backend);
+  const auto machines = load_machines_from(o.machines);
+  machine made = find_machine(machines, o.like.empty() ? standard_machine : o.like);
   const std::string name = o.name.empty() ? std::filesystem::path(o.out).stem().string() : o.name;
   machine_from_json(to_json(with_machine_name(made, name)),
-                    "--name " + name);  // refuses what cannot be a machine's name
+                    "--name " + name);  // refuses an invalid machine name
   require_folder("--out", o.out);
   require_folder("--samples", o.samples);
-  check_output("--out", o.out);
-  check_output("--samples", o.samples, std::span(&o.out, 1));
+  check_output_file("--out", o.out);
+  check_output_file("--samples", o.samples, std::span(&o.out, 1));
   try {
     const environment here = collect_environment(probe_gpu(device));
-    const machine& base = base_for(here.gpu->name, machines, o.like);
+    const machine& base = base_machine_for(here.gpu->name, machines, o.like);
     measure::calibration found = calibrate_gpu(device, base.uvm, progress_lines());
     if (here.host.memory_bytes) {
       const auto bytes = static_cast<double>(*here.host.memory_bytes);
-      found.found.by_name["host_bytes"] = {1, bytes, bytes, bytes};
+      found.results.spread_of_figure["host_bytes"] = {1, bytes, bytes, bytes};
     }
-    made = with_figures(with_machine_name(base, name), found.found);
+    made = with_measured_figures(with_machine_name(base, name), found.results);
     made.calibrated = true;
-    made.source = source_of(here, base.name);
+    made.source = describe_source(here, base.name);
     write_file(o.out, to_json(made, found));
-    if (!o.samples.empty()) write_file(o.samples, to_json(found.raw));
-    print_figures(found.found);
+    if (!o.samples.empty()) write_file(o.samples, to_json(found.raw_readings));
+    print_figures(found.results);
   } catch (const unsupported& reason) {
     throw input_error(reason.what());
   }

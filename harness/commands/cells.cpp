@@ -24,10 +24,10 @@ namespace {
 
 constexpr std::int64_t most_batch = std::numeric_limits<std::int64_t>::max();
 
-knob_values knobs_of(const char* option, const std::vector<std::string>& assignments) {
+knob_values parse_knobs(const char* option, const std::vector<std::string>& assignments) {
   knob_values knobs;
   for (const std::string& text : assignments) {
-    const auto [name, value] = assignment(option, text);
+    const auto [name, value] = parse_assignment(option, text);
     if (!knobs.emplace(name, value).second) {
       throw input_error(fmt::format("{}: {} is given twice; keep one", option, name));
     }
@@ -46,19 +46,19 @@ E choice_of(const char* option, const std::string& text) {
 }
 
 // The value of knob `effort`.
-std::int64_t effort_of(const std::string& text) {
+std::int64_t parse_effort(const std::string& text) {
   static const std::vector<std::string> known{"low", "normal", "high"};
   const auto at = std::ranges::find(known, text);
   if (at == known.end()) throw input_error(fmt::format("--effort: {}", unknown_name("value", text, known)));
   return at - known.begin();
 }
 
-void require_value(const char* option, const std::string& value, const char* mend) {
+void require_option_value(const char* option, const std::string& value, const char* mend) {
   if (value.empty()) throw input_error(fmt::format("{} is missing; {}", option, mend));
 }
 
 // A graph file fixes batch, pass and so on, so options must not change them.
-network_spec network_from_file_alone(const experiment_options& o) {
+network_spec network_from_file_only(const experiment_options& o) {
   for (const auto& [option, is_given] :
        {std::pair("--batch", !o.batch.empty()), std::pair("--pass", !o.pass.empty()),
         std::pair("--sgd", o.sgd), std::pair("--optimizer", !o.optimizer.empty()),
@@ -74,17 +74,17 @@ network_spec network_from_file_alone(const experiment_options& o) {
 }
 
 network_spec network_of(const experiment_options& o) {
-  require_value("--network", o.network, "see `umbench list networks`");
-  if (is_network_file(o.network)) return network_from_file_alone(o);
+  require_option_value("--network", o.network, "see `umbench list networks`");
+  if (is_network_file(o.network)) return network_from_file_only(o);
   network_spec n;
   n.name = o.network;
-  if (!o.batch.empty()) n.batch = whole_number("--batch", o.batch, 1, most_batch);
+  if (!o.batch.empty()) n.batch = parse_whole_number("--batch", o.batch, 1, most_batch);
   if (!o.pass.empty()) n.mode = choice_of<pass>("--pass", o.pass);
-  n.sgd = o.sgd;
+  n.appends_sgd = o.sgd;
   if (!o.optimizer.empty() && o.optimizer != "none") {
     n.optimizer = choice_of<optimizer_kind>("--optimizer", o.optimizer);
   }
-  n.masters = o.masters;
+  n.keeps_masters = o.masters;
   if (!o.fusion.empty()) {
     n.fusion_mode = choice_of<fusion>("--fusion", o.fusion);
   }
@@ -94,36 +94,37 @@ network_spec network_of(const experiment_options& o) {
   if (!o.memory_order.empty()) {
     n.order = choice_of<memory_order>("--memory-order", o.memory_order);
   }
-  n.knobs = knobs_of("--set", o.network_knobs);
+  n.knobs = parse_knobs("--set", o.network_knobs);
   if (!o.insize.empty() && n.knobs.contains("insize")) {
     throw input_error("--insize and --set insize are the same knob; keep one");
   }
-  if (!o.insize.empty()) n.knobs["insize"] = whole_number("--insize", o.insize, 1, most_batch);
+  if (!o.insize.empty()) n.knobs["insize"] = parse_whole_number("--insize", o.insize, 1, most_batch);
   return n;
 }
 
-const machine& figures_for(const std::string& gpu, const std::vector<machine>& machines,
-                           const std::string& like) {
-  if (!like.empty()) return machine_named(machines, like);
-  const machine* akin = machine_like(machines, gpu);
-  return akin != nullptr ? *akin : machine_named(machines, standard_machine);
+const machine& machine_figures_for(const std::string& gpu, const std::vector<machine>& machines,
+                                   const std::string& like) {
+  if (!like.empty()) return find_machine(machines, like);
+  const machine* akin = find_machine_like(machines, gpu);
+  return akin != nullptr ? *akin : find_machine(machines, standard_machine);
 }
 
-void say_which_figures_are_used(const std::string& gpu, const std::vector<machine>& machines,
-                                const std::string& like) {
-  if (!like.empty() || machine_like(machines, gpu) != nullptr) return;
-  say("umbench: there is no machine file of {}: plans go by the figures of {}; name another by --like, or "
+void report_machine_figures(const std::string& gpu, const std::vector<machine>& machines,
+                            const std::string& like) {
+  if (!like.empty() || find_machine_like(machines, gpu) != nullptr) return;
+  print_text(
+      "umbench: there is no machine file of {}: plans go by the figures of {}; name another by --like, or "
       "make its own by `umbench calibrate` and give its folder by --machines\n",
       gpu, standard_machine);
 }
 
 }  // namespace
 
-experiment experiment_of(const experiment_options& o) {
+experiment parse_experiment(const experiment_options& o) {
   experiment e;
   e.network = network_of(o);
-  require_value("--strategy", o.strategy, "see `umbench list strategies`");
-  require_value("--backend", o.backend, "give sim:NAME (see `umbench list machines`) or cuda:N");
+  require_option_value("--strategy", o.strategy, "see `umbench list strategies`");
+  require_option_value("--backend", o.backend, "give sim:NAME (see `umbench list machines`) or cuda:N");
   e.strategy = o.strategy;
   if (is_rules_file(o.strategy)) {
     e.rules = without_rules(rules_from_file(o.strategy), o.without);
@@ -131,26 +132,26 @@ experiment experiment_of(const experiment_options& o) {
   } else {
     for (const std::string& rule : o.without) e.strategy += ",without=" + rule;
   }
-  if (!o.like.empty() && parse_backend(o.backend).simulated) {
+  if (!o.machine_like.empty() && parse_backend(o.backend).is_simulated) {
     throw input_error(
         fmt::format("--like: {} is a machine itself, with figures of its own; drop it", one_line(o.backend)));
   }
-  e.strategy_knobs = knobs_of("--knob", o.strategy_knobs);
+  e.strategy_knobs = parse_knobs("--knob", o.strategy_knobs);
   if (!o.effort.empty()) {
     if (e.strategy_knobs.contains("effort"))
       throw input_error("--effort and --knob effort are the same knob; keep one");
-    e.strategy_knobs["effort"] = effort_of(o.effort);
+    e.strategy_knobs["effort"] = parse_effort(o.effort);
   }
-  if (!o.ratio.empty()) e.ratio = real_number("--ratio", o.ratio, least_ratio, most_ratio);
-  if (!o.budget.empty()) e.budget = size_in_bytes("--budget", o.budget);
+  if (!o.ratio.empty()) e.ratio = parse_real_number("--ratio", o.ratio, least_ratio, most_ratio);
+  if (!o.budget.empty()) e.budget = parse_size("--budget", o.budget);
   e.backend = o.backend;
   if (!o.mode.empty()) {
     e.mode = choice_of<run_mode>("--mode", o.mode);
   }
-  if (!o.workspace_cap.empty()) e.workspace_cap = size_in_bytes("--workspace-cap", o.workspace_cap);
+  if (!o.workspace_cap.empty()) e.workspace_cap = parse_size("--workspace-cap", o.workspace_cap);
   const auto count = [](const char* option, const std::string& text, std::uint32_t standard,
                         std::uint32_t most) {
-    return text.empty() ? standard : static_cast<std::uint32_t>(whole_number(option, text, 1, most));
+    return text.empty() ? standard : static_cast<std::uint32_t>(parse_whole_number(option, text, 1, most));
   };
   e.iterations = count("--iterations", o.iterations, e.iterations, most_iterations);
   e.deadline_s = count("--deadline", o.deadline, e.deadline_s, most_deadline_s);
@@ -159,25 +160,26 @@ experiment experiment_of(const experiment_options& o) {
   return e;
 }
 
-cell cell_asked_for(const experiment_options& o) {
-  const limits within(is_rules_file(o.strategy) ? o.strategy : "what is asked for", limits::reading_time);
-  return completed(experiment_of(o));
+cell requested_cell(const experiment_options& o) {
+  const process_limits within(is_rules_file(o.strategy) ? o.strategy : "what is asked for",
+                              process_limits::max_reading_time);
+  return complete_cell(parse_experiment(o));
 }
 
-std::vector<std::string> files_of(const experiment_options& o) {
+std::vector<std::string> input_files_of(const experiment_options& o) {
   std::vector<std::string> files;
   if (is_rules_file(o.strategy)) files.push_back(o.strategy);
   if (is_network_file(o.network)) files.push_back(o.network);
   return files;
 }
 
-std::vector<machine> machines_in(const std::string& folder) {
-  const limits within(folder, limits::reading_time);
+std::vector<machine> load_machines_from(const std::string& folder) {
+  const process_limits within(folder, process_limits::max_reading_time);
   return load_machines(folder.empty() ? std::nullopt : std::optional<std::filesystem::path>(folder));
 }
 
 cell on_machine(cell work, const std::vector<machine>& machines) {
-  if (work.where.simulated) work.on = machine_named(machines, work.where.machine);
+  if (work.backend.is_simulated) work.planner_machine = find_machine(machines, work.backend.machine);
   return work;
 }
 
@@ -185,31 +187,32 @@ environment environment_for(std::span<cell> cells, const std::vector<machine>& m
                             const std::string& like, signal_watch& signals) {
   std::map<int, gpu_facts> gpus;
   for (cell& c : cells) {
-    if (c.where.simulated) continue;
-    const int device = c.where.device;
+    if (c.backend.is_simulated) continue;
+    const int device = c.backend.device;
     if (!gpus.contains(device)) {
       gpus.emplace(device, ask_for_gpu(signals, device));
-      say_which_figures_are_used(gpus.at(device).name, machines, like);
+      report_machine_figures(gpus.at(device).name, machines, like);
     }
-    c.on = figures_for(gpus.at(device).name, machines, like);
+    c.planner_machine = machine_figures_for(gpus.at(device).name, machines, like);
   }
   return collect_environment(gpus.empty() ? std::nullopt : std::optional(gpus.begin()->second));
 }
 
 std::string setting_rows(const cell& work) {
-  const bool of_a_file = work.network.family == nullptr;  // it says its precision itself
-  const std::string text = of_a_file || !work.on ? "" : precision_text(work.network.spec, *work.on);
+  const bool of_a_file = work.network.family == nullptr;  // its file states its precision
+  const std::string text =
+      of_a_file || !work.planner_machine ? "" : precision_text(work.network.spec, *work.planner_machine);
   return text.empty() ? "" : fmt::format("  {:<11}{}\n", "precision", text);
 }
 
-bool all_simulated(std::span<const cell> cells) {
-  return std::ranges::all_of(cells, [](const cell& c) { return c.where.simulated; });
+bool are_all_simulated(std::span<const cell> cells) {
+  return std::ranges::all_of(cells, [](const cell& c) { return c.backend.is_simulated; });
 }
 
-std::size_t jobs_of(const std::string& option, bool simulated) {
+std::size_t parse_jobs(const std::string& option, bool simulated) {
   constexpr std::int64_t most_jobs = 1024;
   if (option.empty()) return simulated ? std::max(1U, std::thread::hardware_concurrency()) : 1;
-  const auto jobs = static_cast<std::size_t>(whole_number("--jobs", option, 1, most_jobs));
+  const auto jobs = static_cast<std::size_t>(parse_whole_number("--jobs", option, 1, most_jobs));
   if (jobs > 1 && !simulated) {
     throw input_error(
         fmt::format("--jobs {}: cells on a GPU run one at a time, or they would disturb each other's times; "

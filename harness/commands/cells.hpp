@@ -1,4 +1,4 @@
-// From options to cells: what run, plan and sweep share.
+// Turns options into cells; shared by run, plan and sweep.
 #pragma once
 
 #include <span>
@@ -12,17 +12,17 @@
 
 namespace um {
 
-// As the user gave it. Throws input_error naming the option.
-experiment experiment_of(const experiment_options& options);
-// The same, complete; files that it names are read within limits.
-cell cell_asked_for(const experiment_options& options);
-// Those files: of rules, of a network.
-std::vector<std::string> files_of(const experiment_options& options);
+// The experiment as given by the options. Throws input_error naming the option.
+experiment parse_experiment(const experiment_options& options);
+// The same as a complete cell; files that it names are read within limits.
+cell requested_cell(const experiment_options& options);
+// The files that options name: rules, a network.
+std::vector<std::string> input_files_of(const experiment_options& options);
 
-// "" names no folder.
-std::vector<machine> machines_in(const std::string& folder);
+// `folder` "": only the built-in machines.
+std::vector<machine> load_machines_from(const std::string& folder);
 
-// With the machine of a simulated backend. Throws input_error for an unknown one.
+// Adds the machine of a simulated backend. Throws input_error if it is unknown.
 cell on_machine(cell work, const std::vector<machine>& machines);
 
 // The environment of these cells. Asks for a GPU only if one of them wants one; throws input_error if it is
@@ -34,9 +34,9 @@ environment environment_for(std::span<cell> cells, const std::vector<machine>& m
 // Parts of the setting that decide times and are easily overlooked, as rows of text; "" if there are none.
 std::string setting_rows(const cell& work);
 
-bool all_simulated(std::span<const cell> cells);
+bool are_all_simulated(std::span<const cell> cells);
 
-// Cells that run at a time; if not given, one a core, of a GPU's one. Throws input_error.
-std::size_t jobs_of(const std::string& option, bool simulated);
+// Number of cells to run at a time; by default one per core, on a GPU one. Throws input_error.
+std::size_t parse_jobs(const std::string& option, bool simulated);
 
 }  // namespace um

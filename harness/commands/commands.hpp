@@ -9,14 +9,14 @@
 
 namespace um {
 
-// Options as the user wrote them; "" is not given.
+// Options as the user wrote them; "": not given.
 struct experiment_options {
   std::string network, batch, insize, pass, fusion, precision, memory_order, strategy, ratio, budget, backend,
       mode, workspace_cap, iterations, deadline, effort, optimizer;
   std::vector<std::string> network_knobs, strategy_knobs;  // name=value
   std::vector<std::string> without;
   bool sgd = false, masters = false, timeline = false, allow_native = false, times_only = false;
-  std::string machines, like;
+  std::string machines, machine_like;
   std::string trace;  // file of `umbench trace`, which becomes the network
 };
 
@@ -82,7 +82,7 @@ struct ablate_options {
 
 struct advise_options {
   experiment_options what;              // no strategy; backend "": what is found here
-  std::vector<std::string> strategies;  // none: those of every way
+  std::vector<std::string> strategies;  // empty: the default ones of every technique
   std::string system, jobs;
   bool json = false;
 };
@@ -100,18 +100,18 @@ int sweep_command(const sweep_options& options);
 int calibrate_command(const calibrate_options& options);
 // Prints simulated beside measured and published figures.
 int validate_command(const validate_options& options);
-// Searches rules and their numbers, writes the best as a file and keeps every record.
+// Searches rules and their numbers, writes the best strategy as a file and keeps every record.
 int tune_command(const tune_options& options);
-// Every hint alone, and every rule of the best strategy left out.
+// Runs every hint alone, and the best strategy without each of its rules.
 int ablate_command(const ablate_options& options);
-// Which way of using memory to take, and what each would cost; 1 if none works.
+// Recommends a memory technique, with the cost of each; 1 if none works.
 int advise_command(const advise_options& options);
 // Answers umbench.torch.fit: what a PyTorch step saves for its backward pass.
 int plan_torch_command(const plan_torch_options& options);
 // Makes, shows and checks machine files.
 int machine_command(const machine_options& options);
 int merge_command(const merge_options& options);
-// Packs the lifetimes of a file; 1 if no packer asked for keeps to the limit.
+// Packs the lifetimes of a file; 1 if no requested packer stays within the limit.
 int pack_command(const pack_options& options);
 
 }  // namespace um

@@ -59,22 +59,22 @@ void print_environment(const environment& e, const std::string& why_no_gpu) {
   for (const auto& [name, value] : *e.nvidia_uvm) fmt::print("nvidia_uvm   {} = {}\n", name, value);
 }
 
-struct pinned_way {
+struct pinned_memory_methods {
   const char* what;
   std::uint64_t machine::* rate;
 };
-constexpr std::array<pinned_way, 3> pinned_ways{{
+constexpr std::array<pinned_memory_methods, 3> pinned_ways{{
     {"pinned copy to the device", &machine::link_to_device_bytes_per_s},
     {"pinned copy to the host", &machine::link_to_host_bytes_per_s},
     {"pinned copies both ways at once", &machine::link_both_bytes_per_s},
 }};
 
-struct managed_way {
+struct managed_memory_methods {
   const char* what;
   const char* pattern;
   std::uint64_t machine::* link;  // rate of pinned copies in that direction
 };
-constexpr std::array<managed_way, 5> managed_ways{{
+constexpr std::array<managed_memory_methods, 5> managed_ways{{
     {"prefetch to the device", "prefetch_in_1GiB", &machine::link_to_device_bytes_per_s},
     {"prefetch to the host", "prefetch_out_1GiB", &machine::link_to_host_bytes_per_s},
     {"kernel faults, data seen before", "stream_read", &machine::link_to_device_bytes_per_s},
@@ -82,18 +82,19 @@ constexpr std::array<managed_way, 5> managed_ways{{
     {"kernel reads over the link", "remote_read", &machine::link_to_device_bytes_per_s},
 }};
 
-void print_way(const char* what, double rate, double link) {
+void print_transfer_method(const char* what, double rate, double link) {
   fmt::print("  {:<34}{:>7.1f} GB/s {:>4.0f} %\n", what, rate / 1e9, 100 * rate / link);
 }
 
-// The share of the link's rate that each way of moving data reaches; managed memory is simulated.
+// Prints the share of the link's rate that each way of moving data reaches; managed memory is simulated.
 void print_link(const machine& on) {
   fmt::print("\nlink of machine file {}, {}\n", on.name, provenance(on));
-  for (const pinned_way& w : pinned_ways) {
-    print_way(w.what, static_cast<double>(on.*w.rate), static_cast<double>(on.*w.rate));
+  for (const pinned_memory_methods& w : pinned_ways) {
+    print_transfer_method(w.what, static_cast<double>(on.*w.rate), static_cast<double>(on.*w.rate));
   }
-  for (const managed_way& w : managed_ways) {
-    print_way(w.what, rate_of(find_pattern(w.pattern)->simulate(on)), static_cast<double>(on.*w.link));
+  for (const managed_memory_methods& w : managed_ways) {
+    print_transfer_method(w.what, rate_of(find_pattern(w.pattern)->simulate(on)),
+                          static_cast<double>(on.*w.link));
   }
 }
 
@@ -101,7 +102,7 @@ void print_link(const machine& on) {
 
 int env_command(const env_options& options) {
   std::optional<machine> link;
-  if (!options.machine.empty()) link = machine_named(machines_in(options.machines), options.machine);
+  if (!options.machine.empty()) link = find_machine(load_machines_from(options.machines), options.machine);
   if (link && options.json) throw input_error("--machine is not for --json; leave one out");
   signal_watch signals;
   std::optional<gpu_facts> gpu;

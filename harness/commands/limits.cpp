@@ -22,12 +22,12 @@ std::string& last_line() {
   return line;
 }
 
-void end_here(int) {
+void exit_on_alarm(int) {
   if (write(STDERR_FILENO, last_line().data(), last_line().size()) < 0) std::_Exit(exit_bad_input);
   std::_Exit(exit_bad_input);
 }
 
-void alarm_after(std::chrono::seconds processor) {
+void set_processor_alarm(std::chrono::seconds processor) {
   itimerval timer{};
   timer.it_value.tv_sec = processor.count();
   setitimer(ITIMER_PROF, &timer, nullptr);
@@ -35,11 +35,11 @@ void alarm_after(std::chrono::seconds processor) {
 
 }  // namespace
 
-limits::limits(const std::string& what, std::chrono::seconds processor, bool memory) {
+process_limits::process_limits(const std::string& what, std::chrono::seconds processor, bool memory) {
   last_line() = fmt::format("umbench: {}: takes more than {} s of processor time, and is given up\n",
                             one_line(what), processor.count());
-  std::signal(SIGPROF, end_here);
-  alarm_after(processor);
+  std::signal(SIGPROF, exit_on_alarm);
+  set_processor_alarm(processor);
   rlimit now{};
   std::size_t pages = 0;
   if (!memory || getrlimit(RLIMIT_AS, &now) != 0 || !(std::ifstream("/proc/self/statm") >> pages)) return;
@@ -49,8 +49,8 @@ limits::limits(const std::string& what, std::chrono::seconds processor, bool mem
   setrlimit(RLIMIT_AS, &now);
 }
 
-limits::~limits() {
-  alarm_after(std::chrono::seconds{0});
+process_limits::~process_limits() {
+  set_processor_alarm(std::chrono::seconds{0});
   if (previous_memory_limit_) setrlimit(RLIMIT_AS, &*previous_memory_limit_);
 }
 

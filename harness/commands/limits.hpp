@@ -9,19 +9,19 @@
 
 namespace um {
 
-// Files that are made to be slow or large end as other bad input does: a line that names `what`, and exit
-// code 2. One at a time.
-class limits {
+// A file that takes too long or too much memory to read ends the command like other bad input: one line that
+// names `what`, and exit code 2. Only one object at a time.
+class process_limits {
  public:
-  static constexpr std::chrono::seconds reading_time{60};
+  static constexpr std::chrono::seconds max_reading_time{60};
 
-  // Of processor time, as a slow machine or others on it must not matter. With `memory`, at most 4 GiB more
-  // than there is now, beyond which std::bad_alloc is thrown; not for processes that open a GPU, which
-  // reserve addresses.
-  limits(const std::string& what, std::chrono::seconds processor, bool memory = true);
-  ~limits();
-  limits(const limits&) = delete;
-  limits& operator=(const limits&) = delete;
+  // Limits processor time, which a slow or busy machine does not change. With `memory`, also limits memory to
+  // 4 GiB more than now: std::bad_alloc is thrown beyond. Not for processes that open a GPU, which reserve
+  // addresses.
+  process_limits(const std::string& what, std::chrono::seconds processor, bool memory = true);
+  ~process_limits();
+  process_limits(const process_limits&) = delete;
+  process_limits& operator=(const process_limits&) = delete;
 
  private:
   std::optional<rlimit> previous_memory_limit_;

@@ -17,12 +17,12 @@
 namespace um {
 namespace {
 
-constexpr std::size_t column = 22;  // where summaries begin
+constexpr std::size_t column = 22;  // column in which summaries begin
 
 void print_row(std::string_view name, std::string_view summary) {
   const bool fits = name.size() + 4 <= column;
   fmt::print("  {:<{}}{}{}\n", name, fits ? column - 2 : name.size(),
-             fits ? "" : "\n" + std::string(column, ' '), wrapped(summary, column));
+             fits ? "" : "\n" + std::string(column, ' '), wrap_text(summary, column));
 }
 
 template <class Knob>
@@ -30,14 +30,14 @@ void print_knobs(const std::vector<Knob>& knobs, const char* option) {
   constexpr std::size_t indent = 6, deeper = 10;
   for (const Knob& k : knobs) {
     const std::string text =
-        fmt::format("{} {}={}  {} ({} to {})", option, k.name, k.default_value, k.summary, k.least, k.most);
-    fmt::print("{:{}}{}\n", "", indent, wrapped(text, deeper, page_width));
+        fmt::format("{} {}={}  {} ({} to {})", option, k.name, k.default_value, k.summary, k.min_value, k.max_value);
+    fmt::print("{:{}}{}\n", "", indent, wrap_text(text, deeper, page_width));
   }
 }
 
-// One advice for the tensors of one role, and no other rule: strategies of which there are a row for every
-// pair.
-const advice_rule* single_advice(const strategy& s) {
+// The advice of a strategy that has one advice rule for one role and nothing else; such strategies exist for
+// every pair.
+const advice_rule* only_advice_of(const strategy& s) {
   const auto row = std::ranges::find(hint_table(), s.name, &hint_strategy::name);
   if (row == hint_table().end() || row->rules.size() != 1) return nullptr;
   return std::get_if<advice_rule>(&row->rules.front().policy);
@@ -52,7 +52,7 @@ struct level {
 };
 
 // Options that every network has; the first value is the default.
-void list_levels() {
+void list_fusion_levels() {
   const std::array<level, 9> levels{{
       {"--fusion", to_text(fusion::fused),
        "operators joined wherever one pass over the data does for several"},
@@ -72,31 +72,31 @@ void list_levels() {
   fmt::print("each of them with\n");
   constexpr std::size_t indent = 30;
   for (const level& l : levels) {
-    fmt::print("  {:<17} {:<9} {}\n", l.option, l.value, wrapped(l.meaning, indent));
+    fmt::print("  {:<17} {:<9} {}\n", l.option, l.value, wrap_text(l.meaning, indent));
   }
 }
 
 void list_networks() {
   fmt::print("networks (--network)\n");
-  for (const network_family& f : networks()) {
+  for (const network_family& f : network_families()) {
     print_row(f.name, f.summary);
     print_knobs(f.knobs, "--set");
   }
-  list_levels();
+  list_fusion_levels();
 }
 
-// Names only, grouped by the changes that they need in a program; fits a screen.
-void list_strategies_by_way() {
+// Prints names only, grouped by technique; fits a screen.
+void list_strategies_by_technique() {
   fmt::print("strategies (--strategy) by what they ask of a program; --all has summaries and knobs\n");
   for (const memory_technique way : all_values<memory_technique>()) {
     std::vector<std::string> names;
     for (const strategy& s : strategies()) {
-      if (technique_of(s) == way && single_advice(s) == nullptr) names.push_back(s.name);
+      if (technique_of(s) == way && only_advice_of(s) == nullptr) names.push_back(s.name);
     }
     if (way == memory_technique::managed_hints) names.emplace_back("ADVICE_TENSORS");
     constexpr std::size_t indent = 31;
     const std::string text = fmt::format("{}", fmt::join(names, " "));
-    if (!names.empty()) fmt::print("  {:<{}}{}\n", to_text(way), indent - 2, wrapped(text, indent));
+    if (!names.empty()) fmt::print("  {:<{}}{}\n", to_text(way), indent - 2, wrap_text(text, indent));
   }
 }
 
@@ -104,7 +104,7 @@ void list_strategies() {
   fmt::print("strategies (--strategy)\n");
   std::vector<std::string> advices, kinds;
   for (const strategy& s : strategies()) {
-    if (const advice_rule* single = single_advice(s)) {
+    if (const advice_rule* single = only_advice_of(s)) {
       const std::string advised(to_text(single->hint));
       add_if_new(advices, advised);
       add_if_new(kinds, s.name.substr(advised.size() + 1));
@@ -131,7 +131,7 @@ void list_machines(const std::vector<machine>& machines) {
 void list_figures() {
   fmt::print("figures of a machine (core/machine.hpp)\n");
   for (const figure& f : figures()) {
-    fmt::print("  {:<42} {:<12} {}\n", f.name, f.unit, to_text(f.from));
+    fmt::print("  {:<42} {:<12} {}\n", f.name, f.unit, to_text(f.source));
   }
 }
 
@@ -182,9 +182,9 @@ int list_command(const list_options& options) {
     fmt::print("{}", schema->second());
     return 0;
   }
-  const auto machines = machines_in(options.machines);
+  const auto machines = load_machines_from(options.machines);
   if (what.empty() || what == "networks") list_networks();
-  if (what.empty() || what == "strategies") options.all ? list_strategies() : list_strategies_by_way();
+  if (what.empty() || what == "strategies") options.all ? list_strategies() : list_strategies_by_technique();
   if (what.empty() || what == "machines") list_machines(machines);
   if (what == "figures") list_figures();
   if (what == "operators") list_operators();

@@ -1,4 +1,4 @@
-// Machine files for GPUs that this machine lacks: made from a data sheet, shown, checked.
+// Machine files for GPUs that are not present: made from a data sheet, shown, checked.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,12 +26,12 @@ std::vector<std::string> names_of(const std::vector<figure_setting>& set) {
   return names;
 }
 
-// Without a machine to take the rest from, everything has to be set.
+// Without a base machine, all figures have to be set.
 void require_all(const std::string& name, const std::vector<figure_setting>& set) {
   const std::vector<std::string> given = names_of(set);
   std::vector<std::string> missing;
   for (const figure& f : figures()) {
-    if (!f.may_be_absent && std::ranges::find(given, f.name) == given.end()) missing.emplace_back(f.name);
+    if (!f.is_optional && std::ranges::find(given, f.name) == given.end()) missing.emplace_back(f.name);
   }
   if (missing.empty()) return;
   throw input_error(fmt::format(
@@ -39,16 +39,17 @@ void require_all(const std::string& name, const std::vector<figure_setting>& set
       one_line(name), missing.size(), fmt::join(missing, ", ")));
 }
 
-// A machine whose fitted figures are all borrowed: a file may lack them.
+// A machine whose fitted figures are all borrowed, as a file may omit them.
 machine with_borrowed_figures() {
   machine m;
   for (const figure& f : figures()) {
-    if (f.from == figure_source::fitted) m.borrowed.emplace_back(f.name);
+    if (f.source == figure_source::fitted) m.borrowed.emplace_back(f.name);
   }
   return m;
 }
 
-std::string source_of(const machine_options& o, const std::vector<figure_setting>& set, const machine* base) {
+std::string describe_source(const machine_options& o, const std::vector<figure_setting>& set,
+                            const machine* base) {
   std::string text = "Estimated throughout, nothing measured on this machine. ";
   text +=
       o.source.empty() ? fmt::format("Set without a source: {}.", fmt::join(names_of(set), ", ")) : o.source;
@@ -58,11 +59,11 @@ std::string source_of(const machine_options& o, const std::vector<figure_setting
 
 void print_row(std::string_view label, const std::string& text) {
   constexpr std::size_t indent = 12;
-  fmt::print("  {:<{}}{}\n", label, indent - 2, wrapped(text, indent));
+  fmt::print("  {:<{}}{}\n", label, indent - 2, wrap_text(text, indent));
 }
 
-// How much of the file is known, and the assumptions that decide most.
-void print_notes(const machine& m) {
+// Prints how many figures are known, and the most important assumptions.
+void print_machine_notes(const machine& m) {
   const std::size_t all = figures().size(), guessed = m.estimated.size(), lent = m.borrowed.size();
   print_row("figures", fmt::format("{} measured, {} estimated, {} taken from {}", all - guessed - lent,
                                    guessed, lent, standard_machine));
@@ -71,28 +72,28 @@ void print_notes(const machine& m) {
 }
 
 int new_machine(const machine_options& o) {
-  const auto machines = machines_in(o.machines);
+  const auto machines = load_machines_from(o.machines);
   const std::vector<figure_setting> set = figure_settings(o.set);
-  const machine* base = o.from.empty() ? nullptr : &machine_named(machines, o.from);
+  const machine* base = o.from.empty() ? nullptr : &find_machine(machines, o.from);
   if (base == nullptr) require_all(o.name, set);
   if (set.empty()) throw input_error("machine new: nothing is set; give --set FIGURE=VALUE at least once");
   std::vector<std::string> followed;
   machine made = derived_machine(base != nullptr ? *base : with_borrowed_figures(), set, followed);
   made.name = o.name;
-  made.source = source_of(o, set, base);
+  made.source = describe_source(o, set, base);
   const std::string text = to_json(made);
-  made = machine_from_json(text, "machine new " + o.name);  // as a reader would see it
+  made = machine_from_json(text, "machine new " + o.name);  // reads it back
   const std::string out = o.out.empty() ? o.name + ".json" : o.out;
   if (std::filesystem::exists(out)) {
     throw input_error(
         fmt::format("--out {}: is there already; remove it, or choose another file", one_line(out)));
   }
-  check_output("--out", out);
+  check_output_file("--out", out);
   write_file(out, text);
   fmt::print("{}: machine {}, {} figures set{}\n", out, made.name, set.size(),
              base == nullptr ? "" : fmt::format(", the others of {}", base->name));
   if (!followed.empty()) print_row("link", fmt::format("in proportion to it: {}", fmt::join(followed, ", ")));
-  print_notes(made);
+  print_machine_notes(made);
   const std::filesystem::path folder = std::filesystem::path(out).parent_path();
   print_row("use", fmt::format("--backend sim:{} --machines {}, where all .json files are machine files",
                                made.name, folder.empty() ? "." : folder.string()));
@@ -100,8 +101,8 @@ int new_machine(const machine_options& o) {
 }
 
 int show_machine(const machine_options& o) {
-  const auto machines = machines_in(o.machines);
-  const machine& m = machine_named(machines, o.name);
+  const auto machines = load_machines_from(o.machines);
+  const machine& m = find_machine(machines, o.name);
   if (o.json) {
     fmt::print("{}", to_json(m));
     return 0;
@@ -114,7 +115,7 @@ int show_machine(const machine_options& o) {
     const char* how = is_in(m.borrowed) ? "of h200" : is_in(m.estimated) ? "estimated" : "measured";
     fmt::print("  {:<42} {:>14}  {}\n", f.name, figure_text(f, value_of(m, f)), how);
   }
-  print_notes(m);
+  print_machine_notes(m);
   print_row("source", m.source);
   return 0;
 }
@@ -122,8 +123,8 @@ int show_machine(const machine_options& o) {
 int check_machine(const machine_options& o) {
   const machine m = machine_from_json(read_file(o.name), o.name);
   fmt::print("{}: a complete machine file, {}\n", o.name, m.name);
-  print_notes(m);
-  for (const machine& built_in : machines_in("")) {
+  print_machine_notes(m);
+  for (const machine& built_in : load_machines_from("")) {
     if (built_in.name == m.name) print_row("name", "it replaces the built-in machine of that name");
   }
   return 0;

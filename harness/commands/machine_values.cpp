@@ -19,13 +19,13 @@ struct unit {
   double factor;
 };
 
-// Of a figure's values; the first is what a number alone means. `example` stands in the refusal.
+// Units of a figure's values; a number without a unit has the first. `example` appears in error messages.
 struct unit_list {
   std::string_view of, example;
   std::vector<unit> known;
 };
 
-const unit_list& units_of(const figure& f) {
+const unit_list& units_of_figure(const figure& f) {
   static const std::vector<unit_list> lists{
       {"bytes",
        "24GiB",
@@ -56,7 +56,7 @@ const unit_list& units_of(const figure& f) {
   return *std::ranges::find(lists, f.unit, &unit_list::of);
 }
 
-std::optional<double> amount(std::string_view text, const unit_list& units) {
+std::optional<double> parse_amount(std::string_view text, const unit_list& units) {
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc{}) return std::nullopt;
@@ -67,37 +67,38 @@ std::optional<double> amount(std::string_view text, const unit_list& units) {
   return number * found->factor;
 }
 
-std::int64_t value_from(const figure& f, std::string_view text) {
-  const unit_list& units = units_of(f);
-  const auto value = amount(text, units);
+std::int64_t parse_figure_value(const figure& f, std::string_view text) {
+  const unit_list& units = units_of_figure(f);
+  const auto value = parse_amount(text, units);
   const bool whole = value && std::abs(*value - std::round(*value)) < 1e-6 * std::max(1.0, std::abs(*value));
   if (!whole) {
     throw input_error(fmt::format("--set {}: \"{}\" is no such value; write for example {}", f.name,
                                   one_line(text.substr(0, 80)), units.example));
   }
-  const auto least = static_cast<double>(f.least),
-             most = static_cast<double>(std::min(f.most, std::int64_t{1} << 62));
+  const auto least = static_cast<double>(f.min_value),
+             most = static_cast<double>(std::min(f.max_value, std::int64_t{1} << 62));
   if (*value < least || *value > most) {
     throw input_error(fmt::format("--set {}: {} is not from {} to {}", f.name, one_line(text.substr(0, 80)),
-                                  figure_text(f, f.least), figure_text(f, static_cast<std::int64_t>(most))));
+                                  figure_text(f, f.min_value),
+                                  figure_text(f, static_cast<std::int64_t>(most))));
   }
   return std::llround(*value);
 }
 
-const figure& figure_named(std::string_view name) {
+const figure& find_figure(std::string_view name) {
   const auto found = std::ranges::find(figures(), name, &figure::name);
   if (found != figures().end()) return *found;
   std::vector<std::string> known;
   for (const figure& f : figures()) known.emplace_back(f.name);
   const std::string of_driver = fmt::format("uvm.{}", name);
   const bool is_of_driver = std::ranges::find(known, of_driver) != known.end();
-  const std::string near = is_of_driver ? of_driver : nearest(name, known);
+  const std::string near = is_of_driver ? of_driver : nearest_name(name, known);
   throw input_error(fmt::format("--set {}: no such figure; {}`umbench list figures` names them",
                                 one_line(name.substr(0, 80)),
                                 near.empty() ? "" : fmt::format("did you mean {}? ", near)));
 }
 
-// A figure that rests on a link's rate, and how that is read from a machine.
+// A figure that depends on a link's rate, and that rate.
 struct link_figure {
   std::string_view name;
   double (*rate)(const machine&);
@@ -124,11 +125,11 @@ std::vector<figure_setting> figure_settings(const std::vector<std::string>& opti
       throw input_error(
           fmt::format("--set: \"{}\" is not of the form FIGURE=VALUE", one_line(text.substr(0, 80))));
     }
-    const figure& f = figure_named(std::string_view(text).substr(0, equals));
+    const figure& f = find_figure(std::string_view(text).substr(0, equals));
     if (std::ranges::find(all, &f, &figure_setting::of) != all.end()) {
       throw input_error(fmt::format("--set {} is given more than once; keep one", f.name));
     }
-    all.push_back({&f, value_from(f, std::string_view(text).substr(equals + 1))});
+    all.push_back({&f, parse_figure_value(f, std::string_view(text).substr(equals + 1))});
   }
   return all;
 }
@@ -151,7 +152,7 @@ machine derived_machine(machine base, const std::vector<figure_setting>& set,
   for (const figure_setting& s : set) set_value(base, *s.of, s.value);
   for (const auto& [name, rate] : link_figures) {
     if (is_set(name) || rate(before) <= 0 || rate(base) == rate(before)) continue;
-    const figure& f = figure_named(name);
+    const figure& f = find_figure(name);
     set_value(base, f, std::llround(static_cast<double>(value_of(before, f)) * rate(base) / rate(before)));
     followed.emplace_back(name);
   }

@@ -1,4 +1,4 @@
-// Figures of a machine as users write and read them: "24GiB", "1008GB/s", "82.6TFLOPS", "4us".
+// Figures of a machine as text: "24GiB", "1008GB/s", "82.6TFLOPS", "4us".
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ struct figure_setting {
   std::int64_t value = 0;
 };
 
-// Of options --set FIGURE=VALUE. A value without a unit is in the figure's own. Throws input_error for an
-// unknown figure, one that is set twice, and a value that the figure cannot have.
+// Parses options --set FIGURE=VALUE. A value without a unit is in the figure's own unit. Throws input_error
+// for an unknown or repeated figure, or a value out of range.
 std::vector<figure_setting> figure_settings(const std::vector<std::string>& options);
 
 // "24.0 GiB", "1008 GB/s", "82.6 TFLOPS", "4000 ns", "3 %".

@@ -41,7 +41,7 @@ int dispatch(const std::string& command, const command_line& c) {
   return pack_command(c.pack);
 }
 
-void take_traces(command_line& c) {
+void replace_traces_by_graphs(command_line& c) {
   for (experiment_options* const o :
        {&c.run.what, &c.plan.what, &c.tune.what, &c.ablate.what, &c.advise.what}) {
     if (o->trace.empty()) continue;
@@ -54,12 +54,13 @@ void take_traces(command_line& c) {
 constexpr int exit_reader_left = 128 + SIGPIPE;
 
 // Reports that standard output cannot be written; returns the exit code.
-int output_failed(int why) {
+int report_output_failure(int why) {
   __fpurge(stdout);
   errno = 0;
   if (why == 0 && write(STDOUT_FILENO, "", 0) < 0) why = errno;
   if (why == EPIPE) return exit_reader_left;
-  say("umbench: cannot write standard output{}\n", why == 0 ? "" : fmt::format(": {}", std::strerror(why)));
+  print_text("umbench: cannot write standard output{}\n",
+             why == 0 ? "" : fmt::format(": {}", std::strerror(why)));
   return exit_failed;
 }
 
@@ -72,19 +73,19 @@ void reserve_standard_streams() {
   }
 }
 
-// Shortens long text, keeping both ends.
-std::string shortened(std::string text) {
+// Shortens a long message, keeping both ends.
+std::string shorten_message(std::string text) {
   constexpr std::size_t most = 1800, end = 400;
   return text.size() <= most ? text : text.substr(0, most - end) + " ... " + text.substr(text.size() - end);
 }
 
-int fail(int code, std::string_view what) {
-  say("umbench: {}\n", shortened(one_line(what)));
+int exit_with_message(int code, std::string_view what) {
+  print_text("umbench: {}\n", shorten_message(one_line(what)));
   return code;
 }
 
 // Called by std::terminate: a destructor that runs out of memory cannot throw.
-[[noreturn]] void end_without_memory() {
+[[noreturn]] void exit_out_of_memory() {
   try {
     if (const auto error = std::current_exception()) std::rethrow_exception(error);
   } catch (const std::bad_alloc&) {
@@ -97,25 +98,25 @@ int fail(int code, std::string_view what) {
 
 int parse_and_run(int argc, char** argv) try {
   try {
-    if (const script_command* script = argc > 1 ? script_named(argv[1]) : nullptr) {
+    if (const script_command* script = argc > 1 ? find_script(argv[1]) : nullptr) {
       run_script(*script, {argv + 2, argv + argc});
     }
     command_line c;
     const std::string command = parse(argc, argv, c);
     if (command.empty()) return 0;
-    take_traces(c);
+    replace_traces_by_graphs(c);
     return dispatch(command, c);
-  } catch (const script_failed& failed) {
+  } catch (const script_failure& failed) {
     return failed.exit_code;
   } catch (const input_error& error) {
-    return fail(exit_usage, error.what());
+    return exit_with_message(exit_usage, error.what());
   } catch (const std::system_error& error) {
-    if (std::ferror(stdout) != 0) return output_failed(error.code().value());
-    return fail(exit_failed, error.what());
+    if (std::ferror(stdout) != 0) return report_output_failure(error.code().value());
+    return exit_with_message(exit_failed, error.what());
   } catch (const std::bad_alloc&) {
     throw;
   } catch (const std::exception& error) {
-    return fail(exit_failed, error.what());
+    return exit_with_message(exit_failed, error.what());
   }
 } catch (const std::bad_alloc&) {  // must not allocate
   std::fputs(no_memory, stderr);
@@ -126,10 +127,10 @@ int parse_and_run(int argc, char** argv) try {
 }  // namespace um
 
 int main(int argc, char** argv) {
-  std::set_terminate(um::end_without_memory);
+  std::set_terminate(um::exit_out_of_memory);
   um::reserve_standard_streams();
   const int code = um::parse_and_run(argc, argv);
   errno = 0;
   const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
-  return written || code != 0 ? code : um::output_failed(errno);
+  return written || code != 0 ? code : um::report_output_failure(errno);
 }

@@ -25,11 +25,11 @@ int merge_command(const merge_options& options) {
   for (const std::string& path : options.parts) {
     const record_file file(path, open_mode::read);
     if (file.earlier().empty()) empty_ones += path + ": holds no record\n";
-    parts.push_back(part_of(file));
+    parts.push_back(part_from_file(file));
   }
-  const std::vector<file_entry> entries = merged(std::move(parts));
+  const std::vector<file_entry> entries = merge_parts(std::move(parts));
   if (entries.empty()) throw input_error("the parts hold no record; there is nothing to merge");
-  say("{}", empty_ones);
+  print_text("{}", empty_ones);
   std::string text;
   std::size_t records = 0;
   for (const file_entry& entry : entries) {

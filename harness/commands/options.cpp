@@ -15,7 +15,7 @@
 namespace um {
 namespace {
 
-// Help on a value: its type, its meaning and range, its default.
+// Help for a value: type, meaning and range, default.
 struct value_help {
   const char* type;
   std::string summary;
@@ -26,7 +26,7 @@ constexpr const char* required = "required";
 
 // An option with one value, which is not empty.
 template <class T>
-CLI::Option& option(CLI::App& command, const char* name, T& value, const value_help& help) {
+CLI::Option& add_option(CLI::App& command, const char* name, T& value, const value_help& help) {
   const auto refuse_empty = [](const std::string& text) {
     return text.empty() ? std::string("its value is empty") : std::string();
   };
@@ -38,157 +38,165 @@ CLI::Option& option(CLI::App& command, const char* name, T& value, const value_h
               ->type_name(help.type);
 }
 
-// The same, for values that add up over several uses.
-void repeated(CLI::App& command, const char* name, std::vector<std::string>& values, const value_help& help) {
-  option(command, name, values, help).allow_extra_args(false);
+// An option that may be given several times.
+void add_repeated_option(CLI::App& command, const char* name, std::vector<std::string>& values,
+                         const value_help& help) {
+  add_option(command, name, values, help).allow_extra_args(false);
 }
 
-std::string range(std::uint64_t least, std::uint64_t most) {
+std::string range_text(std::uint64_t least, std::uint64_t most) {
   return fmt::format("{} to {}", least, most);
 }
 
-void redescribe(CLI::App& command, const char* name, const std::string& text) {
+void replace_description(CLI::App& command, const char* name, const std::string& text) {
   command.get_option(name)->description(text);
 }
 
 void add_machines(CLI::App& command, std::string& folder) {
-  option(command, "--machines", folder, {"FOLDER", "More machine files", "the built-in ones alone"});
+  add_option(command, "--machines", folder, {"FOLDER", "More machine files", "the built-in ones alone"});
 }
 
-void add_place(CLI::App& command, experiment_options& o) {
-  option(command, "--backend", o.backend, {"sim:NAME|cuda:N", "A machine file, or GPU N", required});
+void add_backend_options(CLI::App& command, experiment_options& o) {
+  add_option(command, "--backend", o.backend, {"sim:NAME|cuda:N", "A machine file, or GPU N", required});
   add_machines(command, o.machines);
-  option(command, "--like", o.like,
-         {"NAME", "Machine whose figures plans for a GPU go by",
-          "one measured on such a GPU, else of its kind, else h200"});
+  add_option(command, "--like", o.machine_like,
+             {"NAME", "Machine whose figures plans for a GPU go by",
+              "one measured on such a GPU, else of its kind, else h200"});
   command.add_flag("--allow-native-oversubscription", o.allow_native,
                    "Allow mode native, in which driver defects can hang the GPU");
 }
 
-void add_network(CLI::App& command, experiment_options& o) {
-  option(command, "--network", o.network,
-         {"NAME|FILE", "One of `umbench list networks`, or a graph file of one's own", required});
-  option(
+void add_network_options(CLI::App& command, experiment_options& o) {
+  add_option(command, "--network", o.network,
+             {"NAME|FILE", "One of `umbench list networks`, or a graph file of one's own", required});
+  add_option(
       command, "--trace", o.trace,
       {"FILE", "A file of `umbench trace` in place of a network: becomes FILE.graph.json beside it", "none"});
-  option(command, "--batch", o.batch, {"N", "Images a batch, at least 1", "1"});
-  option(command, "--insize", o.insize,
-         {"N", "Height and width of an image, at least 1; short for --set insize=N", "the network's"});
-  repeated(command, "--set", o.network_knobs,
-           {"KNOB=N", "Knob of the network; may be repeated", "as listed"});
-  option(command, "--pass", o.pass, {"train|inference", "What an iteration computes", "train"});
+  add_option(command, "--batch", o.batch, {"N", "Images a batch, at least 1", "1"});
+  add_option(command, "--insize", o.insize,
+             {"N", "Height and width of an image, at least 1; short for --set insize=N", "the network's"});
+  add_repeated_option(command, "--set", o.network_knobs,
+                      {"KNOB=N", "Knob of the network; may be repeated", "as listed"});
+  add_option(command, "--pass", o.pass, {"train|inference", "What an iteration computes", "train"});
   command.add_flag("--sgd", o.sgd, "Update the parameters as well, each by an operator of its own");
-  option(
+  add_option(
       command, "--optimizer", o.optimizer,
       {"none|sgd|momentum|adamw", "Update all parameters in one step; adds the optimizer's states", "none"});
   command.add_flag("--masters", o.masters,
                    "With --optimizer and bf16: keep weights in bf16 and their fp32 masters as states");
-  option(command, "--fusion", o.fusion,
-         {"none|fused|lean|framework", "How far operators are joined", "fused"});
-  option(command, "--precision", o.precision, {"fp32|tf32|bf16", "What products are computed in", "fp32"});
-  option(command, "--memory-order", o.memory_order,
-         {"nchw|nhwc", "Of activations", "nchw for fp32, nhwc for tf32 and bf16"});
+  add_option(command, "--fusion", o.fusion,
+             {"none|fused|lean|framework", "How far operators are joined", "fused"});
+  add_option(command, "--precision", o.precision,
+             {"fp32|tf32|bf16", "What products are computed in", "fp32"});
+  add_option(command, "--memory-order", o.memory_order,
+             {"nchw|nhwc", "Of activations", "nchw for fp32, nhwc for tf32 and bf16"});
 }
 
-void add_strategy(CLI::App& command, experiment_options& o) {
-  option(command, "--strategy", o.strategy,
-         {"NAME|FILE", "One of `umbench list strategies`, or a file of rules, FILE.json", required});
-  repeated(command, "--without", o.without,
-           {"RULE", "Rule of the strategy to switch off; may be repeated", "none"});
-  repeated(command, "--knob", o.strategy_knobs,
-           {"KNOB=N", "Knob of the strategy; may be repeated", "as listed"});
-  option(
+void add_strategy_options(CLI::App& command, experiment_options& o) {
+  add_option(command, "--strategy", o.strategy,
+             {"NAME|FILE", "One of `umbench list strategies`, or a file of rules, FILE.json", required});
+  add_repeated_option(command, "--without", o.without,
+                      {"RULE", "Rule of the strategy to switch off; may be repeated", "none"});
+  add_repeated_option(command, "--knob", o.strategy_knobs,
+                      {"KNOB=N", "Knob of the strategy; may be repeated", "as listed"});
+  add_option(
       command, "--effort", o.effort,
       {"low|normal|high", "How much a searching strategy searches; short for --knob effort=0|1|2", "normal"});
 }
 
-void add_amount(CLI::App& command, experiment_options& o) {
-  option(
+void add_memory_options(CLI::App& command, experiment_options& o) {
+  add_option(
       command, "--ratio", o.ratio,
       {"NUMBER", fmt::format("Footprint / budget, {} to {}", least_ratio, most_ratio), "the whole device"});
-  option(command, "--budget", o.budget,
-         {"SIZE", "Device memory that the run may use, such as 4GiB, 1 byte or more; not with --ratio",
-          "the whole device"});
-  option(command, "--mode", o.mode,
-         {"simulated|capped|native", "Who keeps the budget: a simulated driver, the plan, a GPU's driver",
-          "simulated on sim:, capped on cuda:"});
-  option(command, "--workspace-cap", o.workspace_cap,
-         {"SIZE", "Most workspace for one operator, 1 byte or more, cuda:N only", "2GiB"});
-  add_place(command, o);
+  add_option(command, "--budget", o.budget,
+             {"SIZE", "Device memory that the run may use, such as 4GiB, 1 byte or more; not with --ratio",
+              "the whole device"});
+  add_option(command, "--mode", o.mode,
+             {"simulated|capped|native", "Who keeps the budget: a simulated driver, the plan, a GPU's driver",
+              "simulated on sim:, capped on cuda:"});
+  add_option(command, "--workspace-cap", o.workspace_cap,
+             {"SIZE", "Most workspace for one operator, 1 byte or more, cuda:N only", "2GiB"});
+  add_backend_options(command, o);
 }
 
-void add_experiment(CLI::App& command, experiment_options& o) {
-  add_network(command, o);
-  add_strategy(command, o);
-  add_amount(command, o);
+void add_experiment_options(CLI::App& command, experiment_options& o) {
+  add_network_options(command, o);
+  add_strategy_options(command, o);
+  add_memory_options(command, o);
 }
 
 constexpr std::uint64_t most_jobs = 1024;
 
 void add_iterations(CLI::App& command, experiment_options& o, const char* what, const char* standard = "5") {
-  option(command, "--iterations", o.iterations,
-         {"N", fmt::format("{}, {}", what, range(1, most_iterations)), standard});
+  add_option(command, "--iterations", o.iterations,
+             {"N", fmt::format("{}, {}", what, range_text(1, most_iterations)), standard});
 }
 
 void add_deadline(CLI::App& command, experiment_options& o, const char* what) {
-  option(command, "--deadline", o.deadline,
-         {"SECONDS",
-          fmt::format("{}, {}; of processor time where simulated", what, range(1, most_deadline_s)), "300"});
+  add_option(command, "--deadline", o.deadline,
+             {"SECONDS",
+              fmt::format("{}, {}; of processor time where simulated", what, range_text(1, most_deadline_s)),
+              "300"});
 }
 
 void add_jobs(CLI::App& command, std::string& jobs, const char* what) {
-  option(command, "--jobs", jobs,
-         {"N", fmt::format("{} at a time, {}; on a GPU 1", what, range(1, most_jobs)), "one a core"});
+  add_option(
+      command, "--jobs", jobs,
+      {"N", fmt::format("{} at a time, {}; on a GPU 1", what, range_text(1, most_jobs)), "one a core"});
 }
 
 constexpr const char* times_only_text =
     "On cuda:N: do not go on after the timed iterations to measure energy and to count faults";
 
-void add_run(CLI::App& app, run_options& o) {
+void add_run_command(CLI::App& app, run_options& o) {
   CLI::App& run = *app.add_subcommand("run", "Run one experiment in a process of its own");
-  add_experiment(run, o.what);
-  option(run, "--plan", o.plan,
-         {"FILE", "Run this plan file, which says network, strategy and memory", "a plan of the strategy's"});
+  add_experiment_options(run, o.what);
+  add_option(
+      run, "--plan", o.plan,
+      {"FILE", "Run this plan file, which says network, strategy and memory", "a plan of the strategy's"});
   for (const char* name : {"--network", "--strategy"}) {
-    redescribe(run, name, run.get_option(name)->get_description() + " without --plan");
+    replace_description(run, name, run.get_option(name)->get_description() + " without --plan");
   }
   add_iterations(run, o.what, "Iterations, each timed on its own");
   add_deadline(run, o.what, "Until the run is killed");
   run.add_flag("--timeline", o.what.timeline, "Keep spans and resident bytes of the last iteration");
   run.add_flag("--times-only", o.what.times_only, times_only_text);
-  option(run, "--values", o.values,
-         {"FOLDER", "For parameters, inputs, gradients and outputs as NumPy files, cuda:N only", "not kept"});
-  option(run, "--out", o.out, {"FILE", "Append the record to this JSON Lines file", "not kept"});
+  add_option(
+      run, "--values", o.values,
+      {"FOLDER", "For parameters, inputs, gradients and outputs as NumPy files, cuda:N only", "not kept"});
+  add_option(run, "--out", o.out, {"FILE", "Append the record to this JSON Lines file", "not kept"});
 }
 
-void add_plan(CLI::App& app, plan_options& o) {
+void add_plan_command(CLI::App& app, plan_options& o) {
   CLI::App& plan = *app.add_subcommand("plan", "Make a plan without running it");
-  add_experiment(plan, o.what);
-  option(plan, "-o,--out", o.out, {"FILE", "For the plan; - is standard output", "not kept"});
+  add_experiment_options(plan, o.what);
+  add_option(plan, "-o,--out", o.out, {"FILE", "For the plan; - is standard output", "not kept"});
   add_deadline(plan, o.what, "Until it is given up");
-  option(plan, "--graph", o.graph_out, {"FILE", "For the network's graph; - is standard output", "not kept"});
+  add_option(plan, "--graph", o.graph_out,
+             {"FILE", "For the network's graph; - is standard output", "not kept"});
   plan.add_flag("--table", o.table,
                 "Print by module what is computed again, offloaded, cut and kept (graphs of umbench export)");
 }
 
-void add_sweep(CLI::App& app, sweep_options& o) {
+void add_sweep_command(CLI::App& app, sweep_options& o) {
   CLI::App& sweep = *app.add_subcommand("sweep", "Run every cell of a sweep file");
-  option(sweep, "SPEC", o.spec, {"FILE", "Sweep file, such as benchmarks/sweeps/small.json"}).required();
-  option(sweep, "--out", o.out, {"FILE", "JSON Lines file for the records", "the sweep's name with .jsonl"});
+  add_option(sweep, "SPEC", o.spec, {"FILE", "Sweep file, such as benchmarks/sweeps/small.json"}).required();
+  add_option(sweep, "--out", o.out,
+             {"FILE", "JSON Lines file for the records", "the sweep's name with .jsonl"});
   sweep.add_flag("--resume", o.resume, "Go on with the file: skip the cells that it holds");
   sweep.add_flag("--list", o.list, "Print the cells, run nothing");
   sweep.add_flag("--dry-run", o.dry_run,
                  "Print the cells with the memory and the time that the simulator expects, run nothing");
-  option(sweep, "--like", o.like,
-         {"NAME", "Machine whose figures plans and estimates for a GPU go by",
-          "one measured on such a GPU, else of its kind, else h200"});
+  add_option(sweep, "--like", o.like,
+             {"NAME", "Machine whose figures plans and estimates for a GPU go by",
+              "one measured on such a GPU, else of its kind, else h200"});
   sweep.add_flag("--times-only", o.times_only, times_only_text);
   sweep.add_flag("--no-preflight", o.no_preflight,
                  "Begin on a GPU without estimating first what fits this host");
   sweep.add_flag("--no-skip", o.no_skip,
                  "Run cells although a lower ratio of the same line timed out or hung");
   add_jobs(sweep, o.jobs, "Simulated cells that run");
-  option(sweep, "--shard", o.shard, {"I/N", "The I-th of N parts of the cells, 1 to N", "all of them"});
+  add_option(sweep, "--shard", o.shard, {"I/N", "The I-th of N parts of the cells, 1 to N", "all of them"});
   add_machines(sweep, o.machines);
   sweep.add_flag("--allow-native-oversubscription", o.allow_native,
                  "Allow mode native, in which driver defects can hang the GPU");
@@ -202,130 +210,132 @@ void add_trials(CLI::App& command, experiment_options& o, std::string& jobs, boo
   command.add_flag("--resume", resume, "Go on with the records of a run that was stopped");
 }
 
-void add_tune(CLI::App& app, tune_options& o) {
+void add_tune_command(CLI::App& app, tune_options& o) {
   CLI::App& tune = *app.add_subcommand("tune", "Search the best rules for hints and their numbers");
-  add_experiment(tune, o.what);
-  redescribe(tune, "--strategy", "Begin with this one; default: every named strategy");
-  option(tune, "--trials", o.trials, {"N", "Most strategies to try in the simulator, 1 to 100000", "150"});
-  option(tune, "--best", o.best, {"N", "How many of them to time on a GPU, 1 to 100000", "4"});
+  add_experiment_options(tune, o.what);
+  replace_description(tune, "--strategy", "Begin with this one; default: every named strategy");
+  add_option(tune, "--trials", o.trials,
+             {"N", "Most strategies to try in the simulator, 1 to 100000", "150"});
+  add_option(tune, "--best", o.best, {"N", "How many of them to time on a GPU, 1 to 100000", "4"});
   add_trials(tune, o.what, o.jobs, o.resume);
-  option(tune, "--out", o.out, {"FILE", "For the rules; records go beside it as .jsonl", "tuned.json"});
+  add_option(tune, "--out", o.out, {"FILE", "For the rules; records go beside it as .jsonl", "tuned.json"});
 }
 
-void add_ablate(CLI::App& app, ablate_options& o) {
+void add_ablate_command(CLI::App& app, ablate_options& o) {
   CLI::App& ablate =
       *app.add_subcommand("ablate", "Every hint alone, and every rule of a strategy left out of it");
-  add_experiment(ablate, o.what);
-  redescribe(ablate, "--strategy", "Leave rules out of this one; default: the fastest");
+  add_experiment_options(ablate, o.what);
+  replace_description(ablate, "--strategy", "Leave rules out of this one; default: the fastest");
   add_trials(ablate, o.what, o.jobs, o.resume);
-  option(ablate, "--out", o.out, {"FILE", "JSON Lines file for the records", "ablation.jsonl"});
+  add_option(ablate, "--out", o.out, {"FILE", "JSON Lines file for the records", "ablation.jsonl"});
 }
 
-void add_advise(CLI::App& app, advise_options& o) {
+void add_advise_command(CLI::App& app, advise_options& o) {
   CLI::App& advise =
       *app.add_subcommand("advise", "Which way of using memory to take, and what each would cost");
-  add_network(advise, o.what);
-  add_amount(advise, o.what);
-  redescribe(advise, "--backend",
-             "A machine file, or GPU N; default: cuda:0 if there is a GPU, else sim:h200");
-  repeated(advise, "--strategy", o.strategies,
-           {"NAME", "Ask about this one; may be repeated", "some of every way"});
-  option(advise, "--system", o.system,
-         {"linux|wsl2|windows", "What the program is for: where managed memory can exceed the device's",
-          "the one here"});
+  add_network_options(advise, o.what);
+  add_memory_options(advise, o.what);
+  replace_description(advise, "--backend",
+                      "A machine file, or GPU N; default: cuda:0 if there is a GPU, else sim:h200");
+  add_repeated_option(advise, "--strategy", o.strategies,
+                      {"NAME", "Ask about this one; may be repeated", "some of every way"});
+  add_option(advise, "--system", o.system,
+             {"linux|wsl2|windows", "What the program is for: where managed memory can exceed the device's",
+              "the one here"});
   add_iterations(advise, o.what, "Iterations of every way", "3 simulated, 5 on a GPU");
   add_deadline(advise, o.what, "Until a way is given up");
   add_jobs(advise, o.jobs, "Simulated ways that run");
   advise.add_flag("--json", o.json, "For scripts");
 }
 
-void add_env(CLI::App& app, env_options& o) {
+void add_env_command(CLI::App& app, env_options& o) {
   CLI::App& env = *app.add_subcommand("env", "What this machine and this build are");
   env.add_flag("--json", o.json, "As the environment line of a record file");
-  option(env, "--machine", o.machine,
-         {"NAME", "Also what the link allows, from this machine file", "not told"});
+  add_option(env, "--machine", o.machine,
+             {"NAME", "Also what the link allows, from this machine file", "not told"});
   add_machines(env, o.machines);
 }
 
-void add_calibrate(CLI::App& app, calibrate_options& o) {
+void add_calibrate_command(CLI::App& app, calibrate_options& o) {
   CLI::App& calibrate = *app.add_subcommand(
       "calibrate", "Measure the figures of a machine file on a GPU, in less than a minute");
-  option(calibrate, "--backend", o.backend, {"cuda:N", "The GPU", "cuda:0"});
-  option(calibrate, "--out", o.out, {"FILE", "Machine file to write, such as my-gpu.json"}).required();
-  option(calibrate, "--name", o.name, {"NAME", "Of the machine", "the file's name"});
-  option(calibrate, "--like", o.like,
-         {"NAME", "Machine whose figures stand, as estimates, for what cannot be measured",
-          "the one of the GPU's kind"});
+  add_option(calibrate, "--backend", o.backend, {"cuda:N", "The GPU", "cuda:0"});
+  add_option(calibrate, "--out", o.out, {"FILE", "Machine file to write, such as my-gpu.json"}).required();
+  add_option(calibrate, "--name", o.name, {"NAME", "Of the machine", "the file's name"});
+  add_option(calibrate, "--like", o.like,
+             {"NAME", "Machine whose figures stand, as estimates, for what cannot be measured",
+              "the one of the GPU's kind"});
   add_machines(calibrate, o.machines);
-  option(calibrate, "--samples", o.samples,
-         {"FILE", "For every sample of every measurement, JSON", "not kept"});
+  add_option(calibrate, "--samples", o.samples,
+             {"FILE", "For every sample of every measurement, JSON", "not kept"});
 }
 
-void add_machine(CLI::App& app, machine_options& o) {
+void add_machine_command(CLI::App& app, machine_options& o) {
   CLI::App& machine = *app.add_subcommand("machine", "Make, show and check machine files");
   machine.require_subcommand(1);
   CLI::App& made = *machine.add_subcommand("new", "Write the file of a machine, from its data sheet");
   made.callback([&o] { o.verb = "new"; });
-  option(made, "NAME", o.name, {"NAME", "Of the new machine"}).required();
-  option(made, "--from", o.from,
-         {"MACHINE", "Which lends the figures that are not set", "none: then all have to be set"});
-  repeated(
+  add_option(made, "NAME", o.name, {"NAME", "Of the new machine"}).required();
+  add_option(made, "--from", o.from,
+             {"MACHINE", "Which lends the figures that are not set", "none: then all have to be set"});
+  add_repeated_option(
       made, "--set", o.set,
       {"FIGURE=VALUE",
        "A figure of `umbench list figures`, such as device_bytes=24GiB, device_bytes_per_s=1008GB/s, "
        "fp32_flops_per_s=82.6TFLOPS, launch_ns=4us; a number alone is in the figure's unit; may be repeated",
        "none"});
-  option(made, "--source", o.source,
-         {"WORDS", "Where the figures that are set come from; kept in the file", "said to be unknown"});
-  option(made, "--out", o.out, {"FILE", "Machine file to write", "NAME.json"});
+  add_option(made, "--source", o.source,
+             {"WORDS", "Where the figures that are set come from; kept in the file", "said to be unknown"});
+  add_option(made, "--out", o.out, {"FILE", "Machine file to write", "NAME.json"});
   add_machines(made, o.machines);
   CLI::App& shown = *machine.add_subcommand("show", "Print the figures of a machine and their source");
   shown.callback([&o] { o.verb = "show"; });
-  option(shown, "NAME", o.name, {"NAME", "One of `umbench list machines`"}).required();
+  add_option(shown, "NAME", o.name, {"NAME", "One of `umbench list machines`"}).required();
   shown.add_flag("--json", o.json, "The file itself");
   add_machines(shown, o.machines);
   CLI::App& checked = *machine.add_subcommand("check", "Say what a machine file lacks and assumes");
   checked.callback([&o] { o.verb = "check"; });
-  option(checked, "FILE", o.name, {"FILE", "Machine file"}).required();
+  add_option(checked, "FILE", o.name, {"FILE", "Machine file"}).required();
 }
 
-void add_merge(CLI::App& app, merge_options& o) {
+void add_merge_command(CLI::App& app, merge_options& o) {
   CLI::App& merge = *app.add_subcommand("merge", "Join the record files of a sweep's shards");
   merge.add_option("PART", o.parts, "Record files, in the order of their shards")
       ->required()
       ->type_name("FILE");
-  option(merge, "--out", o.out, {"FILE", "JSON Lines file for all of them"}).required();
+  add_option(merge, "--out", o.out, {"FILE", "JSON Lines file for all of them"}).required();
 }
 
-void add_plan_torch(CLI::App& app, plan_torch_options& o) {
+void add_plan_torch_command(CLI::App& app, plan_torch_options& o) {
   CLI::App& plan =
       *app.add_subcommand("plan-torch", "Choose what a PyTorch step saves; asked by umbench.torch.fit");
-  option(plan, "FILE", o.file, {"FILE", "The step's nodes, as JSON; the answer is JSON on standard output"})
+  add_option(plan, "FILE", o.file,
+             {"FILE", "The step's nodes, as JSON; the answer is JSON on standard output"})
       .required();
 }
 
-void add_pack(CLI::App& app, pack_options& o) {
+void add_pack_command(CLI::App& app, pack_options& o) {
   CLI::App& pack = *app.add_subcommand("pack", "Give the lifetimes of a file addresses");
-  option(pack, "FILE", o.file, {"FILE", "Comma-separated values: id, bytes, begin, end, access times"})
+  add_option(pack, "FILE", o.file, {"FILE", "Comma-separated values: id, bytes, begin, end, access times"})
       .required();
-  option(pack, "--packer", o.packer,
-         {"searched|first_fit|best_fit|smartpool", "How they are placed", "each of them"});
-  option(pack, "--limit", o.limit,
-         {"SIZE", "Such as 4GiB, 1 byte or more; what does not keep to it is auto-swapped", "none"});
+  add_option(pack, "--packer", o.packer,
+             {"searched|first_fit|best_fit|smartpool", "How they are placed", "each of them"});
+  add_option(pack, "--limit", o.limit,
+             {"SIZE", "Such as 4GiB, 1 byte or more; what does not keep to it is auto-swapped", "none"});
 }
 
-void add_validate(CLI::App& app, validate_options& o) {
+void add_validate_command(CLI::App& app, validate_options& o) {
   CLI::App& validate = *app.add_subcommand("validate", "Simulated beside measured and published figures");
-  option(validate, "FILES", o.files, {"FILE", "Measured records (.jsonl), files of figures (.json)"})
+  add_option(validate, "FILES", o.files, {"FILE", "Measured records (.jsonl), files of figures (.json)"})
       .required();
-  option(validate, "--machine", o.machine,
-         {"NAME", "Machine file that stands for the records' GPU", "the one of its kind"});
+  add_option(validate, "--machine", o.machine,
+             {"NAME", "Machine file that stands for the records' GPU", "the one of its kind"});
   add_machines(validate, o.machines);
 }
 
-void add_list(CLI::App& app, list_options& o) {
+void add_list_command(CLI::App& app, list_options& o) {
   CLI::App& list = *app.add_subcommand("list", "Networks, strategies and machines, with their knobs");
-  option(
+  add_option(
       list, "WHAT", o.what,
       {"networks|strategies|machines|figures|operators", "What to list", "networks, strategies, machines"});
   add_machines(list, o.machines);
@@ -333,7 +343,7 @@ void add_list(CLI::App& app, list_options& o) {
   list.add_flag("--json", o.json, "Strategies for scripts");
 }
 
-void describe(CLI::App& app, command_line& c) {
+void describe_commands(CLI::App& app, command_line& c) {
   app.require_subcommand(1);
   app.set_version_flag(
       "--version", fmt::format("umbench {}, built by {}, backends: sim{}", version_text(), compiler_text(),
@@ -342,24 +352,24 @@ void describe(CLI::App& app, command_line& c) {
       "Exit codes: 0 all well, 1 a cell failed, regressed or could not be recorded, 2 bad usage or bad "
       "input,\n"
       "3 too little data, 4 the one cell of `run` does not fit, 128 + N stopped by signal N.");
-  add_list(app, c.list);
-  add_advise(app, c.advise);
-  add_env(app, c.env);
-  add_calibrate(app, c.calibrate);
-  add_validate(app, c.validate);
-  add_plan(app, c.plan);
-  add_run(app, c.run);
-  add_sweep(app, c.sweep);
-  add_tune(app, c.tune);
-  add_ablate(app, c.ablate);
-  add_machine(app, c.machine);
-  add_merge(app, c.merge);
-  add_pack(app, c.pack);
-  add_plan_torch(app, c.plan_torch);
+  add_list_command(app, c.list);
+  add_advise_command(app, c.advise);
+  add_env_command(app, c.env);
+  add_calibrate_command(app, c.calibrate);
+  add_validate_command(app, c.validate);
+  add_plan_command(app, c.plan);
+  add_run_command(app, c.run);
+  add_sweep_command(app, c.sweep);
+  add_tune_command(app, c.tune);
+  add_ablate_command(app, c.ablate);
+  add_machine_command(app, c.machine);
+  add_merge_command(app, c.merge);
+  add_pack_command(app, c.pack);
+  add_plan_torch_command(app, c.plan_torch);
   for (const script_command& script : script_commands()) app.add_subcommand(script.name, script.summary);
 }
 
-// A misspelt command, which the parser would report as a missing one; also one of a command's own.
+// Reports a misspelt command, which the parser would report as missing; also a misspelt subcommand.
 void refuse_unknown_command(const CLI::App& app, int argc, const char* const* argv, int at = 1) {
   if (argc <= at || argv[at][0] == '-' || app.get_subcommands({}).empty()) return;
   std::vector<std::string> known;
@@ -370,10 +380,10 @@ void refuse_unknown_command(const CLI::App& app, int argc, const char* const* ar
   throw input_error(unknown_name("command", argv[at], known));
 }
 
-// The command that was asked for, within a command that has its own.
-const CLI::App& innermost(const CLI::App& command) {
+// The command that was given, or its subcommand.
+const CLI::App& innermost_command(const CLI::App& command) {
   const auto asked = command.get_subcommands();
-  return asked.empty() ? command : innermost(*asked.front());
+  return asked.empty() ? command : innermost_command(*asked.front());
 }
 
 // "--batchsize: unknown option; did you mean --batch?"; "" if every option is known.
@@ -385,18 +395,19 @@ std::string unknown_option(const CLI::App& command, int argc, const char* const*
   for (int i = 2; i < argc; ++i) {
     const std::string_view word = std::string_view(argv[i]).substr(0, std::string_view(argv[i]).find('='));
     if (!word.starts_with("--") || std::ranges::find(known, word) != known.end()) continue;
-    const std::string near = nearest(word, known);
+    const std::string near = nearest_name(word, known);
     return fmt::format("{}: unknown option{}", one_line(word),
                        near.empty() ? "" : fmt::format("; did you mean {}?", near));
   }
   return "";
 }
 
-std::string refusal(const CLI::ParseError& error, const CLI::App& app, int argc, const char* const* argv) {
+std::string parse_error_text(const CLI::ParseError& error, const CLI::App& app, int argc,
+                             const char* const* argv) {
   std::string text = error.what();
   const bool of_names = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr ||
                         dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
-  const CLI::App& command = innermost(app);
+  const CLI::App& command = innermost_command(app);
   if (argc > 1 && of_names) {
     const std::string unknown = unknown_option(command, argc, argv);
     if (!unknown.empty()) text = unknown;
@@ -413,7 +424,7 @@ std::string refusal(const CLI::ParseError& error, const CLI::App& app, int argc,
 
 std::string parse(int argc, const char* const* argv, command_line& c) {
   CLI::App app("Performance of CUDA Unified Memory on deep learning", "umbench");
-  describe(app, c);
+  describe_commands(app, c);
   refuse_unknown_command(app, argc, argv);
   try {
     app.parse(argc, argv);
@@ -421,7 +432,7 @@ std::string parse(int argc, const char* const* argv, command_line& c) {
     app.exit(asked);
     return "";
   } catch (const CLI::ParseError& error) {
-    throw input_error(refusal(error, app, argc, argv));
+    throw input_error(parse_error_text(error, app, argc, argv));
   }
   return app.get_subcommands().front()->get_name();
 }

@@ -1,5 +1,4 @@
-// The command line of `umbench`: its commands and their options, with types, ranges and what stands without
-// them.
+// The command line of `umbench`: commands and their options, with types, ranges and defaults.
 #pragma once
 
 #include <string>
@@ -25,8 +24,8 @@ struct command_line {
   plan_torch_options plan_torch;
 };
 
-// Fills the options of the command that is named; its name, or none where --help or --version was all that
-// was asked and has been answered. Throws input_error. The parser is large: options.cpp alone includes it.
+// Fills the options of the given command and returns its name; "" if only --help or --version was given and
+// has been answered. Throws input_error. The parser is large: only options.cpp includes it.
 std::string parse(int argc, const char* const* argv, command_line& c);
 
 }  // namespace um

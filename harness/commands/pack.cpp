@@ -15,7 +15,7 @@
 namespace um {
 namespace {
 
-std::vector<packer> packers_of(const std::string& name) {
+std::vector<packer> requested_packers(const std::string& name) {
   if (name.empty()) return {all_packers().begin(), all_packers().end()};
   if (const packer* found = find_packer(name)) return {*found};
   std::vector<std::string> known;
@@ -23,7 +23,7 @@ std::vector<packer> packers_of(const std::string& name) {
   throw input_error("--packer: " + unknown_name("packer", name, known));
 }
 
-std::string verdict_for_limit(byte_count bytes, std::optional<byte_count> limit) {
+std::string limit_verdict(byte_count bytes, std::optional<byte_count> limit) {
   if (!limit) return "";
   return bytes <= *limit ? "  fits" : fmt::format("  {} too much", bytes - *limit);
 }
@@ -33,32 +33,32 @@ struct row {
   double ms = 0;
 };
 
-row packed_by(const packer& p, const std::vector<traced_lifetime>& lifetimes) {
+row pack_row(const packer& p, const std::vector<traced_lifetime>& lifetimes) {
   const std::vector<block> blocks = blocks_of(lifetimes);
   const auto begin = std::chrono::steady_clock::now();
-  row r{p.place(blocks), 0};
+  row r{p.pack(blocks), 0};
   r.ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
   return r;
 }
 
 void print(std::string_view name, const row& r, std::string_view verdict) {
-  // Lifetimes of no bytes need none.
-  const double ratio = r.packed.peak_live == 0
-                           ? 1
-                           : static_cast<double>(r.packed.bytes) / static_cast<double>(r.packed.peak_live);
-  fmt::print("{:<10} {:>16} {:>16} {:>8.4f} {:>10.2f}{}\n", name, r.packed.peak_live, r.packed.bytes, ratio,
-             r.ms, verdict);
+  // Lifetimes of 0 bytes are ignored.
+  const double ratio = r.packed.peak_live_bytes == 0 ? 1
+                                                     : static_cast<double>(r.packed.bytes) /
+                                                           static_cast<double>(r.packed.peak_live_bytes);
+  fmt::print("{:<10} {:>16} {:>16} {:>8.4f} {:>10.2f}{}\n", name, r.packed.peak_live_bytes, r.packed.bytes,
+             ratio, r.ms, verdict);
 }
 
-// Prints the first choice of swapped tensors that packs into the limit, else the smallest. Returns whether it
+// Prints the first choice of swapped tensors that packs into the limit, or the smallest packing. Whether it
 // fits.
 bool print_swapped(const packer& p, const std::vector<traced_lifetime>& lifetimes, byte_count limit) {
   std::optional<row> best;
   swapped_lifetimes chosen;
-  // Packing may need more than the live bytes, so lower and lower limits are tried.
+  // Tries lower and lower limits, since packing may need more than the live bytes.
   for (byte_count aim = limit; aim > limit / 2 && !(best && best->packed.bytes <= limit); aim -= limit / 50) {
-    for (swapped_lifetimes& s : swapped_within(lifetimes, aim)) {
-      row r = packed_by(p, s.all);
+    for (swapped_lifetimes& s : swap_to_limit(lifetimes, aim)) {
+      row r = pack_row(p, s.lifetimes);
       if (best && r.packed.bytes >= best->packed.bytes) continue;
       best = std::move(r);
       chosen = std::move(s);
@@ -67,25 +67,25 @@ bool print_swapped(const packer& p, const std::vector<traced_lifetime>& lifetime
   }
   if (!best) return false;
   print("  swapped", *best,
-        fmt::format("{}; {} leave, {} bytes each way", verdict_for_limit(best->packed.bytes, limit),
-                    chosen.leave, chosen.bytes));
+        fmt::format("{}; {} leave, {} bytes each way", limit_verdict(best->packed.bytes, limit),
+                    chosen.swapped_count, chosen.bytes));
   return best->packed.bytes <= limit;
 }
 
 }  // namespace
 
 int pack_command(const pack_options& options) {
-  const std::vector<packer> by = packers_of(options.packer);
+  const std::vector<packer> by = requested_packers(options.packer);
   std::optional<byte_count> limit;
-  if (!options.limit.empty()) limit = size_in_bytes("--limit", options.limit);
+  if (!options.limit.empty()) limit = parse_size("--limit", options.limit);
   const auto lifetimes = lifetimes_from_csv(read_file(options.file), options.file);
-  const std::jthread line = ticking("packing");
+  const std::jthread line = start_ticking("packing");
   bool fits = false;
   fmt::print("{} lifetimes\n{:<10} {:>16} {:>16} {:>8} {:>10}\n", lifetimes.size(), "packer", "peak", "arena",
              "ratio", "ms");
   for (const packer& p : by) {
-    const row r = packed_by(p, lifetimes);
-    print(p.name, r, verdict_for_limit(r.packed.bytes, limit));
+    const row r = pack_row(p, lifetimes);
+    print(p.name, r, limit_verdict(r.packed.bytes, limit));
     const bool enough = r.packed.bytes <= limit.value_or(r.packed.bytes);
     fits = enough || print_swapped(p, lifetimes, *limit) || fits;
   }

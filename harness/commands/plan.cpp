@@ -15,9 +15,9 @@
 namespace um {
 namespace {
 
-std::string table_of(const planned& made, bool wanted) {
+std::string plan_table(const planned_cell& made, bool wanted) {
   if (!wanted) return "";
-  const auto rows = modules_of(*made.file.network.built, made.file.plan);
+  const auto rows = modules_of(*made.file.network.network, made.file.plan);
   if (rows.empty()) {
     throw input_error(fmt::format("--table: {} names no modules; umbench export writes a graph that does",
                                   made.file.network.spec.name));
@@ -28,35 +28,36 @@ std::string table_of(const planned& made, bool wanted) {
 }  // namespace
 
 int plan_command(const plan_options& options) {
-  std::vector<std::string> taken = files_of(options.what);
-  check_output("--out", options.out, taken);
+  std::vector<std::string> taken = input_files_of(options.what);
+  check_output_file("--out", options.out, taken);
   taken.push_back(options.out);
-  check_output("--graph", options.graph_out, taken);
-  const auto machines = machines_in(options.what.machines);
-  cell work = on_machine(cell_asked_for(options.what), machines);
-  if (!work.where.simulated) {
-    // Where the GPU is missing, a child says so; only then does this process open it.
+  check_output_file("--graph", options.graph_out, taken);
+  const auto machines = load_machines_from(options.what.machines);
+  cell work = on_machine(requested_cell(options.what), machines);
+  if (!work.backend.is_simulated) {
+    // A child checks for the GPU first; this process opens it only if it exists.
     signal_watch signals;
-    environment_for(std::span(&work, 1), machines, options.what.like, signals);
+    environment_for(std::span(&work, 1), machines, options.what.machine_like, signals);
   }
-  const std::jthread progress = ticking("planning");
-  const limits within("planning", std::chrono::seconds{work.what.deadline_s}, work.where.simulated);
+  const std::jthread progress = start_ticking("planning");
+  const process_limits within("planning", std::chrono::seconds{work.settings.deadline_s},
+                              work.backend.is_simulated);
   try {
-    const planned made = plan_cell(work);
-    const std::string table = table_of(made, options.table);
-    if (!options.graph_out.empty()) write_file(options.graph_out, to_json(*made.file.network.built));
+    const planned_cell made = plan_cell(work);
+    const std::string table = plan_table(made, options.table);
+    if (!options.graph_out.empty()) write_file(options.graph_out, to_json(*made.file.network.network));
     if (!options.out.empty()) write_file(options.out, to_json(made.file));
     if (options.out != "-" && options.graph_out != "-") {
-      fmt::print("{}  {:<11}{}\n{}{}", summary(made), "machine", provenance(*work.on), setting_rows(work),
-                 table);
+      fmt::print("{}  {:<11}{}\n{}{}", summary(made), "machine", provenance(*work.planner_machine),
+                 setting_rows(work), table);
     }
     return 0;
   } catch (const infeasible& error) {
-    say("umbench: no plan: infeasible: {}\n", error.what());
+    print_text("umbench: no plan: infeasible: {}\n", error.what());
   } catch (const unsupported& error) {
-    say("umbench: no plan: unsupported: {}\n", error.what());
+    print_text("umbench: no plan: unsupported: {}\n", error.what());
   } catch (const out_of_memory& error) {
-    say("umbench: no plan: out of memory: {}\n", error.what());
+    print_text("umbench: no plan: out of memory: {}\n", error.what());
   }
   return 1;
 }

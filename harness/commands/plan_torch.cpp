@@ -11,10 +11,10 @@ namespace um {
 int plan_torch_command(const plan_torch_options& options) {
   const torch_question q = torch_question_from(read_file(options.file), options.file);
   std::vector<torch_fate> fates(q.step.nodes.size());
-  for (const torch_id v : q.begin) fates[v] = torch_fate::saved;
+  for (const torch_id v : q.default_saved) fates[v] = torch_fate::saved;
   torch_model own(q.step, std::numeric_limits<std::int64_t>::max());
   own.evaluate(fates);
-  fmt::print("{}\n", to_json(own.plan(), plan_torch(q.step, q.budget, q.begin, q.seconds)));
+  fmt::print("{}\n", to_json(own.plan(), plan_torch(q.step, q.budget, q.default_saved, q.seconds)));
   return 0;
 }
 

@@ -24,18 +24,18 @@
 namespace um {
 namespace {
 
-// Knobs of a strategy of ours must be its own; a plan made elsewhere may name what it likes.
+// Knobs must exist if the strategy is in a table; a plan made elsewhere may name any.
 void check_knobs(const plan_file& plan, const std::string& source) {
-  const strategy* row = find(strategies(), plan.strategy);
+  const strategy* row = find_strategy(strategies(), plan.strategy);
   if (row == nullptr) return;
   try {
-    complete(*row, plan.strategy_knobs);
+    complete_knobs(*row, plan.strategy_knobs);
   } catch (const std::invalid_argument& error) {
     throw input_error(fmt::format("{}: strategy_knobs: {}", source, error.what()));
   }
 }
 
-// The plan's file says what to run; the options say only where and how often.
+// The plan's file determines what to run; options only where and how often.
 cell cell_from_plan(const run_options& options) {
   const experiment_options& o = options.what;
   for (const auto& [option, given] : {std::pair{"--network", !o.network.empty()},
@@ -63,16 +63,16 @@ cell cell_from_plan(const run_options& options) {
   experiment_options rest = o;
   rest.network = plan.network.spec.name;
   rest.strategy = plan.strategy;
-  experiment e = experiment_of(rest);
+  experiment e = parse_experiment(rest);
   e.network = plan.network.spec;
-  e.strategy = fmt::format("plan:{}#{}", plan.strategy, plan_digest(plan));
+  e.strategy = fmt::format("plan:{}#{}", plan.strategy, digest_of_plan(plan));
   e.strategy_knobs = plan.strategy_knobs;
   e.ratio = plan.ratio;
   if (!e.ratio) e.budget = plan.budget;
   e.mode = plan.mode;
   const std::string mode(to_text(plan.mode));
   try {
-    return completed(std::move(e), std::move(plan));
+    return complete_cell(std::move(e), std::move(plan));
   } catch (const input_error& error) {
     throw input_error(fmt::format("{}: the plan was made for mode {}, which cannot run here: {}",
                                   options.plan, mode, error.what()));
@@ -80,17 +80,17 @@ cell cell_from_plan(const run_options& options) {
 }
 
 cell cell_for(const run_options& options, const std::vector<machine>& machines) {
-  if (options.plan.empty()) return on_machine(cell_asked_for(options.what), machines);
-  const limits within(options.plan, limits::reading_time);
+  if (options.plan.empty()) return on_machine(requested_cell(options.what), machines);
+  const process_limits within(options.plan, process_limits::max_reading_time);
   return on_machine(cell_from_plan(options), machines);
 }
 
-// The folder, made if it is not there.
+// Creates the folder if it does not exist.
 std::string folder_for_values(const std::string& folder, const cell& work) {
   if (folder.empty()) return folder;
-  if (work.where.simulated) {
+  if (work.backend.is_simulated) {
     throw input_error(fmt::format("--values: nothing is computed on {}, so there are no values; use cuda:N",
-                                  work.what.backend));
+                                  work.settings.backend));
   }
   std::error_code error;
   std::filesystem::create_directories(folder, error);
@@ -108,26 +108,26 @@ std::string folder_for_values(const std::string& folder, const cell& work) {
 void append_record(record& r, const cell& work, const environment& here, record_file& file) {
   const record_file::write_lock lock(file);
   check_settings(std::span(&work, 1), file);
-  digest_book digests;
+  digest_checker digests;
   for (record before : file.earlier()) digests.check(before);
   digests.check(r);
-  note_environment(file, here);
+  append_environment_if_new(file, here);
   file.append(r);
 }
 
 }  // namespace
 
 int run_command(const run_options& options) {
-  const auto machines = machines_in(options.what.machines);
+  const auto machines = load_machines_from(options.what.machines);
   cell work = cell_for(options, machines);
-  work.values = folder_for_values(options.values, work);
-  work.times_only = options.what.times_only;
-  if (work.times_only && work.where.simulated) {
+  work.values_folder = folder_for_values(options.values, work);
+  work.skips_observation = options.what.times_only;
+  if (work.skips_observation && work.backend.is_simulated) {
     throw input_error(
-        fmt::format("--times-only: nothing but times is measured on {}; drop it", work.what.backend));
+        fmt::format("--times-only: nothing but times is measured on {}; drop it", work.settings.backend));
   }
   signal_watch signals;
-  const environment here = environment_for(std::span(&work, 1), machines, options.what.like, signals);
+  const environment here = environment_for(std::span(&work, 1), machines, options.what.machine_like, signals);
   std::optional<record_file> file;
   if (!options.out.empty()) {
     file.emplace(options.out, open_mode::add);
@@ -140,14 +140,14 @@ int run_command(const run_options& options) {
   const auto report = pool.wait([&] { lines.tick(); });
   if (!report) {
     const int stop = signals.stop_signal().value_or(0);
-    say("umbench: stopped by {}; nothing was recorded\n", signal_name(stop));
+    print_text("umbench: stopped by {}; nothing was recorded\n", signal_name(stop));
     return 128 + stop;
   }
   record r = record_of(work, *report);
   if (file) append_record(r, work, here, *file);
   fmt::print("{}{}", summary(r), setting_rows(work));
   if (r.result == outcome::ok) return 0;
-  say("umbench: {}: {}\n", r.key, outcome_text(r));
+  print_text("umbench: {}: {}\n", r.key, outcome_text(r));
   constexpr int failed = 1, does_not_fit = 4;  // 3 is umbench compare with too little data
   return r.result == outcome::infeasible ? does_not_fit : failed;
 }

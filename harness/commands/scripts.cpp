@@ -33,18 +33,18 @@ constexpr std::array commands{
     script_command{"interleave", "interleave", "Run a sweep by two programs in turn, for compare"},
 };
 
-// Starts a module of the Python package umbench, which lies beside it.
+// The script that starts a module of the Python package umbench.
 constexpr const char* starter = "python/start.py";
 
 // The value of an environment variable; "" counts as not set.
-std::string variable(const char* name) {
+std::string environment_variable(const char* name) {
   const char* value = std::getenv(name);
   return value ? value : "";
 }
 
 fs::path starter_path(const script_command& command) {
   std::error_code error;
-  if (const std::string home = variable("UMBENCH_HOME"); !home.empty()) {
+  if (const std::string home = environment_variable("UMBENCH_HOME"); !home.empty()) {
     const fs::path path = fs::path(home) / starter;
     if (fs::exists(path, error)) return path;
     throw input_error(fmt::format("{}: {} is not there; let UMBENCH_HOME name umbench's repository",
@@ -52,7 +52,7 @@ fs::path starter_path(const script_command& command) {
   }
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
   for (fs::path folder = program.parent_path(); !folder.empty(); folder = folder.parent_path()) {
-    for (const fs::path& place : {folder, folder / "share/umbench"}) {  // of a checkout, and installed
+    for (const fs::path& place : {folder, folder / "share/umbench"}) {  // in a checkout, and installed
       if (fs::exists(place / starter, error)) return place / starter;
     }
     if (folder == folder.root_path()) break;
@@ -61,9 +61,9 @@ fs::path starter_path(const script_command& command) {
                                 command.name, starter, program.string()));
 }
 
-// Debian's interpreter first: it sees Debian's SciPy and matplotlib, which another one may not.
+// Prefers Debian's interpreter: it finds Debian's SciPy and matplotlib.
 std::string interpreter() {
-  const std::string asked = variable("UMBENCH_PYTHON");
+  const std::string asked = environment_variable("UMBENCH_PYTHON");
   if (!asked.empty()) return asked;
   constexpr const char* debian = "/usr/bin/python3";
   return access(debian, X_OK) == 0 ? debian : "python3";
@@ -75,7 +75,7 @@ std::span<const script_command> script_commands() {
   return commands;
 }
 
-const script_command* script_named(const std::string& command) {
+const script_command* find_script(const std::string& command) {
   const auto at =
       std::find_if(commands.begin(), commands.end(), [&](const auto& c) { return command == c.name; });
   return at == commands.end() ? nullptr : &*at;
@@ -99,7 +99,7 @@ void run_script(const script_command& command, const std::vector<std::string>& a
 
 namespace {
 
-// Runs the script in a process of its own; its exit code.
+// Runs the script in a child process and returns its exit code.
 int run_script_and_wait(const script_command& command, const std::vector<std::string>& arguments) {
   constexpr int cannot_start = 2;
   const pid_t child = fork();
@@ -108,7 +108,7 @@ int run_script_and_wait(const script_command& command, const std::vector<std::st
     try {
       run_script(command, arguments);
     } catch (const input_error& error) {
-      say("umbench: {}\n", error.what());
+      print_text("umbench: {}\n", error.what());
     }
     _exit(cannot_start);
   }
@@ -128,8 +128,8 @@ void print_slowdowns(const std::string& records) {
 std::string graph_of_trace(const std::string& trace) {
   const std::string graph =
       (trace.ends_with(".jsonl") ? trace.substr(0, trace.size() - 6) : trace) + ".graph.json";
-  const int code = run_script_and_wait(*script_named("export"), {trace, "--format", "graph", "--out", graph});
-  if (code != 0) throw script_failed{code};
+  const int code = run_script_and_wait(*find_script("export"), {trace, "--format", "graph", "--out", graph});
+  if (code != 0) throw script_failure{code};
   return graph;
 }
 

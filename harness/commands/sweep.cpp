@@ -24,15 +24,15 @@ namespace {
 
 constexpr std::int64_t most_shards = 100'000;
 
-// Every N-th cell, beginning with the I-th, of "I/N".
-std::vector<cell> shard_of(std::vector<cell> cells, const std::string& text) {
+// Selects every N-th cell, beginning with the I-th, for text "I/N".
+std::vector<cell> select_shard(std::vector<cell> cells, const std::string& text) {
   if (text.empty()) return cells;
   const std::size_t slash = text.find('/');
   if (slash == std::string::npos) {
     throw input_error(fmt::format("--shard: \"{}\" is not of the form I/N, such as 1/4", one_line(text)));
   }
-  const std::int64_t of = whole_number("--shard I/N: N", text.substr(slash + 1), 1, most_shards);
-  const std::int64_t part = whole_number("--shard I/N: I", text.substr(0, slash), 1, of);
+  const std::int64_t of = parse_whole_number("--shard I/N: N", text.substr(slash + 1), 1, most_shards);
+  const std::int64_t part = parse_whole_number("--shard I/N: I", text.substr(0, slash), 1, of);
   std::vector<cell> mine;
   for (std::size_t i = static_cast<std::size_t>(part - 1); i < cells.size();
        i += static_cast<std::size_t>(of)) {
@@ -41,14 +41,14 @@ std::vector<cell> shard_of(std::vector<cell> cells, const std::string& text) {
   return mine;
 }
 
-std::size_t cores() {
-  return jobs_of("", true);
+std::size_t usable_cores() {
+  return parse_jobs("", true);
 }
 
-// Prints what the cells are expected to need; returns the exit code.
-int rehearse(std::vector<cell> cells, const machine& stand_in, std::size_t jobs) {
+// Prints the expected needs of the cells and returns the exit code.
+int simulate_before_run(std::vector<cell> cells, const machine& stand_in, std::size_t jobs) {
   for (cell& c : cells) {
-    if (!c.where.simulated) c.on = stand_in;
+    if (!c.backend.is_simulated) c.planner_machine = stand_in;
   }
   signal_watch signals;
   const auto all = estimates_of(cells, jobs, signals, stderr);
@@ -57,19 +57,19 @@ int rehearse(std::vector<cell> cells, const machine& stand_in, std::size_t jobs)
   return 0;
 }
 
-// Says what of a GPU's cells cannot fit; throws input_error if none can. False if a stop signal came.
+// Reports GPU cells that cannot fit; throws input_error if none can. False if a stop signal came.
 bool preflight(std::vector<cell> cells, const gpu_facts& gpu, signal_watch& signals) {
   for (cell& c : cells) {
-    if (!c.where.simulated && gpu.free_bytes) c.on->device_bytes = *gpu.free_bytes;
+    if (!c.backend.is_simulated && gpu.free_bytes) c.planner_machine->device_bytes = *gpu.free_bytes;
   }
-  const auto all = estimates_of(cells, cores(), signals);
+  const auto all = estimates_of(cells, usable_cores(), signals);
   if (!all) return false;
   const available_memory here{host_memory_now(), gpu.free_bytes};
   const std::string warning = preflight_warning(*all, here);
   if (!any_fits(*all, here)) {
     throw input_error(warning + "; make room, or run it all the same with --no-preflight");
   }
-  if (!warning.empty()) say("{}\n", warning);
+  if (!warning.empty()) print_text("{}\n", warning);
   return true;
 }
 
@@ -79,7 +79,7 @@ int print_cells(const std::vector<cell>& cells) {
   return 0;
 }
 
-std::string with_quotes(const std::string& word) {
+std::string shell_quoted(const std::string& word) {
   constexpr std::string_view harmless =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=:,./@%";
   if (!word.empty() && word.find_first_not_of(harmless) == std::string::npos) return word;
@@ -90,10 +90,10 @@ std::string with_quotes(const std::string& word) {
 
 std::string command_to_resume(const sweep_options& options, const std::string& out) {
   std::string words =
-      fmt::format("umbench sweep {} --out {} --resume", with_quotes(options.spec), with_quotes(out));
+      fmt::format("umbench sweep {} --out {} --resume", shell_quoted(options.spec), shell_quoted(out));
   if (!options.shard.empty()) words += " --shard " + options.shard;
   if (!options.jobs.empty()) words += " --jobs " + options.jobs;
-  if (!options.machines.empty()) words += " --machines " + with_quotes(options.machines);
+  if (!options.machines.empty()) words += " --machines " + shell_quoted(options.machines);
   if (options.no_skip) words += " --no-skip";
   if (options.no_preflight) words += " --no-preflight";
   if (options.times_only) words += " --times-only";
@@ -101,36 +101,38 @@ std::string command_to_resume(const sweep_options& options, const std::string& o
   return words;
 }
 
-int finish(const sweep_result& result, const sweep_options& options, std::size_t cells,
-           const std::string& out) {
-  if (result.stopped_by) {
-    say("umbench: stopped by {}; {} of {} cells are in {}; go on with: {}\n", signal_name(*result.stopped_by),
-        result.records.size(), cells, out, command_to_resume(options, out));
-    return 128 + *result.stopped_by;
+int report_sweep_end(const sweep_result& result, const sweep_options& options, std::size_t cells,
+                     const std::string& out) {
+  if (result.stop_signal) {
+    print_text("umbench: stopped by {}; {} of {} cells are in {}; go on with: {}\n",
+               signal_name(*result.stop_signal), result.records.size(), cells, out,
+               command_to_resume(options, out));
+    return 128 + *result.stop_signal;
   }
-  if (result.hung) {
-    say("umbench: {} hangs in the kernel and cannot be killed, and cells after it might too, so the sweep "
+  if (result.hung_cell) {
+    print_text(
+        "umbench: {} hangs in the kernel and cannot be killed, and cells after it might too, so the sweep "
         "stops; {} of {} cells are in {}; reboot the machine, then go on without that cell with: {}\n",
-        *result.hung, result.records.size(), cells, out, command_to_resume(options, out));
+        *result.hung_cell, result.records.size(), cells, out, command_to_resume(options, out));
     return 1;
   }
   print_slowdowns(out);
   fmt::print("\n{} cells are in {}\n", cells, out);
   if (result.failed == 0) return 0;
   std::fflush(stdout);
-  say("umbench: {} of {} cells failed; their records in {} say why\n", result.failed, cells, out);
+  print_text("umbench: {} of {} cells failed; their records in {} say why\n", result.failed, cells, out);
   return 1;
 }
 
 // The sweep's name and the cells of this shard.
 std::pair<std::string, std::vector<cell>> read_cells(const sweep_options& options,
                                                      const std::vector<machine>& machines) {
-  const limits within(options.spec, limits::reading_time);
+  const process_limits within(options.spec, process_limits::max_reading_time);
   const sweep_spec spec = sweep_from_json(read_file(options.spec), options.spec, graph_of_trace);
   std::vector<cell> cells;
-  for (cell& c : shard_of(expand(spec, options.spec, options.allow_native), options.shard)) {
+  for (cell& c : select_shard(expand(spec, options.spec, options.allow_native), options.shard)) {
     cells.push_back(on_machine(std::move(c), machines));
-    cells.back().times_only = options.times_only;
+    cells.back().skips_observation = options.times_only;
   }
   return {spec.name, std::move(cells)};
 }
@@ -138,19 +140,20 @@ std::pair<std::string, std::vector<cell>> read_cells(const sweep_options& option
 }  // namespace
 
 int sweep_command(const sweep_options& options) {
-  const auto machines = machines_in(options.machines);
+  const auto machines = load_machines_from(options.machines);
   auto [name, cells] = read_cells(options, machines);
-  const bool simulated = all_simulated(cells);
-  const std::size_t jobs = jobs_of(options.jobs, simulated);
+  const bool simulated = are_all_simulated(cells);
+  const std::size_t jobs = parse_jobs(options.jobs, simulated);
   if (options.list) return print_cells(cells);
-  if (!options.like.empty()) machine_named(machines, options.like);
+  if (!options.like.empty()) find_machine(machines, options.like);
   if (options.times_only && simulated) {
     throw input_error("--times-only: nothing but times is measured in a simulated sweep; drop it");
   }
   if (options.dry_run) {
-    // Cells of a GPU are simulated here, so that they may run beside each other.
-    return rehearse(cells, machine_named(machines, options.like.empty() ? standard_machine : options.like),
-                    options.jobs.empty() ? cores() : jobs);
+    // Simulates GPU cells instead, so that several can run at a time.
+    return simulate_before_run(cells,
+                               find_machine(machines, options.like.empty() ? standard_machine : options.like),
+                               options.jobs.empty() ? usable_cores() : jobs);
   }
 
   signal_watch signals;
@@ -161,7 +164,7 @@ int sweep_command(const sweep_options& options) {
   const std::string out = options.out.empty() ? name + ".jsonl" : options.out;
   record_file file(out, options.resume ? open_mode::resume : open_mode::create);
   const sweep_result result = run_sweep(cells, {jobs, options.no_skip}, file, here, signals, stderr);
-  return finish(result, options, cells.size(), out);
+  return report_sweep_end(result, options, cells.size(), out);
 }
 
 }  // namespace um

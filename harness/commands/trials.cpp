@@ -27,11 +27,12 @@ std::optional<std::vector<record>> trials::run(const std::vector<cell>& what, co
     if (!earlier_records_.contains(c.key) && asked.insert(c.key).second) cells.push_back(c);
   }
   if (!cells.empty()) {
-    say("{}\n", why);
-    const bool simulated = std::ranges::all_of(cells, [](const cell& c) { return c.where.simulated; });
+    print_text("{}\n", why);
+    const bool simulated = std::ranges::all_of(cells, [](const cell& c) { return c.backend.is_simulated; });
     sweep_result done = run_sweep(cells, {simulated ? jobs_ : 1, true}, file_, here_, signals_, stderr);
-    if (done.stopped_by) return std::nullopt;
-    if (done.hung) throw append_error(fmt::format("{} hangs in the kernel; reboot the machine", *done.hung));
+    if (done.stop_signal) return std::nullopt;
+    if (done.hung_cell)
+      throw append_error(fmt::format("{} hangs in the kernel; reboot the machine", *done.hung_cell));
     for (record& r : done.records) earlier_records_.insert_or_assign(r.key, std::move(r));
   }
   std::vector<record> all;
@@ -40,7 +41,7 @@ std::optional<std::vector<record>> trials::run(const std::vector<cell>& what, co
 }
 
 int trials::exit_code() const {
-  // Rules under trial that contradict each other give a faulty plan, which never ran: no failure of a trial.
+  // Contradictory rules give a faulty plan, which never ran: not a failed trial.
   const auto failed = [](const auto& r) {
     const bool never_ran = r.second.result == outcome::wrong_result && r.second.samples.empty();
     return !is_result(r.second.result) && r.second.result != outcome::unsupported && !never_ran;
@@ -48,8 +49,8 @@ int trials::exit_code() const {
   const auto all = std::ranges::count_if(earlier_records_, failed);
   if (all == 0) return 0;
   const auto& first = *std::ranges::find_if(earlier_records_, failed);
-  say("umbench: {} of {} trials failed, such as {}: {}; their records in {} say why\n", all,
-      earlier_records_.size(), first.first, outcome_text(first.second), file_.path().string());
+  print_text("umbench: {} of {} trials failed, such as {}: {}; their records in {} say why\n", all,
+             earlier_records_.size(), first.first, outcome_text(first.second), file_.path().string());
   return 1;
 }
 

@@ -1,4 +1,4 @@
-// Many strategies in one setting: each runs as a cell of its own, and its record is kept.
+// Runs many strategies in one setting, each as a cell of its own, and keeps their records.
 #pragma once
 
 #include <map>
@@ -18,11 +18,11 @@ std::string setting_text(const cell& setting);
 
 class trials {
  public:
-  // What the file holds already is not run again.
+  // Cells that the file already contains are not run again.
   trials(record_file& file, environment here, signal_watch& signals, std::size_t jobs);
 
-  // Their records, in that order; nothing if a stop signal came. Cells on a GPU run one at a time. `why`
-  // heads the progress on standard error. Throws append_error.
+  // The records of these strategies, in order; nothing if a stop signal came. GPU cells run one at a time.
+  // `why`: heads the progress on standard error. Throws append_error.
   std::optional<std::vector<record>> run(const std::vector<cell>& what, const std::string& why);
 
   // 0, or 1 once it has said on standard error how many of the records so far are no results, such as

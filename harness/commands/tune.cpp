@@ -24,18 +24,18 @@ namespace {
 
 constexpr std::int64_t most_trials = 100'000, standard_trials = 150, standard_best = 4;
 
-std::size_t count_of(const char* option, const std::string& text, std::int64_t standard) {
-  return static_cast<std::size_t>(text.empty() ? standard : whole_number(option, text, 1, most_trials));
+std::size_t parse_count(const char* option, const std::string& text, std::int64_t standard) {
+  return static_cast<std::size_t>(text.empty() ? standard : parse_whole_number(option, text, 1, most_trials));
 }
 
-std::size_t trials_of(const tune_options& o) {
-  return count_of("--trials", o.trials, standard_trials);
+std::size_t parse_trials(const tune_options& o) {
+  return parse_count("--trials", o.trials, standard_trials);
 }
-std::size_t measured_ones_of(const tune_options& o) {
-  return count_of("--best", o.best, standard_best);
+std::size_t parse_measured_count(const tune_options& o) {
+  return parse_count("--best", o.best, standard_best);
 }
 
-std::string output_file_of(const tune_options& o) {
+std::string tune_output_file(const tune_options& o) {
   const std::string out = o.out.empty() ? "tuned.json" : o.out;
   if (!out.ends_with(".json")) {
     throw input_error(fmt::format("--out {}: --strategy takes rules from files named *.json; end it in .json",
@@ -45,7 +45,7 @@ std::string output_file_of(const tune_options& o) {
 }
 
 // The cell whose time the search minimises.
-cell target_of(const tune_options& o, const std::vector<machine>& machines) {
+cell tune_target(const tune_options& o, const std::vector<machine>& machines) {
   experiment_options what = o.what;
   if (what.strategy.empty()) {
     for (const auto& [option, given] :
@@ -54,53 +54,53 @@ cell target_of(const tune_options& o, const std::vector<machine>& machines) {
     }
     what.strategy = "managed";
   }
-  return on_machine(cell_asked_for(what), machines);
+  return on_machine(requested_cell(what), machines);
 }
 
-std::vector<hint_strategy> starts_of(const tune_options& o, const cell& target) {
+std::vector<hint_strategy> tune_starts(const tune_options& o, const cell& target) {
   if (o.what.strategy.empty()) return {hint_table().begin(), hint_table().end()};
-  const auto& rules = target.how->rules;
+  const auto& rules = target.strategy->rules;
   if (!rules) {
-    throw input_error(
-        fmt::format("strategy {} is not made of rules, so there is nothing to search", target.what.strategy));
+    throw input_error(fmt::format("strategy {} is not made of rules, so there is nothing to search",
+                                  target.settings.strategy));
   }
-  return {with_knobs(*rules, target.what.strategy_knobs)};
+  return {with_knobs(*rules, target.settings.strategy_knobs)};
 }
 
-// Throws early for input that would be refused only after the search has begun.
+// Throws early for input that would be refused after the search.
 void check(const tune_options& o, const cell& target) {
-  starts_of(o, target);
-  trials_of(o);
-  measured_ones_of(o);
+  tune_starts(o, target);
+  parse_trials(o);
+  parse_measured_count(o);
 }
 
-bool is_a_row(const hint_strategy& s) {
+bool is_catalogue_strategy(const hint_strategy& s) {
   return std::ranges::find(hint_table(), s) != hint_table().end();
 }
 
-class tuning {
+class tuning_run {
  public:
-  tuning(const tune_options& o, const cell& target, trials& runs)
+  tuning_run(const tune_options& o, const cell& target, trials& runs)
       : o_(o),
         target_(target),
-        searched_(simulated_on(target, target.on.value())),
+        searched_(as_simulated_on(target, target.planner_machine.value())),
         runs_(runs),
-        trials_(trials_of(o)),
-        measured_ones_(measured_ones_of(o)) {}
+        trials_(parse_trials(o)),
+        measured_ones_(parse_measured_count(o)) {}
 
   // False if it was stopped.
   bool search() {
-    const std::vector<hint_strategy> starts = starts_of(o_, target_);
+    const std::vector<hint_strategy> starts = tune_starts(o_, target_);
     std::size_t done = 0;
     std::optional<double> fastest;
     const auto began = std::chrono::steady_clock::now();
     const timer time = [&](std::span<const hint_strategy> all,
                            const std::string& why) -> std::optional<std::vector<std::optional<double>>> {
       std::vector<cell> what;
-      for (const hint_strategy& s : all) what.push_back(trial_of(searched_, s));
-      const auto records =
-          runs_.run(what, fmt::format("{} of at most {} tried{}, next {}", done, trials_,
-                                      so_far(fastest, done, std::chrono::steady_clock::now() - began), why));
+      for (const hint_strategy& s : all) what.push_back(make_trial(searched_, s));
+      const auto records = runs_.run(
+          what, fmt::format("{} of at most {} tried{}, next {}", done, trials_,
+                            progress_text(fastest, done, std::chrono::steady_clock::now() - began), why));
       if (!records) return std::nullopt;
       done += all.size();
       std::vector<std::optional<double>> times;
@@ -111,52 +111,53 @@ class tuning {
       return times;
     };
     search_result found = search_strategies(starts, trials_, time);
-    tried_ = std::move(found.tried);
+    tried_ = std::move(found.timed_strategies);
     const auto begins = [&](const timed_strategy& t) {
       return t.cost && std::ranges::find(starts, t.point) != starts.end();
     };
     const auto start = std::ranges::find_if(tried_, begins);
     if (start != tried_.end()) start_ = *start;
-    return !found.stopped && time_best();
+    return !found.was_stopped && time_best();
   }
 
   bool found_one() const { return best_.has_value(); }
-  hint_strategy best() const { return plain(best_->point); }
+  hint_strategy best() const { return without_summary_text(best_->point); }
   std::string report() const {
     return fmt::format("{}: {}\n", setting_text(target_), provenance(best_record_)) + measured_text() +
            row("best", fmt::format("{} an iteration, the best of {} strategies", time_text(*best_->cost),
                                    tried_.size())) +
-           (start_ ? row("began at", gain_text()) : "") + row("managed", against(managed_)) +
-           row("device", against(device_)) + row("rules", rules_text());
+           (start_ ? row("began at", gain_text()) : "") + row("managed", comparison_text(managed_)) +
+           row("device", comparison_text(device_)) + row("rules", rules_text());
   }
-  std::string why_none() const {
+  std::string no_result_text() const {
     return fmt::format("{}: none of {} strategies works there; managed: {}", setting_text(target_),
                        tried_.size(), outcome_text(managed_));
   }
 
  private:
-  // As its file will hold it, so that `--strategy FILE` finds the same key.
-  hint_strategy plain(hint_strategy s) const {
+  // The strategy as its file will hold it, so that `--strategy FILE` finds the same key.
+  hint_strategy without_summary_text(hint_strategy s) const {
     s.name = "tuned";
     s.summary = "found by umbench tune for " + setting_text(target_);
     return s;
   }
-  cell trial_of(const cell& where, const hint_strategy& s) const {
-    return with_strategy(where,
-                         is_a_row(s) ? strategy_named(s.name) : strategy_from_rules(with_digest(plain(s))));
+  cell make_trial(const cell& where, const hint_strategy& s) const {
+    return with_strategy(where, is_catalogue_strategy(s)
+                                    ? strategy_named(s.name)
+                                    : strategy_from_rules(with_digest(without_summary_text(s))));
   }
 
-  // Times the few best strategies on the target, and those that they are compared with.
+  // Times the best strategies, and those they are compared with, on the target.
   bool time_best() {
     std::vector<timed_strategy> few = tried_;
     std::erase_if(few, [](const timed_strategy& t) { return !t.cost; });
-    const bool simulated = target_.where.simulated;
+    const bool simulated = target_.backend.is_simulated;
     few.resize(std::min(few.size(), simulated ? 1 : measured_ones_));
     const auto same = [&](const timed_strategy& t) { return t.point == start_->point; };
     if (start_ && std::ranges::none_of(few, same)) few.push_back(*start_);
     std::vector<cell> what{with_strategy(target_, strategy_named(baseline_strategy)),
                            with_strategy(target_, strategy_named("managed"))};
-    for (const timed_strategy& t : few) what.push_back(trial_of(target_, t.point));
+    for (const timed_strategy& t : few) what.push_back(make_trial(target_, t.point));
     const auto records = runs_.run(what, simulated ? "what the best is held against" : "the best on the GPU");
     if (!records) return false;
     device_ = records->at(0);
@@ -174,8 +175,8 @@ class tuning {
   }
 
   // Progress, and the time that the whole search takes if it uses all of its trials.
-  std::string so_far(std::optional<double> fastest, std::size_t done,
-                     std::chrono::steady_clock::duration elapsed) const {
+  std::string progress_text(std::optional<double> fastest, std::size_t done,
+                            std::chrono::steady_clock::duration elapsed) const {
     if (done == 0) return "";
     const auto left = std::chrono::duration_cast<std::chrono::seconds>(elapsed) *
                       static_cast<std::int64_t>(trials_ - std::min(trials_, done)) /
@@ -183,7 +184,7 @@ class tuning {
     return fmt::format(", the best {}, at most about {:02}:{:02} left",
                        fastest ? time_text(*fastest) : "none yet", left.count() / 60, left.count() % 60);
   }
-  // What the search has gained over the fastest of those that it began with.
+  // The gain over the fastest starting strategy.
   std::string gain_text() const {
     const auto time = steady_ns(start_record_);
     const std::string name = start_record_.strategy;
@@ -199,17 +200,17 @@ class tuning {
   std::string measured_text() const {
     std::string text;
     for (const auto& [trial, r] : measured_) {
-      text += row("", fmt::format("{}: simulated on {} {}, measured {}", r.strategy, searched_.what.backend,
-                                  time_text(*trial.cost), outcome_text(r)));
+      text += row("", fmt::format("{}: simulated on {} {}, measured {}", r.strategy,
+                                  searched_.settings.backend, time_text(*trial.cost), outcome_text(r)));
     }
     return text;
   }
-  std::string against(const record& r) const {
+  std::string comparison_text(const record& r) const {
     if (const auto time = steady_ns(r)) {
       return fmt::format("{}, {:.2f} times as long", time_text(*time), *time / *best_->cost);
     }
-    if (!best_record_.compute) return outcome_text(r);
-    const auto alone = static_cast<double>(*best_record_.compute);
+    if (!best_record_.compute_time) return outcome_text(r);
+    const auto alone = static_cast<double>(*best_record_.compute_time);
     return fmt::format("{}; operators alone take {}, the best {:.2f} times that", to_text(r.result),
                        time_text(alone), *best_->cost / alone);
   }
@@ -235,26 +236,27 @@ class tuning {
 }  // namespace
 
 int tune_command(const tune_options& options) {
-  const std::string out = output_file_of(options);
+  const std::string out = tune_output_file(options);
   const std::string kept = std::filesystem::path(out).replace_extension(".jsonl").string();
-  check_output("--out", out, files_of(options.what));
-  const auto machines = machines_in(options.what.machines);
-  cell target = target_of(options, machines);
+  check_output_file("--out", out, input_files_of(options.what));
+  const auto machines = load_machines_from(options.what.machines);
+  cell target = tune_target(options, machines);
   check(options, target);
-  const std::size_t jobs = jobs_of(options.jobs, true);
+  const std::size_t jobs = parse_jobs(options.jobs, true);
   signal_watch signals;
-  const environment here = environment_for(std::span(&target, 1), machines, options.what.like, signals);
+  const environment here =
+      environment_for(std::span(&target, 1), machines, options.what.machine_like, signals);
   record_file file(kept, options.resume ? open_mode::resume : open_mode::create);
   trials runs(file, here, signals, jobs);
-  tuning work(options, target, runs);
+  tuning_run work(options, target, runs);
   if (!work.search()) {
     const int stop = signals.stop_signal().value_or(0);
-    say("umbench: stopped by {}; what was tried is in {}; go on with the same command and --resume\n",
-        signal_name(stop), kept);
+    print_text("umbench: stopped by {}; what was tried is in {}; go on with the same command and --resume\n",
+               signal_name(stop), kept);
     return 128 + stop;
   }
   if (!work.found_one()) {
-    say("umbench: {}\n", work.why_none());
+    print_text("umbench: {}\n", work.no_result_text());
     runs.exit_code();
     return 1;
   }

@@ -13,7 +13,7 @@ namespace {
 using enum role;
 
 constexpr std::size_t most_starts = 3;
-// A step that makes nothing simpler must take less than that part of the time.
+// A step that does not simplify must reduce the time to this share.
 constexpr double worth_it = 0.999;
 
 // --- what a rule can be instead ---
@@ -76,11 +76,11 @@ std::vector<hint_policy> alternatives_for(const cut_rule&) {
   return {};
 }
 
-bool chooses_tensors(const hint_policy& what) {
+bool uses_tensor_choice(const hint_policy& what) {
   return !std::holds_alternative<cut_rule>(what) && !std::holds_alternative<search_rule>(what);
 }
 
-const std::vector<tensor_choice>& choices() {
+const std::vector<tensor_choice>& tensor_choices() {
   static const std::vector<tensor_choice> all{
       {},
       {{activation}, tensor_use::any},
@@ -97,7 +97,7 @@ const std::vector<tensor_choice>& choices() {
 
 // --- rules to add ---
 
-std::string free_name(const hint_strategy& s, const std::string& wanted) {
+std::string unused_rule_name(const hint_strategy& s, const std::string& wanted) {
   std::string name = wanted;
   const auto taken = [&] {
     return std::ranges::any_of(s.rules, [&](const hint_rule& r) { return r.name == name; });
@@ -113,7 +113,7 @@ bool has_rule(const std::vector<hint_rule>& rules, const hint_rule& r) {
   return std::ranges::any_of(rules, [&](const hint_rule& x) { return does_the_same(x, r); });
 }
 
-// Every rule of every named strategy, and homes off the managed memory.
+// All rules of all catalogue strategies, and residences outside managed memory.
 const std::vector<hint_rule>& known_rules() {
   static const std::vector<hint_rule> all = [] {
     std::vector<hint_rule> rules{
@@ -134,55 +134,55 @@ const std::vector<hint_rule>& known_rules() {
 
 // --- one step ---
 
-void add_if_sound(std::vector<hint_strategy>& all, const hint_strategy& from, hint_strategy s) {
+void add_if_valid(std::vector<hint_strategy>& all, const hint_strategy& from, hint_strategy s) {
   if (from.rules == s.rules || defect_of(s)) return;
   if (std::ranges::any_of(all, [&](const hint_strategy& x) { return x.rules == s.rules; })) return;
   all.push_back(std::move(s));
 }
 
-alternatives with_one_rule_less(const hint_strategy& s) {
+alternatives strategies_without_one_rule(const hint_strategy& s) {
   alternatives found{"without one rule", {}};
   for (std::size_t i = 0; i < s.rules.size(); ++i) {
     hint_strategy less = s;
     less.rules.erase(less.rules.begin() + static_cast<std::ptrdiff_t>(i));
-    add_if_sound(found.points, s, std::move(less));
+    add_if_valid(found.points, s, std::move(less));
   }
   return found;
 }
 
-alternatives other_numbers(const hint_strategy& s, std::size_t rule) {
+alternatives strategies_with_other_numbers(const hint_strategy& s, std::size_t rule) {
   alternatives found{"other numbers of rule " + s.rules[rule].name, {}};
   std::visit(
       [&](const auto& r) {
         for (hint_policy& x : alternatives_for(r)) {
           hint_strategy changed = s;
           changed.rules[rule].policy = std::move(x);
-          add_if_sound(found.points, s, std::move(changed));
+          add_if_valid(found.points, s, std::move(changed));
         }
       },
       s.rules[rule].policy);
   return found;
 }
 
-alternatives other_tensors(const hint_strategy& s, std::size_t rule) {
+alternatives strategies_with_other_tensors(const hint_strategy& s, std::size_t rule) {
   alternatives found{"other tensors of rule " + s.rules[rule].name, {}};
-  if (!chooses_tensors(s.rules[rule].policy)) return found;
-  for (const tensor_choice& which : choices()) {
+  if (!uses_tensor_choice(s.rules[rule].policy)) return found;
+  for (const tensor_choice& which : tensor_choices()) {
     hint_strategy changed = s;
     changed.rules[rule].tensors = which;
-    add_if_sound(found.points, s, std::move(changed));
+    add_if_valid(found.points, s, std::move(changed));
   }
   return found;
 }
 
-alternatives with_one_rule_more(const hint_strategy& s) {
+alternatives strategies_with_one_more_rule(const hint_strategy& s) {
   alternatives found{"with one rule more", {}};
   for (hint_rule r : known_rules()) {
     if (has_rule(s.rules, r)) continue;
     hint_strategy more = s;
-    r.name = free_name(s, r.name);
+    r.name = unused_rule_name(s, r.name);
     more.rules.push_back(std::move(r));
-    add_if_sound(found.points, s, std::move(more));
+    add_if_valid(found.points, s, std::move(more));
   }
   return found;
 }
@@ -210,18 +210,19 @@ bool is_improvement(const timed_strategy& from, const timed_strategy& to) {
 
 }  // namespace
 
-std::vector<alternatives> alternatives_to(const hint_strategy& s) {
-  std::vector<alternatives> all{with_one_rule_less(s)};
+std::vector<alternatives> neighbours_of_strategy(const hint_strategy& s) {
+  std::vector<alternatives> all{strategies_without_one_rule(s)};
   for (std::size_t i = 0; i < s.rules.size(); ++i) {
-    all.push_back(other_numbers(s, i));
-    all.push_back(other_tensors(s, i));
+    all.push_back(strategies_with_other_numbers(s, i));
+    all.push_back(strategies_with_other_tensors(s, i));
   }
-  all.push_back(with_one_rule_more(s));
+  all.push_back(strategies_with_one_more_rule(s));
   return all;
 }
 
 search_result search_strategies(std::span<const hint_strategy> starts, std::size_t most, const timer& time) {
-  hill_climber<hint_strategy, double, same_rules> search({alternatives_to, time, is_improvement}, most);
+  hill_climber<hint_strategy, double, same_rules> search({neighbours_of_strategy, time, is_improvement},
+                                                         most);
   if (search.rate_all(starts, "the strategies to begin with")) {
     std::vector<timed_strategy> all = fastest_first(search.rated_points());
     std::erase_if(all, [](const timed_strategy& t) { return !t.cost; });

@@ -1,5 +1,5 @@
-// A search over hint strategies: which rules, and with which numbers. It knows neither networks nor
-// backends, only what each trial took, so that the same times lead to the same strategy.
+// A search over hint strategies: which rules, and with which numbers. It uses only the time of each trial, so
+// that equal times lead to the same strategy.
 #pragma once
 
 #include <functional>
@@ -20,19 +20,19 @@ using timed_strategy = rated<hint_strategy, double>;  // nanoseconds
 // rule more, each kind by itself ("without a rule", "other numbers of rule fetch"). All of them pass
 // defect_of(), none has the rules of `s`.
 using alternatives = neighbours<hint_strategy>;
-std::vector<alternatives> alternatives_to(const hint_strategy& s);
+std::vector<alternatives> neighbours_of_strategy(const hint_strategy& s);
 
-// Times strategies; `why` says for people what they have in common. Nothing: stop.
+// Times strategies; `why` describes them for users. Nothing: stop the search.
 using timer = std::function<std::optional<std::vector<std::optional<double>>>(std::span<const hint_strategy>,
                                                                               const std::string& why)>;
 
 struct search_result {
-  std::vector<timed_strategy> tried;  // the fastest first; equal ones as they were tried
-  bool stopped = false;
+  std::vector<timed_strategy> timed_strategies;  // fastest first; equal ones in the order of trial
+  bool was_stopped = false;
 };
 
-// Times `starts`, then goes from the fastest ones to the best alternative again and again, until none is
-// better or `most` strategies have been timed. A rule whose absence costs nothing goes.
+// Times `starts`, then climbs from the fastest ones to better alternatives, until none is better or `most`
+// strategies have been timed. Removes a rule whose absence costs nothing.
 search_result search_strategies(std::span<const hint_strategy> starts, std::size_t most, const timer& time);
 
 }  // namespace um

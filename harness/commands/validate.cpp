@@ -33,7 +33,7 @@ std::string quantity(double value, const std::string& unit) {
 }
 
 std::string predicted_text(const comparison& c) {
-  return c.not_run.empty() ? quantity(c.predicted, c.unit) : "not run";
+  return c.missing_reason.empty() ? quantity(c.predicted, c.unit) : "not run";
 }
 
 std::string known_text(const comparison& c) {
@@ -41,19 +41,19 @@ std::string known_text(const comparison& c) {
   return fmt::format("{} to {}", quantity(c.least, c.unit), quantity(c.most, c.unit));
 }
 
-// "+12 %" off the nearer end of what is known, "in range" inside it.
+// "+12 %" beyond the nearer end of the known range, "in range" inside it.
 std::string deviation_text(const comparison& c) {
-  if (!c.not_run.empty()) return "";
+  if (!c.missing_reason.empty()) return "";
   const double d = deviation_of(c);
   return d == 0 ? "in range" : fmt::format("{:+.0f} %", 100 * d);
 }
 
-// Cells that did not run do not count as within.
+// Cells that did not run count as outside.
 void print_summary(const std::string& what, const std::vector<comparison>& all) {
   if (all.empty()) return;
   std::vector<double> off;
   for (const comparison& c : all) {
-    if (c.not_run.empty()) off.push_back(std::abs(deviation_of(c)));
+    if (c.missing_reason.empty()) off.push_back(std::abs(deviation_of(c)));
   }
   std::sort(off.begin(), off.end());
   const auto near = std::upper_bound(off.begin(), off.end(), close_enough) - off.begin();
@@ -65,21 +65,21 @@ void print_summary(const std::string& what, const std::vector<comparison>& all) 
 }
 
 std::vector<known_figure> figures_in(const std::string& file) {
-  const limits within(file, limits::reading_time);
-  return known_figures_from_json(read_file(file), file);
+  const process_limits within(file, process_limits::max_reading_time);
+  return published_figures_from_json(read_file(file), file);
 }
 
 constexpr double near_enough = 1.5;
 
-// "1.2x to 3.4x, inside": where what is known lies.
+// "1.2x to 3.4x, inside": the band, and where the known value lies.
 std::string band_text(const comparison& c) {
   if (!c.band) return "";
   return fmt::format("{} to {}, {}", quantity(c.band->low, c.unit), quantity(c.band->high, c.unit),
                      is_within_band(c) ? "inside" : "outside");
 }
 
-// Of figures of managed memory just above ratio 1: how many the band holds, and how wide it is.
-void print_bands(const std::vector<comparison>& all) {
+// For managed memory just above ratio 1: how many figures the band contains, and its width.
+void print_figure_bands(const std::vector<comparison>& all) {
   std::size_t figures = 0, inside = 0;
   double widest = 1;
   for (const comparison& c : all) {
@@ -95,25 +95,25 @@ void print_bands(const std::vector<comparison>& all) {
       inside, figures, widest);
 }
 
-std::string verdict_of(const comparison& c) {
-  if (!c.not_run.empty()) return "not run: " + c.not_run;
-  const double off = factor_off(c);
+std::string validation_verdict(const comparison& c) {
+  if (!c.missing_reason.empty()) return "not run: " + c.missing_reason;
+  const double off = deviation_factor(c);
   if (off == 1) return "in range";
   if (off <= 1 + close_enough) return "close";
   if (off <= near_enough) return fmt::format("within {}x", near_enough);
   return c.why.empty() ? "miss, not explained" : "miss: " + c.why;
 }
 
-// Figures of one source, worst first.
+// Prints the figures of one source, worst first.
 void print_source(const std::string& source, std::vector<comparison> all) {
-  std::ranges::stable_sort(all, std::ranges::greater{}, factor_off);
+  std::ranges::stable_sort(all, std::ranges::greater{}, deviation_factor);
   fmt::print(
       "{}\n\n| machine | figure | known | simulated | off | band | verdict "
       "|\n|---|---|---|---|---|---|---|\n",
       source);
   for (const comparison& c : all) {
     fmt::print("| {} | {} | {} | {} | {} | {} | {}{} |\n", c.group, c.name, known_text(c), predicted_text(c),
-               deviation_text(c), band_text(c), verdict_of(c), c.input ? " (input)" : "");
+               deviation_text(c), band_text(c), validation_verdict(c), c.input ? " (input)" : "");
   }
   fmt::print("\n");
 }
@@ -133,19 +133,19 @@ void print_figures(const std::string& file, const std::vector<machine>& machines
   }
   for (const std::string& source : sources) print_source(source, by_source.at(source));
   for (const std::string& name : used) {
-    fmt::print("machine file {}: {}\n", name, provenance(machine_named(machines, name)));
+    fmt::print("machine file {}: {}\n", name, provenance(find_machine(machines, name)));
   }
   fmt::print("\n");
   print_summary("what the machine file was worked out from", inputs);
   print_summary("what it was not", checks);
-  print_bands(checks);
+  print_figure_bands(checks);
   const auto near =
-      std::ranges::count_if(checks, [](const comparison& c) { return factor_off(c) <= near_enough; });
+      std::ranges::count_if(checks, [](const comparison& c) { return deviation_factor(c) <= near_enough; });
   fmt::print("{} of {} figures that it was not worked out from are within {}x\n\n", near, checks.size(),
              near_enough);
 }
 
-// The part of a record's key that says the network and the limit of workspaces.
+// The part of a record's key that identifies network and workspace limit.
 std::string network_of(const record& r) {
   return r.key.substr(0, r.key.find("/" + r.strategy + "/"));
 }
@@ -174,17 +174,17 @@ std::vector<std::vector<record>> cells_of(const record_file& file) {
   return cells;
 }
 
-// The machine that is named, else the one of the kind of the GPU in the records.
+// The named machine, or the one for the GPU in the records.
 const machine& machine_for(const record_file& records, const std::string& file,
                            const std::vector<machine>& machines, const std::string& named) {
-  if (!named.empty()) return machine_named(machines, named);
+  if (!named.empty()) return find_machine(machines, named);
   for (const record& r : records.earlier()) {
     if (r.simulated || !r.device) continue;
-    if (const machine* akin = machine_like(machines, *r.device)) return *akin;
+    if (const machine* akin = find_machine_like(machines, *r.device)) return *akin;
     throw input_error(
         fmt::format("{}: there is no machine file of {}; name one by --machine", file, *r.device));
   }
-  return machine_named(machines, standard_machine);  // nothing is measured, so nothing is compared
+  return find_machine(machines, standard_machine);  // nothing was measured, so nothing is compared
 }
 
 void print_records(const std::string& file, const std::vector<machine>& machines, const std::string& named) {
@@ -200,18 +200,19 @@ void print_records(const std::string& file, const std::vector<machine>& machines
     if (std::optional<cell_comparison> found = compare_cell(runs, on)) cells.push_back(std::move(*found));
   }
   std::ranges::stable_sort(cells, std::ranges::greater{},
-                           [](const cell_comparison& c) { return factor_off(c.later); });
+                           [](const cell_comparison& c) { return deviation_factor(c.later_iterations); });
   std::vector<comparison> first, later, medians, same, moved;
   for (const cell_comparison& found : cells) {
-    fmt::print("| {} | {} |", found.first.group, found.first.name);
-    for (const comparison& c : {found.first, found.later}) {
+    fmt::print("| {} | {} |", found.first_iteration.group, found.first_iteration.name);
+    for (const comparison& c : {found.first_iteration, found.later_iterations}) {
       fmt::print(" {} | {} | {} |", known_text(c), predicted_text(c), deviation_text(c));
     }
-    fmt::print(" {}{} |\n", verdict_of(found.later), found.other_addresses ? ", other addresses" : "");
-    first.push_back(found.first);
-    later.push_back(found.later);
-    (found.other_addresses ? moved : same).push_back(found.later);
-    medians.push_back(found.later);
+    fmt::print(" {}{} |\n", validation_verdict(found.later_iterations),
+               found.other_addresses ? ", other addresses" : "");
+    first.push_back(found.first_iteration);
+    later.push_back(found.later_iterations);
+    (found.other_addresses ? moved : same).push_back(found.later_iterations);
+    medians.push_back(found.later_iterations);
     medians.back().least = medians.back().most = found.later_median;
   }
   fmt::print("\n");
@@ -224,17 +225,17 @@ void print_records(const std::string& file, const std::vector<machine>& machines
   }
   const order_check order = check_order(later);
   fmt::print("order of strategies that differ by more than 5 %: {} of {} pairs right\n",
-             order.pairs - order.wrong.size(), order.pairs);
-  for (const std::string& pair : order.wrong) fmt::print("  wrong: {}\n", pair);
+             order.pair_count - order.wrong_pairs.size(), order.pair_count);
+  for (const std::string& pair : order.wrong_pairs) fmt::print("  wrong: {}\n", pair);
   fmt::print("\n");
 }
 
 }  // namespace
 
 int validate_command(const validate_options& options) {
-  const std::vector<machine> machines = machines_in(options.machines);
-  if (!options.machine.empty()) machine_named(machines, options.machine);
-  const std::jthread line = ticking("simulating");
+  const std::vector<machine> machines = load_machines_from(options.machines);
+  if (!options.machine.empty()) find_machine(machines, options.machine);
+  const std::jthread line = start_ticking("simulating");
   for (const std::string& file : options.files) {
     if (file.ends_with(".jsonl")) {
       print_records(file, machines, options.machine);

@@ -1,4 +1,4 @@
-// A file descriptor that is closed where its owner ends.
+// Owns a file descriptor and closes it on destruction.
 #pragma once
 
 #include <unistd.h>
@@ -21,7 +21,7 @@ class descriptor {
 
   int get() const { return fd_; }
   bool open() const { return fd_ >= 0; }
-  // Closes it; false with errno if what was written is lost.
+  // Closes it. False, with errno set, if written data is lost.
   bool reset() { return !open() || close(std::exchange(fd_, -1)) == 0 || errno == EINTR; }
 
  private:

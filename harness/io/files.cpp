@@ -21,14 +21,14 @@ namespace {
 
 constexpr std::string_view opening_of_records = R"({"kind":"environment")";
 
-[[noreturn]] void refuse_file(const std::filesystem::path& path, std::string_view what,
-                              std::string_view why) {
+[[noreturn]] void throw_file_error(const std::filesystem::path& path, std::string_view what,
+                                   std::string_view why) {
   throw input_error(fmt::format("{}: {}: {}", one_line(path.string()), what, why));
 }
 
 bool write_all(int to, std::string_view text) {
   while (!text.empty()) {
-    const ssize_t n = uninterrupted([&] { return write(to, text.data(), text.size()); });
+    const ssize_t n = retry_if_interrupted([&] { return write(to, text.data(), text.size()); });
     if (n == 0) errno = EIO;
     if (n <= 0) return false;
     text.remove_prefix(static_cast<std::size_t>(n));
@@ -36,9 +36,10 @@ bool write_all(int to, std::string_view text) {
   return true;
 }
 
-// A regular file's bytes by their places, whatever has been read of it; a pipe's as they come.
-std::string all_of(int from, const struct stat& status, const std::filesystem::path& path,
-                   std::size_t begin) {
+// Reads all bytes: of a regular file by offset, independent of its current position; of a pipe as they
+// arrive.
+std::string read_from_descriptor(int from, const struct stat& status, const std::filesystem::path& path,
+                                 std::size_t begin) {
   const bool has_places = S_ISREG(status.st_mode);
   const std::size_t size = static_cast<std::size_t>(status.st_size) - (has_places ? begin : 0);
   std::string text;
@@ -48,33 +49,33 @@ std::string all_of(int from, const struct stat& status, const std::filesystem::p
     if (text.size() - end < least) {
       text.resize(std::max({2 * text.size(), end + least, size + least}));
     }
-    const ssize_t n = uninterrupted([&] {
+    const ssize_t n = retry_if_interrupted([&] {
       char* const into = text.data() + end;
       const std::size_t most = text.size() - end;
       return has_places ? pread(from, into, most, static_cast<off_t>(begin + end)) : read(from, into, most);
     });
-    if (n < 0) refuse_file(path, "cannot read", std::strerror(errno));
+    if (n < 0) throw_file_error(path, "cannot read", std::strerror(errno));
     if (n == 0) break;
     end += static_cast<std::size_t>(n);
   }
   struct stat now{};
   if (has_places && fstat(from, &now) == 0 &&
       begin + end < static_cast<std::size_t>(std::min(now.st_size, status.st_size))) {
-    refuse_file(path, "cannot read", fmt::format("{} of {} bytes came", begin + end, status.st_size));
+    throw_file_error(path, "cannot read", fmt::format("{} of {} bytes came", begin + end, status.st_size));
   }
   text.resize(end);
   return text;
 }
 
-// Where the links that `path` may be lead to, so that they stay.
-std::string target_of(const std::string& path) {
+// The file that a symbolic link leads to, so that writing keeps the link.
+std::string link_target(const std::string& path) {
   char* const found = realpath(path.c_str(), nullptr);
   const std::string target = found == nullptr ? path : found;
   std::free(found);  // NOLINT: realpath allocates so
   return target;
 }
 
-mode_t mode_for(const std::string& target) {
+mode_t file_mode_for(const std::string& target) {
   struct stat before{};
   if (stat(target.c_str(), &before) == 0) return before.st_mode & 07777;
   const mode_t mask = umask(0);
@@ -82,28 +83,28 @@ mode_t mode_for(const std::string& target) {
   return 0666 & ~mask;
 }
 
-void write_beside(const std::string& path, const std::string& text) {
-  const std::string target = target_of(path);
+void write_by_rename(const std::string& path, const std::string& text) {
+  const std::string target = link_target(path);
   std::string beside = target + ".XXXXXX";
   descriptor to(mkostemp(beside.data(), O_CLOEXEC));
-  if (to.get() < 0) refuse_file(path, "cannot write", std::strerror(errno));
-  if (!write_all(to.get(), text) || fchmod(to.get(), mode_for(target)) != 0 ||
-      uninterrupted([&] { return fsync(to.get()); }) != 0 || !to.reset() ||
+  if (to.get() < 0) throw_file_error(path, "cannot write", std::strerror(errno));
+  if (!write_all(to.get(), text) || fchmod(to.get(), file_mode_for(target)) != 0 ||
+      retry_if_interrupted([&] { return fsync(to.get()); }) != 0 || !to.reset() ||
       std::rename(beside.c_str(), target.c_str()) != 0) {
     const int why = errno;
     unlink(beside.c_str());
-    refuse_file(path, "cannot write", std::strerror(why));
+    throw_file_error(path, "cannot write", std::strerror(why));
   }
 }
 
-void write_directly(const std::string& path, const std::string& text) {
-  descriptor to(uninterrupted([&] { return open(path.c_str(), O_WRONLY | O_CLOEXEC); }));
+void write_in_place(const std::string& path, const std::string& text) {
+  descriptor to(retry_if_interrupted([&] { return open(path.c_str(), O_WRONLY | O_CLOEXEC); }));
   if (to.get() < 0 || !write_all(to.get(), text) || !to.reset()) {
-    refuse_file(path, "cannot write", std::strerror(errno));
+    throw_file_error(path, "cannot write", std::strerror(errno));
   }
 }
 
-bool holds_records(const std::string& path) {
+bool contains_records(const std::string& path) {
   descriptor from(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status{};
   if (from.get() < 0 || fstat(from.get(), &status) != 0 || !S_ISREG(status.st_mode)) return false;
@@ -116,46 +117,46 @@ bool holds_records(const std::string& path) {
 
 std::string read_descriptor(int from, const std::filesystem::path& path, std::size_t from_byte) {
   struct stat status{};
-  if (fstat(from, &status) != 0) refuse_file(path, "cannot read", std::strerror(errno));
-  if (S_ISDIR(status.st_mode)) refuse_file(path, "cannot read", "is a folder");
+  if (fstat(from, &status) != 0) throw_file_error(path, "cannot read", std::strerror(errno));
+  if (S_ISDIR(status.st_mode)) throw_file_error(path, "cannot read", "is a folder");
   if (S_ISCHR(status.st_mode) || S_ISBLK(status.st_mode)) {
-    refuse_file(path, "cannot read", "is a device; give a file or a pipe");
+    throw_file_error(path, "cannot read", "is a device; give a file or a pipe");
   }
   try {
-    return all_of(from, status, path, from_byte);
+    return read_from_descriptor(from, status, path, from_byte);
   } catch (const std::bad_alloc&) {
-    refuse_file(path, "cannot read", "memory does not suffice for it");
+    throw_file_error(path, "cannot read", "memory does not suffice for it");
   } catch (const std::length_error&) {
-    refuse_file(path, "cannot read", "memory does not suffice for it");
+    throw_file_error(path, "cannot read", "memory does not suffice for it");
   }
 }
 
 std::string read_file(const std::filesystem::path& path) {
-  const descriptor from(uninterrupted([&] { return open(path.c_str(), O_RDONLY | O_CLOEXEC); }));
-  if (from.get() < 0) refuse_file(path, "cannot read", std::strerror(errno));
+  const descriptor from(retry_if_interrupted([&] { return open(path.c_str(), O_RDONLY | O_CLOEXEC); }));
+  if (from.get() < 0) throw_file_error(path, "cannot read", std::strerror(errno));
   return read_descriptor(from.get(), path);
 }
 
-bool same_file(const std::string& a, const std::string& b) {
+bool is_same_file(const std::string& a, const std::string& b) {
   struct stat one{}, other{};
   return stat(a.c_str(), &one) == 0 && stat(b.c_str(), &other) == 0 && one.st_dev == other.st_dev &&
          one.st_ino == other.st_ino;
 }
 
-void check_output(const char* option, const std::string& path, std::span<const std::string> inputs) {
+void check_output_file(const char* option, const std::string& path, std::span<const std::string> inputs) {
   namespace fs = std::filesystem;
   if (path.empty() || path == "-") return;
   std::error_code error;
   const auto real = [&](const std::string& p) { return fs::weakly_canonical(fs::absolute(p, error), error); };
   for (const std::string& input : inputs) {
     if (input.empty() || input == "-") continue;
-    if (real(path) == real(input) || same_file(path, input)) {
+    if (real(path) == real(input) || is_same_file(path, input)) {
       throw input_error(
           fmt::format("{} {}: is read or written as well, and one would be lost; choose another name", option,
                       one_line(path)));
     }
   }
-  if (holds_records(path)) {
+  if (contains_records(path)) {
     throw input_error(fmt::format("{} {}: holds records, which would be lost; choose another name", option,
                                   one_line(path)));
   }
@@ -168,9 +169,9 @@ void write_file(const std::string& path, const std::string& text) {
   }
   struct stat status{};
   if (stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
-    write_directly(path, text);
+    write_in_place(path, text);
   } else {
-    write_beside(path, text);
+    write_by_rename(path, text);
   }
 }
 

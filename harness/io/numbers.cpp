@@ -11,59 +11,59 @@
 namespace um {
 namespace {
 
-std::string quoted(std::string_view text) {
+std::string quote(std::string_view text) {
   return fmt::format("\"{}\"", one_line(text.substr(0, 80)));
 }
 
 }  // namespace
 
-std::int64_t whole_number(std::string_view option, std::string_view text, std::int64_t least,
-                          std::int64_t most) {
+std::int64_t parse_whole_number(std::string_view option, std::string_view text, std::int64_t least,
+                                std::int64_t most) {
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc{} || end != text.data() + text.size() || value < least || value > most) {
     throw input_error(
-        fmt::format("{}: {} is not a whole number from {} to {}", option, quoted(text), least, most));
+        fmt::format("{}: {} is not a whole number from {} to {}", option, quote(text), least, most));
   }
   return value;
 }
 
-double real_number(std::string_view option, std::string_view text, double least, double most) {
+double parse_real_number(std::string_view option, std::string_view text, double least, double most) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   // Written so that a NaN fails as well.
   const bool good =
       error == std::errc{} && end == text.data() + text.size() && value >= least && value <= most;
   if (!good) {
-    throw input_error(fmt::format("{}: {} is not a number from {} to {}", option, quoted(text), least, most));
+    throw input_error(fmt::format("{}: {} is not a number from {} to {}", option, quote(text), least, most));
   }
   return value;
 }
 
-std::optional<byte_count> usable_size(std::string_view text) {
+std::optional<byte_count> parse_positive_size(std::string_view text) {
   const auto bytes = parse_bytes(text);
   const bool good = bytes && *bytes > 0 && *bytes <= std::numeric_limits<std::int64_t>::max();
   return good ? bytes : std::nullopt;
 }
 
-byte_count size_in_bytes(std::string_view option, std::string_view text) {
-  const auto bytes = usable_size(text);
+byte_count parse_size(std::string_view option, std::string_view text) {
+  const auto bytes = parse_positive_size(text);
   if (!bytes) {
     throw input_error(fmt::format("{}: {} is not a size below 2^63 bytes; write for example 4GiB or 512MB",
-                                  option, quoted(text)));
+                                  option, quote(text)));
   }
   return *bytes;
 }
 
-std::pair<std::string, std::int64_t> assignment(std::string_view option, std::string_view text) {
+std::pair<std::string, std::int64_t> parse_assignment(std::string_view option, std::string_view text) {
   const std::size_t equals = text.find('=');
   if (equals == std::string_view::npos || equals == 0) {
-    throw input_error(fmt::format("{}: {} is not of the form name=value", option, quoted(text)));
+    throw input_error(fmt::format("{}: {} is not of the form name=value", option, quote(text)));
   }
   const std::string name(text.substr(0, equals));
   const std::string where = fmt::format("{} {}", option, name);
-  return {name, whole_number(where, text.substr(equals + 1), std::numeric_limits<std::int64_t>::min(),
-                             std::numeric_limits<std::int64_t>::max())};
+  return {name, parse_whole_number(where, text.substr(equals + 1), std::numeric_limits<std::int64_t>::min(),
+                                   std::numeric_limits<std::int64_t>::max())};
 }
 
 }  // namespace um

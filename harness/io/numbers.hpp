@@ -12,14 +12,14 @@
 
 namespace um {
 
-std::int64_t whole_number(std::string_view option, std::string_view text, std::int64_t least,
-                          std::int64_t most);
-double real_number(std::string_view option, std::string_view text, double least, double most);
+std::int64_t parse_whole_number(std::string_view option, std::string_view text, std::int64_t least,
+                                std::int64_t most);
+double parse_real_number(std::string_view option, std::string_view text, double least, double most);
 // A size of at least one byte that a JSON integer of 64 bits can hold; nothing for other texts.
-std::optional<byte_count> usable_size(std::string_view text);
+std::optional<byte_count> parse_positive_size(std::string_view text);
 // "4GiB"; see usable_size.
-byte_count size_in_bytes(std::string_view option, std::string_view text);
+byte_count parse_size(std::string_view option, std::string_view text);
 // "name=value".
-std::pair<std::string, std::int64_t> assignment(std::string_view option, std::string_view text);
+std::pair<std::string, std::int64_t> parse_assignment(std::string_view option, std::string_view text);
 
 }  // namespace um

@@ -1,4 +1,4 @@
-// Tells that a command still works: a line on standard error after two seconds, then at growing distances.
+// Shows that a command still works: a line on standard error after two seconds, then at growing intervals.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,7 @@ namespace um {
 
 class progress {
  public:
-  // "planning": says "umbench: planning, 5 s so far".
+  // `text`: "planning" prints "umbench: planning, 5 s so far".
   explicit progress(std::string what);
   // The next lines say this, too: "umbench: planning, 3 of 20 done, 5 s so far".
   void note(std::string news) { news_ = std::move(news); }
@@ -18,12 +18,12 @@ class progress {
   void tick();
 
  private:
-  std::string what_, news_;
-  std::chrono::steady_clock::time_point begin_;
-  std::chrono::seconds next_{2};
+  std::string text_, news_;
+  std::chrono::steady_clock::time_point start_time_;
+  std::chrono::seconds next_print_{2};
 };
 
-// A thread that reports progress until it is destroyed. Only for processes that start no others.
-std::jthread ticking(std::string what);
+// Starts a thread that reports progress until it is destroyed. Only for processes that start no others.
+std::jthread start_ticking(std::string what);
 
 }  // namespace um

@@ -1,4 +1,4 @@
-// Messages for people. A message that cannot be written is dropped: a full disk or a closed reader ends
+// Messages for users. A message that cannot be written is dropped: a full disk or a closed reader ends
 // nothing.
 #pragma once
 
@@ -13,7 +13,7 @@ namespace um {
 inline constexpr const char* no_memory = "umbench: memory does not suffice for what is asked for\n";
 
 template <class... T>
-void say_to(std::FILE* to, fmt::format_string<T...> format, T&&... values) {
+void print_to(std::FILE* to, fmt::format_string<T...> format, T&&... values) {
   const std::string text = fmt::format(format, std::forward<T>(values)...);
   std::fwrite(text.data(), 1, text.size(), to);
   std::fflush(to);
@@ -21,8 +21,8 @@ void say_to(std::FILE* to, fmt::format_string<T...> format, T&&... values) {
 
 // On standard error.
 template <class... T>
-void say(fmt::format_string<T...> format, T&&... values) {
-  say_to(stderr, format, std::forward<T>(values)...);
+void print_text(fmt::format_string<T...> format, T&&... values) {
+  print_to(stderr, format, std::forward<T>(values)...);
 }
 
 }  // namespace um

@@ -24,7 +24,7 @@ std::size_t edits_between(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-std::string in_lower_case(std::string_view text) {
+std::string to_lower_case(std::string_view text) {
   std::string lower(text);
   for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   return lower;
@@ -32,20 +32,20 @@ std::string in_lower_case(std::string_view text) {
 
 }  // namespace
 
-std::string nearest(std::string_view given, std::span<const std::string> known) {
-  constexpr std::size_t longest = 64;         // longer texts are no misspelt names
+std::string nearest_name(std::string_view given, std::span<const std::string> known) {
+  constexpr std::size_t longest = 64;         // longer texts are not taken for misspelt names
   constexpr std::size_t least_beginning = 3;  // "p100" of p100-pcie3-16g
   constexpr std::size_t least_begun = 5;      // "--batch" of --batchsize
   if (given.size() > longest) return {};
-  const std::string lower = in_lower_case(given);
+  const std::string lower = to_lower_case(given);
   std::string best;
   for (const std::string& name : known) {
-    if (lower.size() < least_beginning || !in_lower_case(name).starts_with(lower)) continue;
+    if (lower.size() < least_beginning || !to_lower_case(name).starts_with(lower)) continue;
     if (best.empty() || name.size() < best.size()) best = name;
   }
   if (!best.empty()) return best;
   for (const std::string& name : known) {
-    const bool begins = name.size() >= least_begun && lower.starts_with(in_lower_case(name));
+    const bool begins = name.size() >= least_begun && lower.starts_with(to_lower_case(name));
     if (begins && name.size() > best.size()) best = name;
   }
   if (!best.empty()) return best;
@@ -71,13 +71,13 @@ std::string one_line(std::string_view text) {
 }
 
 std::string unknown_name(std::string_view kind, std::string_view given, std::span<const std::string> known) {
-  const std::string near = nearest(given, known);
+  const std::string near = nearest_name(given, known);
   return fmt::format("unknown {} \"{}\";{} known: {}", kind, one_line(given.substr(0, 80)),
                      near.empty() ? "" : fmt::format(" did you mean {}?", near),
                      known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")));
 }
 
-std::string wrapped(std::string_view text, std::size_t indent, std::size_t width) {
+std::string wrap_text(std::string_view text, std::size_t indent, std::size_t width) {
   std::string lines;
   std::size_t column = indent;
   while (!text.empty()) {

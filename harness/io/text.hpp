@@ -1,4 +1,4 @@
-// Text for people: lines, paragraphs, and messages about names that are not known.
+// Text for users: lines, paragraphs, and messages about unknown names.
 #pragma once
 
 #include <cstddef>
@@ -15,14 +15,14 @@ std::string one_line(std::string_view text);
 
 // Breaks lines between words at `width` columns and indents each but the first by `indent` spaces; the caller
 // has indented the first. No line break at the end.
-std::string wrapped(std::string_view text, std::size_t indent, std::size_t width = page_width);
+std::string wrap_text(std::string_view text, std::size_t indent, std::size_t width = page_width);
 
 // The first sentence, cut at a word if it is longer than `most`.
 std::string first_sentence(std::string_view text, std::size_t most);
 
-// The known name that begins with `given`, else the longest with which `given` begins, else the one with the
-// fewest single-letter edits, case ignored; "" if none is near.
-std::string nearest(std::string_view given, std::span<const std::string> known);
+// The known name nearest to `given`: one that begins with it, else the longest that it begins with, else the
+// one with the fewest single-letter edits, ignoring case; "" if none is near.
+std::string nearest_name(std::string_view given, std::span<const std::string> known);
 
 // `unknown network "vgg61"; did you mean vgg16? Known: alexnet, vgg16`. Asks only if a known name is near.
 std::string unknown_name(std::string_view kind, std::string_view given, std::span<const std::string> known);

@@ -7,48 +7,48 @@
 namespace um {
 namespace {
 
-json json_of(const advice_given& a, const tried_way& t) {
-  const std::optional<double> time = steady_ns(t.r);
+json json_of(const memory_advice& a, const tried_strategy& t) {
+  const std::optional<double> time = steady_ns(t.result);
   const bool known = time && a.in_core_ns;
   return {{"way", to_text(t.technique)},
           {"asks", program_changes_for(t.technique)},
-          {"strategy", t.r.strategy},
-          {"strategy_knobs", t.r.strategy_knobs},
-          {"key", t.r.key},
-          {"outcome", to_text(t.r.result)},
-          {"reason", or_null(t.r.reason)},
-          {"median_ns", or_null(time)},
+          {"strategy", t.result.strategy},
+          {"strategy_knobs", t.result.strategy_knobs},
+          {"key", t.result.key},
+          {"outcome", to_text(t.result.result)},
+          {"reason", nullable(t.result.reason)},
+          {"median_ns", nullable(time)},
           {"slowdown", known ? json(*time / *a.in_core_ns) : json(nullptr)},
-          {"bits", t.r.same_bits ? "same" : "rounding"},
-          {"device_arena_bytes", or_null(t.r.memory.device_arena)},
-          {"managed_arena_bytes", or_null(t.r.memory.managed_arena)},
-          {"pinned_arena_bytes", or_null(t.r.memory.pinned_arena)}};
+          {"bits", t.result.same_bits ? "same" : "rounding"},
+          {"device_arena_bytes", nullable(t.result.memory.device_arena)},
+          {"managed_arena_bytes", nullable(t.result.memory.managed_arena)},
+          {"pinned_arena_bytes", nullable(t.result.memory.pinned_arena)}};
 }
 
 }  // namespace
 
-std::string to_json(const advice_given& a) {
-  const record& any = a.tried.front().r;
-  const tried_way* named = recommended_by(a);
+std::string to_json(const memory_advice& a) {
+  const record& any = a.tried.front().result;
+  const tried_strategy* named = recommended_strategy(a);
   json ways = json::array();
-  for (const tried_way& t : a.tried) ways.push_back(json_of(a, t));
+  for (const tried_strategy& t : a.tried) ways.push_back(json_of(a, t));
   const auto footprint = any.memory.footprint;
   return dump_indented(
       {{"schema", 1},
        {"kind", "advice"},
        {"backend", any.backend},
-       {"device", or_null(any.device)},
+       {"device", nullable(any.device)},
        {"simulated", any.simulated},
        {"mode", to_text(any.mode)},
        {"footprint_bytes", footprint ? json(footprint->total) : json(nullptr)},
-       {"budget_bytes", or_null(any.memory.budget)},
-       {"ratio", or_null(any.ratio)},
-       {"in_core_ns", or_null(a.in_core_ns)},
-       {"in_core", a.in_core_ran ? "ran" : "sum of operators"},
-       {"oversubscribes", a.managed.oversubscribes},
-       {"oversubscribes_not_because", a.managed.oversubscribes ? json(nullptr) : json(a.managed.why)},
-       {"coherent", a.managed.coherent},
-       {"named", named != nullptr ? json(named->r.strategy) : json(nullptr)},
+       {"budget_bytes", nullable(any.memory.budget)},
+       {"ratio", nullable(any.ratio)},
+       {"in_core_ns", nullable(a.in_core_ns)},
+       {"in_core", a.has_in_core_run ? "ran" : "sum of operators"},
+       {"oversubscribes", a.support.can_oversubscribe},
+       {"oversubscribes_not_because", a.support.can_oversubscribe ? json(nullptr) : json(a.support.reason)},
+       {"coherent", a.support.is_coherent},
+       {"named", named != nullptr ? json(named->result.strategy) : json(nullptr)},
        {"ways", std::move(ways)}});
 }
 

@@ -16,10 +16,10 @@ struct kept_calibration {
 
 template <class Visitor>
 void describe(Visitor& v, measure::spread& s) {
-  v.field("samples", s.samples, plain{1});
-  v.field("least", s.least);
+  v.field("samples", s.samples, plain_format{1});
+  v.field("least", s.min);
   v.field("typical", s.typical);
-  v.field("most", s.most);
+  v.field("most", s.max);
 }
 
 template <class Visitor>
@@ -31,7 +31,7 @@ void describe(Visitor& v, kept_calibration& c) {
 
 std::string to_json(const machine& of, const measure::calibration& from) {
   json out = json_of(of);
-  kept_calibration kept{from.found.by_name, from.samples, from.found.notes};
+  kept_calibration kept{from.results.spread_of_figure, from.samples, from.results.notes};
   out["calibration"] = write_object(kept);
   return dump_indented(out);
 }
@@ -40,7 +40,7 @@ std::string to_json(const measure::readings& all) {
   return dump_indented(json(all));
 }
 
-void check_calibration(const json& value, const place& at) {
+void check_calibration(const json& value, const json_place& at) {
   kept_calibration any;
   read_object(any, value, at);
 }

@@ -9,8 +9,8 @@
 //
 // Of a visitor:
 //   field(name, member)        is always there
-//   if_any(name, member)       is left out where it is empty
-//   some(name, list)           the same, and an empty list is refused
+//   optional_field(name, member) is left out where it is empty
+//   nonempty_list(name, list)   the same, and an empty list is refused
 //   or_default(name, member)   is written; files may leave it out where it has its default
 //   one_or_more(name, list)    one value in place of a list of one; files may leave it out
 // Each takes a format last, which says what else the value must be.
@@ -32,55 +32,55 @@
 namespace um {
 
 template <class T>
-struct inside_of {
+struct element_format {
   static constexpr bool is_optional = false, is_list = false;
 };
 template <class T>
-struct inside_of<std::optional<T>> {
+struct element_format<std::optional<T>> {
   using type = T;
   static constexpr bool is_optional = true, is_list = false;
 };
 template <class T>
-struct inside_of<std::vector<T>> {
+struct element_format<std::vector<T>> {
   using type = T;
   static constexpr bool is_optional = false, is_list = true;
 };
 template <class T>
-struct inside_of<std::map<std::string, T>> {  // one format for each value
+struct element_format<std::map<std::string, T>> {  // the format applies to each value
   using type = T;
   static constexpr bool is_optional = false, is_list = false, is_map = true;
 };
 template <class T>
-concept is_map = requires { inside_of<T>::is_map; };
-// Such a format is for a list or an object as a whole, not for each value inside.
+concept is_map = requires { element_format<T>::is_map; };
+// Formats for a list or an object as a whole, not for each of its values.
 template <class Format>
-concept for_the_whole = requires { Format::whole; };
+concept is_whole_format = requires { Format::whole; };
 
-inline json or_null_schema(json schema) {
+inline json nullable_schema(json schema) {
   return {{"anyOf", json::array({std::move(schema), {{"type", "null"}}})}};
 }
 
-// The value as its type says; whole numbers from `least` to `most`.
-struct plain {
-  std::int64_t least = 0, most = most_integer;
+// The default format of a type; whole numbers must lie between the limits.
+struct plain_format {
+  std::int64_t min_value = 0, max_value = most_integer;
   template <class T>
   json write(const T& value) const;
   template <class T>
-  T read(const json& value, const place& at) const;
+  T read(const json& value, const json_place& at) const;
   template <class T>
   json schema() const;
 };
 
 // A number from `least` to `most`.
-struct between {
+struct number_range {
   double least = 0, most = 0;
   template <class T>
   json write(T value) const {
     return value;
   }
   template <class T>
-  T read(const json& value, const place& at) const {
-    return static_cast<T>(as_number(value, at, least, most));
+  T read(const json& value, const json_place& at) const {
+    return static_cast<T>(number_of_value(value, at, least, most));
   }
   template <class T>
   json schema() const {
@@ -90,12 +90,12 @@ struct between {
 
 // One of some values of an enumeration.
 template <class E, std::size_t N>
-struct one_among {
+struct one_of_values {
   std::array<E, N> all;
   json write(E value) const { return to_text(value); }
   template <class T>
-  T read(const json& value, const place& at) const {
-    return as_choice(value, at, std::span<const E>(all));
+  T read(const json& value, const json_place& at) const {
+    return choice_of_value(value, at, std::span<const E>(all));
   }
   template <class T>
   json schema() const {
@@ -105,15 +105,15 @@ struct one_among {
   }
 };
 template <class E, class... More>
-one_among(E, More...) -> one_among<E, 1 + sizeof...(More)>;
+one_of_values(E, More...)->one_of_values<E, 1 + sizeof...(More)>;
 
 // A text that is one of these.
-struct one_text {
+struct constant_text {
   std::vector<std::string> all;
   json write(const std::string& text) const { return text; }
   template <class T>
-  T read(const json& value, const place& at) const {
-    return all[as_one_of(value, at, all)];
+  T read(const json& value, const json_place& at) const {
+    return all[index_of_choice(value, at, all)];
   }
   template <class T>
   json schema() const {
@@ -126,10 +126,10 @@ struct plain_name {
   bool of_strategy = false;
   json write(const std::string& name) const { return name; }
   template <class T>
-  T read(const json& value, const place& at) const {
-    T name = as_text(value, at);
+  T read(const json& value, const json_place& at) const {
+    T name = text_of_value(value, at);
     if (!(of_strategy ? is_strategy_name(name) : is_plain_name(name))) {
-      refuse(at, "use lower-case letters, digits, '-', '_', '.'");
+      throw_bad_value(at, "use lower-case letters, digits, '-', '_', '.'");
     }
     return name;
   }
@@ -140,15 +140,15 @@ struct plain_name {
 };
 
 // Any whole number.
-inline constexpr plain any_integer{std::numeric_limits<std::int64_t>::min()};
+inline constexpr plain_format any_integer{std::numeric_limits<std::int64_t>::min()};
 
 template <class T, class Format>
 json write_value(const T& value, const Format& format) {
-  if constexpr (for_the_whole<Format>) {
+  if constexpr (is_whole_format<Format>) {
     return format.write(value);
-  } else if constexpr (inside_of<T>::is_optional) {
+  } else if constexpr (element_format<T>::is_optional) {
     return value ? write_value(*value, format) : json(nullptr);
-  } else if constexpr (inside_of<T>::is_list) {
+  } else if constexpr (element_format<T>::is_list) {
     json all = json::array();
     for (const auto& element : value) all.push_back(write_value(element, format));
     return all;
@@ -165,8 +165,8 @@ json write_value(const T& value, const Format& format) {
 struct backend_text {
   json write(const std::string& text) const { return text; }
   template <class T>
-  T read(const json& value, const place& at) const {
-    return as_text(value, at);
+  T read(const json& value, const json_place& at) const {
+    return text_of_value(value, at);
   }
   template <class T>
   json schema() const {
@@ -186,23 +186,23 @@ bool is_empty(const T& value) {
 }
 
 template <class T, class Format>
-T read_value(const json& value, const place& at, const Format& format) {
-  if constexpr (for_the_whole<Format>) {
+T read_value(const json& value, const json_place& at, const Format& format) {
+  if constexpr (is_whole_format<Format>) {
     return format.template read<T>(value, at);
-  } else if constexpr (inside_of<T>::is_optional) {
+  } else if constexpr (element_format<T>::is_optional) {
     if (value.is_null()) return std::nullopt;
-    return read_value<typename inside_of<T>::type>(value, at, format);
-  } else if constexpr (inside_of<T>::is_list) {
+    return read_value<typename element_format<T>::type>(value, at, format);
+  } else if constexpr (element_format<T>::is_list) {
     T all;
-    for (const auto& [element, where] : as_list(value, at)) {
-      all.push_back(read_value<typename inside_of<T>::type>(*element, where, format));
+    for (const auto& [element, where] : items_of_value(value, at)) {
+      all.push_back(read_value<typename element_format<T>::type>(*element, where, format));
     }
     return all;
   } else if constexpr (is_map<T>) {
     T all;
     const fields object(value, at);  // refuses what is none
     for (const auto& [name, element] : value.items()) {
-      all[name] = read_value<typename inside_of<T>::type>(element, inside(at, name), format);
+      all[name] = read_value<typename element_format<T>::type>(element, place_of_field(at, name), format);
     }
     return all;
   } else {
@@ -212,26 +212,28 @@ T read_value(const json& value, const place& at, const Format& format) {
 
 template <class T, class Format>
 json schema_of(const Format& format) {
-  if constexpr (for_the_whole<Format>) {
+  if constexpr (is_whole_format<Format>) {
     return format.template schema<T>();
-  } else if constexpr (inside_of<T>::is_optional) {
-    return or_null_schema(schema_of<typename inside_of<T>::type>(format));
-  } else if constexpr (inside_of<T>::is_list) {
-    return {{"type", "array"}, {"items", schema_of<typename inside_of<T>::type>(format)}};
+  } else if constexpr (element_format<T>::is_optional) {
+    return nullable_schema(schema_of<typename element_format<T>::type>(format));
+  } else if constexpr (element_format<T>::is_list) {
+    return {{"type", "array"}, {"items", schema_of<typename element_format<T>::type>(format)}};
   } else if constexpr (is_map<T>) {
-    return {{"type", "object"}, {"additionalProperties", schema_of<typename inside_of<T>::type>(format)}};
+    return {{"type", "object"},
+            {"additionalProperties", schema_of<typename element_format<T>::type>(format)}};
   } else {
     return format.template schema<T>();
   }
 }
 
-// A list, or one value in place of a list of one.
+// A list, or a single value that stands for a list of one.
 template <class T, class Format>
-std::vector<T> read_one_or_more(const json& value, const place& at, const Format& format) {
+std::vector<T> read_one_or_more(const json& value, const json_place& at, const Format& format) {
   if (!value.is_array()) return {read_value<T>(value, at, format)};
   std::vector<T> list;
-  for (const auto& [one, where] : as_list(value, at)) list.push_back(read_value<T>(*one, where, format));
-  if (list.empty()) refuse(at, "the list is empty; give at least one value");
+  for (const auto& [one, where] : items_of_value(value, at))
+    list.push_back(read_value<T>(*one, where, format));
+  if (list.empty()) throw_bad_value(at, "the list is empty; give at least one value");
   return list;
 }
 template <class T, class Format>
@@ -242,33 +244,33 @@ json schema_of_one_or_more(const Format& format) {
 
 class field_writer {
  public:
-  static constexpr bool reads = false, makes_schema = false;
+  static constexpr bool is_reader = false, makes_schema = false;
   json out = json::object();
 
-  template <class T, class Format = plain>
+  template <class T, class Format = plain_format>
   void field(const char* name, T& member, const Format& format = {}) {
     out[name] = write_value(member, format);
   }
-  template <class T, class Format = plain>
-  void if_any(const char* name, T& member, const Format& format = {}) {
+  template <class T, class Format = plain_format>
+  void optional_field(const char* name, T& member, const Format& format = {}) {
     if (!is_empty(member)) field(name, member, format);
   }
-  template <class T, class Format = plain>
-  void some(const char* name, T& list, const Format& format = {}) {
-    if_any(name, list, format);
+  template <class T, class Format = plain_format>
+  void nonempty_list(const char* name, T& list, const Format& format = {}) {
+    optional_field(name, list, format);
   }
-  template <class T, class Format = plain>
+  template <class T, class Format = plain_format>
   void or_default(const char* name, T& member, const Format& format = {}) {
     field(name, member, format);
   }
-  template <class T, class Format = plain>
+  template <class T, class Format = plain_format>
   void one_or_more(const char* name, const std::vector<T>& list, const Format& format = {}) {
     for (const auto& one : list) out[name].push_back(write_value(T(one), format));
   }
-  // A field that follows from others: written, ignored when read.
+  // A field that is computed from others: written, ignored when read.
   template <class T>
   void derived(const char* name, const std::optional<T>& value) {
-    out[name] = or_null(value);
+    out[name] = nullable(value);
   }
   void constant(const char* name, const json& value) { out[name] = value; }
   void require(bool, const char*) {}
@@ -278,94 +280,94 @@ class field_writer {
 
 class field_reader {
  public:
-  static constexpr bool reads = true, makes_schema = false;
-  field_reader(const json& object, const place& at) : from_(object, at) {}
+  static constexpr bool is_reader = true, makes_schema = false;
+  field_reader(const json& object, const json_place& at) : fields_(object, at) {}
 
-  template <class T, class Format = plain>
+  template <class T, class Format = plain_format>
   void field(const char* name, T& member, const Format& format = {}) {
-    member = read_value<T>(from_.at(name), where(name), format);
+    member = read_value<T>(fields_.at(name), where(name), format);
   }
-  template <class T, class Format = plain>
-  void if_any(const char* name, T& member, const Format& format = {}) {
-    if (!from_.has(name)) return;
-    if constexpr (inside_of<T>::is_optional) {
-      member = read_value<typename inside_of<T>::type>(from_.at(name), where(name), format);
+  template <class T, class Format = plain_format>
+  void optional_field(const char* name, T& member, const Format& format = {}) {
+    if (!fields_.has(name)) return;
+    if constexpr (element_format<T>::is_optional) {
+      member = read_value<typename element_format<T>::type>(fields_.at(name), where(name), format);
     } else {
       field(name, member, format);
     }
   }
-  template <class T, class Format = plain>
-  void some(const char* name, T& list, const Format& format = {}) {
-    if (!from_.has(name)) return;
+  template <class T, class Format = plain_format>
+  void nonempty_list(const char* name, T& list, const Format& format = {}) {
+    if (!fields_.has(name)) return;
     field(name, list, format);
-    if (list.empty()) refuse(where(name), "the list is empty; leave the field out");
+    if (list.empty()) throw_bad_value(where(name), "the list is empty; leave the field out");
   }
-  template <class T, class Format = plain>
+  template <class T, class Format = plain_format>
   void or_default(const char* name, T& member, const Format& format = {}) {
-    if (from_.has(name)) field(name, member, format);
+    if (fields_.has(name)) field(name, member, format);
   }
-  template <class T, class Format = plain>
+  template <class T, class Format = plain_format>
   void one_or_more(const char* name, std::vector<T>& list, const Format& format = {}) {
-    if (from_.has(name)) list = read_one_or_more<T>(from_.at(name), where(name), format);
+    if (fields_.has(name)) list = read_one_or_more<T>(fields_.at(name), where(name), format);
   }
   template <class T>
   void derived(const char* name, const std::optional<T>&) {
-    if (!from_.has(name) || from_.is_null(name)) return;
-    from_.number(name, 0, std::numeric_limits<double>::max());
+    if (!fields_.has(name) || fields_.is_null(name)) return;
+    fields_.number(name, 0, std::numeric_limits<double>::max());
   }
   void constant(const char* name, const json& value) {
     if (value.is_string()) {
-      as_one_of(from_.at(name), where(name), {value.get<std::string>()});
+      index_of_choice(fields_.at(name), where(name), {value.get<std::string>()});
     } else {
-      from_.schema();
+      fields_.schema();
     }
   }
   void note(const char*, const char*) {}
   void rule(const char*) {}
-  // Refuses the document unless it is so.
+  // Refuses the document unless the condition holds.
   void require(bool is_so, const char* what) {
-    if (!is_so) refuse(from_.where(), what);
+    if (!is_so) throw_bad_value(fields_.where(), what);
   }
-  [[noreturn]] void refuse_here(const std::string& what) { refuse(from_.where(), what); }
-  bool has(std::string_view name) { return from_.has(name); }
-  place where(std::string_view name) const { return from_.where(name); }
-  void finish() { from_.finish(); }
+  [[noreturn]] void refuse_here(const std::string& what) { throw_bad_value(fields_.where(), what); }
+  bool has(std::string_view name) { return fields_.has(name); }
+  json_place where(std::string_view name) const { return fields_.where(name); }
+  void finish() { fields_.finish(); }
 
  private:
-  fields from_;
+  fields fields_;
 };
 
 class field_schema {
  public:
-  static constexpr bool reads = false, makes_schema = true;
+  static constexpr bool is_reader = false, makes_schema = true;
   json properties = json::object(), required = json::array(), rules = json::object();
 
-  template <class T, class Format = plain>
+  template <class T, class Format = plain_format>
   void field(const char* name, T&, const Format& format = {}) {
     properties[name] = schema_of<T>(format);
     required.push_back(name);
   }
-  template <class T, class Format = plain>
-  void if_any(const char* name, T&, const Format& format = {}) {
+  template <class T, class Format = plain_format>
+  void optional_field(const char* name, T&, const Format& format = {}) {
     if constexpr (std::is_same_v<T, bool>) {
       properties[name] = {{"const", true}};
-    } else if constexpr (inside_of<T>::is_optional) {
-      properties[name] = schema_of<typename inside_of<T>::type>(format);
+    } else if constexpr (element_format<T>::is_optional) {
+      properties[name] = schema_of<typename element_format<T>::type>(format);
     } else {
       properties[name] = schema_of<T>(format);
     }
   }
-  template <class T, class Format = plain>
-  void some(const char* name, T&, const Format& format = {}) {
+  template <class T, class Format = plain_format>
+  void nonempty_list(const char* name, T&, const Format& format = {}) {
     properties[name] = schema_of<T>(format);
     properties[name]["minItems"] = 1;
   }
-  template <class T, class Format = plain>
+  template <class T, class Format = plain_format>
   void or_default(const char* name, T& member, const Format& format = {}) {
     properties[name] = schema_of<T>(format);
     properties[name]["default"] = write_value(member, format);
   }
-  template <class T, class Format = plain>
+  template <class T, class Format = plain_format>
   void one_or_more(const char* name, std::vector<T>& list, const Format& format = {}) {
     properties[name] = schema_of_one_or_more<T>(format);
     if (list.size() == 1) properties[name]["default"] = write_value(T(list.front()), format);
@@ -378,10 +380,10 @@ class field_schema {
     properties[name] = {{"const", value}};
     required.push_back(name);
   }
-  // What the field means, for readers of the schema.
+  // Describes the field for readers of the schema.
   void note(const char* name, const char* text) { properties[name]["description"] = text; }
-  void require(bool, const char*) {}  // what fields say together is no property
-  // What fields say together, as a part of a schema.
+  void require(bool, const char*) {}  // conditions on several fields are no property
+  // A condition on several fields, as a part of the schema.
   void rule(const char* schema) { rules.update(json::parse(schema)); }
 
   json object() const {
@@ -404,13 +406,13 @@ json write_object(T& value) {
 }
 
 template <class T>
-void read_object(T& value, const json& from, const place& at) {
+void read_object(T& value, const json& from, const json_place& at) {
   field_reader v(from, at);
   describe(v, value);
   v.finish();
 }
 
-// The head of a schema; the rest is added by update().
+// The head of a schema; update() adds the rest.
 inline json schema_titled(const char* title, const char* description) {
   return {{"$schema", "https://json-schema.org/draft/2020-12/schema"},
           {"title", title},
@@ -425,15 +427,15 @@ json schema_of_object() {
   return v.object();
 }
 
-// What a network of the catalogue is built from; its name and its knobs by these fields.
+// The fields of a network of the catalogue; `name` and `knobs` are the names of two of them.
 template <class Visitor>
 void describe_network(Visitor& v, network_spec& n, const char* name, const char* knobs) {
   v.field(name, n.name);
-  v.field("batch", n.batch, plain{1});
+  v.field("batch", n.batch, plain_format{1});
   v.field("pass", n.mode);
-  v.field("sgd", n.sgd);
-  v.if_any("optimizer", n.optimizer);
-  v.if_any("masters", n.masters);
+  v.field("sgd", n.appends_sgd);
+  v.optional_field("optimizer", n.optimizer);
+  v.optional_field("masters", n.keeps_masters);
   v.field(knobs, n.knobs, any_integer);
   v.field("fusion", n.fusion_mode);
   v.field("precision", n.arithmetic);
@@ -445,7 +447,7 @@ void describe_network(Visitor& v, network_spec& n, const char* name, const char*
 // --- values by their types ---
 
 template <class T>
-json plain::write(const T& value) const {
+json plain_format::write(const T& value) const {
   if constexpr (named_enum<T>) {
     return to_text(value);
   } else if constexpr (std::is_arithmetic_v<T> || std::is_convertible_v<T, std::string>) {
@@ -457,18 +459,18 @@ json plain::write(const T& value) const {
 }
 
 template <class T>
-T plain::read(const json& value, const place& at) const {
+T plain_format::read(const json& value, const json_place& at) const {
   if constexpr (named_enum<T>) {
-    return as_choice<T>(value, at);
+    return choice_of_value<T>(value, at);
   } else if constexpr (std::is_same_v<T, bool>) {
-    return as_boolean(value, at);
+    return boolean_of_value(value, at);
   } else if constexpr (std::is_integral_v<T>) {
-    return static_cast<T>(as_integer(value, at, least, most));
+    return static_cast<T>(integer_of_value(value, at, min_value, max_value));
   } else if constexpr (std::is_same_v<T, double>) {
     constexpr double any = std::numeric_limits<double>::max();
-    return as_number(value, at, -any, any);
+    return number_of_value(value, at, -any, any);
   } else if constexpr (std::is_same_v<T, std::string>) {
-    return as_text(value, at);
+    return text_of_value(value, at);
   } else {
     T made{};
     read_object(made, value, at);
@@ -477,7 +479,7 @@ T plain::read(const json& value, const place& at) const {
 }
 
 template <class T>
-json plain::schema() const {
+json plain_format::schema() const {
   if constexpr (named_enum<T>) {
     json names = json::array();
     for (const std::string_view name : enum_names<T>) names.push_back(name);
@@ -485,8 +487,8 @@ json plain::schema() const {
   } else if constexpr (std::is_same_v<T, bool>) {
     return {{"type", "boolean"}};
   } else if constexpr (std::is_integral_v<T>) {
-    json whole{{"type", "integer"}, {"minimum", least}};
-    if (most != most_integer) whole["maximum"] = most;
+    json whole{{"type", "integer"}, {"minimum", min_value}};
+    if (max_value != most_integer) whole["maximum"] = max_value;
     return whole;
   } else if constexpr (std::is_same_v<T, double>) {
     return {{"type", "number"}};

@@ -7,7 +7,7 @@
 namespace um {
 namespace {
 
-bool is_time(std::string_view text) {
+bool is_time_text(std::string_view text) {
   constexpr std::string_view shape = "0000-00-00T00:00:00Z";
   return std::ranges::equal(text, shape, [](unsigned char c, char wanted) {
     return wanted == '0' ? std::isdigit(c) != 0 : c == static_cast<unsigned char>(wanted);
@@ -17,9 +17,9 @@ bool is_time(std::string_view text) {
 struct time_format {
   json write(const std::string& text) const { return text; }
   template <class T>
-  T read(const json& value, const place& at) const {
-    T text = as_text(value, at);
-    if (!is_time(text)) refuse(at, "is no time such as 2026-01-31T12:00:00Z");
+  T read(const json& value, const json_place& at) const {
+    T text = text_of_value(value, at);
+    if (!is_time_text(text)) throw_bad_value(at, "is no time such as 2026-01-31T12:00:00Z");
     return text;
   }
   template <class T>
@@ -32,7 +32,7 @@ struct time_format {
 
 template <class Visitor>
 void describe(Visitor& v, gpu_facts& g) {
-  v.field("device", g.device, plain{0, 1023});
+  v.field("device", g.device, plain_format{0, 1023});
   v.field("name", g.name);
   v.field("driver", g.driver);
   v.field("memory_bytes", g.memory_bytes);
@@ -73,7 +73,7 @@ void describe(Visitor& v, environment& e) {
 
 namespace {
 
-// The answer of the process that asks for a GPU's facts.
+// The answer of the child process that collects a GPU's facts.
 struct gpu_answer {
   gpu_facts gpu;
   std::optional<byte_count> free_bytes;

@@ -13,10 +13,10 @@
 namespace um {
 namespace {
 
-constexpr std::size_t most_depth = 64;  // no document of ours has ten
+constexpr std::size_t most_depth = 64;  // documents of umbench nest less than ten deep
 
-// Refuses objects that name a field twice, and what is nested too deeply. A parser of its own: the callback
-// of json::parse takes quadratic time over long lists.
+// Refuses objects with a repeated field, and documents that are nested too deeply. It has a parser of its
+// own, since the callback of json::parse takes quadratic time over long lists.
 class strict_parser : public nlohmann::json_sax<json> {
  public:
   explicit strict_parser(const std::string& source) : source_(source) {}
@@ -28,22 +28,22 @@ class strict_parser : public nlohmann::json_sax<json> {
   bool number_float(double, const std::string&) override { return true; }
   bool string(std::string&) override { return true; }
   bool binary(binary_t&) override { return true; }
-  bool start_object(std::size_t) override { return open(); }
-  bool end_object() override { return close(); }
-  bool start_array(std::size_t) override { return open(); }
-  bool end_array() override { return close(); }
+  bool start_object(std::size_t) override { return begin_container(); }
+  bool end_object() override { return end_container(); }
+  bool start_array(std::size_t) override { return begin_container(); }
+  bool end_array() override { return end_container(); }
   bool key(std::string& name) override {
     if (names_.back().insert(name).second) return true;
     throw input_error(
         fmt::format("{}: field \"{}\" is given twice in one object; keep one", source_, one_line(name)));
   }
-  // json::parse says what is wrong.
+  // json::parse reports the error.
   bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override {
     return false;
   }
 
  private:
-  bool open() {
+  bool begin_container() {
     if (names_.size() >= most_depth) {
       throw input_error(fmt::format("{}: not JSON of umbench: lists or objects are nested more than {} deep",
                                     source_, most_depth));
@@ -51,7 +51,7 @@ class strict_parser : public nlohmann::json_sax<json> {
     names_.emplace_back();
     return true;
   }
-  bool close() {
+  bool end_container() {
     names_.pop_back();
     return true;
   }
@@ -61,13 +61,13 @@ class strict_parser : public nlohmann::json_sax<json> {
 };
 
 // "parse error at line 3, column 5: ..." without the library's own prefix.
-std::string message_of(const json::exception& error) {
+std::string error_message(const json::exception& error) {
   const std::string what = error.what();
   const std::size_t end = what.find("] ");
   return one_line(end == std::string::npos ? what : what.substr(end + 2));
 }
 
-std::string shown(const json& value) {
+std::string value_text(const json& value) {
   const std::string text = one_line(dump_line(value));
   constexpr std::size_t longest = 60;
   return text.size() <= longest ? text : text.substr(0, longest) + "...";
@@ -75,17 +75,17 @@ std::string shown(const json& value) {
 
 }  // namespace
 
-place inside(const place& at, std::string_view field) {
-  return {at.source, at.path.empty() ? std::string(field) : fmt::format("{}.{}", at.path, field)};
+json_place place_of_field(const json_place& at, std::string_view field) {
+  return {at.source, at.field_path.empty() ? std::string(field) : fmt::format("{}.{}", at.field_path, field)};
 }
 
-place inside(const place& at, std::size_t index) {
-  return {at.source, fmt::format("{}[{}]", at.path, index)};
+json_place place_of_field(const json_place& at, std::size_t index) {
+  return {at.source, fmt::format("{}[{}]", at.field_path, index)};
 }
 
-void refuse(const place& at, std::string_view what) {
-  throw input_error(at.path.empty() ? fmt::format("{}: {}", at.source, what)
-                                    : fmt::format("{}: {}: {}", at.source, one_line(at.path), what));
+void throw_bad_value(const json_place& at, std::string_view what) {
+  throw input_error(at.field_path.empty() ? fmt::format("{}: {}", at.source, what)
+                                          : fmt::format("{}: {}: {}", at.source, one_line(at.field_path), what));
 }
 
 json parse_json(std::string_view text, const std::string& source) {
@@ -97,7 +97,7 @@ json parse_json(std::string_view text, const std::string& source) {
     json::sax_parse(text, &strict);
     return json::parse(text);
   } catch (const json::exception& error) {
-    throw input_error(fmt::format("{}: not JSON: {}", source, message_of(error)));
+    throw input_error(fmt::format("{}: not JSON: {}", source, error_message(error)));
   }
 }
 
@@ -115,54 +115,55 @@ std::string digest_text(std::string_view text, int digits) {
   return fmt::format("{:016x}", all.value()).substr(static_cast<std::size_t>(16 - digits));
 }
 
-std::string as_text(const json& value, const place& at) {
-  if (!value.is_string()) refuse(at, fmt::format("{} is not a text in quotes", shown(value)));
+std::string text_of_value(const json& value, const json_place& at) {
+  if (!value.is_string()) throw_bad_value(at, fmt::format("{} is not a text in quotes", value_text(value)));
   return value.get<std::string>();
 }
 
-bool as_boolean(const json& value, const place& at) {
-  if (!value.is_boolean()) refuse(at, fmt::format("{} is neither true nor false", shown(value)));
+bool boolean_of_value(const json& value, const json_place& at) {
+  if (!value.is_boolean()) throw_bad_value(at, fmt::format("{} is neither true nor false", value_text(value)));
   return value.get<bool>();
 }
 
-double as_number(const json& value, const place& at, double least, double most) {
+double number_of_value(const json& value, const json_place& at, double least, double most) {
   const double number = value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN();
   // Written so that a NaN fails as well.
   const bool good = number >= least && number <= most;
-  if (!good) refuse(at, fmt::format("{} is not a number from {} to {}", shown(value), least, most));
+  if (!good) throw_bad_value(at, fmt::format("{} is not a number from {} to {}", value_text(value), least, most));
   return number;
 }
 
-std::int64_t as_integer(const json& value, const place& at, std::int64_t least, std::int64_t most) {
+std::int64_t integer_of_value(const json& value, const json_place& at, std::int64_t least,
+                              std::int64_t most) {
   const bool fits =
       value.is_number_integer() &&
       (!value.is_number_unsigned() || value.get<std::uint64_t>() <= static_cast<std::uint64_t>(most_integer));
   if (!fits || value.get<std::int64_t>() < least || value.get<std::int64_t>() > most) {
-    refuse(at, fmt::format("{} is not a whole number from {} to {}", shown(value), least, most));
+    throw_bad_value(at, fmt::format("{} is not a whole number from {} to {}", value_text(value), least, most));
   }
   return value.get<std::int64_t>();
 }
 
-std::uint64_t as_count(const json& value, const place& at) {
-  return static_cast<std::uint64_t>(as_integer(value, at));
+std::uint64_t count_of_value(const json& value, const json_place& at) {
+  return static_cast<std::uint64_t>(integer_of_value(value, at));
 }
 
-std::vector<std::pair<const json*, place>> as_list(const json& value, const place& at) {
-  if (!value.is_array()) refuse(at, fmt::format("{} is not a list", shown(value)));
-  std::vector<std::pair<const json*, place>> elements;
-  for (const json& element : value) elements.emplace_back(&element, inside(at, elements.size()));
+std::vector<std::pair<const json*, json_place>> items_of_value(const json& value, const json_place& at) {
+  if (!value.is_array()) throw_bad_value(at, fmt::format("{} is not a list", value_text(value)));
+  std::vector<std::pair<const json*, json_place>> elements;
+  for (const json& element : value) elements.emplace_back(&element, place_of_field(at, elements.size()));
   return elements;
 }
 
-std::size_t as_one_of(const json& value, const place& at, const std::vector<std::string>& names) {
-  const std::string text = as_text(value, at);
+std::size_t index_of_choice(const json& value, const json_place& at, const std::vector<std::string>& names) {
+  const std::string text = text_of_value(value, at);
   const auto found = std::find(names.begin(), names.end(), text);
-  if (found == names.end()) refuse(at, unknown_name("value", text, names));
+  if (found == names.end()) throw_bad_value(at, unknown_name("value", text, names));
   return static_cast<std::size_t>(found - names.begin());
 }
 
-fields::fields(const json& object, place at) : object_(&object), at_(std::move(at)) {
-  if (!object.is_object()) refuse(at_, fmt::format("{} is not an object", shown(object)));
+fields::fields(const json& object, json_place at) : object_(&object), at_(std::move(at)) {
+  if (!object.is_object()) throw_bad_value(at_, fmt::format("{} is not an object", value_text(object)));
 }
 
 bool fields::has(std::string_view name) {
@@ -175,15 +176,15 @@ bool fields::is_null(std::string_view name) {
 }
 
 const json& fields::at(std::string_view name) {
-  if (!has(name)) refuse(at_, fmt::format("field \"{}\" is missing; add it", name));
+  if (!has(name)) throw_bad_value(at_, fmt::format("field \"{}\" is missing; add it", name));
   return object_->find(name).value();
 }
 
 void fields::schema() {
   const std::int64_t version = integer("schema");
   if (version != 1)
-    refuse(where("schema"), fmt::format("{} is {}; this umbench reads 1", version,
-                                        version > 1 ? "from a newer umbench" : "unknown"));
+    throw_bad_value(where("schema"), fmt::format("{} is {}; this umbench reads 1", version,
+                                                 version > 1 ? "from a newer umbench" : "unknown"));
 }
 
 void fields::finish() {
@@ -191,7 +192,7 @@ void fields::finish() {
   names_read_.erase(std::unique(names_read_.begin(), names_read_.end()), names_read_.end());
   for (const auto& [name, value] : object_->items()) {
     if (!std::binary_search(names_read_.begin(), names_read_.end(), name)) {
-      refuse(at_, unknown_name("field", name, names_read_));
+      throw_bad_value(at_, unknown_name("field", name, names_read_));
     }
   }
 }

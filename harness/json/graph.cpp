@@ -16,7 +16,7 @@ namespace um {
 namespace {
 
 constexpr std::int64_t most_attribute = std::numeric_limits<std::int32_t>::max();
-// Of one operator: no clock and no sum of such overflows.
+// Limits per operator, so that no time and no sum of them overflows.
 constexpr std::int64_t longest_ns = 1'000'000'000'000, most_workspace = std::int64_t{1} << 50;
 
 // --- attributes ---
@@ -28,9 +28,10 @@ struct pair_format {
   std::int64_t least = 0;
   json write(two_numbers pair) const { return {pair.rows, pair.columns}; }
   template <class T>
-  T read(const json& value, const place& at) const {
-    const auto numbers = read_value<std::vector<std::int32_t>>(value, at, plain{least, most_attribute});
-    if (numbers.size() != 2) refuse(at, "wants two numbers: rows, columns");
+  T read(const json& value, const json_place& at) const {
+    const auto numbers =
+        read_value<std::vector<std::int32_t>>(value, at, plain_format{least, most_attribute});
+    if (numbers.size() != 2) throw_bad_value(at, "wants two numbers: rows, columns");
     return {numbers[0], numbers[1]};
   }
   template <class T>
@@ -40,7 +41,7 @@ struct pair_format {
   }
 };
 
-// Hands the attributes of an operator (core/operators.hpp) to a visitor of a document.
+// Passes the attributes of an operator (core/operators.hpp) to a visitor of a document.
 template <class Visitor>
 struct attribute_visitor {
   Visitor& v;
@@ -51,23 +52,23 @@ struct attribute_visitor {
     columns = both.columns;
   }
   void integer(const char* name, std::int32_t& value, std::int64_t least) const {
-    v.field(name, value, plain{least, most_attribute});
+    v.field(name, value, plain_format{least, most_attribute});
   }
   void integer_or(const char* name, std::int32_t& value, std::int64_t least) const {
-    v.or_default(name, value, plain{least, most_attribute});
+    v.or_default(name, value, plain_format{least, most_attribute});
   }
   void flag(const char* name, bool& value) const { v.or_default(name, value); }
   void number(const char* name, float& value, double least, double most) const {
-    v.field(name, value, between{least, most});
+    v.field(name, value, number_range{least, most});
   }
 };
 
-// Read with its attributes as they are by themselves.
+// Reads a kind with default attributes.
 struct kind_format {
   json write(const op_attributes& what) const { return kind_of(what); }
   template <class T>
-  T read(const json& value, const place& at) const {
-    return every_kind()[as_one_of(value, at, operator_kinds())];
+  T read(const json& value, const json_place& at) const {
+    return every_kind()[index_of_choice(value, at, operator_kinds())];
   }
   template <class T>
   json schema() const {
@@ -89,8 +90,8 @@ void describe_attributes(Visitor& v, opaque& a) {
   v.field("flops", a.flops);
   v.field("bytes", a.bytes);
   v.or_default("products", a.products);
-  v.or_default("duration_ns", a.duration, plain{0, longest_ns});
-  v.or_default("workspace_bytes", a.workspace_bytes, plain{0, most_workspace});
+  v.or_default("duration_ns", a.duration, plain_format{0, longest_ns});
+  v.or_default("workspace_bytes", a.workspace_bytes, plain_format{0, most_workspace});
   std::optional<operand_cuts> cut;
   if (!a.in.empty() || !a.out.empty()) cut = {a.in, a.out};
   v.or_default("cut", cut);
@@ -112,9 +113,9 @@ void describe_attributes(Visitor& v, opaque& a) {
 struct extents {
   json write(const dims& shape) const { return {shape.n, shape.c, shape.h, shape.w}; }
   template <class T>
-  T read(const json& value, const place& at) const {
-    const auto shape = read_value<std::vector<std::int64_t>>(value, at, plain{1});
-    if (shape.size() != 4) refuse(at, "wants four extents");
+  T read(const json& value, const json_place& at) const {
+    const auto shape = read_value<std::vector<std::int64_t>>(value, at, plain_format{1});
+    if (shape.size() != 4) throw_bad_value(at, "wants four extents");
     return {shape[0], shape[1], shape[2], shape[3]};
   }
   template <class T>
@@ -123,7 +124,7 @@ struct extents {
             {"type", "array"},
             {"minItems", 4},
             {"maxItems", 4},
-            {"items", plain{1}.schema<std::int64_t>()}};
+            {"items", plain_format{1}.schema<std::int64_t>()}};
   }
 };
 
@@ -135,10 +136,10 @@ struct tensor_name {
   const tensor_ids& ids;
   json write(tensor_id id) const { return all[id].name; }
   template <class T>
-  T read(const json& value, const place& at) const {
-    const std::string name = as_text(value, at);
+  T read(const json& value, const json_place& at) const {
+    const std::string name = text_of_value(value, at);
     const auto found = ids.find(name);
-    if (found == ids.end()) refuse(at, fmt::format("no tensor is named \"{}\"", one_line(name)));
+    if (found == ids.end()) throw_bad_value(at, fmt::format("no tensor is named \"{}\"", one_line(name)));
     return found->second;
   }
   template <class T>
@@ -155,21 +156,21 @@ struct operator_format {
     return std::move(v.out);
   }
   template <class T>
-  T read(const json& value, const place& at) const {
+  T read(const json& value, const json_place& at) const {
     field_reader v(value, at);
     T o;
     describe_operator(v, o);
     v.finish();
     return o;
   }
-  // What an operator of its kind has.
+  // The fields of an operator of each kind.
   template <class T>
   json schema() const {
-    std::vector<std::pair<json, json>> by_fields;  // and the kinds that have them
+    std::vector<std::pair<json, json>> by_fields;  // and the kinds that have these fields
     for (const op_attributes& what : every_kind()) {
       field_schema v;
       op o;
-      o.what = what;
+      o.attributes = what;
       describe_operator(v, o);
       v.properties["kind"] = true;
       auto same = std::ranges::find(by_fields, v.object(), &std::pair<json, json>::first);
@@ -188,11 +189,11 @@ struct operator_format {
   template <class Visitor>
   void describe_operator(Visitor& v, op& o) const {
     v.field("name", o.name);
-    v.field("kind", o.what, kind_format{});
-    std::visit([&](auto& attributes) { describe_attributes(v, attributes); }, o.what);
+    v.field("kind", o.attributes, kind_format{});
+    std::visit([&](auto& attributes) { describe_attributes(v, attributes); }, o.attributes);
     v.field("in", o.in, operand);
     v.field("out", o.out, operand);
-    v.or_default("repeatable", o.repeatable);
+    v.or_default("repeatable", o.is_repeatable);
     v.or_default("alias", o.alias);
     v.note("in", "names of tensors, in the operator's order");
     v.note("repeatable", "false: computing it twice changes the result");
@@ -200,31 +201,32 @@ struct operator_format {
   }
 };
 
-// Plans name operators.
-void check_names(const graph& g, const place& ops) {
+// Names of operators must differ, since plans use them.
+void check_names(const graph& g, const json_place& ops) {
   std::set<std::string_view> names;
   for (std::size_t i = 0; i < g.ops.size(); ++i) {
     if (!names.insert(g.ops[i].name).second)
-      refuse(inside(inside(ops, i), "name"),
-             fmt::format("two operators are named \"{}\"", one_line(g.ops[i].name)));
+      throw_bad_value(place_of_field(place_of_field(ops, i), "name"),
+                      fmt::format("two operators are named \"{}\"", one_line(g.ops[i].name)));
   }
 }
 
-void check_work(const graph& g, const op& o, const place& at) {
+void check_work(const graph& g, const op& o, const json_place& at) {
   try {
     work_of(g, o);
   } catch (const std::overflow_error& error) {
-    refuse(at, one_line(error.what()));
+    throw_bad_value(at, one_line(error.what()));
   }
 }
 
 // Reads the ids of tensors, whose names must differ.
-tensor_ids ids_of(const graph& g, const place& tensors) {
+tensor_ids ids_of(const graph& g, const json_place& tensors) {
   tensor_ids ids;
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {
     const std::string& name = g.tensors[t].name;
     if (!ids.emplace(name, t).second) {
-      refuse(inside(inside(tensors, t), "name"), fmt::format("two tensors are named \"{}\"", one_line(name)));
+      throw_bad_value(place_of_field(place_of_field(tensors, t), "name"),
+                      fmt::format("two tensors are named \"{}\"", one_line(name)));
     }
   }
   return ids;
@@ -240,8 +242,8 @@ void describe(Visitor& v, operand_cuts& c) {
 
 template <class Visitor>
 void describe(Visitor& v, may_alias& a) {
-  v.field("input", a.input, plain{0, most_attribute});
-  v.field("output", a.output, plain{0, most_attribute});
+  v.field("input", a.input, plain_format{0, most_attribute});
+  v.field("output", a.output, plain_format{0, most_attribute});
 }
 
 template <class Visitor>
@@ -265,11 +267,11 @@ void describe(Visitor& v, graph& g) {
   v.field("precision", g.arithmetic);
   std::optional<bool> shares;
   if (!g.shares_memory) shares = false;
-  v.if_any("shares_memory", shares);
+  v.optional_field("shares_memory", shares);
   g.shares_memory = shares.value_or(true);
   v.field("tensors", g.tensors);
   tensor_ids ids;
-  if constexpr (Visitor::reads) ids = ids_of(g, v.where("tensors"));
+  if constexpr (Visitor::is_reader) ids = ids_of(g, v.where("tensors"));
   v.field("ops", g.ops, operator_format{{g.tensors, ids}});
   v.note("precision", "in which products are computed");
   v.note("shares_memory", "false: every tensor keeps its place for all of the iteration (true)");
@@ -290,13 +292,13 @@ std::string to_json(const graph& g) {
   return dump_indented(json_of(g));
 }
 
-graph graph_from(const json& document, const place& at) {
+graph graph_from(const json& document, const json_place& at) {
   graph g;
   read_object(g, document, at);
-  const place ops = inside(at, "ops");
+  const json_place ops = place_of_field(at, "ops");
   check_names(g, ops);
-  if (const auto defect = defect_of(g)) refuse(at, one_line(*defect));
-  for (std::size_t i = 0; i < g.ops.size(); ++i) check_work(g, g.ops[i], inside(ops, i));
+  if (const auto defect = defect_of(g)) throw_bad_value(at, one_line(*defect));
+  for (std::size_t i = 0; i < g.ops.size(); ++i) check_work(g, g.ops[i], place_of_field(ops, i));
   return g;
 }
 

@@ -16,15 +16,15 @@ constexpr std::size_t most_rules = 1000;
 struct role_name {
   json write(role use) const { return to_text(use); }
   template <class T>
-  T read(const json& value, const place& at) const {
+  T read(const json& value, const json_place& at) const {
     if (value == "workspace") {
-      refuse(at, "workspaces always lie in the device arena, no rule can be for them; drop it");
+      throw_bad_value(at, "workspaces always lie in the device arena, no rule can be for them; drop it");
     }
-    return as_choice<role>(value, at);
+    return choice_of_value<role>(value, at);
   }
   template <class T>
   json schema() const {
-    json names = plain{}.schema<role>();
+    json names = plain_format{}.schema<role>();
     std::erase(names["enum"].get_ref<json::array_t&>(), "workspace");
     return names;
   }
@@ -33,9 +33,9 @@ struct role_name {
 struct pattern_text {
   json write(const std::string& pattern) const { return pattern; }
   template <class T>
-  T read(const json& value, const place& at) const {
-    T pattern = as_text(value, at);
-    if (pattern.empty()) refuse(at, "an empty pattern fits nothing; drop it, or write \"*\"");
+  T read(const json& value, const json_place& at) const {
+    T pattern = text_of_value(value, at);
+    if (pattern.empty()) throw_bad_value(at, "an empty pattern fits nothing; drop it, or write \"*\"");
     return pattern;
   }
   template <class T>
@@ -48,10 +48,10 @@ struct pattern_text {
 struct kind_or_label {
   json write(const std::string& kind) const { return kind; }
   template <class T>
-  T read(const json& value, const place& at) const {
-    T given = as_text(value, at);
+  T read(const json& value, const json_place& at) const {
+    T given = text_of_value(value, at);
     if (!given.starts_with(opaque_label) || given.size() == opaque_label.size())
-      as_one_of(value, at, operator_kinds());
+      index_of_choice(value, at, operator_kinds());
     return given;
   }
   template <class T>
@@ -60,12 +60,12 @@ struct kind_or_label {
   }
 };
 
-// defect_of() refuses other names.
+// A rule's name; defect_of() refuses other ones.
 struct rule_name {
   json write(const std::string& name) const { return name; }
   template <class T>
-  T read(const json& value, const place& at) const {
-    return as_text(value, at);
+  T read(const json& value, const json_place& at) const {
+    return text_of_value(value, at);
   }
   template <class T>
   json schema() const {
@@ -75,12 +75,12 @@ struct rule_name {
 
 template <class Visitor>
 void describe_choice(Visitor& v, tensor_choice& which) {
-  v.some("roles", which.roles, role_name{});
-  v.if_any("use", which.use);
-  v.some("names", which.names, pattern_text{});
-  v.if_any("least_bytes", which.least_bytes, plain{1});
-  v.some("read_by", which.read_by, kind_or_label{});
-  v.some("written_by", which.written_by, kind_or_label{});
+  v.nonempty_list("roles", which.roles, role_name{});
+  v.optional_field("use", which.use);
+  v.nonempty_list("names", which.names, pattern_text{});
+  v.optional_field("least_bytes", which.least_bytes, plain_format{1});
+  v.nonempty_list("read_by", which.read_by, kind_or_label{});
+  v.nonempty_list("written_by", which.written_by, kind_or_label{});
   v.note("roles", "left out: every role");
   v.note("names", "patterns as in a shell, of which one fits");
 }
@@ -94,19 +94,19 @@ void describe(Visitor& v, prefetch_rule& r) {
   v.field("operands", r.side);
   std::optional<std::int64_t> operators, bytes;
   std::optional<look_ahead_unit> room;
-  if constexpr (!Visitor::reads) {
+  if constexpr (!Visitor::is_reader) {
     if (r.unit == look_ahead_unit::operators) operators = r.ahead;
     if (r.unit == look_ahead_unit::bytes) bytes = r.ahead;
     if (r.unit == look_ahead_unit::room) room = r.unit;
   }
-  v.if_any("ahead_operators", operators, plain{0, most_operators});
-  v.if_any("ahead_bytes", bytes);
-  v.if_any("ahead", room, one_among{look_ahead_unit::room});
+  v.optional_field("ahead_operators", operators, plain_format{0, most_operators});
+  v.optional_field("ahead_bytes", bytes);
+  v.optional_field("ahead", room, one_of_values{look_ahead_unit::room});
   v.require((operators ? 1 : 0) + (bytes ? 1 : 0) + (room ? 1 : 0) == 1,
             "give one of ahead_operators, ahead_bytes and \"ahead\": \"room\"");
   r.unit = operators ? look_ahead_unit::operators : bytes ? look_ahead_unit::bytes : look_ahead_unit::room;
   r.ahead = operators.value_or(bytes.value_or(0));
-  v.if_any("from", r.source);
+  v.optional_field("from", r.source);
   v.rule(R"({"oneOf": [{"required": ["ahead_operators"]}, {"required": ["ahead_bytes"]},
                        {"required": ["ahead"]}]})");
 }
@@ -115,10 +115,10 @@ template <class Visitor>
 void describe(Visitor& v, evict_rule& r) {
   v.field("when", r.when);
   v.field("by", r.means);
-  constexpr plain gap{0, most_operators};
+  constexpr plain_format gap{0, most_operators};
   if constexpr (Visitor::makes_schema) {
-    v.if_any("order", r.order);
-    v.if_any("gap_operators", r.gap, gap);
+    v.optional_field("order", r.order);
+    v.optional_field("gap_operators", r.gap, gap);
     v.rule(R"({"oneOf": [
       {"properties": {"when": {"const": "after_use"}, "order": false}, "required": ["gap_operators"]},
       {"properties": {"when": {"const": "pressure"}, "order": {"const": "not_soon"}},
@@ -143,7 +143,7 @@ template <class Visitor>
 void describe(Visitor&, cut_rule&) {}
 template <class Visitor>
 void describe(Visitor& v, search_rule& r) {
-  v.field("trials", r.trials, plain{1, most_trials});
+  v.field("trials", r.trials, plain_format{1, most_trials});
 }
 
 namespace {
@@ -154,22 +154,22 @@ void describe_policy(Visitor& v, hint_policy& what) {
   const auto field = [&](auto& rule) { v.field(verb.c_str(), rule); };
   std::visit(overloaded{[&](residence_rule& r) {
                           v.field(verb.c_str(), r.where,
-                                  one_among{residence::managed, residence::device, residence::host});
+                                  one_of_values{residence::managed, residence::device, residence::host});
                         },
                         [&](advice_rule& r) { v.field(verb.c_str(), r.hint); }, field},
              what);
 }
 
-// One of each, in the order of the variant.
+// One policy of each kind, in the order of the variant.
 template <class... Rules>
-std::vector<hint_policy> one_of_each(std::variant<Rules...>*) {
+std::vector<hint_policy> one_policy_of_each_kind(std::variant<Rules...>*) {
   return {Rules{}...};
 }
 
-// A rule has one of them.
+// Exactly one of these fields is present in a rule.
 void describe_policies(field_schema& v) {
   json one = json::array();
-  for (hint_policy kind : one_of_each(static_cast<hint_policy*>(nullptr))) {
+  for (hint_policy kind : one_policy_of_each_kind(static_cast<hint_policy*>(nullptr))) {
     field_schema alone;
     describe_policy(alone, kind);
     v.properties.update(alone.properties);
@@ -178,9 +178,9 @@ void describe_policies(field_schema& v) {
   v.rules["oneOf"] = std::move(one);
 }
 
-// A policy of the one kind whose verb is given.
-hint_policy kind_given(field_reader& v) {
-  const std::vector<hint_policy> all = one_of_each(static_cast<hint_policy*>(nullptr));
+// The policy of the one kind whose verb is present.
+hint_policy given_kind(field_reader& v) {
+  const std::vector<hint_policy> all = one_policy_of_each_kind(static_cast<hint_policy*>(nullptr));
   const hint_policy* found = nullptr;
   std::vector<std::string_view> verbs;
   for (const hint_policy& kind : all) {
@@ -205,7 +205,7 @@ void describe(Visitor& v, hint_rule& r) {
   v.field("name", r.name, rule_name{});
   describe_choice(v, r.tensors);
   if constexpr (Visitor::makes_schema) return describe_policies(v);
-  if constexpr (Visitor::reads) r.policy = kind_given(v);
+  if constexpr (Visitor::is_reader) r.policy = given_kind(v);
   describe_policy(v, r.policy);
 }
 
@@ -235,12 +235,12 @@ json json_of(const hint_strategy& s) {
   return write_object(copy);
 }
 
-hint_strategy hint_strategy_from(const json& value, const place& at) {
+hint_strategy hint_strategy_from(const json& value, const json_place& at) {
   hint_strategy s;
   read_object(s, value, at);
-  const place rules = inside(at, "rules");
-  if (s.rules.size() > most_rules) refuse(rules, fmt::format("has more than {} rules", most_rules));
-  if (const auto wrong = defect_of(s)) refuse(rules, one_line(*wrong));
+  const json_place rules = place_of_field(at, "rules");
+  if (s.rules.size() > most_rules) throw_bad_value(rules, fmt::format("has more than {} rules", most_rules));
+  if (const auto wrong = defect_of(s)) throw_bad_value(rules, one_line(*wrong));
   return s;
 }
 

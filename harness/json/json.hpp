@@ -28,27 +28,26 @@ graph graph_from_json(std::string_view text, const std::string& source);
 std::string graph_schema();
 
 std::string to_json(const machine& m);
-// 16 hexadecimal digits that depend on every figure, and not on what the machine is called or where they come
-// from.
-std::string figures_digest(const machine& of);
+// Digest of all figures of a machine in 16 hexadecimal digits; independent of its name and of their sources.
+std::string digest_of_figures(const machine& of);
 machine machine_from_json(std::string_view text, const std::string& source);
-// With the measured figures, by name in the file ("uvm.fault_ns"), and as bounds of times and rates the
-// quartiles of their samples; all others are noted as estimated and keep their bounds. Inferred ones are
-// noted, too, and have either width.
-machine with_figures(machine base, const measure::figures& found);
+// The machine with these measured figures, named as in its file ("uvm.fault_ns"). The quartiles of their
+// samples become bounds of times and rates. All other figures are listed as estimated and keep their bounds;
+// inferred figures are listed, too.
+machine with_measured_figures(machine base, const measure::figures& found);
 // A machine file that also keeps the spread of the samples of each figure.
 std::string to_json(const machine& of, const measure::calibration& from);
 std::string to_json(const measure::readings& all);
 
 // Tensors and operators are written by name, so both directions build the network.
 std::string to_json(const plan_file& file);
-// Six hexadecimal digits that depend on where its tensors lie, its actions, packer and budget.
-std::string plan_digest(const plan_file& file);
+// Digest of a plan in six hexadecimal digits: its residences, actions, packer and budget.
+std::string digest_of_plan(const plan_file& file);
 plan_file plan_from_json(std::string_view text, const std::string& source);
 // The JSON Schema, results/plan.schema.json.
 std::string plan_schema();
 
-// A strategy of rules: what a user writes, and what a record keeps.
+// A hint strategy, as users write it and as records keep it.
 std::string to_json(const hint_strategy& s);
 hint_strategy hint_strategy_from_json(std::string_view text, const std::string& source);
 // The JSON Schema, results/rules.schema.json.
@@ -56,10 +55,10 @@ std::string rules_schema();
 
 // The table of strategies, for scripts (docs/records.md).
 std::string to_json(std::span<const strategy> rows);
-// What `umbench advise --json` prints; at least one way was tried.
-std::string to_json(const advice_given& a);
+// The document that `umbench advise --json` prints; at least one strategy was tried.
+std::string to_json(const memory_advice& a);
 
-std::vector<known_figure> known_figures_from_json(std::string_view text, const std::string& source);
+std::vector<known_figure> published_figures_from_json(std::string_view text, const std::string& source);
 
 sweep_spec sweep_from_json(std::string_view text, const std::string& source);
 // The JSON Schema, results/sweep.schema.json.
@@ -70,7 +69,7 @@ std::string to_json(const record& r);
 record record_from_json(std::string_view line, const std::string& source);
 // The JSON Schema of both, results/record.schema.json.
 std::string record_schema();
-// What the process that was asked for a GPU answers.
+// The answer of the child process that collects a GPU's facts.
 std::string to_json(const gpu_facts& gpu);
 gpu_facts gpu_from_json(std::string_view text, const std::string& source);
 std::string to_json(const environment& e);

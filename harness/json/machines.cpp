@@ -26,7 +26,7 @@ std::vector<std::filesystem::path> json_files(const std::filesystem::path& folde
   return files;
 }
 
-void place_machine(std::vector<machine>& machines, machine added) {
+void insert_machine(std::vector<machine>& machines, machine added) {
   const auto same =
       std::find_if(machines.begin(), machines.end(), [&](const machine& m) { return m.name == added.name; });
   if (same == machines.end()) {
@@ -41,11 +41,11 @@ void place_machine(std::vector<machine>& machines, machine added) {
 std::vector<machine> load_machines(const std::optional<std::filesystem::path>& extra) {
   std::vector<machine> machines;
   for (const machine_text& m : embedded_machines()) {
-    place_machine(machines, machine_from_json(m.text, m.file_name));
+    insert_machine(machines, machine_from_json(m.text, m.file_name));
   }
   if (extra) {
     for (const auto& file : json_files(*extra)) {
-      place_machine(machines, machine_from_json(read_file(file), file.string()));
+      insert_machine(machines, machine_from_json(read_file(file), file.string()));
     }
   }
   return machines;

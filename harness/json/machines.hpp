@@ -1,4 +1,4 @@
-// Machine files: those built into the binary, and those of a folder that the user names.
+// Machine files: built into the program, or from a folder that the user names.
 #pragma once
 
 #include <filesystem>

@@ -13,19 +13,19 @@
 namespace um {
 namespace {
 
-bool one_environment(const std::vector<part>& parts) {
+bool has_one_environment(const std::vector<part>& parts) {
   const part_entry* first = nullptr;
   for (const part& p : parts) {
     for (const part_entry& e : p) {
       if (first == nullptr) first = &e;
-      if (!same_environment(first->recorded_in, e.recorded_in)) return false;
+      if (!same_environment(first->recorded_environment, e.recorded_environment)) return false;
     }
   }
   return true;
 }
 
-// One record of each part in turn.
-part interleaved(std::vector<part>& parts) {
+// Takes one record of each part in turn.
+part interleave(std::vector<part>& parts) {
   part all;
   std::size_t longest = 0;
   for (const part& p : parts) longest = std::max(longest, p.size());
@@ -37,34 +37,34 @@ part interleaved(std::vector<part>& parts) {
   return all;
 }
 
-part concatenated(std::vector<part>& parts) {
+part concatenate(std::vector<part>& parts) {
   part all;
   for (part& p : parts) std::move(p.begin(), p.end(), std::back_inserter(all));
   return all;
 }
 
-// The record as text, without fields that differ from run to run.
+// The record as text, without fields that differ between runs.
 std::string result_text(record r) {
-  r.planning.reset();
+  r.planning_time.reset();
   return to_json(r);
 }
 
-// Keeps the record of two of one cell that counts.
+// Keeps the better of two records of one cell.
 void keep_better_record(part_entry& kept, part_entry&& other) {
-  if (!is_result(other.what.result)) return;
-  if (!is_result(kept.what.result)) {
+  if (!is_result(other.entry.result)) return;
+  if (!is_result(kept.entry.result)) {
     kept = std::move(other);
-  } else if (result_text(kept.what) != result_text(other.what)) {
+  } else if (result_text(kept.entry) != result_text(other.entry)) {
     throw input_error(
-        fmt::format("{} has two different results in these parts; leave one of them out", kept.what.key));
+        fmt::format("{} has two different results in these parts; leave one of them out", kept.entry.key));
   }
 }
 
-part without_duplicates(part all) {
+part drop_duplicates(part all) {
   part kept;
   std::map<std::string, std::size_t> seen;
   for (part_entry& e : all) {
-    const auto [at, is_new] = seen.emplace(e.what.key, kept.size());
+    const auto [at, is_new] = seen.emplace(e.entry.key, kept.size());
     if (is_new) {
       kept.push_back(std::move(e));
     } else {
@@ -75,30 +75,30 @@ part without_duplicates(part all) {
 }
 
 void check_settings(const std::vector<part>& parts) {
-  settings_book book;
+  settings_checker book;
   for (const part& p : parts) {
     for (const part_entry& e : p) {
-      if (const auto conflict = book.conflict(e.what)) {
+      if (const auto conflict = book.conflict(e.entry)) {
         throw input_error(
-            fmt::format("{}: between these parts, {}; leave one of them out", e.what.key, *conflict));
+            fmt::format("{}: between these parts, {}; leave one of them out", e.entry.key, *conflict));
       }
-      book.note(e.what);
+      book.remember(e.entry);
     }
   }
 }
 
-// In two passes: `device`, against which the others are held, may be in another part.
+// Checks digests in two passes: the record of `device`, the reference, may be in another part.
 void check_digests(part& all) {
-  digest_book digests;
+  digest_checker digests;
   for (part_entry& e : all) {
-    if (e.what.strategy == baseline_strategy) digests.check(e.what);
+    if (e.entry.strategy == baseline_strategy) digests.check(e.entry);
   }
-  for (part_entry& e : all) digests.check(e.what);
+  for (part_entry& e : all) digests.check(e.entry);
 }
 
 }  // namespace
 
-part part_of(const record_file& file) {
+part part_from_file(const record_file& file) {
   part all;
   std::map<std::string, std::size_t> seen;
   for (std::size_t i = 0; i < file.earlier().size(); ++i) {
@@ -114,16 +114,17 @@ part part_of(const record_file& file) {
   return all;
 }
 
-std::vector<file_entry> merged(std::vector<part> parts) {
+std::vector<file_entry> merge_parts(std::vector<part> parts) {
   check_settings(parts);
-  part all = without_duplicates(one_environment(parts) ? interleaved(parts) : concatenated(parts));
+  part all = drop_duplicates(has_one_environment(parts) ? interleave(parts) : concatenate(parts));
   check_digests(all);
   std::vector<file_entry> entries;
   const environment* last = nullptr;
   for (part_entry& e : all) {
-    if (last == nullptr || !same_environment(*last, e.recorded_in)) entries.emplace_back(e.recorded_in);
-    last = &e.recorded_in;
-    entries.emplace_back(std::move(e.what));
+    if (last == nullptr || !same_environment(*last, e.recorded_environment))
+      entries.emplace_back(e.recorded_environment);
+    last = &e.recorded_environment;
+    entries.emplace_back(std::move(e.entry));
   }
   return entries;
 }

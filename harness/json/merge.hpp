@@ -1,4 +1,4 @@
-// Record files of parts of one sweep -> the entries of the whole.
+// Merges record files of parts of one sweep.
 #pragma once
 
 #include <span>
@@ -9,14 +9,14 @@
 
 namespace um {
 
-// What one part's file holds: its records in the order of their first appearance, each as it was last
-// and with the environment that it was made in.
+// The contents of one part's file: the last record of each cell, in the order of first appearance, each with
+// its environment.
 struct part_entry {
-  environment recorded_in;
-  record what;
+  environment recorded_environment;
+  record entry;
 };
 using part = std::vector<part_entry>;
-part part_of(const record_file& file);
+part part_from_file(const record_file& file);
 
 using file_entry = std::variant<environment, record>;
 
@@ -24,6 +24,6 @@ using file_entry = std::variant<environment, record>;
 // of an undivided sweep (`--shard I/N` deals cells out in turn), else part after part. A cell in several
 // parts counts once: a result outweighs a failure. Digests are checked anew across the parts. Throws
 // input_error for a cell with two different results.
-std::vector<file_entry> merged(std::vector<part> parts);
+std::vector<file_entry> merge_parts(std::vector<part> parts);
 
 }  // namespace um

@@ -18,7 +18,7 @@ bool is_network_file(std::string_view network) {
 
 network_spec spec_of_file(graph g) {
   const std::string digest = digest_text(dump_line(json_of(g)), 8);
-  return spec_of(std::move(g), digest);
+  return imported_spec(std::move(g), digest);
 }
 
 network_spec network_from_file(const std::string& path) {

@@ -1,4 +1,4 @@
-// Networks of one's own from graph files: as `umbench plan --graph` and `umbench export` write them.
+// Networks from graph files that users supply, as `umbench plan --graph` and `umbench export` write them.
 #pragma once
 
 #include <string>

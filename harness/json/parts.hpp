@@ -14,28 +14,28 @@
 namespace um {
 
 template <class T>
-json or_null(const std::optional<T>& value) {
+json nullable(const std::optional<T>& value) {
   return value ? json(*value) : json(nullptr);
 }
 
 json json_of(const machine& m);
-// Refuses what `umbench calibrate` does not write; readers of a machine need none of it.
-void check_calibration(const json& value, const place& at);
+// Refuses a calibration that `umbench calibrate` could not have written; readers of a machine ignore it.
+void check_calibration(const json& value, const json_place& at);
 
 json environment_schema();
 
 json json_of(const hint_strategy& s);
-hint_strategy hint_strategy_from(const json& value, const place& at);
+hint_strategy hint_strategy_from(const json& value, const json_place& at);
 
 json json_of(const graph& g);
-graph graph_from(const json& value, const place& at);
+graph graph_from(const json& value, const json_place& at);
 
-// Of operators, as graphs and machine files name them.
+// Names of kinds of operators, as in graphs and machine files.
 std::vector<std::string> operator_kinds();
 
 // Lower-case letters, digits, '-', '_', '.'; not empty. Such names can stand in keys and file names.
 bool is_plain_name(std::string_view name);
-// The same with what strategies of rules add: "NAME#DIGEST", ",without=RULE".
+// A plain name, with the suffixes of strategies of rules: "NAME#DIGEST", ",without=RULE".
 bool is_strategy_name(std::string_view name);
 
 }  // namespace um

@@ -34,15 +34,16 @@ struct name_format {
   bool is_operator = false;
   json write(std::uint32_t id) const { return is_operator ? of.g.ops[id].name : of.g.tensors[id].name; }
   template <class T>
-  T read(const json& value, const place& at) const {
-    const std::string name = as_text(value, at);
+  T read(const json& value, const json_place& at) const {
+    const std::string name = text_of_value(value, at);
     const ids_by_name& ids = is_operator ? of.ops : of.tensors;
     if (const auto found = ids.find(name); found != ids.end()) return found->second;
     std::vector<std::string> known;
     for (const auto& [each, id] : ids) known.push_back(each);
-    const std::string near = nearest(name, known);
-    refuse(at, fmt::format("the network has no {} named \"{}\"{}", is_operator ? "operator" : "tensor",
-                           one_line(name), near.empty() ? "" : fmt::format("; did you mean {}?", near)));
+    const std::string near = nearest_name(name, known);
+    throw_bad_value(at,
+                    fmt::format("the network has no {} named \"{}\"{}", is_operator ? "operator" : "tensor",
+                                one_line(name), near.empty() ? "" : fmt::format("; did you mean {}?", near)));
   }
   template <class T>
   json schema() const {
@@ -53,10 +54,11 @@ struct name_format {
 struct range_format {
   json write(const interval& i) const { return {i.begin, i.end}; }
   template <class T>
-  T read(const json& value, const place& at) const {
+  T read(const json& value, const json_place& at) const {
     std::vector<std::int64_t> ends;
-    for (const auto& [end, where] : as_list(value, at)) ends.push_back(as_integer(*end, where));
-    if (ends.size() != 2 || ends[0] >= ends[1]) refuse(at, "wants a range [begin, end) such as [0, 8]");
+    for (const auto& [end, where] : items_of_value(value, at)) ends.push_back(integer_of_value(*end, where));
+    if (ends.size() != 2 || ends[0] >= ends[1])
+      throw_bad_value(at, "wants a range [begin, end) such as [0, 8]");
     return {ends[0], ends[1]};
   }
   template <class T>
@@ -65,7 +67,7 @@ struct range_format {
             {"type", "array"},
             {"minItems", 2},
             {"maxItems", 2},
-            {"items", plain{}.schema<std::int64_t>()}};
+            {"items", plain_format{}.schema<std::int64_t>()}};
   }
 };
 
@@ -74,32 +76,32 @@ template <class Visitor>
 void describe_part(Visitor& v, box& b) {
   std::optional<box> part;
   if (!is_whole(b)) part = b;
-  v.if_any("part", part);
+  v.optional_field("part", part);
   b = part.value_or(box{});
 }
 
 template <class Visitor>
 void describe_action(Visitor& v, advise& a, const named_graph& of) {
-  v.field("what", a.what, name_format{of});
+  v.field("what", a.tensor, name_format{of});
   v.field("hint", a.hint);
 }
 template <class Visitor, class Moved>
 void describe_action(Visitor& v, Moved& m, const named_graph& of) {
-  v.field("what", m.what, name_format{of});
+  v.field("what", m.tensor, name_format{of});
   describe_part(v, m.part);
 }
 template <class Visitor>
 void describe_action(Visitor& v, compute& c, const named_graph& of) {
-  v.field("what", c.what, name_format{of, true});
+  v.field("what", c.op, name_format{of, true});
   describe_part(v, c.part);
   std::optional<byte_count> workspace;
   if (c.workspace != as_profiled) workspace = c.workspace;
-  v.if_any("workspace_bytes", workspace);
+  v.optional_field("workspace_bytes", workspace);
   c.workspace = workspace.value_or(as_profiled);
-  v.if_any("again", c.cheap_recompute);
+  v.optional_field("again", c.cheap_recompute);
 }
 
-// One of each.
+// One action of each kind.
 const std::array<action, verbs.size()>& action_kinds() {
   static const std::array<action, verbs.size()> kinds{advise{}, prefetch{}, evict{}, discard{}, compute{}};
   return kinds;
@@ -114,11 +116,11 @@ struct action_format {
     return std::move(v.out);
   }
   template <class T>
-  T read(const json& value, const place& at) const {
+  T read(const json& value, const json_place& at) const {
     field_reader v(value, at);
     std::string verb;
     v.field("do", verb);
-    T a = action_kinds().at(as_one_of(verb, inside(at, "do"), {verbs.begin(), verbs.end()}));
+    T a = action_kinds().at(index_of_choice(verb, place_of_field(at, "do"), {verbs.begin(), verbs.end()}));
     std::visit([&](auto& one) { describe_action(v, one, of); }, a);
     v.finish();
     return a;
@@ -136,7 +138,7 @@ struct action_format {
   }
 };
 
-// Of every tensor of a graph, by its name.
+// The residence of every tensor of a graph, by name.
 struct named_homes {
   const graph* of = nullptr;
   std::vector<residence> home = {};
@@ -145,18 +147,18 @@ struct homes_format {
   const graph* of;
   json write(named_homes homes) const { return write_object(homes); }
   template <class T>
-  T read(const json& value, const place& at) const {
+  T read(const json& value, const json_place& at) const {
     T homes{of, std::vector<residence>(of->tensors.size())};
     read_object(homes, value, at);
     return homes;
   }
   template <class T>
   json schema() const {
-    return schema_of<std::map<std::string, residence>>(plain{});
+    return schema_of<std::map<std::string, residence>>(plain_format{});
   }
 };
 
-// A network of the catalogue by its knobs; one from a file carries its graph.
+// A network of the catalogue is written by its knobs, one from a file with its graph.
 struct network_format {
   json write(const built_network& n) const {
     if (n.spec.imported_graph) return {{"graph", json_of(*n.spec.imported_graph)}};
@@ -166,7 +168,7 @@ struct network_format {
     return std::move(v.out);
   }
   template <class T>
-  T read(const json& value, const place& at) const {
+  T read(const json& value, const json_place& at) const {
     network_spec spec;
     if (value.is_object() && value.contains("graph")) {
       fields f(value, at);
@@ -178,9 +180,9 @@ struct network_format {
       v.finish();
     }
     try {
-      return built(std::move(spec));
+      return complete_and_build(std::move(spec));
     } catch (const input_error& error) {
-      refuse(at, error.what());
+      throw_bad_value(at, error.what());
     }
   }
   template <class T>
@@ -197,8 +199,8 @@ struct network_format {
 struct packer_name {
   json write(const packer& p) const { return p.name; }
   template <class T>
-  T read(const json& value, const place& at) const {
-    return as_choice(value, at, all_packers());
+  T read(const json& value, const json_place& at) const {
+    return choice_of_value(value, at, all_packers());
   }
   template <class T>
   json schema() const {
@@ -218,7 +220,7 @@ void describe(Visitor& v, box& b) {
                                       {"reduction", &box::reduction}}) {
     std::optional<interval> cut;
     if (!is_all(b.*member)) cut = b.*member;
-    v.if_any(along, cut, range_format{});
+    v.optional_field(along, cut, range_format{});
     b.*member = cut.value_or(interval{});
   }
 }
@@ -237,19 +239,19 @@ void describe(Visitor& v, plan_file& file) {
   v.field("network", file.network, network_format{});
   v.field("strategy", file.strategy, plain_name{true});
   v.field("strategy_knobs", file.strategy_knobs, any_integer);
-  v.field("ratio", file.ratio, between{least_ratio, most_ratio});
+  v.field("ratio", file.ratio, number_range{least_ratio, most_ratio});
   v.field("footprint_bytes", file.footprint);
-  v.field("budget_bytes", file.budget, plain{1});
+  v.field("budget_bytes", file.budget, plain_format{1});
   v.field("mode", file.mode);
-  v.field("placed_by", file.placed_by, packer_name{});
+  v.field("placed_by", file.packing_algorithm, packer_name{});
   static const graph none;  // for the schema, which is of any network
-  const named_graph of{file.network.built ? *file.network.built : none};
+  const named_graph of{file.network.network ? *file.network.network : none};
   named_homes homes{&of.g, file.plan.home};
   v.field("homes", homes, homes_format{&of.g});
   file.plan.home = homes.home;
   v.field("actions", file.plan.actions, action_format{of});
   const auto count = static_cast<std::int64_t>(file.plan.actions.size());
-  v.if_any("joins", file.plan.joins, plain{0, of.g.ops.empty() ? most_integer : count});
+  v.optional_field("joins", file.plan.joins, plain_format{0, of.g.ops.empty() ? most_integer : count});
   v.note("strategy", "as a record names it");
   v.note("ratio", "footprint / budget, if it was asked for");
   v.note("footprint_bytes", "where it was planned");
@@ -262,21 +264,21 @@ namespace {
 
 // Ratio, footprint and budget must agree, so that no record is filed under a ratio that it did not run at.
 // The footprint is the network's and, on a GPU, its workspaces'.
-void check_amounts(const plan_file& file, const place& at) {
-  const graph& g = *file.network.built;
+void check_amounts(const plan_file& file, const json_place& at) {
+  const graph& g = *file.network.network;
   const byte_count packed = footprint_of(g, profile(g.ops.size())).total;
-  const byte_count least = packed - packed / 16;  // another version may have packed it better
+  const byte_count least = packed - packed / 16;  // another version may have packed it slightly better
   if (file.footprint < least) {
-    refuse(inside(at, "footprint_bytes"),
-           fmt::format("is less than the {} that the network's tensors take", least));
+    throw_bad_value(place_of_field(at, "footprint_bytes"),
+                    fmt::format("is less than the {} that the network's tensors take", least));
   }
   if (!file.ratio) return;
   const auto budget =
       std::max<byte_count>(1, static_cast<byte_count>(static_cast<double>(file.footprint) / *file.ratio));
   if (file.budget == budget) return;
-  refuse(inside(at, "budget_bytes"),
-         fmt::format("{} is not what ratio {} leaves of a footprint of {} bytes: {}", file.budget,
-                     *file.ratio, file.footprint, budget));
+  throw_bad_value(place_of_field(at, "budget_bytes"),
+                  fmt::format("{} is not what ratio {} leaves of a footprint of {} bytes: {}", file.budget,
+                              *file.ratio, file.footprint, budget));
 }
 
 json json_of(plan_file file) {
@@ -286,12 +288,12 @@ json json_of(plan_file file) {
 }  // namespace
 
 plan_file plan_from_json(std::string_view text, const std::string& source) {
-  const place at{source, ""};
+  const json_place at{source, ""};
   plan_file file;
   read_object(file, parse_json(text, source), at);
   check_amounts(file, at);
-  if (const auto defect = defect_of(*file.network.built, file.plan)) {
-    refuse(at, fmt::format("the plan is wrong: {}", one_line(*defect)));
+  if (const auto defect = defect_of(*file.network.network, file.plan)) {
+    throw_bad_value(at, fmt::format("the plan is wrong: {}", one_line(*defect)));
   }
   return file;
 }
@@ -307,7 +309,7 @@ std::string plan_schema() {
   return dump_indented(all);
 }
 
-std::string plan_digest(const plan_file& file) {
+std::string digest_of_plan(const plan_file& file) {
   json all = json_of(file);
   for (const char* said_by_the_key :
        {"network", "strategy", "strategy_knobs", "ratio", "mode", "footprint_bytes"}) {

@@ -10,13 +10,13 @@
 namespace um {
 namespace {
 
-// Quotients of two byte counts.
-struct quotient {
+// Formats of numbers that are derived from two byte counts.
+struct derived_quotient {
   json write(double value) const { return value; }
   template <class T>
-  T read(const json& value, const place& at) const {
+  T read(const json& value, const json_place& at) const {
     constexpr double most = 9223372036854775807.0;
-    return as_number(value, at, 1 / most, most);
+    return number_of_value(value, at, 1 / most, most);
   }
   template <class T>
   json schema() const {
@@ -24,15 +24,15 @@ struct quotient {
   }
 };
 
-// Digests are texts: not every reader of JSON keeps 64 bits of a number.
+// Digests are written as text, since some readers of JSON lose bits of 64-bit numbers.
 struct hexadecimal {
   json write(std::uint64_t value) const { return fmt::format("{:016x}", value); }
   json write(const std::string& text) const { return text; }
   template <class T>
-  T read(const json& value, const place& at) const {
-    const std::string text = as_text(value, at);
+  T read(const json& value, const json_place& at) const {
+    const std::string text = text_of_value(value, at);
     if (text.size() != 16 || text.find_first_not_of("0123456789abcdef") != std::string::npos) {
-      refuse(at, fmt::format("\"{}\" is not 16 hexadecimal digits in lower case", one_line(text)));
+      throw_bad_value(at, fmt::format("\"{}\" is not 16 hexadecimal digits in lower case", one_line(text)));
     }
     if constexpr (std::is_same_v<T, std::string>) {
       return text;
@@ -52,10 +52,10 @@ struct hexadecimal {
 struct one_line_text {
   json write(const std::string& text) const { return text; }
   template <class T>
-  T read(const json& value, const place& at) const {
-    T text = as_text(value, at);
+  T read(const json& value, const json_place& at) const {
+    T text = text_of_value(value, at);
     if (text.empty() || text.find('\n') != std::string::npos) {
-      refuse(at, "is empty or has several lines; it is one");
+      throw_bad_value(at, "is empty or has several lines; it is one");
     }
     return text;
   }
@@ -68,8 +68,8 @@ struct one_line_text {
 struct bits_text {
   json write(bool same) const { return same ? "same" : "rounding"; }
   template <class T>
-  T read(const json& value, const place& at) const {
-    return as_one_of(value, at, {"same", "rounding"}) == 0;
+  T read(const json& value, const json_place& at) const {
+    return index_of_choice(value, at, {"same", "rounding"}) == 0;
   }
   template <class T>
   json schema() const {
@@ -77,14 +77,14 @@ struct bits_text {
   }
 };
 
-// How what ran on a GPU was launched.
-constexpr one_among launch_text{launch_mode::streams, launch_mode::operator_graphs,
-                                launch_mode::stretch_graphs, launch_mode::cuda_graph};
+// Format of launch modes on a GPU.
+constexpr one_of_values launch_text{launch_mode::streams, launch_mode::operator_graphs,
+                                    launch_mode::stretch_graphs, launch_mode::cuda_graph};
 
 struct rules_object {
   json write(const hint_strategy& rules) const { return json_of(rules); }
   template <class T>
-  T read(const json& value, const place& at) const {
+  T read(const json& value, const json_place& at) const {
     return hint_strategy_from(value, at);
   }
   template <class T>
@@ -97,23 +97,23 @@ struct rules_object {
   }
 };
 
-// Where no plan of a class exists its bound is null.
+// A bound is null if no plan of its class exists.
 struct bound_time {
   json write(nanoseconds ns) const { return ns == no_bound ? json(nullptr) : json(ns); }
   template <class T>
-  T read(const json& value, const place& at) const {
-    return value.is_null() ? no_bound : as_integer(value, at);
+  T read(const json& value, const json_place& at) const {
+    return value.is_null() ? no_bound : integer_of_value(value, at);
   }
   template <class T>
   json schema() const {
-    return or_null_schema({{"type", "integer"}, {"minimum", 0}});
+    return nullable_schema({{"type", "integer"}, {"minimum", 0}});
   }
 };
 
 // Members of a record that form one object in the document.
 struct counted_iteration {
   counters counted;
-  byte_count touched = 0;  // by an iteration
+  byte_count touched = 0;  // bytes touched by an iteration
 };
 struct counted_iterations {
   counted_iteration first, last;
@@ -187,7 +187,7 @@ void describe(Visitor& v, observation& o) {
   v.field("energy_uj", o.energy_uj);
   v.field("gpu_before", o.before);
   v.field("gpu_after", o.after);
-  v.field("reason", o.reason);
+  v.field("reason", o.missing_reason);
 }
 
 // --- times ---
@@ -203,7 +203,7 @@ template <class Visitor>
 void describe(Visitor& v, steady_cycle& c) {
   std::optional<std::uint32_t> period;
   if (c.period != 0) period = c.period;
-  v.field("period", period, plain{2, most_iterations});
+  v.field("period", period, plain_format{2, most_iterations});
   c.period = period.value_or(0);
   v.field("mean_ns", c.mean);
   v.field("median_ns", c.median);
@@ -227,8 +227,8 @@ void describe(Visitor& v, plan_bound& b) {
 template <class Visitor>
 void describe(Visitor& v, written_bounds& b) {
   describe(v, b.passes);
-  v.if_any("whole", b.whole);
-  v.if_any("plan", b.plan);
+  v.optional_field("whole", b.whole);
+  v.optional_field("plan", b.plan);
 }
 
 // --- engines, timeline ---
@@ -241,7 +241,7 @@ void describe(Visitor& v, engine_figure& e) {
   v.field("workspace_bytes", e.workspace_bytes);
   v.field("flops", e.flops);
   v.field("bytes", e.bytes);
-  v.field("parts", e.parts, plain{1});
+  v.field("parts", e.parts, plain_format{1});
 }
 
 template <class Visitor>
@@ -254,13 +254,13 @@ void describe(Visitor& v, timeline_span& s) {
 
 template <class Visitor>
 void describe(Visitor& v, resident_sample& s) {
-  v.field("at_ns", s.at);
+  v.field("at_ns", s.time);
   v.field("bytes", s.bytes);
 }
 
 template <class Visitor>
 void describe(Visitor& v, timeline_figures& t) {
-  v.field("iteration", t.iteration, plain{0, most_iterations});
+  v.field("iteration", t.iteration, plain_format{0, most_iterations});
   v.field("spans", t.spans);
   v.field("resident", t.resident);
 }
@@ -273,20 +273,20 @@ template <class Visitor>
 void describe_identity(Visitor& v, record& r) {
   v.field("key", r.key, one_line_text{});
   describe_network(v, r.network, "network", "network_knobs");
-  v.field("workspace_cap_bytes", r.workspace_cap, plain{1});
+  v.field("workspace_cap_bytes", r.workspace_cap, plain_format{1});
   v.field("strategy", r.strategy);
   v.field("strategy_knobs", r.strategy_knobs, any_integer);
   v.field("rules", r.rules, rules_object{});
-  v.field("family", r.kind);
+  v.field("family", r.strategy_family);
   v.field("bits", r.same_bits, bits_text{});
-  v.field("ratio", r.ratio, quotient{});
+  v.field("ratio", r.ratio, derived_quotient{});
   v.field("mode", r.mode);
   v.field("backend", r.backend, backend_text{});
   v.field("device", r.device);
-  v.field("figures", r.figures);
-  v.field("figures_digest", r.figures_digest, hexadecimal{});
-  v.field("borrowed_figures", r.borrowed);
-  v.field("iterations", r.iterations, plain{1, most_iterations});
+  v.field("figures", r.planner_machine);
+  v.field("figures_digest", r.planner_machine_digest, hexadecimal{});
+  v.field("borrowed_figures", r.borrowed_figures);
+  v.field("iterations", r.iterations, plain_format{1, most_iterations});
 }
 
 template <class Visitor>
@@ -317,16 +317,16 @@ void describe_result(Visitor& v, record& r) {
   v.field("outcome", r.result);
   v.field("reason", r.reason, one_line_text{});
   v.field("samples_ns", r.samples);
-  v.if_any("band_ns", r.band);
-  v.if_any("cycle", r.cycle);
+  v.optional_field("band_ns", r.band);
+  v.optional_field("cycle", r.cycle);
   describe_counters(v, r);
   v.field("counters_reason", r.counters_reason);
   v.field("observed", r.observed);
   v.field("memory", r.memory);
-  v.field("planning_ns", r.planning);
-  v.field("compute_ns", r.compute);
+  v.field("planning_ns", r.planning_time);
+  v.field("compute_ns", r.compute_time);
   describe_bounds(v, r);
-  v.if_any("notes", r.notes);
+  v.optional_field("notes", r.notes);
   v.field("digest", r.digest, hexadecimal{});
   v.field("loss", r.loss);
 }
@@ -340,9 +340,9 @@ void describe(Visitor& v, record& r) {
   describe_identity(v, r);
   describe_result(v, r);
   v.field("simulated", r.simulated);
-  v.if_any("replayed", r.replayed);
+  v.optional_field("replayed", r.is_replay);
   v.field("calibrated", r.calibrated);
-  v.if_any("kernels_at_peak", r.kernels_at_peak);
+  v.optional_field("kernels_at_peak", r.assumes_peak_kernels);
   v.field("launch", r.launch, launch_text);
   v.field("engines", r.engines);
   v.field("timeline", r.timeline);
@@ -350,31 +350,31 @@ void describe(Visitor& v, record& r) {
 
 namespace {
 
-// Conditions on several fields; record_rules has the same as JSON Schema.
-void check_consistent(const record& r, const place& at) {
+// Checks conditions on several fields; record_rules states them as JSON Schema.
+void check_consistent(const record& r, const json_place& at) {
   bool on_simulator = false;
   try {
-    on_simulator = parse_backend(r.backend).simulated;
+    on_simulator = parse_backend(r.backend).is_simulated;
   } catch (const input_error& error) {
-    refuse(inside(at, "backend"), error.what());
+    throw_bad_value(place_of_field(at, "backend"), error.what());
   }
   if (r.simulated != on_simulator)
-    refuse(inside(at, "simulated"), "does not go with backend " + one_line(r.backend));
-  if (r.simulated && r.engines) refuse(inside(at, "engines"), "is null where simulated");
-  if (r.simulated && r.launch) refuse(inside(at, "launch"), "is null where simulated");
+    throw_bad_value(place_of_field(at, "simulated"), "does not go with backend " + one_line(r.backend));
+  if (r.simulated && r.engines) throw_bad_value(place_of_field(at, "engines"), "is null where simulated");
+  if (r.simulated && r.launch) throw_bad_value(place_of_field(at, "launch"), "is null where simulated");
   if (!r.simulated && r.mode == run_mode::simulated)
-    refuse(inside(at, "mode"), "is simulated, the record is not");
+    throw_bad_value(place_of_field(at, "mode"), "is simulated, the record is not");
   const bool ok = r.result == outcome::ok;
   if (ok == r.reason.has_value())
-    refuse(inside(at, "reason"), ok ? "is null where all is well" : "is missing");
+    throw_bad_value(place_of_field(at, "reason"), ok ? "is null where all is well" : "is missing");
   if (!ok) return;
-  if (r.samples.empty()) refuse(inside(at, "samples_ns"), "is empty, but the outcome is ok");
+  if (r.samples.empty()) throw_bad_value(place_of_field(at, "samples_ns"), "is empty, but the outcome is ok");
   for (const auto& [name, known] : {std::pair{"ratio", r.ratio.has_value()},
                                     {"device", r.device.has_value()},
                                     {"calibrated", r.calibrated.has_value()},
                                     {"memory.footprint_bytes", r.memory.footprint.has_value()},
                                     {"memory.budget_bytes", r.memory.budget.has_value()}}) {
-    if (!known) refuse(inside(at, name), "is null, but the outcome is ok");
+    if (!known) throw_bad_value(place_of_field(at, name), "is null, but the outcome is ok");
   }
 }
 
@@ -399,7 +399,7 @@ std::string to_json(const record& r) {
 }
 
 record record_from_json(std::string_view line, const std::string& source) {
-  const place at{source, ""};
+  const json_place at{source, ""};
   record r;
   read_object(r, parse_json(line, source), at);
   check_consistent(r, at);
@@ -423,8 +423,9 @@ std::string record_schema() {
 line_kind kind_of_line(std::string_view line, const std::string& source) {
   const json document = parse_json(line, source);
   fields f(document, {source, ""});
-  return as_one_of(f.at("kind"), f.where("kind"), {"environment", "record"}) == 0 ? line_kind::environment
-                                                                                  : line_kind::record;
+  return index_of_choice(f.at("kind"), f.where("kind"), {"environment", "record"}) == 0
+             ? line_kind::environment
+             : line_kind::record;
 }
 
 }  // namespace um

@@ -29,25 +29,25 @@ namespace {
 constexpr std::string_view opening = R"({"kind":"environment")";
 
 // The start of an environment line, torn at any place.
-bool could_be_ours(std::string_view torn) {
+bool looks_like_record(std::string_view torn) {
   const std::size_t n = std::min(torn.size(), opening.size());
   return torn.substr(0, n) == opening.substr(0, n);
 }
 
-// Whether the line is whole: no beginning of an object is JSON.
+// Whether the line is complete: no proper prefix of an object is valid JSON.
 bool is_json(std::string_view line) {
   return json::accept(line);
 }
 
 // Size of the file; nothing for a device or a pipe.
-std::optional<off_t> size_of(int descriptor) {
+std::optional<off_t> file_size(int descriptor) {
   struct stat status{};
   if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
   return status.st_size;
 }
 
-// Puts the entry of a new file into its folder on the disk as well.
-void keep_name(const std::filesystem::path& file) {
+// Writes the directory entry of a new file to disk.
+void check_file_name(const std::filesystem::path& file) {
   const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
   const int descriptor = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) return;
@@ -55,13 +55,13 @@ void keep_name(const std::filesystem::path& file) {
   close(descriptor);
 }
 
-std::string without_time(environment e) {
+std::string without_creation_time(environment e) {
   e.created.clear();
   return to_json(e);
 }
 
-// Also while a signal_watch blocks the signals.
-bool stop_is_asked_for() {
+// Whether a stop signal is pending, even while a signal_watch blocks it.
+bool is_stop_requested() {
   sigset_t waiting;
   if (sigpending(&waiting) != 0) return false;
   constexpr std::array stops{SIGINT, SIGTERM, SIGHUP};
@@ -72,44 +72,44 @@ bool stop_is_asked_for() {
   });
 }
 
-// Waits until the pipe takes more or its reader is gone, which the next write reports. False if a stop signal
-// came.
+// Waits until the pipe accepts more data or its reader is gone, which the next write reports. False if a stop
+// signal came.
 bool wait_for_reader(int pipe) {
   pollfd writable{pipe, POLLOUT, 0};
   while (poll(&writable, 1, 100) <= 0) {
-    if (stop_is_asked_for()) return false;
+    if (is_stop_requested()) return false;
   }
   return true;
 }
 
-bool is_same(int descriptor, int other) {
+bool is_same_descriptor(int descriptor, int other) {
   struct stat a{}, b{};
   return fstat(descriptor, &a) == 0 && fstat(other, &b) == 0 && S_ISREG(a.st_mode) && a.st_dev == b.st_dev &&
          a.st_ino == b.st_ino;
 }
 
-// Locks of open file descriptions, so that two objects of one process exclude each other as well. Their bytes
-// lie beyond the end of any file.
-enum class lock_of : off_t { work = off_t{1} << 61, write };
+// The byte of each lock, beyond the end of any file. Locks belong to open file descriptions, so that two
+// objects of one process exclude each other as well.
+enum class lock_byte : off_t { work = off_t{1} << 61, write };
 
-bool try_lock(int descriptor, lock_of what, short how) {
+bool try_lock(int descriptor, lock_byte what, short how) {
   struct flock range{};
   range.l_type = how;
   range.l_whence = SEEK_SET;
   range.l_start = static_cast<off_t>(what);
   range.l_len = 1;
-  const int done = uninterrupted([&] { return fcntl(descriptor, F_OFD_SETLK, &range); });
-  return done == 0 || (errno != EAGAIN && errno != EACCES);  // or a file system without locks
+  const int done = retry_if_interrupted([&] { return fcntl(descriptor, F_OFD_SETLK, &range); });
+  return done == 0 || (errno != EAGAIN && errno != EACCES);  // or the file system has no locks
 }
 
-int open_for(const std::filesystem::path& path, bool reads) {
+int open_record_descriptor(const std::filesystem::path& path, bool reads) {
   struct stat status{};
   const bool is_there = stat(path.c_str(), &status) == 0;
   int how = reads ? O_RDONLY : O_RDWR | O_CREAT | O_APPEND;
-  // A pipe opened for reading as well would never miss its reader.
+  // Opens a pipe for writing only: otherwise a missing reader would go unnoticed.
   if (!reads && is_there && S_ISFIFO(status.st_mode)) how = O_WRONLY | O_NONBLOCK;
   if (!reads && is_there && S_ISCHR(status.st_mode)) how = O_WRONLY;
-  return uninterrupted([&] { return open(path.c_str(), how | O_CLOEXEC, 0644); });
+  return retry_if_interrupted([&] { return open(path.c_str(), how | O_CLOEXEC, 0644); });
 }
 
 }  // namespace
@@ -119,14 +119,14 @@ record_file::record_file(std::filesystem::path path, open_mode how) : path_(std:
   if (path_ == "-" && !reads) {
     throw input_error("-: records go into a file; name it, such as a.jsonl (./- for one called so)");
   }
-  descriptor_ = open_for(path_, reads);
+  descriptor_ = open_record_descriptor(path_, reads);
   if (descriptor_ < 0) {
     throw input_error(fmt::format("{}: cannot {}: {}{}", one_line(path_.string()), reads ? "read" : "write",
                                   errno == ENXIO ? "nobody reads from it" : std::strerror(errno),
                                   reads ? "" : "; choose another --out"));
   }
   try {
-    begin(how);
+    load_existing(how);
   } catch (const std::bad_alloc&) {
     close(descriptor_);
     throw input_error(
@@ -141,33 +141,33 @@ record_file::~record_file() {
   close(descriptor_);
 }
 
-void record_file::begin(open_mode how) {
+void record_file::load_existing(open_mode how) {
   if (how == open_mode::read) {
     load(read_descriptor(descriptor_, path_), how);
     return;
   }
   for (const int shown : {STDOUT_FILENO, STDERR_FILENO}) {
-    if (!is_same(descriptor_, shown)) continue;
+    if (!is_same_descriptor(descriptor_, shown)) continue;
     throw input_error(fmt::format("{}: standard {} goes there as well; choose another --out",
                                   one_line(path_.string()), shown == STDOUT_FILENO ? "output" : "error"));
   }
-  if (!size_of(descriptor_)) return;  // a device or a pipe holds nothing, and no two writers can spoil it
+  if (!file_size(descriptor_)) return;  // a device or a pipe has no earlier contents, and needs no lock
   if (how != open_mode::add) lock_for_work();
-  const bool holds_something = size_of(descriptor_).value_or(0) > 0;
+  const bool holds_something = file_size(descriptor_).value_or(0) > 0;
   if (how == open_mode::create && holds_something) {
     throw input_error(fmt::format("{}: exists already; go on with it by --resume, or choose another --out",
                                   one_line(path_.string())));
   }
   const write_lock lock(*this);
-  if (!holds_something) keep_name(path_);
+  if (!holds_something) check_file_name(path_);
 }
 
 bool record_file::lock_for_writing() {
-  if (!size_of(descriptor_)) return false;
+  if (!file_size(descriptor_)) return false;
   if (lock_depth_ == 0) wait_for_lock();
   ++lock_depth_;
   try {
-    return lock_depth_ == 1 && read_added();
+    return lock_depth_ == 1 && read_added_lines();
   } catch (...) {
     unlock();
     throw;
@@ -175,13 +175,13 @@ bool record_file::lock_for_writing() {
 }
 
 void record_file::unlock() {
-  if (lock_depth_ > 0 && --lock_depth_ == 0) try_lock(descriptor_, lock_of::write, F_UNLCK);
+  if (lock_depth_ > 0 && --lock_depth_ == 0) try_lock(descriptor_, lock_byte::write, F_UNLCK);
 }
 
 void record_file::lock_for_work() {
-  // A child that a killed umbench had just begun to start holds the lock for a moment longer.
-  for (int attempt = 0; !try_lock(descriptor_, lock_of::work, F_WRLCK); ++attempt) {
-    if (attempt == 100 || stop_is_asked_for()) {
+  // The lock may still be held for a moment by a child that a killed umbench had just started.
+  for (int attempt = 0; !try_lock(descriptor_, lock_byte::work, F_WRLCK); ++attempt) {
+    if (attempt == 100 || is_stop_requested()) {
       throw input_error(
           fmt::format("{}: another umbench is at work on it; wait for it or choose another --out",
                       one_line(path_.string())));
@@ -191,9 +191,9 @@ void record_file::lock_for_work() {
 }
 
 void record_file::wait_for_lock() {
-  for (int attempt = 0; !try_lock(descriptor_, lock_of::write, F_WRLCK); ++attempt) {
-    if (attempt == 100) say("{}: waiting for another umbench that writes to it\n", path_.string());
-    if (stop_is_asked_for()) {
+  for (int attempt = 0; !try_lock(descriptor_, lock_byte::write, F_WRLCK); ++attempt) {
+    if (attempt == 100) print_text("{}: waiting for another umbench that writes to it\n", path_.string());
+    if (is_stop_requested()) {
       throw append_error(
           fmt::format("{}: stopped while another umbench wrote to it", one_line(path_.string())));
     }
@@ -201,11 +201,11 @@ void record_file::wait_for_lock() {
   }
 }
 
-// Reads what is new, or all of it again where that cannot be told.
-bool record_file::read_added() {
-  const auto size = static_cast<std::size_t>(size_of(descriptor_).value_or(0));
+// Reads the lines added since the last read, or the whole file if it cannot tell them.
+bool record_file::read_added_lines() {
+  const auto size = static_cast<std::size_t>(file_size(descriptor_).value_or(0));
   if (size == known_bytes_) return false;
-  if (size < known_bytes_ || unended_) {
+  if (size < known_bytes_ || lacks_last_line_break_) {
     earlier_records_.clear();
     environments_.clear();
     environment_indices_.clear();
@@ -217,10 +217,10 @@ bool record_file::read_added() {
 
 void record_file::load(const std::string& text, open_mode how) {
   std::size_t whole = text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1;
-  unended_ = whole < text.size() && is_json(std::string_view(text).substr(whole));
-  if (unended_) whole = text.size();
+  lacks_last_line_break_ = whole < text.size() && is_json(std::string_view(text).substr(whole));
+  if (lacks_last_line_break_) whole = text.size();
   torn_bytes_ = text.size() - whole;
-  if (known_bytes_ == 0 && whole == 0 && !could_be_ours(text)) {
+  if (known_bytes_ == 0 && whole == 0 && !looks_like_record(text)) {
     throw input_error(fmt::format("{}: is no record file of umbench{}", one_line(path_.string()),
                                   how == open_mode::read ? "" : "; choose another --out"));
   }
@@ -232,12 +232,12 @@ void record_file::load(const std::string& text, open_mode how) {
   known_bytes_ += whole;
   if (torn_bytes_ == 0) return;
   if (how != open_mode::read &&
-      uninterrupted([&] { return ftruncate(descriptor_, static_cast<off_t>(known_bytes_)); }) != 0) {
+      retry_if_interrupted([&] { return ftruncate(descriptor_, static_cast<off_t>(known_bytes_)); }) != 0) {
     throw input_error(fmt::format("{}: cannot cut off its torn last line: {}", one_line(path_.string()),
                                   std::strerror(errno)));
   }
-  say("{}: {} a torn last line of {} bytes\n", path_.string(),
-      how == open_mode::read ? "left out" : "cut off", torn_bytes_);
+  print_text("{}: {} a torn last line of {} bytes\n", path_.string(),
+             how == open_mode::read ? "left out" : "cut off", torn_bytes_);
 }
 
 void record_file::load_line(std::string_view line, std::size_t number) {
@@ -261,17 +261,17 @@ void record_file::append(const record& r) {
 
 void record_file::append_line(std::string line) {
   const write_lock lock(*this);
-  if (unended_) line.insert(0, 1, '\n');
+  if (lacks_last_line_break_) line.insert(0, 1, '\n');
   line += '\n';
-  const auto before = size_of(descriptor_);
+  const auto before = file_size(descriptor_);
   const auto give_up = [&](std::string why) {
-    const bool cut = !before || uninterrupted([&] { return ftruncate(descriptor_, *before); }) == 0;
+    const bool cut = !before || retry_if_interrupted([&] { return ftruncate(descriptor_, *before); }) == 0;
     if (!cut) why += fmt::format(", nor cut back: {}", std::strerror(errno));
     throw append_error(fmt::format("{}: cannot add a record: {}; what was there before is kept",
                                    one_line(path_.string()), why));
   };
   for (std::string_view left = line; !left.empty();) {
-    const ssize_t n = uninterrupted([&] { return write(descriptor_, left.data(), left.size()); });
+    const ssize_t n = retry_if_interrupted([&] { return write(descriptor_, left.data(), left.size()); });
     if (n < 0 && errno == EAGAIN) {
       if (!wait_for_reader(descriptor_)) give_up("stopped while nobody read from it");
       continue;
@@ -280,10 +280,11 @@ void record_file::append_line(std::string line) {
     left.remove_prefix(static_cast<std::size_t>(n));
   }
   // Devices and pipes cannot be synchronised, and need not be.
-  if (uninterrupted([&] { return fdatasync(descriptor_); }) != 0 && errno != EINVAL && errno != ENOTSUP) {
+  if (retry_if_interrupted([&] { return fdatasync(descriptor_); }) != 0 && errno != EINVAL &&
+      errno != ENOTSUP) {
     give_up(std::strerror(errno));
   }
-  unended_ = false;
+  lacks_last_line_break_ = false;
   known_bytes_ += line.size();
   ++lines_;
   if (before && !file_is_unchanged()) {
@@ -300,10 +301,10 @@ bool record_file::file_is_unchanged() const {
 }
 
 bool same_environment(const environment& a, const environment& b) {
-  return without_time(a) == without_time(b);
+  return without_creation_time(a) == without_creation_time(b);
 }
 
-void note_environment(record_file& file, const environment& here) {
+void append_environment_if_new(record_file& file, const environment& here) {
   const auto& before = file.environments();
   if (before.empty() || !same_environment(before.back(), here)) file.append(here);
 }

@@ -21,10 +21,10 @@ struct append_error : std::runtime_error {
 };
 
 enum class open_mode : std::uint8_t {
-  create,  // refuse a file that holds something
-  resume,  // go on with what is there
-  add,     // the same, whoever is at work on it
-  read,    // change nothing; the file may be a pipe
+  create,  // refuse a file that is not empty
+  resume,  // continue an existing file; no other process may work on it
+  add,     // continue an existing file while others may work on it
+  read,    // read only; the file may be a pipe
 };
 
 class record_file {
@@ -39,41 +39,41 @@ class record_file {
   record_file& operator=(const record_file&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
-  // What the file held when it was opened, and what others had added when the last lock was taken.
+  // Records in the file when it was opened, and those that others had added by the last lock.
   const std::vector<record>& earlier() const { return earlier_records_; }
-  // Those that were appended since as well.
+  // Environments in the file, including those appended since.
   const std::vector<environment>& environments() const { return environments_; }
-  // Index of the environment in which the record earlier()[i] was made.
+  // Index of the environment of the record earlier()[i].
   std::size_t environment_of(std::size_t i) const { return environment_indices_.at(i); }
   bool was_torn() const { return torn_bytes_ > 0; }
 
-  // While it lives nobody else adds to the file.
+  // While it exists, no other process appends to the file.
   class write_lock {
    public:
-    explicit write_lock(record_file& file) : file_(&file), others_added_(file.lock_for_writing()) {}
+    explicit write_lock(record_file& file) : file_(&file), has_new_lines_(file.lock_for_writing()) {}
     ~write_lock() { file_->unlock(); }
     write_lock(const write_lock&) = delete;
     write_lock& operator=(const write_lock&) = delete;
-    // Whether others have added something since the last lock.
-    bool others_added() const { return others_added_; }
+    // Whether other processes have appended lines since the last lock.
+    bool others_added() const { return has_new_lines_; }
 
    private:
     record_file* file_;
-    bool others_added_;
+    bool has_new_lines_;
   };
 
-  // Adds one line, under the lock that is held or one of its own, and returns once it is on the disk. Throws
+  // Appends one line, under the current lock or one of its own, and returns when it is on disk. Throws
   // append_error.
   void append(const environment& e);
   void append(const record& r);
 
  private:
-  void begin(open_mode how);
+  void load_existing(open_mode how);
   bool lock_for_writing();
   void unlock();
   void lock_for_work();
   void wait_for_lock();
-  bool read_added();
+  bool read_added_lines();
   void load(const std::string& text, open_mode how);
   void load_line(std::string_view line, std::size_t number);
   void append_line(std::string line);
@@ -84,17 +84,17 @@ class record_file {
   int lock_depth_ = 0;           // number of nested locks
   std::size_t known_bytes_ = 0;  // bytes of the file read or written so far
   std::size_t lines_ = 0;
-  bool unended_ = false;        // the last line lacks its line break
-  std::size_t torn_bytes_ = 0;  // bytes of an incomplete last line
+  bool lacks_last_line_break_ = false;  // the last line lacks its line break
+  std::size_t torn_bytes_ = 0;          // bytes of an incomplete last line
   std::vector<record> earlier_records_;
   std::vector<environment> environments_;
   std::vector<std::size_t> environment_indices_;
 };
 
-// Whether they are equal except for their time.
+// Whether two environments are equal except for their time.
 bool same_environment(const environment& a, const environment& b);
 
 // Appends the environment unless the file's last one differs in nothing but its time.
-void note_environment(record_file& file, const environment& here);
+void append_environment_if_new(record_file& file, const environment& here);
 
 }  // namespace um

@@ -8,7 +8,7 @@ namespace um {
 namespace {
 
 std::string digest_of(hint_strategy s) {
-  s.summary.clear();  // changes nothing that is run
+  s.summary.clear();  // the summary does not affect runs
   return digest_text(to_json(s), 6);
 }
 

@@ -12,15 +12,15 @@ json json_of(const strategy& s) {
     knobs.push_back({{"name", k.name},
                      {"summary", k.summary},
                      {"standard", k.default_value},
-                     {"least", k.least},
-                     {"most", k.most}});
+                     {"least", k.min_value},
+                     {"most", k.max_value}});
   }
   return {{"name", s.name},
           {"summary", s.summary},
           {"family", to_text(s.kind)},
-          {"bits", s.same_bits ? "same" : "rounding"},
+          {"bits", s.is_bit_exact ? "same" : "rounding"},
           {"keeps_budget", s.keeps_budget},
-          {"placed_by", to_text(s.placed_by)},
+          {"placed_by", to_text(s.packing_algorithm)},
           {"source", s.source.empty() ? json(nullptr) : json(s.source)},
           {"knobs", std::move(knobs)}};
 }

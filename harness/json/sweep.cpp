@@ -23,11 +23,11 @@ struct knob_lists {
     return knobs;
   }
   template <class T>
-  T read(const json& value, const place& at) const {
+  T read(const json& value, const json_place& at) const {
     T knobs;
     fields f(value, at);  // refuses what is no object
     for (const auto& [name, values] : value.items()) {
-      knobs[name] = read_one_or_more<std::int64_t>(values, inside(at, name), any_integer);
+      knobs[name] = read_one_or_more<std::int64_t>(values, place_of_field(at, name), any_integer);
     }
     return knobs;
   }
@@ -41,19 +41,19 @@ struct knob_lists {
 struct size_format {
   json write(byte_count bytes) const { return bytes; }
   template <class T>
-  T read(const json& value, const place& at) const {
-    if (!value.is_string()) return static_cast<T>(as_integer(value, at, 1));
-    const auto bytes = usable_size(value.get<std::string>());
+  T read(const json& value, const json_place& at) const {
+    if (!value.is_string()) return static_cast<T>(integer_of_value(value, at, 1));
+    const auto bytes = parse_positive_size(value.get<std::string>());
     if (!bytes) {
-      refuse(at, fmt::format("\"{}\" is not a size below 2^63 bytes; write for example \"4GiB\"",
-                             one_line(value.get<std::string>())));
+      throw_bad_value(at, fmt::format("\"{}\" is not a size below 2^63 bytes; write for example \"4GiB\"",
+                                      one_line(value.get<std::string>())));
     }
     return *bytes;
   }
   template <class T>
   json schema() const {
     constexpr const char* size = "^[0-9]+(\\.[0-9]+)? *(B|kB|MB|GB|TB|KiB|MiB|GiB|TiB)?$";
-    return {{"anyOf", {plain{1}.schema<byte_count>(), {{"type", "string"}, {"pattern", size}}}}};
+    return {{"anyOf", {plain_format{1}.schema<byte_count>(), {{"type", "string"}, {"pattern", size}}}}};
   }
 };
 
@@ -65,13 +65,13 @@ struct optimizer_format {
     return optimizer ? to_text(*optimizer) : "none";
   }
   template <class T>
-  T read(const json& value, const place& at) const {
+  T read(const json& value, const json_place& at) const {
     if (value == "none") return std::nullopt;
-    return as_choice<optimizer_kind>(value, at);
+    return choice_of_value<optimizer_kind>(value, at);
   }
   template <class T>
   json schema() const {
-    json names = plain{}.schema<optimizer_kind>();
+    json names = plain_format{}.schema<optimizer_kind>();
     names["enum"].insert(names["enum"].begin(), "none");
     return names;
   }
@@ -79,13 +79,13 @@ struct optimizer_format {
 
 // Reads what a name stands for; the message of a refusal names its place.
 template <class Read>
-auto looked_up(const json& value, const place& at, const Read& read) {
-  const std::string text = as_text(value, at);
+auto look_up(const json& value, const json_place& at, const Read& read) {
+  const std::string text = text_of_value(value, at);
   const auto beside = [&] { return (std::filesystem::path(at.source).parent_path() / text).string(); };
   try {
     return read(text, beside);
   } catch (const input_error& error) {
-    refuse(at, error.what());
+    throw_bad_value(at, error.what());
   }
 }
 
@@ -93,8 +93,8 @@ auto looked_up(const json& value, const place& at, const Read& read) {
 struct strategy_format {
   json write(const strategy_choice& how) const { return how->row.name; }
   template <class T>
-  T read(const json& value, const place& at) const {
-    return looked_up(value, at, [](const std::string& text, const auto& path) {
+  T read(const json& value, const json_place& at) const {
+    return look_up(value, at, [](const std::string& text, const auto& path) {
       return is_rules_file(text) ? strategy_from_rules(rules_from_file(path())) : strategy_named(text);
     });
   }
@@ -109,8 +109,8 @@ struct network_format {
   trace_converter graph_of_trace;  // empty: no trace is taken
   json write(const network_spec& n) const { return n.name; }
   template <class T>
-  T read(const json& value, const place& at) const {
-    return looked_up(value, at, [&](const std::string& text, const auto& path) {
+  T read(const json& value, const json_place& at) const {
+    return look_up(value, at, [&](const std::string& text, const auto& path) {
       if (graph_of_trace && text.ends_with(".jsonl")) return network_from_file(graph_of_trace(path()));
       return is_network_file(text) ? network_from_file(path()) : network_spec{.name = text};
     });
@@ -124,8 +124,8 @@ struct network_format {
 template <class Visitor>
 void describe_grid(Visitor& v, grid& g, const network_format& network) {
   v.one_or_more("network", g.networks, network);
-  v.one_or_more("batch", g.batches, plain{1});
-  v.one_or_more("insize", g.insizes, plain{1});
+  v.one_or_more("batch", g.batches, plain_format{1});
+  v.one_or_more("insize", g.insizes, plain_format{1});
   v.one_or_more("pass", g.passes);
   v.one_or_more("sgd", g.sgd);
   v.one_or_more("optimizer", g.optimizers, optimizer_format{});
@@ -136,13 +136,13 @@ void describe_grid(Visitor& v, grid& g, const network_format& network) {
   v.or_default("network_knobs", g.network_knobs, knob_lists{});
   v.one_or_more("strategy", g.strategies, strategy_format{});
   v.or_default("strategy_knobs", g.strategy_knobs, knob_lists{});
-  v.one_or_more("ratio", g.ratios, between{least_ratio, most_ratio});
+  v.one_or_more("ratio", g.ratios, number_range{least_ratio, most_ratio});
   v.one_or_more("budget", g.budgets, size_format{});
   v.one_or_more("backend", g.backends, backend_text{});
   v.one_or_more("mode", g.modes);
   v.one_or_more("workspace_cap", g.workspace_caps, size_format{});
-  v.or_default("iterations", g.iterations, plain{1, most_iterations});
-  v.or_default("deadline_s", g.deadline_s, plain{1, most_deadline_s});
+  v.or_default("iterations", g.iterations, plain_format{1, most_iterations});
+  v.or_default("deadline_s", g.deadline_s, plain_format{1, most_deadline_s});
   v.or_default("timeline", g.timeline);
   v.note("network", "names, or graph files and traces beside this one");
   v.note("insize", "short for the network knob");
@@ -164,7 +164,7 @@ struct grid_format {
     return std::move(v.out);
   }
   template <class T>
-  T read(const json& value, const place& at) const {
+  T read(const json& value, const json_place& at) const {
     field_reader v(value, at);
     T g = common;
     // The ratio or budget of a grid replaces both the common ratio and the common budget.
@@ -192,7 +192,7 @@ void describe(Visitor& v, sweep_document& d) {
   v.constant("schema", 1);
   v.field("name", d.spec.name, plain_name{});
   std::optional<grid> common;
-  v.if_any("common", common, grid_format{d.network});
+  v.optional_field("common", common, grid_format{d.network});
   v.field("grids", d.spec.grids, grid_format{d.network, common.value_or(grid{})});
   v.note("name", "of the record file, unless --out names it");
   v.note("common", "what every grid has unless it says otherwise");
@@ -201,14 +201,14 @@ void describe(Visitor& v, sweep_document& d) {
 
 namespace {
 
-void check_complete(const grid& g, const place& at) {
-  if (g.networks.empty()) refuse(at, "field \"network\" is missing; add it");
-  if (g.strategies.empty()) refuse(at, "field \"strategy\" is missing; add it");
-  if (g.backends.empty()) refuse(at, "field \"backend\" is missing; add it");
+void check_complete(const grid& g, const json_place& at) {
+  if (g.networks.empty()) throw_bad_value(at, "field \"network\" is missing; add it");
+  if (g.strategies.empty()) throw_bad_value(at, "field \"strategy\" is missing; add it");
+  if (g.backends.empty()) throw_bad_value(at, "field \"backend\" is missing; add it");
 }
 
 // Every grid has it, or `common` has.
-json has_one(const char* name) {
+json requires_one_of(const char* name) {
   const json has{{"required", {name}}};
   return {{"anyOf",
            {{{"properties", {{"common", has}}}, {"required", {"common"}}},
@@ -230,7 +230,7 @@ std::string sweep_schema() {
       "known, knobs are the network's or the strategy's and within their limits, ratio or budget is given "
       "and not both, insize is given once, there are at most 100,000 cells.");
   all.update(made);
-  all["allOf"] = {has_one("network"), has_one("strategy"), has_one("backend")};
+  all["allOf"] = {requires_one_of("network"), requires_one_of("strategy"), requires_one_of("backend")};
   all["$defs"] = {{"grid", std::move(of_grid)}};
   return dump_indented(all);
 }
@@ -241,12 +241,12 @@ sweep_spec sweep_from_json(std::string_view text, const std::string& source) {
 
 sweep_spec sweep_from_json(std::string_view text, const std::string& source,
                            const trace_converter& graph_of_trace) {
-  const place at{source, ""}, all = inside(at, "grids");
+  const json_place at{source, ""}, all = place_of_field(at, "grids");
   sweep_document document{{}, {graph_of_trace}};
   read_object(document, parse_json(text, source), at);
   const std::vector<grid>& grids = document.spec.grids;
-  if (grids.empty()) refuse(all, "the list is empty; give at least one grid");
-  for (std::size_t i = 0; i < grids.size(); ++i) check_complete(grids[i], inside(all, i));
+  if (grids.empty()) throw_bad_value(all, "the list is empty; give at least one grid");
+  for (std::size_t i = 0; i < grids.size(); ++i) check_complete(grids[i], place_of_field(all, i));
   return std::move(document.spec);
 }
 

@@ -9,11 +9,11 @@ namespace {
 
 constexpr std::int64_t most_bytes = std::int64_t{1} << 50;
 constexpr double most_seconds = 3600, most_rate = 1e9;
-constexpr plain up_to_most{0, most_bytes};
+constexpr plain_format up_to_most{0, most_bytes};
 
-void check_earlier(const std::vector<torch_id>& numbers, std::size_t nodes, const place& at) {
+void check_refers_backwards(const std::vector<torch_id>& numbers, std::size_t nodes, const json_place& at) {
   for (std::size_t i = 0; i < numbers.size(); ++i) {
-    if (numbers[i] >= nodes) refuse(inside(at, i), "names no earlier node");
+    if (numbers[i] >= nodes) throw_bad_value(place_of_field(at, i), "names no earlier node");
   }
 }
 
@@ -42,14 +42,14 @@ json estimate_of(const torch_plan& plan) {
 template <class Visitor>
 void describe(Visitor& v, torch_node& n) {
   v.field("kind", n.kind);
-  v.field("inputs", n.inputs, plain{0, no_node - 1});
+  v.field("inputs", n.inputs, plain_format{0, no_node - 1});
   v.require((n.kind != torch_kind::view && n.kind != torch_kind::item) || !n.inputs.empty(),
             "a view or an item has an input");
   v.field("bytes", n.bytes, up_to_most);
   v.field("elements", n.elements, up_to_most);
   v.field("ns", n.ns, up_to_most);
   v.field("workspace", n.workspace, up_to_most);
-  v.field("family", n.family, plain{0, 1 << 30});
+  v.field("family", n.family, plain_format{0, 1 << 30});
   v.field("forward", n.forward);
   v.field("resident", n.resident);
   v.field("repeatable", n.repeatable);
@@ -60,27 +60,28 @@ void describe(Visitor& v, torch_node& n) {
 template <class Visitor>
 void describe(Visitor& v, torch_question& q) {
   v.field("nodes", q.step.nodes);
-  v.field("budget", q.budget, plain{1, most_bytes});
+  v.field("budget", q.budget, plain_format{1, most_bytes});
   v.field("base_bytes", q.step.base_bytes, up_to_most);
-  v.field("bytes_per_ns", q.step.bytes_per_ns, between{1e-6, most_rate});
+  v.field("bytes_per_ns", q.step.bytes_per_ns, number_range{1e-6, most_rate});
   v.field("launch_ns", q.step.launch_ns, up_to_most);
   v.field("between_ns", q.step.between_ns, up_to_most);
-  v.field("link_bytes_per_ns", q.step.link_bytes_per_ns, between{0, most_rate});
+  v.field("link_bytes_per_ns", q.step.link_bytes_per_ns, number_range{0, most_rate});
   v.field("copy_ns", q.step.copy_ns, up_to_most);
-  v.field("copy_drag", q.step.copy_drag, between{0, 1});
+  v.field("copy_drag", q.step.copy_drag, number_range{0, 1});
   v.field("fused", q.step.fused);
-  v.field("begin", q.begin, plain{0, no_node - 1});
-  v.field("seconds", q.seconds, between{0, most_seconds});
+  v.field("begin", q.default_saved, plain_format{0, no_node - 1});
+  v.field("seconds", q.seconds, number_range{0, most_seconds});
 }
 
 torch_question torch_question_from(const std::string& text, const std::string& source) {
-  const place at{source, ""};
+  const json_place at{source, ""};
   torch_question q;
   read_object(q, parse_json(text, source), at);
   const auto& nodes = q.step.nodes;
   for (std::size_t i = 0; i < nodes.size(); ++i)
-    check_earlier(nodes[i].inputs, i, inside(inside(inside(at, "nodes"), i), "inputs"));
-  check_earlier(q.begin, nodes.size(), inside(at, "begin"));
+    check_refers_backwards(nodes[i].inputs, i,
+                           place_of_field(place_of_field(place_of_field(at, "nodes"), i), "inputs"));
+  check_refers_backwards(q.default_saved, nodes.size(), place_of_field(at, "begin"));
   return q;
 }
 

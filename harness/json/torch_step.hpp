@@ -11,7 +11,7 @@ namespace um {
 struct torch_question {
   torch_step step;
   std::int64_t budget = 0;
-  std::vector<torch_id> begin;  // PyTorch's own choice of saved tensors
+  std::vector<torch_id> default_saved;  // PyTorch's own choice of saved tensors
   double seconds = 0;
 };
 

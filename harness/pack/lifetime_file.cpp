@@ -14,29 +14,29 @@
 namespace um {
 namespace {
 
-// Of all lifetimes together, so that no sum of addresses overflows.
+// Limit of all lifetimes together, so that no sum of addresses overflows.
 constexpr byte_count most_bytes = 1ULL << 56;
 
-[[noreturn]] void refuse(std::string_view source, std::size_t line, std::string_view what) {
+[[noreturn]] void throw_bad_value(std::string_view source, std::size_t line, std::string_view what) {
   throw input_error(fmt::format("{}: line {}: {}", source, line, what));
 }
 
-std::string_view trimmed(std::string_view text) {
+std::string_view trim(std::string_view text) {
   constexpr std::string_view space = " \t\r";
   const std::size_t begin = text.find_first_not_of(space);
   if (begin == std::string_view::npos) return {};
   return text.substr(begin, text.find_last_not_of(space) - begin + 1);
 }
 
-// Takes the text before the separator, and the separator, off `rest`; returns the text.
+// Removes the text up to the separator, and the separator, from `rest`; returns the text.
 std::string_view next_field(std::string_view& rest, char separator) {
   const std::size_t end = std::min(rest.find(separator), rest.size());
   const std::string_view field = rest.substr(0, end);
   rest.remove_prefix(std::min(end + 1, rest.size()));
-  return trimmed(field);
+  return trim(field);
 }
 
-std::optional<std::uint64_t> number_in(std::string_view text) {
+std::optional<std::uint64_t> parse_number(std::string_view text) {
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
@@ -67,12 +67,12 @@ class line_reader {
   }
 
  private:
-  [[noreturn]] void refuse(std::string_view what) const { um::refuse(source_, number_, what); }
+  [[noreturn]] void refuse(std::string_view what) const { um::throw_bad_value(source_, number_, what); }
 
   std::uint64_t number(std::string_view name) {
     if (rest_.empty()) refuse(fmt::format("there is no {}; a line is id, bytes, begin, end", name));
     const std::string_view text = next_field(rest_, ',');
-    const auto value = number_in(text);
+    const auto value = parse_number(text);
     if (!value) {
       refuse(fmt::format("{} is \"{}\", which is no whole number from 0 on", name,
                          one_line(text.substr(0, 80))));
@@ -81,7 +81,7 @@ class line_reader {
   }
 
   void add_access(traced_lifetime& l, std::string_view text) const {
-    const auto time = number_in(text);
+    const auto time = parse_number(text);
     if (!time) {
       refuse(fmt::format("access time \"{}\" is no whole number from 0 on", one_line(text.substr(0, 80))));
     }
@@ -98,7 +98,8 @@ class line_reader {
   std::size_t number_;
 };
 
-// Where something begins, ends or is accessed, or is over after its access: steps are between two of them.
+// Sorted times at which a lifetime begins, ends or is accessed, or just after an access; steps lie between
+// them.
 std::vector<std::uint64_t> times_of(std::span<const traced_lifetime> all) {
   std::vector<std::uint64_t> times;
   for (const traced_lifetime& l : all) {
@@ -110,35 +111,36 @@ std::vector<std::uint64_t> times_of(std::span<const traced_lifetime> all) {
   return times;
 }
 
-std::size_t step_of(const std::vector<std::uint64_t>& times, std::uint64_t time) {
+std::size_t index_of_time(const std::vector<std::uint64_t>& times, std::uint64_t time) {
   return static_cast<std::size_t>(std::ranges::lower_bound(times, time) - times.begin());
 }
 
-// Bytes alive at each step; there are one less than times.
-std::vector<byte_count> load_of(std::span<const traced_lifetime> all,
-                                const std::vector<std::uint64_t>& times) {
-  std::vector<byte_count> load(times.size(), 0);  // first the changes, which wrap
+// Bytes alive at each step; there is one step less than times.
+std::vector<byte_count> bytes_at_times(std::span<const traced_lifetime> all,
+                                       const std::vector<std::uint64_t>& times) {
+  std::vector<byte_count> load(times.size(), 0);  // holds changes, modulo 2^64, before they are summed
   for (const traced_lifetime& l : all) {
-    load[step_of(times, l.begin)] += l.bytes;
-    load[step_of(times, l.end)] -= l.bytes;
+    load[index_of_time(times, l.begin)] += l.bytes;
+    load[index_of_time(times, l.end)] -= l.bytes;
   }
   for (std::size_t i = 1; i < load.size(); ++i) load[i] += load[i - 1];
   load.pop_back();
   return load;
 }
 
-// When one of the tensors is off the device.
-struct time_away {
+// Steps during which a tensor is off the device.
+struct absence_time {
   std::size_t which = 0;
   std::uint64_t from = 0, to = 0;
 };
 
-swapped_lifetimes without(std::span<const traced_lifetime> all, const std::vector<time_away>& where,
-                          const std::vector<std::size_t>& leave) {
+swapped_lifetimes without_swapped(std::span<const traced_lifetime> all,
+                                  const std::vector<absence_time>& where,
+                                  const std::vector<std::size_t>& leave) {
   swapped_lifetimes swapped{{all.begin(), all.end()}, leave.size(), 0};
   for (const std::size_t c : leave) {
-    const time_away& away = where[c];
-    traced_lifetime& before = swapped.all[away.which];
+    const absence_time& away = where[c];
+    traced_lifetime& before = swapped.lifetimes[away.which];
     traced_lifetime after = before;
     const auto middle = std::ranges::lower_bound(before.accesses, away.to) - before.accesses.begin();
     before.end = away.from;
@@ -146,7 +148,7 @@ swapped_lifetimes without(std::span<const traced_lifetime> all, const std::vecto
     before.accesses.erase(before.accesses.begin() + middle, before.accesses.end());
     after.accesses.erase(after.accesses.begin(), after.accesses.begin() + middle);
     swapped.bytes += before.bytes;
-    swapped.all.push_back(std::move(after));
+    swapped.lifetimes.push_back(std::move(after));
   }
   return swapped;
 }
@@ -166,7 +168,8 @@ std::vector<traced_lifetime> lifetimes_from_csv(std::string_view text, std::stri
     if (names_columns) continue;
     all.push_back(line_reader(line, source, number).read());
     if (all.back().bytes > most_bytes - bytes) {
-      refuse(source, number, fmt::format("all bytes up to here are more than {}", to_text(most_bytes)));
+      throw_bad_value(source, number,
+                      fmt::format("all bytes up to here are more than {}", to_text(most_bytes)));
     }
     bytes += all.back().bytes;
   }
@@ -186,24 +189,25 @@ std::vector<block> blocks_of(std::span<const traced_lifetime> all) {
   const std::vector<std::uint64_t> times = times_of(all);
   std::vector<block> blocks;
   for (const traced_lifetime& l : all) {
-    blocks.push_back({{{0, l.bytes, static_cast<std::uint32_t>(step_of(times, l.begin)),
-                        static_cast<std::uint32_t>(step_of(times, l.end))}},
+    blocks.push_back({{{0, l.bytes, static_cast<std::uint32_t>(index_of_time(times, l.begin)),
+                        static_cast<std::uint32_t>(index_of_time(times, l.end))}},
                       1});
   }
   return blocks;
 }
 
-std::vector<swapped_lifetimes> swapped_within(std::span<const traced_lifetime> all, byte_count limit) {
+std::vector<swapped_lifetimes> swap_to_limit(std::span<const traced_lifetime> all, byte_count limit) {
   const std::vector<std::uint64_t> times = times_of(all);
-  const std::vector<byte_count> load = load_of(all, times);
+  const std::vector<byte_count> load = bytes_at_times(all, times);
   const auto peak = static_cast<std::size_t>(std::ranges::max_element(load) - load.begin());
   std::vector<absence> absences;
-  std::vector<time_away> where;
+  std::vector<absence_time> where;
   for (std::size_t l = 0; l < all.size() && load[peak] > limit; ++l) {
     const auto& accesses = all[l].accesses;
     const auto after = std::ranges::upper_bound(accesses, times[peak]);
     if (all[l].bytes < smallest_swapped || after == accesses.begin() || after == accesses.end()) continue;
-    const absence a{step_of(times, *std::prev(after) + 1), step_of(times, *after), all[l].bytes, 0};
+    const absence a{index_of_time(times, *std::prev(after) + 1), index_of_time(times, *after), all[l].bytes,
+                    0};
     if (a.from > peak) continue;
     absences.push_back(a);
     where.push_back({l, *std::prev(after) + 1, *after});
@@ -216,7 +220,7 @@ std::vector<swapped_lifetimes> swapped_within(std::span<const traced_lifetime> a
     if (!leave.empty() && std::ranges::find(chosen, leave) == chosen.end()) chosen.push_back(leave);
   }
   std::vector<swapped_lifetimes> found;
-  for (const std::vector<std::size_t>& leave : chosen) found.push_back(without(all, where, leave));
+  for (const std::vector<std::size_t>& leave : chosen) found.push_back(without_swapped(all, where, leave));
   std::ranges::stable_sort(found, {}, &swapped_lifetimes::bytes);
   return found;
 }

@@ -1,4 +1,4 @@
-// Lifetimes as an allocator's trace gives them: a file of comma-separated values.
+// Lifetimes from an allocator's trace: a file of comma-separated values.
 #pragma once
 
 #include <cstdint>
@@ -28,13 +28,14 @@ std::string to_csv(std::span<const traced_lifetime> all);
 // AutoSwap on lifetimes (planners/swap_scores.hpp): where more than `limit` bytes live at once, blocks of 1
 // MiB and more leave between two neighbouring accesses before and after the peak.
 struct swapped_lifetimes {
-  std::vector<traced_lifetime> all;  // one that leaves is two: up to the access before and from the one after
-  std::size_t leave = 0;             // number of lifetimes that leave
-  byte_count bytes = 0;              // the bytes of those that leave; each is copied out once and back once
+  std::vector<traced_lifetime>
+      lifetimes;                  // one that leaves is two: up to the access before and from the one after
+  std::size_t swapped_count = 0;  // number of lifetimes that leave
+  byte_count bytes = 0;           // the bytes of those that leave; each is copied out once and back once
 };
 // Each different choice by the 44 weightings, that which moves least first; times have no unit, so that
 // copies take none. None if nothing need or can leave.
-std::vector<swapped_lifetimes> swapped_within(std::span<const traced_lifetime> all, byte_count limit);
+std::vector<swapped_lifetimes> swap_to_limit(std::span<const traced_lifetime> all, byte_count limit);
 
 // A block each, at addresses without alignment. Of times their order is kept.
 std::vector<block> blocks_of(std::span<const traced_lifetime> all);

@@ -35,11 +35,11 @@ constexpr std::array stop_signals{SIGINT, SIGTERM, SIGHUP};
 constexpr std::size_t tail_bytes = 4096;
 constexpr std::chrono::milliseconds longest_wait{500};
 
-[[noreturn]] void fail(const char* what) {
+[[noreturn]] void exit_with_message(const char* what) {
   constexpr std::array shortages{EMFILE, ENFILE, EAGAIN, ENOMEM};
   const int code = errno;
   const std::string words = fmt::format("{}: {}", what, strerrordesc_np(code));
-  if (std::ranges::find(shortages, code) != shortages.end()) throw child_unavailable(words);
+  if (std::ranges::find(shortages, code) != shortages.end()) throw no_child_available(words);
   throw std::runtime_error(words);
 }
 
@@ -50,7 +50,7 @@ struct pipe_ends {
 // Both ends close on exec, so that no sibling keeps them open.
 pipe_ends make_pipe() {
   std::array<int, 2> fd{};
-  if (pipe2(fd.data(), O_CLOEXEC) != 0) fail("pipe");
+  if (pipe2(fd.data(), O_CLOEXEC) != 0) exit_with_message("pipe");
   return {descriptor(fd[0]), descriptor(fd[1])};
 }
 
@@ -59,7 +59,7 @@ void make_non_blocking(const descriptor& d) {
 }
 
 // Appends what can be read without waiting; closes the descriptor at its end.
-void drain(descriptor& from, std::string& into, std::size_t keep_last) {
+void drain_pipe(descriptor& from, std::string& into, std::size_t keep_last) {
   std::array<char, 65536> buffer;
   while (from.open()) {
     const ssize_t n = read(from.get(), buffer.data(), buffer.size());
@@ -76,7 +76,7 @@ void drain(descriptor& from, std::string& into, std::size_t keep_last) {
 
 // --- in the child ---
 
-// Closes what exec would close.
+// Closes descriptors that exec would close.
 void close_on_exec() {
   std::vector<int> open_ones;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -143,9 +143,9 @@ void redirect_streams(const descriptor& out, const descriptor& error) {
 pid_t start_child(const child_job& job, const descriptor& out, const descriptor& error) {
   std::fflush(nullptr);
   const pid_t parent = getpid(), pid = fork();
-  if (pid < 0) fail("cannot start a child process");
+  if (pid < 0) exit_with_message("cannot start a child process");
   if (pid == 0) run_in_child(parent, job, out, error);
-  setpgid(pid, pid);  // parent and child both do: either may run first
+  setpgid(pid, pid);  // parent and child both call it, since either may run first
   return pid;
 }
 
@@ -178,7 +178,7 @@ signal_watch::signal_watch() : saved_(std::make_unique<saved_actions>()) {
   }
   sigprocmask(SIG_BLOCK, &watched, &saved_->mask);
   descriptor_ = signalfd(-1, &watched, SFD_NONBLOCK | SFD_CLOEXEC);
-  if (descriptor_ < 0) fail("signalfd");
+  if (descriptor_ < 0) exit_with_message("signalfd");
   struct sigaction ignore{};
   ignore.sa_handler = SIG_IGN;
   sigaction(SIGPIPE, &ignore, &saved_->pipe);
@@ -202,9 +202,9 @@ std::optional<int> signal_watch::stop_signal() {
   signalfd_siginfo info;
   while (read(descriptor_, &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
     const int number = static_cast<int>(info.ssi_signo);
-    if (number != SIGCHLD && !stop_) stop_ = number;
+    if (number != SIGCHLD && !stop_signal_) stop_signal_ = number;
   }
-  return stop_;
+  return stop_signal_;
 }
 
 // --- children ---
@@ -222,8 +222,8 @@ struct child_pool::child {
   std::uint64_t kills_before = 0;
 
   void read_output() {
-    drain(out, report.output, report.output.max_size());
-    drain(error, report.error_tail, tail_bytes);
+    drain_pipe(out, report.output, report.output.max_size());
+    drain_pipe(error, report.error_tail, tail_bytes);
   }
 
   void kill_group() const { kill(-pid, SIGKILL); }
@@ -232,9 +232,9 @@ struct child_pool::child {
     const auto now = clock::now();
     auto passed = now - looked;
     looked = now;
-    if (within.deadline_clock == deadline_of::processor) {
+    if (within.deadline_clock == deadline_clock_kind::processor) {
       const auto in_all = probe.processor_time(pid).value_or(computed + passed);
-      // Runnable and not running: it waits for a processor that others have.
+      // It is runnable but not running: it waits for a processor.
       if (state == 'R') passed = std::max(in_all - computed, std::chrono::nanoseconds{0});
       computed = in_all;
     }
@@ -243,13 +243,13 @@ struct child_pool::child {
 
   void kill_and_wait() {
     kill_group();
-    report.timed_out = true;
+    report.has_timed_out = true;
     given_up_at = clock::now() + within.kill_patience;
   }
 
   // Time until its next deadline.
   clock::duration time_left() const {
-    return report.timed_out ? given_up_at - clock::now() : within.deadline - spent;
+    return report.has_timed_out ? given_up_at - clock::now() : within.deadline - spent;
   }
 
   // True once the process is gone, or given up because not even SIGKILL ends it.
@@ -264,18 +264,18 @@ struct child_pool::child {
       rusage used{};
       wait4(pid, &status, 0, &used);
       for (const timeval& t : {used.ru_utime, used.ru_stime}) {
-        report.processor += std::chrono::seconds{t.tv_sec} + std::chrono::microseconds{t.tv_usec};
+        report.processor_time += std::chrono::seconds{t.tv_sec} + std::chrono::microseconds{t.tv_usec};
       }
       read_output();
       if (WIFEXITED(status)) report.exit_code = WEXITSTATUS(status);
       if (WIFSIGNALED(status)) report.signal = WTERMSIG(status);
-      report.memory_ran_out = probe.out_of_memory_kills() > kills_before;
+      report.ran_out_of_memory = probe.out_of_memory_kills() > kills_before;
       return true;
     }
     count_time(state);
     if (time_left() > clock::duration::zero()) return false;
-    if (report.timed_out) {
-      report.stuck = true;
+    if (report.has_timed_out) {
+      report.is_stuck = true;
       return true;
     }
     report.last_state = state;

@@ -1,4 +1,4 @@
-// Child processes that do a job of this one's, each in a process group of its own, with a deadline.
+// Child processes that run a job, each in its own process group, with a deadline.
 #pragma once
 
 #include <chrono>
@@ -29,40 +29,41 @@ class signal_watch {
 
  private:
   int descriptor_ = -1;
-  std::optional<int> stop_;
+  std::optional<int> stop_signal_;
   struct saved_actions;
   std::unique_ptr<saved_actions> saved_;
 };
 
 // The clock of a deadline: wall-clock time, or processor time plus time asleep, which does not depend on what
 // else runs.
-enum class deadline_of : std::uint8_t { clock, processor };
+enum class deadline_clock_kind : std::uint8_t { clock, processor };
 
 struct child_limits {
   std::chrono::milliseconds deadline;
-  deadline_of deadline_clock = deadline_of::clock;
+  deadline_clock_kind deadline_clock = deadline_clock_kind::clock;
   std::chrono::milliseconds kill_patience{10'000};  // a killed child that takes longer is stuck
 };
 
 struct child_report {
-  std::size_t id = 0;                    // as given to start()
-  std::optional<int> exit_code;          // set if it exited
-  std::optional<int> signal;             // set if a signal killed it
-  bool timed_out = false;                // the deadline passed and its group was killed
-  bool stuck = false;                    // even SIGKILL did not end it: it hangs in the kernel
-  bool memory_ran_out = false;           // the OOM killer ran while it did
-  char last_state = 0;                   // process state at the deadline, as in /proc
-  std::chrono::nanoseconds processor{};  // processor time of it and its own children
-  std::string output;                    // everything from its standard output
-  std::string error_tail;                // the end of its standard error
+  std::size_t id = 0;                         // the id given to start()
+  std::optional<int> exit_code;               // set if it exited
+  std::optional<int> signal;                  // set if a signal killed it
+  bool has_timed_out = false;                 // the deadline passed and its group was killed
+  bool is_stuck = false;                      // even SIGKILL did not end it: it hangs in the kernel
+  bool ran_out_of_memory = false;             // the OOM killer ran while it did
+  char last_state = 0;                        // process state at the deadline, as in /proc
+  std::chrono::nanoseconds processor_time{};  // processor time of it and its own children
+  std::string output;                         // everything from its standard output
+  std::string error_tail;                     // the end of its standard error
 };
 
-// The work of a child; returns its exit code. An exception ends it with code 1 and a message on standard
-// error.
+// The function that a child runs; returns its exit code. An exception ends it with code 1 and a message on
+// standard error.
 using child_job = std::function<int()>;
 
-// There is no descriptor, process or memory for another child; there may be, once one that runs has ended.
-struct child_unavailable : std::runtime_error {
+// Thrown if no descriptor, process or memory is available for another child; one may be when a running child
+// has ended.
+struct no_child_available : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
@@ -79,7 +80,8 @@ class child_pool {
   // dies with this process, and before it if memory runs out. This process has one thread and has not used
   // CUDA, which outlives no fork. `probe` tells how the child fares. Throws `child_unavailable` or another
   // std::runtime_error if none can be started.
-  void start(std::size_t id, const child_job& job, child_limits within, process_probe probe = kernel_probe());
+  void start(std::size_t id, const child_job& job, child_limits within,
+             process_probe probe = make_kernel_probe());
   std::size_t running() const { return children_.size(); }
 
   // Waits for the next child to end; nothing if a stop signal came first. Calls `meanwhile` twice a second or

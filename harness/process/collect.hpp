@@ -1,4 +1,4 @@
-// The environment that records of this process name.
+// Collects the environment that records of this process refer to.
 #pragma once
 
 #include <optional>
@@ -7,7 +7,7 @@
 
 namespace um {
 
-// The GPU is asked for by a process of its own (isolation.hpp), so it is given.
+// `gpu`: collected by another process (isolation.hpp).
 environment collect_environment(std::optional<gpu_facts> gpu);
 
 }  // namespace um

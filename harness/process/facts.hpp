@@ -10,8 +10,8 @@
 
 namespace um {
 
-// What the files of /proc and /sys below `root` (an empty one: those of this machine) say of the host, and of
-// the GPU at `pci_bus_id`, such as 0000:1b:00.0.
+// Facts from the files of /proc and /sys below `root` (empty: those of this machine) about the host, and
+// about the GPU at `pci_bus_id`, such as 0000:1b:00.0.
 fact_sheet host_facts_in(const std::filesystem::path& root);
 fact_sheet gpu_facts_in(const std::filesystem::path& root, const std::string& pci_bus_id);
 

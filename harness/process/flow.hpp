@@ -8,16 +8,14 @@
 
 namespace um {
 
-// `tell` hears of the record as it stands before another pass counts what the
-// driver does, so that a failure there does not lose the times. Throws only what no experiment should:
-// defects of the program.
+// Runs a cell. `tell` receives the record before another pass counts the driver's work, so that a failure
+// there does not lose the times. Throws only for defects of the program.
 record run_cell(const cell& work, const std::function<void(const record&)>& tell = {});
 
-// The record of a cell as `fill_in` leaves it; a refusal or failure that it throws becomes outcome and
-// reason.
+// The record of a cell, filled by `fill_in`; a refusal or failure that it throws becomes outcome and reason.
 record with_outcome(const cell& work, const std::function<void(record&)>& fill_in);
 
-// The plan alone, ready to be kept in a file. Throws infeasible, unsupported or out_of_memory.
-planned plan_cell(const cell& work);
+// The plan of a cell, ready to be written to a file. Throws infeasible, unsupported or out_of_memory.
+planned_cell plan_cell(const cell& work);
 
 }  // namespace um

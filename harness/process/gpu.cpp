@@ -50,7 +50,7 @@ std::optional<std::string> driver_version() {
 }
 
 // A hash of the GPU's UUID, so that records do not contain the UUID.
-std::string hashed(const cudaUUID_t& uuid) {
+std::string hash_uuid(const cudaUUID_t& uuid) {
   return fmt::format("{:016x}", fnv1a({uuid.bytes, sizeof uuid.bytes}));
 }
 
@@ -70,12 +70,12 @@ std::string bus_id(int device) {
   return id;
 }
 
-// While copies run: an idle link saves power by a lower generation.
+// Reads the state while copies run, since an idle link lowers its generation to save power.
 gpu_state state_under_load(const nvml& gpu) {
   constexpr byte_count bytes = 32 * MiB;
   constexpr int copies = 128;
   const arena from = pinned_arena(bytes), to = device_arena(bytes);
-  const stream on = make_stream();
+  const cuda_stream on = make_stream();
   for (int i = 0; i < copies; ++i) {
     check(cudaMemcpyAsync(to.data(), from.data(), bytes, cudaMemcpyHostToDevice, on.get()));
   }
@@ -95,26 +95,25 @@ void add_nvml_facts(fact_sheet& facts, int device) {
     const gpu_state loaded = state_under_load(gpu);
     const std::array values{loaded.pcie_generation, loaded.pcie_width, loaded.other_processes};
     for (std::size_t i = 0; i < values.size(); ++i) {
-      facts.put(facts_under_load[i], values[i] ? std::optional(std::to_string(*values[i])) : std::nullopt,
+      facts.add(facts_under_load[i], values[i] ? std::optional(std::to_string(*values[i])) : std::nullopt,
                 "NVML does not tell");
     }
   } catch (const unsupported& reason) {
-    for (const char* name : nvml_facts) facts.put(name, std::nullopt, reason.what());
-    for (const char* name : facts_under_load) facts.put(name, std::nullopt, reason.what());
+    for (const char* name : nvml_facts) facts.add(name, std::nullopt, reason.what());
+    for (const char* name : facts_under_load) facts.add(name, std::nullopt, reason.what());
   }
 }
 
-// What answers a kernel that touches memory of the C library: the driver by faults, the link's hardware,
-// nothing.
+// How a kernel accesses memory of malloc: by faults of the driver, by the link's hardware, or not at all.
 const char* addressing(int device) {
   if (!attribute(cudaDevAttrPageableMemoryAccess, device)) return "none";
   return attribute(cudaDevAttrPageableMemoryAccessUsesHostPageTables, device) ? "ats" : "hmm";
 }
 
-fact_sheet more_facts(const cudaDeviceProp& properties, int device) {
+fact_sheet further_facts(const cudaDeviceProp& properties, int device) {
   const auto yes = [](bool b) { return b ? "yes" : "no"; };
   fact_sheet facts = gpu_facts_in("/", bus_id(device));
-  facts.known["uuid_hash"] = hashed(properties.uuid);
+  facts.known["uuid_hash"] = hash_uuid(properties.uuid);
   facts.known["cublas"] = cublas_version();
   facts.known["ecc"] = yes(properties.ECCEnabled != 0);
   facts.known["addressing"] = addressing(device);
@@ -124,7 +123,7 @@ fact_sheet more_facts(const cudaDeviceProp& properties, int device) {
   return facts;
 }
 
-void refuse_absent(int device) {
+void throw_if_absent(int device) {
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status != cudaSuccess || count == 0) {
@@ -145,7 +144,7 @@ bool built_with_cuda() {
 }
 
 std::unique_ptr<backend> open_gpu(int device, byte_count workspace_cap, bool allow_native_oversubscription) {
-  refuse_absent(device);
+  throw_if_absent(device);
   cuda_options options;
   options.workspace_cap = workspace_cap;
   options.allow_native_oversubscription = allow_native_oversubscription;
@@ -153,7 +152,7 @@ std::unique_ptr<backend> open_gpu(int device, byte_count workspace_cap, bool all
 }
 
 gpu_facts probe_gpu(int device) {
-  refuse_absent(device);
+  throw_if_absent(device);
   cudaDeviceProp properties{};
   check(cudaGetDeviceProperties(&properties, device));
   int driver = 0, runtime = 0;
@@ -173,7 +172,7 @@ gpu_facts probe_gpu(int device) {
   gpu.cuda_driver = cuda_version(driver);
   gpu.cuda_runtime = cuda_version(runtime);
   gpu.cudnn = cudnn_version(cudnnGetVersion());
-  gpu.facts = more_facts(properties, device);
+  gpu.facts = further_facts(properties, device);
   if (!gpu.driver) gpu.facts.missing["driver"] = "/proc/driver/nvidia/version does not tell";
   return gpu;
 }
@@ -188,9 +187,9 @@ observer observer_of(int device, std::uint32_t iterations) {
 
 namespace {
 
-// Nothing where records were lost.
-std::optional<std::vector<counters>> count_once(backend& on, const graph& g, const execution_plan& plan,
-                                                std::uint32_t iterations, bool with_faults) {
+// Nothing if records were lost.
+std::optional<std::vector<counters>> try_count(backend& on, const graph& g, const execution_plan& plan,
+                                               std::uint32_t iterations, bool with_faults) {
   unified_memory_counter counter(with_faults);
   std::vector<counters> all;
   bool whole = true;
@@ -198,7 +197,7 @@ std::optional<std::vector<counters>> count_once(backend& on, const graph& g, con
   how.watch = [&](std::uint32_t done) {
     if (done == 0) return counter.start();
     const unified_memory_counts counts = counter.stop();
-    whole = whole && is_whole(counts);
+    whole = whole && is_complete(counts);
     all.push_back(counters_of(counts));
   };
   on.execute(g, plan, how);
@@ -211,14 +210,14 @@ std::optional<std::vector<counters>> count_once(backend& on, const graph& g, con
 std::vector<counters> count_on_gpu(backend& on, const graph& g, const execution_plan& plan,
                                    std::uint32_t iterations) {
   for (const bool with_faults : {true, false, false}) {  // the driver's events lose none, CUPTI few without faults
-    if (const auto all = count_once(on, g, plan, iterations, with_faults)) return *all;
+    if (const auto all = try_count(on, g, plan, iterations, with_faults)) return *all;
   }
   throw unsupported("counting lost records");
 }
 
 measure::calibration calibrate_gpu(int device, const uvm_costs& given,
                                    const std::function<void(std::string_view)>& progress) {
-  refuse_absent(device);
+  throw_if_absent(device);
   measure::bench on(device);
   return measure::calibrate(on, given, progress);
 }

@@ -1,4 +1,4 @@
-// The CUDA half of the harness, or its absence: a build without CUDA links gpu_absent.cpp.
+// The part of the harness that needs CUDA. A build without CUDA links gpu_absent.cpp instead.
 #pragma once
 
 #include <functional>
@@ -19,13 +19,13 @@ bool built_with_cuda();
 // throw unsupported with one clear line if there is no CUDA backend, no driver or no such GPU.
 std::unique_ptr<backend> open_gpu(int device, byte_count workspace_cap, bool allow_native_oversubscription);
 gpu_facts probe_gpu(int device);
-// Of a run of `iterations` on it; without NVML it says so.
+// An observer for a run of `iterations` on the GPU; without NVML it gives the reason.
 observer observer_of(int device, std::uint32_t iterations);
-// Runs the plan with the driver's counters on: what each iteration moved. Throws unsupported with the reason
-// where they cannot be had.
+// Runs the plan with the driver's counters on and returns the counts of each iteration. Throws unsupported
+// with the reason if counters are not available.
 std::vector<counters> count_on_gpu(backend& on, const graph& g, const execution_plan& plan,
                                    std::uint32_t iterations);
-// Takes up to a minute; `progress` hears of each measurement.
+// Takes up to a minute; `progress` receives the name of each measurement.
 measure::calibration calibrate_gpu(int device, const uvm_costs& given,
                                    const std::function<void(std::string_view)>& progress);
 

@@ -15,11 +15,11 @@ host_memory host_memory_now() {
   m.cgroup_left = own_cgroup_memory().available;
   rlimit pinned{};
   if (getrlimit(RLIMIT_MEMLOCK, &pinned) == 0 && pinned.rlim_cur != RLIM_INFINITY)
-    m.may_pin = pinned.rlim_cur;
+    m.pin_limit = pinned.rlim_cur;
   return m;
 }
 
-byte_count usable(const host_memory& m) {
+byte_count usable_host_bytes(const host_memory& m) {
   const byte_count least = std::min(m.available, m.cgroup_left.value_or(m.available));
   return least - std::min(least / 10, byte_count{8} << 30);
 }
@@ -35,14 +35,16 @@ byte_count host_bytes_needed(const execution_plan& plan) {
                            plan.budget);
 }
 
-std::optional<std::string> shortage(byte_count needed, byte_count pinned, const host_memory& m) {
-  if (needed <= usable(m)) return std::nullopt;
-  std::string text = fmt::format("needs {} of host memory ({} pinned) and may take {}: {} available",
-                                 to_text(needed), to_text(pinned), to_text(usable(m)), to_text(m.available));
+std::optional<std::string> shortage_text(byte_count needed, byte_count pinned, const host_memory& m) {
+  if (needed <= usable_host_bytes(m)) return std::nullopt;
+  std::string text =
+      fmt::format("needs {} of host memory ({} pinned) and may take {}: {} available", to_text(needed),
+                  to_text(pinned), to_text(usable_host_bytes(m)), to_text(m.available));
   if (m.cgroup_left) text += fmt::format(", {} left to its control group", to_text(*m.cgroup_left));
   text += ", less a tenth kept free";
   if (m.swap_free.value_or(0) > 0) text += fmt::format("; {} of swap do not count", to_text(*m.swap_free));
-  if (m.may_pin && pinned > *m.may_pin) text += fmt::format("; RLIMIT_MEMLOCK is {}", to_text(*m.may_pin));
+  if (m.pin_limit && pinned > *m.pin_limit)
+    text += fmt::format("; RLIMIT_MEMLOCK is {}", to_text(*m.pin_limit));
   return text;
 }
 

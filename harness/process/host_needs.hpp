@@ -1,4 +1,4 @@
-// Memory of the host: what a plan needs of it, and what there is.
+// Memory of the host: the needs of a plan, and what is available.
 #pragma once
 
 #include <optional>
@@ -11,20 +11,21 @@ namespace um {
 struct host_memory {
   byte_count available = 0;                    // memory that is available without swapping (MemAvailable)
   std::optional<byte_count> swap_free = {};    // reported, but never counted as usable
-  std::optional<byte_count> cgroup_left = {};  // until the control group's limit
-  std::optional<byte_count> may_pin = {};      // RLIMIT_MEMLOCK
+  std::optional<byte_count> cgroup_left = {};  // bytes left until the control group's limit
+  std::optional<byte_count> pin_limit = {};    // RLIMIT_MEMLOCK
 };
 host_memory host_memory_now();
 
-// What a run may take: the least of the two, less a tenth (at most 8 GiB) for everything else.
-byte_count usable(const host_memory& m);
+// Bytes that a run may use: the smaller of `available` and `cgroup_left`, less a tenth (at most 8 GiB) for
+// everything else.
+byte_count usable_host_bytes(const host_memory& m);
 
-// Pinned data, and managed data that the device has no room for.
+// Bytes of pinned data, and of managed data that does not fit the device.
 byte_count host_bytes_needed(byte_count pinned, byte_count managed, byte_count device_arena,
                              byte_count budget);
 byte_count host_bytes_needed(const execution_plan& plan);
 
-// Why `needed` bytes of host memory, `pinned` of them pinned, are not to be had; nothing if they are.
-std::optional<std::string> shortage(byte_count needed, byte_count pinned, const host_memory& m);
+// Why `needed` bytes of host memory, `pinned` of them pinned, are not available; nothing if they are.
+std::optional<std::string> shortage_text(byte_count needed, byte_count pinned, const host_memory& m);
 
 }  // namespace um

@@ -23,10 +23,10 @@ namespace {
 
 constexpr std::chrono::seconds gpu_deadline{60};
 constexpr std::string_view late = "late_";
-constexpr int refused = 2;  // exit code of who asks for the GPU; the reason is its standard error
+constexpr int refused = 2;  // exit code if the GPU is not available; the reason is on standard error
 
-// How the cell of this key is asked to fail (see start_cell); "" is not at all.
-std::string_view asked_failure(const std::string& key) {
+// How the cell of this key must fail (see start_cell); "": not at all.
+std::string_view requested_failure(const std::string& key) {
   const char* asked = std::getenv("UMBENCH_TEST_CELL");
   const std::string_view text = asked ? asked : "";
   const std::size_t colon = text.find(':');
@@ -34,13 +34,13 @@ std::string_view asked_failure(const std::string& key) {
   return text.substr(0, colon);
 }
 
-// Of a cell that is asked to fail the environment variable UMBENCH_TEST_DEADLINE_MS gives deadline and
-// patience.
+// For a cell that must fail, the environment variable UMBENCH_TEST_DEADLINE_MS sets deadline and patience.
 child_limits limits_for(const cell& work) {
-  child_limits within{std::chrono::seconds{work.what.deadline_s},
-                      work.where.simulated ? deadline_of::processor : deadline_of::clock};
+  child_limits within{std::chrono::seconds{work.settings.deadline_s}, work.backend.is_simulated
+                                                                          ? deadline_clock_kind::processor
+                                                                          : deadline_clock_kind::clock};
   const char* const shorter = std::getenv("UMBENCH_TEST_DEADLINE_MS");
-  if (shorter != nullptr && !asked_failure(work.key).empty()) {
+  if (shorter != nullptr && !requested_failure(work.key).empty()) {
     within.deadline = within.kill_patience = std::chrono::milliseconds{std::atoi(shorter)};
   }
   return within;
@@ -54,7 +54,7 @@ void tighten_memory() {
   setrlimit(RLIMIT_AS, &tight);
 }
 
-void fail_as_asked(std::string_view how, const cell& work) {
+void fail_as_requested(std::string_view how, const cell& work) {
   if (how == "abort") {
     std::cerr << "asked to abort" << std::endl;
     std::abort();
@@ -65,15 +65,15 @@ void fail_as_asked(std::string_view how, const cell& work) {
   }
   if (how == "kill" || how == "out_of_memory") raise(SIGKILL);
   if (how == "garbage") std::cout << "asked for garbage\n\x01\xff" << std::flush;
-  if (how == "half") std::cout << to_json(blank_record(work)).substr(0, 100) << std::flush;
+  if (how == "half") std::cout << to_json(make_record(work)).substr(0, 100) << std::flush;
   if (how == "garbage" || how == "half") std::_Exit(0);
   if (how == "memory") tighten_memory();
   while (how == "hang" || how == "sleep") pause();
 }
 
-// The kernel's, unless the cell is asked to seem to sleep for ever or to be taken for want of memory.
+// The kernel's probe, unless the cell must seem to hang or to be killed for lack of memory.
 process_probe probe_for(std::string_view how) {
-  process_probe probe = kernel_probe();
+  process_probe probe = make_kernel_probe();
   if (how == "sleep") probe.state = [](pid_t) { return 'D'; };
   if (how == "out_of_memory") probe.out_of_memory_kills = [n = std::uint64_t{0}]() mutable { return ++n; };
   return probe;
@@ -95,8 +95,8 @@ std::string exit_text(const child_report& report) {
   return fmt::format("exited with code {}{}", report.exit_code.value_or(-1), error_summary(report));
 }
 
-record failed(const cell& work, outcome result, std::string reason) {
-  record r = blank_record(work);
+record failed_record(const cell& work, outcome result, std::string reason) {
+  record r = make_record(work);
   r.result = result;
   r.reason = std::move(reason);
   return r;
@@ -106,8 +106,8 @@ std::string_view last_line(std::string_view text) {
   return text.substr(text.rfind('\n') + 1);
 }
 
-// The record that the process wrote before the pass that counts, if it got so far. A newline ends this
-// record; none ends the final one.
+// The record that the process wrote before it counted, if any. A newline ends this record; none ends the
+// final one.
 std::optional<record> record_before_counting(const child_report& report) {
   const std::size_t end = report.output.find('\n');
   if (end == std::string::npos) return std::nullopt;
@@ -118,39 +118,40 @@ std::optional<record> record_before_counting(const child_report& report) {
   }
 }
 
-record how_it_ended(const cell& work, const child_report& report) {
-  if (report.stuck) {
-    return failed(
+record record_of_failure(const cell& work, const child_report& report) {
+  if (report.is_stuck) {
+    return failed_record(
         work, outcome::hung,
         fmt::format("no result after {} s, and its process sleeps in the kernel (state {}) where it "
                     "cannot be killed; reboot the machine before its GPU is used again",
-                    work.what.deadline_s, report.last_state ? report.last_state : '?'));
+                    work.settings.deadline_s, report.last_state ? report.last_state : '?'));
   }
-  if (report.timed_out) {
-    return failed(work, outcome::timeout,
-                  fmt::format("no result after {} s; its process was killed", work.what.deadline_s));
+  if (report.has_timed_out) {
+    return failed_record(
+        work, outcome::timeout,
+        fmt::format("no result after {} s; its process was killed", work.settings.deadline_s));
   }
-  if (report.signal == SIGKILL && report.memory_ran_out) {
-    return failed(work, outcome::host_out_of_memory,
-                  "the kernel killed its process: the host, or its control group, ran out of memory");
+  if (report.signal == SIGKILL && report.ran_out_of_memory) {
+    return failed_record(work, outcome::host_out_of_memory,
+                         "the kernel killed its process: the host, or its control group, ran out of memory");
   }
-  if (report.exit_code != 0) return failed(work, outcome::crashed, exit_text(report));
+  if (report.exit_code != 0) return failed_record(work, outcome::crashed, exit_text(report));
   try {
     return record_from_json(last_line(report.output), "the cell's process");
   } catch (const input_error& error) {
-    return failed(work, outcome::crashed, fmt::format("gave no record: {}", error.what()));
+    return failed_record(work, outcome::crashed, fmt::format("gave no record: {}", error.what()));
   }
 }
 
 // The main function of a cell's process.
 int run_and_print_record(const cell& work) {
   const auto tell = [](const record& r) { std::cout << to_json(r) << std::endl; };
-  std::string_view failure = asked_failure(work.key);
+  std::string_view failure = requested_failure(work.key);
   if (failure.starts_with(late)) {
     tell(run_cell(work, {}));
     failure.remove_prefix(late.size());
   }
-  fail_as_asked(failure, work);
+  fail_as_requested(failure, work);
   std::cout << to_json(run_cell(work, tell)) << std::flush;
   return std::cout ? 0 : 1;
 }
@@ -168,7 +169,7 @@ int print_gpu_facts(int device) {
 }  // namespace
 
 record record_of(const cell& work, const child_report& report) {
-  record end = how_it_ended(work, report);
+  record end = record_of_failure(work, report);
   if (is_result(end.result) || end.result == outcome::hung) return end;
   std::optional<record> told = record_before_counting(report);
   if (!told) return end;
@@ -179,16 +180,17 @@ record record_of(const cell& work, const child_report& report) {
 bool start_cell(child_pool& pool, std::size_t id, const cell& work) {
   try {
     pool.start(
-        id, [&] { return run_and_print_record(work); }, limits_for(work), probe_for(asked_failure(work.key)));
+        id, [&] { return run_and_print_record(work); }, limits_for(work),
+        probe_for(requested_failure(work.key)));
     return true;
-  } catch (const child_unavailable&) {
+  } catch (const no_child_available&) {
     if (pool.running() == 0) throw;
     return false;
   }
 }
 
-bool run_cells(std::span<const cell> cells, std::size_t jobs, signal_watch& signals, const hear_end& ended,
-               const std::function<void()>& meanwhile) {
+bool run_cells(std::span<const cell> cells, std::size_t jobs, signal_watch& signals,
+               const cell_end_callback& ended, const std::function<void()>& meanwhile) {
   child_pool pool(signals);
   std::size_t next = 0;
   while (next < cells.size() || pool.running() > 0) {
@@ -220,7 +222,7 @@ gpu_facts ask_for_gpu(signal_watch& signals, int device) {
   if (report->exit_code == 0) return gpu_from_json(report->output, "the process that asks for the GPU");
   if (report->exit_code == refused) throw input_error(one_line(report->error_tail));
   throw input_error(fmt::format("cannot use cuda:{}: the question for the GPU {}", device,
-                                report->timed_out ? "had no answer in a minute" : exit_text(*report)));
+                                report->has_timed_out ? "had no answer in a minute" : exit_text(*report)));
 }
 
 }  // namespace um

@@ -1,4 +1,4 @@
-// Runs each cell in a process of its own and turns the way it ended into a record.
+// Runs each cell in its own process and turns the process's end into a record.
 #pragma once
 
 #include <functional>
@@ -22,23 +22,22 @@ namespace um {
 // are told, as if while counting.
 bool start_cell(child_pool& pool, std::size_t id, const cell& work);
 
-// The record of a cell whose process has ended, well or not. One that failed while it counted keeps its
-// times.
+// The record of a cell whose process has ended. A process that failed while counting keeps its times.
 record record_of(const cell& work, const child_report& report);
 
-// Runs cells, `jobs` at a time; `ended` hears of each by its index, in the order in which they end. False if
-// a stop signal came before all of them had ended.
-using hear_end = std::function<void(std::size_t index, record r, const child_report& report)>;
+// Runs cells, `jobs` at a time. Calls `ended` with the index of each, in the order in which they end. False
+// if a stop signal came first.
+using cell_end_callback = std::function<void(std::size_t index, record r, const child_report& report)>;
 // `meanwhile` is called twice a second or more often.
-bool run_cells(std::span<const cell> cells, std::size_t jobs, signal_watch& signals, const hear_end& ended,
-               const std::function<void()>& meanwhile = {});
-// Their records, in their order; nothing if a stop signal came. `ended` hears of each.
+bool run_cells(std::span<const cell> cells, std::size_t jobs, signal_watch& signals,
+               const cell_end_callback& ended, const std::function<void()>& meanwhile = {});
+// Runs cells and returns their records in order; nothing if a stop signal came. Calls `ended` with each.
 std::optional<std::vector<record>> records_of(std::span<const cell> cells, std::size_t jobs,
                                               signal_watch& signals, const std::function<void()>& meanwhile,
                                               const std::function<void(const record&)>& ended = {});
 
-// Asks a child for the facts of GPU `device`. Throws input_error with one clear line where there
-// is no such GPU or no CUDA backend.
+// Collects the facts of GPU `device` in a child. Throws input_error if there is no such GPU or no CUDA
+// backend.
 gpu_facts ask_for_gpu(signal_watch& signals, int device);
 
 }  // namespace um

@@ -11,8 +11,7 @@
 namespace um {
 namespace {
 
-// The library's binary interface, as far as it is used here (NVML API reference; unchanged since the
-// functions came).
+// The part of the library's binary interface that is used here (NVML API reference; it has never changed).
 using device = void*;
 constexpr int success = 0, missing = -1;
 constexpr unsigned sm_clock = 1, memory_clock = 2, core_sensor = 0;
@@ -71,7 +70,7 @@ struct nvml::library {
   library(const library&) = delete;
   library& operator=(const library&) = delete;
 
-  // nullptr where this driver's library lacks it.
+  // nullptr if this driver's library lacks it.
   template <class Function>
   Function function(const char* name) const {
     return reinterpret_cast<Function>(dlsym(opened, name));
@@ -82,27 +81,27 @@ struct nvml::library {
     return text == nullptr ? fmt::format("error {}", status) : text(status);
   }
 
-  // Whether there is such a function and it succeeded.
+  // Whether the function exists and succeeded.
   template <class... Arguments>
-  bool call(const char* name, Arguments... arguments) const {
+  bool call_function(const char* name, Arguments... arguments) const {
     const auto called = function<int (*)(Arguments...)>(name);
     return called != nullptr && called(arguments...) == success;
   }
 
   template <class Number = unsigned, class... Selector>
-  std::optional<std::uint64_t> number(const char* name, device of, Selector... which) const {
+  std::optional<std::uint64_t> query_number(const char* name, device of, Selector... which) const {
     Number value = 0;
-    return call(name, of, which..., &value) ? std::optional<std::uint64_t>(value) : std::nullopt;
+    return call_function(name, of, which..., &value) ? std::optional<std::uint64_t>(value) : std::nullopt;
   }
-  // Of a setting that has a pending value as well.
-  std::optional<std::uint64_t> current(const char* name, device of) const {
+  // The current value of a setting that also has a pending one.
+  std::optional<std::uint64_t> query_link_state(const char* name, device of) const {
     unsigned now = 0, pending = 0;
-    return call(name, of, &now, &pending) ? std::optional<std::uint64_t>(now) : std::nullopt;
+    return call_function(name, of, &now, &pending) ? std::optional<std::uint64_t>(now) : std::nullopt;
   }
   std::optional<std::set<unsigned>> processes(const char* name, device of) const {
     std::array<process, 256> all;
     auto count = static_cast<unsigned>(all.size());
-    if (!call(name, of, &count, all.data())) return std::nullopt;
+    if (!call_function(name, of, &count, all.data())) return std::nullopt;
     std::set<unsigned> ids;
     for (unsigned i = 0; i < count; ++i) ids.insert(all[i].id);
     return ids;
@@ -131,19 +130,20 @@ fact_sheet nvml::facts() const {
   constexpr const char* why_not = "NVML does not tell";
   fact_sheet facts;
   const auto named = [&](const char* fact, std::optional<std::uint64_t> value, const auto& names) {
-    facts.put(fact, value ? std::optional(name_of(static_cast<unsigned>(*value), names)) : std::nullopt,
+    facts.add(fact, value ? std::optional(name_of(static_cast<unsigned>(*value), names)) : std::nullopt,
               why_not);
   };
   const auto plain = [&](const char* fact, std::optional<std::uint64_t> value) {
-    facts.put(fact, value ? std::optional(std::to_string(*value)) : std::nullopt, why_not);
+    facts.add(fact, value ? std::optional(std::to_string(*value)) : std::nullopt, why_not);
   };
-  named("mig", library_->current("nvmlDeviceGetMigMode", device_), off_on);
-  named("persistence", library_->number("nvmlDeviceGetPersistenceMode", device_), off_on);
-  named("compute_mode", library_->number("nvmlDeviceGetComputeMode", device_), compute_modes);
-  named("virtualization", library_->number("nvmlDeviceGetVirtualizationMode", device_), virtualizations);
-  plain("power_limit_mw", library_->number("nvmlDeviceGetEnforcedPowerLimit", device_));
-  plain("most_sm_clock_mhz", library_->number("nvmlDeviceGetMaxClockInfo", device_, sm_clock));
-  plain("most_memory_clock_mhz", library_->number("nvmlDeviceGetMaxClockInfo", device_, memory_clock));
+  named("mig", library_->query_link_state("nvmlDeviceGetMigMode", device_), off_on);
+  named("persistence", library_->query_number("nvmlDeviceGetPersistenceMode", device_), off_on);
+  named("compute_mode", library_->query_number("nvmlDeviceGetComputeMode", device_), compute_modes);
+  named("virtualization", library_->query_number("nvmlDeviceGetVirtualizationMode", device_),
+        virtualizations);
+  plain("power_limit_mw", library_->query_number("nvmlDeviceGetEnforcedPowerLimit", device_));
+  plain("most_sm_clock_mhz", library_->query_number("nvmlDeviceGetMaxClockInfo", device_, sm_clock));
+  plain("most_memory_clock_mhz", library_->query_number("nvmlDeviceGetMaxClockInfo", device_, memory_clock));
   const auto clients = library_->processes("nvmlDeviceGetMPSComputeRunningProcesses_v3", device_);
   named("mps", clients ? std::optional<std::uint64_t>(clients->empty() ? 0 : 1) : std::nullopt, off_on);
   return facts;
@@ -151,28 +151,28 @@ fact_sheet nvml::facts() const {
 
 gpu_state nvml::state() const {
   gpu_state s;
-  s.sm_clock_mhz = library_->number("nvmlDeviceGetClockInfo", device_, sm_clock);
-  s.memory_clock_mhz = library_->number("nvmlDeviceGetClockInfo", device_, memory_clock);
-  s.temperature_c = library_->number("nvmlDeviceGetTemperature", device_, core_sensor);
-  s.power_mw = library_->number("nvmlDeviceGetPowerUsage", device_);
-  s.pcie_generation = library_->number("nvmlDeviceGetCurrPcieLinkGeneration", device_);
-  s.pcie_width = library_->number("nvmlDeviceGetCurrPcieLinkWidth", device_);
+  s.sm_clock_mhz = library_->query_number("nvmlDeviceGetClockInfo", device_, sm_clock);
+  s.memory_clock_mhz = library_->query_number("nvmlDeviceGetClockInfo", device_, memory_clock);
+  s.temperature_c = library_->query_number("nvmlDeviceGetTemperature", device_, core_sensor);
+  s.power_mw = library_->query_number("nvmlDeviceGetPowerUsage", device_);
+  s.pcie_generation = library_->query_number("nvmlDeviceGetCurrPcieLinkGeneration", device_);
+  s.pcie_width = library_->query_number("nvmlDeviceGetCurrPcieLinkWidth", device_);
   if (const auto bits =
-          library_->number<unsigned long long>("nvmlDeviceGetCurrentClocksThrottleReasons", device_)) {
+          library_->query_number<unsigned long long>("nvmlDeviceGetCurrentClocksThrottleReasons", device_)) {
     s.throttled_by = names_of(*bits);
   }
   auto computing = library_->processes("nvmlDeviceGetComputeRunningProcesses_v3", device_);
   if (computing) {
     const auto drawing = library_->processes("nvmlDeviceGetGraphicsRunningProcesses_v3", device_);
     if (drawing) computing->insert(drawing->begin(), drawing->end());
-    // Inside a container a process may stand there by a number that it does not know itself.
+    // Inside a container a process may be listed by a number that it does not know itself.
     s.other_processes = computing->size() - (computing->empty() ? 0 : 1);
   }
   return s;
 }
 
 std::optional<std::uint64_t> nvml::energy_mj() const {
-  return library_->number<unsigned long long>("nvmlDeviceGetTotalEnergyConsumption", device_);
+  return library_->query_number<unsigned long long>("nvmlDeviceGetTotalEnergyConsumption", device_);
 }
 
 }  // namespace um

@@ -1,5 +1,5 @@
-// What the driver's management library, NVML, knows of a GPU. It is loaded when asked, needs no header and
-// no CUDA, and does not disturb the GPU: any process may use it.
+// Queries to NVML, the driver's management library. It is loaded when needed, requires no header and no CUDA,
+// and does not disturb the GPU: any process may use it.
 #pragma once
 
 #include <array>
@@ -31,11 +31,11 @@ class nvml {
   ~nvml();
   nvml(nvml&&) noexcept;
 
-  // For the fingerprint: those of `nvml_facts`, each known or missing.
+  // Facts for the environment: those of `nvml_facts`, each known or missing.
   fact_sheet facts() const;
-  // For a process with a context on the GPU: it does not count as another.
+  // For a process with a context on the GPU: it is not counted among the others.
   gpu_state state() const;
-  // Since the driver was loaded, in steps of some tens of milliseconds.
+  // Energy since the driver was loaded; updated every few tens of milliseconds.
   std::optional<std::uint64_t> energy_mj() const;
 
  private:

@@ -11,31 +11,31 @@
 
 namespace um {
 
-// Its `watch` is for execution_request::watch, of a run of `iterations` that lingers.
+// Pass `watch` to execution_request::watch, for a run of `iterations` with untimed iterations at the end.
 class observer {
  public:
-  // For how long iterations go on after the timed ones: many steps of the energy counter.
-  static constexpr nanoseconds linger = 1'000'000'000;
+  // Duration of the untimed iterations: many steps of the energy counter.
+  static constexpr nanoseconds linger_time = 1'000'000'000;
 
-  // Without NVML, `why_not` says why.
+  // `why_not`: the reason if there is no NVML.
   observer(std::uint32_t iterations, std::optional<nvml> gpu, std::string why_not = {});
 
   void watch(std::uint32_t done);
   observation result() const;
 
  private:
-  struct mark {
+  struct energy_mark {
     std::uint32_t done = 0;
     nanoseconds host_cpu = 0;
     std::optional<std::uint64_t> energy_mj;
   };
-  mark mark_now(std::uint32_t done) const;
+  energy_mark take_mark(std::uint32_t done) const;
 
   std::uint32_t iterations_;
   std::optional<nvml> gpu_;
   std::string why_not_;
   std::optional<gpu_state> before_, after_;
-  std::optional<mark> begin_, end_;
+  std::optional<energy_mark> begin_, end_;
 };
 
 }  // namespace um

@@ -13,37 +13,38 @@
 namespace um {
 namespace {
 
-// The last of these stands for all further ones.
+// The last simulated iteration stands for all later ones.
 constexpr std::uint32_t most_rehearsed = 3;
 
-cell rehearsal(cell work) {
-  const machine stand_in = work.on.value();
-  work = simulated_on(std::move(work), stand_in);
-  work.what.iterations = std::min(work.what.iterations, most_rehearsed);
-  work.what.timeline = false;
+cell as_simulated(cell work) {
+  const machine stand_in = work.planner_machine.value();
+  work = as_simulated_on(std::move(work), stand_in);
+  work.settings.iterations = std::min(work.settings.iterations, most_rehearsed);
+  work.settings.timeline = false;
   return work;
 }
 
 estimate estimate_of(const cell& work, const record& r) {
   estimate e;
   e.key = work.key;
-  e.on_gpu = !work.where.simulated;
+  e.on_gpu = !work.backend.is_simulated;
   e.result = r.result;
   e.reason = r.reason;
   if (r.result != outcome::ok) return e;
   e.device_bytes = r.memory.peak_device.value_or(0);
   e.device_arena_bytes = r.memory.device_arena.value_or(0);
-  if (!facts_of(work.what.mode.value()).needs_leave) e.guarded_bytes = r.memory.managed_arena.value_or(0);
+  if (!row_of_mode(work.settings.mode.value()).needs_permission)
+    e.guarded_bytes = r.memory.managed_arena.value_or(0);
   e.pinned_bytes = r.memory.pinned_arena.value_or(0);
   e.host_bytes = host_bytes_needed(e.pinned_bytes, r.memory.managed_arena.value_or(0), e.device_arena_bytes,
                                    r.memory.budget.value_or(0));
-  const auto further = work.what.iterations - static_cast<std::uint32_t>(r.samples.size());
+  const auto further = work.settings.iterations - static_cast<std::uint32_t>(r.samples.size());
   e.time = std::accumulate(r.samples.begin(), r.samples.end(), r.samples.back() * further);
   return e;
 }
 
 // Why a cell does not fit into memory; nothing if it fits or does not run on a GPU.
-std::optional<std::string> why_it_does_not_fit(const estimate& e, const available_memory& r) {
+std::optional<std::string> misfit_reason(const estimate& e, const available_memory& r) {
   if (!e.on_gpu) return std::nullopt;
   if (e.result == outcome::infeasible) return "is infeasible: " + e.reason.value_or("");
   if (e.result != outcome::ok) return std::nullopt;
@@ -59,10 +60,10 @@ std::optional<std::string> why_it_does_not_fit(const estimate& e, const availabl
           to_text(e.guarded_bytes), to_text(left));
     }
   }
-  return shortage(e.host_bytes, e.pinned_bytes, r.host);
+  return shortage_text(e.host_bytes, e.pinned_bytes, r.host);
 }
 
-// Time of iterations, which a GPU takes, and time to simulate them, which this machine takes: apart.
+// Total time of iterations on a GPU, and, separately, time to simulate them here.
 std::string total_text(std::span<const estimate> all, std::size_t jobs) {
   nanoseconds on_gpu = 0, simulated = 0;
   std::chrono::nanoseconds processor{};
@@ -99,13 +100,13 @@ std::optional<std::vector<estimate>> estimates_of(std::span<const cell> cells, s
                                                   signal_watch& signals, std::FILE* progress) {
   std::vector<estimate> all(cells.size());
   std::vector<cell> rehearsed;
-  for (const cell& work : cells) rehearsed.push_back(rehearsal(work));
+  for (const cell& work : cells) rehearsed.push_back(as_simulated(work));
   std::size_t done = 0;
   const auto ended = [&](std::size_t index, const record& r, const child_report& report) {
     all[index] = estimate_of(cells[index], r);
-    all[index].processor = report.processor;
+    all[index].processor = report.processor_time;
     if (progress == nullptr) return;
-    say_to(progress, "[{}/{}] {}: {}\n", ++done, cells.size(), cells[index].key, to_text(all[index].result));
+    print_to(progress, "[{}/{}] {}: {}\n", ++done, cells.size(), cells[index].key, to_text(all[index].result));
   };
   if (!run_cells(rehearsed, jobs, signals, ended)) return std::nullopt;
   return all;
@@ -130,17 +131,17 @@ std::string preflight_text(std::span<const estimate> all, const std::string& sta
 }
 
 std::string preflight_warning(std::span<const estimate> all, const available_memory& r) {
-  const auto too_large = [&](const estimate& e) { return why_it_does_not_fit(e, r).has_value(); };
+  const auto too_large = [&](const estimate& e) { return misfit_reason(e, r).has_value(); };
   const auto first = std::find_if(all.begin(), all.end(), too_large);
   if (first == all.end()) return "";
   return fmt::format("{} of {} cells do not fit here and will not run, such as {}: it {}",
                      std::count_if(all.begin(), all.end(), too_large), all.size(), first->key,
-                     why_it_does_not_fit(*first, r).value());
+                     misfit_reason(*first, r).value());
 }
 
 bool any_fits(std::span<const estimate> all, const available_memory& r) {
   return all.empty() ||
-         std::any_of(all.begin(), all.end(), [&](const estimate& e) { return !why_it_does_not_fit(e, r); });
+         std::any_of(all.begin(), all.end(), [&](const estimate& e) { return !misfit_reason(e, r); });
 }
 
 }  // namespace um

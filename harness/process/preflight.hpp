@@ -1,4 +1,4 @@
-// Checks before a run whether a cell fits: its needs against the memory of this host.
+// Checks before a run whether cells fit the memory of this host and its GPU.
 #pragma once
 
 #include <chrono>
@@ -29,8 +29,8 @@ struct estimate {
   byte_count device_bytes = 0, host_bytes = 0, pinned_bytes = 0;
   byte_count device_arena_bytes = 0;
   byte_count guarded_bytes = 0;          // managed memory under a guard (um_allocators/arena.hpp)
-  nanoseconds time = 0;                  // all iterations; nothing around them
-  std::chrono::nanoseconds processor{};  // to simulate them, planning included, about
+  nanoseconds time = 0;                  // time of all iterations, without setup
+  std::chrono::nanoseconds processor{};  // approximate processor time to plan and simulate them
 };
 
 // Simulates every cell in child processes, `jobs` at a time; those for a GPU on the machine whose figures
@@ -38,11 +38,11 @@ struct estimate {
 std::optional<std::vector<estimate>> estimates_of(std::span<const cell> cells, std::size_t jobs,
                                                   signal_watch& signals, std::FILE* progress = nullptr);
 
-// A row a cell, the totals where `jobs` run at a time, and what does not fit.
+// A row per cell, totals with `jobs` at a time, and what does not fit.
 std::string preflight_text(std::span<const estimate> all, const std::string& stand_in, std::size_t jobs,
                            const available_memory& r);
 
-// One line if cells for a GPU need more memory of either side than there is; "" if none does.
+// One line if GPU cells need more device or host memory than there is; "" otherwise.
 std::string preflight_warning(std::span<const estimate> all, const available_memory& r);
 bool any_fits(std::span<const estimate> all, const available_memory& r);
 

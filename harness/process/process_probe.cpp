@@ -14,12 +14,12 @@ char state_of(pid_t process) {
   std::ifstream file("/proc/" + std::to_string(process) + "/stat");
   std::string line;
   if (!std::getline(file, line)) return 0;
-  const std::size_t name_end = line.rfind(')');  // the name may hold anything
+  const std::size_t name_end = line.rfind(')');  // the process name may contain any character
   return name_end == std::string::npos || name_end + 2 >= line.size() ? char{0} : line[name_end + 2];
 }
 
-// The number behind `label` in a file of "label number" lines; 0 without it.
-std::uint64_t counted(const std::filesystem::path& path, std::string_view label) {
+// The number after `label` in a file of "label number" lines; 0 without it.
+std::uint64_t parse_count_file(const std::filesystem::path& path, std::string_view label) {
   std::ifstream file(path);
   std::string name;
   for (std::uint64_t value = 0; file >> name >> value;) {
@@ -28,9 +28,9 @@ std::uint64_t counted(const std::filesystem::path& path, std::string_view label)
   return 0;
 }
 
-std::uint64_t kills() {
-  std::uint64_t sum = counted("/proc/vmstat", "oom_kill");
-  if (const auto folder = own_cgroup()) sum += counted(*folder / "memory.events", "oom_kill");
+std::uint64_t out_of_memory_kill_count() {
+  std::uint64_t sum = parse_count_file("/proc/vmstat", "oom_kill");
+  if (const auto folder = own_cgroup()) sum += parse_count_file(*folder / "memory.events", "oom_kill");
   return sum;
 }
 
@@ -43,8 +43,8 @@ std::optional<std::chrono::nanoseconds> processor_time_of(pid_t process) {
 
 }  // namespace
 
-process_probe kernel_probe() {
-  return {state_of, kills, processor_time_of};
+process_probe make_kernel_probe() {
+  return {state_of, out_of_memory_kill_count, processor_time_of};
 }
 
 }  // namespace um

@@ -14,12 +14,12 @@ struct process_probe {
   // The state letter of /proc/PID/stat: 'D' is uninterruptible sleep, which not even SIGKILL ends; 0 is
   // unknown.
   std::function<char(pid_t)> state;
-  // How many processes the kernel has killed for want of memory so far, here or in this cgroup.
+  // Number of processes that the kernel has killed for lack of memory so far, here or in this cgroup.
   std::function<std::uint64_t()> out_of_memory_kills;
-  // Of all processors on which it has run, all its threads; nothing: unknown.
+  // Processor time of the process, over all threads; nothing: unknown.
   std::function<std::optional<std::chrono::nanoseconds>(pid_t)> processor_time;
 };
 
-process_probe kernel_probe();
+process_probe make_kernel_probe();
 
 }  // namespace um

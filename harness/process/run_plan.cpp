@@ -13,24 +13,25 @@ namespace {
 
 using clock = std::chrono::steady_clock;
 
-// The first differs, those after the second do not.
+// Iterations after the second are identical.
 constexpr std::uint32_t most_counted_iterations = 3;
 
 engine_figure figure_of(std::string name, const op_cost& c, const work& w) {
-  return {std::move(name), c.engine, c.time, c.workspace_bytes, w.flops, w.read + w.written, c.parts};
+  return {std::move(name), c.engine, c.time, c.workspace_bytes, w.flops, w.read + w.written, c.batch_parts};
 }
 
 std::string name_of(const graph& g, const action& a) {
   const auto* c = std::get_if<compute>(&a);
-  return c && is_whole(c->part) ? g.ops[c->what].name : to_text(g, a);
+  return c && is_whole(c->part) ? g.ops[c->op].name : to_text(g, a);
 }
 
-// Slices stand for the operator that they are of.
-void note_slices(record& r, const graph& g, const std::vector<slice_cost>& slices) {
+// Slices replace the operator that they belong to.
+void record_slices(record& r, const graph& g, const std::vector<slice_cost>& slices) {
   for (const slice_cost& s : slices) {
-    const op& o = g.ops[s.what.what];
+    const op& o = g.ops[s.slice.op];
     std::erase_if(*r.engines, [&](const engine_figure& e) { return e.op == o.name; });
-    r.engines->push_back(figure_of(o.name + " " + to_text(s.what.part), s.cost, work_of(g, o, s.what.part)));
+    r.engines->push_back(
+        figure_of(o.name + " " + to_text(s.slice.part), s.cost, work_of(g, o, s.slice.part)));
   }
 }
 
@@ -39,9 +40,9 @@ timeline_figures timeline_of(const graph& g, const execution_plan& plan, const e
   timeline_figures t;
   t.iteration = static_cast<std::uint32_t>(done.iterations.size() - 1);
   for (const span& s : last.spans) {
-    t.spans.push_back({s.where, name_of(g, plan.steps.at(s.step).what), s.begin, s.end});
+    t.spans.push_back({s.in_lane, name_of(g, plan.steps.at(s.step).command), s.begin, s.end});
   }
-  t.resident = last.resident;
+  t.resident = last.resident_samples;
   return t;
 }
 
@@ -50,25 +51,25 @@ bool all_observed(const counters& c) {
                      [&](const counter_field& f) { return (c.*f.member).has_value(); });
 }
 
-void note_execution(record& r, const graph& g, const execution& done) {
+void record_execution(record& r, const graph& g, const execution& done) {
   for (const trace& t : done.iterations) r.samples.push_back(t.duration);
   if (!done.iterations.empty()) {
-    r.first = done.iterations.front().moved;
-    r.last = done.iterations.back().moved;
+    r.first = done.iterations.front().counts;
+    r.last = done.iterations.back().counts;
     if (!all_observed(*r.first) || !all_observed(*r.last)) {
       r.counters_reason = "what the driver moves by itself was not counted";
     }
   }
-  if (done.launched_as != launch_mode::simulated) r.launch = done.launched_as;
-  note_slices(r, g, done.slices);
+  if (done.launch != launch_mode::simulated) r.launch = done.launch;
+  record_slices(r, g, done.slice_costs);
   r.band = done.band;
-  r.cycle = done.cycle;
+  r.cycle = done.steady_cycle_found;
   r.digest = done.digest;
   r.loss = done.loss;
 }
 
-// What was counted replaces what the plan alone says.
-void overlay(std::optional<counters>& known, const counters& counted) {
+// Counted values replace those derived from the plan.
+void merge_counters(std::optional<counters>& known, const counters& counted) {
   for (const counter_field& f : counter_fields) {
     if (counted.*f.member) (*known).*f.member = counted.*f.member;
   }
@@ -76,7 +77,7 @@ void overlay(std::optional<counters>& known, const counters& counted) {
 
 }  // namespace
 
-void note_engines(record& r, const graph& g, const profile& costs) {
+void record_engines(record& r, const graph& g, const profile& costs) {
   if (r.simulated) return;
   r.engines.emplace();
   for (std::size_t i = 0; i < costs.size(); ++i) {
@@ -85,34 +86,36 @@ void note_engines(record& r, const graph& g, const profile& costs) {
   }
 }
 
-clock::duration execute_into(record& r, const cell& work, backend& on, const graph& g,
-                             const execution_plan& plan) {
-  const experiment& e = work.what;
+clock::duration execute_and_record(record& r, const cell& work, backend& on, const graph& g,
+                                   const execution_plan& plan) {
+  const experiment& e = work.settings;
   const auto begin = clock::now();
-  execution_request how{
-      .iterations = e.iterations, .timeline = e.timeline, .digest = !has_opaque(g), .values = work.values};
-  how.cycle = r.simulated;
-  how.band = r.simulated && r.ratio && has_band(plan, *r.ratio);
+  execution_request how{.iterations = e.iterations,
+                        .records_timeline = e.timeline,
+                        .computes_digest = !has_opaque(g),
+                        .values_folder = work.values_folder};
+  how.computes_steady_cycle = r.simulated;
+  how.computes_time_band = r.simulated && r.ratio && has_band(plan, *r.ratio);
   std::optional<observer> seen;
-  if (!r.simulated && !work.times_only) {
-    seen.emplace(observer_of(work.where.device, e.iterations));
+  if (!r.simulated && !work.skips_observation) {
+    seen.emplace(observer_of(work.backend.device, e.iterations));
     how.watch = [&](std::uint32_t done) { seen->watch(done); };
-    how.linger = observer::linger;
+    how.linger_time = observer::linger_time;
   }
   const execution done = on.execute(g, plan, how);
   if (seen) r.observed = seen->result();
-  if (!r.simulated && !seen) r.observed.reason = "only times were asked for";
-  note_execution(r, g, done);
+  if (!r.simulated && !seen) r.observed.missing_reason = "only times were asked for";
+  record_execution(r, g, done);
   if (has_opaque(g)) r.loss.reset();
   if (e.timeline && !done.iterations.empty()) r.timeline = timeline_of(g, plan, done);
   return clock::now() - begin;
 }
 
-void count_into(record& r, backend& on, const graph& g, const execution_plan& plan) {
+void count_and_record(record& r, backend& on, const graph& g, const execution_plan& plan) {
   try {
     const auto counted = count_on_gpu(on, g, plan, std::min(r.iterations, most_counted_iterations));
-    overlay(r.first, counted.front());
-    overlay(r.last, counted.back());
+    merge_counters(r.first, counted.front());
+    merge_counters(r.last, counted.back());
     r.counters_reason = "what is null was not counted";
   } catch (const std::exception& error) {
     r.counters_reason = one_line(error.what());

@@ -1,4 +1,4 @@
-// A plan executed: what came of it, and what it ran with, goes into the cell's record.
+// Executes a plan and records results, engines and counters.
 #pragma once
 
 #include <chrono>
@@ -8,14 +8,14 @@
 
 namespace um {
 
-// What every operator ran with; nothing where simulated.
-void note_engines(record& r, const graph& g, const profile& costs);
+// Records the engine of every operator; nothing if simulated.
+void record_engines(record& r, const graph& g, const profile& costs);
 
-// The timed iterations and what is observed beside them. Returns the time that all of it took.
-std::chrono::steady_clock::duration execute_into(record& r, const cell& work, backend& on, const graph& g,
-                                                 const execution_plan& plan);
+// Runs the timed iterations and observes them. Returns the total time.
+std::chrono::steady_clock::duration execute_and_record(record& r, const cell& work, backend& on,
+                                                       const graph& g, const execution_plan& plan);
 
-// What the driver moves by itself, counted on a GPU in a pass of its own, or the reason why it is not.
-void count_into(record& r, backend& on, const graph& g, const execution_plan& plan);
+// Counts what the driver moves, in a separate pass on a GPU, or records why it cannot.
+void count_and_record(record& r, backend& on, const graph& g, const execution_plan& plan);
 
 }  // namespace um

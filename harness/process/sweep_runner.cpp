@@ -31,13 +31,13 @@ class sweep_run {
   sweep_run(const std::vector<cell>& cells, const sweep_settings& settings, record_file& file,
             const environment& here, signal_watch& signals, std::FILE* progress)
       : cells_(cells), settings_(settings), file_(file), here_(here), pool_(signals), progress_(progress) {
-    note_digests();
+    check_earlier_digests();
     for (std::size_t i = 0; i < cells.size(); ++i) {
       if (const record* r = finished_record(file.earlier(), cells[i])) {
         done_.emplace(i, *r);
-      } else if (const record* hung = hung_before(cells[i])) {
+      } else if (const record* hung = find_earlier_hang(cells[i])) {
         done_.emplace(i, *hung);
-        note_end(cells[i], *hung);
+        record_end(cells[i], *hung);
       } else {
         waiting_.push_back(i);
       }
@@ -52,14 +52,15 @@ class sweep_run {
   bool run() {
     std::size_t next = 0;
     while (true) {
-      while (!hung_ && next < waiting_.size() && pool_.running() < settings_.jobs && begin(waiting_[next]))
+      while (!hung_ && next < waiting_.size() && pool_.running() < settings_.jobs &&
+             start_cell_at(waiting_[next]))
         ++next;
       write_in_order();
       if (pool_.running() == 0) return true;
       const auto report = pool_.wait();
       if (!report) return false;
       record r = record_of(cells_[report->id], *report);
-      note_end(cells_[report->id], r);
+      record_end(cells_[report->id], r);
       if (r.result == outcome::hung) hung_ = r.key;
       ended_.emplace(report->id, std::move(r));
     }
@@ -67,7 +68,7 @@ class sweep_run {
 
   sweep_result result() {
     sweep_result all;
-    all.hung = hung_;
+    all.hung_cell = hung_;
     for (auto& [index, r] : done_) {
       all.failed += is_result(r.result) ? 0 : 1;
       all.records.push_back(std::move(r));
@@ -76,40 +77,41 @@ class sweep_run {
   }
 
  private:
-  void note_digests() {
+  void check_earlier_digests() {
     for (record r : file_.earlier()) digests_.check(r);
   }
 
-  // The loosest cell of a line that timed out or hung.
+  // Per line, the cell with the most memory that timed out or hung.
   struct line_end {
     const cell* work;
     outcome result;
   };
 
-  const record* hung_before(const cell& c) const {
-    const record* r = settings_.run_all ? nullptr : last_record(file_.earlier(), c);
+  const record* find_earlier_hang(const cell& c) const {
+    const record* r = settings_.ignores_earlier_failures ? nullptr : last_record(file_.earlier(), c);
     return r && r->result == outcome::hung ? r : nullptr;
   }
 
-  void note_end(const cell& work, const record& r) {
-    if (settings_.run_all || (r.result != outcome::timeout && r.result != outcome::hung)) return;
-    const auto [at, is_new] = line_ends_.emplace(work.line, line_end{&work, r.result});
-    if (!is_new && is_tighter(at->second.work->what, work.what)) at->second = {&work, r.result};
+  void record_end(const cell& work, const record& r) {
+    if (settings_.ignores_earlier_failures || (r.result != outcome::timeout && r.result != outcome::hung))
+      return;
+    const auto [at, is_new] = line_ends_.emplace(work.line_key, line_end{&work, r.result});
+    if (!is_new && is_tighter(at->second.work->settings, work.settings)) at->second = {&work, r.result};
   }
 
-  // False where the system lends no more processes until one of those that run ends.
-  bool begin(std::size_t index) {
+  // False if the system has no process left until a running one ends.
+  bool start_cell_at(std::size_t index) {
     const cell& work = cells_[index];
-    const auto end = line_ends_.find(work.line);
-    if (end == line_ends_.end() || !is_tighter(work.what, end->second.work->what)) {
+    const auto end = line_ends_.find(work.line_key);
+    if (end == line_ends_.end() || !is_tighter(work.settings, end->second.work->settings)) {
       if (start_cell(pool_, index, work)) return true;
       settings_.jobs = pool_.running();
-      say_to(progress_,
-             "no more than {} cells run at a time: the system lends no more processes or descriptors\n",
-             settings_.jobs);
+      print_to(progress_,
+               "no more than {} cells run at a time: the system lends no more processes or descriptors\n",
+               settings_.jobs);
       return false;
     }
-    record r = blank_record(work);
+    record r = make_record(work);
     r.result = end->second.result;
     r.reason = fmt::format("not run: {} {}; --no-skip runs it all the same", end->second.work->key,
                            r.result == outcome::hung ? "hung" : "timed out");
@@ -129,17 +131,17 @@ class sweep_run {
     }
   }
 
-  // Others may have added to the file meanwhile, that very cell as well.
+  // Other processes may have added to the file meanwhile, even this very cell.
   void keep_record(const cell& work, record& r) {
     const record_file::write_lock lock(file_);
     if (lock.others_added()) {
       check_settings(std::span(&work, 1), file_);
-      note_digests();
+      check_earlier_digests();
       if (const record* theirs = finished_record(file_.earlier(), work)) {
         r = *theirs;
         return;
       }
-      note_environment(file_, here_);
+      append_environment_if_new(file_, here_);
     }
     digests_.check(r);
     file_.append(r);
@@ -151,8 +153,8 @@ class sweep_run {
     const double left =
         spent.count() / static_cast<double>(written_) * static_cast<double>(waiting_.size() - written_);
     const std::chrono::seconds rounded{static_cast<std::int64_t>(left + 0.5)};
-    say_to(progress_, "[{:>{}}/{}] {} ... {}, {} left\n", skipped_ + written_, total.size(), total, r.key,
-           outcome_text(r), clock_text(rounded));
+    print_to(progress_, "[{:>{}}/{}] {} ... {}, {} left\n", skipped_ + written_, total.size(), total, r.key,
+             outcome_text(r), clock_text(rounded));
   }
 
   const std::vector<cell>& cells_;
@@ -161,11 +163,11 @@ class sweep_run {
   const environment& here_;
   child_pool pool_;
   std::FILE* progress_;
-  digest_book digests_;
+  digest_checker digests_;
   clock::time_point begin_ = clock::now();
   std::vector<std::size_t> waiting_;       // cells to run, in order
   std::size_t skipped_ = 0, written_ = 0;  // written_: how many of waiting_ are written
-  std::map<std::size_t, record> ended_;    // waiting for their turn to be written
+  std::map<std::size_t, record> ended_;    // ended, but not written yet
   std::map<std::size_t, record> done_;
   std::map<std::string, line_end> line_ends_;
   std::optional<std::string> hung_;
@@ -181,17 +183,18 @@ const record* last_record(const std::vector<record>& earlier, const cell& c) {
 
 const record* finished_record(const std::vector<record>& earlier, const cell& c) {
   const record* last = last_record(earlier, c);
-  if (last == nullptr || !is_result(last->result) || last->iterations != c.what.iterations) return nullptr;
-  if (c.what.timeline && last->result == outcome::ok && !last->timeline) return nullptr;
+  if (last == nullptr || !is_result(last->result) || last->iterations != c.settings.iterations)
+    return nullptr;
+  if (c.settings.timeline && last->result == outcome::ok && !last->timeline) return nullptr;
   return last;
 }
 
 void check_settings(std::span<const cell> cells, const record_file& file) {
-  settings_book book;
-  for (const record& r : file.earlier()) book.note(r);
+  settings_checker book;
+  for (const record& r : file.earlier()) book.remember(r);
   for (const cell& c : cells) {
-    record r = blank_record(c);
-    if (c.on) r.figures_digest = figures_digest(*c.on);
+    record r = make_record(c);
+    if (c.planner_machine) r.planner_machine_digest = digest_of_figures(*c.planner_machine);
     if (const auto conflict = book.conflict(r)) {
       throw input_error(
           fmt::format("{}: {}; choose another --out", one_line(file.path().string()), *conflict));
@@ -205,13 +208,14 @@ sweep_result run_sweep(const std::vector<cell>& cells, const sweep_settings& set
   check_settings(cells, file);
   sweep_run run(cells, settings, file, here, signals, progress);
   if (run.skipped() > 0) {
-    say_to(progress, "{} of {} cells are in {} already\n", run.skipped(), cells.size(), file.path().string());
+    print_to(progress, "{} of {} cells are in {} already\n", run.skipped(), cells.size(),
+             file.path().string());
   }
-  if (!run.nothing_to_do()) note_environment(file, here);
+  if (!run.nothing_to_do()) append_environment_if_new(file, here);
   lock.reset();
   const bool complete = run.run();
   sweep_result result = run.result();
-  if (!complete) result.stopped_by = signals.stop_signal();
+  if (!complete) result.stop_signal = signals.stop_signal();
   return result;
 }
 

@@ -14,25 +14,27 @@ namespace um {
 
 struct sweep_settings {
   std::size_t jobs = 1;
-  bool run_all = false;  // also what is tighter than a cell that timed out, and what hung before
+  bool ignores_earlier_failures =
+      false;  // also run cells with less memory than one that timed out, and cells that hung before
 };
 
 struct sweep_result {
-  std::vector<record> records;      // records of all cells, earlier ones included, in the sweep's order
-  std::size_t failed = 0;           // neither ok nor infeasible
-  std::optional<int> stopped_by;    // the signal; then `records` is not complete
-  std::optional<std::string> hung;  // the key of a cell that hangs in the kernel; the same
+  std::vector<record> records;     // records of all cells, earlier ones included, in the sweep's order
+  std::size_t failed = 0;          // number of cells that are neither ok nor infeasible
+  std::optional<int> stop_signal;  // the stop signal; then `records` is incomplete
+  std::optional<std::string>
+      hung_cell;  // key of a cell that hangs in the kernel; then `records` is incomplete
 };
 
-// The earlier record that makes running the cell again needless: ok or infeasible, the same number
-// of iterations, a timeline if one is asked for. nullptr if there is none.
+// The earlier record that makes running the cell unnecessary: ok or infeasible, with the same number of
+// iterations, and a timeline if one is requested. nullptr if there is none.
 const record* finished_record(const std::vector<record>& earlier, const cell& c);
 
 // The last record of the cell, whatever its outcome.
 const record* last_record(const std::vector<record>& earlier, const cell& c);
 
-// Throws input_error if the file's records went by other figures of one of the cells' machines, or by other
-// rules of one of their strategies.
+// Throws input_error if the file's records used other figures of a cell's machine or other rules of its
+// strategy.
 void check_settings(std::span<const cell> cells, const record_file& file);
 
 // Cells that `file` does not hold yet run `jobs` at a time; their records are appended in the order

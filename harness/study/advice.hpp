@@ -13,43 +13,45 @@
 
 namespace um {
 
-// How a program must change for it, as a phrase.
+// How a program must change for a technique, as a phrase.
 std::string_view program_changes_for(memory_technique way);
-// Names of the strategies to try unasked, those first whose way asks least.
+// Names of the strategies that are tried by default, least demanding technique first.
 std::vector<std::string_view> advised_strategies();
 
 // Features of managed memory on a system.
 struct managed_support {
-  bool oversubscribes = true;  // more of it may be in use than the device has
-  bool coherent = false;       // the GPU uses the CPU's page tables (ATS): malloc's memory is its own as well
-  std::string why;             // why it does not oversubscribe
+  bool can_oversubscribe = true;  // more managed memory may be in use than the device has
+  bool is_coherent = false;  // the GPU uses the CPU's page tables (ATS): malloc's memory is its own as well
+  std::string reason;        // why it does not oversubscribe
 };
 enum class system_kind : std::uint8_t { linux_native, wsl2, windows };
-// Of a kernel's release, such as "5.15.167.4-microsoft-standard-WSL2".
-system_kind system_of(std::string_view kernel);
+// The kind of system of a kernel release such as "5.15.167.4-microsoft-standard-WSL2".
+system_kind system_of_kernel(std::string_view kernel);
 managed_support managed_support_of(system_kind system, const machine& simulated);
 managed_support managed_support_of(system_kind system, const gpu_facts& gpu);
 
-struct tried_way {
+struct tried_strategy {
   memory_technique technique = memory_technique::in_core;
-  record r;
+  record result;
 };
 
-struct advice_given {
-  std::vector<tried_way> tried;  // one strategy each
+struct memory_advice {
+  std::vector<tried_strategy> tried;  // one strategy per technique
   std::optional<double> in_core_ns;
-  bool in_core_ran = true;  // false: in_core_ns is the sum of its operators' times
-  managed_support managed;
+  bool has_in_core_run = true;  // false: in_core_ns is the sum of the operators' times
+  managed_support support;
 };
 
-// What `tried` says of the setting; `in_core` is the record of the baseline with the whole device to itself.
-advice_given advice_from(std::vector<tried_way> tried, const record& in_core, managed_support managed);
+// The advice that follows from the tried strategies; `in_core`: record of the baseline with the whole device
+// to itself.
+memory_advice make_advice(std::vector<tried_strategy> tried, const record& in_core, managed_support managed);
 
-// The fastest or, where several are within 2 % of it, the one whose way asks least; nullptr if none works.
-const tried_way* recommended_by(const advice_given& a);
+// The fastest strategy or, if several are within 2 % of it, the one with the least demanding technique;
+// nullptr if none works.
+const tried_strategy* recommended_strategy(const memory_advice& a);
 
-// A paragraph and a table, ways by their cost, those that do not work with their reason; `setting` is the
-// first words.
-std::string text_of(const advice_given& a, const std::string& setting);
+// A paragraph and a table: strategies by cost, those that do not work with their reason. `setting`: the first
+// words.
+std::string text_of(const memory_advice& a, const std::string& setting);
 
 }  // namespace um

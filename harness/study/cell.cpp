@@ -14,9 +14,9 @@ namespace {
 
 constexpr std::string_view plan_prefix = "plan:";
 
-const network_family& family_named(const std::string& name) {
+const network_family& find_network_family(const std::string& name) {
   std::vector<std::string> known;
-  for (const network_family& f : networks()) {
+  for (const network_family& f : network_families()) {
     if (f.name == name) return f;
     known.push_back(f.name);
   }
@@ -25,12 +25,12 @@ const network_family& family_named(const std::string& name) {
 
 void complete_mode(experiment& e, bool simulated) {
   const run_mode mode = e.mode.value_or(simulated ? run_mode::simulated : run_mode::capped);
-  const mode_facts& facts = facts_of(mode);
-  if (simulated ? !facts.simulated : !facts.on_gpu) {
+  const mode_row& facts = row_of_mode(mode);
+  if (simulated ? !facts.runs_simulated : !facts.runs_on_gpu) {
     throw input_error(fmt::format("mode {} does not exist on {}; use {}", to_text(mode), e.backend,
                                   simulated ? "simulated or capped" : "capped"));
   }
-  if (facts.needs_leave && !e.allow_native) {
+  if (facts.needs_permission && !e.allow_native) {
     throw input_error(
         "mode native is refused: it lets the GPU's driver evict by itself, and driver defects can hang the "
         "GPU "
@@ -101,7 +101,7 @@ std::string workspace_text(const experiment& e) {
 
 knob_values completed_knobs(const strategy& s, const knob_values& given) {
   try {
-    return complete(s, given);
+    return complete_knobs(s, given);
   } catch (const std::invalid_argument& error) {
     throw input_error(one_line(error.what()));
   }
@@ -111,16 +111,17 @@ std::string key_text(const cell& c, const std::string& amount) {
   const network_spec& n = c.network.spec;
   const auto network_knobs =
       c.network.family != nullptr ? c.network.family->knobs : std::vector<network_knob>{};
-  return fmt::format("{}{}/b{}/{}{}/{}/{}{}/{}{}{}/{}/{}", n.name, changed_knobs(network_knobs, n.knobs),
-                     n.batch, to_text(n.mode), update_text(n), to_text(n.fusion_mode), storage_text(n),
-                     workspace_text(c.what), c.what.strategy,
-                     changed_knobs(c.how ? c.how->row.knobs : std::vector<knob>{}, c.what.strategy_knobs),
-                     amount, to_text(c.what.mode.value()), c.what.backend);
+  return fmt::format(
+      "{}{}/b{}/{}{}/{}/{}{}/{}{}{}/{}/{}", n.name, changed_knobs(network_knobs, n.knobs), n.batch,
+      to_text(n.mode), update_text(n), to_text(n.fusion_mode), storage_text(n), workspace_text(c.settings),
+      c.settings.strategy,
+      changed_knobs(c.strategy ? c.strategy->row.knobs : std::vector<knob>{}, c.settings.strategy_knobs), amount,
+      to_text(c.settings.mode.value()), c.settings.backend);
 }
 
 cell with_keys(cell c) {
-  c.key = key_text(c, "/" + amount_text(c.what));
-  c.line = key_text(c, "");
+  c.key = key_text(c, "/" + amount_text(c.settings));
+  c.line_key = key_text(c, "");
   return c;
 }
 
@@ -133,25 +134,25 @@ bool computes_whole_operators(const memory_plan& plan) {
 
 bool same_network(const network_spec& a, const network_spec& b) {
   const auto all = [](const network_spec& n) {
-    return std::tie(n.name, n.batch, n.mode, n.sgd, n.optimizer, n.masters, n.fusion_mode, n.arithmetic,
-                    n.order, n.knobs);
+    return std::tie(n.name, n.batch, n.mode, n.appends_sgd, n.optimizer, n.keeps_masters, n.fusion_mode,
+                    n.arithmetic, n.order, n.knobs);
   };
   return all(a) == all(b);
 }
 
 // `c` has its strategy or its plan.
-cell completed(cell c, experiment e, built_network network) {
+cell complete_cell(cell c, experiment e, built_network network) {
   check_amounts(e);
-  c.where = parse_backend(e.backend);
+  c.backend = parse_backend(e.backend);
   e.network = network.spec;
-  complete_mode(e, c.where.simulated);
-  complete_workspace_cap(e, c.where.simulated);
-  c.what = std::move(e);
+  complete_mode(e, c.backend.is_simulated);
+  complete_workspace_cap(e, c.backend.is_simulated);
+  c.settings = std::move(e);
   c.network = std::move(network);
   return with_keys(std::move(c));
 }
 
-strategy_choice chosen_for(const experiment& e) {
+strategy_choice choose_strategy(const experiment& e) {
   if (e.strategy.starts_with(plan_prefix)) {
     throw input_error(fmt::format("strategy {} is a plan from a file; give the file by --plan", e.strategy));
   }
@@ -160,12 +161,12 @@ strategy_choice chosen_for(const experiment& e) {
 
 }  // namespace
 
-built_network built(network_spec spec) {
+built_network complete_and_build(network_spec spec) {
   if (spec.imported_graph) {
     auto g = spec.imported_graph;
     return {std::move(spec), nullptr, std::move(g)};
   }
-  const network_family& family = family_named(spec.name);
+  const network_family& family = find_network_family(spec.name);
   std::vector<std::string> known;
   for (const network_knob& k : family.knobs) known.push_back(k.name);
   for (const auto& [name, value] : spec.knobs) {
@@ -177,61 +178,62 @@ built_network built(network_spec spec) {
   spec.order = spec.order.value_or(standard_order(spec.arithmetic));
   if (const auto defect = update_defect(spec)) throw input_error(*defect);
   try {
-    auto g = std::make_shared<const graph>(build(spec));
+    auto g = std::make_shared<const graph>(build_network(spec));
     return {std::move(spec), &family, std::move(g)};
   } catch (const std::invalid_argument& error) {
     throw input_error(one_line(error.what()));
   }
 }
 
-cell completed(experiment e, built_network network, strategy_choice how) {
+cell complete_cell(experiment e, built_network network, strategy_choice how) {
   e.strategy_knobs = completed_knobs(how->row, e.strategy_knobs);
   cell c;
-  c.how = std::move(how);
-  return completed(std::move(c), std::move(e), std::move(network));
+  c.strategy = std::move(how);
+  return complete_cell(std::move(c), std::move(e), std::move(network));
 }
 
-cell completed(experiment e, std::optional<plan_file> plan) {
+cell complete_cell(experiment e, std::optional<plan_file> plan) {
   cell c;
   c.plan = std::move(plan);
-  built_network network =
-      c.plan && same_network(c.plan->network.spec, e.network) ? c.plan->network : built(e.network);
-  if (c.plan) return completed(std::move(c), std::move(e), std::move(network));
-  strategy_choice how = chosen_for(e);
-  return completed(std::move(e), std::move(network), std::move(how));
+  built_network network = c.plan && same_network(c.plan->network.spec, e.network)
+                              ? c.plan->network
+                              : complete_and_build(e.network);
+  if (c.plan) return complete_cell(std::move(c), std::move(e), std::move(network));
+  strategy_choice how = choose_strategy(e);
+  return complete_cell(std::move(e), std::move(network), std::move(how));
 }
 
 cell with_strategy(const cell& setting, strategy_choice how) {
-  experiment e = setting.what;
+  experiment e = setting.settings;
   e.strategy = how->row.name;
-  e.rules = how->own_rules ? how->rules : std::nullopt;
+  e.rules = how->has_own_rules ? how->rules : std::nullopt;
   e.strategy_knobs.clear();
-  cell c = completed(std::move(e), setting.network, std::move(how));
-  c.on = setting.on;
+  cell c = complete_cell(std::move(e), setting.network, std::move(how));
+  c.planner_machine = setting.planner_machine;
   return c;
 }
 
-cell simulated_on(cell work, const machine& stand_in) {
-  if (work.where.simulated) return work;
-  experiment& e = work.what;
+cell as_simulated_on(cell work, const machine& stand_in) {
+  if (work.backend.is_simulated) return work;
+  experiment& e = work.settings;
   e.backend = "sim:" + stand_in.name;
   e.workspace_cap.reset();
-  if (!facts_of(e.mode.value()).simulated) e.mode = run_mode::simulated;
-  work.where = parse_backend(e.backend);
-  work.on = stand_in;
+  if (!row_of_mode(e.mode.value()).runs_simulated) e.mode = run_mode::simulated;
+  work.backend = parse_backend(e.backend);
+  work.planner_machine = stand_in;
   return with_keys(std::move(work));
 }
 
 family family_of(const cell& work) {
-  if (work.how) return work.how->row.kind;
+  if (work.strategy) return work.strategy->row.kind;
   const std::vector<residence>& home = work.plan.value().plan.home;
   if (std::ranges::any_of(home, is_managed)) return family::managed;
   const bool on_device = std::ranges::all_of(home, [](residence r) { return r == residence::device; });
   return on_device ? family::device : family::explicit_;
 }
 
-bool same_bits(const cell& work) {
-  if (work.how) return work.how->row.same_bits;
+bool has_baseline_bits(const cell& work) {
+  if (work.strategy) return work.strategy->row.is_bit_exact;
   return !work.plan || computes_whole_operators(work.plan->plan);
 }
 

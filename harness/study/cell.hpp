@@ -1,5 +1,5 @@
-// A cell: an experiment whose names are looked up, once. Whatever runs, records or compares it goes by what
-// stands here and looks up nothing again.
+// A cell: an experiment whose names have been looked up, once. Code that runs, records or compares it looks
+// up nothing again.
 #pragma once
 
 #include <memory>
@@ -17,41 +17,43 @@ namespace um {
 
 // Completes the network's knobs and memory order and builds it. Throws input_error for a network or a size
 // that cannot be.
-built_network built(network_spec spec);
+built_network complete_and_build(network_spec spec);
 
 struct cell {
-  experiment what;  // completed: knobs, mode, memory order and workspace cap as they are meant
+  experiment settings;  // with all defaults: knobs, mode, memory order and workspace cap
   built_network network;
-  strategy_choice how;  // the strategy; nullptr: the plan comes from a file
-  backend_name where;
-  std::string key;   // identifies it in a file: every field that changes what is measured
-  std::string line;  // the key without ratio or budget: cells of one line differ in nothing else
+  strategy_choice strategy;  // nullptr: the plan comes from a file
+  backend_name backend;
+  std::string key;       // its key in a file: every field that affects the measurement
+  std::string line_key;  // the key without ratio or budget
 
-  // What else its process needs to know, so that it reads no file.
-  std::optional<machine> on = {};  // simulated: the machine; on a GPU: the machine whose figures planners use
+  // Further data of its process, so that it reads no file.
+  std::optional<machine> planner_machine =
+      {};  // simulated: the machine; on a GPU: the machine whose figures planners use
   std::optional<plan_file> plan = {};
-  bool times_only = false;  // leave out what runs beside the timed iterations to observe and to count
-  std::string values = {};  // folder for the tensors that survive (execution_request::values); "": none
+  bool skips_observation = false;  // skip observation and counting around the timed iterations
+  std::string values_folder =
+      {};  // folder for the tensors that survive (execution_request::values); "": none
 };
 
-// Fills in what is not given and finds what is named. With a plan the experiment's strategy is the plan's,
-// named "plan:...". Throws input_error for an unknown name or knob, a value out of range, a mode that the
-// backend does not have, both a ratio and a budget.
-cell completed(experiment e, std::optional<plan_file> plan = {});
-// The same where network and strategy are known already.
-cell completed(experiment e, built_network network, strategy_choice how);
+// Adds defaults and looks up all names. With a plan, the strategy is the plan's, named "plan:...". Throws
+// input_error for an unknown name or knob, a value out of range, a mode that the backend does not have, or
+// both a ratio and a budget.
+cell complete_cell(experiment e, std::optional<plan_file> plan = {});
+// The same with a known network and strategy.
+cell complete_cell(experiment e, built_network network, strategy_choice how);
 
 // The cell with another strategy, on the same machine.
 cell with_strategy(const cell& setting, strategy_choice how);
-// The cell as it is simulated on `stand_in`; a simulated one stays as it is.
-cell simulated_on(cell work, const machine& stand_in);
+// The cell simulated on `stand_in`; a simulated cell is returned unchanged.
+cell as_simulated_on(cell work, const machine& stand_in);
 
-// Its strategy's; of a plan from a file, by where its tensors live.
+// The family of its strategy or, for a plan from a file, of its residences.
 family family_of(const cell& work);
-// Whether the result has the bits of the baseline's, as far as is known; false: equal to rounding only.
-bool same_bits(const cell& work);
+// Whether the result must equal the baseline's bit by bit; false: only up to rounding.
+bool has_baseline_bits(const cell& work);
 
-// Whether `a` asks for less memory than `b` of the same line: a higher ratio, a smaller budget.
+// Whether `a` has less memory than `b` of the same line: a higher ratio or a smaller budget.
 bool is_tighter(const experiment& a, const experiment& b);
 
 }  // namespace um

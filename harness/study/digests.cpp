@@ -4,7 +4,7 @@
 
 namespace um {
 
-void digest_book::check(record& r) {
+void digest_checker::check(record& r) {
   if (r.result != outcome::ok || !r.digest) return;
   if (r.strategy != baseline_strategy && !r.same_bits) return;
   // With SGD the result depends on how many iterations ran.

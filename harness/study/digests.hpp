@@ -1,5 +1,5 @@
-// Strategies differ in time only: they must compute what `device` computes, to the bit, unless their
-// row says that they sum in another order.
+// Strategies may differ only in time: their results must equal those of `device` bit by bit, unless their row
+// says that they sum in another order.
 #pragma once
 
 #include <map>
@@ -10,10 +10,10 @@
 namespace um {
 
 // Remembers the digest of `device` for each group and iteration count.
-class digest_book {
+class digest_checker {
  public:
-  // Makes the outcome wrong_result, with the reason, if the record's digest is not the one that
-  // `device` had; remembers the digest of an ok `device` record.
+  // Sets the outcome wrong_result, with the reason, if the record's digest differs from that of `device`.
+  // Remembers the digest of a successful `device` record.
   void check(record& r);
 
  private:

@@ -21,7 +21,7 @@ using named_facts = std::map<std::string, std::string>;
 // Further facts that affect times, by name (docs/records.md); for unknown ones, why they are unknown.
 struct fact_sheet {
   named_facts known, missing;
-  void put(const std::string& name, const std::optional<std::string>& value, const std::string& why_not) {
+  void add(const std::string& name, const std::optional<std::string>& value, const std::string& why_not) {
     if (value && !value->empty()) {
       known[name] = one_line(*value);
     } else {

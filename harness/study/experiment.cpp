@@ -16,8 +16,8 @@ namespace um {
 bool operator==(const experiment& a, const experiment& b) {
   const auto network = [](const experiment& e) {
     const network_spec& n = e.network;
-    return std::tie(n.name, n.batch, n.mode, n.sgd, n.optimizer, n.masters, n.fusion_mode, n.arithmetic,
-                    n.order, n.knobs);
+    return std::tie(n.name, n.batch, n.mode, n.appends_sgd, n.optimizer, n.keeps_masters, n.fusion_mode,
+                    n.arithmetic, n.order, n.knobs);
   };
   const auto rest = [](const experiment& e) {
     return std::tie(e.strategy, e.strategy_knobs, e.ratio, e.budget, e.backend, e.mode, e.workspace_cap,
@@ -29,7 +29,7 @@ bool operator==(const experiment& a, const experiment& b) {
 backend_name parse_backend(const std::string& text) {
   if (text.starts_with("sim:") && text.size() > 4) return {true, text.substr(4), 0};
   if (text.starts_with("cuda:")) {
-    return {false, "", static_cast<int>(whole_number("backend cuda:N", text.substr(5), 0, 1023))};
+    return {false, "", static_cast<int>(parse_whole_number("backend cuda:N", text.substr(5), 0, 1023))};
   }
   throw input_error(
       fmt::format("unknown backend \"{}\"; use sim:NAME (see `umbench list machines`) or cuda:N",
@@ -37,8 +37,8 @@ backend_name parse_backend(const std::string& text) {
 }
 
 std::string update_text(const network_spec& n) {
-  if (!n.optimizer) return n.sgd ? "+sgd" : "";
-  return fmt::format("+optimizer={}{}", to_text(*n.optimizer), n.masters ? ",masters" : "");
+  if (!n.optimizer) return n.appends_sgd ? "+sgd" : "";
+  return fmt::format("+optimizer={}{}", to_text(*n.optimizer), n.keeps_masters ? ",masters" : "");
 }
 
 std::string storage_text(const network_spec& n) {
@@ -49,11 +49,11 @@ std::string storage_text(const network_spec& n) {
 
 byte_count peak_in_use(run_mode mode, const execution_plan& steps) {
   const byte_count asked_for = steps.peak_device_bytes;
-  return facts_of(mode).under == pressure::driver ? std::min(asked_for, steps.budget) : asked_for;
+  return row_of_mode(mode).evicted_by == pressure::driver ? std::min(asked_for, steps.budget) : asked_for;
 }
 
-const mode_facts& facts_of(run_mode mode) {
-  static constexpr std::array<mode_facts, enum_names<run_mode>.size()> rows{{
+const mode_row& row_of_mode(run_mode mode) {
+  static constexpr std::array<mode_row, enum_names<run_mode>.size()> rows{{
       {pressure::driver, true, false, false},  // simulated
       {pressure::plan, true, true, false},     // capped
       {pressure::driver, false, true, true},   // native

@@ -15,7 +15,7 @@ namespace um {
 
 // "sim:NAME" or "cuda:N".
 struct backend_name {
-  bool simulated = true;
+  bool is_simulated = true;
   std::string machine;  // simulated: a machine file's name
   int device = 0;       // cuda
 };
@@ -32,7 +32,7 @@ struct experiment {
   std::optional<byte_count> budget;  // neither: the whole device
   std::string backend;
   std::optional<run_mode> mode;             // nothing: simulated on sim:NAME, capped on cuda:N
-  std::optional<byte_count> workspace_cap;  // most for one operator; nothing: the standard, none on sim:NAME
+  std::optional<byte_count> workspace_cap;  // maximum per operator; nothing: the default, none on sim:NAME
   std::uint32_t iterations = 5;
   std::uint32_t deadline_s = 300;
   bool timeline = false;
@@ -41,17 +41,17 @@ struct experiment {
   friend bool operator==(const experiment&, const experiment&);
 };
 
-// "bf16", or "bf16,nchw" where the memory order is not the standard one of that precision.
+// "bf16", or "bf16,nchw" if the memory order is not the default of that precision.
 std::string storage_text(const network_spec& n);
-// What updates the parameters: "", "+sgd", "+optimizer=adamw", "+optimizer=adamw,masters".
+// The update of parameters: "", "+sgd", "+optimizer=adamw", "+optimizer=adamw,masters".
 std::string update_text(const network_spec& n);
 
-// What a mode means; its row stands in experiment.cpp.
-struct mode_facts {
-  pressure under;          // who keeps memory within the budget
-  bool simulated, on_gpu;  // the backends that have it
-  bool needs_leave;        // only with --allow-native-oversubscription
+// Properties of a mode; the table is in experiment.cpp.
+struct mode_row {
+  pressure evicted_by;               // who keeps memory within the budget
+  bool runs_simulated, runs_on_gpu;  // the backends on which it runs
+  bool needs_permission;             // only with --allow-native-oversubscription
 };
-const mode_facts& facts_of(run_mode mode);
+const mode_row& row_of_mode(run_mode mode);
 
 }  // namespace um

@@ -24,7 +24,7 @@ std::vector<std::string> words_of(std::string_view text) {
 }
 
 // Whether words that follow each other make `name`: "titan", "v" make "titan-v".
-bool names(const std::vector<std::string>& words, const std::string& name) {
+bool matches_name(const std::vector<std::string>& words, const std::string& name) {
   std::string wanted;
   for (const std::string& word : words_of(name)) wanted += word;
   if (wanted.empty()) return false;
@@ -38,7 +38,7 @@ bool names(const std::vector<std::string>& words, const std::string& name) {
 
 }  // namespace
 
-const machine& machine_named(const std::vector<machine>& machines, std::string_view name) {
+const machine& find_machine(const std::vector<machine>& machines, std::string_view name) {
   std::vector<std::string> known;
   for (const machine& m : machines) {
     if (m.name == name) return m;
@@ -47,16 +47,16 @@ const machine& machine_named(const std::vector<machine>& machines, std::string_v
   throw input_error(unknown_name("machine", name, known));
 }
 
-const machine* machine_like(const std::vector<machine>& machines, std::string_view gpu_name) {
+const machine* find_machine_like(const std::vector<machine>& machines, std::string_view gpu_name) {
   const std::vector<std::string> words = words_of(gpu_name);
   const auto kind = [](const machine& m) { return m.name.substr(0, m.name.find('-')); };
   const auto first = [&](auto name_of) {
     const auto found =
-        std::ranges::find_if(machines, [&](const machine& m) { return names(words, name_of(m)); });
+        std::ranges::find_if(machines, [&](const machine& m) { return matches_name(words, name_of(m)); });
     return found == machines.end() ? nullptr : &*found;
   };
-  const std::string measured = "on one " + std::string(gpu_name) + ',';  // as calibrate says where
-  for (const machine& m : std::views::reverse(machines)) {               // a user's come last
+  const std::string measured = "on one " + std::string(gpu_name) + ',';  // the source that calibrate writes
+  for (const machine& m : std::views::reverse(machines)) {  // a user's files come last and take precedence
     if (m.source.find(measured) != std::string::npos) return &m;
   }
   if (const machine* whole = first([](const machine& m) { return m.name; })) return whole;

@@ -1,4 +1,4 @@
-// Machines by name, and the machine that is like a GPU.
+// Finds machines by name, or by likeness to a GPU.
 #pragma once
 
 #include <string>
@@ -10,14 +10,15 @@
 namespace um {
 
 // Throws input_error listing the known ones.
-const machine& machine_named(const std::vector<machine>& machines, std::string_view name);
+const machine& find_machine(const std::vector<machine>& machines, std::string_view name);
 
-// Stands in for a GPU of which there is no machine file, where the user names no other; never silently.
+// The machine whose figures are used for a GPU without a machine file, unless the user names another; it is
+// always reported.
 inline constexpr const char* standard_machine = "h200";
 
-// The machine file that was measured on a GPU of that name, the last of them; else the one named like it,
-// "h200" for "NVIDIA H200"; else one of its kind; nullptr where there is none. A GPU's own properties tell no
-// rates of the link and the driver, so planners go by such figures.
-const machine* machine_like(const std::vector<machine>& machines, std::string_view gpu_name);
+// The machine file for a GPU: the last one measured on a GPU of that name; else the one of the same name,
+// "h200" for "NVIDIA H200"; else one of the same kind; else nullptr. Planners use its figures, since a GPU's
+// own properties do not include rates of the link and the driver.
+const machine* find_machine_like(const std::vector<machine>& machines, std::string_view gpu_name);
 
 }  // namespace um

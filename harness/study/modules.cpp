@@ -13,11 +13,12 @@ namespace um {
 namespace {
 
 using bytes_of_module = byte_count module_row::*;
-constexpr std::array columns{std::pair{"compute again", &module_row::again},
-                             std::pair{"offload", &module_row::offload}, std::pair{"cut", &module_row::cut},
-                             std::pair{"keep", &module_row::keep}};
+constexpr std::array columns{std::pair{"compute again", &module_row::recomputed_bytes},
+                             std::pair{"offload", &module_row::offloaded_bytes},
+                             std::pair{"cut", &module_row::split_bytes},
+                             std::pair{"keep", &module_row::kept_bytes}};
 
-// Which column the outputs of each operator, and which tensors, belong to by the plan's actions.
+// Finds the column of a tensor from the plan's actions.
 struct treatment {
   std::vector<bool> cut, again;  // by operator
   std::vector<bool> moved;       // by tensor
@@ -27,13 +28,13 @@ struct treatment {
     std::vector<bool> computed(g.ops.size());
     for (const action& a : plan.actions) {
       if (const auto* c = std::get_if<compute>(&a)) {
-        if (!is_whole(c->part)) cut[c->what] = true;
-        if (computed[c->what]) again[c->what] = true;
-        computed[c->what] = true;
+        if (!is_whole(c->part)) cut[c->op] = true;
+        if (computed[c->op]) again[c->op] = true;
+        computed[c->op] = true;
       } else if (const auto* in = std::get_if<prefetch>(&a)) {
-        moved[in->what] = true;
+        moved[in->tensor] = true;
       } else if (const auto* out = std::get_if<evict>(&a)) {
-        moved[out->what] = true;
+        moved[out->tensor] = true;
       }
     }
     for (tensor_id t = 0; t < plan.home.size(); ++t) {
@@ -42,9 +43,9 @@ struct treatment {
   }
 
   bytes_of_module column_of(op_id o, tensor_id t) const {
-    if (cut[o]) return &module_row::cut;
-    if (again[o]) return &module_row::again;
-    return moved[t] ? &module_row::offload : &module_row::keep;
+    if (cut[o]) return &module_row::split_bytes;
+    if (again[o]) return &module_row::recomputed_bytes;
+    return moved[t] ? &module_row::offloaded_bytes : &module_row::kept_bytes;
   }
 };
 
@@ -52,7 +53,7 @@ bool is_number(std::string_view word) {
   return !word.empty() && std::ranges::all_of(word, [](char c) { return c >= '0' && c <= '9'; });
 }
 
-// "layer1.0.bn1" in three: what is before its first component that is a number, that number, the rest.
+// Splits "layer1.0.bn1" into the part before its first numeric component, that number, and the rest.
 std::tuple<std::string, std::string, std::string> split_at_number(const std::string& module) {
   for (std::size_t begin = 0; begin < module.size();) {
     const std::size_t end = std::min(module.find('.', begin), module.size());
@@ -89,8 +90,8 @@ struct line {
   }
 };
 
-// Which columns are not empty.
-unsigned treated_as(const module_row& row) {
+// The set of columns that are not empty, as bits.
+unsigned treatment_bits(const module_row& row) {
   unsigned bits = 0;
   for (const auto& [name, bytes] : columns) bits = 2 * bits + (row.*bytes > 0 ? 1 : 0);
   return bits;
@@ -101,7 +102,7 @@ std::vector<line> merged_lines(const std::vector<module_row>& rows) {
   std::map<std::tuple<std::string, std::string, unsigned>, std::size_t> known;
   for (const module_row& row : rows) {
     const auto [before, number, after] = split_at_number(row.module);
-    const auto [at, fresh] = known.try_emplace({before, after, treated_as(row)}, lines.size());
+    const auto [at, fresh] = known.try_emplace({before, after, treatment_bits(row)}, lines.size());
     if (fresh) lines.push_back({.before = before, .after = after, .numbers = {}, .sum = {}});
     line& l = lines[at->second];
     if (!number.empty()) l.numbers.push_back(number);

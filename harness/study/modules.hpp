@@ -1,4 +1,4 @@
-// What a plan does with a network's activations, module by module.
+// Summarizes what a plan does with the activations of each module.
 #pragma once
 
 #include <string>
@@ -10,23 +10,23 @@
 
 namespace um {
 
-// Bytes of activations, each in one column: its operator is computed in parts (`cut`); else it is computed
-// again, as torch.utils.checkpoint does; else it lies on the host for a time, as
-// torch.autograd.graph.save_on_cpu does; else it is kept.
+// Bytes of activations per treatment. `split_bytes`: the operator is computed in parts; else
+// `recomputed_bytes`: it is computed again, as torch.utils.checkpoint does; else `offloaded_bytes`: it is on
+// the host for a time, as torch.autograd.graph.save_on_cpu does; else `kept_bytes`.
 struct module_row {
   std::string module;
-  byte_count again = 0, offload = 0, cut = 0, keep = 0;
+  byte_count recomputed_bytes = 0, offloaded_bytes = 0, split_bytes = 0, kept_bytes = 0;
 };
 
-// "layer1.0.bn1" of "layer1.0.bn1:add_5", "" where a name tells no module.
+// The module in an operator's name: "layer1.0.bn1" in "layer1.0.bn1:add_5"; "" if there is none.
 std::string_view module_of(std::string_view name);
 
-// In the order in which modules first run. Empty where no name tells a module, as those of `umbench export`
-// do.
+// Rows in the order in which modules first run. Empty if names contain no module, as those of `umbench
+// export` do.
 std::vector<module_row> modules_of(const graph& g, const memory_plan& plan);
 
-// A table with a head; "" of no rows. Neighbours whose names differ in numbers alone and that are treated
-// alike share a line.
+// A table with a header; "" without rows. Neighbours with the same treatment whose names differ only in
+// numbers share a line.
 std::string text_of(const std::vector<module_row>& rows);
 
 }  // namespace um

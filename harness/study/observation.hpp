@@ -15,18 +15,18 @@ struct gpu_state {
   std::optional<std::uint64_t> sm_clock_mhz, memory_clock_mhz, temperature_c, power_mw;
   std::optional<std::uint64_t> pcie_generation,
       pcie_width;                                        // of the link as it runs now: idle links slow down
-  std::optional<std::uint64_t> other_processes;          // that have a context on it, too
-  std::optional<std::vector<std::string>> throttled_by;  // what holds the clocks down
+  std::optional<std::uint64_t> other_processes;          // other processes with a context on the GPU
+  std::optional<std::vector<std::string>> throttled_by;  // reasons why clocks are reduced
   friend bool operator==(const gpu_state&, const gpu_state&) = default;
 };
 
-// Nothing where it was not observed.
+// Members are empty if not observed.
 struct observation {
-  std::optional<gpu_state> before, after;  // right before and right after the iterations that are timed
-  // An iteration's, averaged over those that follow the timed ones.
+  std::optional<gpu_state> before, after;  // just before and just after the timed iterations
+  // Averages per iteration, over the iterations that follow the timed ones.
   std::optional<nanoseconds> host_cpu;  // processor time of the cell's process, all threads, user and system
-  std::optional<std::uint64_t> energy_uj;  // energy of the whole GPU
-  std::optional<std::string> reason;       // why some of these are not there
+  std::optional<std::uint64_t> energy_uj;     // energy of the whole GPU
+  std::optional<std::string> missing_reason;  // why some members are empty
 };
 
 }  // namespace um

@@ -1,4 +1,4 @@
-// A memory plan with what it was made for, so that one machine can plan and another run.
+// A memory plan with the setting that it was made for, so that one machine can plan and another run.
 #pragma once
 
 #include <memory>
@@ -14,9 +14,9 @@
 namespace um {
 
 // Who keeps memory within the budget, and where the run happens.
-//   simulated  the simulator's driver evicts on demand
-//   capped     the plan evicts at operator boundaries; no memory is ever oversubscribed
-//   native     a real driver evicts on demand
+//
+// simulated: the simulator's driver evicts on demand. capped: the plan evicts at operator boundaries; memory
+// is never oversubscribed. native: a real driver evicts on demand.
 enum class run_mode : std::uint8_t { simulated, capped, native };
 template <>
 inline constexpr std::array enum_names<run_mode>{"simulated"sv, "capped"sv, "native"sv};
@@ -25,34 +25,33 @@ inline constexpr std::array enum_names<run_mode>{"simulated"sv, "capped"sv, "nat
 struct built_network {
   network_spec spec;
   const network_family* family = nullptr;  // nullptr: the network comes from a file
-  std::shared_ptr<const graph> built = {};
+  std::shared_ptr<const graph> network = {};
 };
 
 struct plan_file {
   built_network network;
   std::string strategy;
   knob_values strategy_knobs;
-  std::optional<double> ratio;  // as asked for, if it was
-  byte_count footprint = 0;     // where it was planned
+  std::optional<double> ratio;  // as requested; nothing: a budget was
+  byte_count footprint = 0;     // on the machine that planned
   byte_count budget = 0;
   run_mode mode = run_mode::simulated;
-  packer placed_by = packers::searched;
+  packer packing_algorithm = packers::searched;
   memory_plan plan;
 };
 
-// The largest device memory in use at once: what the plan asks for or, where the driver evicts on demand, no
-// more than it lets in.
+// Maximum device memory in use: that of the plan or, if the driver evicts on demand, at most the budget.
 byte_count peak_in_use(run_mode mode, const execution_plan& steps);
 
-// A plan, and the steps that it becomes.
-struct planned {
+// A plan and its lowered steps.
+struct planned_cell {
   plan_file file;
   execution_plan steps;
   time_bounds bounds;
   plan_bound bound;
   std::vector<std::string> notes;
   nanoseconds planning_time = 0;
-  std::optional<nanoseconds> expected;  // simulated time of an iteration; nothing for managed memory
+  std::optional<nanoseconds> expected_time;  // simulated time of an iteration; nothing for managed memory
 };
 
 }  // namespace um

@@ -7,24 +7,24 @@
 
 namespace um {
 
-record blank_record(const cell& work) {
-  const experiment& e = work.what;
+record make_record(const cell& work) {
+  const experiment& e = work.settings;
   record r;
   r.key = work.key;
   r.network = e.network;
   r.strategy = e.strategy;
   r.strategy_knobs = e.strategy_knobs;
-  if (work.how) r.rules = work.how->rules;
-  r.kind = family_of(work);
-  r.same_bits = same_bits(work);
+  if (work.strategy) r.rules = work.strategy->rules;
+  r.strategy_family = family_of(work);
+  r.same_bits = has_baseline_bits(work);
   r.ratio = e.ratio;
   r.mode = e.mode.value();
   r.backend = e.backend;
   r.workspace_cap = e.workspace_cap;
   r.iterations = e.iterations;
-  r.simulated = work.where.simulated;
+  r.simulated = work.backend.is_simulated;
   r.memory.budget = e.budget;
-  r.observed.reason = r.simulated ? "simulated" : "no iteration ended";
+  r.observed.missing_reason = r.simulated ? "simulated" : "no iteration ended";
   return r;
 }
 
@@ -37,7 +37,7 @@ std::vector<nanoseconds> steady_samples(const record& r) {
   return times;
 }
 
-// Of sorted times.
+// A quantile of sorted times.
 double quantile(const std::vector<nanoseconds>& times, double share) {
   const double place = share * static_cast<double>(times.size() - 1);
   const auto below = static_cast<std::size_t>(place);

@@ -23,8 +23,8 @@ enum class outcome : std::uint8_t {
   infeasible,          // the strategy cannot work within the budget: a result
   out_of_memory,       // an allocation on the device failed
   host_out_of_memory,  // an allocation on the host failed, or the kernel took the cell's process
-  unsupported,         // the backend lacks something
-  timeout,             // the deadline passed, or it did at a lower ratio of the same line
+  unsupported,         // the backend lacks a feature
+  timeout,             // the deadline passed, here or at a lower ratio of the same line
   crashed,             // the cell's process died
   hung,                // its process sleeps in the kernel and cannot be killed
   wrong_result,        // computed something else than `device` did
@@ -71,54 +71,55 @@ struct record {
   std::string strategy;
   knob_values strategy_knobs;
   std::optional<hint_strategy> rules;  // rules of a hint strategy, before its knobs
-  family kind = family::explicit_;
-  bool same_bits = false;       // as the baseline's result; false: equal to rounding
-  std::optional<double> ratio;  // as asked for; else footprint / budget, once both are known
+  family strategy_family = family::explicit_;
+  bool same_bits = false;       // must equal the baseline's result bit by bit; false: up to rounding
+  std::optional<double> ratio;  // as requested; otherwise footprint / budget, once both are known
   run_mode mode = run_mode::simulated;
   std::string backend;
-  std::optional<std::string> device;          // the machine file's or the GPU's name
-  std::optional<std::string> figures;         // the machine file that planners went by
-  std::optional<std::string> figures_digest;  // of its figures (figures_digest, json/json.hpp)
-  std::vector<std::string> borrowed;          // figures that its machine file lacks and the h200's replaces
+  std::optional<std::string> device;                  // the machine file's or the GPU's name
+  std::optional<std::string> planner_machine;         // machine file whose figures planners used
+  std::optional<std::string> planner_machine_digest;  // digest of the figures of that machine file
+  std::vector<std::string> borrowed_figures;  // figures that its machine file lacks, taken from the h200
   std::uint32_t iterations = 0;
   outcome result = outcome::ok;
   std::optional<std::string> reason;
   std::vector<nanoseconds> samples;   // every iteration, the first one first
-  std::optional<time_band> band;      // of a later iteration; simulated, just above ratio 1
-  std::optional<steady_cycle> cycle;  // simulated, where iterations do not settle at one time
+  std::optional<time_band> band;      // bounds of a later iteration; only if simulated just above ratio 1
+  std::optional<steady_cycle> cycle;  // only if simulated iterations do not converge to one time
   std::optional<counters> first, last;
-  std::optional<std::string> counters_reason;  // why some were not observed
+  std::optional<std::string> counters_reason;  // why some counters were not observed
   observation observed;
   memory_figures memory;
-  std::optional<nanoseconds> planning;  // time to make the plan; nothing: simulated, or no plan
-  std::optional<nanoseconds> compute;   // sum of the operators' times, everything resident
-  std::optional<time_bounds> bounds;    // within the budget
-  std::optional<plan_bound> bound;      // lower bound for plans of this kind; nothing: there is no plan
-  std::vector<std::string> notes;       // what the planner had to say
+  std::optional<nanoseconds> planning_time;  // time to make the plan; nothing: simulated, or no plan
+  std::optional<nanoseconds> compute_time;   // sum of the operators' times, everything resident
+  std::optional<time_bounds> bounds;         // lower bounds for the budget
+  std::optional<plan_bound> bound;           // lower bound for plans of this kind; nothing: there is no plan
+  std::vector<std::string> notes;            // notes of the planner
   std::optional<std::uint64_t> digest;
   std::optional<double> loss;
   bool simulated = true;
-  bool replayed = false;              // on a GPU, with operators that only touch memory: values mean nothing
+  bool is_replay = false;  // on a GPU, with operators that only access memory: values are meaningless
   std::optional<launch_mode> launch;  // nothing: simulated, or nothing ran
   std::optional<bool> calibrated;
-  bool kernels_at_peak = false;  // simulated without measured rates of operators; older files lack it
+  bool assumes_peak_kernels =
+      false;  // simulated with kernels at peak rates, since none were measured; absent in older files
   std::optional<std::vector<engine_figure>> engines;
   std::optional<timeline_figures> timeline;
 };
 
-// Everything that the experiment says of itself; the outcome is still to come.
-record blank_record(const cell& work);
+// A record with all fields that the experiment determines; the outcome is added later.
+record make_record(const cell& work);
 
-// Median over all iterations but the first (the first if it is alone); nothing unless `ok`.
+// Median of all iterations but the first (of the first, if it is the only one); nothing unless `ok`.
 std::optional<double> steady_ns(const record& r);
 
-// The quartiles of the same iterations, as NumPy interpolates them; nothing of fewer than two.
+// Quartiles of the same iterations, interpolated as NumPy does; nothing for fewer than two.
 struct quartiles {
   double low = 0, high = 0;
 };
 std::optional<quartiles> steady_quartiles(const record& r);
 
-// Cells that compute the same thing on the same machine share a group, whatever their strategy.
+// Cells with the same computation on the same machine form a group, whatever their strategy.
 std::string group_of(const record& r);
 
 }  // namespace um

@@ -5,7 +5,7 @@
 namespace um {
 namespace {
 
-// A summary changes nothing that is run.
+// Ignores the summary, since it does not affect runs.
 hint_strategy without_summary(hint_strategy s) {
   s.summary.clear();
   return s;
@@ -13,16 +13,17 @@ hint_strategy without_summary(hint_strategy s) {
 
 }  // namespace
 
-void settings_book::note(const record& r) {
-  if (r.simulated && r.figures_digest) figures_.insert_or_assign(r.backend, *r.figures_digest);
+void settings_checker::remember(const record& r) {
+  if (r.simulated && r.planner_machine_digest) figures_.insert_or_assign(r.backend, *r.planner_machine_digest);
   if (r.rules) rules_.insert_or_assign(r.strategy, without_summary(*r.rules));
 }
 
-std::optional<std::string> settings_book::conflict(const record& r) const {
+std::optional<std::string> settings_checker::conflict(const record& r) const {
   const auto figures = figures_.find(r.backend);
-  if (r.simulated && r.figures_digest && figures != figures_.end() && figures->second != *r.figures_digest) {
+  if (r.simulated && r.planner_machine_digest && figures != figures_.end() &&
+      figures->second != *r.planner_machine_digest) {
     return fmt::format("{} was simulated there with other figures (digest {}, here {})", r.backend,
-                       figures->second, *r.figures_digest);
+                       figures->second, *r.planner_machine_digest);
   }
   const auto rules = rules_.find(r.strategy);
   if (r.rules && rules != rules_.end() && !(rules->second == without_summary(*r.rules))) {

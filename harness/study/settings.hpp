@@ -1,5 +1,5 @@
-// Settings of a cell that its key does not contain: the figures of its machine and the rules of its strategy.
-// A file holds one version of each, so that cells of one key are comparable.
+// Checks settings that a cell's key does not contain: the figures of its machine and the rules of its
+// strategy. A file holds one version of each, so that cells with equal keys are comparable.
 #pragma once
 
 #include <map>
@@ -10,12 +10,12 @@
 
 namespace um {
 
-class settings_book {
+class settings_checker {
  public:
-  // A record that is there.
-  void note(const record& r);
-  // What of this record goes by another setting than the ones noted, as a line without its file; nothing if
-  // none does. A record without figures agrees with all.
+  // Adds the settings of a record in the file.
+  void remember(const record& r);
+  // The first setting of this record that differs from the remembered ones, as text without the file's name;
+  // nothing if none does. A record without figures agrees with all.
   std::optional<std::string> conflict(const record& r) const;
 
  private:

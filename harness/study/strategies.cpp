@@ -24,7 +24,7 @@ std::pair<std::string, std::vector<std::string>> parts_of_name(std::string_view 
   return parts;
 }
 
-const hint_strategy* row_of_rules(std::string_view name) {
+const hint_strategy* find_rules_row(std::string_view name) {
   for (const hint_strategy& s : hint_table()) {
     if (s.name == name) return &s;
   }
@@ -53,8 +53,8 @@ strategy_choice strategy_from_rules(hint_strategy own_rules) {
 
 strategy_choice strategy_named(std::string_view name) {
   const auto [base, off] = parts_of_name(name);
-  if (const hint_strategy* rules = row_of_rules(base)) return choice_of(without_rules(*rules, off), false);
-  const strategy* row = find(strategies(), base);
+  if (const hint_strategy* rules = find_rules_row(base)) return choice_of(without_rules(*rules, off), false);
+  const strategy* row = find_strategy(strategies(), base);
   if (row != nullptr && off.empty()) return std::make_shared<chosen_strategy>(*row);
   if (row != nullptr) {
     throw input_error(fmt::format("strategy {} is not made of rules, so none can be switched off", base));

@@ -1,4 +1,4 @@
-// Every strategy by name: the tables of planners/ and hints/ as one.
+// All strategies by name: the tables of planners/ and hints/ together.
 #pragma once
 
 #include <memory>
@@ -14,23 +14,23 @@ namespace um {
 
 const std::vector<strategy>& strategies();
 
-// Against its times and results all others are held.
+// Baseline for the times and results of all strategies.
 inline constexpr std::string_view baseline_strategy = "device";
 
-// A strategy that was looked up, or came as rules.
+// A strategy found in a table or made from rules.
 struct chosen_strategy {
   strategy row;
-  std::optional<hint_strategy> rules;  // nothing: it is not made of rules
-  bool own_rules = false;              // they are in no table
+  std::optional<hint_strategy> rules;  // nothing: the strategy has no rules
+  bool has_own_rules = false;          // the rules are not in a table
 };
 using strategy_choice = std::shared_ptr<const chosen_strategy>;
 strategy_choice strategy_from_rules(hint_strategy own_rules);
 
-// A row's name, or "NAME,without=RULE[,without=RULE...]" for a row of hints with rules switched off.
-// Throws input_error listing what is known.
+// Finds a strategy by its name, or by "NAME,without=RULE[,without=RULE...]", which switches off rules of a
+// hint strategy. Throws input_error listing the known names.
 strategy_choice strategy_named(std::string_view name);
 
-// With the rules of that list switched off. Throws input_error listing the strategy's rules.
+// Switches off the listed rules. Throws input_error listing the strategy's rules.
 hint_strategy without_rules(hint_strategy s, const std::vector<std::string>& rules);
 
 }  // namespace um

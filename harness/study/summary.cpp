@@ -12,7 +12,7 @@ std::string row(std::string_view label, const std::string& text) {
   return fmt::format("  {:<11}{}\n", label, text);
 }
 
-// The footprint, then a row a term: what is live at the peak, and what packing adds to it.
+// The footprint, then a row per term: bytes alive at the peak and fragmentation.
 std::string footprint_rows(const footprint_terms& f) {
   const byte_count live = f.total - f.fragmentation;
   std::string text = row(
@@ -95,7 +95,7 @@ std::string observed_rows(const observation& o) {
   return text;
 }
 
-// "3 device, 0 staged": of every name how many things have it.
+// "3 device, 0 staged": how many things have each name.
 template <class Names, class Things, class NameOf>
 std::string counts_text(const Names& names, const Things& things, NameOf name_of) {
   std::string text;
@@ -115,7 +115,7 @@ std::string actions_text(const memory_plan& plan) {
   return counts_text(verbs, plan.actions, [](const action& a) { return verb_of(a); });
 }
 
-std::string launched_text(launch_mode way) {
+std::string launch_text(launch_mode way) {
   switch (way) {
     case launch_mode::cuda_graph:
       return "as one CUDA graph";
@@ -173,7 +173,7 @@ std::string bound_rows(const time_bounds& b, const std::optional<plan_bound>& ow
 }
 
 // "no plan that only swaps can take less than 14.0 ms; this one takes 6.52 times that".
-std::string least_text(const plan_bound& own, const std::optional<double>& time) {
+std::string lower_bound_text(const plan_bound& own, const std::optional<double>& time) {
   const plan_kind& kind = own.kind;
   const char* does = kind.narrowest_class == plan_class::any ? ""
                      : kind.swaps && kind.recomputes         ? " that swaps and recomputes"
@@ -187,7 +187,7 @@ std::string least_text(const plan_bound& own, const std::optional<double>& time)
 }
 
 // A plan that leaves evicting to the driver asks for more than the budget.
-std::string peak_text(const planned& p) {
+std::string peak_text(const planned_cell& p) {
   const byte_count in_use = peak_in_use(p.file.mode, p.steps), asked_for = p.steps.peak_device_bytes;
   std::string text = fmt::format("{} of device memory in use", to_text(in_use));
   if (asked_for > in_use)
@@ -212,7 +212,7 @@ std::string provenance(const record& r) {
   if (!r.simulated) return fmt::format("measured on {}", r.device.value_or(r.backend));
   return fmt::format("simulated on machine file {}, figures {}", parse_backend(r.backend).machine,
                      r.calibrated.value_or(false) ? "calibrated" : "not calibrated") +
-         (r.kernels_at_peak ? ", kernels at 100 % of the peak" : "");
+         (r.assumes_peak_kernels ? ", kernels at 100 % of the peak" : "");
 }
 
 std::string provenance(const machine& m) {
@@ -255,13 +255,14 @@ std::string summary(const record& r) {
   text += row("outcome", std::string(to_text(r.result)) + (r.reason ? ": " + *r.reason : ""));
   text += memory_rows(r.memory);
   if (steady_ns(r)) text += row("iteration", iterations_text(r));
-  if (r.compute) {
+  if (r.compute_time) {
     text += row("operators",
-                fmt::format("{} with everything resident", time_text(static_cast<double>(*r.compute))));
+                fmt::format("{} with everything resident", time_text(static_cast<double>(*r.compute_time))));
   }
-  if (r.bound && r.bound->min_time != no_bound) text += row("bound", least_text(*r.bound, steady_ns(r)));
+  if (r.bound && r.bound->min_time != no_bound)
+    text += row("bound", lower_bound_text(*r.bound, steady_ns(r)));
   for (const std::string& line : r.notes) text += row("planner", line);
-  if (r.launch) text += row("launched", launched_text(*r.launch));
+  if (r.launch) text += row("launched", launch_text(*r.launch));
   if (r.last)
     text += row("moved", moved_text(*r.last) + amplification_text(r) + faults_text(*r.last) +
                              " in the last iteration");
@@ -270,7 +271,7 @@ std::string summary(const record& r) {
   return text;
 }
 
-std::string summary(const planned& p) {
+std::string summary(const planned_cell& p) {
   const memory_plan& plan = p.file.plan;
   std::string text = fmt::format("{} on {} batch {}, {}, {}, mode {}, budget {}\n", p.file.strategy,
                                  p.file.network.spec.name, p.file.network.spec.batch,
@@ -285,11 +286,11 @@ std::string summary(const planned& p) {
   m.pinned_arena = p.steps.pinned_arena_bytes;
   text += memory_rows(m);
   text += row("peak", peak_text(p));
-  if (p.expected)
+  if (p.expected_time)
     text += row("expected",
-                fmt::format("{} an iteration, simulated", time_text(static_cast<double>(*p.expected))));
+                fmt::format("{} an iteration, simulated", time_text(static_cast<double>(*p.expected_time))));
   text += bound_rows(p.bounds, p.bound,
-                     p.expected ? std::optional(static_cast<double>(*p.expected)) : std::nullopt, true);
+                     p.expected_time ? std::optional(static_cast<double>(*p.expected_time)) : std::nullopt, true);
   text += row("planned", fmt::format("in {}", time_text(static_cast<double>(p.planning_time))));
   for (const std::string& line : p.notes) text += row("planner", line);
   return text;

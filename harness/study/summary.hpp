@@ -1,4 +1,4 @@
-// Records for people: times, one run, the figures of a plan.
+// Text for users: times, one run, the figures of a plan.
 #pragma once
 
 #include <string>
@@ -14,10 +14,10 @@ std::string time_text(double ns);
 // "simulated on machine file h200, figures not calibrated", or "measured on NVIDIA H200".
 std::string provenance(const record& r);
 
-// "at 100 % of the peak in fp32 and bf16 ..." where no operator has a rate of its own; "" where all have.
+// "at 100 % of the peak in fp32 and bf16 ..." if no operator has a measured rate; "" if all have.
 std::string kernels_text(const machine& m);
 
-// "fp32 without TF32; ..." where the machine multiplies faster in TF32 and nobody asked for it; else "".
+// "fp32 without TF32; ..." if the machine is faster with TF32 and the user did not choose it; otherwise "".
 std::string precision_text(const network_spec& of, const machine& on);
 
 // "calibrated", or "not calibrated, 42 of its figures estimated".
@@ -28,6 +28,6 @@ std::string outcome_text(const record& r);
 
 // Several lines.
 std::string summary(const record& r);
-std::string summary(const planned& p);
+std::string summary(const planned_cell& p);
 
 }  // namespace um

@@ -14,8 +14,8 @@ namespace {
 
 using knob_map = std::map<std::string, std::int64_t>;
 
-// Every choice of one value per knob; one empty choice if there are no knobs.
-std::vector<knob_map> choices(const std::map<std::string, std::vector<std::int64_t>>& knobs) {
+// All combinations of one value per knob; one empty combination without knobs.
+std::vector<knob_map> tensor_choices(const std::map<std::string, std::vector<std::int64_t>>& knobs) {
   std::vector<knob_map> all{{}};
   for (const auto& [name, values] : knobs) {
     std::vector<knob_map> longer;
@@ -51,9 +51,9 @@ void check_size(const grid& g) {
   }
 }
 
-// Every network of `all` with every value of one more axis; the last axis varies fastest.
+// Combines all networks with every value of one more axis; the last axis varies fastest.
 template <class T, class Member>
-void vary(std::vector<network_spec>& all, Member network_spec::* axis, const std::vector<T>& values) {
+void vary_axis(std::vector<network_spec>& all, Member network_spec::* axis, const std::vector<T>& values) {
   std::vector<network_spec> longer;
   for (const network_spec& before : all) {
     for (const T& value : values) {
@@ -76,15 +76,15 @@ std::map<std::string, std::vector<std::int64_t>> network_knobs_of(const grid& g)
 // A network of the catalogue with every choice of the axes.
 std::vector<network_spec> variants_of(const network_spec& n, const grid& g) {
   std::vector<network_spec> all{n};
-  vary(all, &network_spec::knobs, choices(network_knobs_of(g)));
-  vary(all, &network_spec::batch, g.batches);
-  vary(all, &network_spec::mode, g.passes);
-  vary(all, &network_spec::sgd, g.sgd);
-  vary(all, &network_spec::optimizer, g.optimizers);
-  vary(all, &network_spec::masters, g.masters);
-  vary(all, &network_spec::fusion_mode, g.fusions);
-  vary(all, &network_spec::arithmetic, g.precisions);
-  if (!g.orders.empty()) vary(all, &network_spec::order, g.orders);
+  vary_axis(all, &network_spec::knobs, tensor_choices(network_knobs_of(g)));
+  vary_axis(all, &network_spec::batch, g.batches);
+  vary_axis(all, &network_spec::mode, g.passes);
+  vary_axis(all, &network_spec::appends_sgd, g.sgd);
+  vary_axis(all, &network_spec::optimizer, g.optimizers);
+  vary_axis(all, &network_spec::keeps_masters, g.masters);
+  vary_axis(all, &network_spec::fusion_mode, g.fusions);
+  vary_axis(all, &network_spec::arithmetic, g.precisions);
+  if (!g.orders.empty()) vary_axis(all, &network_spec::order, g.orders);
   return all;
 }
 
@@ -92,7 +92,7 @@ std::vector<built_network> networks_of(const grid& g) {
   std::vector<built_network> networks;
   for (const network_spec& n : g.networks) {
     const std::vector<network_spec> all = n.imported_graph ? std::vector{n} : variants_of(n, g);
-    for (const network_spec& spec : all) networks.push_back(built(spec));
+    for (const network_spec& spec : all) networks.push_back(complete_and_build(spec));
   }
   return networks;
 }
@@ -129,22 +129,22 @@ std::vector<strategy_with_knobs> strategies_of(const grid& g) {
   for (const strategy_choice& s : given) {
     auto knobs = g.strategy_knobs;
     std::erase_if(knobs, [&](const auto& k) { return !has_knob(s->row, k.first); });
-    for (knob_map& choice : choices(knobs)) all.push_back({s, std::move(choice)});
+    for (knob_map& choice : tensor_choices(knobs)) all.push_back({s, std::move(choice)});
   }
   return all;
 }
 
-struct amount {
+struct parse_amount {
   std::optional<double> ratio;
   std::optional<byte_count> budget;
 };
 
-std::vector<amount> amounts_of(const grid& g) {
+std::vector<parse_amount> amounts_of(const grid& g) {
   if (!g.ratios.empty() && !g.budgets.empty()) throw input_error("both ratio and budget are given; keep one");
-  std::vector<amount> all;
+  std::vector<parse_amount> all;
   for (const double r : g.ratios) all.push_back({r, std::nullopt});
   for (const byte_count b : g.budgets) all.push_back({std::nullopt, b});
-  std::sort(all.begin(), all.end(), [](const amount& a, const amount& b) {
+  std::sort(all.begin(), all.end(), [](const parse_amount& a, const parse_amount& b) {
     return std::pair(a.ratio, b.budget) < std::pair(b.ratio, a.budget);
   });
   if (all.empty()) all.emplace_back();
@@ -172,11 +172,12 @@ std::vector<cell> expand(const grid& g, bool allow_native) {
       for (const auto& mode : modes_of(g)) {
         for (const auto& cap : workspace_caps_of(g)) {
           for (const strategy_with_knobs& s : strategies) {
-            for (const amount& a : amounts) {
-              cells.push_back(completed({network.spec, s.how->row.name, s.knobs, a.ratio, a.budget, backend,
-                                         mode, cap, g.iterations, g.deadline_s, g.timeline, allow_native,
-                                         s.how->own_rules ? s.how->rules : std::nullopt},
-                                        network, s.how));
+            for (const parse_amount& a : amounts) {
+              cells.push_back(
+                  complete_cell({network.spec, s.how->row.name, s.knobs, a.ratio, a.budget, backend, mode,
+                                 cap, g.iterations, g.deadline_s, g.timeline, allow_native,
+                                 s.how->has_own_rules ? s.how->rules : std::nullopt},
+                                network, s.how));
             }
           }
         }
@@ -186,16 +187,16 @@ std::vector<cell> expand(const grid& g, bool allow_native) {
   return cells;
 }
 
-// Adds a completed cell unless it is there; `seen` maps keys to indices of `all`.
+// Adds a completed cell unless it exists; `seen` maps keys to indices of `all`.
 void add_cell(std::vector<cell>& all, std::map<std::string, std::size_t>& seen, cell c) {
   const auto [at, is_new] = seen.emplace(c.key, all.size());
   if (is_new) {
     all.push_back(std::move(c));
     return;
   }
-  experiment& before = all[at->second].what;
-  before.timeline = c.what.timeline = before.timeline || c.what.timeline;
-  if (!(before == c.what)) {
+  experiment& before = all[at->second].settings;
+  before.timeline = c.settings.timeline = before.timeline || c.settings.timeline;
+  if (!(before == c.settings)) {
     throw input_error(
         fmt::format("cell {} is asked for twice with different iterations or deadlines; keep one", c.key));
   }

@@ -12,25 +12,26 @@
 namespace um {
 
 struct grid {
-  std::vector<network_spec> networks;  // by name; from a file each is as it is, whatever the axes below say
+  std::vector<network_spec>
+      networks;  // by name; a network from a file is used as it is and ignores the axes below
   std::vector<std::int64_t> batches{1};
-  std::vector<std::int64_t> insizes;  // short for the network knob; none: as that says
+  std::vector<std::int64_t> insizes;  // shorthand for the knob insize; empty: its default
   std::vector<pass> passes{pass::train};
   std::vector<bool> sgd{false};
   std::vector<std::optional<optimizer_kind>> optimizers{std::nullopt};
   std::vector<bool> masters{false};
   std::vector<fusion> fusions{fusion::fused};
   std::vector<precision> precisions{precision::fp32};
-  std::vector<memory_order> orders;  // none: the standard one of each precision
+  std::vector<memory_order> orders;  // empty: the default of each precision
   std::map<std::string, std::vector<std::int64_t>> network_knobs;
   std::vector<strategy_choice> strategies;
-  // Apply to those strategies of the grid that have such a knob, and at least one must.
+  // Apply to the strategies that have such a knob; at least one must.
   std::map<std::string, std::vector<std::int64_t>> strategy_knobs;
   std::vector<double> ratios;  // neither: the whole device
   std::vector<byte_count> budgets;
   std::vector<std::string> backends;
-  std::vector<run_mode> modes;             // none: the backend's own
-  std::vector<byte_count> workspace_caps;  // none: the standard one
+  std::vector<run_mode> modes;             // empty: the default of the backend
+  std::vector<byte_count> workspace_caps;  // empty: the default
   std::uint32_t iterations = 5, deadline_s = 300;
   bool timeline = false;
 };

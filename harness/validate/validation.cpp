@@ -75,7 +75,7 @@ struct cell_times {
 
 cell_times times_of_cell(const known_figure& f, const std::string& name, double ratio, const machine& on) {
   constexpr std::uint32_t iterations = 4;
-  const graph& g = *f.network.built;
+  const graph& g = *f.network.network;
   const profile costs = estimate(g, on);
   if (name == "compute") {
     return {std::accumulate(costs.begin(), costs.end(), 0.0,
@@ -83,15 +83,16 @@ cell_times times_of_cell(const known_figure& f, const std::string& name, double 
   }
   const strategy s = strategy_named(name)->row;
   const auto whole = static_cast<double>(footprint_of(g, costs).total);
-  const problem p{g, costs, on, static_cast<byte_count>(whole / ratio), pressure::driver, complete(s, {})};
-  const execution_plan plan = lower(p, plan_for(s, p), s.placed_by);
+  const problem p{
+      g, costs, on, static_cast<byte_count>(whole / ratio), pressure::driver, complete_knobs(s, {})};
+  const execution_plan plan = lower(p, plan_for(s, p), s.packing_algorithm);
   cell_times found{steady_time(durations_of(simulate(p, plan, iterations)))};
   if (has_band(plan, ratio))
     found.ends = times_at_figure_bounds({g, plan, on, costs, p.cost_of_slice}, iterations);
   return found;
 }
 
-void widen(std::optional<figure_band>& band, double value) {
+void widen_band(std::optional<figure_band>& band, double value) {
   if (!band) band = figure_band{value, value};
   band = figure_band{std::min(band->low, value), std::max(band->high, value)};
 }
@@ -99,14 +100,14 @@ void widen(std::optional<figure_band>& band, double value) {
 // The time over that of the other cell; widens the band by both with the same of what is not known.
 double compare_at(const known_figure& f, double ratio, const machine& on, std::optional<figure_band>& band) {
   const cell_times one = times_of_cell(f, f.strategy, ratio, on);
-  const cell_times other = f.over.empty() ? cell_times{1e6} : times_of_cell(f, f.over, ratio, on);
+  const cell_times other = f.baseline.empty() ? cell_times{1e6} : times_of_cell(f, f.baseline, ratio, on);
   for (std::size_t i = 0; i < std::max(one.ends.size(), other.ends.size()); ++i) {
     const auto at = [i](const cell_times& t) {
       return t.ends.empty() ? t.time : static_cast<double>(t.ends[i]);
     };
-    widen(band, at(one) / at(other));
+    widen_band(band, at(one) / at(other));
   }
-  if (band) widen(band, one.time / other.time);
+  if (band) widen_band(band, one.time / other.time);
   return one.time / other.time;
 }
 
@@ -121,17 +122,17 @@ void compare_pattern(const known_figure& f, const pattern& p, const machine& on,
   };
   c.predicted = value(f.ratio ? p.at_ratio(on, *f.ratio) : p.simulate(on));
   if (!f.ratio || !is_just_above_one(*f.ratio)) return;
-  widen(c.band, c.predicted);
+  widen_band(c.band, c.predicted);
   for (const machine& m : {with_fastest_figures(on), with_slowest_figures(on)}) {
-    widen(c.band, value(p.at_ratio(m, *f.ratio)));
-    if (p.worst_order != nullptr) widen(c.band, value(p.worst_order(m, *f.ratio)));
+    widen_band(c.band, value(p.at_ratio(m, *f.ratio)));
+    if (p.worst_order != nullptr) widen_band(c.band, value(p.worst_order(m, *f.ratio)));
   }
 }
 
 }  // namespace
 
 double deviation_of(const comparison& c) {
-  if (!c.not_run.empty()) return std::numeric_limits<double>::infinity();
+  if (!c.missing_reason.empty()) return std::numeric_limits<double>::infinity();
   if (c.predicted < c.least) return c.predicted / c.least - 1;
   if (c.predicted > c.most) return c.predicted / c.most - 1;
   return 0;
@@ -141,20 +142,20 @@ bool is_within_band(const comparison& c) {
   return c.band && c.least <= c.band->high && c.most >= c.band->low;
 }
 
-double factor_off(const comparison& c) {
-  if (!c.not_run.empty()) return std::numeric_limits<double>::infinity();
+double deviation_factor(const comparison& c) {
+  if (!c.missing_reason.empty()) return std::numeric_limits<double>::infinity();
   if (c.predicted < c.least) return c.least / c.predicted;
   return std::max(1.0, c.predicted / c.most);
 }
 
 comparison compare_figure(const known_figure& f, const std::vector<machine>& machines) {
-  const machine& on = machine_named(machines, f.machine);
-  comparison c{f.machine, f.name, f.least, f.most, 0, f.unit, f.input, f.source, f.why};
+  const machine& on = find_machine(machines, f.machine);
+  comparison c{f.machine, f.name, f.min_value, f.max_value, 0, f.unit, f.is_input, f.source, f.miss_reason};
   if (!f.pattern) {
     try {
       compare_cells(f, on, c);
     } catch (const infeasible& reason) {
-      c.not_run = reason.what();
+      c.missing_reason = reason.what();
     }
     return c;
   }
@@ -185,17 +186,18 @@ std::optional<cell_comparison> compare_cell(const std::vector<record>& runs, con
   if (made == nullptr) return std::nullopt;
   if (later.empty()) later = first;
   const record& r = *made;
-  const strategy* named = find(strategies(), r.strategy);
+  const strategy* named = find_strategy(strategies(), r.strategy);
   if (named == nullptr && !r.rules) return std::nullopt;
   const strategy s = r.rules ? make_strategy(*r.rules) : *named;
-  const graph g = build(r.network);
+  const graph g = build_network(r.network);
   const profile costs = measured_profile(r, g, on);
   std::vector<nanoseconds> times{0};
   std::string not_run;
   bool other_addresses = false;
   try {  // a record from before a knob was added has the standard
-    const problem p{g, costs, on, *r.memory.budget, facts_of(r.mode).under, complete(s, r.strategy_knobs)};
-    const execution_plan plan = lower(p, plan_for(s, p), s.placed_by);
+    const problem p{
+        g, costs, on, *r.memory.budget, row_of_mode(r.mode).evicted_by, complete_knobs(s, r.strategy_knobs)};
+    const execution_plan plan = lower(p, plan_for(s, p), s.packing_algorithm);
     times = durations_of(simulate(p, plan, iterations));
     other_addresses = !has_arenas_of(plan, r.memory);
   } catch (const infeasible& reason) {
@@ -219,11 +221,11 @@ order_check check_order(const std::vector<comparison>& all) {
   for (const comparison& a : all) {
     for (const comparison& b : all) {
       if (a.group != b.group || a.least < b.least * clear_difference) continue;
-      ++found.pairs;
-      if (!a.not_run.empty() || !b.not_run.empty()) {
-        found.wrong.push_back(fmt::format("{}: {} or {} not run", a.group, b.name, a.name));
+      ++found.pair_count;
+      if (!a.missing_reason.empty() || !b.missing_reason.empty()) {
+        found.wrong_pairs.push_back(fmt::format("{}: {} or {} not run", a.group, b.name, a.name));
       } else if (a.predicted <= b.predicted) {
-        found.wrong.push_back(fmt::format("{}: {} before {}", a.group, b.name, a.name));
+        found.wrong_pairs.push_back(fmt::format("{}: {} before {}", a.group, b.name, a.name));
       }
     }
   }

@@ -1,4 +1,4 @@
-// How far simulated figures are from measured and from published ones.
+// Compares simulated figures with measured and published ones.
 #pragma once
 
 #include <optional>
@@ -11,24 +11,25 @@
 
 namespace um {
 
-// A figure that somebody measured or published, and what is simulated for it: a pattern, or a cell whose
-// steady iteration is compared with that of another strategy, or as it is.
+// A measured or published figure, and the simulation to compare: a pattern, or the steady iteration of a
+// cell, alone or relative to another strategy.
 struct known_figure {
   std::string name, source;
-  double least = 0, most = 0;
-  std::string unit;    // "ns", "GB/s", "times" or, of a cell alone, "ms"
-  bool input = false;  // the machine file's figures were worked out from it
+  double min_value = 0, max_value = 0;
+  std::string unit;       // "ns", "GB/s", "times" or, of a cell alone, "ms"
+  bool is_input = false;  // the machine file's figures were derived from it, so it tests nothing
   std::string machine;
-  std::string why;                     // what explains a miss; "": nothing is known
+  std::string miss_reason;             // what explains a miss; "": nothing is known
   std::optional<std::string> pattern;  // name in simulator/patterns.hpp; nothing: a cell
   built_network network;
   std::optional<double> ratio;  // also of a pattern that has one
-  std::vector<double> ratios;  // the least and the most that it may have been, where that is all that is said
-  std::string strategy, over;  // "compute": the operators' time with everything resident; over "": nothing
+  std::vector<double> ratios;   // range of the ratio, if the source states only that
+  std::string strategy,
+      baseline;  // "compute": the operators' time with everything resident; over "": nothing
 };
 
-// What is simulated from the kindest to the unkindest of what is not known: the order of accesses, and the
-// figures of the machine file within their bounds.
+// Range of the simulated value over what is not known: the order of accesses, and the figures of the machine
+// file within their bounds.
 struct figure_band {
   double low = 0, high = 0;
 };
@@ -38,20 +39,21 @@ struct comparison {
   std::string unit;
   bool input = false;
   std::string source = {}, why = {};
-  std::string not_run = {};              // why nothing is predicted; "": something is
-  std::optional<figure_band> band = {};  // of managed memory just above ratio 1
+  std::string missing_reason = {};       // why nothing is predicted; "": something is
+  std::optional<figure_band> band = {};  // for managed memory just above ratio 1
 };
 struct cell_comparison {
-  comparison first, later;
+  comparison first_iteration, later_iterations;
   double later_median = 0;       // measured
-  bool other_addresses = false;  // today's arenas differ from the record's: what was measured is another plan
+  bool other_addresses = false;  // the arenas differ from the record's, so another plan was measured
 };
-// Relative distance of the prediction from what is known: 0 inside the range, infinite where there is none.
+// Relative distance of the prediction from the known range: 0 inside it, infinite without a prediction.
 double deviation_of(const comparison& c);
-// Whether what is known and the band have a value in common.
+// Whether the band overlaps the known range.
 bool is_within_band(const comparison& c);
-// How many times too large or too small: 1 inside the range, infinite where nothing is predicted.
-double factor_off(const comparison& c);
+// Factor by which the prediction is too large or too small: 1 inside the range, infinite without a
+// prediction.
+double deviation_factor(const comparison& c);
 
 // Throws input_error where the figure asks for something that is not there. A cell without a plan is not run.
 comparison compare_figure(const known_figure& f, const std::vector<machine>& machines);
@@ -67,8 +69,8 @@ std::optional<cell_comparison> compare_cell(const std::vector<record>& runs, con
 // Pairs of strategies of one cell whose steady times differ by more than 5 %: how many there are,
 // and which of them the prediction has the wrong way round, or one of them did not run.
 struct order_check {
-  std::size_t pairs = 0;
-  std::vector<std::string> wrong;
+  std::size_t pair_count = 0;
+  std::vector<std::string> wrong_pairs;
 };
 order_check check_order(const std::vector<comparison>& steady);
 

@@ -17,9 +17,9 @@ bool computes_in_order(const memory_plan& plan, const std::vector<compute>& orde
     const auto* c = std::get_if<compute>(&a);
     if (c == nullptr) continue;
     if (!is_whole(c->part)) return false;
-    if (std::ranges::find(first, c->what) == first.end()) first.push_back(c->what);
+    if (std::ranges::find(first, c->op) == first.end()) first.push_back(c->op);
   }
-  return std::ranges::equal(first, order, {}, {}, &compute::what);
+  return std::ranges::equal(first, order, {}, {}, &compute::op);
 }
 
 // The orders of whole operators that the class contains.
@@ -38,11 +38,11 @@ bool ends_forward_first(const graph& g, const memory_plan& plan) {
   for (const action& a : plan.actions) {
     const auto* c = std::get_if<compute>(&a);
     if (c == nullptr) continue;
-    if (c->what >= loss) {
+    if (c->op >= loss) {
       backward = true;
       continue;
     }
-    if (done[c->what].insert(c->part).second && backward) return false;
+    if (done[c->op].insert(c->part).second && backward) return false;
   }
   return true;
 }
@@ -56,7 +56,7 @@ plan_kind kind_of(const graph& g, const memory_plan& plan) {
     kind.swaps = kind.swaps || std::holds_alternative<prefetch>(a) || std::holds_alternative<evict>(a);
     const auto* c = std::get_if<compute>(&a);
     if (c == nullptr) continue;
-    kind.recomputes = !done[c->what].insert(c->part).second || kind.recomputes;
+    kind.recomputes = !done[c->op].insert(c->part).second || kind.recomputes;
   }
   const auto is_moved_by_plan = [](residence r) { return r == residence::device || r == residence::staged; };
   const bool explicit_alone = std::ranges::all_of(plan.home, is_moved_by_plan);
@@ -86,14 +86,14 @@ time_bounds compute_time_bounds(const problem& p) {
   const class_bounds none{found.compute, found.compute, found.compute};
   found.passes = none;
   found.whole = none;
-  const bool links = p.on.link_to_device_bytes_per_s > 0 && p.on.link_to_host_bytes_per_s > 0;
+  const bool links = p.target.link_to_device_bytes_per_s > 0 && p.target.link_to_host_bytes_per_s > 0;
   const auto orders = whole_orders(p.network);
   for (const auto& [swaps, repeats, member] :
        {std::tuple{true, false, &class_bounds::swap}, std::tuple{false, true, &class_bounds::recompute},
         std::tuple{true, true, &class_bounds::both}}) {
     const allowed_moves what{swaps && links, repeats};
     pass_bound s{found.compute, {}};
-    if (x.backward_time > 0) s = bound_passes(x, p.on, p.budget, what);
+    if (x.backward_time > 0) s = bound_passes(x, p.target, p.budget, what);
     found.passes.*member = s.min_time;
     nanoseconds whole = no_bound;
     for (const std::vector<compute>& order : orders)

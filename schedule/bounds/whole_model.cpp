@@ -19,8 +19,8 @@ class model_builder {
         gaps_(find_gaps(g_, uses_)) {
     model_.position_count = order.size();
     for (const compute& c : order) {
-      model_.compute_time.push_back(static_cast<double>(p.costs[c.what].time));
-      model_.recompute_time.push_back(static_cast<double>(recompute_time(p, c.what)));
+      model_.compute_time.push_back(static_cast<double>(p.costs[c.op].time));
+      model_.recompute_time.push_back(static_cast<double>(recompute_time(p, c.op)));
       model_.unit_ns += model_.compute_time.back();
     }
     for (std::vector<double>* times : {&model_.compute_time, &model_.recompute_time}) {
@@ -51,7 +51,7 @@ class model_builder {
 
   // Bytes that an output shares with the input that it may replace in place.
   double in_place_bytes(position at) const {
-    const op& o = g_.ops[uses_.order[static_cast<std::size_t>(at)].what];
+    const op& o = g_.ops[uses_.order[static_cast<std::size_t>(at)].op];
     if (!o.alias) return 0;
     const part_id from = uses_.first_part[o.in[o.alias->input]],
                   to = uses_.first_part[o.out[o.alias->output]];
@@ -82,8 +82,8 @@ class model_builder {
         value v;
         const auto bytes = static_cast<double>(uses_.parts[at->part].bytes);
         v.bytes = budget_share(at->part);
-        v.copy_out_time = bytes * rate(problem_.on.link_to_host_bytes_per_s) / model_.unit_ns;
-        v.copy_in_time = bytes * rate(problem_.on.link_to_device_bytes_per_s) / model_.unit_ns;
+        v.copy_out_time = bytes * rate(problem_.target.link_to_host_bytes_per_s) / model_.unit_ns;
+        v.copy_in_time = bytes * rate(problem_.target.link_to_device_bytes_per_s) / model_.unit_ns;
         v.first_leave = static_cast<std::size_t>(2 * (at->producer + 1));
         v.producer = static_cast<std::size_t>(std::max(at->producer, 0));
         v.leaves_without_copy = at->producer < 0;

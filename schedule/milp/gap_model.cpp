@@ -25,7 +25,7 @@ gap_model::gap_model(const problem& p, const use_table& all_uses, const std::vec
                      const forecaster& all_costs, std::span<const byte_count> all_live_bytes,
                      const gap_program_options& wanted)
     : network(p.network),
-      target(p.on),
+      target(p.target),
       uses(all_uses),
       gaps(all_gaps),
       costs(all_costs),

@@ -15,7 +15,7 @@ execution_plan native(byte_count device, byte_count managed, byte_count budget) 
   plan.device_arena_bytes = device;
   plan.managed_arena_bytes = managed;
   plan.budget = budget;
-  plan.under = pressure::driver;
+  plan.evicted_by = pressure::driver;
   return plan;
 }
 
@@ -36,7 +36,7 @@ TEST(ballast, takes_whole_blocks_and_never_of_the_budget) {
 
 TEST(ballast, there_is_none_where_the_driver_decides_nothing) {
   execution_plan plan = native(1 * GiB, 7 * GiB, 8 * GiB);
-  plan.under = pressure::plan;
+  plan.evicted_by = pressure::plan;
   EXPECT_EQ(ballast_bytes(plan, 100 * GiB), 0U);
   EXPECT_EQ(ballast_bytes(native(1 * GiB, 0, 8 * GiB), 100 * GiB), 0U);
   EXPECT_EQ(ballast_bytes(native(1 * GiB, GiB, std::numeric_limits<byte_count>::max()), 100 * GiB), 0U);
@@ -53,11 +53,11 @@ TEST(ballast, less_free_than_the_budget_leaves_is_refused_with_both_figures) {
 }
 
 TEST(ballast, what_is_left_to_the_driver_is_what_exceeds_the_budget) {
-  EXPECT_EQ(left_to_driver(native(1 * GiB, 9 * GiB, 8 * GiB)), 2 * GiB);
-  EXPECT_EQ(left_to_driver(native(1 * GiB, 7 * GiB, 8 * GiB)), 0U);
+  EXPECT_EQ(bytes_evicted_by_driver(native(1 * GiB, 9 * GiB, 8 * GiB)), 2 * GiB);
+  EXPECT_EQ(bytes_evicted_by_driver(native(1 * GiB, 7 * GiB, 8 * GiB)), 0U);
   execution_plan plan = native(1 * GiB, 9 * GiB, 8 * GiB);
-  plan.under = pressure::plan;
-  EXPECT_EQ(left_to_driver(plan), 0U);
+  plan.evicted_by = pressure::plan;
+  EXPECT_EQ(bytes_evicted_by_driver(plan), 0U);
 }
 
 }  // namespace

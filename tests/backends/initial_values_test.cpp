@@ -93,7 +93,7 @@ TEST(initial_values, label_with_classes_of_the_loss) {
 
 TEST(initial_values, label_for_the_loss_that_gives_its_gradient) {
   graph g = classifier();
-  g.ops.back().what = softmax_cross_entropy_gradient{};
+  g.ops.back().attributes = softmax_cross_entropy_gradient{};
   EXPECT_EQ(initial_values(g, 4), initial_values(classifier(), 4));
 }
 
@@ -103,7 +103,7 @@ TEST(initial_values, follow_the_logical_index_in_every_order) {
   channels.tensors = {{"x", {3, 5, 4, 7}, dtype::f32, role::input, memory_order::nhwc}};
   const std::vector<float> expected = floats_of(rows, 0), out = floats_of(channels, 0);
   EXPECT_NE(expected, out);
-  for (std::int64_t at = 0; at < elements(rows.tensors[0].shape); ++at) {
+  for (std::int64_t at = 0; at < element_count(rows.tensors[0].shape); ++at) {
     const std::int64_t logical = logical_index(channels.tensors[0], at);
     ASSERT_EQ(out[static_cast<std::size_t>(at)], expected[static_cast<std::size_t>(logical)]) << at;
   }

@@ -38,7 +38,7 @@ struct single {
   }
   std::vector<seen> cut(const box& b) const {
     std::vector<seen> all;
-    for (const access& a : accesses_of(g, o(), b)) all.push_back({a, g.tensors[a.what].shape});
+    for (const access& a : accesses_of(g, o(), b)) all.push_back({a, g.tensors[a.tensor].shape});
     return all;
   }
   std::vector<seen> cut(const slice& s) const { return cut(part(s)); }
@@ -158,7 +158,7 @@ TEST(Accesses, WholeReadsInputsAndWritesOutputs) {
   expect_regions(all, {batch_of(0, 4), batch_of(0, 8), batch_of(0, 1), batch_of(0, 4)});
   EXPECT_EQ(all[2].mode, access_mode::read);
   EXPECT_EQ(all[3].mode, access_mode::write);
-  EXPECT_EQ(all[3].what, 3U);
+  EXPECT_EQ(all[3].tensor, 3U);
 }
 
 TEST(Accesses, Convolution) {
@@ -342,12 +342,12 @@ void expect_runs(const tensor& t, const region& r) {
   std::vector<bool> wanted(bytes_of(t)), got(bytes_of(t));
   const dims s = strides_of(t);
   const auto inside = [](const interval& i, std::int64_t at) { return i.begin <= at && at < i.end; };
-  for (std::int64_t i = 0; i < elements(t.shape); ++i) {
+  for (std::int64_t i = 0; i < element_count(t.shape); ++i) {
     const dims at{i / (t.shape.c * t.shape.h * t.shape.w), i / (t.shape.h * t.shape.w) % t.shape.c,
                   i / t.shape.w % t.shape.h, i % t.shape.w};
     const auto first = static_cast<std::size_t>(at.n * s.n + at.c * s.c + at.h * s.h + at.w * s.w);
-    for (std::size_t k = 0; k < size_of(t.type); ++k) {
-      wanted[first * size_of(t.type) + k] =
+    for (std::size_t k = 0; k < element_bytes(t.type); ++k) {
+      wanted[first * element_bytes(t.type) + k] =
           inside(r.batch, at.n) && inside(r.channel, at.c) && inside(r.row, at.h);
     }
   }
@@ -420,7 +420,7 @@ TEST(Accesses, OpaqueIsCutAlongTheBatchAsItSays) {
   EXPECT_THROW(s.cut(batch_half), std::invalid_argument) << "it does not say how";
   what.in = {batch_cut::part, batch_cut::whole};
   what.out = {batch_cut::part, batch_cut::sum};
-  s.g.ops[0].what = what;
+  s.g.ops[0].attributes = what;
   const auto all = s.cut(batch_half);
   expect_regions(all, {batch_of(2, 4), batch_of(0, w.n), batch_of(2, 4), batch_of(0, 1)});
   EXPECT_EQ(all[2].mode, access_mode::write);
@@ -450,7 +450,7 @@ TEST(Accesses, RefusedCutsNameOperatorAndAxis) {
       s.cut(part);
       range_of(part, along) = {1, 2};
       s.cut(part);
-      ADD_FAILURE() << kind_of(s.o().what) << " let itself be cut along " << to_text(along);
+      ADD_FAILURE() << kind_of(s.o().attributes) << " let itself be cut along " << to_text(along);
     } catch (const std::invalid_argument& reason) {
       const std::string what = reason.what();
       EXPECT_NE(what.find("operator op"), std::string::npos) << what;
@@ -561,7 +561,7 @@ TEST(Work, PartsAddUpToTheWhole) {
       for (std::uint32_t part = 0; part < cut.of; ++part) {
         total += work_of(s.g, s.o(), s.part({cut.along, part, cut.of})).flops;
       }
-      EXPECT_EQ(total, work_of(s.g, s.o()).flops) << kind_of(s.o().what) << " " << to_text(cut.along);
+      EXPECT_EQ(total, work_of(s.g, s.o()).flops) << kind_of(s.o().attributes) << " " << to_text(cut.along);
     }
   }
 }

@@ -62,7 +62,7 @@ TEST_F(repetition, is_a_normalisation_with_the_statistics_of_the_first_time) {
   const compute second = as_cheap_recomputation(g, {0, {}});
   ASSERT_TRUE(second.cheap_recompute);
   const op o = operator_of(g, second);
-  EXPECT_TRUE(std::holds_alternative<normalize>(o.what));
+  EXPECT_TRUE(std::holds_alternative<normalize>(o.attributes));
   EXPECT_EQ(o.in, (std::vector<tensor_id>{x, scale, shift, mean, deviation}));
   EXPECT_EQ(o.out, std::vector<tensor_id>{y});
   EXPECT_FALSE(as_cheap_recomputation(g, {1, {}}).cheap_recompute)
@@ -106,8 +106,9 @@ TEST_F(repetition, takes_no_workspace_and_its_share_of_the_time) {
   EXPECT_EQ(first.workspace_bytes, 4096U);
   EXPECT_EQ(second.workspace_bytes, 0U);
   ASSERT_EQ(second.operands.size(), 6U);
-  EXPECT_EQ(second.operands[3].what.mode, access_mode::read);
-  EXPECT_EQ(second.operands[3].at.offset, first.operands[4].at.offset) << "the mean where it was written";
+  EXPECT_EQ(second.operands[3].accessed.mode, access_mode::read);
+  EXPECT_EQ(second.operands[3].location.offset, first.operands[4].location.offset)
+      << "the mean where it was written";
   // x is read twice the first time: three moves of a tensor for two.
   const op_cost cost = cost_of(p(), as_cheap_recomputation(g, {0, {}}));
   EXPECT_NEAR(static_cast<double>(cost.time), 100 + 900 * 2.0 / 3, 5);

@@ -35,8 +35,8 @@ TEST(Figures, ThoseOfTheDriverAreNamedAfterIt) {
 // What a file may leave out must be of use as it is.
 TEST(Figures, OfADefaultMachineAreWithinTheirLimitsWhereAFileMayLackThem) {
   for (const figure& f : figures()) {
-    if (!f.may_be_absent) continue;
-    EXPECT_GE(value_of(machine{}, f), f.least) << f.name;
-    EXPECT_LE(value_of(machine{}, f), f.most) << f.name;
+    if (!f.is_optional) continue;
+    EXPECT_GE(value_of(machine{}, f), f.min_value) << f.name;
+    EXPECT_LE(value_of(machine{}, f), f.max_value) << f.name;
   }
 }

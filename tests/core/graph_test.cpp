@@ -90,9 +90,9 @@ TEST(GraphDefect, WrongNumberOfOperands) {
 
 TEST(GraphDefect, TellsARangeOfCountsAsOne) {
   graph g = small_graph();
-  g.ops[1].what = concat{};
+  g.ops[1].attributes = concat{};
   expect_defect(g, "takes 2 to 1024 inputs and 1 outputs, not 1 and 1");
-  g.ops[1].what = linear{};
+  g.ops[1].attributes = linear{};
   expect_defect(g, "takes 2 or 3 inputs and 1 outputs, not 1 and 1");
 }
 
@@ -122,7 +122,7 @@ TEST(GraphDefect, ReadsAndWritesWithoutBeingAnUpdate) {
 
 TEST(GraphDefect, UpdateIsNotRepeatable) {
   graph g = small_graph();
-  g.ops.back().repeatable = true;
+  g.ops.back().is_repeatable = true;
   expect_defect(g, "not repeatable");
 }
 
@@ -223,7 +223,7 @@ TEST(Opaque, TakesAnyOperands) {
 
 TEST(Opaque, WritesAParameterInPlaceAlone) {
   graph g = opaque_graph();
-  g.ops[1].repeatable = true;
+  g.ops[1].is_repeatable = true;
   expect_defect(g, "may not write w");
   g = opaque_graph();
   g.ops[1].in = {4};
@@ -233,7 +233,7 @@ TEST(Opaque, WritesAParameterInPlaceAlone) {
 TEST(Opaque, SaysHowItsOperandsAreCut) {
   const auto broken = [](auto change) {
     graph g = opaque_graph();
-    change(std::get<opaque>(g.ops[0].what));
+    change(std::get<opaque>(g.ops[0].attributes));
     return g;
   };
   expect_defect(broken([](opaque& a) { a.in.pop_back(); }), "1 inputs and 3 outputs");

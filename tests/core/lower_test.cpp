@@ -56,28 +56,31 @@ TEST_F(lowering, an_operator_in_place_needs_no_second_tensor) {
   // Forward, every y is read again by the backward pass: nothing may be overwritten there.
   EXPECT_EQ(footprint_of(g, costs).total, before);
   const execution_plan e = lower(p, in_order(g, residence::device));
-  EXPECT_EQ(e.steps[4].operands[1].at.offset, e.steps[4].operands[2].at.offset) << "back1 writes over d2";
-  EXPECT_NE(e.steps[3].operands[1].at.offset, e.steps[3].operands[2].at.offset) << "back2 must keep dy";
-  EXPECT_NE(e.steps[1].operands[0].at.offset, e.steps[1].operands[1].at.offset) << "relu1 must keep y0";
+  EXPECT_EQ(e.steps[4].operands[1].location.offset, e.steps[4].operands[2].location.offset)
+      << "back1 writes over d2";
+  EXPECT_NE(e.steps[3].operands[1].location.offset, e.steps[3].operands[2].location.offset)
+      << "back2 must keep dy";
+  EXPECT_NE(e.steps[1].operands[0].location.offset, e.steps[1].operands[1].location.offset)
+      << "relu1 must keep y0";
 }
 
 TEST_F(lowering, an_eviction_waits_for_the_last_use_and_a_use_for_the_fetch) {
   const execution_plan e = lower(p, swap_y0());
   ASSERT_EQ(e.steps.size(), 8U);
-  EXPECT_EQ(e.steps[2].where, lane::to_host);
-  EXPECT_EQ(e.steps[2].after[on_compute], 0) << "y0 was written by relu0; relu1 only reads it";
-  EXPECT_EQ(e.steps[5].where, lane::to_device);
-  EXPECT_EQ(e.steps[5].after[on_to_host], 2) << "the home is filled by the eviction";
-  EXPECT_EQ(e.steps[7].after[on_to_device], 5) << "back0 reads y0";
-  EXPECT_EQ(e.steps[6].after[on_to_device], no_step) << "back1 does not";
+  EXPECT_EQ(e.steps[2].in_lane, lane::to_host);
+  EXPECT_EQ(e.steps[2].waits_for[on_compute], 0) << "y0 was written by relu0; relu1 only reads it";
+  EXPECT_EQ(e.steps[5].in_lane, lane::to_device);
+  EXPECT_EQ(e.steps[5].waits_for[on_to_host], 2) << "the home is filled by the eviction";
+  EXPECT_EQ(e.steps[7].waits_for[on_to_device], 5) << "back0 reads y0";
+  EXPECT_EQ(e.steps[6].waits_for[on_to_device], no_step) << "back1 does not";
 }
 
 TEST_F(lowering, a_discard_of_device_memory_waits_for_nobody) {
   memory_plan plan = swap_y0();
   plan.actions.emplace_back(discard{y0, {}});
   const execution_plan e = lower(p, plan);
-  EXPECT_EQ(e.steps.back().where, lane::compute);
-  EXPECT_EQ(e.steps.back().after, no_steps);
+  EXPECT_EQ(e.steps.back().in_lane, lane::compute);
+  EXPECT_EQ(e.steps.back().waits_for, no_steps);
 }
 
 TEST_F(lowering, a_new_tenant_waits_until_the_address_is_free) {
@@ -86,11 +89,11 @@ TEST_F(lowering, a_new_tenant_waits_until_the_address_is_free) {
   const range home{out_of.from.offset, bytes_of(out_of)};
   bool reused = false;
   for (const step& s : e.steps) {
-    const auto* c = std::get_if<compute>(&s.what);
-    if (c == nullptr || c->what < 2) continue;
+    const auto* c = std::get_if<compute>(&s.command);
+    if (c == nullptr || c->op < 2) continue;
     const operand& out = s.operands.back();
-    if (out.at.offset < home.offset + home.bytes && home.offset < out.at.offset + chain_bytes) {
-      EXPECT_EQ(s.after[on_to_host], 2) << "writes where y0 lay";
+    if (out.location.offset < home.offset + home.bytes && home.offset < out.location.offset + chain_bytes) {
+      EXPECT_EQ(s.waits_for[on_to_host], 2) << "writes where y0 lay";
       reused = true;
       break;
     }
@@ -100,12 +103,12 @@ TEST_F(lowering, a_new_tenant_waits_until_the_address_is_free) {
 
 TEST_F(lowering, where_lanes_join_everything_before_has_ended) {
   memory_plan plan = swap_y0();  // relu0, relu1, evict, relu2, back2, prefetch, back1, back0
-  EXPECT_EQ(lower(p, plan).steps[6].after[on_to_device], no_step) << "back1 does not need y0";
+  EXPECT_EQ(lower(p, plan).steps[6].waits_for[on_to_device], no_step) << "back1 does not need y0";
   plan.joins = {6};
   const execution_plan e = lower(p, plan);
-  EXPECT_EQ(e.steps[6].after[on_to_device], 5);
-  EXPECT_EQ(e.steps[6].after[on_to_host], 2);
-  EXPECT_EQ(e.steps[5].after, lower(p, swap_y0()).steps[5].after);
+  EXPECT_EQ(e.steps[6].waits_for[on_to_device], 5);
+  EXPECT_EQ(e.steps[6].waits_for[on_to_host], 2);
+  EXPECT_EQ(e.steps[5].waits_for, lower(p, swap_y0()).steps[5].waits_for);
   plan.joins = {6, 5};
   EXPECT_NE(defect_of(g, plan), std::nullopt);
 }
@@ -117,8 +120,8 @@ TEST_F(lowering, a_clean_eviction_moves_nothing) {
   plan.actions.insert(plan.actions.begin(), prefetch{x, {}});
   plan.actions.insert(plan.actions.begin() + 2, evict{x, {}});
   const execution_plan e = lower(p, plan);
-  EXPECT_TRUE(e.steps[0].needed);
-  EXPECT_FALSE(e.steps[2].needed) << "the home copy of an input is never stale";
+  EXPECT_TRUE(e.steps[0].is_needed);
+  EXPECT_FALSE(e.steps[2].is_needed) << "the home copy of an input is never stale";
   EXPECT_EQ(e.pinned_arena_bytes, chain_bytes);
 }
 
@@ -140,7 +143,7 @@ TEST_F(lowering, a_wrong_plan_is_refused) {
 }
 
 TEST_F(lowering, a_plan_is_proven_for_its_own_network) {
-  const verified_plan plan = verified(g, swap_y0());
+  const verified_plan plan = verify_plan(g, swap_y0());
   EXPECT_EQ(plan.plan(), swap_y0());
   EXPECT_EQ(lower(p, plan).steps.size(), 8U);
   EXPECT_EQ(lower(p, plan).device_arena_bytes, lower(p, swap_y0()).device_arena_bytes);
@@ -149,7 +152,7 @@ TEST_F(lowering, a_plan_is_proven_for_its_own_network) {
   EXPECT_THROW(lower(other, plan), std::invalid_argument);
   memory_plan wrong = swap_y0();
   wrong.actions.pop_back();
-  EXPECT_THROW(verified(g, wrong), std::invalid_argument);
+  EXPECT_THROW(verify_plan(g, wrong), std::invalid_argument);
 }
 
 TEST_F(lowering, short_rows_are_copied_by_a_kernel) {
@@ -185,13 +188,13 @@ TEST_F(lowering, batch_parts_fetched_one_by_one_need_one_part_of_room) {
   }
   const execution_plan e = lower(p, plan);
   const step& second = e.steps[9];  // fetch of part 1
-  ASSERT_TRUE(std::holds_alternative<prefetch>(second.what));
+  ASSERT_TRUE(std::holds_alternative<prefetch>(second.command));
   ASSERT_EQ(second.copies.size(), 1U);
   EXPECT_EQ(bytes_of(second.copies.front()), chain_bytes / 4);
   EXPECT_EQ(second.copies.front().from.where, space::pinned);
   EXPECT_EQ(second.copies.front().from.offset, chain_bytes / 4);
-  EXPECT_EQ(e.steps[10].after[on_to_device], 9) << "tile 1 waits for part 1";
-  EXPECT_EQ(e.steps[7].after[on_to_device], 6) << "tile 0 waits for part 0 alone";
+  EXPECT_EQ(e.steps[10].waits_for[on_to_device], 9) << "tile 1 waits for part 1";
+  EXPECT_EQ(e.steps[7].waits_for[on_to_device], 6) << "tile 0 waits for part 0 alone";
 }
 
 TEST_F(lowering, row_parts_move_by_one_pitched_copy) {
@@ -225,7 +228,7 @@ TEST_F(managed_lowering, managed_tensors_share_one_arena_in_whole_blocks) {
   EXPECT_EQ(e.device_arena_bytes, 0U);
   EXPECT_EQ(e.managed_arena_bytes, 6 * 8 * MiB);
   for (const step& s : e.steps) {
-    for (const operand& o : s.operands) EXPECT_EQ(o.at.offset % managed_block, 0U);
+    for (const operand& o : s.operands) EXPECT_EQ(o.location.offset % managed_block, 0U);
   }
 }
 
@@ -279,14 +282,14 @@ TEST_F(managed_lowering, what_becomes_resident_waits_for_the_eviction_before_it)
   plan.actions.emplace_back(evict{named(g, "dy"), {}});
   const execution_plan roomy = lower(under(pressure::plan, 48 * MiB), plan);
   for (const step& s : roomy.steps) {
-    if (s.where != lane::compute) continue;
-    EXPECT_EQ(s.after[on_to_host], no_step) << to_text(g, s.what) << ": all fit at once";
+    if (s.in_lane != lane::compute) continue;
+    EXPECT_EQ(s.waits_for[on_to_host], no_step) << to_text(g, s.command) << ": all fit at once";
   }
   const execution_plan e = lower(under(pressure::plan, 40 * MiB), plan);
-  EXPECT_EQ(e.steps[1].where, lane::to_host);
-  EXPECT_EQ(e.steps[1].after[on_compute], 0);
-  EXPECT_EQ(e.steps[2].after[on_to_host], no_step) << "y1 is resident since the last iteration";
-  EXPECT_EQ(e.steps[4].after[on_to_host], 1) << "back2 brings dy in: the budget must have room";
+  EXPECT_EQ(e.steps[1].in_lane, lane::to_host);
+  EXPECT_EQ(e.steps[1].waits_for[on_compute], 0);
+  EXPECT_EQ(e.steps[2].waits_for[on_to_host], no_step) << "y1 is resident since the last iteration";
+  EXPECT_EQ(e.steps[4].waits_for[on_to_host], 1) << "back2 brings dy in: the budget must have room";
   EXPECT_EQ(e.peak_device_bytes, 40 * MiB);
 }
 
@@ -299,14 +302,14 @@ TEST_F(managed_lowering, a_twinned_tensor_leaves_by_a_copy_and_comes_back_to_its
   const execution_plan e = lower(under(pressure::none, GiB), plan);
   const step &out = e.steps[2], &back = e.steps[6];
   ASSERT_EQ(out.movements.size(), 1U);
-  ASSERT_EQ(out.room.size(), 1U);
-  EXPECT_EQ(out.movements[0].device, out.room[0]);
-  EXPECT_EQ(out.movements[0].device.offset, e.steps[0].operands[1].at.offset);
-  EXPECT_EQ(back.movements[0].device, out.movements[0].device);
+  ASSERT_EQ(out.populate_or_discard.size(), 1U);
+  EXPECT_EQ(out.movements[0].device_range, out.populate_or_discard[0]);
+  EXPECT_EQ(out.movements[0].device_range.offset, e.steps[0].operands[1].location.offset);
+  EXPECT_EQ(back.movements[0].device_range, out.movements[0].device_range);
   EXPECT_EQ(back.movements[0].pinned_offset, out.movements[0].pinned_offset);
-  EXPECT_EQ(back.room, out.room);
-  EXPECT_EQ(back.after[on_to_host], 2);
-  EXPECT_EQ(e.steps[7].after[static_cast<std::size_t>(lane::to_device)], 6);
+  EXPECT_EQ(back.populate_or_discard, out.populate_or_discard);
+  EXPECT_EQ(back.waits_for[on_to_host], 2);
+  EXPECT_EQ(e.steps[7].waits_for[static_cast<std::size_t>(lane::to_device)], 6);
   EXPECT_EQ(e.pinned_arena_bytes, 8 * MiB);
 }
 
@@ -333,9 +336,9 @@ TEST_F(managed_lowering, a_part_comes_in_while_another_of_its_tensor_leaves) {
                                      prefetch{y0, first}, prefetch{y0, second}};
     plan.actions.insert(plan.actions.begin() + 1, more.begin(), more.end());
     const execution_plan e = lower(under(pressure::none, GiB), plan);
-    EXPECT_EQ(e.steps[1].where, lane::to_host);
-    EXPECT_EQ(e.steps[2].after[on_to_host], no_step);
-    EXPECT_EQ(e.steps[4].after[on_to_host], 1) << "the half that left";
+    EXPECT_EQ(e.steps[1].in_lane, lane::to_host);
+    EXPECT_EQ(e.steps[2].waits_for[on_to_host], no_step);
+    EXPECT_EQ(e.steps[4].waits_for[on_to_host], 1) << "the half that left";
   }
 }
 
@@ -371,10 +374,10 @@ TEST_F(managed_lowering, a_dead_tensor_gives_up_only_what_nobody_took_over) {
   const execution_plan e = lower(p, plan);
   std::vector<int> given(e.managed_arena_bytes / managed_block, 0);
   for (const step& s : e.steps) {
-    if (!std::holds_alternative<evict>(s.what)) continue;
+    if (!std::holds_alternative<evict>(s.command)) continue;
     for (const movement& moved_part : s.movements) {
-      for (byte_count b = moved_part.device.offset / managed_block;
-           b < (moved_part.device.offset + moved_part.device.bytes) / managed_block; ++b)
+      for (byte_count b = moved_part.device_range.offset / managed_block;
+           b < (moved_part.device_range.offset + moved_part.device_range.bytes) / managed_block; ++b)
         ++given[b];
     }
   }
@@ -388,8 +391,8 @@ TEST_F(managed_lowering, parts_of_a_tensor_tile_its_blocks) {
   byte_count moved = 0;
   for (const step& s : e.steps) {
     for (const movement& moved_part : s.movements) {
-      EXPECT_EQ(moved_part.device.offset % managed_block, 0U);
-      moved += moved_part.device.bytes;
+      EXPECT_EQ(moved_part.device_range.offset % managed_block, 0U);
+      moved += moved_part.device_range.bytes;
     }
   }
   EXPECT_EQ(moved, 8 * MiB);

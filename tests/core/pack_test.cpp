@@ -38,13 +38,13 @@ byte_count extent_of(const block& b) {
 }
 
 void expect_disjoint(const std::vector<block>& blocks, const packing& p) {
-  ASSERT_EQ(p.offset.size(), blocks.size());
+  ASSERT_EQ(p.offsets.size(), blocks.size());
   byte_count top = 0;
   for (std::size_t a = 0; a < blocks.size(); ++a) {
-    EXPECT_EQ(p.offset[a] % blocks[a].alignment, 0U);
-    top = std::max(top, p.offset[a] + extent_of(blocks[a]));
+    EXPECT_EQ(p.offsets[a] % blocks[a].alignment, 0U);
+    top = std::max(top, p.offsets[a] + extent_of(blocks[a]));
     for (std::size_t b = a + 1; b < blocks.size(); ++b) {
-      EXPECT_FALSE(meet(blocks[a], p.offset[a], blocks[b], p.offset[b])) << a << " and " << b;
+      EXPECT_FALSE(meet(blocks[a], p.offsets[a], blocks[b], p.offsets[b])) << a << " and " << b;
     }
   }
   EXPECT_EQ(p.bytes, top);
@@ -57,46 +57,46 @@ INSTANTIATE_TEST_SUITE_P(pack, every_packer, testing::ValuesIn(all_packers().beg
 TEST_P(every_packer, is_found_by_its_name) {
   const packer* found = find_packer(GetParam().name);
   ASSERT_NE(found, nullptr);
-  EXPECT_EQ(found->place, GetParam().place);
+  EXPECT_EQ(found->pack, GetParam().pack);
 }
 
 TEST_P(every_packer, needs_nothing_for_nothing) {
-  const packing p = GetParam().place({});
+  const packing p = GetParam().pack({});
   EXPECT_EQ(p.bytes, 0U);
-  EXPECT_EQ(p.peak_live, 0U);
+  EXPECT_EQ(p.peak_live_bytes, 0U);
 }
 
 TEST_P(every_packer, puts_blocks_of_disjoint_lifetimes_at_one_address) {
   const std::vector<block> blocks{held(1024, 0, 2), held(1024, 2, 4)};
-  const packing p = GetParam().place(blocks);
+  const packing p = GetParam().pack(blocks);
   EXPECT_EQ(p.bytes, 1024U);
-  EXPECT_EQ(p.offset[0], p.offset[1]);
+  EXPECT_EQ(p.offsets[0], p.offsets[1]);
 }
 
 TEST_P(every_packer, respects_alignment) {
   const std::vector<block> blocks{held(256, 0, 4), held(2 * managed_block, 0, 4, managed_block),
                                   held(512, 0, 3), held(managed_block, 1, 3, managed_block)};
-  expect_disjoint(blocks, GetParam().place(blocks));
+  expect_disjoint(blocks, GetParam().pack(blocks));
 }
 
 TEST_P(every_packer, puts_what_lives_all_the_time_at_the_bottom) {
   const std::vector<block> blocks{held(4096, 0, 3), held(256, 0, 9), held(1024, 2, 7)};
-  EXPECT_EQ(GetParam().place(blocks).offset[1], 0U);
+  EXPECT_EQ(GetParam().pack(blocks).offsets[1], 0U);
 }
 
 TEST_P(every_packer, counts_each_step_alone_for_the_peak) {
   const std::vector<block> blocks{held(100, 0, 2), held(200, 1, 3), held(400, 2, 4)};
-  EXPECT_EQ(GetParam().place(blocks).peak_live, 600U);
+  EXPECT_EQ(GetParam().pack(blocks).peak_live_bytes, 600U);
 }
 
 TEST_P(every_packer, counts_pieces_for_the_peak_while_they_live) {
   const std::vector<block> blocks{{{{0, 100, 0, 2}, {100, 200, 1, 4}, {300, 50, 3, 4}}}, held(400, 2, 3)};
-  EXPECT_EQ(GetParam().place(blocks).peak_live, 600U);
+  EXPECT_EQ(GetParam().pack(blocks).peak_live_bytes, 600U);
 }
 
 TEST_P(every_packer, gives_the_room_of_a_piece_away_when_it_ends) {
   const std::vector<block> blocks{{{{0, 1024, 0, 2}, {1024, 1024, 0, 5}}}, held(1024, 2, 5)};
-  const packing p = GetParam().place(blocks);
+  const packing p = GetParam().pack(blocks);
   expect_disjoint(blocks, p);
   EXPECT_EQ(p.bytes, 2048U);
 }
@@ -104,10 +104,10 @@ TEST_P(every_packer, gives_the_room_of_a_piece_away_when_it_ends) {
 TEST_P(every_packer, leaves_empty_pieces_out) {
   const std::vector<block> blocks{
       {{{0, 1024, 0, 4}, {1 * MiB, 0, 0, 4}, {2 * MiB, 512, 3, 3}}}, held(0, 0, 4), held(MiB, 2, 2)};
-  const packing p = GetParam().place(blocks);
+  const packing p = GetParam().pack(blocks);
   EXPECT_EQ(p.bytes, 1024U);
-  EXPECT_EQ(p.peak_live, 1024U);
-  EXPECT_EQ(p.offset, std::vector<byte_count>(3, 0));
+  EXPECT_EQ(p.peak_live_bytes, 1024U);
+  EXPECT_EQ(p.offsets, std::vector<byte_count>(3, 0));
 }
 
 TEST(pack, finds_no_packer_of_another_name) {
@@ -121,21 +121,21 @@ std::vector<block> two_gaps() {
 }
 
 TEST(pack, first_fit_takes_the_lowest_gap) {
-  EXPECT_EQ(pack_first_fit(two_gaps()).offset, (std::vector<byte_count>{0, 1024, 3072, 4096, 4608, 1024}));
+  EXPECT_EQ(pack_first_fit(two_gaps()).offsets, (std::vector<byte_count>{0, 1024, 3072, 4096, 4608, 1024}));
 }
 
 TEST(pack, best_fit_takes_the_tightest_gap) {
-  EXPECT_EQ(pack_best_fit(two_gaps()).offset, (std::vector<byte_count>{0, 1024, 3072, 4096, 4608, 4096}));
+  EXPECT_EQ(pack_best_fit(two_gaps()).offsets, (std::vector<byte_count>{0, 1024, 3072, 4096, 4608, 4096}));
 }
 
 TEST(pack, best_fit_places_in_the_order_of_beginning) {
   const std::vector<block> blocks{held(1024, 3, 6), held(1024, 1, 5), held(256, 0, 3)};
-  EXPECT_EQ(pack_best_fit(blocks).offset, (std::vector<byte_count>{1280, 256, 0}));
+  EXPECT_EQ(pack_best_fit(blocks).offsets, (std::vector<byte_count>{1280, 256, 0}));
 }
 
 TEST(pack, smartpool_places_the_largest_first_and_among_equals_the_earlier) {
   const std::vector<block> blocks{held(1024, 3, 6), held(1024, 1, 5), held(256, 0, 3)};
-  EXPECT_EQ(pack_smartpool(blocks).offset, (std::vector<byte_count>{1024, 0, 1024}));
+  EXPECT_EQ(pack_smartpool(blocks).offsets, (std::vector<byte_count>{1024, 0, 1024}));
 }
 
 // --- against every address tried ---
@@ -248,9 +248,9 @@ TEST(pack, agrees_with_trying_every_address) {
   };
   for (int trial = 0; trial < 150; ++trial) {
     const std::vector<block> blocks = small_composites(random, 4 + trial % 24);
-    EXPECT_EQ(pack_first_fit(blocks).offset, tried(blocks, ordered(blocks, by_begin), false)) << trial;
-    EXPECT_EQ(pack_best_fit(blocks).offset, tried(blocks, ordered(blocks, by_begin), true)) << trial;
-    EXPECT_EQ(pack_smartpool(blocks).offset, tried(blocks, ordered(blocks, by_size), true)) << trial;
+    EXPECT_EQ(pack_first_fit(blocks).offsets, tried(blocks, ordered(blocks, by_begin), false)) << trial;
+    EXPECT_EQ(pack_best_fit(blocks).offsets, tried(blocks, ordered(blocks, by_begin), true)) << trial;
+    EXPECT_EQ(pack_smartpool(blocks).offsets, tried(blocks, ordered(blocks, by_size), true)) << trial;
   }
 }
 
@@ -258,10 +258,10 @@ TEST_P(every_packer, never_lets_random_blocks_collide_nor_beats_the_lower_bound)
   std::mt19937 random(11);
   for (int trial = 0; trial < 12; ++trial) {
     const std::vector<block> blocks = small_composites(random, 10 + 4 * trial);
-    const packing p = GetParam().place(blocks);
+    const packing p = GetParam().pack(blocks);
     expect_disjoint(blocks, p);
-    EXPECT_GE(p.bytes, p.peak_live);
-    EXPECT_EQ(GetParam().place(blocks).offset, p.offset);
+    EXPECT_GE(p.bytes, p.peak_live_bytes);
+    EXPECT_EQ(GetParam().pack(blocks).offsets, p.offsets);
   }
 }
 
@@ -283,9 +283,9 @@ TEST(pack, a_search_beats_every_single_order_and_often_reaches_the_lower_bound) 
     const packing p = pack_searched(blocks);
     expect_disjoint(blocks, p);
     for (const packer& single : {packers::first_fit, packers::best_fit, packers::smartpool}) {
-      EXPECT_LE(p.bytes, single.place(blocks).bytes) << trial << " " << single.name;
+      EXPECT_LE(p.bytes, single.pack(blocks).bytes) << trial << " " << single.name;
     }
-    reached += p.bytes <= p.peak_live + p.peak_live / 500 ? 1 : 0;
+    reached += p.bytes <= p.peak_live_bytes + p.peak_live_bytes / 500 ? 1 : 0;
   }
   EXPECT_GE(reached, 32);
 }
@@ -302,7 +302,7 @@ TEST(pack, a_search_places_small_blocks_as_well) {
   const packing alone = pack_searched(blocks);
   expect_disjoint(blocks, alone);
   for (const packer& single : {packers::first_fit, packers::best_fit, packers::smartpool}) {
-    EXPECT_LE(alone.bytes, single.place(blocks).bytes) << single.name;
+    EXPECT_LE(alone.bytes, single.pack(blocks).bytes) << single.name;
   }
   blocks.resize(200);
   for (block& b : random_lifetimes(random)) {
@@ -312,7 +312,7 @@ TEST(pack, a_search_places_small_blocks_as_well) {
   }
   const packing beside = pack_searched(blocks);
   expect_disjoint(blocks, beside);
-  EXPECT_LE(beside.bytes, beside.peak_live + beside.peak_live / 50);
+  EXPECT_LE(beside.bytes, beside.peak_live_bytes + beside.peak_live_bytes / 50);
 }
 
 }  // namespace

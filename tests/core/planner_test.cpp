@@ -26,7 +26,7 @@ struct states_on_host : ::testing::Test {
                        all.home.assign(p.network.tensors.size(), residence::device);
                        return all;
                      }};
-    return plan_for(s, {.network = g, .costs = costs, .on = m, .budget = budget, .knobs = {}});
+    return plan_for(s, {.network = g, .costs = costs, .target = m, .budget = budget, .knobs = {}});
   }
 };
 

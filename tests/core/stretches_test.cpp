@@ -9,8 +9,8 @@ namespace {
 
 step in(lane where, last_steps after = no_steps) {
   step s;
-  s.where = where;
-  s.after = after;
+  s.in_lane = where;
+  s.waits_for = after;
   return s;
 }
 
@@ -37,7 +37,7 @@ TEST(stretches, end_where_a_copy_waits_and_begin_where_one_is_waited_for) {
                                 in(lane::compute), in(lane::compute, behind_2), in(lane::compute)};
   EXPECT_EQ(stretches_of(steps), (pairs{{0, 1}, {3, 3}, {4, 5}}));
   const launch_order order = launch_order_of(steps);
-  EXPECT_EQ(order.awaited, (std::vector<bool>{false, true, true, false, false, false}));
+  EXPECT_EQ(order.is_awaited, (std::vector<bool>{false, true, true, false, false, false}));
 }
 
 // Who waited for a step needs not wait for it again, nor for one before it.
@@ -48,7 +48,7 @@ TEST(stretches, go_on_where_what_is_waited_for_is_known_to_have_ended) {
   const std::vector<step> steps{in(lane::to_host), in(lane::to_host), in(lane::compute, second),
                                 in(lane::compute, first), in(lane::compute, second)};
   EXPECT_EQ(stretches_of(steps), (pairs{{2, 4}}));
-  EXPECT_EQ(launch_order_of(steps).awaited, (std::vector<bool>{false, true, false, false, false}));
+  EXPECT_EQ(launch_order_of(steps).is_awaited, (std::vector<bool>{false, true, false, false, false}));
 }
 
 TEST(stretches, keep_every_wait_of_random_steps) {
@@ -61,8 +61,8 @@ TEST(stretches, keep_every_wait_of_random_steps) {
       step s = in(static_cast<lane>(dice() % lane_count));
       for (std::uint32_t tries = dice() % 3; i > 0 && tries > 0; --tries) {
         const std::uint32_t other = dice() % i;
-        if (steps[other].where != s.where)
-          s.after[static_cast<std::size_t>(steps[other].where)] = static_cast<std::int32_t>(other);
+        if (steps[other].in_lane != s.in_lane)
+          s.waits_for[static_cast<std::size_t>(steps[other].in_lane)] = static_cast<std::int32_t>(other);
       }
       steps.push_back(s);
     }
@@ -71,25 +71,26 @@ TEST(stretches, keep_every_wait_of_random_steps) {
     std::size_t within = 0;
     for (const index_range& s : order.stretches) {
       for (std::uint32_t i = s.first; i <= s.last; ++i) {
-        if (steps[i].where != lane::compute) continue;
+        if (steps[i].in_lane != lane::compute) continue;
         launched.push_back(i);
-        EXPECT_TRUE(i == s.first || order.after[i] == no_steps) << "waits within a stretch";
-        EXPECT_TRUE(i == s.last || !order.awaited[i]) << "is waited for within a stretch";
+        EXPECT_TRUE(i == s.first || order.waits_for[i] == no_steps) << "waits within a stretch";
+        EXPECT_TRUE(i == s.last || !order.is_awaited[i]) << "is waited for within a stretch";
         if (i != s.first) ++within;
       }
     }
     std::vector<std::uint32_t> wanted;
     for (std::uint32_t i = 0; i < count; ++i) {
-      if (steps[i].where == lane::compute) wanted.push_back(i);
+      if (steps[i].in_lane == lane::compute) wanted.push_back(i);
       for (std::size_t other = 0; other < lane_count; ++other) {
         std::int32_t ended = no_step;  // when step i begins
         for (std::uint32_t before = 0; before <= i; ++before) {
-          if (steps[before].where == steps[i].where) ended = std::max(ended, order.after[before][other]);
+          if (steps[before].in_lane == steps[i].in_lane)
+            ended = std::max(ended, order.waits_for[before][other]);
         }
-        EXPECT_GE(ended, steps[i].after[other]) << "step " << i << " of round " << round;
-        if (order.after[i][other] != no_step) {
-          EXPECT_EQ(order.after[i][other], steps[i].after[other]);
-          EXPECT_TRUE(order.awaited[static_cast<std::size_t>(order.after[i][other])]);
+        EXPECT_GE(ended, steps[i].waits_for[other]) << "step " << i << " of round " << round;
+        if (order.waits_for[i][other] != no_step) {
+          EXPECT_EQ(order.waits_for[i][other], steps[i].waits_for[other]);
+          EXPECT_TRUE(order.is_awaited[static_cast<std::size_t>(order.waits_for[i][other])]);
         }
       }
     }

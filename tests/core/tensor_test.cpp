@@ -8,7 +8,7 @@ namespace um {
 namespace {
 
 TEST(Tensor, CountsElementsAndBytes) {
-  EXPECT_EQ(elements({2, 3, 5, 7}), 210);
+  EXPECT_EQ(element_count({2, 3, 5, 7}), 210);
   EXPECT_EQ(bytes_of(tensor{"x", {2, 3, 5, 7}, dtype::f32, role::input}), 840U);
   EXPECT_EQ(bytes_of(tensor{"x", {2, 3, 5, 7}, dtype::i32, role::label}), 840U);
   EXPECT_EQ(bytes_of(tensor{"x", {2, 3, 5, 7}, dtype::u16, role::activation}), 420U);
@@ -16,7 +16,7 @@ TEST(Tensor, CountsElementsAndBytes) {
 }
 
 TEST(Tensor, RefusesSizesBeyond63Bits) {
-  EXPECT_THROW(elements({1LL << 32, 1LL << 31, 1, 1}), std::overflow_error);
+  EXPECT_THROW(element_count({1LL << 32, 1LL << 31, 1, 1}), std::overflow_error);
   EXPECT_EQ(bytes_of(tensor{"x", {1LL << 30, 1LL << 30, 1, 1}}), 1ULL << 62);
   EXPECT_THROW(bytes_of(tensor{"x", {1LL << 31, 1LL << 30, 1, 1}}), std::overflow_error);
   EXPECT_THROW(bytes_of(tensor{"x", {-1, 1, 1, 1}}), std::invalid_argument);

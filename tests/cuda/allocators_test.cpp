@@ -85,7 +85,7 @@ TEST_F(arenas, managed_ranges_keep_their_values_when_moved) {
   const arena memory = managed_arena(bytes);
   std::memset(memory.data(), 0x3c, bytes);
   const managed_range all{memory.data(), bytes};
-  const stream on = make_stream();
+  const cuda_stream on = make_stream();
   for (const advice hint :
        {advice::preferred_device, advice::preferred_host, advice::accessed_by_device, advice::read_mostly}) {
     advise_range(all, hint, gpu().device());
@@ -100,7 +100,7 @@ TEST_F(arenas, discarded_ranges_can_be_used_again) {
   constexpr byte_count bytes = 8 * MiB;
   const arena memory = managed_arena(bytes);
   const managed_range all{memory.data(), bytes};
-  const stream on = make_stream();
+  const cuda_stream on = make_stream();
   prefetch_to_device(all, gpu().device(), on.get());
   try {
     discard_range(all, on.get());

@@ -28,7 +28,7 @@ tensor tensor_of(const dims& shape, dtype type, memory_order order) {
 }
 
 values random_values(const dims& shape, std::uint32_t seed) {
-  values all(static_cast<std::size_t>(elements(shape)));
+  values all(static_cast<std::size_t>(element_count(shape)));
   for (double& value : all) {
     seed = seed * 1664525U + 1013904223U;
     value = static_cast<double>(seed >> 8U) / (1U << 23U) - 1;
@@ -130,7 +130,7 @@ TEST_F(convolution_kernels, transform_tiles_filters_and_results) {
     kernels::winograd_input(where(), floats(x), floats(tiles), in);
     kernels::winograd_filter(where(), floats(w), floats(filter), it.w, order, false);
     const arena product = products(filter, tiles, it.w.n, it.w.c, in.count(), order);
-    const arena y = room_for(elements(it.y));
+    const arena y = room_for(element_count(it.y));
     kernels::winograd_output(where(), floats(product), floats(y), floats(b), true, out);
     values expected = it.forward();
     const std::int64_t plane = it.y.h * it.y.w;
@@ -153,7 +153,7 @@ TEST_F(convolution_kernels, turn_filters_around_for_the_data_gradient) {
     kernels::winograd_input(where(), floats(dy), floats(tiles), in);
     kernels::winograd_filter(where(), floats(w), floats(filter), it.w, order, true);
     const arena product = products(filter, tiles, it.w.c, it.w.n, in.count(), order);
-    const arena dx = room_for(elements(it.x));
+    const arena dx = room_for(element_count(it.x));
     kernels::winograd_output(where(), floats(product), floats(dx), nullptr, false, out);
     EXPECT_LT(relative_error(fetched(dx, tensor_of(it.x, dtype::f32, order)), it.backward_data()),
               f32_accuracy)
@@ -203,18 +203,19 @@ TEST_F(convolution_kernels, sum_filter_gradients_over_segments) {
 
 // What packing says of itself, element by element.
 values packed_by_hand(const values& plain, const kernels::packing& how) {
-  values packed(static_cast<std::size_t>(elements(how.packed)), 0);
+  values packed(static_cast<std::size_t>(element_count(how.packed_shape)), 0);
   const auto index = [](const dims& s, std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) {
     return static_cast<std::size_t>(((n * s.c + c) * s.h + h) * s.w + w);
   };
-  for (std::int64_t n = 0; n < how.packed.n; ++n) {
-    for (std::int64_t c = 0; c < how.plain.c * how.block * how.block; ++c) {
-      const std::int64_t a = c / how.plain.c / how.block, b = c / how.plain.c % how.block;
-      for (std::int64_t i = 0; i < how.packed.h; ++i) {
-        for (std::int64_t j = 0; j < how.packed.w; ++j) {
+  for (std::int64_t n = 0; n < how.packed_shape.n; ++n) {
+    for (std::int64_t c = 0; c < how.plain_shape.c * how.block * how.block; ++c) {
+      const std::int64_t a = c / how.plain_shape.c / how.block, b = c / how.plain_shape.c % how.block;
+      for (std::int64_t i = 0; i < how.packed_shape.h; ++i) {
+        for (std::int64_t j = 0; j < how.packed_shape.w; ++j) {
           const std::int64_t h = i * how.block + a - how.pad_h, w = j * how.block + b - how.pad_w;
-          if (h < 0 || w < 0 || h >= how.plain.h || w >= how.plain.w) continue;
-          packed[index(how.packed, n, c, i, j)] = plain[index(how.plain, n, c % how.plain.c, h, w)];
+          if (h < 0 || w < 0 || h >= how.plain_shape.h || w >= how.plain_shape.w) continue;
+          packed[index(how.packed_shape, n, c, i, j)] =
+              plain[index(how.plain_shape, n, c % how.plain_shape.c, h, w)];
         }
       }
     }
@@ -230,14 +231,15 @@ TEST_F(convolution_kernels, pack_few_channels_and_unpack_their_gradient) {
             kernels::packing{{2, 3, 11, 13}, {2, 16, 6, 7}, 2, 0, 1, type, order},
             kernels::packing{{5, 3, 11, 11}, {5, 48, 3, 3}, 4, 0, 0, type, order},
             kernels::packing{{5, 3, 3, 3}, {5, 8, 3, 3}, 1, 0, 0, type, order}}) {
-        const tensor plain = tensor_of(how.plain, type, order), packed = tensor_of(how.packed, type, order);
-        const auto bytes = in_memory(plain, random_values(how.plain, 5));
+        const tensor plain = tensor_of(how.plain_shape, type, order),
+                     packed = tensor_of(how.packed_shape, type, order);
+        const auto bytes = in_memory(plain, random_values(how.plain_shape, 5));
         const values rounded = from_memory(plain, bytes);
         const arena from = uploaded(bytes), to = device_arena(bytes_of(packed));
         kernels::pack_channels(where(), from.data(), to.data(), how);
         EXPECT_EQ(fetched(to, packed), packed_by_hand(rounded, how));
         if (how.pad_h + how.pad_w > 0) continue;  // filters have none
-        const tensor gradient = tensor_of(how.plain, dtype::f32, order);
+        const tensor gradient = tensor_of(how.plain_shape, dtype::f32, order);
         const arena dw = uploaded(gradient, values(rounded.size(), 0.5));
         kernels::unpack_filter_gradient(where(), to.data(), floats(dw), how, true);
         const values back = fetched(dw, gradient);

@@ -39,7 +39,7 @@ double got_element(dtype type, const std::byte* from) {
 
 std::vector<std::byte> in_memory(const tensor& t, const reference::values& values) {
   std::vector<std::byte> bytes(bytes_of(t));
-  const byte_count size = size_of(t.type);
+  const byte_count size = element_bytes(t.type);
   for (std::size_t i = 0; i < values.size(); ++i) {
     put_element(t.type, bytes.data() + i * size,
                 values[static_cast<std::size_t>(logical_index(t, static_cast<std::int64_t>(i)))]);
@@ -47,8 +47,8 @@ std::vector<std::byte> in_memory(const tensor& t, const reference::values& value
   return bytes;
 }
 reference::values from_memory(const tensor& t, const std::vector<std::byte>& bytes) {
-  reference::values values(static_cast<std::size_t>(elements(t.shape)));
-  const byte_count size = size_of(t.type);
+  reference::values values(static_cast<std::size_t>(element_count(t.shape)));
+  const byte_count size = element_bytes(t.type);
   for (std::size_t i = 0; i < values.size(); ++i) {
     values[static_cast<std::size_t>(logical_index(t, static_cast<std::int64_t>(i)))] =
         got_element(t.type, bytes.data() + i * size);

@@ -26,7 +26,7 @@ TEST(Emulated, PositionsAreTheSameByEitherIndex) {
       if (order == memory_order::nchw && vector > 1) continue;
       const position_finder<std::uint32_t> narrow(shape, order, vector);
       const position_finder<std::uint64_t> wide(shape, order, vector);
-      for (std::uint32_t i = 0; i < elements(shape) / vector; ++i) {
+      for (std::uint32_t i = 0; i < element_count(shape) / vector; ++i) {
         const dims at = narrow(i);
         ASSERT_EQ(where.at(at.n, at.c, at.h, at.w), std::int64_t{i} * vector);
         ASSERT_EQ(at, wide(i));
@@ -38,7 +38,7 @@ TEST(Emulated, PositionsAreTheSameByEitherIndex) {
 TEST(Emulated, PositionsFarOut) {
   const dims shape{1 << 20, 64, 56, 56};  // 2^31 elements are not 2^20 samples
   const position_finder<std::uint64_t> wide(shape, memory_order::nchw);
-  EXPECT_EQ(wide(static_cast<std::uint64_t>(elements(shape)) - 1), (dims{(1 << 20) - 1, 63, 55, 55}));
+  EXPECT_EQ(wide(static_cast<std::uint64_t>(element_count(shape)) - 1), (dims{(1 << 20) - 1, 63, 55, 55}));
 }
 
 // --- more than 2^31 elements ---
@@ -68,7 +68,7 @@ void check_ends(const dims& shape) {
 
 TEST(Emulated, ChannelsOfLargeTensors) {
   for (const dims& shape : {dims{1024, 64, 224, 224}, dims{1, 4096, 1024, 1024}, dims{1 << 20, 4096, 1, 1}}) {
-    ASSERT_GT(elements(shape), std::int64_t{1} << 31);
+    ASSERT_GT(element_count(shape), std::int64_t{1} << 31);
     if (shape.w > 1) check_ends<layout<float, 4, memory_order::nchw>>(shape);
     check_ends<layout<float, 1, memory_order::nchw>>(shape);
     check_ends<layout<float, 4, memory_order::nhwc>>(shape);
@@ -118,7 +118,9 @@ template <class T>
 class values {
  public:
   values(const dims& shape, memory_order order, std::size_t offset)
-      : laid_(shape, order), offset_(offset), data_(offset + static_cast<std::size_t>(elements(shape)) + 16) {
+      : laid_(shape, order),
+        offset_(offset),
+        data_(offset + static_cast<std::size_t>(element_count(shape)) + 16) {
     first_ =
         (16 - reinterpret_cast<std::uintptr_t>(data_.data()) % 16) / sizeof(T) % (16 / sizeof(T)) + offset_;
   }
@@ -194,7 +196,7 @@ void check_part(const pool_case& p, memory_order order, std::int64_t channels, s
   values<T> of_x(problem.x, order, offset), of_y(problem.y, order, offset);
   std::mt19937 random(7);
   const auto fill = [&](values<T>& v, const dims& shape) {
-    for (std::int64_t i = 0; i < elements(shape); ++i)
+    for (std::int64_t i = 0; i < element_count(shape); ++i)
       v.data()[i] = static_cast<float>(random() % 64) / 16.0F;
   };
   fill(forward ? of_x : of_y, forward ? problem.x : problem.y);
@@ -290,7 +292,7 @@ void check_grouped(const grouped_case& p, memory_order order, std::size_t offset
   values<float> b({1, of.w.n, 1, 1}, order, 0), dw(of.w, order, 0);
   std::mt19937 random(11);
   const auto fill = [&](auto& v, const dims& shape) {
-    for (std::int64_t i = 0; i < elements(shape); ++i)
+    for (std::int64_t i = 0; i < element_count(shape); ++i)
       v.data()[i] = static_cast<float>(random() % 15) / 8.0F - 1;
   };
   fill(x, of.x), fill(w, of.w), fill(b, {1, of.w.n, 1, 1}), fill(dw, of.w);
@@ -312,7 +314,7 @@ void check_grouped(const grouped_case& p, memory_order order, std::size_t offset
   }
 
   fill(y, of.y);
-  const std::vector<float> before(dw.data(), dw.data() + elements(of.w));
+  const std::vector<float> before(dw.data(), dw.data() + element_count(of.w));
   grouped_backward_data({nullptr, multiprocessors}, of, w.data(), y.data(), dx.data());
   grouped_backward_filter({nullptr, multiprocessors}, of, x.data(), y.data(), dw.data(), true,
                           workspace.data());
@@ -398,7 +400,7 @@ void check_planar(const planar_case& p) {
   ASSERT_TRUE(planar_filter_gradient_fits(of));
   std::mt19937 random(11);
   const auto some = [&](const dims& shape) {
-    std::vector<float> all(static_cast<std::size_t>(elements(shape)));
+    std::vector<float> all(static_cast<std::size_t>(element_count(shape)));
     for (float& value : all) value = static_cast<float>(random() % 64) / 32.0F - 1.0F;
     return all;
   };
@@ -410,7 +412,7 @@ void check_planar(const planar_case& p) {
                          workspace.data());
   const tensor_strides in_x(p.x, memory_order::nchw), in_y(y, memory_order::nchw),
       in_w(p.w, memory_order::nchw);
-  for (std::int64_t i = 0; i < elements(p.w); ++i) {
+  for (std::int64_t i = 0; i < element_count(p.w); ++i) {
     const std::int64_t s = i % p.w.w, r = i / p.w.w % p.w.h, c = i / (p.w.w * p.w.h) % p.w.c,
                        k = i / (p.w.w * p.w.h * p.w.c);
     double sum = p.add ? before[static_cast<std::size_t>(in_w.at(k, c, r, s))] : 0;

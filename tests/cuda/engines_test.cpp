@@ -24,7 +24,7 @@ convolution_problem problem_of(convolution_kind kind, const dims& x, std::int64_
                                std::int32_t stride, std::int32_t pad) {
   const std::int64_t h = (x.h + 2 * pad - window) / stride + 1, w = (x.w + 2 * pad - window) / stride + 1;
   convolution_problem p{kind, x, {k, x.c, window, window}, {x.n, k, h, w}, {stride, stride, pad, pad, false}};
-  if (kind == convolution_kind::forward) p.bias = p.how.relu = true;
+  if (kind == convolution_kind::forward) p.has_bias = p.how.relu = true;
   return p;
 }
 
@@ -38,7 +38,7 @@ class operands {
     add({"x", p.x, type, role::activation, p.order});
     add({"w", p.w, result_ == 1 ? dtype::f32 : type, role::activation, p.order});
     add({"y", p.y, type, role::activation, p.order});
-    if (p.bias) add({"b", {1, p.y.c, 1, 1}, dtype::f32, role::parameter, p.order});
+    if (p.has_bias) add({"b", {1, p.y.c, 1, 1}, dtype::f32, role::parameter, p.order});
     workspace_ = device_arena(std::max<byte_count>(workspace, 256));
     for (std::size_t i = 0; i < tensors_.size(); ++i) put(i, random_values(i));
   }
@@ -86,7 +86,7 @@ class operands {
     g.tensors = tensors_;
     op o{"o", p.how, {0, 1}, {2}, true, {}};
     std::vector<reference::values> in{values_[0], values_[1]};
-    if (p.bias) {
+    if (p.has_bias) {
       o.in.push_back(3);
       in.push_back(values_[3]);
     }
@@ -98,7 +98,7 @@ class operands {
       in = {values_[0], values_[2]};
     }
     reference::values out = reference::execute(g, o, in).at(0);
-    if (p.accumulate) {
+    if (p.accumulates) {
       for (double& value : out) value += 0.5;
     }
     return out;
@@ -106,7 +106,7 @@ class operands {
 
  private:
   std::size_t elements_of(std::size_t i) const {
-    return static_cast<std::size_t>(elements(tensors_[i].shape));
+    return static_cast<std::size_t>(element_count(tensors_[i].shape));
   }
   void add(const tensor& t) {
     tensors_.push_back(t);
@@ -147,7 +147,7 @@ tally run_recipes(session& on, const convolution_problem& p, convolution_method 
   tally count;
   visit_recipes(on, p, method, parts, [&](const convolution_recipe& recipe) {
     if (recipe.workspace_bytes > workspace_cap) return true;
-    at.reset(p.accumulate);
+    at.reset(p.accumulates);
     try {
       recipe.bind(at.bound())();
       check(cudaStreamSynchronize(on.compute().stream));
@@ -155,7 +155,7 @@ tally run_recipes(session& on, const convolution_problem& p, convolution_method 
       return true;
     }
     ++count.ran;
-    if (relative_error(at.result(), expected) <= accuracy_of(p.arithmetic)) ++count.accurate;
+    if (relative_error(at.result(), expected) <= tolerance_of(p.arithmetic)) ++count.accurate;
     return count.ran < most;
   });
   return count;
@@ -167,7 +167,7 @@ std::string name_of(const convolution_problem& p, convolution_method method, std
 }
 
 bool is_even(const convolution_problem& p) {
-  return p.how.pad_h == padding_behind(p.x.h, p.how.pad_h, p.w.h, p.how.stride_h, p.y.h);
+  return p.how.pad_h == padding_after(p.x.h, p.how.pad_h, p.w.h, p.how.stride_h, p.y.h);
 }
 
 // Of `p` the results, or gradients, of rows as they are where x has `rows` of its own and `above` of padding.
@@ -272,8 +272,8 @@ TEST_F(convolution_engines, add_to_a_result) {
     for (convolution_problem p :
          {problem_of(kind, {6, 16, 9, 8}, 24, 3, 1, 1), problem_of(kind, {6, 16, 9, 8}, 24, 1, 1, 0),
           with_rows(problem_of(kind, {6, 16, 9, 8}, 24, 3, 1, 1), 5, 1, 4)}) {
-      p.accumulate = true;
-      p.bias = p.how.relu = false;
+      p.accumulates = true;
+      p.has_bias = p.how.relu = false;
       expect_methods_right(p);
     }
   }
@@ -330,7 +330,7 @@ TEST_F(convolution_engines, are_right_by_direct_kernels) {
           convolution_problem p = shape;
           p.arithmetic = arithmetic;
           p.order = memory_order::nhwc;
-          p.accumulate = accumulate && kind == convolution_kind::backward_filter;
+          p.accumulates = accumulate && kind == convolution_kind::backward_filter;
           expect_direct_kernel_right(p);
         }
       }
@@ -347,7 +347,7 @@ TEST_F(convolution_engines, are_right_by_the_kernel_for_planar_filter_gradients)
         problem_of(kind, {2, 4, 64, 64}, 128, 7, 2, 3), problem_of(kind, {2, 3, 67, 67}, 64, 11, 4, 2)}) {
     for (const bool accumulate : {false, true}) {
       convolution_problem p = shape;
-      p.accumulate = accumulate;
+      p.accumulates = accumulate;
       expect_direct_kernel_right(p);
     }
   }
@@ -373,7 +373,7 @@ TEST_F(convolution_engines, are_right_by_the_kernels_for_groups) {
           convolution_problem p = shape;
           p.arithmetic = way.arithmetic;
           p.order = way.order;
-          p.accumulate = accumulate && kind == convolution_kind::backward_filter;
+          p.accumulates = accumulate && kind == convolution_kind::backward_filter;
           const tally count = run_recipes(gpu(), p, convolution_method::direct, 1, 2);
           EXPECT_EQ(count.ran, 1U) << signature_of(p);
           EXPECT_EQ(count.accurate, count.ran) << signature_of(p);
@@ -396,7 +396,7 @@ TEST_F(convolution_engines, are_right_by_the_kernel_for_deep_filter_gradients) {
       convolution_problem p = shape;
       p.arithmetic = precision::tf32;
       p.order = memory_order::nhwc;
-      p.accumulate = accumulate;
+      p.accumulates = accumulate;
       expect_direct_kernel_right(p);
     }
   }
@@ -408,10 +408,10 @@ TEST_F(convolution_engines, are_right_by_the_kernel_for_deep_filter_gradients_of
   p.order = memory_order::nhwc;
   for (const bool accumulate : {false, true}) {
     for (const std::int64_t parts : {1, 3}) {
-      p.accumulate = accumulate;
+      p.accumulates = accumulate;
       bool reached = false;
       visit_recipes(gpu(), p, convolution_method::packed, parts, [&](const convolution_recipe& recipe) {
-        reached = recipe.family == "packed kernel";
+        reached = recipe.engine_family == "packed kernel";
         return false;
       });
       EXPECT_TRUE(reached) << name_of(p, convolution_method::packed, parts);
@@ -426,7 +426,7 @@ TEST_F(convolution_engines, add_to_a_filter_gradient) {
   for (const auto& shape : {problem_of(convolution_kind::backward_filter, {6, 16, 9, 9}, 24, 3, 1, 1),
                             problem_of(convolution_kind::backward_filter, {6, 3, 19, 19}, 16, 7, 2, 3)}) {
     convolution_problem p = shape;
-    p.accumulate = true;
+    p.accumulates = true;
     expect_methods_right(p);
   }
 }
@@ -444,7 +444,7 @@ TEST_F(convolution_engines, keep_to_the_cap_by_cutting_the_batch) {
     at.reset(false);
     chosen.bind(at.bound())();
     check(cudaStreamSynchronize(gpu().compute().stream));
-    EXPECT_LE(relative_error(at.result(), at.expected(p)), accuracy_of(p.arithmetic));
+    EXPECT_LE(relative_error(at.result(), at.expected(p)), tolerance_of(p.arithmetic));
   }
 }
 
@@ -489,7 +489,7 @@ TEST_F(convolution_engines, begin_with_what_won_for_another_batch) {
     at.reset(false);
     chosen.bind(at.bound())();
     check(cudaStreamSynchronize(searching.compute().stream));
-    EXPECT_LE(relative_error(at.result(), at.expected(p)), accuracy_of(p.arithmetic));
+    EXPECT_LE(relative_error(at.result(), at.expected(p)), tolerance_of(p.arithmetic));
   }
   EXPECT_EQ(searching.precedents().size(), 1U);
   std::filesystem::remove(options.engine_cache);
@@ -551,14 +551,14 @@ TEST_F(matrix_engines, are_right_with_every_epilogue) {
                                    {p.n, p.out, 1, 1},
                                    {}};
           same.how.relu = p.relu;
-          same.bias = p.bias;
-          same.accumulate = accumulate;
+          same.has_bias = p.bias;
+          same.accumulates = accumulate;
           same.arithmetic = arithmetic;
           operands at(same, chosen.choice.workspace_bytes);
           at.reset(accumulate);
           chosen.bind(at.bound())();
           check(cudaStreamSynchronize(gpu().compute().stream));
-          EXPECT_LE(relative_error(at.result(), at.expected(same)), accuracy_of(arithmetic))
+          EXPECT_LE(relative_error(at.result(), at.expected(same)), tolerance_of(arithmetic))
               << chosen.choice.engine;
           if (p.bias && p.kind == matrix_kind::backward_filter) {
             EXPECT_LE(relative_error(at.bias(), at.expected_bias(accumulate)), 1e-5) << chosen.choice.engine;

@@ -22,11 +22,11 @@ namespace um::gpu_tests {
 namespace {
 
 network_spec small_vgg(bool sgd = false) {
-  return {.name = "vgg11", .batch = 4, .sgd = sgd, .knobs = {{"insize", 32}}};
+  return {.name = "vgg11", .batch = 4, .appends_sgd = sgd, .knobs = {{"insize", 32}}};
 }
 
 graph small_network(bool sgd = false) {
-  return build(small_vgg(sgd));
+  return build_network(small_vgg(sgd));
 }
 
 // Every staged tensor is fetched right before and stored right after each operator.
@@ -101,7 +101,8 @@ TEST_F(executors, every_residence_gives_the_same_bits) {
 
 TEST_F(executors, iterations_continue_from_each_other) {
   const graph g = small_network(true);
-  const execution_request three{.iterations = 3, .digest = true}, one{.iterations = 1, .digest = true};
+  const execution_request three{.iterations = 3, .computes_digest = true},
+      one{.iterations = 1, .computes_digest = true};
   const execution device = execute(g, everything_on_device(g), three);
   ASSERT_EQ(device.iterations.size(), 3U);
   EXPECT_NE(device.digest, execute(g, everything_on_device(g), one).digest) << "the update had no effect";
@@ -114,24 +115,24 @@ TEST_F(executors, iterations_continue_from_each_other) {
 TEST_F(executors, replay_a_recording_to_the_same_bits) {
   network_spec apart = small_vgg();
   apart.fusion_mode = fusion::none;  // updates cannot be cut
-  const graph plain = build(apart), updated = small_network(true);
-  const execution_request issued{.iterations = 4, .timeline = true, .digest = true};
-  const execution_request recorded{.iterations = 4, .digest = true};
+  const graph plain = build_network(apart), updated = small_network(true);
+  const execution_request issued{.iterations = 4, .records_timeline = true, .computes_digest = true};
+  const execution_request recorded{.iterations = 4, .computes_digest = true};
   for (const auto& [g, plan] : {std::pair{&updated, everything_on_device(updated)},
                                 {&updated, everything(updated, residence::host)},
                                 {&updated, staged_throughout(updated)},
                                 {&plain, cut_into(plain, 2)}}) {
     const execution expected = execute(*g, plan, issued), out = execute(*g, plan, recorded);
-    EXPECT_EQ(expected.launched_as, launch_mode::streams);
+    EXPECT_EQ(expected.launch, launch_mode::streams);
     const bool copies = std::ranges::find(plan.home, residence::staged) != plan.home.end();
-    EXPECT_EQ(out.launched_as, copies ? launch_mode::stretch_graphs : launch_mode::cuda_graph);
+    EXPECT_EQ(out.launch, copies ? launch_mode::stretch_graphs : launch_mode::cuda_graph);
     EXPECT_EQ(out.digest, expected.digest);
     EXPECT_EQ(out.loss, expected.loss);
     ASSERT_EQ(out.iterations.size(), 4U);
     for (const trace& t : out.iterations) {
       EXPECT_GT(t.duration, 0);
-      EXPECT_EQ(t.moved.copy_to_device_bytes, expected.iterations[0].moved.copy_to_device_bytes);
-      EXPECT_EQ(t.moved.copy_to_host_bytes, expected.iterations[0].moved.copy_to_host_bytes);
+      EXPECT_EQ(t.counts.copy_to_device_bytes, expected.iterations[0].counts.copy_to_device_bytes);
+      EXPECT_EQ(t.counts.copy_to_host_bytes, expected.iterations[0].counts.copy_to_host_bytes);
     }
   }
 }
@@ -142,9 +143,9 @@ TEST_F(executors, call_the_watch) {
   for (const auto& [plan, expected] : {std::pair{everything_on_device(g), numbers{0, 1, 4, 4}},
                                        {managed_to_and_fro(g), {0, 1, 2, 3, 4, 4}}}) {
     numbers told;
-    execution_request how{.iterations = 4, .digest = true};
+    execution_request how{.iterations = 4, .computes_digest = true};
     const execution unwatched = execute(g, plan, how);
-    how.linger = 1;
+    how.linger_time = 1;
     how.watch = [&](std::uint32_t done) {
       EXPECT_EQ(cudaStreamQuery(gpu().compute().stream), cudaSuccess);
       told.push_back(done);
@@ -173,18 +174,18 @@ TEST_F(executors, end_where_the_watch_fails) {
 TEST_F(executors, record_only_what_can_be_replayed) {
   const graph g = small_network();
   const execution_request three{.iterations = 3};
-  EXPECT_EQ(execute(g, managed_to_and_fro(g), three).launched_as, launch_mode::operator_graphs);
-  EXPECT_EQ(execute(g, managed_to_and_fro(g), {.iterations = 1}).launched_as, launch_mode::streams);
-  EXPECT_EQ(execute(g, everything_on_device(g), {.iterations = 1}).launched_as, launch_mode::streams);
-  EXPECT_EQ(execute(g, everything_on_device(g), three).launched_as, launch_mode::cuda_graph);
-  EXPECT_EQ(execute(g, staged_throughout(g), three).launched_as, launch_mode::stretch_graphs);
+  EXPECT_EQ(execute(g, managed_to_and_fro(g), three).launch, launch_mode::operator_graphs);
+  EXPECT_EQ(execute(g, managed_to_and_fro(g), {.iterations = 1}).launch, launch_mode::streams);
+  EXPECT_EQ(execute(g, everything_on_device(g), {.iterations = 1}).launch, launch_mode::streams);
+  EXPECT_EQ(execute(g, everything_on_device(g), three).launch, launch_mode::cuda_graph);
+  EXPECT_EQ(execute(g, staged_throughout(g), three).launch, launch_mode::stretch_graphs);
 }
 
 TEST_F(executors, run_again_after_a_recording) {
   const graph g = small_network(true);
   const execution_plan steps = lowered(g, workspaces_of(gpu(), g), staged_throughout(g));
   executor runs(gpu(), g, steps);
-  const execution_request three{.iterations = 3, .digest = true};
+  const execution_request three{.iterations = 3, .computes_digest = true};
   const execution first = runs.run(three);
   EXPECT_EQ(runs.run(three).digest, first.digest) << "a run starts from the initial state";
 }
@@ -223,7 +224,7 @@ TEST_F(executors, write_every_value_that_survives) {
   const graph g = small_network();
   const execution_plan steps = lowered(g, workspaces_of(gpu(), g), everything_on_device(g));
   executor runs(gpu(), g, steps);
-  runs.run({.iterations = 2, .values = folder});
+  runs.run({.iterations = 2, .values_folder = folder});
   std::size_t files = 0;
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {
     if (!survives(g.tensors[t].use)) continue;
@@ -248,7 +249,7 @@ TEST_F(executors, orders_and_fusions_agree) {
       network_spec spec = small_vgg();
       spec.fusion_mode = joined;
       spec.order = order;
-      const graph g = build(spec);
+      const graph g = build_network(spec);
       const execution done = execute(g, everything_on_device(g), {.iterations = 2});
       ASSERT_TRUE(done.loss.has_value());
       if (!expected) expected = done.loss;
@@ -263,8 +264,8 @@ TEST_F(executors, every_residence_gives_the_same_bits_in_every_precision) {
       network_spec spec = small_vgg();
       spec.arithmetic = arithmetic;
       spec.fusion_mode = joined;
-      const graph g = build(spec);
-      const execution_request twice{.iterations = 2, .digest = true};
+      const graph g = build_network(spec);
+      const execution_request twice{.iterations = 2, .computes_digest = true};
       const execution device = execute(g, everything_on_device(g), twice);
       const std::string which = std::string(to_text(arithmetic)) + " " + std::string(to_text(joined));
       EXPECT_TRUE(std::isfinite(device.loss.value_or(NAN))) << which;
@@ -278,18 +279,18 @@ TEST_F(executors, trace_counts_copies_and_orders_spans) {
   const graph g = small_network();
   const memory_plan plan = staged_throughout(g);
   const execution_plan steps = lowered(g, workspaces_of(gpu(), g), plan);
-  const execution done = executor(gpu(), g, steps).run({.iterations = 2, .timeline = true});
+  const execution done = executor(gpu(), g, steps).run({.iterations = 2, .records_timeline = true});
   const traffic moved = traffic_of_staged_throughout(g);
   for (const trace& t : done.iterations) {
-    EXPECT_EQ(t.moved.copy_to_device_bytes, moved.in);
-    EXPECT_EQ(t.moved.copy_to_host_bytes, moved.out);
-    EXPECT_EQ(t.moved.faults, 0U);
+    EXPECT_EQ(t.counts.copy_to_device_bytes, moved.in);
+    EXPECT_EQ(t.counts.copy_to_host_bytes, moved.out);
+    EXPECT_EQ(t.counts.faults, 0U);
     ASSERT_EQ(t.spans.size(), steps.steps.size());
-    EXPECT_EQ(t.resident.size(), steps.steps.size());
+    EXPECT_EQ(t.resident_samples.size(), steps.steps.size());
     for (const span& s : t.spans) {
       EXPECT_LE(s.begin, s.end);
       EXPECT_LE(s.end, t.duration);
-      for (const std::int32_t other : steps.steps[s.step].after) {
+      for (const std::int32_t other : steps.steps[s.step].waits_for) {
         if (other == no_step) continue;
         // Event times are exact to about a microsecond.
         EXPECT_LE(t.spans[static_cast<std::size_t>(other)].end, s.end + 1000);
@@ -302,12 +303,12 @@ TEST_F(executors, trace_counts_copies_and_orders_spans) {
 TEST_F(executors, counts_copies_of_recordings_too) {
   const graph g = small_network(true);
   const execution done = execute(g, staged_throughout(g), {.iterations = 4});
-  ASSERT_EQ(done.launched_as, launch_mode::stretch_graphs);
+  ASSERT_EQ(done.launch, launch_mode::stretch_graphs);
   ASSERT_EQ(done.iterations.size(), 4U);
   const traffic moved = traffic_of_staged_throughout(g);
   for (const trace& t : done.iterations) {
-    EXPECT_EQ(t.moved.copy_to_device_bytes, moved.in);
-    EXPECT_EQ(t.moved.copy_to_host_bytes, moved.out);
+    EXPECT_EQ(t.counts.copy_to_device_bytes, moved.in);
+    EXPECT_EQ(t.counts.copy_to_host_bytes, moved.out);
   }
 }
 
@@ -322,20 +323,20 @@ TEST_F(executors, counts_copies_of_twins) {
   plan.actions = {prefetch{0, {}}, compute{0, {}}, evict{0, {}}, evict{1, {}}};
   const execution done = execute(g, plan, {.iterations = 2});
   for (const trace& t : done.iterations) {
-    EXPECT_EQ(t.moved.copy_to_device_bytes, 4 * MiB);
-    EXPECT_EQ(t.moved.copy_to_host_bytes, 4 * MiB);
-    EXPECT_EQ(t.moved.plan_evict_bytes, 0U);
+    EXPECT_EQ(t.counts.copy_to_device_bytes, 4 * MiB);
+    EXPECT_EQ(t.counts.copy_to_host_bytes, 4 * MiB);
+    EXPECT_EQ(t.counts.plan_evict_bytes, 0U);
   }
 }
 
 TEST_F(executors, counts_no_prefetch_that_it_did_not_observe) {
   const graph g = small_network();
   const execution staged = execute(g, staged_throughout(g), {});
-  EXPECT_EQ(staged.iterations.at(0).moved.prefetch_to_device_bytes, 0U);
+  EXPECT_EQ(staged.iterations.at(0).counts.prefetch_to_device_bytes, 0U);
   const execution managed = execute(g, managed_to_and_fro(g), {});
-  EXPECT_FALSE(managed.iterations.at(0).moved.prefetch_to_device_bytes.has_value());
-  EXPECT_FALSE(managed.iterations.at(0).moved.faults.has_value());
-  EXPECT_GT(managed.iterations.at(0).moved.plan_evict_bytes.value_or(0), 0U);
+  EXPECT_FALSE(managed.iterations.at(0).counts.prefetch_to_device_bytes.has_value());
+  EXPECT_FALSE(managed.iterations.at(0).counts.faults.has_value());
+  EXPECT_GT(managed.iterations.at(0).counts.plan_evict_bytes.value_or(0), 0U);
 }
 
 TEST_F(executors, leaves_oversubscription_to_the_driver_only_if_allowed) {
@@ -368,12 +369,13 @@ TEST_F(executors, natively_a_ballast_leaves_what_the_budget_does) {
     check(cudaMemGetInfo(&free, &total));
     EXPECT_GE(free + 64 * MiB, left) << "others may take a little meanwhile";
     EXPECT_LE(free, left + 64 * MiB) << "the ballast holds the rest";
-    digest = runs.run({.iterations = 2, .digest = true}).digest.value();
+    digest = runs.run({.iterations = 2, .computes_digest = true}).digest.value();
   }
   std::size_t free = 0, total = 0;
   check(cudaMemGetInfo(&free, &total));
   EXPECT_GT(free, left + 64 * MiB) << "it has gone with the executor";
-  EXPECT_EQ(execute(g, everything(g, residence::device), {.iterations = 2, .digest = true}).digest, digest);
+  EXPECT_EQ(execute(g, everything(g, residence::device), {.iterations = 2, .computes_digest = true}).digest,
+            digest);
 }
 
 // Only engines of libraries need workspace by choice; they are chosen again within less.
@@ -381,8 +383,8 @@ TEST_F(executors, refuses_workspaces_of_another_machine) {
   const graph g = small_network();
   profile costs = workspaces_of(gpu(), g);
   for (op_id o = 0; o < g.ops.size(); ++o) {
-    if (std::holds_alternative<softmax_cross_entropy>(g.ops[o].what) ||
-        std::holds_alternative<softmax_cross_entropy_gradient>(g.ops[o].what)) {
+    if (std::holds_alternative<softmax_cross_entropy>(g.ops[o].attributes) ||
+        std::holds_alternative<softmax_cross_entropy_gradient>(g.ops[o].attributes)) {
       ASSERT_GT(costs[o].workspace_bytes, 0U);
       costs[o].workspace_bytes = 0;
     }
@@ -396,8 +398,8 @@ TEST_F(executors, keeps_whole_operators_to_the_workspace_of_the_plan) {
   profile costs = workspaces_of(gpu(), g);
   int held_back = 0;
   for (op_id o = 0; o < g.ops.size(); ++o) {
-    const bool convolves = std::holds_alternative<convolution>(g.ops[o].what) ||
-                           std::holds_alternative<convolution_backward_data>(g.ops[o].what);
+    const bool convolves = std::holds_alternative<convolution>(g.ops[o].attributes) ||
+                           std::holds_alternative<convolution_backward_data>(g.ops[o].attributes);
     if (!convolves || costs[o].workspace_bytes <= MiB) continue;
     costs[o].workspace_bytes = MiB;
     ++held_back;

@@ -49,7 +49,7 @@ void write_hash(const std::vector<hashed_operand>& operands, const std::vector<s
 engine choose_engine(session& on, const graph& g, const op& o, const box& part, std::uint32_t, byte_count) {
   std::vector<hashed_operand> operands;
   for (const access& a : accesses_of(g, o, part))
-    operands.push_back({bytes_of(g.tensors[a.what], a.where), a.mode});
+    operands.push_back({bytes_of(g.tensors[a.tensor], a.where), a.mode});
   return {{"fake", 0, 0, 1}, [s = on.compute().stream, operands](const bound_operands& to) -> kernel_call {
             return [s, operands, data = to.data] {
               testing::put_on(s, [operands, data] { write_hash(operands, data); });
@@ -83,7 +83,7 @@ namespace {
 // One advice for each kind of tensor is enough, and the integer program takes long.
 std::vector<strategy> strategies_to_run() {
   std::vector<strategy> all(planners().begin(), planners().end());
-  all.insert(all.end(), hints().begin(), hints().end());
+  all.insert(all.end(), hint_strategies().begin(), hint_strategies().end());
   std::erase_if(all, [](const strategy& s) {
     const bool advises = s.name.starts_with("read_mostly_") || s.name.starts_with("preferred_") ||
                          s.name.starts_with("accessed_by_");
@@ -104,12 +104,12 @@ memory_plan resident_like(const graph& g, const memory_plan& plan) {
 
 struct executor_threads : ::testing::TestWithParam<strategy> {
   session on{0, {.engine_cache = "/nonexistent/engines.json"}};
-  graph g = build({.name = "resnet20_cifar", .batch = 32, .fusion_mode = fusion::none});
+  graph g = build_network({.name = "resnet20_cifar", .batch = 32, .fusion_mode = fusion::none});
   machine figures = testing::managed_test_machine();
   profile costs = estimate(g, figures);
 
   std::uint64_t digest_of(const problem& p, const memory_plan& plan, execution_request how) {
-    how.digest = true;
+    how.computes_digest = true;
     const execution_plan steps = lower(p, plan);
     executor runs(on, g, steps);
     const execution done = runs.run(how);
@@ -125,10 +125,11 @@ TEST_P(executor_threads, give_the_bits_of_the_device) {
   for (const byte_count percent : {140U, 90U}) {  // with room only where there is no plan without
     problem p = within(footprint_of(g, costs).total * 100 / percent, pressure::plan);
     try {
-      p.knobs = complete(s, {});
+      p.knobs = complete_knobs(s, {});
       const memory_plan plan = s.plan(p);
       const bool timeline = s.name.starts_with("m") || s.name == "twin";  // issued, not launched as graphs
-      const std::uint64_t done = digest_of(p, plan, {.iterations = 3, .timeline = timeline, .poison = true});
+      const std::uint64_t done = digest_of(
+          p, plan, {.iterations = 3, .records_timeline = timeline, .poisons_released_memory = true});
       EXPECT_EQ(done, digest_of(roomy, resident_like(g, plan), {.iterations = 1}));
       return;
     } catch (const infeasible&) {
@@ -144,8 +145,8 @@ using executor_failures = executor_threads;
 
 TEST_F(executor_failures, of_the_watch_end_all_threads) {
   problem p = within(footprint_of(g, costs).total * 2 / 3, pressure::plan);
-  const strategy& s = *find(hints(), "twin");
-  p.knobs = complete(s, {});
+  const strategy& s = *find_strategy(hint_strategies(), "twin");
+  p.knobs = complete_knobs(s, {});
   const execution_plan steps = lower(p, s.plan(p));
   executor runs(on, g, steps);
   const auto fail = [](std::uint32_t done) {

@@ -89,7 +89,7 @@ using kernels_at_limits = on_gpu;
 TEST_F(kernels_at_limits, variance_of_values_far_from_zero) {
   for (const memory_order order : {memory_order::nchw, memory_order::nhwc}) {
     const tensor_form of{{16, 8, 20, 20}, dtype::f32, order};
-    const auto count = static_cast<std::size_t>(elements(of.shape));
+    const auto count = static_cast<std::size_t>(element_count(of.shape));
     std::vector<float> x(count);
     double sum = 0, squares = 0;
     for (std::size_t i = 0; i < count; ++i) {
@@ -187,8 +187,8 @@ float filled(std::int64_t i, std::uint32_t seed) {
 }
 
 arena filled_halves(session& on, const dims& shape, std::uint32_t seed) {
-  arena to = device_arena(static_cast<byte_count>(elements(shape)) * 2);
-  kernels::fill(on.compute(), to.data(), elements(shape), dtype::bf16, seed);
+  arena to = device_arena(static_cast<byte_count>(element_count(shape)) * 2);
+  kernels::fill(on.compute(), to.data(), element_count(shape), dtype::bf16, seed);
   return to;
 }
 
@@ -227,11 +227,11 @@ TEST_F(kernels_beyond_two_billion, relu_and_bias_gradient) {
     tensor_form part = of;
     part.shape.n = 11;
     for (int i = 0; i < 3; ++i) {
-      kernels::bias_backward(gpu().compute(), dy.data() + i * 2 * elements(part.shape), floats(again), part,
-                             i > 0, floats(workspace));
+      kernels::bias_backward(gpu().compute(), dy.data() + i * 2 * element_count(part.shape), floats(again),
+                             part, i > 0, floats(workspace));
     }
     check(cudaStreamSynchronize(gpu().compute().stream));
-    for (const std::int64_t i : samples_of(elements(huge))) {
+    for (const std::int64_t i : samples_of(element_count(huge))) {
       EXPECT_EQ(half_at(dy, i), filled(i, 1) > 0 ? filled(i, 2) : 0.0F) << i;
     }
     const auto sums = fetched<float>(db.data(), 64), parts = fetched<float>(again.data(), 64);
@@ -252,7 +252,7 @@ TEST_F(kernels_beyond_two_billion, max_pool_and_its_gradient) {
     const tensor from{"x", huge, dtype::bf16, role::input, order};
     const tensor to{"y", halved, dtype::bf16, role::output, order};
     const dims from_strides = strides_of(from), to_strides = strides_of(to);
-    for (const std::int64_t i : samples_of(elements(huge))) {
+    for (const std::int64_t i : samples_of(element_count(huge))) {
       const std::int64_t logical = logical_index(from, i);
       const std::int64_t w = logical % 1024, h = logical / 1024 % 1024, c = logical / 1024 / 1024 % 64;
       const std::int64_t n = logical / 1024 / 1024 / 64;

@@ -122,7 +122,7 @@ class call {
       const tensor& t = g_.tensors[what_[i]];
       const bool own = place_of_[i] == i;
       const bool off = how_.misaligned && operand_alignment(o_) == 1;
-      buffers.emplace_back(own ? bytes_of(t, touched[i].where) : 0, off ? size_of(t.type) : 0);
+      buffers.emplace_back(own ? bytes_of(t, touched[i].where) : 0, off ? element_bytes(t.type) : 0);
       if (own) buffers[i].set(part_bytes(t, touched[i].where, whole_[i]));
       std::byte* const at = buffers[place_of_[i]].data();
       all |= reinterpret_cast<std::uintptr_t>(at);
@@ -171,7 +171,7 @@ bool sums_in_any_cut(const op& o) {
                  [](const softmax_cross_entropy_backward&) { return true; },
                  [](const sgd_update&) { return true; }, [](const optimizer_step&) { return true; },
                  [](const auto&) { return false; }},
-      o.what);
+      o.attributes);
 }
 
 void expect_right(session& on, const graph& g, const op& o, const calling& how, double tolerance,
@@ -187,7 +187,7 @@ void expect_right(session& on, const graph& g, const op& o, const calling& how, 
     EXPECT_EQ(bytes, second.output(i)) << where << ": other bits of " << t.name << " a second time";
     const double error = relative_error(from_memory(t, bytes), expected[i]);
     // bf16 rounds some sums before what adds to them, and among few elements nothing evens out.
-    const bool is_rough = g.arithmetic == precision::bf16 && elements(t.shape) < 100;
+    const bool is_rough = g.arithmetic == precision::bf16 && element_count(t.shape) < 100;
     const double bound = is_floating(t.type) ? tolerance * (is_rough ? 2 : 1) : 0.0;
     EXPECT_LE(error, bound) << where << ": " << t.name;
     EXPECT_FALSE(std::isnan(error)) << where << ": " << t.name;
@@ -216,7 +216,7 @@ reference_values reference_values_of(const graph& g) {
     std::vector<reference::values> in;
     for (const tensor_id id : o.in) in.push_back(all.read[id]);
     all.expected.push_back(reference::execute(g, o, in));
-    if (!o.repeatable) continue;  // an update: readers before it see the old value
+    if (!o.is_repeatable) continue;  // an update: readers before it see the old value
     for (std::size_t i = 0; i < o.out.size(); ++i) keep(o.out[i], all.expected.back()[i]);
   }
   return all;

@@ -45,7 +45,7 @@ memory_plan divided_by(const graph& g, const division& d, bool joined, residence
 class ooc_calls_on_gpu : public on_gpu {
  protected:
   void expect_as_whole(const network_spec& spec, double tolerance) {
-    const graph g = build(spec);
+    const graph g = build_network(spec);
     const bytes_by_tensor whole = run(gpu(), g, everything_on_device(g));
     for (const division& d : divisions) {
       for (const residence home : {residence::staged, residence::device}) {
@@ -85,9 +85,9 @@ TEST_F(ooc_calls_on_gpu, agree_where_several_operators_are_fused) {
 TEST_F(ooc_calls_on_gpu, agree_as_planned) {
   network_spec spec{.name = "vgg11", .batch = 16, .knobs = {{"insize", 64}}};
   spec.fusion_mode = fusion::none;
-  const graph g = build(spec);
+  const graph g = build_network(spec);
   const auto by = open_cuda(gpu().device(), gpu().options());
-  const profile costs = by->measure(g);
+  const profile costs = by->measure_operators(g);
   const machine on = by->describe();
   const bytes_by_tensor whole = run(gpu(), g, everything_on_device(g));
   for (const std::int64_t keep : {0, 1}) {
@@ -97,7 +97,7 @@ TEST_F(ooc_calls_on_gpu, agree_as_planned) {
                     footprint_of(g, costs).total / 3,
                     pressure::none,
                     {{"keep", keep}, {"share", 80}},
-                    costs_of_slices(*by, g)};
+                    slice_cost_function(*by, g)};
     const memory_plan plan = plan_ooc_cudnn(p);
     EXPECT_NE(plan, plan_resident(p));
     const bytes_by_tensor out = run(gpu(), g, plan);

@@ -188,7 +188,7 @@ operator_case updates(dims w) {
   const tensor_id tw = tensor_of(g, "w", w, role::parameter);
   const tensor_id dw = tensor_of(g, "dw", w, role::parameter);
   apply(g, sgd_update{0.25F}, {tw, dw}, {tw}, may_alias{0, 0});
-  g.ops.back().repeatable = false;
+  g.ops.back().is_repeatable = false;
   return c;
 }
 

@@ -56,7 +56,7 @@ class operators : public on_gpu, public ::testing::WithParamInterface<std::size_
     std::size_t ran = 0;
     for (const operator_case& c : it().of.cases) {
       if (takes_long(how.cut, c)) continue;
-      const graph g = in_storage_format(c.g, it().in.arithmetic, it().in.order);
+      const graph g = with_storage_format(c.g, it().in.arithmetic, it().in.order);
       ran +=
           expect_operators_right(gpu(), g, *values_for(c, g), how, tolerance_of(it().in.arithmetic), c.name);
     }
@@ -76,7 +76,7 @@ class operators : public on_gpu, public ::testing::WithParamInterface<std::size_
   static bool takes_long(const cutting& cut, const operator_case& c) {
     constexpr std::int64_t most = 20'000;
     const bool other_axes = cut.channel > 1 || cut.row > 1 || cut.reduction > 1;
-    return it().of.of_libraries && other_axes && elements(c.g.tensors.at(0).shape) > most;
+    return it().of.of_libraries && other_axes && element_count(c.g.tensors.at(0).shape) > most;
   }
   static void expect_right(std::initializer_list<cutting> cuts) {
     std::size_t ran = 0;

@@ -26,17 +26,17 @@ network_spec small_vgg(precision arithmetic, memory_order order, fusion joined) 
 
 // What a part of an operator touches is fetched before it, and stored and given up after it.
 void move_around(const graph& g, const compute& c, memory_plan& plan) {
-  const std::vector<access> touched = accesses_of(g, g.ops[c.what], c.part);
-  const auto part = [&](const access& a) { return box_of(g.tensors[a.what].shape, a.where); };
+  const std::vector<access> touched = accesses_of(g, g.ops[c.op], c.part);
+  const auto part = [&](const access& a) { return box_of(g.tensors[a.tensor].shape, a.where); };
   std::vector<access> once;
   for (const access& a : touched) {
     const bool seen = std::ranges::any_of(
-        once, [&](const access& other) { return other.what == a.what && other.where == a.where; });
+        once, [&](const access& other) { return other.tensor == a.tensor && other.where == a.where; });
     if (!seen) once.push_back(a);
-    if (!seen && a.mode != access_mode::write) plan.actions.emplace_back(prefetch{a.what, part(a)});
+    if (!seen && a.mode != access_mode::write) plan.actions.emplace_back(prefetch{a.tensor, part(a)});
   }
   plan.actions.emplace_back(c);
-  for (const access& a : once) plan.actions.emplace_back(evict{a.what, part(a)});
+  for (const access& a : once) plan.actions.emplace_back(evict{a.tensor, part(a)});
 }
 
 // Every operator that can be cut so, the others whole.
@@ -78,7 +78,7 @@ class parts_of_networks : public on_gpu {
     static std::map<std::pair<precision, memory_order>, std::map<std::string, reference::values>> known;
     const auto [at, is_new] = known.try_emplace({how.arithmetic, how.order});
     if (is_new) {
-      const graph g = build(small_vgg(how.arithmetic, how.order, fusion::none));
+      const graph g = build_network(small_vgg(how.arithmetic, how.order, fusion::none));
       at->second = values_of(g, run(gpu(), g, everything_on_device(g)));
     }
     return at->second;
@@ -96,7 +96,7 @@ class parts_of_networks : public on_gpu {
   // those of fp32 as the whole is.
   void expect_agreement(const way& how, const cutting& cut, residence home) {
     constexpr double summed_in_another_order = 1e-3, as_near = 1.5;
-    const graph g = build(small_vgg(how.arithmetic, how.order, fusion::none));
+    const graph g = build_network(small_vgg(how.arithmetic, how.order, fusion::none));
     std::size_t count = 0;
     const memory_plan plan = cut_by(g, cut, home, count);
     ASSERT_GT(count, 0U) << name_of(cut);
@@ -140,7 +140,7 @@ TEST_F(parts_of_networks, agree_where_kernels_reach_to_the_host) {
 
 // Timed once, for all callers; within less workspace the engine is one that needs less.
 TEST_F(parts_of_networks, have_costs_that_are_kept) {
-  const graph g = build(small_vgg(precision::fp32, memory_order::nchw, fusion::none));
+  const graph g = build_network(small_vgg(precision::fp32, memory_order::nchw, fusion::none));
   std::vector<compute> asked;
   for (op_id o = 0; o < g.ops.size(); ++o) {
     asked.push_back({o, {}});
@@ -148,8 +148,8 @@ TEST_F(parts_of_networks, have_costs_that_are_kept) {
       for (const box& part : parts_of(g, g.ops[o], cut)) asked.push_back({o, part});
     }
   }
-  const std::vector<op_cost> costs = open_cuda(gpu().device(), gpu().options())->measure(g, asked);
-  const std::vector<op_cost> again = open_cuda(gpu().device(), gpu().options())->measure(g, asked);
+  const std::vector<op_cost> costs = open_cuda(gpu().device(), gpu().options())->measure_operators(g, asked);
+  const std::vector<op_cost> again = open_cuda(gpu().device(), gpu().options())->measure_operators(g, asked);
   ASSERT_EQ(costs.size(), asked.size());
   for (std::size_t i = 0; i < asked.size(); ++i) {
     EXPECT_GT(costs[i].time, 0) << to_text(g, asked[i]);
@@ -159,11 +159,13 @@ TEST_F(parts_of_networks, have_costs_that_are_kept) {
   }
   int held_back = 0;
   for (std::size_t i = 0; i < asked.size(); ++i) {
-    if (!std::holds_alternative<convolution>(g.ops[asked[i].what].what) || costs[i].workspace_bytes <= MiB) {
+    if (!std::holds_alternative<convolution>(g.ops[asked[i].op].attributes) ||
+        costs[i].workspace_bytes <= MiB) {
       continue;
     }
-    const compute within{asked[i].what, asked[i].part, MiB};
-    const op_cost less = open_cuda(gpu().device(), gpu().options())->measure(g, {&within, 1}).front();
+    const compute within{asked[i].op, asked[i].part, MiB};
+    const op_cost less =
+        open_cuda(gpu().device(), gpu().options())->measure_operators(g, {&within, 1}).front();
     EXPECT_LE(less.workspace_bytes, MiB) << to_text(g, within);
     ++held_back;
   }

@@ -15,9 +15,12 @@ constexpr nanoseconds us = 1000;
 graph chain(nanoseconds duration) {
   graph g{"own", {}, {}};
   const dims wide{16, 512, 32, 32}, vector{1, 512, 1, 1};
-  g.tensors = {{"x", wide, dtype::f32, role::input},          {"y", wide},
-               {"z", wide, dtype::f32, role::output},         {"mask", wide, dtype::u8},
-               {"s", vector, dtype::f32, role::parameter_gradient}, {"out", wide, dtype::f32, role::output}};
+  g.tensors = {{"x", wide, dtype::f32, role::input},
+               {"y", wide},
+               {"z", wide, dtype::f32, role::output},
+               {"mask", wide, dtype::u8},
+               {"s", vector, dtype::f32, role::parameter_gradient},
+               {"out", wide, dtype::f32, role::output}};
   opaque what;
   what.label = "made_up";
   what.duration = duration;
@@ -36,7 +39,7 @@ TEST_F(replay, TakesTheDuration) {
   const auto by = open_cuda(0, {});
   for (const nanoseconds duration : {200 * us, 1000 * us, 5000 * us}) {
     const graph g = chain(duration);
-    for (const op_cost& c : by->measure(g)) {
+    for (const op_cost& c : by->measure_operators(g)) {
       EXPECT_GE(c.time, duration * 95 / 100);
       EXPECT_LE(c.time, duration * 105 / 100);
     }
@@ -47,7 +50,7 @@ TEST_F(replay, APartTakesItsShare) {
   const auto by = open_cuda(0, {});
   const graph g = chain(4000 * us);
   const std::vector<compute> quarter{{1, {{4, 8}, {}, {}, {}}}};
-  const nanoseconds time = by->measure(g, quarter)[0].time;
+  const nanoseconds time = by->measure_operators(g, quarter)[0].time;
   EXPECT_GE(time, 900 * us);
   EXPECT_LE(time, 1100 * us);
 }
@@ -70,7 +73,8 @@ TEST_F(replay, RunsInParts) {
   memory_plan plan = everything_on_device(g);
   plan.actions.clear();
   for (op_id o = 0; o < g.ops.size(); ++o) {
-    for (std::int64_t part = 0; part < 4; ++part) plan.actions.emplace_back(compute{o, {{4 * part, 4 * part + 4}, {}, {}, {}}});
+    for (std::int64_t part = 0; part < 4; ++part)
+      plan.actions.emplace_back(compute{o, {{4 * part, 4 * part + 4}, {}, {}, {}}});
   }
   const bytes_by_tensor out = run(gpu(), g, plan);
   EXPECT_EQ(out.count(4), 1U);

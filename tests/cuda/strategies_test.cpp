@@ -24,7 +24,7 @@ constexpr std::uint32_t iterations = 2;  // the second starts from what the firs
 std::vector<strategy> all_strategies() {
   std::vector<strategy> all(planners().begin(), planners().end());
   std::erase_if(all, [](const strategy& s) { return s.name == "tvdnn_ilp"; });
-  all.insert(all.end(), hints().begin(), hints().end());
+  all.insert(all.end(), hint_strategies().begin(), hint_strategies().end());
   return all;
 }
 
@@ -42,7 +42,7 @@ void PrintTo(const under_strategy& it, std::ostream* out) {  // for GoogleTest
 }
 
 memory_plan plan_by(problem p, const strategy& s) {
-  p.knobs = complete(s, {});
+  p.knobs = complete_knobs(s, {});
   if (p.knobs.contains("trials")) p.knobs["trials"] = 2;
   return s.plan(p);
 }
@@ -53,13 +53,14 @@ class strategies : public on_gpu, public ::testing::WithParamInterface<under_str
  protected:
   execution execute(const problem& p, const memory_plan& plan) {
     const execution_plan steps = lower(p, plan);
-    return executor(gpu(), p.network, steps).run({.iterations = iterations, .digest = true, .poison = true});
+    return executor(gpu(), p.network, steps)
+        .run({.iterations = iterations, .computes_digest = true, .poisons_released_memory = true});
   }
   // By plain device memory; run once for each network.
   const execution& expected(const problem& roomy) {
     static std::map<std::string, execution> known;
     const auto [at, is_new] = known.try_emplace(name_of(GetParam().network));
-    if (is_new) at->second = execute(roomy, plan_by(roomy, *find(planners(), "device")));
+    if (is_new) at->second = execute(roomy, plan_by(roomy, *find_strategy(planners(), "device")));
     return at->second;
   }
   // The same slices of the same operators by the same engines, everything on the device.
@@ -99,7 +100,7 @@ profile costs_of(session& gpu, const graph& g, const machine& on) {
 
 TEST_P(strategies, give_the_same_bits) {
   const auto& [network, s] = GetParam();
-  const graph g = build(network);
+  const graph g = build_network(network);
   const machine on = some_machine();
   const profile costs = costs_of(gpu(), g, on);
   const problem roomy{g, costs, on, std::numeric_limits<byte_count>::max(), pressure::none, {}};
@@ -109,7 +110,7 @@ TEST_P(strategies, give_the_same_bits) {
   const auto expect_same = [&](const problem& p, const std::string& label) {
     const memory_plan plan = plan_by(p, s);
     const execution done = execute(p, plan);
-    const execution same = s.same_bits ? expected(roomy) : execute_resident(roomy, plan);
+    const execution same = s.is_bit_exact ? expected(roomy) : execute_resident(roomy, plan);
     EXPECT_EQ(done.digest, same.digest) << label;
     EXPECT_EQ(done.loss, same.loss) << label;
   };
@@ -130,7 +131,7 @@ TEST_P(strategies, give_the_same_bits) {
 
 // Or the tests above would mean little.
 TEST_P(strategies_under_pressure, are_many) {
-  const graph g = build(GetParam());
+  const graph g = build_network(GetParam());
   const machine on = some_machine();
   const profile costs = costs_of(gpu(), g, on);
   int tight = 0;
@@ -151,7 +152,7 @@ using micro_batches_on_gpu = on_gpu;
 
 TEST_F(micro_batches_on_gpu, agree_with_device_and_with_themselves) {
   const graph g =
-      build({.name = "vgg11", .batch = 16, .fusion_mode = fusion::fused, .knobs = {{"insize", 64}}});
+      build_network({.name = "vgg11", .batch = 16, .fusion_mode = fusion::fused, .knobs = {{"insize", 64}}});
   const profile costs = workspaces_of(gpu(), g);
   machine on;
   const problem p{g, costs, on, std::numeric_limits<byte_count>::max(), pressure::none, {{"k", 4}}};

@@ -15,7 +15,7 @@ inline experiment sample_experiment() {
 }
 
 inline cell sample_cell() {
-  return completed(sample_experiment());
+  return complete_cell(sample_experiment());
 }
 
 inline record sample_record() {
@@ -24,7 +24,7 @@ inline record sample_record() {
   e.network.arithmetic = precision::bf16;
   e.network.order = memory_order::nchw;
   e.backend = "cuda:0";
-  record r = blank_record(completed(e));
+  record r = make_record(complete_cell(e));
   r.device = "h200";
   r.samples = {300, 100, 120, 110};
   r.first.emplace().faults = 7;
@@ -34,15 +34,15 @@ inline record sample_record() {
   r.observed.after = gpu_state{1755, 3201, 60, 690000, 5, 16, 0, {{"sw_power_cap"}}};
   r.observed.host_cpu = 7000;
   r.observed.energy_uj = 123456;
-  r.observed.reason = "made up";
+  r.observed.missing_reason = "made up";
   r.memory.footprint = footprint_terms{1, 2, 3, 4, 5, 6, 7, 28};
   r.memory.budget = 18;
   r.memory.device_arena = 9;
-  r.figures = "h200";
-  r.figures_digest = "00112233445566aa";
-  r.borrowed = {"slice_ns"};
-  r.planning = 42;
-  r.compute = 99;
+  r.planner_machine = "h200";
+  r.planner_machine_digest = "00112233445566aa";
+  r.borrowed_figures = {"slice_ns"};
+  r.planning_time = 42;
+  r.compute_time = 99;
   r.digest = 0x0123456789abcdef;
   r.loss = 6.9;
   r.calibrated = false;

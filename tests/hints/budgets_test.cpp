@@ -22,7 +22,7 @@ using namespace um::testing;
 struct budgets : ::testing::TestWithParam<std::string> {
   const graph g = small_graph(GetParam());
   const machine m = fast_test_machine();
-  const profile costs = open_simulator(m)->measure(g);
+  const profile costs = open_simulator(m)->measure_operators(g);
   const byte_count footprint = footprint_of(g, costs).total;
 
   // Of the rows that decide what leaves; searches are short.
@@ -31,7 +31,7 @@ struct budgets : ::testing::TestWithParam<std::string> {
       const bool decides = std::ranges::any_of(
           s.rules, [](const hint_rule& r) { return !std::holds_alternative<advice_rule>(r.policy); });
       if (!decides && !s.rules.empty()) continue;
-      knob_values knobs = complete(make_strategy(s), {});
+      knob_values knobs = complete_knobs(make_strategy(s), {});
       if (knobs.contains("trials")) knobs["trials"] = 3;
       for (int i = 0; i < budgets_each; ++i) {
         // Not by tenths: blocks, not shares, are what an account is wrong by.
@@ -78,9 +78,9 @@ TEST_P(budgets, the_account_of_blocks_is_that_of_the_steps) {
       for (std::uint32_t i = 0; i < plan.actions.size(); ++i) {
         std::vector<range> owned;
         if (const auto* e = std::get_if<evict>(&plan.actions[i]))
-          owned = at.managed.owned(e->what, e->part, i);
+          owned = at.managed.owned_ranges(e->tensor, e->part, i);
         if (const auto* d = std::get_if<discard>(&plan.actions[i]))
-          owned = at.managed.owned_alone(d->what, d->part, i);
+          owned = at.managed.owned_discardable_ranges(d->tensor, d->part, i);
         std::uint64_t resident = 0;
         for (const range& r : owned) {
           const auto [begin, end] = blocks_of(r);
@@ -96,13 +96,14 @@ TEST_P(budgets, the_account_of_blocks_is_that_of_the_steps) {
 
 // Parts that are no whole number of blocks share some: a discard of one waits for the last use of all of it.
 TEST(shared_blocks, are_given_up_behind_the_last_use_of_the_part) {
-  const graph g = build(small_spec("alexnet", 512));
+  const graph g = build_network(small_spec("alexnet", 512));
   const machine m = fast_test_machine();
-  const profile costs = open_simulator(m)->measure(g);
+  const profile costs = open_simulator(m)->measure_operators(g);
   const byte_count footprint = footprint_of(g, costs).total;
   const auto deepum = std::ranges::find(hint_table(), "deepum", &hint_strategy::name);
   for (const byte_count ratio : {3, 4}) {
-    const problem p{g, costs, m, footprint / ratio, pressure::plan, complete(make_strategy(*deepum), {})};
+    const problem p{
+        g, costs, m, footprint / ratio, pressure::plan, complete_knobs(make_strategy(*deepum), {})};
     EXPECT_EQ(defect_of(g, plan_hints(*deepum, p)), std::nullopt) << ratio;
   }
 }

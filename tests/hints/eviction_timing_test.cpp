@@ -94,7 +94,7 @@ TEST_F(timing, only_reorders_and_keeps_computes_values_and_the_budget) {
       EXPECT_EQ(sorted_texts(g, after), sorted_texts(g, plan));
       std::vector<op_id> order;
       for (const action& a : after.actions) {
-        if (const auto* c = std::get_if<compute>(&a)) order.push_back(c->what);
+        if (const auto* c = std::get_if<compute>(&a)) order.push_back(c->op);
       }
       EXPECT_TRUE(std::ranges::is_sorted(order));
       EXPECT_EQ(defect_of(g, after), std::nullopt);

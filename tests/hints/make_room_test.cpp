@@ -35,7 +35,7 @@ struct room : ::testing::Test {
     for (std::size_t i = 0; i < plan.actions.size(); ++i) {
       const auto* c = std::get_if<compute>(&plan.actions[i]);
       if (c == nullptr) continue;
-      const op& o = g.ops[c->what];
+      const op& o = g.ops[c->op];
       const bool reads = std::ranges::find(o.in, t) != o.in.end();
       if (reads || std::ranges::find(o.out, t) != o.out.end()) all.push_back(i);
     }
@@ -60,8 +60,8 @@ TEST_F(room, what_is_dead_never_crosses_the_link) {
     const memory_plan plan = made(budget);
     for (std::size_t i = 0; i < plan.actions.size(); ++i) {
       const auto* e = std::get_if<evict>(&plan.actions[i]);
-      if (e == nullptr || survives(g.tensors[e->what].use)) continue;
-      const std::vector<std::size_t> uses = uses_of(plan, e->what);
+      if (e == nullptr || survives(g.tensors[e->tensor].use)) continue;
+      const std::vector<std::size_t> uses = uses_of(plan, e->tensor);
       EXPECT_TRUE(uses.front() < i && i < uses.back()) << to_text(g, plan.actions[i]);
     }
   }
@@ -94,8 +94,8 @@ TEST_F(room, keeps_the_budget_and_fetches_what_left) {
   EXPECT_LE(e.peak_device_bytes, 32 * MiB);
   int evictions = 0, fetches = 0;
   for (const step& s : e.steps) {
-    evictions += std::holds_alternative<evict>(s.what) ? 1 : 0;
-    fetches += std::holds_alternative<prefetch>(s.what) ? 1 : 0;
+    evictions += std::holds_alternative<evict>(s.command) ? 1 : 0;
+    fetches += std::holds_alternative<prefetch>(s.command) ? 1 : 0;
   }
   EXPECT_GT(evictions, 0);
   EXPECT_GT(fetches, 0);

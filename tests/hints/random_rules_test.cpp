@@ -58,7 +58,7 @@ bool makes_right_plan(const hint_strategy& s, const problem& p) {
 int expect_right_plans(const graph& g, std::uint32_t seed) {
   std::mt19937 dice(seed);
   const machine m = fast_test_machine();
-  const profile costs = open_simulator(m)->measure(g);
+  const profile costs = open_simulator(m)->measure_operators(g);
   const auto footprint = static_cast<double>(footprint_of(g, costs).total);
   int plans = 0;
   for (int i = 0; i < 8; ++i) {
@@ -94,7 +94,7 @@ TEST(random_rules, verify_or_are_infeasible_on_random_networks) {
 TEST(prefetches, leave_room_of_twinned_outputs_to_those_who_have_it) {
   const graph g = small("", "alexnet", 16).g;
   const machine m = fast_test_machine();
-  const profile costs = open_simulator(m)->measure(g);
+  const profile costs = open_simulator(m)->measure_operators(g);
   const hint_strategy s{
       "early",
       "",

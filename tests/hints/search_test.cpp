@@ -28,7 +28,7 @@ const hint_strategy& row(const std::string& name) {
 struct search : ::testing::TestWithParam<const char*> {
   const graph g = small("", "vgg11", 32, {.fusion_mode = fusion::fused}).g;
   const machine m = fast_test_machine();
-  const profile costs = open_simulator(m)->measure(g);
+  const profile costs = open_simulator(m)->measure_operators(g);
   const byte_count footprint = footprint_of(g, costs).total;
 
   problem at(double ratio, knob_values knobs = {}) const {
@@ -112,11 +112,11 @@ TEST_P(search, what_passes_from_neighbour_to_neighbour_lies_on_the_device_where_
     ++placed;
     std::set<op_id> users;
     for (const action& a : plan.actions) {
-      EXPECT_FALSE(std::holds_alternative<discard>(a) && std::get<discard>(a).what == t);
+      EXPECT_FALSE(std::holds_alternative<discard>(a) && std::get<discard>(a).tensor == t);
       const auto* c = std::get_if<compute>(&a);
       if (c == nullptr) continue;
-      for (const um::access& x : accesses_of(tight.network, tight.network.ops[c->what], c->part)) {
-        if (x.what == t) users.insert(c->what);
+      for (const um::access& x : accesses_of(tight.network, tight.network.ops[c->op], c->part)) {
+        if (x.tensor == t) users.insert(c->op);
       }
     }
     EXPECT_EQ(*users.rbegin() - *users.begin() + 1, users.size()) << tight.network.tensors[t].name;
@@ -132,7 +132,7 @@ TEST_P(search, what_passes_from_neighbour_to_neighbour_lies_on_the_device_where_
 TEST(twins, are_not_for_what_would_move_as_a_whole) {
   const graph g = small("", "alexnet", 512).g;
   const machine m = fast_test_machine();
-  const profile costs = open_simulator(m)->measure(g);
+  const profile costs = open_simulator(m)->measure_operators(g);
   const problem p{g, costs, m, footprint_of(g, costs).total / 3, pressure::plan, {}};
   const memory_plan plan = plan_hints(without_rule(row("twin"), "search"), p);
   int left_managed = 0;
@@ -148,7 +148,7 @@ TEST(twins, are_not_for_what_would_move_as_a_whole) {
 TEST(early_evictions, keep_the_budget_to_the_block) {
   const graph g = small("", "resnet50", 64, {.fusion_mode = fusion::fused, .arithmetic = precision::bf16}).g;
   const machine m = fast_test_machine();
-  const profile costs = open_simulator(m)->measure(g);
+  const profile costs = open_simulator(m)->measure_operators(g);
   const byte_count footprint = footprint_of(g, costs).total;
   for (const byte_count percent : {150U, 200U, 220U, 250U}) {
     const problem p{g, costs, m, footprint * 100 / percent, pressure::plan, {}};
@@ -159,7 +159,7 @@ TEST(early_evictions, keep_the_budget_to_the_block) {
 TEST(timing_of_a_network, makes_it_faster) {
   const graph g = small("", "vgg11", 32, {.fusion_mode = fusion::fused}).g;
   const machine m = fast_test_machine();
-  const profile costs = open_simulator(m)->measure(g);
+  const profile costs = open_simulator(m)->measure_operators(g);
   const problem p{g, costs, m, footprint_of(g, costs).total / 2, pressure::plan, {}};
   memory_plan order = plan_of(g, make_sliced_order(g, p.budget / 4), residence::managed);
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {

@@ -17,7 +17,7 @@ using namespace um::testing;
 const graph network = small("", "vgg11", 32, {.fusion_mode = fusion::fused}).g;
 
 bool adds_up(const graph& g, const compute& c) {
-  for (const um::access& a : accesses_of(g, g.ops[c.what], batch_part(32, 1, 2))) {
+  for (const um::access& a : accesses_of(g, g.ops[c.op], batch_part(32, 1, 2))) {
     if (a.mode == access_mode::accumulate) return true;
   }
   return false;
@@ -27,7 +27,7 @@ TEST(sequence, computes_every_part_of_every_operator_once) {
   for (const byte_count most : {2 * MiB, 32 * MiB, 256 * MiB}) {
     std::map<op_id, std::vector<interval>> parts;
     for (const compute& c : make_sliced_order(network, most)) {
-      parts[c.what].push_back(with_explicit_ranges(network, network.ops[c.what], c.part).batch);
+      parts[c.op].push_back(with_explicit_ranges(network, network.ops[c.op], c.part).batch);
     }
     ASSERT_EQ(parts.size(), network.ops.size());
     for (auto& [o, ranges] : parts) {
@@ -52,7 +52,7 @@ TEST(sequence, cuts_the_more_the_less_an_operator_may_take) {
 TEST(sequence, cuts_into_no_more_slices_than_there_are_images) {
   std::map<op_id, int> slices;
   int most = 0;
-  for (const compute& c : make_sliced_order(network, 1)) most = std::max(most, ++slices[c.what]);
+  for (const compute& c : make_sliced_order(network, 1)) most = std::max(most, ++slices[c.op]);
   EXPECT_EQ(most, 32);
 }
 
@@ -61,7 +61,7 @@ TEST(sequence, the_forward_pass_ends_with_the_slice_with_which_the_backward_pass
   const std::vector<compute> order = make_sliced_order(network, 128 * MiB);
   std::map<op_id, std::vector<std::int64_t>> slices;
   for (const compute& c : order) {
-    if (!is_whole(c.part)) slices[c.what].push_back(c.part.batch.begin);
+    if (!is_whole(c.part)) slices[c.op].push_back(c.part.batch.begin);
   }
   ASSERT_FALSE(slices.empty());
   EXPECT_EQ(slices.begin()->first, 0U) << "the first operator is the largest";

@@ -50,11 +50,11 @@ TYPED_TEST(records, of_transfers_are_summed_by_cause) {
   this->add(1, 4096, 2);
   this->add(1, 61440, 3);
   this->add(2, 2097152, 4);
-  EXPECT_EQ(this->counts_.to_device.all, 65536U);
+  EXPECT_EQ(this->counts_.to_device.total, 65536U);
   EXPECT_EQ(this->counts_.to_device.by_cause[static_cast<std::size_t>(migration_cause::demand)], 4096U);
   EXPECT_EQ(this->counts_.to_device.by_cause[static_cast<std::size_t>(migration_cause::tree)], 61440U);
   EXPECT_EQ(this->counts_.to_host.by_cause[static_cast<std::size_t>(migration_cause::eviction)], 2097152U);
-  EXPECT_EQ(this->counts_.records, 3U);
+  EXPECT_EQ(this->counts_.record_count, 3U);
 }
 
 TYPED_TEST(records, of_unknown_causes_count_as_unknown) {
@@ -70,8 +70,8 @@ TYPED_TEST(records, of_faults_replayed_together_are_a_batch) {
   this->add(3, 0x400000);
   EXPECT_EQ(this->counts_.gpu_faults, 4U);
   EXPECT_EQ(this->counts_.gpu_fault_groups, 7U);
-  ASSERT_EQ(this->counts_.batches.size(), 2U);
-  EXPECT_EQ(this->counts_.batches.at(1000), 5U);
+  ASSERT_EQ(this->counts_.faults_by_batch.size(), 2U);
+  EXPECT_EQ(this->counts_.faults_by_batch.at(1000), 5U);
   EXPECT_EQ(this->counts_.cpu_faults, 1U);
 }
 
@@ -99,26 +99,26 @@ TYPED_TEST(records, become_the_counters_of_a_cell) {
 }
 
 TYPED_TEST(records, of_demanded_bytes_without_their_faults_are_not_whole) {
-  EXPECT_TRUE(is_whole(this->counts_));
+  EXPECT_TRUE(is_complete(this->counts_));
   this->add(1, 61440, 3);
-  EXPECT_TRUE(is_whole(this->counts_));
+  EXPECT_TRUE(is_complete(this->counts_));
   this->add(1, 4096, 2);
-  EXPECT_FALSE(is_whole(this->counts_));
+  EXPECT_FALSE(is_complete(this->counts_));
   this->add(4, 1, 1, 1000);
-  EXPECT_TRUE(is_whole(this->counts_));
-  this->counts_.dropped = 1;
-  EXPECT_FALSE(is_whole(this->counts_));
+  EXPECT_TRUE(is_complete(this->counts_));
+  this->counts_.dropped_records = 1;
+  EXPECT_FALSE(is_complete(this->counts_));
 }
 
 TYPED_TEST(records, that_miss_what_the_driver_moved_are_not_whole) {
   this->counts_.lost_bytes = 1;
-  EXPECT_FALSE(is_whole(this->counts_));
+  EXPECT_FALSE(is_complete(this->counts_));
 }
 
 TYPED_TEST(records, counted_without_faults_tell_bytes_alone) {
-  this->counts_.with_faults = false;
+  this->counts_.counts_faults = false;
   this->add(1, 4096, 2);
-  EXPECT_TRUE(is_whole(this->counts_));
+  EXPECT_TRUE(is_complete(this->counts_));
   EXPECT_FALSE(counters_of(this->counts_).faults);
   EXPECT_EQ(counters_of(this->counts_).fault_to_device_bytes, 4096U);
 }
@@ -130,8 +130,8 @@ TEST(other_records, are_passed_over) {
   kernel.counter = 1;
   kernel.value = 99;
   add_record(counts, reinterpret_cast<const std::byte*>(&kernel));
-  EXPECT_EQ(counts.to_device.all, 0U);
-  EXPECT_EQ(counts.records, 0U);
+  EXPECT_EQ(counts.to_device.total, 0U);
+  EXPECT_EQ(counts.record_count, 0U);
 }
 
 }  // namespace

@@ -221,8 +221,8 @@ TEST(figures, are_those_of_the_simulated_machine_that_was_measured) {
   const figures found = figures_from(shown());
   EXPECT_TRUE(found.notes.empty()) << found.notes.front();
   const auto expect = [&](const char* name, nanoseconds value, double share = 0.07) {
-    ASSERT_EQ(found.by_name.count(name), 1U) << name;
-    EXPECT_NEAR(found.by_name.at(name).typical / static_cast<double>(value), 1, share) << name;
+    ASSERT_EQ(found.spread_of_figure.count(name), 1U) << name;
+    EXPECT_NEAR(found.spread_of_figure.at(name).typical / static_cast<double>(value), 1, share) << name;
   };
   const machine m = truth();
   expect("uvm.interrupt_ns", m.uvm.interrupt_ns);
@@ -255,16 +255,16 @@ TEST(figures, are_those_of_the_simulated_machine_that_was_measured) {
   expect("copy_ns", 5000);
   expect("link_to_device_bytes_per_s", 50'000'000'000);
   expect("link_both_bytes_per_s", 100'000'000'000);
-  EXPECT_EQ(found.by_name.at("uvm.host_chunk_bytes").typical, static_cast<double>(managed_block));
-  EXPECT_EQ(found.by_name.at("uvm.access_counter_threshold").typical, 0);
+  EXPECT_EQ(found.spread_of_figure.at("uvm.host_chunk_bytes").typical, static_cast<double>(managed_block));
+  EXPECT_EQ(found.spread_of_figure.at("uvm.access_counter_threshold").typical, 0);
   EXPECT_EQ(found.inferred, std::set<std::string>{"uvm.evict_ns"});
 }
 
 TEST(figures, are_rows_of_the_table_that_are_not_fitted) {
-  for (const auto& [name, value] : figures_from(shown()).by_name) {
+  for (const auto& [name, value] : figures_from(shown()).spread_of_figure) {
     const auto row = std::ranges::find(um::figures(), name, &um::figure::name);
     ASSERT_NE(row, um::figures().end()) << name;
-    EXPECT_NE(row->from, um::figure_source::fitted) << name;
+    EXPECT_NE(row->source, um::figure_source::fitted) << name;
   }
 }
 
@@ -272,9 +272,9 @@ TEST(figures, that_need_what_was_not_read_are_left_out_and_noted) {
   readings some = shown();
   some.erase("prefetch_there_1GiB");
   const figures found = figures_from(some);
-  EXPECT_EQ(found.by_name.count("uvm.prefetch_block_ns"), 0U);
-  EXPECT_EQ(found.by_name.count("uvm.host_map_page_ns"), 0U);
-  EXPECT_EQ(found.by_name.count("uvm.migrate_copy_ns"), 1U);
+  EXPECT_EQ(found.spread_of_figure.count("uvm.prefetch_block_ns"), 0U);
+  EXPECT_EQ(found.spread_of_figure.count("uvm.host_map_page_ns"), 0U);
+  EXPECT_EQ(found.spread_of_figure.count("uvm.migrate_copy_ns"), 1U);
   EXPECT_NE(found.notes.front().find("prefetch_there_1GiB"), std::string::npos);
 }
 
@@ -284,9 +284,9 @@ TEST(figures, of_a_fault_are_kept_whole_or_not_at_all) {
   const figures found = figures_from(uncounted);
   for (const char* name : {"uvm.batch_ns", "uvm.fault_ns", "uvm.batch_granules", "uvm.service_ns",
                            "uvm.granule_ns", "uvm.evict_ns"}) {
-    EXPECT_EQ(found.by_name.count(name), 0U) << name;
+    EXPECT_EQ(found.spread_of_figure.count(name), 0U) << name;
   }
-  EXPECT_EQ(found.by_name.count("uvm.host_map_page_ns"), 1U);
+  EXPECT_EQ(found.spread_of_figure.count("uvm.host_map_page_ns"), 1U);
   EXPECT_TRUE(found.inferred.empty());
   EXPECT_NE(found.notes.back().find("could not be told apart"), std::string::npos);
 }
@@ -298,8 +298,9 @@ TEST(figures, of_a_batch_follow_from_the_batches_of_a_block) {
     readings counted = shown();
     counted["batches_write"] = {batches};
     const figures found = figures_from(counted);
-    ASSERT_EQ(found.by_name.count("uvm.batch_granules"), 1U) << batches << ' ' << found.notes.front();
-    EXPECT_EQ(found.by_name.at("uvm.batch_granules").typical, expected);
+    ASSERT_EQ(found.spread_of_figure.count("uvm.batch_granules"), 1U)
+        << batches << ' ' << found.notes.front();
+    EXPECT_EQ(found.spread_of_figure.at("uvm.batch_granules").typical, expected);
   }
 }
 
@@ -307,7 +308,7 @@ TEST(figures, below_zero_become_zero_and_are_noted) {
   readings odd = shown();
   odd["sparse_mapped"] = {odd.at("sparse_unmapped").front() / 2};
   const figures found = figures_from(odd);
-  EXPECT_EQ(found.by_name.at("uvm.host_unmap_ns").typical, 0);
+  EXPECT_EQ(found.spread_of_figure.at("uvm.host_unmap_ns").typical, 0);
   ASSERT_EQ(found.notes.size(), 1U);
   EXPECT_NE(found.notes.front().find("uvm.host_unmap_ns"), std::string::npos);
 }
@@ -319,7 +320,7 @@ TEST(figures, that_only_some_machines_have_are_left_to_be_estimated) {
   other["prefetch_in_1GiB"] = {2 * other.at("prefetch_in_1GiB").front()};
   const figures found = figures_from(other);
   for (const char* name : {"uvm.access_counter_threshold", "uvm.host_chunk_bytes", "uvm.page_copy_ns"}) {
-    EXPECT_EQ(found.by_name.count(name), 0U) << name;
+    EXPECT_EQ(found.spread_of_figure.count(name), 0U) << name;
   }
 }
 
@@ -331,7 +332,8 @@ TEST(figures, follow_from_what_is_typical_while_nothing_disturbs) {
   disturbed["discard_1GiB"][3] *= 5;
   disturbed["isolated_mapped"][7] *= 3;
   const figures calm = figures_from(shown()), found = figures_from(disturbed);
-  for (const auto& [name, s] : found.by_name) EXPECT_EQ(s.typical, calm.by_name.at(name).typical) << name;
+  for (const auto& [name, s] : found.spread_of_figure)
+    EXPECT_EQ(s.typical, calm.spread_of_figure.at(name).typical) << name;
 }
 
 // Two readings at a time, now and then one of them slow, or both and what lies between them, too.
@@ -343,7 +345,7 @@ TEST(figures, of_differences_are_those_of_calm_moments) {
   for (std::size_t i = 0; i < 6; ++i) {
     pairs["cold_beyond_mapped"].push_back(pairs["isolated_cold"][i] - pairs["isolated_mapped"][i]);
   }
-  EXPECT_EQ(figures_from(pairs).by_name.at("uvm.first_visit_ns").typical, 1000);
+  EXPECT_EQ(figures_from(pairs).spread_of_figure.at("uvm.first_visit_ns").typical, 1000);
 }
 
 // Where the prefetch to the host outlasts the other, it has its full speed for the rest.
@@ -351,7 +353,8 @@ TEST(figures, of_two_prefetches_at_once_do_not_depend_on_which_ends_first) {
   readings longer = shown();
   longer["out_alone"] = {1.2e7};
   longer["both_out"] = {2.6e7};  // 2e7 at 30 %, the other half at once
-  EXPECT_NEAR(figures_from(longer).by_name.at("uvm.prefetch_to_host_beside_percent").typical, 30, 1e-6);
+  EXPECT_NEAR(figures_from(longer).spread_of_figure.at("uvm.prefetch_to_host_beside_percent").typical, 30,
+              1e-6);
 }
 
 // Whichever of the two ends first.
@@ -361,8 +364,8 @@ TEST(figures, of_an_eviction_beside_faults_do_not_depend_on_which_ends_first) {
   longer["read_beside_evict"] = {2e7};
   longer["evict_beside_read"] = {3.4e7};  // 2e7 at 70 %, 1.4e7 of 2.8e7 at once
   const figures found = figures_from(longer);
-  EXPECT_NEAR(found.by_name.at("uvm.prefetch_to_host_beside_faults_percent").typical, 70, 1e-6);
-  EXPECT_NEAR(found.by_name.at("uvm.faults_beside_prefetch_percent").typical, 95, 1e-6);
+  EXPECT_NEAR(found.spread_of_figure.at("uvm.prefetch_to_host_beside_faults_percent").typical, 70, 1e-6);
+  EXPECT_NEAR(found.spread_of_figure.at("uvm.faults_beside_prefetch_percent").typical, 95, 1e-6);
 }
 
 // What takes long is taken less often; its samples stand for the time around them.
@@ -371,18 +374,18 @@ TEST(figures, compare_samples_of_the_same_time) {
   const double mapped = drifting.at("isolated_mapped").front();
   drifting["isolated_mapped"] = {mapped, mapped, 2 * mapped, 2 * mapped};
   drifting["isolated_idle"] = {mapped + 25000, 2 * mapped + 25000};
-  const spread s = figures_from(drifting).by_name.at("uvm.interrupt_ns");
-  EXPECT_NEAR(s.least, 25000, 1);
-  EXPECT_LT(s.most, 25000 + mapped / 2);
+  const spread s = figures_from(drifting).spread_of_figure.at("uvm.interrupt_ns");
+  EXPECT_NEAR(s.min, 25000, 1);
+  EXPECT_LT(s.max, 25000 + mapped / 2);
 }
 
 TEST(figures, keep_how_far_samples_lie_apart) {
   readings shaky = shown();
   shaky["discard_1GiB"] = {512 * 5000.0, 512 * 6000.0, 512 * 9000.0};
-  const spread s = figures_from(shaky).by_name.at("uvm.discard_block_ns");
-  EXPECT_EQ(s.least, 5000);
+  const spread s = figures_from(shaky).spread_of_figure.at("uvm.discard_block_ns");
+  EXPECT_EQ(s.min, 5000);
   EXPECT_EQ(s.typical, 5200) << "the lower decile";
-  EXPECT_EQ(s.most, 9000);
+  EXPECT_EQ(s.max, 9000);
   EXPECT_EQ(s.lower, 5150) << "of three samples and of what follows from their lower deciles";
   EXPECT_EQ(s.upper, 6750);
 }

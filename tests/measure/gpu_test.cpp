@@ -65,7 +65,7 @@ TEST_F(microbenchmarks, copy_as_fast_as_a_plain_loop) {
 
 TEST_F(microbenchmarks, do_not_pass_their_limits) {
   const memory_limits limits = on().ledger().limits();
-  EXPECT_THROW(take_samples(on(), prefetch_of({.bytes = round_up(limits.device + GiB, managed_block)}), 1),
+  EXPECT_THROW(take_samples(on(), prefetch_case({.bytes = round_up(limits.device + GiB, managed_block)}), 1),
                out_of_memory);
   EXPECT_EQ(on().ledger().granted().device, 0U);
 }
@@ -74,13 +74,13 @@ TEST_F(microbenchmarks, put_residency_back_before_every_repetition) {
   const samples all = take_samples(on(), gpu_touches({.data = data_state::warm, .bytes = 64 * MiB}), 4);
   const samples there = take_samples(on(), advice_case({}, advised_step::read_again, 64 * MiB), 4);
   // A read that faults everything in takes many times what one of resident data takes.
-  for (const repetition& r : all.later) EXPECT_GT(r.total, 5 * median_total(there.later));
+  for (const repetition& r : all.later) EXPECT_GT(r.total_time, 5 * median_total(there.later));
 }
 
 TEST_F(microbenchmarks, of_calibration_measure_both_sides_of_a_difference) {
-  for (const measurement& m : {round_trip(64 * MiB), discard_and_back(64 * MiB), small_prefetches(4),
-                               first_visits(4), idle_faults(4), touches_again(8), faults_again(8),
-                               host_population(64 * MiB), out_beside_in(64 * MiB, 64 * MiB)}) {
+  for (const measurement& m : {round_trip(64 * MiB), discard_and_prefetch_back(64 * MiB), small_prefetches(4),
+                               first_visits(4), idle_faults(4), repeated_touches(8), repeated_faults(8),
+                               host_population(64 * MiB), prefetch_out_beside_in(64 * MiB, 64 * MiB)}) {
     const samples all = take_samples(on(), m, 3);
     ASSERT_FALSE(all.first.counters.empty()) << m.name;
     for (const repetition& r : all.later) {
@@ -105,7 +105,7 @@ TEST_F(microbenchmarks, count_every_byte_that_a_read_pulls_in) {
   // always.
   const auto counted = [&](const trial& t, byte_count bytes) {
     unified_memory_counts counts;
-    for (int tries = 0; tries < 3 && counts.to_device.all != bytes; ++tries) {
+    for (int tries = 0; tries < 3 && counts.to_device.total != bytes; ++tries) {
       t.reset();
       counter->start();
       t.run();
@@ -116,12 +116,12 @@ TEST_F(microbenchmarks, count_every_byte_that_a_read_pulls_in) {
   for (const byte_count bytes : {64 * MiB, 256 * MiB, GiB}) {
     const trial t = gpu_touches({.data = data_state::warm, .bytes = bytes}).prepare(on());
     const unified_memory_counts counts = counted(t, bytes);
-    std::cout << to_text(bytes) << " pulled in: " << counts.records << " records of " << counts.to_device.all
-              << " bytes, " << counts.batches.size() << " batches, " << (is_whole(counts) ? "" : "not ")
-              << "whole\n";
-    ASSERT_TRUE(is_whole(counts));
-    EXPECT_EQ(counts.to_device.all, bytes);
-    EXPECT_EQ(counts.to_host.all, 0U);
+    std::cout << to_text(bytes) << " pulled in: " << counts.record_count << " records of "
+              << counts.to_device.total << " bytes, " << counts.faults_by_batch.size() << " batches, "
+              << (is_complete(counts) ? "" : "not ") << "whole\n";
+    ASSERT_TRUE(is_complete(counts));
+    EXPECT_EQ(counts.to_device.total, bytes);
+    EXPECT_EQ(counts.to_host.total, 0U);
     EXPECT_GE(counts.gpu_fault_groups, counts.gpu_faults);
   }
 }

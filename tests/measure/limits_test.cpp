@@ -92,19 +92,19 @@ TEST(limits_of, are_shares) {
 
 TEST(memory_ledger, keeps_the_sum_below_the_limits) {
   memory_ledger ledger({4 * GiB, 2 * GiB});
-  const auto managed = ledger.take({GiB, GiB});
-  const auto device = ledger.take({3 * GiB, 0});
+  const auto managed = ledger.grant({GiB, GiB});
+  const auto device = ledger.grant({3 * GiB, 0});
   EXPECT_EQ(ledger.granted().device, 4 * GiB);
-  EXPECT_THROW(static_cast<void>(ledger.take({1, 0})), out_of_memory);
-  EXPECT_THROW(static_cast<void>(ledger.take({0, GiB + 1})), out_of_memory);
-  EXPECT_NO_THROW(static_cast<void>(ledger.take({0, GiB})));
+  EXPECT_THROW(static_cast<void>(ledger.grant({1, 0})), out_of_memory);
+  EXPECT_THROW(static_cast<void>(ledger.grant({0, GiB + 1})), out_of_memory);
+  EXPECT_NO_THROW(static_cast<void>(ledger.grant({0, GiB})));
 }
 
 TEST(memory_ledger, refuses_with_figures) {
   memory_ledger ledger({4 * GiB, 2 * GiB});
-  const auto held = ledger.take({GiB, 0});
+  const auto held = ledger.grant({GiB, 0});
   try {
-    static_cast<void>(ledger.take({~byte_count{0}, 0}));
+    static_cast<void>(ledger.grant({~byte_count{0}, 0}));
     FAIL() << "granted";
   } catch (const out_of_memory& reason) {
     const std::string text = reason.what();
@@ -116,7 +116,7 @@ TEST(memory_ledger, refuses_with_figures) {
 TEST(memory_ledger, has_back_what_a_lease_gave_up) {
   memory_ledger ledger({GiB, GiB});
   {
-    auto first = ledger.take({GiB, GiB});
+    auto first = ledger.grant({GiB, GiB});
     const memory_ledger::lease second = std::move(first);
     EXPECT_EQ(ledger.granted().host, GiB);
   }

@@ -17,7 +17,7 @@ std::int64_t count(const graph& g, role use) {
 }
 
 std::int64_t count(const graph& g, std::string_view kind) {
-  return std::ranges::count_if(g.ops, [&](const op& o) { return kind_of(o.what) == kind; });
+  return std::ranges::count_if(g.ops, [&](const op& o) { return kind_of(o.attributes) == kind; });
 }
 
 const op& op_named(const graph& g, const std::string& name) {
@@ -45,13 +45,13 @@ network_spec inferred(const std::string& name, std::int64_t batch = 2, fusion jo
 }
 
 network_spec updated(network_spec spec) {
-  spec.sgd = true;
+  spec.appends_sgd = true;
   return spec;
 }
 
 network_spec with_optimizer(network_spec spec, bool masters) {
   spec.optimizer = optimizer_kind::adamw;
-  spec.masters = masters;
+  spec.keeps_masters = masters;
   return spec;
 }
 
@@ -79,7 +79,7 @@ std::vector<network_spec> every_form_of(const std::string& name) {
 std::string described(const network_spec& spec) {
   return std::string(to_text(spec.fusion_mode)) + " " + std::string(to_text(spec.arithmetic)) + " " +
          std::string(to_text(*spec.order)) + (spec.mode == pass::train ? " train" : " inference") +
-         (spec.sgd ? " sgd" : "");
+         (spec.appends_sgd ? " sgd" : "");
 }
 
 class EveryNetwork : public testing::TestWithParam<std::string> {};
@@ -89,7 +89,7 @@ TEST_P(EveryNetwork, IsWellFormedInEveryForm) {
     SCOPED_TRACE(described(spec));
     for (const std::int64_t batch : {1, 64}) {
       spec.batch = batch;
-      const graph g = build(spec);
+      const graph g = build_network(spec);
       EXPECT_EQ(defect_of(g), std::nullopt);
       EXPECT_EQ(g.name, GetParam());
       EXPECT_EQ(g.arithmetic, spec.arithmetic);
@@ -100,7 +100,7 @@ TEST_P(EveryNetwork, IsWellFormedInEveryForm) {
 TEST_P(EveryNetwork, HasDistinctNames) {
   for (const network_spec& spec : every_form_of(GetParam())) {
     SCOPED_TRACE(described(spec));
-    const graph g = build(spec);
+    const graph g = build_network(spec);
     std::set<std::string> tensors, ops;
     for (const tensor& t : g.tensors) EXPECT_TRUE(tensors.insert(t.name).second) << t.name;
     for (const op& o : g.ops) EXPECT_TRUE(ops.insert(o.name).second) << o.name;
@@ -110,7 +110,7 @@ TEST_P(EveryNetwork, HasDistinctNames) {
 TEST_P(EveryNetwork, EveryTensorIsUsed) {
   for (const network_spec& spec : every_form_of(GetParam())) {
     SCOPED_TRACE(described(spec));
-    const graph g = build(spec);
+    const graph g = build_network(spec);
     std::vector<bool> used(g.tensors.size());
     for (const op& o : g.ops) {
       for (const tensor_id id : o.in) used[id] = true;
@@ -122,12 +122,12 @@ TEST_P(EveryNetwork, EveryTensorIsUsed) {
 
 TEST_P(EveryNetwork, EveryParameterHasAGradientAndAnUpdate) {
   for (const fusion joined : every_fusion) {
-    const graph g = build(updated(trained(GetParam(), 2, joined)));
+    const graph g = build_network(updated(trained(GetParam(), 2, joined)));
     EXPECT_EQ(count(g, role::parameter_gradient), count(g, role::parameter));
     EXPECT_EQ(bytes_of(g, role::parameter_gradient), bytes_of(g, role::parameter));
     EXPECT_EQ(count(g, "sgd_update"), count(g, role::parameter));
-    EXPECT_EQ(count(build(trained(GetParam(), 2, joined)), "sgd_update"), 0);
-    EXPECT_EQ(count(build(inferred(GetParam(), 2, joined)), role::parameter_gradient), 0);
+    EXPECT_EQ(count(build_network(trained(GetParam(), 2, joined)), "sgd_update"), 0);
+    EXPECT_EQ(count(build_network(inferred(GetParam(), 2, joined)), role::parameter_gradient), 0);
   }
 }
 
@@ -135,11 +135,11 @@ TEST_P(EveryNetwork, HasTheStatesOfEveryOptimizer) {
   for (const optimizer_kind how : all_values<optimizer_kind>()) {
     for (const bool masters : {false, true}) {
       network_spec spec = trained(GetParam(), 2, fusion::lean);
-      const graph without = build(spec);
+      const graph without = build_network(spec);
       spec.optimizer = how;
       if (masters) spec.arithmetic = precision::bf16;
-      spec.masters = masters;
-      const graph g = build(spec);
+      spec.keeps_masters = masters;
+      const graph g = build_network(spec);
       const auto moments = static_cast<byte_count>(how);
       const byte_count trained = bytes_of(g, role::parameter_gradient);
       const byte_count counter = how == optimizer_kind::adamw ? 4 : 0;
@@ -163,16 +163,16 @@ TEST_P(EveryNetwork, JoiningKeepsWhatSurvives) {
     }
     return all;
   };
-  const auto plain = surviving(build(trained(GetParam(), 2, fusion::none)));
-  EXPECT_EQ(surviving(build(trained(GetParam(), 2, fusion::fused))), plain);
-  EXPECT_EQ(surviving(build(trained(GetParam(), 2, fusion::lean))), plain);
+  const auto plain = surviving(build_network(trained(GetParam(), 2, fusion::none)));
+  EXPECT_EQ(surviving(build_network(trained(GetParam(), 2, fusion::fused))), plain);
+  EXPECT_EQ(surviving(build_network(trained(GetParam(), 2, fusion::lean))), plain);
 }
 
 // Otherwise the first layer's data gradient, which nobody reads, would be the largest of all.
 TEST_P(EveryNetwork, ComputesNoGradientThatNobodyReads) {
   for (const network_spec& spec : every_form_of(GetParam())) {
     SCOPED_TRACE(described(spec));
-    const graph g = build(spec);
+    const graph g = build_network(spec);
     std::set<tensor_id> read;
     for (const op& o : g.ops) read.insert(o.in.begin(), o.in.end());
     for (tensor_id id = 0; id < g.tensors.size(); ++id) {
@@ -187,15 +187,16 @@ TEST_P(EveryNetwork, LiesInTheOrderAskedForOrTheStandardOne) {
   for (const precision arithmetic : every_precision) {
     network_spec spec = trained(GetParam());
     spec.arithmetic = arithmetic;
-    for (const tensor& t : build(spec).tensors) EXPECT_EQ(t.order, standard_order(arithmetic)) << t.name;
+    for (const tensor& t : build_network(spec).tensors)
+      EXPECT_EQ(t.order, standard_order(arithmetic)) << t.name;
     spec.order = memory_order::nhwc;
-    for (const tensor& t : build(spec).tensors) EXPECT_EQ(t.order, memory_order::nhwc) << t.name;
+    for (const tensor& t : build_network(spec).tensors) EXPECT_EQ(t.order, memory_order::nhwc) << t.name;
   }
 }
 
 std::vector<std::string> all_names() {
   std::vector<std::string> names;
-  for (const network_family& family : networks()) names.push_back(family.name);
+  for (const network_family& family : network_families()) names.push_back(family.name);
   return names;
 }
 
@@ -212,11 +213,11 @@ TEST(Catalogue, HasTheseFamilies) {
                                                    "resnet34_cifar", "resnet50_cifar",  "resnet101_cifar",
                                                    "resnet20_cifar", "resnet32_cifar",  "resnet44_cifar",
                                                    "resnet56_cifar", "resnet110_cifar", "conv"}));
-  for (const network_family& family : networks()) {
+  for (const network_family& family : network_families()) {
     EXPECT_FALSE(family.summary.empty());
     for (const network_knob& knob : family.knobs) {
-      EXPECT_LE(knob.least, knob.default_value) << family.name << " " << knob.name;
-      EXPECT_LE(knob.default_value, knob.most) << family.name << " " << knob.name;
+      EXPECT_LE(knob.min_value, knob.default_value) << family.name << " " << knob.name;
+      EXPECT_LE(knob.default_value, knob.max_value) << family.name << " " << knob.name;
       EXPECT_FALSE(knob.summary.empty());
     }
   }
@@ -226,11 +227,11 @@ TEST(Training, EndsInALossInsteadOfLogits) {
   const auto use_of = [](const graph& g, const std::string& name) {
     return std::ranges::find(g.tensors, name, &tensor::name)->use;
   };
-  const graph inference = build(inferred("alexnet"));
+  const graph inference = build_network(inferred("alexnet"));
   EXPECT_EQ(use_of(inference, "fc8.y"), role::output);
   EXPECT_EQ(count(inference, role::label), 0);
   for (const fusion joined : every_fusion) {
-    const graph train = build(trained("alexnet", 2, joined));
+    const graph train = build_network(trained("alexnet", 2, joined));
     EXPECT_EQ(use_of(train, "fc8.y"), role::activation);
     EXPECT_EQ(use_of(train, "loss"), role::output);
     EXPECT_EQ(use_of(train, "labels"), role::label);
@@ -245,12 +246,12 @@ std::vector<std::string> last_names(const graph& g, std::size_t how_many) {
 }
 
 TEST(Training, GoesBackLayerByLayerWithTheDataGradientLast) {
-  const graph apart = build(trained("alexnet", 2, fusion::none));
+  const graph apart = build_network(trained("alexnet", 2, fusion::none));
   EXPECT_EQ(last_names(apart, 8),
             (std::vector<std::string>{"relu2.backward", "conv2.backward_filter", "conv2.backward_bias",
                                       "conv2.backward_data", "pool1.backward", "relu1.backward",
                                       "conv1.backward_filter", "conv1.backward_bias"}));
-  const graph joined = build(trained("alexnet", 2));
+  const graph joined = build_network(trained("alexnet", 2));
   EXPECT_EQ(last_names(joined, 8),
             (std::vector<std::string>{"conv3.backward_relu", "conv3.backward_filter", "conv3.backward_data",
                                       "pool2.backward", "conv2.backward_filter", "conv2.backward_data",
@@ -259,7 +260,7 @@ TEST(Training, GoesBackLayerByLayerWithTheDataGradientLast) {
 }
 
 TEST(Training, ReluWorksInPlaceBothWays) {
-  const graph g = build(trained("alexnet", 2, fusion::none));
+  const graph g = build_network(trained("alexnet", 2, fusion::none));
   EXPECT_EQ(op_named(g, "relu3").alias, (may_alias{0, 0}));
   const op& backward = op_named(g, "relu3.backward");
   EXPECT_EQ(backward.alias, (may_alias{1, 0}));
@@ -269,15 +270,15 @@ TEST(Training, ReluWorksInPlaceBothWays) {
 }
 
 TEST(Training, UpdatesComeLastAndInOrder) {
-  const graph g = build(updated(trained("conv")));
+  const graph g = build_network(updated(trained("conv")));
   EXPECT_EQ(g.ops.back().name, "conv.b.update");
   EXPECT_EQ(g.ops[g.ops.size() - 2].name, "conv.w.update");
-  EXPECT_FALSE(g.ops.back().repeatable);
+  EXPECT_FALSE(g.ops.back().is_repeatable);
 }
 
 TEST(Conv, TrainsFromAGivenGradient) {
   for (const fusion joined : every_fusion) {
-    const graph g = build(trained("conv", 2, joined));
+    const graph g = build_network(trained("conv", 2, joined));
     EXPECT_EQ(count(g, role::input), 2);
     EXPECT_EQ(count(g, role::output), 2);
     EXPECT_EQ(g.tensors[op_named(g, "conv.backward_data").out[0]].name, "dx");
@@ -299,7 +300,7 @@ class BadInput : public testing::TestWithParam<bad_input> {};
 
 TEST_P(BadInput, IsRefusedInOneLine) {
   try {
-    build(GetParam().spec);
+    build_network(GetParam().spec);
     FAIL() << "built, though '" << GetParam().part << "' was to be refused";
   } catch (const std::invalid_argument& reason) {
     const std::string what = reason.what();

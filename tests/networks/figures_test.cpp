@@ -19,7 +19,7 @@ graph inference_of(const std::string& name, std::int64_t batch = 1,
   spec.mode = pass::inference;
   spec.fusion_mode = fusion::none;
   spec.knobs = std::move(knobs);
-  return build(spec);
+  return build_network(spec);
 }
 
 const tensor& tensor_of(const graph& g, const std::string& name) {
@@ -36,7 +36,7 @@ byte_count parameters_of(const graph& g) {
 std::int64_t activations_of(const graph& g) {
   std::int64_t total = 0;
   for (const tensor& t : g.tensors) {
-    if (t.use != role::parameter && t.type == dtype::f32) total += elements(t.shape);
+    if (t.use != role::parameter && t.type == dtype::f32) total += element_count(t.shape);
   }
   return total;
 }
@@ -44,7 +44,7 @@ std::int64_t activations_of(const graph& g) {
 double convolution_gmac(const graph& g) {
   std::uint64_t total = 0;
   for (const op& o : g.ops) {
-    if (!std::holds_alternative<convolution>(o.what)) continue;
+    if (!std::holds_alternative<convolution>(o.attributes)) continue;
     op unbiased = o;
     unbiased.in.resize(2);
     total += work_of(g, unbiased).flops / 2;
@@ -56,7 +56,7 @@ double convolution_gmac(const graph& g) {
 byte_count trained_parameters_of(const std::string& name) {
   network_spec spec;
   spec.name = name;
-  return bytes_of(build(spec), role::parameter) / 4;
+  return bytes_of(build_network(spec), role::parameter) / 4;
 }
 
 // torchvision publishes the same counts for its models.
@@ -202,8 +202,8 @@ TEST(Vgg16, FeatureMaps) {
     std::int64_t total = 0;
     for (const op& o : g.ops) {
       const bool maps =
-          std::holds_alternative<convolution>(o.what) || std::holds_alternative<max_pool>(o.what);
-      if (maps) total += elements(g.tensors[o.out[0]].shape);
+          std::holds_alternative<convolution>(o.attributes) || std::holds_alternative<max_pool>(o.attributes);
+      if (maps) total += element_count(g.tensors[o.out[0]].shape);
     }
     return total;
   };

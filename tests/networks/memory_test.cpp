@@ -25,7 +25,7 @@ TEST_P(Footprint, IsCloseToTheLowerBound) {
         spec.mode = mode;
         spec.fusion_mode = joined;
         spec.arithmetic = arithmetic;
-        const graph g = build(spec);
+        const graph g = build_network(spec);
         const byte_count peak = peak_live_bytes(g);
         SCOPED_TRACE(testing::Message() << to_text(joined) << " " << to_text(arithmetic)
                                         << (mode == pass::train ? " train" : " inference"));
@@ -49,9 +49,9 @@ TEST_P(Footprint, IsNotSavedAtAnyPrice) {
     spec.batch = 64;
     spec.arithmetic = arithmetic;
     spec.fusion_mode = fusion::fused;
-    const byte_count before = peak_live_bytes(build(spec));
+    const byte_count before = peak_live_bytes(build_network(spec));
     spec.fusion_mode = fusion::lean;
-    const graph g = build(spec);
+    const graph g = build_network(spec);
     const byte_count after = peak_live_bytes(g);
     ASSERT_LE(after, before);
     byte_count traffic = 0;
@@ -67,7 +67,7 @@ TEST_P(Footprint, IsNotSavedAtAnyPrice) {
 
 std::vector<std::string> all_names() {
   std::vector<std::string> names;
-  for (const network_family& family : networks()) names.push_back(family.name);
+  for (const network_family& family : network_families()) names.push_back(family.name);
   return names;
 }
 

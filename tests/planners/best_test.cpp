@@ -31,32 +31,32 @@ class best_plans : public ::testing::TestWithParam<std::string> {
 
   problem at(double ratio, const strategy& by, const knob_values& knobs = {}) {
     const auto budget = static_cast<byte_count>(static_cast<double>(footprint) / ratio);
-    return {g, costs, on, budget, pressure::none, complete(by, knobs), estimate_slices(g, on)};
+    return {g, costs, on, budget, pressure::none, complete_knobs(by, knobs), estimate_slices(g, on)};
   }
 };
 
 TEST_P(best_plans, lie_in_managed_memory_within_the_budget) {
-  const strategy& managed = *find(planners(), "best_managed");
+  const strategy& managed = *find_strategy(planners(), "best_managed");
   problem p = at(2, managed);
   try {
     const memory_plan plan = managed.plan(p);
     EXPECT_EQ(defect_of(g, plan), std::nullopt);
     EXPECT_GT(std::ranges::count_if(plan.home, is_managed), 0);
     EXPECT_EQ(std::ranges::count(plan.home, residence::staged), 0);
-    p.under = pressure::plan;
-    EXPECT_LE(lower(p, plan, managed.placed_by).peak_device_bytes, p.budget);
+    p.evicted_by = pressure::plan;
+    EXPECT_LE(lower(p, plan, managed.packing_algorithm).peak_device_bytes, p.budget);
   } catch (const infeasible& refused) {
     EXPECT_GT(std::string(refused.what()).size(), 20U);
   }
 }
 
 TEST_P(best_plans, are_those_of_device_where_it_fits) {
-  const strategy& best = *find(planners(), "best");
+  const strategy& best = *find_strategy(planners(), "best");
   EXPECT_EQ(best.plan(at(1, best)), plan_resident(at(1, best)));
 }
 
 TEST_P(best_plans, cut_nothing_where_the_bits_are_to_stay) {
-  const strategy& best = *find(planners(), "best");
+  const strategy& best = *find_strategy(planners(), "best");
   for (const double ratio : {1.2, 2.0}) {
     try {
       for (const action& a : best.plan(at(ratio, best, {{"bits", 1}})).actions) {
@@ -83,13 +83,13 @@ TEST(order_of_tensors, does_not_change_the_time) {
   for (const std::uint32_t seed : {1U, 2U, 4U, 5U, 7U, 11U}) {
     const graph one = random_graph(seed), other = shuffled(one, seed);
     for (const char* name : {"best", "best_managed"}) {
-      const strategy& by = *find(planners(), name);
+      const strategy& by = *find_strategy(planners(), name);
       const auto time_of = [&](const graph& g) -> std::optional<nanoseconds> {
         const profile costs = estimate(g, on);
         const byte_count budget = footprint_of(g, costs).total / 3 * 2;
-        const problem p{g, costs, on, budget, pressure::plan, complete(by, {}), estimate_slices(g, on)};
+        const problem p{g, costs, on, budget, pressure::plan, complete_knobs(by, {}), estimate_slices(g, on)};
         try {
-          return simulate(p, lower(p, by.plan(p), by.placed_by), 2).back().duration;
+          return simulate(p, lower(p, by.plan(p), by.packing_algorithm), 2).back().duration;
         } catch (const infeasible&) {
           return std::nullopt;
         }
@@ -120,7 +120,7 @@ TEST(micro_batches, are_as_few_as_fit) {
   const graph g = small("vgg11", "vgg11", 16, {.fusion_mode = fusion::fused}).g;
   const machine on = test_machine();
   const profile costs = estimate(g, on);
-  const strategy& by = *find(planners(), "micro_batches");
+  const strategy& by = *find_strategy(planners(), "micro_batches");
   const auto arena = [&](std::int64_t k) {
     const problem p{g, costs, on, std::numeric_limits<byte_count>::max(), pressure::none, {{"k", k}}};
     return lower(p, by.plan(p)).device_arena_bytes;

@@ -50,9 +50,9 @@ TEST_F(driver_order, never_takes_an_operand_of_the_next_operator) {
     std::size_t k = i;
     while (k < plan.actions.size() && !std::holds_alternative<compute>(plan.actions[k])) ++k;
     if (k == plan.actions.size()) continue;
-    const op& next = g.ops[std::get<compute>(plan.actions[k]).what];
-    for (const tensor_id t : next.in) EXPECT_NE(t, gone->what) << next.name;
-    for (const tensor_id t : next.out) EXPECT_NE(t, gone->what) << next.name;
+    const op& next = g.ops[std::get<compute>(plan.actions[k]).op];
+    for (const tensor_id t : next.in) EXPECT_NE(t, gone->tensor) << next.name;
+    for (const tensor_id t : next.out) EXPECT_NE(t, gone->tensor) << next.name;
   }
 }
 

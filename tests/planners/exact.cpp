@@ -29,14 +29,15 @@ int main(int count, char** words) {
     std::fflush(stdout);
   };
   const auto machines = load_machines(std::nullopt);
-  const machine h200 = machine_named(machines, "h200"), p100 = machine_named(machines, "p100-pcie3-16g");
+  const machine h200 = find_machine(machines, "h200"), p100 = find_machine(machines, "p100-pcie3-16g");
   constexpr std::uint32_t graphs = 30;
   for (std::uint32_t seed = 1; seed <= graphs; ++seed)
     tell(random_network(seed, 40), seed % 2 == 0 ? h200 : p100, seed % 3 == 0 ? 1.5 : 1.25);
   for (const double ratio : {1.25, 1.5}) {
-    tell(build(small_spec("alexnet", 512, {.fusion_mode = fusion::fused})), h200, ratio);
-    tell(build(small_spec("vgg16", 256, {.fusion_mode = fusion::fused})), h200, ratio);
-    tell(build(small_spec("vgg16", 256, {.fusion_mode = fusion::fused, .arithmetic = precision::bf16})), h200,
-         ratio);
+    tell(build_network(small_spec("alexnet", 512, {.fusion_mode = fusion::fused})), h200, ratio);
+    tell(build_network(small_spec("vgg16", 256, {.fusion_mode = fusion::fused})), h200, ratio);
+    tell(build_network(
+             small_spec("vgg16", 256, {.fusion_mode = fusion::fused, .arithmetic = precision::bf16})),
+         h200, ratio);
   }
 }

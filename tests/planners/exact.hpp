@@ -29,9 +29,9 @@ struct exact_pair {
 inline exact_pair compare_with_optimum(const graph& g, machine on, double ratio, std::int64_t nodes) {
   on.link_both_bytes_per_s = on.link_to_device_bytes_per_s + on.link_to_host_bytes_per_s;
   const profile costs = estimate(g, on);
-  const strategy& by = *find(planners(), "best");
+  const strategy& by = *find_strategy(planners(), "best");
   const auto budget = static_cast<byte_count>(static_cast<double>(footprint_of(g, costs).total) / ratio);
-  const auto knobs = complete(by, {{"bits", 1}, {"copies", 0}, {"copy_us", 0}});
+  const auto knobs = complete_knobs(by, {{"bits", 1}, {"copies", 0}, {"copy_us", 0}});
   const problem p{g, costs, on, budget, pressure::none, knobs, {}};
   exact_pair found;
   const time_bounds bounds = compute_time_bounds(p);

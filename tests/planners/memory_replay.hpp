@@ -73,20 +73,21 @@ class memory_replay {
   }
 
   void run(const step& s) {
-    if (std::holds_alternative<compute>(s.what)) return run_compute(s);
-    if (!s.needed) return;
-    const bool gives_up = std::holds_alternative<discard>(s.what) && is_managed(s.home);
-    if (std::holds_alternative<prefetch>(s.what)) clear(s.room);
+    if (std::holds_alternative<compute>(s.command)) return run_compute(s);
+    if (!s.is_needed) return;
+    const bool gives_up = std::holds_alternative<discard>(s.command) && is_managed(s.home);
+    if (std::holds_alternative<prefetch>(s.command)) clear(s.populate_or_discard);
     for (const pitched_copy& c : s.copies) copy(c);
     for (const movement& m : s.movements) {
-      const byte_count here = m.device.offset, there = m.pinned_offset, bytes = m.device.bytes;
+      const byte_count here = m.device_range.offset, there = m.pinned_offset, bytes = m.device_range.bytes;
       if (gives_up) set({space::managed, here}, bytes, garbage);
       if (s.home != residence::twinned || gives_up) continue;
-      if (std::holds_alternative<prefetch>(s.what))
+      if (std::holds_alternative<prefetch>(s.command))
         copy({space::pinned, there}, {space::managed, here}, bytes);
-      if (std::holds_alternative<evict>(s.what)) copy({space::managed, here}, {space::pinned, there}, bytes);
+      if (std::holds_alternative<evict>(s.command))
+        copy({space::managed, here}, {space::pinned, there}, bytes);
     }
-    if (std::holds_alternative<evict>(s.what)) clear(s.room);
+    if (std::holds_alternative<evict>(s.command)) clear(s.populate_or_discard);
   }
 
   // The latest value of a region lies dense at an address.
@@ -114,11 +115,11 @@ class memory_replay {
     for (const pitched_copy& c : s.gathers) copy(c);
     set({space::device, s.workspace_offset}, s.workspace_bytes, garbage);
     for (const operand& o : s.operands) {
-      if (o.what.mode == access_mode::write) continue;
-      EXPECT_TRUE(holds(o.what.what, o.what.where, o.at)) << to_text(g_, s.what);
+      if (o.accessed.mode == access_mode::write) continue;
+      EXPECT_TRUE(holds(o.accessed.tensor, o.accessed.where, o.location)) << to_text(g_, s.command);
     }
     for (const operand& o : s.operands) {
-      if (o.what.mode != access_mode::read) write(o.what.what, o.what.where, o.at);
+      if (o.accessed.mode != access_mode::read) write(o.accessed.tensor, o.accessed.where, o.location);
     }
     for (const pitched_copy& c : s.scatters) copy(c);
   }

@@ -76,13 +76,13 @@ std::vector<std::string> names_of(const graph& g, const std::vector<ooc_call>& c
   for (const ooc_call& c : calls) {
     all.emplace_back();
     for (op_id o = c.begin; o < c.end; ++o)
-      all.back() += (o > c.begin ? " + " : "") + std::string(kind_of(g.ops[o].what));
+      all.back() += (o > c.begin ? " + " : "") + std::string(kind_of(g.ops[o].attributes));
   }
   return all;
 }
 
 TEST(ooc_calls, join_what_a_fused_function_computes) {
-  const graph g = build(small_spec("vgg11", 2, {.fusion_mode = fusion::none}));
+  const graph g = build_network(small_spec("vgg11", 2, {.fusion_mode = fusion::none}));
   const std::vector<std::string> calls = names_of(g, calls_of(g));
   const auto count = [&](const std::string& name) { return std::ranges::count(calls, name); };
   EXPECT_EQ(count("convolution + relu + max_pool"), 5);
@@ -101,7 +101,7 @@ TEST(ooc_calls, join_what_a_fused_function_computes) {
 
 // Whatever the division, all parts together are the operators: proved by the symbolic machine.
 void expect_every_division_sound(const network_spec& spec, std::initializer_list<division> how) {
-  const graph g = build(spec);
+  const graph g = build_network(spec);
   for (const division& d : how) {
     for (const bool joined : {true, false}) {
       for (const residence home : {residence::staged, residence::device}) {
@@ -148,7 +148,7 @@ TEST(ooc_calls, can_be_cut_along_every_axis) {
 
 struct cell {
   explicit cell(graph network) : g(std::move(network)), costs(estimate(g, on)) {}
-  explicit cell(const network_spec& spec) : cell(build(spec)) {}
+  explicit cell(const network_spec& spec) : cell(build_network(spec)) {}
   problem with(byte_count budget, std::int64_t keep) const {
     return {g, costs, on, budget, pressure::none, {{"keep", keep}, {"share", 90}}, estimate_slices(g, on)};
   }
@@ -312,7 +312,7 @@ TEST(ooc_cudnn, copies_a_filter_at_home_again_for_each_part_but_not_where_it_kee
     const memory_plan plan = streamed(c.g, home, steps, joined);
     return std::ranges::count_if(plan.actions, [&](const action& a) {
       const auto* x = std::get_if<prefetch>(&a);
-      return x != nullptr && c.g.tensors[x->what].name == "conv.w";
+      return x != nullptr && c.g.tensors[x->tensor].name == "conv.w";
     });
   };
   EXPECT_EQ(filters(true), 4);

@@ -27,15 +27,15 @@ machine slow_link() {
 
 struct setting {
   explicit setting(const network_spec& spec, const machine& m = slow_link())
-      : g(build(spec)), on(m), costs(open_simulator(m)->measure(g)) {}
+      : g(build_network(spec)), on(m), costs(open_simulator(m)->measure_operators(g)) {}
   problem at(const std::string& name, double ratio, const knob_values& knobs = {}) const {
-    const strategy& by = *find(planners(), name);
-    const byte_count footprint = footprint_of(g, costs, by.placed_by).total;
+    const strategy& by = *find_strategy(planners(), name);
+    const byte_count footprint = footprint_of(g, costs, by.packing_algorithm).total;
     const auto budget = static_cast<byte_count>(static_cast<double>(footprint) / ratio);
-    return {g, costs, on, budget, pressure::none, complete(by, knobs)};
+    return {g, costs, on, budget, pressure::none, complete_knobs(by, knobs)};
   }
   memory_plan plan(const std::string& name, double ratio, const knob_values& knobs = {}) const {
-    return find(planners(), name)->plan(at(name, ratio, knobs));
+    return find_strategy(planners(), name)->plan(at(name, ratio, knobs));
   }
 
   graph g;
@@ -112,7 +112,7 @@ std::ptrdiff_t extractor_inputs(const graph& g, bool of_convolutions) {
     const op* last = nullptr;
     bool backward = false, classifier = false, late = false;
     for (const op& o : g.ops) {
-      classifier = classifier || std::holds_alternative<linear>(o.what);
+      classifier = classifier || std::holds_alternative<linear>(o.attributes);
       if (std::ranges::find(o.in, t) == o.in.end()) continue;
       const bool is_backward = o.name.find(".backward") != std::string::npos;
       backward = backward || is_backward;
@@ -121,7 +121,7 @@ std::ptrdiff_t extractor_inputs(const graph& g, bool of_convolutions) {
       late = classifier;
     }
     if (last == nullptr || late || !backward) continue;
-    found += !of_convolutions || std::holds_alternative<convolution>(last->what) ? 1 : 0;
+    found += !of_convolutions || std::holds_alternative<convolution>(last->attributes) ? 1 : 0;
   }
   return found;
 }
@@ -130,10 +130,10 @@ std::ptrdiff_t extractor_inputs(const graph& g, bool of_convolutions) {
 std::ptrdiff_t evicted(const memory_plan& plan) {
   std::vector<tensor_id> all, back;
   for (const action& a : plan.actions) {
-    if (const auto* f = std::get_if<prefetch>(&a)) back.push_back(f->what);
+    if (const auto* f = std::get_if<prefetch>(&a)) back.push_back(f->tensor);
     if (const auto* e = std::get_if<evict>(&a)) {
-      const bool ends = std::ranges::count(back, e->what) > 0 && std::ranges::count(all, e->what) > 0;
-      if (!ends) all.push_back(e->what);  // at the end, what began at home is only dropped
+      const bool ends = std::ranges::count(back, e->tensor) > 0 && std::ranges::count(all, e->tensor) > 0;
+      if (!ends) all.push_back(e->tensor);  // at the end, what began at home is only dropped
     }
   }
   return static_cast<std::ptrdiff_t>(all.size());
@@ -167,7 +167,7 @@ TEST(vdnn, nothing_overlaps_the_end_of_a_layer) {
 TEST(vdnn, dyn_gives_up_workspace_only_where_the_budget_asks_for_it) {
   setting s(small_spec("vgg11", 8, {.fusion_mode = fusion::none}));
   for (std::size_t o = 0; o < s.g.ops.size(); ++o) {
-    if (std::holds_alternative<convolution>(s.g.ops[o].what)) s.costs[o].workspace_bytes = 400 * MiB;
+    if (std::holds_alternative<convolution>(s.g.ops[o].attributes)) s.costs[o].workspace_bytes = 400 * MiB;
   }
   const memory_plan least = s.plan("vdnn_all", 1, {{"fastest", 0}});
   problem p = s.at("vdnn_dyn", 1);
@@ -184,7 +184,7 @@ std::size_t most_parts(const memory_plan& plan) {
   for (const action& a : plan.actions) {
     const auto* e = std::get_if<evict>(&a);
     if (e == nullptr) continue;
-    std::vector<box>& parts = moved[e->what];
+    std::vector<box>& parts = moved[e->tensor];
     if (std::ranges::find(parts, e->part) == parts.end()) parts.push_back(e->part);
     most = std::max(most, parts.size());
   }
@@ -193,7 +193,7 @@ std::size_t most_parts(const memory_plan& plan) {
 
 TEST(tvdnn, cuts_into_sections_where_whole_operators_do_not_fit) {
   const setting s(small_spec("vgg16", 64, {.fusion_mode = fusion::none}));
-  const strategy& by = *find(planners(), "tvdnn");
+  const strategy& by = *find_strategy(planners(), "tvdnn");
   EXPECT_THROW(s.plan("tvdnn", 3.3, {{"sections", 1}}), infeasible);
   const problem p = s.at("tvdnn", 3.3);
   const memory_plan plan = by.plan(p);

@@ -110,7 +110,7 @@ TEST_F(one_convolution, in_rows_takes_the_bytes_over_the_link) {
 TEST_F(one_convolution, every_move_is_one_pitched_copy) {
   for (const auto& cuts : {quarters(&box::row, rows), quarters(&box::channel, channels)}) {
     for (const step& s : lower(all(), parts(cuts)).steps) {
-      if (!std::holds_alternative<compute>(s.what) && s.needed) {
+      if (!std::holds_alternative<compute>(s.command) && s.is_needed) {
         EXPECT_EQ(s.copies.size(), 1U);
       }
       EXPECT_TRUE(s.gathers.empty() && s.scatters.empty());

@@ -37,21 +37,23 @@ inline void add(std::vector<memory_use>& all, const pitched_copy& c) {
 inline std::vector<memory_use> memory_uses_of(const graph& g, const step& s) {
   std::vector<memory_use> all;
   for (const operand& o : s.operands) {
-    add(all, o.at, bytes_of(g.tensors[o.what.what], o.what.where), o.what.mode != access_mode::read);
+    add(all, o.location, bytes_of(g.tensors[o.accessed.tensor], o.accessed.where),
+        o.accessed.mode != access_mode::read);
   }
   add(all, {space::device, s.workspace_offset}, s.workspace_bytes, true);
   for (const auto* copies : {&s.gathers, &s.scatters}) {
     for (const pitched_copy& c : *copies) add(all, c);
   }
-  if (!s.needed) return all;
+  if (!s.is_needed) return all;
   for (const pitched_copy& c : s.copies) add(all, c);
-  const bool twinned = s.home == residence::twinned, in = std::holds_alternative<prefetch>(s.what);
-  const bool gives_up = std::holds_alternative<discard>(s.what) && is_managed(s.home);
-  for (const range& r : s.room) add(all, {space::managed, r.offset}, r.bytes, true);
+  const bool twinned = s.home == residence::twinned, in = std::holds_alternative<prefetch>(s.command);
+  const bool gives_up = std::holds_alternative<discard>(s.command) && is_managed(s.home);
+  for (const range& r : s.populate_or_discard) add(all, {space::managed, r.offset}, r.bytes, true);
   for (const movement& m : s.movements) {
-    const bool copies = twinned && (in || std::holds_alternative<evict>(s.what));
-    if (copies || gives_up) add(all, {space::managed, m.device.offset}, m.device.bytes, in || gives_up);
-    if (copies) add(all, {space::pinned, m.pinned_offset}, m.device.bytes, !in);
+    const bool copies = twinned && (in || std::holds_alternative<evict>(s.command));
+    if (copies || gives_up)
+      add(all, {space::managed, m.device_range.offset}, m.device_range.bytes, in || gives_up);
+    if (copies) add(all, {space::pinned, m.pinned_offset}, m.device_range.bytes, !in);
   }
   return all;
 }
@@ -61,9 +63,9 @@ inline std::vector<std::array<std::int32_t, lane_count>> ended_before(const exec
   std::vector<std::array<std::int32_t, lane_count>> seen(e.steps.size());
   std::array<std::int32_t, lane_count> last{no_step, no_step, no_step};
   for (std::size_t i = 0; i < e.steps.size(); ++i) {
-    const auto mine = static_cast<std::size_t>(e.steps[i].where);
+    const auto mine = static_cast<std::size_t>(e.steps[i].in_lane);
     seen[i] = {no_step, no_step, no_step};
-    std::array<std::int32_t, lane_count> direct = e.steps[i].after;
+    std::array<std::int32_t, lane_count> direct = e.steps[i].waits_for;
     direct[mine] = last[mine];
     for (std::size_t l = 0; l < lane_count; ++l) {
       if (direct[l] == no_step) continue;
@@ -142,10 +144,10 @@ inline std::optional<std::string> race_in(const graph& g, const execution_plan& 
       for (auto j = of_lane[l].rbegin(); j != of_lane[l].rend(); ++j) {
         if (seen[i][l] >= static_cast<std::int32_t>(*j)) break;
         if (!collide(uses[i], uses[*j])) continue;
-        return to_text(g, e.steps[i].what) + " may run beside " + to_text(g, e.steps[*j].what);
+        return to_text(g, e.steps[i].command) + " may run beside " + to_text(g, e.steps[*j].command);
       }
     }
-    of_lane[static_cast<std::size_t>(e.steps[i].where)].push_back(i);
+    of_lane[static_cast<std::size_t>(e.steps[i].in_lane)].push_back(i);
   }
   return std::nullopt;
 }

@@ -27,20 +27,21 @@ using namespace um::testing;
 // Operands of one compute lie apart, unless one takes the other's place.
 void expect_operands_apart(const graph& g, const execution_plan& e) {
   for (const step& s : e.steps) {
-    const auto* const c = std::get_if<compute>(&s.what);
+    const auto* const c = std::get_if<compute>(&s.command);
     if (c == nullptr) continue;
-    const op& o = g.ops[c->what];
+    const op& o = g.ops[c->op];
     for (std::size_t i = 0; i < s.operands.size(); ++i) {
       const operand& x = s.operands[i];
-      const byte_count x_end = x.at.offset + bytes_of(g.tensors[x.what.what], x.what.where);
+      const byte_count x_end = x.location.offset + bytes_of(g.tensors[x.accessed.tensor], x.accessed.where);
       for (std::size_t k = std::max(i + 1, o.in.size()); k < s.operands.size(); ++k) {
         const operand& y = s.operands[k];
-        const byte_count y_end = y.at.offset + bytes_of(g.tensors[y.what.what], y.what.where);
-        if (x.at.where != y.at.where || x_end <= y.at.offset || y_end <= x.at.offset) continue;
+        const byte_count y_end = y.location.offset + bytes_of(g.tensors[y.accessed.tensor], y.accessed.where);
+        if (x.location.where != y.location.where || x_end <= y.location.offset || y_end <= x.location.offset)
+          continue;
         const bool in_place = o.alias && o.alias->input == i && o.alias->output + o.in.size() == k;
-        EXPECT_TRUE(x.what.what == y.what.what || in_place)
-            << to_text(g, s.what) << " operands " << i << " and " << k;
-        EXPECT_EQ(x.at.offset, y.at.offset);
+        EXPECT_TRUE(x.accessed.tensor == y.accessed.tensor || in_place)
+            << to_text(g, s.command) << " operands " << i << " and " << k;
+        EXPECT_EQ(x.location.offset, y.location.offset);
       }
     }
   }
@@ -48,12 +49,13 @@ void expect_operands_apart(const graph& g, const execution_plan& e) {
 
 void expect_aligned_operands(const graph& g, const execution_plan& e) {
   for (const step& s : e.steps) {
-    const auto* const c = std::get_if<compute>(&s.what);
+    const auto* const c = std::get_if<compute>(&s.command);
     if (c == nullptr) continue;
     for (const operand& o : s.operands) {
       const byte_count least =
-          std::max(operand_alignment(g.ops[c->what]), size_of(g.tensors[o.what.what].type));
-      ASSERT_EQ(o.at.offset % least, 0U) << to_text(g, s.what) << ": " << g.tensors[o.what.what].name;
+          std::max(operand_alignment(g.ops[c->op]), element_bytes(g.tensors[o.accessed.tensor].type));
+      ASSERT_EQ(o.location.offset % least, 0U)
+          << to_text(g, s.command) << ": " << g.tensors[o.accessed.tensor].name;
     }
   }
 }
@@ -67,12 +69,13 @@ profile costs_with_workspaces(const graph& g) {
 TEST(races, are_found_where_nobody_waits) {
   const graph g = small_graph("vgg11");
   const profile costs = costs_with_workspaces(g);
-  const strategy& by = *find(planners(), "swap_all");
+  const strategy& by = *find_strategy(planners(), "swap_all");
   const machine on = test_machine();
-  const problem p{g, costs, on, std::numeric_limits<byte_count>::max(), pressure::plan, complete(by, {})};
+  const problem p{
+      g, costs, on, std::numeric_limits<byte_count>::max(), pressure::plan, complete_knobs(by, {})};
   execution_plan e = lower(p, by.plan(p));
   EXPECT_EQ(race_in(g, e), std::nullopt);
-  for (step& s : e.steps) s.after.fill(no_step);
+  for (step& s : e.steps) s.waits_for.fill(no_step);
   EXPECT_NE(race_in(g, e), std::nullopt);
 }
 
@@ -114,7 +117,7 @@ graph tiny(bool joined, memory_order order) {
   x = b.relu("relu3", b.convolution("conv3", x, {9, 5, 2, 2}));
   x = b.linear("fc", b.global_average_pool("mean", x), 10);
   const graph g = b.training(x, joined ? fusion::fused : fusion::none, true);
-  return in_storage_format(g, precision::fp32, order);
+  return with_storage_format(g, precision::fp32, order);
 }
 
 struct tiny_network : ::testing::TestWithParam<bool> {};

@@ -58,7 +58,7 @@ class random_opaque_graph {
     t.shape.n = of_batch ? batch_ : 1;
     const double bytes = chance(20) ? between(16, 65'536) : between(1e6, 3e8);
     t.shape.c = std::max<std::int64_t>(
-        1, static_cast<std::int64_t>(bytes) / t.shape.n / static_cast<std::int64_t>(size_of(t.type)));
+        1, static_cast<std::int64_t>(bytes) / t.shape.n / static_cast<std::int64_t>(element_bytes(t.type)));
     g_.tensors.push_back(std::move(t));
     const auto id = static_cast<tensor_id>(g_.tensors.size() - 1);
     (use == role::parameter || use == role::state ? readable_parameters_ : readable_).push_back(id);
@@ -93,7 +93,7 @@ class random_opaque_graph {
     alias(o);
     opaque a = costs();
     cut(o, a);
-    o.what = std::move(a);
+    o.attributes = std::move(a);
     g_.ops.push_back(std::move(o));
   }
 
@@ -148,8 +148,8 @@ inline graph random_graph(std::uint32_t seed) {
   if (seed % 3 != 0) return random_opaque_graph(seed).make();
   constexpr std::array arithmetics{precision::fp32, precision::tf32, precision::bf16};
   const precision in = arithmetics.at(seed / 3 % arithmetics.size());
-  return in_storage_format(random_network(seed, 40), in,
-                           seed % 2 == 0 ? memory_order::nchw : memory_order::nhwc);
+  return with_storage_format(random_network(seed, 40), in,
+                             seed % 2 == 0 ? memory_order::nchw : memory_order::nhwc);
 }
 
 }  // namespace um::testing

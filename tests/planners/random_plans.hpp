@@ -120,14 +120,14 @@ class random_plan {
     }
     for (const box& part : parts) {
       for (const access& a : accesses_of(g_, o, part)) {
-        if (a.mode != access_mode::write) fetch(a.what, a.where);
+        if (a.mode != access_mode::write) fetch(a.tensor, a.where);
       }
       plan_.actions.emplace_back(compute{at, part});
       for (const access& a : accesses_of(g_, o, part)) {
-        if (a.mode != access_mode::read) written(a.what, a.where);
+        if (a.mode != access_mode::read) written(a.tensor, a.where);
       }
       for (const access& a : accesses_of(g_, o, part)) {
-        if (below(4) == 0) let_go_some(a.what, part == parts.back());
+        if (below(4) == 0) let_go_some(a.tensor, part == parts.back());
       }
     }
     for (const tensor_id t : o.out) {
@@ -142,7 +142,7 @@ class random_plan {
     w.boxes.clear();
     for (const box& part : parts) {
       for (const access& a : accesses_of(g_, g_.ops[o], part)) {
-        if (a.what == t && a.mode != access_mode::read &&
+        if (a.tensor == t && a.mode != access_mode::read &&
             std::ranges::find(w.boxes, a.where) == w.boxes.end())
           w.boxes.push_back(a.where);
       }
@@ -219,7 +219,7 @@ class random_plan {
   // Forgets a value and computes it again from what there still is.
   void maybe_again(tensor_id t, op_id now) {
     const op_id o = producer_[t];
-    if (o >= now || below(8) != 0 || !g_.ops[o].repeatable || persists(g_.tensors[t].use)) return;
+    if (o >= now || below(8) != 0 || !g_.ops[o].is_repeatable || persists(g_.tensors[t].use)) return;
     const auto there = [&](tensor_id x) { return tensors_[x].alive && !tensors_[x].updated; };
     if (!std::ranges::all_of(g_.ops[o].in, there) || !std::ranges::all_of(g_.ops[o].out, there)) return;
     for (const tensor_id x : g_.ops[o].out) drop(x);

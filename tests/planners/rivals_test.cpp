@@ -35,9 +35,9 @@ class contest {
   // With the price of copies and launches; `never` where there is no plan. Throws where the plan is wrong.
   nanoseconds time_of(const strategy& by, double ratio, pressure under) const {
     const auto budget = static_cast<byte_count>(static_cast<double>(footprint) / ratio);
-    problem p{g, costs, on, budget, under, complete(by, {}), estimate_slices(g, on)};
+    problem p{g, costs, on, budget, under, complete_knobs(by, {}), estimate_slices(g, on)};
     try {
-      const execution_plan steps = lower(p, by.plan(p), by.placed_by);
+      const execution_plan steps = lower(p, by.plan(p), by.packing_algorithm);
       p.knobs = {{"copies", 5}, {"copy_us", 3}};
       if (by.kind != family::managed) return priced_time(p, steps, 1);
       const auto alone = [](const step& s) { return s.launch == launch_method::as_operator; };
@@ -73,10 +73,10 @@ class findings {
   // A strategy's plan beside the rivals' and beside its own for less memory.
   void compare(const contest& c, double ratio, pressure under, const std::string& name,
                std::span<const strategy> rivals, bool of_managed) {
-    const strategy& best = *find(planners(), name);
+    const strategy& best = *find_strategy(planners(), name);
     const nanoseconds its = time_of(c, best, ratio, under);
     for (const strategy& s : rivals) {
-      const bool asked = !s.name.starts_with("best") && !complete(s, {}).contains("nodes");
+      const bool asked = !s.name.starts_with("best") && !complete_knobs(s, {}).contains("nodes");
       if (!asked || (s.kind == family::managed) != of_managed) continue;
       no_slower(name, ratio, its, time_of(c, s, ratio, under), 5, s.name);
     }

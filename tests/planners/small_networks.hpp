@@ -31,7 +31,7 @@ inline network_spec small_spec(const std::string& name, std::int64_t batch, cons
   spec.name = name;
   spec.batch = batch;
   spec.mode = v.mode;
-  spec.sgd = v.sgd;
+  spec.appends_sgd = v.sgd;
   spec.fusion_mode = v.fusion_mode;
   spec.arithmetic = v.arithmetic;
   spec.knobs = v.knobs;
@@ -40,7 +40,7 @@ inline network_spec small_spec(const std::string& name, std::int64_t batch, cons
 
 inline small_network small(const std::string& label, const std::string& name, std::int64_t batch,
                            const variant& v = {}) {
-  return {label, build(small_spec(name, batch, v))};
+  return {label, build_network(small_spec(name, batch, v))};
 }
 
 // Two blocks of two convolutions with normalisations and sums.
@@ -56,8 +56,8 @@ inline graph residual_network(fusion joined, precision arithmetic) {
     y = b.relu(block + "_relu2", b.add(block + "_sum", y, before));
   }
   const graph g = b.training(b.linear("fc", b.global_average_pool("mean", y), 10), joined, false);
-  return in_storage_format(g, arithmetic,
-                           arithmetic == precision::fp32 ? memory_order::nchw : memory_order::nhwc);
+  return with_storage_format(g, arithmetic,
+                             arithmetic == precision::fp32 ? memory_order::nchw : memory_order::nhwc);
 }
 
 // By label. The last takes seconds to plan: tests of it are studies.
@@ -71,17 +71,19 @@ inline graph small_graph(const std::string& label) {
   using enum fusion;
   const std::map<std::string, std::int64_t> one{{"c", 32},     {"h", 64},     {"w", 64}, {"k", 48},
                                                 {"kernel", 3}, {"stride", 1}, {"pad", 1}};
-  if (label == "alexnet_sgd") return build(small_spec("alexnet", 4, {.sgd = true}));
+  if (label == "alexnet_sgd") return build_network(small_spec("alexnet", 4, {.sgd = true}));
   if (label == "alexnet_inference")
-    return build(small_spec("alexnet", 16, {.fusion_mode = fused, .mode = pass::inference}));
-  if (label == "vgg11") return build(small_spec("vgg11", 4, {.fusion_mode = fused}));
+    return build_network(small_spec("alexnet", 16, {.fusion_mode = fused, .mode = pass::inference}));
+  if (label == "vgg11") return build_network(small_spec("vgg11", 4, {.fusion_mode = fused}));
   if (label == "vgg16_bf16")
-    return build(small_spec("vgg16", 2, {.fusion_mode = lean, .arithmetic = precision::bf16, .sgd = true}));
-  if (label == "conv") return build(small_spec("conv", 4, {.knobs = one}));
+    return build_network(
+        small_spec("vgg16", 2, {.fusion_mode = lean, .arithmetic = precision::bf16, .sgd = true}));
+  if (label == "conv") return build_network(small_spec("conv", 4, {.knobs = one}));
   if (label == "residual") return residual_network(none, precision::fp32);
   if (label == "residual_bf16") return residual_network(lean, precision::bf16);
   if (label == "resnet20")
-    return build(small_spec("resnet20_cifar", 64, {.fusion_mode = fused, .arithmetic = precision::tf32}));
+    return build_network(
+        small_spec("resnet20_cifar", 64, {.fusion_mode = fused, .arithmetic = precision::tf32}));
   throw std::invalid_argument(label);
 }
 

@@ -24,14 +24,14 @@ using namespace um::testing;
 // But what asks an optional solver, and takes its time (papers_test has it).
 std::vector<strategy> all_strategies() {
   std::vector<strategy> all(planners().begin(), planners().end());
-  std::erase_if(all, [](const strategy& s) { return complete(s, {}).contains("nodes"); });
+  std::erase_if(all, [](const strategy& s) { return complete_knobs(s, {}).contains("nodes"); });
   all.insert(all.end(), hint_strategies().begin(), hint_strategies().end());
   return all;
 }
 
 // The defaults, but with short searches.
 knob_values quick_knobs(const strategy& s) {
-  knob_values knobs = complete(s, {});
+  knob_values knobs = complete_knobs(s, {});
   if (knobs.contains("trials")) knobs["trials"] = 2;
   return knobs;
 }
@@ -49,7 +49,7 @@ bool only_advises(const strategy& s) {
 int step_of(const strategy& s) {
   if (only_advises(s)) return 6;
   if (s.name.starts_with("best")) return 7;  // takes longest, and rivals_test asks more of it
-  return find(planners(), s.name) != nullptr || s.name == "managed" ? 1 : 3;
+  return find_strategy(planners(), s.name) != nullptr || s.name == "managed" ? 1 : 3;
 }
 
 nanoseconds compute_time(const profile& costs) {
@@ -62,11 +62,11 @@ nanoseconds compute_time(const profile& costs) {
 void expect_sound_waits(const execution_plan& e) {
   for (std::size_t i = 0; i < e.steps.size(); ++i) {
     for (std::size_t l = 0; l < lane_count; ++l) {
-      const std::int32_t waited = e.steps[i].after[l];
+      const std::int32_t waited = e.steps[i].waits_for[l];
       if (waited == no_step) continue;
       ASSERT_LT(waited, static_cast<std::int32_t>(i));
-      EXPECT_EQ(static_cast<std::size_t>(e.steps[static_cast<std::size_t>(waited)].where), l);
-      EXPECT_NE(static_cast<std::size_t>(e.steps[i].where), l) << "order within a lane needs no wait";
+      EXPECT_EQ(static_cast<std::size_t>(e.steps[static_cast<std::size_t>(waited)].in_lane), l);
+      EXPECT_NE(static_cast<std::size_t>(e.steps[i].in_lane), l) << "order within a lane needs no wait";
     }
   }
 }
@@ -74,11 +74,11 @@ void expect_sound_waits(const execution_plan& e) {
 void expect_operands_inside(const execution_plan& e, const graph& g) {
   for (const step& s : e.steps) {
     for (const operand& o : s.operands) {
-      const byte_count arena = o.at.where == space::device    ? e.device_arena_bytes
-                               : o.at.where == space::managed ? e.managed_arena_bytes
-                                                              : e.pinned_arena_bytes;
-      const tensor& t = g.tensors[o.what.what];
-      EXPECT_LE(o.at.offset + bytes_of(t, o.what.where), arena) << t.name;
+      const byte_count arena = o.location.where == space::device    ? e.device_arena_bytes
+                               : o.location.where == space::managed ? e.managed_arena_bytes
+                                                                    : e.pinned_arena_bytes;
+      const tensor& t = g.tensors[o.accessed.tensor];
+      EXPECT_LE(o.location.offset + bytes_of(t, o.accessed.where), arena) << t.name;
     }
   }
 }
@@ -124,7 +124,7 @@ class every_strategy : public ::testing::TestWithParam<cell> {
   graph g = small_graph(GetParam().network);
   std::unique_ptr<backend> sim = open_simulator(managed_test_machine());
   machine on = sim->describe();
-  profile costs = sim->measure(g);
+  profile costs = sim->measure_operators(g);
   byte_count footprint = footprint_of(g, costs).total;
 };
 
@@ -155,18 +155,18 @@ bool every_strategy::solves(const strategy& by, const problem& p) {
     const auto defect = defect_of(g, plan);
     EXPECT_EQ(defect, std::nullopt);
     if (defect) return false;
-    if (p.budget >= footprint_of(g, costs, by.placed_by).total && keeps_what_fits(by)) {
+    if (p.budget >= footprint_of(g, costs, by.packing_algorithm).total && keeps_what_fits(by)) {
       EXPECT_EQ(plan, plan_resident(p));
     }
-    const execution_plan e = lower(p, plan, by.placed_by);
+    const execution_plan e = lower(p, plan, by.packing_algorithm);
     EXPECT_LE(e.device_arena_bytes, p.budget);
-    if (p.under == pressure::plan) {
+    if (p.evicted_by == pressure::plan) {
       EXPECT_LE(e.peak_device_bytes, p.budget);
     }
     expect_sound_waits(e);
     expect_operands_inside(e, g);
     constexpr byte_count most_rows = 20'000;  // replaying more takes seconds; random plans have such copies
-    if (p.under == pressure::plan && copied_rows(e) <= most_rows) {
+    if (p.evicted_by == pressure::plan && copied_rows(e) <= most_rows) {
       expect_every_read_finds_its_tensor(g, e);
       EXPECT_EQ(race_in(g, e), std::nullopt);
     }
@@ -210,17 +210,17 @@ struct swap_all : ::testing::Test {
   graph g = small("vgg11", "vgg11", 16).g;
   std::unique_ptr<backend> sim = open_simulator(managed_test_machine());
   machine on = sim->describe();
-  profile costs = sim->measure(g);
-  const strategy& by = *find(planners(), "swap_all");
+  profile costs = sim->measure_operators(g);
+  const strategy& by = *find_strategy(planners(), "swap_all");
 };
 
 TEST_F(swap_all, offloads_exactly_what_the_backward_pass_reads_again) {
   const byte_count footprint = footprint_of(g, costs).total;
-  const problem p{g, costs, on, footprint * 9 / 10, pressure::none, complete(by, {})};
+  const problem p{g, costs, on, footprint * 9 / 10, pressure::none, complete_knobs(by, {})};
   const memory_plan plan = by.plan(p);
   for (const action& a : plan.actions) {
     if (const auto* e = std::get_if<evict>(&a)) {
-      EXPECT_TRUE(g.tensors[e->what].use == role::activation || g.tensors[e->what].use == role::input);
+      EXPECT_TRUE(g.tensors[e->tensor].use == role::activation || g.tensors[e->tensor].use == role::input);
     }
   }
   const execution_plan e = lower(p, plan);
@@ -231,21 +231,21 @@ TEST_F(swap_all, offloads_exactly_what_the_backward_pass_reads_again) {
   std::vector<bool> at_home(g.tensors.size(), false);
   for (tensor_id x = 0; x < g.tensors.size(); ++x) at_home[x] = persists(g.tensors[x].use);
   for (const action& a : plan.actions) {
-    if (const auto* f = std::get_if<prefetch>(&a)) fetched += bytes_of(g.tensors[f->what]);
-    if (const auto* gone = std::get_if<evict>(&a); gone && !at_home[gone->what]) {
-      written += bytes_of(g.tensors[gone->what]);
-      at_home[gone->what] = true;
+    if (const auto* f = std::get_if<prefetch>(&a)) fetched += bytes_of(g.tensors[f->tensor]);
+    if (const auto* gone = std::get_if<evict>(&a); gone && !at_home[gone->tensor]) {
+      written += bytes_of(g.tensors[gone->tensor]);
+      at_home[gone->tensor] = true;
     }
   }
-  EXPECT_EQ(t.moved.copy_to_device_bytes, fetched);
-  EXPECT_EQ(t.moved.copy_to_host_bytes, written);
+  EXPECT_EQ(t.counts.copy_to_device_bytes, fetched);
+  EXPECT_EQ(t.counts.copy_to_host_bytes, written);
   EXPECT_GT(written, 0U);
 }
 
 TEST_F(swap_all, with_room_a_deeper_look_ahead_hides_more) {
   nanoseconds before = std::numeric_limits<nanoseconds>::max();
   for (const std::int64_t ahead : {0, 2, 8}) {
-    const problem p{g, costs, on, GiB * 64, pressure::none, complete(by, {{"ahead", ahead}})};
+    const problem p{g, costs, on, GiB * 64, pressure::none, complete_knobs(by, {{"ahead", ahead}})};
     const nanoseconds now =
         sim->execute(g, lower(p, by.plan(p)), {1, false, false}).iterations.front().duration;
     EXPECT_LT(now, before);
@@ -254,12 +254,12 @@ TEST_F(swap_all, with_room_a_deeper_look_ahead_hides_more) {
 }
 
 TEST(knobs, unknown_names_and_values_out_of_range_are_refused) {
-  const strategy& by = *find(planners(), "swap_all");
-  EXPECT_EQ(complete(by, {}).at("ahead"), 2);
-  EXPECT_THROW(complete(by, {{"behind", 1}}), std::invalid_argument);
-  EXPECT_THROW(complete(by, {{"ahead", -1}}), std::invalid_argument);
-  EXPECT_THROW(complete(by, {{"ahead", 65}}), std::invalid_argument);
-  EXPECT_EQ(find(planners(), "no_such"), nullptr);
+  const strategy& by = *find_strategy(planners(), "swap_all");
+  EXPECT_EQ(complete_knobs(by, {}).at("ahead"), 2);
+  EXPECT_THROW(complete_knobs(by, {{"behind", 1}}), std::invalid_argument);
+  EXPECT_THROW(complete_knobs(by, {{"ahead", -1}}), std::invalid_argument);
+  EXPECT_THROW(complete_knobs(by, {{"ahead", 65}}), std::invalid_argument);
+  EXPECT_EQ(find_strategy(planners(), "no_such"), nullptr);
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ class EveryCase : public testing::TestWithParam<std::size_t> {
 TEST_P(EveryCase, GoesThroughAFile) {
   ASSERT_EQ(defect_of(g), std::nullopt);
   const graph again = graph_from_json(to_json(g), "a case");
-  EXPECT_EQ(again.ops[0].what, it.what);
+  EXPECT_EQ(again.ops[0].attributes, it.what);
   EXPECT_EQ(to_json(again), to_json(g));
 }
 
@@ -78,17 +78,17 @@ TEST_P(EveryCase, SaysWhatPartsTouch) {
                                 second = accesses_of(g, o, halves[1]);
       ASSERT_EQ(first.size(), whole.size());
       for (std::size_t i = 0; i < whole.size(); ++i) {
-        const byte_count bytes = bytes_of(g.tensors[whole[i].what], whole[i].where);
-        EXPECT_GE(bytes_of(g.tensors[whole[i].what], first[i].where) +
-                      bytes_of(g.tensors[whole[i].what], second[i].where),
+        const byte_count bytes = bytes_of(g.tensors[whole[i].tensor], whole[i].where);
+        EXPECT_GE(bytes_of(g.tensors[whole[i].tensor], first[i].where) +
+                      bytes_of(g.tensors[whole[i].tensor], second[i].where),
                   bytes)
             << "operand " << i;
       }
       EXPECT_EQ(work_of(g, o, halves[0]).flops + work_of(g, o, halves[1]).flops, work_of(g, o).flops);
     } catch (const std::invalid_argument& reason) {
-      EXPECT_EQ(
-          std::string(reason.what()).rfind("operator op (" + std::string(kind_of(o.what)) + ") cannot", 0),
-          0U)
+      EXPECT_EQ(std::string(reason.what())
+                    .rfind("operator op (" + std::string(kind_of(o.attributes)) + ") cannot", 0),
+                0U)
           << reason.what();
     }
   }
@@ -112,7 +112,7 @@ TEST_P(EveryCase, HasValuesInDoublePrecision) {
   const std::vector<values> out = execute(g, g.ops[0], in);
   ASSERT_EQ(out.size(), g.ops[0].out.size());
   for (std::size_t i = 0; i < out.size(); ++i) {
-    EXPECT_EQ(static_cast<std::int64_t>(out[i].size()), elements(g.tensors[g.ops[0].out[i]].shape));
+    EXPECT_EQ(static_cast<std::int64_t>(out[i].size()), element_count(g.tensors[g.ops[0].out[i]].shape));
   }
 }
 

@@ -27,7 +27,7 @@ tensor_id id_of(const graph& g, const std::string& name) {
 // The operators up to the first one that computes a gradient.
 graph forward_part(graph g) {
   const auto first = std::ranges::find_if(
-      g.ops, [](const op& o) { return kind_of(o.what).find("backward") != std::string_view::npos; });
+      g.ops, [](const op& o) { return kind_of(o.attributes).find("backward") != std::string_view::npos; });
   g.ops.erase(first, g.ops.end());
   return g;
 }
@@ -251,9 +251,9 @@ graph conv_of(std::int64_t batch, std::map<std::string, std::int64_t> knobs, boo
   network_spec spec;
   spec.name = "conv";
   spec.batch = batch;
-  spec.sgd = sgd;
+  spec.appends_sgd = sgd;
   spec.knobs = std::move(knobs);
-  return build(spec);
+  return build_network(spec);
 }
 
 struct conv_case {

@@ -84,7 +84,7 @@ TEST(Execute, GivesEveryTensorItsSize) {
   const auto all = execute(g, numbers_for(g, 1));
   ASSERT_EQ(all.size(), g.tensors.size());
   for (const auto& [id, numbers] : all) {
-    EXPECT_EQ(static_cast<std::int64_t>(numbers.size()), elements(g.tensors[id].shape));
+    EXPECT_EQ(static_cast<std::int64_t>(numbers.size()), element_count(g.tensors[id].shape));
   }
 }
 

@@ -19,7 +19,7 @@ struct arguments {
 };
 
 values zeros(const dims& shape) {
-  return values(static_cast<std::size_t>(elements(shape)));
+  return values(static_cast<std::size_t>(element_count(shape)));
 }
 
 std::size_t place(const dims& shape, std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) {
@@ -499,7 +499,7 @@ std::vector<values> execute(const graph& g, const op& o, std::span<const values>
                                 " inputs, not " + std::to_string(in.size()));
   }
   for (std::size_t i = 0; i < in.size(); ++i) expect_size(g.tensors[o.in[i]], in[i]);
-  return std::visit([&](const auto& what) { return apply(what, {g, o, in}); }, o.what);
+  return std::visit([&](const auto& what) { return apply(what, {g, o, in}); }, o.attributes);
 }
 
 }  // namespace um::reference

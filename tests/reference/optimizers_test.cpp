@@ -42,11 +42,11 @@ TEST(Optimizers, AreThoseOfTorch) {
   ASSERT_EQ(all["cases"].size(), all_values<optimizer_kind>().size());
   for (const auto& one : all["cases"]) {
     const std::string name = one["optimizer"];
-    const graph g = stepped({"one",
-                             {{"w", {1, count, 1, 1}, dtype::f32, role::parameter},
-                              {"dw", {1, count, 1, 1}, dtype::f32, role::parameter_gradient}},
-                             {}},
-                            kind_named(name));
+    const graph g = with_optimizer_step({"one",
+                                         {{"w", {1, count, 1, 1}, dtype::f32, role::parameter},
+                                          {"dw", {1, count, 1, 1}, dtype::f32, role::parameter_gradient}},
+                                         {}},
+                                        kind_named(name));
     const op& step = g.ops.at(0);
     std::vector<values> in(step.in.size(), values(start.size()));
     in[0] = start;

@@ -49,7 +49,7 @@ std::vector<filling> fillings_of(const graph& g) {
   };
   const auto keep_squares_positive = [&](const op& o, const optimizer_step& a) {
     if (a.moments < 2) return;
-    for (const stepped_parameter& p : stepped_parameters(g, o)) all[o.in[p.w + 3]] = positive;
+    for (const stepped_parameter& p : stepped_parameters(g, o)) all[o.in[p.parameter_index + 3]] = positive;
     all[o.in.back()] = {.classes = 9};
   };
   const auto scale = [&](const op& o) {
@@ -73,7 +73,7 @@ std::vector<filling> fillings_of(const graph& g) {
                           [&](const softmax_cross_entropy&) { classify(*o); },
                           [&](const softmax_cross_entropy_backward&) { classify(*o); },
                           [&](const softmax_cross_entropy_gradient&) { classify(*o); }, [](const auto&) {}},
-               o->what);
+               o->attributes);
   }
   return all;
 }
@@ -85,7 +85,7 @@ void expect_well_formed(const graph& g) {
 }  // namespace
 
 void expect_size(const tensor& t, const values& v) {
-  if (v.size() == static_cast<std::size_t>(elements(t.shape))) return;
+  if (v.size() == static_cast<std::size_t>(element_count(t.shape))) return;
   throw std::invalid_argument("tensor " + t.name + " of shape " + to_text(t.shape) + " cannot hold " +
                               std::to_string(v.size()) + " values");
 }
@@ -116,7 +116,7 @@ std::map<tensor_id, values> numbers_for(const graph& g, std::uint64_t seed) {
   std::map<tensor_id, values> all;
   for (tensor_id id = 0; id < g.tensors.size(); ++id) {
     if (!persists(g.tensors[id].use)) continue;
-    values v(static_cast<std::size_t>(elements(g.tensors[id].shape)));
+    values v(static_cast<std::size_t>(element_count(g.tensors[id].shape)));
     const std::uint64_t start = mixed(mixed(seed) ^ fnv1a(g.tensors[id].name));
     for (std::size_t i = 0; i < v.size(); ++i) v[i] = number(how[id], mixed(start + i));
     all[id] = std::move(v);

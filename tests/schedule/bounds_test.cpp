@@ -98,11 +98,11 @@ TEST_P(bounds, no_plan_is_below_that_of_its_kind) {
   for (const double ratio : {1.3, 2.0}) {
     const time_bounds bound = compute_time_bounds(at(ratio, {}));
     for (const strategy& by : planners()) {
-      if (complete(by, {}).contains("nodes")) continue;  // of a solver's tree: it takes seconds
-      const problem p = at(ratio, complete(by, {}));
+      if (complete_knobs(by, {}).contains("nodes")) continue;  // of a solver's tree: it takes seconds
+      const problem p = at(ratio, complete_knobs(by, {}));
       try {
         const memory_plan plan = by.plan(p);
-        const execution_plan steps = lower(p, plan, by.placed_by);
+        const execution_plan steps = lower(p, plan, by.packing_algorithm);
         const plan_kind kind = kind_of(g, plan);
         const nanoseconds least = bound_for(bound, kind);
         for (const trace& t : simulate(p, steps, 2))

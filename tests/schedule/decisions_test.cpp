@@ -46,15 +46,15 @@ TEST_P(every_network, computes_again_from_what_itself_cannot_be_had_again) {
   int from_those = 0;
   for (op_id once = 0; once < g.ops.size() / 2; ++once) {
     graph h = g;
-    h.ops[once].repeatable = false;
+    h.ops[once].is_repeatable = false;
     const use_table uses = make_use_table(h, graph_order(h));
     const std::vector<gap> gaps = find_gaps(h, uses);
     std::vector<decision> all(gaps.size());
     for (std::size_t x = 0; x < gaps.size(); ++x) {
       if (!gaps[x].is_recomputable) continue;
       all[x] = {gap_choice::recompute, gaps[x].last_use, gaps[x].next_use};
-      const op& by = h.ops[uses.order[static_cast<std::size_t>(gaps[x].producer)].what];
-      EXPECT_TRUE(by.repeatable) << by.name;
+      const op& by = h.ops[uses.order[static_cast<std::size_t>(gaps[x].producer)].op];
+      EXPECT_TRUE(by.is_repeatable) << by.name;
       from_those += std::ranges::find_first_of(by.in, h.ops[once].out) != by.in.end() ? 1 : 0;
     }
     for (const auto& decisions : {all, random_decisions(gaps, dice, 2), random_decisions(gaps, dice, 4)}) {
@@ -113,10 +113,10 @@ TEST(decisions, a_normalisation_is_computed_again_with_its_statistics) {
   ASSERT_EQ(defect_of(g, plan), std::nullopt);
   std::vector<int> whole(g.ops.size(), 0), with_statistics(g.ops.size(), 0);
   for (const action& a : plan.actions) {
-    if (const auto* c = std::get_if<compute>(&a)) ++(c->cheap_recompute ? with_statistics : whole)[c->what];
+    if (const auto* c = std::get_if<compute>(&a)) ++(c->cheap_recompute ? with_statistics : whole)[c->op];
   }
   for (op_id o = 0; o < g.ops.size(); ++o) {
-    if (!std::holds_alternative<batch_norm>(g.ops[o].what)) continue;
+    if (!std::holds_alternative<batch_norm>(g.ops[o].attributes)) continue;
     EXPECT_EQ(whole[o], 1) << g.ops[o].name;
     EXPECT_GE(with_statistics[o], 1) << g.ops[o].name;
   }
@@ -148,10 +148,10 @@ TEST(orders, every_operator_is_computed_for_every_image_once) {
   const auto late_ops = large_gradients(g);
   for (const loop_nest& l : {loop_nest{4, {}, late_ops}, loop_nest{1, {{2, 4, 8}}, late_ops}}) {
     std::vector<std::uint32_t> parts(g.ops.size(), 0);
-    for (const compute& c : make_order(g, l)) ++parts[c.what];
+    for (const compute& c : make_order(g, l)) ++parts[c.op];
     for (op_id o = 0; o < g.ops.size(); ++o) {
       const bool late = std::ranges::find(l.deferred, o) != l.deferred.end() ||
-                        std::holds_alternative<sgd_update>(g.ops[o].what);
+                        std::holds_alternative<sgd_update>(g.ops[o].attributes);
       const std::uint32_t outside = l.inner_loops.empty() ? 4 : 1;
       EXPECT_EQ(parts[o], late ? 1U : o >= 2 && o < 4 && outside == 1 ? 8U : outside) << g.ops[o].name;
     }
@@ -179,7 +179,7 @@ graph with_sums() {
     how.bytes = 1'000'000;
     op o;
     o.name = name;
-    o.what = std::move(how);
+    o.attributes = std::move(how);
     o.in = std::move(in);
     o.out = std::move(out);
     g.ops.push_back(std::move(o));
@@ -196,12 +196,12 @@ TEST(orders, what_reads_a_sum_waits_for_all_parts_of_it) {
   const graph g = with_sums();
   const auto all = static_cast<op_id>(g.ops.size());
   std::string order;
-  for (const compute& c : make_order(g, {1, {{0, all, 2}}, {}})) order += std::to_string(c.what);
+  for (const compute& c : make_order(g, {1, {{0, all, 2}}, {}})) order += std::to_string(c.op);
   EXPECT_EQ(order, "010122344");
   graph cut = g;
   cut.ops.erase(cut.ops.begin() + 3, cut.ops.end());
   std::string micro;
-  for (const compute& c : make_order(cut, {2, {}, {}})) micro += std::to_string(c.what);
+  for (const compute& c : make_order(cut, {2, {}, {}})) micro += std::to_string(c.op);
   EXPECT_EQ(micro, "010122");
   EXPECT_THROW(make_order(g, {2, {}, {}}), infeasible) << "make_w needs the whole batch and make_v is cut";
   EXPECT_EQ(defect_of(g, plan_of(g, make_order(g, {1, {{0, all, 4}}, {}}), residence::device)), std::nullopt);

@@ -34,7 +34,7 @@ held hold(const problem& p, const use_table& uses, const std::vector<gap>& gaps,
   h.live = std::ranges::max(live_bytes(p, plan));
   const execution_plan steps = lower(p, plan);
   h.arena = steps.device_arena_bytes;
-  h.time = simulate({p.network, steps, p.on, p.costs, p.cost_of_slice}, 1, false).front().duration;
+  h.time = simulate({p.network, steps, p.target, p.costs, p.cost_of_slice}, 1, false).front().duration;
   return h;
 }
 
@@ -76,7 +76,8 @@ TEST_P(forecasts, know_what_takes_less_the_second_time) {
   const std::vector<gap> gaps = find_gaps(g, uses);
   const forecaster f(p, uses);
   for (position at = 0; at < uses.end(); ++at) {
-    const bool normalises = std::holds_alternative<batch_norm>(g.ops[static_cast<std::size_t>(at)].what);
+    const bool normalises =
+        std::holds_alternative<batch_norm>(g.ops[static_cast<std::size_t>(at)].attributes);
     EXPECT_EQ(f.recompute_time(at) < f.compute_time(at), normalises)
         << g.ops[static_cast<std::size_t>(at)].name;
   }

@@ -84,7 +84,7 @@ TEST_F(milp, adds_up_what_comes_twice_in_a_row) {
 
 struct gap_setting {
   explicit gap_setting(const network_spec& spec)
-      : g(build(spec)),
+      : g(build_network(spec)),
         on(both_ways_at_full_rate()),
         costs(estimate(g, on)),
         p{g, costs, on, std::numeric_limits<byte_count>::max(), pressure::none, {}, {}},

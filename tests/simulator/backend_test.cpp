@@ -28,10 +28,10 @@ nanoseconds sum_of(const profile& p) {
 
 class simulated_alexnet : public testing::Test {
  protected:
-  graph g = build({.name = "alexnet", .batch = 16});
+  graph g = build_network({.name = "alexnet", .batch = 16});
   std::unique_ptr<backend> b = open_simulator(round_machine());
   machine on = b->describe();
-  profile costs = b->measure(g);
+  profile costs = b->measure_operators(g);
 
   execution managed(byte_count budget, execution_request how) {
     const problem p{g, costs, on, budget, pressure::driver, {}};
@@ -60,16 +60,16 @@ TEST_F(simulated_alexnet, slows_down_as_the_budget_shrinks) {
   const byte_count whole = footprint_of(g, costs).total;
   nanoseconds last = sum_of(costs) - 1;
   for (const byte_count budget : {2 * whole, whole * 2 / 3, whole / 3}) {
-    const execution e = managed(budget, {.iterations = 4, .timeline = true});
+    const execution e = managed(budget, {.iterations = 4, .records_timeline = true});
     EXPECT_GT(e.iterations[3].duration, last);
     last = e.iterations[3].duration;
-    for (const resident_sample& s : e.iterations[3].resident) EXPECT_LE(s.bytes, budget);
+    for (const resident_sample& s : e.iterations[3].resident_samples) EXPECT_LE(s.bytes, budget);
   }
 }
 
 TEST_F(simulated_alexnet, a_band_holds_what_is_simulated_and_both_orders) {
   const byte_count budget = footprint_of(g, costs).total * 10 / 12;
-  const execution e = managed(budget, {.iterations = 4, .band = true});
+  const execution e = managed(budget, {.iterations = 4, .computes_time_band = true});
   ASSERT_TRUE(e.band.has_value());
   const nanoseconds last = e.iterations.back().duration;
   EXPECT_LE(e.band->low, last);
@@ -78,7 +78,7 @@ TEST_F(simulated_alexnet, a_band_holds_what_is_simulated_and_both_orders) {
   EXPECT_GE(e.band->low, sum_of(costs));
   on.bounds = {{"uvm.evict_ns", 0, 1'000'000}};
   b = open_simulator(on);
-  const execution wide = managed(budget, {.iterations = 4, .band = true});
+  const execution wide = managed(budget, {.iterations = 4, .computes_time_band = true});
   EXPECT_EQ(wide.iterations.back().duration, last) << "a width changes the band alone";
   EXPECT_GT(wide.band->high, e.band->high);
   EXPECT_FALSE(managed(budget, {.iterations = 4}).band.has_value()) << "only where it is asked for";
@@ -86,22 +86,22 @@ TEST_F(simulated_alexnet, a_band_holds_what_is_simulated_and_both_orders) {
 
 TEST_F(simulated_alexnet, what_comes_in_goes_out_once_it_is_steady) {
   const trace t = managed(footprint_of(g, costs).total / 2, {.iterations = 6}).iterations.back();
-  EXPECT_EQ(t.moved.fault_to_device_bytes, t.moved.driver_evict_bytes);
-  EXPECT_GT(t.moved.driver_evict_bytes, 0U);
-  EXPECT_GE(*t.moved.evicted_blocks * managed_block, t.moved.driver_evict_bytes);
+  EXPECT_EQ(t.counts.fault_to_device_bytes, t.counts.driver_evict_bytes);
+  EXPECT_GT(t.counts.driver_evict_bytes, 0U);
+  EXPECT_GE(*t.counts.evicted_blocks * managed_block, t.counts.driver_evict_bytes);
 }
 
 // Against the list of steps, which says what is in use after each of them.
 TEST_F(simulated_alexnet, a_timeline_of_swapping_never_shows_less_than_what_stays) {
   problem p{g, costs, on, on.device_bytes, pressure::driver, {{"ahead", 2}}};
   const execution_plan plan = lower(p, plan_swap_all(p));
-  const trace t = b->execute(g, plan, {.iterations = 2, .timeline = true}).iterations.back();
+  const trace t = b->execute(g, plan, {.iterations = 2, .records_timeline = true}).iterations.back();
   byte_count least = plan.steps.back().resident_bytes;
   for (const step& s : plan.steps) least = std::min(least, s.resident_bytes);
   EXPECT_GE(least, bytes_of(g, role::parameter));
-  for (const resident_sample& s : t.resident) EXPECT_GE(s.bytes, least) << s.at;
-  for (const resident_sample& s : t.resident) EXPECT_LE(s.bytes, plan.device_arena_bytes) << s.at;
-  EXPECT_EQ(t.resident.back().bytes, plan.steps.back().resident_bytes);
+  for (const resident_sample& s : t.resident_samples) EXPECT_GE(s.bytes, least) << s.time;
+  for (const resident_sample& s : t.resident_samples) EXPECT_LE(s.bytes, plan.device_arena_bytes) << s.time;
+  EXPECT_EQ(t.resident_samples.back().bytes, plan.steps.back().resident_bytes);
 }
 
 TEST_F(simulated_alexnet, swapping_gets_no_slower_with_room) {
@@ -117,24 +117,24 @@ TEST_F(simulated_alexnet, swapping_gets_no_slower_with_room) {
 }
 
 TEST_F(simulated_alexnet, two_runs_are_equal) {
-  const execution_request how{.iterations = 3, .timeline = true};
+  const execution_request how{.iterations = 3, .records_timeline = true};
   const byte_count budget = footprint_of(g, costs).total / 2;
   const execution a = managed(budget, how), c = managed(budget, how);
   for (std::size_t i = 0; i < a.iterations.size(); ++i) {
     const trace &x = a.iterations[i], &y = c.iterations[i];
     EXPECT_EQ(x.duration, y.duration);
-    EXPECT_EQ(x.moved.faults, y.moved.faults);
-    EXPECT_EQ(x.moved.driver_evict_bytes, y.moved.driver_evict_bytes);
+    EXPECT_EQ(x.counts.faults, y.counts.faults);
+    EXPECT_EQ(x.counts.driver_evict_bytes, y.counts.driver_evict_bytes);
     ASSERT_EQ(x.spans.size(), y.spans.size());
     for (std::size_t s = 0; s < x.spans.size(); ++s) EXPECT_EQ(x.spans[s].end, y.spans[s].end);
-    ASSERT_EQ(x.resident.size(), y.resident.size());
+    ASSERT_EQ(x.resident_samples.size(), y.resident_samples.size());
   }
 }
 
 // As Caffe keeps them: VGG-19 of 110 images fits 16 GB, of 120 no more (Awan et al., HiPC 2018).
 TEST(framework_layout, keeps_data_and_gradient_of_every_layer_apart) {
   const auto bytes = [](fusion joined, std::int64_t batch) {
-    const graph g = build({.name = "vgg19", .batch = batch, .fusion_mode = joined});
+    const graph g = build_network({.name = "vgg19", .batch = batch, .fusion_mode = joined});
     return footprint_of(g, estimate(g, round_machine())).total;
   };
   EXPECT_GT(bytes(fusion::framework, 110), bytes(fusion::none, 110) * 17 / 10);
@@ -143,10 +143,10 @@ TEST(framework_layout, keeps_data_and_gradient_of_every_layer_apart) {
 }
 
 TEST(framework_layout, runs_and_gets_slower_under_pressure) {
-  const graph g = build({.name = "alexnet", .batch = 16, .fusion_mode = fusion::framework});
+  const graph g = build_network({.name = "alexnet", .batch = 16, .fusion_mode = fusion::framework});
   const machine on = round_machine();
   const std::unique_ptr<backend> b = open_simulator(on);
-  const profile costs = b->measure(g);
+  const profile costs = b->measure_operators(g);
   const byte_count whole = footprint_of(g, costs).total;
   const nanoseconds operators = sum_of(costs);
   const problem tight{g, costs, on, whole * 2 / 3, pressure::driver, {}};

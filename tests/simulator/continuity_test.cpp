@@ -108,12 +108,13 @@ struct later {
 
 later later_iterations(const problem& p, const strategy& s) {
   constexpr std::uint32_t before = 4, counted = 4;
-  const std::vector<trace> all = simulate(p, lower(p, s.plan(p), s.placed_by), before + counted);
+  const std::vector<trace> all = simulate(p, lower(p, s.plan(p), s.packing_algorithm), before + counted);
   later sum;
   for (auto t = all.begin() + before; t != all.end(); ++t) {
     sum.time += t->duration;
-    sum.moved += t->moved.fault_to_device_bytes.value_or(0) + t->moved.prefetch_to_device_bytes.value_or(0) +
-                 t->moved.copy_to_device_bytes.value_or(0) + t->moved.remote_bytes.value_or(0);
+    sum.moved += t->counts.fault_to_device_bytes.value_or(0) +
+                 t->counts.prefetch_to_device_bytes.value_or(0) + t->counts.copy_to_device_bytes.value_or(0) +
+                 t->counts.remote_bytes.value_or(0);
   }
   return {sum.time / counted, sum.moved / counted};
 }
@@ -122,7 +123,7 @@ later later_iterations(const problem& p, const strategy& s) {
 // once the memory was filled. Nothing else takes a step, so the time grows with what comes, at the pace of
 // faults that displace a block each.
 TEST_P(managed_strategies_on, take_a_step_from_ratio_1_to_1_01_only_for_data_that_comes_again) {
-  const graph g = build(GetParam());
+  const graph g = build_network(GetParam());
   machine on = with_driver_costs();
   on.fp32_flops_per_s = 50'000'000'000'000;  // so that what moves decides
   on.device_bytes_per_s = blocks_per_ms(2000);
@@ -133,7 +134,7 @@ TEST_P(managed_strategies_on, take_a_step_from_ratio_1_to_1_01_only_for_data_tha
   std::size_t ran = 0, steps = 0;
   for (const strategy& s : managed_strategies()) {
     const auto within = [&](byte_count budget) {
-      return later_iterations({g, costs, on, budget, pressure::driver, complete(s, {})}, s);
+      return later_iterations({g, costs, on, budget, pressure::driver, complete_knobs(s, {})}, s);
     };
     try {
       const later full = within(footprint), over = within(footprint * 100 / 101);

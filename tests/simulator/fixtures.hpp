@@ -73,14 +73,14 @@ class hand_plan {
     network.ops.push_back({"op" + std::to_string(network.ops.size()), relu{}, {}, {}, true, {}});
     costs.push_back({time, 0, "hand"});
     step s;
-    s.what = compute{static_cast<op_id>(network.ops.size() - 1), {}};
+    s.command = compute{static_cast<op_id>(network.ops.size() - 1), {}};
     s.operands = std::move(operands);
     return add(std::move(s), lane::compute, waits);
   }
 
   std::int32_t add_move(action what, tensor_id t, std::vector<std::int32_t> waits = {}) {
     step s;
-    s.what = what;
+    s.command = what;
     s.home = plan.home[t];
     const byte_count bytes = bytes_of(network.tensors[t]);
     if (s.home == residence::staged) {
@@ -108,9 +108,9 @@ class hand_plan {
 
  private:
   std::int32_t add(step s, lane where, const std::vector<std::int32_t>& waits) {
-    s.where = where;
+    s.in_lane = where;
     for (const std::int32_t w : waits) {
-      auto& slot = s.after[static_cast<std::size_t>(plan.steps[static_cast<std::size_t>(w)].where)];
+      auto& slot = s.waits_for[static_cast<std::size_t>(plan.steps[static_cast<std::size_t>(w)].in_lane)];
       slot = std::max(slot, w);
     }
     plan.steps.push_back(std::move(s));

@@ -31,14 +31,14 @@ struct one_operator {
     for (const tensor_id t : in) operands.push_back(h.whole(t, reads));
     for (const tensor_id t : out) operands.push_back(h.whole(t, writes));
     h.add_compute(ms, operands);
-    h.network.ops.back().what = what;
+    h.network.ops.back().attributes = what;
     h.network.ops.back().in = std::move(in);
     h.network.ops.back().out = std::move(out);
   }
 
   // What the second execution of the operator makes the driver do within that many blocks.
   managed_traffic under(std::uint64_t capacity) {
-    h.plan.under = pressure::driver;
+    h.plan.evicted_by = pressure::driver;
     h.plan.budget = capacity * managed_block;
     simulated_run run = h.run();
     run.order = order;

@@ -24,7 +24,7 @@ struct duel {
 
 nanoseconds end_of(const trace& t, lane where) {
   for (const span& s : t.spans) {
-    if (s.where == where) return s.end;
+    if (s.in_lane == where) return s.end;
   }
   return -1;
 }
@@ -71,7 +71,7 @@ TEST(link, a_prefetch_to_the_host_gives_way_to_one_to_the_device) {
   duel d(10, 10, residence::managed, residence::managed);
   d.plan.add_compute(ms, {d.plan.whole(d.out, access_mode::write)});
   std::swap(d.plan.plan.steps[0], d.plan.plan.steps[2]);  // written, then both at once
-  for (const std::size_t i : {1U, 2U}) d.plan.plan.steps[i].after[0] = 0;
+  for (const std::size_t i : {1U, 2U}) d.plan.plan.steps[i].waits_for[0] = 0;
   d.plan.on.link_both_bytes_per_s = blocks_per_ms(20);
   const nanoseconds wait = ms / 3 / 2;  // for the first of the three calls that evict
   EXPECT_EQ(d.plan.simulate(1).front().duration, 2 * ms + wait);

@@ -243,11 +243,11 @@ hand_plan any_plan(std::mt19937_64& random) {
     if (x != y) operands.push_back(h.whole(y, access_mode::write));
     h.add_compute(static_cast<nanoseconds>(random() % ms), operands, waits);
     op& o = h.network.ops.back();
-    if (random() % 2 == 0) o.what = bias_backward{};
+    if (random() % 2 == 0) o.attributes = bias_backward{};
     o.in = {x};
     if (x != y) o.out = {y};
   }
-  h.plan.under = pressure::driver;
+  h.plan.evicted_by = pressure::driver;
   h.plan.budget = (2 + random() % (at + 2)) * managed_block;
   return h;
 }
@@ -264,7 +264,7 @@ void for_each_plan(const std::function<void(hand_plan&)>& check) {
 TEST(programs, of_operators_hold_no_more_than_their_budget) {
   for_each_plan([](hand_plan& h) {
     for (const trace& t : h.simulate(3, true)) {
-      for (const resident_sample& s : t.resident) EXPECT_LE(s.bytes, h.plan.budget);
+      for (const resident_sample& s : t.resident_samples) EXPECT_LE(s.bytes, h.plan.budget);
     }
   });
 }

@@ -82,7 +82,7 @@ TEST(roofline, a_precision_without_units_is_not_supported) {
 }
 
 TEST(roofline, covers_every_operator_of_a_network) {
-  const graph g = build({.name = "alexnet", .batch = 4, .sgd = true});
+  const graph g = build_network({.name = "alexnet", .batch = 4, .appends_sgd = true});
   const profile p = estimate(g, round_machine());
   ASSERT_EQ(p.size(), g.ops.size());
   for (const op_cost& c : p) EXPECT_GT(c.time, 0);
@@ -124,17 +124,17 @@ TEST(Roofline, OpaqueTakesItsTimeOrWhatTheRatesSay) {
   what.workspace_bytes = 77;
   what.in = what.out = {batch_cut::part};
   g.ops = {{"op", what, {0}, {1}, true, std::nullopt}};
-  auto& own = std::get<opaque>(g.ops[0].what);
+  auto& own = std::get<opaque>(g.ops[0].attributes);
   EXPECT_EQ(estimate(g, on)[0].time, 8000 + 50);
   EXPECT_EQ(estimate(g, on)[0].workspace_bytes, 77U);
-  EXPECT_EQ(std::get<opaque>(with_durations(g, on).ops[0].what).duration, 8050);
+  EXPECT_EQ(std::get<opaque>(with_durations(g, on).ops[0].attributes).duration, 8050);
   own.products = true;
   EXPECT_EQ(estimate(g, on)[0].time, 2000 + 50) << "by the matrix units";
   own.bytes = 3000;
   EXPECT_EQ(estimate(g, on)[0].time, 3000 + 50) << "memory is slower";
   own.duration = 1050;
   EXPECT_EQ(estimate(g, on)[0].time, 1050);
-  EXPECT_EQ(std::get<opaque>(with_durations(g, on).ops[0].what).duration, 1050);
+  EXPECT_EQ(std::get<opaque>(with_durations(g, on).ops[0].attributes).duration, 1050);
   EXPECT_EQ(estimate_slices(g, on)({0, {{0, 1}, {}, {}, {}}}).time, 250 + 50) << "a quarter, and a launch";
 }
 
@@ -143,7 +143,8 @@ TEST(roofline, an_operator_keeps_the_pace_of_its_kind_precision_and_filter) {
   on.launch_ns = 0;
   const graph g = one_convolution(64);
   const nanoseconds whole = estimate(g, on).front().time;
-  on.operators = {{"convolution", "fp32", 3, 10}, {"convolution", "bf16", 0, 10}, {"convolution", "fp32", 1, 50}};
+  on.operators = {
+      {"convolution", "fp32", 3, 10}, {"convolution", "bf16", 0, 10}, {"convolution", "fp32", 1, 50}};
   EXPECT_EQ(estimate(g, on).front().time, 2 * whole);
   on.operators.pop_back();
   EXPECT_EQ(estimate(g, on).front().time, whole) << "of other filters, in another precision";

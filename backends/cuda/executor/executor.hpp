@@ -36,18 +36,18 @@ class executor {
   execution run(const execution_request& how);
 
   // The value of a tensor that survives, after a run.
-  std::vector<std::byte> value_of(tensor_id what) const { return results_.value_of(what); }
+  std::vector<std::byte> value_of(tensor_id what) const { return result_reader_.value_of(what); }
 
  private:
-  void linger(const execution_request& how, nanoseconds each, bool in_graphs);
+  void run_untimed_iterations(const execution_request& how, nanoseconds each, bool in_graphs);
 
   std::vector<engine> engines_;  // one per step; empty but for computes
   run_state state_;
-  room_keeper room_;
-  step_issuer steps_;
-  lane_runner lanes_;
-  graph_recorder graphs_;
-  result_reader results_;
+  room_keeper room_keeper_;
+  step_issuer step_issuer_;
+  lane_runner lane_runner_;
+  graph_recorder graph_recorder_;
+  result_reader result_reader_;
 };
 
 }  // namespace um

@@ -8,16 +8,19 @@
 namespace um {
 
 graph_recorder::graph_recorder(run_state& run, const step_issuer& steps)
-    : run_(run), steps_(steps), fork_(make_event(event_use::ordering)), operators_(run.plan.steps.size()) {}
+    : run_(run),
+      steps_(steps),
+      fork_event_(make_event(event_use::ordering)),
+      operators_(run.plan.steps.size()) {}
 
 bool graph_recorder::record_operators() {
   bool all = true;
-  const cudaStream_t on = run_.on.compute().stream;
+  const cudaStream_t on = run_.cuda_session.compute().stream;
   for (std::size_t i = 0; i < operators_.size(); ++i) {
     if (run_.plan.steps[i].launch != launch_method::as_operator || operators_[i]) continue;
-    operators_[i] = record(on, run_.work[i].call);
+    operators_[i] = record(on, run_.step_works[i].call);
     if (operators_[i]) {
-      run_.work[i].call = [on, graph = operators_[i].get()] { check(cudaGraphLaunch(graph, on)); };
+      run_.step_works[i].call = [on, graph = operators_[i].get()] { check(cudaGraphLaunch(graph, on)); };
     } else {
       all = false;
     }
@@ -26,13 +29,13 @@ bool graph_recorder::record_operators() {
 }
 
 bool graph_recorder::record_stretches() {
-  order_ = launch_order_of(run_.plan.steps);
+  launch_order_ = launch_order_of(run_.plan.steps);
   stretches_.clear();
-  const cudaStream_t compute = run_.on.compute().stream;
-  for (const index_range& s : order_.stretches) {
+  const cudaStream_t compute = run_.cuda_session.compute().stream;
+  for (const index_range& s : launch_order_.stretches) {
     stretches_.push_back(record(compute, [&] {
       for (std::uint32_t i = s.first; i <= s.last; ++i) {
-        if (run_.plan.steps[i].where == lane::compute) steps_.issue(i, compute, 1);
+        if (run_.plan.steps[i].in_lane == lane::compute) steps_.issue(i, compute, 1);
       }
     }));
     if (stretches_.back()) continue;
@@ -44,55 +47,55 @@ bool graph_recorder::record_stretches() {
 
 launch_mode graph_recorder::launch_mode_of_stretches() const {
   const bool copies =
-      std::ranges::any_of(run_.plan.steps, [](const step& s) { return s.where != lane::compute; });
+      std::ranges::any_of(run_.plan.steps, [](const step& s) { return s.in_lane != lane::compute; });
   return copies ? launch_mode::stretch_graphs : launch_mode::cuda_graph;
 }
 
 void graph_recorder::make_stream_wait(cudaStream_t waiting, cudaStream_t awaited) {
-  check(cudaEventRecord(fork_.get(), awaited));
-  check(cudaStreamWaitEvent(waiting, fork_.get()));
+  check(cudaEventRecord(fork_event_.get(), awaited));
+  check(cudaStreamWaitEvent(waiting, fork_event_.get()));
 }
 
 // Every lane begins behind the compute lane's last iteration, and the compute lane ends behind all others.
 void graph_recorder::launch_iteration() {
-  const cudaStream_t compute = run_.on.compute().stream;
-  for (const lane_state& l : run_.lanes) {
+  const cudaStream_t compute = run_.cuda_session.compute().stream;
+  for (const lane_state& l : run_.lane_states) {
     if (l.stream != compute && !l.steps.empty()) make_stream_wait(l.stream, compute);
   }
   std::size_t next = 0;  // index of the next stretch
   for (std::uint32_t i = 0; i < run_.plan.steps.size(); ++i) {
-    const lane where = run_.plan.steps[i].where;
+    const lane where = run_.plan.steps[i].in_lane;
     const bool computes = where == lane::compute;
-    if (computes && (next == stretches_.size() || order_.stretches[next].first != i)) continue;
+    if (computes && (next == stretches_.size() || launch_order_.stretches[next].first != i)) continue;
     const cudaStream_t mine = run_.lane_of(where).stream;
-    for (const std::int32_t other : order_.after[i]) {
+    for (const std::int32_t other : launch_order_.waits_for[i]) {
       if (other != no_step)
-        check(cudaStreamWaitEvent(mine, run_.work[static_cast<std::size_t>(other)].done_event.get()));
+        check(cudaStreamWaitEvent(mine, run_.step_works[static_cast<std::size_t>(other)].done_event.get()));
     }
     std::uint32_t last = i;
     if (computes) {
-      last = order_.stretches[next].last;
+      last = launch_order_.stretches[next].last;
       check(cudaGraphLaunch(stretches_[next++].get(), mine));
     } else {
       steps_.issue(i, mine, 1);
     }
-    if (order_.awaited[last]) check(cudaEventRecord(run_.work[last].done_event.get(), mine));
+    if (launch_order_.is_awaited[last]) check(cudaEventRecord(run_.step_works[last].done_event.get(), mine));
   }
-  for (const lane_state& l : run_.lanes) {
+  for (const lane_state& l : run_.lane_states) {
     if (l.stream != compute && !l.steps.empty()) make_stream_wait(compute, l.stream);
   }
 }
 
 void graph_recorder::launch_iterations(std::uint32_t count, std::vector<trace>& traces) {
-  const cudaStream_t on = run_.on.compute().stream;
-  std::vector<event> marks;
+  const cudaStream_t on = run_.cuda_session.compute().stream;
+  std::vector<cuda_event> marks;
   std::vector<moved_bytes> moved;
   for (std::uint32_t i = 0; i <= count; ++i) marks.push_back(make_event(event_use::timing));
   check(cudaEventRecord(marks[0].get(), on));
   for (std::uint32_t i = 1; i <= count; ++i) {
     launch_iteration();
     check(cudaEventRecord(marks[i].get(), on));
-    moved.push_back(run_.take_moved());
+    moved.push_back(run_.take_moved_bytes());
   }
   check(cudaStreamSynchronize(on));
   for (std::uint32_t i = 1; i <= count; ++i) {

@@ -37,9 +37,9 @@ class graph_recorder {
 
   run_state& run_;
   const step_issuer& steps_;
-  event fork_;
+  cuda_event fork_event_;
   std::vector<recording> operators_;  // one per step; empty where it was not recorded
-  launch_order order_;
+  launch_order launch_order_;
   std::vector<recording> stretches_;
 };
 

@@ -11,8 +11,8 @@ namespace {
 
 // The step's call blocks, or must come after its predecessors as the CPU sees them.
 bool waits_on_host(const step& s) {
-  if (std::holds_alternative<evict>(s.what)) return s.home == residence::managed;
-  return std::holds_alternative<prefetch>(s.what) && !s.room.empty();
+  if (std::holds_alternative<evict>(s.command)) return s.home == residence::managed;
+  return std::holds_alternative<prefetch>(s.command) && !s.populate_or_discard.empty();
 }
 
 }  // namespace
@@ -27,7 +27,7 @@ void lane_runner::run(std::uint32_t first, std::uint32_t end, bool timeline, con
   for (const lane l : {lane::to_device, lane::to_host}) {
     if (!run_.lane_of(l).steps.empty()) helps.emplace_back([&, l] { run_lane(l, iteration, timeline); });
   }
-  if (run_.keeps_room) helps.emplace_back([&] { room_.run_iteration(); });
+  if (run_.has_room_keeper) helps.emplace_back([&] { room_.keep_room_for_iteration(); });
   std::barrier<> gate(static_cast<std::ptrdiff_t>(helps.size()) + 1);
   std::vector<std::jthread> threads;
   for (const std::function<void()>& help : helps) {
@@ -38,83 +38,83 @@ void lane_runner::run(std::uint32_t first, std::uint32_t end, bool timeline, con
       }
     });
   }
-  for (; iteration < end && !run_.failed; ++iteration) {
-    for (lane_state& l : run_.lanes) l.issued = l.handed_over = no_step;
+  for (; iteration < end && !run_.has_failed; ++iteration) {
+    for (lane_state& l : run_.lane_states) l.last_issued = l.last_handed_over = no_step;
     const auto began = std::chrono::steady_clock::now();
     gate.arrive_and_wait();
     run_lane(lane::compute, iteration, timeline);
     gate.arrive_and_wait();
     const auto ended = std::chrono::steady_clock::now();
-    if (!run_.failed) keep_trace(traces, ended - began, timeline, watch, iteration + 1);
+    if (!run_.has_failed) append_trace(traces, ended - began, timeline, watch, iteration + 1);
   }
   stop = true;
   gate.arrive_and_wait();
   threads.clear();
-  for (const lane_state& l : run_.lanes) {
+  for (const lane_state& l : run_.lane_states) {
     if (l.failure) std::rethrow_exception(l.failure);
   }
   if (run_.keeper_failure) std::rethrow_exception(run_.keeper_failure);
 }
 
-void lane_runner::keep_trace(std::vector<trace>& traces, std::chrono::nanoseconds duration, bool timeline,
-                             const watcher& watch, std::uint32_t done) {
+void lane_runner::append_trace(std::vector<trace>& traces, std::chrono::nanoseconds duration, bool timeline,
+                               const watcher& watch, std::uint32_t done) {
   try {
-    traces.push_back(trace_of(run_, duration, run_.take_moved(), timeline));
+    traces.push_back(trace_of(run_, duration, run_.take_moved_bytes(), timeline));
     if (watch) watch(done);
   } catch (...) {
     run_.lane_of(lane::compute).failure = std::current_exception();
-    run_.failed = true;
+    run_.has_failed = true;
   }
 }
 
 void lane_runner::run_lane(lane which, std::uint32_t iteration, bool timeline) {
   lane_state& mine = run_.lane_of(which);
   try {
-    check(cudaSetDevice(run_.on.device()));
-    mine.in_call = true;
+    check(cudaSetDevice(run_.cuda_session.device()));
+    mine.is_in_call = true;
     if (timeline && which == lane::compute) check(cudaEventRecord(run_.start.get(), mine.stream));
     for (const std::uint32_t i : mine.steps) {
-      const step_work& work = run_.work[i];
+      const step_work& work = run_.step_works[i];
       if (!wait_for_others(run_.plan.steps[i], which)) break;
-      if (timeline) check(cudaEventRecord(work.begin.get(), mine.stream));
+      if (timeline) check(cudaEventRecord(work.begin_event.get(), mine.stream));
       steps_.issue(i, mine.stream, iteration);
-      if (timeline) check(cudaEventRecord(work.end.get(), mine.stream));
+      if (timeline) check(cudaEventRecord(work.end_event.get(), mine.stream));
       announce_step(which, i);
     }
-    mine.in_call = false;
+    mine.is_in_call = false;
     check(cudaStreamSynchronize(mine.stream));
   } catch (...) {
     mine.failure = std::current_exception();
-    run_.failed = true;
+    run_.has_failed = true;
   }
-  mine.in_call = false;
-  if (run_.failed) release_waiting_threads(mine);
+  mine.is_in_call = false;
+  if (run_.has_failed) release_waiting_threads(mine);
 }
 
 // To the threads that wait for the step, or to the keeper of room, who announces it once the room is given
 // up.
 void lane_runner::announce_step(lane which, std::uint32_t index) {
   lane_state& mine = run_.lane_of(which);
-  const step_work& work = run_.work[index];
-  const bool hands_over = run_.keeps_room && which == lane::to_host;
+  const step_work& work = run_.step_works[index];
+  const bool hands_over = run_.has_room_keeper && which == lane::to_host;
   if (!hands_over && !work.done_event) return;
   check(cudaEventRecord(hands_over ? work.copied_event.get() : work.done_event.get(), mine.stream));
-  announce(hands_over ? mine.handed_over : mine.issued, static_cast<std::int32_t>(index));
+  announce(hands_over ? mine.last_handed_over : mine.last_issued, static_cast<std::int32_t>(index));
 }
 
 // False if another lane failed and the iteration is to be given up.
 bool lane_runner::wait_for_others(const step& s, lane which) {
   lane_state& mine = run_.lane_of(which);
   for (std::size_t other = 0; other < lane_count; ++other) {
-    const std::int32_t awaited = s.after[other];
+    const std::int32_t awaited = s.waits_for[other];
     if (awaited == no_step || static_cast<lane>(other) == which) continue;
     wait_until_issued(mine, static_cast<lane>(other), awaited);
-    if (run_.failed) return false;
-    const cudaEvent_t done = run_.work[static_cast<std::size_t>(awaited)].done_event.get();
+    if (run_.has_failed) return false;
+    const cudaEvent_t done = run_.step_works[static_cast<std::size_t>(awaited)].done_event.get();
     if (waits_on_host(s)) {
-      mine.in_call = false;
+      mine.is_in_call = false;
       check(cudaEventSynchronize(done));
-      mine.in_call = true;
+      mine.is_in_call = true;
     } else {
       check(cudaStreamWaitEvent(mine.stream, done));
     }
@@ -123,13 +123,13 @@ bool lane_runner::wait_for_others(const step& s, lane which) {
 }
 
 void lane_runner::wait_until_issued(lane_state& mine, lane other, std::int32_t index) {
-  const std::atomic<std::int32_t>& issued = run_.lane_of(other).issued;
+  const std::atomic<std::int32_t>& issued = run_.lane_of(other).last_issued;
   if (issued.load(std::memory_order_acquire) >= index) return;
-  if (other == lane::to_host) mine.awaited = index;
-  mine.in_call = false;
+  if (other == lane::to_host) mine.awaited_step = index;
+  mine.is_in_call = false;
   wait_for(issued, index);
-  mine.in_call = true;
-  mine.awaited = no_step;
+  mine.is_in_call = true;
+  mine.awaited_step = no_step;
 }
 
 }  // namespace um

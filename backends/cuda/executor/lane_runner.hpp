@@ -41,8 +41,8 @@ class lane_runner {
   bool wait_for_others(const step& s, lane which);
   void wait_until_issued(lane_state& mine, lane other, std::int32_t index);
   void announce_step(lane which, std::uint32_t index);
-  void keep_trace(std::vector<trace>& traces, std::chrono::nanoseconds duration, bool timeline,
-                  const watcher& watch, std::uint32_t done);
+  void append_trace(std::vector<trace>& traces, std::chrono::nanoseconds duration, bool timeline,
+                    const watcher& watch, std::uint32_t done);
 
   run_state& run_;
   room_keeper& room_;

@@ -10,7 +10,7 @@
 namespace um {
 
 plan_memory::plan_memory(const execution_plan& plan, const cuda_options& options) {
-  const byte_count excess = left_to_driver(plan);
+  const byte_count excess = bytes_evicted_by_driver(plan);
   const bool native = options.allow_native_oversubscription;
   if (excess > 0 && !native) {
     throw unsupported("the plan leaves " + to_text(excess) +
@@ -41,11 +41,11 @@ std::byte* plan_memory::base_of(space where) const {
   return nullptr;
 }
 
-void plan_memory::read(address from, byte_count offset, std::span<std::byte> to) const {
+void plan_memory::copy_out(address from, byte_count offset, std::span<std::byte> to) const {
   check(cudaMemcpy(to.data(), at(from) + offset, to.size(), cudaMemcpyDefault));
 }
 
-void plan_memory::poison() {
+void plan_memory::fill_with_nans() {
   if (device_.bytes() > 0) check(cudaMemset(device_.data(), nan_byte, device_.bytes()));
   if (pinned_.bytes() > 0) std::memset(pinned_.data(), nan_byte, pinned_.bytes());
 }

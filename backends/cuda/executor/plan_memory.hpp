@@ -23,9 +23,9 @@ class plan_memory {
   managed_range managed(const range& r) const { return {managed_.data() + r.offset, r.bytes}; }
 
   // Copies bytes from `offset` bytes behind `from` to the host.
-  void read(address from, byte_count offset, std::span<std::byte> to) const;
+  void copy_out(address from, byte_count offset, std::span<std::byte> to) const;
   // Fills device and pinned memory with NaNs, so that a read of bytes that were never written shows.
-  void poison();
+  void fill_with_nans();
 
  private:
   std::byte* base_of(space where) const;

@@ -26,7 +26,7 @@ void write_initial_state(const graph& g, const execution_plan& plan, const plan_
   std::vector<std::byte> buffer;
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {
     if (!persists(g.tensors[t].use)) continue;
-    const auto element = static_cast<std::int64_t>(size_of(g.tensors[t].type));
+    const auto element = static_cast<std::int64_t>(element_bytes(g.tensors[t].type));
     const address at = plan.at_start[t];
     std::byte* const to = memory.at(at);
     for_chunks(bytes_of(g.tensors[t]), [&](byte_count offset, byte_count bytes) {
@@ -45,7 +45,7 @@ std::vector<std::byte> result_reader::value_of(tensor_id what) const {
     throw std::invalid_argument("tensor " + g_.tensors[what].name + " holds no value after a run");
   }
   std::vector<std::byte> value(bytes_of(g_.tensors[what]));
-  memory_.read(plan_.at_end[what], 0, value);
+  memory_.copy_out(plan_.at_end[what], 0, value);
   return value;
 }
 
@@ -63,7 +63,7 @@ std::uint64_t result_reader::digest_of_results() const {
     if (!survives(g_.tensors[t].use) || persists(g_.tensors[t].use)) continue;
     for_chunks(bytes_of(g_.tensors[t]), [&](byte_count offset, byte_count bytes) {
       buffer.resize(bytes);
-      memory_.read(plan_.at_end[t], offset, buffer);
+      memory_.copy_out(plan_.at_end[t], offset, buffer);
       all.add(buffer);
     });
   }
@@ -73,9 +73,9 @@ std::uint64_t result_reader::digest_of_results() const {
 std::optional<double> result_reader::loss() const {
   for (tensor_id t = 0; t < g_.tensors.size(); ++t) {
     const tensor& what = g_.tensors[t];
-    if (what.use != role::output || what.type != dtype::f32 || elements(what.shape) != 1) continue;
+    if (what.use != role::output || what.type != dtype::f32 || element_count(what.shape) != 1) continue;
     float value = 0;
-    memory_.read(plan_.at_end[t], 0, std::as_writable_bytes(std::span(&value, 1)));
+    memory_.copy_out(plan_.at_end[t], 0, std::as_writable_bytes(std::span(&value, 1)));
     return value;
   }
   return {};

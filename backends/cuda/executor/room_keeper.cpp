@@ -11,40 +11,40 @@ namespace um {
 room_keeper::room_keeper(run_state& run)
     : run_(run), discard_stream_(make_stream()), populate_stream_(make_stream()) {}
 
-void room_keeper::run_iteration() {
+void room_keeper::keep_room_for_iteration() {
   lane_state& to_host = run_.lane_of(lane::to_host);
   try {
-    check(cudaSetDevice(run_.on.device()));
+    check(cudaSetDevice(run_.cuda_session.device()));
     for (const std::uint32_t i : to_host.steps) {
       const auto index = static_cast<std::int32_t>(i);
-      wait_for(to_host.handed_over, index);
-      if (run_.failed) break;
-      const step_work& work = run_.work[i];
+      wait_for(to_host.last_handed_over, index);
+      if (run_.has_failed) break;
+      const step_work& work = run_.step_works[i];
       check(cudaEventSynchronize(work.copied_event.get()));
       run_.keeper_is_in_call = true;
       discard_room(run_.plan.steps[i]);
       if (work.done_event) {
         check(cudaEventRecord(work.done_event.get(), discard_stream_.get()));
         check(cudaStreamSynchronize(discard_stream_.get()));
-        announce(to_host.issued, index);
+        announce(to_host.last_issued, index);
       }
       run_.keeper_is_in_call = false;
     }
   } catch (...) {
     run_.keeper_failure = std::current_exception();
-    run_.failed = true;
+    run_.has_failed = true;
   }
   run_.keeper_is_in_call = false;
-  if (run_.failed) release_waiting_threads(to_host);
+  if (run_.has_failed) release_waiting_threads(to_host);
 }
 
 // Whether a thread other than that of the lane to the host is in a call, or about to be.
 bool room_keeper::other_threads_are_in_calls() const {
   if (run_.keeper_is_in_call) return true;
-  const std::int32_t issued = run_.lane_of(lane::to_host).issued;
+  const std::int32_t issued = run_.lane_of(lane::to_host).last_issued;
   for (const lane l : {lane::compute, lane::to_device}) {
-    const std::int32_t awaited = run_.lane_of(l).awaited;
-    if (run_.lane_of(l).in_call || (awaited != no_step && awaited <= issued)) return true;
+    const std::int32_t awaited = run_.lane_of(l).awaited_step;
+    if (run_.lane_of(l).is_in_call || (awaited != no_step && awaited <= issued)) return true;
   }
   return false;
 }
@@ -64,20 +64,20 @@ void room_keeper::evict(managed_range what, const step& s, cudaStream_t on, move
 }
 
 void room_keeper::populate(const step& s) const {
-  for (const range& r : s.room)
-    prefetch_to_device(run_.memory.managed(r), run_.on.device(), populate_stream_.get());
-  if (!s.room.empty()) check(cudaStreamSynchronize(populate_stream_.get()));
+  for (const range& r : s.populate_or_discard)
+    prefetch_to_device(run_.memory.managed(r), run_.cuda_session.device(), populate_stream_.get());
+  if (!s.populate_or_discard.empty()) check(cudaStreamSynchronize(populate_stream_.get()));
 }
 
 void room_keeper::discard_room(const step& s) const {
-  if (!s.needed) return;
+  if (!s.is_needed) return;
   const auto discard_one = [&](const range& r) {
     discard_range(run_.memory.managed(r), discard_stream_.get());
     check(cudaStreamSynchronize(discard_stream_.get()));
   };
-  for (const range& r : s.room) discard_one(r);
-  if (!std::holds_alternative<discard>(s.what) || !is_managed(s.home)) return;
-  for (const movement& m : s.movements) discard_one(m.device);
+  for (const range& r : s.populate_or_discard) discard_one(r);
+  if (!std::holds_alternative<discard>(s.command) || !is_managed(s.home)) return;
+  for (const movement& m : s.movements) discard_one(m.device_range);
 }
 
 }  // namespace um

@@ -21,7 +21,7 @@ class room_keeper {
   explicit room_keeper(run_state& run);
 
   // The keeper's thread: one iteration.
-  void run_iteration();
+  void keep_room_for_iteration();
   // The thread of the lane to the host: evicts, and returns when the copy has ended. Counts the bytes.
   void evict(managed_range what, const step& s, cudaStream_t on, moved_bytes& moved) const;
   // The thread of the lane to the device: populates the room of a twin before its copy. What lies there is of
@@ -33,7 +33,7 @@ class room_keeper {
   void discard_room(const step& s) const;
 
   run_state& run_;
-  stream discard_stream_, populate_stream_;
+  cuda_stream discard_stream_, populate_stream_;
 };
 
 }  // namespace um

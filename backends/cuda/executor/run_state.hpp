@@ -33,7 +33,7 @@ namespace um {
 
 // Bytes that a lane's steps moved in an iteration.
 struct moved_bytes {
-  byte_count to_device = 0, to_host = 0;   // copies of staged and twinned tensors
+  byte_count copied_to_device = 0, copied_to_host = 0;  // copies of staged and twinned tensors
   byte_count prefetched = 0, evicted = 0;  // managed: asked for, of which some may be in place already
 };
 
@@ -41,43 +41,43 @@ struct lane_state {
   cudaStream_t stream = nullptr;
   std::vector<std::uint32_t> steps;  // in list order
   moved_bytes moved;
-  std::atomic<std::int32_t> issued{no_step};       // last step whose event others may wait for
-  std::atomic<std::int32_t> handed_over{no_step};  // last step handed to the keeper of room
-  std::atomic<std::int32_t> awaited{no_step};      // step of the lane to the host that this lane waits for
-  std::atomic<bool> in_call{false};                // its thread is in a call, or about to be
+  std::atomic<std::int32_t> last_issued{no_step};       // last step whose event others may wait for
+  std::atomic<std::int32_t> last_handed_over{no_step};  // last step handed to the keeper of room
+  std::atomic<std::int32_t> awaited_step{no_step};  // step of the lane to the host that this lane waits for
+  std::atomic<bool> is_in_call{false};              // its thread is in a call, or about to be
   std::exception_ptr failure;
 };
 
 // What a step needs at run time in addition to the plan.
 struct step_work {
-  kernel_call call;    // a compute's kernels
-  event done_event;    // if a step of another lane waits for this one
-  event copied_event;  // lane to_host, if the keeper of room discards after the copy
-  event begin, end;    // if a timeline is asked for
+  kernel_call call;                   // a compute's kernels
+  cuda_event done_event;              // if a step of another lane waits for this one
+  cuda_event copied_event;            // lane to_host, if the keeper of room discards after the copy
+  cuda_event begin_event, end_event;  // if a timeline is asked for
 };
 
 struct run_state {
   // Allocates the arenas and the streams; `engines` has one entry for each step. Throws as plan_memory does.
   run_state(session& with, const graph& g, const execution_plan& to_run, const std::vector<engine>& engines);
 
-  lane_state& lane_of(lane l) { return lanes[static_cast<std::size_t>(l)]; }
+  lane_state& lane_of(lane l) { return lane_states[static_cast<std::size_t>(l)]; }
   void make_events(bool timeline);
   // Sums up and resets what the lanes moved; they are idle.
-  moved_bytes take_moved();
+  moved_bytes take_moved_bytes();
 
-  session& on;
+  session& cuda_session;
   const graph& network;
   const execution_plan& plan;
   plan_memory memory;
-  stream to_device, to_host;
-  event start;                  // start of an iteration's timeline
-  std::vector<step_work> work;  // one per step
-  std::array<lane_state, lane_count> lanes;
-  bool keeps_room = false;                     // some step discards, so there is a keeper of room
-  bool poisons = false;                        // overwrite what is given up with NaNs
+  cuda_stream to_device_stream, to_host_stream;
+  cuda_event start;                   // start of an iteration's timeline
+  std::vector<step_work> step_works;  // one per step
+  std::array<lane_state, lane_count> lane_states;
+  bool has_room_keeper = false;                // some step discards, so there is a keeper of room
+  bool poisons_released_memory = false;        // overwrite what is given up with NaNs
   std::atomic<bool> keeper_is_in_call{false};  // the keeper of room is in a call
-  std::exception_ptr keeper_failure;  // separate from its lane's, whose thread may fail at the same time
-  std::atomic<bool> failed{false};    // some thread failed; the iteration is given up
+  std::exception_ptr keeper_failure;    // separate from its lane's, whose thread may fail at the same time
+  std::atomic<bool> has_failed{false};  // some thread failed; the iteration is given up
 };
 
 // Stores a step and wakes the threads that wait for it.

@@ -8,51 +8,52 @@ namespace um {
 
 void step_issuer::issue(std::uint32_t index, cudaStream_t on, std::uint32_t iteration) const {
   const step& s = run_.plan.steps[index];
-  if (const kernel_call& call = run_.work[index].call) return call();
-  if (!s.needed) return;
-  if (s.home == residence::twinned && !std::holds_alternative<advise>(s.what)) {
+  if (const kernel_call& call = run_.step_works[index].call) return call();
+  if (!s.is_needed) return;
+  if (s.home == residence::twinned && !std::holds_alternative<advise>(s.command)) {
     move_twin(s, on);
   } else {
-    moved_bytes& moved = run_.lane_of(s.where).moved;
+    moved_bytes& moved = run_.lane_of(s.in_lane).moved;
     for (const pitched_copy& c : s.copies) {
       copy_box(run_.memory, c, on);
-      (s.where == lane::to_device ? moved.to_device : moved.to_host) += bytes_of(c);
+      (s.in_lane == lane::to_device ? moved.copied_to_device : moved.copied_to_host) += bytes_of(c);
     }
     if (is_managed(s.home)) move_managed(s, on, iteration);
   }
-  if (run_.poisons) poison(s, on);
+  if (run_.poisons_released_memory) poison(s, on);
 }
 
 void step_issuer::move_managed(const step& s, cudaStream_t on, std::uint32_t iteration) const {
-  moved_bytes& moved = run_.lane_of(s.where).moved;
+  moved_bytes& moved = run_.lane_of(s.in_lane).moved;
   for (const movement& m : s.movements) {
-    const managed_range there = run_.memory.managed(m.device);
+    const managed_range there = run_.memory.managed(m.device_range);
     std::visit(overloaded{[&](const prefetch&) {
-                            prefetch_to_device(there, run_.on.device(), on);
+                            prefetch_to_device(there, run_.cuda_session.device(), on);
                             moved.prefetched += there.bytes;
                           },
                           [&](const evict&) { room_.evict(there, s, on, moved); },
                           [](const discard&) {},  // by the keeper of room
                           [&](const advise& a) {
-                            if (iteration == 0) advise_range(there, a.hint, run_.on.device());
+                            if (iteration == 0) advise_range(there, a.hint, run_.cuda_session.device());
                           },
                           [](const compute&) {}},
-               s.what);
+               s.command);
   }
 }
 
 // To the host: the copies; the keeper of room discards behind them. To the device: the room first.
 void step_issuer::move_twin(const step& s, cudaStream_t on) const {
-  const bool in = std::holds_alternative<prefetch>(s.what);
+  const bool in = std::holds_alternative<prefetch>(s.command);
   if (in) room_.populate(s);
-  if (std::holds_alternative<discard>(s.what)) return;
-  const kernels::launch_site site{on, run_.on.compute().multiprocessors};
-  moved_bytes& moved = run_.lane_of(s.where).moved;
+  if (std::holds_alternative<discard>(s.command)) return;
+  const kernels::launch_site site{on, run_.cuda_session.compute().multiprocessors};
+  moved_bytes& moved = run_.lane_of(s.in_lane).moved;
   for (const movement& m : s.movements) {
-    std::byte* const here = run_.memory.managed(m.device).data;
+    std::byte* const here = run_.memory.managed(m.device_range).data;
     std::byte* const home = run_.memory.pinned(m.pinned_offset);
-    kernels::copy_over_link(site, in ? home : here, in ? here : home, m.device.bytes, s.copy_bytes_per_s);
-    (in ? moved.to_device : moved.to_host) += m.device.bytes;
+    kernels::copy_over_link(site, in ? home : here, in ? here : home, m.device_range.bytes,
+                            s.copy_bytes_per_s);
+    (in ? moved.copied_to_device : moved.copied_to_host) += m.device_range.bytes;
   }
 }
 
@@ -60,13 +61,13 @@ void step_issuer::move_twin(const step& s, cudaStream_t on) const {
 // driver evicts, which stays readable, and staged tensors, which others may still read during their copy
 // home.
 void step_issuer::poison(const step& s, cudaStream_t on) const {
-  if (s.where != lane::to_host || !is_managed(s.home)) return;
-  if (std::holds_alternative<evict>(s.what) && s.home == residence::managed) return;
+  if (s.in_lane != lane::to_host || !is_managed(s.home)) return;
+  if (std::holds_alternative<evict>(s.command) && s.home == residence::managed) return;
   const auto fill = [&](const range& r) {
     check(cudaMemsetAsync(run_.memory.managed(r).data, nan_byte, r.bytes, on));
   };
-  for (const movement& m : s.movements) fill(m.device);
-  for (const range& r : s.room) fill(r);
+  for (const movement& m : s.movements) fill(m.device_range);
+  for (const range& r : s.populate_or_discard) fill(r);
 }
 
 }  // namespace um

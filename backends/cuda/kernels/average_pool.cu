@@ -161,7 +161,7 @@ void for_each_vector(launch_site where, const average_problem& problem, const di
   with_type(problem.type, [&](auto zero) {
     using T = decltype(zero);
     const auto of = [&](auto n) {
-      const std::int64_t count = elements(written) / n();
+      const std::int64_t count = element_count(written) / n();
       const auto run = [&](auto index, auto size) {
         using Index = decltype(index);
         launch(where, choose(zero, n, size, index), grid_for(where, count), block_threads,

@@ -180,7 +180,7 @@ constexpr int unrolled(int vectors) {
 template <class Layout, int Unroll, class Op>
 void launch_map(launch_site where, const Op& op, const dims& shape) {
   const std::int64_t elements_of_block = std::int64_t{block_threads} * Layout::vector * 4 * Unroll;
-  const std::int64_t blocks = std::max<std::int64_t>(elements(shape) / elements_of_block, 2112);
+  const std::int64_t blocks = std::max<std::int64_t>(element_count(shape) / elements_of_block, 2112);
   const grid_cover c = grid_cover_of<Layout>(shape.c, positions_of<Layout>(shape), blocks, Unroll);
   launch(where, &map_channels<Layout, Unroll, direction::forwards, Op>, c.grid, c.block, op,
          channel_geometry::of_shape<Layout>(shape), c.positions);

@@ -332,7 +332,7 @@ void launch(launch_site where, const direct_convolution& of, const float* x, con
   const dim3 grid(static_cast<unsigned>(splits), static_cast<unsigned>(f.tiles()));
   launch_with(where, f.shared_bytes(), deep_gradient<TapRows, TapColumns>, grid, dim3(threads), f, x, dy,
               partials);
-  const auto results = static_cast<std::int64_t>(elements(of.w)) / vector_words;
+  const auto results = static_cast<std::int64_t>(element_count(of.w)) / vector_words;
   const dim3 block(warp_threads, static_cast<unsigned>(std::min(splits, most_sum_warps)));
   sum_splits<<<static_cast<unsigned>(divide_up(results, warp_threads)), block, 0, where.stream>>>(
       reinterpret_cast<const float4*>(partials), splits, results, reinterpret_cast<float4*>(dw), add);
@@ -356,7 +356,7 @@ bool deep_filter_gradient_fits(const direct_convolution& of) {
 
 std::size_t deep_filter_gradient_workspace(int multiprocessors, const direct_convolution& of) {
   return static_cast<std::size_t>(splits_of(deep_form(of, tap_rows_of(of)), multiprocessors)) *
-         static_cast<std::size_t>(elements(of.w)) * sizeof(float);
+         static_cast<std::size_t>(element_count(of.w)) * sizeof(float);
 }
 
 void deep_filter_gradient(launch_site where, const direct_convolution& of, const float* x, const float* dy,

@@ -178,8 +178,8 @@ void launch(launch_site where, const direct_convolution& of, const T* x, const T
                   static_cast<unsigned>(d.depth_blocks));
   launch_with(where, f.patch_bytes(), filter_gradient<T, Rows>, grid,
               dim3(static_cast<unsigned>(d.threads())), f, d, x, dy, partials);
-  sum_partials(where, partials, d.partials(), static_cast<int>(elements(of.w)), f.depth(), d.depths(), dw,
-               add);
+  sum_partials(where, partials, d.partials(), static_cast<int>(element_count(of.w)), f.depth(), d.depths(),
+               dw, add);
 }
 
 }  // namespace

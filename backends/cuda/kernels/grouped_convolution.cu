@@ -138,7 +138,7 @@ void sum_in_segments(launch_site where, const grouped_convolution& of, const T* 
                   static_cast<unsigned>(of.w.c * of.w.h * of.w.w), static_cast<unsigned>(segments.count));
   launch(where, kernel, grid, block_threads, geometry_of(of), x, dy, partial, segments, divisor(of.y.w),
          divisor(of.y.h));
-  const std::int64_t count = elements(of.w);
+  const std::int64_t count = element_count(of.w);
   launch(where, &add_segments, grid_for(where, count), block_threads, partial, dw, count, segments.count,
          add);
 }
@@ -152,7 +152,7 @@ void grouped_forward(launch_site where, const grouped_convolution& of, const voi
     const auto *const xs = static_cast<const T*>(x), *const ws = static_cast<const T*>(w);
     auto* const ys = static_cast<T*>(y);
     if (is_depthwise<T>(of, x, y)) return depthwise::launch_convolve<T, false>(where, of, xs, ws, b, ys);
-    const std::int64_t count = elements(of.y);
+    const std::int64_t count = element_count(of.y);
     launch(where, &forward<T>, grid_for(where, count), block_threads, geometry_of(of),
            position_finder<std::uint32_t>(of.y, of.order), xs, ws, b, ys, static_cast<std::uint32_t>(count));
   });
@@ -166,7 +166,7 @@ void grouped_backward_data(launch_site where, const grouped_convolution& of, con
     auto* const dxs = static_cast<T*>(dx);
     if (is_depthwise<T>(of, dy, dx))
       return depthwise::launch_convolve<T, true>(where, of, dys, ws, nullptr, dxs);
-    const std::int64_t count = elements(of.x);
+    const std::int64_t count = element_count(of.x);
     launch(where, &backward_data<T>, grid_for(where, count), block_threads, geometry_of(of),
            position_finder<std::uint32_t>(of.x, of.order), ws, dys, dxs, static_cast<std::uint32_t>(count));
   });
@@ -174,7 +174,7 @@ void grouped_backward_data(launch_site where, const grouped_convolution& of, con
 
 std::size_t grouped_filter_workspace(int multiprocessors, const grouped_convolution& of) {
   const auto any =
-      static_cast<std::size_t>(segments_of(multiprocessors, of).count * elements(of.w)) * sizeof(float);
+      static_cast<std::size_t>(segments_of(multiprocessors, of).count * element_count(of.w)) * sizeof(float);
   return depthwise::applies(of) ? std::max(any, depthwise::workspace_of(multiprocessors, of)) : any;
 }
 

@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(block_threads)
   const stepped_tensor& t = list.tensors[tensor];
   const std::int64_t begin = std::int64_t{blockIdx.x - list.first_block[tensor]} * elements_of_block;
   const std::int64_t end = min(begin + elements_of_block, t.count);
-  const std::int64_t wide_end = t.aligned ? begin + (end - begin) / step_vector * step_vector : begin;
+  const std::int64_t wide_end = t.is_aligned ? begin + (end - begin) / step_vector * step_vector : begin;
   for (std::int64_t i = begin + std::int64_t{threadIdx.x} * step_vector; i < wide_end;
        i += block_threads * step_vector) {
     step_elements<Moments, step_vector>(t, i, how, bias);
@@ -109,7 +109,7 @@ void take_step(launch_site where, std::span<const stepped_tensor> tensors, const
     const std::size_t taken = std::min<std::size_t>(tensors.size(), most_stepped_tensors);
     for (const stepped_tensor& t : tensors.first(taken)) {
       stepped_tensor& to = list.tensors[list.count] = t;
-      to.aligned = aligned_to(16, t.w, t.dw, t.m, t.v, t.master);
+      to.is_aligned = aligned_to(16, t.w, t.dw, t.m, t.v, t.master);
       list.first_block[list.count++] = blocks;
       blocks += static_cast<unsigned>(divide_up(t.count, elements_of_block));
     }

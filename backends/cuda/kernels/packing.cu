@@ -20,14 +20,14 @@ struct packed_form {
   int height, width, pad_h, pad_w;
 
   explicit packed_form(const packing& how)
-      : channels(how.plain.c),
+      : channels(how.plain_shape.c),
         block(how.block),
-        packed_channels(how.packed.c),
-        rows(how.packed.h),
-        columns(how.packed.w),
-        plain(strides_of_shape(how.plain, how.type, how.order)),
-        height(static_cast<int>(how.plain.h)),
-        width(static_cast<int>(how.plain.w)),
+        packed_channels(how.packed_shape.c),
+        rows(how.packed_shape.h),
+        columns(how.packed_shape.w),
+        plain(strides_of_shape(how.plain_shape, how.type, how.order)),
+        height(static_cast<int>(how.plain_shape.h)),
+        width(static_cast<int>(how.plain_shape.w)),
         pad_h(static_cast<int>(how.pad_h)),
         pad_w(static_cast<int>(how.pad_w)) {}
 
@@ -91,8 +91,8 @@ __global__ void __launch_bounds__(block_threads)
 
 template <class T, int N, bool ChannelsLast>
 void launch_pack(launch_site where, const void* from, void* to, const packing& how) {
-  const std::int64_t groups = elements(how.packed) / N;
-  const divisor channel_groups(std::max<std::int64_t>(how.packed.c / N, 1));
+  const std::int64_t groups = element_count(how.packed_shape) / N;
+  const divisor channel_groups(std::max<std::int64_t>(how.packed_shape.c / N, 1));
   pack_elements<T, N, ChannelsLast><<<grid_for(where, groups), block_threads, 0, where.stream>>>(
       static_cast<const T*>(from), static_cast<T*>(to), static_cast<std::uint32_t>(groups), channel_groups,
       packed_form(how));
@@ -106,7 +106,7 @@ void pack_channels(launch_site where, const void* from, void* to, const packing&
     using T = decltype(type);
     if (how.order == memory_order::nchw) {
       launch_pack<T, 1, false>(where, from, to, how);
-    } else if (how.packed.c % 4 == 0 && aligned_to(4 * sizeof(T), to)) {
+    } else if (how.packed_shape.c % 4 == 0 && aligned_to(4 * sizeof(T), to)) {
       launch_pack<T, 4, true>(where, from, to, how);
     } else {
       launch_pack<T, 1, true>(where, from, to, how);
@@ -115,12 +115,12 @@ void pack_channels(launch_site where, const void* from, void* to, const packing&
 }
 
 void unpack_filter_gradient(launch_site where, const void* packed, float* dw, const packing& how, bool add) {
-  const std::int64_t count = elements(how.plain);
+  const std::int64_t count = element_count(how.plain_shape);
   with_type(how.type, [&](auto type) {
     unpack_elements<<<grid_for(where, count), block_threads, 0, where.stream>>>(
-        static_cast<const decltype(type)*>(packed), dw, static_cast<std::uint32_t>(count), how.plain,
-        strides_of_shape(how.plain, dtype::f32, how.order), strides_of_shape(how.packed, how.type, how.order),
-        static_cast<int>(how.block), add);
+        static_cast<const decltype(type)*>(packed), dw, static_cast<std::uint32_t>(count), how.plain_shape,
+        strides_of_shape(how.plain_shape, dtype::f32, how.order),
+        strides_of_shape(how.packed_shape, how.type, how.order), static_cast<int>(how.block), add);
   });
   check(cudaGetLastError());
 }

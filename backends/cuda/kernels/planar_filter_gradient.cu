@@ -281,7 +281,7 @@ bool prepare(const direct_convolution& of, planar_launch& l) {
       how.stride_h != how.stride_w)
     return false;
   const std::int64_t tiles = of.y.n * of.y.h * divide_up(of.y.w, tile_columns);
-  if (tiles >= most || elements(of.w) >= most) return false;
+  if (tiles >= most || element_count(of.w) >= most) return false;
   planar_form& f = l.form;
   f.height = static_cast<int>(of.x.h);
   f.width = static_cast<int>(of.x.w);
@@ -316,7 +316,7 @@ int planar_filter_gradient_shared_bytes(const direct_convolution& of) {
 std::size_t planar_filter_gradient_workspace(int multiprocessors, const direct_convolution& of) {
   planar_launch l;
   prepare(of, l);
-  return static_cast<std::size_t>(l.blocks(multiprocessors)) * static_cast<std::size_t>(elements(of.w)) *
+  return static_cast<std::size_t>(l.blocks(multiprocessors)) * static_cast<std::size_t>(element_count(of.w)) *
          sizeof(float);
 }
 
@@ -329,8 +329,8 @@ void planar_filter_gradient(launch_site where, const direct_convolution& of, con
   launch_with(where, l.shared_bytes, l.kernel,
               dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(l.groups)),
               dim3(static_cast<unsigned>(l.threads)), l.form, x, dy, workspace);
-  sum_partials(where, workspace, blocks, static_cast<int>(elements(of.w)), l.form.depth(), l.form.depth(), dw,
-               add);
+  sum_partials(where, workspace, blocks, static_cast<int>(element_count(of.w)), l.form.depth(),
+               l.form.depth(), dw, add);
 }
 
 }  // namespace um::kernels

@@ -37,16 +37,17 @@ __device__ void touch(const replayed_operand& what, std::int64_t begin, std::int
   const std::int64_t step = std::int64_t{gridDim.x} * block_threads;
   for (std::int64_t i = begin + thread_index<std::int64_t>(); i < end; i += step) {
     if (wide) {
-      uint4* const at = reinterpret_cast<uint4*>(what.at) + i;
+      uint4* const at = reinterpret_cast<uint4*>(what.address) + i;
       if (what.reads) {
         const uint4 v = *at;
         read ^= v.x ^ v.y ^ v.z ^ v.w;
       }
-      const std::uint32_t v = value_at(i, what.floating, read);
+      const std::uint32_t v = value_at(i, what.is_floating_point, read);
       if (what.writes) *at = uint4{v, v, v, v};
     } else {
-      if (what.reads) read ^= static_cast<std::uint32_t>(what.at[i]);
-      if (what.writes) what.at[i] = static_cast<std::byte>(value_at(0, what.floating, read) >> (i % 2 * 8));
+      if (what.reads) read ^= static_cast<std::uint32_t>(what.address[i]);
+      if (what.writes)
+        what.address[i] = static_cast<std::byte>(value_at(0, what.is_floating_point, read) >> (i % 2 * 8));
     }
   }
 }
@@ -62,7 +63,7 @@ __global__ void __launch_bounds__(block_threads, blocks_per_multiprocessor)
   for (std::int64_t wave = 0; wave < waves; ++wave) {
     for (int o = 0; o < what.count; ++o) {
       const replayed_operand& operand = what.operands[o];
-      const bool wide = reinterpret_cast<std::uintptr_t>(operand.at) % 16 == 0;
+      const bool wide = reinterpret_cast<std::uintptr_t>(operand.address) % 16 == 0;
       const std::int64_t units = wide ? operand.bytes / 16 : operand.bytes;
       touch(operand, units / waves * wave + units % waves * wave / waves,
             units / waves * (wave + 1) + units % waves * (wave + 1) / waves, wide, read);

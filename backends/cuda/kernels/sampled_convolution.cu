@@ -42,7 +42,7 @@ const dims& result_shape(const sampled_convolution& of) {
 // A filter gradient's element is a sum over the batch: fewer of those.
 int samples_of(const sampled_convolution& of) {
   const int most = of.result_operand == 1 ? 512 : 4096;
-  return static_cast<int>(std::min<std::int64_t>(elements(result_shape(of)), most));
+  return static_cast<int>(std::min<std::int64_t>(element_count(result_shape(of)), most));
 }
 
 // Logical index (n, c, h, w) of a sample: all elements in turn where there are few, else scattered.

@@ -52,7 +52,7 @@ struct counted {
 
 TEST(Alternatives, AreSoundAndDifferFromWhereTheyStart) {
   for (const hint_strategy& s : hint_table()) {
-    for (const alternatives& a : alternatives_to(s)) {
+    for (const alternatives& a : neighbours_of_strategy(s)) {
       for (const hint_strategy& x : a.points) {
         EXPECT_FALSE(defect_of(x).has_value()) << s.name << ", " << a.kind;
         EXPECT_NE(x.rules, s.rules) << s.name << ", " << a.kind;
@@ -62,7 +62,7 @@ TEST(Alternatives, AreSoundAndDifferFromWhereTheyStart) {
 }
 
 TEST(Alternatives, SwitchRulesOffAndOnAndChangeTheirNumbers) {
-  const std::vector<alternatives> all = alternatives_to(row("discard_prefetch"));
+  const std::vector<alternatives> all = neighbours_of_strategy(row("discard_prefetch"));
   EXPECT_EQ(all.front().points.size(), 2U);  // without either rule
   EXPECT_EQ(all.front().points.at(0).rules.size(), 1U);
   EXPECT_EQ(all.back().points.front().rules.size(), 3U);  // with one more
@@ -78,22 +78,23 @@ TEST(Search, FindsRulesAndNumbersAndDropsWhatCostsNothing) {
   counted c;
   const std::vector<hint_strategy> starts{row("managed_advise")};
   const search_result found = search_strategies(starts, 1000, c.time());
-  const hint_strategy& best = found.tried.front().point;
+  const hint_strategy& best = found.timed_strategies.front().point;
   EXPECT_EQ(best.rules.size(), 2U);
   ASSERT_NE(find_rule<prefetch_rule>(best), nullptr);
   EXPECT_EQ(find_rule<prefetch_rule>(best)->ahead, 8);
   ASSERT_NE(find_rule<discard_rule>(best), nullptr);
-  EXPECT_EQ(*found.tried.front().cost, (1002.0 - 200) / 2);
+  EXPECT_EQ(*found.timed_strategies.front().cost, (1002.0 - 200) / 2);
 }
 
 TEST(Search, TimesNothingTwiceAndKeepsToItsLimit) {
   counted c;
   const search_result found = search_strategies(hint_table(), 60, c.time());
   EXPECT_EQ(c.strategies, 60U);
-  EXPECT_EQ(found.tried.size(), 60U);
-  for (std::size_t i = 0; i < found.tried.size(); ++i) {
+  EXPECT_EQ(found.timed_strategies.size(), 60U);
+  for (std::size_t i = 0; i < found.timed_strategies.size(); ++i) {
     for (std::size_t k = 0; k < i; ++k)
-      EXPECT_NE(found.tried[i].point.rules, found.tried[k].point.rules) << i << ' ' << k;
+      EXPECT_NE(found.timed_strategies[i].point.rules, found.timed_strategies[k].point.rules)
+          << i << ' ' << k;
   }
 }
 
@@ -101,10 +102,11 @@ TEST(Search, IsTheSameEveryTimeAndWhatFailsComesLast) {
   counted a, b;
   const search_result x = search_strategies(hint_table(), 200, a.time());
   const search_result y = search_strategies(hint_table(), 200, b.time());
-  ASSERT_EQ(x.tried.size(), y.tried.size());
-  for (std::size_t i = 0; i < x.tried.size(); ++i) EXPECT_EQ(x.tried[i].point, y.tried[i].point);
-  EXPECT_FALSE(x.tried.back().cost.has_value());
-  EXPECT_TRUE(std::ranges::is_sorted(x.tried, {}, [](const timed_strategy& t) {
+  ASSERT_EQ(x.timed_strategies.size(), y.timed_strategies.size());
+  for (std::size_t i = 0; i < x.timed_strategies.size(); ++i)
+    EXPECT_EQ(x.timed_strategies[i].point, y.timed_strategies[i].point);
+  EXPECT_FALSE(x.timed_strategies.back().cost.has_value());
+  EXPECT_TRUE(std::ranges::is_sorted(x.timed_strategies, {}, [](const timed_strategy& t) {
     return t.cost.value_or(std::numeric_limits<double>::infinity());
   }));
 }
@@ -112,28 +114,29 @@ TEST(Search, IsTheSameEveryTimeAndWhatFailsComesLast) {
 TEST(Search, SaysThatItWasStopped) {
   counted c;
   c.stop_after = 2;
-  EXPECT_TRUE(search_strategies(hint_table(), 200, c.time()).stopped);
+  EXPECT_TRUE(search_strategies(hint_table(), 200, c.time()).was_stopped);
   c = {};
-  EXPECT_FALSE(search_strategies(hint_table(), 200, c.time()).stopped);
+  EXPECT_FALSE(search_strategies(hint_table(), 200, c.time()).was_stopped);
 }
 
 TEST(Ablation, TakesEachRuleAloneAndEachAway) {
-  const ablation_plan plan = ablation_of(row("discard_prefetch"));
-  ASSERT_EQ(plan.alone.size(), 2U);
-  ASSERT_EQ(plan.without.size(), 2U);
-  EXPECT_EQ(plan.without[0].rules.name, "discard_prefetch,without=" + plan.without[0].rule);
-  EXPECT_EQ(plan.alone[0].rules.rules.front().name, plan.alone[0].rule);
+  const ablation_plan plan = plan_ablation(row("discard_prefetch"));
+  ASSERT_EQ(plan.single_rules.size(), 2U);
+  ASSERT_EQ(plan.without_one_rule.size(), 2U);
+  EXPECT_EQ(plan.without_one_rule[0].rules.name,
+            "discard_prefetch,without=" + plan.without_one_rule[0].rule_name);
+  EXPECT_EQ(plan.single_rules[0].rules.rules.front().name, plan.single_rules[0].rule_name);
   EXPECT_EQ(strategies_of(plan).size(), 5U);
 }
 
 TEST(Ablation, LeavesOutWhatWouldBeNoStrategy) {
-  const ablation_plan plan = ablation_of(row("twin"));  // a search needs something to search over
+  const ablation_plan plan = plan_ablation(row("twin"));  // a search needs something to search over
   const auto named = [](std::string_view rule) {
-    return [rule](const rule_subset& a) { return a.rule == rule; };
+    return [rule](const rule_subset& a) { return a.rule_name == rule; };
   };
-  EXPECT_TRUE(std::ranges::none_of(plan.alone, named("search")));
-  EXPECT_TRUE(std::ranges::none_of(plan.without, named("evict")));
-  EXPECT_TRUE(std::ranges::any_of(plan.without, named("search")));
+  EXPECT_TRUE(std::ranges::none_of(plan.single_rules, named("search")));
+  EXPECT_TRUE(std::ranges::none_of(plan.without_one_rule, named("evict")));
+  EXPECT_TRUE(std::ranges::any_of(plan.without_one_rule, named("search")));
 }
 
 TEST(Ablation, CallsHarmfulWhatHarms) {

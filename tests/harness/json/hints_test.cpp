@@ -162,7 +162,7 @@ TEST(Machines, AreLikeAGpuByItsName) {
                                   {"NVIDIA TITAN RTX", nullptr},
                                   {"unheard of", nullptr},
                                   {"", nullptr}}) {
-    const machine* akin = machine_like(all, gpu);
+    const machine* akin = find_machine_like(all, gpu);
     EXPECT_EQ(akin == nullptr, name == nullptr) << gpu;
     if (akin != nullptr && name != nullptr) {
       EXPECT_EQ(akin->name, name) << gpu;
@@ -192,9 +192,9 @@ TEST_F(rules_file, TravelsIntoTheRecord) {
   e.rules = without_rules(rules_from_file(path.string()), {"dead"});
   e.strategy = e.rules->name;
   e.strategy_knobs.clear();
-  const cell work = completed(e);
-  EXPECT_EQ(work.what.strategy_knobs.at("ahead"), 3);
-  record r = blank_record(work);
+  const cell work = complete_cell(e);
+  EXPECT_EQ(work.settings.strategy_knobs.at("ahead"), 3);
+  record r = make_record(work);
   r.result = outcome::crashed;
   r.reason = "made up";
   EXPECT_EQ(record_from_json(to_json(r), "line").rules, e.rules);
@@ -212,9 +212,9 @@ TEST_F(rules_file, MayBeNamedInASweepBesideIt) {
   const std::string source = (path.parent_path() / "sweep.json").string();
   const std::vector<cell> cells = expand(sweep_from_json(text, source), source);
   ASSERT_EQ(cells.size(), 4U);
-  EXPECT_EQ(cells[1].what.rules->rules.size(), 4U);
-  EXPECT_EQ(cells[2].what.strategy_knobs.at("ahead"), 2);
-  EXPECT_EQ(cells[3].what.strategy, "discard,without=discard");
+  EXPECT_EQ(cells[1].settings.rules->rules.size(), 4U);
+  EXPECT_EQ(cells[2].settings.strategy_knobs.at("ahead"), 2);
+  EXPECT_EQ(cells[3].settings.strategy, "discard,without=discard");
 }
 
 }  // namespace

@@ -69,10 +69,13 @@ std::vector<network_spec> networks_to_try() {
                               level{fusion::fused, precision::tf32, precision::bf16},
                               level{fusion::lean, precision::bf16, precision::fp32}};
   std::vector<network_spec> all;
-  for (const network_family& f : networks()) {
+  for (const network_family& f : network_families()) {
     for (const level& l : levels) {
-      all.push_back(
-          {.name = f.name, .batch = 2, .sgd = true, .fusion_mode = l.joined, .arithmetic = l.trained});
+      all.push_back({.name = f.name,
+                     .batch = 2,
+                     .appends_sgd = true,
+                     .fusion_mode = l.joined,
+                     .arithmetic = l.trained});
       all.push_back(
           {.name = f.name, .mode = pass::inference, .fusion_mode = l.joined, .arithmetic = l.not_trained});
     }
@@ -80,7 +83,7 @@ std::vector<network_spec> networks_to_try() {
     all.push_back({.name = f.name,
                    .batch = 2,
                    .optimizer = optimizer_kind::adamw,
-                   .masters = true,
+                   .keeps_masters = true,
                    .arithmetic = precision::bf16});
   }
   for (const bool cut : {false, true}) all.push_back(spec_of_file(opaque_graph(cut)));
@@ -98,15 +101,15 @@ TEST(NetworkFile, IsNamedAfterItsContent) {
 
 plan_file sample_plan() {
   plan_file file;
-  file.network = built({.name = "conv", .batch = 4});
+  file.network = complete_and_build({.name = "conv", .batch = 4});
   file.strategy = "by-hand";
   file.strategy_knobs = {{"ahead", 3}};
   file.ratio = 1.25;
   file.footprint = 154320987;
   file.budget = 123456789;
   file.mode = run_mode::capped;
-  file.placed_by = packers::smartpool;
-  const graph& g = *file.network.built;
+  file.packing_algorithm = packers::smartpool;
+  const graph& g = *file.network.network;
   file.plan.home.assign(g.tensors.size(), residence::managed);
   file.plan.actions = {advise{0, advice::preferred_host}, prefetch{0, {{2, 4}, {}, {0, 7}, {}}}};
   for (op_id o = 0; o < g.ops.size(); ++o) file.plan.actions.push_back(compute{o, {}, 4096});
@@ -117,19 +120,19 @@ plan_file sample_plan() {
 TEST(GraphJson, EveryNetworkReadsBackEqual) {
   std::set<std::size_t> kinds;
   for (const network_spec& spec : networks_to_try()) {
-    const graph g = build(spec);
+    const graph g = build_network(spec);
     const std::string text = to_json(g);
     const graph back = graph_from_json(text, "g.json");
     EXPECT_EQ(to_json(back), text) << spec.name;
     EXPECT_EQ(back.arithmetic, g.arithmetic);
     ASSERT_EQ(back.ops.size(), g.ops.size());
     for (std::size_t i = 0; i < g.ops.size(); ++i) {
-      EXPECT_EQ(back.ops[i].what, g.ops[i].what) << g.ops[i].name;
-      kinds.insert(g.ops[i].what.index());
+      EXPECT_EQ(back.ops[i].attributes, g.ops[i].attributes) << g.ops[i].name;
+      kinds.insert(g.ops[i].attributes.index());
       EXPECT_EQ(back.ops[i].in, g.ops[i].in);
       EXPECT_EQ(back.ops[i].out, g.ops[i].out);
       EXPECT_EQ(back.ops[i].alias, g.ops[i].alias);
-      EXPECT_EQ(back.ops[i].repeatable, g.ops[i].repeatable);
+      EXPECT_EQ(back.ops[i].is_repeatable, g.ops[i].is_repeatable);
     }
     for (std::size_t t = 0; t < g.tensors.size(); ++t) {
       EXPECT_EQ(back.tensors[t].shape, g.tensors[t].shape);
@@ -148,8 +151,8 @@ TEST(GraphJson, WhatIsLeftOutIsWhatIsUsual) {
                                   "own.json");
   EXPECT_EQ(g.tensors[1].use, role::activation);
   EXPECT_EQ(g.tensors[0].type, dtype::f32);
-  EXPECT_TRUE(g.ops[0].repeatable);
-  const auto& what = std::get<opaque>(g.ops[0].what);
+  EXPECT_TRUE(g.ops[0].is_repeatable);
+  const auto& what = std::get<opaque>(g.ops[0].attributes);
   EXPECT_EQ(what.duration, std::nullopt);
   EXPECT_TRUE(what.in.empty());
 }
@@ -167,7 +170,7 @@ TEST(GraphJson, NamesWhatIsWrongWithAnOpaqueOperator) {
 }
 
 TEST(GraphJson, NamesWhatIsWrong) {
-  const std::string text = to_json(*built({.name = "conv", .mode = pass::inference}).built);
+  const std::string text = to_json(*complete_and_build({.name = "conv", .mode = pass::inference}).network);
   const auto read = [](const std::string& t) { return refusal([&] { graph_from_json(t, "g.json"); }); };
   expect_mentions(read(replaced(text, "\"stride\"", "\"strides\"")), {"g.json", "ops[0]", "stride"});
   expect_mentions(read(replaced(text, "\"convolution\"", "\"convolutoin\"")), {"did you mean convolution?"});
@@ -186,12 +189,12 @@ TEST(GraphJson, NamesWhatIsWrong) {
 
 TEST(PlanJson, KeepsWhatIsComputedAgainFromTheFirstTime) {
   plan_file file = sample_plan();
-  file.network = built({.name = "resnet20_cifar", .batch = 2, .fusion_mode = fusion::fused});
-  const graph& g = *file.network.built;
+  file.network = complete_and_build({.name = "resnet20_cifar", .batch = 2, .fusion_mode = fusion::fused});
+  const graph& g = *file.network.network;
   file.plan = {std::vector<residence>(g.tensors.size(), residence::device), {}, {}};
   for (op_id o = 0; o < g.ops.size(); ++o) file.plan.actions.push_back(compute{o, {}});
-  const auto norm =
-      std::ranges::find_if(g.ops, [](const op& o) { return std::holds_alternative<batch_norm>(o.what); });
+  const auto norm = std::ranges::find_if(
+      g.ops, [](const op& o) { return std::holds_alternative<batch_norm>(o.attributes); });
   file.plan.actions.push_back(compute{static_cast<op_id>(norm - g.ops.begin()), {}, as_profiled, true});
   EXPECT_EQ(plan_from_json(to_json(file), "p.json").plan, file.plan);
 }
@@ -207,7 +210,7 @@ TEST(PlanJson, ReadsBackEqual) {
   EXPECT_EQ(back.ratio, file.ratio);
   EXPECT_EQ(back.budget, file.budget);
   EXPECT_EQ(back.mode, file.mode);
-  EXPECT_EQ(back.placed_by, file.placed_by);
+  EXPECT_EQ(back.packing_algorithm, file.packing_algorithm);
 }
 
 // The text of the only part of an action.
@@ -219,7 +222,7 @@ std::string part_in(const std::string& text) {
 TEST(PlanJson, NamesWhatIsWrong) {
   const std::string text = to_json(sample_plan());
   const auto read = [](const std::string& t) { return refusal([&] { plan_from_json(t, "p.json"); }); };
-  const graph g = *sample_plan().network.built;
+  const graph g = *sample_plan().network.network;
   const std::string tensor = g.tensors[0].name, op_name = g.ops[0].name;
   expect_mentions(read(replaced(text, "\"managed\"", "\"mangaed\"")), {"homes", "did you mean managed?"});
   expect_mentions(read(replaced(text, "\"budget_bytes\": 123456789", "\"budget_bytes\": -1")),
@@ -252,8 +255,8 @@ TEST(PlanJson, SaysWhatTheNetworkIsStoredAs) {
   spec.fusion_mode = fusion::none;
   spec.arithmetic = precision::bf16;
   spec.order = memory_order::nchw;
-  file.network = built(spec);
-  const graph& g = *file.network.built;
+  file.network = complete_and_build(spec);
+  const graph& g = *file.network.network;
   file.plan.home.assign(g.tensors.size(), residence::managed);
   file.plan.actions.clear();
   for (op_id o = 0; o < g.ops.size(); ++o) file.plan.actions.push_back(compute{o, {}, 4096});
@@ -298,18 +301,18 @@ TEST(MachineJson, NamesWhatIsWrong) {
 // As after a calibration that could measure three figures.
 measure::calibration sample_calibration() {
   measure::calibration made;
-  made.found.by_name = {{"link_to_device_bytes_per_s", {5, 1.0e10, 1.25e10, 1.5e10}},
-                        {"uvm.fault_ns", {3, 10, 20.6, 30}},
-                        {"uvm.batch_granules", {1, 9.2, 9.2, 9.2}}};
-  made.found.notes = {"uvm.batch_ns needs batches_nowhere"};
+  made.results.spread_of_figure = {{"link_to_device_bytes_per_s", {5, 1.0e10, 1.25e10, 1.5e10}},
+                                   {"uvm.fault_ns", {3, 10, 20.6, 30}},
+                                   {"uvm.batch_granules", {1, 9.2, 9.2, 9.2}}};
+  made.results.notes = {"uvm.batch_ns needs batches_nowhere"};
   made.samples = {{"link_to_device", {5, 1, 2, 3}}};
   return made;
 }
 
 TEST(json, measured_figures_replace_those_of_a_machine) {
   const measure::calibration found = sample_calibration();
-  const machine base = machine_named(load_machines(std::nullopt), "p100-pcie3-16g");
-  const machine made = with_figures(base, found.found);
+  const machine base = find_machine(load_machines(std::nullopt), "p100-pcie3-16g");
+  const machine made = with_measured_figures(base, found.results);
   EXPECT_EQ(made.link_to_device_bytes_per_s, 12'500'000'000U);
   EXPECT_EQ(made.uvm.fault_ns, 21);
   EXPECT_EQ(made.uvm.batch_granules, 9U);
@@ -324,22 +327,22 @@ TEST(json, measured_figures_replace_those_of_a_machine) {
 }
 
 TEST(json, a_calibrated_machine_is_as_wide_as_the_samples_of_its_costs) {
-  machine base = machine_named(load_machines(std::nullopt), "p100-pcie3-16g");
+  machine base = find_machine(load_machines(std::nullopt), "p100-pcie3-16g");
   base.bounds = {
       {"uvm.fault_ns", 1, 1000}, {"uvm.evict_ns", 7000, 40000}, {"uvm.chunk_ns", 0, base.uvm.chunk_ns + 9}};
   measure::figures found;
-  found.by_name = {{"link_to_device_bytes_per_s", {5, 0.9e10, 1.25e10, 1.5e10, 1.0e10, 1.2e10}},
-                   {"uvm.fault_ns", {9, 10, 20.6, 30, 22.4, 28}},
-                   {"uvm.granule_ns", {9, -30, 0, 30, -5, 28}},
-                   {"uvm.service_ns", {9, 5000, 5000, 5000, 5000, 5000}},
-                   {"uvm.evict_ns", {9, 9000, 10000, 60000, 11000, 50000}},
-                   {"uvm.batch_granules", {9, 10, 20, 30, 15, 25}}};
+  found.spread_of_figure = {{"link_to_device_bytes_per_s", {5, 0.9e10, 1.25e10, 1.5e10, 1.0e10, 1.2e10}},
+                            {"uvm.fault_ns", {9, 10, 20.6, 30, 22.4, 28}},
+                            {"uvm.granule_ns", {9, -30, 0, 30, -5, 28}},
+                            {"uvm.service_ns", {9, 5000, 5000, 5000, 5000, 5000}},
+                            {"uvm.evict_ns", {9, 9000, 10000, 60000, 11000, 50000}},
+                            {"uvm.batch_granules", {9, 10, 20, 30, 15, 25}}};
   found.inferred = {"uvm.evict_ns"};
-  const machine made = with_figures(base, found);
+  const machine made = with_measured_figures(base, found);
   using both = std::pair<std::int64_t, std::int64_t>;
   const auto width = [&](const char* name) {
     const auto at = std::ranges::find(made.bounds, name, &figure_bounds::name);
-    return at == made.bounds.end() ? both{} : both{at->least, at->most};
+    return at == made.bounds.end() ? both{} : both{at->min_value, at->max_value};
   };
   EXPECT_EQ(width("link_to_device_bytes_per_s"), both(10'000'000'000, 12'500'000'000))
       << "from the figure on";
@@ -356,8 +359,8 @@ TEST(json, a_calibrated_machine_is_as_wide_as_the_samples_of_its_costs) {
 }
 
 TEST(json, what_could_not_be_measured_is_no_faster_than_what_was) {
-  machine base = machine_named(load_machines(std::nullopt), "h200");
-  const machine made = with_figures(base, sample_calibration().found);
+  machine base = find_machine(load_machines(std::nullopt), "h200");
+  const machine made = with_measured_figures(base, sample_calibration().results);
   EXPECT_EQ(made.link_both_bytes_per_s, made.link_to_device_bytes_per_s + made.link_to_host_bytes_per_s);
   EXPECT_LE(made.uvm.remote_read_bytes_per_s, made.link_to_device_bytes_per_s);
   EXPECT_EQ(made.uvm.remote_write_bytes_per_s, base.uvm.remote_write_bytes_per_s);
@@ -365,7 +368,8 @@ TEST(json, what_could_not_be_measured_is_no_faster_than_what_was) {
 
 TEST(json, a_calibrated_machine_file_is_a_machine_file) {
   const measure::calibration found = sample_calibration();
-  const machine made = with_figures(machine_named(load_machines(std::nullopt), "h200"), found.found);
+  const machine made =
+      with_measured_figures(find_machine(load_machines(std::nullopt), "h200"), found.results);
   const std::string text = to_json(made, found);
   EXPECT_EQ(to_json(machine_from_json(text, "m.json")), to_json(made));
   EXPECT_NE(text.find("batches_nowhere"), std::string::npos);
@@ -375,7 +379,7 @@ TEST(json, a_calibrated_machine_file_is_a_machine_file) {
 }
 
 TEST(json, a_machine_file_names_the_figure_of_the_driver_that_is_wrong) {
-  const std::string text = to_json(machine_named(load_machines(std::nullopt), "h200"));
+  const std::string text = to_json(find_machine(load_machines(std::nullopt), "h200"));
   const auto read = [](const std::string& t) { return refusal([&] { machine_from_json(t, "m.json"); }); };
   expect_mentions(read(replaced(text, "\"batch_granules\": 24", "\"batch_granules\": 257")),
                   {"uvm.batch_granules", "256"});
@@ -392,7 +396,7 @@ TEST(json, a_machine_file_names_the_figure_of_the_driver_that_is_wrong) {
 }
 
 TEST(MachineJson, WithoutMatrixUnitsTheirRatesMayBeAbsent) {
-  machine m = machine_named(load_machines(std::nullopt), "p100-pcie3-16g");
+  machine m = find_machine(load_machines(std::nullopt), "p100-pcie3-16g");
   EXPECT_EQ(m.tf32_flops_per_s, 0U);
   const std::string text = replaced(to_json(m), " \"tf32_flops_per_s\": 0,\n", "");
   EXPECT_EQ(machine_from_json(text, "m.json").tf32_flops_per_s, 0U);
@@ -401,7 +405,7 @@ TEST(MachineJson, WithoutMatrixUnitsTheirRatesMayBeAbsent) {
 }
 
 TEST(MachineJson, WhatWasFittedElsewhereIsBorrowedWhereItIsNotSaid) {
-  const machine own = machine_named(load_machines(std::nullopt), "h200");
+  const machine own = find_machine(load_machines(std::nullopt), "h200");
   EXPECT_TRUE(own.borrowed.empty()) << "what is fitted is fitted there";
   const std::string text =
       replaced(to_json(own), " \"twin_copy_percent\": 92\n", " \"twin_copy_percent\": 90\n");
@@ -413,8 +417,8 @@ TEST(MachineJson, WhatWasFittedElsewhereIsBorrowedWhereItIsNotSaid) {
 }
 
 TEST(RecordJson, SaysWhoseStrategyAndFiguresItIs) {
-  record r = blank_record(sample_cell());
-  EXPECT_EQ(r.kind, family::managed);
+  record r = make_record(sample_cell());
+  EXPECT_EQ(r.strategy_family, family::managed);
   EXPECT_EQ(r.same_bits, true);
   r.result = outcome::crashed;
   r.reason = "made up";
@@ -446,7 +450,7 @@ TEST(RecordJson, ReadsBackEqual) {
 }
 
 TEST(RecordJson, ABandAndACycleAreKeptWhereThereAreSome) {
-  record r = blank_record(sample_cell());
+  record r = make_record(sample_cell());
   r.result = outcome::crashed;
   r.reason = "made up";
   EXPECT_EQ(to_json(r).find("band_ns"), std::string::npos);
@@ -465,14 +469,14 @@ TEST(RecordJson, ABandAndACycleAreKeptWhereThereAreSome) {
 }
 
 TEST(json, a_machine_file_keeps_paces_and_widths) {
-  const machine h = machine_named(load_machines(std::nullopt), "h200-calibrated");
+  const machine h = find_machine(load_machines(std::nullopt), "h200-calibrated");
   ASSERT_FALSE(h.operators.empty());
   const machine back = machine_from_json(to_json(h), "file");
   EXPECT_EQ(back.operators.size(), h.operators.size());
   EXPECT_EQ(to_json(back), to_json(h));
   machine other = h;
   other.operators.front().percent += 1;
-  EXPECT_NE(figures_digest(other), figures_digest(h)) << "what planners go by is in the digest";
+  EXPECT_NE(digest_of_figures(other), digest_of_figures(h)) << "what planners go by is in the digest";
   std::string text = to_json(h);
   text.replace(text.find("convolution_backward_data"), 25, "convolution_backward_dato");
   EXPECT_THROW(machine_from_json(text, "file"), input_error);
@@ -487,7 +491,7 @@ TEST(EnvironmentJson, OnlyTheAnswerOfAGpuTellsWhatIsFree) {
 }
 
 TEST(RecordJson, WhatIsUnknownIsNull) {
-  record r = blank_record(sample_cell());
+  record r = make_record(sample_cell());
   r.result = outcome::crashed;
   r.reason = "made up";
   const std::string line = to_json(r);

@@ -21,7 +21,7 @@ record cell_at(double ratio, const char* strategy = "managed", std::uint64_t dig
   e.ratio = ratio;
   e.strategy = strategy;
   e.strategy_knobs.clear();
-  record r = blank_record(completed(e));
+  record r = make_record(complete_cell(e));
   r.samples = {3, 2, 1};
   r.device = "h200";
   r.digest = digest;
@@ -52,14 +52,14 @@ const record& nth(const std::vector<file_entry>& entries, std::size_t i) {
 TEST(Merge, ShardsOfOnePlaceAreDealtBackInTurn) {
   const environment here = place("a"), later = place("a", "2026-01-02T00:00:00Z");
   const auto all =
-      merged({{{here, cell_at(1)}, {here, cell_at(4)}}, {{later, cell_at(2)}}, {{later, cell_at(3)}}});
+      merge_parts({{{here, cell_at(1)}, {here, cell_at(4)}}, {{later, cell_at(2)}}, {{later, cell_at(3)}}});
   EXPECT_EQ(outline(all), "E1234");
 }
 
 TEST(Merge, PartsOfUnlikePlacesFollowOneAnother) {
   const environment here = place("a"), there = place("b");
   const auto all =
-      merged({{{here, cell_at(1)}, {here, cell_at(3)}}, {{there, cell_at(2)}, {here, cell_at(4)}}});
+      merge_parts({{{here, cell_at(1)}, {here, cell_at(3)}}, {{there, cell_at(2)}, {here, cell_at(4)}}});
   EXPECT_EQ(outline(all), "E13E2E4");
 }
 
@@ -67,7 +67,7 @@ TEST(Merge, AResultOutweighsAFailure) {
   const environment here = place("a");
   for (const bool first : {true, false}) {
     part good{{here, cell_at(1)}}, bad{{here, failed(cell_at(1))}};
-    const auto all = merged(first ? std::vector<part>{good, bad} : std::vector<part>{bad, good});
+    const auto all = merge_parts(first ? std::vector<part>{good, bad} : std::vector<part>{bad, good});
     ASSERT_EQ(outline(all), "E1");
     EXPECT_EQ(nth(all, 1).result, outcome::ok);
   }
@@ -77,20 +77,20 @@ TEST(Merge, TwoResultsOfOneCellAreRefusedUnlessEqual) {
   const environment here = place("a");
   record other = cell_at(1);
   other.samples.back() = 7;
-  EXPECT_EQ(outline(merged({{{here, cell_at(1)}}, {{here, cell_at(1)}}})), "E1");
-  EXPECT_THROW(merged({{{here, cell_at(1)}}, {{here, other}}}), input_error);
+  EXPECT_EQ(outline(merge_parts({{{here, cell_at(1)}}, {{here, cell_at(1)}}})), "E1");
+  EXPECT_THROW(merge_parts({{{here, cell_at(1)}}, {{here, other}}}), input_error);
 }
 
 TEST(Merge, ResultsAreHeldAgainstDeviceOfAnotherPart) {
   const environment here = place("a");
-  const auto all = merged({{{here, cell_at(1, "managed", 2)}}, {{here, cell_at(2, "device", 1)}}});
+  const auto all = merge_parts({{{here, cell_at(1, "managed", 2)}}, {{here, cell_at(2, "device", 1)}}});
   EXPECT_EQ(nth(all, 1).result, outcome::wrong_result);
   EXPECT_EQ(nth(all, 2).result, outcome::ok);
 }
 
 TEST(Merge, NothingGivesNothing) {
-  EXPECT_TRUE(merged({}).empty());
-  EXPECT_TRUE(merged({{}, {}}).empty());
+  EXPECT_TRUE(merge_parts({}).empty());
+  EXPECT_TRUE(merge_parts({{}, {}}).empty());
 }
 
 }  // namespace

@@ -158,17 +158,17 @@ TEST_F(RecordFile, TheSameEnvironmentIsNotedOnce) {
   environment here = collect_environment(std::nullopt);
   {
     record_file file(path_, open_mode::create);
-    note_environment(file, here);
+    append_environment_if_new(file, here);
   }
   here.created = "2001-01-01T00:00:00Z";
   {
     record_file file(path_, open_mode::resume);
-    note_environment(file, here);
+    append_environment_if_new(file, here);
   }
   here.umbench = "another";
   {
     record_file file(path_, open_mode::resume);
-    note_environment(file, here);
+    append_environment_if_new(file, here);
   }
   EXPECT_EQ(record_file(path_, open_mode::resume).environments().size(), 2U);
 }

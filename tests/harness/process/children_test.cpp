@@ -100,8 +100,8 @@ TEST(Child, TheDeadlineKillsItAndItsOwnChildren) {
   child_report report;
   for (auto deadline = 1s; report.output.empty(); deadline *= 2) {  // a slow machine needs longer to begin
     report = run(hang, deadline);
-    EXPECT_TRUE(report.timed_out);
-    EXPECT_FALSE(report.stuck);
+    EXPECT_TRUE(report.has_timed_out);
+    EXPECT_FALSE(report.is_stuck);
   }
   const pid_t grandchild = std::stoi(report.output);
   while (runs(grandchild)) std::this_thread::sleep_for(50ms);
@@ -136,23 +136,23 @@ TEST(Child, IsTakenBeforeItsParentWhenMemoryRunsOut) {
     return 0;
   });
   EXPECT_EQ(report.output, "1000\n");
-  EXPECT_FALSE(report.memory_ran_out);
+  EXPECT_FALSE(report.ran_out_of_memory);
 }
 
 TEST(Child, UninterruptibleSleepIsReportedNotWaitedFor) {
   signal_watch signals;
   child_pool pool(signals);
-  process_probe asleep = kernel_probe();
+  process_probe asleep = make_kernel_probe();
   asleep.state = [](pid_t) { return 'D'; };
   pool.start(1, hang, {.deadline = 1s, .kill_patience = 1s}, asleep);
   const auto report = pool.wait();
   ASSERT_TRUE(report);
-  EXPECT_TRUE(report->stuck);
+  EXPECT_TRUE(report->is_stuck);
   EXPECT_EQ(report->last_state, 'D');
 }
 
 TEST(Child, TheKernelsProbeSeesAProcessOfOurs) {
-  const process_probe probe = kernel_probe();
+  const process_probe probe = make_kernel_probe();
   EXPECT_EQ(probe.state(getpid()), 'R');
   EXPECT_EQ(probe.state(-1), 0);
   EXPECT_EQ(probe.out_of_memory_kills(), probe.out_of_memory_kills());
@@ -192,12 +192,12 @@ TEST(Cell, EveryEndHasItsOutcome) {
   EXPECT_EQ(record_of(work, report).reason, "killed by SIGSEGV: umbench: it broke");
   report.signal = SIGKILL;
   EXPECT_EQ(record_of(work, report).reason, "killed by SIGKILL from outside: umbench: it broke");
-  report.memory_ran_out = true;
+  report.ran_out_of_memory = true;
   EXPECT_EQ(record_of(work, report).result, outcome::host_out_of_memory);
-  report.timed_out = true;
+  report.has_timed_out = true;
   EXPECT_EQ(record_of(work, report).result, outcome::timeout);
   EXPECT_EQ(record_of(work, report).reason, "no result after 300 s; its process was killed");
-  report.stuck = true;
+  report.is_stuck = true;
   EXPECT_EQ(record_of(work, report).result, outcome::hung);
 }
 

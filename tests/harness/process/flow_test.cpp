@@ -46,7 +46,7 @@ record planned_by(planner plan) {
   chosen_strategy mine = *strategy_named("device");
   mine.row.plan = std::move(plan);
   cell work = with_strategy(sample_cell(), std::make_shared<const chosen_strategy>(std::move(mine)));
-  work.on = machine_named(load_machines(std::nullopt), "h200");
+  work.planner_machine = find_machine(load_machines(std::nullopt), "h200");
   return run_cell(work);
 }
 

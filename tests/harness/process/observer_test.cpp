@@ -78,7 +78,7 @@ observation watched(observer seen, std::uint32_t iterations, std::uint32_t furth
 
 TEST(Observer, AveragesOverTheFurtherIterations) {
   const observation seen = watched(observer(3, fake_gpu()), 3, 10);
-  EXPECT_EQ(seen.reason, std::nullopt);
+  EXPECT_EQ(seen.missing_reason, std::nullopt);
   EXPECT_EQ(seen.before, fake_gpu().state());
   EXPECT_EQ(seen.after, fake_gpu().state());
   EXPECT_EQ(seen.energy_uj, 300'000U);  // 3 J among 10
@@ -88,7 +88,7 @@ TEST(Observer, AveragesOverTheFurtherIterations) {
 
 TEST(Observer, KnowsProcessorTimeWithoutNvml) {
   const observation seen = watched(observer(1, std::nullopt, "no NVML"), 1, 1);
-  EXPECT_EQ(seen.reason, "no NVML");
+  EXPECT_EQ(seen.missing_reason, "no NVML");
   EXPECT_FALSE(seen.before || seen.after || seen.energy_uj);
   EXPECT_GE(seen.host_cpu, 45'000'000);
 }
@@ -96,7 +96,7 @@ TEST(Observer, KnowsProcessorTimeWithoutNvml) {
 TEST(Observer, SaysThatNothingFollowed) {
   observer seen(2, fake_gpu());
   for (const std::uint32_t done : {0U, 1U, 2U}) seen.watch(done);
-  EXPECT_EQ(seen.result().reason, "no iterations followed the timed ones");
+  EXPECT_EQ(seen.result().missing_reason, "no iterations followed the timed ones");
   EXPECT_FALSE(seen.result().host_cpu);
   EXPECT_TRUE(seen.result().before && seen.result().after);
 }

@@ -8,10 +8,11 @@ namespace {
 constexpr byte_count GiB = byte_count{1} << 30;
 
 TEST(Preflight, ATenthAtMostEightGiBStaysFree) {
-  EXPECT_EQ(usable({.available = 10 * GiB}), 9 * GiB);
-  EXPECT_EQ(usable({.available = 200 * GiB}), 192 * GiB);
-  EXPECT_EQ(usable({.available = 100 * GiB, .swap_free = 50 * GiB, .cgroup_left = 10 * GiB}), 9 * GiB);
-  EXPECT_EQ(usable({}), 0U);
+  EXPECT_EQ(usable_host_bytes({.available = 10 * GiB}), 9 * GiB);
+  EXPECT_EQ(usable_host_bytes({.available = 200 * GiB}), 192 * GiB);
+  EXPECT_EQ(usable_host_bytes({.available = 100 * GiB, .swap_free = 50 * GiB, .cgroup_left = 10 * GiB}),
+            9 * GiB);
+  EXPECT_EQ(usable_host_bytes({}), 0U);
 }
 
 TEST(Preflight, TheHostHoldsWhatIsPinnedAndWhatSpills) {
@@ -21,10 +22,10 @@ TEST(Preflight, TheHostHoldsWhatIsPinnedAndWhatSpills) {
 }
 
 TEST(Preflight, AShortageNamesItsFigures) {
-  EXPECT_EQ(shortage(9 * GiB, 0, {.available = 10 * GiB}), std::nullopt);
+  EXPECT_EQ(shortage_text(9 * GiB, 0, {.available = 10 * GiB}), std::nullopt);
   const host_memory m{
-      .available = 20 * GiB, .swap_free = GiB, .cgroup_left = 10 * GiB, .may_pin = GiB / 1024};
-  const std::string why = shortage(9 * GiB + 1, 2 * GiB, m).value();
+      .available = 20 * GiB, .swap_free = GiB, .cgroup_left = 10 * GiB, .pin_limit = GiB / 1024};
+  const std::string why = shortage_text(9 * GiB + 1, 2 * GiB, m).value();
   for (const char* word : {"9.00 GiB of host memory", "2.00 GiB pinned", "20.0 GiB available",
                            "10.0 GiB left to its control group", "1.00 GiB of swap do not count",
                            "RLIMIT_MEMLOCK is 1.00 MiB"}) {
@@ -71,7 +72,7 @@ TEST(Preflight, WhatIsInfeasibleWillNotRun) {
 TEST(Preflight, ThisHostHasMemory) {
   const host_memory m = host_memory_now();
   EXPECT_GT(m.available, 0U);
-  EXPECT_LE(usable(m), m.available);
+  EXPECT_LE(usable_host_bytes(m), m.available);
 }
 
 }  // namespace

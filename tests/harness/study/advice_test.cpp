@@ -11,18 +11,18 @@
 namespace um {
 namespace {
 
-tried_way way_taking(const char* strategy, nanoseconds time) {
+tried_strategy way_taking(const char* strategy, nanoseconds time) {
   experiment e = sample_experiment();
   e.strategy = strategy;
-  tried_way t{technique_of(strategy_named(strategy)->row), blank_record(completed(e))};
-  t.r.samples = {time, time};
-  if (time == 0) t.r.result = outcome::infeasible;
+  tried_strategy t{technique_of(strategy_named(strategy)->row), make_record(complete_cell(e))};
+  t.result.samples = {time, time};
+  if (time == 0) t.result.result = outcome::infeasible;
   return t;
 }
 
-advice_given advice_of(std::vector<tried_way> tried) {
-  record in_core = way_taking("device", 1000).r;
-  return advice_from(std::move(tried), in_core, {});
+memory_advice advice_of(std::vector<tried_strategy> tried) {
+  record in_core = way_taking("device", 1000).result;
+  return make_advice(std::move(tried), in_core, {});
 }
 
 TEST(Advice, TriesEveryWayUnaskedThoseThatAskLeastFirst) {
@@ -38,47 +38,51 @@ TEST(Advice, TriesEveryWayUnaskedThoseThatAskLeastFirst) {
 }
 
 TEST(Advice, NamesTheFastestOrWhatAsksLessAtTheSamePrice) {
-  EXPECT_EQ(recommended_by(advice_of({way_taking("managed", 5000), way_taking("best", 1100)}))->r.strategy,
+  EXPECT_EQ(recommended_strategy(advice_of({way_taking("managed", 5000), way_taking("best", 1100)}))
+                ->result.strategy,
             "best");
-  EXPECT_EQ(recommended_by(advice_of({way_taking("best", 1000), way_taking("managed", 1019)}))->r.strategy,
+  EXPECT_EQ(recommended_strategy(advice_of({way_taking("best", 1000), way_taking("managed", 1019)}))
+                ->result.strategy,
             "managed");
-  EXPECT_EQ(recommended_by(advice_of({way_taking("best", 1000), way_taking("managed", 1021)}))->r.strategy,
+  EXPECT_EQ(recommended_strategy(advice_of({way_taking("best", 1000), way_taking("managed", 1021)}))
+                ->result.strategy,
             "best");
-  EXPECT_EQ(recommended_by(advice_of({way_taking("best", 0), way_taking("managed", 9000)}))->r.strategy,
-            "managed");
-  EXPECT_EQ(recommended_by(advice_of({way_taking("best", 0)})), nullptr);
+  EXPECT_EQ(
+      recommended_strategy(advice_of({way_taking("best", 0), way_taking("managed", 9000)}))->result.strategy,
+      "managed");
+  EXPECT_EQ(recommended_strategy(advice_of({way_taking("best", 0)})), nullptr);
 }
 
 TEST(Advice, WithoutRoomForInCoreItsOperatorsStandForIt) {
-  record in_core = way_taking("device", 0).r;
-  in_core.compute = 500;
-  const advice_given a = advice_from({way_taking("managed", 1500)}, in_core, {});
+  record in_core = way_taking("device", 0).result;
+  in_core.compute_time = 500;
+  const memory_advice a = make_advice({way_taking("managed", 1500)}, in_core, {});
   EXPECT_EQ(a.in_core_ns, 500);
-  EXPECT_FALSE(a.in_core_ran);
+  EXPECT_FALSE(a.has_in_core_run);
   EXPECT_NE(text_of(a, "").find("3.00x"), std::string::npos) << text_of(a, "");
 }
 
 TEST(Advice, KnowsWhereManagedMemoryIsAnotherThing) {
-  EXPECT_EQ(system_of("5.15.167.4-microsoft-standard-WSL2"), system_kind::wsl2);
-  EXPECT_EQ(system_of("6.1.0-37-amd64"), system_kind::linux_native);
+  EXPECT_EQ(system_of_kernel("5.15.167.4-microsoft-standard-WSL2"), system_kind::wsl2);
+  EXPECT_EQ(system_of_kernel("6.1.0-37-amd64"), system_kind::linux_native);
 
   gpu_facts gpu;
   gpu.name = "a GPU";
-  EXPECT_FALSE(managed_support_of(system_kind::linux_native, gpu).oversubscribes);
-  EXPECT_NE(managed_support_of(system_kind::linux_native, gpu).why.find("a GPU"), std::string::npos);
+  EXPECT_FALSE(managed_support_of(system_kind::linux_native, gpu).can_oversubscribe);
+  EXPECT_NE(managed_support_of(system_kind::linux_native, gpu).reason.find("a GPU"), std::string::npos);
   gpu.concurrent_managed_access = true;
-  EXPECT_TRUE(managed_support_of(system_kind::linux_native, gpu).oversubscribes);
-  EXPECT_FALSE(managed_support_of(system_kind::wsl2, gpu).oversubscribes);
-  EXPECT_FALSE(managed_support_of(system_kind::linux_native, gpu).coherent);
+  EXPECT_TRUE(managed_support_of(system_kind::linux_native, gpu).can_oversubscribe);
+  EXPECT_FALSE(managed_support_of(system_kind::wsl2, gpu).can_oversubscribe);
+  EXPECT_FALSE(managed_support_of(system_kind::linux_native, gpu).is_coherent);
   gpu.facts.known["addressing"] = "hmm";
-  EXPECT_FALSE(managed_support_of(system_kind::linux_native, gpu).coherent);
+  EXPECT_FALSE(managed_support_of(system_kind::linux_native, gpu).is_coherent);
   gpu.facts.known["addressing"] = "ats";
-  EXPECT_TRUE(managed_support_of(system_kind::linux_native, gpu).coherent);
+  EXPECT_TRUE(managed_support_of(system_kind::linux_native, gpu).is_coherent);
 
   machine on;
-  EXPECT_FALSE(managed_support_of(system_kind::linux_native, on).coherent);
+  EXPECT_FALSE(managed_support_of(system_kind::linux_native, on).is_coherent);
   on.uvm.access_counter_threshold = 256;
-  EXPECT_TRUE(managed_support_of(system_kind::linux_native, on).coherent);
+  EXPECT_TRUE(managed_support_of(system_kind::linux_native, on).is_coherent);
 }
 
 }  // namespace

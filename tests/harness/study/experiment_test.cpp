@@ -18,14 +18,14 @@ experiment with(void (*change)(experiment&)) {
 }
 
 std::string key_with(void (*change)(experiment&)) {
-  return completed(with(change)).key;
+  return complete_cell(with(change)).key;
 }
 
 TEST(Key, HoldsWhatDiffersFromTheDefaults) {
   EXPECT_EQ(key_with([](experiment&) {}), "alexnet/b2/train/fused/fp32/swap_all/x1.50/simulated/sim:h200");
   EXPECT_EQ(key_with([](experiment& e) {
               e.network.knobs["insize"] = 448;
-              e.network.sgd = true;
+              e.network.appends_sgd = true;
               e.strategy_knobs["ahead"] = 5;
               e.mode = run_mode::capped;
             }),
@@ -63,16 +63,18 @@ TEST(Key, RatiosKeepTheirDigits) {
 }
 
 TEST(Completed, FillsInKnobsAndMode) {
-  const experiment e = completed(with([](experiment&) {})).what;
+  const experiment e = complete_cell(with([](experiment&) {})).settings;
   EXPECT_EQ(e.network.knobs.at("insize"), 224);
   EXPECT_EQ(e.strategy_knobs.count("ahead"), 1U);
   EXPECT_EQ(e.mode, run_mode::simulated);
-  EXPECT_EQ(completed(with([](experiment& c) { c.backend = "cuda:1"; })).what.mode, run_mode::capped);
+  EXPECT_EQ(complete_cell(with([](experiment& c) { c.backend = "cuda:1"; })).settings.mode, run_mode::capped);
 }
 
 TEST(Completed, ThePrecisionChoosesTheMemoryOrder) {
-  EXPECT_EQ(completed(with([](experiment&) {})).what.network.order, memory_order::nchw);
-  EXPECT_EQ(completed(with([](experiment& e) { e.network.arithmetic = precision::bf16; })).what.network.order,
+  EXPECT_EQ(complete_cell(with([](experiment&) {})).settings.network.order, memory_order::nchw);
+  EXPECT_EQ(complete_cell(with([](experiment& e) {
+              e.network.arithmetic = precision::bf16;
+            })).settings.network.order,
             memory_order::nhwc);
 }
 
@@ -81,12 +83,12 @@ TEST(Completed, WorkspaceIsCappedOnAGpuOnly) {
     experiment e = with([](experiment&) {});
     e.backend = backend;
     e.workspace_cap = cap;
-    return completed(e);
+    return complete_cell(e);
   };
-  EXPECT_FALSE(capped_at("sim:h200", std::nullopt).what.workspace_cap);
+  EXPECT_FALSE(capped_at("sim:h200", std::nullopt).settings.workspace_cap);
   EXPECT_THROW(capped_at("sim:h200", MiB), input_error);
   const cell standard = capped_at("cuda:0", std::nullopt);
-  EXPECT_TRUE(standard.what.workspace_cap);
+  EXPECT_TRUE(standard.settings.workspace_cap);
   EXPECT_EQ(standard.key, "alexnet/b2/train/fused/fp32/swap_all/x1.50/capped/cuda:0");
   EXPECT_EQ(capped_at("cuda:0", MiB).key,
             "alexnet/b2/train/fused/fp32,workspace=1048576B/swap_all/x1.50/capped/cuda:0");
@@ -94,13 +96,13 @@ TEST(Completed, WorkspaceIsCappedOnAGpuOnly) {
 
 TEST(Completed, RefusesWhatCannotBe) {
   const auto refused = [](void (*change)(experiment&)) {
-    EXPECT_THROW(completed(with(change)), input_error);
+    EXPECT_THROW(complete_cell(with(change)), input_error);
   };
   refused([](experiment& e) { e.network.name = "alexnett"; });
   refused([](experiment& e) { e.network.knobs["insze"] = 224; });
   refused([](experiment& e) { e.network.batch = 0; });
   refused([](experiment& e) { e.network.batch = std::numeric_limits<std::int64_t>::max(); });
-  refused([](experiment& e) { e.network.mode = pass::inference, e.network.sgd = true; });
+  refused([](experiment& e) { e.network.mode = pass::inference, e.network.appends_sgd = true; });
   refused([](experiment& e) { e.strategy = "swap"; });
   refused([](experiment& e) { e.strategy_knobs["ahead"] = -1; });
   refused([](experiment& e) { e.ratio = 0.09; });
@@ -113,19 +115,19 @@ TEST(Completed, RefusesWhatCannotBe) {
 }
 
 TEST(Completed, APlanIsNoStrategy) {
-  EXPECT_THROW(completed(with([](experiment& e) { e.strategy = "plan:swap_all"; })), input_error);
+  EXPECT_THROW(complete_cell(with([](experiment& e) { e.strategy = "plan:swap_all"; })), input_error);
 }
 
 TEST(Completed, HasWhatItsNamesStandFor) {
-  const cell c = completed(with([](experiment& e) { e.backend = "cuda:3"; }));
-  EXPECT_EQ(c.how->row.name, "swap_all");
-  EXPECT_EQ(c.where.device, 3);
-  EXPECT_EQ(c.network.built->ops.size(), build(c.what.network).ops.size());
+  const cell c = complete_cell(with([](experiment& e) { e.backend = "cuda:3"; }));
+  EXPECT_EQ(c.strategy->row.name, "swap_all");
+  EXPECT_EQ(c.backend.device, 3);
+  EXPECT_EQ(c.network.network->ops.size(), build_network(c.settings.network).ops.size());
   machine stand_in;
   stand_in.name = "mine";
-  const cell here = simulated_on(c, stand_in);
+  const cell here = as_simulated_on(c, stand_in);
   EXPECT_EQ(here.key, "alexnet/b2/train/fused/fp32/swap_all/x1.50/capped/sim:mine");
-  EXPECT_EQ(with_strategy(here, strategy_named("managed")).on->name, "mine");
+  EXPECT_EQ(with_strategy(here, strategy_named("managed")).planner_machine->name, "mine");
 }
 
 TEST(Completed, NativeNeedsItsPermission) {
@@ -134,7 +136,7 @@ TEST(Completed, NativeNeedsItsPermission) {
     e.backend = "cuda:0";
     e.mode = run_mode::native;
     e.allow_native = allowed;
-    return completed(e);
+    return complete_cell(e);
   };
   try {
     native(false);
@@ -143,7 +145,7 @@ TEST(Completed, NativeNeedsItsPermission) {
     EXPECT_NE(std::string(error.what()).find("--allow-native-oversubscription"), std::string::npos);
     EXPECT_NE(std::string(error.what()).find("hang"), std::string::npos);
   }
-  EXPECT_EQ(native(true).what.mode, run_mode::native);
+  EXPECT_EQ(native(true).settings.mode, run_mode::native);
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ graph chain_of(const std::vector<std::string>& names) {
 }
 
 action computed(op_id o, box part = {}) {
-  return compute{.what = o, .part = part};
+  return compute{.op = o, .part = part};
 }
 
 memory_plan plan_of(const graph& g, std::vector<action> actions) {
@@ -32,13 +32,14 @@ TEST(Modules, EachActivationIsInOneColumn) {
   const auto rows = modules_of(g, plan);
   ASSERT_EQ(rows.size(), 5U);
   const byte_count size = 1 << 20;
-  EXPECT_EQ(rows[0].again, size);
-  EXPECT_EQ(rows[1].offload, size);
-  EXPECT_EQ(rows[2].keep, size);
-  EXPECT_EQ(rows[3].cut, size);
-  EXPECT_EQ(rows[4].offload, size);
+  EXPECT_EQ(rows[0].recomputed_bytes, size);
+  EXPECT_EQ(rows[1].offloaded_bytes, size);
+  EXPECT_EQ(rows[2].kept_bytes, size);
+  EXPECT_EQ(rows[3].split_bytes, size);
+  EXPECT_EQ(rows[4].offloaded_bytes, size);
   for (const module_row& row : rows)
-    EXPECT_EQ(row.again + row.offload + row.cut + row.keep, size) << row.module;
+    EXPECT_EQ(row.recomputed_bytes + row.offloaded_bytes + row.split_bytes + row.kept_bytes, size)
+        << row.module;
 }
 
 TEST(Modules, LayersThatAreTreatedAlikeShareALine) {

@@ -14,7 +14,7 @@ record cell_record(const std::string& strategy, double ratio, std::vector<nanose
   e.strategy = strategy;
   e.ratio = ratio;
   e.backend = "sim:h200";
-  record r = blank_record(completed(e));
+  record r = make_record(complete_cell(e));
   r.device = "h200";
   r.calibrated = false;
   r.samples = std::move(samples);
@@ -80,7 +80,7 @@ TEST(Text, MeasuredAndSimulatedAreToldApart) {
   EXPECT_EQ(provenance(r), "simulated on machine file h200, figures not calibrated");
   r.calibrated = true;
   EXPECT_EQ(provenance(r), "simulated on machine file h200, figures calibrated");
-  r.kernels_at_peak = true;
+  r.assumes_peak_kernels = true;
   EXPECT_EQ(provenance(r),
             "simulated on machine file h200, figures calibrated, kernels at 100 % of the peak");
   r.simulated = false;
@@ -90,7 +90,7 @@ TEST(Text, MeasuredAndSimulatedAreToldApart) {
 }
 
 TEST(Digests, AnotherResultThanDeviceHadIsWrong) {
-  digest_book book;
+  digest_checker book;
   record device = cell_record("device", 0.5, {1}), same = cell_record("managed", 1.5, {1}), other = same;
   device.digest = same.digest = 1;
   other.digest = 2;
@@ -103,7 +103,7 @@ TEST(Digests, AnotherResultThanDeviceHadIsWrong) {
 }
 
 TEST(Digests, OnlyTheSameWorkIsCompared) {
-  digest_book book;
+  digest_checker book;
   record device = cell_record("device", 0.5, {1}), other = cell_record("managed", 1.5, {1});
   device.digest = 1;
   other.digest = 2;

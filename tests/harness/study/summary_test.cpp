@@ -11,7 +11,7 @@ namespace um {
 namespace {
 
 TEST(PlanSummary, CountsEveryResidenceAndEveryAction) {
-  planned p;
+  planned_cell p;
   p.file.network = sample_cell().network;
   for (std::size_t i = 0; i < all_values<residence>().size(); ++i) {
     p.file.plan.home.insert(p.file.plan.home.end(), i + 1, all_values<residence>()[i]);
@@ -32,9 +32,9 @@ TEST(PlanSummary, TellsWhereRulesPutTensors) {
     e.rules.emplace();
     e.rules->name = e.strategy = "parameters_elsewhere";
     e.rules->rules = {{"parameters", {.roles = {role::parameter}}, residence_rule{where}}};
-    cell work = completed(e);
-    work.on = machine_named(load_machines(std::nullopt), "h200");
-    const planned p = plan_cell(work);
+    cell work = complete_cell(e);
+    work.planner_machine = find_machine(load_machines(std::nullopt), "h200");
+    const planned_cell p = plan_cell(work);
     const auto n = std::ranges::count(p.file.plan.home, where);
     EXPECT_GT(n, 0);
     EXPECT_NE(summary(p).find(fmt::format("{} {}", n, to_text(where))), std::string::npos) << summary(p);

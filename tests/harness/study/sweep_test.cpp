@@ -53,17 +53,17 @@ TEST(Expand, EachPrecisionHasItsOwnStandardOrder) {
   const auto cells = cells_of(
       R"({"network": "conv", "strategy": "device", "backend": "sim:h200", "precision": ["fp32", "bf16"]})");
   ASSERT_EQ(cells.size(), 2U);
-  EXPECT_EQ(cells[0].what.network.order, memory_order::nchw);
-  EXPECT_EQ(cells[1].what.network.order, memory_order::nhwc);
-  EXPECT_EQ(cells[0].what.network.fusion_mode, fusion::fused);
+  EXPECT_EQ(cells[0].settings.network.order, memory_order::nchw);
+  EXPECT_EQ(cells[1].settings.network.order, memory_order::nhwc);
+  EXPECT_EQ(cells[0].settings.network.fusion_mode, fusion::fused);
 }
 
 TEST(Expand, PutsDeviceFirst) {
   const auto cells = cells_of(
       R"({"network": "conv", "strategy": ["managed", "device", "swap_all"], "backend": "sim:h200"})");
   ASSERT_EQ(cells.size(), 3U);
-  EXPECT_EQ(cells[0].what.strategy, "device");
-  EXPECT_EQ(cells[1].what.strategy, "managed");
+  EXPECT_EQ(cells[0].settings.strategy, "device");
+  EXPECT_EQ(cells[1].settings.strategy, "managed");
 }
 
 TEST(Expand, GridsReplaceWhatIsCommon) {
@@ -71,10 +71,10 @@ TEST(Expand, GridsReplaceWhatIsCommon) {
       cells_of(R"({"network": "conv"}, {"network": "conv", "budget": "1MiB", "iterations": 7})",
                R"({"strategy": "managed", "backend": "sim:h200", "ratio": [1, 2], "iterations": 3})");
   ASSERT_EQ(cells.size(), 3U);
-  EXPECT_EQ(cells[0].what.iterations, 3U);
-  EXPECT_EQ(cells[2].what.iterations, 7U);
-  EXPECT_EQ(cells[2].what.budget, MiB);
-  EXPECT_FALSE(cells[2].what.ratio);
+  EXPECT_EQ(cells[0].settings.iterations, 3U);
+  EXPECT_EQ(cells[2].settings.iterations, 7U);
+  EXPECT_EQ(cells[2].settings.budget, MiB);
+  EXPECT_FALSE(cells[2].settings.ratio);
 }
 
 TEST(Expand, KnobsGoToTheStrategiesThatHaveThem) {
@@ -89,7 +89,7 @@ TEST(Expand, TheSameCellRunsOnceAndKeepsItsTimeline) {
       R"({"network": "conv", "strategy": "device", "backend": "sim:h200", "timeline": true})";
   const auto cells = cells_of(std::string(some_grid) + "," + with_timeline);
   ASSERT_EQ(cells.size(), 1U);
-  EXPECT_TRUE(cells[0].what.timeline);
+  EXPECT_TRUE(cells[0].settings.timeline);
   const std::string longer =
       R"({"network": "conv", "strategy": "device", "backend": "sim:h200", "iterations": 9})";
   EXPECT_NE(refusal(std::string(some_grid) + "," + longer).find("asked for twice"), std::string::npos);
@@ -153,7 +153,7 @@ TEST(Expand, CountsEveryAxisBeforeItBuildsAnything) {
 
 TEST(Resume, SkipsWhatIsOkOrInfeasible) {
   const cell c = sample_cell();
-  record r = blank_record(c);
+  record r = make_record(c);
   EXPECT_EQ(finished_record({}, c), nullptr);
   EXPECT_NE(finished_record({r}, c), nullptr);
   r.result = outcome::infeasible;
@@ -167,7 +167,7 @@ TEST(Resume, SkipsWhatIsOkOrInfeasible) {
 
 TEST(Resume, TheLastRecordOfAKeyCounts) {
   const cell c = sample_cell();
-  record good = blank_record(c), bad = good;
+  record good = make_record(c), bad = good;
   bad.result = outcome::crashed;
   EXPECT_EQ(finished_record({good, bad}, c), nullptr);
   EXPECT_NE(finished_record({bad, good}, c), nullptr);
@@ -175,11 +175,11 @@ TEST(Resume, TheLastRecordOfAKeyCounts) {
 
 TEST(Resume, RunsAgainForMoreIterationsOrATimeline) {
   cell c = sample_cell();
-  const record r = blank_record(c);
-  c.what.iterations = 9;
+  const record r = make_record(c);
+  c.settings.iterations = 9;
   EXPECT_EQ(finished_record({r}, c), nullptr);
   c = sample_cell();
-  c.what.timeline = true;
+  c.settings.timeline = true;
   EXPECT_EQ(finished_record({r}, c), nullptr);
 }
 

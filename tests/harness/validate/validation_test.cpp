@@ -26,8 +26,8 @@ cell alexnet_under(const std::string& strategy, std::uint32_t iterations) {
   e.backend = "sim:h200";
   e.mode = run_mode::capped;
   e.iterations = iterations;
-  cell work = completed(e);
-  work.on = machine_named(machines(), "h200");
+  cell work = complete_cell(e);
+  work.planner_machine = find_machine(machines(), "h200");
   return work;
 }
 
@@ -46,11 +46,11 @@ TEST(validation, a_deviation_counts_from_the_nearer_end) {
 }
 
 TEST(validation, a_pattern_is_simulated_on_the_named_machine) {
-  const auto all = known_figures_from_json(figure(R"("pattern":"stream_read")"), "f.json");
+  const auto all = published_figures_from_json(figure(R"("pattern":"stream_read")"), "f.json");
   ASSERT_EQ(all.size(), 1U);
   const comparison c = compare_figure(all[0], machines());
   EXPECT_NEAR(c.predicted,
-              rate_of(find_pattern("stream_read")->simulate(machine_named(machines(), "h200"))) / 1e9, 1e-9);
+              rate_of(find_pattern("stream_read")->simulate(find_machine(machines(), "h200"))) / 1e9, 1e-9);
 }
 
 TEST(validation, a_cell_is_one_strategy_over_another) {
@@ -58,7 +58,7 @@ TEST(validation, a_cell_is_one_strategy_over_another) {
       figure(R"("network":"alexnet","batch":16,"pass":"train","fusion":"none","knobs":{},"ratio":2,)"
              R"("strategy":"managed","over":"compute")",
              "times");
-  const comparison c = compare_figure(known_figures_from_json(text, "f.json").at(0), machines());
+  const comparison c = compare_figure(published_figures_from_json(text, "f.json").at(0), machines());
   EXPECT_GT(c.predicted, 2);
 }
 
@@ -66,21 +66,21 @@ TEST(validation, a_cell_alone_is_its_time) {
   const std::string text = figure(
       R"("network":"alexnet","batch":16,"pass":"train","fusion":"framework","knobs":{},"strategy":"compute")",
       "ms");
-  const known_figure f = known_figures_from_json(text, "f.json").at(0);
+  const known_figure f = published_figures_from_json(text, "f.json").at(0);
   const comparison c = compare_figure(f, machines());
   EXPECT_GT(c.predicted, 0.5);
   EXPECT_LT(c.predicted, 50);
-  EXPECT_THROW(known_figures_from_json(figure(R"("pattern":"stream_read")", "ms"), "f"), input_error);
+  EXPECT_THROW(published_figures_from_json(figure(R"("pattern":"stream_read")", "ms"), "f"), input_error);
 }
 
 TEST(validation, a_pattern_may_have_a_ratio_and_what_explains_it) {
   const std::string text = figure(R"("why":"known","pattern":"waves_under_pressure","ratio":1.5)");
-  const known_figure f = known_figures_from_json(text, "f.json").at(0);
+  const known_figure f = published_figures_from_json(text, "f.json").at(0);
   const comparison c = compare_figure(f, machines());
   EXPECT_EQ(c.why, "known");
   EXPECT_GT(c.predicted, 0);
   const std::string none = figure(R"("pattern":"stream_read","ratio":1.5)");
-  EXPECT_THROW(compare_figure(known_figures_from_json(none, "f").at(0), machines()), input_error);
+  EXPECT_THROW(compare_figure(published_figures_from_json(none, "f").at(0), machines()), input_error);
 }
 
 TEST(validation, a_cell_without_a_plan_is_not_run_and_near_nothing) {
@@ -88,12 +88,12 @@ TEST(validation, a_cell_without_a_plan_is_not_run_and_near_nothing) {
       figure(R"("network":"alexnet","batch":16,"pass":"train","fusion":"none","knobs":{},"ratio":2,)"
              R"("strategy":"managed","over":"device")",
              "times");
-  const comparison c = compare_figure(known_figures_from_json(text, "f.json").at(0), machines());
-  EXPECT_NE(c.not_run, "");
-  EXPECT_TRUE(std::isinf(factor_off(c)));
+  const comparison c = compare_figure(published_figures_from_json(text, "f.json").at(0), machines());
+  EXPECT_NE(c.missing_reason, "");
+  EXPECT_TRUE(std::isinf(deviation_factor(c)));
   EXPECT_TRUE(std::isinf(deviation_of(c)));
   const comparison other{"h200", "faster", 1, 1, 1, "times", false, {}, {}};
-  EXPECT_EQ(check_order({c, other}).wrong.size(), 1U);
+  EXPECT_EQ(check_order({c, other}).wrong_pairs.size(), 1U);
 }
 
 // Over the order of accesses, the figures within their widths, and the ratios that a source allows.
@@ -103,7 +103,7 @@ TEST(validation, managed_memory_just_above_ratio_1_has_a_band) {
         R"("network":"alexnet","batch":16,"pass":"train","fusion":"none","knobs":{},"strategy":"managed","over":"compute",)" +
             ratio,
         "times");
-    return compare_figure(known_figures_from_json(text, "f.json").at(0), machines());
+    return compare_figure(published_figures_from_json(text, "f.json").at(0), machines());
   };
   EXPECT_FALSE(compared(R"("ratio":2)").band);
   const comparison at = compared(R"("ratio":1.25)"), from = compared(R"("ratio":1.25,"ratios":[1.05,1.5])");
@@ -117,7 +117,7 @@ TEST(validation, managed_memory_just_above_ratio_1_has_a_band) {
 
 TEST(validation, a_pattern_just_above_ratio_1_has_a_band_from_the_kindest_order_to_the_unkindest) {
   const std::string text = figure(R"("pattern":"random_under_pressure","ratio":1.1)");
-  const comparison c = compare_figure(known_figures_from_json(text, "f.json").at(0), machines());
+  const comparison c = compare_figure(published_figures_from_json(text, "f.json").at(0), machines());
   ASSERT_TRUE(c.band);
   EXPECT_GT(c.band->high / c.band->low, 2);
 }
@@ -135,25 +135,25 @@ TEST(validation, a_band_holds_what_has_a_value_in_common_with_it) {
 
 TEST(validation, how_far_off_is_a_factor_either_way) {
   comparison c{"g", "n", 10, 20, 15, "ns", false, {}, {}};
-  EXPECT_EQ(factor_off(c), 1);
+  EXPECT_EQ(deviation_factor(c), 1);
   c.predicted = 5;
-  EXPECT_EQ(factor_off(c), 2);
+  EXPECT_EQ(deviation_factor(c), 2);
   c.predicted = 60;
-  EXPECT_EQ(factor_off(c), 3);
+  EXPECT_EQ(deviation_factor(c), 3);
 }
 
 TEST(validation, what_is_not_there_is_named) {
   EXPECT_THROW(
-      compare_figure(known_figures_from_json(figure(R"("pattern":"steam_read")"), "f").at(0), machines()),
+      compare_figure(published_figures_from_json(figure(R"("pattern":"steam_read")"), "f").at(0), machines()),
       input_error);
-  EXPECT_THROW(known_figures_from_json(R"({"schema":1,"figures":[{"name":"n"}]})", "f"), input_error);
+  EXPECT_THROW(published_figures_from_json(R"({"schema":1,"figures":[{"name":"n"}]})", "f"), input_error);
   std::string backwards = figure(R"("pattern":"discard")");
   backwards.replace(backwards.find("\"most\":3"), 8, "\"most\":1");
-  EXPECT_THROW(known_figures_from_json(backwards, "f"), input_error);
+  EXPECT_THROW(published_figures_from_json(backwards, "f"), input_error);
 }
 
 TEST(validation, patterns_have_names_of_their_own_and_take_time) {
-  const machine on = machine_named(machines(), "h200");
+  const machine on = find_machine(machines(), "h200");
   for (const pattern& p : patterns()) {
     EXPECT_EQ(find_pattern(p.name), &p) << p.name;
     EXPECT_GT(p.simulate(on).traffic.time, 0) << p.name;
@@ -166,21 +166,22 @@ TEST(validation, a_record_is_planned_again_and_compared) {
   const cell work = alexnet_under("managed", 3);
   record r = run_cell(work);
   ASSERT_EQ(r.result, outcome::ok);
-  EXPECT_FALSE(compare_cell({r}, *work.on)) << "simulated";
+  EXPECT_FALSE(compare_cell({r}, *work.planner_machine)) << "simulated";
   r.simulated = false;
-  const auto estimated = compare_cell({r}, *work.on);  // no operator times
+  const auto estimated = compare_cell({r}, *work.planner_machine);  // no operator times
   ASSERT_TRUE(estimated);
-  EXPECT_EQ(estimated->later.predicted, estimated->later.least);
-  const graph g = build(r.network);
+  EXPECT_EQ(estimated->later_iterations.predicted, estimated->later_iterations.least);
+  const graph g = build_network(r.network);
   r.engines.emplace();
-  const machine other = machine_named(machines(), "p100-pcie3-16g");
-  for (const op& o : g.ops) r.engines->push_back({o.name, "e", *r.compute / 40, 0, {}, {}, 1});
-  const std::optional<cell_comparison> both = compare_cell({r}, *work.on);
+  const machine other = find_machine(machines(), "p100-pcie3-16g");
+  for (const op& o : g.ops) r.engines->push_back({o.name, "e", *r.compute_time / 40, 0, {}, {}, 1});
+  const std::optional<cell_comparison> both = compare_cell({r}, *work.planner_machine);
   ASSERT_TRUE(both);
-  EXPECT_EQ(both->first.least, static_cast<double>(r.samples[0]));
+  EXPECT_EQ(both->first_iteration.least, static_cast<double>(r.samples[0]));
   // The operators are others now, what the driver takes is not.
-  EXPECT_NEAR(both->first.predicted, both->first.least, static_cast<double>(*r.compute));
-  EXPECT_GT(compare_cell({r}, other)->later.predicted, both->later.predicted);
+  EXPECT_NEAR(both->first_iteration.predicted, both->first_iteration.least,
+              static_cast<double>(*r.compute_time));
+  EXPECT_GT(compare_cell({r}, other)->later_iterations.predicted, both->later_iterations.predicted);
   // Slices count as the operator.
   engine_figure& whole = r.engines->front();
   engine_figure second = whole;
@@ -189,15 +190,16 @@ TEST(validation, a_record_is_planned_again_and_compared) {
   whole.op += " [batch 0/2]";
   whole.time -= second.time;
   r.engines->push_back(second);
-  EXPECT_EQ(compare_cell({r}, *work.on)->later.predicted, both->later.predicted);
+  EXPECT_EQ(compare_cell({r}, *work.planner_machine)->later_iterations.predicted,
+            both->later_iterations.predicted);
   EXPECT_FALSE(both->other_addresses);
   r.memory.managed_arena = *r.memory.managed_arena + managed_block;
-  EXPECT_TRUE(compare_cell({r}, *work.on)->other_addresses);
+  EXPECT_TRUE(compare_cell({r}, *work.planner_machine)->other_addresses);
   r.memory.budget = 4 * managed_block;
-  const std::optional<cell_comparison> without = compare_cell({r}, *work.on);
+  const std::optional<cell_comparison> without = compare_cell({r}, *work.planner_machine);
   ASSERT_TRUE(without);
-  EXPECT_NE(without->first.not_run, "");
-  EXPECT_NE(without->later.not_run, "");
+  EXPECT_NE(without->first_iteration.missing_reason, "");
+  EXPECT_NE(without->later_iterations.missing_reason, "");
 }
 
 TEST(validation, a_record_from_before_a_knob_was_added_has_its_standard) {
@@ -206,13 +208,16 @@ TEST(validation, a_record_from_before_a_knob_was_added_has_its_standard) {
   ASSERT_EQ(r.result, outcome::ok);
   r.simulated = false;
   r.engines.emplace();
-  for (const op& o : build(r.network).ops) r.engines->push_back({o.name, "e", *r.compute / 40, 0, {}, {}, 1});
-  const std::optional<cell_comparison> known = compare_cell({r}, *work.on);
-  ASSERT_TRUE(known && known->later.not_run.empty());
+  for (const op& o : build_network(r.network).ops)
+    r.engines->push_back({o.name, "e", *r.compute_time / 40, 0, {}, {}, 1});
+  const std::optional<cell_comparison> known = compare_cell({r}, *work.planner_machine);
+  ASSERT_TRUE(known && known->later_iterations.missing_reason.empty());
   r.strategy_knobs.erase("copies");
-  EXPECT_EQ(compare_cell({r}, *work.on)->later.predicted, known->later.predicted);
+  EXPECT_EQ(compare_cell({r}, *work.planner_machine)->later_iterations.predicted,
+            known->later_iterations.predicted);
   r.strategy_knobs["forgotten"] = 1;
-  EXPECT_NE(compare_cell({r}, *work.on)->later.not_run.find("forgotten"), std::string::npos);
+  EXPECT_NE(compare_cell({r}, *work.planner_machine)->later_iterations.missing_reason.find("forgotten"),
+            std::string::npos);
 }
 
 // What disturbs a run only adds to it.
@@ -236,14 +241,14 @@ TEST(validation, several_runs_of_a_cell_count_by_their_lower_deciles) {
   once.iterations = 1;
   bare.engines.reset();
   bare.samples = {45, 13};
-  const auto found = compare_cell({failed, bare, once, r, again}, machine_named(machines(), "h200"));
+  const auto found = compare_cell({failed, bare, once, r, again}, find_machine(machines(), "h200"));
   ASSERT_TRUE(found);
-  EXPECT_EQ(found->first.least, 40);
-  EXPECT_EQ(found->later.least, 10);
+  EXPECT_EQ(found->first_iteration.least, 40);
+  EXPECT_EQ(found->later_iterations.least, 10);
   EXPECT_EQ(found->later_median, 13);
-  const auto single = compare_cell({once}, machine_named(machines(), "h200"));
+  const auto single = compare_cell({once}, find_machine(machines(), "h200"));
   ASSERT_TRUE(single);
-  EXPECT_EQ(single->later.least, 60);
+  EXPECT_EQ(single->later_iterations.least, 60);
 }
 
 TEST(validation, the_machines_that_are_studied_are_built_in) {
@@ -251,7 +256,7 @@ TEST(validation, the_machines_that_are_studied_are_built_in) {
   for (const char* name :
        {"p100-pcie3-16g", "v100-pcie3-16g", "v100-pcie3-32g", "v100-nvlink-power9", "titan-v",
         "gtx1080ti-11g", "a100-pcie4-40g", "h100-pcie5-80g", "h100-sxm-80g", "h200", "gh200"}) {
-    const machine& m = machine_named(all, name);
+    const machine& m = find_machine(all, name);
     EXPECT_FALSE(m.source.empty()) << name;
     EXPECT_TRUE(all_measured(m) || !m.estimated.empty()) << name << " says what nobody measured";
     EXPECT_EQ(m.uvm.access_counter_threshold > 0, m.name == "gh200" || m.name == "v100-nvlink-power9")
@@ -264,12 +269,12 @@ TEST(validation, one_estimated_figure_makes_a_record_uncalibrated) {
   e.network = {.name = "alexnet", .batch = 2};
   e.strategy = "device";
   e.backend = "sim:h200";
-  cell work = completed(e);
-  work.on = machine_named(machines(), "h200");
-  work.on->calibrated = true;
-  work.on->estimated = {"uvm.evict_ns"};
+  cell work = complete_cell(e);
+  work.planner_machine = find_machine(machines(), "h200");
+  work.planner_machine->calibrated = true;
+  work.planner_machine->estimated = {"uvm.evict_ns"};
   EXPECT_EQ(run_cell(work).calibrated, false);
-  work.on->estimated.clear();
+  work.planner_machine->estimated.clear();
   EXPECT_EQ(run_cell(work).calibrated, true);
 }
 
@@ -279,9 +284,9 @@ TEST(validation, the_order_of_strategies_counts_where_they_differ_clearly) {
                               {"g", "c", 200, 200, 45, "ns"},
                               {"h", "d", 500, 500, 1, "ns"}};
   const order_check found = check_order(all);
-  EXPECT_EQ(found.pairs, 2U) << "c above a and b";
-  ASSERT_EQ(found.wrong.size(), 1U);
-  EXPECT_EQ(found.wrong[0], "g: a before c");
+  EXPECT_EQ(found.pair_count, 2U) << "c above a and b";
+  ASSERT_EQ(found.wrong_pairs.size(), 1U);
+  EXPECT_EQ(found.wrong_pairs[0], "g: a before c");
 }
 
 }  // namespace

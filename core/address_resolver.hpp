@@ -1,0 +1,78 @@
+// Addresses of operands, and the copies between memories that actions make.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/homes.hpp"
+#include "core/machine.hpp"
+#include "core/managed_map.hpp"
+
+namespace um {
+
+// One operand of a compute: its region, and its address as a dense tensor of that shape.
+struct operand {
+  access accessed;
+  address location;  // address of its first byte
+};
+
+// A range of the managed arena that a prefetch, discard or advice applies to; for twinned tensors also the
+// offset of its twin in pinned memory.
+struct movement {
+  range device_range;
+  byte_count pinned_offset = 0;
+};
+
+// A copy is made by a copy engine (one cudaMemcpy3DAsync) or by a kernel.
+enum class copier : std::uint8_t { engine, kernel };
+
+// A copy of `depth` slices of `height` rows of `width` bytes. Pitches are distances between the starts of
+// rows; slice strides, multiples of them, between the starts of slices.
+struct pitched_copy {
+  address from, to;
+  byte_count width = 0, height = 1, depth = 1;
+  byte_count from_pitch = 0, to_pitch = 0, from_slice = 0, to_slice = 0;
+  copier made_by = copier::engine;
+};
+constexpr byte_count bytes_of(const pitched_copy& c) {
+  return c.width * c.height * c.depth;
+}
+// A copy of a region between two dense tensors of one memory order, given the addresses of both tensors.
+pitched_copy make_copy(const address& from_base, const tensor& from, const region& in_from,
+                       const address& to_base, const tensor& to, const region& in_to);
+
+// Copies that gather or scatter an operand that is not dense. Kernels make them, since kernels can access
+// managed and pinned memory.
+struct operand_copies {
+  std::vector<pitched_copy> before, after;
+};
+
+class address_resolver {
+ public:
+  // Keeps references.
+  address_resolver(const graph& g, const lifetime_table& table, const layout& at, const managed_map& managed,
+                   const home_addresses& home, const machine& on);
+
+  // `workspace`: offset of the workspace of the compute.
+  address address_of(const access& a, const operand_use& u, byte_count workspace) const;
+  operand_copies copies_for(const operand& o, const operand_use& u) const;
+  // Copies between a part of a staged tensor and its host copy; made by a copy engine unless rows are short.
+  pitched_copy copy_from_host(tensor_id t, const strip_use& moved) const;
+  pitched_copy copy_to_host(tensor_id t, const strip_use& moved) const;
+  // Movements between cells of a twinned tensor and its twin; adjacent runs are merged.
+  std::vector<movement> twin_moves(tensor_id t, const std::vector<std::uint32_t>& cells) const;
+
+ private:
+  region strip_region(tensor_id t, const strip_use& u) const { return table_.strips[t].strips[u.part.strip]; }
+  address strip_base(tensor_id t, const strip_use& u) const;
+  pitched_copy staged_copy(tensor_id t, const strip_use& moved, bool in) const;
+
+  const graph& g_;
+  const lifetime_table& table_;
+  const layout& layout_;
+  const managed_map& managed_;
+  const home_addresses& home_addresses_;
+  const machine& machine_;
+};
+
+}  // namespace um
