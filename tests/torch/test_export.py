@@ -585,6 +585,13 @@ def test_convolutions_without_channels_last_are_copied(export, model, copied):
     assert forward.get("workspace_bytes", 0) == (touched if copied else 0)
 
 
+def test_gradients_take_the_place_of_what_was_saved_where_they_are_read_element_by_element(export):
+    _, graph = export("mlp")
+    tensors = {t["name"]: t for t in graph["tensors"]}
+    written = [(op["in"][op["alias"]["input"]], op["out"][op["alias"]["output"]]) for op in graph["ops"] if "alias" in op]
+    assert any(tensors[old]["use"] == "activation" and tensors[new]["use"] == "activation_gradient" for old, new in written)
+
+
 def test_what_convolutions_want_with_channels_last_is_copied_once_and_saved(export):
     _, graph = export("widens")
     copies = {op["in"][0]: op["out"][0] for op in graph["ops"] if op["label"] == "clone"}

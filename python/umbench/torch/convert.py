@@ -212,7 +212,7 @@ class _Writer:
             return None
         for i, name in enumerate(made):
             for base in dying:
-                if base.op == "placeholder":  # Inductor leaves what it is given alone
+                if base.op == "placeholder" and base not in kernel.in_place:  # what the forward pass saved: ir.py, DonatedBuffer
                     continue
                 source = self.memory.get(base)
                 old, new = self.tensors.get(source), self.tensors[name]
