@@ -22,7 +22,7 @@ enum class tensor_use : std::uint8_t {
   read_only,     // no operator writes it
   written,       // some operator does
   needed_again,  // used again after operators that do not touch it, as in the backward pass
-  passing,       // written, and then used by its neighbours only
+  passing,       // used only by the operators next to its writer
 };
 template <>
 inline constexpr std::array enum_names<tensor_use>{"any"sv, "read_only"sv, "written"sv, "needed_again"sv,

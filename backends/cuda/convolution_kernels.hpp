@@ -17,7 +17,7 @@ namespace um::kernels {
 // at pixel (i, j) is x[ch] at (i * block + a - pad_h, j * block + b - pad_w), or zero outside; a
 // filter is packed alike, without pads.
 struct packing {
-  dims plain_shape, packed_shape;  // x's or w's shape before and after
+  dims plain_shape, packed_shape;  // shapes of x or w before and after packing
   std::int64_t block = 1, pad_h = 0, pad_w = 0;
   dtype type = dtype::f32;  // type of the packed tensor, and of x or w where those are read
   memory_order order = memory_order::nchw;
@@ -69,7 +69,7 @@ struct direct_convolution {
   convolution how;
   dtype type = dtype::f32;  // type of x, w and y; dw is f32
 };
-inline constexpr int direct_shared_bytes = 227 * 1024;  // most of a block on compute capability 9.0
+inline constexpr int direct_shared_bytes = 227 * 1024;  // maximum of a block on compute capability 9.0
 
 bool direct_forward_fits(const direct_convolution& of);
 // y = x * w [+ b], and max(y, 0) with how.relu; b may be null.

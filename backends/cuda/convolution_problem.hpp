@@ -26,7 +26,7 @@ struct convolution_problem {
   dims x, w, y;
   convolution how;                         // with relu: forward alone, y = max(x * w [+ b], 0)
   bool has_bias = false;                   // forward only
-  bool accumulates = false;                // the result is added to what is there; without bias or relu
+  bool accumulates = false;                // adds to the existing result; without bias or relu
   precision arithmetic = precision::fp32;  // bf16: x, w and y are bf16, but the result dw is f32
   memory_order order = memory_order::nchw;
 };

@@ -12,7 +12,7 @@
 
 namespace um {
 
-// What is computed around the product. In quotes: the name in records.
+// The work around the product. In quotes: the name in records.
 enum class convolution_method : std::uint8_t {
   plain,         // "": cuDNN's engine, then bias and ReLU in place
   fused,         // "fused": with bias and ReLU in the engine

@@ -24,7 +24,7 @@ struct cudnn_convolution {
   dtype operands = dtype::f32, result = dtype::f32;  // types of the two inputs, and of the result
   memory_order order = memory_order::nchw;
   bool allows_tensor_cores = false;  // f32 operands may be rounded to TF32
-  bool accumulates = false;          // adds to the values in the result
+  bool accumulates = false;          // adds to the existing values of the result
 };
 
 // A plan that cuDNN can run. Cheap to copy.
@@ -52,7 +52,7 @@ class cudnn_candidates {
   cudnn_candidates& operator=(cudnn_candidates&&) noexcept;
 
   std::size_t size() const;
-  // Nothing if cuDNN cannot build this one here.
+  // Nothing if cuDNN cannot build this plan here.
   std::optional<cudnn_plan> build(std::size_t position) const;
 
  private:

@@ -7,8 +7,8 @@ namespace um {
 // A library is looked for under its name, then under its path.
 struct library_names {
   const char* soname;
-  const char* build_path;                           // where it was when umbench was built
-  const library_names* required_library = nullptr;  // opened before it, since it may not find that one itself
+  const char* build_path;                           // its path when umbench was built
+  const library_names* required_library = nullptr;  // library to open first, since the loader may not find it
 };
 
 extern const library_names cublas, cudnn;

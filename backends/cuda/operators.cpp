@@ -205,7 +205,7 @@ struct product_chooser {
     const std::size_t y = at.inputs();
     auto problem = problem_of(at, convolution_kind::forward, how, 0, 1, y);
     problem.accumulates = at.accumulates(y);
-    problem.has_bias = at.inputs() > 2 && !problem.accumulates;  // added once, by the part that writes
+    problem.has_bias = at.inputs() > 2 && !problem.accumulates;  // only the part that writes adds the bias
     std::vector<std::size_t> order{0, 1, y};
     if (problem.has_bias) order.push_back(2);
     return with_reordered_operands(choose_aligned(problem), std::move(order));

@@ -70,7 +70,7 @@ nanoseconds median_of_calls(session& on, const std::function<void()>& call, int 
 std::int64_t bandwidth_of(int device) {
   const std::int64_t khz = attribute(cudaDevAttrMemoryClockRate, device);
   const std::int64_t bits = attribute(cudaDevAttrGlobalMemoryBusWidth, device);
-  return std::max<std::int64_t>(2 * khz * 1000 * bits / 8, 1);  // both edges of the clock
+  return std::max<std::int64_t>(2 * khz * 1000 * bits / 8, 1);  // transfers on both edges of the clock
 }
 
 }  // namespace

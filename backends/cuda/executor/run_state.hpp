@@ -34,7 +34,8 @@ namespace um {
 // Bytes that a lane's steps moved in an iteration.
 struct moved_bytes {
   byte_count copied_to_device = 0, copied_to_host = 0;  // copies of staged and twinned tensors
-  byte_count prefetched = 0, evicted = 0;  // managed: asked for, of which some may be in place already
+  byte_count prefetched = 0,
+             evicted = 0;  // managed memory: bytes requested, some of which may have been in place
 };
 
 struct lane_state {
@@ -73,11 +74,11 @@ struct run_state {
   cuda_event start;                   // start of an iteration's timeline
   std::vector<step_work> step_works;  // one per step
   std::array<lane_state, lane_count> lane_states;
-  bool has_room_keeper = false;                // some step discards, so there is a keeper of room
-  bool poisons_released_memory = false;        // overwrite what is given up with NaNs
+  bool has_room_keeper = false;                // whether a step discards: then there is a keeper of room
+  bool poisons_released_memory = false;        // overwrite released memory with NaNs
   std::atomic<bool> keeper_is_in_call{false};  // the keeper of room is in a call
   std::exception_ptr keeper_failure;    // separate from its lane's, whose thread may fail at the same time
-  std::atomic<bool> has_failed{false};  // some thread failed; the iteration is given up
+  std::atomic<bool> has_failed{false};  // a thread failed: the iteration is abandoned
 };
 
 // Stores a step and wakes the threads that wait for it.

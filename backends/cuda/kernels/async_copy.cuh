@@ -24,7 +24,7 @@ __device__ void copy_async(std::uint32_t to, const float* from, bool valid) {
 #endif
 }
 
-// For the copies of the calling thread.
+// Waits for the copies of the calling thread.
 __device__ inline void wait_for_copies() {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
   asm volatile("cp.async.wait_all;" ::: "memory");

@@ -16,7 +16,7 @@ struct gradient_source {
   static constexpr int N = Layout::vector, own = Layout::channels;
   const T *x, *dy, *dy2, *y;  // dy2 and y may be null
   bool mask_from_x;
-  float most;  // that the ReLU gives
+  float most;  // upper bound of the ReLU's output
 
   __device__ bool passes(float result) const { return result > 0.0F && result < most; }
   struct loaded {
@@ -58,7 +58,7 @@ struct sum_gradients {
   static constexpr int N = Layout::vector, own = Layout::channels;
   normalization_vectors of;
   gradient_source<Layout> from;
-  T* dresidual;  // null without one
+  T* dresidual;  // null if there is no residual
 
   using sum = sum_of_two;
   using loaded = typename gradient_source<Layout>::loaded;

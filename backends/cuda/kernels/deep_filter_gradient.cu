@@ -101,7 +101,7 @@ class pixel_rows {
         row_(row),
         column_(column + lane()) {}
 
-  // One row, of `count` pixels, to shared memory; then on to the next.
+  // Copies one row of `count` pixels to shared memory, then moves on to the next row.
   __device__ void copy_row(std::uint32_t to, int count) {
     const bool inside = row_ >= 0 && row_ < height_;
     const float* from = from_;
@@ -135,8 +135,8 @@ class step_loader {
         tap_row_(tap_row),
         shared_(static_cast<std::uint32_t>(__cvta_generic_to_shared(shared))) {}
 
-  // The rows of x from the one on that tap `first` of the step's first results needs, to the ring from
-  // `slot` on, and the gradients to one of their buffers.
+  // Loads into the ring, from `slot` on, the rows of x that the step's first results need from filter tap
+  // `first` on, and the gradients into one of their two buffers.
   __device__ void load(const deep_step& at, int first, int slot, int buffer) const {
     pixel_rows inputs(x_ + std::int64_t{at.image} * f_.height * f_.width * f_.channels, f_.height, f_.width,
                       f_.channels, at.first_row + first - f_.pad_h + tap_row_, at.first_column - f_.pad_w,

@@ -83,7 +83,7 @@ __device__ void load_neighbours(const tensor_strides& of, const tap_rows& axes, 
   }
 }
 
-// y of x or, Backward, dx of dy.
+// Computes y from x or, if Backward, dx from dy.
 template <class T, bool Backward>
 __global__ void __launch_bounds__(block_threads)
     convolve(grouped_geometry g, tap_rows axes, position_finder<std::uint32_t> find, std::int64_t positions,

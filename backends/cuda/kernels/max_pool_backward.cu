@@ -10,9 +10,9 @@ template <class T, class Index>
 struct gradient_operands {
   const T* __restrict__ dy;
   const Index* __restrict__ index;
-  const T* __restrict__ y;  // null without a ReLU
+  const T* __restrict__ y;  // null if there is no ReLU
   T* __restrict__ dx;
-  sum_of_one* partial;  // null without a bias gradient
+  sum_of_one* partial;  // null if no bias gradient is wanted
 };
 
 // N neighbouring windows, in the order of memory.

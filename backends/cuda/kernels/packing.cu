@@ -31,7 +31,7 @@ struct packed_form {
         pad_h(static_cast<int>(how.pad_h)),
         pad_w(static_cast<int>(how.pad_w)) {}
 
-  // Where an element of the packed tensor comes from, or -1 if it is a zero.
+  // Source of an element of the packed tensor, or -1 if it is a zero.
   __device__ std::int64_t source(std::uint32_t n, std::uint32_t channel, std::uint32_t i,
                                  std::uint32_t j) const {
     std::uint32_t position = channel;

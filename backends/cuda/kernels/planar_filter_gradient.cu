@@ -32,10 +32,10 @@ constexpr int padded(int floats, int of, int rest) {
 }
 
 struct planar_form {
-  int height = 0, width = 0, channels = 0, taps = 0;  // of x; filters are taps x taps
+  int height = 0, width = 0, channels = 0, taps = 0;  // extents of x; filters are taps x taps
   int result_height = 0, result_width = 0, result_channels = 0;
   int stride = 0, pad_h = 0, pad_w = 0;
-  int columns = 0, rows = 0;            // of a tile of results
+  int columns = 0, rows = 0;            // size of a tile of results
   int result_pitch = 0;                 // floats of a row of dy; no bank conflicts of eight channels
   int patch_rows = 0, patch_pitch = 0;  // rows of x, and floats of one; no bank conflicts of four rows
   int floats = 0;                       // shared memory of a tile, dy and x
@@ -153,7 +153,7 @@ __global__ void __launch_bounds__(shape_of<Taps, Stride>::most_threads, shape_of
 #else
   static float4 shared[2 * shared_floats / 4];
 #endif
-  auto* const tiles = reinterpret_cast<float*>(shared);  // two by turns
+  auto* const tiles = reinterpret_cast<float*>(shared);  // two tiles, used in turn
   const int of_results = f.rows * block_channels<Channels> * f.result_pitch;
   const int groups_of_taps = f.channels * f.taps / tap_rows;
   const int group = static_cast<int>(threadIdx.x) % channel_groups;

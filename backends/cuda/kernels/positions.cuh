@@ -18,7 +18,7 @@ struct tensor_strides {
   }
 };
 
-// As `divisor`, for any numbers.
+// Like `divisor`, but without a limit on the numbers.
 struct wide_divisor {
   std::uint64_t value;
 
@@ -34,7 +34,7 @@ struct wide_divisor {
 template <class Index>
 class position_finder {
  public:
-  // Of `vector` neighbouring channels at a time, where channels lie last; else of single elements.
+  // Position of `vector` neighbouring channels if channels are last, otherwise of one element.
   position_finder(const dims& shape, memory_order order, int vector = 1)
       : channels_(shape.c / vector),
         rows_(shape.h),

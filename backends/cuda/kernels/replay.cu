@@ -28,7 +28,7 @@ __device__ void wait_until(std::int64_t end) {
 __device__ std::uint32_t value_at(std::int64_t i, bool floating, std::uint32_t read) {
   const std::uint32_t bits = static_cast<std::uint32_t>(i) * 0x9e3779b9U;
   const std::uint32_t value = floating ? 0x3c003c00U | (bits & 0x007f007fU) : 0U;
-  return read == 0x5bd1e995U ? value & 0x3c003c00U : value;  // so that the read is not optimised away
+  return read == 0x5bd1e995U ? value & 0x3c003c00U : value;  // keeps the compiler from removing the read
 }
 
 // Reads or writes units [begin, end) of 16 bytes or of one; the blocks share them.
