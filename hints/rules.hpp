@@ -40,7 +40,7 @@ struct tensor_choice {
   friend bool operator==(const tensor_choice&, const tensor_choice&) = default;
 };
 
-// Prefix of an opaque operator's label in read_by and written_by.
+// An entry of read_by or written_by that begins so goes on with a pattern of an opaque operator's label.
 inline constexpr std::string_view opaque_label = "opaque:";
 
 // --- policies ---

@@ -31,18 +31,18 @@ struct hint_rows {
 };
 
 void append_advice_rows(hint_rows& rows) {
-  struct kind {
+  struct tensor_kind {
     std::string_view name;
     role use;
   };
-  constexpr std::array<kind, 5> kinds{{{"weights", parameter},
-                                       {"weight_gradients", parameter_gradient},
-                                       {"activations", activation},
-                                       {"activation_gradients", activation_gradient},
-                                       {"inputs", input}}};
+  constexpr std::array<tensor_kind, 5> kinds{{{"weights", parameter},
+                                              {"weight_gradients", parameter_gradient},
+                                              {"activations", activation},
+                                              {"activation_gradients", activation_gradient},
+                                              {"inputs", input}}};
   for (const advice hint :
        {advice::read_mostly, advice::preferred_device, advice::preferred_host, advice::accessed_by_device}) {
-    for (const kind& k : kinds) {
+    for (const tensor_kind& k : kinds) {
       const std::string name = std::string(to_text(hint)) + "_" + std::string(k.name);
       rows.add({name,
                 "advice " + std::string(to_text(hint)) + " for " + std::string(k.name) + " alone",

@@ -9,7 +9,8 @@
 
 namespace um::measure {
 
-// `given`: as in figures_from(). `progress` receives the name of each measurement. Failures are noted.
+// Measures all figures of a machine. `given`: fitted figures, which no case measures (figures_from()).
+// `progress` gets the name of each measurement. A measurement that fails is noted, and the others go on.
 calibration calibrate(bench& on, const uvm_costs& given,
                       const std::function<void(std::string_view)>& progress);
 

@@ -126,8 +126,8 @@ class search {
     if (!current_.is.timed) of_.add_time(current_.is = of_.memory_of(current_.treatments, budget_));
   }
 
-  // Changes one class after the other as long as something gets better. Kept classes are tried only if `all`,
-  // and only large ones: giving one up costs time and rarely shortens a wait.
+  // Tries other treatments for one class of tensors at a time, until none makes the plan better. What stays
+  // on the device is given up with `all` alone, and only large classes: that rarely shortens a wait.
   void improve_one_by_one(bool all) {
     constexpr int most_rounds = 2;
     bool better = true;

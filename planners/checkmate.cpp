@@ -28,7 +28,7 @@ class rematerializing {
     while (now_.over > 0) {
       if (!lower_peak()) throw infeasible(too_small(p_, "checkmate", now_.peak));
     }
-    spare();
+    restore_what_fits();
     return labelling_.plan(decisions_for(ways_));
   }
 
@@ -132,8 +132,8 @@ class rematerializing {
     return true;
   }
 
-  // What was given up early and need not be, the dearest first.
-  void spare() {
+  // Keeps again what was given up early and fits now, the longest to recompute first.
+  void restore_what_fits() {
     std::vector<std::size_t> given_up;
     for (std::size_t m = 0; m < ways_.size(); ++m) {
       if (ways_[m] != retention::keep) given_up.push_back(m);

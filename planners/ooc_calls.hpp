@@ -30,7 +30,7 @@ division most_parts(const graph& g, const ooc_call& call);
 
 // What is computed with one set of staging memory.
 using ooc_step = std::vector<compute>;
-// Which part: each index below the division's count.
+// Which part along batch, rows, channels of x and channels of y: each below the division's count.
 struct part_index {
   std::uint32_t n = 0, h = 0, xc = 0, yc = 0;
 };

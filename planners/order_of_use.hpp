@@ -12,8 +12,8 @@ std::vector<tensor_id> order_of_use(const graph& g);
 // The graph with tensor t at place number[t].
 graph renumbered(const graph& g, const std::vector<tensor_id>& number);
 
-// `make`s a plan for the problem with its tensors in that order. Where packing that plan in the order of the
-// file takes more than the budget, makes one for the problem as it is.
+// Sorts the tensors by first use, calls `make`, and numbers the plan's tensors as in `p` again. If that plan
+// takes more than the budget once packed, calls `make` with the tensors as they are in `p`.
 memory_plan plan_in_order_of_use(const problem& p, const planner& make);
 
 }  // namespace um

@@ -11,7 +11,7 @@ namespace um {
 // A library call, or nodes fused into one. Reads and writes are roots that lie in memory.
 struct torch_kernel {
   std::vector<torch_id> members, reads, writes;
-  std::vector<torch_id> read_often;  // reads of several members: Inductor writes nothing in their place
+  std::vector<torch_id> read_often;  // read by several members: Inductor does not write a result over these
   bool library = false, placed = false;
 };
 

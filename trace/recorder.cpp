@@ -154,8 +154,8 @@ void recorder::write_line(other_line& of) {
   of.moved = {};
 }
 
-// A line ends where a launch began that moved something, so that reading the lines by time gives the order of
-// accesses.
+// Adds an event to the line of its cause. If a launch that moved data began since that line's last event, the
+// line is written first: lines sorted by time then give the order of accesses.
 void recorder::add_to_other_line(const event& e) {
   other_line& into = caused_by_user(e.what) ? user_ : caused_by_host(e.what) ? host_ : other_;
   if (!into.moved.empty() &&

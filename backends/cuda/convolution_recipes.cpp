@@ -153,7 +153,7 @@ scratch_layout scratch_layout_of(const convolution_problem& p, convolution_metho
   return s;
 }
 
-// The calls after the product of a part.
+// The kernel that follows the matrix product of one part: it adds, unpacks, or applies bias and ReLU.
 kernel_call bind_postprocessing(session& on, const convolution_problem& p, convolution_method method,
                                 const scratch_layout& s, std::byte* y, std::byte* b, std::byte* apart,
                                 std::byte* dw, bool add) {
@@ -174,7 +174,7 @@ kernel_call bind_postprocessing(session& on, const convolution_problem& p, convo
   };
 }
 
-// The calls before the first part.
+// The kernel that runs before the first part: it packs the filters.
 kernel_call bind_preprocessing(session& on, const convolution_problem& p, const scratch_layout& s,
                                std::byte* w, std::byte* packed_w) {
   if (!s.packs || is_filter_gradient(p)) return {};

@@ -14,7 +14,7 @@ namespace um {
 
 // The experiment as given by the options. Throws input_error naming the option.
 experiment parse_experiment(const experiment_options& options);
-// The same as a complete cell; files that it names are read within limits.
+// The cell that the options ask for. Files that it names are read within limits of memory and time.
 cell requested_cell(const experiment_options& options);
 // The files that options name: rules, a network.
 std::vector<std::string> input_files_of(const experiment_options& options);

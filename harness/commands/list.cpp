@@ -29,8 +29,8 @@ template <class Knob>
 void print_knobs(const std::vector<Knob>& knobs, const char* option) {
   constexpr std::size_t indent = 6, deeper = 10;
   for (const Knob& k : knobs) {
-    const std::string text =
-        fmt::format("{} {}={}  {} ({} to {})", option, k.name, k.default_value, k.summary, k.min_value, k.max_value);
+    const std::string text = fmt::format("{} {}={}  {} ({} to {})", option, k.name, k.default_value,
+                                         k.summary, k.min_value, k.max_value);
     fmt::print("{:{}}{}\n", "", indent, wrap_text(text, deeper, page_width));
   }
 }
@@ -128,7 +128,7 @@ void list_machines(const std::vector<machine>& machines) {
 }
 
 // Figures of a machine file and their source.
-void list_figures() {
+void list_machine_figures() {
   fmt::print("figures of a machine (core/machine.hpp)\n");
   for (const figure& f : figures()) {
     fmt::print("  {:<42} {:<12} {}\n", f.name, f.unit, to_text(f.source));
@@ -186,7 +186,7 @@ int list_command(const list_options& options) {
   if (what.empty() || what == "networks") list_networks();
   if (what.empty() || what == "strategies") options.all ? list_strategies() : list_strategies_by_technique();
   if (what.empty() || what == "machines") list_machines(machines);
-  if (what == "figures") list_figures();
+  if (what == "figures") list_machine_figures();
   if (what == "operators") list_operators();
   return 0;
 }

@@ -65,7 +65,7 @@ struct one_line_text {
   }
 };
 
-struct bits_text {
+struct same_bits_format {
   json write(bool same) const { return same ? "same" : "rounding"; }
   template <class T>
   T read(const json& value, const json_place& at) const {
@@ -278,7 +278,7 @@ void describe_identity(Visitor& v, record& r) {
   v.field("strategy_knobs", r.strategy_knobs, any_integer);
   v.field("rules", r.rules, rules_object{});
   v.field("family", r.strategy_family);
-  v.field("bits", r.same_bits, bits_text{});
+  v.field("bits", r.same_bits, same_bits_format{});
   v.field("ratio", r.ratio, derived_quotient{});
   v.field("mode", r.mode);
   v.field("backend", r.backend, backend_text{});

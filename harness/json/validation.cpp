@@ -11,7 +11,7 @@ constexpr double most_figure = 1e15;
 constexpr number_range any_ratio{least_ratio, most_ratio};
 
 template <class Visitor>
-void describe_cell(Visitor& v, known_figure& k) {
+void describe_network(Visitor& v, known_figure& k) {
   network_spec n;
   v.field("network", n.name);
   v.field("batch", n.batch, plain_format{1});
@@ -39,7 +39,7 @@ void describe(Visitor& v, known_figure& k) {
   v.optional_field("why", k.miss_reason);
   v.optional_field("pattern", k.pattern);
   v.optional_field("ratio", k.ratio, any_ratio);
-  if (!k.pattern) describe_cell(v, k);
+  if (!k.pattern) describe_network(v, k);
   const bool is_rate = k.unit == "ns" || k.unit == "GB/s";
   v.require(is_rate == k.pattern.has_value(),
             "the unit of a pattern is \"ns\" or \"GB/s\", that of a cell \"times\" or \"ms\"");

@@ -37,7 +37,7 @@ struct comparison {
   std::string group, name;
   double least = 0, most = 0, predicted = 0;
   std::string unit;
-  bool input = false;
+  bool is_input = false;  // the machine file was worked out from this figure
   std::string source = {}, why = {};
   std::string missing_reason = {};       // why nothing is predicted; "": something is
   std::optional<figure_band> band = {};  // for managed memory just above ratio 1

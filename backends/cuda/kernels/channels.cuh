@@ -175,8 +175,8 @@ constexpr int unrolled(int vectors) {
   return Layout::vector == 1 ? 2 * vectors : vectors;
 }
 
-// Several times Unroll positions for each thread, so that it loads parameters once, as long as there are
-// enough blocks.
+// Each thread takes 4 * Unroll positions, so that it loads the channel's parameters once. It takes fewer if
+// there would be too few blocks.
 template <class Layout, int Unroll, class Op>
 void launch_map(launch_site where, const Op& op, const dims& shape) {
   const std::int64_t elements_of_block = std::int64_t{block_threads} * Layout::vector * 4 * Unroll;
