@@ -1,11 +1,14 @@
 // A program into which the library was injected, as the CUDA driver does it; CUPTI and that driver are fake.
 //   injected_program LIBRARY short|paused|whole|crashed|followed|events|events_paused
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <thread>
 
@@ -37,6 +40,19 @@ void use_up() {
 // Lets time pass, so that the library flushes, until the driver's events are in its queue.
 void wait_for_events() {
   for (std::uint64_t at = 5 * second / 2; fake_events_waiting() > 0; at += second / 1000) {
+    fake_time(at);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+// Lets time pass until the trace has a line of a kernel.
+void wait_for_kernel_line() {
+  const std::string path = std::getenv("UMBENCH_TRACE_OUT") + ("." + std::to_string(getpid()));
+  const auto is_written = [&] {
+    const std::string text{std::istreambuf_iterator<char>(std::ifstream(path).rdbuf()), {}};
+    return text.find(R"("kind":"kernel")") != std::string::npos;
+  };
+  for (std::uint64_t at = 4 * second; !is_written(); at += second / 10) {
     fake_time(at);
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
@@ -92,10 +108,7 @@ int main(int, char** argv) {
     }
     std::printf("%d\n", fake_counts());
     if (what == "crashed") {
-      for (std::uint64_t i = 0; i < 100; ++i) {  // time to write
-        fake_time(4 * second + i * second / 10);
-        std::this_thread::sleep_for(std::chrono::milliseconds(5));
-      }
+      wait_for_kernel_line();
       std::abort();
     }
   }
