@@ -33,6 +33,7 @@ def test_every_kept_trace_fits_into_twenty_lines():
         for process in reader.read(path):
             lines = explain.as_lines(process, *explain.explain(process))
             assert 3 < len(lines) <= explain.MOST_LINES, path
+            assert not [line for line in lines if " ;" in line or " ," in line], path
 
 
 # By the kept run cleared_on_the_host saves 128 ms, by an earlier one 144; simulated are 156.

@@ -292,7 +292,7 @@ def _fetched_by_prefetch(facts, context):
 
 def _host_place(facts, context):
     place = max(facts.host_places, key=facts.host_places.get, default=None)
-    return f"before the CPU uses it {context.names.place([place])}" if place else "before the CPU uses it"
+    return f"before the CPU uses it {context.names.place([place]) if place else ''}".rstrip()
 
 
 def _follows(block, first, then, without):
