@@ -184,7 +184,7 @@ PLACES = {
     "managed, preferred device": managed([(PREFERRED, 0)]),
     "managed, read mostly": managed([(READ_MOSTLY, 0)]),
 }
-WARM_UP, COMPARED_STEPS = 2, 3  # steps that are not timed; after so many weights are compared with torch.optim's
+WARM_UP, COMPARED_STEPS = 2, 3  # untimed steps; steps after which the weights are compared with torch.optim's
 
 
 def timed(run, steps, within_s, compare):

@@ -1,5 +1,5 @@
-// Hazards between tensors that share addresses: a step that uses bytes of an arena waits for the steps that
-// used them before, whichever tensor they held then.
+// Hazards between tensors that share addresses: a step that uses bytes of an arena waits for all earlier
+// steps that used these bytes, also for other tensors.
 #pragma once
 
 #include <optional>

@@ -21,8 +21,8 @@ constexpr nanoseconds any_time = std::numeric_limits<nanoseconds>::max();
 // A plan within one in a thousand of the operators' own time ends the search: no measurement tells less
 // apart.
 constexpr nanoseconds close_permille = 1;
-// Networks of up to so many operators are searched for all budgets of the ladder. For larger ones each budget
-// would get too little work.
+// Maximum number of operators of a network that is searched for all budgets of the ladder. In larger networks
+// each budget would get too little work.
 constexpr std::size_t small_network = 600;
 
 // Limit of search_space::work for the whole search, by knob `effort`. A unit takes 20 to 40 ns.

@@ -26,7 +26,7 @@ class climbing {
   }
 
  private:
-  // The effort of each of so many searches with what work is left.
+  // The effort of each search if they share the work that is left.
   effort share_of(std::size_t searches) const {
     constexpr std::size_t least_tries = 4, most_tries = 40;
     const std::uint64_t work = (end_ - std::min(end_, of_.work())) / std::max<std::size_t>(searches, 1);

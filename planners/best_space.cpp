@@ -101,7 +101,7 @@ std::vector<decision> search_space::decisions_for(const std::vector<treatment>& 
 // --- evaluation ---
 
 evaluation search_space::memory_of(const std::vector<treatment>& treatments, byte_count budget) {
-  // A visit of a position takes as long as going through about so many events.
+  // Costs in events: a visit of a position takes as long as reading about `of_visit` events.
   constexpr std::uint64_t of_visit = 8, of_evaluation = 32;
   const std::uint64_t visited = evaluator_.visited_count();
   if (differs_widely(treatments)) {

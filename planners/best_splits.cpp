@@ -17,7 +17,7 @@ constexpr std::size_t most_computes = 20'000;
 constexpr std::array<byte_count, 3> shares{6, 20, 64};
 constexpr std::array<byte_count, 2> shares_of_budget{4, 16};
 constexpr std::uint32_t most_parts = 64;
-// Two regions with at most so many operators between them become one.
+// Maximum number of operators between two regions that are joined into one.
 constexpr op_id most_between = 8;
 
 bool cuts_anything(const graph& g, std::uint32_t k) {

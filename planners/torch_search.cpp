@@ -15,7 +15,7 @@ namespace {
 
 using clock = std::chrono::steady_clock;
 
-// Copies take up to so many times as long while kernels read and write memory.
+// The longest time of a copy beside kernels that read and write memory, over its time alone.
 constexpr double copy_time = 1.25;
 
 // From one choice to the next by moves: first those that lower the peak for the least time, then those that

@@ -53,7 +53,7 @@ def _finish(started, left_s, deadline_s):
 
 
 def _child_main(function, task, sender):
-    os.setsid()  # stopping this session stops all that the function started
+    os.setsid()  # the parent can then stop this process and all its children at once
     os.dup2(2, 1)  # libraries may print; standard output is the parent's
     try:
         answer = (function(task), None)

@@ -30,7 +30,7 @@ network_spec small_convolution(precision arithmetic, memory_order order) {
   return spec;
 }
 
-// Every call in so many parts, at most.
+// Divides every call into the parts of `d`, or fewer where it has fewer.
 memory_plan divided_by(const graph& g, const division& d, bool joined, residence home) {
   std::vector<std::vector<ooc_step>> steps;
   for (const ooc_call& c : calls_of(g)) {

@@ -8,7 +8,8 @@
 
 namespace um::testing {
 
-// For training, of at most so many operators; batch, images and channels by dice, tensors of some MiB.
+// A training network of at most `most_operators`, with random batch, images and channels; tensors of some
+// MiB.
 inline graph random_network(std::uint32_t seed, std::size_t most_operators) {
   std::mt19937 dice(seed);
   const auto below = [&](unsigned n) { return static_cast<std::int64_t>(dice() % n); };

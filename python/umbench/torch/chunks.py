@@ -117,7 +117,7 @@ def classes_last(logits, labels):
 
 
 def cut(module, shares):
-    """A copy of Dynamo's graph whose losses are computed in so many shares."""
+    """A copy of Dynamo's graph that computes each loss in `shares` parts."""
     graph = torch.fx.Graph()
     copied = {}
     graph.output(graph.graph_copy(module.graph, copied))

@@ -60,7 +60,7 @@ def forecast(options, times):
 
 
 def planned(options, budget, times):
-    """(the step, the planner's answer, the batch) with the example inputs repeated so many times."""
+    """(the step, the planner's answer, the batch) with the example inputs repeated `times` times."""
     import torch
 
     from . import capture, private

@@ -84,7 +84,7 @@ class Times:
         self.keep()
 
     def of_bytes(self, size):
-        """Of a kernel that reads and writes so many bytes: between those of copies."""
+        """Nanoseconds of a kernel that reads and writes `size` bytes, from the times of copies of similar sizes."""
         if "copies" not in self.known:
             self.known["copies"] = [[size, self._copy_ns(size)] for size in _sizes()]
         copies = self.known["copies"]

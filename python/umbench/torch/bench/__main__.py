@@ -22,7 +22,7 @@ def main():
     parser.add_argument("--ratios", nargs="*", type=float, default=[1.5, 2, 3])
     parser.add_argument("--tiers", nargs="*", default=["pinned"], help="where offloaded tensors wait: pinned, managed, or none: nothing is offloaded")
     parser.add_argument("--shares", nargs="*", type=float, default=[], help="values of PyTorch's activation_memory_budget")
-    parser.add_argument("--blocks", nargs="*", type=float, default=[], help="of so many blocks one is checkpointed")
+    parser.add_argument("--blocks", nargs="*", type=float, default=[], help="numbers N: one of every N blocks is checkpointed")
     parser.add_argument("--out", required=True)
     parser.add_argument("--budgets-from", help="records of plain cells, whose peaks are used again")
     parser.add_argument("--at-once", type=int, default=4, help="cells that compile side by side (4)")
