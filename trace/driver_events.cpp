@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <ctime>
 #include <utility>
 
 namespace um::tracing {
@@ -235,11 +234,8 @@ std::uint64_t driver_events::take_lost() {
   return all - std::exchange(lost_before_, all);
 }
 
-void driver_events::read(nanoseconds now, const take_record& to) {
+void driver_events::read(nanoseconds ahead, const take_record& to) {
   if (!ring_) return;
-  timespec raw{};
-  clock_gettime(CLOCK_MONOTONIC_RAW, &raw);
-  const nanoseconds ahead = now - (raw.tv_sec * 1'000'000'000 + raw.tv_nsec);
   ring_->read([&](driver_event e) { translate_.add(e, ahead, device_, to); });
 }
 

@@ -104,8 +104,9 @@ class driver_events {
   bool active() const { return active_; }
   // The driver hands over finished work at once.
   void flush() const;
-  // Hands out records that have come since, with times on the clock that shows `now`.
-  void read(nanoseconds now, const take_record& to);
+  // Hands out records that have come since. `ahead`: the records' clock less CLOCK_MONOTONIC_RAW; with 0,
+  // times of one clock in all reads.
+  void read(nanoseconds ahead, const take_record& to);
   // Events that found no room in the queue since the last call.
   std::uint64_t take_lost();
 

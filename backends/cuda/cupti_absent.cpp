@@ -3,7 +3,7 @@
 
 namespace um {
 
-unified_memory_counter::unified_memory_counter(bool with_faults) : with_faults_(with_faults) {
+unified_memory_counter::unified_memory_counter(bool with_faults) : counts_faults_(with_faults) {
   throw unsupported("nothing is counted: built without CUPTI's headers (extras/CUPTI in the CUDA toolkit)");
 }
 unified_memory_counter::~unified_memory_counter() = default;

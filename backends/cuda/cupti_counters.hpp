@@ -62,7 +62,7 @@ class unified_memory_counter {
   // process and does not report losses: if the host delays that thread by some ten milliseconds, counts may
   // be too low without notice.
   void start();
-  // Waits for the GPU and for the last records, some ten milliseconds. Counts for which is_whole() is false
+  // Waits for the GPU and for the last records, some ten milliseconds. Counts for which is_complete() is false
   // must not be used.
   unified_memory_counts stop();
 
@@ -73,7 +73,7 @@ class unified_memory_counter {
   bool counts_faults_;
   tracing::driver_events events_;  // CUPTI counts where these are not active
   tracing::driver_counters driver_;
-  tracing::driver_sums sums_at_last_collect_;  // at the last collect()
+  tracing::driver_sums sums_at_last_collect_;
   std::jthread collector_;
 };
 

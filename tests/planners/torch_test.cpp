@@ -136,8 +136,6 @@ TEST(torch_plans, copies_with_time_left_begin_earlier_and_are_waited_for_later) 
   EXPECT_GE(early.peak, just.peak);
 }
 
-// Eight layers: within less memory the search computes more again, and never exceeds a budget that it can
-// keep.
 // Blocks of a wide product and a narrow one, and their gradients, which need both.
 torch_step blocks(torch_id count) {
   torch_step s;
@@ -167,6 +165,8 @@ TEST(torch_plans, parts_end_where_little_crosses) {
   EXPECT_LT(least, model.evaluate(only(s, {})).peak / 2);
 }
 
+// Eight layers: within less memory the search computes more again, and never exceeds a budget that it can
+// keep.
 TEST(torch_plans, the_search_keeps_to_the_budget) {
   torch_step s;
   s.nodes.push_back(node(torch_kind::input, {}, kib, false));
