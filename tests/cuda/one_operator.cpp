@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
 #include <utility>
 
 #include "backends/bf16.hpp"
@@ -26,35 +27,51 @@ double rounded(dtype type, double value) {
   return value;
 }
 
-// Device memory of `bytes` with poison in it and, for the guards, around it.
+// Device memory for the buffers of one call. It is allocated once: cudaMalloc and cudaFree wait for every
+// program that shares the GPU.
+class scratch_memory {
+ public:
+  std::byte* take(byte_count bytes) {
+    const byte_count from = used_;
+    used_ = round_up(from + bytes, 512);
+    if (used_ > memory_.bytes()) throw std::length_error("one call's buffers exceed the scratch memory");
+    return memory_.data() + from;
+  }
+  void reuse() { used_ = 0; }
+
+ private:
+  arena memory_ = device_arena(GiB);
+  byte_count used_ = 0;
+};
+
+// `bytes` of scratch memory, poisoned, with poisoned guards on both sides.
+// The caller synchronizes the device before another stream uses them.
 class guarded_buffer {
  public:
-  guarded_buffer(byte_count bytes, byte_count misalignment)
-      : bytes_(bytes), before_(guard + misalignment), memory_(device_arena(before_ + bytes + guard)) {
-    check(cudaMemset(memory_.data(), static_cast<int>(poison), memory_.bytes()));
-    check(cudaDeviceSynchronize());  // operators run on a stream that does not wait for this
+  guarded_buffer(scratch_memory& from, byte_count bytes, byte_count misalignment)
+      : bytes_(bytes), before_(guard + misalignment), memory_(from.take(before_ + bytes + guard)) {
+    check(cudaMemsetAsync(memory_, static_cast<int>(poison), before_ + bytes + guard));
   }
-  std::byte* data() const { return memory_.data() + before_; }
+  std::byte* data() const { return memory_ + before_; }
   void set(const std::vector<std::byte>& bytes) const {
     check(cudaMemcpy(data(), bytes.data(), bytes.size(), cudaMemcpyHostToDevice));
-    check(cudaDeviceSynchronize());
   }
   std::vector<std::byte> get() const { return bytes_at(before_, bytes_); }
   bool guards_stand() const {
     const auto stands = [&](byte_count from, byte_count bytes) {
       return std::ranges::all_of(bytes_at(from, bytes), [](std::byte b) { return b == poison; });
     };
-    return stands(0, before_) && stands(before_ + bytes_, memory_.bytes() - before_ - bytes_);
+    return stands(0, before_) && stands(before_ + bytes_, guard);
   }
 
  private:
   std::vector<std::byte> bytes_at(byte_count from, byte_count bytes) const {
     std::vector<std::byte> some(bytes);
-    check(cudaMemcpy(some.data(), memory_.data() + from, bytes, cudaMemcpyDeviceToHost));
+    check(cudaMemcpy(some.data(), memory_ + from, bytes, cudaMemcpyDeviceToHost));
     return some;
   }
   byte_count bytes_, before_;
-  arena memory_;
+  std::byte* memory_;
 };
 
 // The bytes of a region of a tensor, dense, from those of the whole; or back.
@@ -114,6 +131,8 @@ class call {
   }
 
   void run_part(const box& part) {
+    static scratch_memory scratch;
+    scratch.reuse();
     const std::vector<access> touched = accesses_of(g_, o_, part);
     std::vector<guarded_buffer> buffers;
     bound_operands operands;
@@ -122,7 +141,7 @@ class call {
       const tensor& t = g_.tensors[what_[i]];
       const bool own = place_of_[i] == i;
       const bool off = how_.misaligned && operand_alignment(o_) == 1;
-      buffers.emplace_back(own ? bytes_of(t, touched[i].where) : 0, off ? element_bytes(t.type) : 0);
+      buffers.emplace_back(scratch, own ? bytes_of(t, touched[i].where) : 0, off ? element_bytes(t.type) : 0);
       if (own) buffers[i].set(part_bytes(t, touched[i].where, whole_[i]));
       std::byte* const at = buffers[place_of_[i]].data();
       all |= reinterpret_cast<std::uintptr_t>(at);
@@ -130,8 +149,9 @@ class call {
     }
     const auto alignment = static_cast<std::uint32_t>(all & (~all + 1));
     const engine chosen = choose_engine(session_, g_, o_, part, alignment, workspace_cap);
-    const guarded_buffer workspace(chosen.choice.workspace_bytes, 0);
+    const guarded_buffer workspace(scratch, chosen.choice.workspace_bytes, 0);
     operands.workspace = workspace.data();
+    check(cudaDeviceSynchronize());  // the operator's stream does not wait for the buffers' contents
     chosen.bind(operands)();
     check(cudaStreamSynchronize(session_.compute().stream));
     guards_stand_ = guards_stand_ && workspace.guards_stand();
