@@ -14,8 +14,7 @@ class borders {
   // The border of each part but the last: where least crosses, of the places where parts end that are about
   // as large, the nearest to the middle.
   std::vector<std::size_t> between(std::size_t parts) const;
-  // Where less crosses than both before and behind, of these positions.
-  std::vector<std::size_t> valleys(const std::vector<std::size_t>& positions) const;
+  const std::vector<std::int64_t>& crossing() const { return crossing_; }
   // All positions.
   std::vector<std::size_t> everywhere() const {
     std::vector<std::size_t> found(order_.size());
@@ -90,32 +89,6 @@ std::vector<std::size_t> borders::between(std::size_t parts) const {
   return found;
 }
 
-std::vector<std::size_t> borders::valleys(const std::vector<std::size_t>& positions) const {
-  constexpr std::int64_t tenths = 12;  // a valley is by a fifth lower than its sides
-  std::vector<std::size_t> found;
-  std::int64_t low = 0, high = 0;
-  std::size_t lowest = 0;
-  bool falls = true;
-  for (const std::size_t p : positions) {
-    const std::int64_t bytes = crossing_[p];
-    if (falls && 10 * bytes > tenths * low) {
-      found.push_back(lowest);
-      falls = false;
-      high = bytes;
-    } else if (!falls && tenths * bytes < 10 * high) {
-      falls = true;
-      low = bytes;
-      lowest = p;
-    }
-    if (bytes < low) {
-      low = bytes;
-      lowest = p;
-    }
-    high = std::max(high, bytes);
-  }
-  return found;
-}
-
 std::vector<torch_id> borders::saved_at(const std::vector<std::size_t>& ends) const {
   std::vector<torch_id> saved;
   for (const span& each : spans_) {
@@ -127,6 +100,33 @@ std::vector<torch_id> borders::saved_at(const std::vector<std::size_t>& ends) co
 
 }  // namespace
 
+std::vector<std::size_t> torch_valleys(const std::vector<std::int64_t>& heights,
+                                       const std::vector<std::size_t>& positions) {
+  constexpr std::int64_t tenths = 12;  // a valley is by a fifth lower than its sides
+  std::vector<std::size_t> found;
+  std::int64_t low = 0, high = 0;
+  std::size_t lowest = 0;
+  bool falls = false;
+  for (const std::size_t p : positions) {
+    const std::int64_t height = heights[p];
+    if (falls && 10 * height > tenths * low) {
+      found.push_back(lowest);
+      falls = false;
+      high = height;
+    } else if (!falls && tenths * height < 10 * high) {
+      falls = true;
+      low = height;
+      lowest = p;
+    }
+    if (falls && height < low) {
+      low = height;
+      lowest = p;
+    }
+    high = std::max(high, height);
+  }
+  return found;
+}
+
 std::vector<std::vector<torch_id>> torch_checkpoints(const torch_wiring& wiring) {
   const borders all(wiring);
   std::vector<std::vector<std::size_t>> choices;
@@ -134,7 +134,7 @@ std::vector<std::vector<torch_id>> torch_checkpoints(const torch_wiring& wiring)
     choices.push_back(all.between(parts));
   std::vector<std::size_t> valleys = all.everywhere();
   for (int level = 0; level < 3; ++level) {
-    valleys = all.valleys(valleys);
+    valleys = torch_valleys(all.crossing(), valleys);
     for (const std::size_t stride : {1, 2, 3}) {
       choices.emplace_back();
       for (std::size_t i = stride - 1; i < valleys.size(); i += stride) choices.back().push_back(valleys[i]);

@@ -12,4 +12,8 @@ namespace um {
 // counts is saved as well.
 std::vector<std::vector<torch_id>> torch_checkpoints(const torch_wiring& wiring);
 
+// Of these positions, in rising order, those that are lower than others both before and behind them.
+std::vector<std::size_t> torch_valleys(const std::vector<std::int64_t>& heights,
+                                       const std::vector<std::size_t>& positions);
+
 }  // namespace um

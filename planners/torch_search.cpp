@@ -24,34 +24,36 @@ class torch_search {
  public:
   // `part` of `parts` searches side by side.
   torch_search(const torch_step& step, std::int64_t budget, double seconds, unsigned part, unsigned parts);
-  // The plan found, and what evaluations say of it.
-  torch_plan find(const std::vector<torch_id>& begin);
-  bool is_better_than(const torch_search& other) const { return better(best_, other.best_); }
-
- private:
   struct point {
     std::vector<torch_fate> fates;
     double over = 0, ns = 0;  // bytes above the budget, nanoseconds
+    bool operator<(const point& other) const {
+      return over != other.over ? over < other.over : ns < other.ns;
+    }
   };
+  // This part's share of the sets, saved with all small tensors.
+  std::vector<point> evaluated(const std::vector<std::vector<torch_id>>& sets);
+  // Searches from PyTorch's own choice `begin` and from `by_parts`. The plan found.
+  torch_plan find(const std::vector<torch_id>& begin, const std::vector<point>& by_parts);
+  bool is_better_than(const torch_search& other) const { return best_ < other.best_; }
 
+ private:
   bool late() const { return clock::now() > end_; }
   point at(std::vector<torch_fate> fates);
   // What the backward graph reads of the candidates, with their fates.
   point trimmed(std::vector<torch_fate> fates);
-  bool better(const point& a, const point& b) const {
-    return a.over != b.over ? a.over < b.over : a.ns < b.ns;
-  }
   point after(const torch_move& m);
   std::vector<torch_fate> saving(const std::vector<torch_id>& nodes) const;
   std::vector<torch_id> results_of_kernels() const;
-  std::vector<point> starts(const std::vector<torch_id>& begin);
+  point with_small(const std::vector<torch_id>& nodes);
+  std::vector<point> starts(const std::vector<torch_id>& begin, const std::vector<point>& by_parts);
   void lower_peak(std::size_t first, std::size_t last);
   void save_time();
   void aim_at(std::int64_t budget);
   void keep() {
-    if (better(now_, best_)) best_ = now_;
+    if (now_ < best_) best_ = now_;
   }
-  std::vector<point> descents(const std::vector<torch_id>& begin);
+  std::vector<point> descents(const std::vector<point>& from);
   void shake();
   void leave_time();
 
@@ -155,7 +157,7 @@ void torch_search::save_time() {
     for (const torch_move& m : moves_.all) {
       if (late()) return;
       point next = after(m);
-      if (!better(next, now_)) continue;
+      if (!(next < now_)) continue;
       now_ = std::move(next);
       found = true;
     }
@@ -200,23 +202,24 @@ std::vector<torch_id> torch_search::results_of_kernels() const {
   return found;
 }
 
-// Choices to search from, with all small tensors saved: all, PyTorch's own, what no kernel is fused for, and
-// the best of those that compute again part by part.
-std::vector<torch_search::point> torch_search::starts(const std::vector<torch_id>& begin) {
-  const auto points_of = [&](const std::vector<std::vector<torch_id>>& sets) {
-    std::vector<point> found;
-    for (const auto& nodes : sets) {
-      std::vector<torch_fate> fates = saving(nodes);
-      for (const torch_id v : moves_.small) fates[v] = torch_fate::saved;
-      found.push_back(trimmed(std::move(fates)));
-    }
-    return found;
-  };
-  constexpr std::size_t most_by_parts = 3;
-  std::vector<point> by_parts = points_of(torch_checkpoints(torch_wiring(step_)));
-  std::ranges::stable_sort(by_parts, [&](const point& a, const point& b) { return better(a, b); });
-  by_parts.resize(std::min(by_parts.size(), most_by_parts));
-  std::vector<point> found = points_of({moves_.candidates, begin, results_of_kernels()});
+torch_search::point torch_search::with_small(const std::vector<torch_id>& nodes) {
+  std::vector<torch_fate> fates = saving(nodes);
+  for (const torch_id v : moves_.small) fates[v] = torch_fate::saved;
+  return trimmed(std::move(fates));
+}
+
+std::vector<torch_search::point> torch_search::evaluated(const std::vector<std::vector<torch_id>>& sets) {
+  std::vector<point> found;
+  for (std::size_t i = part_; i < sets.size() && !late(); i += parts_) found.push_back(with_small(sets[i]));
+  return found;
+}
+
+// Choices to search from: all, PyTorch's own, what no kernel is fused for, and those that compute again part
+// by part.
+std::vector<torch_search::point> torch_search::starts(const std::vector<torch_id>& begin,
+                                                      const std::vector<point>& by_parts) {
+  std::vector<point> found{with_small(moves_.candidates), with_small(begin),
+                           with_small(results_of_kernels())};
   // Where even parts are too large, the way from the others is longer still.
   const bool is_tight = !by_parts.empty() && by_parts[0].over > 0;
   found.insert(is_tight ? found.begin() : found.end(), by_parts.begin(), by_parts.end());
@@ -225,8 +228,7 @@ std::vector<torch_search::point> torch_search::starts(const std::vector<torch_id
 
 // Where this part's ways from the starts to the budget end. A way to a smaller budget may go further than one
 // that ends too early.
-std::vector<torch_search::point> torch_search::descents(const std::vector<torch_id>& begin) {
-  const std::vector<point> from = starts(begin);
+std::vector<torch_search::point> torch_search::descents(const std::vector<point>& from) {
   const std::vector<double> shares{1.0, 0.85, 0.7};
   std::vector<point> ends;
   for (std::size_t i = part_; i < shares.size() * from.size() && !late(); i += parts_) {
@@ -244,12 +246,12 @@ std::vector<torch_search::point> torch_search::descents(const std::vector<torch_
   return ends;
 }
 
-torch_plan torch_search::find(const std::vector<torch_id>& begin) {
+torch_plan torch_search::find(const std::vector<torch_id>& begin, const std::vector<point>& by_parts) {
   now_ = at(saving(begin));  // with PyTorch's own choice of small tensors
   keep();
   std::vector<point> ends{now_};
-  for (point& end : descents(begin)) ends.push_back(std::move(end));
-  std::ranges::sort(ends, [&](const point& a, const point& b) { return better(a, b); });
+  for (point& end : descents(starts(begin, by_parts))) ends.push_back(std::move(end));
+  std::sort(ends.begin(), ends.end());
   for (const point& end : ends) {
     now_ = end;
     save_time();
@@ -276,12 +278,20 @@ torch_plan plan_torch(const torch_step& step, std::int64_t budget, const std::ve
   std::vector<std::unique_ptr<torch_search>> searches;
   for (unsigned part = 0; part < parts; ++part)
     searches.push_back(std::make_unique<torch_search>(step, budget, seconds, part, parts));
-  std::vector<torch_plan> plans(parts);
-  {
+  const auto side_by_side = [&](const auto& work) {
     std::vector<std::jthread> threads;
-    for (unsigned part = 0; part < parts; ++part)
-      threads.emplace_back([&, part] { plans[part] = searches[part]->find(begin); });
-  }
+    for (unsigned part = 0; part < parts; ++part) threads.emplace_back([&, part] { work(part); });
+  };
+  const auto sets = torch_checkpoints(torch_wiring(step));
+  std::vector<std::vector<torch_search::point>> shares(parts);
+  side_by_side([&](unsigned part) { shares[part] = searches[part]->evaluated(sets); });
+  constexpr std::size_t most_by_parts = 3;
+  std::vector<torch_search::point> by_parts;
+  for (const auto& share : shares) by_parts.insert(by_parts.end(), share.begin(), share.end());
+  std::stable_sort(by_parts.begin(), by_parts.end());
+  by_parts.resize(std::min(by_parts.size(), most_by_parts));
+  std::vector<torch_plan> plans(parts);
+  side_by_side([&](unsigned part) { plans[part] = searches[part]->find(begin, by_parts); });
   std::size_t best = 0;
   std::int64_t evaluations = 0;
   for (std::size_t part = 0; part < parts; ++part) {

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <numeric>
 
 #include "planners/torch_checkpoints.hpp"
 #include "planners/torch_target.hpp"
@@ -163,6 +164,18 @@ TEST(torch_plans, parts_end_where_little_crosses) {
   std::int64_t least = unlimited;
   for (const auto& saved : sets) least = std::min(least, model.evaluate(only(s, saved)).peak);
   EXPECT_LT(least, model.evaluate(only(s, {})).peak / 2);
+}
+
+TEST(torch_plans, a_valley_has_sides) {
+  const auto at = [](const std::vector<std::int64_t>& heights) {
+    std::vector<std::size_t> all(heights.size());
+    std::iota(all.begin(), all.end(), 0);
+    return torch_valleys(heights, all);
+  };
+  using places = std::vector<std::size_t>;
+  EXPECT_EQ(at({10, 5, 10, 4, 9}), (places{1, 3}));
+  EXPECT_EQ(at({5, 10, 4, 9}), (places{2}));
+  EXPECT_EQ(at({10, 9, 10, 5}), (places{}));
 }
 
 // Eight layers: within less memory the search computes more again, and never exceeds a budget that it can
