@@ -182,6 +182,8 @@ PLACES = {
     "managed, prefetched": managed(prefetches_in=True),
     "managed": managed(),
     "managed, preferred device": managed([(PREFERRED, 0)]),
+    "managed, preferred host": managed([(PREFERRED, HOST)]),
+    "managed, accessed by device": managed([(ACCESSED, 0)]),
     "managed, read mostly": managed([(READ_MOSTLY, 0)]),
 }
 WARM_UP, COMPARED_STEPS = 2, 3  # untimed steps; steps after which the weights are compared with torch.optim's
@@ -231,14 +233,15 @@ def main():
     parser.add_argument("--out", required=True, metavar="FILE.jsonl")
     parser.add_argument("--parameters", type=int, default=1 << 27, help="elements (2^27: states of 1 GiB)")
     parser.add_argument("--steps", type=int, default=6, help="measured, behind two that warm up")
+    parser.add_argument("--only", metavar="PLACE", nargs="+", default=list(PLACES), choices=list(PLACES), help="these alone, `device` first")
     parser.add_argument("--within", type=float, default=3, metavar="SECONDS", help="slower places are measured by fewer steps")
     options = parser.parse_args()
     lines, wanted = [], []
     facts = {"schema": 1, "kind": "optimizer_states", "gpu": torch.cuda.get_device_name(), "driver": driver_version(), "torch": torch.__version__,
              "parameters": options.parameters, "state_bytes": 8 * options.parameters}
-    for name, place in PLACES.items():
+    for name in options.only:
         w, g = initial_tensors(options.parameters)
-        run, held = place(w, g)
+        run, held = PLACES[name](w, g)
         found = {}
 
         def compare(w=w, found=found):

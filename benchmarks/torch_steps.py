@@ -179,7 +179,7 @@ def run_network(name, options):
     made, (_, graph) = Measured(name, options), predicted(name, options)
     write_and_wait(out, "compiled")
     write_and_wait(out, json.dumps(made.steps()))
-    write_and_wait(out, json.dumps({"by_measured": by_measured(graph)}))
+    write_and_wait(out, json.dumps({"by_measured": by_measured(graph, options)}))
     return 0
 
 
@@ -203,19 +203,25 @@ def predicted(name, options):
             "step_by_rates_ns": sum(op["duration_ns"] for op in document["ops"])}
     if options.details:
         Path(options.details, f"{name}.json").write_text(convert.as_text(document), encoding="utf-8")
-    rates.wait_for_launches(made, LAUNCH_NS)
+    rates.wait_for_launches(made, rates.launched_in(made, LAUNCH_NS))
     said["step_launched_ns"] = sum(op["duration_ns"] for op in document["ops"])
     return {"schema": 1, "kind": "torch_step", "network": name, "torch": torch.__version__, "machine": options.machine, "predicted": said}, made
 
 
-def by_measured(made):
-    from umbench.torch import liveness, measuring, rates
-    measuring.set_durations(made)
+def by_measured(made, options):
+    from umbench.torch import convert, liveness, measuring, rates
+    times = measuring.Times()
+    host_ns = measuring.set_durations(made, times)
     ops = made.document["ops"]
+    if options.details:
+        name = made.document["name"]
+        Path(options.details, f"{name}.measured.json").write_text(convert.as_text(made.document), encoding="utf-8")
+        Path(options.details, f"{name}.host.json").write_text(json.dumps([host_ns, made.launches]), encoding="utf-8")
     said = {"step_by_measured_ns": sum(op["duration_ns"] for op in ops), "peak_with_workspaces_bytes": liveness.peak_of(made.document)[0],
             "by_measured_alone_ns": sum(op["duration_ns"] for op in ops if op["name"] in made.alone)}
-    rates.wait_for_launches(made, LAUNCH_NS)
-    return said | {"step_measured_launched_ns": sum(op["duration_ns"] for op in ops)}
+    rates.wait_for_launches(made, host_ns)
+    return said | {"step_measured_launched_ns": sum(op["duration_ns"] for op in ops), "launching_ns": sum(host_ns.values()),
+                   "generated_launch_ns": times.generated_launch()}
 
 
 class Measured:

@@ -115,6 +115,33 @@ def huge():
     return layers.half(), (torch.randn(8, 65536).half(),)
 
 
+def by_default():
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        return nn.Linear(16, 4), (torch.randn(8, 16),)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+class Deep(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.body = nn.ModuleList([nn.Linear(3, 3), Calls(function)])
+
+    def forward(self, x):
+        return self.body[1](self.body[0](x))
+
+
+def deep():
+    return Deep(lambda y: y.sum() if y.sum() > 0 else -y.sum()), (torch.randn(4, 3),)
+
+
+def deep_wide():
+    model = Deep(torch.sum)
+    model.body[1].layer = nn.Linear(5, 3)
+    return model, (torch.randn(4, 3),)
+
+
 def on_meta():
     with torch.device("meta"):
         return nn.Linear(16, 4), (torch.randn(8, 16),)
@@ -437,6 +464,8 @@ def test_a_model_of_one_batch_size_is_not_cut(export):
 @pytest.mark.parametrize(("model", "told"), [
     ("asks", "depend on values of its tensors"), ("frozen", "no parameter requires a gradient; give --inference"),
     ("wide", "the model fails on its example inputs: RuntimeError"),
+    ("deep", "in module body.1 the model's operators depend on values"), ("deep", "put torch.where in place of such an if"),
+    ("deep_wide", "in module body.1.layer RuntimeError"),
     ("dynamic", "depend on values of its tensors"), ("reads", "depend on values of its tensors"), ("lists", "depend on values of its tensors"),
     ("numbers", "the model fails on its example inputs"), ("breaks", "torch._dynamo.graph_break"),
     ("named", "example input 1 is a dict, not a tensor"), ("broken", "the function fails: OSError: no such weights"),
@@ -540,14 +569,14 @@ def test_a_fused_step_is_computed(export, form, optimizer, states):
     assert all(t["shape"] == parameters[t["name"].rpartition(".")[0]] for t in graph["tensors"] if t.get("use") == "state" and not t["name"].endswith("count"))
 
 
-@pytest.mark.parametrize("model", ["halves", "huge", "on_meta", "on_cuda"])
+@pytest.mark.parametrize("model", ["halves", "huge", "by_default", "on_meta", "on_cuda"])
 def test_conversions_and_devices_take_no_memory(export, model):
     import resource
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     done, graph = export(model)
     assert done.returncode == 0, done.stderr
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1 << 20  # KiB: `huge` has 24 GiB of parameters
-    wanted = {"halves": "bf16", "huge": "bf16"}.get(model, "f32")
+    wanted = {"halves": "bf16", "huge": "bf16", "by_default": "bf16"}.get(model, "f32")
     assert {t["type"] for t in graph["tensors"] if t["use"] == "parameter"} == {wanted}
 
 

@@ -141,6 +141,7 @@ def capture(factory, *, compiled, inference=False, autocast=None, times=1):
             made = factory()
             mode.keeps_sequences = False
         model, inputs = model_and_inputs(made)
+        at.follow(model)
         with errors_in_one_line("the model fails on its example inputs", at):
             model._apply(on_fake_cpu)
             inputs = tuple(on_fake_cpu(each) for each in inputs)
@@ -150,7 +151,6 @@ def capture(factory, *, compiled, inference=False, autocast=None, times=1):
                 wrapped = Outputs(model.eval(), autocast)
             else:
                 wrapped, inputs, labels = with_loss(model.train(), inputs, autocast)
-            at.follow(wrapped)
             with contextlib.nullcontext() if compiled else eager_kernels():
                 joint = _joint(wrapped, inputs, labels, as_cuda.decompositions() if compiled else {})
             if compiled:
@@ -267,12 +267,10 @@ class _Place:
     def __init__(self):
         self.stack = []
 
-    def follow(self, wrapped):
-        for name, module in wrapped.named_modules():
-            path = name.removeprefix("model").removeprefix(".")
-            if path or name == "model":
-                module.register_forward_pre_hook(lambda *_, path=path, module=module: self.enter(path, module))
-                module.register_forward_hook(lambda *_: self.leave(), always_call=False)
+    def follow(self, model):
+        for path, module in model.named_modules():
+            module.register_forward_pre_hook(lambda *_, path=path, module=module: self.enter(path, module))
+            module.register_forward_hook(lambda *_: self.leave(), always_call=False)
 
     def enter(self, path, module):
         self.stack.append((path, type(module)))

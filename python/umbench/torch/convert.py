@@ -36,6 +36,7 @@ class Converted:
     kernels: dict = field(default_factory=dict)
     modules: dict = field(default_factory=dict)
     alone: dict = field(default_factory=dict)  # FX node of each operator that no other shares a kernel with, by the operator's name
+    channels_last: bool = False  # whether torch.compile lays images out so
     launches: dict = field(default_factory=dict)  # how many kernels an operator launches, by its name, where more than one
     left_out: int = 0  # bytes of statistics and counters that an iteration writes and does not read
     uncut: str = ""    # why no operator may be cut along the batch, where one might expect it
@@ -76,7 +77,7 @@ def convert_split(forward, backward, *, num_fwd_outputs, primals, name="model", 
     types = {t["type"] for t in made.tensors.values() if t["use"] == "activation"}
     document = {"schema": 1, "kind": "graph", "name": name, "precision": precision or ("bf16" if "bf16" in types else "fp32"),
                 "tensors": list(made.tensors.values()), "ops": made.ops}
-    return Converted(document, made.node_names, made.kernel_names, made.modules, made.alone, made.launches, made.left_out)
+    return Converted(document, made.node_names, made.kernel_names, made.modules, made.alone, made.channels_last, made.launches, made.left_out)
 
 
 def as_text(document):

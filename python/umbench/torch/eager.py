@@ -46,7 +46,7 @@ def converted(walk, name, precision):
     nodes = {op["name"]: walk.kernel_names[op["name"]] for op in ops}
     modules = {op: module_of(node) for op, node in nodes.items()} | {t.name: t.name.rpartition(".")[0] for t in walk.tensors}
     return Converted(document, {t.name: t.node for t in walk.tensors}, {op: [node.name] for op, node in nodes.items()}, modules,
-                     {op["name"]: nodes[op["name"]] for op in ops if op["kind"] == "opaque"}, {}, walk.left_out, walk.uncut)
+                     {op["name"]: nodes[op["name"]] for op in ops if op["kind"] == "opaque"}, left_out=walk.left_out, uncut=walk.uncut)
 
 
 def samples_of(joint):

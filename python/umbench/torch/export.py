@@ -20,16 +20,17 @@ def main(options):
     figures = machine(options.machine) if options.machine else None
     began = time.monotonic()
     made = document_of(options)
+    from umbench.torch import convert, optimizer, rates
+    launches = {}
     if options.measure:
         from umbench.torch import measuring
-        measuring.set_durations(made, options.measure)
+        launches = measuring.set_durations(made, measuring.Times(options.measure))
     elif figures:
-        from umbench.torch import rates
         rates.set_durations(made, figures)
     if options.launch:
-        from umbench.torch import rates
-        rates.wait_for_launches(made, options.launch)
-    from umbench.torch import convert, optimizer
+        launches = rates.launched_in(made, options.launch)
+    if launches:
+        rates.wait_for_launches(made, launches)
     optimizer.add_step(made.document, options.optimizer, options.step)
     output.write(convert.as_text(made.document), options.out)
     report(made, options, time.monotonic() - began)

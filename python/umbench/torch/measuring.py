@@ -1,4 +1,5 @@
 """How long operators take on a GPU: products, convolutions, attention and the like once for each shape, generated kernels by bytes.
+And how long the CPU takes to launch them.
 
 Times are kept in ~/.cache/umbench for the GPU and the release of PyTorch: another network measures what is new in it alone.
 """
@@ -6,10 +7,13 @@ Times are kept in ~/.cache/umbench for the GPU and the release of PyTorch: anoth
 import bisect
 import contextlib
 import fcntl
+import functools
 import json
 import math
 import os
 import re
+import statistics
+import time
 from pathlib import Path
 
 import torch
@@ -18,22 +22,26 @@ REPEATS, ROUNDS = 10, 5
 BETWEEN_KERNELS_NS = 2500  # from the end of a kernel to the next on one stream: 2.3 to 3.5 us in results/torch/steps.jsonl
 LEAST_BYTES, MOST_BYTES, LINK_BYTES = 1 << 16, 1 << 31, 1 << 25
 CACHE_BYTES = 1 << 27  # more than a GPU's second-level cache holds
+LAYERS = 10, 30        # of the two compiled steps whose launches are timed
 
 
-def set_durations(made, device="cuda"):
-    """Writes duration_ns and workspace_bytes of each operator of a Converted in place."""
-    times = Times(device)
+def set_durations(made, times):
+    """Writes duration_ns and workspace_bytes of each opaque operator of a Converted in place. Returns by the operators' names how many
+    nanoseconds the CPU takes to launch them."""
+    host_ns = {}
     for op in made.document["ops"]:
-        node = made.alone.get(op["name"])
-        measured = times.of_node(node) if node is not None else None
-        between = BETWEEN_KERNELS_NS * made.launches.get(op["name"], 1)
+        if op["kind"] != "opaque":
+            continue
+        node, launches = made.alone.get(op["name"]), made.launches.get(op["name"], 1)
+        measured = times.of_node(node, made.channels_last) if node is not None else None
         if measured is None:
-            op["duration_ns"] = times.of_bytes(op["bytes"]) + between
+            ns, host_ns[op["name"]] = times.of_bytes(op["bytes"]), times.generated_launch() * launches
         else:
-            op["duration_ns"] = measured["ns"] + between
-            if measured["workspace"]:
-                op["workspace_bytes"] = measured["workspace"]
+            ns, host_ns[op["name"]] = measured["ns"], measured["host_ns"]
+            op["workspace_bytes"] = measured["workspace"]
+        op["duration_ns"] = ns + BETWEEN_KERNELS_NS * launches
     times.keep()
+    return host_ns
 
 
 class Times:
@@ -42,7 +50,7 @@ class Times:
     def __init__(self, device="cuda"):
         self.device = torch.device(device)
         self.stream = torch.cuda.Stream(self.device)
-        name = re.sub(r"[^A-Za-z0-9.]+", "-", f"{torch.cuda.get_device_name(self.device)}-torch{torch.__version__}-2")  # 2: operands in memory
+        name = re.sub(r"[^A-Za-z0-9.]+", "-", f"{torch.cuda.get_device_name(self.device)}-torch{torch.__version__}-3")  # 3: with host_ns
         self.file = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "umbench" / f"{name}.json"
         self.known = {}
         self._read()
@@ -57,14 +65,15 @@ class Times:
         beside.write_text(json.dumps(self.known), encoding="utf-8")
         os.replace(beside, self.file)
 
-    def of_node(self, node):
-        """{"ns", "workspace"} of an operator with random operands of its shapes, None where it takes no random ones."""
-        key = key_of(node)
+    def of_node(self, node, channels_last=True):
+        """{"ns", "workspace", "host_ns"} of an operator with random operands of its shapes, None where it takes no random ones.
+        `channels_last`: whether Inductor lays images out so, however they were traced."""
+        key = key_of(node) + ("" if channels_last else " as traced")
         if key not in self.known:
             with self._alone():
                 self._read()
                 if key not in self.known:
-                    self._measure(key, node)
+                    self._measure(key, node, channels_last)
         return self.known[key]
 
     @contextlib.contextmanager
@@ -75,9 +84,9 @@ class Times:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
-    def _measure(self, key, node):
+    def _measure(self, key, node, channels_last):
         try:
-            self.known[key] = self._measured(node)
+            self.known[key] = self._measured(node, channels_last)
         except Exception:  # noqa: BLE001  an operator that wants particular values
             self.known[key] = None
         torch.cuda.empty_cache()
@@ -104,14 +113,21 @@ class Times:
             self.keep()
         return self.known["link"]
 
+    def generated_launch(self):
+        """Nanoseconds that the CPU takes to launch a kernel that Inductor generated."""
+        if "generated_launch" not in self.known:
+            self.known["generated_launch"] = generated_launch_ns(self.device)
+            self.keep()
+        return self.known["generated_launch"]
+
     def _copy_ns(self, size):
         source = torch.zeros(size // 8, dtype=torch.float32, device=self.device)
         result = torch.empty_like(source)
         return self._time([lambda: torch.mul(source, 2.0, out=result)])
 
-    def _measured(self, node):
+    def _measured(self, node, channels_last):
         with torch.no_grad():
-            calls = [self._call(node)]
+            calls = [self._call(node, channels_last)]
             calls[0]()
             torch.cuda.synchronize()
             torch.cuda.reset_peak_memory_stats(self.device)
@@ -122,13 +138,14 @@ class Times:
             workspace = torch.cuda.max_memory_allocated(self.device) - made
             operands = made - held + _operand_bytes(node)
             del result
-            calls += [self._call(node) for _ in range(min(REPEATS - 1, CACHE_BYTES // max(1, operands)))]
-            return {"ns": round(self._time(calls)), "workspace": max(0, workspace)}
+            calls += [self._call(node, channels_last) for _ in range(min(REPEATS - 1, CACHE_BYTES // max(1, operands)))]
+            host = [launching_ns(lambda: [calls[i % len(calls)]() for i in range(REPEATS)], self.device) for _ in range(ROUNDS)]
+            return {"ns": round(self._time(calls)), "workspace": max(0, workspace), "host_ns": round(statistics.median(host) / REPEATS)}
 
-    def _call(self, node):
+    def _call(self, node, channels_last):
         """A function that runs the operator with operands of its own."""
-        args = torch.fx.node.map_arg(node.args, lambda n: self._example(n.meta.get("val")))
-        kwargs = torch.fx.node.map_arg(node.kwargs, lambda n: self._example(n.meta.get("val")))
+        args = torch.fx.node.map_arg(node.args, lambda n: self._example(n.meta.get("val"), channels_last))
+        kwargs = torch.fx.node.map_arg(node.kwargs, lambda n: self._example(n.meta.get("val"), channels_last))
         kwargs = {key: self.device if isinstance(value, torch.device) else value for key, value in kwargs.items()}
         return lambda: node.target(*args, **kwargs)
 
@@ -155,10 +172,10 @@ class Times:
             best = min(best, begin.elapsed_time(end) * 1e6 / REPEATS)
         return best
 
-    def _example(self, value):
-        """Random numbers where a traced value has a shape; images with channels last, as Inductor lays them out."""
+    def _example(self, value, channels_last):
+        """Random numbers where a traced value has a shape."""
         if isinstance(value, (list, tuple)):
-            return type(value)(self._example(v) for v in value)
+            return type(value)(self._example(v, channels_last) for v in value)
         if not isinstance(value, torch.Tensor):
             return value
         size = max(1, sum((n - 1) * s for n, s in zip(value.shape, value.stride())) + 1)
@@ -167,7 +184,48 @@ class Times:
         flat = torch.randn(size, device=self.device, dtype=torch.float32).mul_(0.02).to(value.dtype) if value.dtype.is_floating_point \
             else torch.zeros(size, device=self.device, dtype=value.dtype)
         made = flat.as_strided(value.shape, value.stride())
-        return made.contiguous(memory_format=torch.channels_last) if value.dim() == 4 and value.is_contiguous() else made
+        turns = channels_last and value.dim() == 4 and value.is_contiguous()
+        return made.contiguous(memory_format=torch.channels_last) if turns else made
+
+
+def launching_ns(run, device):
+    """Nanoseconds that the CPU takes for run(), whose kernels the GPU may still have to run."""
+    synchronize(device)
+    began = time.perf_counter_ns()
+    run()
+    return time.perf_counter_ns() - began
+
+
+def synchronize(device):
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def generated_launch_ns(device):
+    """Nanoseconds for each generated kernel of a compiled training step: of what a longer step takes more, less its products."""
+    weight = torch.randn(64, 64, device=device)
+    products = [launching_ns(lambda: [torch.mm(weight, weight) for _ in range(100)], device) / 100 for _ in range(ROUNDS)]
+    short, long = (_step_ns(layers, weight) for layers in LAYERS)
+    more = LAYERS[1] - LAYERS[0]  # each has 3 products and 2 generated kernels, forward and backward
+    return max(0, round(((long - short) / more - 3 * statistics.median(products)) / 2))
+
+
+def _step_ns(layers, x):
+    """Median of what the CPU takes to launch a training step of so many layers: a product and a ReLU each."""
+    weights = [x.clone().requires_grad_() for _ in range(layers)]
+
+    @functools.partial(torch.compile, dynamic=False)
+    def loss_of(x, weights):
+        for weight in weights:
+            x = torch.relu(x @ weight)
+        return x.sum()
+
+    samples = []
+    for _ in range(3 + 3 * ROUNDS):
+        for weight in weights:
+            weight.grad = None
+        samples.append(launching_ns(lambda: loss_of(x, weights).backward(), x.device))
+    return statistics.median(samples[3:])
 
 
 def _operand_bytes(node):
