@@ -10,7 +10,9 @@ from conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "trace/programs"))
 
+import agree  # noqa: E402
 import judge  # noqa: E402
+from made import Made, count, run  # noqa: E402
 
 from umbench.trace import explain, reader  # noqa: E402
 
@@ -85,7 +87,7 @@ def test_gpus_are_told_apart_to_the_byte():
     process, = reader.read(KEPT / "on_two_gpus_h100.jsonl")
 
     def moved(gpu, *quantities):
-        return sum(run[2] for piece in process.pieces if piece.gpu == gpu for name in quantities for run in piece.sums.get(name, ())) // 2**20
+        return sum(piece.sum_of(*quantities) for piece in process.pieces if piece.gpu == gpu) // 2**20
 
     assert [moved(gpu, *reader.BY_FAULT_IN) for gpu in (0, 1)] == [256, 128]
     assert [moved(gpu, "in_peer") for gpu in (0, 1)] == [0, 256]
@@ -104,3 +106,15 @@ def test_what_umbench_counts_of_itself_agrees_with_its_trace():
         for counter, (own, told) in (row for at in ("first", "last") for row in cell[at].items()):
             assert own == told, (cell["strategy"], counter)
     assert f"the same bytes and faults in {len(cells)} of 24 cells" in (ROOT / "docs/trace.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("more_bytes, more_faults", [(0, 0), (1, 0), (0, 1)])
+def test_a_byte_or_a_fault_that_differs_is_off(tmp_path, more_bytes, more_faults):
+    made = Made().kernel(in_demand=run(64), gpu_read_faults=count(2000))
+    made.lines += [{"kind": "range", "begin_ns": begin, "end_ns": begin + made.now, "name": made.name(agree.RANGE)} for begin in (0, made.now)]
+    process, = reader.read(made.write(tmp_path / "run.jsonl"))
+    counters = {"fault_to_device_bytes": 64 * 2**21 + more_bytes, "prefetch_to_device_bytes": 0, "plan_evict_bytes": 0,
+                "driver_evict_bytes": None, "faults": 2000 + more_faults}
+    rows = agree.compare(process, {"iterations": 1, "counters": {"first": counters, "last": counters}})
+    assert [what for what, *_, same in rows if not same] == [f"{at} {name}" for at in ("first", "last") for name, more in (
+        ("fault_to_device_bytes", more_bytes), ("faults", more_faults)) if more]

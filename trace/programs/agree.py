@@ -5,8 +5,8 @@
     trace/programs/agree.py RUN.jsonl RECORD.jsonl
 
 umbench and the library each read their own queue of the driver's events; where the driver refuses these, the library hands CUPTI's records
-on. umbench counts an iteration at a time and checks its sums against the driver's; the trace has a range for each. Exit code 1 where bytes
-differ by more than 1 %, or faults by more than 2 %.
+on. umbench counts an iteration at a time and checks its sums against the driver's; the trace has a range for each. Exit code 1 where a byte or
+a fault differs.
 """
 import json
 import sys
@@ -16,9 +16,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
 
 from umbench.trace import explain, reader  # noqa: E402
 
-# counter of a record: (quantities of a trace, difference that is allowed)
-SAME = {"fault_to_device_bytes": (reader.BY_FAULT_IN, 0.01), "prefetch_to_device_bytes": (("in_user",), 0.01),
-        "plan_evict_bytes": (("out_user",), 0.01), "driver_evict_bytes": (("out_eviction",), 0.01), "faults": (reader.GPU_FAULTS, 0.02)}
+# counter of a record: quantities of a trace
+SAME = {"fault_to_device_bytes": reader.BY_FAULT_IN, "prefetch_to_device_bytes": ("in_user",), "plan_evict_bytes": ("out_user",),
+        "driver_evict_bytes": ("out_eviction",), "faults": reader.GPU_FAULTS}
 RANGE = "counted by the program, too"
 
 
@@ -29,10 +29,10 @@ def compare(process, record):
     rows = []
     for name, at in (("first", ranges[0]), ("last", ranges[-1])) if ranges else ():
         pieces = [piece for piece in process.pieces if at[0] <= piece.begin < at[1]]
-        for counter, (quantities, allowed) in SAME.items():
+        for counter, quantities in SAME.items():
             own = record["counters"][name][counter]
-            told = sum(run[2] for piece in pieces for quantity in quantities for run in piece.sums.get(quantity, ()))
-            same = told == 0 if own is None else abs(told - own) <= allowed * max(own, told)
+            told = sum(piece.sum_of(*quantities) for piece in pieces)
+            same = told == (own or 0)
             rows.append((f"{name} {counter}", own, told, same))
     return rows
 

@@ -29,7 +29,7 @@ def _events(number, process):
             yield _named(number, "thread_name", track, tracks[track])
         yield _span(number, tracks[track], title, begin, end, facts)
     for piece in process.pieces:
-        faults = _sum(piece, GPU_FAULTS + CPU_FAULTS)
+        faults = piece.sum_of(*GPU_FAULTS, *CPU_FAULTS)
         if faults:
             yield {"ph": "C", "name": "faults", "pid": number, "ts": piece.begin * US_PER_NS, "args": {"faults": faults}}
             yield {"ph": "C", "name": "faults", "pid": number, "ts": piece.end * US_PER_NS, "args": {"faults": 0}}
@@ -48,7 +48,7 @@ def _spans(process, names):
             continue
         yield f"GPU {piece.gpu}: kernels that moved or faulted", f"{names.kernel(piece.name)} #{piece.launch}", piece.begin, piece.end, facts
         for what, quantities in MIGRATIONS:
-            amount = _sum(piece, quantities)
+            amount = piece.sum_of(*quantities)
             if amount:
                 parts = {name: facts[name] for name in quantities if name in facts}
                 yield f"GPU {piece.gpu}: {what}", f"{amount} faults" if what == "faults" else size(amount), piece.begin, piece.end, parts
@@ -58,10 +58,6 @@ def _spans(process, names):
         yield RANGES, part.name, part.begin, part.end, None
 
 
-def _sum(piece, quantities):
-    return sum(run[2] for name in quantities for run in piece.sums.get(name, ()))
-
-
 def _verb(piece):
     if piece.kind == "prefetched":
         return "prefetch to the host" if "out_user" in piece.sums else "prefetch to a GPU"
@@ -69,8 +65,8 @@ def _verb(piece):
 
 
 def _facts(piece):
-    facts = {name: sum(run[2] for run in runs) for name, runs in piece.sums.items()}
-    moved = _sum(piece, BY_FAULT_IN)
+    facts = {name: piece.sum_of(name) for name in piece.sums}
+    moved = piece.sum_of(*BY_FAULT_IN)
     return facts | ({"waiting_ms": piece.waiting / 1e6} if piece.waiting else {}) | ({"to GPU by faults": size(moved)} if moved else {})
 
 

@@ -112,7 +112,7 @@ class Clock:
             if all(spans):
                 longer = (then.begin - before.end) - (spans[1][0] - spans[0][1])
                 return max(0, min(length, length - longer))
-        faults = sum(run[2] for name in CPU_FAULTS for run in piece.sums.get(name, ()))
+        faults = piece.sum_of(*CPU_FAULTS)
         return length - min(length / 2, faults * self.costs.COUNTED_CPU_FAULT)
 
 

@@ -20,7 +20,13 @@ QUANTITIES = (*IN, *OUT, "in_peer", *GPU_FAULTS, *CPU_FAULTS, "thrashing", "thro
 
 # Something that moved, faulted or ran; kind: "kernel", "host", "prefetched" or "other". `sums`: {quantity: [(first block, blocks, sum)]},
 # `granules`: [(first block, blocks, mask of 64 KiB)] where it is less than the whole block.
-Piece = namedtuple("Piece", "kind begin end name launch gpu waiting batches records sums granules place")
+class Piece(namedtuple("Piece", "kind begin end name launch gpu waiting batches records sums granules place")):
+    __slots__ = ()
+
+    def sum_of(self, *quantities):
+        return sum(run[2] for name in quantities for run in self.sums.get(name, ()))
+
+
 Allocation = namedtuple("Allocation", "number at until address bytes device memory called")
 Hint = namedtuple("Hint", "at until call address bytes device called")
 Quiet = namedtuple("Quiet", "begin end gpu kernels copies")  # kernels: [(name, count, busy_ns)], copies: {way: (count, bytes, ns)}
@@ -53,7 +59,7 @@ class Process:
         return sum(round(self.counted(name) * self.scale_of(name)) for name in quantities)
 
     def counted(self, *quantities):
-        return sum(run[2] for piece in self.pieces for name in quantities for run in piece.sums.get(name, ()))
+        return sum(piece.sum_of(*quantities) for piece in self.pieces)
 
     def scale_of(self, quantity):
         """The whole over what was counted, where counting paused or records were lost: by the driver's own sums of bytes, else by the time
