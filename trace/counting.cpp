@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <ctime>
 #include <limits>
 #include <utility>
@@ -14,6 +15,21 @@
 
 namespace um::tracing {
 namespace {
+
+// CUPTI's own record begins as ours does.
+static_assert(sizeof(unified_memory_record) == offsetof(CUpti_ActivityUnifiedMemoryCounter3, processors));
+static_assert(offsetof(unified_memory_record, counter) ==
+              offsetof(CUpti_ActivityUnifiedMemoryCounter3, counterKind));
+static_assert(offsetof(unified_memory_record, value) == offsetof(CUpti_ActivityUnifiedMemoryCounter3, value));
+static_assert(offsetof(unified_memory_record, start) == offsetof(CUpti_ActivityUnifiedMemoryCounter3, start));
+static_assert(offsetof(unified_memory_record, end) == offsetof(CUpti_ActivityUnifiedMemoryCounter3, end));
+static_assert(offsetof(unified_memory_record, address) ==
+              offsetof(CUpti_ActivityUnifiedMemoryCounter3, address));
+static_assert(offsetof(unified_memory_record, source) ==
+              offsetof(CUpti_ActivityUnifiedMemoryCounter3, srcId));
+static_assert(offsetof(unified_memory_record, destination) ==
+              offsetof(CUpti_ActivityUnifiedMemoryCounter3, dstId));
+static_assert(offsetof(unified_memory_record, flags) == offsetof(CUpti_ActivityUnifiedMemoryCounter3, flags));
 
 template <class Function>
 Function driver_function(const char* name) {
@@ -71,15 +87,13 @@ void post_events() {
                        [&came](const unified_memory_record& r) { came.push_back(r); });
   if (came.empty()) return;
   running->writer.post([came = std::move(came)] {
-    for (const unified_memory_record& r : came) {
-      take_counter(r);
-      add(running->record, r);
-    }
+    for (const unified_memory_record& r : came) take_record_of_memory(r);
   });
 }
 
 bool begin_events() {
-  return running->devices.size() == 1 && running->events.begin(*running->devices.begin());
+  return running->devices.size() == 1 &&
+         running->events.begin(*running->devices.begin(), running->with_faults);
 }
 
 void begin_counting_by_cupti() {
@@ -202,12 +216,13 @@ void set_follower(follower each, bool with_faults) {
   running->writer.wait();
 }
 
-void take_counter(const unified_memory_record& r) {
+void take_record_of_memory(const unified_memory_record& r) {
   running->has_managed_memory = true;
   running->budget.spend(cost_of(r));
   if (r.counter == counter_kind::bytes_to_device) running->recorded_bytes_to_gpus += r.value;
   if (r.counter == counter_kind::bytes_to_host) running->recorded_bytes_to_host += r.value;
   if (running->follow != nullptr) running->follow(&r);
+  add(running->record, r);
 }
 
 }  // namespace um::tracing

@@ -19,7 +19,7 @@ void end_counting();
 // Also passes each record to `each`, so that the program counts the same, with faults or without; nullptr
 // ends it. The trace marks the time between two calls as a range.
 void set_follower(follower each, bool with_faults);
-// A record of kind UNIFIED_MEMORY_COUNTER has come. By the writer.
-void take_counter(const unified_memory_record& r);
+// Adds a record to the trace and to what counting has cost, and passes it to the follower. By the writer.
+void take_record_of_memory(const unified_memory_record& r);
 
 }  // namespace um::tracing

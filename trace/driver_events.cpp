@@ -8,22 +8,19 @@
 #include <cstring>
 #include <utility>
 
+#include "trace/bins.hpp"
+
 namespace um::tracing {
 namespace {
 
-// UvmEventType
-enum event_type : std::uint8_t {
-  cpu_faulted = 1,
-  migrated = 2,
-  gpu_faulted = 3,
-  replayed = 4,
-  thrashing_seen = 10,
-  throttling_began = 11,
-  mapped_remotely = 13
-};
-constexpr std::uint64_t wanted_events = 1 << cpu_faulted | 1 << migrated | 1 << gpu_faulted | 1 << replayed |
-                                        1 << thrashing_seen | 1 << throttling_began | 1 << mapped_remotely;
-constexpr std::uint8_t the_cpu = 0;  // of processors; GPUs follow
+constexpr std::uint64_t bit_of(uvm::event_type type) {
+  return std::uint64_t{1} << static_cast<unsigned>(type);
+}
+constexpr std::uint64_t migrations = bit_of(uvm::event_type::migration);
+constexpr std::uint64_t all_events =
+    migrations | bit_of(uvm::event_type::cpu_fault) | bit_of(uvm::event_type::gpu_fault) |
+    bit_of(uvm::event_type::replay) | bit_of(uvm::event_type::thrashing) |
+    bit_of(uvm::event_type::throttling) | bit_of(uvm::event_type::remote_map);
 
 constexpr std::size_t control_bytes = 4096;
 constexpr std::uint64_t granules_of_block = std::uint64_t{1} << (block_shift - granule_shift);
@@ -37,75 +34,66 @@ void* pages(std::size_t bytes) {
   return made;
 }
 
-template <class Number>
-Number number_at(driver_event event, std::size_t offset) {
-  Number value{};
-  std::memcpy(&value, event.data() + offset, sizeof(value));
-  return value;
-}
-std::uint64_t word(driver_event event, std::size_t offset) {
-  return number_at<std::uint64_t>(event, offset);
-}
-std::uint8_t byte_at(driver_event event, std::size_t offset) {
-  return number_at<std::uint8_t>(event, offset);
+template <class Event>
+Event as(driver_event bytes) {
+  static_assert(sizeof(Event) <= uvm::event_bytes);
+  Event e;
+  std::memcpy(&e, bytes.data(), sizeof(e));
+  return e;
 }
 
 std::uint64_t on_records_clock(std::uint64_t time, nanoseconds ahead) {
   return time == 0 ? 0 : time + static_cast<std::uint64_t>(ahead);
 }
 
-unified_memory_record record_of(counter_kind what, std::uint64_t address, std::uint64_t at) {
-  return {.counter = what, .start = at, .end = at, .address = address};
-}
-
-// Begins on the CPU's clock. Only the GPU's clock tells how long the copy took.
-unified_memory_record migration_of(driver_event e, nanoseconds ahead, std::uint32_t device) {
-  const bool from_cpu = byte_at(e, 2) == the_cpu, to_cpu = byte_at(e, 3) == the_cpu;
-  const auto what = from_cpu ? counter_kind::bytes_to_device
-                    : to_cpu ? counter_kind::bytes_to_host
-                             : counter_kind::bytes_between_devices;
-  unified_memory_record r = record_of(what, word(e, 8), on_records_clock(word(e, 24), ahead));
-  r.value = word(e, 16);
-  r.end = r.start + word(e, 56) - word(e, 48);
-  r.source = from_cpu ? host : device;
-  r.destination = to_cpu ? host : device;
-  r.flags = byte_at(e, 1);  // causes have the same numbers
-  return r;
-}
-
-unified_memory_record cpu_fault_of(driver_event e, nanoseconds ahead) {
-  unified_memory_record r =
-      record_of(counter_kind::cpu_page_fault, word(e, 8), on_records_clock(word(e, 16), ahead));
-  r.value = word(e, 32);
-  r.flags = byte_at(e, 1);
-  return r;
+unified_memory_record record_of(counter_kind counter, std::uint64_t address, std::uint64_t at) {
+  return {.counter = counter, .start = at, .end = at, .address = address};
 }
 
 std::uint32_t processor(std::uint8_t number, std::uint32_t device) {
-  return number == the_cpu ? host : device;
+  return number == uvm::the_cpu ? host : device;
 }
 
-unified_memory_record contention_of(driver_event e, nanoseconds ahead, std::uint32_t device) {
-  switch (byte_at(e, 0)) {
-    case thrashing_seen: {
-      auto r = record_of(counter_kind::thrashing, word(e, 16), on_records_clock(word(e, 32), ahead));
-      r.value = word(e, 24);
-      return r;
-    }
-    case throttling_began: {
-      auto r = record_of(counter_kind::throttling, word(e, 8), on_records_clock(word(e, 16), ahead));
-      r.source = processor(byte_at(e, 1), device);
-      return r;
-    }
-    default: {
-      auto r = record_of(counter_kind::remote_map, word(e, 8), on_records_clock(word(e, 24), ahead));
-      r.value = word(e, 16);
-      r.source = processor(byte_at(e, 1), device);
-      r.destination = processor(byte_at(e, 2), device);
-      r.flags = byte_at(e, 3);
-      return r;
-    }
-  }
+// Begins on the CPU's clock. Only the GPU's clock tells how long the copy took.
+unified_memory_record record_of(const uvm::migration& e, nanoseconds ahead, std::uint32_t device) {
+  const auto counter = e.source == uvm::the_cpu        ? counter_kind::bytes_to_device
+                       : e.destination == uvm::the_cpu ? counter_kind::bytes_to_host
+                                                       : counter_kind::bytes_between_devices;
+  unified_memory_record r = record_of(counter, e.address, on_records_clock(e.begin, ahead));
+  r.value = e.bytes;
+  r.end = r.start + e.end_on_gpu - e.begin_on_gpu;
+  r.source = processor(e.source, device);
+  r.destination = processor(e.destination, device);
+  r.flags = e.cause;  // causes have the same numbers
+  return r;
+}
+
+unified_memory_record record_of(const uvm::cpu_fault& e, nanoseconds ahead) {
+  auto r = record_of(counter_kind::cpu_page_fault, e.address, on_records_clock(e.time, ahead));
+  r.value = e.program_counter;
+  r.flags = e.access;
+  return r;
+}
+
+unified_memory_record record_of(const uvm::thrashing& e, nanoseconds ahead) {
+  auto r = record_of(counter_kind::thrashing, e.address, on_records_clock(e.time, ahead));
+  r.value = e.bytes;
+  return r;
+}
+
+unified_memory_record record_of(const uvm::throttling& e, nanoseconds ahead, std::uint32_t device) {
+  auto r = record_of(counter_kind::throttling, e.address, on_records_clock(e.time, ahead));
+  r.source = processor(e.processor, device);
+  return r;
+}
+
+unified_memory_record record_of(const uvm::remote_map& e, nanoseconds ahead, std::uint32_t device) {
+  auto r = record_of(counter_kind::remote_map, e.address, on_records_clock(e.time, ahead));
+  r.value = e.bytes;
+  r.source = processor(e.source, device);
+  r.destination = processor(e.destination, device);
+  r.flags = e.cause;
+  return r;
 }
 
 }  // namespace
@@ -113,7 +101,8 @@ unified_memory_record contention_of(driver_event e, nanoseconds ahead, std::uint
 void gpu_clock::see(std::uint64_t gpu, std::uint64_t cpu) {
   if (gpu == 0) return;
   if (cpu > since_ + a_while) {
-    least_before_ = std::exchange(least_, none);
+    least_before_ = cpu > since_ + 2 * a_while ? none : least_;  // clocks drift while nothing is counted
+    least_ = none;
     since_ = cpu;
   }
   least_ = std::min(least_, cpu - gpu);
@@ -124,60 +113,77 @@ std::uint64_t gpu_clock::on_cpu(std::uint64_t gpu, std::uint64_t cpu) const {
   return gpu == 0 || least == none ? cpu : gpu + least;
 }
 
-void event_translator::add_fault(driver_event e, nanoseconds ahead, std::uint32_t device) {
-  const std::uint64_t address = word(e, 8), cpu_time = word(e, 16), gpu_time = word(e, 24);
-  clock_.see(gpu_time, cpu_time);
-  const std::uint64_t begin = on_records_clock(clock_.on_cpu(gpu_time, cpu_time), ahead);
-  auto& batch = open_[number_at<std::uint32_t>(e, 32)];
-  const auto [known, is_new] = batch.try_emplace({address >> block_shift, byte_at(e, 2)});
+void event_translator::add_fault(const uvm::gpu_fault& e, nanoseconds ahead, std::uint32_t device) {
+  clock_.see(e.time_on_gpu, e.time);
+  const std::uint64_t begin = on_records_clock(clock_.on_cpu(e.time_on_gpu, e.time), ahead);
+  const auto [known, is_new] = open_[e.batch].try_emplace({e.address >> block_shift, e.access});
   auto& [record, granules] = known->second;
-  granules |= std::uint32_t{1} << ((address >> granule_shift) % granules_of_block);
+  granules |= std::uint32_t{1} << ((e.address >> granule_shift) % granules_of_block);
   if (is_new) {
-    record = record_of(counter_kind::gpu_page_fault, address, begin);
+    record = record_of(counter_kind::gpu_page_fault, e.address, begin);
     record.source = device;
-    record.flags = byte_at(e, 2);
+    record.flags = e.access;
   }
   record.start = std::min(record.start, begin);
+  record.end = std::max(record.end, begin);
 }
 
-void event_translator::add_replay(driver_event e, nanoseconds ahead, const take_record& to) {
-  const auto batch = open_.find(number_at<std::uint32_t>(e, 4));
-  if (batch == open_.end()) return;
-  for (auto& [block, faults] : batch->second) {
-    faults.record.value = static_cast<std::uint64_t>(std::popcount(faults.granules));
-    faults.record.end = on_records_clock(clock_.on_cpu(word(e, 16), word(e, 8)), ahead);
-    to(faults.record);
+void event_translator::hand_out(const batch& faults, std::uint64_t end, const take_record& to) {
+  for (const auto& [block, of] : faults) {
+    unified_memory_record record = of.record;
+    record.value = static_cast<std::uint64_t>(std::popcount(of.granules));
+    record.end = end;
+    to(record);
   }
-  open_.erase(batch);
 }
 
-void event_translator::add(driver_event e, nanoseconds ahead, std::uint32_t device, const take_record& to) {
-  switch (byte_at(e, 0)) {
-    case migrated:
-      if (byte_at(e, 2) != byte_at(e, 3)) to(migration_of(e, ahead, device));  // not from CPU to CPU
+void event_translator::add_replay(const uvm::replay& e, nanoseconds ahead, const take_record& to) {
+  const auto ended = open_.find(e.batch);
+  if (ended == open_.end()) return;
+  hand_out(ended->second, on_records_clock(clock_.on_cpu(e.time_on_gpu, e.time), ahead), to);
+  open_.erase(ended);
+}
+
+void event_translator::end_open_batches(const take_record& to) {
+  for (const auto& [number, faults] : open_) {
+    std::uint64_t last = 0;
+    for (const auto& [block, of] : faults) last = std::max(last, of.record.end);
+    hand_out(faults, last, to);
+  }
+  open_.clear();
+}
+
+void event_translator::add(driver_event bytes, nanoseconds ahead, std::uint32_t device,
+                           const take_record& to) {
+  using enum uvm::event_type;
+  switch (static_cast<uvm::event_type>(bytes[0])) {
+    case migration: {
+      const auto e = as<uvm::migration>(bytes);
+      if (e.source != e.destination) to(record_of(e, ahead, device));  // not between nodes of the CPU
       return;
-    case cpu_faulted:
-      return to(cpu_fault_of(e, ahead));
-    case gpu_faulted:
-      return add_fault(e, ahead, device);
-    case replayed:
-      return add_replay(e, ahead, to);
-    case thrashing_seen:
-    case throttling_began:
-    case mapped_remotely:
-      return to(contention_of(e, ahead, device));
-    default:
-      return;
+    }
+    case cpu_fault:
+      return to(record_of(as<uvm::cpu_fault>(bytes), ahead));
+    case gpu_fault:
+      return add_fault(as<uvm::gpu_fault>(bytes), ahead, device);
+    case replay:
+      return add_replay(as<uvm::replay>(bytes), ahead, to);
+    case thrashing:
+      return to(record_of(as<uvm::thrashing>(bytes), ahead));
+    case throttling:
+      return to(record_of(as<uvm::throttling>(bytes), ahead, device));
+    case remote_map:
+      return to(record_of(as<uvm::remote_map>(bytes), ahead, device));
   }
 }
 
 event_ring::event_ring(std::uint32_t entries)
     : entries_(entries),
-      queue_(static_cast<std::byte*>(pages(std::size_t{entries} * event_bytes))),
+      queue_(static_cast<std::byte*>(pages(std::size_t{entries} * uvm::event_bytes))),
       control_(static_cast<control*>(pages(control_bytes))) {}
 
 event_ring::~event_ring() {
-  if (queue_ != nullptr) munmap(queue_, std::size_t{entries_} * event_bytes);
+  if (queue_ != nullptr) munmap(queue_, std::size_t{entries_} * uvm::event_bytes);
   if (control_ != nullptr) munmap(control_, control_bytes);
 }
 
@@ -191,7 +197,7 @@ std::size_t event_ring::read(const std::function<void(driver_event)>& take) {
   std::uint32_t at = control_->get_ahead.load(std::memory_order_relaxed) % entries_;
   std::size_t count = 0;
   for (; at != until; at = (at + 1) % entries_, ++count) {
-    take(driver_event(queue_ + std::size_t{at} * event_bytes, event_bytes));
+    take(driver_event(queue_ + std::size_t{at} * uvm::event_bytes, uvm::event_bytes));
   }
   control_->get_ahead.store(at, std::memory_order_release);
   control_->get_behind.store(at, std::memory_order_release);
@@ -208,20 +214,20 @@ driver_events::~driver_events() {
   if (tracker_.file >= 0) close(tracker_.file);
 }
 
-bool driver_events::begin(std::uint32_t device) {
+bool driver_events::begin(std::uint32_t device, bool with_faults) {
   constexpr std::uint32_t entries = 1 << 20;  // some seconds of heavy faulting
   if (active_) return true;
   device_ = device;
-  translate_ = {};
-  if (tracker_.file >= 0) return active_ = switch_events(tracker_, true, wanted_events);
+  const std::uint64_t wanted = with_faults ? all_events : migrations;
+  if (tracker_.file >= 0) return active_ = switch_events(tracker_, true, wanted);
   if (!ring_) ring_ = std::make_unique<event_ring>(entries);
   if (ring_->memory().entries == 0) return false;
-  tracker_ = open_tracker(ring_->memory(), wanted_events);
+  tracker_ = open_tracker(ring_->memory(), wanted);
   return active_ = tracker_.file >= 0;
 }
 
 void driver_events::pause() {
-  if (active_) static_cast<void>(switch_events(tracker_, false, wanted_events));
+  if (active_) static_cast<void>(switch_events(tracker_, false, all_events));
   active_ = false;
 }
 
@@ -237,6 +243,7 @@ std::uint64_t driver_events::take_lost() {
 void driver_events::read(nanoseconds ahead, const take_record& to) {
   if (!ring_) return;
   ring_->read([&](driver_event e) { translate_.add(e, ahead, device_, to); });
+  if (!active_) translate_.end_open_batches(to);
 }
 
 }  // namespace um::tracing

@@ -15,15 +15,14 @@
 
 #include "core/units.hpp"
 #include "trace/unified_memory.hpp"
+#include "trace/uvm_events.hpp"
 #include "trace/uvm_tools.hpp"
 
 namespace um::tracing {
 
 using take_record = std::function<void(const unified_memory_record&)>;
 
-// An event as the driver lays it out in version 1 (uvm_types.h, UvmEventEntry).
-constexpr std::size_t event_bytes = 64;
-using driver_event = std::span<const std::byte, event_bytes>;
+using driver_event = std::span<const std::byte, uvm::event_bytes>;
 
 // Converts times of the GPU's clock to the CPU's. The driver stamps a fault with the GPU's time when it
 // happens, and with the CPU's soon after. The least difference of the last second or two is the distance of
@@ -46,18 +45,24 @@ class gpu_clock {
 class event_translator {
  public:
   // `ahead`: the records' clock less the driver's, which is CLOCK_MONOTONIC_RAW. Every GPU is `device`.
-  void add(driver_event event, nanoseconds ahead, std::uint32_t device, const take_record& to);
+  void add(driver_event bytes, nanoseconds ahead, std::uint32_t device, const take_record& to);
+
+  // Hands out faults whose replay did not come: they end with the last fault of their batch.
+  void end_open_batches(const take_record& to);
 
  private:
-  void add_fault(driver_event event, nanoseconds ahead, std::uint32_t device);
-  void add_replay(driver_event event, nanoseconds ahead, const take_record& to);
-
   struct block_faults {
     unified_memory_record record;
     std::uint32_t granules = 0;  // a bit each
   };
   using block_and_access = std::pair<std::uint64_t, std::uint8_t>;
-  std::map<std::uint32_t, std::map<block_and_access, block_faults>> open_;  // by batch
+  using batch = std::map<block_and_access, block_faults>;
+
+  void add_fault(const uvm::gpu_fault& e, nanoseconds ahead, std::uint32_t device);
+  void add_replay(const uvm::replay& e, nanoseconds ahead, const take_record& to);
+  static void hand_out(const batch& faults, std::uint64_t end, const take_record& to);
+
+  std::map<std::uint32_t, batch> open_;  // by number
   gpu_clock clock_;
 };
 
@@ -96,9 +101,9 @@ class driver_events {
   driver_events(const driver_events&) = delete;
   driver_events& operator=(const driver_events&) = delete;
 
-  // Needs a CUDA context on `device`. False where the driver refuses.
-  bool begin(std::uint32_t device);
-  // read() still hands out what came before.
+  // Needs a CUDA context on `device`. Without faults only migrations come. False where the driver refuses.
+  bool begin(std::uint32_t device, bool with_faults);
+  // read() still hands out what came before, and faults whose replay has not come.
   void pause();
   // Any thread may ask.
   bool active() const { return active_; }

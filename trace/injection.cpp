@@ -43,8 +43,9 @@ void read_buffer(std::uint8_t* buffer, std::size_t valid) {
   CUpti_Activity* record = nullptr;
   while (cupti().next_record(buffer, valid, &record) == CUPTI_SUCCESS) {
     if (record->kind == CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER)
-      take_counter(unified_memory_record_at(record));
-    running->translate.add(*record);
+      take_record_of_memory(unified_memory_record_at(record));
+    else
+      running->translate.add(*record);
   }
   std::size_t dropped = 0;
   if (cupti().dropped(nullptr, 0, &dropped) == CUPTI_SUCCESS && dropped > 0) running->record.lose(dropped);

@@ -47,6 +47,26 @@ std::string fields_of(const driver_sums& sums) {
          field("gpu_faults", sums.gpu_faults) + field("cpu_faults", sums.cpu_faults);
 }
 
+nanoseconds time_of(std::uint64_t time) {
+  return static_cast<nanoseconds>(time);
+}
+
+template <class Enum>
+Enum as(std::uint32_t flags, Enum last) {
+  return flags <= static_cast<std::uint32_t>(last) ? static_cast<Enum>(flags) : Enum{};
+}
+
+// The CPU's side has no number of its own: driver 580 gives it 0, as the first GPU.
+migration migration_of(const unified_memory_record& r, std::uint32_t source, std::uint32_t destination) {
+  return {time_of(r.start),
+          time_of(r.end),
+          r.address,
+          r.value,
+          source,
+          destination,
+          as(r.flags, cause::access_counter)};
+}
+
 }  // namespace
 
 // --- what happened ---
@@ -216,6 +236,28 @@ void recorder::finish(nanoseconds now, const driver_sums* sums) {
   lines_.line(kind("end") + lines_.time("at_ns", now) + field("lost_records", lost_) +
               (sums != nullptr ? fields_of(*sums) : std::string{}));
   lines_.flush();
+}
+
+void add(recorder& to, const unified_memory_record& r) {
+  switch (r.counter) {
+    case counter_kind::bytes_to_device:
+      return to.add(migration_of(r, host, r.destination));
+    case counter_kind::bytes_to_host:
+      return to.add(migration_of(r, r.source, host));
+    case counter_kind::bytes_between_devices:
+      return to.add(migration_of(r, r.source, r.destination));
+    case counter_kind::cpu_page_fault:
+      return to.add(cpu_fault{time_of(r.start), r.address, r.value, as(r.flags, access::prefetch)});
+    case counter_kind::gpu_page_fault:
+      return to.add(gpu_fault{time_of(r.start), time_of(r.end), r.address, r.value, r.source,
+                              as(r.flags, access::prefetch)});
+    case counter_kind::thrashing:
+      return to.add(contended{time_of(r.start), r.address, r.value, 0, contention::thrashing});
+    case counter_kind::throttling:
+      return to.add(contended{time_of(r.start), r.address, 0, r.source, contention::throttling});
+    case counter_kind::remote_map:
+      return to.add(contended{time_of(r.start), r.address, r.value, r.source, contention::remote_map});
+  }
 }
 
 }  // namespace um::tracing

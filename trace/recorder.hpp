@@ -10,6 +10,7 @@
 #include "trace/launches.hpp"
 #include "trace/line_writer.hpp"
 #include "trace/records.hpp"
+#include "trace/unified_memory.hpp"
 
 namespace um::tracing {
 
@@ -68,5 +69,8 @@ class recorder {
   driver_sums sums_at_pause_;
   std::uint64_t lost_ = 0, hints_ = 0, ranges_ = 0, timed_lines_ = 0;
 };
+
+// Adds what a record of CUPTI's or of the driver's events says.
+void add(recorder& to, const unified_memory_record& r);
 
 }  // namespace um::tracing

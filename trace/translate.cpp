@@ -5,8 +5,6 @@
 #include <cstdlib>
 #include <utility>
 
-#include "trace/unified_memory.hpp"
-
 namespace um::tracing {
 namespace {
 
@@ -100,8 +98,6 @@ void translator::add_marker(const CUpti_ActivityMarker2& m) {
 
 void translator::add(const CUpti_Activity& record) {
   switch (record.kind) {
-    case CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER:
-      return tracing::add(recorder_, unified_memory_record_at(&record));
     case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL:
       return add_kernel(as_record<CUpti_ActivityKernel10>(record));
     case CUPTI_ACTIVITY_KIND_MEMCPY: {

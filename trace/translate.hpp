@@ -1,5 +1,5 @@
-// Turns CUPTI's activity records into those of records.hpp. Layouts are those of CUDA 12 and 13, which begin
-// alike.
+// Turns CUPTI's activity records into those of records.hpp, but for those of Unified Memory (recorder.hpp).
+// Layouts are those of CUDA 12 and 13, which begin alike.
 #pragma once
 
 #include <cupti.h>
@@ -17,7 +17,7 @@ class translator {
   // With `times_only` it records only the times of launches.
   explicit translator(recorder& to, bool times_only = false) : recorder_(to), times_only_(times_only) {}
 
-  // Ignores other kinds.
+  // Ignores all other kinds.
   void add(const CUpti_Activity& record);
   // Where a managed allocation at this address was made, known before CUPTI's record of it comes.
   void note_callers(std::uint64_t address, std::vector<std::string> called);

@@ -3,8 +3,7 @@
 #pragma once
 
 #include <cstdint>
-
-#include "trace/recorder.hpp"
+#include <cstring>
 
 namespace um::tracing {
 
@@ -29,8 +28,10 @@ struct unified_memory_record {
 };
 
 // Copies the fields from a record of that kind, which may be longer.
-unified_memory_record unified_memory_record_at(const void* record);
-
-void add(recorder& to, const unified_memory_record& r);
+inline unified_memory_record unified_memory_record_at(const void* record) {
+  unified_memory_record r;
+  std::memcpy(&r, record, sizeof(r));
+  return r;
+}
 
 }  // namespace um::tracing

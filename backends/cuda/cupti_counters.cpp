@@ -69,7 +69,7 @@ unified_memory_counter::unified_memory_counter(bool with_faults) try : counts_fa
   int device = 0;
   check(cudaGetDevice(&device));
   static_cast<void>(driver_.begin());
-  if (events_.begin(static_cast<std::uint32_t>(device)) || tracing_library() != nullptr) return;
+  if (events_.begin(static_cast<std::uint32_t>(device), with_faults) || tracing_library() != nullptr) return;
   require(cupti().register_callbacks(&give_activity_buffer, &count_buffer));
   configure_unified_memory_counters(static_cast<std::uint32_t>(device), with_faults);
   require(cupti().enable(CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER));

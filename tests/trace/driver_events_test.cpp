@@ -6,6 +6,8 @@
 #include <cstring>
 #include <vector>
 
+#include "trace/bins.hpp"
+
 namespace um::tracing {
 namespace {
 
@@ -14,7 +16,7 @@ constexpr nanoseconds ahead = 1'000'000;
 constexpr std::uint32_t gpu = 3;
 
 struct made_event {
-  std::array<std::byte, event_bytes> bytes{};
+  std::array<std::byte, uvm::event_bytes> bytes{};
 
   template <class Number>
   made_event& with(std::size_t offset, Number value) {
@@ -107,6 +109,20 @@ TEST_F(driver_events_read, faults_of_a_batch_in_a_block_are_one_until_the_replay
   EXPECT_EQ(records.back().flags, static_cast<std::uint32_t>(access::write));
 }
 
+TEST_F(driver_events_read, faults_without_a_replay_end_with_the_last_of_their_batch) {
+  const auto hand_out = [this](const unified_memory_record& r) { records.push_back(r); };
+  add(fault_of(7, base + block_bytes, 1));
+  add(fault_of(7, base, 1, 150));
+  translate.end_open_batches(hand_out);
+  ASSERT_EQ(records.size(), 2U);
+  EXPECT_EQ(records[0].start, 1'000'250U);
+  EXPECT_EQ(records[0].end, 1'000'400U);
+  EXPECT_EQ(records[1].end, 1'000'400U);
+  add(replay_of(7));
+  translate.end_open_batches(hand_out);
+  EXPECT_EQ(records.size(), 2U);
+}
+
 TEST(gpu_clock, follows_a_drift_within_two_seconds) {
   gpu_clock clock;
   EXPECT_EQ(clock.on_cpu(5, 3), 3U);  // nothing is known yet
@@ -116,6 +132,8 @@ TEST(gpu_clock, follows_a_drift_within_two_seconds) {
   EXPECT_EQ(clock.on_cpu(0, 3), 3U);
   for (std::uint64_t i = 2; i < 5; ++i) clock.see((9 + i) * second, i * second + 2 * i);
   EXPECT_EQ(clock.on_cpu(13 * second, 0), 4 * second + 6);
+  clock.see(200 * second, 180 * second);  // after a long pause the old distance says nothing
+  EXPECT_EQ(clock.on_cpu(200 * second, 0), 180 * second);
 }
 
 TEST_F(driver_events_read, faults_of_the_cpu_name_the_code) {
@@ -135,8 +153,8 @@ bool put(const event_ring& ring, const made_event& e) {
     ++control->lost[2];
     return false;
   }
-  std::memcpy(static_cast<std::byte*>(memory.queue) + std::size_t{at} * event_bytes, e.bytes.data(),
-              event_bytes);
+  std::memcpy(static_cast<std::byte*>(memory.queue) + std::size_t{at} * uvm::event_bytes, e.bytes.data(),
+              uvm::event_bytes);
   control->put_ahead = control->put_behind = next;
   return true;
 }
@@ -163,7 +181,7 @@ TEST(event_ring, hands_out_each_event_once_around_its_end_and_counts_what_was_lo
 
 TEST(driver_events, tell_nothing_without_a_driver) {
   driver_events events;
-  if (events.begin(0)) GTEST_SKIP() << "there is a driver";
+  if (events.begin(0, true)) GTEST_SKIP() << "there is a driver";
   EXPECT_FALSE(events.active());
   EXPECT_EQ(events.take_lost(), 0U);
   events.read(0, [](const unified_memory_record&) { FAIL(); });

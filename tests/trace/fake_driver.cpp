@@ -29,7 +29,7 @@ int uvm_file = -1, queue_file = -1;
 event* queue = nullptr;
 std::uint64_t entries = 0;
 control* places = nullptr;
-std::atomic<bool> enabled = false;
+std::atomic<std::uint64_t> enabled = 0;  // a bit for each type of event
 
 template <class Number>
 void put(event& into, std::size_t offset, Number value) {
@@ -54,12 +54,12 @@ std::uint64_t raw_time() {
 
 void add(const event& e) {
   const std::lock_guard lock(guard);
-  if (enabled) waiting.push_back(e);
+  if ((enabled >> e[0] & 1) != 0) waiting.push_back(e);
 }
 
 void fill_queue() {
   const std::lock_guard lock(guard);
-  for (; enabled && !waiting.empty(); waiting.pop_front()) {
+  for (; enabled != 0 && !waiting.empty(); waiting.pop_front()) {
     const std::uint32_t at = places->put_behind;
     queue[at] = waiting.front();
     places->put_ahead = places->put_behind = static_cast<std::uint32_t>((at + 1) % entries);
@@ -81,7 +81,8 @@ int tools_call(int file, unsigned long command, void* parameters) {
     queue_file = file;
     return 0;
   }
-  if (file == queue_file && (command == 58 || command == 59)) enabled = command == 58;
+  if (file == queue_file && command == 58) enabled |= taken<std::uint64_t>(parameters, 0);
+  if (file == queue_file && command == 59) enabled &= ~taken<std::uint64_t>(parameters, 0);
   return command == 60 || file == queue_file ? answer(parameters, 8) : -1;
 }
 
@@ -134,7 +135,7 @@ void fake_migrate(std::uint32_t count, std::uint64_t address, std::uint64_t byte
     add(e);
   }
 }
-void fake_fault(std::uint32_t batch, std::uint32_t granules, std::uint64_t address) {
+void fake_fault(std::uint32_t batch, std::uint32_t granules, std::uint64_t address, bool replayed) {
   for (std::uint32_t i = 0; i < granules; ++i) {
     event e{};
     e[0] = 3;  // fault of a GPU
@@ -145,6 +146,7 @@ void fake_fault(std::uint32_t batch, std::uint32_t granules, std::uint64_t addre
     put(e, 32, batch);
     add(e);
   }
+  if (!replayed) return;
   event e{};
   e[0] = 4;  // replay
   e[1] = 1;
@@ -153,7 +155,7 @@ void fake_fault(std::uint32_t batch, std::uint32_t granules, std::uint64_t addre
   add(e);
 }
 bool fake_events_enabled() {
-  return enabled;
+  return enabled != 0;
 }
 std::uint32_t fake_events_waiting() {
   const std::lock_guard lock(guard);

@@ -1,5 +1,5 @@
 // A program into which the library was injected, as the CUDA driver does it; CUPTI and that driver are fake.
-//   injected_program LIBRARY short|paused|whole|crashed|followed|events|events_paused
+//   injected_program LIBRARY short|paused|whole|crashed|followed|events|events_paused|events_of_bytes
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -63,7 +63,7 @@ void count_by_events(bool until_it_pauses) {
   fake_time(5 * second / 2);
   wait_until([] { return fake_events_enabled(); });
   fake_migrate(until_it_pauses ? 250'000 : 512, base, 4096);
-  fake_fault(7, 3, base);
+  fake_fault(7, 3, base, !until_it_pauses);
   wait_for_events();
   if (until_it_pauses) wait_until([] { return !fake_events_enabled(); });
   std::printf("%d\n", fake_events_enabled());
@@ -81,6 +81,7 @@ int main(int, char** argv) {
   const std::string what = argv[2];
   if (what.starts_with("events")) fake_driver_begin();
   fake_context(0);
+  if (what == "events_of_bytes") follow([](const void*) {}, false);
   if (what.starts_with("events")) {
     count_by_events(what == "events_paused");
   } else if (what == "followed") {

@@ -32,6 +32,10 @@ def bytes_in(lines):
     return sum(run[2] for line in lines for run in line.get("in_demand", []))
 
 
+def faults_in(lines):
+    return sum(run[2] for line in lines for run in line.get("gpu_read_faults", []))
+
+
 def test_a_short_program_is_counted_whole(injected):
     _, lines = injected("short")
     assert bytes_in(of_kind(lines, "kernel")) == 512 * 4096
@@ -68,7 +72,7 @@ def test_the_drivers_own_events_are_counted_where_it_tells_them(injected):
     enabled, lines = injected("events")
     kernel, = of_kind(lines, "kernel")
     assert enabled == "1\n" and bytes_in([kernel]) == 512 * 4096
-    assert sum(run[2] for run in kernel["gpu_read_faults"]) == 3 and kernel["batches"] == 1
+    assert faults_in([kernel]) == 3 and kernel["batches"] == 1
     assert not of_kind(lines, "lacking") and lines[-1]["lost_records"] == 0
 
 
@@ -76,3 +80,9 @@ def test_events_pause_as_cuptis_records_do(injected):
     enabled, lines = injected("events_paused")
     assert enabled == "0\n" and bytes_in(lines) == 250_000 * 4096
     assert len(of_kind(lines, "uncounted")) == 1
+    assert faults_in(lines) == 3  # of a batch whose replay came in the pause
+
+
+def test_a_program_that_counts_bytes_alone_gets_no_events_of_faults(injected):
+    enabled, lines = injected("events_of_bytes")
+    assert enabled == "1\n" and bytes_in(lines) == 512 * 4096 and faults_in(lines) == 0

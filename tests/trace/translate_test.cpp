@@ -44,16 +44,17 @@ class translated : public ::testing::Test {
 
 TEST_F(translated, counters_by_kind_and_cause) {
   run_kernel();
-  auto in = counter(CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_BYTES_TRANSFER_HTOD, 4096,
-                    CUPTI_ACTIVITY_UNIFIED_MEMORY_MIGRATION_CAUSE_COHERENCE);
-  add(in);
-  auto out_again = counter(CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_BYTES_TRANSFER_DTOH, 8192,
-                           CUPTI_ACTIVITY_UNIFIED_MEMORY_MIGRATION_CAUSE_EVICTION);
-  add(out_again);
-  add(counter(CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_GPU_PAGE_FAULT, 3,
-              CUPTI_ACTIVITY_UNIFIED_MEMORY_ACCESS_TYPE_WRITE));
-  add(counter(CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_CPU_PAGE_FAULT_COUNT, 42,
-              CUPTI_ACTIVITY_UNIFIED_MEMORY_ACCESS_TYPE_READ));
+  const auto add_counter = [this](const CUpti_ActivityUnifiedMemoryCounter3& c) {
+    tracing::add(record, unified_memory_record_at(&c));
+  };
+  add_counter(counter(CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_BYTES_TRANSFER_HTOD, 4096,
+                      CUPTI_ACTIVITY_UNIFIED_MEMORY_MIGRATION_CAUSE_COHERENCE));
+  add_counter(counter(CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_BYTES_TRANSFER_DTOH, 8192,
+                      CUPTI_ACTIVITY_UNIFIED_MEMORY_MIGRATION_CAUSE_EVICTION));
+  add_counter(counter(CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_GPU_PAGE_FAULT, 3,
+                      CUPTI_ACTIVITY_UNIFIED_MEMORY_ACCESS_TYPE_WRITE));
+  add_counter(counter(CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_CPU_PAGE_FAULT_COUNT, 42,
+                      CUPTI_ACTIVITY_UNIFIED_MEMORY_ACCESS_TYPE_READ));
   record.finish(3'000'000);
   const json k = out.lines("kernel").at(0);
   EXPECT_EQ(k.at("in_demand"), json({{100, 1, 4096}}));
