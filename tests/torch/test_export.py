@@ -393,7 +393,7 @@ def test_what_networks_since_2015_need_is_mapped(export):
         "softmax_cross_entropy_backward", "linear_backward_data", "linear_backward_filter", "bias_backward", "global_average_pool_backward",
         "average_pool_backward", "concat_backward", "convolution_backward_data", "convolution_backward_filter", "add", "relu_backward"}
     ops = by_name(graph)
-    assert ops["deep"]["groups"] == 8 and "groups" not in ops["wide"] and ops["wide"]["pad"] == [1, 0]
+    assert ops["deep:convolution_1"]["groups"] == 8 and "groups" not in ops["wide:convolution"] and ops["wide:convolution"]["pad"] == [1, 0]
     apart = next(op for op in graph["ops"] if op["kind"] == "concat_backward")
     shapes = {name: tensor["shape"] for name, tensor in by_name(graph, "tensors").items()}
     assert [shapes[name] for name in apart["out"]] == [[4, 8, 16, 16]] * 2 and shapes[apart["in"][0]] == [4, 16, 16, 16]
@@ -405,7 +405,7 @@ def test_the_rest_is_opaque_and_says_how_it_is_cut(export):
     done, graph = export("mlp", "--as", "eager")
     assert done.returncode == 0, done.stderr
     ops = by_name(graph)
-    norm = ops["2.backward"]
+    norm = ops["2:native_layer_norm_backward"]
     assert norm["label"] == "native_layer_norm_backward" and norm["cut"]["out"] == ["part", "sum", "sum"]
     assert ops["1:gelu"]["alias"] == {"input": 0, "output": 0} and ops["1:gelu"]["cut"] == {"in": ["part"], "out": ["part"]}
     assert ops["1:gelu"]["bytes"] == 2 * 8 * 32 * 4

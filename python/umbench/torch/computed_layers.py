@@ -27,7 +27,7 @@ def map_convolution(c, node):
         return False
     if x.shape != list(node.args[0].meta["val"].shape) or (b is not None and b.type != "f32"):
         return False
-    name = c.module_of(node)
+    name = c.label(node)
     y = c.result(node, name + ".y")
     if y.shape != list(node.meta["val"].shape):
         return forget(c, y)
@@ -51,7 +51,7 @@ def map_convolution_backward(c, node):
         return False
     if x.shape != list(node.args[1].meta["val"].shape) or dy.shape != list(node.args[0].meta["val"].shape):
         return False
-    name = c.module_of(node)
+    name = c.label(node)
     attributes = _window_of(node.args[4], node.args[5], node.args[9])
     wants = node.args[10]
     outs = [c.result(node, f"{name}.{what}", i) if wanted else None
@@ -72,7 +72,7 @@ def map_native_batch_norm_legit_functional(c, node):
         return False
     if x.shape != list(node.args[0].meta["val"].shape):
         return False
-    name = c.module_of(node)
+    name = c.label(node)
     y, mean, deviation = (c.result(node, f"{name}.{what}", i) for i, what in enumerate(("y", "mean", "inverse_deviation")))
     c.norms[scale] = shift
     c.views[node] = [View(y), View(mean), View(deviation), None, None]
@@ -87,7 +87,7 @@ def map_native_batch_norm_backward(c, node):
         return False
     if not alike([dy, x], x.type) or dy.shape != x.shape:
         return False
-    name = c.module_of(node)
+    name = c.label(node)
     outs = [c.result(node, f"{name}.{what}", i) for i, what in enumerate(("dx", "dscale", "dshift"))]
     c.views[node] = [View(o) for o in outs]
     c.emit(node, name + ".backward", "batch_norm_backward", {}, [x, scale, shift, mean, deviation, dy], outs, (5, 0))
@@ -234,7 +234,7 @@ def linear(c, node, x, w, bias):
     wanted = [w.shape[0], *x.shape[1:]]
     if x.shape[0] != rows or math.prod(x.shape[1:]) != columns or (w.fixed and w.shape != wanted):
         return False
-    name = c.module_of(node)
+    name = c.label(node)
     y = c.result(node, name + ".y")
     if y.shape != [rows, w.shape[0], 1, 1]:
         return forget(c, y)
@@ -249,7 +249,7 @@ def linear_data(c, node, w, dy):
         return False
     if dy.shape != [dy.shape[0], w.shape[0], 1, 1]:
         return False
-    name = c.module_of(node)
+    name = c.label(node)
     dx = c.result(node, name + ".dx")
     dx.shape = [dy.shape[0], *w.shape[1:]]
     c.views[node] = View(dx)

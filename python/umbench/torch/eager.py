@@ -44,7 +44,7 @@ def converted(walk, name, precision):
     ops = [op | {"in": [t.name for t in op["in"]], "out": [t.name for t in op["out"]]} for op in walk.ops]
     document = {"schema": 1, "kind": "graph", "name": name, "precision": precision, "tensors": [t.as_json() for t in walk.tensors], "ops": ops}
     nodes = {op["name"]: walk.kernel_names[op["name"]] for op in ops}
-    modules = {op: module_of(node) for op, node in nodes.items()} | {t.name: t.name.rpartition(".")[0] for t in walk.tensors}
+    modules = {op: module_of(node) for op, node in nodes.items()} | {t.name: t.name.partition(":")[0] if ":" in t.name else t.name.rpartition(".")[0] for t in walk.tensors}
     return Converted(document, {t.name: t.node for t in walk.tensors}, {op: [node.name] for op, node in nodes.items()}, modules,
                      {op["name"]: nodes[op["name"]] for op in ops if op["kind"] == "opaque"}, left_out=walk.left_out, uncut=walk.uncut)
 

@@ -22,7 +22,7 @@ def opaque(c, node):
         c.views[node] = [None] * len(values) if several else None
         return
     read = operands(c, node)
-    name = c.module_of(node)
+    name = c.label(node)
     if c.use == "activation_gradient" and not name.endswith(node.name):
         name += ".backward"
     made = [c.result(node, f"{name}.{i}" if several else f"{name}.y", i if several else None) for i, _ in written]

@@ -136,14 +136,6 @@ class Walk:
         view = self.views.get(node) if isinstance(node, torch.fx.Node) else None
         return view.tensor if isinstance(view, View) and view.plain and view.turned else None
 
-    def module_of(self, node):
-        """layer1.0.conv1 of an operator that reads layer1.0.conv1.weight, else the module that runs and the node."""
-        for each in node.all_input_nodes:
-            view = self.views.get(each)
-            if isinstance(view, View) and view.tensor.use == "parameter":
-                return view.tensor.name.rpartition(".")[0] or view.tensor.name
-        return self.label(node)
-
     def label(self, node):
         module = module_of(node)
         return f"{module}:{node.name}" if module else node.name
