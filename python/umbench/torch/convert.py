@@ -2,12 +2,14 @@
 
     made = convert(joint, num_fwd_outputs=..., static_inputs=...)
     made.document        # what `umbench plan --network FILE.json` takes; results/graph.schema.json
-    made.nodes[tensor]   # the FX node whose value the tensor of that name holds
-    made.kernels[op]     # the FX nodes that the operator of that name computes
 
 The joint graph is split as torch.compile splits it, into a forward graph and a backward graph that computes cheap values again.
-Each of their kernels (kernels.py) is an operator, each value that a kernel leaves in memory a tensor. Names are
-MODULE:NODE, where the module is known. Nothing is computed: values are fake tensors in node.meta["val"].
+Each of their kernels (kernels.py) is an operator, each value that a kernel leaves in memory a tensor. Names are MODULE:NODE, where the
+module is known: of the tensor's node, or of the last node that the kernel computes. Nothing is computed: values are fake tensors in
+node.meta["val"].
+
+`fit` chooses how the joint graph is split, and which nodes share a kernel follows from that. So it plans over the nodes (step.py).
+Both read nodes by operators.py and values.py, and split by private.py.
 """
 
 import json
@@ -21,7 +23,7 @@ from .kernels import kernels_of
 from .liveness import size_of
 from .operators import is_repeatable, launches_of_library, name_of, work_of_kernel
 from .order import in_running_order
-from .partition import split
+from .private import split
 from .values import base_of, module_of, mutations_of, outputs_of, stored_bytes, stored_elements, unique_name, value_of
 
 COPIED = 3  # operands and results of a convolution, each by a kernel
@@ -32,9 +34,6 @@ class Converted:
     """A graph file and what its names stand for in PyTorch."""
 
     document: dict
-    nodes: dict = field(default_factory=dict)
-    kernels: dict = field(default_factory=dict)
-    modules: dict = field(default_factory=dict)
     alone: dict = field(default_factory=dict)  # FX node of each operator that no other shares a kernel with, by the operator's name
     channels_last: bool = False  # whether torch.compile lays images out so
     launches: dict = field(default_factory=dict)  # how many kernels an operator launches, by its name, where more than one
@@ -77,7 +76,7 @@ def convert_split(forward, backward, *, num_fwd_outputs, primals, name="model", 
     types = {t["type"] for t in made.tensors.values() if t["use"] == "activation"}
     document = {"schema": 1, "kind": "graph", "name": name, "precision": precision or ("bf16" if "bf16" in types else "fp32"),
                 "tensors": list(made.tensors.values()), "ops": made.ops}
-    return Converted(document, made.node_names, made.kernel_names, made.modules, made.alone, made.channels_last, made.launches, made.left_out)
+    return Converted(document, made.alone, made.channels_last, made.launches, made.left_out)
 
 
 def as_text(document):
@@ -109,9 +108,8 @@ class _Writer:
 
     def __init__(self, primals, channels_last):
         self.primals, self.channels_last = primals, channels_last
-        self.tensors, self.ops, self.names = {}, [], set()
+        self.tensors, self.ops, self.names, self.op_names = {}, [], set(), set()
         self.memory = {}
-        self.node_names, self.kernel_names, self.modules = {}, {}, {}
         self.left_out, self.alone, self.launches = 0, {}, {}
 
     # --- graphs ---
@@ -150,8 +148,7 @@ class _Writer:
             return None
         name = unique_name(self.names, wanted)
         self.tensors[name] = {"name": name, **layout_of(value), "use": use}
-        self.memory[node], self.node_names[name] = name, node.name
-        self.modules[name] = module_of(node)
+        self.memory[node] = name
         return name
 
     def label_of(self, node):
@@ -167,7 +164,7 @@ class _Writer:
             return
         values = [value_of(b) for b in kernel.reads + kernel.writes if isinstance(value_of(b), torch.Tensor)]
         flops, products = work_of_kernel(kernel)
-        op = {"name": self.unique_op(kernel), "kind": "opaque", "label": label_of_kernel(kernel), "flops": flops,
+        op = {"name": unique_name(self.op_names, self.label_of(kernel.nodes[-1])), "kind": "opaque", "label": label_of_kernel(kernel), "flops": flops,
               "bytes": sum(stored_bytes(v) for v in values)}
         op |= {"products": True} if products else {}
         copies = [] if kernel.joined or self.channels_last else layouts.copies_of(kernel.nodes[-1])
@@ -178,8 +175,6 @@ class _Writer:
         alias = self.alias_of(kernel, read, made, dying)
         op |= {"alias": alias} if alias else {}
         self.ops.append(op)
-        self.kernel_names[op["name"]] = [n.name for n in kernel.nodes]
-        self.modules[op["name"]] = module_of(kernel.nodes[-1])
         launches = launches_of(kernel) + COPIED * len(copies) + self.turns_back(kernel)
         if launches > 1:
             self.launches[op["name"]] = launches
@@ -191,21 +186,12 @@ class _Writer:
         source = self.memory[node]
         made = self.add_tensor(node, source + ".channels_last", "activation")
         size = stored_bytes(value_of(node))
-        self.ops.append({"name": made, "kind": "opaque", "label": "clone", "flops": 0, "bytes": 2 * size, "in": [source], "out": [made]})
-        self.kernel_names[made], self.modules[made] = [node.name], module_of(node)
+        self.ops.append({"name": unique_name(self.op_names, made), "kind": "opaque", "label": "clone", "flops": 0, "bytes": 2 * size, "in": [source], "out": [made]})
 
     def turns_back(self, kernel):
         """Whether the gradient of filters has channels last: PyTorch copies it into the order that the filters have."""
         node = kernel.nodes[-1]
         return not kernel.joined and self.channels_last and name_of(node) == "convolution_backward" and layouts.is_turned(value_of(node.args[2]))
-
-    def unique_op(self, kernel):
-        wanted, count = self.label_of(kernel.nodes[-1]), 1
-        name = wanted
-        while name in self.kernel_names:
-            count += 1
-            name = f"{wanted}.{count}"
-        return name
 
     def alias_of(self, kernel, read, made, dying):
         """A generated kernel may write in the place of what it is the last to read, where the sizes are the same."""
@@ -248,8 +234,6 @@ class _Writer:
         for op in self.ops:
             for side in ("in", "out"):
                 op[side] = [new if t == old else t for t in op[side]]
-        for table in (self.node_names, self.modules):
-            table[new] = table.pop(old)
         self.memory = {base: new if tensor == old else tensor for base, tensor in self.memory.items()}
 
     def drop_unused(self):

@@ -11,7 +11,7 @@ import torch
 from . import capture, computed_layers, computed_loss, operators
 from .convert import Converted
 from .opaque import opaque, update
-from .values import module_of, mutations_of, outputs_of, unique_name
+from .values import mutations_of, outputs_of, unique_name
 from .walk import View, Walk
 
 KNOWN = computed_layers.KNOWN | computed_loss.KNOWN
@@ -43,10 +43,8 @@ def converted(walk, name, precision):
     precision = precision or ("bf16" if any(t.type == "bf16" for t in walk.tensors) else "fp32")
     ops = [op | {"in": [t.name for t in op["in"]], "out": [t.name for t in op["out"]]} for op in walk.ops]
     document = {"schema": 1, "kind": "graph", "name": name, "precision": precision, "tensors": [t.as_json() for t in walk.tensors], "ops": ops}
-    nodes = {op["name"]: walk.kernel_names[op["name"]] for op in ops}
-    modules = {op: module_of(node) for op, node in nodes.items()} | {t.name: t.name.partition(":")[0] if ":" in t.name else t.name.rpartition(".")[0] for t in walk.tensors}
-    return Converted(document, {t.name: t.node for t in walk.tensors}, {op: [node.name] for op, node in nodes.items()}, modules,
-                     {op["name"]: nodes[op["name"]] for op in ops if op["kind"] == "opaque"}, left_out=walk.left_out, uncut=walk.uncut)
+    alone = {op["name"]: walk.nodes_of[op["name"]] for op in ops if op["kind"] == "opaque"}
+    return Converted(document, alone, left_out=walk.left_out, uncut=walk.uncut)
 
 
 def samples_of(joint):

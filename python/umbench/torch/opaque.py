@@ -107,4 +107,4 @@ def update(c, node, target, value):
     op = {"name": unique_name(c.names, target.name + ".update"), "kind": "opaque", "label": "copy", "flops": 0, "bytes": size,
           "in": [target, value], "out": [target], "repeatable": False}
     c.ops.append(op)
-    c.kernel_names[op["name"]] = node
+    c.nodes_of[op["name"]] = node

@@ -10,6 +10,8 @@ import types
 
 import torch
 
+from .values import outputs_of
+
 USED = {
     "torch._functorch.partitioners": ("choose_saved_values_set", "classify_nodes",
                                       "min_cut_rematerialization_partition"),
@@ -69,6 +71,21 @@ def own_choice(joint, info):
         else:
             node.dist_from_bw = min([user.dist_from_bw + 1 for user in node.users], default=int(1e9))
     return partitioners.choose_saved_values_set(joint.graph, info, memory_budget=1)
+
+
+def split(joint, inputs, num_fwd_outputs, static_inputs):
+    """(forward, backward) GraphModules as torch.compile splits a joint graph, which is left as it was; backward is None where no output
+    is a gradient."""
+    from torch._functorch.partitioners import min_cut_rematerialization_partition
+
+    own, nodes = torch.fx.Graph(), {}
+    results = own.output(own.graph_copy(joint.graph, nodes))
+    results.meta = dict(joint.graph.output_node().meta)
+    copied = torch.fx.GraphModule(joint, own)
+    if len(outputs_of(own)) <= num_fwd_outputs:
+        return copied, None
+    return min_cut_rematerialization_partition(copied, inputs, num_fwd_outputs=num_fwd_outputs,
+                                               static_lifetime_input_indices=list(static_inputs or ()))
 
 
 def extract(joint, inputs, names, **kwargs):

@@ -23,7 +23,6 @@ class Tensor:
         self.shape = _four(list(value.shape), samples if batch else None)
         self.order = "nhwc" if _is_channels_last(value) else "nchw"
         self.fixed = False  # its extents have been relied upon
-        self.node = name
 
     def as_json(self):
         out = {"name": self.name, "shape": self.shape}
@@ -76,7 +75,7 @@ class Walk:
         self.use = "activation"
         self.norms = {}      # weight of a normalisation -> its shift
         self.losses = {}     # node of a log-softmax that ends in the loss -> its tensors
-        self.kernel_names = {}  # node of each operator, by the operator's name
+        self.nodes_of = {}   # node of each operator, by the operator's name
         self.left_out = 0    # bytes that the model writes and an iteration does not read
         self.uncut = ""      # why there is no `doubled`, where there should be one
 
@@ -104,9 +103,7 @@ class Walk:
 
     def result(self, node, name, index=None):
         value = node.meta["val"] if index is None else node.meta["val"][index]
-        made = self.tensor(name, value, self.use, self.spread(node, index) == "batch")
-        made.node = node.name
-        return made
+        return self.tensor(name, value, self.use, self.spread(node, index) == "batch")
 
     def emit(self, node, name, kind, attributes, read, written, alias=None, repeatable=True):
         op = {"name": unique_name(self.names, name), "kind": kind, **attributes, "in": read, "out": written}
@@ -115,7 +112,7 @@ class Walk:
         if alias is not None:
             op["alias"] = {"input": alias[0], "output": alias[1]}
         self.ops.append(op)
-        self.kernel_names[op["name"]] = node
+        self.nodes_of[op["name"]] = node
 
     def work_of(self, node):
         """(operations, bytes read and written, whether the operations are products of matrices)."""
