@@ -121,6 +121,16 @@ class OwnNetwork(InterfaceTest):
         self.assertEqual((file["batch"], file["pass"], file["fusion"]), (4, "train", "none"))
         self.assertTrue(file["network"].startswith("alexnet#"))
 
+    def test_plans_and_advice_are_told_by_modules(self):
+        named = {"y": "body.0.conv:y", "z": "body.1.norm:z"}
+        text = json.dumps(small_graph())
+        for short, name in named.items():
+            text = text.replace(f'"{short}"', f'"{name}"')
+        self.write("own.json", json.loads(text))
+        for shown in (self.well("plan", *self.cell(), "--table"), self.well("advise", *self.cell())):
+            self.assertRegex(shown, r"(?m)^module +compute again +offload +cut +keep$")
+            self.assertRegex(shown, r"(?m)^body\.0\.conv +5\.00 KiB$")
+
     def test_a_plan_carries_its_network(self):
         self.write("own.json", small_graph())
         self.well("plan", *self.cell(), "-o", "plan.json")

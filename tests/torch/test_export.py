@@ -377,6 +377,7 @@ def test_what_umbench_knows_is_mapped(export):
         "convolution", "batch_norm", "relu", "max_pool", "global_average_pool", "linear", "softmax_cross_entropy",
         "softmax_cross_entropy_backward", "linear_backward_data", "linear_backward_filter", "bias_backward", "global_average_pool_backward",
         "max_pool_backward", "relu_backward", "batch_norm_backward", "convolution_backward_filter", "bias_backward"]
+    assert all(":" in op["name"] or op["name"].startswith("loss") for op in graph["ops"])  # the module, and the node
     tensors = by_name(graph, "tensors")
     assert tensors["0.weight"] == {"name": "0.weight", "shape": [8, 3, 3, 3], "use": "parameter"}
     assert tensors["6.weight"]["shape"] == [5, 8, 1, 1] and tensors["labels"]["use"] == "label"

@@ -5,9 +5,10 @@ import pytest
 pytest.importorskip("torch", minversion="2.9")
 
 import test_fit  # noqa: E402, F401  skips where the program umbench is not built
+import test_zoo  # noqa: E402
 
 from umbench import model_arguments  # noqa: E402
-from umbench.torch import forecast  # noqa: E402
+from umbench.torch import convert, forecast, liveness  # noqa: E402
 
 MODEL = """
 import torch
@@ -25,3 +26,13 @@ def test_the_table_tells_which_batch_fits(tmp_path, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[:2] for line in lines[1:3]] == [["512", "yes"], ["131072", "no"]]
     assert lines[-1] == "largest batch that fits: 512"
+
+
+@pytest.mark.parametrize(("model", "library"), [("regnet", "torchvision"), ("gpt2", "transformers"), ("mixtral", "transformers")])
+def test_nodes_and_kernels_take_the_same_memory(model, library):
+    """fit plans over the nodes of the joint graph, export writes the kernels of its two parts."""
+    pytest.importorskip(library)
+    options = model_arguments.fit([f"{test_zoo.__file__}:{model}", "--budget", "1TiB", "--seconds", "0.01"])
+    _, answer, _ = forecast.planned(options, 2**40, 1)
+    nodes, kernels = answer["begin"]["peak"] - forecast.LIBRARY_BYTES, liveness.peak_of(convert.of_model(getattr(test_zoo, model)).document)[0]
+    assert abs(nodes / kernels - 1) < 0.03
