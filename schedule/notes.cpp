@@ -1,9 +1,12 @@
 #include "schedule/notes.hpp"
 
+#include <utility>
+
 namespace um {
 namespace {
 
 thread_local note_collector* current_collector = nullptr;
+thread_local best_listener* current_listener = nullptr;
 
 }  // namespace
 
@@ -16,6 +19,18 @@ note_collector::~note_collector() {
 
 void add_note(const std::string& line) {
   if (current_collector != nullptr) current_collector->lines.push_back(line);
+}
+
+best_listener::best_listener(std::function<void(nanoseconds)> hear)
+    : hear_(std::move(hear)), outer_(current_listener) {
+  current_listener = this;
+}
+best_listener::~best_listener() {
+  current_listener = outer_;
+}
+
+void tell_best(nanoseconds time) {
+  if (current_listener != nullptr) current_listener->hear_(time);
 }
 
 }  // namespace um

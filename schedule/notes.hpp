@@ -1,8 +1,11 @@
-// Notes that a planner attaches to its plan.
+// What a planner tells while it plans: notes that it attaches to its plan, and its best plan so far.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
+
+#include "core/units.hpp"
 
 namespace um {
 
@@ -22,5 +25,22 @@ class note_collector {
 
 // Adds one line to the current collector, if there is one.
 void add_note(const std::string& line);
+
+// Hears, during its lifetime, the time of each plan of this thread that is the best so far.
+class best_listener {
+ public:
+  explicit best_listener(std::function<void(nanoseconds)> hear);
+  ~best_listener();
+  best_listener(const best_listener&) = delete;
+  best_listener& operator=(const best_listener&) = delete;
+
+ private:
+  friend void tell_best(nanoseconds time);
+  std::function<void(nanoseconds)> hear_;
+  best_listener* outer_;
+};
+
+// Tells the innermost listener, if there is one.
+void tell_best(nanoseconds time);
 
 }  // namespace um

@@ -138,7 +138,7 @@ std::string modules_text(const cell& setting, const memory_advice& given) {
   if (named == nullptr || !setting.backend.is_simulated || !is_of_file) return "";
   const cell work = with_strategy_name(setting, named->result.strategy);
   if (family_of(work) != family::explicit_) return "";
-  const std::jthread line = start_ticking("planning again to tell modules");
+  const progress_thread line("planning again to tell modules");
   const planned_cell made = plan_cell(work);
   const std::string table = text_of(modules_of(*made.file.network.network, made.file.plan));
   return table.empty() ? ""

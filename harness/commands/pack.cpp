@@ -79,7 +79,7 @@ int pack_command(const pack_options& options) {
   std::optional<byte_count> limit;
   if (!options.limit.empty()) limit = parse_size("--limit", options.limit);
   const auto lifetimes = lifetimes_from_csv(read_file(options.file), options.file);
-  const std::jthread line = start_ticking("packing");
+  const progress_thread line("packing");
   bool fits = false;
   fmt::print("{} lifetimes\n{:<10} {:>16} {:>16} {:>8} {:>10}\n", lifetimes.size(), "packer", "peak", "arena",
              "ratio", "ms");

@@ -11,6 +11,7 @@
 #include "harness/process/flow.hpp"
 #include "harness/study/modules.hpp"
 #include "harness/study/summary.hpp"
+#include "schedule/notes.hpp"
 
 namespace um {
 namespace {
@@ -39,10 +40,13 @@ int plan_command(const plan_options& options) {
     signal_watch signals;
     environment_for(std::span(&work, 1), machines, options.what.machine_like, signals);
   }
-  const std::jthread progress = start_ticking("planning");
+  progress_thread progress("planning");
   const process_limits within("planning", std::chrono::seconds{work.settings.deadline_s},
                               work.backend.is_simulated);
   try {
+    const best_listener listener([&](nanoseconds time) {
+      progress.note(fmt::format("the best so far takes {}", time_text(static_cast<double>(time))));
+    });
     const planned_cell made = plan_cell(work);
     const std::string table = plan_table(made, options.table);
     if (!options.graph_out.empty()) write_file(options.graph_out, to_json(*made.file.network.network));

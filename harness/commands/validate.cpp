@@ -235,7 +235,7 @@ void print_records(const std::string& file, const std::vector<machine>& machines
 int validate_command(const validate_options& options) {
   const std::vector<machine> machines = load_machines_from(options.machines);
   if (!options.machine.empty()) find_machine(machines, options.machine);
-  const std::jthread line = start_ticking("simulating");
+  const progress_thread line("simulating");
   for (const std::string& file : options.files) {
     if (file.ends_with(".jsonl")) {
       print_records(file, machines, options.machine);

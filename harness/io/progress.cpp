@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <condition_variable>
-#include <mutex>
 #include <utility>
 
 #include "harness/io/say.hpp"
@@ -21,17 +20,20 @@ void progress::tick() {
   next_print_ = since + std::min(2 * next_print_, longest);
 }
 
-std::jthread start_ticking(std::string what) {
-  return std::jthread([lines = progress(std::move(what))](const std::stop_token& stop) mutable {
-    constexpr std::chrono::milliseconds a_moment{250};
-    std::mutex alone;
-    std::condition_variable_any stopped;
-    std::unique_lock lock(alone);
-    while (!stop.stop_requested()) {
-      stopped.wait_for(lock, stop, a_moment, [] { return false; });
-      if (!stop.stop_requested()) lines.tick();
-    }
-  });
+progress_thread::progress_thread(std::string what)
+    : lines_(std::move(what)), thread_([this](const std::stop_token& stop) {
+        constexpr std::chrono::milliseconds a_moment{250};
+        std::condition_variable_any stopped;
+        std::unique_lock lock(alone_);
+        while (!stop.stop_requested()) {
+          stopped.wait_for(lock, stop, a_moment, [] { return false; });
+          if (!stop.stop_requested()) lines_.tick();
+        }
+      }) {}
+
+void progress_thread::note(std::string news) {
+  const std::lock_guard lock(alone_);
+  lines_.note(std::move(news));
 }
 
 }  // namespace um

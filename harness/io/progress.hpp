@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -23,7 +24,17 @@ class progress {
   std::chrono::seconds next_print_{2};
 };
 
-// Starts a thread that reports progress until it is destroyed. Only for processes that start no others.
-std::jthread start_ticking(std::string what);
+// Prints progress from a thread of its own until it is destroyed. Only for processes that start no others.
+class progress_thread {
+ public:
+  explicit progress_thread(std::string what);
+  // See progress::note. Any thread may call it.
+  void note(std::string news);
+
+ private:
+  std::mutex alone_;  // for lines_
+  progress lines_;
+  std::jthread thread_;  // the last member: it uses the others
+};
 
 }  // namespace um
