@@ -12,6 +12,7 @@
 #include "planners/best_splits.hpp"
 #include "planners/order_of_use.hpp"
 #include "planners/planners.hpp"
+#include "schedule/notes.hpp"
 
 namespace um {
 namespace {
@@ -76,7 +77,9 @@ class best_search {
   static nanoseconds time_of(const candidate& c) { return c.decided.is.forecast.time; }
 
   void take(std::optional<placed_plan> found) {
-    if (found && found->need <= p_.budget && found->time < least_time()) best_ = std::move(found);
+    if (!found || found->need > p_.budget || found->time >= least_time()) return;
+    best_ = std::move(found);
+    tell_best(best_->time);
   }
   nanoseconds least_time() const { return best_ ? best_->time : any_time; }
   bool is_close() const {
@@ -117,7 +120,9 @@ class best_search {
 
   std::optional<split_result> consider(std::size_t split, const effort_limits& most, byte_count aim,
                                        nanoseconds to_beat) {
-    repaired found = decide_and_place(space_of(split), place_, {p_.budget, aim, to_beat}, most);
+    search_space& of = space_of(split);
+    if (of.least_memory() > p_.budget) return std::nullopt;
+    repaired found = decide_and_place(of, place_, {p_.budget, aim, to_beat}, most);
     if (!found.best) return std::nullopt;
     const split_result seen{split, found.best->time, found.aim};
     take(std::move(found.best));
@@ -125,7 +130,8 @@ class best_search {
   }
 
   // Searches for the budget itself: every split with little effort, then the fastest three with more, of
-  // which the second and third are skipped if the best plan is fast and they are not close to it.
+  // which the second and third are skipped if the best plan is fast and they are slower by a fortieth: more
+  // effort gains less (LSTM, three exported networks).
   void search_for_budget() {
     const std::uint64_t work = all_work(p_);
     std::vector<split_result> results;
@@ -142,7 +148,7 @@ class best_search {
     std::ranges::stable_sort(results, {}, &split_result::time);
     constexpr std::size_t most_results = 3;
     for (std::size_t i = 0; i < std::min(results.size(), most_results) && !is_close(); ++i) {
-      if (i > 0 && is_near() && results[i].time > with_tolerance(least_time())) continue;
+      if (i > 0 && is_near() && results[i].time > least_time() + least_time() / 40) continue;
       consider(results[i].split, full_effort(i == 0 ? work / 2 : work / 4), results[i].aim, least_time());
     }
     // Decisions for somewhat less memory may pack better.
@@ -155,13 +161,14 @@ class best_search {
   }
 
   // Places decisions of the ladder, the fastest first, until no other can be faster or a quarter of the work
-  // is spent.
+  // is spent. Then, as long as none was placed, those for clearly less memory: they hardly need repair.
   void place_fastest() {
     std::ranges::stable_sort(candidates_, {}, time_of);
     const repair_limits most{3, {4, all_work(p_) / 64}};
     std::uint64_t left = all_work(p_) / 4;
     for (candidate& c : candidates_) {
-      if (time_of(c) >= least_time() || left == 0) return;
+      if (time_of(c) >= least_time() || (left == 0 && best_)) return;
+      if (left == 0 && c.budget > p_.budget / 10 * 9) continue;
       search_space& of = space_of(c.split);
       const std::uint64_t before = of.work();
       take(place_or_repair(of, place_, std::move(c.decided), c.budget, p_.budget, least_time(), most));

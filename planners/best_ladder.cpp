@@ -42,6 +42,7 @@ class climbing {
     solution unmoved{std::vector<treatment>(of_.classes().size(), treatment::keep), {}};
     int slower = 0;
     for (std::size_t j = first; j < rungs_.size() && of_.work() < end_; ++j) {
+      if (rungs_[j].budget < of_.least_memory()) return j;
       const std::size_t left = rungs_.size() - j;
       if (unmoved.is.over == 0) unmoved = recompute_more(of_, rungs_[j].budget, share_of(3 * left), unmoved);
       if (unmoved.is.over == 0) found_[j] = unmoved;

@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <string_view>
 
-#include "core/compute.hpp"
+#include "planners/within.hpp"
 #include "schedule/bounds/pass_bound.hpp"
 
 namespace um {
@@ -13,8 +13,10 @@ namespace {
 
 using namespace std::string_view_literals;
 
-// Not asked: strategies that solve an integer program, which take longer than the search, and `best` itself.
+// Not asked: `device`, which does not fit, strategies that solve an integer program, which take longer than
+// the search, and `best` itself.
 bool is_asked(const strategy& s) {
+  if (s.technique == memory_technique::in_core) return false;
   const bool solves = std::ranges::any_of(s.knobs, [](const knob& k) { return k.name == "nodes"; });
   const bool searches = std::ranges::any_of(s.knobs, [](const knob& k) { return k.name == "copy_us"; });
   return !solves && !searches;
@@ -42,21 +44,6 @@ bool only_swaps(const strategy& s) {
   return s.kind == family::explicit_ && std::ranges::find(recomputing, s.name) == recomputing.end();
 }
 
-// A lower bound on the plan's time before it is packed, which takes long: its computes, or its fetches.
-nanoseconds least_time_of(const problem& p, const memory_plan& plan) {
-  nanoseconds computing = 0;
-  byte_count fetched = 0;
-  for (const action& a : plan.actions) {
-    if (const auto* c = std::get_if<compute>(&a)) computing += cost_of(p, *c).time;
-    const auto* f = std::get_if<prefetch>(&a);
-    if (f == nullptr || plan.home[f->tensor] != residence::staged) continue;
-    const tensor& t = p.network.tensors[f->tensor];
-    fetched += bytes_of(t, region_of(t.shape, f->part));
-  }
-  const std::uint64_t rate = p.target.link_to_device_bytes_per_s;
-  return rate == 0 || fetched == 0 ? computing : std::max(computing, time_at(fetched, rate));
-}
-
 struct question {
   const strategy* by = nullptr;
   knob_values knobs;
@@ -68,6 +55,7 @@ std::optional<placed_plan> answer(const problem& p, const placer& place, const q
   problem smaller = p;
   smaller.knobs = q.knobs;
   smaller.budget = p.budget / 1000 * permille + p.budget % 1000 * permille / 1000;
+  const only_faster_than limit(to_beat);
   try {
     memory_plan plan = q.by->plan(smaller);
     if (least_time_of(p, plan) >= to_beat) return std::nullopt;
@@ -112,8 +100,15 @@ std::optional<placed_plan> best_rival(const problem& p, const placer& place, std
   }
   // The fastest rival may be faster still with less memory: most planners are not monotonic.
   if (won) {
+    constexpr int most_slower = 2;  // in a row: where it is not faster twice, it rarely is with less
     const question winner = *won;
-    for (const byte_count permille : asked_too) take(answer(p, place, winner, permille, to_beat), winner);
+    int slower = 0;
+    for (const byte_count permille : asked_too) {
+      const nanoseconds before = to_beat;
+      take(answer(p, place, winner, permille, to_beat), winner);
+      slower = to_beat < before ? 0 : slower + 1;
+      if (slower == most_slower) break;
+    }
   }
   return best;
 }

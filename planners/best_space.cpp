@@ -49,6 +49,7 @@ search_space::search_space(const problem& p, std::vector<compute> order, bool mo
       staged_(p.network.tensors.size(), false) {
   forecast_.assume_longest_waits();
   find_classes();
+  find_least_memory();
   for (position at = 0; at < uses_.end(); ++at) compute_time_ += forecast_.compute_time(at);
 }
 
@@ -70,6 +71,23 @@ void search_space::find_classes() {
     if (e.is_recomputable) c.recompute_time += forecast_.recompute_time(e.producer);
     if (e.next_use < uses_.end()) c.copy_time += forecast_.copy_time(bytes, lane::to_device);
     if (!e.has_host_copy) c.copy_time += forecast_.copy_time(bytes, lane::to_host);
+  }
+}
+
+void search_space::find_least_memory() {
+  const auto stays = [&](part_id x) {
+    return !moves_ && persists(p_.network.tensors[uses_.parts[x].tensor].use);
+  };
+  byte_count all = 0;
+  for (part_id x = 0; x < uses_.parts.size(); ++x) all += stays(x) ? uses_.parts[x].bytes : 0;
+  for (position at = 0; at < uses_.end(); ++at) {
+    const op& o = p_.network.ops[uses_.order[static_cast<std::size_t>(at)].op];
+    byte_count here = all;
+    for (const touched_part& x : uses_.touched_parts[static_cast<std::size_t>(at)]) {
+      const bool in_place = o.alias && uses_.parts[x.part].tensor == o.out[o.alias->output];
+      if (!stays(x.part) && !in_place) here += uses_.parts[x.part].bytes;
+    }
+    least_memory_ = std::max(least_memory_, here);
   }
 }
 

@@ -47,6 +47,8 @@ class search_space {
   bool moves() const { return moves_; }
   bool allows(std::size_t c, treatment how) const;
   nanoseconds compute_time() const { return compute_time_; }
+  // No decisions need less memory: the operands of the largest compute and, if nothing moves, what persists.
+  byte_count least_memory() const { return least_memory_; }
 
   // All but the time and what is copied. Cheap where few decisions differ from the current ones.
   evaluation memory_of(const std::vector<treatment>& treatments, byte_count budget);
@@ -70,6 +72,7 @@ class search_space {
 
  private:
   void find_classes();
+  void find_least_memory();
   decision decision_for(treatment how, std::uint32_t x) const;
   bool differs_widely(const std::vector<treatment>& treatments) const;
   void start_with(const std::vector<treatment>& treatments);
@@ -87,6 +90,7 @@ class search_space {
   transfer_placer transfer_placer_;
   bool moves_ = false;
   nanoseconds compute_time_ = 0;
+  byte_count least_memory_ = 0;
   std::vector<treatment> current_,
       evaluated_;                       // the current treatments; those that memory_of() evaluated last
   std::vector<decision> decisions_;     // that follow from `evaluated_`

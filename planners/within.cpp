@@ -1,10 +1,38 @@
 #include "planners/within.hpp"
 
 #include <algorithm>
+#include <limits>
+#include <utility>
+#include <variant>
 
+#include "core/compute.hpp"
 #include "core/lower.hpp"
 
 namespace um {
+namespace {
+
+thread_local nanoseconds too_long = std::numeric_limits<nanoseconds>::max();
+
+}  // namespace
+
+only_faster_than::only_faster_than(nanoseconds time) : outer_(std::exchange(too_long, time)) {}
+only_faster_than::~only_faster_than() {
+  too_long = outer_;
+}
+
+nanoseconds least_time_of(const problem& p, const memory_plan& plan) {
+  nanoseconds computing = 0;
+  byte_count fetched = 0;
+  for (const action& a : plan.actions) {
+    if (const auto* c = std::get_if<compute>(&a)) computing += cost_of(p, *c).time;
+    const auto* f = std::get_if<prefetch>(&a);
+    if (f == nullptr || plan.home[f->tensor] != residence::staged) continue;
+    const tensor& t = p.network.tensors[f->tensor];
+    fetched += bytes_of(t, region_of(t.shape, f->part));
+  }
+  const std::uint64_t rate = p.target.link_to_device_bytes_per_s;
+  return rate == 0 || fetched == 0 ? computing : std::max(computing, time_at(fetched, rate));
+}
 
 memory_plan plan_within(const problem& p, packer how, const std::string& strategy,
                         const std::function<memory_plan(byte_count room)>& make) {
@@ -14,6 +42,7 @@ memory_plan plan_within(const problem& p, packer how, const std::string& strateg
   for (int tries = 0; tries < 12; ++tries) {
     try {
       memory_plan plan = make(room);
+      if (least_time_of(p, plan) >= too_long) break;
       arena = lower(unlimited, plan, how).device_arena_bytes;
       if (arena <= p.budget) return plan;
       too_much = room;
