@@ -71,7 +71,7 @@ distribution distribution_of(const graph& g, tensor_id what) {
 // The parameter whose fp32 master this state is, if it is one.
 std::optional<tensor_id> parameter_of_master(const graph& g, tensor_id state) {
   for (const op& o : g.ops) {
-    const auto* const step = std::get_if<optimizer_step>(&o.attributes.value);
+    const auto* const step = std::get_if<optimizer_step>(&o.attributes);
     if (step == nullptr) continue;
     for (const stepped_parameter& p : stepped_parameters(g, o)) {
       if (p.has_master && o.in[p.parameter_index + 2 + static_cast<std::size_t>(step->moments)] == state)
@@ -84,7 +84,8 @@ std::optional<tensor_id> parameter_of_master(const graph& g, tensor_id state) {
 // Number of classes of the loss that reads these labels; 1 if none does.
 std::uint64_t class_count(const graph& g, tensor_id labels) {
   for (const op& o : g.ops) {
-    const bool is_loss = has_kind<softmax_cross_entropy, softmax_cross_entropy_gradient>(o);
+    const bool is_loss = std::holds_alternative<softmax_cross_entropy>(o.attributes) ||
+                         std::holds_alternative<softmax_cross_entropy_gradient>(o.attributes);
     if (!is_loss || o.in.at(1) != labels) continue;
     const dims& logits = g.tensors[o.in[0]].shape;
     return static_cast<std::uint64_t>(logits.c * logits.h * logits.w);

@@ -6,7 +6,7 @@
 namespace um {
 
 bool has_opaque(const graph& g) {
-  return std::ranges::any_of(g.ops, [](const op& o) { return has_kind<opaque>(o); });
+  return std::ranges::any_of(g.ops, [](const op& o) { return std::holds_alternative<opaque>(o.attributes); });
 }
 
 byte_count bytes_of(const graph& g, role use) {

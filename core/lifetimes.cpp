@@ -10,7 +10,9 @@ namespace {
 
 // A convolution or one of its gradients.
 bool is_convolution(const op& o) {
-  return has_kind<convolution, convolution_backward_data, convolution_backward_filter>(o);
+  return std::holds_alternative<convolution>(o.attributes) ||
+         std::holds_alternative<convolution_backward_data>(o.attributes) ||
+         std::holds_alternative<convolution_backward_filter>(o.attributes);
 }
 
 std::int64_t stride_of(const op& convolving) {
@@ -153,8 +155,8 @@ class lifetime_builder {
     const row_padding padding = padding_of(g_, o, part);
     if (is_even(padding, stride_of(o))) return 0;
     const std::vector<access> touched = accesses_of(g_, o, part);
-    const bool back = has_kind<convolution_backward_data>(o);
-    const bool sums = has_kind<convolution_backward_filter>(o);
+    const bool back = std::holds_alternative<convolution_backward_data>(o.attributes);
+    const bool sums = std::holds_alternative<convolution_backward_filter>(o.attributes);
     const access &x = touched[back ? 2 : 0], &y = touched[sums || back ? 1 : touched.size() - 1];
     const std::int64_t images = x.where.batch.end - x.where.batch.begin;
     region padded = x.where, one = y.where;

@@ -318,7 +318,7 @@ defect cast_defect(const operands& all) {
 
 // Tensors with more than one row or column must share one memory order.
 defect memory_order_defect(const operands& all) {
-  if (has_kind<opaque>(all.o)) return std::nullopt;
+  if (std::holds_alternative<opaque>(all.o.attributes)) return std::nullopt;
   const tensor* first = nullptr;
   for (const auto* side : {&all.o.in, &all.o.out}) {
     for (const tensor_id id : *side) {
@@ -491,7 +491,7 @@ defect ids_defect(const graph& g, const op& o) {
 }  // namespace
 
 std::vector<stepped_parameter> stepped_parameters(const graph& g, const op& o) {
-  const auto moments = static_cast<std::size_t>(std::get<optimizer_step>(o.attributes.value).moments);
+  const auto moments = static_cast<std::size_t>(std::get<optimizer_step>(o.attributes).moments);
   const auto counters = static_cast<std::size_t>(moments == 2);
   std::vector<stepped_parameter> all;
   for (std::size_t in = 0, out = 0; in + 1 < o.in.size() - std::min(counters, o.in.size());) {

@@ -73,7 +73,7 @@ class backward_pass {
     for (std::size_t i = forward_ops_; i-- > 0;) {
       const op& o = graph_.ops[i];
       if (!reached[o.out[0]]) continue;
-      if (joined_ && has_kind<batch_norm>(o)) gradients_[o.out[0]].room = 2;
+      if (joined_ && std::holds_alternative<batch_norm>(o.attributes)) gradients_[o.out[0]].room = 2;
       for (const tensor_id id : o.in) {
         if (!wanted_[id]) continue;
         reached[id] = true;

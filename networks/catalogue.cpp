@@ -152,7 +152,7 @@ void forbid_memory_sharing(graph& g) {
   g.shares_memory = false;
   for (op& o : g.ops) {
     const bool in_place =
-        has_kind<relu, relu_backward>(o);
+        std::holds_alternative<relu>(o.attributes) || std::holds_alternative<relu_backward>(o.attributes);
     if (!in_place) o.alias.reset();
   }
 }

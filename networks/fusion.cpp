@@ -41,7 +41,7 @@ class operator_fuser {
   op* sole_reader(tensor_id what) {
     if (readers_[what].size() != 1 || graph_.tensors[what].use != role::activation) return nullptr;
     op& reader = graph_.ops[readers_[what][0]];
-    return has_kind<Kind>(reader) ? &reader : nullptr;
+    return std::holds_alternative<Kind>(reader.attributes) ? &reader : nullptr;
   }
 
   void remove(const op& o) { removed_[static_cast<std::size_t>(&o - graph_.ops.data())] = true; }
@@ -49,10 +49,10 @@ class operator_fuser {
   bool fuse_pool(op& o, const convolution& what) {
     if (what.relu || o.in.size() < 3) return false;
     op* const rectifier = sole_reader<relu>(o.out[0]);
-    if (rectifier == nullptr || std::get<relu>(rectifier->attributes.value).relu6) return false;
+    if (rectifier == nullptr || std::get<relu>(rectifier->attributes).relu6) return false;
     op* const pool = sole_reader<max_pool>(rectifier->out[0]);
-    if (pool == nullptr || std::get<max_pool>(pool->attributes.value).relu) return false;
-    std::get<max_pool>(pool->attributes.value).relu = true;
+    if (pool == nullptr || std::get<max_pool>(pool->attributes).relu) return false;
+    std::get<max_pool>(pool->attributes).relu = true;
     pool->in = {o.out[0], o.in[2]};
     o.in.pop_back();
     remove(*rectifier);
@@ -65,8 +65,8 @@ class operator_fuser {
     op* const rectifier = sole_reader<relu>(o.out[0]);
     if (rectifier == nullptr) return;
     if constexpr (requires { what.relu6; }) {
-      what.relu6 = std::get<relu>(rectifier->attributes.value).relu6;
-    } else if (std::get<relu>(rectifier->attributes.value).relu6) {
+      what.relu6 = std::get<relu>(rectifier->attributes).relu6;
+    } else if (std::get<relu>(rectifier->attributes).relu6) {
       return;
     }
     what.relu = true;

@@ -30,9 +30,9 @@ network_spec imported_spec(graph g, const std::string& digest) {
   if (const auto data = of_role(role::input); data != none) n.batch = data->shape.n;
   n.mode = of_role(role::parameter_gradient) == none ? pass::inference : pass::train;
   n.appends_sgd = std::ranges::any_of(
-      g.ops, [](const op& o) { return has_kind<sgd_update>(o); });
+      g.ops, [](const op& o) { return std::holds_alternative<sgd_update>(o.attributes); });
   for (const op& o : g.ops) {
-    if (const auto* const step = std::get_if<optimizer_step>(&o.attributes.value)) {
+    if (const auto* const step = std::get_if<optimizer_step>(&o.attributes)) {
       n.optimizer = all_values<optimizer_kind>().at(static_cast<std::size_t>(step->moments));
     }
   }

@@ -9,7 +9,7 @@ namespace um {
 namespace {
 
 bool is_product(const op& o) {
-  return has_kind<convolution, linear>(o);
+  return std::holds_alternative<convolution>(o.attributes) || std::holds_alternative<linear>(o.attributes);
 }
 
 }  // namespace

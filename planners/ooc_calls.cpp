@@ -10,7 +10,7 @@ using kind = ooc_call::kind;
 
 template <class... Kinds>
 bool is_one_of(const op& o) {
-  return (has_kind<Kinds>(o) || ...);
+  return (std::holds_alternative<Kinds>(o.attributes) || ...);
 }
 bool is_gradient_of_convolution(const op& o) {
   return is_one_of<convolution_backward_data, convolution_backward_filter, bias_backward>(o);
@@ -22,7 +22,7 @@ bool reads(const op& o, tensor_id t) {
 
 // The gradient that a gradient of a convolution works on.
 tensor_id gradient_read(const op& o) {
-  return has_kind<bias_backward>(o) ? o.in[0] : o.in[1];
+  return std::holds_alternative<bias_backward>(o.attributes) ? o.in[0] : o.in[1];
 }
 
 op_id forward_end(const graph& g, op_id begin) {
@@ -94,7 +94,7 @@ interval rows_of(const graph& g, const ooc_call& call, const op& o, const divisi
   const std::int64_t extent = iteration_domain(g, o).row.end;
   const op* pool = pool_of(g, call);
   if (d.h > 1 && pool != nullptr && pool != &o) {
-    const std::int64_t stride = std::get<max_pool>(pool->attributes.value).stride;
+    const std::int64_t stride = std::get<max_pool>(pool->attributes).stride;
     const interval windows = part_rows(iteration_domain(g, *pool).row.end, d, at);
     return {windows.begin * stride, at.h + 1 == d.h ? extent : windows.end * stride};
   }
@@ -128,7 +128,7 @@ bool rows_can_be_cut(const graph& g, const ooc_call& call) {
   if (call.what == kind::forward) {
     const op* pool = pool_of(g, call);
     if (pool == nullptr) return true;
-    const auto& how = std::get<max_pool>(pool->attributes.value);
+    const auto& how = std::get<max_pool>(pool->attributes);
     return how.window == how.stride && how.pad == 0;
   }
   if (call.what == kind::other) return call.end - call.begin == 1;

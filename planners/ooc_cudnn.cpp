@@ -263,7 +263,7 @@ class dividing {
   }
   bool is_x(tensor_id t) const {
     for (op_id o = call_.begin; o < call_.end; ++o) {
-      if (has_kind<convolution_backward_filter>(g_.ops[o]) && g_.ops[o].in[0] == t)
+      if (std::holds_alternative<convolution_backward_filter>(g_.ops[o].attributes) && g_.ops[o].in[0] == t)
         return true;
     }
     return false;

@@ -76,9 +76,9 @@ class vdnn {
     if (element_count(t.shape) <= t.shape.c || !spans_both_passes(g_, uses_, e) || e.producer == e.last_use)
       return false;
     for (position at = 0; at <= e.last_use; ++at) {
-      if (has_kind<linear>(op_at(at))) return false;
+      if (std::holds_alternative<linear>(op_at(at).attributes)) return false;
     }
-    return what == offload::all || has_kind<convolution>(op_at(e.last_use));
+    return what == offload::all || std::holds_alternative<convolution>(op_at(e.last_use).attributes);
   }
 
   // findPrefetchLayer: the nearest earlier layer that offloaded and has not been fetched; no further than the
@@ -87,7 +87,7 @@ class vdnn {
                                          std::vector<std::vector<std::uint32_t>>& offloaded) const {
     while (l-- > 0) {
       if (!offloaded[l].empty()) return std::exchange(offloaded[l], {});
-      if (has_kind<convolution>(op_at(layers_[l].begin))) return {};
+      if (std::holds_alternative<convolution>(op_at(layers_[l].begin).attributes)) return {};
     }
     return {};
   }

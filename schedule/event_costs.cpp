@@ -33,7 +33,7 @@ std::pair<part_id, part_id> find_in_place_parts(const graph& g, const use_table&
 byte_count workspace_bytes_at(const graph& g, const use_table& uses, position at, byte_count own) {
   byte_count bytes = round_up(own, arena_alignment);
   const auto i = static_cast<std::size_t>(at);
-  if (!has_kind<convolution_backward_filter>(g.ops[uses.order[i].op])) return bytes;
+  if (!std::holds_alternative<convolution_backward_filter>(g.ops[uses.order[i].op].attributes)) return bytes;
   for (const touched_part& x : uses.touched_parts[i]) {
     if (x.mode == access_mode::accumulate) bytes += uses.parts[x.part].bytes;
   }

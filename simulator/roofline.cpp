@@ -96,7 +96,7 @@ op_cost estimate_cheap_recomputation(const graph& g, const machine& on, compute 
 op_cost estimate(const graph& g, const machine& on, const compute& c) {
   if (c.cheap_recompute) return estimate_cheap_recomputation(g, on, c);
   const op& o = g.ops.at(c.op);
-  if (const auto* a = std::get_if<opaque>(&o.attributes.value)) return estimate(g, on, c, *a);
+  if (const auto* a = std::get_if<opaque>(&o.attributes)) return estimate(g, on, c, *a);
   const work w = work_of(g, o, c.part);
   const named_rate r = matrix_rate_of(is_matrix_product(o) ? g.arithmetic : precision::fp32, on);
   const nanoseconds arithmetic = time_for(w.flops, r.per_second, on, r.name);
@@ -123,7 +123,7 @@ profile estimate(const graph& g, const machine& on) {
 bool kernels_at_peak(const graph& g, const machine& on) {
   const auto is_measured = [&](const operator_speed& p) { return p.precision == to_text(g.arithmetic); };
   const auto names_its_time = [](const op& o) {
-    const auto* a = std::get_if<opaque>(&o.attributes.value);
+    const auto* a = std::get_if<opaque>(&o.attributes);
     return a != nullptr && a->duration.has_value();
   };
   return std::ranges::none_of(on.operators, is_measured) && !std::ranges::all_of(g.ops, names_its_time);
@@ -141,7 +141,7 @@ slice_costs estimate_slices(const graph& g, const machine& on) {
 
 graph with_durations(graph g, const machine& on) {
   for (op_id o = 0; o < g.ops.size(); ++o) {
-    auto* const a = std::get_if<opaque>(&g.ops[o].attributes.value);
+    auto* const a = std::get_if<opaque>(&g.ops[o].attributes);
     if (a != nullptr && !a->duration) a->duration = estimate(g, on, {o, {}}, *a).time;
   }
   return g;

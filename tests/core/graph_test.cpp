@@ -233,7 +233,7 @@ TEST(Opaque, WritesAParameterInPlaceAlone) {
 TEST(Opaque, SaysHowItsOperandsAreCut) {
   const auto broken = [](auto change) {
     graph g = opaque_graph();
-    change(std::get<opaque>(g.ops[0].attributes.value));
+    change(std::get<opaque>(g.ops[0].attributes));
     return g;
   };
   expect_defect(broken([](opaque& a) { a.in.pop_back(); }), "1 inputs and 3 outputs");

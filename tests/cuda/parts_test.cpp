@@ -159,7 +159,7 @@ TEST_F(parts_of_networks, have_costs_that_are_kept) {
   }
   int held_back = 0;
   for (std::size_t i = 0; i < asked.size(); ++i) {
-    if (!has_kind<convolution>(g.ops[asked[i].op]) ||
+    if (!std::holds_alternative<convolution>(g.ops[asked[i].op].attributes) ||
         costs[i].workspace_bytes <= MiB) {
       continue;
     }

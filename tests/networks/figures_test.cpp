@@ -44,7 +44,7 @@ std::int64_t activations_of(const graph& g) {
 double convolution_gmac(const graph& g) {
   std::uint64_t total = 0;
   for (const op& o : g.ops) {
-    if (!has_kind<convolution>(o)) continue;
+    if (!std::holds_alternative<convolution>(o.attributes)) continue;
     op unbiased = o;
     unbiased.in.resize(2);
     total += work_of(g, unbiased).flops / 2;
@@ -202,7 +202,7 @@ TEST(Vgg16, FeatureMaps) {
     std::int64_t total = 0;
     for (const op& o : g.ops) {
       const bool maps =
-          has_kind<convolution, max_pool>(o);
+          std::holds_alternative<convolution>(o.attributes) || std::holds_alternative<max_pool>(o.attributes);
       if (maps) total += element_count(g.tensors[o.out[0]].shape);
     }
     return total;

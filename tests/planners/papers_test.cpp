@@ -112,7 +112,7 @@ std::ptrdiff_t extractor_inputs(const graph& g, bool of_convolutions) {
     const op* last = nullptr;
     bool backward = false, classifier = false, late = false;
     for (const op& o : g.ops) {
-      classifier = classifier || has_kind<linear>(o);
+      classifier = classifier || std::holds_alternative<linear>(o.attributes);
       if (std::ranges::find(o.in, t) == o.in.end()) continue;
       const bool is_backward = o.name.find(".backward") != std::string::npos;
       backward = backward || is_backward;
@@ -121,7 +121,7 @@ std::ptrdiff_t extractor_inputs(const graph& g, bool of_convolutions) {
       late = classifier;
     }
     if (last == nullptr || late || !backward) continue;
-    found += !of_convolutions || has_kind<convolution>(*last) ? 1 : 0;
+    found += !of_convolutions || std::holds_alternative<convolution>(last->attributes) ? 1 : 0;
   }
   return found;
 }
@@ -167,7 +167,7 @@ TEST(vdnn, nothing_overlaps_the_end_of_a_layer) {
 TEST(vdnn, dyn_gives_up_workspace_only_where_the_budget_asks_for_it) {
   setting s(small_spec("vgg11", 8, {.fusion_mode = fusion::none}));
   for (std::size_t o = 0; o < s.g.ops.size(); ++o) {
-    if (has_kind<convolution>(s.g.ops[o])) s.costs[o].workspace_bytes = 400 * MiB;
+    if (std::holds_alternative<convolution>(s.g.ops[o].attributes)) s.costs[o].workspace_bytes = 400 * MiB;
   }
   const memory_plan least = s.plan("vdnn_all", 1, {{"fastest", 0}});
   problem p = s.at("vdnn_dyn", 1);

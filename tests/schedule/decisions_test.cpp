@@ -116,7 +116,7 @@ TEST(decisions, a_normalisation_is_computed_again_with_its_statistics) {
     if (const auto* c = std::get_if<compute>(&a)) ++(c->cheap_recompute ? with_statistics : whole)[c->op];
   }
   for (op_id o = 0; o < g.ops.size(); ++o) {
-    if (!has_kind<batch_norm>(g.ops[o])) continue;
+    if (!std::holds_alternative<batch_norm>(g.ops[o].attributes)) continue;
     EXPECT_EQ(whole[o], 1) << g.ops[o].name;
     EXPECT_GE(with_statistics[o], 1) << g.ops[o].name;
   }
@@ -151,7 +151,7 @@ TEST(orders, every_operator_is_computed_for_every_image_once) {
     for (const compute& c : make_order(g, l)) ++parts[c.op];
     for (op_id o = 0; o < g.ops.size(); ++o) {
       const bool late = std::ranges::find(l.deferred, o) != l.deferred.end() ||
-                        has_kind<sgd_update>(g.ops[o]);
+                        std::holds_alternative<sgd_update>(g.ops[o].attributes);
       const std::uint32_t outside = l.inner_loops.empty() ? 4 : 1;
       EXPECT_EQ(parts[o], late ? 1U : o >= 2 && o < 4 && outside == 1 ? 8U : outside) << g.ops[o].name;
     }

@@ -124,7 +124,7 @@ TEST(Roofline, OpaqueTakesItsTimeOrWhatTheRatesSay) {
   what.workspace_bytes = 77;
   what.in = what.out = {batch_cut::part};
   g.ops = {{"op", what, {0}, {1}, true, std::nullopt}};
-  auto& own = std::get<opaque>(g.ops[0].attributes.value);
+  auto& own = std::get<opaque>(g.ops[0].attributes);
   EXPECT_EQ(estimate(g, on)[0].time, 8000 + 50);
   EXPECT_EQ(estimate(g, on)[0].workspace_bytes, 77U);
   EXPECT_EQ(std::get<opaque>(with_durations(g, on).ops[0].attributes).duration, 8050);
