@@ -72,6 +72,8 @@ def test_the_page_quotes_what_pytorch_takes_traced_and_in_a_managed_pool():
     page = (ROOT / "docs/trace.md").read_text(encoding="utf-8")
     plain, traced = (statistics.median(kept["traced_in_turn"][side]) for side in ("plain_ms", "traced_ms"))
     assert f"| {traced:.2f} ms traced, {plain:.2f} ms plain |" in page
+    events = ["{traced_ms:.2f}, {plain_ms:.2f} ms".format(**kept["traced_by_events"][memory]) for memory in ("torch", "pool")]
+    assert f"| {'; '.join(events)} |" in page
     small, large = kept["managed_pool"]["resnet50"], kept["managed_pool"]["gpt2_medium"]
     assert f"| {small['pool_ms']:.2f}, {small['torch_ms']:.2f} ms; GPT-2 medium {large['pool_ms']:.1f}, {large['torch_ms']:.1f} ms |" in page
 
@@ -105,7 +107,7 @@ def test_what_umbench_counts_of_itself_agrees_with_its_trace():
     for cell in cells:
         for counter, (own, told) in (row for at in ("first", "last") for row in cell[at].items()):
             assert own == told, (cell["strategy"], counter)
-    assert f"the same bytes and faults in {len(cells)} of 24 cells" in (ROOT / "docs/trace.md").read_text(encoding="utf-8")
+    assert f"the same bytes and faults in {len(cells)} of 24 cells |" in (ROOT / "docs/trace.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("more_bytes, more_faults", [(0, 0), (1, 0), (0, 1)])
