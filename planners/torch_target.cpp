@@ -167,7 +167,9 @@ bool walk::dies(torch_id b, std::size_t t, bool backward) const {
   return kernels_.runs(b) || (backward && orders_.is_saved[b] && !wiring_.forward_result[b]);
 }
 
-// Bytes of results that Inductor writes over what their own node reads last, if the sizes are the same.
+// Bytes of results that Inductor writes over what their own loop is the last to read, and no other loop of the
+// kernel reads (python/umbench/torch/kernels.py: Kernel.over). A step does not say what is read element by
+// element: equal sizes stand for it.
 std::int64_t walk::in_place(const torch_kernel& kernel, std::size_t t, bool backward) const {
   if (kernel.library) return 0;
   std::vector<torch_id> taken = kernel.read_often;
@@ -200,6 +202,26 @@ std::int64_t walk::time_of(const torch_kernel& kernel) const {
 }
 
 }  // namespace
+
+std::int64_t least_torch_peak(const torch_step& step) {
+  const torch_wiring wiring(step);
+  const auto bytes_of = [&](const std::vector<torch_id>& roots) {
+    std::int64_t bytes = 0;
+    for (const torch_id v : roots) bytes += wiring.at(v).resident ? 0 : wiring.at(v).bytes;
+    return bytes;
+  };
+  std::vector<torch_id> returned;
+  for (torch_id v = 0; v < step.nodes.size(); ++v) {
+    if (wiring.backward_result[v]) returned.push_back(v);
+  }
+  std::int64_t most = bytes_of(returned);
+  for (const torch_id v : wiring.computed) {
+    if (wiring.at(v).kind != torch_kind::kernel) continue;
+    most = std::max(most, bytes_of(wiring.sources[v]) + wiring.at(v).bytes + bytes_of(wiring.items[v]) +
+                              wiring.at(v).workspace);
+  }
+  return step.base_bytes + most;
+}
 
 struct torch_model::parts {
   parts(const torch_step& step, std::int64_t budget) : wiring(step), orders(wiring), walks(orders, budget) {}

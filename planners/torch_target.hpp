@@ -46,6 +46,10 @@ class torch_model {
   std::unique_ptr<parts> parts_;
 };
 
+// No plan has a lower peak: what stays, and the largest library call with what it reads and writes, or all
+// that the backward graph returns. Bytes.
+std::int64_t least_torch_peak(const torch_step& step);
+
 // The fastest choice found whose peak is at most `budget` bytes, or the one with the least peak.
 // `begin`: a choice to start from as well, such as PyTorch's own.
 torch_plan plan_torch(const torch_step& step, std::int64_t budget, const std::vector<torch_id>& begin,

@@ -85,8 +85,8 @@ torch_question torch_question_from(const std::string& text, const std::string& s
   return q;
 }
 
-std::string to_json(const torch_plan& own, const torch_plan& made) {
-  return dump_line(json{{"begin", estimate_of(own)}, {"plan", estimate_of(made)}});
+std::string to_json(const torch_plan& own, const torch_plan& made, std::int64_t least_peak) {
+  return dump_line(json{{"begin", estimate_of(own)}, {"plan", estimate_of(made)}, {"bound", least_peak}});
 }
 
 }  // namespace um

@@ -16,7 +16,8 @@ struct torch_question {
 };
 
 torch_question torch_question_from(const std::string& text, const std::string& source);
-// On one line: the estimates of both choices, the saved and the recomputed nodes.
-std::string to_json(const torch_plan& own, const torch_plan& made);
+// On one line: the estimates of both choices, the saved and the recomputed nodes, and the least peak of any
+// plan.
+std::string to_json(const torch_plan& own, const torch_plan& made, std::int64_t least_peak);
 
 }  // namespace um

@@ -70,6 +70,19 @@ TEST(torch_plans, the_peak_is_what_lives_at_once) {
   EXPECT_EQ(e.peak, 16 * kib);
 }
 
+// The gradient of r is computed with two tensors of 4 KiB beside it.
+TEST(torch_plans, no_plan_is_below_the_largest_library_call) {
+  torch_step s = chain();
+  s.base_bytes = 100 * kib;
+  EXPECT_EQ(least_torch_peak(s), 112 * kib);
+  s.nodes[3].workspace = 10 * kib;
+  EXPECT_EQ(least_torch_peak(s), 118 * kib);
+  s.nodes[7].bytes = 40 * kib;  // what it returns, alone and beside what it reads
+  EXPECT_EQ(least_torch_peak(s), 144 * kib);
+  s.nodes[6].backward_result = s.nodes[5].backward_result = true;
+  EXPECT_EQ(least_torch_peak(s), 148 * kib);
+}
+
 TEST(torch_plans, what_is_inside_a_kernel_takes_no_memory) {
   torch_step s = chain();
   s.nodes.insert(s.nodes.begin() + 3, node(torch_kind::pointwise, {2}, 4 * kib, true));  // before b

@@ -282,6 +282,24 @@ def test_this_release_has_what_fit_uses():
     assert private.missing() == []
 
 
+class LaidOut:
+    """An arena that needs no GPU and finds no runs until `fails` is used up."""
+
+    fails = 0
+
+    def __init__(self, device, budget):
+        self.runs = None
+
+    record = recorded = lay = keep = lambda self: None
+
+    def find_runs(self):
+        LaidOut.fails -= 1
+        return LaidOut.fails < 0
+
+    def undisturbed(self):
+        return True
+
+
 def test_plans_again_where_the_measured_peak_is_above_the_budget(monkeypatch):
     from umbench.torch import plan as plans
 
@@ -294,6 +312,7 @@ def test_plans_again_where_the_measured_peak_is_above_the_budget(monkeypatch):
     monkeypatch.setattr(plans, "LEAST_SLACK", 0)
     monkeypatch.setattr(fit_file, "take_workspaces", lambda device: None)
     monkeypatch.setattr(fit_file.Planning, "on_gpu", lambda self: True)
+    monkeypatch.setattr(fit_file, "Arena", LaidOut)
     monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: None)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda: 0)
@@ -329,3 +348,45 @@ def test_parts_are_refused_where_they_change_what_is_computed():
     assert "statistics of its batch" in refusal(lambda: umt.fit(model, budget="1GiB", micro_batches=2))
     model, inputs = made("perceptron")
     assert "no 3 equal parts" in refusal(lambda: trained(umt.fit(model, budget="1GiB", micro_batches=3, backend="aot_eager"), inputs))
+
+
+def lowered(monkeypatch):
+    """Graphs that Inductor lowers from now on."""
+    lowering, graphs = importlib.import_module("torch._inductor.graph").GraphLowering, []
+    run = lowering.run
+
+    def noted(self, *inputs):
+        graphs.append(self)
+        return run(self, *inputs)
+
+    monkeypatch.setattr(lowering, "run", noted)
+    return graphs
+
+
+def test_a_convolution_that_is_computed_again_keeps_its_strides(monkeypatch):
+    graphs = lowered(monkeypatch)
+    torch.manual_seed(0)
+    body = nn.Sequential(nn.Conv2d(8, 8, 3, 1, 1, groups=8), models.NextBlock(8), models.NextBlock(8))
+    model = Mean(body).to(memory_format=torch.channels_last)
+    inputs = (torch.randn(4, 8, 24, 24).to(memory_format=torch.channels_last),)
+    model, _ = fitted(model, inputs, 0.62, None, "inductor")
+    trained(model, inputs)
+    assert any(name.startswith("convolution") for name in model.plan.recomputed)
+    assert [graph.is_backward for graph in graphs] == [False, True]
+    for graph in graphs:
+        assert graph.layout_opt and not any(private.is_contiguous_image(node.meta.get("val")) for node in graph.nodes_prefer_channels_last)
+
+
+def test_plans_again_with_more_slack_where_no_memory_can_be_laid_out(monkeypatch):
+    fit_file = importlib.import_module("umbench.torch.fit")
+    model, inputs = made("perceptron")
+    monkeypatch.setattr(fit_file, "take_workspaces", lambda device: None)
+    monkeypatch.setattr(fit_file.Planning, "on_gpu", lambda self: True)
+    monkeypatch.setattr(fit_file, "Arena", LaidOut)
+    monkeypatch.setattr(LaidOut, "fails", 1)
+    for name, value in (("reset_peak_memory_stats", None), ("synchronize", None), ("memory_allocated", 0), ("max_memory_allocated", 1), ("max_memory_reserved", 2**41)):
+        monkeypatch.setattr(torch.cuda, name, lambda value=value: value)
+    model = umt.fit(model, budget="1TiB", backend="aot_eager", seconds=0.1)
+    for _ in range(8):
+        trained(model, inputs)
+    assert model.plan.plans == 2 and model.plan.more_slack > 0 and model.plan.settled

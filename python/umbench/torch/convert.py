@@ -194,12 +194,13 @@ class _Writer:
         return not kernel.joined and self.channels_last and name_of(node) == "convolution_backward" and layouts.is_turned(value_of(node.args[2]))
 
     def alias_of(self, kernel, read, made, dying):
-        """A generated kernel may write in the place of what it is the last to read, where the sizes are the same."""
+        """A generated kernel may write over what it is the last to read (kernels.Kernel.over)."""
         if not kernel.joined:
             return None
-        for i, name in enumerate(made):
-            for base in dying:
-                if base.op == "placeholder" and base not in kernel.in_place:  # what the forward pass saved: ir.py, DonatedBuffer
+        written = [base for base in kernel.writes if base in self.memory]
+        for i, (result, name) in enumerate(zip(written, made)):
+            for base in kernel.over[result]:
+                if base not in dying:
                     continue
                 source = self.memory.get(base)
                 old, new = self.tensors.get(source), self.tensors[name]

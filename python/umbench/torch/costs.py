@@ -4,7 +4,7 @@ import torch
 
 from . import private
 from .measuring import BETWEEN_KERNELS_NS, Times
-from .operators import launches_of_library, products_of
+from .operators import launches_of_library, name_of, products_of
 from .values import stored_elements, tensors_of
 
 # Operations and bytes a nanosecond that well-tuned kernels reach, and copies between pinned memory and the device, by a word of the device's name.
@@ -26,7 +26,7 @@ class Estimated:
     """Costs by a device's rates."""
 
     def __init__(self, rates):
-        self.rates = rates
+        self.rates, self.untimed = rates, set()
 
     def ns(self, node):
         return self.alone(node) + BETWEEN_KERNELS_NS * launches_of_library(node)
@@ -45,10 +45,10 @@ class Estimated:
 
 
 class Measured:
-    """Costs measured on the GPU, once for each operator and shape."""
+    """Costs measured on the GPU, once for each operator and shape. untimed: names of operators that took no random operands."""
 
     def __init__(self, rates):
-        self.estimated, self.times = Estimated(rates), Times()
+        self.estimated, self.times, self.untimed = Estimated(rates), Times(), set()
 
     def ns(self, node):
         found = self._of(node)
@@ -64,7 +64,10 @@ class Measured:
 
     def _of(self, node):
         with private.real_tensors():
-            return self.times.of_node(node)
+            found = self.times.of_node(node)
+        if found is None:
+            self.untimed.add(name_of(node))
+        return found
 
 
 def costs_for(device):

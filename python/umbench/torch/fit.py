@@ -6,6 +6,7 @@ import time
 import torch
 
 from . import chunks, copies, micro, private, refusals
+from .arena import Arena
 from .costs import RATES, costs_for, rates_of
 from .plan import Plan, in_gib
 from .planner import NoPlan, ask
@@ -40,8 +41,8 @@ def fit(model, budget, optimizer=None, tier="pinned", bits="rounding", micro_bat
 
 
 class Call:
-    """model(...): compiles, looks at the peak of the second step, and plans again where that is above the budget, or where the
-    forward pass runs out of memory."""
+    """model(...): compiles, looks at the peak of the second step, and plans again where that is above the budget, where the forward pass
+    runs out of memory, or where no memory of the budget's size can be laid out for the step."""
 
     MOST_PLANS = 4
 
@@ -51,13 +52,15 @@ class Call:
         self.compile()
 
     def compile(self):
-        self.steps, self.plan.micro_batches = 0, self.counts[0]
+        self.steps, self.plan.micro_batches, self.arena = 0, self.counts[0], None
         self.planning.close()
         self.run = torch.compile(private.plain_call(self.model), backend=self.planning.compile, fullgraph=True, dynamic=False)
 
     def __call__(self, *inputs, **named):
         if not self.plan.settled and torch.is_grad_enabled() and self.planning.on_gpu():
             self.look()
+        elif self.arena is not None and torch.is_grad_enabled():
+            self.arena.keep()
         try:
             return self.once(inputs, named)
         except NoRoom:
@@ -79,22 +82,42 @@ class Call:
             return micro.run_in_parts(self.run, self.model, self.counts[0], inputs, named)
 
     def look(self):
-        """Begins a training step. The first compiles, the second is measured, and the third is the first to know."""
+        """Begins a training step. The first compiles and the second is measured; behind it memory is laid out, until a step finds room in it."""
+        device = next(self.model.parameters()).device
         if self.steps == 0:
-            take_workspaces(next(self.model.parameters()).device)
+            take_workspaces(device)
         elif self.steps == 1:
             torch.cuda.reset_peak_memory_stats()
             torch.cuda.synchronize()
+            self.arena = Arena(device, self.plan.budget)
+            self.arena.record()
             self.begun = time.monotonic()
         elif self.steps == 2:
             torch.cuda.synchronize()
             ms = 1e3 * (time.monotonic() - self.begun)
             self.plan.measure(torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved(), ms)
+            self.arena.recorded()
             if self.plan.too_much() and self.plan.plans < self.MOST_PLANS:
                 self.compile()
-            else:
+            elif self.plan.measured["reserved"] <= self.plan.budget:
                 self.plan.settled = True
+            else:
+                self.lay_out()
+        elif self.arena.undisturbed():
+            self.plan.settled = True
+        else:
+            self.lay_out()
         self.steps += 1
+
+    def lay_out(self):
+        """Plans again with more slack where memory cannot be laid out."""
+        if self.arena.find_runs():
+            self.arena.lay()
+        elif self.plan.plans < self.MOST_PLANS:
+            self.plan.leave_more_slack()
+            self.compile()
+        else:
+            self.plan.settled = True
 
 
 def take_workspaces(device):
@@ -174,6 +197,7 @@ class Planning:
         base = self.base_bytes(step) + self.plan.unforeseen.get(self.shares, 0)
         answer = ask(step, self.plan.usable, base, rates, self.backend == "inductor", begin, self.seconds, self.tier is not None)
         self.plan.take(step, answer, base, self.shares)
+        self.plan.untimed = sorted(self.costs.untimed)
         self.plan.seconds = time.monotonic() - begun
         if answer["plan"]["peak"] > self.plan.usable:
             least, bound = in_gib(self.plan.least_budget()), in_gib(self.plan.least_budget(self.plan.bound))

@@ -2,6 +2,7 @@
 And how long the CPU takes to launch them.
 
 Times are kept in ~/.cache/umbench for the GPU and the release of PyTorch: another network measures what is new in it alone.
+A GPU that rests between short measurements runs at a higher clock than in training, so products and copies keep it busy meanwhile.
 """
 
 import bisect
@@ -9,7 +10,6 @@ import contextlib
 import fcntl
 import functools
 import json
-import math
 import os
 import re
 import statistics
@@ -18,10 +18,14 @@ from pathlib import Path
 
 import torch
 
+from .operators import is_attention
+
 REPEATS, ROUNDS = 10, 5
 BETWEEN_KERNELS_NS = 2500  # from the end of a kernel to the next on one stream: 2.3 to 3.5 us in results/torch/steps.jsonl
 LEAST_BYTES, MOST_BYTES, LINK_BYTES = 1 << 16, 1 << 31, 1 << 25
 CACHE_BYTES = 1 << 27  # more than a GPU's second-level cache holds
+METHOD = 4             # of measuring: times of another method are not read
+LOADS_FIRST, LOADS = 20, 4  # of some 2 ms, before the first round and before each other
 LAYERS = 10, 30        # of the two compiled steps whose launches are timed
 
 
@@ -50,7 +54,7 @@ class Times:
     def __init__(self, device="cuda"):
         self.device = torch.device(device)
         self.stream = torch.cuda.Stream(self.device)
-        name = re.sub(r"[^A-Za-z0-9.]+", "-", f"{torch.cuda.get_device_name(self.device)}-torch{torch.__version__}-3")  # 3: with host_ns
+        name = re.sub(r"[^A-Za-z0-9.]+", "-", f"{torch.cuda.get_device_name(self.device)}-torch{torch.__version__}-{METHOD}")
         self.file = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "umbench" / f"{name}.json"
         self.known = {}
         self._read()
@@ -74,7 +78,7 @@ class Times:
                 self._read()
                 if key not in self.known:
                     self._measure(key, node, channels_last)
-        return self.known[key]
+        return None if "refused" in self.known[key] else self.known[key]
 
     @contextlib.contextmanager
     def _alone(self):
@@ -87,8 +91,8 @@ class Times:
     def _measure(self, key, node, channels_last):
         try:
             self.known[key] = self._measured(node, channels_last)
-        except Exception:  # noqa: BLE001  an operator that wants particular values
-            self.known[key] = None
+        except Exception as error:  # noqa: BLE001  an operator that wants particular values
+            self.known[key] = {"refused": f"{type(error).__name__}: {str(error).strip()[:200]}"}
         torch.cuda.empty_cache()
         self.keep()
 
@@ -121,9 +125,12 @@ class Times:
         return self.known["generated_launch"]
 
     def _copy_ns(self, size):
-        source = torch.zeros(size // 8, dtype=torch.float32, device=self.device)
-        result = torch.empty_like(source)
-        return self._time([lambda: torch.mul(source, 2.0, out=result)])
+        def call():
+            source = torch.zeros(size // 8, dtype=torch.float32, device=self.device)
+            result = torch.empty_like(source)
+            return lambda: torch.mul(source, 2.0, out=result)
+
+        return self._time([call() for _ in range(operand_sets(size))])
 
     def _measured(self, node, channels_last):
         with torch.no_grad():
@@ -138,39 +145,56 @@ class Times:
             workspace = torch.cuda.max_memory_allocated(self.device) - made
             operands = made - held + _operand_bytes(node)
             del result
-            calls += [self._call(node, channels_last) for _ in range(min(REPEATS - 1, CACHE_BYTES // max(1, operands)))]
+            calls += [self._call(node, channels_last) for _ in range(operand_sets(operands) - 1)]
             host = [launching_ns(lambda: [calls[i % len(calls)]() for i in range(REPEATS)], self.device) for _ in range(ROUNDS)]
             return {"ns": round(self._time(calls)), "workspace": max(0, workspace), "host_ns": round(statistics.median(host) / REPEATS)}
 
     def _call(self, node, channels_last):
-        """A function that runs the operator with operands of its own."""
+        """A function that runs the operator with operands of its own. Only images are ever turned."""
+        channels_last = channels_last and not is_attention(node)
         args = torch.fx.node.map_arg(node.args, lambda n: self._example(n.meta.get("val"), channels_last))
         kwargs = torch.fx.node.map_arg(node.kwargs, lambda n: self._example(n.meta.get("val"), channels_last))
         kwargs = {key: self.device if isinstance(value, torch.device) else value for key, value in kwargs.items()}
         return lambda: node.target(*args, **kwargs)
 
     def _time(self, calls):
-        """The shortest of some rounds, of calls recorded in a CUDA graph one after the other: launching costs the GPU no time. Several
-        `calls` with operands of their own find these in memory, not in the cache."""
+        """Nanoseconds: the median of some rounds, each of calls one after the other. Several `calls` with operands of their own find these
+        in memory, not in the cache."""
+        graph = self._recorded([calls[number % len(calls)] for number in range(REPEATS)])
+        load = self._load()
+        busy = self._recorded(load)
+        marks = []
+        for number in range(ROUNDS):
+            for _ in range(LOADS if number else LOADS_FIRST):
+                busy.replay()
+            marks.append([torch.cuda.Event(enable_timing=True) for _ in range(2)])
+            marks[-1][0].record()
+            graph.replay()
+            marks[-1][1].record()
+        torch.cuda.synchronize()
+        return statistics.median(begin.elapsed_time(end) for begin, end in marks) * 1e6 / REPEATS
+
+    def _recorded(self, calls):
+        """A CUDA graph of calls: launching costs the GPU no time."""
         stream = self.stream  # one for all: the libraries keep a workspace for each
         stream.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(stream):
-            for call in calls:
+            for call in {id(call): call for call in calls}.values():
                 call()
         torch.cuda.current_stream(self.device).wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, stream=stream):
-            for number in range(REPEATS):
-                calls[number % len(calls)]()
-        best = math.inf
-        for _ in range(ROUNDS):
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            begin.record()
-            graph.replay()
-            end.record()
-            torch.cuda.synchronize()
-            best = min(best, begin.elapsed_time(end) * 1e6 / REPEATS)
-        return best
+            for call in calls:
+                call()
+        return graph
+
+    def _load(self):
+        """Calls that work a GPU as training does: two thirds of the time products, else copies."""
+        a, b = (torch.randn(2048, 2048, device=self.device, dtype=torch.bfloat16) for _ in range(2))
+        made, source = torch.empty_like(a), torch.zeros(CACHE_BYTES // 8, device=self.device)
+        result = torch.empty_like(source)
+        product, copy = lambda: torch.mm(a, b, out=made), lambda: result.copy_(source)
+        return 12 * [*4 * [product], copy]
 
     def _example(self, value, channels_last):
         """Random numbers where a traced value has a shape."""
@@ -226,6 +250,11 @@ def _step_ns(layers, x):
             weight.grad = None
         samples.append(launching_ns(lambda: loss_of(x, weights).backward(), x.device))
     return statistics.median(samples[3:])
+
+
+def operand_sets(size):
+    """How many sets of operands of `size` bytes are timed in turns: between two uses of one the others fill the cache."""
+    return min(REPEATS, 1 + CACHE_BYTES // max(1, size))
 
 
 def _operand_bytes(node):

@@ -92,6 +92,10 @@ def is_convolution(node):
     return name_of(node) in ("convolution", "convolution_backward")
 
 
+def is_attention(node):
+    return "scaled_dot_product" in name_of(node)
+
+
 def is_depthwise(node):
     """Whether a convolution's groups are too small for tensor cores."""
     return argument_of(node, "groups") > 1 and value_of_argument(argument_of(node, "weight")).shape[1] < LEAST_CHANNELS
@@ -137,7 +141,7 @@ def _is_one_hot(node):
 
 
 def is_random(node):
-    attention = "scaled_dot_product" in name_of(node) and "backward" not in name_of(node)
+    attention = is_attention(node) and "backward" not in name_of(node)
     return name_of(node) in RANDOM or (attention and bool(argument_of(node, "dropout_p")))
 
 

@@ -2,11 +2,10 @@
 
 from . import copies
 from .operators import is_view, name_of
-from .step import least_bytes
 from .values import module_of
 
-# Left to the caching allocator's unused pieces on a GPU: a share of the budget within limits. Expandable segments give back whole pages alone.
-SLACK, LEAST_SLACK, MOST_SLACK = 0.08, 64 * 2**20, 768 * 2**20
+# Left to the caching allocator's unused pieces on a GPU (arena.py): a share of the budget within limits.
+SLACK, LEAST_SLACK, MOST_SLACK = 0.05, 64 * 2**20, 768 * 2**20
 
 
 class Plan:
@@ -23,6 +22,7 @@ class Plan:
         self.tried = []  # (predicted, measured) peaks in bytes
         self.base_bytes, self.offloaded_bytes, self.seconds = 0, 0, 0.0
         self.bound = 0  # bytes: no plan has a lower peak
+        self.untimed = []  # operators whose time is estimated
 
     def leave_slack(self):
         self.usable = self.budget - min(max(int(self.budget * SLACK), LEAST_SLACK), MOST_SLACK) - self.more_slack
@@ -43,7 +43,7 @@ class Plan:
     def take(self, step, answer, base_bytes, chunks=1):
         made, own = answer["plan"], answer["begin"]
         self.chunks = chunks
-        self.base_bytes, self.bound = base_bytes, base_bytes + least_bytes(step.rows)
+        self.base_bytes, self.bound = base_bytes, answer["bound"]
         self.saved = [step.nodes[i].name for i in made["saved"]]
         self.offloaded = [step.nodes[i].name for i, _, _ in made["offloaded"]]
         self.offloaded_bytes = sum(step.rows[i]["bytes"] for i, _, _ in made["offloaded"])
@@ -77,6 +77,8 @@ class Plan:
             lines.append(f"  each batch is computed in {self.micro_batches} parts; times are of one part")
         if self.chunks > 1:
             lines.append(f"  the loss is computed in {self.chunks} shares of its rows")
+        if self.untimed:
+            lines.append(f"  estimated, not timed: {', '.join(self.untimed)}")
         if self.offloaded:
             lines.append(f"  {len(self.offloaded)} tensors wait on the host: {in_gib(self.offloaded_bytes)}")
         lines += [f"  {module or 'the model'}: keeps {in_gib(kept)}" + (f", computes again {', '.join(again)}" if again else "")

@@ -34,7 +34,8 @@ COPY_DRAG = 0.15  # products take 0.1 to 0.2 of a copy's time longer while it ru
 
 
 def ask(step, budget, base_bytes, rates, fused, begin, seconds, offloads=False):
-    """The answer as a dictionary: `begin` and `plan`, each with saved, offloaded, recomputed, ns, peak, forward_peak, saved_bytes."""
+    """The answer as a dictionary: `begin` and `plan`, each with saved, offloaded, recomputed, ns, peak, forward_peak, saved_bytes; and
+    `bound`, bytes that no plan's peak is below."""
     question = {"nodes": step.rows, "budget": int(budget), "base_bytes": int(base_bytes), "bytes_per_ns": rates["bytes"],
                 "launch_ns": LAUNCH_NS, "between_ns": BETWEEN_KERNELS_NS, "link_bytes_per_ns": rates["link"] if offloads else 0,
                 "copy_ns": COPY_NS, "copy_drag": COPY_DRAG, "fused": fused, "begin": sorted(begin), "seconds": seconds}

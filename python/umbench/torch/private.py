@@ -16,7 +16,7 @@ USED = {
     "torch._functorch.partitioners": ("choose_saved_values_set", "classify_nodes",
                                       "min_cut_rematerialization_partition"),
     "torch._functorch.compile_utils": ("fx_graph_cse",),
-    "torch._functorch.config": ("patch",),
+    "torch._functorch.config": ("force_non_lazy_backward_lowering", "patch"),
     "torch._functorch.aot_autograd": ("aot_module_simplified",),
     "torch._inductor.custom_graph_pass": ("CustomPartitionerFn",),
     "torch._inductor.compile_fx": ("compile_fx",),
@@ -28,7 +28,7 @@ USED = {
     "torch._dynamo.config": ("recompile_limit",),
     "torch.utils._mode_utils": ("no_dispatch",),
     "torch.cuda.memory": ("_record_memory_history", "_snapshot"),
-    "torch._C": ("_cuda_clearCublasWorkspaces", "_cuda_setStream", "_accelerator_setAllocatorSettings", "_cuda_attach_out_of_memory_observer"),
+    "torch._C": ("_cuda_clearCublasWorkspaces", "_cuda_memoryStats", "_cuda_setStream", "_accelerator_setAllocatorSettings", "_cuda_attach_out_of_memory_observer"),
 }
 # Of the caching allocator: it maps pages of 12 MiB, its smallest, and gives back those that hold nothing.
 ALLOCATOR = "expandable_segments:True,large_segment_size_mb:12"
@@ -105,8 +105,10 @@ def extract(joint, inputs, names, **kwargs):
 def compiled(graph, inputs, partition, backend):
     """The callable that `backend` ("inductor" or "aot_eager") makes of Dynamo's graph, split by `partition`."""
     from torch._functorch import config
+    from torch._inductor import config as inductor
 
-    with config.patch(enable_autograd_cache=False):
+    # What holds within this call has to hold for the backward graph too.
+    with config.patch(enable_autograd_cache=False, force_non_lazy_backward_lowering=True), inductor.patch(reorder_for_peak_memory=True):
         if backend == "aot_eager":
             from torch._dynamo.backends.common import aot_autograd
             from torch._dynamo.backends.debugging import boxed_nop
@@ -116,7 +118,7 @@ def compiled(graph, inputs, partition, backend):
 
         with layouts_as_traced():
             return compile_fx(graph, inputs, config_patches={
-                "custom_partitioner_fn": partitioner(partition), "fx_graph_cache": False, "reorder_for_peak_memory": True,
+                "custom_partitioner_fn": partitioner(partition), "fx_graph_cache": False,
                 "size_asserts": False, "alignment_asserts": False})  # launching is what binds small kernels
 
 
@@ -145,7 +147,7 @@ def is_contiguous_image(value):
 
 
 def keep_order():
-    """Within `compiled`: Inductor leaves the order of the graphs that follow."""
+    """Within `compiled`: Inductor leaves the order of the graphs that follow. (Patches of compile_fx are made anew for each graph.)"""
     from torch._inductor import config
 
     config.reorder_for_peak_memory = False
@@ -196,6 +198,22 @@ def allocations_of(step):
     events = torch.cuda.memory._snapshot()["device_traces"][0]
     torch.cuda.memory._record_memory_history(enabled=None)
     return events
+
+
+def record_allocations(begin):
+    """Begins, or ends, noting what the caching allocator does, without stacks."""
+    torch.cuda.memory._record_memory_history(enabled="all" if begin else None, context=None, max_entries=200000)
+
+
+def allocations_so_far(device):
+    """Events since then, with action, addr, size and stream."""
+    torch.cuda.synchronize(device)
+    return torch.cuda.memory._snapshot()["device_traces"][device.index or 0]
+
+
+def allocator_statistics(device):
+    """As torch.cuda.memory_stats_as_nested_dict, in a fraction of the time of torch.cuda.memory_stats."""
+    return torch._C._cuda_memoryStats(device.index or 0)
 
 
 @contextlib.contextmanager

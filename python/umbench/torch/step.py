@@ -62,21 +62,6 @@ def keep_items_together(nodes, rows, number):
             row["repeatable"] = rows[number[node.args[0]]]["repeatable"]
 
 
-def least_bytes(rows):
-    """What any plan takes beside what stays: the largest library call with what it reads, or all that the backward graph returns."""
-    root, results = list(range(len(rows))), {}
-    for i, row in enumerate(rows):
-        if row["kind"] == "view":
-            root[i] = root[row["inputs"][0]]
-        results.setdefault(row["inputs"][0] if row["kind"] == "item" else i, set()).add(i)
-
-    def size(numbers):
-        return sum(rows[i]["bytes"] for i in numbers if not rows[i]["resident"])
-
-    calls = [size({root[j] for j in row["inputs"]} | results[i]) + row["workspace"] for i, row in enumerate(rows) if row["kind"] == "kernel"]
-    return max([size({root[i] for i, row in enumerate(rows) if row["backward_result"]}), *calls])
-
-
 def kind_of(node):
     """As torch_node has it (planners/torch_target.hpp)."""
     if node.op in ("placeholder", "get_attr"):

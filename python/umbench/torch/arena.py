@@ -1,0 +1,234 @@
+"""Memory that is mapped so that a training step finds room in it and never asks the device for more.
+
+PyTorch's caching allocator takes the smallest free piece that is large enough. What is free at the peak lies in many pieces, so a step
+maps 5 to 17 % more than it uses. Under a hard cap the allocator first gives back pages that are free; that takes as long as the step,
+comes again in the next, and fails in the end where the pieces end within pages. But steps repeat themselves. In a few runs of mapped
+memory of the right lengths, with gaps between them, all tensors of the step find room. Arena records the allocations of a step, tries
+lengths on a model of the allocator (c10/cuda/CUDACachingAllocator.cpp: get_free_block), and maps the runs."""
+
+import bisect
+import random
+import time
+
+import torch
+
+from . import private
+
+MIB = 2**20
+PAGE = 12 * MIB       # that the allocator maps at a time (private.ALLOCATOR)
+LARGE = MIB           # above it allocations share the pool that is laid out here
+GRAIN = 512           # of allocations
+TAIL = 2**40          # address space behind the last run
+SECONDS = 4.0         # for a search
+MOST_LAID = 40        # times that the runs are mapped again after somebody emptied the cache
+
+
+class Pieces:
+    """Free pieces of some runs of memory with gaps of one page between them."""
+
+    def __init__(self, runs):
+        self.free, self.size_at, self.begin_of, self.beyond = [], {}, {}, {}
+        address = 0
+        for number, run in enumerate(runs):
+            self._add(address, run)
+            self.beyond[address + run] = PAGE if number + 1 < len(runs) else TAIL
+            address += run + PAGE
+
+    def take(self, size):
+        """An address, None where no piece is large enough. What a piece could grow by counts as its size."""
+        at = bisect.bisect_left(self.free, (size, 0))
+        if at == len(self.free):
+            return None
+        while at + 1 < len(self.free) and self._grown(self.free[at + 1]) < self._grown(self.free[at]):
+            at += 1
+        found, address = self.free[at]
+        self._remove(found, address)
+        if found > size:
+            self._add(address + size, found - size)
+        return address
+
+    def give(self, address, size):
+        if address in self.begin_of:
+            before = self.begin_of[address]
+            size += self.size_at[before]
+            self._remove(self.size_at[before], before)
+            address = before
+        if address + size in self.size_at:
+            behind = self.size_at[address + size]
+            self._remove(behind, address + size)
+            size += behind
+        self._add(address, size)
+
+    def _grown(self, piece):
+        size, address = piece
+        return size + self.beyond.get(address + size, 0)
+
+    def _add(self, address, size):
+        bisect.insort(self.free, (size, address))
+        self.size_at[address], self.begin_of[address + size] = size, address
+
+    def _remove(self, size, address):
+        del self.free[bisect.bisect_left(self.free, (size, address))]
+        del self.size_at[address], self.begin_of[address + size]
+
+
+def requests_of(events):
+    """[(is taken, key, bytes)] of a step's large allocations on the stream that has most, from the allocator's events. Those that the step
+    leaves are freed at its end."""
+    streams = [event["stream"] for event in events if event["action"] == "alloc"]
+    main = max(set(streams), key=streams.count, default=None)
+    found, held = [], {}
+    for number, event in enumerate(events):
+        size = -(-event["size"] // GRAIN) * GRAIN
+        if event["action"] == "alloc" and event["stream"] == main and size > LARGE:
+            held[event["addr"]] = (number, size)
+            found.append((True, number, size))
+        elif event["action"] == "free_completed" and event["addr"] in held:
+            found.append((False, *held.pop(event["addr"])))
+    return found + [(False, *each) for each in held.values()]
+
+
+def served(requests, runs):
+    """How many of `requests` find room in runs of so many bytes, one after the other."""
+    pieces, at = Pieces(runs), {}
+    for number, (is_taken, key, size) in enumerate(requests):
+        if not is_taken:
+            pieces.give(at.pop(key), size)
+            continue
+        at[key] = pieces.take(size)
+        if at[key] is None:
+            return number
+    return len(requests)
+
+
+def runs_for(requests, pages, seconds, seed=0):
+    """Lengths in pages, `pages` in all, of runs in which all requests find room; None where none were found."""
+    sizes = sorted({size for is_taken, _, size in requests if is_taken and size > PAGE // 2}) or [PAGE]
+    search, most, best, until = _Lengths(pages, sizes, random.Random(seed)), -1, None, time.monotonic() + seconds
+    runs = [pages]
+    while pages >= 2:
+        done = served(requests, [run * PAGE for run in runs])
+        if done == len(requests):
+            return runs
+        if done >= most:
+            most, best = done, runs
+        if time.monotonic() > until:
+            return None
+        runs = search.anew() if search.random.random() < 0.2 else search.changed(best)
+    return None
+
+
+class _Lengths:
+    """Random lengths of runs, of two pages at least. `sizes`: bytes of what they are for."""
+
+    def __init__(self, pages, sizes, source):
+        self.pages, self.sizes, self.random = pages, sizes, source
+
+    def one(self):
+        if self.random.random() < 0.25:
+            return self.random.randint(2, max(2, self.pages // 2))
+        return max(2, -(-self.random.choice(self.sizes) * self.random.choice((1, 1, 1, 2, 2, 3, 3, 4, 6, 8)) // PAGE))
+
+    def anew(self):
+        runs = []
+        for _ in range(self.random.choice((0, 1, 1, 2, 2, 3, 3, 4, 5, 6))):
+            length = self.one()
+            if sum(runs) + length <= self.pages - 2:
+                runs.append(length)
+        runs.append(self.pages - sum(runs))
+        self.random.shuffle(runs)
+        return runs
+
+    def changed(self, runs):
+        runs, way = list(runs), self.random.random()
+        number = self.random.randrange(len(runs))
+        if way < 0.35 and len(runs) > 1:
+            other = self.random.randrange(len(runs))
+            moved = min(self.random.choice((1, 1, 2, 3, 5, 8)), runs[number] - 2)
+            runs[number] -= moved
+            runs[other] += moved
+        elif way < 0.55:
+            length = self.one()
+            if runs[number] >= length + 2:
+                runs[number] -= length
+                runs.insert(self.random.randrange(len(runs) + 1), length)
+        elif way < 0.75 and len(runs) > 1:
+            runs[number - 1] += runs.pop(number)
+        else:
+            self.random.shuffle(runs)
+        return runs
+
+
+class Arena:
+    """The runs of one device. `budget`: bytes that may be reserved in all.
+
+    record() before a step and recorded() behind it; find_runs() and lay() before the next, and undisturbed() behind that. keep() before
+    each later step."""
+
+    TRIES = 6  # of finding other runs
+
+    def __init__(self, device, budget):
+        self.device, self.budget = device, budget
+        self.requests, self.runs, self.tries, self.laid = [], None, 0, 0
+        self.reserved = self.retries = 0  # as _told() says right after the runs were mapped
+
+    def record(self):
+        private.record_allocations(True)
+
+    def recorded(self):
+        self.requests = requests_of(private.allocations_so_far(self.device))
+        private.record_allocations(False)
+
+    def find_runs(self):
+        """Whether there are runs, other ones than before, in which the recorded step finds room."""
+        self.runs = None
+        if self.tries < self.TRIES:
+            torch.cuda.empty_cache()
+            self.runs = runs_for(self.requests, self.room() // PAGE, SECONDS, self.tries)
+            self.tries += 1
+        return self.runs is not None
+
+    def room(self):
+        """Bytes that may be mapped beside what is in use, but for a gap's page, and for the small allocations of a step."""
+        told = private.allocator_statistics(self.device)
+        small = told["reserved_bytes"]["small_pool"]
+        allowed = torch.cuda.get_per_process_memory_fraction(self.device) * torch.cuda.get_device_properties(self.device).total_memory
+        return int(min(self.budget, allowed)) - told["reserved_bytes"]["all"]["current"] - (small["peak"] - small["current"]) - PAGE
+
+    def lay(self):
+        """Maps the runs. Each gap is unmapped as soon as the next run holds its place."""
+        self.laid += 1
+        torch.cuda.empty_cache()
+        held = []
+        try:
+            for run in self.runs:
+                gap = self._take(1) if held else None
+                held.append(self._take(run))
+                if gap is not None:
+                    del gap
+                    torch.cuda.empty_cache()
+        except torch.OutOfMemoryError:
+            self.runs = None  # somebody else has taken the room
+        del held
+        self.reserved, self.retries = self._told()
+
+    def _take(self, pages):
+        return torch.empty(pages * PAGE, dtype=torch.uint8, device=self.device)
+
+    def undisturbed(self):
+        """Whether the step since lay() found room for all its large tensors."""
+        reserved, retries = self._told()
+        return retries == self.retries and reserved <= self.reserved
+
+    def keep(self):
+        """Maps the runs again where somebody has emptied the cache, or the allocator has."""
+        if self.runs is None or self.laid >= MOST_LAID:
+            return
+        reserved, retries = self._told()
+        if reserved < self.reserved or retries != self.retries:
+            self.lay()
+
+    def _told(self):
+        """Bytes reserved for large allocations, and how often the allocator gave memory back to find some."""
+        told = private.allocator_statistics(self.device)
+        return told["reserved_bytes"]["large_pool"]["current"], told["num_alloc_retries"]

@@ -1,0 +1,91 @@
+"""Memory laid out for a step, tried on the model of PyTorch's allocator."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from umbench.torch import arena  # noqa: E402
+
+MIB = 2**20
+
+
+def step(*changes):
+    """Requests of so many MiB: +8 takes, -8 gives back the oldest of that size."""
+    found, held = [], []
+    for number, change in enumerate(changes):
+        if change > 0:
+            held.append((number, change * MIB))
+            found.append((True, number, change * MIB))
+        else:
+            number, size = next(each for each in held if each[1] == -change * MIB)
+            held.remove((number, size))
+            found.append((False, number, size))
+    return found + [(False, *each) for each in held]
+
+
+def test_the_smallest_piece_that_is_large_enough_is_taken():
+    pieces = arena.Pieces([100, 60, 80])
+    first = pieces.take(50)
+    assert 100 + arena.PAGE == first  # in the run of 60
+    assert pieces.take(70) == 0      # in the run of 100: the last run could grow
+    assert pieces.take(90) is None
+    assert pieces.take(80) == 160 + 2 * arena.PAGE
+    pieces.give(first, 50)
+    assert pieces.take(60) == first  # the piece is whole again
+
+
+def test_requests_are_the_large_ones_of_the_stream_that_has_most():
+    def event(action, addr, size, stream=0):
+        return {"action": action, "addr": addr, "size": size, "stream": stream}
+
+    events = [event("alloc", 1, 2 * MIB + 1), event("alloc", 2, MIB), event("alloc", 3, 5 * MIB, stream=7), event("free_requested", 1, 2 * MIB + 1),
+              event("free_completed", 1, 2 * MIB + 1), event("alloc", 1, 3 * MIB), event("free_completed", 9, 4 * MIB)]
+    assert arena.requests_of(events) == [(True, 0, 2 * MIB + 512), (False, 0, 2 * MIB + 512), (True, 5, 3 * MIB), (False, 5, 3 * MIB)]
+
+
+def test_runs_hold_what_one_run_of_their_size_does_not():
+    """A tensor of 96 MiB comes when 48 MiB are free on either side of one that stays."""
+    requests = step(48, 24, -48, 96)
+    assert arena.served(requests, [120 * MIB]) == 3 and arena.served(requests, [144 * MIB]) < len(requests) == arena.served(requests, [168 * MIB])
+    runs = arena.runs_for(requests, 10, 5)
+    assert sum(runs) == 10 and arena.served(requests, [run * arena.PAGE for run in runs]) == len(requests)
+    assert arena.runs_for(requests, 9, 0.2) is None
+
+
+def test_lengths_add_up_and_are_two_pages_at_least():
+    lengths = arena._Lengths(40, [30 * MIB, 100 * MIB], __import__("random").Random(0))
+    runs = [40]
+    for _ in range(2000):
+        runs = lengths.changed(runs) if len(runs) < 30 else lengths.anew()
+        assert sum(runs) == 40 and min(runs) >= 2
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_runs_on_a_gpu_are_found_again_and_not_outgrown():
+    """In a process of its own: settings of the allocator hold from its first allocation on."""
+    import subprocess
+    import sys
+    code = """
+import torch
+from umbench.torch import arena, private
+private.lose_less_memory()
+device = torch.device("cuda", 0)
+here = torch.ones(30 << 20, dtype=torch.uint8, device=device)
+def step():
+    a, b = (torch.empty(size << 20, dtype=torch.uint8, device=device) for size in (48, 24))
+    del a
+    c = torch.empty(96 << 20, dtype=torch.uint8, device=device)
+found = arena.Arena(device, 172 << 20)
+found.record(); step(); found.recorded()
+assert found.find_runs(), found.room()
+found.lay()
+for _ in range(3): step()
+assert found.undisturbed(), (found._told(), found.reserved, found.retries, found.runs)
+assert torch.cuda.memory_reserved() <= 172 << 20
+torch.cuda.empty_cache()
+found.keep()
+step()
+assert found.undisturbed() and found.laid == 2
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
