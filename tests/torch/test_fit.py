@@ -369,10 +369,18 @@ def test_a_convolution_that_is_computed_again_keeps_its_strides(monkeypatch):
     body = nn.Sequential(nn.Conv2d(8, 8, 3, 1, 1, groups=8), models.NextBlock(8), models.NextBlock(8))
     model = Mean(body).to(memory_format=torch.channels_last)
     inputs = (torch.randn(4, 8, 24, 24).to(memory_format=torch.channels_last),)
-    model, _ = fitted(model, inputs, 0.62, None, "inductor")
-    trained(model, inputs)
-    assert any(name.startswith("convolution") for name in model.plan.recomputed)
+    fit_file = importlib.import_module("umbench.torch.fit")
+    usual = fit_file.ask
+
+    def ask(step, *question):
+        answer = usual(step, *question)
+        answer["plan"]["saved"] = [i for i in answer["plan"]["saved"] if not step.nodes[i].name.startswith("convolution")]
+        return answer
+
+    monkeypatch.setattr(fit_file, "ask", ask)
+    trained(umt.fit(model, budget="1GiB", tier=None, seconds=0.1), inputs)
     assert [graph.is_backward for graph in graphs] == [False, True]
+    assert all(graph.module.graph.find_nodes(op="call_function", target=torch.ops.aten.convolution.default) for graph in graphs)
     for graph in graphs:
         assert graph.layout_opt and not any(private.is_contiguous_image(node.meta.get("val")) for node in graph.nodes_prefer_channels_last)
 
@@ -384,7 +392,7 @@ def test_plans_again_with_more_slack_where_no_memory_can_be_laid_out(monkeypatch
     monkeypatch.setattr(fit_file.Planning, "on_gpu", lambda self: True)
     monkeypatch.setattr(fit_file, "Arena", LaidOut)
     monkeypatch.setattr(LaidOut, "fails", 1)
-    for name, value in (("reset_peak_memory_stats", None), ("synchronize", None), ("memory_allocated", 0), ("max_memory_allocated", 1), ("max_memory_reserved", 2**41)):
+    for name, value in (("reset_peak_memory_stats", None), ("synchronize", None), ("memory_allocated", 0), ("max_memory_allocated", 2**26), ("max_memory_reserved", 2**41)):
         monkeypatch.setattr(torch.cuda, name, lambda value=value: value)
     model = umt.fit(model, budget="1TiB", backend="aot_eager", seconds=0.1)
     for _ in range(8):
