@@ -37,16 +37,16 @@ class readings_view {
   double faults_of_page() const { return static_cast<double>(given_.faults_of_page); }
   double most_asked_of_block() const { return static_cast<double>(given_.sparse_granules); }
 
-  // A typical time.
-  double operator()(std::string_view name) const { return value(name, &typical_of); }
-  // For figures that vary by nature, such as rates under load and counts: the median, not the quickest
-  // samples.
-  double median_reading(std::string_view name) const { return value(name, &median_of); }
+  // The sample of that name at the position, or the median of all.
+  double operator()(std::string_view name) const {
+    const std::vector<double>& values = readings_of(name);
+    return at_ ? values[at_->which * values.size() / at_->of] : median_of(values);
+  }
   // A difference of two readings taken together, which disturbances make larger or smaller: the median over
   // the half of the samples with the smallest sums of the two.
   double median_of_quieter_half(std::string_view difference, std::string_view one,
                                 std::string_view other) const {
-    if (at_) return value(difference, &median_of);
+    if (at_) return (*this)(difference);
     const std::vector<double>&apart = readings_of(difference), &a = readings_of(one), &b = readings_of(other);
     std::vector<double> sums;
     for (std::size_t i = 0; i < apart.size(); ++i) sums.push_back(a.at(i) + b.at(i));
@@ -63,10 +63,6 @@ class readings_view {
     const auto at = all_.find(name);
     if (at == all_.end() || at->second.empty()) throw std::out_of_range(std::string(name));
     return at->second;
-  }
-  double value(std::string_view name, double (*of_all)(std::vector<double>)) const {
-    const std::vector<double>& values = readings_of(name);
-    return at_ ? values[at_->which * values.size() / at_->of] : of_all(values);
   }
 
   const readings& all_;
@@ -160,10 +156,10 @@ double faults_beside_percent(const readings_view& v) {
 
 // --- faults ---
 double batches_of_block(const readings_view& v) {
-  return std::max(1.0, v.median_reading("batches_write") / blocks_in(stream_bytes));
+  return std::max(1.0, v("batches_write") / blocks_in(stream_bytes));
 }
 double read_batches_percent(const readings_view& v) {
-  return std::max(100.0, 100 * v.median_reading("batches_read") / v.median_reading("batches_write"));
+  return std::max(100.0, 100 * v("batches_read") / v("batches_write"));
 }
 // Granules that a batch asks for, from the number of batches that fill a block. core/machine.hpp has the
 // table.
@@ -273,9 +269,9 @@ struct figure {
 constexpr std::array machine_figures = std::to_array<figure>({
     {"device_bytes", [](const readings_view& v) { return v("free_device_bytes"); }, 1},
     {"multiprocessors", [](const readings_view& v) { return v("multiprocessors"); }, 1},
-    {"fp32_flops_per_s", [](const readings_view& v) { return flops(v.median_reading("product_fp32")); }, 1},
-    {"tf32_flops_per_s", [](const readings_view& v) { return flops(v.median_reading("product_tf32")); }, 1},
-    {"bf16_flops_per_s", [](const readings_view& v) { return flops(v.median_reading("product_bf16")); }, 1},
+    {"fp32_flops_per_s", [](const readings_view& v) { return flops(v("product_fp32")); }, 1},
+    {"tf32_flops_per_s", [](const readings_view& v) { return flops(v("product_tf32")); }, 1},
+    {"bf16_flops_per_s", [](const readings_view& v) { return flops(v("product_bf16")); }, 1},
     {"device_bytes_per_s", [](const readings_view& v) { return rate(2 * GiB, v("device_copy")); }, 1},
     {"link_to_device_bytes_per_s", &link_in, 1},
     {"link_to_host_bytes_per_s", &link_out, 1},
@@ -368,14 +364,9 @@ spread spread_over_samples(const figure& f, const readings& all, const uvm_costs
 
 }  // namespace
 
-double typical_of(std::vector<double> all) {
-  std::sort(all.begin(), all.end());
-  return quantile(all, 0.1);
-}
-
 spread spread_of(std::vector<double> values) {
   std::sort(values.begin(), values.end());
-  return {values.size(), values.front(),         quantile(values, 0.1),
+  return {values.size(), values.front(),         quantile(values, 0.5),
           values.back(), quantile(values, 0.25), quantile(values, 0.75)};
 }
 

@@ -13,10 +13,9 @@
 
 namespace um::measure {
 
-// The lower decile of at least one value: the time without disturbances. Disturbances (in a virtual machine
-// those of its host) only add time, last for seconds, and may take most of a minute.
-double typical_of(std::vector<double> all);
-
+// `typical`: the median. A host may have two speeds, each for seconds, such as with and without another
+// process beside it; an iteration of a network meets both, the quickest samples of a short measurement only
+// one.
 struct spread {
   std::size_t samples = 0;
   double min = 0, typical = 0, max = 0;
@@ -32,7 +31,7 @@ struct figures {
   std::set<std::string> inferred;                  // figures that were not measured but derived from others
   std::vector<std::string> notes;                  // why figures are missing or were corrected
 };
-// A figure's value is computed from the typical values of its readings, its spread from the first, second ...
+// A figure's value is computed from the medians of its readings, its spread from the first, second ...
 // sample of each, which were taken close to one another. A figure is left out if a reading is missing or if
 // it must be positive and is not; a negative time becomes zero. The parts of a fault's cost are all left out
 // if one is missing. Each case is noted. `given`: fitted figures (core/figures.hpp), which are not measured.

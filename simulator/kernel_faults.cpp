@@ -62,8 +62,8 @@ unsigned granules_per_batch(touch_pattern how, const uvm_costs& costs) {
                                     : static_cast<unsigned>(costs.batch_granules);
 }
 
-// A streaming kernel fills a batch with the faults of batch_granules. Those of a shuffled touch are counted
-// where they are serviced.
+// A streaming kernel fills a batch with the faults of batch_granules. Those of a shuffled touch are added by
+// fetch_page_faults().
 nanoseconds fetch_time(touch_pattern how, const uvm_costs& costs, unsigned granules) {
   if (how.dependent) return costs.fault_ns * granules;
   if (how.shuffled) return 0;
@@ -71,8 +71,9 @@ nanoseconds fetch_time(touch_pattern how, const uvm_costs& costs, unsigned granu
   return costs.fault_ns * granules * full_batch / static_cast<nanoseconds>(costs.batch_granules);
 }
 
-// All threads of a shuffled touch fault at once, so the driver fetches the faults of every page of these
-// granules, also of those that a service has already made resident.
+// All threads of a shuffled touch fault at once. A batch takes 256 faults, each page of another granule. The
+// faults of the granules' other pages lie in the buffer, too: the driver clears them before it replays
+// [fault_buffer_flush_locked]. Each is assumed to cost what fetching one does.
 void fetch_page_faults(driver_operation& driver, granule_set granules) {
   const uvm_costs& costs = driver.costs();
   driver.clock.work(costs.fault_ns * static_cast<nanoseconds>(costs.faults_of_page) * pages_per_granule *

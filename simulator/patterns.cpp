@@ -90,8 +90,9 @@ enum class access_order : std::uint8_t {
 
 constexpr byte_count ratio_bytes = 256 * MiB;
 
-// One of a chain of dependent reads that hits. Of 8,192 reads in 11.2 ms on an H100, 10.1 ms on an H200, 246
-// faulted, 22 to 29 us each (results/microbenchmarks, faults/gpu_read/chase and faults/isolated).
+// One of a chain of dependent reads that hits: a figure of the GPU, not of its driver, so no machine file has
+// it; for GPUs other than these two it is an estimate. Of 8,192 reads in 11.2 ms on an H100, 10.1 ms on an
+// H200, 246 faulted, 22 to 29 us each (results/microbenchmarks, faults/gpu_read/chase and faults/isolated).
 constexpr nanoseconds dependent_hit_ns = 550;
 
 // `hits_wait`: threads in no order use nothing before its turn.

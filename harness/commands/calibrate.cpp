@@ -79,6 +79,26 @@ const machine& base_machine_for(const std::string& gpu, const std::vector<machin
       gpu));
 }
 
+// From samples that were kept, on the machine that --like names; its host and source stay.
+int calibrate_from_samples(const calibrate_options& o, const std::vector<machine>& machines,
+                           const std::string& name) {
+  if (o.like.empty())
+    throw input_error("--from needs --like: the machine file that was calibrated with these samples");
+  const machine& base = find_machine(machines, o.like);
+  measure::calibration found;
+  found.raw_readings = readings_from_json(read_file(o.from), o.from);
+  found.results = measure::figures_from(found.raw_readings, base.uvm);
+  for (const auto& [reading, values] : found.raw_readings)
+    found.samples[reading] = measure::spread_of(values);
+  const auto bytes = static_cast<double>(base.host_bytes);
+  found.results.spread_of_figure["host_bytes"] = {1, bytes, bytes, bytes};
+  machine made = with_measured_figures(with_machine_name(base, name), found.results);
+  made.operators = base.operators;
+  write_file(o.out, to_json(made, found));
+  print_figures(found.results);
+  return 0;
+}
+
 }  // namespace
 
 int calibrate_command(const calibrate_options& o) {
@@ -92,6 +112,7 @@ int calibrate_command(const calibrate_options& o) {
   require_folder("--samples", o.samples);
   check_output_file("--out", o.out);
   check_output_file("--samples", o.samples, std::span(&o.out, 1));
+  if (!o.from.empty()) return calibrate_from_samples(o, machines, name);
   try {
     const environment here = collect_environment(probe_gpu(device));
     const machine& base = base_machine_for(here.gpu->name, machines, o.like);

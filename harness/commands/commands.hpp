@@ -66,7 +66,7 @@ struct env_options {
   bool json = false;
 };
 struct calibrate_options {
-  std::string backend, out, name, like, machines, samples;
+  std::string backend, out, name, like, machines, samples, from;
 };
 
 struct tune_options {

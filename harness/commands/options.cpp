@@ -268,6 +268,9 @@ void add_calibrate_command(CLI::App& app, calibrate_options& o) {
   add_machines(calibrate, o.machines);
   add_option(calibrate, "--samples", o.samples,
              {"FILE", "For every sample of every measurement, JSON", "not kept"});
+  add_option(
+      calibrate, "--from", o.from,
+      {"FILE", "Samples that --samples kept: figures follow from them again, without a GPU", "measured now"});
 }
 
 void add_machine_command(CLI::App& app, machine_options& o) {

@@ -40,6 +40,19 @@ std::string to_json(const measure::readings& all) {
   return dump_indented(json(all));
 }
 
+measure::readings readings_from_json(std::string_view text, const std::string& source) {
+  const json document = parse_json(text, source);
+  const json_place top{source, ""};
+  if (!document.is_object()) throw_bad_value(top, "is not an object");
+  measure::readings all;
+  for (const auto& [name, values] : document.items()) {
+    const json_place at = place_of_field(top, name);
+    all[name] = read_value<std::vector<double>>(values, at, plain_format{});
+    if (all[name].empty()) throw_bad_value(at, "has no samples");
+  }
+  return all;
+}
+
 void check_calibration(const json& value, const json_place& at) {
   kept_calibration any;
   read_object(any, value, at);

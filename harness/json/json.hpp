@@ -38,6 +38,8 @@ machine with_measured_figures(machine base, const measure::figures& found);
 // A machine file that also keeps the spread of the samples of each figure.
 std::string to_json(const machine& of, const measure::calibration& from);
 std::string to_json(const measure::readings& all);
+// Throws input_error, naming `source`, unless it is an object of lists of numbers, none of them empty.
+measure::readings readings_from_json(std::string_view text, const std::string& source);
 
 // Tensors and operators are written by name, so both directions build the network.
 std::string to_json(const plan_file& file);

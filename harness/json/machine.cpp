@@ -126,7 +126,7 @@ void check_link(const machine& on, const fields& f) {
   }
 }
 
-// A figure is measured without disturbances, so it lies at the edge of its samples; its bounds include them.
+// The bounds of a figure include the quartiles of its samples.
 void widen_by_samples(figure_bounds& width, const figure& of, const measure::spread& samples) {
   const bool is_cost = of.unit == "ns" || of.unit == "bytes/s";
   if (!is_cost || samples.lower >= samples.upper) return;
