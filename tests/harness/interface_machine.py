@@ -137,6 +137,22 @@ class Peak(InterfaceTest):
         self.assertNotIn("--precision", shown)
 
 
+class FromSamples(InterfaceTest):
+    """Machine files follow from the samples that a calibration kept."""
+    FOLDER = ROOT / "results/validation"
+
+    def test_the_kept_files_are_those_of_today_s_arithmetic(self):
+        for samples in sorted((self.FOLDER / "samples").glob("*.json")):
+            kept = self.FOLDER / "machines" / samples.name
+            self.well("calibrate", "--from", samples, "--like", samples.stem, "--machines", kept.parent, "--out", samples.name)
+            self.assertEqual(json.loads((self.folder / samples.name).read_text(encoding="utf-8")), json.loads(kept.read_text(encoding="utf-8")))
+
+    def test_what_cannot_be_worked_out(self):
+        self.write("empty.json", {"launches": []})
+        self.refused("calibrate", "--from", "empty.json", "--out", "a.json", words=["--from", "--like"])
+        self.refused("calibrate", "--from", "empty.json", "--like", "h200", "--out", "a.json", words=["empty.json", "launches", "no samples"])
+
+
 class Ready(InterfaceTest):
     """The machines of which users have asked: each is there, and says where its figures come from."""
     NAMES = ["rtx4090-24g", "rtx5090-32g", "l40s-48g", "a6000-48g", "b200", "gb10", "gh200", "gh200-asymmetric", "gb300"]
