@@ -49,7 +49,7 @@ class Plan:
         self.offloaded_bytes = sum(step.rows[i]["bytes"] for i, _, _ in made["offloaded"])
         self.recomputed = [step.nodes[i].name for i in made["recomputed"]]
         self.predicted = {"peak": made["peak"], "ms": made["ns"] / 1e6, "saved": made["saved_bytes"], "forward_peak": made["forward_peak"],
-                          "evaluations": made["evaluations"]}
+                          "evaluations": made["evaluations"], "library_ms": library_ms(step, made)}
         self.unplanned = {"peak": own["peak"], "ms": own["ns"] / 1e6, "saved": own["saved_bytes"]}
         self.modules = by_module(step, made)
         self.peak_at = step.nodes[made["peak_node"]].name if made["peak_node"] >= 0 else ""
@@ -84,6 +84,12 @@ class Plan:
         lines += [f"  {module or 'the model'}: keeps {in_gib(kept)}" + (f", computes again {', '.join(again)}" if again else "")
                   for module, (kept, again) in self.modules.items() if again or kept >= 0.01 * self.predicted["saved"]]
         return "\n".join(lines)
+
+
+def library_ms(step, made):
+    """Milliseconds of what is not fused, with the gaps behind it."""
+    again = [step.rows[i] for i in made["recomputed"]]
+    return sum(row["ns"] for row in [*step.rows, *again] if row["kind"] == "kernel") / 1e6
 
 
 def by_module(step, made):

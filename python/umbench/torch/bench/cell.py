@@ -71,7 +71,7 @@ class Cell:
         if plan is not None:
             found |= {"predicted": plan.predicted, "predicted_unplanned": plan.unplanned, "planned_base": plan.base_bytes, "plan_s": plan.seconds,
                       "plans": plan.plans, "tried": plan.tried, "unforeseen": plan.unforeseen, "chunks": plan.chunks, "differences": plan.differences,
-                      "offloaded": plan.offloaded_bytes, "tensors_offloaded": len(plan.offloaded), "peak_at": plan.peak_at,
+                      "offloaded": plan.offloaded_bytes, "tensors_offloaded": len(plan.offloaded), "peak_at": plan.peak_at, "untimed": plan.untimed,
                       "kernels_again": sum(len(again) for _, again in plan.modules.values())}
         for _ in range(3):
             self.step()
@@ -101,7 +101,9 @@ class Cell:
         marks = [self.step() for _ in range(STEPS_BEFORE + STEPS_TIMED)][STEPS_BEFORE:]
         torch.cuda.synchronize()
         self.peak = torch.cuda.max_memory_allocated()
-        return {"ms": [begin.elapsed_time(end) for begin, end, _ in marks], "peak": self.peak, "reserved": torch.cuda.max_memory_reserved()}
+        runs = getattr(getattr(self.model, "_compiled_call_impl", None), "arena", None)
+        laid = {"runs": runs.runs, "laid": runs.laid} if runs is not None else {}
+        return laid | {"ms": [begin.elapsed_time(end) for begin, end, _ in marks], "peak": self.peak, "reserved": torch.cuda.max_memory_reserved()}
 
     def profiled(self):
         """issue_ms: what the CPU needs to launch a step while the GPU is idle; kernel_ms and copies: of a whole step; alive: what takes

@@ -11,7 +11,7 @@ OWN_CODE = os.path.dirname(torch.__file__)
 
 
 def of_step(step):
-    """kernel_ms: {all, generated, count}; copies: milliseconds of copies on streams of their own, of these beside kernels (`hidden`), by
+    """kernel_ms: {all, generated, optimizer, count}; kernels: [name, count, milliseconds] of those that take most; copies: milliseconds of copies on streams of their own, of these beside kernels (`hidden`), by
     direction, and of the step."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         step()
@@ -28,13 +28,23 @@ def summed(events):
     kernels = [e for e in events if e[1] == main and not is_copy(e[0])]
     copies = [e for e in events if e[1] != main and is_copy(e[0])]
     generated = sum(end - begin for name, _, begin, end in kernels if name.startswith("triton_"))
+    optimizer = sum(end - begin for name, _, begin, end in kernels if "multi_tensor_apply" in name)
     busy = union([(begin, end) for _, _, begin, end in kernels])
-    found = {"kernel_ms": {"all": length(busy) / 1e3, "generated": generated / 1e3, "count": len(kernels)}}
+    found = {"kernel_ms": {"all": length(busy) / 1e3, "generated": generated / 1e3, "optimizer": optimizer / 1e3, "count": len(kernels)},
+             "kernels": by_name(kernels)}
     if copies:
         found["copies"] = {"ms": sum(e[3] - e[2] for e in copies) / 1e3, "hidden_ms": sum(within(e[2], e[3], busy) for e in copies) / 1e3,
                            "count": len(copies), "out_ms": sum(e[3] - e[2] for e in copies if "DtoH" in e[0]) / 1e3,
                            "step_ms": (max(e[3] for e in events) - min(e[2] for e in events)) / 1e3}
     return found
+
+
+def by_name(kernels, most=30):
+    found = {}
+    for name, _, begin, end in kernels:
+        count, ms = found.get(name, (0, 0.0))
+        found[name] = count + 1, ms + (end - begin) / 1e3
+    return [[name[:90], count, round(ms, 4)] for name, (count, ms) in sorted(found.items(), key=lambda each: -each[1][1])[:most]]
 
 
 def is_copy(name):
