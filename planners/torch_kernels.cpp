@@ -9,7 +9,7 @@ namespace {
 // realize_acc_reads_threshold, max_fusion_size.
 constexpr std::size_t most_reads_if_shared = 4, most_reads = 8, most_joined = 64;
 constexpr int most_operations_if_shared = 30;
-constexpr std::size_t no_kernel = SIZE_MAX;
+constexpr std::size_t no_kernel = SIZE_MAX, read_by_library = SIZE_MAX;
 
 bool fusible(torch_kind kind) {
   return kind == torch_kind::pointwise || kind == torch_kind::reduction || kind == torch_kind::far_reduction;
@@ -84,15 +84,25 @@ void torch_kernels::read_inputs(torch_id v) {
 // Whether a node's value gets memory, if no kernel holds all that read it.
 bool torch_kernels::is_stored(torch_id v) const {
   if (wiring_.at(v).kind != torch_kind::pointwise || alone(wiring_.at(v)) || stays(v, backward_)) return true;
-  std::size_t users = 0;
-  for (const torch_id w : wiring_.readers[v]) {
-    if (!runs_[w]) continue;
-    if (!fusible(wiring_.at(w).kind)) return true;
-    ++users;
-  }
+  const std::size_t users = fused_readers(v);
+  if (users == read_by_library) return true;
   const std::size_t reads = reads_[v].size();
+  if (wiring_.at(v).widens) return false;
   return reads > most_reads ||
          (users > 1 && (reads > most_reads_if_shared || operations_[v] > most_operations_if_shared));
+}
+
+// Nodes that read v in generated kernels, behind those that only widen it; or `read_by_library`.
+std::size_t torch_kernels::fused_readers(torch_id v) const {
+  std::size_t count = 0;
+  for (const torch_id w : wiring_.readers[v]) {
+    if (!runs_[w]) continue;
+    if (!fusible(wiring_.at(w).kind)) return read_by_library;
+    const bool passes = wiring_.at(w).widens && !stays(w, backward_);
+    const std::size_t behind = passes ? fused_readers(w) : 1;
+    count += behind == read_by_library ? 1 : behind;
+  }
+  return count;
 }
 
 torch_id torch_kernels::leader(torch_id v) {

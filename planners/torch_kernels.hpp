@@ -36,6 +36,7 @@ class torch_kernels {
   bool alone(const torch_node& node) const;
   void read_inputs(torch_id v);
   bool is_stored(torch_id v) const;
+  std::size_t fused_readers(torch_id v) const;
   bool can_join(torch_id a, torch_id b) const;
   void join(torch_id a, torch_id b);
   void join_all(const std::vector<torch_id>& order);

@@ -14,7 +14,7 @@ torch_moves::torch_moves(const torch_step& step)
     if (is_candidate(v)) {
       candidates.push_back(v);
       by_family[step.nodes[v].family].push_back(v);
-    } else if (step.nodes[v].forward && step.nodes[v].bytes > 0) {
+    } else if (step.nodes[v].forward && step.nodes[v].bytes > 0 && !step.nodes[v].widens) {
       small.push_back(v);
     }
   }
@@ -28,8 +28,8 @@ torch_moves::torch_moves(const torch_step& step)
 bool torch_moves::is_candidate(torch_id v) const {
   constexpr std::int64_t small_share = 20000;  // one part in that many of all tensors' bytes
   const torch_node& node = step_.nodes[v];
-  return node.forward && node.repeatable && node.kind != torch_kind::view && node.kind != torch_kind::input &&
-         node.bytes > all_bytes_ / small_share;
+  return node.forward && node.repeatable && !node.widens && node.kind != torch_kind::view &&
+         node.kind != torch_kind::input && node.bytes > all_bytes_ / small_share;
 }
 
 void torch_moves::find_neighbours() {
@@ -41,7 +41,8 @@ void torch_moves::find_neighbours() {
       if (is_candidate(u)) {
         sources_[v].push_back(u);
         readers_[u].push_back(v);
-      } else if (step_.nodes[u].kind == torch_kind::view || step_.nodes[u].kind == torch_kind::item) {
+      } else if (const torch_node& node = step_.nodes[u];
+                 node.kind == torch_kind::view || node.kind == torch_kind::item || node.widens) {
         open.push_back(step_.nodes[u].inputs[0]);
       }
     }

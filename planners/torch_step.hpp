@@ -18,7 +18,7 @@ enum class torch_kind : std::uint8_t {
   item,           // one of several results of its first input
   pointwise,      // fused with its neighbours
   reduction,      // over the last dimensions: fused with its neighbours
-  far_reduction,  // over other dimensions: ends the fused kernel that it is in
+  far_reduction,  // over other dimensions, or of neighbours: ends the fused kernel that it is in
   kernel,         // a product, a convolution, a library call: never fused
 };
 template <>
@@ -36,6 +36,7 @@ struct torch_node {
   bool forward = false;          // the forward graph can run it: no incoming gradient is needed
   bool resident = false;         // a parameter or an input: there during the whole step
   bool repeatable = true;        // computing it again gives the same values
+  bool widens = false;           // a pointwise node: its input in a wider type, made by each of its readers
   bool forward_result = false, backward_result = false;
 };
 

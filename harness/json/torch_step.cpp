@@ -53,6 +53,7 @@ void describe(Visitor& v, torch_node& n) {
   v.field("forward", n.forward);
   v.field("resident", n.resident);
   v.field("repeatable", n.repeatable);
+  v.field("widens", n.widens);
   v.field("forward_result", n.forward_result);
   v.field("backward_result", n.backward_result);
 }

@@ -102,6 +102,33 @@ TEST(torch_plans, what_is_inside_a_kernel_takes_no_memory) {
   EXPECT_EQ(both.evaluate(only(s, {2, 3})).forward_peak, 12 * kib);
 }
 
+// x -> n -> w, in wider elements: both sums of w read n, and w takes no memory.
+TEST(torch_plans, what_widens_takes_no_memory) {
+  torch_step s;
+  s.launch_ns = 0;
+  for (int i = 0; i < 4; ++i) {
+    s.nodes.push_back(node(torch_kind::input, {}, kib, false));
+    s.nodes[i].resident = true;
+  }
+  const std::vector<torch_node> rest{node(torch_kind::kernel, {0}, 4 * kib, true, 1000),               // 4: x
+                                     node(torch_kind::input, {}, 4 * kib, false),                      // 5
+                                     node(torch_kind::pointwise, {0, 1, 2, 3, 4, 5}, 4 * kib, false),  // 6: n
+                                     node(torch_kind::pointwise, {6}, 8 * kib, false),                 // 7: w
+                                     node(torch_kind::far_reduction, {7}, kib, false),                 // 8
+                                     node(torch_kind::far_reduction, {7}, kib, false),                 // 9
+                                     node(torch_kind::pointwise, {7, 8, 9}, 4 * kib, false),           // 10
+                                     node(torch_kind::kernel, {10}, kib, false, 1000)};                // 11
+  s.nodes.insert(s.nodes.end(), rest.begin(), rest.end());
+  for (torch_id v = 6; v <= 10; ++v) s.nodes[v].elements = 4 * kib;
+  s.nodes[4].forward_result = s.nodes[11].backward_result = true;
+  torch_model stored(s, unlimited);
+  const auto before = stored.evaluate(only(s, {4}));
+  s.nodes[7].widens = true;
+  torch_model widened(s, unlimited);
+  EXPECT_LT(widened.evaluate(only(s, {4})).peak, before.peak);
+  EXPECT_LT(widened.evaluate(only(s, {4})).ns, before.ns);
+}
+
 TEST(torch_plans, results_that_cannot_be_repeated_are_saved) {
   torch_step s = chain();
   s.nodes[2].repeatable = false;

@@ -5,7 +5,7 @@ import time
 
 import torch
 
-from . import chunks, copies, micro, private, refusals
+from . import chunks, copies, micro, private, refusals, rewrites
 from .arena import Arena
 from .costs import RATES, costs_for, rates_of
 from .plan import Plan, in_gib
@@ -181,12 +181,14 @@ class Planning:
 
     def partition(self, joint, inputs, *, num_fwd_outputs, static_lifetime_input_indices=None, **others):
         begun = time.monotonic()
-        info = private.classified(joint, num_fwd_outputs, static_lifetime_input_indices)
         device = torch.device(device_of(joint))
         on_gpu = device.type == "cuda"
         rates = rates_of(torch.cuda.get_device_name()) if on_gpu else RATES[""]
         if on_gpu:
             self.plan.leave_slack()
+            if self.bits == "rounding":
+                rewrites.part_convolutions(joint, self.plan.usable)
+        info = private.classified(joint, num_fwd_outputs, static_lifetime_input_indices)
         self.costs = self.costs or costs_for(device)
         step = step_of(joint, info, num_fwd_outputs, self.costs)
         rates = {**rates, "link": self.costs.link()} if self.tier else rates
@@ -208,6 +210,9 @@ class Planning:
         if self.plan.offloaded:
             self.offload(step, answer["plan"]["offloaded"], forward, backward, num_fwd_outputs, on_gpu)
         self.plan.compare(forward, backward)
+        if self.backend == "inductor":
+            rewrites.widen_where_read(forward)
+            rewrites.widen_where_read(backward)
         return forward, backward
 
     def offload(self, step, planned, forward, backward, num_fwd_outputs, on_gpu):

@@ -63,7 +63,7 @@ def planned(options, budget, times):
     """(the step, the planner's answer, the batch) with the example inputs repeated `times` times."""
     import torch
 
-    from . import capture, private
+    from . import capture, private, rewrites
     from .costs import Estimated
     from .fit import root_of, states_per_byte
     from .planner import ask
@@ -74,6 +74,7 @@ def planned(options, budget, times):
                                 autocast=getattr(torch, model_arguments.HALVES[options.autocast]) if options.autocast else None)
     except capture.CannotExport as error:
         raise load.BadInput(f"{options.model}: {error}") from None
+    rewrites.part_convolutions(joint.graph, budget)
     info = private.classified(joint.graph, joint.num_fwd_outputs, joint.static_inputs)
     rates = rates_in(machine(options.gpu.removeprefix("sim:")))
     step = step_of(joint.graph, info, joint.num_fwd_outputs, Estimated(rates))

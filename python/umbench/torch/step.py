@@ -7,6 +7,7 @@ import torch
 
 from . import operators
 from .operators import is_repeatable, is_view, name_of, reduces_rows
+from .rewrites import widens
 from .values import changed_inputs, module_of, outputs_of, stored_elements, tensors_of, value_of
 
 
@@ -45,7 +46,7 @@ def step_of(joint, info, num_fwd_outputs, costs):
             "ns": costs.ns(node) if is_kernel else 0, "workspace": costs.workspace(node) if is_kernel else 0,
             "family": families.setdefault(family_of(node), len(families)), "forward": forward,
             "resident": node.op == "get_attr" or node.op == "placeholder" and not node.target.startswith("tangents"),
-            "repeatable": is_repeatable(node) and not reads_changed,
+            "repeatable": is_repeatable(node) and not reads_changed, "widens": widens(node),
             "forward_result": False, "backward_result": False})
     for results, field in ((results[:num_fwd_outputs], "forward_result"), (results[num_fwd_outputs:], "backward_result")):
         for node in results:
@@ -71,7 +72,7 @@ def kind_of(node):
     if node.target is operator.getitem:
         return "item"
     kind, value = operators.kind_of(node), value_of(node)
-    if kind == operators.SCATTERED:
+    if kind in (operators.SCATTERED, operators.READS_NEIGHBOURS):
         return "far_reduction"
     if kind == operators.REDUCED:
         return "reduction" if reduces_rows(node) else "far_reduction"
@@ -96,7 +97,7 @@ def device_of(joint):
 
 def elements_of(node, kind):
     values = tensors_of(node)
-    if kind in ("reduction", "far_reduction"):
+    if kind in ("reduction", "far_reduction") and operators.kind_of(node) != operators.READS_NEIGHBOURS:
         values += [v for n in node.all_input_nodes for v in tensors_of(n)]
     return max([stored_elements(v) for v in values], default=0)
 

@@ -1,0 +1,62 @@
+"""Rewritten graphs give the same values."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
+
+from umbench.torch import rewrites  # noqa: E402
+
+aten = torch.ops.aten
+
+
+@pytest.mark.parametrize("stride, padding, dilation, transposed", [(1, 1, 1, False), (2, 3, 1, False), (3, 0, 2, False), (2, 0, 1, True), (2, 1, 1, True)])
+def test_gradients_of_a_convolution_are_parted(stride, padding, dilation, transposed):
+    image, filters = torch.randn(2, 4, 14, 11, dtype=torch.float64), torch.randn(4 if transposed else 6, 6 if transposed else 4, 3, 3, dtype=torch.float64)
+    options = [stride] * 2, [padding] * 2, [dilation] * 2, transposed, [0, 0], 1
+    gradient = torch.randn_like(aten.convolution(image, filters, None, *options))
+
+    def gradients(gradient, image, filters):
+        of_image, of_filters, of_bias = aten.convolution_backward(gradient, image, filters, [6], *options, [True, True, True])
+        return of_image * 2, of_filters * 2, of_bias
+
+    graph = make_fx(gradients)(gradient, image, filters)
+    for node in graph.graph.nodes:  # as traced with fake tensors
+        node.meta.setdefault("val", None)
+    wanted = graph(gradient, image, filters)
+    rewrites.part_convolutions(graph, 1)
+    graph.graph.lint()
+    graph.recompile()
+    (whole,) = graph.graph.find_nodes(op="call_function", target=aten.convolution_backward.default)
+    (other,) = graph.graph.find_nodes(op="call_function", target=aten.convolution.default)
+    assert whole.args[10] == [False, True, True] and image_of(whole) not in other.all_input_nodes
+    torch.testing.assert_close(graph(gradient, image, filters), wanted)
+
+
+def image_of(node):
+    return node.args[1]
+
+
+def test_small_convolutions_stay_whole():
+    image, filters = torch.randn(1, 1, 4, 4), torch.randn(1, 1, 3, 3)
+    graph = make_fx(lambda g, x, w: aten.convolution_backward(g, x, w, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1, [True, True, False])[:2])(image, image, filters)
+    before = graph.code
+    rewrites.part_convolutions(graph, 1 << 20)
+    assert graph.code == before
+
+
+def test_what_is_read_often_is_widened_by_each_reader():
+    def run(x):
+        half = x.to(torch.bfloat16)
+        wide = half.float()
+        return wide.sum(), wide * 2, wide
+
+    x = torch.randn(8, 8)
+    graph = make_fx(run)(x)
+    graph = make_fx(graph, decomposition_table={aten._to_copy.default: lambda x, dtype, **_: torch.ops.prims.convert_element_type(x, dtype)})(x)
+    wanted = graph(x)
+    rewrites.widen_where_read(graph)
+    wide = [n for n in graph.graph.nodes if rewrites.widens(n)]
+    assert [len(n.users) for n in wide] == [2, 1]  # one of them is a result as well
+    assert all(torch.equal(a, b) for a, b in zip(graph(x), wanted))
