@@ -28,7 +28,7 @@ constexpr std::size_t small_network = 600;
 
 // Limit of search_space::work for the whole search, by knob `effort`. A unit takes 20 to 40 ns.
 std::uint64_t all_work(const problem& p) {
-  const std::uint64_t normal = 120'000'000 + 20'000 * std::uint64_t{p.network.ops.size()};
+  const std::uint64_t normal = 80'000'000 + 15'000 * std::uint64_t{p.network.ops.size()};
   const auto effort = p.knobs.find("effort");
   if (effort == p.knobs.end() || effort->second == 1) return normal;
   return effort->second == 0 ? normal / 8 : normal * 4;
@@ -46,7 +46,7 @@ class best_search {
         is_small_(p.network.ops.size() <= small_network),
         rungs_(ladder_of(footprint_)),
         best_at_(rungs_.size(), any_time),
-        left_(all_work(p) / 3) {
+        left_(all_work(p) / 4) {
     for (const op_cost& c : p.costs) compute_time_ += c.time;
   }
 
@@ -138,7 +138,7 @@ class best_search {
     nanoseconds fastest = any_time;  // of the results: plans of the ladder had more effort
     for (std::size_t split = 0; split < splits_.size() && !is_close(); ++split) {
       const auto seen =
-          consider(split, quick_effort(work / 2 / splits_.size()), p_.budget, with_tolerance(fastest));
+          consider(split, quick_effort(work / 4 / splits_.size()), p_.budget, with_tolerance(fastest));
       if (!seen) continue;
       results.push_back(*seen);
       fastest = std::min(fastest, seen->time);

@@ -367,13 +367,10 @@ solution decide(search_space& of, byte_count budget, const effort& by) {
   const auto better = [](const solution& a, const std::optional<solution>& b) {
     return !b || is_better(a.is, b->is);
   };
-  // Each start may take an eighth of the work. A start whose recomputations are many times as long as the
-  // network (recurrent ones) is skipped.
-  constexpr std::size_t too_long = 8;
+  // Each start may take an eighth of the work.
   const auto start = [&](treatment how, bool moves) {
     s.limit(by.work / 8);
     s.begin(how);
-    if (best && of.events() > too_long * of.uses().order.size()) return;
     s.make_room(moves, false);
     if (better(s.current(), best)) best = s.current();
     if (!moves && better(s.current(), unmoved)) unmoved = s.current();
@@ -381,7 +378,10 @@ solution decide(search_space& of, byte_count budget, const effort& by) {
   if (of.moves()) start(treatment::keep, true);
   start(treatment::keep, false);
   start(treatment::recompute_and_keep, false);
-  start(treatment::recompute, false);
+  // Chains of recomputations that are many times as long as the order would take all time and memory.
+  constexpr std::size_t too_long = 8;
+  if (of.computes_if_all_recomputed() <= too_long * of.uses().order.size())
+    start(treatment::recompute, false);
   s.limit(by.work / 2);
   // Several short rounds find more than one long one. The first of several makes no copies; the second half
   // of them starts with crossovers of earlier results.

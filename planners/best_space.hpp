@@ -49,6 +49,9 @@ class search_space {
   nanoseconds compute_time() const { return compute_time_; }
   // No decisions need less memory: the operands of the largest compute and, if nothing moves, what persists.
   byte_count least_memory() const { return least_memory_; }
+  // About how many computes there are if every gap is recomputed and nothing stays: chains of recomputations
+  // may make it many times the order (recurrent networks, deep ones in many parts).
+  std::uint64_t computes_if_all_recomputed() const;
 
   // All but the time and what is copied. Cheap where few decisions differ from the current ones.
   evaluation memory_of(const std::vector<treatment>& treatments, byte_count budget);
@@ -59,9 +62,8 @@ class search_space {
   // Events and positions that were gone through so far: the measure of all limits, since it does not depend
   // on the machine that plans.
   std::uint64_t work() const { return work_; }
-  // Of the current decisions: events, and the compute at the peak. What is computed again there counts as the
-  // compute that it is for.
-  std::size_t events() const { return static_cast<std::size_t>(evaluator_.list().totals().event_count); }
+  // Of the current decisions: the compute at the peak. What is computed again there counts as the compute
+  // that it is for.
   position peak() const { return evaluator_.list().peak_position(); }
   bool gap_spans(std::size_t c, position at) const;
 

@@ -10,8 +10,9 @@ namespace {
 
 // Numbers of micro-batches that are tried. More parts of common batches do not fill a GPU.
 constexpr std::array micro_batches{2U, 3U, 4U, 6U, 8U, 12U, 16U, 24U, 32U};
-// Limit of the computes of an order. A search takes about 10 kB for each, and planning has 500 MB.
-constexpr std::size_t most_computes = 20'000;
+// Limit of the computes of an order, but for whole operators. A search takes about 20 kB for each, and
+// planning has 500 MB.
+constexpr std::size_t most_computes = 16'000;
 // An operator belongs to a region if its operands take more than this part of the footprint or of the budget.
 // Regions are cut until they take at most half of that.
 constexpr std::array<byte_count, 3> shares{6, 20, 64};
@@ -93,7 +94,10 @@ std::vector<batch_split> splits_of(const problem& p, bool same_bits, bool and_wi
     add_micro_batches(p, late, all, why);
     const auto add = [&](byte_count most) {
       loop_nest regions{1, regions_above(p, most, late), late};
-      if (!regions.inner_loops.empty() && std::ranges::find(all, regions) == all.end())
+      std::size_t computes = p.network.ops.size();
+      for (const batch_loop& x : regions.inner_loops) computes += (x.end - x.begin) * (x.parts - 1);
+      if (!regions.inner_loops.empty() && computes <= most_computes &&
+          std::ranges::find(all, regions) == all.end())
         all.push_back(std::move(regions));
     };
     for (const byte_count share : shares) add(footprint_of(p.network, p.costs).total / share);
