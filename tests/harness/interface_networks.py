@@ -12,7 +12,7 @@ import jsonschema
 from interface import ROOT, InterfaceTest, entries
 
 EXPORTED = ROOT / "tests" / "networks" / "exported"
-NETWORKS = ["alexnet", "convnext_t", "densenet121", "gpt2_small", "mobilenet_v2", "resnet50", "swin_t", "unet", "vgg16", "vit_b_16"]
+NETWORKS = ["alexnet", "convnext_t", "densenet121", "gpt2_small", "gru", "mobilenet_v2", "resnet50", "swin_t", "unet", "vgg16", "vit_b_16"]
 # Exported, and umbench's own of the same batch: without fusion they hold the same.
 TWINS = {"alexnet": 32, "vgg16": 32, "resnet50": 32}
 SLACK = 0.02
