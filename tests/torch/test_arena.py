@@ -30,6 +30,8 @@ def test_the_smallest_piece_that_is_large_enough_is_taken():
     assert pieces.take(70) == 0      # in the run of 100: the last run could grow
     assert pieces.take(90) is None
     assert pieces.take(80) == 160 + 2 * arena.PAGE
+    beside = arena.Pieces([80], [(70, 0)])
+    assert beside.take(60) == 80 + arena.PAGE and beside.take(60) == 0
     pieces.give(first, 50)
     assert pieces.take(60) == first  # the piece is whole again
 

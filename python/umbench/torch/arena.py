@@ -20,19 +20,25 @@ LARGE = MIB           # above it allocations share the pool that is laid out her
 GRAIN = 512           # of allocations
 TAIL = 2**40          # address space behind the last run
 SECONDS = 4.0         # for a search
+MOST_GAPS = 8         # that are tried behind one run
 MOST_LAID = 40        # times that the runs are mapped again after somebody emptied the cache
 
 
 class Pieces:
-    """Free pieces of some runs of memory with gaps of one page between them."""
+    """Free pieces of some runs of memory with gaps of one page between them, beside `others`: (bytes, bytes that it could grow by)."""
 
-    def __init__(self, runs):
+    def __init__(self, runs, others=()):
         self.free, self.size_at, self.begin_of, self.beyond = [], {}, {}, {}
         address = 0
         for number, run in enumerate(runs):
-            self._add(address, run)
-            self.beyond[address + run] = PAGE if number + 1 < len(runs) else TAIL
-            address += run + PAGE
+            address = self._lay(address, run, PAGE if number + 1 < len(runs) else TAIL)
+        for size, beyond in others:
+            address = self._lay(address, size, beyond)
+
+    def _lay(self, address, size, beyond):
+        self._add(address, size)
+        self.beyond[address + size] = beyond
+        return address + size + PAGE
 
     def take(self, size):
         """An address, None where no piece is large enough. What a piece could grow by counts as its size."""
@@ -88,9 +94,9 @@ def requests_of(events):
     return found + [(False, *each) for each in held.values()]
 
 
-def served(requests, runs):
-    """How many of `requests` find room in runs of so many bytes, one after the other."""
-    pieces, at = Pieces(runs), {}
+def served(requests, runs, others=()):
+    """How many of `requests` find room in runs of so many bytes and in `others`, one after the other."""
+    pieces, at = Pieces(runs, others), {}
     for number, (is_taken, key, size) in enumerate(requests):
         if not is_taken:
             pieces.give(at.pop(key), size)
@@ -101,13 +107,13 @@ def served(requests, runs):
     return len(requests)
 
 
-def runs_for(requests, pages, seconds, seed=0):
+def runs_for(requests, pages, seconds, seed=0, others=()):
     """Lengths in pages, `pages` in all, of runs in which all requests find room; None where none were found."""
     sizes = sorted({size for is_taken, _, size in requests if is_taken and size > PAGE // 2}) or [PAGE]
     search, most, best, until = _Lengths(pages, sizes, random.Random(seed)), -1, None, time.monotonic() + seconds
-    runs = [pages]
+    runs = search.anew() if seed else [pages]
     while pages >= 2:
-        done = served(requests, [run * PAGE for run in runs])
+        done = served(requests, [run * PAGE for run in runs], others)
         if done == len(requests):
             return runs
         if done >= most:
@@ -184,7 +190,7 @@ class Arena:
         self.runs = None
         if self.tries < self.TRIES:
             torch.cuda.empty_cache()
-            self.runs = runs_for(self.requests, self.room() // PAGE, SECONDS, self.tries)
+            self.runs = runs_for(self.requests, self.room() // PAGE, SECONDS, self.tries, private.free_pieces(self.device))
             self.tries += 1
         return self.runs is not None
 
@@ -196,24 +202,35 @@ class Arena:
         return int(min(self.budget, allowed)) - told["reserved_bytes"]["all"]["current"] - (small["peak"] - small["current"]) - PAGE
 
     def lay(self):
-        """Maps the runs. Each gap is unmapped as soon as the next run holds its place."""
+        """Maps the runs. A run right behind another is taken again behind a page that is then unmapped."""
         self.laid += 1
         torch.cuda.empty_cache()
-        held = []
+        held, ends, gaps = [], set(), []
         try:
             for run in self.runs:
-                gap = self._take(1) if held else None
-                held.append(self._take(run))
-                if gap is not None:
-                    del gap
-                    torch.cuda.empty_cache()
+                made = self._take(run)
+                while made.data_ptr() in ends and len(gaps) < MOST_GAPS:
+                    del made
+                    gaps.append(self._take(1))
+                    made = self._take(run)
+                held.append(made)
+                ends.add(made.data_ptr() + made.numel())
+                gaps.clear()
+                torch.cuda.empty_cache()
         except torch.OutOfMemoryError:
             self.runs = None  # somebody else has taken the room
-        del held
+        gaps.clear()
+        made = held = None
         self.reserved, self.retries = self._told()
 
     def _take(self, pages):
-        return torch.empty(pages * PAGE, dtype=torch.uint8, device=self.device)
+        """Memory of so many pages and up to the end of the last."""
+        made = torch.empty(pages * PAGE, dtype=torch.uint8, device=self.device)
+        more = -(made.data_ptr() + made.numel() - private.first_page(self.device)) % PAGE
+        if more:
+            del made
+            made = torch.empty(pages * PAGE + more, dtype=torch.uint8, device=self.device)
+        return made
 
     def undisturbed(self):
         """Whether the step since lay() found room for all its large tensors."""

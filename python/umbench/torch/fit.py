@@ -99,7 +99,7 @@ class Call:
             self.arena.recorded()
             if self.plan.too_much() and self.plan.plans < self.MOST_PLANS:
                 self.compile()
-            elif self.plan.measured["reserved"] <= self.plan.budget:
+            elif self.plan.measured["reserved"] <= self.plan.budget or not private.maps_pages():
                 self.plan.settled = True
             else:
                 self.lay_out()

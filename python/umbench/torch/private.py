@@ -185,6 +185,33 @@ def lose_less_memory():
         torch._C._accelerator_setAllocatorSettings(ALLOCATOR)
 
 
+def maps_pages():
+    """Whether the caching allocator has these settings, once they have been given."""
+    return all(os.environ.get(name, ALLOCATOR) == ALLOCATOR for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"))
+
+
+def first_page(device):
+    """The address of a page of large allocations; 0 where there is none."""
+    return next((segment["address"] for segment in _large_segments(device)), 0)
+
+
+def free_pieces(device):
+    """[(bytes, bytes of address space behind it)] of free memory between large allocations."""
+    found, segments = [], _large_segments(device)
+    for segment, behind in zip(segments, [*segments[1:], None]):
+        for block in segment["blocks"]:
+            is_last = block["address"] + block["size"] == segment["address"] + segment["total_size"]
+            space = (behind["address"] - block["address"] - block["size"] if behind else 2**40) if is_last else 0
+            if block["state"] == "inactive":
+                found.append((block["size"], space))
+    return found
+
+
+def _large_segments(device):
+    segments = [each for each in torch.cuda.memory_snapshot(include_traces=False) if each["device"] == (device.index or 0)]
+    return sorted((each for each in segments if each["segment_type"] == "large" and each["is_expandable"]), key=lambda each: each["address"])
+
+
 def when_memory_runs_out(observe):
     """Calls observe(device, bytes asked for, bytes of the device, free bytes) before each torch.OutOfMemoryError."""
     torch._C._cuda_attach_out_of_memory_observer(observe)
