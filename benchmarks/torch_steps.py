@@ -6,7 +6,7 @@
 
 Forward and backward pass, bfloat16, torch.compile's defaults. Each network has a process of its own. All compile at the same time, then
 each in turn has the GPU for itself: first its steps are measured, then, after those of all, its operators one by one, which gives
-the prediction by measured operators. Needs PyTorch 2.9 or later; `measure` needs a GPU.
+the prediction by measured operators. Steps that the file has are kept, and the operators are measured again. Needs PyTorch 2.9 or later; `measure` needs a GPU.
 """
 
 import argparse
@@ -35,7 +35,7 @@ def arguments_of():
     parser.add_argument("--only", metavar="NAMES", help="networks, by commas; all where not given")
     parser.add_argument("--compile-within", type=float, default=240, metavar="SECONDS", help="networks that take longer are left out (240)")
     parser.add_argument("--details", metavar="FOLDER", help="keep graphs, the profiler's kernels and errors there")
-    parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--one", choices=["operators", "both"], help=argparse.SUPPRESS)
     options = parser.parse_args()
     options.names = options.only.split(",") if options.only else [f.__name__ for f in all_models()]
     return options
@@ -107,11 +107,12 @@ def measure_all(options):
     predictions = {}
     if options.predicted:
         predictions = {line["network"]: line["predicted"] for line in map(json.loads, Path(options.predicted).read_text(encoding="utf-8").splitlines())}
-    running = {name: start_process(name, options) for name in options.names}
+    lines = {line["network"]: line for line in read(options.out)} if Path(options.out).exists() else {}
+    kept = set(lines)
+    running = {name: start_process(name, name in kept, options) for name in options.names}
     ready = wait_until_compiled(running, options.compile_within)
-    lines = {}
     for turn in ("steps", "operators"):
-        for name in ready:
+        for name in ready if turn == "operators" else [name for name in ready if name not in kept]:
             found = ask(running[name])
             if found is None:
                 print(f"{name}: no {turn}: exit code {running[name].wait()}", flush=True)
@@ -121,11 +122,11 @@ def measure_all(options):
             write(options.out, [{key: value for key, value in line.items() if key != "by_measured"} for line in lines.values()])
             print(result_text(lines[name], turn), flush=True)
         ready = [name for name in ready if name in lines]
-    return 0 if len(lines) == len(options.names) else 1
+    return 0 if lines.keys() >= set(options.names) else 1
 
 
-def start_process(name, options):
-    command = [sys.executable, __file__, "measure", "--one", "--only", name, "--out", options.out, "--machine", options.machine]
+def start_process(name, has_steps, options):
+    command = [sys.executable, __file__, "measure", "--one", "operators" if has_steps else "both", "--only", name, "--out", options.out, "--machine", options.machine]
     errors = open(Path(options.details, f"{name}.err") if options.details else os.devnull, "w", encoding="utf-8")
     return subprocess.Popen(command + (["--details", options.details] if options.details else []), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                             stderr=errors, text=True, env=os.environ | {"TORCHINDUCTOR_COMPILE_THREADS": "2"})
@@ -163,7 +164,7 @@ def result_text(line, turn):
 
     if turn == "operators":
         return (f"{line['network']:16} by measured operators: peak {relative_error(p, 'peak_with_workspaces_bytes', peak, m['library_bytes'])}, "
-                f"step {relative_error(p, 'step_by_measured_ns', ms)}")
+                f"step {relative_error(p, 'step_by_measured_ns', ms)}, launched {relative_error(p, 'step_measured_launched_ns', ms)}")
     return (f"{line['network']:16} peak {peak / 2**30:6.2f} GiB, told {relative_error(p, 'peak_bytes', peak, m['library_bytes'])}; saved "
             f"{m['saved_bytes'] / 2**30:6.2f}, told {relative_error(p, 'saved_bytes', m['saved_bytes'])}; step {ms / 1e6:7.2f} ms, told "
             f"{relative_error(p, 'step_by_rates_ns', ms)}; the CPU took {m['host_ns'] / 1e6:.2f} ms; kernels {m['kernels']}, told {p.get('kernels', '?')}, "
@@ -173,13 +174,17 @@ def result_text(line, turn):
 # --- one network ---
 
 def run_network(name, options):
-    """The process of one network: compiles it, says so, and waits for each turn."""
+    """The process of one network: compiles what it will run, says so, and waits for each turn."""
+    from umbench.torch import measuring
     out = sys.stdout
     sys.stdout = sys.stderr  # what libraries print must not mix with the answers
-    made, (_, graph) = Measured(name, options), predicted(name, options)
+    compiled = Measured(name, options) if options.one == "both" else None
+    graph, times = predicted(name, options)[1], measuring.Times()
+    times.compile(graph)
     write_and_wait(out, "compiled")
-    write_and_wait(out, json.dumps(made.steps()))
-    write_and_wait(out, json.dumps({"by_measured": by_measured(graph, options)}))
+    if compiled:
+        write_and_wait(out, json.dumps(compiled.steps()))
+    write_and_wait(out, json.dumps({"by_measured": by_measured(graph, times, options)}))
     return 0
 
 
@@ -208,9 +213,8 @@ def predicted(name, options):
     return {"schema": 1, "kind": "torch_step", "network": name, "torch": torch.__version__, "machine": options.machine, "predicted": said}, made
 
 
-def by_measured(made, options):
+def by_measured(made, times, options):
     from umbench.torch import convert, liveness, measuring, rates
-    times = measuring.Times()
     host_ns = measuring.set_durations(made, times)
     ops = made.document["ops"]
     if options.details:
@@ -221,7 +225,7 @@ def by_measured(made, options):
             "by_measured_alone_ns": sum(op["duration_ns"] for op in ops if op["name"] in made.alone)}
     rates.wait_for_launches(made, host_ns)
     return said | {"step_measured_launched_ns": sum(op["duration_ns"] for op in ops), "launching_ns": sum(host_ns.values()),
-                   "generated_launch_ns": times.generated_launch()}
+                   **times.launches()}
 
 
 class Measured:
@@ -284,13 +288,15 @@ def with_loss(model, inputs):
     import torch
     from torch.nn import functional
 
+    from umbench.torch.capture import first_result
+
     class Loss(torch.nn.Module):
         def __init__(self):
             super().__init__()
             self.model = model
 
         def forward(self, *given):
-            result = self.model(*given)
+            result = first_result(self.model(*given))
             return result if result.dim() == 0 else functional.cross_entropy(result, torch.zeros(result.shape[0], dtype=torch.long, device=result.device))
 
     return Loss()

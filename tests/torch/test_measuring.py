@@ -5,9 +5,10 @@ import pytest
 torch = pytest.importorskip("torch", minversion="2.9")
 
 from torch import nn  # noqa: E402
-from umbench.torch import convert, measuring, rates  # noqa: E402
+from umbench.torch import convert, generated, launches, measuring, rates  # noqa: E402
 
 LAYERS, LIBRARY, GENERATED, LAUNCH = 4, {"ns": 40_000, "workspace": 512, "host_ns": 7_000}, 1_000, 20_000
+PASS = 500_000
 
 
 class Times:
@@ -23,8 +24,12 @@ class Times:
     def of_bytes(self, size):
         return GENERATED
 
-    def generated_launch(self):
-        return LAUNCH
+    def of_kernel(self, kernel, size, channels_last):
+        assert kernel.joined and kernel.writes
+        return GENERATED
+
+    def launches(self):
+        return {"kernel_ns": LAUNCH, "pass_ns": PASS}
 
     def keep(self):
         pass
@@ -46,8 +51,11 @@ def test_products_take_what_was_measured_and_other_kernels_their_bytes():
     assert len(products) == 3 * LAYERS - 1 and others
     assert all(op["duration_ns"] == LIBRARY["ns"] + measuring.BETWEEN_KERNELS_NS and op["workspace_bytes"] == 512 for op in products)
     assert all(op["duration_ns"] == GENERATED + measuring.BETWEEN_KERNELS_NS * made.launches.get(op["name"], 1) for op in others)
-    assert {op["name"]: host_ns[op["name"]] for op in products} == {op["name"]: LIBRARY["host_ns"] for op in products}
-    assert all(host_ns[op["name"]] == LAUNCH * made.launches.get(op["name"], 1) for op in others)
+    passes = [op["name"] for op in made.document["ops"] if host_ns[op["name"]] > PASS]  # their first operators
+    assert len(passes) == 2 and passes[0] == made.document["ops"][0]["name"]
+    for op in made.document["ops"]:
+        alone = LIBRARY["host_ns"] if op in products else LAUNCH * made.launches.get(op["name"], 1)
+        assert host_ns[op["name"]] == alone + PASS * (op["name"] in passes)
 
 
 def test_short_kernels_wait_for_their_launches():
@@ -67,4 +75,15 @@ def test_images_are_measured_as_they_are_laid_out():
 
 
 def test_launches_of_a_compiled_step_are_timed():
-    assert measuring.launching_ns(lambda: sum(range(100_000)), torch.device("cpu")) > measuring.launching_ns(lambda: None, torch.device("cpu"))
+    assert launches.launching_ns(lambda: sum(range(100_000)), torch.device("cpu")) > launches.launching_ns(lambda: None, torch.device("cpu"))
+
+
+def test_a_generated_kernel_computes_by_itself_what_it_computes_in_the_graph():
+    made = convert.of_model(perceptron)
+    kernel = next(k for name, k in made.generated.items() if "relu" in name)
+    alone = generated.Alone(kernel, torch.device("cpu"))
+    (x,) = (torch.randn(value.shape) for value in alone.values)
+    (y,) = torch.fx.GraphModule(nn.Module(), alone.graph)(x)
+    assert torch.equal(y, x.relu())
+    others = [generated.Alone(k, torch.device("cpu")) for name, k in made.generated.items() if "relu" in name]
+    assert len({each.key([v.stride() for v in each.values]) for each in others}) == 1 < len(others)

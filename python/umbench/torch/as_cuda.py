@@ -13,6 +13,7 @@ IN_FLOAT32 = {"layer_norm", "native_layer_norm", "group_norm", "softmax", "log_s
               "reciprocal", "sinh", "cosh", "tan", "softplus", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div",
               "cosine_similarity", "binary_cross_entropy_with_logits", "renorm", "logsumexp"}
 MOST_HEAD = 256  # extents of a head that flash attention takes
+OPERATIONS_A_VALUE = 150  # of bf16 on an H100, from which on products are bound by arithmetic in Inductor's eyes (pad_mm.is_mm_compute_bound)
 
 
 # Operators with a kernel of their own on CUDA that tracing would take apart.
@@ -95,8 +96,28 @@ def refuse_break(*_, **__):
     raise RuntimeError("the model calls torch._dynamo.graph_break, so it has several graphs; leave the call out")
 
 
+@contextlib.contextmanager
+def products_padded():
+    """Inductor pads operands of products whose rows do not lie at whole words of memory, where a GPU that it measures gains by that
+    (torch/_inductor/fx_passes/pad_mm.py). Here products that arithmetic binds gain, unless the result's rows alone are so."""
+    from torch._inductor.fx_passes import pad_mm
+
+    def gains(match, left, right, op, input=None):
+        alignment = pad_mm.get_alignment_size(left)
+        m, k, n = *left.shape[-2:], right.shape[-1]
+        odd = any(alignment and extent > 1 and extent % alignment for extent in (k, n))
+        return odd and m * k * n > OPERATIONS_A_VALUE * (m * k + k * n + m * n)
+
+    usual, pad_mm.should_pad = pad_mm.should_pad, gains
+    try:
+        yield
+    finally:
+        pad_mm.should_pad = usual
+
+
 def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
-    """Flash or memory-efficient attention, whichever a GPU would take (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp)."""
+    """Flash, memory-efficient or plain attention, whichever a GPU would take (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp).
+    A mask that is trained, as T5's, is for plain attention alone."""
     if torch.is_autocast_enabled("cpu"):
         half = torch.get_autocast_dtype("cpu")
         query, key, value = (t.to(half) if t.is_floating_point() else t for t in (query, key, value))
@@ -110,6 +131,8 @@ def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
     if enable_gqa and key.shape[1] != query.shape[1]:
         key, value = (t.repeat_interleave(query.shape[1] // t.shape[1], 1) for t in (key, value))
     bias = None
+    if attn_mask is not None and (attn_mask.requires_grad or attn_mask.dim() not in (2, 4)):
+        return torch.ops.aten._scaled_dot_product_attention_math(query, key, value, attn_mask, dropout_p, is_causal, scale=scale)[0]
     if attn_mask is not None:
         bias = attn_mask
         if bias.dtype == torch.bool:

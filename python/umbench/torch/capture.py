@@ -191,7 +191,7 @@ def passes(graph, mode):
         from torch._inductor.compile_fx import _recursive_joint_graph_passes as joint_graph_passes
     except ImportError:
         return
-    with V.set_fake_mode(mode):
+    with V.set_fake_mode(mode), as_cuda.products_padded():
         joint_graph_passes(graph, input_device=torch.device("cpu"))
 
 

@@ -34,6 +34,7 @@ class Converted:
     """A graph file and what its names stand for in PyTorch."""
 
     document: dict
+    generated: dict = field(default_factory=dict)  # kernels.Kernel of each other operator, by the operator's name
     alone: dict = field(default_factory=dict)  # FX node of each operator that no other shares a kernel with, by the operator's name
     channels_last: bool = False  # whether torch.compile lays images out so
     launches: dict = field(default_factory=dict)  # how many kernels an operator launches, by its name, where more than one
@@ -76,7 +77,7 @@ def convert_split(forward, backward, *, num_fwd_outputs, primals, name="model", 
     types = {t["type"] for t in made.tensors.values() if t["use"] == "activation"}
     document = {"schema": 1, "kind": "graph", "name": name, "precision": precision or ("bf16" if "bf16" in types else "fp32"),
                 "tensors": list(made.tensors.values()), "ops": made.ops}
-    return Converted(document, made.alone, made.channels_last, made.launches, made.left_out)
+    return Converted(document, made.generated, made.alone, made.channels_last, made.launches, made.left_out)
 
 
 def as_text(document):
@@ -110,7 +111,7 @@ class _Writer:
         self.primals, self.channels_last = primals, channels_last
         self.tensors, self.ops, self.names, self.op_names = {}, [], set(), set()
         self.memory = {}
-        self.left_out, self.alone, self.launches = 0, {}, {}
+        self.left_out, self.generated, self.alone, self.launches = 0, {}, {}, {}
 
     # --- graphs ---
 
@@ -178,7 +179,9 @@ class _Writer:
         launches = launches_of(kernel) + COPIED * len(copies) + self.turns_back(kernel)
         if launches > 1:
             self.launches[op["name"]] = launches
-        if not kernel.joined:
+        if kernel.joined:
+            self.generated[op["name"]] = kernel
+        else:
             self.alone[op["name"]] = kernel.nodes[-1]
 
     def add_copy(self, node):

@@ -44,7 +44,7 @@ def converted(walk, name, precision):
     ops = [op | {"in": [t.name for t in op["in"]], "out": [t.name for t in op["out"]]} for op in walk.ops]
     document = {"schema": 1, "kind": "graph", "name": name, "precision": precision, "tensors": [t.as_json() for t in walk.tensors], "ops": ops}
     alone = {op["name"]: walk.nodes_of[op["name"]] for op in ops if op["kind"] == "opaque"}
-    return Converted(document, alone, left_out=walk.left_out, uncut=walk.uncut)
+    return Converted(document, alone=alone, left_out=walk.left_out, uncut=walk.uncut)
 
 
 def samples_of(joint):

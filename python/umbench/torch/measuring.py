@@ -1,5 +1,5 @@
-"""How long operators take on a GPU: products, convolutions, attention and the like once for each shape, generated kernels by bytes.
-And how long the CPU takes to launch them.
+"""How long operators take on a GPU: products, convolutions, attention and the like once for each shape, generated kernels compiled by
+themselves or by bytes. And how long the CPU takes to launch them.
 
 Times are kept in ~/.cache/umbench for the GPU and the release of PyTorch: another network measures what is new in it alone.
 A GPU that rests between short measurements runs at a higher clock than in training, so products and copies keep it busy meanwhile.
@@ -13,39 +13,52 @@ import json
 import os
 import re
 import statistics
-import time
 from pathlib import Path
 
 import torch
 
-from .operators import is_attention
+from . import generated, launches
+from .operators import argument_of, is_attention, name_of
 
 REPEATS, ROUNDS = 10, 5
 BETWEEN_KERNELS_NS = 2500  # from the end of a kernel to the next on one stream: 2.3 to 3.5 us in results/torch/steps.jsonl
 LEAST_BYTES, MOST_BYTES, LINK_BYTES = 1 << 16, 1 << 31, 1 << 25
 CACHE_BYTES = 1 << 27  # more than a GPU's second-level cache holds
-METHOD = 4             # of measuring: times of another method are not read
+METHOD = 5             # of measuring: times of another method are not read
 LOADS_FIRST, LOADS = 20, 4  # of some 2 ms, before the first round and before each other
-LAYERS = 10, 30        # of the two compiled steps whose launches are timed
 
 
 def set_durations(made, times):
     """Writes duration_ns and workspace_bytes of each opaque operator of a Converted in place. Returns by the operators' names how many
     nanoseconds the CPU takes to launch them."""
-    host_ns = {}
+    host_ns, compiled = {}, times.launches()
     for op in made.document["ops"]:
         if op["kind"] != "opaque":
             continue
-        node, launches = made.alone.get(op["name"]), made.launches.get(op["name"], 1)
+        node, count = made.alone.get(op["name"]), made.launches.get(op["name"], 1)
         measured = times.of_node(node, made.channels_last) if node is not None else None
         if measured is None:
-            ns, host_ns[op["name"]] = times.of_bytes(op["bytes"]), times.generated_launch() * launches
+            kernel = made.generated.get(op["name"])
+            ns = times.of_kernel(kernel, op["bytes"], made.channels_last) if kernel is not None else times.of_bytes(op["bytes"])
+            host_ns[op["name"]] = compiled["kernel_ns"] * count
         else:
             ns, host_ns[op["name"]] = measured["ns"], measured["host_ns"]
             op["workspace_bytes"] = measured["workspace"]
-        op["duration_ns"] = ns + BETWEEN_KERNELS_NS * launches
+        op["duration_ns"] = ns + BETWEEN_KERNELS_NS * count
     times.keep()
+    for name in first_of_passes(made.document):
+        host_ns[name] += compiled["pass_ns"]
     return host_ns
+
+
+def first_of_passes(document):
+    """The first operator of the forward pass and of the backward pass that is opaque."""
+    gradients = {t["name"] for t in document["tensors"] if t.get("use") in ("activation_gradient", "parameter_gradient")}
+    found = {}
+    for op in document["ops"]:
+        if op["kind"] == "opaque":
+            found.setdefault(any(name in gradients for name in op["out"]), op["name"])
+    return found.values()
 
 
 class Times:
@@ -56,7 +69,7 @@ class Times:
         self.stream = torch.cuda.Stream(self.device)
         name = re.sub(r"[^A-Za-z0-9.]+", "-", f"{torch.cuda.get_device_name(self.device)}-torch{torch.__version__}-{METHOD}")
         self.file = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "umbench" / f"{name}.json"
-        self.known = {}
+        self.known, self.compiled = {}, {}
         self._read()
 
     def _read(self):
@@ -80,6 +93,49 @@ class Times:
                     self._measure(key, node, channels_last)
         return None if "refused" in self.known[key] else self.known[key]
 
+    def of_kernel(self, kernel, size, channels_last):
+        """Nanoseconds of a generated kernel (kernels.Kernel) that reads and writes `size` bytes."""
+        if not generated.is_worth(kernel, size):
+            return self.of_bytes(size)
+        alone = generated.Alone(kernel, self.device)
+        key = alone.key([self._strides(value, channels_last) for value in alone.values])
+        if key not in self.known:
+            run = self.compiled.pop(key, None) or self._compiled(alone, channels_last)
+            with self._alone():
+                self._read()
+                if key not in self.known:
+                    self.known[key] = self._measured_kernel(run, alone.values, size, channels_last)
+                    torch.cuda.empty_cache()
+                    self.keep()
+        return self.known[key]["ns"] if "ns" in self.known[key] else self.of_bytes(size)
+
+    def compile(self, made):
+        """Compiles the kernels of a Converted whose times are not known, which needs the CPU alone."""
+        for op in made.document["ops"]:
+            kernel = made.generated.get(op["name"])
+            if kernel is not None and generated.is_worth(kernel, op["bytes"]):
+                alone = generated.Alone(kernel, self.device)
+                key = alone.key([self._strides(value, made.channels_last) for value in alone.values])
+                if key not in self.known and key not in self.compiled:
+                    self.compiled[key] = self._compiled(alone, made.channels_last)
+
+    def _compiled(self, alone, channels_last):
+        """The kernel as a function, or the error that says why there is none."""
+        try:
+            return alone.compiled([self._strides(value, channels_last) for value in alone.values])
+        except Exception as error:  # noqa: BLE001  whatever Inductor raises
+            return error
+
+    def _measured_kernel(self, run, values, size, channels_last):
+        if isinstance(run, Exception):
+            return refused(run)
+        try:
+            with torch.no_grad():
+                operands = [[self._example(value, channels_last) for value in values] for _ in range(operand_sets(size))]
+                return {"ns": round(self._time([functools.partial(run, each) for each in operands]))}
+        except Exception as error:  # noqa: BLE001
+            return refused(error)
+
     @contextlib.contextmanager
     def _alone(self):
         """No other process measures meanwhile."""
@@ -92,7 +148,7 @@ class Times:
         try:
             self.known[key] = self._measured(node, channels_last)
         except Exception as error:  # noqa: BLE001  an operator that wants particular values
-            self.known[key] = {"refused": f"{type(error).__name__}: {str(error).strip()[:200]}"}
+            self.known[key] = refused(error)
         torch.cuda.empty_cache()
         self.keep()
 
@@ -117,12 +173,12 @@ class Times:
             self.keep()
         return self.known["link"]
 
-    def generated_launch(self):
-        """Nanoseconds that the CPU takes to launch a kernel that Inductor generated."""
-        if "generated_launch" not in self.known:
-            self.known["generated_launch"] = generated_launch_ns(self.device)
+    def launches(self):
+        """As launches.of_compiled."""
+        if "launches" not in self.known:
+            self.known["launches"] = launches.of_compiled(self.device)
             self.keep()
-        return self.known["generated_launch"]
+        return self.known["launches"]
 
     def _copy_ns(self, size):
         def call():
@@ -146,16 +202,35 @@ class Times:
             operands = made - held + _operand_bytes(node)
             del result
             calls += [self._call(node, channels_last) for _ in range(operand_sets(operands) - 1)]
-            host = [launching_ns(lambda: [calls[i % len(calls)]() for i in range(REPEATS)], self.device) for _ in range(ROUNDS)]
+            host = [launches.launching_ns(lambda: [calls[i % len(calls)]() for i in range(REPEATS)], self.device) for _ in range(ROUNDS)]
             return {"ns": round(self._time(calls)), "workspace": max(0, workspace), "host_ns": round(statistics.median(host) / REPEATS)}
 
     def _call(self, node, channels_last):
-        """A function that runs the operator with operands of its own. Only images are ever turned."""
-        channels_last = channels_last and not is_attention(node)
+        """A function that runs the operator with operands of its own."""
+        if is_attention(node):
+            return self._attention(node)
         args = torch.fx.node.map_arg(node.args, lambda n: self._example(n.meta.get("val"), channels_last))
         kwargs = torch.fx.node.map_arg(node.kwargs, lambda n: self._example(n.meta.get("val"), channels_last))
         kwargs = {key: self.device if isinstance(value, torch.device) else value for key, value in kwargs.items()}
         return lambda: node.target(*args, **kwargs)
+
+    def _attention(self, node):
+        """The same for attention, by the kernel that this GPU takes, whichever the node names."""
+        def example(name):
+            given = argument_of(node, name) if any(a.name == name for a in node.target._schema.arguments) else None
+            return self._example(given.meta["val"], False) if isinstance(given, torch.fx.Node) else given
+
+        operands = [example(name) for name in ("query", "key", "value")]
+        attend = functools.partial(torch.nn.functional.scaled_dot_product_attention, *operands, attn_mask=example("attn_bias"),
+                                   dropout_p=example("dropout_p"), is_causal=example("is_causal"), scale=example("scale"))
+        if "backward" not in name_of(node):
+            return attend
+        with torch.enable_grad(), torch.cuda.stream(self.stream):  # on which gradients are recorded
+            for each in operands:
+                each.requires_grad_()
+            result = attend()
+            gradient = torch.ones_like(result)
+        return lambda: torch.autograd.grad(result, operands, gradient, retain_graph=True)
 
     def _time(self, calls):
         """Nanoseconds: the shortest of some rounds, each of calls one after the other. Several `calls` with operands of their own find these
@@ -207,49 +282,17 @@ class Times:
             size = 0
         flat = torch.randn(size, device=self.device, dtype=torch.float32).mul_(0.02).to(value.dtype) if value.dtype.is_floating_point \
             else torch.zeros(size, device=self.device, dtype=value.dtype)
-        made = flat.as_strided(value.shape, value.stride())
+        return flat.as_strided(value.shape, self._strides(value, channels_last))
+
+    @staticmethod
+    def _strides(value, channels_last):
         turns = channels_last and value.dim() == 4 and value.is_contiguous()
-        return made.contiguous(memory_format=torch.channels_last) if turns else made
+        return torch.empty(value.shape, device="meta", memory_format=torch.channels_last).stride() if turns else value.stride()
 
 
-def launching_ns(run, device):
-    """Nanoseconds that the CPU takes for run(), whose kernels the GPU may still have to run."""
-    synchronize(device)
-    began = time.perf_counter_ns()
-    run()
-    return time.perf_counter_ns() - began
-
-
-def synchronize(device):
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-
-
-def generated_launch_ns(device):
-    """Nanoseconds for each generated kernel of a compiled training step: of what a longer step takes more, less its products."""
-    weight = torch.randn(64, 64, device=device)
-    products = [launching_ns(lambda: [torch.mm(weight, weight) for _ in range(100)], device) / 100 for _ in range(ROUNDS)]
-    short, long = (_step_ns(layers, weight) for layers in LAYERS)
-    more = LAYERS[1] - LAYERS[0]  # each has 3 products and 2 generated kernels, forward and backward
-    return max(0, round(((long - short) / more - 3 * statistics.median(products)) / 2))
-
-
-def _step_ns(layers, x):
-    """Median of what the CPU takes to launch a training step of so many layers: a product and a ReLU each."""
-    weights = [x.clone().requires_grad_() for _ in range(layers)]
-
-    @functools.partial(torch.compile, dynamic=False)
-    def loss_of(x, weights):
-        for weight in weights:
-            x = torch.relu(x @ weight)
-        return x.sum()
-
-    samples = []
-    for _ in range(3 + 3 * ROUNDS):
-        for weight in weights:
-            weight.grad = None
-        samples.append(launching_ns(lambda: loss_of(x, weights).backward(), x.device))
-    return statistics.median(samples[3:])
+def refused(error):
+    """What is kept of an operator that could not be timed."""
+    return {"refused": f"{type(error).__name__}: {str(error).strip()[:200]}"}
 
 
 def operand_sets(size):

@@ -19,7 +19,7 @@ USED = {
     "torch._functorch.config": ("force_non_lazy_backward_lowering", "patch"),
     "torch._functorch.aot_autograd": ("aot_module_simplified",),
     "torch._inductor.custom_graph_pass": ("CustomPartitionerFn",),
-    "torch._inductor.compile_fx": ("compile_fx",),
+    "torch._inductor.compile_fx": ("compile_fx", "compile_fx_inner"),
     "torch._inductor.graph": ("GraphLowering",),
     "torch._inductor.config": ("alignment_asserts", "custom_partitioner_fn", "reorder_for_peak_memory", "size_asserts"),
     "torch._dynamo.backends.common": ("aot_autograd",),
@@ -120,6 +120,14 @@ def compiled(graph, inputs, partition, backend):
             return compile_fx(graph, inputs, config_patches={
                 "custom_partitioner_fn": partitioner(partition), "fx_graph_cache": False,
                 "size_asserts": False, "alignment_asserts": False})  # launching is what binds small kernels
+
+
+def compiled_alone(module, examples):
+    """The function of a list of tensors that Inductor makes of a traced graph. `examples`: fake tensors like them."""
+    from torch._inductor.compile_fx import compile_fx_inner
+
+    run = compile_fx_inner(module, examples, is_inference=True)
+    return lambda given: run(list(given))
 
 
 @contextlib.contextmanager

@@ -1,0 +1,51 @@
+"""A kernel that Inductor generates, compiled by itself, so that it can be timed."""
+
+import hashlib
+
+import torch
+from torch._subclasses import FakeTensorMode
+
+from . import private
+from .operators import GATHERS, SCATTERS, name_of
+from .values import value_of
+
+LEAST_BYTES = 1 << 24  # smaller kernels are launched for longer than they run
+BY_POSITION = (GATHERS | SCATTERS) - {"cat", "constant_pad_nd", "slice_scatter", "select_scatter"}  # whose pace depends on the positions given
+
+
+class Alone:
+    """The nodes of a kernel, behind placeholders for what it reads. `values`: the traced values of these. `device`: a torch.device."""
+
+    def __init__(self, kernel, device):
+        self.graph, self.values, self.made = torch.fx.Graph(), [], {}
+        self.reads, self.device = set(kernel.reads), device
+        self.graph.output(tuple(self.copy(node) for node in kernel.writes))
+
+    def copy(self, node):
+        if node not in self.made:
+            if node in self.reads or node.op != "call_function":
+                self.made[node] = self.graph.placeholder(f"read{len(self.values)}")
+                self.values.append(value_of(node))
+            else:
+                new = self.graph.node_copy(node, self.copy)
+                new.kwargs = {name: self.device if isinstance(given, torch.device) else given for name, given in new.kwargs.items()}
+                self.made[node] = new
+        return self.made[node]
+
+    def key(self, strides):
+        """Tells kernels apart that may take different times."""
+        number = {node: i for i, node in enumerate(self.graph.nodes)}
+        told = [(str(n.target), torch.fx.node.map_arg((n.args, n.kwargs), lambda m: number[m])) for n in self.graph.nodes if n.op != "placeholder"]
+        given = [(str(v.dtype), tuple(v.shape), stride) for v, stride in zip(self.values, strides)]
+        return "generated " + hashlib.sha256(repr((told, given)).encode()).hexdigest()[:24]
+
+    def compiled(self, strides):
+        """A function of a list of the values read, of these strides."""
+        with FakeTensorMode():
+            examples = [torch.empty_strided(v.shape, stride, dtype=v.dtype, device=self.device) for v, stride in zip(self.values, strides)]
+        return private.compiled_alone(torch.fx.GraphModule(torch.nn.Module(), self.graph), examples)
+
+
+def is_worth(kernel, size):
+    """Whether a kernel of `size` bytes is timed by itself: what goes to positions that are told is not, since these are not known."""
+    return size >= LEAST_BYTES and kernel.joined and not any(name_of(node) in BY_POSITION for node in kernel.nodes)
