@@ -19,7 +19,7 @@ PAGE = 12 * MIB       # that the allocator maps at a time (private.ALLOCATOR)
 LARGE = MIB           # above it allocations share the pool that is laid out here
 GRAIN = 512           # of allocations
 TAIL = 2**40          # address space behind the last run
-SECONDS = 4.0         # for a search
+SECONDS = 6.0         # for a search
 MOST_GAPS = 8         # that are tried behind one run
 MOST_LAID = 40        # times that the runs are mapped again after somebody emptied the cache
 
@@ -107,14 +107,14 @@ def served(requests, runs, others=()):
     return len(requests)
 
 
-def runs_for(requests, pages, seconds, seed=0, others=()):
-    """Lengths in pages, `pages` in all, of runs in which all requests find room; None where none were found."""
+def runs_for(requests, pages, seconds, others=(), tried=()):
+    """Lengths in pages, `pages` in all, of runs in which all requests find room, none of those `tried`; None where none were found."""
     sizes = sorted({size for is_taken, _, size in requests if is_taken and size > PAGE // 2}) or [PAGE]
-    search, most, best, until = _Lengths(pages, sizes, random.Random(seed)), -1, None, time.monotonic() + seconds
-    runs = search.anew() if seed else [pages]
+    search, most, best, until = _Lengths(pages, sizes, random.Random(0)), -1, None, time.monotonic() + seconds
+    runs = [pages]
     while pages >= 2:
         done = served(requests, [run * PAGE for run in runs], others)
-        if done == len(requests):
+        if done == len(requests) and runs not in tried:
             return runs
         if done >= most:
             most, best = done, runs
@@ -175,7 +175,7 @@ class Arena:
 
     def __init__(self, device, budget):
         self.device, self.budget = device, budget
-        self.requests, self.runs, self.tries, self.laid = [], None, 0, 0
+        self.requests, self.runs, self.tried, self.laid = [], None, [], 0
         self.reserved = self.retries = 0  # as _told() says right after the runs were mapped
 
     def record(self):
@@ -188,10 +188,10 @@ class Arena:
     def find_runs(self):
         """Whether there are runs, other ones than before, in which the recorded step finds room."""
         self.runs = None
-        if self.tries < self.TRIES:
+        if len(self.tried) < self.TRIES:
             torch.cuda.empty_cache()
-            self.runs = runs_for(self.requests, self.room() // PAGE, SECONDS, self.tries, private.free_pieces(self.device))
-            self.tries += 1
+            self.runs = runs_for(self.requests, self.room() // PAGE, SECONDS, private.free_pieces(self.device), self.tried)
+            self.tried.append(self.runs)
         return self.runs is not None
 
     def room(self):
@@ -207,6 +207,7 @@ class Arena:
         torch.cuda.empty_cache()
         held, ends, gaps = [], set(), []
         try:
+            gaps.append(self._take(1))  # behind what is in use
             for run in self.runs:
                 made = self._take(run)
                 while made.data_ptr() in ends and len(gaps) < MOST_GAPS:
