@@ -3,11 +3,11 @@
 
 namespace um {
 
-bool can_solve_mixed() {
+bool has_mixed_solver() {
   return false;
 }
 
-mixed_solution minimum_of(const mixed_program&, const mixed_effort&, std::span<const mixed_program::term>) {
+mixed_solution minimize(const mixed_program&, const solver_limits&, std::span<const mixed_program::term>) {
   throw unsupported(how_to_get_highs);
 }
 

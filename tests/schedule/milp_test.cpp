@@ -17,16 +17,6 @@ namespace {
 using namespace um;
 using namespace um::testing;
 
-TEST(no_solver, says_how_to_get_one) {
-  if (has_mixed_solver()) GTEST_SKIP() << "there is one";
-  try {
-    minimize(mixed_program{}, {});
-    FAIL();
-  } catch (const unsupported& refused) {
-    EXPECT_NE(std::string(refused.what()).find("pip install highsbox"), std::string::npos);
-  }
-}
-
 class with_highs : public ::testing::Test {
  protected:
   void SetUp() override {
