@@ -13,11 +13,11 @@ std::string_view to_text(launch_mode way) {
   return names.at(static_cast<std::size_t>(way));
 }
 
-std::vector<op_cost> backend::measure_operators(const graph& g, std::span<const compute> what) {
+std::vector<op_cost> backend::measure_operators(const graph& g, std::span<const compute> computes) {
   const profile whole = measure_operators(g);
   const machine on = describe();
   std::vector<op_cost> costs;
-  for (const compute& c : what) costs.push_back(cost_of(g, whole, on, {}, c));
+  for (const compute& c : computes) costs.push_back(cost_of(g, whole, on, {}, c));
   return costs;
 }
 

@@ -1,4 +1,4 @@
-// The interface that the real and the simulated machine implement.
+// Real and simulated machines implement this interface.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,9 @@
 
 namespace um {
 
-// The workspace that one operator may use on a real GPU, unless a user says otherwise: less makes
-// engines slower, more leaves less for the network. Measured on an H200, VGG-16 of batch 64 in fp32
-// takes 64 ms with 512 MiB (level lean), since convolutions are cut along the batch to fit.
+// An operator on a real GPU may use this workspace unless a user says otherwise. Less makes engines slower,
+// more leaves less for the network. Measured on an H200, VGG-16 of batch 64 in fp32 takes 64 ms with 512 MiB
+// (level lean), since convolutions are cut along the batch to fit.
 inline constexpr byte_count standard_workspace_cap = 2 * GiB;
 
 struct execution_request {
@@ -34,19 +34,19 @@ struct execution_request {
   // With a `watch`: at the end, further iterations run for about this time, at least one. `watch` is called
   // before and after them. 0: none.
   nanoseconds linger_time = 0;
-  // Fill memory with NaNs before its first write, after a discard, and after an eviction to a twin, so that
+  // Fills memory with NaNs before its first write, after a discard, and after an eviction to a twin, so that
   // a missing transfer shows.
   bool poisons_released_memory = false;
-  // Whether to compute execution::band and execution::cycle; simulator only.
+  // Whether to compute execution::band and execution::cycle. Simulators alone can.
   bool computes_time_band = false, computes_steady_cycle = false;
 };
 
-// How a backend issued the work: simulated, call by call, or as CUDA graphs: one for each operator, one for
-// each stretch of operators between two waits for copies, or one for the whole iteration.
+// A backend issued the work simulated, call by call, or as CUDA graphs: one for each operator, one for each
+// stretch of operators between two waits for copies, or one for the whole iteration.
 enum class launch_mode : std::uint8_t { simulated, streams, operator_graphs, stretch_graphs, cuda_graph };
 std::string_view to_text(launch_mode way);
 
-// The cost of a part of an operator, for engines that were chosen by time.
+// What a part of an operator costs, for engines that were chosen by time.
 struct slice_cost {
   compute slice;
   op_cost cost;  // measured when the engine was chosen
@@ -54,7 +54,7 @@ struct slice_cost {
 
 struct execution {
   std::vector<trace> iterations;
-  // Hash over the bytes of every output and parameter gradient; equal digests mean equal bits.
+  // A hash over the bytes of every output and parameter gradient. Equal digests mean equal bits.
   std::optional<std::uint64_t> digest;
   std::optional<double> loss;
   launch_mode launch = launch_mode::simulated;
@@ -74,20 +74,20 @@ class backend {
  public:
   virtual ~backend() = default;
   virtual machine describe() = 0;
-  // Time and workspace of every operator with everything resident.
+  // Measures time and workspace of every operator with everything resident.
   virtual profile measure_operators(const graph& g) = 0;
-  // Costs of single operators and parts, one for each of `what`: of the fastest engine within
+  // Measures single operators and parts, one for each of `computes`, with the fastest engine within
   // compute.workspace. Throws unsupported if there is none. This default charges a part one launch and its
   // share of the remaining time.
-  virtual std::vector<op_cost> measure_operators(const graph& g, std::span<const compute> what);
-  // Runs `plan` that many times from its initial state (inputs and parameters on the host for
-  // staged and managed tensors). Memory is allocated before the first step; a recording of the steps
-  // is made between the first iteration and the second.
-  virtual execution execute(const graph& g, const execution_plan& plan, const execution_request& how) = 0;
+  virtual std::vector<op_cost> measure_operators(const graph& g, std::span<const compute> computes);
+  // Runs `plan` that many times from its initial state (inputs and parameters on the host for staged and
+  // managed tensors). Memory is allocated before the first step. The steps are recorded between the first
+  // iteration and the second.
+  virtual execution execute(const graph& g, const execution_plan& plan, const execution_request& request) = 0;
 };
 
-// For problem::cost_of_slice: asks the backend once for each size of a part. A part that no engine computes
-// in the memory that is free costs an hour. Keeps references to both arguments.
+// Makes problem::cost_of_slice, which asks the backend once for each size of a part. A part that no engine
+// computes in the memory that is free costs an hour. Keeps references to both arguments.
 slice_costs slice_cost_function(backend& by, const graph& g);
 
 }  // namespace um

@@ -1,4 +1,4 @@
-// bfloat16 on the host: the upper half of a float.
+// bfloat16 on the host is the upper half of a float.
 #pragma once
 
 #include <bit>
@@ -6,7 +6,7 @@
 
 namespace um {
 
-// Rounded to nearest, ties to even; `value` is a number.
+// Rounds to nearest, ties to even. `value` is a number.
 constexpr std::uint16_t to_bf16(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   return static_cast<std::uint16_t>((bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16);

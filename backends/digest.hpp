@@ -1,5 +1,5 @@
-// A 64-bit hash over bytes in order, to tell whether two runs computed the same bits. Not
-// cryptographic; the same on every little-endian machine.
+// Hashes bytes in order to 64 bits, to tell whether two runs computed the same bits. The hash is not
+// cryptographic, and the same on every little-endian machine.
 #pragma once
 
 #include <cstddef>

@@ -23,8 +23,8 @@ namespace um {
 // Writes the elements that lie in memory from position `first` on, as many as `to` has bytes for, on
 // several threads where there are many. Tensors must persist (inputs, labels, parameters, states).
 // Throws std::invalid_argument, naming the tensor, for an element type that has no initial values.
-void write_initial_values(const graph& g, tensor_id what, std::int64_t first, std::span<std::byte> to);
+void write_initial_values(const graph& g, tensor_id id, std::int64_t first, std::span<std::byte> to);
 
-std::vector<std::byte> initial_values(const graph& g, tensor_id what);
+std::vector<std::byte> initial_values(const graph& g, tensor_id id);
 
 }  // namespace um

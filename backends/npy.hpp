@@ -11,10 +11,10 @@
 
 namespace um {
 
-// The header: magic string, version, and a dictionary padded to 64 bytes.
+// The header has the magic string, the version, and a dictionary padded to 64 bytes.
 std::string npy_header(const tensor& t);
 
-// The elements of a tensor, reordered to n, c, h, w; bf16 is widened to f32.
+// Returns the elements of a tensor, reordered to n, c, h, w. bf16 is widened to f32.
 std::vector<std::byte> npy_elements(const tensor& t, std::span<const std::byte> memory);
 
 // Throws std::runtime_error naming the file that cannot be written.

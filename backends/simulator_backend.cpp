@@ -18,32 +18,33 @@ void check_fits(byte_count need, byte_count have, const std::string& arena, cons
 
 class simulator_backend final : public backend {
  public:
-  explicit simulator_backend(machine on) : machine_(std::move(on)) {}
+  explicit simulator_backend(machine m) : machine_(std::move(m)) {}
 
   machine describe() override { return machine_; }
 
   profile measure_operators(const graph& g) override { return estimate(g, machine_); }
-  std::vector<op_cost> measure_operators(const graph& g, std::span<const compute> what) override {
+  std::vector<op_cost> measure_operators(const graph& g, std::span<const compute> computes) override {
     const slice_costs slices = estimate_slices(g, machine_);
     std::vector<op_cost> costs;
-    for (const compute& c : what) costs.push_back(slices(c));
+    for (const compute& c : computes) costs.push_back(slices(c));
     return costs;
   }
 
-  execution execute(const graph& g, const execution_plan& plan, const execution_request& how) override {
-    if (!how.values_folder.empty()) {
+  execution execute(const graph& g, const execution_plan& plan, const execution_request& request) override {
+    if (!request.values_folder.empty()) {
       throw unsupported("a simulated machine computes no values: none can be written to " +
-                        how.values_folder.string());
+                        request.values_folder.string());
     }
     check_fits(plan.device_arena_bytes, machine_.device_bytes, "the device arena", machine_.name);
     check_fits(plan.pinned_arena_bytes, machine_.host_bytes, "the pinned arena", machine_.name + "'s host");
     const profile costs = estimate(g, machine_);
     execution result;
     const simulated_run run{g, plan, machine_, costs, estimate_slices(g, machine_)};
-    simulation done = simulate_steadily(run, how.iterations, how.records_timeline, how.computes_steady_cycle);
+    simulation done =
+        simulate_steadily(run, request.iterations, request.records_timeline, request.computes_steady_cycle);
     result.iterations = std::move(done.iterations);
     result.steady_cycle_found = done.cycle;
-    if (how.computes_time_band) result.band = band_of(run, result.iterations);
+    if (request.computes_time_band) result.band = band_of(run, result.iterations);
     return result;
   }
 
@@ -53,8 +54,8 @@ class simulator_backend final : public backend {
 
 }  // namespace
 
-std::unique_ptr<backend> open_simulator(machine on) {
-  return std::make_unique<simulator_backend>(std::move(on));
+std::unique_ptr<backend> open_simulator(machine m) {
+  return std::make_unique<simulator_backend>(std::move(m));
 }
 
 }  // namespace um

@@ -66,12 +66,12 @@ bool matches_pattern(const std::string& pattern, const std::string& text) {
   return fnmatch(pattern.c_str(), text.c_str(), 0) == 0;
 }
 
-bool matches_kind(const std::string& kind, const op_attributes& what) {
-  const auto* const a = std::get_if<opaque>(&what);
+bool matches_kind(const std::string& kind, const op_attributes& attributes) {
+  const auto* const a = std::get_if<opaque>(&attributes);
   if (a != nullptr && kind.starts_with(opaque_label)) {
     return matches_pattern(kind.substr(opaque_label.size()), a->label);
   }
-  return kind == kind_of(what);
+  return kind == kind_of(attributes);
 }
 
 // A residence rule takes precedence over rules that evict.

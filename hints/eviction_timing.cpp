@@ -221,14 +221,15 @@ class eviction_timetable {
   std::vector<nanoseconds> start_times_;        // start of each fixed action if nothing delays it
 };
 
-nanoseconds twin_copy_time(const machine& on, const execution_plan& steps) {
+nanoseconds twin_copy_time(const machine& target, const execution_plan& steps) {
   byte_count in = 0, out = 0;
   for (const step& s : steps.steps) {
     if (s.home != residence::twinned || std::holds_alternative<discard>(s.command)) continue;
     for (const movement& m : s.movements)
       (std::holds_alternative<prefetch>(s.command) ? in : out) += m.device_range.bytes;
   }
-  return (in == 0 ? 0 : time_at(in, rate_from_twin(on))) + (out == 0 ? 0 : time_at(out, rate_to_twin(on)));
+  return (in == 0 ? 0 : time_at(in, rate_from_twin(target))) +
+         (out == 0 ? 0 : time_at(out, rate_to_twin(target)));
 }
 
 // Costs of operators slowed down by copies of twins beside them, spread over all operators.
@@ -250,10 +251,10 @@ memory_plan retime_evictions(const problem& p, const memory_plan& plan, const pl
 }
 
 nanoseconds expected_iteration_time(const problem& p, const execution_plan& steps) {
-  machine on = p.target;
-  on.launch_ns += on.slice_ns;
+  machine target = p.target;
+  target.launch_ns += target.slice_ns;
   const profile costs = slow_down_by_copies(p, twin_copy_time(p.target, steps));
-  return simulate({p.network, steps, on, costs}, 3).back().duration;
+  return simulate({p.network, steps, target, costs}, 3).back().duration;
 }
 
 }  // namespace um

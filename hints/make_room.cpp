@@ -221,10 +221,10 @@ class eviction_planner {
 
 }  // namespace
 
-placement placement_of_draft(const problem& p, const memory_plan& draft, packer how) {
+placement placement_of_draft(const problem& p, const memory_plan& draft, packer arena_packer) {
   memory_plan on_demand = draft;
   std::ranges::replace(on_demand.home, residence::twinned, residence::managed);
-  return {p, on_demand, how};
+  return {p, on_demand, arena_packer};
 }
 
 memory_plan make_room(const problem& p, const memory_plan& draft, const placement& at,

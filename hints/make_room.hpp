@@ -7,7 +7,7 @@
 namespace um {
 
 // Addresses for a draft whose twinned tensors nobody has prefetched yet.
-placement placement_of_draft(const problem& p, const memory_plan& draft, packer how);
+placement placement_of_draft(const problem& p, const memory_plan& draft, packer arena_packer);
 
 // Inserts evictions into a plan so that the device arena and all resident managed blocks stay within the
 // budget, counted as lower() does (core/residency.hpp).

@@ -120,10 +120,10 @@ hint_strategy with_knobs(hint_strategy s, const knob_values& knobs) {
   return s;
 }
 
-std::string_view rule_verb(const hint_policy& what) {
+std::string_view rule_verb(const hint_policy& policy) {
   constexpr std::array<std::string_view, 7> names{"residence", "advise", "prefetch", "evict",
                                                   "discard",   "cut",    "search"};
-  return names.at(what.index());
+  return names.at(policy.index());
 }
 
 }  // namespace um

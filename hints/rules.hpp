@@ -157,6 +157,6 @@ hint_strategy with_knobs(hint_strategy s, const knob_values& knobs);
 
 // Name of the policy as in rule files: "residence", "advise", "prefetch", "evict", "discard", "cut",
 // "search".
-std::string_view rule_verb(const hint_policy& what);
+std::string_view rule_verb(const hint_policy& policy);
 
 }  // namespace um

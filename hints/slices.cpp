@@ -41,13 +41,9 @@ std::uint32_t choose_part_count(const graph& g, const batch_loop& r, std::uint32
   return first == 0 ? std::min(least, images) : first;
 }
 
-std::int64_t images_of(const graph& g, op_id o) {
-  return iteration_domain(g, g.ops[o]).batch.end;
-}
-
 bool has_accumulation(const graph& g, const batch_loop& r) {
   for (op_id o = r.begin; o < r.end; ++o) {
-    const auto touched = accesses_of(g, g.ops[o], batch_part(images_of(g, o), r.parts - 1, r.parts));
+    const auto touched = accesses_of(g, g.ops[o], batch_part(images_of(g, g.ops[o]), r.parts - 1, r.parts));
     if (std::ranges::any_of(touched, [](const access& a) { return a.mode == access_mode::accumulate; }))
       return true;
   }

@@ -88,14 +88,14 @@ void resident_parts::apply(const action& a, position now) {
   ledger_.apply(a);
 }
 
-void resident_parts::record_arrival(tensor_id t, std::span<const range> what, bool anew) {
+void resident_parts::record_arrival(tensor_id t, std::span<const range> ranges, bool anew) {
   ++clock_;  // operands arrive one after the other
   const auto note = [&](tensor_id owner) {
     for (std::size_t x = parts_.first_part[owner]; x < parts_.first_part[owner + 1]; ++x)
       may_be_resident_[x] = true;
   };
   note(t);
-  for (const range& r : what) {
+  for (const range& r : ranges) {
     const auto [begin, end] = blocks_of(r);
     for (std::size_t b = begin; b < end; ++b) {
       if (!anew && ledger_.is_resident(b)) continue;
@@ -107,10 +107,10 @@ void resident_parts::record_arrival(tensor_id t, std::span<const range> what, bo
   }
 }
 
-void resident_parts::for_each_owned_block(const evictable_part& x, const auto& what) const {
+void resident_parts::for_each_owned_block(const evictable_part& x, const auto& use_block) const {
   const auto [begin, end] = blocks_of(x.address_range);
   for (std::size_t b = begin; b < end; ++b) {
-    if (ledger_.is_resident(b) && ledger_.owner(b) == x.tensor) what(b);
+    if (ledger_.is_resident(b) && ledger_.owner(b) == x.tensor) use_block(b);
   }
 }
 

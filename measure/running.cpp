@@ -17,7 +17,7 @@ convolution_problem vgg_convolution(std::int64_t batch, std::int64_t channels, s
 
 std::vector<byte_count> operand_bytes(const convolution_problem& of) {
   const auto bytes = [&](const dims& shape) {
-    return static_cast<byte_count>(element_count(shape)) * element_bytes(operand_type(of));
+    return static_cast<byte_count>(element_count(shape)) * element_bytes(operand_type(of.arithmetic));
   };
   std::vector<byte_count> all{bytes(of.x), bytes(of.w), bytes(of.y)};
   if (of.has_bias) all.push_back(static_cast<byte_count>(of.y.c) * sizeof(float));
@@ -25,7 +25,7 @@ std::vector<byte_count> operand_bytes(const convolution_problem& of) {
 }
 
 std::vector<byte_count> operand_bytes(const matrix_problem& of) {
-  const byte_count each = element_bytes(operand_type(of));
+  const byte_count each = element_bytes(operand_type(of.arithmetic));
   const auto n = static_cast<byte_count>(of.n), in = static_cast<byte_count>(of.in),
              out = static_cast<byte_count>(of.out);
   return {n * in * each, out * in * each, n * out * each};
@@ -43,13 +43,6 @@ operand_layout layout_of(const std::vector<byte_count>& operands) {
 void fill_by_gpu(session& on, std::byte* data, byte_count bytes, dtype type) {
   kernels::fill(on.compute(), data, static_cast<std::int64_t>(bytes / element_bytes(type)), type, 1);
   check(cudaStreamSynchronize(on.compute().stream));
-}
-
-dtype operand_type(const convolution_problem& of) {
-  return of.arithmetic == precision::bf16 ? dtype::bf16 : dtype::f32;
-}
-dtype operand_type(const matrix_problem& of) {
-  return of.arithmetic == precision::bf16 ? dtype::bf16 : dtype::f32;
 }
 
 }  // namespace um::measure

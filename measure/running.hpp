@@ -31,8 +31,6 @@ operand_layout layout_of(const std::vector<byte_count>& operands);
 
 // Fills memory with pseudo-random values on the GPU, and waits.
 void fill_by_gpu(session& on, std::byte* data, byte_count bytes, dtype type = dtype::f32);
-dtype operand_type(const convolution_problem& of);
-dtype operand_type(const matrix_problem& of);
 
 // An operator bound to operands in `data`; it owns its workspace.
 struct bound_operator {
@@ -62,7 +60,7 @@ template <class Problem>
 running_operator operator_on_device(bench& on, const Problem& what) {
   running_operator made;
   made.memory = on.device_memory(layout_of(operand_bytes(what)).bytes);
-  fill_by_gpu(on.libraries(), made.memory.data(), made.memory.bytes(), operand_type(what));
+  fill_by_gpu(on.libraries(), made.memory.data(), made.memory.bytes(), operand_type(what.arithmetic));
   made.work = bind_operator(on, what, made.memory.data());
   return made;
 }

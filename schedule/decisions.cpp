@@ -146,8 +146,8 @@ void event_builder::check_decisions() const {
   }
 }
 
-void event_builder::throw_impossible(const gap& e, const std::string& how) const {
-  throw std::invalid_argument("tensor " + g_.tensors[uses_.parts[e.part].tensor].name + " cannot be " + how);
+void event_builder::throw_impossible(const gap& e, const std::string& verb) const {
+  throw std::invalid_argument("tensor " + g_.tensors[uses_.parts[e.part].tensor].name + " cannot be " + verb);
 }
 
 // --- events ---

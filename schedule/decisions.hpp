@@ -130,7 +130,7 @@ class event_builder {
   }
   void append_events(position at);
   void check_decisions() const;
-  [[noreturn]] void throw_impossible(const gap& e, const std::string& how) const;
+  [[noreturn]] void throw_impossible(const gap& e, const std::string& verb) const;
   bool is_on_device(part_id p) { return states_.is_on_device(p); }
   void mark_on_device(part_id p) { states_.state_of(p) |= on_device | occupies_memory; }
   void mark_off_device(part_id p);

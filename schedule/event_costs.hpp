@@ -13,7 +13,7 @@ namespace um {
 
 // Time to recompute a whole operator: the minimum of running it again and of its cheaper recomputation, if it
 // has one.
-nanoseconds recompute_time(const problem& p, op_id what);
+nanoseconds recompute_time(const problem& p, op_id o);
 
 struct planned_part {
   byte_count bytes = 0;
@@ -50,6 +50,6 @@ struct event_costs {
 // Calls cost_of() once for every position, and once more if its recomputation is another operator.
 event_costs tabulate_costs(const problem& p, const use_table& uses);
 
-nanoseconds copy_time(const machine& on, byte_count bytes, lane where);
+nanoseconds copy_time(const machine& m, byte_count bytes, lane where);
 
 }  // namespace um

@@ -41,8 +41,8 @@ template <class Point, class Cost, class Same = std::equal_to<>>
 class hill_climber {
  public:
   // Rates at most `max_points` points, and each point once.
-  hill_climber(landscape<Point, Cost> on, std::size_t max_points)
-      : landscape_(std::move(on)), max_points_(max_points) {}
+  hill_climber(landscape<Point, Cost> searched, std::size_t max_points)
+      : landscape_(std::move(searched)), max_points_(max_points) {}
 
   // Rates those points that are not rated yet, within the limit. False if the search has ended.
   bool rate_all(std::span<const Point> points, const std::string& kind) {

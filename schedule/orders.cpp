@@ -7,12 +7,12 @@
 #include <string>
 
 namespace um {
-namespace {
 
-// Number of images in an operator's batch.
 std::int64_t images_of(const graph& g, const op& o) {
   return iteration_domain(g, o).batch.end;
 }
+
+namespace {
 
 // Splits the operators of a loop into phases. In even phases the operators run part by part; in odd ones they
 // run whole. What reads a sum over parts, or all of what is written part by part, waits for the phase after.

@@ -17,6 +17,8 @@ memory_plan plan_of(const graph& g, const std::vector<compute>& order, residence
 
 // Number of images in the network's input; 1 if it has none.
 std::int64_t batch_size(const graph& g);
+// Number of images in an operator's batch.
+std::int64_t images_of(const graph& g, const op& o);
 
 // Whether an operator can be split along the batch into `parts` parts. Its first extent must be the batch,
 // which it is not for operators on parameters. The loss can be split: its parts add up.

@@ -28,10 +28,10 @@ std::string request_text(byte_count bytes, const char* kind) {
 }
 
 // Reports out of memory with figures, other errors as check() does.
-void check_allocation(cudaError_t status, const std::string& what) {
+void check_allocation(cudaError_t status, const std::string& message) {
   if (status == cudaErrorMemoryAllocation) {
     static_cast<void>(cudaGetLastError());
-    throw out_of_memory(what);
+    throw out_of_memory(message);
   }
   check(status);
 }

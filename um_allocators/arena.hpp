@@ -1,5 +1,5 @@
-// One allocation for each of the three kinds of memory that a plan's addresses refer to. Arenas
-// exist before the first step of a plan and until after its last.
+// Plans have one allocation for each of the three kinds of memory that their addresses refer to. Arenas exist
+// before the first step of a plan and until after its last.
 #pragma once
 
 #include <cstddef>
@@ -28,14 +28,14 @@ arena device_arena(byte_count bytes);
 arena pinned_arena(byte_count bytes);
 
 enum class managed_limit {
-  // At most 80 % of the device memory that is free now: driver defects hung a GPU when managed memory
+  // It has at most 80 % of the device memory that is free now. Driver defects hung a GPU when managed memory
   // exceeded the free memory, and other programs may share the GPU.
   guarded,
   none,  // only if the user asked for native oversubscription by name
 };
 arena managed_arena(byte_count bytes, managed_limit limit = managed_limit::guarded);
 
-// Maximum size of a guarded managed arena.
+// A guarded managed arena has at most this size.
 constexpr byte_count guarded_share(byte_count free_bytes) {
   return free_bytes / 5 * 4;
 }

@@ -18,7 +18,7 @@ struct cuda_error : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// "file:line: library: meaning", with the file's folders left out.
+// Returns "file:line: library: meaning", with the file's folders left out.
 std::string error_text(std::source_location where, std::string_view library, std::string_view meaning);
 
 // Throws out_of_memory for a failed allocation, cuda_error for any other failure. A failure that

@@ -1,4 +1,4 @@
-// Owners of handles of C libraries, by one template. A raw handle in a signature does not own.
+// One template owns handles of C libraries. A raw handle in a signature does not own.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -24,7 +24,7 @@ using cuda_event = handle<cudaEvent_t, &cudaEventDestroy>;
 
 enum class stream_priority { normal, highest };  // the highest priority gets a free multiprocessor first
 
-// A stream that does not wait for the legacy default stream.
+// The stream does not wait for the legacy default stream.
 inline cuda_stream make_stream(stream_priority among_others = stream_priority::normal) {
   int least = 0, greatest = 0;
   check(cudaDeviceGetStreamPriorityRange(&least, &greatest));

@@ -35,10 +35,10 @@ cudaMemoryAdvise to_runtime_withdrawal(advice hint) {
 }
 
 // The runtime has calls that an older driver does not support.
-[[maybe_unused]] void check_supported(cudaError_t status, const char* what) {
+[[maybe_unused]] void check_supported(cudaError_t status, const char* action) {
   if (status != cudaErrorNotSupported) return check(status);
   static_cast<void>(cudaGetLastError());
-  throw unsupported(std::string("the driver cannot ") + what);
+  throw unsupported(std::string("the driver cannot ") + action);
 }
 
 #if CUDART_VERSION >= 13000
@@ -55,20 +55,21 @@ cudaMemLocation host_location() {
   return place;
 }
 
-cudaError_t runtime_prefetch(managed_range what, cudaMemLocation to, cudaStream_t on) {
-  return cudaMemPrefetchAsync(what.data, what.bytes, to, 0, on);
+cudaError_t runtime_prefetch(managed_range memory, cudaMemLocation to, cudaStream_t stream) {
+  return cudaMemPrefetchAsync(memory.data, memory.bytes, to, 0, stream);
 }
 
-void prefetch_batch(std::span<const managed_range> what, cudaMemLocation to, cudaStream_t on) {
+void prefetch_batch(std::span<const managed_range> ranges, cudaMemLocation to, cudaStream_t stream) {
   std::vector<void*> data;
   std::vector<std::size_t> bytes;
-  for (const managed_range& r : what) {
+  for (const managed_range& r : ranges) {
     data.push_back(r.data);
     bytes.push_back(r.bytes);
   }
   std::size_t first = 0;
-  check_supported(cudaMemPrefetchBatchAsync(data.data(), bytes.data(), data.size(), &to, &first, 1, 0, on),
-                  "prefetch in batches");
+  check_supported(
+      cudaMemPrefetchBatchAsync(data.data(), bytes.data(), data.size(), &to, &first, 1, 0, stream),
+      "prefetch in batches");
 }
 
 #else
@@ -80,8 +81,8 @@ int on_host() {
   return cudaCpuDeviceId;
 }
 
-cudaError_t runtime_prefetch(managed_range what, int to, cudaStream_t on) {
-  return cudaMemPrefetchAsync(what.data, what.bytes, to, on);
+cudaError_t runtime_prefetch(managed_range memory, int to, cudaStream_t stream) {
+  return cudaMemPrefetchAsync(memory.data, memory.bytes, to, stream);
 }
 
 void prefetch_batch(std::span<const managed_range>, int, cudaStream_t) {
@@ -101,22 +102,22 @@ void require_demand_paging(int device) {
   }
 }
 
-void advise_range(managed_range what, advice hint, int device) {
+void advise_range(managed_range memory, advice hint, int device) {
   const auto place = hint == advice::preferred_host ? host_location() : device_location(device);
-  check(cudaMemAdvise(what.data, what.bytes, to_runtime_advice(hint), place));
+  check(cudaMemAdvise(memory.data, memory.bytes, to_runtime_advice(hint), place));
 }
 
-void withdraw_advice(managed_range what, advice hint, int device) {
+void withdraw_advice(managed_range memory, advice hint, int device) {
   const auto place = hint == advice::preferred_host ? host_location() : device_location(device);
-  check(cudaMemAdvise(what.data, what.bytes, to_runtime_withdrawal(hint), place));
+  check(cudaMemAdvise(memory.data, memory.bytes, to_runtime_withdrawal(hint), place));
 }
 
-void prefetch_to_device(managed_range what, int device, cudaStream_t on) {
-  check(runtime_prefetch(what, device_location(device), on));
+void prefetch_to_device(managed_range memory, int device, cudaStream_t stream) {
+  check(runtime_prefetch(memory, device_location(device), stream));
 }
 
-void prefetch_to_host(managed_range what, cudaStream_t on) {
-  check(runtime_prefetch(what, host_location(), on));
+void prefetch_to_host(managed_range memory, cudaStream_t stream) {
+  check(runtime_prefetch(memory, host_location(), stream));
 }
 
 void discard_range([[maybe_unused]] managed_range what, [[maybe_unused]] cudaStream_t on) {
@@ -142,11 +143,11 @@ void discard_and_prefetch_to_device([[maybe_unused]] managed_range what, [[maybe
 #endif
 }
 
-void prefetch_batch_to_device(std::span<const managed_range> what, int device, cudaStream_t on) {
-  prefetch_batch(what, device_location(device), on);
+void prefetch_batch_to_device(std::span<const managed_range> ranges, int device, cudaStream_t stream) {
+  prefetch_batch(ranges, device_location(device), stream);
 }
-void prefetch_batch_to_host(std::span<const managed_range> what, cudaStream_t on) {
-  prefetch_batch(what, host_location(), on);
+void prefetch_batch_to_host(std::span<const managed_range> ranges, cudaStream_t stream) {
+  prefetch_batch(ranges, host_location(), stream);
 }
 
 }  // namespace um

@@ -21,24 +21,24 @@ struct managed_range {
 // without it there is neither oversubscription nor prefetch.
 void require_demand_paging(int device);
 
-void advise_range(managed_range what, advice hint, int device);
+void advise_range(managed_range memory, advice hint, int device);
 // Takes advice back. Memory that the advice moved stays where it is.
-void withdraw_advice(managed_range what, advice hint, int device);
+void withdraw_advice(managed_range memory, advice hint, int device);
 
-void prefetch_to_device(managed_range what, int device, cudaStream_t on);
+void prefetch_to_device(managed_range memory, int device, cudaStream_t stream);
 
 // Migrates to the CPU. Blocks the calling thread for the whole copy (seen with driver 580), so call it from
 // a thread of its own.
-void prefetch_to_host(managed_range what, cudaStream_t on);
+void prefetch_to_host(managed_range memory, cudaStream_t stream);
 
 // Declares the contents dead. Prefetch discarded memory before writing it again, else every page faults by
 // itself. Throws unsupported before CUDA 13.
-void discard_range(managed_range what, cudaStream_t on);
+void discard_range(managed_range memory, cudaStream_t stream);
 
 // One call for many ranges, and one call for discard and prefetch to the device. They throw unsupported
 // before CUDA 13.
-void prefetch_batch_to_device(std::span<const managed_range> what, int device, cudaStream_t on);
-void prefetch_batch_to_host(std::span<const managed_range> what, cudaStream_t on);
-void discard_and_prefetch_to_device(managed_range what, int device, cudaStream_t on);
+void prefetch_batch_to_device(std::span<const managed_range> ranges, int device, cudaStream_t stream);
+void prefetch_batch_to_host(std::span<const managed_range> ranges, cudaStream_t stream);
+void discard_and_prefetch_to_device(managed_range memory, int device, cudaStream_t stream);
 
 }  // namespace um

@@ -33,14 +33,14 @@ description describe(const batched_product& p) {
 
 }  // namespace
 
-std::vector<batched_algorithm> proposed_algorithms(session& on, const batched_product& problem,
+std::vector<batched_algorithm> proposed_algorithms(session& gpu, const batched_product& problem,
                                                    byte_count cap) {
   const description made = describe(problem);
   const matmul_preference preference = make_preference(cap, 16);
   std::array<cublasLtMatmulHeuristicResult_t, 16> found{};
   int count = 0;
   const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
-      on.cublas(), made.how.get(), made.a.get(), made.b.get(), made.d.get(), made.d.get(), preference.get(),
+      gpu.cublas(), made.how.get(), made.a.get(), made.b.get(), made.d.get(), made.d.get(), preference.get(),
       static_cast<int>(found.size()), found.data(), &count);
   if (status != CUBLAS_STATUS_NOT_SUPPORTED) check(status);
   std::vector<batched_algorithm> all;
@@ -50,14 +50,15 @@ std::vector<batched_algorithm> proposed_algorithms(session& on, const batched_pr
   return all;
 }
 
-kernel_call bind(session& on, const batched_product& problem, const batched_algorithm& how,
+kernel_call bind(session& gpu, const batched_product& problem, const batched_algorithm& algorithm,
                  const bound_operands& operands) {
-  return [made = std::make_shared<const description>(describe(problem)), how, operands, library = on.cublas(),
-          stream = on.compute().stream] {
+  return [made = std::make_shared<const description>(describe(problem)), algorithm, operands,
+          library = gpu.cublas(), stream = gpu.compute().stream] {
     const float alpha = 1.0F, beta = 0.0F;
     check(cublasLtMatmul(library, made->how.get(), &alpha, operands.data[0], made->a.get(), operands.data[1],
                          made->b.get(), &beta, operands.data[2], made->d.get(), operands.data[2],
-                         made->d.get(), &how.algorithm, operands.workspace, how.workspace_bytes, stream));
+                         made->d.get(), &algorithm.algorithm, operands.workspace, algorithm.workspace_bytes,
+                         stream));
   };
 }
 

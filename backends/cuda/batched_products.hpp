@@ -1,4 +1,4 @@
-// Batches of equal f32 matrix products on cuBLASLt, contiguous one after the other.
+// Batches of equal f32 matrix products on cuBLASLt. They lie one after the other.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace um {
 
-// d = op(a) op(b) in column-major terms: d is rows x columns, the sum runs over `depth`.
+// d = op(a) op(b) in column-major terms: d is rows x columns, and the sum runs over `depth`.
 struct batched_product {
   std::int64_t rows = 1, columns = 1, depth = 1, count = 1;
   bool transpose_a = false, transpose_b = false;
@@ -20,13 +20,13 @@ struct batched_algorithm {
   byte_count workspace_bytes = 0;
 };
 
-// cuBLASLt's proposals within the cap, the likeliest first. Every process on one machine gets the same
+// cuBLASLt proposes these within the cap, the likeliest first. Every process on one machine gets the same
 // ones.
-std::vector<batched_algorithm> proposed_algorithms(session& on, const batched_product& problem,
+std::vector<batched_algorithm> proposed_algorithms(session& gpu, const batched_product& problem,
                                                    byte_count cap);
 
-// Data in the order a, b, d.
-kernel_call bind(session& on, const batched_product& problem, const batched_algorithm& how,
+// The data come in the order a, b, d.
+kernel_call bind(session& gpu, const batched_product& problem, const batched_algorithm& algorithm,
                  const bound_operands& operands);
 
 }  // namespace um

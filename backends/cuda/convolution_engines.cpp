@@ -16,12 +16,9 @@
 namespace um {
 namespace {
 
-dtype operand_type(const convolution_problem& p) {
-  return p.arithmetic == precision::bf16 ? dtype::bf16 : dtype::f32;
-}
-
 kernels::sampled_convolution samples_of(const convolution_problem& p) {
-  kernels::sampled_convolution made{p.x, p.w, p.y, p.how, operand_type(p), operand_type(p), p.order, 2};
+  kernels::sampled_convolution made{
+      p.x, p.w, p.y, p.how, operand_type(p.arithmetic), operand_type(p.arithmetic), p.order, 2};
   if (p.kind == convolution_kind::backward_data) made.result_operand = 0;
   if (p.kind == convolution_kind::backward_filter) {
     made.result_operand = 1;
@@ -30,20 +27,20 @@ kernels::sampled_convolution samples_of(const convolution_problem& p) {
   return made;
 }
 
-// Pseudo-random operands in scratch memory, room for the largest workspace, and the expected result.
+// Scratch memory has pseudo-random operands, room for the largest workspace, and the expected result.
 class trial_data {
  public:
-  trial_data(session& on, const convolution_problem& p, byte_count workspace_cap)
-      : session_(on),
+  trial_data(session& gpu, const convolution_problem& p, byte_count workspace_cap)
+      : session_(gpu),
         samples_(samples_of(p)),
         accuracy_(tolerance_of(p.arithmetic)),
         accumulates_(p.accumulates) {
-    const std::array<byte_count, 4> bytes{guarded_bytes(p.x, operand_type(p)), guarded_bytes(p.w, dtype::f32),
-                                          guarded_bytes(p.y, operand_type(p)),
-                                          guarded_bytes({1, p.y.c, 1, 1}, dtype::f32)};
+    const std::array<byte_count, 4> bytes{
+        guarded_bytes(p.x, operand_type(p.arithmetic)), guarded_bytes(p.w, dtype::f32),
+        guarded_bytes(p.y, operand_type(p.arithmetic)), guarded_bytes({1, p.y.c, 1, 1}, dtype::f32)};
     byte_count end = 0;
     for (const byte_count size : bytes) end += size;
-    std::byte* at = on.scratch(end + workspace_cap, operand_type(p));
+    std::byte* at = gpu.scratch(end + workspace_cap, operand_type(p.arithmetic));
     for (const byte_count size : bytes) {
       operands_.data.push_back(at);
       at += size;
@@ -51,12 +48,12 @@ class trial_data {
     operands_.workspace = at;
     const auto& data = operands_.data;
     const auto* const b = p.has_bias ? reinterpret_cast<const float*>(data[3]) : nullptr;
-    expected_ = kernels::sampled_results(on.compute(), samples_, data[0], data[1], data[2], b);
+    expected_ = kernels::sampled_results(gpu.compute(), samples_, data[0], data[1], data[2], b);
     if (!accumulates_) return;
     for (double& value : expected_) value += value_of_bytes(samples_.result);
   }
 
-  // Time of one call by trial_time(); `never` if the recipe fails or is not accurate.
+  // Times one call by trial_time(). Returns `never` if the recipe fails or is not accurate.
   nanoseconds time(const convolution_recipe& recipe, nanoseconds to_beat) const {
     try {
       const kernel_call call = recipe.bind(operands_);
@@ -80,7 +77,7 @@ class trial_data {
     return type == dtype::bf16 ? from_bf16(0x3f3f) : std::bit_cast<float>(0x3f3f3f3f);
   }
 
-  // Time of a first call; `never` if its result is not accurate. The result starts as NaNs, so that
+  // Times a first call. Returns `never` if its result is not accurate. The result starts as NaNs, so that
   // elements that are not written show, or as some number if the call adds to it.
   nanoseconds checked_time(const kernel_call& call) const {
     const auto which = static_cast<std::size_t>(samples_.result_operand);
@@ -109,13 +106,13 @@ nanoseconds now() {
 }
 
 // The search tries every method, and each engine with the fewest parts with which it fits the cap. If an
-// engine is known that won for another batch, only the likeliest engines of its method are tried, with its
-// family among them. (Of 384 parts of VGG-16 in bf16 on an H100 that family won 376. Six of seven of all
-// chosen engines were among the first three of their lists.)
+// engine is known that won for another batch, it tries only the likeliest engines of that method, and goes on
+// until that engine's family has run. (Of 384 parts of VGG-16 in bf16 on an H100 that family won 376. Six of
+// seven of all chosen engines were among the first three of their lists.)
 class engine_search {
  public:
-  engine_search(session& on, const convolution_problem& p, byte_count cap)
-      : session_(on), problem_(p), cap_(cap), site_(on, p, cap) {}
+  engine_search(session& gpu, const convolution_problem& p, byte_count cap)
+      : session_(gpu), problem_(p), cap_(cap), site_(gpu, p, cap) {}
 
   std::optional<convolution_recipe> find_fastest(nanoseconds& time, const std::string& precedent) {
     if (!precedent.empty() && !is_brief() && try_precedent(precedent)) {
@@ -135,7 +132,7 @@ class engine_search {
   }
 
  private:
-  // The first accurate recipe; cuDNN's engines come first, since they are more exact.
+  // A brief search takes the first accurate recipe. cuDNN's engines come first, since they are more exact.
   bool is_brief() const { return session_.options().brief_search; }
 
   std::vector<convolution_method> methods() const {
@@ -156,7 +153,7 @@ class engine_search {
     return time;
   }
 
-  // Whether the family has run within the cap.
+  // Returns whether the family has run within the cap.
   bool try_precedent(const std::string& precedent) {
     constexpr int most = 8, most_idle = 2;
     const convolution_method method = method_of(precedent);
@@ -210,10 +207,9 @@ class engine_search {
     }
   }
 
-  // With the fewest parts: tries every family and adds those that do not run to `open` (too much workspace,
-  // or too large a tensor). With more parts: tries only those in `open`. Returns the families that ran.
-  // Once some recipe has run, the search leaves a list when patience ends, and leaves families that are far
-  // behind.
+  // With the fewest parts, tries every family and adds to `open` those that do not run (too much workspace,
+  // or too large a tensor). With more parts, tries only those in `open`. Returns the families that ran. Once
+  // some recipe has run, it leaves a list when patience ends, and families that are far behind.
   std::set<std::string> try_engines(convolution_method method, std::int64_t parts, bool is_first,
                                     std::set<std::string>& open) {
     constexpr nanoseconds far = 3;
@@ -244,18 +240,18 @@ class engine_search {
   nanoseconds best_time_ = never;
 };
 
-// The problem without its batch size, as text.
+// Returns the problem without its batch size, as text.
 std::string kind_of(convolution_problem p, byte_count cap) {
   p.x.n = p.y.n = 1;
   if (p.kind == convolution_kind::backward_filter) p.accumulates = false;
   return signature_of(p) + " within " + std::to_string(cap);
 }
 
-convolution_recipe fastest(session& on, const convolution_problem& problem, byte_count cap,
+convolution_recipe fastest(session& gpu, const convolution_problem& problem, byte_count cap,
                            nanoseconds& time) {
-  const auto known = on.precedents().find(kind_of(problem, cap));
-  const std::string precedent = known == on.precedents().end() ? "" : known->second;
-  auto best = engine_search(on, problem, cap).find_fastest(time, precedent);
+  const auto known = gpu.precedents().find(kind_of(problem, cap));
+  const std::string precedent = known == gpu.precedents().end() ? "" : known->second;
+  auto best = engine_search(gpu, problem, cap).find_fastest(time, precedent);
   if (!best) {
     throw unsupported("no deterministic engine for " + signature_of(problem) + " within " + to_text(cap) +
                       " of workspace");
@@ -268,24 +264,24 @@ bool is_of(const convolution_recipe& recipe, const engine_choice& choice) {
          recipe.workspace_bytes == choice.workspace_bytes;
 }
 
-engine make_engine(session& on, const convolution_problem& problem, byte_count cap,
+engine make_engine(session& gpu, const convolution_problem& problem, byte_count cap,
                    const std::string& version) {
   std::optional<convolution_recipe> recipe;
   const auto usable = [&](const engine_choice& choice) {
-    recipe = find_recipe(on, problem, choice);
+    recipe = find_recipe(gpu, problem, choice);
     return recipe && is_of(*recipe, choice);
   };
   const auto search = [&]() -> engine_choice {
     nanoseconds time = 0;
-    recipe = fastest(on, problem, cap, time);
+    recipe = fastest(gpu, problem, cap, time);
     return {recipe->name, recipe->position, recipe->workspace_bytes, time, recipe->parts};
   };
-  const engine_choice standing = find_or_search(on, signature_of(problem), cap, version, usable, search);
+  const engine_choice standing = find_or_search(gpu, signature_of(problem), cap, version, usable, search);
   // Another process may have stored another choice meanwhile.
   if ((!recipe || !is_of(*recipe, standing)) && !usable(standing)) {
     throw unsupported("engine " + standing.engine + " of the engine cache is not to be had");
   }
-  on.precedents().emplace(kind_of(problem, cap), recipe->name);
+  gpu.precedents().emplace(kind_of(problem, cap), recipe->name);
   return {standing, recipe->bind};
 }
 
@@ -294,14 +290,14 @@ engine make_engine(session& on, const convolution_problem& problem, byte_count c
 // The version names the set of recipes that were tried, so new recipes start a new search. " like" marks a
 // short search, which tries only the likeliest engines of the method that won for another batch. It never
 // passes for a full search.
-engine choose_engine(session& on, const convolution_problem& problem, byte_count workspace_cap) {
+engine choose_engine(session& gpu, const convolution_problem& problem, byte_count workspace_cap) {
   const std::string full = " recipes 5", key = engine_key(signature_of(problem), workspace_cap, full);
-  const bool is_known = on.engines().find(on.engine_key(key)).has_value();
+  const bool is_known = gpu.engines().find(gpu.engine_key(key)).has_value();
   const bool is_like =
-      !is_known && !on.options().brief_search && on.precedents().contains(kind_of(problem, workspace_cap));
+      !is_known && !gpu.options().brief_search && gpu.precedents().contains(kind_of(problem, workspace_cap));
   const std::string version = full + (is_like ? " like" : "");
-  return on.cached_engine(engine_key(signature_of(problem), workspace_cap, version),
-                          [&] { return make_engine(on, problem, workspace_cap, version); });
+  return gpu.cached_engine(engine_key(signature_of(problem), workspace_cap, version),
+                           [&] { return make_engine(gpu, problem, workspace_cap, version); });
 }
 
 }  // namespace um

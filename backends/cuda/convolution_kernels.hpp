@@ -22,11 +22,11 @@ struct packing {
   dtype type = dtype::f32;  // type of the packed tensor, and of x or w where those are read
   memory_order order = memory_order::nchw;
 };
-// Fewer than 2^31 packed elements each.
-void pack_channels(launch_site where, const void* from, void* to, const packing& how);
+// There are fewer than 2^31 packed elements each.
+void pack_channels(launch_site where, const void* from, void* to, const packing& form);
 // dw = [dw +] the gradient with respect to the packed filter, unpacked. With equal shapes and block 1 this
 // only converts or adds.
-void unpack_filter_gradient(launch_site where, const void* packed, float* dw, const packing& how, bool add);
+void unpack_filter_gradient(launch_site where, const void* packed, float* dw, const packing& form, bool add);
 
 // --- winograd.cu ---
 // 3 x 3 convolutions of stride 1 by tiles of 4 x 4 results, each from 6 x 6 inputs (Winograd 1980;
@@ -39,7 +39,7 @@ struct winograd_tiles {
   std::int64_t columns = 0;
   std::int64_t pad_h = 0, pad_w = 0;  // pixels that tiles begin above and left of the tensor
   memory_order order = memory_order::nchw;
-  // Runs of images whose tiles are matrices of their own: [e][segment][channel][tile].
+  // Tiles of so many runs of images are matrices of their own: [e][segment][channel][tile].
   std::int64_t segments = 1;
 
   std::int64_t count() const { return shape.n * rows * columns; }
@@ -47,14 +47,14 @@ struct winograd_tiles {
 inline constexpr std::int64_t winograd_elements = 36;
 
 void winograd_input(launch_site where, const float* x, float* to, const winograd_tiles& of);
-// [e][k][c] of a filter [k, c, 3, 3]; `mirrored`, for the data gradient: [e][c][k] of the filter
+// Writes [e][k][c] of a filter [k, c, 3, 3]. `mirrored`, for the data gradient: [e][c][k] of the filter
 // turned around.
 void winograd_filter(launch_site where, const float* w, float* to, const dims& shape, memory_order order,
                      bool mirrored);
 // y = result [+ b], and max(y, 0) with relu.
 void winograd_output(launch_site where, const float* from, float* y, const float* b, bool relu,
                      const winograd_tiles& of);
-// Tiles of 4 x 4 of the gradient of y, as factors of the filter gradient.
+// Writes tiles of 4 x 4 of the gradient of y, as factors of the filter gradient.
 void winograd_output_gradient(launch_site where, const float* dy, float* to, const winograd_tiles& of);
 // dw = [dw +] sum over segments of [e][segment][k][c].
 void winograd_filter_gradient(launch_site where, const float* from, float* dw, const dims& shape,
@@ -76,7 +76,7 @@ bool direct_forward_fits(const direct_convolution& of);
 void direct_forward(launch_site where, const direct_convolution& of, const void* x, const void* w,
                     const float* b, void* y);
 bool direct_filter_gradient_fits(const direct_convolution& of);
-// Bytes of workspace. They depend, as the order of sums does, on shapes and the number of multiprocessors.
+// The bytes depend, as the order of sums does, on shapes and the number of multiprocessors.
 std::size_t direct_filter_gradient_workspace(int multiprocessors, const direct_convolution& of);
 // dw = [dw +] the gradient.
 void direct_filter_gradient(launch_site where, const direct_convolution& of, const void* x, const void* dy,
@@ -88,7 +88,6 @@ void direct_filter_gradient(launch_site where, const direct_convolution& of, con
 // (AlexNet, 7 x 7) or by the bytes of dy (3 x 3). Any alignment of elements.
 bool planar_filter_gradient_fits(const direct_convolution& of);
 int planar_filter_gradient_shared_bytes(const direct_convolution& of);
-// Bytes of workspace. They depend, as the order of sums does, on shapes and the number of multiprocessors.
 std::size_t planar_filter_gradient_workspace(int multiprocessors, const direct_convolution& of);
 void planar_filter_gradient(launch_site where, const direct_convolution& of, const float* x, const float* dy,
                             float* dw, bool add, float* workspace);
@@ -99,7 +98,6 @@ void planar_filter_gradient(launch_site where, const direct_convolution& of, con
 // the other. Operands aligned to 16 bytes.
 bool deep_filter_gradient_fits(const direct_convolution& of);
 int deep_filter_gradient_shared_bytes(const direct_convolution& of);
-// Bytes of workspace. They depend, as the order of sums does, on shapes and the number of multiprocessors.
 std::size_t deep_filter_gradient_workspace(int multiprocessors, const direct_convolution& of);
 void deep_filter_gradient(launch_site where, const direct_convolution& of, const float* x, const float* dy,
                           float* dw, bool add, float* workspace);
@@ -119,7 +117,6 @@ void grouped_forward(launch_site where, const grouped_convolution& of, const voi
                      const float* b, void* y);
 void grouped_backward_data(launch_site where, const grouped_convolution& of, const void* w, const void* dy,
                            void* dx);
-// Bytes of workspace. They depend, as the order of sums does, on shapes and the number of multiprocessors.
 std::size_t grouped_filter_workspace(int multiprocessors, const grouped_convolution& of);
 // dw = [dw +] the gradient.
 void grouped_backward_filter(launch_site where, const grouped_convolution& of, const void* x, const void* dy,
@@ -133,11 +130,12 @@ struct sampled_convolution {
   memory_order order = memory_order::nchw;
   int result_operand = 2;  // 0: x, 1: w, 2: y
 };
-// Elements of the result at pseudo-random places, computed directly in double precision. These two
-// functions wait for the stream: they serve the choice of engines, not runs. b may be null.
+// Computes elements of the result at pseudo-random places in double precision. These two functions wait for
+// the stream: they serve the choice of engines, not runs. b may be null.
 std::vector<double> sampled_results(launch_site where, const sampled_convolution& of, const void* x,
                                     const void* w, const void* y, const float* b);
-// ||result - expected|| / ||expected|| over the same places. Not a number if the result holds one.
+// ||result - expected||
+// ||expected|| over the same places, or not a number if the result holds one.
 double sampled_difference(launch_site where, const sampled_convolution& of, const void* result,
                           const std::vector<double>& expected);
 

@@ -11,8 +11,9 @@ namespace um {
 
 enum class convolution_kind : std::uint8_t { forward, backward_data, backward_filter };
 
-// Rows (or columns) of padding behind `extent` elements, given the padding before them: the same number if
-// it gives `results`, else the fewest that do. Negative if elements are left over behind the last window.
+// Returns the rows (or columns) of padding behind `extent` elements, given the padding before them: the same
+// number if it gives `results`, else the fewest that do. It is negative if elements are left over behind the
+// last window.
 constexpr std::int64_t padding_after(std::int64_t extent, std::int64_t before, std::int64_t taps,
                                      std::int64_t stride, std::int64_t results) {
   const std::int64_t fewest = (results - 1) * stride + taps - extent - before;
@@ -32,7 +33,12 @@ struct convolution_problem {
 };
 std::string signature_of(const convolution_problem& problem);
 
-// Largest relative error of an engine, compared with double precision.
+// The type of the operands of products; sums are f32.
+constexpr dtype operand_type(precision arithmetic) {
+  return arithmetic == precision::bf16 ? dtype::bf16 : dtype::f32;
+}
+
+// An engine's relative error may not be larger, compared with double precision.
 constexpr double tolerance_of(precision arithmetic) {
   return arithmetic == precision::fp32 ? 1e-4 : arithmetic == precision::tf32 ? 2e-3 : 2e-2;
 }

@@ -30,16 +30,13 @@ std::string name_of(convolution_method method, std::int64_t parts, const std::st
          (parts > 1 ? " x" + std::to_string(parts) : "");
 }
 
-dtype operand_type(const convolution_problem& p) {
-  return p.arithmetic == precision::bf16 ? dtype::bf16 : dtype::f32;
-}
 bool is_filter_gradient(const convolution_problem& p) {
   return p.kind == convolution_kind::backward_filter;
 }
 bool has_epilogue(const convolution_problem& p) {
   return p.has_bias || p.how.relu;
 }
-// Filter gradients are added up by the kernel that converts them.
+// The kernel that converts filter gradients adds them up, too.
 bool has_accumulation(const convolution_problem& p) {
   return p.accumulates && !is_filter_gradient(p);
 }
@@ -63,7 +60,7 @@ byte_count bytes_of(const dims& shape, dtype type) {
   return static_cast<byte_count>(element_count(shape)) * element_bytes(type);
 }
 
-// How x and w are packed: whole blocks of the stride become channels. Without a stride, and for the rest,
+// x and w are packed so that whole blocks of the stride become channels. Without a stride, and for the rest,
 // zeros fill up channels to 16 bytes.
 struct packed_operands {
   kernels::packing x, w;
@@ -72,7 +69,7 @@ struct packed_operands {
 
 packed_operands packing_of(const convolution_problem& p, std::int64_t parts) {
   const std::int64_t block = p.how.stride_h;
-  const dtype type = operand_type(p);
+  const dtype type = operand_type(p.arithmetic);
   const std::int64_t multiple = 16 / static_cast<std::int64_t>(element_bytes(type));
   const std::int64_t channels = (p.w.c * block * block + multiple - 1) / multiple * multiple;
   dims w{p.w.n, channels, (p.w.h + block - 1) / block, (p.w.w + block - 1) / block};
@@ -101,18 +98,18 @@ bool packing_applies(const convolution_problem& p) {
          (strided || filled) && element_count(packing_of(p, 1).x.packed_shape) < std::int64_t{1} << 31;
 }
 
-// Offset in y: a padded copy of x lies at its right place.
+// Parts of y begin at an offset. A padded copy of x lies at its right place anyway.
 bool results_are_aligned(const convolution_problem& p, std::int64_t parts) {
-  return bytes_of(part_of(p.y, parts), operand_type(p)) % 16 == 0;
+  return bytes_of(part_of(p.y, parts), operand_type(p.arithmetic)) % 16 == 0;
 }
 
-// A method for one part, before cuDNN's engine is known. Workspace in order: packed or padded x, packed w or
-// a gradient that is not dw itself, the engine's own.
+// A method for one part, before cuDNN's engine is known. The workspace has, in order: packed or padded x,
+// packed w or a gradient that is not dw itself, the engine's own.
 struct scratch_layout {
   cudnn_convolution product;
   bool packs = false, pads = false;
   packed_operands packing;
-  // How the filter gradient is converted or unpacked from the workspace into dw after each part.
+  // After each part a kernel converts or unpacks the filter gradient from the workspace into dw.
   bool adds_from_workspace = false;
   byte_count packed_x = 0, packed_w = 0;
 };
@@ -124,14 +121,14 @@ scratch_layout scratch_layout_of(const convolution_problem& p, convolution_metho
   s.product.how.relu = p.how.relu && is_fused(method);
   s.product.bias = p.has_bias && is_fused(method);
   s.product.accumulates = method == convolution_method::adding;
-  s.product.operands = s.product.result = operand_type(p);
+  s.product.operands = s.product.result = operand_type(p.arithmetic);
   s.product.order = p.order;
   s.product.allows_tensor_cores = p.arithmetic != precision::fp32;
   s.packs = is_packed(method);
   // cuDNN writes bf16 gradients much faster than f32 ones from bf16 operands, and its fast engines do
   // not add.
-  s.adds_from_workspace =
-      is_filter_gradient(p) && (s.packs || operand_type(p) == dtype::bf16 || p.accumulates || parts > 1);
+  s.adds_from_workspace = is_filter_gradient(p) && (s.packs || operand_type(p.arithmetic) == dtype::bf16 ||
+                                                    p.accumulates || parts > 1);
   s.packing = packing_of(p, parts);
   if (s.packs) {
     s.product.x = s.packing.x.packed_shape;
@@ -139,7 +136,8 @@ scratch_layout scratch_layout_of(const convolution_problem& p, convolution_metho
     s.product.how = s.packing.how;
     s.product.how.relu = p.how.relu && is_fused(method);
   } else {
-    if (method == convolution_method::padded) {  // with rows of padding, without those that no window meets
+    if (method ==
+        convolution_method::padded) {  // adds rows of padding, and leaves out those that no window meets
       s.pads = true;
       s.product.x.h = (p.y.h - 1) * p.how.stride_h + p.w.h;
       s.product.how.pad_h = 0;
@@ -147,38 +145,39 @@ scratch_layout scratch_layout_of(const convolution_problem& p, convolution_metho
     s.packing.w.packed_shape = p.w;
     s.packing.w.block = 1;
   }
-  if (s.packs || s.pads) s.packed_x = round_up(bytes_of(s.product.x, operand_type(p)), arena_alignment);
+  if (s.packs || s.pads)
+    s.packed_x = round_up(bytes_of(s.product.x, operand_type(p.arithmetic)), arena_alignment);
   if (s.packs || s.adds_from_workspace)
-    s.packed_w = round_up(bytes_of(s.product.w, operand_type(p)), arena_alignment);
+    s.packed_w = round_up(bytes_of(s.product.w, operand_type(p.arithmetic)), arena_alignment);
   return s;
 }
 
-// The kernel that follows the matrix product of one part: it adds, unpacks, or applies bias and ReLU.
-kernel_call bind_postprocessing(session& on, const convolution_problem& p, convolution_method method,
+// Binds the kernel that follows the product of one part: it adds, unpacks, or applies bias and ReLU.
+kernel_call bind_postprocessing(session& gpu, const convolution_problem& p, convolution_method method,
                                 const scratch_layout& s, std::byte* y, std::byte* b, std::byte* apart,
                                 std::byte* dw, bool add) {
-  if (s.adds_from_workspace && add && !s.packs && operand_type(p) == dtype::f32) {
-    return [where = on.compute(), apart, dw, count = element_count(p.w)] {
+  if (s.adds_from_workspace && add && !s.packs && operand_type(p.arithmetic) == dtype::f32) {
+    return [where = gpu.compute(), apart, dw, count = element_count(p.w)] {
       kernels::add(where, dw, apart, dw, count, dtype::f32);
     };
   }
   if (s.adds_from_workspace) {
-    return [where = on.compute(), apart, dw = reinterpret_cast<float*>(dw), how = s.packing.w, add] {
+    return [where = gpu.compute(), apart, dw = reinterpret_cast<float*>(dw), how = s.packing.w, add] {
       kernels::unpack_filter_gradient(where, apart, dw, how, add);
     };
   }
   if (!has_epilogue(p) || is_fused(method)) return {};
-  return [where = on.compute(), y, b = reinterpret_cast<const float*>(b), relu = p.how.relu,
-          of = kernels::tensor_form{s.product.y, operand_type(p), p.order}] {
+  return [where = gpu.compute(), y, b = reinterpret_cast<const float*>(b), relu = p.how.relu,
+          of = kernels::tensor_form{s.product.y, operand_type(p.arithmetic), p.order}] {
     kernels::bias_relu(where, y, b, relu, of);
   };
 }
 
-// The kernel that runs before the first part: it packs the filters.
-kernel_call bind_preprocessing(session& on, const convolution_problem& p, const scratch_layout& s,
+// Binds the kernel that packs the filters before the first part.
+kernel_call bind_preprocessing(session& gpu, const convolution_problem& p, const scratch_layout& s,
                                std::byte* w, std::byte* packed_w) {
   if (!s.packs || is_filter_gradient(p)) return {};
-  return [where = on.compute(), w, packed_w, how = s.packing.w] {
+  return [where = gpu.compute(), w, packed_w, how = s.packing.w] {
     kernels::pack_channels(where, w, packed_w, how);
   };
 }
@@ -190,9 +189,9 @@ struct product_engine {
   std::function<kernel_call(const bound_operands&)> bind;
 };
 
-product_engine engine_of(session& on, const cudnn_plan& plan) {
+product_engine engine_of(session& gpu, const cudnn_plan& plan) {
   return {plan.name(), family_of(plan.name()), plan.workspace_bytes(),
-          [&on, plan](const bound_operands& operands) { return plan.bind(on, operands); }};
+          [&gpu, plan](const bound_operands& operands) { return plan.bind(gpu, operands); }};
 }
 
 // Copies the rows that a part of x and its padded copy share, in either direction.
@@ -201,7 +200,7 @@ kernels::byte_box shared_rows(const convolution_problem& p, const dims& x, const
   const std::int64_t before = p.how.pad_h, first = std::max<std::int64_t>(-before, 0);
   const std::int64_t rows = std::max<std::int64_t>(std::min(x.h, padded.h - before) - first, 0);
   const bool planes = p.order == memory_order::nchw;
-  const byte_count row = bytes_of({1, planes ? 1 : x.c, 1, x.w}, operand_type(p));
+  const byte_count row = bytes_of({1, planes ? 1 : x.c, 1, x.w}, operand_type(p.arithmetic));
   const auto size = [](std::int64_t value) { return static_cast<byte_count>(value); };
   at_x = size(first) * row;
   at_padded = size(first + before) * row;
@@ -214,25 +213,25 @@ kernels::byte_box shared_rows(const convolution_problem& p, const dims& x, const
 
 // Copies between a part of x and its padded copy: into the copy before the product, or, for a gradient,
 // back after it.
-kernel_call bind_padding(session& on, const convolution_problem& p, const dims& part, const dims& copied,
+kernel_call bind_padding(session& gpu, const convolution_problem& p, const dims& part, const dims& copied,
                          std::byte* x, std::byte* padded) {
   const bool back = p.kind == convolution_kind::backward_data;
   byte_count at_x = 0, at_padded = 0;
   const kernels::byte_box box = shared_rows(p, part, copied, back, at_x, at_padded);
   const bool fills = !back || box.width < box.to_pitch;
-  const byte_count filled = bytes_of(back ? part : copied, operand_type(p));
-  return [stream = on.compute().stream, x, padded, box, back, fills, filled, at_x, at_padded] {
+  const byte_count filled = bytes_of(back ? part : copied, operand_type(p.arithmetic));
+  return [stream = gpu.compute().stream, x, padded, box, back, fills, filled, at_x, at_padded] {
     if (fills) check(cudaMemsetAsync(back ? x : padded, 0, filled, stream));
     kernels::copy_box(stream, back ? x + at_x : padded + at_padded, back ? padded + at_padded : x + at_x,
                       box);
   };
 }
 
-kernel_call bind_recipe(session& on, const convolution_problem& p, convolution_method method,
+kernel_call bind_recipe(session& gpu, const convolution_problem& p, convolution_method method,
                         std::int64_t parts, const product_engine& engine, const bound_operands& operands) {
   const scratch_layout s = scratch_layout_of(p, method, parts);
-  const byte_count x_step = bytes_of(part_of(p.x, parts), operand_type(p));
-  const byte_count y_step = bytes_of(part_of(p.y, parts), operand_type(p));
+  const byte_count x_step = bytes_of(part_of(p.x, parts), operand_type(p.arithmetic));
+  const byte_count y_step = bytes_of(part_of(p.y, parts), operand_type(p.arithmetic));
   std::byte *const packed_x = operands.workspace, *const packed_w = packed_x + s.packed_x;
   std::byte* const w = operands.data.at(1);
   std::byte* const b = p.has_bias ? operands.data.at(3) : nullptr;
@@ -240,29 +239,29 @@ kernel_call bind_recipe(session& on, const convolution_problem& p, convolution_m
   const auto append = [&](kernel_call call) {
     if (call) calls.push_back(std::move(call));
   };
-  append(bind_preprocessing(on, p, s, w, packed_w));
+  append(bind_preprocessing(gpu, p, s, w, packed_w));
   for (std::int64_t i = 0; i < parts; ++i) {
     std::byte *const x = operands.data.at(0) + static_cast<byte_count>(i) * x_step,
                      *const y = operands.data.at(2) + static_cast<byte_count>(i) * y_step;
     if (s.packs) {
-      append([where = on.compute(), x, packed_x, how = s.packing.x] {
+      append([where = gpu.compute(), x, packed_x, how = s.packing.x] {
         kernels::pack_channels(where, x, packed_x, how);
       });
     }
-    const auto pad = [&] { append(bind_padding(on, p, part_of(p.x, parts), s.product.x, x, packed_x)); };
+    const auto pad = [&] { append(bind_padding(gpu, p, part_of(p.x, parts), s.product.x, x, packed_x)); };
     const bool is_result = p.kind == convolution_kind::backward_data;
     if (s.pads && !is_result) pad();
     append(engine.bind(
         {{s.packed_x > 0 ? packed_x : x, s.packed_w > 0 ? packed_w : w, y, b}, packed_w + s.packed_w}));
     if (s.pads && is_result) pad();
-    append(bind_postprocessing(on, p, method, s, y, b, packed_w, w, p.accumulates || i > 0));
+    append(bind_postprocessing(gpu, p, method, s, y, b, packed_w, w, p.accumulates || i > 0));
   }
   return [calls = std::move(calls)] {
     for (const kernel_call& call : calls) call();
   };
 }
 
-convolution_recipe recipe_of(session& on, const convolution_problem& p, convolution_method method,
+convolution_recipe recipe_of(session& gpu, const convolution_problem& p, convolution_method method,
                              std::int64_t parts, const product_engine& engine, std::size_t position) {
   const scratch_layout s = scratch_layout_of(p, method, parts);
   return {engine.name,
@@ -270,13 +269,13 @@ convolution_recipe recipe_of(session& on, const convolution_problem& p, convolut
           static_cast<std::int64_t>(position),
           parts,
           s.packed_x + s.packed_w + engine.workspace_bytes,
-          [&on, p, method, parts, engine](const bound_operands& operands) {
-            return bind_recipe(on, p, method, parts, engine, operands);
+          [&gpu, p, method, parts, engine](const bound_operands& operands) {
+            return bind_recipe(gpu, p, method, parts, engine, operands);
           }};
 }
 
-// umbench's own kernels on packed operands; on other operands they are a method of their own.
-bool visit_direct_product(session& on, const convolution_problem& p, convolution_method method,
+// Visits umbench's own kernels on packed operands. On other operands they are a method of their own.
+bool visit_direct_product(session& gpu, const convolution_problem& p, convolution_method method,
                           std::int64_t parts, const std::function<bool(const convolution_recipe&)>& visit) {
   const scratch_layout s = scratch_layout_of(p, method, parts);
   convolution_problem product = p;
@@ -287,26 +286,26 @@ bool visit_direct_product(session& on, const convolution_problem& p, convolution
   product.accumulates = false;
   if (method != convolution_method::packed || !is_filter_gradient(p) || !direct_applies(product)) return true;
   bool more = true;
-  visit_direct(on, product, 1, [&](const convolution_recipe& kernel) {
-    more = visit(recipe_of(on, p, method, parts,
+  visit_direct(gpu, product, 1, [&](const convolution_recipe& kernel) {
+    more = visit(recipe_of(gpu, p, method, parts,
                            {kernel.name, kernel.engine_family, kernel.workspace_bytes, kernel.bind}, 0));
     return more;
   });
   return more;
 }
 
-void visit_cudnn(session& on, const convolution_problem& p, convolution_method method, std::int64_t parts,
+void visit_cudnn(session& gpu, const convolution_problem& p, convolution_method method, std::int64_t parts,
                  const std::function<bool(const convolution_recipe&)>& visit, std::int64_t first) {
   const bool aligned =
       parts_are_aligned(p, parts) || (method == convolution_method::padded && results_are_aligned(p, parts));
-  if (!aligned || !visit_direct_product(on, p, method, parts, visit)) return;
-  const cudnn_candidates candidates(on, scratch_layout_of(p, method, parts).product);
+  if (!aligned || !visit_direct_product(gpu, p, method, parts, visit)) return;
+  const cudnn_candidates candidates(gpu, scratch_layout_of(p, method, parts).product);
   std::vector<std::string> seen;
   for (auto i = static_cast<std::size_t>(first); i < candidates.size(); ++i) {
     const auto plan = candidates.build(i);
     if (!plan || std::find(seen.begin(), seen.end(), plan->name()) != seen.end()) continue;
     seen.push_back(plan->name());
-    if (!visit(recipe_of(on, p, method, parts, engine_of(on, *plan), i))) return;
+    if (!visit(recipe_of(gpu, p, method, parts, engine_of(gpu, *plan), i))) return;
   }
 }
 
@@ -315,35 +314,36 @@ dims result_shape(const convolution_problem& p) {
 }
 
 // The recipe writes to the front of the workspace, then a kernel adds that to the result.
-kernel_call bind_and_accumulate(session& on, const convolution_problem& p, const convolution_recipe& inner,
+kernel_call bind_and_accumulate(session& gpu, const convolution_problem& p, const convolution_recipe& inner,
                                 const bound_operands& operands) {
   const std::size_t which = p.kind == convolution_kind::forward ? 2 : 0;
   const dims shape = result_shape(p);
-  const dtype type = operand_type(p);
+  const dtype type = operand_type(p.arithmetic);
   std::byte *const result = operands.data.at(which), *const partial = operands.workspace;
   bound_operands given = operands;
   given.data[which] = partial;
   given.workspace += round_up(bytes_of(shape, type), arena_alignment);
   return
-      [where = on.compute(), call = inner.bind(given), result, partial, count = element_count(shape), type] {
+      [where = gpu.compute(), call = inner.bind(given), result, partial, count = element_count(shape), type] {
         call();
         kernels::add(where, result, partial, result, count, type);
       };
 }
 
-void visit_accumulating_recipes(session& on, const convolution_problem& p, convolution_method method,
+void visit_accumulating_recipes(session& gpu, const convolution_problem& p, convolution_method method,
                                 std::int64_t parts,
                                 const std::function<bool(const convolution_recipe&)>& visit,
                                 std::int64_t first) {
   convolution_problem alone = p;
   alone.accumulates = false;
-  const byte_count partial_bytes = round_up(bytes_of(result_shape(p), operand_type(p)), arena_alignment);
+  const byte_count partial_bytes =
+      round_up(bytes_of(result_shape(p), operand_type(p.arithmetic)), arena_alignment);
   visit_recipes(
-      on, alone, method, parts,
+      gpu, alone, method, parts,
       [&](convolution_recipe recipe) {
         recipe.workspace_bytes += partial_bytes;
-        recipe.bind = [&on, p, inner = recipe](const bound_operands& operands) {
-          return bind_and_accumulate(on, p, inner, operands);
+        recipe.bind = [&gpu, p, inner = recipe](const bound_operands& operands) {
+          return bind_and_accumulate(gpu, p, inner, operands);
         };
         return visit(recipe);
       },
@@ -352,7 +352,7 @@ void visit_accumulating_recipes(session& on, const convolution_problem& p, convo
 
 }  // namespace
 
-// The method with the longest name that the text begins with.
+// Returns the method with the longest name that the text begins with.
 convolution_method method_of(const std::string& engine) {
   std::size_t best = 0;
   for (std::size_t m = 0; m < method_names.size(); ++m) {
@@ -369,8 +369,8 @@ std::string family_of(const std::string& engine) {
 
 bool parts_are_aligned(const convolution_problem& p, std::int64_t parts) {
   constexpr byte_count multiple = 16;
-  const byte_count x = bytes_of(part_of(p.x, parts), operand_type(p));
-  const byte_count y = bytes_of(part_of(p.y, parts), operand_type(p));
+  const byte_count x = bytes_of(part_of(p.x, parts), operand_type(p.arithmetic));
+  const byte_count y = bytes_of(part_of(p.y, parts), operand_type(p.arithmetic));
   return parts == 1 || (x | y) % multiple == 0;
 }
 
@@ -409,7 +409,7 @@ std::vector<std::int64_t> parts_of(const convolution_problem& p) {
   return all;
 }
 
-void visit_recipes(session& on, const convolution_problem& p, convolution_method method, std::int64_t parts,
+void visit_recipes(session& gpu, const convolution_problem& p, convolution_method method, std::int64_t parts,
                    const std::function<bool(const convolution_recipe&)>& visit, std::int64_t first) {
   const auto named = [&](convolution_recipe recipe) {
     recipe.name = name_of(method, parts, recipe.name);
@@ -417,17 +417,17 @@ void visit_recipes(session& on, const convolution_problem& p, convolution_method
     return visit(recipe);
   };
   if (has_accumulation(p) && method != convolution_method::adding) {
-    visit_accumulating_recipes(on, p, method, parts, visit, first);
+    visit_accumulating_recipes(gpu, p, method, parts, visit, first);
   } else if (method == convolution_method::winograd_4x4) {
-    visit_winograd(on, p, parts, named);
+    visit_winograd(gpu, p, parts, named);
   } else if (method == convolution_method::direct) {
-    visit_direct(on, p, parts, named);
+    visit_direct(gpu, p, parts, named);
   } else {
-    visit_cudnn(on, p, method, parts, named, first);
+    visit_cudnn(gpu, p, method, parts, named, first);
   }
 }
 
-std::optional<convolution_recipe> find_recipe(session& on, const convolution_problem& p,
+std::optional<convolution_recipe> find_recipe(session& gpu, const convolution_problem& p,
                                               const engine_choice& choice) {
   std::optional<convolution_recipe> found;
   if (choice.parts < 1 || p.x.n % choice.parts != 0) return found;
@@ -437,8 +437,8 @@ std::optional<convolution_recipe> find_recipe(session& on, const convolution_pro
       if (recipe.name == choice.engine) found = recipe;
       return !found;
     };
-    visit_recipes(on, p, method, choice.parts, look, choice.position);
-    if (!found) visit_recipes(on, p, method, choice.parts, look);
+    visit_recipes(gpu, p, method, choice.parts, look, choice.position);
+    if (!found) visit_recipes(gpu, p, method, choice.parts, look);
   }
   return found;
 }

@@ -1,6 +1,6 @@
-// The ways to compute a convolution: cuDNN's engines as they are, with a fused epilogue, or on packed
-// operands; Winograd's transforms around products of cuBLASLt; and umbench's own kernels. Each way is a
-// recipe: a name, a number of parts, a workspace, and calls. convolution_engines.hpp finds the fastest.
+// There are these ways to compute a convolution: cuDNN's engines as they are, with a fused epilogue, or on
+// packed operands; Winograd's transforms around products of cuBLASLt; and umbench's own kernels. Each way is
+// a recipe: a name, a number of parts, a workspace, and calls. convolution_engines.hpp finds the fastest.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@
 
 namespace um {
 
-// The work around the product. In quotes: the name in records.
+// A method is the work around the product. Records have the name in quotes.
 enum class convolution_method : std::uint8_t {
   plain,         // "": cuDNN's engine, then bias and ReLU in place
   fused,         // "fused": with bias and ReLU in the engine
@@ -23,31 +23,32 @@ enum class convolution_method : std::uint8_t {
   padded,        // "padded": cuDNN's engine on a copy of x that includes the padding of rows
   adding,        // "adding": cuDNN's engine adds to the result
 };
-// The method of an engine, from its name in records.
+// Reads the method of an engine from its name in records.
 convolution_method method_of(const std::string& engine);
-// The family of an engine: its name without the variant and the number of parts.
+// Returns the family of an engine: its name without the variant and the number of parts.
 std::string family_of(const std::string& engine);
-// Methods that a problem allows, those that are cheap to try first.
+// Returns the methods that a problem allows. Those that are cheap to try come first.
 std::vector<convolution_method> methods_of(const convolution_problem& problem);
 
-// Bytes that a method needs beside the engine's workspace when the batch goes through in `parts` parts.
+// Returns the bytes that a method needs beside the engine's workspace when the batch goes through in `parts`
+// parts.
 byte_count method_workspace(const convolution_problem& problem, convolution_method method,
                             std::int64_t parts);
 
-// Numbers of equal parts that the batch can be cut into, ascending.
+// Returns the numbers of equal parts that the batch can be cut into, ascending.
 std::vector<std::int64_t> parts_of(const convolution_problem& problem);
 
-// Whether every part begins at a multiple of 16 bytes, as cuDNN's engines need.
+// Returns whether every part begins at a multiple of 16 bytes, as cuDNN's engines need.
 bool parts_are_aligned(const convolution_problem& problem, std::int64_t parts);
 
-// Calls `visit` with all recipes of a method and number of parts, likely ones first, until it returns
-// false: some take a second to build. Skips those before `first`. `on` must outlive the recipes.
-void visit_recipes(session& on, const convolution_problem& problem, convolution_method method,
+// Calls `visit` with all recipes of a method and number of parts, likely ones first, until it returns false:
+// some take a second to build. Skips those before `first`. `gpu` must outlive the recipes.
+void visit_recipes(session& gpu, const convolution_problem& problem, convolution_method method,
                    std::int64_t parts, const std::function<bool(const convolution_recipe&)>& visit,
                    std::int64_t first = 0);
 
-// The recipe of a choice in the engine cache; nothing if it cannot be built here.
-std::optional<convolution_recipe> find_recipe(session& on, const convolution_problem& problem,
+// Returns the recipe of a choice in the engine cache, or nothing if it cannot be built here.
+std::optional<convolution_recipe> find_recipe(session& gpu, const convolution_problem& problem,
                                               const engine_choice& choice);
 
 }  // namespace um

@@ -16,16 +16,16 @@ using matrix_layout = handle<cublasLtMatrixLayout_t, &cublasLtMatrixLayoutDestro
 using matmul_preference = handle<cublasLtMatmulPreference_t, &cublasLtMatmulPreferenceDestroy>;
 
 template <class Value>
-void set(const matmul_description& to, cublasLtMatmulDescAttributes_t what, const Value& value) {
-  check(cublasLtMatmulDescSetAttribute(to.get(), what, &value, sizeof value));
+void set(const matmul_description& to, cublasLtMatmulDescAttributes_t attribute, const Value& value) {
+  check(cublasLtMatmulDescSetAttribute(to.get(), attribute, &value, sizeof value));
 }
 template <class Value>
-void set(const matmul_preference& to, cublasLtMatmulPreferenceAttributes_t what, const Value& value) {
-  check(cublasLtMatmulPreferenceSetAttribute(to.get(), what, &value, sizeof value));
+void set(const matmul_preference& to, cublasLtMatmulPreferenceAttributes_t attribute, const Value& value) {
+  check(cublasLtMatmulPreferenceSetAttribute(to.get(), attribute, &value, sizeof value));
 }
 template <class Value>
-void set(const matrix_layout& to, cublasLtMatrixLayoutAttribute_t what, const Value& value) {
-  check(cublasLtMatrixLayoutSetAttribute(to.get(), what, &value, sizeof value));
+void set(const matrix_layout& to, cublasLtMatrixLayoutAttribute_t attribute, const Value& value) {
+  check(cublasLtMatrixLayoutSetAttribute(to.get(), attribute, &value, sizeof value));
 }
 
 // Sums are fp32.
@@ -35,7 +35,7 @@ inline matmul_description make_matmul_description(cublasComputeType_t multiplied
   return matmul_description(raw);
 }
 
-// Column-major, without gaps.
+// The matrix is column-major, without gaps.
 inline matrix_layout make_layout(dtype type, std::int64_t rows, std::int64_t columns) {
   cublasLtMatrixLayout_t raw = nullptr;
   check(cublasLtMatrixLayoutCreate(&raw, type == dtype::bf16 ? CUDA_R_16BF : CUDA_R_32F,

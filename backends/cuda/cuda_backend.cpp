@@ -11,14 +11,14 @@
 namespace um {
 namespace {
 
-std::uint64_t attribute(cudaDeviceAttr what, int device) {
+std::uint64_t attribute(cudaDeviceAttr attribute, int device) {
   int value = 0;
-  check(cudaDeviceGetAttribute(&value, what, device));
+  check(cudaDeviceGetAttribute(&value, attribute, device));
   return static_cast<std::uint64_t>(value);
 }
 
-// Lanes of single-precision arithmetic per multiprocessor, by compute capability (CUDA C++
-// Programming Guide, "Arithmetic Instructions"); 0 where not listed.
+// A multiprocessor has this many lanes of single-precision arithmetic, by compute capability (CUDA C++
+// Programming Guide, "Arithmetic Instructions"), or 0 where that is not listed.
 std::uint64_t fp32_lanes(const cudaDeviceProp& p) {
   switch (p.major * 10 + p.minor) {
     case 70:
@@ -61,29 +61,28 @@ machine probe_machine(int device) {
   return m;
 }
 
-// The operands of a part of an operator as tensors of their own.
+// Returns the operands of a part of an operator as tensors of their own.
 std::vector<tensor> dense_operands(const graph& g, const op& o, const box& part) {
   std::vector<tensor> all;
   for (const access& a : accesses_of(g, o, part)) all.push_back(part_of(g.tensors[a.tensor], a.where));
   return all;
 }
 
-// Fills an operand with values that it may hold: numbers, but zeros where elements are classes or
-// positions.
-void fill_for_timing(session& on, const tensor& t, std::byte* at, std::uint32_t seed) {
-  if (is_floating(t.type)) return kernels::fill(on.compute(), at, element_count(t.shape), t.type, seed);
-  check(cudaMemsetAsync(at, 0, bytes_of(t), on.compute().stream));
+// Fills an operand with values that it may hold: numbers, or zeros where elements are classes or positions.
+void fill_for_timing(session& gpu, const tensor& t, std::byte* at, std::uint32_t seed) {
+  if (is_floating(t.type)) return kernels::fill(gpu.compute(), at, element_count(t.shape), t.type, seed);
+  check(cudaMemsetAsync(at, 0, bytes_of(t), gpu.compute().stream));
 }
 
-// An engine bound to operands in scratch memory that do not overlap.
-kernel_call bind_for_timing(session& on, const engine& chosen, const std::vector<tensor>& operands) {
+// Binds an engine to operands in scratch memory that do not overlap.
+kernel_call bind_for_timing(session& gpu, const engine& chosen, const std::vector<tensor>& operands) {
   const auto room_for = [](const tensor& t) { return round_up(bytes_of(t), arena_alignment); };
   byte_count bytes = 0;
   for (const tensor& t : operands) bytes += room_for(t);
-  std::byte* at = on.scratch(bytes + chosen.choice.workspace_bytes);
+  std::byte* at = gpu.scratch(bytes + chosen.choice.workspace_bytes);
   bound_operands bound{{}, at + bytes};
   for (const tensor& t : operands) {
-    fill_for_timing(on, t, at, static_cast<std::uint32_t>(bound.data.size()) + 1);
+    fill_for_timing(gpu, t, at, static_cast<std::uint32_t>(bound.data.size()) + 1);
     bound.data.push_back(at);
     at += room_for(t);
   }
@@ -107,16 +106,16 @@ class cuda_backend final : public backend {
     return costs;
   }
 
-  std::vector<op_cost> measure_operators(const graph& g, std::span<const compute> what) override {
+  std::vector<op_cost> measure_operators(const graph& g, std::span<const compute> computes) override {
     std::vector<op_cost> costs;
-    for (const compute& c : what) costs.push_back(cost_of(g, c));
+    for (const compute& c : computes) costs.push_back(cost_of(g, c));
     session_.release_scratch();
     return costs;
   }
 
-  execution execute(const graph& g, const execution_plan& plan, const execution_request& how) override {
+  execution execute(const graph& g, const execution_plan& plan, const execution_request& request) override {
     session_.release_scratch();
-    return executor(session_, g, plan).run(how);
+    return executor(session_, g, plan).run(request);
   }
 
  private:
@@ -126,7 +125,7 @@ class cuda_backend final : public backend {
                    time_of(session_, bind_for_timing(session_, chosen, dense_operands(g, o, {}))));
   }
 
-  // The time from when the engine was chosen, by this or another process.
+  // The time is from when this or another process chose the engine.
   op_cost cost_of(const graph& g, const compute& c) {
     const op o = operator_of(g, c);
     const engine chosen =
@@ -139,7 +138,7 @@ class cuda_backend final : public backend {
     return {time, choice.workspace_bytes, choice.engine, choice.parts};
   }
 
-  // umbench's own kernels are not chosen among others, but timed and cached like engines.
+  // umbench's own kernels are not chosen among others. They are timed and cached like engines.
   nanoseconds time_own_kernel(const graph& g, const op& o, const box& part, const engine& chosen) {
     const std::string key = session_.engine_key(signature_of(g, o, part));
     if (const auto known = session_.engines().find(key)) return known->time;

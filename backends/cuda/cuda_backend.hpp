@@ -1,5 +1,5 @@
-// The backend of a real GPU: operators by cuDNN, cuBLASLt and umbench's own kernels, plans on three
-// streams. Built with UM_CUDA only; this header does not include CUDA's.
+// Runs operators on a real GPU by cuDNN, cuBLASLt and umbench's own kernels, and plans on three streams. It
+// is built with UM_CUDA only. This header does not include CUDA's.
 #pragma once
 
 #include <memory>

@@ -14,7 +14,7 @@ namespace {
 namespace fe = cudnn_frontend;
 using fe_type = fe::DescriptorType_t;
 
-// Ids of tensors: the operands in the order in which they are bound, then those between product and
+// Tensors have these ids: the operands in the order in which they are bound, then those between product and
 // epilogue.
 constexpr std::array<std::int64_t, 4> operand_ids{'x', 'w', 'y', 'b'};
 constexpr std::int64_t product_id = 'p', sum_id = 's';
@@ -24,7 +24,7 @@ cudnnDataType_t cudnn_type(dtype type) {
   return type == dtype::bf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
 }
 
-// `between`: a tensor that lies between operations and is never written to memory.
+// A tensor `between` operations is never written to memory.
 fe::Tensor describe(const dims& shape, std::int64_t id, dtype type, const cudnn_convolution& in,
                     bool between = false) {
   const dims strides = strides_of({{}, shape, type, role::activation, in.order});
@@ -97,7 +97,7 @@ fe::Operation describe_pointwise(cudnnPointwiseMode_t mode, const fe::Tensor& in
   return made.build();
 }
 
-fe::OperationGraph graph_of(session& on, const cudnn_convolution& p) {
+fe::OperationGraph graph_of(session& gpu, const cudnn_convolution& p) {
   const dtype y_type = p.kind == convolution_kind::forward ? p.result : p.operands;
   const fe::Tensor y = describe(p.y, operand_ids[2], y_type, p);
   std::vector<fe::Operation> operations;
@@ -117,12 +117,12 @@ fe::OperationGraph graph_of(session& on, const cudnn_convolution& p) {
   std::vector<const fe::Operation*> pointers;
   for (const fe::Operation& o : operations) pointers.push_back(&o);
   return fe::OperationGraphBuilder()
-      .setHandle(on.cudnn())
+      .setHandle(gpu.cudnn())
       .setOperationGraph(static_cast<std::int64_t>(pointers.size()), pointers.data())
       .build();
 }
 
-// Whether to reject an engine: its sums depend on timing or are rounded on the way, or it leaves fp32
+// Returns whether to reject an engine: its sums depend on timing or are rounded on the way, or it leaves fp32
 // without permission.
 bool is_unwanted(cudnnBackendDescriptor_t config, const cudnn_convolution& p) {
   if (fe::hasNumericalNote<CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC>(config) ||
@@ -150,7 +150,7 @@ byte_count cudnn_plan::workspace_bytes() const {
   return static_cast<byte_count>(compiled_->plan.getWorkspaceSize());
 }
 
-kernel_call cudnn_plan::bind(session& on, const bound_operands& operands) const {
+kernel_call cudnn_plan::bind(session& gpu, const bound_operands& operands) const {
   std::array<void*, 4> pointers{};
   const std::size_t count = compiled_->operands;
   for (std::size_t i = 0; i < count; ++i) pointers.at(i) = operands.data.at(i);
@@ -160,7 +160,7 @@ kernel_call cudnn_plan::bind(session& on, const bound_operands& operands) const 
           .setUids(static_cast<std::int64_t>(count), operand_ids.data())
           .setWorkspacePointer(operands.workspace)
           .build());
-  return [handle = on.cudnn(), compiled = compiled_, pack] {
+  return [handle = gpu.cudnn(), compiled = compiled_, pack] {
     check(cudnnBackendExecute(handle, compiled->plan.get_raw_desc(), pack->get_raw_desc()));
   };
 }
@@ -172,10 +172,10 @@ struct cudnn_candidates::candidate_list {
   fe::EngineConfigList configs;
 };
 
-cudnn_candidates::cudnn_candidates(session& on, const cudnn_convolution& problem) {
+cudnn_candidates::cudnn_candidates(session& gpu, const cudnn_convolution& problem) {
   try {
     list_.reset(new candidate_list{
-        on.cudnn(), problem.bias ? std::size_t{4} : std::size_t{3}, graph_of(on, problem), {}});
+        gpu.cudnn(), problem.bias ? std::size_t{4} : std::size_t{3}, graph_of(gpu, problem), {}});
   } catch (const fe::cudnnException&) {
     return;  // cuDNN does not support such a graph: no candidates
   }
@@ -186,7 +186,7 @@ cudnn_candidates::cudnn_candidates(session& on, const cudnn_convolution& problem
   const auto ask = [&](const std::vector<std::string>& modes, const auto& left_out) {
     fe::get_heuristics_list(modes, list_->graph, left_out, list_->configs, /*evaluate_all=*/true);
   };
-  if (on.options().brief_search) ask({"heuristics_mode_a", "heuristics_fallback"}, slow_to_make);
+  if (gpu.options().brief_search) ask({"heuristics_mode_a", "heuristics_fallback"}, slow_to_make);
   if (list_->configs.empty()) {
     ask({"heuristics_mode_a", "heuristics_mode_b", "heuristics_fallback"}, unwanted);
   }

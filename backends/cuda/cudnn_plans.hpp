@@ -14,8 +14,8 @@
 
 namespace um {
 
-// One product as cuDNN computes it. With bias or relu, product and epilogue are one operation
-// graph, y = max(x * w + b, 0) without a tensor in between; forward alone.
+// A product as cuDNN computes it. With bias or relu, product and epilogue are one operation graph, y = max(x
+// * w + b, 0), without a tensor in between. Only forward has them.
 struct cudnn_convolution {
   convolution_kind kind = convolution_kind::forward;
   dims x, w, y;
@@ -27,7 +27,7 @@ struct cudnn_convolution {
   bool accumulates = false;          // adds to the existing values of the result
 };
 
-// A plan that cuDNN can run. Cheap to copy.
+// cuDNN can run this plan. Copies are cheap.
 class cudnn_plan {
  public:
   struct compiled_plan;
@@ -35,24 +35,24 @@ class cudnn_plan {
 
   const std::string& name() const;
   byte_count workspace_bytes() const;
-  // Data in the order x, w, y [, b].
-  kernel_call bind(session& on, const bound_operands& operands) const;
+  // The data come in the order x, w, y [, b].
+  kernel_call bind(session& gpu, const bound_operands& operands) const;
 
  private:
   std::shared_ptr<const compiled_plan> compiled_;
 };
 
-// cuDNN's candidates for a convolution, its best guesses first: deterministic engines, and only those in
-// full fp32 unless tensor cores are allowed. Plans are built one by one, since some take a second.
+// cuDNN's candidates for a convolution, its best guesses first. They are deterministic, and compute in full
+// fp32 unless tensor cores are allowed. Plans are built one by one, since some take a second.
 class cudnn_candidates {
  public:
-  cudnn_candidates(session& on, const cudnn_convolution& problem);
+  cudnn_candidates(session& gpu, const cudnn_convolution& problem);
   ~cudnn_candidates();
   cudnn_candidates(cudnn_candidates&&) noexcept;
   cudnn_candidates& operator=(cudnn_candidates&&) noexcept;
 
   std::size_t size() const;
-  // Nothing if cuDNN cannot build this plan here.
+  // Returns nothing if cuDNN cannot build this plan here.
   std::optional<cudnn_plan> build(std::size_t position) const;
 
  private:

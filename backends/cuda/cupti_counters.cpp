@@ -86,7 +86,7 @@ unified_memory_counter::~unified_memory_counter() {
   static_cast<void>(cupti().disable(CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER));
 }
 
-// Without the thread, a read of 256 MiB gave 4000 to 8191 records, without its faults (driver 580).
+// Without the thread, a read of 256 MiB gave 4000 to 8191 records, and none of its faults (driver 580).
 void unified_memory_counter::start() {
   static_cast<void>(stop());
   if (!events_.active() && tracing_library() != nullptr) return;  // its thread fetches records
@@ -116,7 +116,7 @@ void unified_memory_counter::fetch(bool all) {
   }
 }
 
-// The driver delivers records some time after the work: this flushes until no more come.
+// The driver delivers records some time after the work, so this flushes until no more come.
 unified_memory_counts unified_memory_counter::collect() {
   constexpr auto pause = std::chrono::milliseconds(10);
   constexpr int quiet_enough = 4, most_flushes = 50;

@@ -29,7 +29,7 @@ struct unified_memory_counts {
   migrated_bytes to_device, to_host;
   std::uint64_t cpu_faults = 0;
   std::uint64_t gpu_faults = 0;  // records of faults: one a batch by CUPTI, one a batch and block by events
-  // The sum of their values: granules by events, faults on each batch's first page by CUPTI 13.0.
+  // The sum of their values. Events count granules, CUPTI 13.0 the faults on each batch's first page.
   std::uint64_t gpu_fault_groups = 0;
   std::uint64_t thrashing = 0, throttling = 0, remote_maps = 0;
   std::uint64_t record_count = 0;
@@ -43,8 +43,8 @@ struct unified_memory_counts {
 // other kinds are ignored.
 void add_record(unified_memory_counts& to, const std::byte* record);
 
-// The counters that records keep: faults of kernels, and movements of managed memory by cause. A cause that
-// CUPTI did not name stays empty.
+// Returns the counters that records keep: faults of kernels, and movements of managed memory by cause. A
+// cause that CUPTI did not name stays empty.
 counters counters_of(const unified_memory_counts& counts);
 
 // At most one exists in a process. Throws unsupported with the reason if counting is impossible: no
@@ -62,8 +62,8 @@ class unified_memory_counter {
   // process and does not report losses: if the host delays that thread by some ten milliseconds, counts may
   // be too low without notice.
   void start();
-  // Waits for the GPU and for the last records, some ten milliseconds. Counts for which is_complete() is false
-  // must not be used.
+  // Waits for the GPU and for the last records, some ten milliseconds. Counts for which is_complete() is
+  // false must not be used.
   unified_memory_counts stop();
 
  private:
@@ -77,7 +77,7 @@ class unified_memory_counter {
   std::jthread collector_;
 };
 
-// True if no record was lost, and bytes that faults moved have faults where these were counted.
+// Returns true if no record was lost, and bytes that faults moved have faults where these were counted.
 bool is_complete(const unified_memory_counts& counts);
 
 }  // namespace um

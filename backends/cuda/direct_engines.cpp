@@ -7,14 +7,14 @@ namespace um {
 namespace {
 
 kernels::direct_convolution direct_problem_of(const convolution_problem& p) {
-  return {p.x, p.w, p.y, p.how, p.arithmetic == precision::bf16 ? dtype::bf16 : dtype::f32};
+  return {p.x, p.w, p.y, p.how, operand_type(p.arithmetic)};
 }
 
 kernels::grouped_convolution grouped_problem_of(const convolution_problem& p) {
-  return {p.x, p.w, p.y, p.how, p.arithmetic == precision::bf16 ? dtype::bf16 : dtype::f32, p.order};
+  return {p.x, p.w, p.y, p.how, operand_type(p.arithmetic), p.order};
 }
 
-// The kernel that computes a filter gradient.
+// One of these kernels computes a filter gradient.
 enum class gradient_kernel : std::uint8_t { none, planar, shallow, deep };
 gradient_kernel gradient_kernel_of(const convolution_problem& p) {
   const kernels::direct_convolution of = direct_problem_of(p);
@@ -27,10 +27,10 @@ gradient_kernel gradient_kernel_of(const convolution_problem& p) {
   return kernels::deep_filter_gradient_fits(of) ? gradient_kernel::deep : gradient_kernel::none;
 }
 
-kernel_call bind_grouped(session& on, const convolution_problem& p, const bound_operands& operands) {
+kernel_call bind_grouped(session& gpu, const convolution_problem& p, const bound_operands& operands) {
   std::byte *const x = operands.data.at(0), *const w = operands.data.at(1), *const y = operands.data.at(2);
   const auto* const b = p.has_bias ? reinterpret_cast<const float*>(operands.data.at(3)) : nullptr;
-  return [where = on.compute(), of = grouped_problem_of(p), kind = p.kind, x, w, y, b, add = p.accumulates,
+  return [where = gpu.compute(), of = grouped_problem_of(p), kind = p.kind, x, w, y, b, add = p.accumulates,
           workspace = reinterpret_cast<float*>(operands.workspace)] {
     switch (kind) {
       case convolution_kind::forward:
@@ -43,16 +43,16 @@ kernel_call bind_grouped(session& on, const convolution_problem& p, const bound_
   };
 }
 
-kernel_call bind_direct(session& on, const convolution_problem& p, const bound_operands& operands) {
-  if (p.how.groups > 1) return bind_grouped(on, p, operands);
+kernel_call bind_direct(session& gpu, const convolution_problem& p, const bound_operands& operands) {
+  if (p.how.groups > 1) return bind_grouped(gpu, p, operands);
   std::byte *const x = operands.data.at(0), *const w = operands.data.at(1), *const y = operands.data.at(2);
   if (p.kind == convolution_kind::forward) {
     const auto* const b = p.has_bias ? reinterpret_cast<const float*>(operands.data.at(3)) : nullptr;
-    return [where = on.compute(), of = direct_problem_of(p), x, w, y, b] {
+    return [where = gpu.compute(), of = direct_problem_of(p), x, w, y, b] {
       kernels::direct_forward(where, of, x, w, b, y);
     };
   }
-  return [where = on.compute(), of = direct_problem_of(p), which = gradient_kernel_of(p), x, y,
+  return [where = gpu.compute(), of = direct_problem_of(p), which = gradient_kernel_of(p), x, y,
           dw = reinterpret_cast<float*>(w), add = p.accumulates,
           workspace = reinterpret_cast<float*>(operands.workspace)] {
     const auto *const xs = reinterpret_cast<const float*>(x), *const ys = reinterpret_cast<const float*>(y);
@@ -69,15 +69,15 @@ kernel_call bind_direct(session& on, const convolution_problem& p, const bound_o
   };
 }
 
-byte_count workspace_of(session& on, const convolution_problem& p) {
+byte_count workspace_of(session& gpu, const convolution_problem& p) {
   if (p.how.groups > 1) {
     return p.kind == convolution_kind::backward_filter
-               ? kernels::grouped_filter_workspace(on.compute().multiprocessors, grouped_problem_of(p))
+               ? kernels::grouped_filter_workspace(gpu.compute().multiprocessors, grouped_problem_of(p))
                : 0;
   }
   if (p.kind == convolution_kind::forward) return 0;
   const kernels::direct_convolution of = direct_problem_of(p);
-  const int multiprocessors = on.compute().multiprocessors;
+  const int multiprocessors = gpu.compute().multiprocessors;
   switch (gradient_kernel_of(p)) {
     case gradient_kernel::planar:
       return kernels::planar_filter_gradient_workspace(multiprocessors, of);
@@ -91,22 +91,22 @@ byte_count workspace_of(session& on, const convolution_problem& p) {
   return 0;
 }
 
-int device_attribute(session& on, cudaDeviceAttr which) {
+int device_attribute(session& gpu, cudaDeviceAttr which) {
   int value = 0;
-  check(cudaDeviceGetAttribute(&value, which, on.device()));
+  check(cudaDeviceGetAttribute(&value, which, gpu.device()));
   return value;
 }
 
-bool supports_problem(session& on, const convolution_problem& p) {
+bool supports_problem(session& gpu, const convolution_problem& p) {
   if (p.how.groups > 1) return true;
   const kernels::direct_convolution of = direct_problem_of(p);
   const gradient_kernel which =
       p.kind == convolution_kind::forward ? gradient_kernel::none : gradient_kernel_of(p);
-  const int most_shared = device_attribute(on, cudaDevAttrMaxSharedMemoryPerBlockOptin);
+  const int most_shared = device_attribute(gpu, cudaDevAttrMaxSharedMemoryPerBlockOptin);
   if (which == gradient_kernel::planar)
     return kernels::planar_filter_gradient_shared_bytes(of) <= most_shared;
   constexpr int tensor_cores_of_these = 8;  // major compute capability
-  if (device_attribute(on, cudaDevAttrComputeCapabilityMajor) < tensor_cores_of_these) return false;
+  if (device_attribute(gpu, cudaDevAttrComputeCapabilityMajor) < tensor_cores_of_these) return false;
   return which != gradient_kernel::deep || kernels::deep_filter_gradient_shared_bytes(of) <= most_shared;
 }
 
@@ -129,11 +129,11 @@ bool direct_applies(const convolution_problem& p) {
   return false;
 }
 
-void visit_direct(session& on, const convolution_problem& p, std::int64_t parts,
+void visit_direct(session& gpu, const convolution_problem& p, std::int64_t parts,
                   const std::function<bool(const convolution_recipe&)>& visit) {
-  if (parts != 1 || !supports_problem(on, p)) return;
-  visit({"kernel", "kernel", 0, 1, round_up(workspace_of(on, p), arena_alignment),
-         [&on, p](const bound_operands& operands) { return bind_direct(on, p, operands); }});
+  if (parts != 1 || !supports_problem(gpu, p)) return;
+  visit({"kernel", "kernel", 0, 1, round_up(workspace_of(gpu, p), arena_alignment),
+         [&gpu, p](const bound_operands& operands) { return bind_direct(gpu, p, operands); }});
 }
 
 }  // namespace um

@@ -1,8 +1,8 @@
-// Convolutions by umbench's own kernels:
-// tf32 and bf16, nhwc: few input channels
-// tf32, nhwc: filter gradients of many channels
-// fp32, nchw: filter gradients of few input channels
-// any type and order: convolutions in groups
+// umbench's own kernels compute some convolutions:
+//   tf32 and bf16, nhwc   few input channels
+//   tf32, nhwc            filter gradients of many channels
+//   fp32, nchw            filter gradients of few input channels
+//   any type and order    convolutions in groups
 #pragma once
 
 #include "backends/cuda/convolution_recipe.hpp"
@@ -11,8 +11,8 @@
 namespace um {
 
 bool direct_applies(const convolution_problem& problem);
-// One recipe in one part: its workspace needs no smaller parts.
-void visit_direct(session& on, const convolution_problem& problem, std::int64_t parts,
+// Visits one recipe, in one part: its workspace needs no smaller parts.
+void visit_direct(session& gpu, const convolution_problem& problem, std::int64_t parts,
                   const std::function<bool(const convolution_recipe&)>& visit);
 
 }  // namespace um

@@ -1,5 +1,5 @@
-// An operator's implementation in three stages: an engine is chosen for a shape, bound to
-// operands before the first step, and called once per execution.
+// An operator is implemented in three stages: an engine is chosen for a shape, bound to operands before the
+// first step, and called once per execution.
 #pragma once
 
 #include <cstddef>
@@ -10,10 +10,10 @@
 
 namespace um {
 
-// Launches on the session's compute stream; allocates nothing.
+// Launches on the session's compute stream and allocates nothing.
 using kernel_call = std::function<void()>;
 
-// Device addresses of the operands, in the operator's order, and of the workspace.
+// Device addresses: of the operands, in the operator's order, and of the workspace.
 struct bound_operands {
   std::vector<std::byte*> data;
   std::byte* workspace = nullptr;

@@ -34,9 +34,9 @@ std::map<std::string, engine_choice> read_engines(const std::filesystem::path& f
   return engines;
 }
 
-[[noreturn]] void fail(const std::filesystem::path& file, const char* what) {
+[[noreturn]] void fail(const std::filesystem::path& file, const char* action) {
   throw std::system_error(errno, std::generic_category(),
-                          std::string(what) + " engine cache " + file.string() +
+                          std::string(action) + " engine cache " + file.string() +
                               " (XDG_CACHE_HOME can name a folder that may be written)");
 }
 
@@ -59,7 +59,7 @@ void write_engines(const std::filesystem::path& file, const std::map<std::string
   std::filesystem::rename(temporary, file);
 }
 
-// Held while a process reads, merges and writes.
+// A process holds it while it reads, merges and writes.
 class file_lock {
  public:
   explicit file_lock(const std::filesystem::path& file)

@@ -1,11 +1,10 @@
-// The engines that were chosen for operators, kept on disk: the choice is timed once on a machine, and
-// every later process runs the same engine. So results are equal to the bit, and engines never explain why
-// one strategy is slower than another.
+// The engines that were chosen for operators are kept on disk. A choice is timed once on a machine, and every
+// later process runs the same engine. So results are equal to the bit, and engines never explain why one
+// strategy is slower than another.
 //
-// One JSON object {"schema": 1, "engines": {key: {engine, position, workspace_bytes, time_ns,
-// parts}}}.
-// Safe against concurrent and interrupted writers: a write merges under a lock file, goes to a temporary
-// file and renames it. The first choice for a key stays.
+// The file is one JSON object {"schema": 1, "engines": {key: {engine, position, workspace_bytes, time_ns,
+// parts}}}. It is safe against concurrent and interrupted writers: a write merges under a lock file, goes to
+// a temporary file and renames it. The first choice for a key stays.
 #pragma once
 
 #include <filesystem>
@@ -30,7 +29,7 @@ struct engine_choice {
 // $XDG_CACHE_HOME/umbench/engines.json, else ~/.cache/umbench/engines.json.
 std::filesystem::path standard_engine_cache();
 
-// The key of the choice for `problem` within a workspace, by a version of the search.
+// Returns the key of the choice for `problem` within a workspace, by a version of the search.
 std::string engine_key(const std::string& problem, byte_count workspace_cap, const std::string& version);
 
 class engine_cache {
@@ -39,13 +38,13 @@ class engine_cache {
   explicit engine_cache(std::filesystem::path file);
 
   std::optional<engine_choice> find(const std::string& key) const;
-  // Choices for `problem` within `workspace_cap` or more that fit it: the fastest engine within more memory
-  // is also the fastest within less, if it fits.
+  // Returns choices for `problem` within `workspace_cap` or more that fit it. The fastest engine within more
+  // memory is also the fastest within less, if it fits.
   std::vector<engine_choice> find_within(const std::string& problem, byte_count workspace_cap,
                                          const std::string& version) const;
 
-  // Stores the choice on disk unless another process stored one meanwhile; returns the stored one. `stale`
-  // is an earlier choice that no longer works and may be replaced.
+  // Stores the choice on disk unless another process stored one meanwhile, and returns the stored one.
+  // `stale` is an earlier choice that no longer works and may be replaced.
   engine_choice store(const std::string& key, const engine_choice& choice,
                       const std::optional<engine_choice>& stale = {});
 

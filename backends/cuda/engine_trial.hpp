@@ -1,5 +1,5 @@
-// How candidates for an operator are timed, and when the search leaves a list of them. Pure functions over
-// timing callbacks.
+// Decides how candidates for an operator are timed, and when the search leaves a list of them. These are pure
+// functions over timing callbacks.
 #pragma once
 
 #include <functional>
@@ -12,15 +12,16 @@ namespace um {
 constexpr nanoseconds never = std::numeric_limits<nanoseconds>::max();
 
 struct candidate {
-  // Time of the first call, loading included; `never` if the candidate is useless.
+  // Times the first call, loading included. Returns `never` if the candidate is useless.
   std::function<nanoseconds()> first;
-  // Median time of `counted` calls after `before` calls that are not counted.
+  // Returns the median time of `counted` calls after `before` calls that are not counted.
   std::function<nanoseconds(int before, int counted)> median;
 };
 
-// Time of one call, by as few calls as decide whether the candidate beats `to_beat`: one call if it is
-// slower by a quarter even without the time that it may have spent on loading (the result is then a lower
-// bound); two if that holds for the second call, or if calls are long (four below 1 ms); else up to 14.
+// Times one call, by as few calls as decide whether the candidate beats `to_beat`. It makes one call if that
+// is slower by a quarter even without the time that it may have spent on loading; the result is then a lower
+// bound. It makes two if that holds for the second call, or if calls are long (four below 1 ms), else up to
+// 14.
 nanoseconds trial_time(const candidate& of, nanoseconds to_beat);
 
 // Ends the search of a list, likely candidates first, once a dozen candidates, or a second and a half, have

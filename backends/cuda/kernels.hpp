@@ -20,27 +20,27 @@ struct launch_site {
   int multiprocessors = 1;
 };
 
-// The properties of a tensor that a kernel needs.
+// What a kernel needs to know of a tensor.
 struct tensor_form {
   dims shape;
   dtype type = dtype::f32;
   memory_order order = memory_order::nchw;
 };
 
-// --- elementwise.cu --- outputs may take the place of inputs of the same type.
-// relu6: min(max(x, 0), 6).
+// --- elementwise.cu ---
+// Outputs may take the place of inputs of the same type. relu6: min(max(x, 0), 6).
 void relu(launch_site where, const void* x, void* y, std::int64_t count, dtype type, bool relu6 = false);
 void relu_backward(launch_site where, const void* y, const void* dy, void* dx, std::int64_t count, dtype type,
                    bool relu6 = false);
 void add(launch_site where, const void* a, const void* b, void* y, std::int64_t count, dtype type);
-// Rounds to nearest even; not in place.
+// Rounds to nearest even, and not in place.
 void cast(launch_site where, const void* x, dtype from, void* y, dtype to, std::int64_t count);
 void sgd_update(launch_site where, float* w, const float* dw, float learning_rate, std::int64_t count);
-// Pseudo-random values in [-1, 1), for timing: zeros would run faster than data does.
+// Writes pseudo-random values in [-1, 1), for timing: zeros would run faster than data does.
 void fill(launch_site where, void* to, std::int64_t count, dtype type, std::uint32_t seed);
 
 // --- optimizer_step.cu ---
-// A parameter (f32, or bf16 with a master) and what belongs to it; null where it is not there.
+// A parameter (f32, or bf16 with a master) and what belongs to it, or null.
 struct stepped_tensor {
   void* w = nullptr;
   const float* dw = nullptr;
@@ -49,12 +49,12 @@ struct stepped_tensor {
   bool is_aligned = false;  // set by the launcher
 };
 inline constexpr int most_stepped_tensors = 512;  // what a launch can carry
-// One kernel over as many tensors, then, with two moments, *steps += 1.
-void take_step(launch_site where, std::span<const stepped_tensor> tensors, const optimizer_step& how,
+// Takes the step of all tensors in one kernel. With two moments, then *steps += 1.
+void take_step(launch_site where, std::span<const stepped_tensor> tensors, const optimizer_step& update,
                std::int32_t* steps);
 
 // --- replay.cu ---
-// Replays an operator of which only the touched memory and the time are known.
+// An operator of which only the touched memory and the time are known.
 struct replayed_operand {
   std::byte* address = nullptr;
   std::int64_t bytes = 0;
@@ -66,9 +66,9 @@ struct replayed_operator {
   int count = 0;
   std::int64_t duration_ns = 0;  // with all operands resident
 };
-// Reads and writes all operands side by side, and takes the duration; delays of touches (faults, the link)
-// add to it. Writes small numbers, and zeros to integers. `bytes_per_s`: rate of device memory.
-void replay(launch_site where, const replayed_operator& what, std::int64_t bytes_per_s);
+// Reads and writes all operands side by side, and takes the duration. Delays of touches (faults, the link)
+// add to it. Writes small numbers, and zeros to integers. `bytes_per_s` is the rate of device memory.
+void replay(launch_site where, const replayed_operator& replayed, std::int64_t bytes_per_s);
 
 // --- bias.cu ---
 // y = y + b[c] where b is given, then max(y, 0) where relu is asked for; in place.
@@ -110,7 +110,7 @@ struct normalization {
   void* y = nullptr;
   bool relu = false, relu6 = false;
 };
-void normalize(launch_site where, const normalization& what, const tensor_form& of);
+void normalize(launch_site where, const normalization& operands, const tensor_form& of);
 // Operands as in core/operators.hpp; optional ones may be null.
 struct normalization_gradient {
   const void* x = nullptr;
@@ -122,7 +122,7 @@ struct normalization_gradient {
   bool relu = false, relu6 = false;
 };
 std::size_t batch_norm_backward_workspace(const tensor_form& of);
-void batch_norm_backward(launch_site where, const normalization_gradient& what, const tensor_form& of,
+void batch_norm_backward(launch_site where, const normalization_gradient& operands, const tensor_form& of,
                          float* workspace);
 
 // --- global_average_pool.cu --- `of` is x's.
@@ -130,7 +130,7 @@ void global_average_pool(launch_site where, const void* x, void* y, const tensor
 void global_average_pool_backward(launch_site where, const void* dy, void* dx, const tensor_form& of);
 
 // --- average_pool.cu ---
-// A part of an average pool or of its gradient: it begins with rows x_row of x and y_row of y; the whole
+// A part of an average pool or of its gradient. It begins with rows x_row of x and y_row of y. The whole
 // input has `height` rows.
 struct average_problem {
   dims x, y;
@@ -148,13 +148,13 @@ struct softmax_problem {
   dtype type = dtype::f32;
 };
 std::size_t softmax_workspace(const softmax_problem& problem);
-// Loss, and probabilities; the loss is added to if `accumulate`.
+// Computes the loss and probabilities. The loss is added to if `accumulate`.
 void softmax_cross_entropy(launch_site where, const void* logits, const std::int32_t* labels, float* loss,
                            void* probabilities, const softmax_problem& problem, bool accumulate,
                            float* workspace);
 void softmax_cross_entropy_backward(launch_site where, const void* probabilities, const std::int32_t* labels,
                                     void* dlogits, const softmax_problem& problem);
-// Loss and its gradient; dlogits may be logits. Workspace as for softmax_cross_entropy.
+// Computes the loss and its gradient. dlogits may be logits. Workspace as for softmax_cross_entropy.
 void softmax_cross_entropy_gradient(launch_site where, const void* logits, const std::int32_t* labels,
                                     float* loss, void* dlogits, const softmax_problem& problem,
                                     bool accumulate, float* workspace);

@@ -1,4 +1,4 @@
-// The functions of cuBLASLt that are used, as cublasLt.h declares them.
+// umbench uses these functions of cuBLASLt. They are as cublasLt.h declares them.
 #include <cublasLt.h>
 
 #include "backends/cuda/lazy_library.hpp"

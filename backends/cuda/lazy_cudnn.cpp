@@ -1,4 +1,4 @@
-// The functions of cuDNN that are used, here and in cudnn-frontend, as cudnn.h declares them.
+// umbench and cudnn-frontend use these functions of cuDNN. They are as cudnn.h declares them.
 #include <cudnn.h>
 
 #include "backends/cuda/lazy_library.hpp"

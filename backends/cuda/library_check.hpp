@@ -1,4 +1,4 @@
-// check() for the status types of cuDNN and cuBLAS, beside the runtime's in um_allocators.
+// Checks the status types of cuDNN and cuBLAS. um_allocators checks the runtime's.
 #pragma once
 
 #include <cublasLt.h>

@@ -23,11 +23,8 @@ struct product {
   float beta = 0.0F;
 };
 
-dtype operand_type(const matrix_problem& p) {
-  return p.arithmetic == precision::bf16 ? dtype::bf16 : dtype::f32;
-}
 dtype filter_type(const matrix_problem& p) {
-  return p.kind == matrix_kind::backward_filter ? dtype::f32 : operand_type(p);
+  return p.kind == matrix_kind::backward_filter ? dtype::f32 : operand_type(p.arithmetic);
 }
 
 bool has_epilogue(const matrix_problem& p) {
@@ -45,10 +42,10 @@ cublasLtEpilogue_t epilogue_of(const matrix_problem& p) {
   return p.bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
 }
 
-// `joined`: bias, ReLU or bias gradient are the product's epilogue, not a pass of their own.
+// With `joined`, bias, ReLU or bias gradient are the product's epilogue, not a pass of their own.
 product describe(const matrix_problem& p, bool joined) {
   const auto multiplied = p.arithmetic == precision::tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
-  const dtype type = operand_type(p);
+  const dtype type = operand_type(p.arithmetic);
   product made{make_matmul_description(multiplied),
                {make_layout(type, p.in, p.n), make_layout(filter_type(p), p.in, p.out),
                 make_layout(type, p.out, p.n)}};
@@ -76,7 +73,7 @@ product describe(const matrix_problem& p, bool joined) {
 
 using algorithm = cublasLtMatmulAlgo_t;
 
-// Text of a choice: cuBLASLt can store and restore an algorithm, for the same version of the library.
+// A choice is kept as text: cuBLASLt can store and restore an algorithm, for the same version of the library.
 struct named_algorithm {
   algorithm how{};
   bool joined = false;
@@ -109,28 +106,29 @@ std::optional<named_algorithm> parse_algorithm(const std::string& text) {
   return a;
 }
 
-// Bias, ReLU or bias gradient as a separate pass after the product, in the product's workspace. Parts after
-// the first use it even with a joined epilogue, since they add to the result.
+// Bias, ReLU or bias gradient may be a separate pass after the product, in the product's workspace. Parts
+// after the first use it even with a joined epilogue, since they add to the result.
 byte_count pass_workspace(const matrix_problem& p) {
   if (!p.bias || p.kind != matrix_kind::backward_filter) return 0;
-  return kernels::bias_backward_workspace({{p.n, p.out, 1, 1}, operand_type(p), memory_order::nchw});
+  return kernels::bias_backward_workspace(
+      {{p.n, p.out, 1, 1}, operand_type(p.arithmetic), memory_order::nchw});
 }
 
-kernel_call bind_pass(session& on, const matrix_problem& p, const bound_operands& operands) {
-  const kernels::tensor_form of{{p.n, p.out, 1, 1}, operand_type(p), memory_order::nchw};
+kernel_call bind_pass(session& gpu, const matrix_problem& p, const bound_operands& operands) {
+  const kernels::tensor_form of{{p.n, p.out, 1, 1}, operand_type(p.arithmetic), memory_order::nchw};
   auto* const b = p.bias ? reinterpret_cast<float*>(operands.data.at(3)) : nullptr;
   if (p.kind == matrix_kind::backward_filter) {
-    return [where = on.compute(), dy = operands.data.at(2), b, of, adds = p.accumulate,
+    return [where = gpu.compute(), dy = operands.data.at(2), b, of, adds = p.accumulate,
             workspace = reinterpret_cast<float*>(operands.workspace)] {
       kernels::bias_backward(where, dy, b, of, adds, workspace);
     };
   }
-  return [where = on.compute(), y = operands.data.at(2), b, of, relu = p.relu] {
+  return [where = gpu.compute(), y = operands.data.at(2), b, of, relu = p.relu] {
     kernels::bias_relu(where, y, b, relu, of);
   };
 }
 
-kernel_call bind_product(session& on, const matrix_problem& p, const named_algorithm& chosen,
+kernel_call bind_product(session& gpu, const matrix_problem& p, const named_algorithm& chosen,
                          byte_count workspace_bytes, const bound_operands& operands) {
   auto made = std::make_shared<product>(describe(p, chosen.joined));
   if (chosen.joined && p.bias) {
@@ -138,8 +136,8 @@ kernel_call bind_product(session& on, const matrix_problem& p, const named_algor
     set(made->how, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
   }
   const std::array<std::byte*, 3> at{operands.data.at(0), operands.data.at(1), operands.data.at(2)};
-  return [made, how = chosen.how, at, workspace_bytes, workspace = operands.workspace, library = on.cublas(),
-          stream = on.compute().stream] {
+  return [made, how = chosen.how, at, workspace_bytes, workspace = operands.workspace, library = gpu.cublas(),
+          stream = gpu.compute().stream] {
     const float alpha = 1.0F;
     const auto& layout = made->layout;
     const auto d = made->d;
@@ -149,25 +147,25 @@ kernel_call bind_product(session& on, const matrix_problem& p, const named_algor
   };
 }
 
-kernel_call bind_all(session& on, const matrix_problem& p, const named_algorithm& chosen,
+kernel_call bind_all(session& gpu, const matrix_problem& p, const named_algorithm& chosen,
                      byte_count workspace_bytes, const bound_operands& operands) {
-  kernel_call product = bind_product(on, p, chosen, workspace_bytes, operands);
+  kernel_call product = bind_product(gpu, p, chosen, workspace_bytes, operands);
   if (chosen.joined || !has_epilogue(p)) return product;
-  return [product = std::move(product), pass = bind_pass(on, p, operands)] {
+  return [product = std::move(product), pass = bind_pass(gpu, p, operands)] {
     product();
     pass();
   };
 }
 
-// Operands one after another in scratch memory.
-bound_operands scratch_operands(session& on, const matrix_problem& p, byte_count workspace) {
+// The operands lie one after another in scratch memory.
+bound_operands scratch_operands(session& gpu, const matrix_problem& p, byte_count workspace) {
   const std::array<std::int64_t, 4> counts{p.n * p.in, p.out * p.in, p.n * p.out, p.out};
   std::array<byte_count, 5> offset{};
   for (std::size_t i = 0; i < counts.size(); ++i) {
     const auto bytes = static_cast<byte_count>(counts[i]) * sizeof(float);
     offset[i + 1] = offset[i] + round_up(bytes, arena_alignment);
   }
-  std::byte* base = on.scratch(offset[4] + workspace, operand_type(p));
+  std::byte* base = gpu.scratch(offset[4] + workspace, operand_type(p.arithmetic));
   return {{base, base + offset[1], base + offset[2], base + offset[3]}, base + offset[4]};
 }
 
@@ -176,10 +174,10 @@ struct proposal {
   byte_count workspace_bytes = 0;
 };
 
-void append_proposals(session& on, const matrix_problem& p, byte_count cap, bool joined,
+void append_proposals(session& gpu, const matrix_problem& p, byte_count cap, bool joined,
                       std::vector<proposal>& to) {
   const matmul_preference preference = make_preference(cap, p.alignment);
-  if (operand_type(p) == dtype::bf16) {  // a divided product is summed in fp32, too
+  if (operand_type(p.arithmetic) == dtype::bf16) {  // a divided product is summed in fp32, too
     set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
         static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
   }
@@ -187,7 +185,7 @@ void append_proposals(session& on, const matrix_problem& p, byte_count cap, bool
   std::array<cublasLtMatmulHeuristicResult_t, 32> found{};
   int count = 0;
   const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
-      on.cublas(), made.how.get(), made.layout[made.a].get(), made.layout[made.b].get(),
+      gpu.cublas(), made.how.get(), made.layout[made.a].get(), made.layout[made.b].get(),
       made.layout[made.d].get(), made.layout[made.d].get(), preference.get(), static_cast<int>(found.size()),
       found.data(), &count);
   // It reports an epilogue that these types do not support as an invalid value.
@@ -200,27 +198,27 @@ void append_proposals(session& on, const matrix_problem& p, byte_count cap, bool
 }
 
 // Algorithms with a joined epilogue come first.
-std::vector<proposal> proposed_algorithms(session& on, const matrix_problem& p, byte_count cap) {
+std::vector<proposal> proposed_algorithms(session& gpu, const matrix_problem& p, byte_count cap) {
   std::vector<proposal> all;
-  if (can_fuse_epilogue(p)) append_proposals(on, p, cap, true, all);
-  append_proposals(on, p, cap, false, all);
+  if (can_fuse_epilogue(p)) append_proposals(gpu, p, cap, true, all);
+  append_proposals(gpu, p, cap, false, all);
   for (proposal& one : all) one.workspace_bytes = std::max(one.workspace_bytes, pass_workspace(p));
   return all;
 }
 
-engine_choice fastest(session& on, const matrix_problem& problem, byte_count cap) {
-  const auto proposed = proposed_algorithms(on, problem, cap);
+engine_choice fastest(session& gpu, const matrix_problem& problem, byte_count cap) {
+  const auto proposed = proposed_algorithms(gpu, problem, cap);
   byte_count workspace = 0;
   for (const proposal& one : proposed) workspace = std::max(workspace, one.workspace_bytes);
-  const bound_operands operands = scratch_operands(on, problem, workspace);
+  const bound_operands operands = scratch_operands(gpu, problem, workspace);
   engine_choice best{{}, 0, 0, std::numeric_limits<nanoseconds>::max()};
   std::int64_t position = 0;
   for (const proposal& one : proposed) {
     const std::int64_t here = position++;
     try {
-      const kernel_call call = bind_all(on, problem, one.how, one.workspace_bytes, operands);
-      const bool is_brief = on.options().brief_search;
-      const nanoseconds time = is_brief ? median_time(on, call, 0, 1) : time_of(on, call);
+      const kernel_call call = bind_all(gpu, problem, one.how, one.workspace_bytes, operands);
+      const bool is_brief = gpu.options().brief_search;
+      const nanoseconds time = is_brief ? median_time(gpu, call, 0, 1) : time_of(gpu, call);
       if (time < best.time) best = {text_of(one.how), here, one.workspace_bytes, time};
       if (is_brief) break;
     } catch (const cuda_error&) {
@@ -244,14 +242,15 @@ std::string signature_of(const matrix_problem& p) {
          (p.accumulate ? " accumulate" : "") + " align " + std::to_string(p.alignment);
 }
 
-engine choose_engine(session& on, const matrix_problem& problem, byte_count workspace_cap) {
+engine choose_engine(session& gpu, const matrix_problem& problem, byte_count workspace_cap) {
   const auto usable = [](const engine_choice& choice) { return parse_algorithm(choice.engine).has_value(); };
-  const engine_choice choice = find_or_search(on, signature_of(problem), workspace_cap, {}, usable,
-                                              [&] { return fastest(on, problem, workspace_cap); });
+  const engine_choice choice = find_or_search(gpu, signature_of(problem), workspace_cap, {}, usable,
+                                              [&] { return fastest(gpu, problem, workspace_cap); });
   const auto how = parse_algorithm(choice.engine);
   if (!how) throw unsupported("algorithm " + choice.engine + " of the engine cache cannot be read");
-  return {choice, [&on, problem, how = *how, bytes = choice.workspace_bytes](const bound_operands& operands) {
-            return bind_all(on, problem, how, bytes, operands);
+  return {choice,
+          [&gpu, problem, how = *how, bytes = choice.workspace_bytes](const bound_operands& operands) {
+            return bind_all(gpu, problem, how, bytes, operands);
           }};
 }
 

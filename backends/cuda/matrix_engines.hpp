@@ -4,12 +4,13 @@
 
 #include <string>
 
+#include "backends/cuda/convolution_problem.hpp"
 #include "backends/cuda/engine.hpp"
 #include "backends/cuda/session.hpp"
 
 namespace um {
 
-// Operands, all row-major: x [n, in], w [out, in], y [n, out], b [out].
+// Operands are row-major: x [n, in], w [out, in], y [n, out], b [out].
 //   forward          x, w [, b] -> y    y = x w' + b
 //   backward_data    w, y -> x          x = y w
 //   backward_filter  x, y -> w          w = y' x
@@ -26,9 +27,8 @@ struct matrix_problem {
 };
 std::string signature_of(const matrix_problem& problem);
 
-// The fastest algorithm within `workspace_cap` of those that cuBLASLt proposes, chosen once as for
-// convolutions. Operands are bound in the order x, w, y [, b]; b
-// is f32. Throws unsupported if there is none.
-engine choose_engine(session& on, const matrix_problem& problem, byte_count workspace_cap);
+// Returns the fastest algorithm within `workspace_cap` of those that cuBLASLt proposes, chosen once as for
+// convolutions. Operands are bound in the order x, w, y [, b]; b is f32. Throws unsupported if there is none.
+engine choose_engine(session& gpu, const matrix_problem& problem, byte_count workspace_cap);
 
 }  // namespace um

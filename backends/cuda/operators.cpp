@@ -15,22 +15,7 @@
 namespace um {
 namespace {
 
-float* as_floats(std::byte* at) {
-  return reinterpret_cast<float*>(at);
-}
-const std::int32_t* as_integers(std::byte* at) {
-  return reinterpret_cast<const std::int32_t*>(at);
-}
-
-// An engine of umbench's own kernels: `launch(operands)` runs the kernel.
-template <class Launch>
-engine kernel_engine(byte_count workspace, Launch launch) {
-  return {{"kernel", 0, workspace, 0}, [launch](const bound_operands& operands) -> kernel_call {
-            return [launch, operands] { launch(operands); };
-          }};
-}
-
-// The operands of a part of an operator, for the choosers of each kind.
+// The operands of a part of an operator.
 struct bound_site {
   session& on;
   const graph& g;
@@ -42,7 +27,8 @@ struct bound_site {
 
   const tensor& whole(std::size_t operand) const { return g.tensors[touched[operand].tensor]; }
   dims shape(std::size_t operand) const { return shape_of(touched[operand].where, whole(operand).shape.w); }
-  // Rows of padding above the part of x. Negative: the part begins with rows above its first window.
+  // The rows of padding above the part of x. They are negative if the part begins with rows above its first
+  // window.
   std::int32_t padding_above() const { return static_cast<std::int32_t>(padding_of(g, o, part).above); }
   kernels::tensor_form tensor_form_of(std::size_t operand) const {
     return {shape(operand), whole(operand).type, whole(operand).order};
@@ -54,26 +40,47 @@ struct bound_site {
   std::size_t operands() const { return touched.size(); }
 };
 
-// Elements of each input.
+// What a kernel is launched with: addresses of operands, of some type, and of the workspace.
+struct kernel_operands {
+  const bound_operands& given;
+
+  std::byte* operator[](std::size_t operand) const { return given.data[operand]; }
+  float* floats(std::size_t operand) const { return reinterpret_cast<float*>(given.data[operand]); }
+  std::int32_t* integers(std::size_t operand) const {
+    return reinterpret_cast<std::int32_t*>(given.data[operand]);
+  }
+  float* workspace() const { return reinterpret_cast<float*>(given.workspace); }
+};
+
+// Makes an engine of umbench's own kernels: `launch(where, operands)` runs the kernel.
+template <class Launch>
+engine kernel_engine(const bound_site& at, byte_count workspace, Launch launch) {
+  return {
+      {"kernel", 0, workspace, 0},
+      [where = at.on.compute(), launch = std::move(launch)](const bound_operands& operands) -> kernel_call {
+        return [where, launch, operands] { launch(where, kernel_operands{operands}); };
+      }};
+}
+
 std::vector<std::int64_t> counts_of(const bound_site& at) {
   std::vector<std::int64_t> counts;
   for (std::size_t i = 0; i < at.inputs(); ++i) counts.push_back(at.count(i));
   return counts;
 }
 
-// The memory order that two tensors share: that of the one with planes larger than a point, if any.
+// Returns the memory order that two tensors share: that of the one with planes larger than a point, if any.
 memory_order order_of(const tensor& a, const tensor& b) {
   return a.shape.h * a.shape.w > 1 && a.shape.c > 1 ? a.order : b.order;
 }
 
-convolution_problem problem_of(const bound_site& at, convolution_kind kind, const convolution& how,
+convolution_problem problem_of(const bound_site& at, convolution_kind kind, const convolution& attributes,
                                std::size_t x, std::size_t w, std::size_t y) {
   convolution_problem problem;
   problem.kind = kind;
   problem.x = at.shape(x);
   problem.w = at.shape(w);
   problem.y = at.shape(y);
-  problem.how = how;
+  problem.how = attributes;
   problem.how.pad_h = at.padding_above();
   problem.arithmetic = at.g.arithmetic;
   problem.order = order_of(at.whole(x), at.whole(y));
@@ -92,22 +99,22 @@ matrix_problem problem_of(const bound_site& at, matrix_kind kind, std::size_t x,
   return problem;
 }
 
-kernels::pool_problem problem_of(const bound_site& at, const max_pool& how, std::size_t x, std::size_t y,
-                                 std::size_t index) {
+kernels::pool_problem problem_of(const bound_site& at, const max_pool& attributes, std::size_t x,
+                                 std::size_t y, std::size_t index) {
   return {at.shape(x),
           at.shape(y),
-          how,
+          attributes,
           at.whole(x).type,
           order_of(at.whole(x), at.whole(y)),
           static_cast<int>(element_bytes(at.whole(index).type)),
           at.padding_above()};
 }
 
-kernels::average_problem problem_of(const bound_site& at, const average_pool& how, std::size_t x,
+kernels::average_problem problem_of(const bound_site& at, const average_pool& attributes, std::size_t x,
                                     std::size_t y) {
   return {at.shape(x),
           at.shape(y),
-          how,
+          attributes,
           at.whole(x).type,
           order_of(at.whole(x), at.whole(y)),
           at.touched[x].where.row.begin,
@@ -115,7 +122,7 @@ kernels::average_problem problem_of(const bound_site& at, const average_pool& ho
           at.whole(x).shape.h};
 }
 
-// An operand of a concatenation: its first byte in a run of the whole, and its runs on both sides.
+// An operand of a concatenation has its first byte in a run of the whole, and runs on both sides.
 struct fused_part {
   std::size_t operand = 0;
   byte_count first = 0;
@@ -134,33 +141,35 @@ engine with_reordered_operands(engine inner, std::vector<std::size_t> order) {
 
 // Replays an operator that is not computed: its kernel touches the operands of the part and takes the
 // part's share of the time.
-engine replay_engine(const bound_site& at, const opaque& how) {
+engine replay_engine(const bound_site& at, const opaque& attributes) {
   if (runs_on_cpu(at.o))
     throw unsupported("operator " + at.o.name + " is work of the CPU, which can be simulated only");
-  if (!how.duration) {
-    throw unsupported("operator " + at.o.name + " (opaque " + how.label +
+  if (!attributes.duration) {
+    throw unsupported("operator " + at.o.name + " (opaque " + attributes.label +
                       ") says no duration, without which it cannot be replayed");
   }
   if (at.operands() > kernels::most_replayed_operands) {
-    throw unsupported("operator " + at.o.name + " (opaque " + how.label + ") has " +
+    throw unsupported("operator " + at.o.name + " (opaque " + attributes.label + ") has " +
                       std::to_string(at.operands()) + " operands; at most " +
                       std::to_string(kernels::most_replayed_operands) + " can be replayed");
   }
-  kernels::replayed_operator what;
-  what.count = static_cast<int>(at.operands());
-  what.duration_ns =
-      static_cast<std::int64_t>(share_of(static_cast<std::uint64_t>(*how.duration), at.g, at.o, at.part));
+  kernels::replayed_operator replayed;
+  replayed.count = static_cast<int>(at.operands());
+  replayed.duration_ns = static_cast<std::int64_t>(
+      share_of(static_cast<std::uint64_t>(*attributes.duration), at.g, at.o, at.part));
   for (std::size_t i = 0; i < at.operands(); ++i) {
     const access_mode mode = at.touched[i].mode;
-    what.operands[i] = {nullptr, at.count(i) * static_cast<std::int64_t>(element_bytes(at.whole(i).type)),
-                        mode != access_mode::write, mode != access_mode::read, is_floating(at.whole(i).type)};
+    replayed.operands[i] = {nullptr, at.count(i) * static_cast<std::int64_t>(element_bytes(at.whole(i).type)),
+                            mode != access_mode::write, mode != access_mode::read,
+                            is_floating(at.whole(i).type)};
   }
-  return kernel_engine(how.workspace_bytes, [where = at.on.compute(), what,
-                                             rate = at.on.memory_bytes_per_s()](const bound_operands& to) {
-    kernels::replayed_operator bound = what;
-    for (int i = 0; i < bound.count; ++i) bound.operands[i].address = to.data[static_cast<std::size_t>(i)];
-    kernels::replay(where, bound, rate);
-  });
+  return kernel_engine(at, attributes.workspace_bytes,
+                       [replayed, rate = at.on.memory_bytes_per_s()](auto where, kernel_operands to) {
+                         kernels::replayed_operator bound = replayed;
+                         for (int i = 0; i < bound.count; ++i)
+                           bound.operands[i].address = to[static_cast<std::size_t>(i)];
+                         kernels::replay(where, bound, rate);
+                       });
 }
 
 // Copies between `whole` and the other operands, which lie in it one after the other.
@@ -179,16 +188,15 @@ engine fuse_parts(const bound_site& at, std::size_t whole, bool together) {
     parts.push_back({i, first, box});
     first += box.width;
   }
-  return kernel_engine(0, [stream = at.on.compute().stream, parts = std::move(parts), whole,
-                           together](const bound_operands& to) {
+  return kernel_engine(at, 0, [parts = std::move(parts), whole, together](auto where, kernel_operands to) {
     for (const fused_part& part : parts) {
-      std::byte *const there = to.data[whole] + part.first, *const apart = to.data[part.operand];
-      kernels::copy_box_by_kernel(stream, together ? there : apart, together ? apart : there, part.box);
+      std::byte *const there = to[whole] + part.first, *const apart = to[part.operand];
+      kernels::copy_box_by_kernel(where.stream, together ? there : apart, together ? apart : there, part.box);
     }
   });
 }
 
-// Convolutions and matrix products: engines of libraries and of umbench.
+// Engines of libraries and of umbench compute convolutions and matrix products.
 struct product_chooser {
   const bound_site& at;
 
@@ -201,31 +209,31 @@ struct product_chooser {
     return choose_engine(at.on, problem, at.workspace_cap);
   }
 
-  engine operator()(const convolution& how) const {
+  engine operator()(const convolution& attributes) const {
     const std::size_t y = at.inputs();
-    auto problem = problem_of(at, convolution_kind::forward, how, 0, 1, y);
+    auto problem = problem_of(at, convolution_kind::forward, attributes, 0, 1, y);
     problem.accumulates = at.accumulates(y);
     problem.has_bias = at.inputs() > 2 && !problem.accumulates;  // only the part that writes adds the bias
     std::vector<std::size_t> order{0, 1, y};
     if (problem.has_bias) order.push_back(2);
     return with_reordered_operands(choose_aligned(problem), std::move(order));
   }
-  engine operator()(const convolution_backward_data& how) const {  // w, dy -> dx
-    auto problem = problem_of(at, convolution_kind::backward_data, how.forward, 2, 0, 1);
+  engine operator()(const convolution_backward_data& attributes) const {  // w, dy -> dx
+    auto problem = problem_of(at, convolution_kind::backward_data, attributes.forward, 2, 0, 1);
     problem.accumulates = at.accumulates(2);
     return with_reordered_operands(choose_aligned(problem), {2, 0, 1});
   }
-  engine operator()(const convolution_backward_filter& how) const {  // x, dy -> dw
-    auto problem = problem_of(at, convolution_kind::backward_filter, how.forward, 0, 2, 1);
+  engine operator()(const convolution_backward_filter& attributes) const {  // x, dy -> dw
+    auto problem = problem_of(at, convolution_kind::backward_filter, attributes.forward, 0, 2, 1);
     problem.accumulates = at.accumulates(2);
     return with_reordered_operands(choose_aligned(problem), {0, 2, 1});
   }
-  engine operator()(const linear& how) const {
+  engine operator()(const linear& attributes) const {
     const std::size_t y = at.inputs();
     auto problem = problem_of(at, matrix_kind::forward, 0, 1);
     problem.accumulate = at.accumulates(y);
     problem.bias = at.inputs() > 2 && !problem.accumulate;
-    problem.relu = how.relu;
+    problem.relu = attributes.relu;
     std::vector<std::size_t> order{0, 1, y};
     if (problem.bias) order.push_back(2);
     return with_reordered_operands(choose_engine(at.on, problem, at.workspace_cap), std::move(order));
@@ -245,211 +253,200 @@ struct product_chooser {
   }
 };
 
-// umbench's own kernels.
+// umbench's own kernels. Comments name the operands.
 struct kernel_chooser {
   const bound_site& at;
 
   engine operator()(const bias_backward&) const {
     const kernels::tensor_form of = at.tensor_form_of(0);
-    return kernel_engine(kernels::bias_backward_workspace(of),
-                         [where = at.on.compute(), of, adds = at.accumulates(1)](const bound_operands& to) {
-                           kernels::bias_backward(where, to.data[0], as_floats(to.data[1]), of, adds,
-                                                  as_floats(to.workspace));
-                         });
+    return own_kernel(kernels::bias_backward_workspace(of),
+                      [of, adds = at.accumulates(1)](auto where, kernel_operands to) {
+                        kernels::bias_backward(where, to[0], to.floats(1), of, adds, to.workspace());
+                      });
   }
-  engine operator()(const relu& how) const {
-    return kernel_engine(
-        0, [where = at.on.compute(), of = at.tensor_form_of(0), how](const bound_operands& to) {
-          kernels::relu(where, to.data[0], to.data[1], element_count(of.shape), of.type, how.relu6);
-        });
+  engine operator()(const relu& attributes) const {
+    return own_kernel(0, [of = at.tensor_form_of(0), attributes](auto where, kernel_operands to) {
+      kernels::relu(where, to[0], to[1], element_count(of.shape), of.type, attributes.relu6);
+    });
   }
-  engine operator()(const relu_backward& how) const {
-    return kernel_engine(
-        0, [where = at.on.compute(), of = at.tensor_form_of(0), how = how.forward](const bound_operands& to) {
-          kernels::relu_backward(where, to.data[0], to.data[1], to.data[2], element_count(of.shape), of.type,
-                                 how.relu6);
-        });
+  engine operator()(const relu_backward& attributes) const {
+    return own_kernel(0, [of = at.tensor_form_of(0), attributes](auto where, kernel_operands to) {
+      kernels::relu_backward(where, to[0], to[1], to[2], element_count(of.shape), of.type,
+                             attributes.forward.relu6);
+    });
   }
   engine operator()(const relu_bias_backward&) const {  // y, dy -> dx, db
     const kernels::tensor_form of = at.tensor_form_of(0);
-    return kernel_engine(kernels::bias_backward_workspace(of),
-                         [where = at.on.compute(), of, adds = at.accumulates(3)](const bound_operands& to) {
-                           kernels::relu_bias_backward(where, to.data[0], to.data[1], to.data[2],
-                                                       as_floats(to.data[3]), of, adds,
-                                                       as_floats(to.workspace));
-                         });
+    return own_kernel(
+        kernels::bias_backward_workspace(of), [of, adds = at.accumulates(3)](auto where, kernel_operands to) {
+          kernels::relu_bias_backward(where, to[0], to[1], to[2], to.floats(3), of, adds, to.workspace());
+        });
   }
-  engine operator()(const max_pool& how) const {  // x [, b] -> y, index
+  engine operator()(const max_pool& attributes) const {  // x [, b] -> y, index
     const std::size_t y = at.inputs();
-    const auto problem = problem_of(at, how, 0, y, y + 1);
-    return kernel_engine(0, [where = at.on.compute(), problem, y](const bound_operands& to) {
-      const float* const b = y > 1 ? as_floats(to.data[1]) : nullptr;
-      kernels::max_pool_forward(where, to.data[0], b, to.data[y], to.data[y + 1], problem);
-    });
+    return own_kernel(0,
+                      [problem = problem_of(at, attributes, 0, y, y + 1), y](auto where, kernel_operands to) {
+                        const float* const b = y > 1 ? to.floats(1) : nullptr;
+                        kernels::max_pool_forward(where, to[0], b, to[y], to[y + 1], problem);
+                      });
   }
-  engine operator()(const max_pool_backward& how) const {  // dy, index [, y] -> dx [, db]
+  engine operator()(const max_pool_backward& attributes) const {  // dy, index [, y] -> dx [, db]
     const std::size_t dx = at.inputs();
-    const auto problem = problem_of(at, how.forward, dx, 0, 1);
-    const bool sums = at.operands() > dx + 1;
-    const byte_count workspace = sums ? kernels::max_pool_backward_workspace(problem) : 0;
-    return kernel_engine(workspace, [where = at.on.compute(), problem, dx, sums,
-                                     adds = sums && at.accumulates(dx + 1)](const bound_operands& to) {
-      const void* const y = dx > 2 ? to.data[2] : nullptr;
-      float* const db = sums ? as_floats(to.data[dx + 1]) : nullptr;
-      kernels::max_pool_backward(where, to.data[0], to.data[1], y, to.data[dx], db, problem, adds,
-                                 as_floats(to.workspace));
-    });
+    const auto problem = problem_of(at, attributes.forward, dx, 0, 1);
+    const bool sums = at.operands() > dx + 1, adds = sums && at.accumulates(dx + 1);
+    return own_kernel(sums ? kernels::max_pool_backward_workspace(problem) : 0,
+                      [problem, dx, sums, adds](auto where, kernel_operands to) {
+                        const void* const y = dx > 2 ? to[2] : nullptr;
+                        float* const db = sums ? to.floats(dx + 1) : nullptr;
+                        kernels::max_pool_backward(where, to[0], to[1], y, to[dx], db, problem, adds,
+                                                   to.workspace());
+                      });
   }
   // x, scale, shift [, residual] -> y, mean, inverse_deviation
-  engine operator()(const batch_norm& how) const {
+  engine operator()(const batch_norm& attributes) const {
     const kernels::tensor_form of = at.tensor_form_of(0);
-    return kernel_engine(kernels::batch_statistics_workspace(of),
-                         [where = at.on.compute(), of, how, y = at.inputs()](const bound_operands& to) {
-                           float *const mean = as_floats(to.data[y + 1]), *const inverse_deviation =
-                                                                              as_floats(to.data[y + 2]);
-                           kernels::batch_statistics(where, to.data[0], how.epsilon, mean, inverse_deviation,
-                                                     of, as_floats(to.workspace));
-                           const void* const residual = y > 3 ? to.data[3] : nullptr;
-                           kernels::normalize(where,
-                                              {to.data[0], as_floats(to.data[1]), as_floats(to.data[2]), mean,
-                                               inverse_deviation, residual, to.data[y], how.relu, how.relu6},
-                                              of);
-                         });
-  }
-  // x, scale, shift, mean, inverse_deviation [, residual] -> y
-  engine operator()(const normalize& how) const {
-    return kernel_engine(0, [where = at.on.compute(), of = at.tensor_form_of(0), how,
-                             y = at.inputs()](const bound_operands& to) {
-      const void* const residual = y > 5 ? to.data[5] : nullptr;
+    return own_kernel(kernels::batch_statistics_workspace(of), [of, attributes, y = at.inputs()](
+                                                                   auto where, kernel_operands to) {
+      float *const mean = to.floats(y + 1), *const inverse_deviation = to.floats(y + 2);
+      kernels::batch_statistics(where, to[0], attributes.epsilon, mean, inverse_deviation, of,
+                                to.workspace());
       kernels::normalize(where,
-                         {to.data[0], as_floats(to.data[1]), as_floats(to.data[2]), as_floats(to.data[3]),
-                          as_floats(to.data[4]), residual, to.data[y], how.relu, how.relu6},
+                         {to[0], to.floats(1), to.floats(2), mean, inverse_deviation, y > 3 ? to[3] : nullptr,
+                          to[y], attributes.relu, attributes.relu6},
                          of);
     });
   }
-  // x, scale, shift, mean, inverse_deviation, dy [, dy2] [, y] -> dx, dscale, dshift [, dresidual]
-  engine operator()(const batch_norm_backward& how) const {
-    const kernels::tensor_form of = at.tensor_form_of(0);
-    return kernel_engine(kernels::batch_norm_backward_workspace(of),
-                         [where = at.on.compute(), of, how, dx = at.inputs()](const bound_operands& to) {
-                           kernels::normalization_gradient what{to.data[0],
-                                                                as_floats(to.data[1]),
-                                                                as_floats(to.data[2]),
-                                                                as_floats(to.data[3]),
-                                                                as_floats(to.data[4]),
-                                                                to.data[5]};
-                           if (how.two_gradients) what.dy2 = to.data[6];
-                           if (how.relu && how.residual) what.y = to.data[how.two_gradients ? 7 : 6];
-                           what.dx = to.data[dx];
-                           what.dscale = as_floats(to.data[dx + 1]);
-                           what.dshift = as_floats(to.data[dx + 2]);
-                           if (how.residual) what.dresidual = to.data[dx + 3];
-                           what.relu = how.relu;
-                           what.relu6 = how.relu6;
-                           kernels::batch_norm_backward(where, what, of, as_floats(to.workspace));
-                         });
+  // x, scale, shift, mean, inverse_deviation [, residual] -> y
+  engine operator()(const normalize& attributes) const {
+    return own_kernel(
+        0, [of = at.tensor_form_of(0), attributes, y = at.inputs()](auto where, kernel_operands to) {
+          kernels::normalize(where,
+                             {to[0], to.floats(1), to.floats(2), to.floats(3), to.floats(4),
+                              y > 5 ? to[5] : nullptr, to[y], attributes.relu, attributes.relu6},
+                             of);
+        });
   }
-  engine operator()(const add&) const {
-    return kernel_engine(0, [where = at.on.compute(), of = at.tensor_form_of(0)](const bound_operands& to) {
-      kernels::add(where, to.data[0], to.data[1], to.data[2], element_count(of.shape), of.type);
+  // x, scale, shift, mean, inverse_deviation, dy [, dy2] [, y] -> dx, dscale, dshift [, dresidual]
+  engine operator()(const batch_norm_backward& attributes) const {
+    const kernels::tensor_form of = at.tensor_form_of(0);
+    return own_kernel(kernels::batch_norm_backward_workspace(of), [of, attributes, dx = at.inputs()](
+                                                                      auto where, kernel_operands to) {
+      const bool two = attributes.two_gradients, residual = attributes.residual;
+      const kernels::normalization_gradient operands{to[0],
+                                                     to.floats(1),
+                                                     to.floats(2),
+                                                     to.floats(3),
+                                                     to.floats(4),
+                                                     to[5],
+                                                     two ? to[6] : nullptr,
+                                                     attributes.relu && residual ? to[two ? 7 : 6] : nullptr,
+                                                     to[dx],
+                                                     to.floats(dx + 1),
+                                                     to.floats(dx + 2),
+                                                     residual ? to[dx + 3] : nullptr,
+                                                     attributes.relu,
+                                                     attributes.relu6};
+      kernels::batch_norm_backward(where, operands, of, to.workspace());
     });
   }
-  engine operator()(const average_pool& how) const {  // x -> y
-    return kernel_engine(
-        0, [where = at.on.compute(), problem = problem_of(at, how, 0, 1)](const bound_operands& to) {
-          kernels::average_pool_forward(where, to.data[0], to.data[1], problem);
-        });
+  engine operator()(const add&) const {
+    return own_kernel(0, [of = at.tensor_form_of(0)](auto where, kernel_operands to) {
+      kernels::add(where, to[0], to[1], to[2], element_count(of.shape), of.type);
+    });
   }
-  engine operator()(const average_pool_backward& how) const {  // dy -> dx
-    return kernel_engine(
-        0, [where = at.on.compute(), problem = problem_of(at, how.forward, 1, 0)](const bound_operands& to) {
-          kernels::average_pool_backward(where, to.data[0], to.data[1], problem);
-        });
+  engine operator()(const average_pool& attributes) const {
+    return own_kernel(0, [problem = problem_of(at, attributes, 0, 1)](auto where, kernel_operands to) {
+      kernels::average_pool_forward(where, to[0], to[1], problem);
+    });
+  }
+  engine operator()(const average_pool_backward& attributes) const {
+    return own_kernel(0,
+                      [problem = problem_of(at, attributes.forward, 1, 0)](auto where, kernel_operands to) {
+                        kernels::average_pool_backward(where, to[0], to[1], problem);
+                      });
   }
   engine operator()(const concat&) const { return fuse_parts(at, at.inputs(), true); }
   engine operator()(const concat_backward&) const { return fuse_parts(at, 0, false); }
-
   engine operator()(const global_average_pool&) const {
-    return kernel_engine(0, [where = at.on.compute(), of = at.tensor_form_of(0)](const bound_operands& to) {
-      kernels::global_average_pool(where, to.data[0], to.data[1], of);
+    return own_kernel(0, [of = at.tensor_form_of(0)](auto where, kernel_operands to) {
+      kernels::global_average_pool(where, to[0], to[1], of);
     });
   }
   engine operator()(const global_average_pool_backward&) const {
-    return kernel_engine(0, [where = at.on.compute(), of = at.tensor_form_of(1)](const bound_operands& to) {
-      kernels::global_average_pool_backward(where, to.data[0], to.data[1], of);
+    return own_kernel(0, [of = at.tensor_form_of(1)](auto where, kernel_operands to) {
+      kernels::global_average_pool_backward(where, to[0], to[1], of);
     });
   }
   engine operator()(const cast&) const {
-    return kernel_engine(0, [where = at.on.compute(), count = at.count(0), from = at.whole(0).type,
-                             type = at.whole(1).type](const bound_operands& to) {
-      kernels::cast(where, to.data[0], from, to.data[1], type, count);
-    });
+    return own_kernel(
+        0, [count = at.count(0), from = at.whole(0).type, type = at.whole(1).type](
+               auto where, kernel_operands to) { kernels::cast(where, to[0], from, to[1], type, count); });
   }
   engine operator()(const softmax_cross_entropy&) const {  // logits, labels -> loss, probabilities
-    const kernels::softmax_problem rows = softmax_problem_of(0);
-    return kernel_engine(kernels::softmax_workspace(rows),
-                         [where = at.on.compute(), rows, adds = at.accumulates(2)](const bound_operands& to) {
-                           kernels::softmax_cross_entropy(where, to.data[0], as_integers(to.data[1]),
-                                                          as_floats(to.data[2]), to.data[3], rows, adds,
-                                                          as_floats(to.workspace));
-                         });
-  }
-  engine operator()(const softmax_cross_entropy_backward&) const {  // probabilities, labels -> dlogits
-    return kernel_engine(0, [where = at.on.compute(),
-                             rows = softmax_problem_of(0)](const bound_operands& to) {
-      kernels::softmax_cross_entropy_backward(where, to.data[0], as_integers(to.data[1]), to.data[2], rows);
-    });
+    return softmax_kernel(&kernels::softmax_cross_entropy);
   }
   engine operator()(const softmax_cross_entropy_gradient&) const {  // logits, labels -> loss, dlogits
-    const kernels::softmax_problem rows = softmax_problem_of(0);
-    return kernel_engine(kernels::softmax_workspace(rows),
-                         [where = at.on.compute(), rows, adds = at.accumulates(2)](const bound_operands& to) {
-                           kernels::softmax_cross_entropy_gradient(where, to.data[0], as_integers(to.data[1]),
-                                                                   as_floats(to.data[2]), to.data[3], rows,
-                                                                   adds, as_floats(to.workspace));
-                         });
+    return softmax_kernel(&kernels::softmax_cross_entropy_gradient);
   }
-  engine operator()(const sgd_update& how) const {  // w, dw -> w
-    return kernel_engine(0, [where = at.on.compute(), count = at.count(0),
-                             rate = how.learning_rate](const bound_operands& to) {
-      kernels::sgd_update(where, as_floats(to.data[0]), as_floats(to.data[1]), rate, count);
+  engine operator()(const softmax_cross_entropy_backward&) const {  // probabilities, labels -> dlogits
+    return own_kernel(0, [rows = softmax_problem_of_logits()](auto where, kernel_operands to) {
+      kernels::softmax_cross_entropy_backward(where, to[0], to.integers(1), to[2], rows);
     });
   }
-  engine operator()(const optimizer_step& how) const {
-    return kernel_engine(0, [where = at.on.compute(), how, places = stepped_parameters(at.g, at.o),
-                             counts = counts_of(at)](const bound_operands& to) {
+  engine operator()(const sgd_update& attributes) const {  // w, dw -> w
+    return own_kernel(0,
+                      [count = at.count(0), rate = attributes.learning_rate](auto where, kernel_operands to) {
+                        kernels::sgd_update(where, to.floats(0), to.floats(1), rate, count);
+                      });
+  }
+  engine operator()(const optimizer_step& update) const {
+    return own_kernel(0, [update, places = stepped_parameters(at.g, at.o), counts = counts_of(at)](
+                             auto where, kernel_operands to) {
       std::vector<kernels::stepped_tensor> tensors;
       for (const stepped_parameter& p : places) {
         const auto state = [&](std::int32_t which) {
-          return as_floats(to.data[p.parameter_index + 2 + static_cast<std::size_t>(which)]);
+          return to.floats(p.parameter_index + 2 + static_cast<std::size_t>(which));
         };
-        tensors.push_back({to.data[p.parameter_index], as_floats(to.data[p.parameter_index + 1]),
-                           how.moments > 0 ? state(0) : nullptr, how.moments > 1 ? state(1) : nullptr,
-                           p.has_master ? state(how.moments) : nullptr, counts[p.parameter_index]});
+        tensors.push_back({to[p.parameter_index], to.floats(p.parameter_index + 1),
+                           update.moments > 0 ? state(0) : nullptr, update.moments > 1 ? state(1) : nullptr,
+                           p.has_master ? state(update.moments) : nullptr, counts[p.parameter_index]});
       }
-      const std::size_t last = counts.size() - 1;
-      kernels::take_step(where, tensors, how,
-                         how.moments > 1 ? reinterpret_cast<std::int32_t*>(to.data[last]) : nullptr);
+      kernels::take_step(where, tensors, update,
+                         update.moments > 1 ? to.integers(counts.size() - 1) : nullptr);
     });
   }
-  engine operator()(const opaque& how) const { return replay_engine(at, how); }
-  kernels::softmax_problem softmax_problem_of(std::size_t operand) const {
-    const dims part = at.shape(operand);
-    return {part.n, part.c * part.h * part.w, at.whole(operand).shape.n, at.whole(operand).type};
+  engine operator()(const opaque& attributes) const { return replay_engine(at, attributes); }
+
+ private:
+  template <class Launch>
+  engine own_kernel(byte_count workspace, Launch launch) const {
+    return kernel_engine(at, workspace, std::move(launch));
+  }
+  kernels::softmax_problem softmax_problem_of_logits() const {
+    const dims part = at.shape(0);
+    return {part.n, part.c * part.h * part.w, at.whole(0).shape.n, at.whole(0).type};
+  }
+  template <class Kernel>
+  engine softmax_kernel(Kernel compute) const {
+    const kernels::softmax_problem rows = softmax_problem_of_logits();
+    return own_kernel(kernels::softmax_workspace(rows), [compute, rows, adds = at.accumulates(2)](
+                                                            auto where, kernel_operands to) {
+      compute(where, to[0], to.integers(1), to.floats(2), to[3], rows, adds, to.workspace());
+    });
   }
 };
 
 }  // namespace
 
-engine choose_engine(session& on, const graph& g, const op& o, const box& part, std::uint32_t alignment,
+engine choose_engine(session& gpu, const graph& g, const op& o, const box& part, std::uint32_t alignment,
                      byte_count workspace_cap) {
-  const bound_site at{on, g, o, part, accesses_of(g, o, part), alignment, workspace_cap};
+  const bound_site at{gpu, g, o, part, accesses_of(g, o, part), alignment, workspace_cap};
   return std::visit(overloaded{product_chooser{at}, kernel_chooser{at}}, o.attributes);
 }
 
 namespace {
 
-// The attributes that kernels depend on, as text.
+// Writes the attributes that kernels depend on as text.
 struct attribute_text {
   std::string& text;
   void pair(const char* name, std::int32_t rows, std::int32_t columns, std::int64_t) const {

@@ -1,4 +1,4 @@
-// Every operator of a graph, or a part of it, as an engine on a GPU.
+// Makes an engine on a GPU from every operator of a graph, or a part of it.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,13 @@ namespace um {
 // outputs, each dense and of the extents of the region that the part touches. All their addresses are
 // multiples of `alignment` bytes. Throws unsupported if no engine computes it, std::invalid_argument if
 // `alignment` is less than operand_alignment(o), and as accesses_of() does.
-engine choose_engine(session& on, const graph& g, const op& o, const box& part, std::uint32_t alignment,
+engine choose_engine(session& gpu, const graph& g, const op& o, const box& part, std::uint32_t alignment,
                      byte_count workspace_cap);
 
-// Text that is equal for equal work: kind, attributes, and the extents, type, order and access mode of
-// every operand.
+// Returns text that is equal for equal work: kind, attributes, and the extents, type, order and access mode
+// of every operand.
 std::string signature_of(const graph& g, const op& o, const box& part);
 
-// True if the two operators are the same work on the same shapes.
 bool same_work(const graph& g, const op& a, const op& b);
 
 }  // namespace um

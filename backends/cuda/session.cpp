@@ -23,17 +23,17 @@ int checked_device(int device) {
   return device;
 }
 
-int attribute(cudaDeviceAttr what, int device) {
+int attribute(cudaDeviceAttr attribute, int device) {
   int value = 0;
-  check(cudaDeviceGetAttribute(&value, what, device));
+  check(cudaDeviceGetAttribute(&value, attribute, device));
   return value;
 }
 
-cudnn_handle make_cudnn(cudaStream_t on) {
+cudnn_handle make_cudnn(cudaStream_t stream) {
   cudnnHandle_t raw = nullptr;
   check(cudnnCreate(&raw));
   cudnn_handle owner(raw);
-  check(cudnnSetStream(raw, on));
+  check(cudnnSetStream(raw, stream));
   return owner;
 }
 
@@ -49,13 +49,13 @@ std::string gpu_name(int device) {
   return properties.name;
 }
 
-nanoseconds median_of_calls(session& on, const std::function<void()>& call, int calls) {
+nanoseconds median_of_calls(session& gpu, const std::function<void()>& call, int calls) {
   std::vector<cuda_event> marks;
   for (int i = 0; i <= calls; ++i) marks.push_back(make_event(event_use::timing));
-  check(cudaEventRecord(marks[0].get(), on.compute().stream));
+  check(cudaEventRecord(marks[0].get(), gpu.compute().stream));
   for (std::size_t i = 1; i < marks.size(); ++i) {
     call();
-    check(cudaEventRecord(marks[i].get(), on.compute().stream));
+    check(cudaEventRecord(marks[i].get(), gpu.compute().stream));
   }
   check(cudaEventSynchronize(marks.back().get()));
   std::vector<double> each;
@@ -105,28 +105,28 @@ std::byte* session::scratch(byte_count bytes, dtype type) {
   return scratch_.data();
 }
 
-engine_choice find_or_search(session& on, const std::string& signature, byte_count workspace_cap,
+engine_choice find_or_search(session& gpu, const std::string& signature, byte_count workspace_cap,
                              const std::string& version,
                              const std::function<bool(const engine_choice&)>& usable,
                              const std::function<engine_choice()>& search) {
-  const std::string problem = on.engine_key(signature), key = engine_key(problem, workspace_cap, version);
-  const auto known = on.engines().find(key);
+  const std::string problem = gpu.engine_key(signature), key = engine_key(problem, workspace_cap, version);
+  const auto known = gpu.engines().find(key);
   if (known && usable(*known)) return *known;
-  for (const engine_choice& other : on.engines().find_within(problem, workspace_cap, version)) {
-    if (usable(other)) return on.engines().store(key, other, known);
+  for (const engine_choice& other : gpu.engines().find_within(problem, workspace_cap, version)) {
+    if (usable(other)) return gpu.engines().store(key, other, known);
   }
-  return on.engines().store(key, search(), known);
+  return gpu.engines().store(key, search(), known);
 }
 
-nanoseconds median_time(session& on, const std::function<void()>& call, int before, int counted) {
+nanoseconds median_time(session& gpu, const std::function<void()>& call, int before, int counted) {
   for (int i = 0; i < before; ++i) call();
-  return median_of_calls(on, call, counted);
+  return median_of_calls(gpu, call, counted);
 }
 
-nanoseconds time_of(session& on, const std::function<void()>& call) {
+nanoseconds time_of(session& gpu, const std::function<void()>& call) {
   constexpr nanoseconds span = 50'000'000;
-  const nanoseconds once = std::max<nanoseconds>(median_time(on, call, 1, 1), 1);
-  return median_of_calls(on, call, static_cast<int>(std::clamp<nanoseconds>(span / once, 3, 20)));
+  const nanoseconds once = std::max<nanoseconds>(median_time(gpu, call, 1, 1), 1);
+  return median_of_calls(gpu, call, static_cast<int>(std::clamp<nanoseconds>(span / once, 3, 20)));
 }
 
 }  // namespace um

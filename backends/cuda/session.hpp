@@ -1,5 +1,5 @@
-// The device, a stream for kernels, the handles of libraries, the chosen engines, and scratch memory to
-// time candidates.
+// A session has the device, a stream for kernels, the handles of libraries, the chosen engines, and scratch
+// memory to time candidates.
 #pragma once
 
 #include <cublasLt.h>
@@ -27,24 +27,24 @@ class session {
 
   int device() const { return device_; }
   const cuda_options& options() const { return options_; }
-  // Rate of device memory, from its clock and the width of its bus.
+  // The rate of device memory, from its clock and the width of its bus.
   std::int64_t memory_bytes_per_s() const { return memory_bytes_per_s_; }
   kernels::launch_site compute() const { return {compute_.get(), multiprocessors_}; }
   cudnnHandle_t cudnn() const { return cudnn_.get(); }  // bound to the compute stream
   cublasLtHandle_t cublas() const { return cublas_.get(); }
 
-  // Key of `signature` in the engine cache: GPU and library versions come first.
+  // Returns the key of `signature` in the engine cache. GPU and library versions come first.
   std::string engine_key(const std::string& signature) const { return key_prefix_ + signature; }
   engine_cache& engines() { return engines_; }
-  // The engine for a key of the cache. It is built once, which takes up to a second; up to a thousand are
-  // kept.
+  // Returns the engine for a key of the cache. It is built once, which takes up to a second. Up to a thousand
+  // are kept.
   const engine& cached_engine(const std::string& key, const std::function<engine()>& make);
 
   // The engine of the first problem of each kind. The search for others of the kind begins with it.
   std::map<std::string, std::string>& precedents() { return precedents_; }
 
-  // Device memory filled with pseudo-random values of a floating type, to time candidates on; the
-  // contents are lost with the next call. Throws out_of_memory.
+  // Returns device memory filled with pseudo-random values of a floating type, to time candidates on. The
+  // next call overwrites it. Throws out_of_memory.
   std::byte* scratch(byte_count bytes, dtype type = dtype::f32);
   void release_scratch() { scratch_ = {}; }
 
@@ -63,16 +63,16 @@ class session {
   arena scratch_;
 };
 
-// The choice for `signature` within `workspace_cap`: from the engine cache, also one for a larger cap that
-// fits, else from `search`. It is stored as the choice for that cap and does not change any more.
-engine_choice find_or_search(session& on, const std::string& signature, byte_count workspace_cap,
+// Returns the choice for `signature` within `workspace_cap`: from the engine cache, also one for a larger cap
+// that fits, else from `search`. It is stored as the choice for that cap and does not change any more.
+engine_choice find_or_search(session& gpu, const std::string& signature, byte_count workspace_cap,
                              const std::string& version,
                              const std::function<bool(const engine_choice&)>& usable,
                              const std::function<engine_choice()>& search);
 
-// Median time of 3 to 20 calls within about 50 ms, after a first call that is not counted.
-nanoseconds time_of(session& on, const std::function<void()>& call);
-// Median time of `counted` calls, after `before` calls that are not counted.
-nanoseconds median_time(session& on, const std::function<void()>& call, int before, int counted);
+// Returns the median time of 3 to 20 calls within about 50 ms, after a first call that is not counted.
+nanoseconds time_of(session& gpu, const std::function<void()>& call);
+// Returns the median time of `counted` calls, after `before` calls that are not counted.
+nanoseconds median_time(session& gpu, const std::function<void()>& call, int before, int counted);
 
 }  // namespace um

@@ -12,10 +12,10 @@ namespace {
 
 constexpr std::int64_t tile = 4;
 constexpr std::int64_t taps = kernels::winograd_elements;
-// Workspace of a product. It is a constant, so that proposals are the same everywhere.
+// The workspace of a product is a constant, so that proposals are the same everywhere.
 constexpr byte_count product_workspace_cap = 32 * MiB;
 
-// One part of a convolution as transforms and a batch of products.
+// One part of a convolution, as transforms and a batch of products.
 struct winograd_sizes {
   convolution_kind kind = convolution_kind::forward;
   dims filter;
@@ -29,8 +29,8 @@ kernels::winograd_tiles tiles_of(const dims& shape, const dims& result, std::int
   return {shape, (result.h + tile - 1) / tile, (result.w + tile - 1) / tile, pad_h, pad_w, order, 1};
 }
 
-// Number of runs of tiles with separate sums, so that a gradient of few channels fills the device. It
-// depends on shapes alone, since it decides the order of sums.
+// Returns the number of runs of tiles with separate sums, so that a gradient of few channels fills the
+// device. It depends on shapes alone, since it decides the order of sums.
 std::int64_t segments_of(const dims& filter, std::int64_t tiles) {
   constexpr std::int64_t side = 64, wanted_blocks = 1024, least_tiles = 256;
   const std::int64_t blocks = taps * ((filter.n + side - 1) / side) * ((filter.c + side - 1) / side);
@@ -81,7 +81,7 @@ byte_count matrix_bytes(std::int64_t a, std::int64_t b, std::int64_t count) {
   return round_up(static_cast<byte_count>(a * b * count) * sizeof(float), arena_alignment);
 }
 
-// Workspace in order: the product's operands a and b, its result, its own workspace.
+// The workspace has, in order: the product's operands a and b, its result, its own workspace.
 struct layout {
   byte_count second = 0, result = 0, own = 0, end = 0;
 };
@@ -105,30 +105,31 @@ float* as_floats(std::byte* at) {
   return reinterpret_cast<float*>(at);
 }
 
-// Filter and tiles, products, results; `in` and `out` are one part's.
-kernel_call bind_tiles(session& on, const winograd_sizes& s, const batched_algorithm& how,
+// Transforms filter and tiles, multiplies, transforms results. `in` and `out` are one part's.
+kernel_call bind_tiles(session& gpu, const winograd_sizes& s, const batched_algorithm& algorithm,
                        std::byte* workspace, const float* in, float* out, const float* b, bool relu) {
-  const layout at = layout_of(s, how.workspace_bytes);
+  const layout at = layout_of(s, algorithm.workspace_bytes);
   std::byte *const filter = workspace, *const tiles = workspace + at.second,
                    *const result = workspace + at.result;
   const bool nchw = s.order == memory_order::nchw;
   const bound_operands operands{{nchw ? tiles : filter, nchw ? filter : tiles, result}, workspace + at.own};
-  return [where = on.compute(), product = bind(on, s.product, how, operands), s, tiles = as_floats(tiles),
-          result = as_floats(result), in, out, b, relu] {
+  return [where = gpu.compute(), product = bind(gpu, s.product, algorithm, operands), s,
+          tiles = as_floats(tiles), result = as_floats(result), in, out, b, relu] {
     kernels::winograd_input(where, in, tiles, s.first);
     product();
     kernels::winograd_output(where, result, out, b, relu, s.second);
   };
 }
 
-kernel_call bind_gradient(session& on, const winograd_sizes& s, const batched_algorithm& how,
+kernel_call bind_gradient(session& gpu, const winograd_sizes& s, const batched_algorithm& algorithm,
                           std::byte* workspace, const float* x, const float* dy, float* dw, bool add) {
-  const layout at = layout_of(s, how.workspace_bytes);
+  const layout at = layout_of(s, algorithm.workspace_bytes);
   std::byte *const inputs = workspace, *const gradients = workspace + at.second,
                    *const result = workspace + at.result;
   const bound_operands operands{{inputs, gradients, result}, workspace + at.own};
-  return [where = on.compute(), product = bind(on, s.product, how, operands), s, inputs = as_floats(inputs),
-          gradients = as_floats(gradients), result = as_floats(result), x, dy, dw, add] {
+  return [where = gpu.compute(), product = bind(gpu, s.product, algorithm, operands), s,
+          inputs = as_floats(inputs), gradients = as_floats(gradients), result = as_floats(result), x, dy, dw,
+          add] {
     kernels::winograd_input(where, x, inputs, s.first);
     kernels::winograd_output_gradient(where, dy, gradients, s.second);
     product();
@@ -136,8 +137,8 @@ kernel_call bind_gradient(session& on, const winograd_sizes& s, const batched_al
   };
 }
 
-kernel_call bind_parts(session& on, const convolution_problem& p, std::int64_t parts,
-                       const batched_algorithm& how, const bound_operands& operands) {
+kernel_call bind_parts(session& gpu, const convolution_problem& p, std::int64_t parts,
+                       const batched_algorithm& algorithm, const bound_operands& operands) {
   const winograd_sizes s = winograd_sizes_of(p, parts);
   const std::int64_t x_step = element_count(p.x) / parts, y_step = element_count(p.y) / parts;
   float *const x = as_floats(operands.data.at(0)), *const w = as_floats(operands.data.at(1)),
@@ -148,17 +149,18 @@ kernel_call bind_parts(session& on, const convolution_problem& p, std::int64_t p
     float *const xi = x + i * x_step, *const yi = y + i * y_step;
     switch (p.kind) {
       case convolution_kind::forward:
-        calls.push_back(bind_tiles(on, s, how, operands.workspace, xi, yi, b, p.how.relu));
+        calls.push_back(bind_tiles(gpu, s, algorithm, operands.workspace, xi, yi, b, p.how.relu));
         break;
       case convolution_kind::backward_data:
-        calls.push_back(bind_tiles(on, s, how, operands.workspace, yi, xi, nullptr, false));
+        calls.push_back(bind_tiles(gpu, s, algorithm, operands.workspace, yi, xi, nullptr, false));
         break;
       case convolution_kind::backward_filter:
-        calls.push_back(bind_gradient(on, s, how, operands.workspace, xi, yi, w, p.accumulates || i > 0));
+        calls.push_back(
+            bind_gradient(gpu, s, algorithm, operands.workspace, xi, yi, w, p.accumulates || i > 0));
         break;
     }
   }
-  return [where = on.compute(), calls = std::move(calls), p, w, filter = as_floats(operands.workspace)] {
+  return [where = gpu.compute(), calls = std::move(calls), p, w, filter = as_floats(operands.workspace)] {
     if (p.kind != convolution_kind::backward_filter) {
       kernels::winograd_filter(where, w, filter, p.w, p.order, p.kind == convolution_kind::backward_data);
     }
@@ -175,21 +177,21 @@ bool winograd_applies(const convolution_problem& p) {
          p.w.c >= least_channels && p.w.n >= least_channels;
 }
 
-void visit_winograd(session& on, const convolution_problem& p, std::int64_t parts,
+void visit_winograd(session& gpu, const convolution_problem& p, std::int64_t parts,
                     const std::function<bool(const convolution_recipe&)>& visit) {
   constexpr std::size_t most = 4;
   const winograd_sizes s = winograd_sizes_of(p, parts);
   const std::int64_t pairs = std::max(s.first.count() * s.first.shape.c, s.second.count() * s.second.shape.c);
   if (pairs >= std::int64_t{1} << 31) return;
-  const auto proposed = proposed_algorithms(on, s.product, product_workspace_cap);
+  const auto proposed = proposed_algorithms(gpu, s.product, product_workspace_cap);
   for (std::size_t i = 0; i < std::min(proposed.size(), most); ++i) {
     const convolution_recipe recipe{"product" + std::to_string(i),
                                     "product",
                                     static_cast<std::int64_t>(i),
                                     parts,
                                     layout_of(s, proposed[i].workspace_bytes).end,
-                                    [&on, p, parts, how = proposed[i]](const bound_operands& operands) {
-                                      return bind_parts(on, p, parts, how, operands);
+                                    [&gpu, p, parts, how = proposed[i]](const bound_operands& operands) {
+                                      return bind_parts(gpu, p, parts, how, operands);
                                     }};
     if (!visit(recipe)) return;
   }

@@ -9,7 +9,7 @@
 namespace um {
 
 bool winograd_applies(const convolution_problem& problem);
-void visit_winograd(session& on, const convolution_problem& problem, std::int64_t parts,
+void visit_winograd(session& gpu, const convolution_problem& problem, std::int64_t parts,
                     const std::function<bool(const convolution_recipe&)>& visit);
 
 }  // namespace um

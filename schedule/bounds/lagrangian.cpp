@@ -13,7 +13,8 @@ bool is_recomputable(const value& v) {
 
 }  // namespace
 
-lagrangian::lagrangian(const model& m, allowed_moves what) : model_(m), allowed_(what), prices_(m, what) {
+lagrangian::lagrangian(const model& m, allowed_moves allowed)
+    : model_(m), allowed_(allowed), prices_(m, allowed) {
   excess_.byte_prices.resize(2 * m.position_count);
   excess_.lane_prices.resize(2 * m.position_count + 1);
   choices_without_recompute_.resize(m.values.size());

@@ -10,7 +10,7 @@ namespace um::whole {
 class lagrangian {
  public:
   // Keeps the reference.
-  lagrangian(const model& m, allowed_moves what);
+  lagrangian(const model& m, allowed_moves allowed);
 
   // The minimum of the Lagrangian over all plans: a lower bound, as a fraction of the operators' time.
   double evaluate(const prices& x);

@@ -103,10 +103,10 @@ pass_bound generate_columns(const passes& x, const copy_rates& r, double budget)
   return {static_cast<nanoseconds>(std::floor(best)), best_at};
 }
 
-copy_rates rates_of(const machine& on, allowed_moves what) {
+copy_rates rates_of(const machine& m, allowed_moves allowed) {
   const auto a_byte = [](std::uint64_t rate) { return rate == 0 ? 0 : 1e9 / static_cast<double>(rate); };
-  return {a_byte(on.link_to_host_bytes_per_s), a_byte(on.link_to_device_bytes_per_s), what.swaps,
-          what.recomputes};
+  return {a_byte(m.link_to_host_bytes_per_s), a_byte(m.link_to_device_bytes_per_s), allowed.swaps,
+          allowed.recomputes};
 }
 
 }  // namespace
@@ -148,8 +148,8 @@ passes split_passes(const problem& p) {
   return x;
 }
 
-pass_bound bound_passes(const passes& x, const machine& on, byte_count budget, allowed_moves what) {
-  return generate_columns(x, rates_of(on, what), static_cast<double>(budget));
+pass_bound bound_passes(const passes& x, const machine& m, byte_count budget, allowed_moves allowed) {
+  return generate_columns(x, rates_of(m, allowed), static_cast<double>(budget));
 }
 
 }  // namespace um

@@ -34,6 +34,6 @@ struct pass_bound {
   nanoseconds min_time = no_bound;  // no_bound if what must be kept exceeds the budget
   start_prices prices;              // dual prices of that bound
 };
-pass_bound bound_passes(const passes& x, const machine& on, byte_count budget, allowed_moves what);
+pass_bound bound_passes(const passes& x, const machine& m, byte_count budget, allowed_moves allowed);
 
 }  // namespace um

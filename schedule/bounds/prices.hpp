@@ -34,7 +34,7 @@ struct return_path {
 class price_index {
  public:
   // Keeps the reference.
-  price_index(const model& m, allowed_moves what) : model_(m), allowed_(what) {}
+  price_index(const model& m, allowed_moves allowed) : model_(m), allowed_(allowed) {}
 
   // Keeps the reference.
   void set_prices(const prices& x);

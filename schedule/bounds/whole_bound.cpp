@@ -38,10 +38,10 @@ void project_onto_simplex(std::array<double, 3>& x) {
 // when it is not reached.
 class subgradient_ascent {
  public:
-  subgradient_ascent(const model& m, allowed_moves what, prices start)
-      : lagrangian_(m, what),
+  subgradient_ascent(const model& m, allowed_moves allowed, prices start)
+      : lagrangian_(m, allowed),
         best_prices_(std::move(start)),
-        lane_step_factor_(what.swaps ? static_cast<double>(m.position_count) : 0) {}
+        lane_step_factor_(allowed.swaps ? static_cast<double>(m.position_count) : 0) {}
 
   double maximize(std::size_t steps) {
     double value = lagrangian_.evaluate(best_prices_), target_gain = 0.1;
@@ -129,9 +129,9 @@ prices expand_start_prices(const model& m, std::size_t loss, const start_prices&
 
 }  // namespace
 
-nanoseconds whole_bound(const problem& p, const std::vector<compute>& order, allowed_moves what,
+nanoseconds whole_bound(const problem& p, const std::vector<compute>& order, allowed_moves allowed,
                         const start_prices& start) {
-  const model m = whole::make_model(p, order, what);
+  const model m = whole::make_model(p, order, allowed);
   if (!m.is_feasible) return no_bound;
   if (m.fits_entirely) return static_cast<nanoseconds>(m.unit_ns);
   std::size_t size = 1;
@@ -140,7 +140,7 @@ nanoseconds whole_bound(const problem& p, const std::vector<compute>& order, all
   }
   const auto loss = static_cast<std::size_t>(make_use_table(p.network, order).backward_begin);
   constexpr std::size_t work = 20'000'000, least = 20, most = 400;
-  subgradient_ascent up(m, what, expand_start_prices(m, loss, start, static_cast<double>(p.budget)));
+  subgradient_ascent up(m, allowed, expand_start_prices(m, loss, start, static_cast<double>(p.budget)));
   const double value = up.maximize(std::clamp(work / size, least, most));
   constexpr double rounding = 1e-9;
   return static_cast<nanoseconds>(std::floor(std::max(1.0, value - rounding) * m.unit_ns));

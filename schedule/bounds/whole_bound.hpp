@@ -24,7 +24,7 @@ struct start_prices {
 // bound, and a subgradient method raises it within a limited amount of work (Held, Wolfe and Crowder, 1974).
 // README.md has the formulas. no_bound if the operands of one operator, or values that can neither leave nor
 // be computed again, exceed the budget. Ignores workspaces.
-nanoseconds whole_bound(const problem& p, const std::vector<compute>& order, allowed_moves what,
+nanoseconds whole_bound(const problem& p, const std::vector<compute>& order, allowed_moves allowed,
                         const start_prices& start);
 
 }  // namespace um

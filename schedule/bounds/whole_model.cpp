@@ -11,10 +11,10 @@ namespace {
 
 class model_builder {
  public:
-  model_builder(const problem& p, const std::vector<compute>& order, allowed_moves what)
+  model_builder(const problem& p, const std::vector<compute>& order, allowed_moves allowed)
       : problem_(p),
         g_(p.network),
-        allowed_(what),
+        allowed_(allowed),
         uses_(make_use_table(p.network, order)),
         gaps_(find_gaps(g_, uses_)) {
     model_.position_count = order.size();
@@ -145,8 +145,8 @@ class model_builder {
 
 }  // namespace
 
-model make_model(const problem& p, const std::vector<compute>& order, allowed_moves what) {
-  return model_builder(p, order, what).take();
+model make_model(const problem& p, const std::vector<compute>& order, allowed_moves allowed) {
+  return model_builder(p, order, allowed).take();
 }
 
 }  // namespace um::whole

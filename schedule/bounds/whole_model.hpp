@@ -50,7 +50,7 @@ struct model {
   bool fits_entirely = true;     // whether everything fits at once
 };
 
-model make_model(const problem& p, const std::vector<compute>& order, allowed_moves what);
+model make_model(const problem& p, const std::vector<compute>& order, allowed_moves allowed);
 
 }  // namespace whole
 }  // namespace um

@@ -66,9 +66,9 @@ terms make_start_values(const gap_model& m, std::span<const decision> decisions)
 
 gap_solution minimize(const problem& p, const use_table& uses, const std::vector<gap>& gaps,
                       const forecaster& costs, std::span<const byte_count> live,
-                      const gap_program_options& what, const solver_limits& effort,
+                      const gap_program_options& options, const solver_limits& effort,
                       std::span<const decision> start) {
-  milp::gap_model m(p, uses, gaps, costs, live, what);
+  milp::gap_model m(p, uses, gaps, costs, live, options);
   milp::add_absences(m);
   milp::add_recomputation(m);
   milp::add_memory_limits(m);

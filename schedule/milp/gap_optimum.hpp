@@ -22,7 +22,7 @@ struct gap_solution {
 // unsupported without HiGHS.
 gap_solution minimize(const problem& p, const use_table& uses, const std::vector<gap>& gaps,
                       const forecaster& costs, std::span<const byte_count> live,
-                      const gap_program_options& what, const solver_limits& effort,
+                      const gap_program_options& options, const solver_limits& effort,
                       std::span<const decision> start = {});
 
 }  // namespace um

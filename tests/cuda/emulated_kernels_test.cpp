@@ -443,10 +443,10 @@ TEST(Emulated, FilterGradientsOfFewInputChannels) {
 }
 
 TEST(Emulated, FilterGradientsThatNoKernelIsFor) {
-  const auto fits = [](const dims& x, const dims& w, convolution how, dtype type = dtype::f32) {
-    const dims y{x.n, w.n, (x.h + 2 * how.pad_h - w.h) / how.stride_h + 1,
-                 (x.w + 2 * how.pad_w - w.w) / how.stride_w + 1};
-    return planar_filter_gradient_fits({x, w, y, how, type});
+  const auto fits = [](const dims& x, const dims& w, convolution attributes, dtype type = dtype::f32) {
+    const dims y{x.n, w.n, (x.h + 2 * attributes.pad_h - w.h) / attributes.stride_h + 1,
+                 (x.w + 2 * attributes.pad_w - w.w) / attributes.stride_w + 1};
+    return planar_filter_gradient_fits({x, w, y, attributes, type});
   };
   const dims x{2, 3, 32, 32};
   EXPECT_TRUE(fits(x, {64, 3, 3, 3}, {1, 1, 1, 1, false}));

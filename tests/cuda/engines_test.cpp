@@ -140,17 +140,17 @@ struct tally {
 };
 
 // Runs up to `most` recipes of a method; those that cannot run are not counted.
-tally run_recipes(session& on, const convolution_problem& p, convolution_method method, std::int64_t parts,
+tally run_recipes(session& gpu, const convolution_problem& p, convolution_method method, std::int64_t parts,
                   std::size_t most) {
   operands at(p, workspace_cap);
   const reference::values expected = at.expected(p);
   tally count;
-  visit_recipes(on, p, method, parts, [&](const convolution_recipe& recipe) {
+  visit_recipes(gpu, p, method, parts, [&](const convolution_recipe& recipe) {
     if (recipe.workspace_bytes > workspace_cap) return true;
     at.reset(p.accumulates);
     try {
       recipe.bind(at.bound())();
-      check(cudaStreamSynchronize(on.compute().stream));
+      check(cudaStreamSynchronize(gpu.compute().stream));
     } catch (const cuda_error&) {
       return true;
     }

@@ -46,11 +46,11 @@ void write_hash(const std::vector<hashed_operand>& operands, const std::vector<s
   }
 }
 
-engine choose_engine(session& on, const graph& g, const op& o, const box& part, std::uint32_t, byte_count) {
+engine choose_engine(session& gpu, const graph& g, const op& o, const box& part, std::uint32_t, byte_count) {
   std::vector<hashed_operand> operands;
   for (const access& a : accesses_of(g, o, part))
     operands.push_back({bytes_of(g.tensors[a.tensor], a.where), a.mode});
-  return {{"fake", 0, 0, 1}, [s = on.compute().stream, operands](const bound_operands& to) -> kernel_call {
+  return {{"fake", 0, 0, 1}, [s = gpu.compute().stream, operands](const bound_operands& to) -> kernel_call {
             return [s, operands, data = to.data] {
               testing::put_on(s, [operands, data] { write_hash(operands, data); });
             };
@@ -59,8 +59,8 @@ engine choose_engine(session& on, const graph& g, const op& o, const box& part, 
 
 namespace kernels {
 
-void copy_box_by_engine(cudaStream_t on, std::byte* to, const std::byte* from, const byte_box& box) {
-  testing::put_on(on, [=] {
+void copy_box_by_engine(cudaStream_t stream, std::byte* to, const std::byte* from, const byte_box& box) {
+  testing::put_on(stream, [=] {
     for (byte_count slice = 0; slice < box.depth; ++slice) {
       for (byte_count run = 0; run < box.height; ++run) {
         std::memcpy(to + slice * box.to_slice + run * box.to_pitch,
@@ -69,8 +69,8 @@ void copy_box_by_engine(cudaStream_t on, std::byte* to, const std::byte* from, c
     }
   });
 }
-void copy_box_by_kernel(cudaStream_t on, std::byte* to, const std::byte* from, const byte_box& box) {
-  copy_box_by_engine(on, to, from, box);
+void copy_box_by_kernel(cudaStream_t stream, std::byte* to, const std::byte* from, const byte_box& box) {
+  copy_box_by_engine(stream, to, from, box);
 }
 void copy_over_link(launch_site where, const void* from, void* to, std::size_t bytes, std::uint64_t) {
   testing::put_on(where.stream, [=] { std::memcpy(to, from, bytes); });
@@ -108,12 +108,12 @@ struct executor_threads : ::testing::TestWithParam<strategy> {
   machine figures = testing::managed_test_machine();
   profile costs = estimate(g, figures);
 
-  std::uint64_t digest_of(const problem& p, const memory_plan& plan, execution_request how) {
-    how.computes_digest = true;
+  std::uint64_t digest_of(const problem& p, const memory_plan& plan, execution_request request) {
+    request.computes_digest = true;
     const execution_plan steps = lower(p, plan);
     executor runs(on, g, steps);
-    const execution done = runs.run(how);
-    EXPECT_EQ(done.iterations.size(), how.iterations);
+    const execution done = runs.run(request);
+    EXPECT_EQ(done.iterations.size(), request.iterations);
     return done.digest.value();
   }
   problem within(byte_count budget, pressure under) const { return {g, costs, figures, budget, under, {}}; }

@@ -125,15 +125,15 @@ cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind)
 cudaError_t cudaMemset(void* to, int byte, size_t bytes) {
   return std::memset(to, byte, bytes), cudaSuccess;
 }
-cudaError_t cudaMemsetAsync(void* to, int byte, size_t bytes, cudaStream_t on) {
-  return put_on(on, [=] { std::memset(to, byte, bytes); }), cudaSuccess;
+cudaError_t cudaMemsetAsync(void* to, int byte, size_t bytes, cudaStream_t stream) {
+  return put_on(stream, [=] { std::memset(to, byte, bytes); }), cudaSuccess;
 }
 cudaError_t cudaMemAdvise(const void*, size_t, cudaMemoryAdvise, cudaMemLocation) {
   return cudaSuccess;
 }
-cudaError_t cudaMemPrefetchAsync(const void*, size_t, cudaMemLocation to, unsigned, cudaStream_t on) {
-  put_on(on, [] {});
-  if (to.type == cudaMemLocationTypeHost) finish(on);  // as the driver does
+cudaError_t cudaMemPrefetchAsync(const void*, size_t, cudaMemLocation to, unsigned, cudaStream_t stream) {
+  put_on(stream, [] {});
+  if (to.type == cudaMemLocationTypeHost) finish(stream);  // as the driver does
   return cudaSuccess;
 }
 cudaError_t cudaMemPrefetchBatchAsync(void**, size_t*, size_t, cudaMemLocation*, size_t*, size_t,
@@ -141,8 +141,8 @@ cudaError_t cudaMemPrefetchBatchAsync(void**, size_t*, size_t, cudaMemLocation*,
   return cudaErrorNotSupported;
 }
 cudaError_t cudaMemDiscardBatchAsync(void** data, size_t* bytes, size_t count, unsigned long long,
-                                     cudaStream_t on) {
-  for (size_t i = 0; i < count; ++i) cudaMemsetAsync(data[i], 0xff, bytes[i], on);
+                                     cudaStream_t stream) {
+  for (size_t i = 0; i < count; ++i) cudaMemsetAsync(data[i], 0xff, bytes[i], stream);
   return cudaSuccess;
 }
 cudaError_t cudaMemDiscardAndPrefetchBatchAsync(void**, size_t*, size_t, cudaMemLocation*, size_t*, size_t,
@@ -218,8 +218,8 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* to, cudaGraph_t from, unsigned
 cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) {
   return cudaSuccess;
 }
-cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t on) {
-  for (const auto& work : graph->work) put_on(on, work);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
+  for (const auto& work : graph->work) put_on(stream, work);
   return cudaSuccess;
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {

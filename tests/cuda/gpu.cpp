@@ -48,10 +48,10 @@ session& on_gpu::gpu() {
   return *shared_session().on;
 }
 
-profile workspaces_of(session& on, const graph& g) {
+profile workspaces_of(session& gpu, const graph& g) {
   profile costs;
   for (const op& o : g.ops) {
-    costs.push_back({0, choose_engine(on, g, o, {}, 16, workspace_cap).choice.workspace_bytes, {}});
+    costs.push_back({0, choose_engine(gpu, g, o, {}, 16, workspace_cap).choice.workspace_bytes, {}});
   }
   return costs;
 }
@@ -84,9 +84,9 @@ execution_plan lowered(const graph& g, const profile& costs, const memory_plan& 
   return lower({g, costs, on, std::numeric_limits<byte_count>::max(), pressure::none, {}}, plan);
 }
 
-bytes_by_tensor run(session& on, const graph& g, const memory_plan& plan) {
-  const execution_plan steps = lowered(g, workspaces_of(on, g), plan);
-  executor runs(on, g, steps);
+bytes_by_tensor run(session& gpu, const graph& g, const memory_plan& plan) {
+  const execution_plan steps = lowered(g, workspaces_of(gpu, g), plan);
+  executor runs(gpu, g, steps);
   runs.run({});
   bytes_by_tensor all;
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {

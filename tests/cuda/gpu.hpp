@@ -23,7 +23,7 @@ class on_gpu : public ::testing::Test {
 };
 
 // Workspaces as the engines chosen for whole operators need them; no times.
-profile workspaces_of(session& on, const graph& g);
+profile workspaces_of(session& gpu, const graph& g);
 
 memory_plan everything_on_device(const graph& g);
 memory_plan everything(const graph& g, residence home);
@@ -34,7 +34,7 @@ execution_plan lowered(const graph& g, const profile& costs, const memory_plan& 
 
 // All surviving tensors after one iteration, by id.
 using bytes_by_tensor = std::map<tensor_id, std::vector<std::byte>>;
-bytes_by_tensor run(session& on, const graph& g, const memory_plan& plan);
+bytes_by_tensor run(session& gpu, const graph& g, const memory_plan& plan);
 
 // The same in double precision from the same initial values, and
 // ||out - reference|| / ||reference|| for every tensor that the graph writes and that survives.

@@ -186,9 +186,9 @@ float filled(std::int64_t i, std::uint32_t seed) {
   return from_bf16(to_bf16(value));
 }
 
-arena filled_halves(session& on, const dims& shape, std::uint32_t seed) {
+arena filled_halves(session& gpu, const dims& shape, std::uint32_t seed) {
   arena to = device_arena(static_cast<byte_count>(element_count(shape)) * 2);
-  kernels::fill(on.compute(), to.data(), element_count(shape), dtype::bf16, seed);
+  kernels::fill(gpu.compute(), to.data(), element_count(shape), dtype::bf16, seed);
   return to;
 }
 

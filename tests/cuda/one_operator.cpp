@@ -101,12 +101,13 @@ void reset(const tensor& t, const region& r, const std::vector<std::byte>& part,
 // an input's.
 class call {
  public:
-  call(session& on, const graph& g, const op& o, const calling& how) : session_(on), g_(g), o_(o), how_(how) {
+  call(session& gpu, const graph& g, const op& o, const calling& options)
+      : session_(gpu), g_(g), o_(o), how_(options) {
     for (const auto* side : {&o.in, &o.out}) {
       for (const tensor_id id : *side) what_.push_back(id);
     }
     for (std::size_t i = 0; i < what_.size(); ++i) {
-      const bool shared = how.in_place && o.alias && i == o.in.size() + o.alias->output;
+      const bool shared = options.in_place && o.alias && i == o.in.size() + o.alias->output;
       const auto first = static_cast<std::size_t>(std::ranges::find(what_, what_[i]) - what_.begin());
       place_of_.push_back(shared ? o.alias->input : i >= o.in.size() ? first : i);
       whole_.emplace_back(bytes_of(g.tensors[what_[i]]), poison);
@@ -194,11 +195,11 @@ bool sums_in_any_cut(const op& o) {
       o.attributes);
 }
 
-void expect_right(session& on, const graph& g, const op& o, const calling& how, double tolerance,
+void expect_right(session& gpu, const graph& g, const op& o, const calling& options, double tolerance,
                   const std::vector<reference::values>& values,
                   const std::vector<reference::values>& expected, const std::string& label) {
-  const std::string where = label + " " + o.name + name_of(how.cut);
-  call first(on, g, o, how), second(on, g, o, how);
+  const std::string where = label + " " + o.name + name_of(options.cut);
+  call first(gpu, g, o, options), second(gpu, g, o, options);
   first.run(values);
   second.run(values);
   for (std::size_t i = 0; i < o.out.size(); ++i) {
@@ -214,10 +215,10 @@ void expect_right(session& on, const graph& g, const op& o, const calling& how, 
   }
   EXPECT_TRUE(first.inputs_stand()) << where << ": wrote to an input";
   EXPECT_TRUE(first.guards_stand()) << where << ": wrote beside an operand";
-  if (how.cut == cutting{} || sums_in_any_cut(o)) return;
-  calling at_once = how;
+  if (options.cut == cutting{} || sums_in_any_cut(o)) return;
+  calling at_once = options;
   at_once.cut = {};
-  call whole(on, g, o, at_once);
+  call whole(gpu, g, o, at_once);
   whole.run(values);
   EXPECT_EQ(first.output(0), whole.output(0)) << where << ": other bits than the whole";
 }
@@ -283,13 +284,13 @@ std::vector<box> parts_of(const graph& g, const op& o, const cutting& c) {
   return parts;
 }
 
-std::size_t expect_operators_right(session& on, const graph& g, const reference_values& values,
-                                   const calling& how, double tolerance, const std::string& label) {
+std::size_t expect_operators_right(session& gpu, const graph& g, const reference_values& values,
+                                   const calling& options, double tolerance, const std::string& label) {
   EXPECT_EQ(defect_of(g), std::nullopt) << label;
   std::size_t ran = 0;
   for (std::size_t i = 0; i < g.ops.size(); ++i) {
-    if (parts_of(g, g.ops[i], how.cut).empty()) continue;
-    expect_right(on, g, g.ops[i], how, tolerance, values.read, values.expected[i], label);
+    if (parts_of(g, g.ops[i], options.cut).empty()) continue;
+    expect_right(gpu, g, g.ops[i], options, tolerance, values.read, values.expected[i], label);
     ++ran;
   }
   return ran;

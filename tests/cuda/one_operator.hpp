@@ -42,7 +42,7 @@ reference_values reference_values_of(const graph& g);
 // ||reference||, whole numbers exactly; every element written; inputs, and what lies around operands and the
 // workspace, as before; the same bits a second time, and those of the whole operator where no sum is made of
 // other parts. `label` goes in front of failures. Returns how many operators it ran.
-std::size_t expect_operators_right(session& on, const graph& g, const reference_values& values,
-                                   const calling& how, double tolerance, const std::string& label);
+std::size_t expect_operators_right(session& gpu, const graph& g, const reference_values& values,
+                                   const calling& options, double tolerance, const std::string& label);
 
 }  // namespace um::gpu_tests

@@ -22,10 +22,10 @@ tensor_id vector_out(graph& g, const std::string& name, std::int64_t channels) {
   return tensor_of(g, name, {1, channels, 1, 1}, role::parameter_gradient);
 }
 
-void apply(graph& g, op_attributes what, std::vector<tensor_id> in, std::vector<tensor_id> out,
+void apply(graph& g, op_attributes attributes, std::vector<tensor_id> in, std::vector<tensor_id> out,
            std::optional<may_alias> alias = {}) {
-  const std::string name = std::string(kind_of(what)) + "_" + std::to_string(g.ops.size());
-  g.ops.push_back({name, what, std::move(in), std::move(out), true, alias});
+  const std::string name = std::string(kind_of(attributes)) + "_" + std::to_string(g.ops.size());
+  g.ops.push_back({name, attributes, std::move(in), std::move(out), true, alias});
 }
 
 std::string text_of(const dims& d) {
@@ -73,23 +73,24 @@ operator_case linears(dims x, std::int64_t out) {
 }
 
 // With and without bias and ReLU; the gradient with and without a bias gradient.
-operator_case pools(dims x, std::int64_t y_h, std::int64_t y_w, max_pool how) {
+operator_case pools(dims x, std::int64_t y_h, std::int64_t y_w, max_pool attributes) {
   operator_case c;
   c.name = "max_pool_" + text_of(x) + "_to_" + std::to_string(y_h) + "x" + std::to_string(y_w) + "_" +
-           std::to_string(how.window) + "s" + std::to_string(how.stride) + "p" + std::to_string(how.pad);
+           std::to_string(attributes.window) + "s" + std::to_string(attributes.stride) + "p" +
+           std::to_string(attributes.pad);
   graph& g = c.g;
   const dims y{x.n, x.c, y_h, y_w};
-  const dtype index_type = how.window <= 16 ? dtype::u8 : dtype::u16;
+  const dtype index_type = attributes.window <= 16 ? dtype::u8 : dtype::u16;
   const tensor_id tx = input(g, "x", x), dy = input(g, "dy", y), b = vector_in(g, "b", x.c);
   const tensor_id index = tensor_of(g, "index", y, role::output, index_type);
   const tensor_id index_too = tensor_of(g, "index_too", y, role::output, index_type);
   const tensor_id ty = output(g, "y", y), rectified = output(g, "rectified", y);
-  max_pool with_relu = how;
+  max_pool with_relu = attributes;
   with_relu.relu = true;
-  apply(g, how, {tx}, {ty, index});
+  apply(g, attributes, {tx}, {ty, index});
   apply(g, with_relu, {tx, b}, {rectified, index_too});
-  apply(g, max_pool_backward{how}, {dy, index}, {output(g, "dx", x)});
-  apply(g, max_pool_backward{how}, {dy, index}, {output(g, "dx_too", x), vector_out(g, "db", x.c)});
+  apply(g, max_pool_backward{attributes}, {dy, index}, {output(g, "dx", x)});
+  apply(g, max_pool_backward{attributes}, {dy, index}, {output(g, "dx_too", x), vector_out(g, "db", x.c)});
   apply(g, max_pool_backward{with_relu}, {dy, index_too, rectified}, {output(g, "masked_dx", x)});
   apply(g, max_pool_backward{with_relu}, {dy, index_too, rectified},
         {output(g, "masked_dx_too", x), vector_out(g, "masked_db", x.c)});
@@ -193,24 +194,25 @@ operator_case updates(dims w) {
 }
 
 // Forward and both gradients, in groups, with filters, strides and paddings of their own along each axis.
-operator_case convolutions(dims x, std::int64_t filters, dims kernel, const convolution& how) {
+operator_case convolutions(dims x, std::int64_t filters, dims kernel, const convolution& attributes) {
   const auto reach = [](std::int64_t extent, std::int64_t taps, std::int64_t stride, std::int64_t pad) {
     return (extent + 2 * pad - taps) / stride + 1;
   };
-  const dims w{filters, x.c / how.groups, kernel.h, kernel.w};
-  const dims y{x.n, filters, reach(x.h, kernel.h, how.stride_h, how.pad_h),
-               reach(x.w, kernel.w, how.stride_w, how.pad_w)};
+  const dims w{filters, x.c / attributes.groups, kernel.h, kernel.w};
+  const dims y{x.n, filters, reach(x.h, kernel.h, attributes.stride_h, attributes.pad_h),
+               reach(x.w, kernel.w, attributes.stride_w, attributes.pad_w)};
   operator_case c;
-  c.name = "convolution_" + text_of(x) + "_w" + text_of(w) + "_g" + std::to_string(how.groups);
+  c.name = "convolution_" + text_of(x) + "_w" + text_of(w) + "_g" + std::to_string(attributes.groups);
   graph& g = c.g;
   const tensor_id tx = input(g, "x", x), tw = tensor_of(g, "w", w, role::parameter);
   const tensor_id b = vector_in(g, "b", filters), dy = input(g, "dy", y);
-  convolution rectified = how;
+  convolution rectified = attributes;
   rectified.relu = true;
-  apply(g, how, {tx, tw}, {output(g, "plain", y)});
+  apply(g, attributes, {tx, tw}, {output(g, "plain", y)});
   apply(g, rectified, {tx, tw, b}, {output(g, "rectified", y)});
-  apply(g, convolution_backward_data{how}, {tw, dy}, {output(g, "dx", x)});
-  apply(g, convolution_backward_filter{how}, {tx, dy}, {tensor_of(g, "dw", w, role::parameter_gradient)});
+  apply(g, convolution_backward_data{attributes}, {tw, dy}, {output(g, "dx", x)});
+  apply(g, convolution_backward_filter{attributes}, {tx, dy},
+        {tensor_of(g, "dw", w, role::parameter_gradient)});
   return c;
 }
 
@@ -247,13 +249,13 @@ operator_case relu6_of(dims x) {
   return c;
 }
 
-operator_case average_pools(dims x, std::int64_t y_h, std::int64_t y_w, const average_pool& how) {
+operator_case average_pools(dims x, std::int64_t y_h, std::int64_t y_w, const average_pool& attributes) {
   operator_case c;
   c.name = "average_pool_" + text_of(x) + "_to_" + std::to_string(y_h) + "x" + std::to_string(y_w);
   graph& g = c.g;
   const dims y{x.n, x.c, y_h, y_w};
-  apply(g, how, {input(g, "x", x)}, {output(g, "y", y)});
-  apply(g, average_pool_backward{how}, {input(g, "dy", y)}, {output(g, "dx", x)});
+  apply(g, attributes, {input(g, "x", x)}, {output(g, "y", y)});
+  apply(g, average_pool_backward{attributes}, {input(g, "dy", y)}, {output(g, "dx", x)});
   return c;
 }
 
@@ -275,12 +277,12 @@ operator_case concats(dims shape, const std::vector<std::int64_t>& channels) {
   return c;
 }
 
-bool multiplies(const op_attributes& what) {
+bool multiplies(const op_attributes& attributes) {
   return std::visit(
       []<class Kind>(const Kind&) {
         return Kind::kind.starts_with("convolution") || Kind::kind.starts_with("linear");
       },
-      what);
+      attributes);
 }
 
 // The rows that every kind of operator has (tests/reference/cases.hpp); opaque ones have no values.

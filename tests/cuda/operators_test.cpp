@@ -52,13 +52,13 @@ const std::vector<setting>& settings() {
 class operators : public on_gpu, public ::testing::WithParamInterface<std::size_t> {
  protected:
   static const setting& it() { return settings().at(GetParam()); }
-  static std::size_t expect_right(const calling& how) {
+  static std::size_t expect_right(const calling& options) {
     std::size_t ran = 0;
     for (const operator_case& c : it().of.cases) {
-      if (takes_long(how.cut, c)) continue;
+      if (takes_long(options.cut, c)) continue;
       const graph g = with_storage_format(c.g, it().in.arithmetic, it().in.order);
-      ran +=
-          expect_operators_right(gpu(), g, *values_for(c, g), how, tolerance_of(it().in.arithmetic), c.name);
+      ran += expect_operators_right(gpu(), g, *values_for(c, g), options, tolerance_of(it().in.arithmetic),
+                                    c.name);
     }
     return ran;
   }

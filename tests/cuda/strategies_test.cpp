@@ -91,8 +91,8 @@ machine some_machine() {
 }
 
 // Times of that machine, workspaces of this GPU's engines.
-profile costs_of(session& gpu, const graph& g, const machine& on) {
-  profile costs = estimate(g, on);
+profile costs_of(session& gpu, const graph& g, const machine& m) {
+  profile costs = estimate(g, m);
   const profile here = workspaces_of(gpu, g);
   for (op_id o = 0; o < g.ops.size(); ++o) costs[o].workspace_bytes = here[o].workspace_bytes;
   return costs;

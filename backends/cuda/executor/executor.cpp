@@ -14,9 +14,9 @@ bool is_launched_in_stretches(const execution_plan& plan) {
 
 }  // namespace
 
-executor::executor(session& on, const graph& g, const execution_plan& plan)
-    : engines_(choose_engines(on, g, plan)),
-      state_(on, g, plan, engines_),
+executor::executor(session& gpu, const graph& g, const execution_plan& plan)
+    : engines_(choose_engines(gpu, g, plan)),
+      state_(gpu, g, plan, engines_),
       room_keeper_(state_),
       step_issuer_(state_, room_keeper_),
       lane_runner_(state_, room_keeper_, step_issuer_),
@@ -25,52 +25,53 @@ executor::executor(session& on, const graph& g, const execution_plan& plan)
 
 // The first iteration is issued step by step: it loads every kernel. The others are launched as graphs,
 // unless a timeline of stretches is asked for or an engine cannot be recorded.
-execution executor::run(const execution_request& how) {
-  state_.poisons_released_memory = how.poisons_released_memory;
-  state_.make_events(how.records_timeline);
-  if (how.poisons_released_memory) state_.memory.fill_with_nans();
+execution executor::run(const execution_request& request) {
+  state_.poisons_released_memory = request.poisons_released_memory;
+  state_.make_events(request.records_timeline);
+  if (request.poisons_released_memory) state_.memory.fill_with_nans();
   write_initial_state(state_.network, state_.plan, state_.memory);
   execution result;
   result.slice_costs = costs_of_cut_operators(state_.plan, engines_);
   result.launch = launch_mode::streams;
   const bool in_stretches = is_launched_in_stretches(state_.plan);
-  const bool may_record = (!in_stretches || !how.records_timeline) && how.iterations > 1;
-  const std::uint32_t issued = may_record ? 1 : how.iterations;
+  const bool may_record = (!in_stretches || !request.records_timeline) && request.iterations > 1;
+  const std::uint32_t issued = may_record ? 1 : request.iterations;
   bool in_graphs = false;
-  if (how.watch) how.watch(0);
-  lane_runner_.run(0, issued, how.records_timeline, how.watch, result.iterations);
-  if (issued < how.iterations) {
+  if (request.watch) request.watch(0);
+  lane_runner_.run(0, issued, request.records_timeline, request.watch, result.iterations);
+  if (issued < request.iterations) {
     in_graphs = in_stretches && graph_recorder_.record_stretches();
     if (in_graphs) {
       result.launch = graph_recorder_.launch_mode_of_stretches();
-      graph_recorder_.launch_iterations(how.iterations - issued, result.iterations);
-      if (how.watch) how.watch(how.iterations);
+      graph_recorder_.launch_iterations(request.iterations - issued, result.iterations);
+      if (request.watch) request.watch(request.iterations);
     } else {
       if (!in_stretches && graph_recorder_.record_operators()) result.launch = launch_mode::operator_graphs;
-      lane_runner_.run(issued, how.iterations, how.records_timeline, how.watch, result.iterations);
+      lane_runner_.run(issued, request.iterations, request.records_timeline, request.watch,
+                       result.iterations);
     }
   }
-  if (how.computes_digest) result.digest = result_reader_.digest_of_results();
+  if (request.computes_digest) result.digest = result_reader_.digest_of_results();
   result.loss = result_reader_.loss();
-  if (!how.values_folder.empty()) result_reader_.write_values(how.values_folder);
-  if (how.watch && how.linger_time > 0 && how.iterations > 0)
-    run_untimed_iterations(how, result.iterations.back().duration, in_graphs);
+  if (!request.values_folder.empty()) result_reader_.write_values(request.values_folder);
+  if (request.watch && request.linger_time > 0 && request.iterations > 0)
+    run_untimed_iterations(request, result.iterations.back().duration, in_graphs);
   return result;
 }
 
 // Goes on as the iterations before, each of which took `each`, and keeps no trace of it.
-void executor::run_untimed_iterations(const execution_request& how, nanoseconds each, bool in_graphs) {
+void executor::run_untimed_iterations(const execution_request& request, nanoseconds each, bool in_graphs) {
   constexpr nanoseconds most = 1000;
   const auto count = static_cast<std::uint32_t>(
-      std::clamp<nanoseconds>(how.linger_time / std::max<nanoseconds>(each, 1), 1, most));
+      std::clamp<nanoseconds>(request.linger_time / std::max<nanoseconds>(each, 1), 1, most));
   std::vector<trace> forgotten;
-  how.watch(how.iterations);
+  request.watch(request.iterations);
   if (in_graphs) {
     graph_recorder_.launch_iterations(count, forgotten);
   } else {
-    lane_runner_.run(how.iterations, how.iterations + count, false, {}, forgotten);
+    lane_runner_.run(request.iterations, request.iterations + count, false, {}, forgotten);
   }
-  how.watch(how.iterations + count);
+  request.watch(request.iterations + count);
 }
 
 }  // namespace um

@@ -31,15 +31,15 @@ class executor {
   // Chooses engines and allocates the arenas. `g` and `plan` must outlive the executor. Throws unsupported,
   // out_of_memory, or std::invalid_argument for a plan whose workspaces are too small for this device's
   // engines.
-  executor(session& on, const graph& g, const execution_plan& plan);
+  executor(session& gpu, const graph& g, const execution_plan& plan);
 
-  execution run(const execution_request& how);
+  execution run(const execution_request& request);
 
-  // The value of a tensor that survives, after a run.
-  std::vector<std::byte> value_of(tensor_id what) const { return result_reader_.value_of(what); }
+  // Returns the value of a tensor that survives, after a run.
+  std::vector<std::byte> value_of(tensor_id id) const { return result_reader_.value_of(id); }
 
  private:
-  void run_untimed_iterations(const execution_request& how, nanoseconds each, bool in_graphs);
+  void run_untimed_iterations(const execution_request& request, nanoseconds each, bool in_graphs);
 
   std::vector<engine> engines_;  // one per step; empty but for computes
   run_state state_;

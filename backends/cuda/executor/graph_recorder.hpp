@@ -21,10 +21,10 @@ class graph_recorder {
  public:
   graph_recorder(run_state& run, const step_issuer& steps);
 
-  // Replaces the calls of operators by launches of their graphs. False if some operator cannot be recorded;
-  // its call stays as it was.
+  // Replaces the calls of operators by launches of their graphs. Returns false if some operator cannot be
+  // recorded; its call stays as it was.
   bool record_operators();
-  // False, and nothing kept, if some stretch cannot be recorded.
+  // Returns false, and keeps nothing, if some stretch cannot be recorded.
   bool record_stretches();
   launch_mode launch_mode_of_stretches() const;
   // Launches iterations of recorded stretches, one behind the other, so that no launch waits for the end of

@@ -1,4 +1,4 @@
-// The trace of an iteration: its timeline and the bytes that it moved.
+// The trace of an iteration has its timeline and the bytes that it moved.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,7 @@ namespace um {
 
 // Copies and evictions are counted where they are issued. A prefetch of managed memory may find some of its
 // range in place or nowhere yet, so the bytes that it moved stay unobserved, and so do faults and the
-// driver's evictions. A timeline is of the events that the last iteration recorded.
+// driver's evictions. The timeline is of the events that the last iteration recorded.
 trace trace_of(const run_state& run, std::chrono::nanoseconds duration, const moved_bytes& moved,
                bool timeline);
 

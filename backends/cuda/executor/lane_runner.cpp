@@ -91,8 +91,8 @@ void lane_runner::run_lane(lane which, std::uint32_t iteration, bool timeline) {
   if (run_.has_failed) release_waiting_threads(mine);
 }
 
-// To the threads that wait for the step, or to the keeper of room, who announces it once the room is given
-// up.
+// Announces the step to the threads that wait for it, or to the keeper of room, who announces it once the
+// room is given up.
 void lane_runner::announce_step(lane which, std::uint32_t index) {
   lane_state& mine = run_.lane_of(which);
   const step_work& work = run_.step_works[index];
@@ -102,7 +102,7 @@ void lane_runner::announce_step(lane which, std::uint32_t index) {
   announce(hands_over ? mine.last_handed_over : mine.last_issued, static_cast<std::int32_t>(index));
 }
 
-// False if another lane failed and the iteration is to be given up.
+// Returns false if another lane failed and the iteration is to be given up.
 bool lane_runner::wait_for_others(const step& s, lane which) {
   lane_state& mine = run_.lane_of(which);
   for (std::size_t other = 0; other < lane_count; ++other) {

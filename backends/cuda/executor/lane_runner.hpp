@@ -3,10 +3,9 @@
 // The calling thread is the compute lane's. The lanes to the device and to the host have threads because some
 // of their calls block: a managed eviction is a prefetch to the CPU, which returns when the copy has ended. A
 // step that waits for a step of another lane
-//   1. waits on the host until that step has been issued and its event recorded (a stream does not wait for
-//   an
-//      event that was never recorded), then
-//   2. makes its stream wait for the event, or, if it is itself a blocking one, waits on the host.
+// 1. waits on the host until that step has been issued and its event recorded, since a stream does not wait
+// for an event that was never recorded;
+// 2. makes its stream wait for the event or, if it blocks itself, waits on the host.
 // Steps wait only for steps before them in the list, so the lanes cannot wait for each other in a circle. All
 // lanes are idle between iterations.
 #pragma once

@@ -9,7 +9,7 @@
 namespace um {
 namespace {
 
-// The largest of 16, 4, 2 and 1 bytes that every operand's address is a multiple of.
+// Returns the largest of 16, 4, 2 and 1 bytes that every operand's address is a multiple of.
 std::uint32_t alignment_of(const step& s) {
   byte_count all = 16;
   for (const operand& o : s.operands) all |= o.location.offset;
@@ -21,15 +21,15 @@ std::uint32_t alignment_of(const step& s) {
 
 }  // namespace
 
-std::vector<engine> choose_engines(session& on, const graph& g, const execution_plan& plan) {
-  if (plan.managed_arena_bytes > 0) require_demand_paging(on.device());
+std::vector<engine> choose_engines(session& gpu, const graph& g, const execution_plan& plan) {
+  if (plan.managed_arena_bytes > 0) require_demand_paging(gpu.device());
   std::vector<engine> engines(plan.steps.size());
   for (std::size_t i = 0; i < plan.steps.size(); ++i) {
     const step& s = plan.steps[i];
     const auto* const c = std::get_if<compute>(&s.command);
     if (c == nullptr) continue;
     const op o = operator_of(g, *c);
-    engines[i] = choose_engine(on, g, o, c->part, alignment_of(s), s.workspace_bytes);
+    engines[i] = choose_engine(gpu, g, o, c->part, alignment_of(s), s.workspace_bytes);
     if (engines[i].choice.workspace_bytes > s.workspace_bytes) {
       throw std::invalid_argument("operator " + o.name + " needs " +
                                   to_text(engines[i].choice.workspace_bytes) +
@@ -37,19 +37,20 @@ std::vector<engine> choose_engines(session& on, const graph& g, const execution_
                                   to_text(s.workspace_bytes) + ": make the plan with this device's profile");
     }
   }
-  on.release_scratch();
+  gpu.release_scratch();
   return engines;
 }
 
-kernel_call operator_call(const engine& chosen, const step& s, const plan_memory& memory, cudaStream_t on) {
+kernel_call operator_call(const engine& chosen, const step& s, const plan_memory& memory,
+                          cudaStream_t stream) {
   bound_operands operands{{}, memory.on_device(s.workspace_offset)};
   for (const operand& o : s.operands) operands.data.push_back(memory.at(o.location));
   kernel_call call = chosen.bind(operands);
   if (s.gathers.empty() && s.scatters.empty()) return call;
-  return [&memory, &s, call = std::move(call), on] {
-    for (const pitched_copy& c : s.gathers) copy_box(memory, c, on);
+  return [&memory, &s, call = std::move(call), stream] {
+    for (const pitched_copy& c : s.gathers) copy_box(memory, c, stream);
     call();
-    for (const pitched_copy& c : s.scatters) copy_box(memory, c, on);
+    for (const pitched_copy& c : s.scatters) copy_box(memory, c, stream);
   };
 }
 

@@ -1,4 +1,4 @@
-// From the computes of a plan to calls on a GPU.
+// Makes calls on a GPU from the computes of a plan.
 #pragma once
 
 #include <vector>
@@ -12,17 +12,20 @@
 
 namespace um {
 
-// An engine for each compute of the plan, none for other steps. Called before the arenas exist: candidates
-// that the engine cache does not have need memory to be timed. Throws unsupported, out_of_memory, or
-// std::invalid_argument for a plan whose workspaces are too small for this device's engines.
-std::vector<engine> choose_engines(session& on, const graph& g, const execution_plan& plan);
+// Chooses an engine for each compute of the plan, and none for other steps. It is called before the arenas
+// exist: candidates that the engine cache does not have need memory to be timed. Throws unsupported,
+// out_of_memory, or std::invalid_argument for a plan whose workspaces are too small for this device's
+// engines.
+std::vector<engine> choose_engines(session& gpu, const graph& g, const execution_plan& plan);
 
-// The engine bound to the step's addresses, with the copies that gather its operands before and scatter them
-// after it: by kernels, which reach managed and pinned memory as the engine does. `s` and `memory` must
-// outlive the call.
-kernel_call operator_call(const engine& chosen, const step& s, const plan_memory& memory, cudaStream_t on);
+// Binds the engine to the step's addresses, with the copies that gather its operands before and scatter them
+// after it. Kernels make these copies, and reach managed and pinned memory as the engine does. `s` and
+// `memory` must outlive the call.
+kernel_call operator_call(const engine& chosen, const step& s, const plan_memory& memory,
+                          cudaStream_t stream);
 
-// The costs of operators that the plan cuts, of engines that were chosen by time; kernels of umbench are not.
+// Returns the costs of operators that the plan cuts, of engines that were chosen by time. umbench's own
+// kernels are not.
 std::vector<slice_cost> costs_of_cut_operators(const execution_plan& plan,
                                                const std::vector<engine>& engines);
 

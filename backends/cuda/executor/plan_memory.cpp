@@ -50,9 +50,9 @@ void plan_memory::fill_with_nans() {
   if (pinned_.bytes() > 0) std::memset(pinned_.data(), nan_byte, pinned_.bytes());
 }
 
-void copy_box(const plan_memory& memory, const pitched_copy& c, cudaStream_t on) {
+void copy_box(const plan_memory& memory, const pitched_copy& c, cudaStream_t stream) {
   const auto how = c.made_by == copier::kernel ? kernels::copy_box_by_kernel : kernels::copy_box_by_engine;
-  how(on, memory.at(c.to), memory.at(c.from),
+  how(stream, memory.at(c.to), memory.at(c.from),
       {c.width, c.height, c.depth, c.from_pitch, c.from_slice, c.to_pitch, c.to_slice});
 }
 

@@ -1,4 +1,4 @@
-// The memory that a plan runs in: one arena each of device, managed and pinned memory.
+// A plan runs in one arena each of device, managed and pinned memory.
 #pragma once
 
 #include <cstddef>
@@ -38,6 +38,6 @@ class plan_memory {
 inline constexpr int nan_byte = 0xff;  // memory filled with this byte holds NaNs
 
 // Copies a box between two places: by a copy engine or by a kernel, as the plan says.
-void copy_box(const plan_memory& memory, const pitched_copy& c, cudaStream_t on);
+void copy_box(const plan_memory& memory, const pitched_copy& c, cudaStream_t stream);
 
 }  // namespace um

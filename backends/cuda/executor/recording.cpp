@@ -7,10 +7,10 @@ namespace {
 
 using recorded_graph = handle<cudaGraph_t, &cudaGraphDestroy>;
 
-// Ends the capture; no graph if it is invalid.
-recorded_graph end_capture(cudaStream_t on) {
+// Ends the capture. Returns no graph if it is invalid.
+recorded_graph end_capture(cudaStream_t stream) {
   cudaGraph_t raw = nullptr;
-  const cudaError_t status = cudaStreamEndCapture(on, &raw);
+  const cudaError_t status = cudaStreamEndCapture(stream, &raw);
   recorded_graph graph(raw);
   if (status == cudaSuccess) return graph;
   static_cast<void>(cudaGetLastError());
@@ -19,15 +19,15 @@ recorded_graph end_capture(cudaStream_t on) {
 
 }  // namespace
 
-recording record(cudaStream_t on, const std::function<void()>& issue) {
-  check(cudaStreamBeginCapture(on, cudaStreamCaptureModeThreadLocal));
+recording record(cudaStream_t stream, const std::function<void()>& issue) {
+  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
   bool whole = true;
   try {
     issue();
-  } catch (const std::runtime_error&) {  // from check() and the wrappers of libraries
+  } catch (const std::runtime_error&) {  // check() or a library's wrapper threw it
     whole = false;
   }
-  const recorded_graph graph = end_capture(on);
+  const recorded_graph graph = end_capture(stream);
   if (!whole || !graph) return {};
   cudaGraphExec_t raw = nullptr;
   if (cudaGraphInstantiate(&raw, graph.get(), 0) != cudaSuccess) {
@@ -36,11 +36,11 @@ recording record(cudaStream_t on, const std::function<void()>& issue) {
   }
   recording made(raw);
   // Allocates the graph's device memory, outside of all times; that may fail.
-  if (cudaGraphUpload(made.get(), on) != cudaSuccess) {
+  if (cudaGraphUpload(made.get(), stream) != cudaSuccess) {
     static_cast<void>(cudaGetLastError());
     return {};
   }
-  check(cudaStreamSynchronize(on));
+  check(cudaStreamSynchronize(stream));
   return made;
 }
 

@@ -11,10 +11,10 @@ namespace um {
 
 using recording = handle<cudaGraphExec_t, &cudaGraphExecDestroy>;
 
-// Records the work that `issue` puts on `on`, and on other streams between a fork from `on` and a join to
-// it; nothing runs. Empty if something cannot be recorded (a library that waits or allocates): `on` and the
-// context are as before, and the work may be issued directly instead. Run kernels once before: loading them
-// during a recording fails with some drivers.
-recording record(cudaStream_t on, const std::function<void()>& issue);
+// Records the work that `issue` puts on `stream`, and on other streams between a fork from it and a join to
+// it. Nothing runs. The recording is empty if something cannot be recorded (a library that waits or
+// allocates): `stream` and the context are as before, and the work may be issued directly instead. Run
+// kernels once before: loading them during a recording fails with some drivers.
+recording record(cudaStream_t stream, const std::function<void()>& issue);
 
 }  // namespace um

@@ -40,12 +40,12 @@ void write_initial_state(const graph& g, const execution_plan& plan, const plan_
   check(cudaDeviceSynchronize());
 }
 
-std::vector<std::byte> result_reader::value_of(tensor_id what) const {
-  if (!survives(g_.tensors.at(what).use)) {
-    throw std::invalid_argument("tensor " + g_.tensors[what].name + " holds no value after a run");
+std::vector<std::byte> result_reader::value_of(tensor_id id) const {
+  if (!survives(g_.tensors.at(id).use)) {
+    throw std::invalid_argument("tensor " + g_.tensors[id].name + " holds no value after a run");
   }
-  std::vector<std::byte> value(bytes_of(g_.tensors[what]));
-  memory_.copy_out(plan_.at_end[what], 0, value);
+  std::vector<std::byte> value(bytes_of(g_.tensors[id]));
+  memory_.copy_out(plan_.at_end[id], 0, value);
   return value;
 }
 

@@ -1,4 +1,4 @@
-// The values that a run starts from, and those that it leaves.
+// Writes the values that a run starts from, and reads those that it leaves.
 #pragma once
 
 #include <cstddef>
@@ -17,17 +17,17 @@ namespace um {
 // start in host memory.
 void write_initial_state(const graph& g, const execution_plan& plan, const plan_memory& memory);
 
-// Reads results back, outside of all times: the lanes are idle.
+// Reads results outside of all times: the lanes are idle.
 class result_reader {
  public:
   result_reader(const graph& g, const execution_plan& plan, const plan_memory& memory)
       : g_(g), plan_(plan), memory_(memory) {}
 
   // Throws std::invalid_argument for a tensor that does not survive an iteration.
-  std::vector<std::byte> value_of(tensor_id what) const;
-  // Every tensor that survives, as NAME.npy.
+  std::vector<std::byte> value_of(tensor_id id) const;
+  // Writes every tensor that survives, as NAME.npy.
   void write_values(const std::filesystem::path& folder) const;
-  // Hash over outputs and gradients of parameters.
+  // Hashes outputs and gradients of parameters.
   std::uint64_t digest_of_results() const;
   std::optional<double> loss() const;
 

@@ -38,7 +38,7 @@ void room_keeper::keep_room_for_iteration() {
   if (run_.has_failed) release_waiting_threads(to_host);
 }
 
-// Whether a thread other than that of the lane to the host is in a call, or about to be.
+// Returns whether a thread other than that of the lane to the host is in a call, or about to be.
 bool room_keeper::other_threads_are_in_calls() const {
   if (run_.keeper_is_in_call) return true;
   const std::int32_t issued = run_.lane_of(lane::to_host).last_issued;
@@ -51,14 +51,14 @@ bool room_keeper::other_threads_are_in_calls() const {
 
 // Another thread may be in a call for long, as when a stream takes no more launches. So this waits for it no
 // longer than the step says.
-void room_keeper::evict(managed_range what, const step& s, cudaStream_t on, moved_bytes& moved) const {
-  const byte_count each = s.call_bytes == 0 ? what.bytes : s.call_bytes;
-  for (byte_count at = 0; at < what.bytes; at += each) {
+void room_keeper::evict(managed_range memory, const step& s, cudaStream_t stream, moved_bytes& moved) const {
+  const byte_count each = s.call_bytes == 0 ? memory.bytes : s.call_bytes;
+  for (byte_count at = 0; at < memory.bytes; at += each) {
     const auto until = std::chrono::steady_clock::now() + std::chrono::nanoseconds(s.pause_ns);
     while (other_threads_are_in_calls() && std::chrono::steady_clock::now() < until)
       std::this_thread::yield();
-    const byte_count bytes = std::min(each, what.bytes - at);
-    prefetch_to_host({what.data + at, bytes}, on);
+    const byte_count bytes = std::min(each, memory.bytes - at);
+    prefetch_to_host({memory.data + at, bytes}, stream);
     moved.evicted += bytes;
   }
 }

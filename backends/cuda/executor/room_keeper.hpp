@@ -20,12 +20,12 @@ class room_keeper {
  public:
   explicit room_keeper(run_state& run);
 
-  // The keeper's thread: one iteration.
+  // The keeper's thread runs this once an iteration.
   void keep_room_for_iteration();
-  // The thread of the lane to the host: evicts, and returns when the copy has ended. Counts the bytes.
-  void evict(managed_range what, const step& s, cudaStream_t on, moved_bytes& moved) const;
-  // The thread of the lane to the device: populates the room of a twin before its copy. What lies there is of
-  // no value, so the prefetch copies nothing.
+  // For the thread of the lane to the host. Evicts, and returns when the copy has ended. Counts the bytes.
+  void evict(managed_range memory, const step& s, cudaStream_t stream, moved_bytes& moved) const;
+  // For the thread of the lane to the device. Populates the room of a twin before its copy. What lies there
+  // is of no value, so the prefetch copies nothing.
   void populate(const step& s) const;
 
  private:

@@ -31,7 +31,7 @@
 
 namespace um {
 
-// Bytes that a lane's steps moved in an iteration.
+// The bytes that a lane's steps moved in an iteration.
 struct moved_bytes {
   byte_count copied_to_device = 0, copied_to_host = 0;  // copies of staged and twinned tensors
   byte_count prefetched = 0,
@@ -49,7 +49,7 @@ struct lane_state {
   std::exception_ptr failure;
 };
 
-// What a step needs at run time in addition to the plan.
+// A step needs this at run time in addition to the plan.
 struct step_work {
   kernel_call call;                   // a compute's kernels
   cuda_event done_event;              // if a step of another lane waits for this one
@@ -63,7 +63,7 @@ struct run_state {
 
   lane_state& lane_of(lane l) { return lane_states[static_cast<std::size_t>(l)]; }
   void make_events(bool timeline);
-  // Sums up and resets what the lanes moved; they are idle.
+  // Sums up and resets what the lanes moved. They must be idle.
   moved_bytes take_moved_bytes();
 
   session& cuda_session;

@@ -6,33 +6,33 @@
 
 namespace um {
 
-void step_issuer::issue(std::uint32_t index, cudaStream_t on, std::uint32_t iteration) const {
+void step_issuer::issue(std::uint32_t index, cudaStream_t stream, std::uint32_t iteration) const {
   const step& s = run_.plan.steps[index];
   if (const kernel_call& call = run_.step_works[index].call) return call();
   if (!s.is_needed) return;
   if (s.home == residence::twinned && !std::holds_alternative<advise>(s.command)) {
-    move_twin(s, on);
+    move_twin(s, stream);
   } else {
     moved_bytes& moved = run_.lane_of(s.in_lane).moved;
     for (const pitched_copy& c : s.copies) {
-      copy_box(run_.memory, c, on);
+      copy_box(run_.memory, c, stream);
       (s.in_lane == lane::to_device ? moved.copied_to_device : moved.copied_to_host) += bytes_of(c);
     }
-    if (is_managed(s.home)) move_managed(s, on, iteration);
+    if (is_managed(s.home)) move_managed(s, stream, iteration);
   }
-  if (run_.poisons_released_memory) poison(s, on);
+  if (run_.poisons_released_memory) poison(s, stream);
 }
 
-void step_issuer::move_managed(const step& s, cudaStream_t on, std::uint32_t iteration) const {
+void step_issuer::move_managed(const step& s, cudaStream_t stream, std::uint32_t iteration) const {
   moved_bytes& moved = run_.lane_of(s.in_lane).moved;
   for (const movement& m : s.movements) {
     const managed_range there = run_.memory.managed(m.device_range);
     std::visit(overloaded{[&](const prefetch&) {
-                            prefetch_to_device(there, run_.cuda_session.device(), on);
+                            prefetch_to_device(there, run_.cuda_session.device(), stream);
                             moved.prefetched += there.bytes;
                           },
-                          [&](const evict&) { room_.evict(there, s, on, moved); },
-                          [](const discard&) {},  // by the keeper of room
+                          [&](const evict&) { room_.evict(there, s, stream, moved); },
+                          [](const discard&) {},  // the keeper of room does it
                           [&](const advise& a) {
                             if (iteration == 0) advise_range(there, a.hint, run_.cuda_session.device());
                           },
@@ -41,12 +41,12 @@ void step_issuer::move_managed(const step& s, cudaStream_t on, std::uint32_t ite
   }
 }
 
-// To the host: the copies; the keeper of room discards behind them. To the device: the room first.
-void step_issuer::move_twin(const step& s, cudaStream_t on) const {
+// To the host it copies; the keeper of room discards behind that. To the device it makes room first.
+void step_issuer::move_twin(const step& s, cudaStream_t stream) const {
   const bool in = std::holds_alternative<prefetch>(s.command);
   if (in) room_.populate(s);
   if (std::holds_alternative<discard>(s.command)) return;
-  const kernels::launch_site site{on, run_.cuda_session.compute().multiprocessors};
+  const kernels::launch_site site{stream, run_.cuda_session.compute().multiprocessors};
   moved_bytes& moved = run_.lane_of(s.in_lane).moved;
   for (const movement& m : s.movements) {
     std::byte* const here = run_.memory.managed(m.device_range).data;
@@ -57,14 +57,14 @@ void step_issuer::move_twin(const step& s, cudaStream_t on) const {
   }
 }
 
-// Overwrites what the step gave up, so that a later read of it computes with NaNs. Left alone are: what the
+// Overwrites what the step gave up, so that a later read of it computes with NaNs. It leaves alone what the
 // driver evicts, which stays readable, and staged tensors, which others may still read during their copy
 // home.
-void step_issuer::poison(const step& s, cudaStream_t on) const {
+void step_issuer::poison(const step& s, cudaStream_t stream) const {
   if (s.in_lane != lane::to_host || !is_managed(s.home)) return;
   if (std::holds_alternative<evict>(s.command) && s.home == residence::managed) return;
   const auto fill = [&](const range& r) {
-    check(cudaMemsetAsync(run_.memory.managed(r).data, nan_byte, r.bytes, on));
+    check(cudaMemsetAsync(run_.memory.managed(r).data, nan_byte, r.bytes, stream));
   };
   for (const movement& m : s.movements) fill(m.device_range);
   for (const range& r : s.populate_or_discard) fill(r);

@@ -17,12 +17,12 @@ class step_issuer {
   // Called by the thread of the step's lane, or by the caller while no other thread exists. Counts what it
   // moves in the lane's state. Blocks where room_keeper does. Advice is given in iteration 0 only: it stays
   // in force.
-  void issue(std::uint32_t index, cudaStream_t on, std::uint32_t iteration) const;
+  void issue(std::uint32_t index, cudaStream_t stream, std::uint32_t iteration) const;
 
  private:
-  void move_managed(const step& s, cudaStream_t on, std::uint32_t iteration) const;
-  void move_twin(const step& s, cudaStream_t on) const;
-  void poison(const step& s, cudaStream_t on) const;
+  void move_managed(const step& s, cudaStream_t stream, std::uint32_t iteration) const;
+  void move_twin(const step& s, cudaStream_t stream) const;
+  void poison(const step& s, cudaStream_t stream) const;
 
   run_state& run_;
   const room_keeper& room_;

@@ -1,13 +1,13 @@
-// Asynchronous copies to shared memory (cp.async: compute capability 8.0 and later; not launched on older
-// devices).
+// Copies to shared memory that do not block (cp.async). Devices before compute capability 8.0 are not asked
+// for them.
 #pragma once
 
 #include <cstdint>
 
 namespace um::kernels {
 
-// Copies one float or four, or writes zeros; `to` is an address of shared memory. Both addresses are
-// aligned to the size of the copy.
+// Copies one float or four, or writes zeros. `to` is an address of shared memory. Both addresses are aligned
+// to the size of the copy.
 template <int Floats>
 __device__ void copy_async(std::uint32_t to, const float* from, bool valid) {
   static_assert(Floats == 1 || Floats == 4);
@@ -24,7 +24,7 @@ __device__ void copy_async(std::uint32_t to, const float* from, bool valid) {
 #endif
 }
 
-// Waits for the copies of the calling thread.
+// Waits for the calling thread's own copies.
 __device__ inline void wait_for_copies() {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
   asm volatile("cp.async.wait_all;" ::: "memory");

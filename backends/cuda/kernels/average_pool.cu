@@ -3,7 +3,7 @@
 namespace um::kernels {
 namespace {
 
-// One axis of the pool, in the coordinates of the whole input.
+// An axis of the pool, in coordinates of the whole input.
 struct window_axis {
   int window, pad, extent;
   divisor stride;
@@ -11,20 +11,20 @@ struct window_axis {
 
   __device__ int begin(int i) const { return i * static_cast<int>(stride.value) - pad; }
   __device__ bool holds(int element) const { return element >= 0 && element < extent; }
-  // Number of elements in the mean of window i.
+  // The number of elements that window i averages.
   __device__ int count(int i) const {
     const int first = begin(i), end = first + window;
     if (counts_padding) return min(end, extent + pad) - first;
     return min(end, extent) - max(first, 0);
   }
   __device__ int first_window(int element) const {
-    const int beyond = element + pad - window;  // windows that begin at or before this do not cover it
+    const int beyond = element + pad - window;  // windows that begin here or before do not reach the element
     return beyond < 0 ? 0 : static_cast<int>(stride.quotient(static_cast<std::uint32_t>(beyond))) + 1;
   }
   __device__ int last_window(int element) const {
     return static_cast<int>(stride.quotient(static_cast<std::uint32_t>(element + pad)));
   }
-  // Most windows that cover one element.
+  // The largest number of windows that cover one element.
   int reach() const { return static_cast<int>(divide_up(window, stride.value)); }
 };
 
@@ -48,7 +48,6 @@ pool_geometry geometry_of(const average_problem& p) {
           static_cast<int>(p.y_row)};
 }
 
-// Adds `share` times each of N neighbours.
 template <class T, int N>
 __device__ void add_to(float (&sum)[N], const bits<T, N>& values, float share) {
   float v[N];
@@ -57,8 +56,8 @@ __device__ void add_to(float (&sum)[N], const bits<T, N>& values, float share) {
   for (int i = 0; i < N; ++i) sum[i] = fmaf(v[i], share, sum[i]);
 }
 
-// The mean of x under a window, for N neighbouring channels. Windows of known size are loaded whole before
-// the first use; Window 0: any size.
+// Averages x under a window, for N neighbouring channels. Windows of known size are loaded whole before the
+// first use. `Window` 0 takes any size.
 template <class T, int N, int Window, class Index>
 __global__ void __launch_bounds__(block_threads)
     average_windows(const T* x, T* y, pool_geometry g, position_finder<Index> find, Index count) {
@@ -97,8 +96,8 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 
-// The gradient of N neighbouring channels of x from the windows that cover them, at most `Reach` along each
-// axis, loaded as above; Reach 0: any number.
+// Sums up the gradient of N neighbouring channels of x over the windows that cover them. At most `Reach`
+// cover an element along each axis; these are loaded before the first use. `Reach` 0 takes any number.
 template <class T, int N, int Reach, class Index>
 __global__ void __launch_bounds__(block_threads)
     spread_windows(const T* dy, T* dx, pool_geometry g, position_finder<Index> find, Index count) {
@@ -142,8 +141,7 @@ __global__ void __launch_bounds__(block_threads)
 template <int Value>
 using constant = std::integral_constant<int, Value>;
 
-// Calls launch(constant) with the size that both axes share if it is at most 3 and has a kernel of its own;
-// else with 0.
+// Calls launch(constant) with the size of both axes, or with 0 if they differ or exceed 3.
 template <class Launch>
 void with_size(int rows, int columns, Launch launch) {
   if (rows == columns && rows == 1) return launch(constant<1>{});
@@ -152,8 +150,8 @@ void with_size(int rows, int columns, Launch launch) {
   launch(constant<0>{});
 }
 
-// Calls choose(T{}, constant N) and launches the kernel that it returns: each thread writes N neighbours.
-// Kernels of a known size take tensors with 32-bit indices.
+// Launches the kernel that choose(T{}, constant N) returns. Each thread writes N neighbours. Kernels of a
+// known size take tensors with 32-bit indices.
 template <class Choose>
 void for_each_vector(launch_site where, const average_problem& problem, const dims& written,
                      const pool_geometry& geometry, int rows, int columns, const void* from, void* to,

@@ -3,8 +3,8 @@
 namespace um::kernels {
 namespace {
 
-// Count, mean and sum of squared distances from the mean; two are combined without the cancellation
-// of a difference of squares (Chan, Golub and LeVeque 1983).
+// The moments of two sets are combined without a difference of squares, which would cancel (Chan, Golub and
+// LeVeque 1983). `squares` sums up squared distances from the mean.
 struct moments {
   float count = 0.0F, mean = 0.0F, squares = 0.0F;
 
@@ -17,8 +17,8 @@ struct moments {
   }
 };
 
-// Sums of distances from the thread's first value, and of their squares. The values of a channel are near
-// each other, so cancellation is small.
+// Sums up distances from the thread's first value, and their squares. Values of a channel are near each
+// other, so little cancels.
 template <class Layout>
 struct collect_moments {
   using T = typename Layout::value;
@@ -102,15 +102,16 @@ struct apply_normalization {
 };
 
 template <class Layout, bool Residual>
-void launch_normalize(launch_site where, const normalization& what, const dims& shape) {
+void launch_normalize(launch_site where, const normalization& operands, const dims& shape) {
   using T = typename Layout::value;
-  const apply_normalization<Layout, Residual> op{{what.scale, what.shift, what.mean, what.inverse_deviation},
-                                                 static_cast<const T*>(what.x),
-                                                 static_cast<const T*>(what.residual),
-                                                 static_cast<T*>(what.y),
-                                                 what.relu,
-                                                 largest_result(what.relu6)};
-  // Begins with the memory that the statistics read last: it is the likeliest to be in the cache.
+  const apply_normalization<Layout, Residual> op{
+      {operands.scale, operands.shift, operands.mean, operands.inverse_deviation},
+      static_cast<const T*>(operands.x),
+      static_cast<const T*>(operands.residual),
+      static_cast<T*>(operands.y),
+      operands.relu,
+      largest_result(operands.relu6)};
+  // It begins with the memory that the statistics read last, which is the likeliest to be in the cache.
   launch_second_pass<Layout, unrolled<Layout>(Residual ? 2 : 4)>(where, op, shape);
 }
 
@@ -130,11 +131,11 @@ void batch_statistics(launch_site where, const void* x, float epsilon, float* me
   });
 }
 
-void normalize(launch_site where, const normalization& what, const tensor_form& of) {
-  with_layout(of, aligned_to(16, what.x, what.residual, what.y), [&](auto l) {
+void normalize(launch_site where, const normalization& operands, const tensor_form& of) {
+  with_layout(of, aligned_to(16, operands.x, operands.residual, operands.y), [&](auto l) {
     using L = decltype(l);
-    if (what.residual != nullptr) return launch_normalize<L, true>(where, what, of.shape);
-    launch_normalize<L, false>(where, what, of.shape);
+    if (operands.residual != nullptr) return launch_normalize<L, true>(where, operands, of.shape);
+    launch_normalize<L, false>(where, operands, of.shape);
   });
 }
 

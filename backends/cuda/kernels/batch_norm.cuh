@@ -1,4 +1,4 @@
-// Shared by normalisation and its gradient.
+// Normalisation and its gradient share these.
 #pragma once
 
 #include "backends/cuda/kernels/channels.cuh"
@@ -9,13 +9,13 @@ struct normalization_vectors {
   const float *scale, *shift, *mean, *inverse_deviation;
 };
 
-// Largest output of a ReLU, capped or not: gradients pass below it.
+// The ReLU gives no more than this. Gradients pass below it.
 inline float largest_result(bool relu6) {
   return relu6 ? relu_cap : std::numeric_limits<float>::infinity();
 }
 
-// scale * (x - mean) * inverse_deviation + shift for a thread's channels. The backward pass computes the
-// ReLU's mask with it, so it must round as in the forward pass wherever it is inlined.
+// Computes scale * (x - mean) * inverse_deviation + shift for a thread's channels. The backward pass computes
+// the ReLU's mask with it, so it rounds as in the forward pass wherever it is inlined.
 template <int Channels>
 struct normalizer {
   float mean[Channels], factor[Channels], shift[Channels];
@@ -34,7 +34,8 @@ struct normalizer {
   }
 };
 
-// A pass over the memory that a reduction has just read: the same parts, each from its end.
+// Passes over the memory that a reduction has just read. Each thread has the same share and begins at its
+// end.
 template <class Layout, int Unroll, class Op>
 void launch_second_pass(launch_site where, const Op& op, const dims& shape) {
   const grid_cover c = reduction_cover<Layout>(shape.c, positions_of<Layout>(shape));

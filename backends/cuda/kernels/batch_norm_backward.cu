@@ -1,9 +1,11 @@
-// Two passes, with g the gradient behind the ReLU, M elements a channel and h = (x - mean) *
-// inverse_deviation:
+// The gradient takes two passes. With g the gradient behind the ReLU, M elements a channel and
+// h = (x - mean) * inverse_deviation:
 //   dshift = sum of g, dscale = sum of g * h
-//   dx = scale * inverse_deviation * (g - dshift / M - h * dscale / M)
-// With a residual the first pass writes g to dresidual and the second reads it; without one the
-// second computes g again.
+//   dx = scale * inverse_deviation * (g - dshift
+// M - h * dscale
+// M)
+// With a residual the first pass writes g to dresidual, and the second reads it. Without one the second
+// computes g again.
 #include "backends/cuda/kernels/batch_norm.cuh"
 
 namespace um::kernels {
@@ -71,7 +73,7 @@ struct sum_gradients {
   __device__ void apply(std::int64_t at, const loaded& values, channel_state& s) const {
     float x[N], g[N];
     from.unpack_to(values, s.of, x, g);
-    if (dresidual != nullptr) {  // the second pass sees the rounded g: so do the sums
+    if (dresidual != nullptr) {  // the second pass sees the rounded g, so the sums take it, too
       const bits<T, N> rounded = pack<T, N>(g);
       store<N>(dresidual + at, rounded);
       unpack<T, N>(rounded, g);
@@ -141,27 +143,28 @@ struct apply_gradient {
 };
 
 template <class Layout>
-void launch_both(launch_site where, const normalization_gradient& what, const dims& shape, float* workspace) {
+void launch_both(launch_site where, const normalization_gradient& operands, const dims& shape,
+                 float* workspace) {
   using T = typename Layout::value;
-  const auto* const x = static_cast<const T*>(what.x);
-  const bool residual = what.dresidual != nullptr;
+  const auto* const x = static_cast<const T*>(operands.x);
+  const bool residual = operands.dresidual != nullptr;
   const gradient_source<Layout> given{x,
-                                      static_cast<const T*>(what.dy),
-                                      static_cast<const T*>(what.dy2),
-                                      what.relu && residual ? static_cast<const T*>(what.y) : nullptr,
-                                      what.relu && !residual,
-                                      largest_result(what.relu6)};
-  const normalization_vectors of{what.scale, what.shift, what.mean, what.inverse_deviation};
+                                      static_cast<const T*>(operands.dy),
+                                      static_cast<const T*>(operands.dy2),
+                                      operands.relu && residual ? static_cast<const T*>(operands.y) : nullptr,
+                                      operands.relu && !residual,
+                                      largest_result(operands.relu6)};
+  const normalization_vectors of{operands.scale, operands.shift, operands.mean, operands.inverse_deviation};
   launch_reduction<Layout, unrolled<Layout>(2)>(
-      where, sum_gradients<Layout>{of, given, static_cast<T*>(what.dresidual)}, shape, workspace,
-      write_gradients{what.inverse_deviation, what.dscale, what.dshift});
-  const gradient_source<Layout> written{x,   static_cast<const T*>(what.dresidual), nullptr, nullptr, false,
-                                        0.0F};
+      where, sum_gradients<Layout>{of, given, static_cast<T*>(operands.dresidual)}, shape, workspace,
+      write_gradients{operands.inverse_deviation, operands.dscale, operands.dshift});
+  const gradient_source<Layout> written{
+      x, static_cast<const T*>(operands.dresidual), nullptr, nullptr, false, 0.0F};
   const auto count = static_cast<float>(shape.n * shape.h * shape.w);
   launch_second_pass<Layout, unrolled<Layout>(2)>(
       where,
-      apply_gradient<Layout>{of, residual ? written : given, what.dscale, what.dshift, 1.0F / count,
-                             static_cast<T*>(what.dx)},
+      apply_gradient<Layout>{of, residual ? written : given, operands.dscale, operands.dshift, 1.0F / count,
+                             static_cast<T*>(operands.dx)},
       shape);
 }
 
@@ -171,10 +174,11 @@ std::size_t batch_norm_backward_workspace(const tensor_form& of) {
   return reduction_workspace<sum_of_two>(of);
 }
 
-void batch_norm_backward(launch_site where, const normalization_gradient& what, const tensor_form& of,
+void batch_norm_backward(launch_site where, const normalization_gradient& operands, const tensor_form& of,
                          float* workspace) {
-  const bool aligned = aligned_to(16, what.x, what.dy, what.dy2, what.y, what.dx, what.dresidual);
-  with_layout(of, aligned, [&](auto l) { launch_both<decltype(l)>(where, what, of.shape, workspace); });
+  const bool aligned =
+      aligned_to(16, operands.x, operands.dy, operands.dy2, operands.y, operands.dx, operands.dresidual);
+  with_layout(of, aligned, [&](auto l) { launch_both<decltype(l)>(where, operands, of.shape, workspace); });
 }
 
 }  // namespace um::kernels

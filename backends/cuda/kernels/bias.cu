@@ -33,7 +33,7 @@ struct add_bias {
   }
 };
 
-// Sums dy. With `Masked`: only where y > 0, and writes the masked dy.
+// Sums up dy. With `Masked` it takes dy where y > 0, and writes the masked dy.
 template <class Layout, bool Masked>
 struct sum_gradient {
   using T = typename Layout::value;

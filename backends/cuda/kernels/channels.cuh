@@ -1,9 +1,9 @@
-// Passes over a tensor, and sums for each channel. Every thread keeps to its channels, so that a channel's
-// values stay in registers.
+// Passes over a tensor, and sums for each channel. A thread keeps to its channels, so that their values stay
+// in registers.
 //
-// Channels last: a thread owns N neighbouring channels and walks over pixels; the threads of a
-// block lie along the channels first, then along the pixels. Planes: a block owns a channel, its
-// threads walk over that channel's planes, N neighbouring elements at a time.
+// Channels last: a thread owns N neighbouring channels and walks over pixels. Threads of a block lie along
+// channels first, then along pixels. Planes: a block owns a channel. Its threads walk over that channel's
+// planes, N neighbouring elements at a time.
 #pragma once
 
 #include "backends/cuda/kernels/launch.cuh"
@@ -19,7 +19,7 @@ struct layout {
   static constexpr int channels = planes ? 1 : N;  // channels of the elements of a vector
 };
 
-// Calls launch(layout) with the widest access that the form and the alignment of its data allow.
+// Calls launch(layout) with the widest access that the shape and the alignment of the data allow.
 template <class Launch>
 void with_layout(const tensor_form& of, bool aligned, Launch launch) {
   const std::int64_t plane = of.shape.h * of.shape.w;
@@ -35,14 +35,14 @@ void with_layout(const tensor_form& of, bool aligned, Launch launch) {
   });
 }
 
-// Grid and block of a launch that covers `positions` for each group of channels, in grid.y equal parts.
+// A launch that covers `positions` for each group of channels. grid.y cuts them into equal parts.
 struct grid_cover {
   dim3 grid, block;
   std::int64_t positions = 0;
 };
 
-// `blocks`: wanted number of blocks; a block has at least `least` positions for each thread. The result
-// depends on the shape alone.
+// `blocks` are wanted. A block has at least `least` positions for each thread. The result depends on the
+// shape alone.
 template <class Layout>
 grid_cover grid_cover_of(std::int64_t channels, std::int64_t positions, std::int64_t blocks,
                          std::int64_t least) {
@@ -52,7 +52,7 @@ grid_cover grid_cover_of(std::int64_t channels, std::int64_t positions, std::int
     result.grid.x = static_cast<unsigned>(channels);
     result.block = dim3(1, block_threads);
   } else {
-    // Rows of up to a warp: few threads share a channel's sums, and few sums leave a block.
+    // A row has up to a warp: few threads share a channel's sums, and few sums leave a block.
     const std::int64_t vectors = channels / Layout::vector;
     result.grid.x = static_cast<unsigned>(divide_up(vectors, 32));
     result.block.x = static_cast<unsigned>(divide_up(vectors, result.grid.x));
@@ -66,7 +66,7 @@ grid_cover grid_cover_of(std::int64_t channels, std::int64_t positions, std::int
   return result;
 }
 
-// This block's part of the positions.
+// The part of the positions that this block takes.
 struct share_of_block {
   std::int64_t begin;
   std::uint32_t count;
@@ -76,14 +76,14 @@ struct share_of_block {
         count(static_cast<std::uint32_t>(positions * (blockIdx.y + 1) / gridDim.y - begin)) {}
 };
 
-// A thread's first channel; at or beyond `channels` if the thread has no work.
+// The thread's first channel. It is `channels` or more if the thread has no work.
 template <class Layout>
 __device__ std::int64_t channel_of_thread() {
   if (Layout::planes) return blockIdx.x;
   return static_cast<std::int64_t>(blockIdx.x * blockDim.x + threadIdx.x) * Layout::vector;
 }
 
-// The extents of a tensor, for walking over the positions of a group of channels.
+// What a walk over the positions of some channels needs to know of a tensor.
 struct channel_geometry {
   std::int64_t channels;
   std::int64_t plane;  // elements of a plane
@@ -99,7 +99,7 @@ struct channel_geometry {
   }
 };
 
-// Offset of position begin + local of the thread's channels.
+// Gives the offset of position begin + local of the thread's channels.
 template <class Layout>
 class element_finder {
  public:
@@ -169,7 +169,7 @@ std::int64_t positions_of(const dims& shape) {
   return shape.n * shape.h * shape.w / (Layout::planes ? Layout::vector : 1);
 }
 
-// Loads in flight for each thread: more if they are narrow.
+// A thread has this many loads in flight. Narrow ones are twice as many.
 template <class Layout>
 constexpr int unrolled(int vectors) {
   return Layout::vector == 1 ? 2 * vectors : vectors;
@@ -186,7 +186,7 @@ void launch_map(launch_site where, const Op& op, const dims& shape) {
          channel_geometry::of_shape<Layout>(shape), c.positions);
 }
 
-// --- sums: combined by a Sum's `plus`; `Sum{}` is zero ---
+// --- sums: a Sum has `plus`, and `Sum{}` is zero ---
 
 struct sum_of_one {
   float value = 0.0F;
@@ -199,7 +199,7 @@ struct sum_of_two {
   }
 };
 
-// The Sum of the lane at `distance` behind this one.
+// Returns the Sum of the lane that is `distance` behind this one.
 template <class Sum>
 __device__ Sum from_lane_after(const Sum& mine, unsigned distance) {
   float words[sizeof(Sum) / sizeof(float)];
@@ -211,12 +211,12 @@ __device__ Sum from_lane_after(const Sum& mine, unsigned distance) {
   return other;
 }
 
-// Combines the block's sums over its positions in a fixed order and writes one for each channel to
-// `to`, whose first element is channel 0's. Every thread must call.
+// Combines the block's sums in a fixed order and writes one for each channel. `to` points to that of channel
+// 0. Every thread must call.
 template <class Layout, class Sum>
 __device__ void combine_block(Sum (&mine)[Layout::channels], Sum* to, std::int64_t channels) {
   constexpr int own = Layout::channels;
-  // Raw floats: __shared__ variables have no constructors.
+  // Variables in __shared__ memory have no constructors, so these are floats.
   __shared__ float buffer[block_threads * own * (sizeof(Sum) / sizeof(float))];
   auto* const sums = reinterpret_cast<Sum*>(buffer);
   const unsigned threads = blockDim.x * blockDim.y;
@@ -263,7 +263,7 @@ __global__ void __launch_bounds__(block_threads)
 
 inline constexpr int combined_channels = 8, combined_rows = 128;
 
-// Row y adds up the parts y, y + 128, ...; then the rows are added up in a fixed order.
+// Row y adds up the parts y, y + 128, ... Then the rows are added up in a fixed order.
 template <class Sum, class Finish>
 __global__ void __launch_bounds__(combined_channels* combined_rows)
     combine_parts(const Sum* partial, std::int64_t channels, unsigned parts, Finish finish) {
@@ -297,8 +297,8 @@ void launch_combine(launch_site where, const Sum* partial, std::int64_t channels
          parts, finish);
 }
 
-// One wave of four blocks on each of 132 multiprocessors where the blocks can be cut to that number;
-// several where each channel has blocks of its own.
+// Where blocks can be cut so, they are one wave of four on each of 132 multiprocessors. Where each channel
+// has blocks of its own, they are several waves.
 template <class Layout>
 grid_cover reduction_cover(std::int64_t channels, std::int64_t positions) {
   return grid_cover_of<Layout>(channels, positions, Layout::planes ? 2112 : 528, Layout::planes ? 4 : 8);
@@ -315,7 +315,7 @@ void launch_reduction(launch_site where, const Op& op, const dims& shape, float*
   launch_combine(where, static_cast<const sum*>(partial), shape.c, c.grid.y, finish);
 }
 
-// Enough for every layout that the alignment of the data may allow.
+// The bytes are enough for every layout that the alignment of the data may allow.
 template <class Sum>
 std::size_t reduction_workspace(const tensor_form& of) {
   std::int64_t parts = 0;
@@ -329,7 +329,6 @@ std::size_t reduction_workspace(const tensor_form& of) {
   return static_cast<std::size_t>(parts * of.shape.c) * sizeof(Sum);
 }
 
-// Writes the sum of a channel, or adds it to the value there.
 struct write_sum {
   float* to;
   bool accumulate;

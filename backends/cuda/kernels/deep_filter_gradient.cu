@@ -4,16 +4,16 @@
 namespace um::kernels {
 namespace {
 
-// dw[k][tap][c] = sum over pixels of dy[pixel][k] * x[pixel + tap][c]. A block makes `group` channels k by
-// `group` channels c for a run of taps, over a share of the pixels; warp w has all of the k and 8 of the c.
-// x and dy come into shared memory in steps of some rows of a segment of an image; rows of x stay in a ring
-// for the taps of the next rows.
+// dw[k][tap][c] = sum over pixels of dy[pixel][k] * x[pixel + tap][c]. A block computes `group` channels k by
+// `group` channels c for a run of taps, over a share of the pixels. Warp w computes all k and 8 c. Steps load
+// x and dy into shared memory: some rows of a segment of an image at a time. Rows of x stay in a ring for the
+// taps of the next rows.
 constexpr int group = 64;
 constexpr int warps = group / 8, threads = warps * warp_threads;
-constexpr int pixel_words = group + 4;   // padded, so that the lanes of a fragment read from 32 banks
+constexpr int pixel_words = group + 4;   // padded: the lanes of a fragment read from 32 banks
 constexpr int depth = mma_depth<float>;  // pixels of a fragment
 constexpr int vector_words = 4, vectors = group / vector_words, pass_pixels = threads / vectors;
-constexpr int step_pixels = 128;  // most pixels of a step, which hides the loads of the next step
+constexpr int step_pixels = 128;  // at most so many: they hide the loads of the next step
 constexpr int most_columns = 56;  // most columns of a segment
 
 struct deep_form {
@@ -56,7 +56,7 @@ struct deep_form {
   int tiles() const { return result_channels / group * groups_of_inputs() * tap_groups(); }
 };
 
-// Rows of taps that a block computes at once, limited by registers.
+// A block computes this many rows of taps at once. Registers limit them.
 int tap_rows_of(const direct_convolution& of) {
   return of.w.h == 3 && of.w.w == 3 ? 3 : 1;
 }
@@ -86,11 +86,12 @@ __device__ int wrapped(int row, int rows) {
   return row >= rows ? row - rows : row;
 }
 
-// Rows of an image from which pixels of 64 channels are copied: 16 threads a pixel, 16 pixels at once.
+// Copies 64 channels of pixels from rows of an image. 16 threads copy a pixel, and 16 pixels are copied at
+// once.
 class pixel_rows {
  public:
-  // `image` points to the first channel to copy; `present` channels are left from there on. Outside the image
-  // and beyond these channels nothing is read, and zeros are written.
+  // `image` points to the first channel to copy, from which `present` channels are left. Outside of the image
+  // and beyond these channels it reads nothing and writes zeros.
   __device__ pixel_rows(const float* image, int height, int width, int channels, int row, int column,
                         int present)
       : from_(image + (std::int64_t{row} * width + column + lane()) * channels + vector() * vector_words),
@@ -123,7 +124,6 @@ class pixel_rows {
   int row_step_, pass_, height_, width_, row_, column_;
 };
 
-// Loads the operands of a step into shared memory.
 class step_loader {
  public:
   __device__ step_loader(const deep_form& f, const float* x, const float* dy, int first_c, int first_k,
@@ -135,8 +135,8 @@ class step_loader {
         tap_row_(tap_row),
         shared_(static_cast<std::uint32_t>(__cvta_generic_to_shared(shared))) {}
 
-  // Loads into the ring, from `slot` on, the rows of x that the step's first results need from filter tap
-  // `first` on, and the gradients into one of their two buffers.
+  // Loads the rows of x that the step's first results need, from filter tap `first` on, into the ring from
+  // `slot` on. Loads the gradients into one of their two buffers.
   __device__ void load(const deep_step& at, int first, int slot, int buffer) const {
     pixel_rows inputs(x_ + std::int64_t{at.image} * f_.height * f_.width * f_.channels, f_.height, f_.width,
                       f_.channels, at.first_row + first - f_.pad_h + tap_row_, at.first_column - f_.pad_w,
@@ -162,14 +162,14 @@ class step_loader {
   std::uint32_t shared_;
 };
 
-// The fragments of a warp for 8 pixels, of which lane 4 g + t has 2 t and 2 t + 1: of dy channels 16 i + 2 g
-// and the next, of x channel g for every tap.
+// A warp's fragments for 8 pixels. Lane 4 g + t has pixels 2 t and 2 t + 1: of dy channels 16 i + 2 g and the
+// next, of x channel g for every tap.
 template <int TapRows, int TapColumns>
 class deep_fragments {
  public:
   static constexpr int taps = TapRows * TapColumns;
 
-  // From the lane's first pixel and channel on, the rows of x that the rows of taps need.
+  // `dy` and `x` point to the lane's first pixel and channel; `x` has the rows that the rows of taps need.
   __device__ void start(const float* dy, const float* const (&x)[TapRows]) {
     dy_ = dy;
 #pragma unroll
@@ -204,7 +204,7 @@ class deep_fragments {
   }
 
  private:
-  // Tensor cores truncate f32 to tf32, so values are rounded (half away from zero) before.
+  // Tensor cores truncate f32 to tf32, so values are rounded before, half away from zero.
   __device__ static std::uint32_t rounded(float value) { return __float_as_uint(value) + 0x1000; }
   __device__ void load_gradients(int i) {
 #pragma unroll
@@ -285,8 +285,8 @@ __global__ void __launch_bounds__(threads, 1)
   }
 }
 
-// dw = [dw +] the sum of `count` partials, in a fixed order: 128 neighbours a block, each of its warps a
-// share of the partials.
+// dw = [dw +] the sum of `count` partials, in a fixed order. A block takes 128 neighbours, and each of its
+// warps a share of the partials.
 constexpr int most_sum_warps = 8;
 __global__ void __launch_bounds__(most_sum_warps* warp_threads)
     sum_splits(const float4* partials, int count, std::int64_t results, float4* dw, bool add) {
@@ -310,7 +310,7 @@ __global__ void __launch_bounds__(most_sum_warps* warp_threads)
   dw[result] = total;
 }
 
-// The fewest shares of the pixels that keep the multiprocessors nearly as busy as any number does.
+// The pixels are cut into the fewest shares that keep the multiprocessors nearly as busy as any number does.
 int splits_of(const deep_form& f, int multiprocessors) {
   const auto rounds_of = [&](int splits) {
     return static_cast<double>(divide_up(std::int64_t{f.tiles()} * splits, multiprocessors)) / splits;
@@ -334,9 +334,9 @@ void launch(launch_site where, const direct_convolution& of, const float* x, con
               partials);
   const auto results = static_cast<std::int64_t>(element_count(of.w)) / vector_words;
   const dim3 block(warp_threads, static_cast<unsigned>(std::min(splits, most_sum_warps)));
-  sum_splits<<<static_cast<unsigned>(divide_up(results, warp_threads)), block, 0, where.stream>>>(
-      reinterpret_cast<const float4*>(partials), splits, results, reinterpret_cast<float4*>(dw), add);
-  check(cudaGetLastError());
+  kernels::launch(where, &sum_splits, static_cast<unsigned>(divide_up(results, warp_threads)), block,
+                  reinterpret_cast<const float4*>(partials), splits, results, reinterpret_cast<float4*>(dw),
+                  add);
 }
 
 }  // namespace

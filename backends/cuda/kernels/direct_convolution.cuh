@@ -1,4 +1,4 @@
-// Shared by direct convolutions: tiles of results, the inputs of a tile (its patch) in shared memory, and
+// Direct convolutions share these: tiles of results, a tile's inputs (its patch) in shared memory, and
 // products of small matrices on tensor cores (mma.sync).
 #pragma once
 
@@ -8,14 +8,14 @@
 
 namespace um::kernels {
 
-// D[16][8] += A[16][depth] B[depth][8] of one warp: of f32 rounded to tf32, depth 8, or of bf16, depth 16.
-// Lane 4 g + t holds of A rows g and g + 8, of B column g, of D rows g and g + 8 and columns 2 t and 2 t + 1
-// (PTX ISA, "Matrix Fragments for mma.m16n8k8" and "mma.m16n8k16"). The caller may assign any k to a depth,
-// if A and B agree.
+// A warp computes D[16][8] += A[16][depth] B[depth][8] of f32 rounded to tf32 (depth 8) or of bf16 (16). Lane
+// 4 g + t holds rows g and g + 8 of A, column g of B, and of D rows g and g + 8 in columns 2 t and 2 t + 1
+// (PTX ISA, "Matrix Fragments for mma.m16n8k8" and "mma.m16n8k16"). The caller may assign any k to a depth if
+// A and B agree.
 template <class T>
 inline constexpr int mma_depth = sizeof(T) == 4 ? 8 : 16;
 
-// Compute capability 8.0 and later; not launched on older devices.
+// Devices before compute capability 8.0 are not asked for it.
 template <class T>
 __device__ void multiply_add(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
@@ -45,7 +45,7 @@ __device__ inline std::uint32_t to_tf32(float value) {
   return rounded;
 }
 
-// A register of a fragment: one f32 as tf32, or two bf16.
+// A register of a fragment holds one f32 as tf32, or two bf16.
 __device__ inline std::uint32_t factor(float value, float) {
   return to_tf32(value);
 }
@@ -55,7 +55,7 @@ __device__ inline std::uint32_t factor(bf16 low, bf16 high) {
 template <class T>
 inline constexpr int factors_of_word = 4 / static_cast<int>(sizeof(T));
 
-// Everything in nhwc. Tiles are `rows` x 32 results of one image.
+// All tensors are nhwc. A tile has `rows` x 32 results of one image.
 inline constexpr int tile_columns = 32;
 struct direct_form {
   int height, width, channels, taps_h, taps_w;  // extents of x and w
@@ -87,7 +87,7 @@ struct direct_form {
 
   int depth() const { return channels * taps_h * taps_w; }
   int patch_elements() const { return patch_rows * patch_columns * channels; }
-  // Offset in the patch of the input that depth k multiplies; k counts [row][column][channel].
+  // Returns the patch's offset of the input that depth k multiplies. k counts [row][column][channel].
   __device__ int patch_offset(int k) const {
     const int row = taps_w * channels;
     return k / row * patch_columns * channels + k % row;
@@ -95,7 +95,7 @@ struct direct_form {
   int patch_bytes() const { return patch_elements() * 4; }
 };
 
-// The tallest tiles, of `least` to 32 rows, whose patch takes `bytes` at most, or the least.
+// Chooses the tallest tiles, of `least` to 32 rows, whose patch takes at most `bytes`, else those of `least`.
 inline direct_form direct_form_within(const direct_convolution& of, int least, int bytes) {
   int rows = 32;
   while (rows > least && direct_form(of, rows).patch_bytes() > bytes) rows /= 2;
@@ -119,8 +119,8 @@ __device__ inline tile_position position_of(const direct_form& f, std::int64_t t
   return {static_cast<int>(rest), row * f.rows, column * tile_columns};
 }
 
-// The inputs of a tile, zeros outside of the image, as words: of bf16 each element with the one `apart`
-// elements behind it in the patch's row. A warp reads runs of a row.
+// Loads the inputs of a tile, and zeros outside of the image, as words. A word of bf16 joins an element and
+// the one `apart` elements behind it in the patch's row. A warp reads runs of a row.
 template <class T>
 __device__ void load_patch(const direct_form& f, const T* x, const tile_position& at, int apart,
                            std::uint32_t* patch) {

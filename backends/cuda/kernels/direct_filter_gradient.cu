@@ -4,9 +4,9 @@
 namespace um::kernels {
 namespace {
 
-// dw[channel of y][k] = sum over pixels of dy[pixel][channel] * input(pixel, k). A warp takes all channels
-// of a group and `warp_depths` of k; warps of a block go over the same patch, either for other k or, where
-// one or few cover them, for other pixels. Every such run of warps leaves a partial sum.
+// dw[channel of y][k] = sum over pixels of dy[pixel][channel] * input(pixel, k). A warp takes all channels of
+// a group and `warp_depths` of k. Warps of a block go over the same patch for other k. Where few warps cover
+// all k, runs of warps take other pixels, and each run leaves a partial sum.
 constexpr int column_fragments = 4, warp_depths = 8 * column_fragments;
 constexpr int most_warps = 8;       // most warps of a block
 constexpr int resident_blocks = 2;  // blocks that fit on a multiprocessor; registers limit them
@@ -23,7 +23,7 @@ struct division {
   int partials() const { return blocks * pixel_warps; }
 };
 
-// Fragments of 16 channels of y.
+// The number of fragments of 16 channels of y.
 int rows_of(const direct_convolution& of) {
   return of.y.c % 64 == 0 ? 4 : 2;
 }
@@ -47,9 +47,10 @@ division division_of(const direct_convolution& of, int multiprocessors) {
   return d;
 }
 
-// The gradients of one step of `mma_depth` pixels, of which a lane holds 4 t ... in bf16, t and t + 4 of
-// f32, and of each 2 * Rows channels: vectors of neighbours, those of all g side by side. Row r of fragment
-// i is the lane's value 2 i + r / 8 where g = r % 8.
+// A lane's gradients of one step of `mma_depth` pixels: from pixel 4 t on in bf16, of pixels t and t + 4 in
+// f32. Of each pixel it has 2 * Rows channels, in vectors of neighbours; those of all g lie side by side. Row
+// r of fragment i is the lane's value 2 i + r
+// 8 where g = r % 8.
 template <class T, int Rows>
 struct gradients {
   static constexpr int pixels = sizeof(T) == 4 ? 2 : 4;
@@ -60,7 +61,7 @@ struct gradients {
   __device__ static int channel_of(int g, int value) {
     return value / width * 8 * width + g * width + value % width;
   }
-  // From the lane's first pixel on; `columns` are left in the row, the pixels beyond are zeros.
+  // `dy` points to the lane's first pixel. `columns` are left in the row; pixels beyond are zeros.
   __device__ void load_from(const T* dy, int columns, int channels) {
     constexpr int apart = sizeof(T) == 4 ? 4 : 1;
 #pragma unroll
@@ -107,7 +108,7 @@ __global__ void __launch_bounds__(most_warps* warp_threads, resident_blocks)
 #pragma unroll
   for (int j = 0; j < column_fragments; ++j)
     offset[j] = f.patch_offset(min(first_depth + 8 * j + g, depth - 1)) + first_pixel * pixel_step;
-  // The second register: of f32 pixel t + 4, of bf16 pixels 4 t + 2 and 4 t + 3.
+  // The second register has pixel t + 4 of f32, or pixels 4 t + 2 and 4 t + 3 of bf16.
   const int second = (sizeof(T) == 4 ? 4 : 2) * pixel_step;
 
   float sums[Rows][column_fragments][4]{};

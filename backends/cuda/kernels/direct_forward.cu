@@ -7,18 +7,18 @@ constexpr int fragments = tile_columns / 16;  // fragments of pixels; a warp tak
 constexpr int warps = 8, threads = warps * warp_threads;
 constexpr int resident_blocks = 2;  // limited by registers
 
-// Channels of a group, 8 per column fragment, lie so that lane 4 g + t holds 16 bytes of neighbours, and
-// the lanes of a pixel 64: this many fragments make up a run of 4 such vectors.
+// A column fragment has 8 channels of a group. They lie so that lane 4 g + t holds 16 bytes of neighbours,
+// and the lanes of a pixel 64. This many fragments make up a run of 4 such vectors.
 template <class T>
 inline constexpr int run_fragments = vector_of<T> / 2;
-// Which channel column q of fragment j is.
+// Returns which channel column q of fragment j is.
 template <class T>
 __device__ int channel_of(int j, int q) {
   constexpr int run = run_fragments<T>;
   return j / run * 4 * vector_of<T> + q / 2 * vector_of<T> + j % run * 2 + q % 2;
 }
 
-// A filter's rows one after the other, each filled up with zeros to whole words, so that the patch's values
+// A filter's rows lie one after the other. Zeros fill up each to whole words, so that the patch's values
 // there do not count.
 template <class T>
 struct depths {
@@ -31,8 +31,8 @@ struct depths {
   __host__ __device__ int steps() const { return (count + mma_depth<T> - 1) / mma_depth<T>; }
 };
 
-// Shared memory in order: fragments of the filter, the patch offset of every word of depths, the biases,
-// the patch.
+// Shared memory holds, in order: the filter's fragments, the patch offset of every word of depths, the
+// biases, the patch.
 template <class T>
 struct shared_layout {
   int offsets, biases, patch, bytes;
@@ -46,7 +46,7 @@ struct shared_layout {
   }
 };
 
-// Both words of a lane side by side.
+// A lane's two words lie side by side.
 template <class T, int Columns>
 __device__ void load_filter(const direct_form& f, const T* w, std::uint32_t* to) {
   const depths<T> d(f);
@@ -74,7 +74,7 @@ __device__ void load_offsets(const direct_form& f, int* to) {
   }
 }
 
-// A lane's channels of one pixel: columns `first` and first + 1 of every fragment.
+// Writes a lane's channels of one pixel: columns `first` and first + 1 of every fragment.
 template <class T, int Columns>
 __device__ void store_pixel(const float (&sums)[Columns][4], int first, T* to) {
   constexpr int run = run_fragments<T>;
@@ -87,7 +87,8 @@ __device__ void store_pixel(const float (&sums)[Columns][4], int first, T* to) {
   }
 }
 
-// The products of a row of pixels, of which g's is the lane's first; offsets and filter are the lane's.
+// Computes the products of a row of pixels, of which the lane's first is g's. Offsets and filter are the
+// lane's own.
 template <class T, int Columns>
 __device__ void multiply(int pixel_step, int steps, const std::uint32_t* pixel, const int* offsets,
                          const uint2* filter, float (&sums)[fragments][Columns][4]) {

@@ -4,9 +4,9 @@
 namespace um::kernels {
 namespace {
 
-// out[i] = f(a[i], b[i]), or f(a[i]) where F takes one operand. A block computes `Unroll` vectors of
-// N elements a thread; the elements behind the last vector fall to block 0. a, b and out may be the
-// same memory where their types are the same.
+// out[i] = f(a[i], b[i]), or f(a[i]) where F takes one operand. Each thread of a block computes `Unroll`
+// vectors of N elements. Block 0 also computes the elements behind the last vector. a, b and out may be the
+// same memory if their types are the same.
 template <int N, int Unroll, class In, class Out, class F>
 __global__ void __launch_bounds__(block_threads)
     map_elements(const In* a, const In* b, Out* out, std::int64_t count, F f) {
@@ -45,9 +45,8 @@ __global__ void __launch_bounds__(block_threads)
 template <int N, int Unroll, class In, class Out, class F>
 void launch_elements(launch_site where, const In* a, const In* b, Out* out, std::int64_t count, F f) {
   const std::int64_t blocks = divide_up(std::max<std::int64_t>(count / N, 1), block_threads * Unroll);
-  map_elements<N, Unroll>
-      <<<static_cast<unsigned>(blocks), block_threads, 0, where.stream>>>(a, b, out, count, f);
-  check(cudaGetLastError());
+  launch(where, &map_elements<N, Unroll, In, Out, F>, static_cast<unsigned>(blocks), block_threads, a, b, out,
+         count, f);
 }
 
 template <class In, class Out, class F>
@@ -147,9 +146,8 @@ void sgd_update(launch_site where, float* w, const float* dw, float learning_rat
 void fill(launch_site where, void* to, std::int64_t count, dtype type, std::uint32_t seed) {
   if (count == 0) return;
   with_type(type, [&](auto zero) {
-    fill_random<<<grid_for(where, count), block_threads, 0, where.stream>>>(static_cast<decltype(zero)*>(to),
-                                                                            count, seed);
-    check(cudaGetLastError());
+    using T = decltype(zero);
+    launch(where, &fill_random<T>, grid_for(where, count), block_threads, static_cast<T*>(to), count, seed);
   });
 }
 

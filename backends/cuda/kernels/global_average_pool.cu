@@ -3,10 +3,10 @@
 namespace um::kernels {
 namespace {
 
-constexpr int lanes = 64, rows_of_block = 4;  // channels last: vectors of channels, and pixels
+constexpr int lanes = 64,
+              rows_of_block = 4;  // of vectors of channels, and of pixels, where channels are last
 
-// Blocks take one sample and up to 64 vectors of its channels; row r of a block the pixels r, r + 4,
-// ...
+// A block takes one sample and up to 64 vectors of its channels. Its row r takes pixels r, r + 4, ...
 template <class T, int N>
 __global__ void __launch_bounds__(block_threads)
     average_pixels(const T* x, T* y, std::int64_t vectors, std::int64_t column_blocks, std::uint32_t pixels) {
@@ -58,7 +58,7 @@ __device__ std::int64_t first_plane_of_warp() {
   return (static_cast<std::int64_t>(blockIdx.x) * (block_threads / 32) + threadIdx.x / 32) * planes_of_warp;
 }
 
-// A warp takes four planes at once: planes may be as small as 7x7.
+// A warp takes four planes at once, since planes may be as small as 7x7.
 template <class T>
 __global__ void __launch_bounds__(block_threads)
     average_planes(const T* x, T* y, std::int64_t planes, std::uint32_t size) {
@@ -103,11 +103,6 @@ bool lies_in_planes(const tensor_form& of) {
   return of.order == memory_order::nchw && of.shape.h * of.shape.w > 1;
 }
 
-template <class T>
-unsigned plane_blocks(std::int64_t planes) {
-  return static_cast<unsigned>(divide_up(planes, block_threads / 32 * planes_of_warp));
-}
-
 // Calls launch(std::integral_constant N) with the widest vectors of channels.
 template <class T, class Launch>
 void with_vector(const tensor_form& of, bool aligned, Launch launch) {
@@ -115,48 +110,37 @@ void with_vector(const tensor_form& of, bool aligned, Launch launch) {
   launch(std::integral_constant<int, 1>{});
 }
 
-}  // namespace
-
-void global_average_pool(launch_site where, const void* x, void* y, const tensor_form& of) {
+// Averages all pixels of `from` or, if not, spreads its values over all pixels.
+template <bool Averages>
+void launch_pool(launch_site where, const void* from, void* to, const tensor_form& of) {
   const auto size = static_cast<std::uint32_t>(of.shape.h * of.shape.w);
   with_type(of.type, [&](auto zero) {
     using T = decltype(zero);
-    const auto* const from = static_cast<const T*>(x);
-    auto* const to = static_cast<T*>(y);
-    const std::int64_t planes = of.shape.n * of.shape.c;
+    const auto* const in = static_cast<const T*>(from);
+    auto* const out = static_cast<T*>(to);
     if (lies_in_planes(of)) {
-      average_planes<<<plane_blocks<T>(planes), block_threads, 0, where.stream>>>(from, to, planes, size);
-      return check(cudaGetLastError());
+      const std::int64_t planes = of.shape.n * of.shape.c;
+      const auto blocks = static_cast<unsigned>(divide_up(planes, block_threads / 32 * planes_of_warp));
+      return launch(where, Averages ? &average_planes<T> : &spread_planes<T>, blocks, block_threads, in, out,
+                    planes, size);
     }
-    with_vector<T>(of, aligned_to(16, x, y), [&](auto n) {
+    with_vector<T>(of, aligned_to(16, from, to), [&](auto n) {
       const std::int64_t vectors = of.shape.c / n(), columns = divide_up(vectors, lanes);
-      average_pixels<T, n()>
-          <<<static_cast<unsigned>(of.shape.n * columns), dim3(lanes, rows_of_block), 0, where.stream>>>(
-              from, to, vectors, columns, size);
-      check(cudaGetLastError());
+      launch(where, Averages ? &average_pixels<T, n()> : &spread_pixels<T, n()>,
+             static_cast<unsigned>(of.shape.n * columns), dim3(lanes, rows_of_block), in, out, vectors,
+             columns, size);
     });
   });
 }
 
+}  // namespace
+
+void global_average_pool(launch_site where, const void* x, void* y, const tensor_form& of) {
+  launch_pool<true>(where, x, y, of);
+}
+
 void global_average_pool_backward(launch_site where, const void* dy, void* dx, const tensor_form& of) {
-  const auto size = static_cast<std::uint32_t>(of.shape.h * of.shape.w);
-  with_type(of.type, [&](auto zero) {
-    using T = decltype(zero);
-    const auto* const from = static_cast<const T*>(dy);
-    auto* const to = static_cast<T*>(dx);
-    const std::int64_t planes = of.shape.n * of.shape.c;
-    if (lies_in_planes(of)) {
-      spread_planes<<<plane_blocks<T>(planes), block_threads, 0, where.stream>>>(from, to, planes, size);
-      return check(cudaGetLastError());
-    }
-    with_vector<T>(of, aligned_to(16, dy, dx), [&](auto n) {
-      const std::int64_t vectors = of.shape.c / n(), columns = divide_up(vectors, lanes);
-      spread_pixels<T, n()>
-          <<<static_cast<unsigned>(of.shape.n * columns), dim3(lanes, rows_of_block), 0, where.stream>>>(
-              from, to, vectors, columns, size);
-      check(cudaGetLastError());
-    });
-  });
+  launch_pool<false>(where, dy, dx, of);
 }
 
 }  // namespace um::kernels

@@ -3,7 +3,6 @@
 namespace um::kernels {
 namespace {
 
-// Whether the kernels for one channel a group take these operands.
 template <class T, class... Pointers>
 bool is_depthwise(const grouped_convolution& of, const Pointers*... operands) {
   return depthwise::applies(of) && aligned_to(sizeof(T) * depthwise::neighbours, operands...);
@@ -59,8 +58,8 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 
-// A block sums one tap of a run of filters over one segment of the pixels of y. In planes its threads have
-// neighbouring pixels of one filter; else a warp has neighbouring filters, and warps other pixels.
+// A block sums up one tap of a run of filters over one segment of the pixels of y. In planes its threads have
+// neighbouring pixels of one filter. Else a warp has neighbouring filters, and other warps other pixels.
 constexpr int lanes = 32, stripes = block_threads / lanes;
 
 struct segments_of_pixels {

@@ -1,5 +1,5 @@
-// Shared parts of grouped convolutions, and depthwise 3 x 3 convolutions in nhwc: a thread owns four
-// neighbouring channels, keeps their filters in registers, and walks over pixels.
+// Grouped convolutions share these. Depthwise 3 x 3 convolutions in nhwc: a thread owns four neighbouring
+// channels, keeps their filters in registers, and walks over pixels.
 #pragma once
 
 #include "backends/cuda/convolution_kernels.hpp"
@@ -11,7 +11,7 @@ namespace um::kernels {
 struct grouped_geometry {
   tensor_strides x, w, y;
   int stride_h, stride_w, pad_h, pad_w;
-  int channels, filters;  // input channels and filters of a group
+  int channels, filters;  // of a group: channels of the input, and filters
   bool relu;
 };
 
@@ -48,8 +48,8 @@ struct tap_rows {
       : pad_h(g.pad_h), pad_w(g.pad_w), stride_h(g.stride_h), stride_w(g.stride_w) {}
 };
 
-// The index of the element, along an axis of `extent`, that the filter tap `tap` of the result at `at` reads;
-// -1 if it lies outside. Backward: the index of the result whose tap read element `at`.
+// Returns which element of an axis of `extent` the filter tap `tap` of the result at `at` reads, or -1 if it
+// lies outside. Backward it returns which result's tap read element `at`.
 template <bool Backward>
 __device__ int element_under_tap(int at, int tap, int pad, const divisor& stride, int extent) {
   int met = at * static_cast<int>(stride.value) - pad + tap;
@@ -169,7 +169,7 @@ struct write_filter {
   }
 };
 
-// Pixels of `over`, four blocks on each multiprocessor.
+// The pixels of `over`, cut for four blocks on each multiprocessor.
 template <class T>
 grid_cover cover_of_pixels(int multiprocessors, const dims& over) {
   return grid_cover_of<channels_layout<T>>(over.c, over.n * over.h * over.w,

@@ -1,4 +1,4 @@
-// What the kernels share: grids, alignment, divisions by a constant, block-wide sums.
+// All kernels share these: grids, alignment, divisions by a constant, sums over a block.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -20,7 +20,8 @@ constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
 }
 
-// Enough blocks for `items`, one per thread, but no more than are resident at once: kernels stride.
+// One thread takes each of `items`, but no more blocks are launched than are resident at once. Kernels
+// stride.
 inline int grid_for(launch_site where, std::int64_t items) {
   constexpr int blocks_per_multiprocessor = 8;  // 2048 threads: full occupancy
   const std::int64_t most = std::int64_t{where.multiprocessors} * blocks_per_multiprocessor;
@@ -33,8 +34,8 @@ bool aligned_to(std::uintptr_t bytes, const Pointers*... pointers) {
   return ((reinterpret_cast<std::uintptr_t>(pointers) % bytes == 0) && ...);
 }
 
-// Division of numbers below 2^31 by a number that a launch fixes: a multiplication and a shift
-// (Granlund and Montgomery 1994).
+// Divides numbers below 2^31 by a number that a launch fixes, by a multiplication and a shift (Granlund and
+// Montgomery 1994).
 struct divisor {
   std::uint32_t value = 1, factor = 0, shift = 0;
 
@@ -55,7 +56,7 @@ struct divisor {
   }
 };
 
-// The same with dynamic shared memory, whose bytes are given.
+// Launches with that many bytes of dynamic shared memory.
 #ifdef __CUDACC__
 template <class... Parameters>
 void launch_with(launch_site where, int shared_bytes, void (*kernel)(Parameters...), dim3 grid, dim3 block,
@@ -66,7 +67,7 @@ void launch_with(launch_site where, int shared_bytes, void (*kernel)(Parameters.
   kernel<<<grid, block, static_cast<std::size_t>(shared_bytes), where.stream>>>(arguments...);
   check(cudaGetLastError());
 }
-#else  // tests/cuda/emulated.hpp runs them on the CPU
+#else  // tests/cuda/emulated.hpp runs kernels on the CPU
 template <class... Parameters>
 void launch_with(launch_site, int, void (*kernel)(Parameters...), dim3 grid, dim3 block,
                  std::type_identity_t<Parameters>... arguments) {
@@ -88,13 +89,13 @@ __device__ Index grid_stride() {
   return static_cast<Index>(gridDim.x) * block_threads;
 }
 
-// Sum over the block in a fixed order; every thread must call, thread 0 gets the sum.
+// Sums up over the block in a fixed order. Every thread must call. Thread 0 gets the sum.
 __device__ inline float block_sum(float value) {
   __shared__ float of_warp[block_threads / 32];
   for (int distance = 16; distance > 0; distance /= 2) {
     value += __shfl_down_sync(0xffffffffU, value, distance);
   }
-  __syncthreads();  // of_warp may still be read from a sum before
+  __syncthreads();  // of_warp may still be read for the sum before
   if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = value;
   __syncthreads();
   float sum = 0.0F;

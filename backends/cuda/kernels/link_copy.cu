@@ -1,9 +1,8 @@
-// Copies between managed memory on the device and pinned host memory that leave the rest of the device to
+// Copies between managed memory on the device and pinned memory, which leave the rest of the device to
 // others. The driver copies managed memory with a kernel that fills the device; these copies take four
-// blocks. On compute capability 9.0 one thread of each block keeps enough bulk copies through shared memory
-// in flight to work beside kernels that keep device memory busy, and limits their rate: a copy that fills
-// the link to the host delays all other traffic, and discards beside it took eight times as long
-// (docs/hints.md).
+// blocks. On compute capability 9.0 one thread of each block keeps many bulk copies through shared memory in
+// flight, so that it works beside kernels that keep device memory busy. It limits their rate: a copy that
+// fills the link delays all other traffic, and discards beside it took eight times as long (docs/hints.md).
 #include <algorithm>
 
 #include "backends/cuda/kernels/launch.cuh"
@@ -31,9 +30,9 @@ __global__ void __launch_bounds__(plain_threads)
 }
 
 constexpr std::uint32_t chunk_bytes = 4096;
-constexpr std::uint32_t stages = 32;                  // chunks a block holds
-[[maybe_unused]] constexpr std::uint32_t ahead = 24;  // of them, has under way; before 9.0 nobody asks
-constexpr std::uint32_t held_bytes = stages * chunk_bytes;
+constexpr std::uint32_t stages = 32;                  // chunks that a block holds
+[[maybe_unused]] constexpr std::uint32_t ahead = 24;  // chunks of a block under way; unused before 9.0
+constexpr int held_bytes = stages * chunk_bytes;
 // A block that fell behind its rate catches up at full speed, by at most this much.
 [[maybe_unused]] constexpr std::uint64_t credit_ns = 3000;
 
@@ -81,7 +80,8 @@ __device__ std::uint64_t now_ns() {
 
 #endif
 
-// `bytes` is a multiple of 16. Block b copies chunks b, b + gridDim.x, ..., one in `chunk_ns`.
+// `bytes` is a multiple of 16. Block b copies chunks b, b + gridDim.x, ... and takes at least `chunk_ns` for
+// each.
 __global__ void __launch_bounds__(bulk_threads)
     copy_in_bulk(const std::byte* __restrict__ from, std::byte* __restrict__ to, std::size_t bytes,
                  std::uint32_t chunk_ns) {
@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(bulk_threads)
     due = max(due, now - credit_ns) + chunk_ns;
     begin_store(to + offset(k), held(k), size(k));
     if (k + ahead >= mine) continue;
-    // The stage of chunk k + ahead was last stored from by chunk k + ahead - stages.
+    // Chunk k + ahead - stages was the last that was stored from the stage of chunk k + ahead.
     asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(stages - ahead) : "memory");
     load(k + ahead);
   }
@@ -134,9 +134,8 @@ bool copies_in_bulk() {
 }  // namespace
 
 void copy_over_link_plainly(launch_site where, const void* from, void* to, std::size_t bytes) {
-  copy_plainly<<<blocks, plain_threads, 0, where.stream>>>(
-      static_cast<const uint4*>(from), static_cast<uint4*>(to), rounded(bytes) / vector_bytes);
-  check(cudaGetLastError());
+  launch(where, &copy_plainly, blocks, plain_threads, static_cast<const uint4*>(from),
+         static_cast<uint4*>(to), rounded(bytes) / vector_bytes);
 }
 
 void copy_over_link(launch_site where, const void* from, void* to, std::size_t bytes,
@@ -145,11 +144,9 @@ void copy_over_link(launch_site where, const void* from, void* to, std::size_t b
   constexpr std::uint64_t second = 1'000'000'000;
   const std::uint64_t chunk_ns =
       most_bytes_per_s == 0 ? 0 : std::uint64_t{chunk_bytes} * blocks * second / most_bytes_per_s;
-  check(cudaFuncSetAttribute(copy_in_bulk, cudaFuncAttributeMaxDynamicSharedMemorySize, held_bytes));
-  copy_in_bulk<<<blocks, bulk_threads, held_bytes, where.stream>>>(
-      static_cast<const std::byte*>(from), static_cast<std::byte*>(to), rounded(bytes),
-      static_cast<std::uint32_t>(std::min<std::uint64_t>(chunk_ns, 1'000'000)));
-  check(cudaGetLastError());
+  launch_with(where, held_bytes, &copy_in_bulk, blocks, bulk_threads, static_cast<const std::byte*>(from),
+              static_cast<std::byte*>(to), rounded(bytes),
+              static_cast<std::uint32_t>(std::min<std::uint64_t>(chunk_ns, 1'000'000)));
 }
 
 }  // namespace um::kernels

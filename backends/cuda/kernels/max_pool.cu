@@ -3,7 +3,7 @@
 namespace um::kernels {
 namespace {
 
-// Running maxima of N lanes and their positions. The first of equal values wins.
+// N lanes have a running maximum and its position. The first of equal values wins.
 template <int N>
 struct running_maximum {
   float value[N];
@@ -25,7 +25,7 @@ struct running_maximum {
 #pragma unroll
     for (int i = 0; i < N; ++i) update(i, other[i], position);
   }
-  // `other` has positions that count from `position` on.
+  // The positions of `other` count from `position` on.
   __device__ void update(const running_maximum& other, int position) {
 #pragma unroll
     for (int i = 0; i < N; ++i) update(i, other.value[i], position + other.at[i]);
@@ -61,9 +61,9 @@ __device__ void write_pooled(const pool_operands<typename Layout::value, Index>&
   store<N>(to.index + at, packed);
 }
 
-// Rows of input under a column of windows. A row or column outside the input is replaced by the nearest one
-// inside, at that one's position: a second copy never wins. So nothing branches, and all loads of a window
-// start before the first use.
+// The rows of input under a column of windows. A row or column outside of the input is replaced by the
+// nearest inside, at that one's position: a second copy never wins. So nothing branches, and all loads of a
+// window start before the first use.
 template <class Layout, int Window>
 class window_column {
  public:
@@ -115,8 +115,8 @@ class window_column {
   std::int64_t column_[Window];
 };
 
-// Windows of 2 or 3, two apart. Windows below each other share at most one row. Its maxima are kept, so
-// that a strip reads each row once.
+// Computes windows of 2 or 3, two apart. Windows below each other share at most one row. Its maxima are kept,
+// so that a strip reads each row once.
 template <class Layout, int Window, class Index>
 __device__ void pool_strip(const pool_operands<typename Layout::value, Index>& data, const pool_extents& e,
                            const strip& s, std::int64_t channel, const float (&b)[Layout::channels]) {
@@ -146,7 +146,7 @@ __device__ void pool_strip(const pool_operands<typename Layout::value, Index>& d
   }
 }
 
-// Any window: loops over its part inside the input.
+// Computes any window by a loop over its part inside the input.
 template <class Layout, class Index>
 __device__ void pool_any(const pool_operands<typename Layout::value, Index>& data, const pool_extents& e,
                          const strip& s, std::int64_t channel, const float (&b)[Layout::channels]) {
@@ -170,7 +170,7 @@ __device__ void pool_any(const pool_operands<typename Layout::value, Index>& dat
   write_pooled<Layout>(data, y(s.begin, s.column), best, b);
 }
 
-// Window: the size of the windows, or 0 for any size.
+// `Window` is the size of the windows, or 0 for any size.
 template <class Layout, int Window, class Index>
 __global__ void __launch_bounds__(block_threads) pool(pool_operands<typename Layout::value, Index> data,
                                                       pool_extents e, strips along, std::int64_t positions) {
@@ -189,7 +189,7 @@ __global__ void __launch_bounds__(block_threads) pool(pool_operands<typename Lay
   }
 }
 
-// Windows of 2x2 side by side over planes whose rows are whole vectors: a thread reads a vector from
+// Computes windows of 2x2 side by side over planes whose rows are whole vectors. A thread reads a vector from
 // each of two rows and writes half a vector.
 template <class Layout, class Index>
 __global__ void __launch_bounds__(block_threads)
@@ -236,9 +236,8 @@ void launch_tiles(launch_site where, const void* x, const float* b, void* y, voi
     const strips along(p.x.n, p.y.h, p.x.w / L::vector, 1);
     const grid_cover c =
         grid_cover_of<L>(p.x.c, along.positions(), std::numeric_limits<std::int32_t>::max(), 2);
-    pool_tiles<L><<<c.grid, c.block, 0, where.stream>>>(
-        operands_as<T, std::uint8_t>(x, b, y, index, p.how.relu), pool_extents_of(p), along, c.positions);
-    check(cudaGetLastError());
+    launch(where, &pool_tiles<L, std::uint8_t>, c.grid, c.block,
+           operands_as<T, std::uint8_t>(x, b, y, index, p.how.relu), pool_extents_of(p), along, c.positions);
   });
 }
 
@@ -251,18 +250,15 @@ void launch_strips(launch_site where, const void* x, const float* b, void* y, vo
     using T = typename L::value;
     const grid_cover c =
         grid_cover_of<L>(p.x.c, along.positions(), std::numeric_limits<std::int32_t>::max(), 1);
-    const auto narrow = operands_as<T, std::uint8_t>(x, b, y, index, p.how.relu);
-    if (has_own_kernel(p.how) && p.how.window == 2) {
-      pool<L, 2><<<c.grid, c.block, 0, where.stream>>>(narrow, e, along, c.positions);
-    } else if (has_own_kernel(p.how)) {
-      pool<L, 3><<<c.grid, c.block, 0, where.stream>>>(narrow, e, along, c.positions);
-    } else {
-      with_index(p.index_bytes, [&](auto i) {
-        const auto data = operands_as<T, decltype(i)>(x, b, y, index, p.how.relu);
-        pool<L, 0><<<c.grid, c.block, 0, where.stream>>>(data, e, along, c.positions);
-      });
+    if (has_own_kernel(p.how)) {
+      const auto kernel = p.how.window == 2 ? &pool<L, 2, std::uint8_t> : &pool<L, 3, std::uint8_t>;
+      return launch(where, kernel, c.grid, c.block, operands_as<T, std::uint8_t>(x, b, y, index, p.how.relu),
+                    e, along, c.positions);
     }
-    check(cudaGetLastError());
+    with_index(p.index_bytes, [&](auto i) {
+      launch(where, &pool<L, 0, decltype(i)>, c.grid, c.block,
+             operands_as<T, decltype(i)>(x, b, y, index, p.how.relu), e, along, c.positions);
+    });
   });
 }
 

@@ -1,6 +1,6 @@
-// Every element of dx is written once, by the thread that gathers it from the windows over it: no
-// two threads add to one place, and the order of a sum is fixed. The bias gradient is summed over
-// windows, each counted by one of the threads that read it.
+// One thread writes each element of dx: it gathers the element from the windows over it. So no two threads
+// add to one place, and the order of a sum is fixed. The bias gradient sums up windows; of the threads that
+// read a window one counts it.
 #include "backends/cuda/kernels/pool.cuh"
 
 namespace um::kernels {
@@ -32,7 +32,7 @@ __device__ pooled_windows<T, N, Index> read_windows(const gradient_operands<T, I
   return w;
 }
 
-// The gradients of windows (0 where y is 0 or `valid` is false), and the positions of their maxima.
+// Unpacks the gradients of windows (0 where y is 0 or `valid` is false) and the positions of their maxima.
 template <bool Masked, class T, int N, class Index>
 __device__ void unpack_windows(const pooled_windows<T, N, Index>& w, bool valid, float (&g)[N],
                                int (&position)[N]) {
@@ -60,10 +60,10 @@ __device__ void write_bias_sums(const gradient_operands<typename Layout::value, 
 
 // --- windows of 2 or 3, two apart ---
 //
-// Positions are counted from the padding's edge on. Step a of a strip has the window row a, which
-// covers the positions 2a and 2a + 1 and, for windows of 3, position 2a + 2, which the step after
-// writes. Likewise window column b covers 2b, 2b + 1 and 2b + 2. A thread has the positions of one
-// window column or, where threads lie along positions, one of the two.
+// Positions count from the padding's edge on. Step a of a strip has window row a. It covers positions 2a and
+// 2a + 1 and, for windows of 3, position 2a + 2, which the next step writes. Likewise window column b covers
+// 2b, 2b + 1 and 2b + 2. A thread has the positions of one window column or, where threads lie along
+// positions, one of the two.
 
 template <class Layout, int Window, bool Masked, class Index>
 class gathering_strip {
@@ -87,7 +87,7 @@ class gathering_strip {
     before_at_ = max(b - 1, 0) * y_.column;
   }
 
-  // Rows [begin, end) of windows, and before them the one that reaches into the first.
+  // Walks over rows [begin, end) of windows, and over the one before, which reaches into the first.
   __device__ void walk(int begin, int end, float (&db)[Layout::channels]) {
     constexpr int back = Window == 3 ? 1 : 0;
     read_row(begin - back);
@@ -121,8 +121,8 @@ class gathering_strip {
       for (int i = 0; i < N; ++i) sum_[c][i] = 0.0F;
     }
   }
-  // Adds the gradients of windows whose maximum is in the thread's columns of a row of windows, whose first
-  // position is `first`, in the order of columns.
+  // Adds the gradients of windows whose maximum is in the thread's columns, in the order of columns. The row
+  // of windows begins at position `first`.
   __device__ void gather(int first) {
 #pragma unroll
     for (int i = 0; i < N; ++i) {
@@ -158,7 +158,7 @@ class gathering_strip {
   int at_own_[N], at_before_[N];
 };
 
-// Calls each(strip, channel, sums of the bias gradient) for the thread's strips of its block's share, then
+// Calls each(strip, channel, sums of the bias gradient) for the thread's strips in its block's share. Then it
 // adds the sums up.
 template <class Layout, class Operands, class Each>
 __device__ void for_strips(const Operands& data, const pool_extents& e, const strips& along,
@@ -185,8 +185,8 @@ __global__ void __launch_bounds__(block_threads)
 
 // --- any window ---
 
-// A thread has an element of dx, or a vector of channels, at a time. A window is counted at the first
-// of its positions that lies in x.
+// A thread has an element of dx, or a vector of channels, at a time. A window counts at the first of its
+// positions that lies in x.
 template <class Layout, bool Masked, class Index>
 __device__ void gather_element(const gradient_operands<typename Layout::value, Index>& data,
                                const pool_extents& e, const strip& s, std::int64_t channel,
@@ -227,7 +227,7 @@ __global__ void __launch_bounds__(block_threads)
   });
 }
 
-// --- windows of 2x2 side by side, planes: half a vector of windows becomes a vector in two rows ---
+// --- windows of 2x2 side by side in planes: half a vector of windows becomes a vector in two rows ---
 
 template <class Layout, bool Masked, class Index>
 __global__ void __launch_bounds__(block_threads)
@@ -290,9 +290,9 @@ pool_method pool_method_of(const pool_problem& p, bool aligned) {
 }
 
 // The positions that a launch covers.
-strips strips_of(const pool_problem& p, pool_method how, bool planes) {
-  if (how == pool_method::tiles) return {p.x.n, p.y.h, p.x.w / (p.type == dtype::bf16 ? 8 : 4), 1};
-  if (how == pool_method::elements) return {p.x.n, p.x.h, p.x.w, 1};
+strips strips_of(const pool_problem& p, pool_method method, bool planes) {
+  if (method == pool_method::tiles) return {p.x.n, p.y.h, p.x.w / (p.type == dtype::bf16 ? 8 : 4), 1};
+  if (method == pool_method::elements) return {p.x.n, p.x.h, p.x.w, 1};
   const std::int64_t rows = std::max(divide_up(p.x.h + p.pad_above, 2), p.y.h);
   const std::int64_t columns = std::max(divide_up(p.x.w + p.how.pad, 2), p.y.w);
   return {p.x.n, rows, planes ? 2 * columns : columns, p.how.window == 3 ? 8 : 4};
@@ -307,11 +307,11 @@ grid_cover cover_for(const pool_problem& p, const strips& along, bool sums) {
 // Calls launch(method, layout) with the layout that the method needs.
 template <class Launch>
 void with_pool_method(const pool_problem& p, bool aligned, Launch launch) {
-  const pool_method how = pool_method_of(p, aligned);
-  if (how != pool_method::tiles) return with_column_layout(p, aligned, [&](auto l) { launch(how, l); });
+  const pool_method method = pool_method_of(p, aligned);
+  if (method != pool_method::tiles) return with_column_layout(p, aligned, [&](auto l) { launch(method, l); });
   with_type(p.type, [&](auto zero) {
     using T = decltype(zero);
-    launch(how, layout<T, vector_of<T>, memory_order::nchw>{});
+    launch(method, layout<T, vector_of<T>, memory_order::nchw>{});
   });
 }
 
@@ -319,26 +319,28 @@ struct pool_launcher {
   launch_site where;
   const raw_operands& data;
   const pool_problem& p;
-  pool_method how;
+  pool_method method;
 
   template <class Layout, bool Masked>
   void run(const strips& along, const grid_cover& c) const {
     using T = typename Layout::value;
     const pool_extents e = pool_extents_of(p);
     const auto narrow = data.as<T, std::uint8_t>();
+    const auto run_kernel = [&](auto kernel, const auto& operands) {
+      launch(where, kernel, c.grid, c.block, operands, e, along, c.positions);
+    };
     if constexpr (Layout::planes && Layout::vector > 1) {
-      spread_tiles<Layout, Masked><<<c.grid, c.block, 0, where.stream>>>(narrow, e, along, c.positions);
-    } else if (how == pool_method::strips && p.how.window == 2) {
-      gather_strips<Layout, 2, Masked><<<c.grid, c.block, 0, where.stream>>>(narrow, e, along, c.positions);
-    } else if (how == pool_method::strips) {
-      gather_strips<Layout, 3, Masked><<<c.grid, c.block, 0, where.stream>>>(narrow, e, along, c.positions);
+      run_kernel(&spread_tiles<Layout, Masked, std::uint8_t>, narrow);
+    } else if (method == pool_method::strips) {
+      run_kernel(p.how.window == 2 ? &gather_strips<Layout, 2, Masked, std::uint8_t>
+                                   : &gather_strips<Layout, 3, Masked, std::uint8_t>,
+                 narrow);
     } else {
       with_index(p.index_bytes, [&](auto index) {
-        gather_elements<Layout, Masked>
-            <<<c.grid, c.block, 0, where.stream>>>(data.as<T, decltype(index)>(), e, along, c.positions);
+        using Index = decltype(index);
+        run_kernel(&gather_elements<Layout, Masked, Index>, data.as<T, Index>());
       });
     }
-    check(cudaGetLastError());
   }
 };
 
@@ -347,9 +349,9 @@ struct pool_launcher {
 std::size_t max_pool_backward_workspace(const pool_problem& p) {
   std::int64_t parts = 0;
   for (const bool aligned : {false, true}) {
-    with_pool_method(p, aligned, [&](pool_method how, auto l) {
+    with_pool_method(p, aligned, [&](pool_method method, auto l) {
       using L = decltype(l);
-      parts = std::max<std::int64_t>(parts, cover_for<L>(p, strips_of(p, how, L::planes), true).grid.y);
+      parts = std::max<std::int64_t>(parts, cover_for<L>(p, strips_of(p, method, L::planes), true).grid.y);
     });
   }
   return static_cast<std::size_t>(parts * p.x.c) * sizeof(sum_of_one);
@@ -359,15 +361,15 @@ void max_pool_backward(launch_site where, const void* dy, const void* index, con
                        float* db, const pool_problem& p, bool accumulate, float* workspace) {
   const bool aligned = aligned_to(16, dy, y, dx) && aligned_to(8, index);
   const raw_operands data{dy, index, y, dx, db == nullptr ? nullptr : workspace};
-  with_pool_method(p, aligned, [&](pool_method how, auto l) {
+  with_pool_method(p, aligned, [&](pool_method method, auto l) {
     using L = decltype(l);
-    const strips along = strips_of(p, how, L::planes);
+    const strips along = strips_of(p, method, L::planes);
     const grid_cover c = cover_for<L>(p, along, db != nullptr);
-    const pool_launcher launch{where, data, p, how};
+    const pool_launcher launcher{where, data, p, method};
     if (p.how.relu) {
-      launch.run<L, true>(along, c);
+      launcher.run<L, true>(along, c);
     } else {
-      launch.run<L, false>(along, c);
+      launcher.run<L, false>(along, c);
     }
     if (db == nullptr) return;
     launch_combine(where, reinterpret_cast<const sum_of_one*>(workspace), p.x.c, c.grid.y,

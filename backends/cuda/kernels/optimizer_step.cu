@@ -13,7 +13,8 @@ struct step_list {
   int count = 0;
 };
 
-// What the step divides m and v by, so that they start without bias; 1 - beta^steps in double precision.
+// The step divides m and v by these, so that they start without bias: 1 - beta^steps, computed in double
+// precision.
 struct bias_correction {
   float first = 1, second = 1;
 };
@@ -28,23 +29,23 @@ __device__ int tensor_of_block(const step_list& list, unsigned block) {
 }
 
 template <int Moments>
-__device__ void step_element(float g, float& w, float& m, float& v, const optimizer_step& how,
+__device__ void step_element(float g, float& w, float& m, float& v, const optimizer_step& update,
                              const bias_correction& bias) {
   if constexpr (Moments == 0) {
-    w = fmaf(-how.learning_rate, g, w);
+    w = fmaf(-update.learning_rate, g, w);
   } else if constexpr (Moments == 1) {
-    m = fmaf(how.beta1, m, g);
-    w = fmaf(-how.learning_rate, m, w);
+    m = fmaf(update.beta1, m, g);
+    w = fmaf(-update.learning_rate, m, w);
   } else {
-    m = fmaf(how.beta1, m, (1.0F - how.beta1) * g);
-    v = fmaf(how.beta2, v, (1.0F - how.beta2) * g * g);
-    w *= 1.0F - how.learning_rate * how.decay;
-    w = fmaf(-how.learning_rate, m / bias.first / (sqrtf(v / bias.second) + how.epsilon), w);
+    m = fmaf(update.beta1, m, (1.0F - update.beta1) * g);
+    v = fmaf(update.beta2, v, (1.0F - update.beta2) * g * g);
+    w *= 1.0F - update.learning_rate * update.decay;
+    w = fmaf(-update.learning_rate, m / bias.first / (sqrtf(v / bias.second) + update.epsilon), w);
   }
 }
 
 template <int Moments, int N>
-__device__ void step_elements(const stepped_tensor& t, std::int64_t i, const optimizer_step& how,
+__device__ void step_elements(const stepped_tensor& t, std::int64_t i, const optimizer_step& update,
                               const bias_correction& bias) {
   float* const weights = t.master != nullptr ? t.master : static_cast<float*>(t.w);
   float g[N], w[N], m[N] = {}, v[N] = {};
@@ -53,7 +54,7 @@ __device__ void step_elements(const stepped_tensor& t, std::int64_t i, const opt
   if constexpr (Moments > 0) unpack<float, N>(load<N>(t.m + i), m);
   if constexpr (Moments > 1) unpack<float, N>(load<N>(t.v + i), v);
 #pragma unroll
-  for (int j = 0; j < N; ++j) step_element<Moments>(g[j], w[j], m[j], v[j], how, bias);
+  for (int j = 0; j < N; ++j) step_element<Moments>(g[j], w[j], m[j], v[j], update, bias);
   store<N>(weights + i, pack<float, N>(w));
   if (t.master != nullptr) store<N>(static_cast<bf16*>(t.w) + i, pack<bf16, N>(w));
   if constexpr (Moments > 0) store<N>(t.m + i, pack<float, N>(m));
@@ -62,7 +63,7 @@ __device__ void step_elements(const stepped_tensor& t, std::int64_t i, const opt
 
 template <int Moments>
 __global__ void __launch_bounds__(block_threads)
-    step_parameters(const __grid_constant__ step_list list, const optimizer_step how,
+    step_parameters(const __grid_constant__ step_list list, const optimizer_step update,
                     const std::int32_t* steps) {
   __shared__ int tensor;
   __shared__ bias_correction bias;
@@ -70,8 +71,8 @@ __global__ void __launch_bounds__(block_threads)
     tensor = tensor_of_block(list, blockIdx.x);
     if constexpr (Moments > 1) {
       const double step = *steps + 1;
-      bias.first = static_cast<float>(1 - pow(static_cast<double>(how.beta1), step));
-      bias.second = static_cast<float>(1 - pow(static_cast<double>(how.beta2), step));
+      bias.first = static_cast<float>(1 - pow(static_cast<double>(update.beta1), step));
+      bias.second = static_cast<float>(1 - pow(static_cast<double>(update.beta2), step));
     }
   }
   __syncthreads();
@@ -81,10 +82,10 @@ __global__ void __launch_bounds__(block_threads)
   const std::int64_t wide_end = t.is_aligned ? begin + (end - begin) / step_vector * step_vector : begin;
   for (std::int64_t i = begin + std::int64_t{threadIdx.x} * step_vector; i < wide_end;
        i += block_threads * step_vector) {
-    step_elements<Moments, step_vector>(t, i, how, bias);
+    step_elements<Moments, step_vector>(t, i, update, bias);
   }
   for (std::int64_t i = wide_end + threadIdx.x; i < end; i += block_threads) {
-    step_elements<Moments, 1>(t, i, how, bias);
+    step_elements<Moments, 1>(t, i, update, bias);
   }
 }
 
@@ -92,16 +93,18 @@ __global__ void count_step(std::int32_t* steps) {
   *steps += 1;
 }
 
-void launch_list(launch_site where, const step_list& list, unsigned blocks, const optimizer_step& how,
+void launch_list(launch_site where, const step_list& list, unsigned blocks, const optimizer_step& update,
                  const std::int32_t* steps) {
-  if (how.moments == 0) return launch(where, step_parameters<0>, blocks, block_threads, list, how, steps);
-  if (how.moments == 1) return launch(where, step_parameters<1>, blocks, block_threads, list, how, steps);
-  launch(where, step_parameters<2>, blocks, block_threads, list, how, steps);
+  if (update.moments == 0)
+    return launch(where, step_parameters<0>, blocks, block_threads, list, update, steps);
+  if (update.moments == 1)
+    return launch(where, step_parameters<1>, blocks, block_threads, list, update, steps);
+  launch(where, step_parameters<2>, blocks, block_threads, list, update, steps);
 }
 
 }  // namespace
 
-void take_step(launch_site where, std::span<const stepped_tensor> tensors, const optimizer_step& how,
+void take_step(launch_site where, std::span<const stepped_tensor> tensors, const optimizer_step& update,
                std::int32_t* steps) {
   while (!tensors.empty()) {
     step_list list;
@@ -113,10 +116,10 @@ void take_step(launch_site where, std::span<const stepped_tensor> tensors, const
       list.first_block[list.count++] = blocks;
       blocks += static_cast<unsigned>(divide_up(t.count, elements_of_block));
     }
-    launch_list(where, list, blocks, how, steps);
+    launch_list(where, list, blocks, update, steps);
     tensors = tensors.subspan(taken);
   }
-  if (how.moments > 1) launch(where, count_step, 1, 1, steps);
+  if (update.moments > 1) launch(where, count_step, 1, 1, steps);
 }
 
 }  // namespace um::kernels

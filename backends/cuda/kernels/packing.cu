@@ -5,33 +5,24 @@
 namespace um::kernels {
 namespace {
 
-struct strides {
-  std::int64_t n, c, h, w;
-};
-
-strides strides_of_shape(const dims& shape, dtype type, memory_order order) {
-  const dims s = strides_of({{}, shape, type, role::activation, order});
-  return {s.n, s.c, s.h, s.w};
-}
-
 struct packed_form {
   divisor channels, block, packed_channels, rows, columns;
-  strides plain;
+  dims plain;
   int height, width, pad_h, pad_w;
 
-  explicit packed_form(const packing& how)
-      : channels(how.plain_shape.c),
-        block(how.block),
-        packed_channels(how.packed_shape.c),
-        rows(how.packed_shape.h),
-        columns(how.packed_shape.w),
-        plain(strides_of_shape(how.plain_shape, how.type, how.order)),
-        height(static_cast<int>(how.plain_shape.h)),
-        width(static_cast<int>(how.plain_shape.w)),
-        pad_h(static_cast<int>(how.pad_h)),
-        pad_w(static_cast<int>(how.pad_w)) {}
+  explicit packed_form(const packing& form)
+      : channels(form.plain_shape.c),
+        block(form.block),
+        packed_channels(form.packed_shape.c),
+        rows(form.packed_shape.h),
+        columns(form.packed_shape.w),
+        plain(strides_of({{}, form.plain_shape, form.type, role::activation, form.order})),
+        height(static_cast<int>(form.plain_shape.h)),
+        width(static_cast<int>(form.plain_shape.w)),
+        pad_h(static_cast<int>(form.pad_h)),
+        pad_w(static_cast<int>(form.pad_w)) {}
 
-  // Source of an element of the packed tensor, or -1 if it is a zero.
+  // Returns where an element of the packed tensor comes from, or -1 if it is a zero.
   __device__ std::int64_t source(std::uint32_t n, std::uint32_t channel, std::uint32_t i,
                                  std::uint32_t j) const {
     std::uint32_t position = channel;
@@ -44,7 +35,7 @@ struct packed_form {
   }
 };
 
-// N neighbours in memory per thread: channels in nhwc, one element in nchw.
+// A thread takes N neighbours in memory: channels in nhwc, one element in nchw.
 template <class T, int N, bool ChannelsLast>
 __global__ void __launch_bounds__(block_threads)
     pack_elements(const T* from, T* to, std::uint32_t groups, divisor channel_groups, packed_form form) {
@@ -71,7 +62,7 @@ __global__ void __launch_bounds__(block_threads)
 
 template <class T>
 __global__ void __launch_bounds__(block_threads)
-    unpack_elements(const T* packed, float* dw, std::uint32_t count, dims plain, strides to, strides from,
+    unpack_elements(const T* packed, float* dw, std::uint32_t count, dims plain, dims to, dims from,
                     int block, bool add) {
   for (auto g = thread_index<std::uint32_t>(); g < count; g += grid_stride<std::uint32_t>()) {
     std::uint32_t rest = g;
@@ -90,39 +81,39 @@ __global__ void __launch_bounds__(block_threads)
 }
 
 template <class T, int N, bool ChannelsLast>
-void launch_pack(launch_site where, const void* from, void* to, const packing& how) {
-  const std::int64_t groups = element_count(how.packed_shape) / N;
-  const divisor channel_groups(std::max<std::int64_t>(how.packed_shape.c / N, 1));
-  pack_elements<T, N, ChannelsLast><<<grid_for(where, groups), block_threads, 0, where.stream>>>(
-      static_cast<const T*>(from), static_cast<T*>(to), static_cast<std::uint32_t>(groups), channel_groups,
-      packed_form(how));
-  check(cudaGetLastError());
+void launch_pack(launch_site where, const void* from, void* to, const packing& form) {
+  const std::int64_t groups = element_count(form.packed_shape) / N;
+  const divisor channel_groups(std::max<std::int64_t>(form.packed_shape.c / N, 1));
+  launch(where, &pack_elements<T, N, ChannelsLast>, grid_for(where, groups), block_threads,
+         static_cast<const T*>(from), static_cast<T*>(to), static_cast<std::uint32_t>(groups), channel_groups,
+         packed_form(form));
 }
 
 }  // namespace
 
-void pack_channels(launch_site where, const void* from, void* to, const packing& how) {
-  with_type(how.type, [&](auto type) {
+void pack_channels(launch_site where, const void* from, void* to, const packing& form) {
+  with_type(form.type, [&](auto type) {
     using T = decltype(type);
-    if (how.order == memory_order::nchw) {
-      launch_pack<T, 1, false>(where, from, to, how);
-    } else if (how.packed_shape.c % 4 == 0 && aligned_to(4 * sizeof(T), to)) {
-      launch_pack<T, 4, true>(where, from, to, how);
+    if (form.order == memory_order::nchw) {
+      launch_pack<T, 1, false>(where, from, to, form);
+    } else if (form.packed_shape.c % 4 == 0 && aligned_to(4 * sizeof(T), to)) {
+      launch_pack<T, 4, true>(where, from, to, form);
     } else {
-      launch_pack<T, 1, true>(where, from, to, how);
+      launch_pack<T, 1, true>(where, from, to, form);
     }
   });
 }
 
-void unpack_filter_gradient(launch_site where, const void* packed, float* dw, const packing& how, bool add) {
-  const std::int64_t count = element_count(how.plain_shape);
-  with_type(how.type, [&](auto type) {
-    unpack_elements<<<grid_for(where, count), block_threads, 0, where.stream>>>(
-        static_cast<const decltype(type)*>(packed), dw, static_cast<std::uint32_t>(count), how.plain_shape,
-        strides_of_shape(how.plain_shape, dtype::f32, how.order),
-        strides_of_shape(how.packed_shape, how.type, how.order), static_cast<int>(how.block), add);
+void unpack_filter_gradient(launch_site where, const void* packed, float* dw, const packing& form, bool add) {
+  const std::int64_t count = element_count(form.plain_shape);
+  with_type(form.type, [&](auto type) {
+    using T = decltype(type);
+    launch(where, &unpack_elements<T>, grid_for(where, count), block_threads, static_cast<const T*>(packed),
+           dw, static_cast<std::uint32_t>(count), form.plain_shape,
+           strides_of({{}, form.plain_shape, dtype::f32, role::parameter, form.order}),
+           strides_of({{}, form.packed_shape, form.type, role::parameter, form.order}),
+           static_cast<int>(form.block), add);
   });
-  check(cudaGetLastError());
 }
 
 }  // namespace um::kernels

@@ -1,11 +1,11 @@
-// Adds up the partial filter gradients of blocks, each from its pixels.
+// Adds up the partial filter gradients that blocks leave.
 #pragma once
 
 #include "backends/cuda/kernels/launch.cuh"
 
 namespace um::kernels {
 
-// 32 neighbouring results a block, each of its warps a share of the partials.
+// A block adds up 32 neighbouring results, and each of its warps a share of the partials.
 inline constexpr int sum_warps = 16;
 static __global__ void __launch_bounds__(sum_warps* warp_threads)
     sum_each(const float* partials, int count, int results, int depth, int depths, float* dw, bool add) {
@@ -28,8 +28,8 @@ static __global__ void __launch_bounds__(sum_warps* warp_threads)
   dw[result] = total;
 }
 
-// dw[n][k] = [dw +] the sum of `count` partials in a fixed order; a partial's row k has `depths` elements, of
-// which `depth` count.
+// dw[n][k] = [dw +] the sum of `count` partials in a fixed order. Row k of a partial has `depths` elements,
+// of which `depth` count.
 inline void sum_partials(launch_site where, const float* partials, int count, int results, int depth,
                          int depths, float* dw, bool add) {
   launch(where, sum_each, dim3(static_cast<unsigned>(divide_up(results, warp_threads))),

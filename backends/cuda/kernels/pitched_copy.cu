@@ -10,7 +10,7 @@ constexpr std::uint64_t short_run = 64;
 // The largest pitch that cudaMemcpy2D and cudaMemcpy3D accept.
 constexpr std::uint64_t most_pitch = std::numeric_limits<std::int32_t>::max();
 
-// Properties that all runs of a launch share; runs are counted through the slices.
+// The runs of a launch share these properties. Runs are counted through the slices.
 struct runs_of_box {
   byte_box box;
   divisor by_chunk, by_row;
@@ -35,17 +35,17 @@ __global__ void __launch_bounds__(block_threads)
 
 constexpr std::uint64_t index_limit = (std::uint64_t{1} << 31) - 1;
 
-// In launches of at most `most` vectors.
+// Copies in launches of at most `most` vectors.
 template <class Vector>
-void launch_runs(cudaStream_t on, std::byte* to, const std::byte* from, const byte_box& box,
+void launch_runs(cudaStream_t stream, std::byte* to, const std::byte* from, const byte_box& box,
                  std::uint64_t most = index_limit) {
   const std::uint64_t chunks = box.width / sizeof(Vector), runs = box.height * box.depth;
-  if (chunks > most) {  // the first part of every run that a launch can copy, then the rest
+  if (chunks > most) {  // a launch copies the first part of every run, the next launch the rest
     byte_box front = box, back = box;
     front.width = most * sizeof(Vector);
     back.width -= front.width;
-    launch_runs<Vector>(on, to, from, front, most);
-    return launch_runs<Vector>(on, to + front.width, from + front.width, back, most);
+    launch_runs<Vector>(stream, to, from, front, most);
+    return launch_runs<Vector>(stream, to + front.width, from + front.width, back, most);
   }
   const std::uint64_t at_once = most / chunks;
   const runs_of_box all{box, divisor(static_cast<std::int64_t>(chunks)),
@@ -55,8 +55,8 @@ void launch_runs(cudaStream_t on, std::byte* to, const std::byte* from, const by
     constexpr std::uint64_t max_blocks = 2048;
     const auto blocks =
         static_cast<int>(std::min<std::uint64_t>((count + block_threads - 1) / block_threads, max_blocks));
-    launch({on}, &copy_runs<Vector>, blocks, block_threads, from, to, all, static_cast<std::uint32_t>(first),
-           static_cast<std::uint32_t>(count));
+    launch({stream}, &copy_runs<Vector>, blocks, block_threads, from, to, all,
+           static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(count));
   }
 }
 
@@ -64,8 +64,8 @@ bool is_empty(const byte_box& box) {
   return box.width == 0 || box.height == 0 || box.depth == 0;
 }
 
-// Sets distances that do not matter as if runs and slices were contiguous, and joins runs that are
-// contiguous on both sides.
+// Sets distances that do not matter as if runs and slices were contiguous. Joins runs that are contiguous on
+// both sides.
 byte_box fuse_parts(byte_box box) {
   for (int axis = 0; axis < 2; ++axis) {
     if (box.height == 1) box.from_pitch = box.to_pitch = box.width;
@@ -94,30 +94,30 @@ cudaPitchedPtr pitched(const std::byte* at, std::uint64_t pitch, std::uint64_t s
 
 }  // namespace
 
-void copy_box_by_kernel(cudaStream_t on, std::byte* to, const std::byte* from, const byte_box& given) {
+void copy_box_by_kernel(cudaStream_t stream, std::byte* to, const std::byte* from, const byte_box& given) {
   if (is_empty(given)) return;
   const byte_box box = fuse_parts(given);
   const std::uint64_t all = box.width | box.from_pitch | box.from_slice | box.to_pitch | box.to_slice |
                             reinterpret_cast<std::uintptr_t>(to) | reinterpret_cast<std::uintptr_t>(from);
-  if (all % 16 == 0) return launch_runs<uint4>(on, to, from, box);
-  if (all % 8 == 0) return launch_runs<uint2>(on, to, from, box);
-  if (all % 4 == 0) return launch_runs<std::uint32_t>(on, to, from, box);
-  if (all % 2 == 0) return launch_runs<std::uint16_t>(on, to, from, box);
-  launch_runs<std::uint8_t>(on, to, from, box);
+  if (all % 16 == 0) return launch_runs<uint4>(stream, to, from, box);
+  if (all % 8 == 0) return launch_runs<uint2>(stream, to, from, box);
+  if (all % 4 == 0) return launch_runs<std::uint32_t>(stream, to, from, box);
+  if (all % 2 == 0) return launch_runs<std::uint16_t>(stream, to, from, box);
+  launch_runs<std::uint8_t>(stream, to, from, box);
 }
 
-void copy_box_by_engine(cudaStream_t on, std::byte* to, const std::byte* from, const byte_box& given) {
+void copy_box_by_engine(cudaStream_t stream, std::byte* to, const std::byte* from, const byte_box& given) {
   if (is_empty(given)) return;
   const byte_box box = fuse_parts(given);
   if (box.height == 1 && box.depth == 1) {
-    return check(cudaMemcpyAsync(to, from, box.width, cudaMemcpyDefault, on));
+    return check(cudaMemcpyAsync(to, from, box.width, cudaMemcpyDefault, stream));
   }
   if (std::max(box.from_pitch, box.to_pitch) > most_pitch) {
     for (std::uint64_t run = 0; run < box.height * box.depth; ++run) {
       const std::uint64_t slice = run / box.height, row = run % box.height;
       check(cudaMemcpyAsync(to + slice * box.to_slice + row * box.to_pitch,
                             from + slice * box.from_slice + row * box.from_pitch, box.width,
-                            cudaMemcpyDefault, on));
+                            cudaMemcpyDefault, stream));
     }
     return;
   }
@@ -127,17 +127,17 @@ void copy_box_by_engine(cudaStream_t on, std::byte* to, const std::byte* from, c
     how.dstPtr = pitched(to, box.to_pitch, box.to_slice, box);
     how.extent = {box.width, box.height, box.depth};
     how.kind = cudaMemcpyDefault;
-    return check(cudaMemcpy3DAsync(&how, on));
+    return check(cudaMemcpy3DAsync(&how, stream));
   }
   for (std::uint64_t d = 0; d < box.depth; ++d) {
     check(cudaMemcpy2DAsync(to + d * box.to_slice, box.to_pitch, from + d * box.from_slice, box.from_pitch,
-                            box.width, box.height, cudaMemcpyDefault, on));
+                            box.width, box.height, cudaMemcpyDefault, stream));
   }
 }
 
-void copy_box(cudaStream_t on, std::byte* to, const std::byte* from, const byte_box& box) {
-  if (fuse_parts(box).width < short_run) return copy_box_by_kernel(on, to, from, box);
-  copy_box_by_engine(on, to, from, box);
+void copy_box(cudaStream_t stream, std::byte* to, const std::byte* from, const byte_box& box) {
+  if (fuse_parts(box).width < short_run) return copy_box_by_kernel(stream, to, from, box);
+  copy_box_by_engine(stream, to, from, box);
 }
 
 }  // namespace um::kernels

@@ -5,28 +5,28 @@
 namespace um::kernels {
 namespace {
 
-// dw[k][c][r][s] = sum over pixels of dy[k][pixel] * x[c][pixel moved by (r, s)]: a block takes tiles of
-// results of one image for 8 * Channels channels of y, with all of dy and x that they need in shared memory.
-// A thread holds the sums of some of these channels for one or a few rows of taps, and goes over pixels in
-// runs: one read of x for a run serves all its channels and taps. Eight neighbouring threads differ
-// in channels, the next eight in rows of taps, the rest in runs.
+// dw[k][c][r][s] = sum over pixels of dy[k][pixel] * x[c][pixel moved by (r, s)]. A block takes tiles of
+// results of one image, for 8 * Channels channels of y. Shared memory holds the dy and x that they need. A
+// thread holds sums of some of these channels for one or a few rows of taps, and goes over runs of pixels.
+// One read of x for a run serves all its channels and taps. Eight neighbouring threads differ in channels,
+// the next eight in rows of taps, the rest in runs.
 constexpr int channel_groups = 8;
 constexpr int run = 4;  // pixels in a run, which lie in one row
 constexpr int tile_columns = 32, most_tile_rows = 4;
-constexpr int shared_floats = 12 * 1024;  // most floats of a tile; two blocks hold two tiles each
+constexpr int shared_floats = 12 * 1024;  // floats of a tile at most; two blocks hold two tiles each
 static_assert(tile_columns <= warp_threads);
 
 template <int Taps, int Stride>
 struct shape_of {
   static constexpr int tap_rows = Taps == 3 ? 3 : 1;  // rows of taps of a thread
   static constexpr int vectors =
-      static_cast<int>(divide_up((run - 1) * Stride + Taps, 4));  // vectors of x loaded for a run
-  // Limited by registers.
+      static_cast<int>(divide_up((run - 1) * Stride + Taps, 4));  // vectors of x that a run loads
+  // Registers limit these.
   static constexpr int most_threads = Taps == 3 ? 192 : Taps == 7 ? 352 : 288;
   static constexpr int resident = Taps == 3 ? 2 : 1;
 };
 
-// The smallest number that is at least `floats` and leaves `rest` when divided by `of`.
+// Returns the smallest number that is at least `floats` and leaves `rest` when divided by `of`.
 constexpr int padded(int floats, int of, int rest) {
   return (floats - rest + of - 1) / of * of + rest;
 }
@@ -36,8 +36,8 @@ struct planar_form {
   int result_height = 0, result_width = 0, result_channels = 0;
   int stride = 0, pad_h = 0, pad_w = 0;
   int columns = 0, rows = 0;            // size of a tile of results
-  int result_pitch = 0;                 // floats of a row of dy; no bank conflicts of eight channels
-  int patch_rows = 0, patch_pitch = 0;  // rows of x, and floats of one; no bank conflicts of four rows
+  int result_pitch = 0;                 // floats of a row of dy, without bank conflicts of eight channels
+  int patch_rows = 0, patch_pitch = 0;  // rows of x, and floats of one, without bank conflicts of four rows
   int floats = 0;                       // shared memory of a tile, dy and x
   bool in_vectors = false;              // dy's rows are aligned to 16 bytes
   int splits = 1;                       // groups of threads that share a tile's runs
@@ -50,7 +50,7 @@ struct planar_form {
 template <int Channels>
 constexpr int block_channels = channel_groups * Channels;
 
-// False if a tile of one row needs too much shared memory, or the filter too many threads.
+// Returns false if a tile of one row needs too much shared memory, or the filter too many threads.
 template <int Taps, int Stride, int Channels>
 bool shape_form(const direct_convolution& of, planar_form& f) {
   using shape = shape_of<Taps, Stride>;
@@ -87,7 +87,8 @@ __device__ tile_position position_of(const planar_form& f, std::int64_t tile) {
   return {static_cast<int>(rest), row * f.rows, column * f.columns};
 }
 
-// Copies some floats to shared memory, or writes zeros; asynchronously if the hardware can: see arrived().
+// Copies some floats to shared memory, or writes zeros. The copy does not block if the hardware can do that:
+// wait_for_shared_copies().
 template <int Floats>
 __device__ void copy(float* to, const float* from, bool is) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
@@ -104,7 +105,7 @@ __device__ inline void wait_for_shared_copies() {
   __syncthreads();
 }
 
-// [row][channel][column], zeros beyond the result.
+// Results lie as [row][channel][column]. Beyond the result are zeros.
 template <int Channels, int Floats>
 __device__ void load_results(const planar_form& f, const float* dy, const tile_position& at, float* to) {
   constexpr int lines_of_row = block_channels<Channels>;
@@ -125,7 +126,7 @@ __device__ void load_results(const planar_form& f, const float* dy, const tile_p
   }
 }
 
-// [channel][row][column], zeros outside of the image.
+// Inputs lie as [channel][row][column]. Outside of the image are zeros.
 __device__ inline void load_inputs(const planar_form& f, const float* x, const tile_position& at, float* to) {
   const int warp = static_cast<int>(threadIdx.x) / warp_threads;
   const int lane = static_cast<int>(threadIdx.x) % warp_threads;
@@ -215,7 +216,7 @@ __global__ void __launch_bounds__(shape_of<Taps, Stride>::most_threads, shape_of
       }
     }
   }
-  // Of all splits, one after the other.
+  // All splits add their sums, one after the other.
   const int depth = f.channels * f.taps * Taps;
   float* const mine =
       partials + (std::int64_t{blockIdx.x} * f.result_channels + blockIdx.y * block_channels<Channels>)*depth;
@@ -273,7 +274,7 @@ bool prepare_for_channels(const direct_convolution& of, planar_launch& l) {
   return of.y.c % block_channels<4> == 0 && prepare<Taps, Stride, 4>(of, l);
 }
 
-// False if no kernel supports it.
+// Returns false if no kernel supports it.
 bool prepare(const direct_convolution& of, planar_launch& l) {
   constexpr std::int64_t most_channels = 4, most = std::int64_t{1} << 31;
   const convolution& how = of.how;

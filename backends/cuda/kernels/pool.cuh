@@ -1,4 +1,4 @@
-// Shared by pooling and its gradient: shapes, and the positions of threads.
+// Pooling and its gradient share these: shapes, and the positions of threads.
 #pragma once
 
 #include "backends/cuda/kernels/channels.cuh"
@@ -22,14 +22,14 @@ inline pool_extents pool_extents_of(const pool_problem& p) {
           p.how.pad};
 }
 
-// A plane cut into strips of rows, each walked downwards by one thread per column; columns are
-// neighbours, then come strips, then samples.
+// Planes are cut into strips of rows. One thread a column walks down each strip. Columns are neighbours, then
+// come strips, then samples.
 struct strips {
   std::int64_t samples;
   int rows, columns, height, parts;
   divisor by_column, by_part;
 
-  // `rows_each` rows a strip; fewer in a plane's last.
+  // A strip has `rows_each` rows, fewer at the end of a plane.
   strips(std::int64_t sample_count, std::int64_t row_count, std::int64_t column_count, int rows_each)
       : samples(sample_count),
         rows(static_cast<int>(row_count)),
@@ -46,7 +46,7 @@ struct strip {
   int column, begin, end;  // rows [begin, end)
 };
 
-// The strip at position begin + local of a block.
+// Finds the strip at position begin + local of a block.
 class strip_finder {
  public:
   __device__ strip_finder(const strips& of, std::int64_t begin) : of_(of) {
@@ -67,7 +67,7 @@ class strip_finder {
   std::uint32_t skipped_positions_;
 };
 
-// Distances between a tensor's neighbours in elements, for `channel` of `sample`.
+// Distances in elements between neighbours of a tensor, for `channel` of `sample`.
 template <class Layout>
 struct plane_view {
   std::int64_t base, row;
@@ -82,7 +82,7 @@ struct plane_view {
   __device__ std::int64_t operator()(int h, int w) const { return base + h * row + w * column; }
 };
 
-// For passes in which neighbouring threads have neighbouring columns: vectors along channels alone.
+// Takes vectors along channels alone, for passes in which neighbouring threads have neighbouring columns.
 template <class Launch>
 void with_column_layout(const pool_problem& p, bool aligned, Launch launch) {
   const bool last = p.order == memory_order::nhwc || p.x.h * p.x.w == 1;
@@ -94,7 +94,7 @@ void with_column_layout(const pool_problem& p, bool aligned, Launch launch) {
   });
 }
 
-// Windows of 2x2 side by side that cover planes whose rows are whole vectors.
+// Whether windows of 2x2 lie side by side and cover planes whose rows are whole vectors.
 inline bool tiles_by_two(const pool_problem& p) {
   const std::int64_t vector = p.type == dtype::bf16 ? vector_of<bf16> : vector_of<float>;
   return p.order == memory_order::nchw && p.how.window == 2 && p.how.stride == 2 && p.how.pad == 0 &&
@@ -109,8 +109,8 @@ void with_index(int index_bytes, Launch launch) {
 }
 
 // Whether the pool has a kernel of its own: windows of 2 or 3 with stride 2.
-inline bool has_own_kernel(const max_pool& how) {
-  return how.stride == 2 && (how.window == 2 || how.window == 3);
+inline bool has_own_kernel(const max_pool& attributes) {
+  return attributes.stride == 2 && (attributes.window == 2 || attributes.window == 3);
 }
 
 }  // namespace um::kernels

@@ -1,4 +1,4 @@
-// Coordinates of the i-th element of a tensor in memory, for kernels that compute results one by one.
+// Gives kernels that compute results one by one the coordinates of the i-th element in memory.
 #pragma once
 
 #include <type_traits>
@@ -18,7 +18,7 @@ struct tensor_strides {
   }
 };
 
-// Like `divisor`, but without a limit on the numbers.
+// Divides as `divisor` does, but without a limit on the numbers.
 struct wide_divisor {
   std::uint64_t value;
 
@@ -30,11 +30,11 @@ struct wide_divisor {
   }
 };
 
-// Index: 32 bits if all positions fit, since 64-bit divisions are slow.
+// `Index` has 32 bits if all positions fit, since 64-bit divisions are slow.
 template <class Index>
 class position_finder {
  public:
-  // Position of `vector` neighbouring channels if channels are last, otherwise of one element.
+  // A position has `vector` neighbouring channels if channels are last, else one element.
   position_finder(const dims& shape, memory_order order, int vector = 1)
       : channels_(shape.c / vector),
         rows_(shape.h),
@@ -63,17 +63,5 @@ class position_finder {
   int vector_;
   bool channels_last_;
 };
-
-template <class T>
-__device__ float value_at(const T* from) {
-  float value[1];
-  unpack<T, 1>(load<1>(from), value);
-  return value[0];
-}
-template <class T>
-__device__ void put(T* to, float value) {
-  const float one[1] = {value};
-  store<1>(to, pack<T, 1>(one));
-}
 
 }  // namespace um::kernels

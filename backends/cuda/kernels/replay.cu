@@ -3,10 +3,10 @@
 namespace um::kernels {
 namespace {
 
-constexpr int blocks_per_multiprocessor = 8;  // all resident at once, so that no block waits for another
-constexpr std::int64_t launch_ns = 2000;      // overhead of a kernel
+constexpr int blocks_per_multiprocessor = 8;  // all are resident at once: no block waits for another
+constexpr std::int64_t launch_ns = 2000;      // a kernel's overhead
 constexpr std::int64_t least_wave_ns = 5000;  // the timer of some GPUs ticks once a microsecond
-constexpr std::int64_t latency_ns = 5000;     // of a wave, in addition to its time at full bandwidth
+constexpr std::int64_t latency_ns = 5000;     // a wave's, in addition to its time at full bandwidth
 constexpr std::int64_t most_waves = 1024;
 
 __device__ std::int64_t now_ns() {
@@ -15,8 +15,8 @@ __device__ std::int64_t now_ns() {
   return static_cast<std::int64_t>(at);
 }
 
-// Waits by sleeping: warps that poll the timer without a pause delay the loads and stores of others. A
-// sleep lasts at most twice the time asked for, so half of the rest is asked for.
+// Waits asleep: warps that poll the timer without a pause delay the loads and stores of others. A sleep lasts
+// at most twice as long as asked for, so it asks for half of the rest.
 __device__ void wait_until(std::int64_t end) {
   constexpr std::int64_t shortest_ns = 64, longest_ns = 500'000;
   for (std::int64_t left = end - now_ns(); left > 0; left = end - now_ns()) {
@@ -24,45 +24,47 @@ __device__ void wait_until(std::int64_t end) {
   }
 }
 
-// Small numbers, as f32 and as pairs of bf16 alike; 0 for integers: no index is out of range.
+// Returns small numbers, as f32 and as pairs of bf16 alike, and 0 for integers, so that no index is out of
+// range.
 __device__ std::uint32_t value_at(std::int64_t i, bool floating, std::uint32_t read) {
   const std::uint32_t bits = static_cast<std::uint32_t>(i) * 0x9e3779b9U;
   const std::uint32_t value = floating ? 0x3c003c00U | (bits & 0x007f007fU) : 0U;
-  return read == 0x5bd1e995U ? value & 0x3c003c00U : value;  // keeps the compiler from removing the read
+  return read == 0x5bd1e995U ? value & 0x3c003c00U : value;  // so the compiler does not remove the read
 }
 
-// Reads or writes units [begin, end) of 16 bytes or of one; the blocks share them.
-__device__ void touch(const replayed_operand& what, std::int64_t begin, std::int64_t end, bool wide,
+// Reads or writes units [begin, end) of 16 bytes or of one. The blocks share them.
+__device__ void touch(const replayed_operand& operand, std::int64_t begin, std::int64_t end, bool wide,
                       std::uint32_t& read) {
   const std::int64_t step = std::int64_t{gridDim.x} * block_threads;
   for (std::int64_t i = begin + thread_index<std::int64_t>(); i < end; i += step) {
     if (wide) {
-      uint4* const at = reinterpret_cast<uint4*>(what.address) + i;
-      if (what.reads) {
+      uint4* const at = reinterpret_cast<uint4*>(operand.address) + i;
+      if (operand.reads) {
         const uint4 v = *at;
         read ^= v.x ^ v.y ^ v.z ^ v.w;
       }
-      const std::uint32_t v = value_at(i, what.is_floating_point, read);
-      if (what.writes) *at = uint4{v, v, v, v};
+      const std::uint32_t v = value_at(i, operand.is_floating_point, read);
+      if (operand.writes) *at = uint4{v, v, v, v};
     } else {
-      if (what.reads) read ^= static_cast<std::uint32_t>(what.address[i]);
-      if (what.writes)
-        what.address[i] = static_cast<std::byte>(value_at(0, what.is_floating_point, read) >> (i % 2 * 8));
+      if (operand.reads) read ^= static_cast<std::uint32_t>(operand.address[i]);
+      if (operand.writes)
+        operand.address[i] =
+            static_cast<std::byte>(value_at(0, operand.is_floating_point, read) >> (i % 2 * 8));
     }
   }
 }
 
-// Works in waves. Each touches its share of every operand and then waits until its share of the duration is
-// over, and, after a delayed touch, for the time that computing takes beyond touching. A wave that sleeps
+// Works in waves. Each touches its share of every operand, then waits until its share of the duration is
+// over. After a delayed touch it waits for the time that computing takes beyond touching. A wave that sleeps
 // too long shortens the next one.
 __global__ void __launch_bounds__(block_threads, blocks_per_multiprocessor)
-    replay_waves(const replayed_operator what, std::int64_t waves, std::int64_t wave_ns,
+    replay_waves(const replayed_operator replayed, std::int64_t waves, std::int64_t wave_ns,
                  std::int64_t computing_ns) {
   std::uint32_t read = 0;
   std::int64_t due = now_ns();
   for (std::int64_t wave = 0; wave < waves; ++wave) {
-    for (int o = 0; o < what.count; ++o) {
-      const replayed_operand& operand = what.operands[o];
+    for (int o = 0; o < replayed.count; ++o) {
+      const replayed_operand& operand = replayed.operands[o];
       const bool wide = reinterpret_cast<std::uintptr_t>(operand.address) % 16 == 0;
       const std::int64_t units = wide ? operand.bytes / 16 : operand.bytes;
       touch(operand, units / waves * wave + units % waves * wave / waves,
@@ -80,23 +82,22 @@ __global__ void __launch_bounds__(block_threads, blocks_per_multiprocessor)
 
 }  // namespace
 
-void replay(launch_site where, const replayed_operator& what, std::int64_t bytes_per_s) {
+void replay(launch_site where, const replayed_operator& replayed, std::int64_t bytes_per_s) {
   std::int64_t bytes = 0;
-  for (int o = 0; o < what.count; ++o) {
-    bytes += what.operands[o].bytes * (what.operands[o].reads && what.operands[o].writes ? 2 : 1);
+  for (int o = 0; o < replayed.count; ++o) {
+    bytes += replayed.operands[o].bytes * (replayed.operands[o].reads && replayed.operands[o].writes ? 2 : 1);
   }
   const std::int64_t threads = divide_up(bytes, 16);
   const std::int64_t most = std::int64_t{where.multiprocessors} * blocks_per_multiprocessor;
   const auto blocks = static_cast<int>(std::clamp<std::int64_t>(divide_up(threads, block_threads), 1, most));
-  const std::int64_t duration = std::max<std::int64_t>(what.duration_ns - launch_ns, 0);
+  const std::int64_t duration = std::max<std::int64_t>(replayed.duration_ns - launch_ns, 0);
   const std::int64_t waves = std::clamp<std::int64_t>(
       std::min(duration / least_wave_ns, threads / (std::int64_t{blocks} * block_threads)), 1, most_waves);
-  // The time of touching alone, with a margin: an undelayed wave must not outlast its share.
+  // The time of touching alone has a margin: a wave that nothing delays must not outlast its share.
   const double seconds = static_cast<double>(bytes) / static_cast<double>(bytes_per_s);
   const auto touching = static_cast<std::int64_t>(std::min(seconds * 1.3e9, static_cast<double>(duration)));
   const std::int64_t computing = std::max<std::int64_t>((duration - touching) / waves - latency_ns, 0);
-  replay_waves<<<blocks, block_threads, 0, where.stream>>>(what, waves, duration / waves, computing);
-  check(cudaGetLastError());
+  launch(where, &replay_waves, blocks, block_threads, replayed, waves, duration / waves, computing);
 }
 
 }  // namespace um::kernels

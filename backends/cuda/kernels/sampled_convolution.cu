@@ -16,7 +16,7 @@ struct tensor_form {
   shape_and_strides x, w, y;
   int stride_h, stride_w, pad_h, pad_w;
   bool relu;
-  std::int64_t filters_of_group;  // and w.c channels
+  std::int64_t filters_of_group;  // a group also has w.c channels
 };
 
 shape_and_strides tensor_strides(const dims& shape, const sampled_convolution& in) {
@@ -39,13 +39,13 @@ const dims& result_shape(const sampled_convolution& of) {
   return of.result_operand == 0 ? of.x : of.result_operand == 1 ? of.w : of.y;
 }
 
-// A filter gradient's element is a sum over the batch: fewer of those.
+// An element of a filter gradient is a sum over the batch, so it takes fewer of them.
 int samples_of(const sampled_convolution& of) {
   const int most = of.result_operand == 1 ? 512 : 4096;
   return static_cast<int>(std::min<std::int64_t>(element_count(result_shape(of)), most));
 }
 
-// Logical index (n, c, h, w) of a sample: all elements in turn where there are few, else scattered.
+// Returns the logical index (n, c, h, w) of a sample. Few elements are taken in turn, many are scattered.
 __device__ std::int64_t sample_index(int sample, int samples, std::int64_t count) {
   if (count <= samples) return sample;
   const auto hash = static_cast<std::uint64_t>(sample + 1) * 0x9e3779b97f4a7c15U;
@@ -100,7 +100,7 @@ __device__ double filter_term(const tensor_form& f, const T* x, const T* y, cons
          static_cast<float>(y[offset(f.y.stride, pixel.n, at.n, pixel.h, pixel.w)]);
 }
 
-// A block per sample.
+// A block computes one sample.
 template <int Result, class T>
 __global__ void __launch_bounds__(block_threads)
     direct(tensor_form f, const T* x, const T* w, const T* y, const float* b, double* out) {
@@ -156,11 +156,11 @@ void launch_direct(launch_site where, const sampled_convolution& of, const void*
                    const void* y, const float* b, double* out) {
   const auto *const xs = static_cast<const T*>(x), *const ws = static_cast<const T*>(w),
                     *const ys = static_cast<const T*>(y);
-  const auto blocks = static_cast<unsigned>(samples_of(of));
-  const tensor_form f = form_of(of);
-  if (of.result_operand == 0) direct<0><<<blocks, block_threads, 0, where.stream>>>(f, xs, ws, ys, b, out);
-  if (of.result_operand == 1) direct<1><<<blocks, block_threads, 0, where.stream>>>(f, xs, ws, ys, b, out);
-  if (of.result_operand == 2) direct<2><<<blocks, block_threads, 0, where.stream>>>(f, xs, ws, ys, b, out);
+  const auto kernel = of.result_operand == 0   ? &direct<0, T>
+                      : of.result_operand == 1 ? &direct<1, T>
+                                               : &direct<2, T>;
+  launch(where, kernel, static_cast<unsigned>(samples_of(of)), block_threads, form_of(of), xs, ws, ys, b,
+         out);
 }
 
 }  // namespace
@@ -177,8 +177,9 @@ double sampled_difference(launch_site where, const sampled_convolution& of, cons
   const int samples = samples_of(of);
   const std::vector<double> out = fetched(where, samples, [&](double* to) {
     with_type(of.result, [&](auto type) {
-      gather<<<static_cast<unsigned>(divide_up(samples, block_threads)), block_threads, 0, where.stream>>>(
-          static_cast<const decltype(type)*>(result), tensor_strides(result_shape(of), of), samples, to);
+      using T = decltype(type);
+      launch(where, &gather<T>, static_cast<unsigned>(divide_up(samples, block_threads)), block_threads,
+             static_cast<const T*>(result), tensor_strides(result_shape(of), of), samples, to);
     });
   });
   double difference = 0, size = 0;

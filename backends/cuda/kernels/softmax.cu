@@ -4,21 +4,10 @@
 namespace um::kernels {
 namespace {
 
-template <class T>
-__device__ float value_at(const T* from, std::int64_t i) {
-  float value[1];
-  unpack<T, 1>(load<1>(from + i), value);
-  return value[0];
-}
-template <class T>
-__device__ void put_at(T* to, std::int64_t i, float value) {
-  const float values[1] = {value};
-  store<1>(to + i, pack<T, 1>(values));
-}
-
-// A block per row: maximum, sum of exponentials, the row's own loss, and probabilities or, with
-// `Gradient`, (probabilities - 1 at the label) / batch. out may be logits: each element is written
-// by the thread that read it last, the label's is read before the first is written.
+// A block computes a row: its maximum, its sum of exponentials, its own loss, and probabilities or, with
+// `Gradient`, (probabilities - 1 at the label)
+// batch. `out` may be logits: the thread that reads an element last writes it, and the label's is read before
+// the first is written.
 template <bool Gradient, class T>
 __global__ void __launch_bounds__(block_threads)
     softmax_rows(const T* logits, const std::int32_t* labels, T* out, float* row_loss, std::int64_t classes,
@@ -26,24 +15,24 @@ __global__ void __launch_bounds__(block_threads)
   const std::int64_t row = blockIdx.x;
   const T* const in = logits + row * classes;
   float most = -INFINITY;
-  for (std::int64_t i = threadIdx.x; i < classes; i += block_threads) most = fmaxf(most, value_at(in, i));
+  for (std::int64_t i = threadIdx.x; i < classes; i += block_threads) most = fmaxf(most, value_at(in + i));
   most = block_max(most);
   float sum = 0.0F;
-  for (std::int64_t i = threadIdx.x; i < classes; i += block_threads) sum += expf(value_at(in, i) - most);
+  for (std::int64_t i = threadIdx.x; i < classes; i += block_threads) sum += expf(value_at(in + i) - most);
   __shared__ float total;
   sum = block_sum(sum);
   const std::int32_t label = labels[row];
   if (threadIdx.x == 0) {
     total = sum;
     const bool valid = label >= 0 && label < classes;  // a bad label shows in the loss, not as a fault
-    row_loss[row] = valid ? logf(sum) - (value_at(in, label) - most) : NAN;
+    row_loss[row] = valid ? logf(sum) - (value_at(in + label) - most) : NAN;
   }
   __syncthreads();
   const float scale = 1.0F / total;
   for (std::int64_t i = threadIdx.x; i < classes; i += block_threads) {
-    const float probability = expf(value_at(in, i) - most) * scale;
+    const float probability = expf(value_at(in + i) - most) * scale;
     const float gradient = (probability - (i == label ? 1.0F : 0.0F)) / batch;
-    put_at(out + row * classes, i, Gradient ? gradient : probability);
+    put(out + row * classes + i, Gradient ? gradient : probability);
   }
 }
 
@@ -62,8 +51,8 @@ __global__ void __launch_bounds__(block_threads)
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * classes;
   const std::int32_t label = labels[blockIdx.x];
   for (std::int64_t i = threadIdx.x; i < classes; i += block_threads) {
-    const float probability = value_at(probabilities + first, i);
-    put_at(dlogits + first, i, (probability - (i == label ? 1.0F : 0.0F)) / batch);
+    const float probability = value_at(probabilities + first + i);
+    put(dlogits + first + i, (probability - (i == label ? 1.0F : 0.0F)) / batch);
   }
 }
 
@@ -73,12 +62,10 @@ void launch_rows(launch_site where, const void* logits, const std::int32_t* labe
   const auto batch = static_cast<float>(problem.batch);
   with_type(problem.type, [&](auto zero) {
     using T = decltype(zero);
-    softmax_rows<Gradient><<<static_cast<unsigned>(problem.rows), block_threads, 0, where.stream>>>(
-        static_cast<const T*>(logits), labels, static_cast<T*>(out), workspace, problem.classes, batch);
-    check(cudaGetLastError());
+    launch(where, &softmax_rows<Gradient, T>, static_cast<unsigned>(problem.rows), block_threads,
+           static_cast<const T*>(logits), labels, static_cast<T*>(out), workspace, problem.classes, batch);
   });
-  mean_loss<<<1, block_threads, 0, where.stream>>>(workspace, loss, problem.rows, batch, accumulate);
-  check(cudaGetLastError());
+  launch(where, &mean_loss, 1, block_threads, workspace, loss, problem.rows, batch, accumulate);
 }
 
 }  // namespace
@@ -103,10 +90,9 @@ void softmax_cross_entropy_backward(launch_site where, const void* probabilities
                                     void* dlogits, const softmax_problem& problem) {
   with_type(problem.type, [&](auto zero) {
     using T = decltype(zero);
-    softmax_backward<<<static_cast<unsigned>(problem.rows), block_threads, 0, where.stream>>>(
-        static_cast<const T*>(probabilities), labels, static_cast<T*>(dlogits), problem.classes,
-        static_cast<float>(problem.batch));
-    check(cudaGetLastError());
+    launch(where, &softmax_backward<T>, static_cast<unsigned>(problem.rows), block_threads,
+           static_cast<const T*>(probabilities), labels, static_cast<T*>(dlogits), problem.classes,
+           static_cast<float>(problem.batch));
   });
 }
 

@@ -1,4 +1,4 @@
-// Elements in registers: 16-byte accesses, and conversion to and from the fp32 of the arithmetic.
+// Elements in registers: accesses of 16 bytes, and conversion to and from the fp32 of the arithmetic.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -13,7 +13,7 @@ namespace um::kernels {
 
 using bf16 = __nv_bfloat16;
 
-// Largest output of ReLU6.
+// ReLU6 gives no more than this.
 inline constexpr float relu_cap = 6.0F;
 
 template <int Bytes>
@@ -49,7 +49,7 @@ struct bits_of<32> {
 template <class T, int N>
 using bits = typename bits_of<static_cast<int>(sizeof(T)) * N>::type;
 
-// Elements of T in 16 bytes.
+// 16 bytes hold this many elements of T.
 template <class T>
 inline constexpr int vector_of = 16 / static_cast<int>(sizeof(T));
 
@@ -80,7 +80,7 @@ __device__ void unpack(const bits<T, N>& from, float (&to)[N]) {
   }
 }
 
-// Rounded to nearest even where T is shorter.
+// Rounds to nearest even where T is shorter.
 template <class T, int N>
 __device__ bits<T, N> pack(const float (&from)[N]) {
   bits<T, N> to;
@@ -98,7 +98,19 @@ __device__ bits<T, N> pack(const float (&from)[N]) {
   return to;
 }
 
-// N float vectors' elements that belong to neighbouring channels; `from` may be aligned to 4 bytes.
+template <class T>
+__device__ float value_at(const T* from) {
+  float value[1];
+  unpack<T, 1>(load<1>(from), value);
+  return value[0];
+}
+template <class T>
+__device__ void put(T* to, float value) {
+  const float one[1] = {value};
+  store<1>(to, pack<T, 1>(one));
+}
+
+// Loads an element for each of N neighbouring channels. `from` may be aligned to 4 bytes alone.
 template <int N>
 __device__ void load_channels(const float* from, float (&to)[N]) {
 #pragma unroll

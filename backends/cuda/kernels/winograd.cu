@@ -1,72 +1,62 @@
-// Tiles are transformed with the points 0, 1, -1, 2, -2 and infinity: F(4 x 4, 3 x 3) forward and
-// F(3 x 3, 4 x 4) for the filter gradient share the transform of the input.
+// Tiles are transformed at the points 0, 1, -1, 2, -2 and infinity. F(4 x 4, 3 x 3) forward and F(3 x 3, 4 x
+// 4) for the filter gradient share the transform of the input.
 #include "backends/cuda/convolution_kernels.hpp"
 #include "backends/cuda/kernels/launch.cuh"
 
 namespace um::kernels {
 namespace {
 
-__device__ void input_points(const float (&d)[6], float (&t)[6]) {
-  t[0] = 4.0F * d[0] - 5.0F * d[2] + d[4];
-  t[1] = (d[4] - 4.0F * d[2]) + (d[3] - 4.0F * d[1]);
-  t[2] = (d[4] - 4.0F * d[2]) - (d[3] - 4.0F * d[1]);
-  t[3] = (d[4] - d[2]) + 2.0F * (d[3] - d[1]);
-  t[4] = (d[4] - d[2]) - 2.0F * (d[3] - d[1]);
-  t[5] = 4.0F * d[1] - 5.0F * d[3] + d[5];
-}
-
-__device__ void factor_points(const float (&d)[3], float (&t)[6]) {
-  t[0] = d[0] / 4.0F;
-  t[1] = (d[0] + d[1] + d[2]) / -6.0F;
-  t[2] = (d[0] - d[1] + d[2]) / -6.0F;
-  t[3] = (d[0] + 2.0F * d[1] + 4.0F * d[2]) / 24.0F;
-  t[4] = (d[0] - 2.0F * d[1] + 4.0F * d[2]) / 24.0F;
-  t[5] = d[2];
-}
-__device__ void factor_points(const float (&d)[4], float (&t)[6]) {
-  const float even = d[0] + d[2], odd = d[1] + d[3];
-  const float even2 = d[0] + 4.0F * d[2], odd2 = 2.0F * d[1] + 8.0F * d[3];
-  t[0] = d[0] / 4.0F;
-  t[1] = (even + odd) / -6.0F;
-  t[2] = (even - odd) / -6.0F;
-  t[3] = (even2 + odd2) / 24.0F;
-  t[4] = (even2 - odd2) / 24.0F;
-  t[5] = d[3];
-}
-
-__device__ void result_points(const float (&m)[6], float (&y)[4]) {
-  const float sum = m[1] + m[2], difference = m[1] - m[2];
-  const float sum2 = m[3] + m[4], difference2 = m[3] - m[4];
-  y[0] = m[0] + sum + sum2;
-  y[1] = difference + 2.0F * difference2;
-  y[2] = sum + 4.0F * sum2;
-  y[3] = difference + 8.0F * difference2 + m[5];
-}
-__device__ void result_points(const float (&m)[6], float (&y)[3]) {
-  const float sum = m[1] + m[2], difference = m[1] - m[2];
-  const float sum2 = m[3] + m[4], difference2 = m[3] - m[4];
-  y[0] = m[0] + sum + sum2;
-  y[1] = difference + 2.0F * difference2;
-  y[2] = sum + 4.0F * sum2 + m[5];
-}
-
 struct input_transform {
-  __device__ void operator()(const float (&d)[6], float (&t)[6]) const { input_points(d, t); }
-};
-struct factor_transform {
-  template <int N>
-  __device__ void operator()(const float (&d)[N], float (&t)[6]) const {
-    factor_points(d, t);
-  }
-};
-struct result_transform {
-  template <int N>
-  __device__ void operator()(const float (&m)[6], float (&y)[N]) const {
-    result_points(m, y);
+  __device__ void operator()(const float (&d)[6], float (&t)[6]) const {
+    t[0] = 4.0F * d[0] - 5.0F * d[2] + d[4];
+    t[1] = (d[4] - 4.0F * d[2]) + (d[3] - 4.0F * d[1]);
+    t[2] = (d[4] - 4.0F * d[2]) - (d[3] - 4.0F * d[1]);
+    t[3] = (d[4] - d[2]) + 2.0F * (d[3] - d[1]);
+    t[4] = (d[4] - d[2]) - 2.0F * (d[3] - d[1]);
+    t[5] = 4.0F * d[1] - 5.0F * d[3] + d[5];
   }
 };
 
-// The transform of rows, then of columns.
+struct factor_transform {
+  __device__ void operator()(const float (&d)[3], float (&t)[6]) const {
+    t[0] = d[0] / 4.0F;
+    t[1] = (d[0] + d[1] + d[2]) / -6.0F;
+    t[2] = (d[0] - d[1] + d[2]) / -6.0F;
+    t[3] = (d[0] + 2.0F * d[1] + 4.0F * d[2]) / 24.0F;
+    t[4] = (d[0] - 2.0F * d[1] + 4.0F * d[2]) / 24.0F;
+    t[5] = d[2];
+  }
+  __device__ void operator()(const float (&d)[4], float (&t)[6]) const {
+    const float even = d[0] + d[2], odd = d[1] + d[3];
+    const float even2 = d[0] + 4.0F * d[2], odd2 = 2.0F * d[1] + 8.0F * d[3];
+    t[0] = d[0] / 4.0F;
+    t[1] = (even + odd) / -6.0F;
+    t[2] = (even - odd) / -6.0F;
+    t[3] = (even2 + odd2) / 24.0F;
+    t[4] = (even2 - odd2) / 24.0F;
+    t[5] = d[3];
+  }
+};
+
+struct result_transform {
+  __device__ void operator()(const float (&m)[6], float (&y)[4]) const {
+    const float sum = m[1] + m[2], difference = m[1] - m[2];
+    const float sum2 = m[3] + m[4], difference2 = m[3] - m[4];
+    y[0] = m[0] + sum + sum2;
+    y[1] = difference + 2.0F * difference2;
+    y[2] = sum + 4.0F * sum2;
+    y[3] = difference + 8.0F * difference2 + m[5];
+  }
+  __device__ void operator()(const float (&m)[6], float (&y)[3]) const {
+    const float sum = m[1] + m[2], difference = m[1] - m[2];
+    const float sum2 = m[3] + m[4], difference2 = m[3] - m[4];
+    y[0] = m[0] + sum + sum2;
+    y[1] = difference + 2.0F * difference2;
+    y[2] = sum + 4.0F * sum2 + m[5];
+  }
+};
+
+// Transforms rows, then columns.
 template <int From, int To, class Transform>
 __device__ void transform_tile(const float (&d)[From][From], float (&t)[To][To], Transform transform) {
   float half[To][From];
@@ -83,7 +73,7 @@ __device__ void transform_tile(const float (&d)[From][From], float (&t)[To][To],
   for (int i = 0; i < To; ++i) transform(half[i], t[i]);
 }
 
-// The tiles of a tensor; one thread has one tile of one channel.
+// The tiles of a tensor. A thread has one tile of one channel.
 struct tile_map {
   divisor channels, rows, columns, tiles, segment_tiles;
   std::int64_t stride_n, stride_c, stride_h, stride_w;
@@ -164,7 +154,7 @@ __device__ void load_elements(const float* from, std::int64_t stride, float (&t)
   }
 }
 
-// N x N pixels every 4 pixels, transformed to 36 elements.
+// Transforms N x N pixels at every fourth pixel to 36 elements.
 template <int N, bool ChannelsLast, class Transform>
 __global__ void __launch_bounds__(block_threads)
     transform_tiles(const float* x, float* to, tile_map map, Transform transform) {
@@ -207,7 +197,7 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 
-// One thread per (k, c).
+// One thread takes each (k, c).
 __global__ void __launch_bounds__(block_threads)
     transform_filter(const float* w, float* to, std::uint32_t count, std::uint32_t inner, bool mirrored,
                      std::int64_t stride_k, std::int64_t stride_c, std::int64_t stride_h,
@@ -262,13 +252,9 @@ template <int N, class Transform>
 void launch_tiles(launch_site where, const float* x, float* to, const winograd_tiles& of,
                   Transform transform) {
   const tile_map map(of);
-  const int grid = grid_for(where, map.threads);
-  if (of.order == memory_order::nhwc) {
-    transform_tiles<N, true><<<grid, block_threads, 0, where.stream>>>(x, to, map, transform);
-  } else {
-    transform_tiles<N, false><<<grid, block_threads, 0, where.stream>>>(x, to, map, transform);
-  }
-  check(cudaGetLastError());
+  const auto kernel = of.order == memory_order::nhwc ? &transform_tiles<N, true, Transform>
+                                                     : &transform_tiles<N, false, Transform>;
+  launch(where, kernel, grid_for(where, map.threads), block_threads, x, to, map, transform);
 }
 
 }  // namespace
@@ -284,15 +270,11 @@ void winograd_output_gradient(launch_site where, const float* dy, float* to, con
 void winograd_output(launch_site where, const float* from, float* y, const float* b, bool relu,
                      const winograd_tiles& of) {
   const tile_map map(of);
-  const int grid = grid_for(where, map.threads);
-  if (of.order == memory_order::nhwc) {
-    transform_results<true, false><<<grid, block_threads, 0, where.stream>>>(from, y, b, relu, map);
-  } else if (of.shape.w % 4 == 0 && aligned_to(16, y)) {
-    transform_results<false, true><<<grid, block_threads, 0, where.stream>>>(from, y, b, relu, map);
-  } else {
-    transform_results<false, false><<<grid, block_threads, 0, where.stream>>>(from, y, b, relu, map);
-  }
-  check(cudaGetLastError());
+  const bool vectors = of.shape.w % 4 == 0 && aligned_to(16, y);
+  const auto kernel = of.order == memory_order::nhwc ? &transform_results<true, false>
+                      : vectors                      ? &transform_results<false, true>
+                                                     : &transform_results<false, false>;
+  launch(where, kernel, grid_for(where, map.threads), block_threads, from, y, b, relu, map);
 }
 
 void winograd_filter(launch_site where, const float* w, float* to, const dims& shape, memory_order order,
@@ -300,19 +282,16 @@ void winograd_filter(launch_site where, const float* w, float* to, const dims& s
   const dims s = strides_of({{}, shape, dtype::f32, role::parameter, order});
   const auto count = static_cast<std::uint32_t>(shape.n * shape.c);
   const auto inner = static_cast<std::uint32_t>(mirrored ? shape.n : shape.c);
-  transform_filter<<<grid_for(where, count), block_threads, 0, where.stream>>>(w, to, count, inner, mirrored,
-                                                                               s.n, s.c, s.h, s.w);
-  check(cudaGetLastError());
+  launch(where, &transform_filter, grid_for(where, count), block_threads, w, to, count, inner, mirrored, s.n,
+         s.c, s.h, s.w);
 }
 
 void winograd_filter_gradient(launch_site where, const float* from, float* dw, const dims& shape,
                               memory_order order, std::int64_t segments, bool add) {
   const dims s = strides_of({{}, shape, dtype::f32, role::parameter, order});
   const auto count = static_cast<std::uint32_t>(shape.n * shape.c);
-  transform_filter_gradient<<<grid_for(where, count), block_threads, 0, where.stream>>>(
-      from, dw, count, static_cast<std::uint32_t>(shape.c), static_cast<int>(segments), add, s.n, s.c, s.h,
-      s.w);
-  check(cudaGetLastError());
+  launch(where, &transform_filter_gradient, grid_for(where, count), block_threads, from, dw, count,
+         static_cast<std::uint32_t>(shape.c), static_cast<int>(segments), add, s.n, s.c, s.h, s.w);
 }
 
 }  // namespace um::kernels
