@@ -1,5 +1,5 @@
-// The kernels around convolution engines by themselves, the products between them computed here:
-// packing, Winograd's transforms, and spot checks, on small odd shapes in every type and memory order.
+// Packing and spot checks by themselves, on small odd shapes in every type and memory order. engines_test.cpp
+// tests the other kernels of convolutions.
 #include "backends/cuda/convolution_kernels.hpp"
 
 #include <gtest/gtest.h>
@@ -15,9 +15,7 @@
 namespace um::gpu_tests {
 namespace {
 
-using kernels::winograd_tiles;
 using reference::values;
-constexpr std::int64_t taps = kernels::winograd_elements;
 
 float* floats(const arena& of) {
   return reinterpret_cast<float*>(of.data());
@@ -45,26 +43,12 @@ arena uploaded(const std::vector<std::byte>& bytes) {
 arena uploaded(const tensor& t, const values& of) {
   return uploaded(in_memory(t, of));
 }
-arena uploaded(const std::vector<float>& of) {
-  const auto* const begin = reinterpret_cast<const std::byte*>(of.data());
-  return uploaded(std::vector<std::byte>(begin, begin + of.size() * sizeof(float)));
-}
 
 values fetched(const arena& from, const tensor& t) {
   std::vector<std::byte> bytes(bytes_of(t));
   check(cudaDeviceSynchronize());
   check(cudaMemcpy(bytes.data(), from.data(), bytes.size(), cudaMemcpyDeviceToHost));
   return from_memory(t, bytes);
-}
-std::vector<float> fetched(const arena& from, std::int64_t count) {
-  std::vector<float> to(static_cast<std::size_t>(count));
-  check(cudaDeviceSynchronize());
-  check(cudaMemcpy(to.data(), from.data(), to.size() * sizeof(float), cudaMemcpyDeviceToHost));
-  return to;
-}
-
-arena room_for(std::int64_t count) {
-  return device_arena(static_cast<byte_count>(count) * sizeof(float));
 }
 
 // A convolution of stride 1 with 3 x 3 filters, its operands and the reference's results.
@@ -73,12 +57,12 @@ struct example {
   convolution how{1, 1, 1, 1, false};
   values x_values = random_values(x, 1), w_values = random_values(w, 2), y_values = random_values(y, 3);
 
-  values reference_of(op_attributes what, std::array<int, 3> roles) const {
+  values reference_of(op_attributes attributes, std::array<int, 3> roles) const {
     graph g;
     for (const dims& shape : {x, w, y}) g.tensors.push_back(tensor_of(shape, dtype::f32, memory_order::nchw));
     const values* const all[] = {&x_values, &w_values, &y_values};
     const auto id = [&](std::size_t i) { return static_cast<tensor_id>(roles.at(i)); };
-    const op o{"o", std::move(what), {id(0), id(1)}, {id(2)}, true, {}};
+    const op o{"o", std::move(attributes), {id(0), id(1)}, {id(2)}, true, {}};
     const values in[] = {*all[roles[0]], *all[roles[1]]};
     return reference::execute(g, o, in).at(0);
   }
@@ -90,132 +74,26 @@ struct example {
 class convolution_kernels : public on_gpu {
  protected:
   kernels::launch_site where() { return gpu().compute(); }
-
-  // result[e][k][tile] = sum over c of filter[e][k][c] * tiles[e][c][tile], matrices of tiles as the
-  // order has them.
-  arena products(const arena& filter, const arena& tiles, std::int64_t k, std::int64_t c, std::int64_t count,
-                 memory_order order) {
-    const auto f = fetched(filter, taps * k * c), t = fetched(tiles, taps * c * count);
-    const bool planes = order == memory_order::nchw;
-    std::vector<float> result(static_cast<std::size_t>(taps * k * count));
-    for (std::int64_t e = 0; e < taps; ++e) {
-      for (std::int64_t i = 0; i < k; ++i) {
-        for (std::int64_t p = 0; p < count; ++p) {
-          double sum = 0;
-          for (std::int64_t j = 0; j < c; ++j) {
-            const std::int64_t at = planes ? (e * c + j) * count + p : (e * count + p) * c + j;
-            sum += double(f[static_cast<std::size_t>((e * k + i) * c + j)]) * t[static_cast<std::size_t>(at)];
-          }
-          const std::int64_t to = planes ? (e * k + i) * count + p : (e * count + p) * k + i;
-          result[static_cast<std::size_t>(to)] = static_cast<float>(sum);
-        }
-      }
-    }
-    return uploaded(result);
-  }
 };
 
 constexpr memory_order orders[] = {memory_order::nchw, memory_order::nhwc};
 constexpr double f32_accuracy = 3e-6;
 
-TEST_F(convolution_kernels, transform_tiles_filters_and_results) {
-  const example it;
-  for (const memory_order order : orders) {
-    const winograd_tiles in{it.x, 3, 3, 1, 1, order, 1}, out{it.y, 3, 3, 0, 0, order, 1};
-    const arena x = uploaded(tensor_of(it.x, dtype::f32, order), it.x_values);
-    const arena w = uploaded(tensor_of(it.w, dtype::f32, order), it.w_values);
-    const values bias = random_values({1, it.y.c, 1, 1}, 9);
-    const arena b = uploaded(tensor_of({1, it.y.c, 1, 1}, dtype::f32, order), bias);
-    const arena tiles = room_for(taps * it.x.c * in.count()), filter = room_for(taps * it.w.n * it.w.c);
-    kernels::winograd_input(where(), floats(x), floats(tiles), in);
-    kernels::winograd_filter(where(), floats(w), floats(filter), it.w, order, false);
-    const arena product = products(filter, tiles, it.w.n, it.w.c, in.count(), order);
-    const arena y = room_for(element_count(it.y));
-    kernels::winograd_output(where(), floats(product), floats(y), floats(b), true, out);
-    values expected = it.forward();
-    const std::int64_t plane = it.y.h * it.y.w;
-    for (std::size_t i = 0; i < expected.size(); ++i) {
-      const auto channel = static_cast<std::size_t>(static_cast<std::int64_t>(i) / plane % it.y.c);
-      expected[i] = std::max(expected[i] + bias[channel], 0.0);
-    }
-    EXPECT_LT(relative_error(fetched(y, tensor_of(it.y, dtype::f32, order)), expected), f32_accuracy)
-        << to_text(order);
-  }
-}
-
-TEST_F(convolution_kernels, turn_filters_around_for_the_data_gradient) {
-  const example it;
-  for (const memory_order order : orders) {
-    const winograd_tiles in{it.y, 3, 3, 1, 1, order, 1}, out{it.x, 3, 3, 0, 0, order, 1};
-    const arena dy = uploaded(tensor_of(it.y, dtype::f32, order), it.y_values);
-    const arena w = uploaded(tensor_of(it.w, dtype::f32, order), it.w_values);
-    const arena tiles = room_for(taps * it.y.c * in.count()), filter = room_for(taps * it.w.n * it.w.c);
-    kernels::winograd_input(where(), floats(dy), floats(tiles), in);
-    kernels::winograd_filter(where(), floats(w), floats(filter), it.w, order, true);
-    const arena product = products(filter, tiles, it.w.c, it.w.n, in.count(), order);
-    const arena dx = room_for(element_count(it.x));
-    kernels::winograd_output(where(), floats(product), floats(dx), nullptr, false, out);
-    EXPECT_LT(relative_error(fetched(dx, tensor_of(it.x, dtype::f32, order)), it.backward_data()),
-              f32_accuracy)
-        << to_text(order);
-  }
-}
-
-TEST_F(convolution_kernels, sum_filter_gradients_over_segments) {
-  const example it;
-  for (const memory_order order : orders) {
-    for (const std::int64_t segments : {1, 3}) {
-      const winograd_tiles in{it.x, 3, 3, 1, 1, order, segments}, out{it.y, 3, 3, 0, 0, order, segments};
-      const arena x = uploaded(tensor_of(it.x, dtype::f32, order), it.x_values);
-      const arena dy = uploaded(tensor_of(it.y, dtype::f32, order), it.y_values);
-      const arena inputs = room_for(taps * it.x.c * in.count());
-      const arena gradients = room_for(taps * it.y.c * in.count());
-      kernels::winograd_input(where(), floats(x), floats(inputs), in);
-      kernels::winograd_output_gradient(where(), floats(dy), floats(gradients), out);
-      // [e][segment][k][c]
-      const std::int64_t run = in.count() / segments, c = it.x.c, k = it.y.c;
-      const auto a = fetched(inputs, taps * c * in.count()), g = fetched(gradients, taps * k * in.count());
-      const bool planes = order == memory_order::nchw;
-      std::vector<float> product(static_cast<std::size_t>(taps * segments * k * c));
-      for (std::int64_t matrix = 0; matrix < taps * segments; ++matrix) {
-        const auto at = [&](std::int64_t channels, std::int64_t channel, std::int64_t tile) {
-          return static_cast<std::size_t>(planes ? (matrix * channels + channel) * run + tile
-                                                 : (matrix * run + tile) * channels + channel);
-        };
-        for (std::int64_t i = 0; i < k; ++i) {
-          for (std::int64_t j = 0; j < c; ++j) {
-            double sum = 0;
-            for (std::int64_t p = 0; p < run; ++p) sum += double(g[at(k, i, p)]) * a[at(c, j, p)];
-            product[static_cast<std::size_t>((matrix * k + i) * c + j)] = static_cast<float>(sum);
-          }
-        }
-      }
-      const tensor dw_form = tensor_of(it.w, dtype::f32, order);
-      const arena sums = uploaded(product), dw = uploaded(dw_form, it.w_values);
-      kernels::winograd_filter_gradient(where(), floats(sums), floats(dw), it.w, order, segments, true);
-      values expected = it.backward_filter();
-      for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += it.w_values[i];
-      EXPECT_LT(relative_error(fetched(dw, dw_form), expected), f32_accuracy)
-          << to_text(order) << " segments " << segments;
-    }
-  }
-}
-
 // What packing says of itself, element by element.
-values packed_by_hand(const values& plain, const kernels::packing& how) {
-  values packed(static_cast<std::size_t>(element_count(how.packed_shape)), 0);
+values packed_by_hand(const values& plain, const kernels::packing& form) {
+  values packed(static_cast<std::size_t>(element_count(form.packed_shape)), 0);
   const auto index = [](const dims& s, std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) {
     return static_cast<std::size_t>(((n * s.c + c) * s.h + h) * s.w + w);
   };
-  for (std::int64_t n = 0; n < how.packed_shape.n; ++n) {
-    for (std::int64_t c = 0; c < how.plain_shape.c * how.block * how.block; ++c) {
-      const std::int64_t a = c / how.plain_shape.c / how.block, b = c / how.plain_shape.c % how.block;
-      for (std::int64_t i = 0; i < how.packed_shape.h; ++i) {
-        for (std::int64_t j = 0; j < how.packed_shape.w; ++j) {
-          const std::int64_t h = i * how.block + a - how.pad_h, w = j * how.block + b - how.pad_w;
-          if (h < 0 || w < 0 || h >= how.plain_shape.h || w >= how.plain_shape.w) continue;
-          packed[index(how.packed_shape, n, c, i, j)] =
-              plain[index(how.plain_shape, n, c % how.plain_shape.c, h, w)];
+  for (std::int64_t n = 0; n < form.packed_shape.n; ++n) {
+    for (std::int64_t c = 0; c < form.plain_shape.c * form.block * form.block; ++c) {
+      const std::int64_t a = c / form.plain_shape.c / form.block, b = c / form.plain_shape.c % form.block;
+      for (std::int64_t i = 0; i < form.packed_shape.h; ++i) {
+        for (std::int64_t j = 0; j < form.packed_shape.w; ++j) {
+          const std::int64_t h = i * form.block + a - form.pad_h, w = j * form.block + b - form.pad_w;
+          if (h < 0 || w < 0 || h >= form.plain_shape.h || w >= form.plain_shape.w) continue;
+          packed[index(form.packed_shape, n, c, i, j)] =
+              plain[index(form.plain_shape, n, c % form.plain_shape.c, h, w)];
         }
       }
     }
