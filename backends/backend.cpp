@@ -15,9 +15,9 @@ std::string_view to_text(launch_mode way) {
 
 std::vector<op_cost> backend::measure_operators(const graph& g, std::span<const compute> computes) {
   const profile whole = measure_operators(g);
-  const machine on = describe();
+  const machine m = describe();
   std::vector<op_cost> costs;
-  for (const compute& c : computes) costs.push_back(cost_of(g, whole, on, {}, c));
+  for (const compute& c : computes) costs.push_back(cost_of(g, whole, m, {}, c));
   return costs;
 }
 

@@ -3,7 +3,6 @@
 #include <fnmatch.h>
 
 #include <algorithm>
-#include <array>
 
 #include "core/cpu_work.hpp"
 #include "hints/parts.hpp"

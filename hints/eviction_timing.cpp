@@ -1,7 +1,6 @@
 #include "hints/eviction_timing.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <vector>
 
 #include "core/compute.hpp"

@@ -1,9 +1,7 @@
 #include "hints/make_room.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <optional>
-#include <string>
 
 namespace um {
 namespace {

@@ -1,7 +1,6 @@
 #include "schedule/change_evaluator.hpp"
 
 #include <algorithm>
-#include <utility>
 
 namespace um {
 

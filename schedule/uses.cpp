@@ -1,7 +1,6 @@
 #include "schedule/uses.hpp"
 
 #include <algorithm>
-#include <stdexcept>
 #include <utility>
 
 #include "core/compute.hpp"

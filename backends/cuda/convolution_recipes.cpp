@@ -15,15 +15,8 @@
 namespace um {
 namespace {
 
-constexpr std::array<const char*, 8> method_names{
-    "", "fused ", "packed ", "packed fused ", "winograd4x4 ", "direct ", "padded ", "adding "};
-
-bool is_fused(convolution_method method) {
-  return method == convolution_method::fused || method == convolution_method::packed_fused;
-}
-bool is_packed(convolution_method method) {
-  return method == convolution_method::packed || method == convolution_method::packed_fused;
-}
+constexpr std::array<const char*, 7> method_names{"",        "fused ",  "packed ", "winograd4x4 ",
+                                                  "direct ", "padded ", "adding "};
 
 std::string name_of(convolution_method method, std::int64_t parts, const std::string& engine) {
   return method_names.at(static_cast<std::size_t>(method)) + engine +
@@ -118,13 +111,13 @@ scratch_layout scratch_layout_of(const convolution_problem& p, convolution_metho
                                  std::int64_t parts) {
   scratch_layout s;
   s.product = {p.kind, part_of(p.x, parts), p.w, part_of(p.y, parts), p.how};
-  s.product.how.relu = p.how.relu && is_fused(method);
-  s.product.bias = p.has_bias && is_fused(method);
+  s.product.how.relu = p.how.relu && method == convolution_method::fused;
+  s.product.bias = p.has_bias && method == convolution_method::fused;
   s.product.accumulates = method == convolution_method::adding;
   s.product.operands = s.product.result = operand_type(p.arithmetic);
   s.product.order = p.order;
   s.product.allows_tensor_cores = p.arithmetic != precision::fp32;
-  s.packs = is_packed(method);
+  s.packs = method == convolution_method::packed;
   // cuDNN writes bf16 gradients much faster than f32 ones from bf16 operands, and its fast engines do
   // not add.
   s.adds_from_workspace = is_filter_gradient(p) && (s.packs || operand_type(p.arithmetic) == dtype::bf16 ||
@@ -134,7 +127,6 @@ scratch_layout scratch_layout_of(const convolution_problem& p, convolution_metho
     s.product.x = s.packing.x.packed_shape;
     s.product.w = s.packing.w.packed_shape;
     s.product.how = s.packing.how;
-    s.product.how.relu = p.how.relu && is_fused(method);
   } else {
     if (method ==
         convolution_method::padded) {  // adds rows of padding, and leaves out those that no window meets
@@ -166,7 +158,7 @@ kernel_call bind_postprocessing(session& gpu, const convolution_problem& p, conv
       kernels::unpack_filter_gradient(where, apart, dw, how, add);
     };
   }
-  if (!has_epilogue(p) || is_fused(method)) return {};
+  if (!has_epilogue(p) || method == convolution_method::fused) return {};
   return [where = gpu.compute(), y, b = reinterpret_cast<const float*>(b), relu = p.how.relu,
           of = kernels::tensor_form{s.product.y, operand_type(p.arithmetic), p.order}] {
     kernels::bias_relu(where, y, b, relu, of);
@@ -385,7 +377,6 @@ std::vector<convolution_method> methods_of(const convolution_problem& p) {
   const bool even = padding_is_even(p), packs = packing_applies(p) && (even || p.how.stride_h > 1);
   if (winograd_applies(p)) all.push_back(convolution_method::winograd_4x4);
   if (direct_applies(p)) all.push_back(convolution_method::direct);
-  if (packs && has_epilogue(p)) all.push_back(convolution_method::packed_fused);
   if (packs) all.push_back(convolution_method::packed);
   all.push_back(even ? convolution_method::plain : convolution_method::padded);
   if (even && has_epilogue(p)) all.push_back(convolution_method::fused);

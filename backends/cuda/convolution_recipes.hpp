@@ -17,7 +17,6 @@ enum class convolution_method : std::uint8_t {
   plain,         // "": cuDNN's engine, then bias and ReLU in place
   fused,         // "fused": with bias and ReLU in the engine
   packed,        // "packed": few channels packed by blocks of the stride, or filled up
-  packed_fused,  // "packed fused": both
   winograd_4x4,  // "winograd4x4": tiles of 4 x 4 results, in fp32
   direct,        // "direct": one of umbench's own kernels
   padded,        // "padded": cuDNN's engine on a copy of x that includes the padding of rows

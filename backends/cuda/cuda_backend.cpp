@@ -2,8 +2,6 @@
 
 #include <unistd.h>
 
-#include <utility>
-
 #include "backends/cuda/executor/executor.hpp"
 #include "backends/cuda/operators.hpp"
 #include "core/compute.hpp"

@@ -246,12 +246,11 @@ engine choose_engine(session& gpu, const matrix_problem& problem, byte_count wor
   const auto usable = [](const engine_choice& choice) { return parse_algorithm(choice.engine).has_value(); };
   const engine_choice choice = find_or_search(gpu, signature_of(problem), workspace_cap, {}, usable,
                                               [&] { return fastest(gpu, problem, workspace_cap); });
-  const auto how = parse_algorithm(choice.engine);
-  if (!how) throw unsupported("algorithm " + choice.engine + " of the engine cache cannot be read");
+  const auto algorithm = parse_algorithm(choice.engine);
+  if (!algorithm) throw unsupported("algorithm " + choice.engine + " of the engine cache cannot be read");
   return {choice,
-          [&gpu, problem, how = *how, bytes = choice.workspace_bytes](const bound_operands& operands) {
-            return bind_all(gpu, problem, how, bytes, operands);
-          }};
+          [&gpu, problem, chosen = *algorithm, bytes = choice.workspace_bytes](
+              const bound_operands& operands) { return bind_all(gpu, problem, chosen, bytes, operands); }};
 }
 
 }  // namespace um

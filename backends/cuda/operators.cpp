@@ -17,7 +17,7 @@ namespace {
 
 // The operands of a part of an operator.
 struct bound_site {
-  session& on;
+  session& gpu;
   const graph& g;
   const op& o;
   const box& part;
@@ -57,7 +57,7 @@ template <class Launch>
 engine kernel_engine(const bound_site& at, byte_count workspace, Launch launch) {
   return {
       {"kernel", 0, workspace, 0},
-      [where = at.on.compute(), launch = std::move(launch)](const bound_operands& operands) -> kernel_call {
+      [where = at.gpu.compute(), launch = std::move(launch)](const bound_operands& operands) -> kernel_call {
         return [where, launch, operands] { launch(where, kernel_operands{operands}); };
       }};
 }
@@ -164,7 +164,7 @@ engine replay_engine(const bound_site& at, const opaque& attributes) {
                             is_floating(at.whole(i).type)};
   }
   return kernel_engine(at, attributes.workspace_bytes,
-                       [replayed, rate = at.on.memory_bytes_per_s()](auto where, kernel_operands to) {
+                       [replayed, rate = at.gpu.memory_bytes_per_s()](auto where, kernel_operands to) {
                          kernels::replayed_operator bound = replayed;
                          for (int i = 0; i < bound.count; ++i)
                            bound.operands[i].address = to[static_cast<std::size_t>(i)];
@@ -206,7 +206,7 @@ struct product_chooser {
                                   std::to_string(at.alignment) + " bytes, engines take " +
                                   std::to_string(engine_alignment));
     }
-    return choose_engine(at.on, problem, at.workspace_cap);
+    return choose_engine(at.gpu, problem, at.workspace_cap);
   }
 
   engine operator()(const convolution& attributes) const {
@@ -236,12 +236,12 @@ struct product_chooser {
     problem.relu = attributes.relu;
     std::vector<std::size_t> order{0, 1, y};
     if (problem.bias) order.push_back(2);
-    return with_reordered_operands(choose_engine(at.on, problem, at.workspace_cap), std::move(order));
+    return with_reordered_operands(choose_engine(at.gpu, problem, at.workspace_cap), std::move(order));
   }
   engine operator()(const linear_backward_data&) const {  // w, dy -> dx
     auto problem = problem_of(at, matrix_kind::backward_data, 2, 0);
     problem.accumulate = at.accumulates(2);
-    return with_reordered_operands(choose_engine(at.on, problem, at.workspace_cap), {2, 0, 1});
+    return with_reordered_operands(choose_engine(at.gpu, problem, at.workspace_cap), {2, 0, 1});
   }
   engine operator()(const linear_backward_filter&) const {  // x, dy -> dw [, db]
     auto problem = problem_of(at, matrix_kind::backward_filter, 0, 2);
@@ -249,7 +249,7 @@ struct product_chooser {
     problem.bias = at.operands() > 3;
     std::vector<std::size_t> order{0, 2, 1};
     if (problem.bias) order.push_back(3);
-    return with_reordered_operands(choose_engine(at.on, problem, at.workspace_cap), std::move(order));
+    return with_reordered_operands(choose_engine(at.gpu, problem, at.workspace_cap), std::move(order));
   }
 };
 

@@ -1,7 +1,6 @@
 #include "backends/cuda/winograd_engines.hpp"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "backends/cuda/batched_products.hpp"

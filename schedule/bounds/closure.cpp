@@ -1,7 +1,6 @@
 #include "schedule/bounds/closure.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <numeric>
 #include <span>

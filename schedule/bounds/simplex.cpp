@@ -1,7 +1,6 @@
 #include "schedule/bounds/simplex.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 namespace um {

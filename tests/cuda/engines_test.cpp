@@ -3,9 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
-#include <limits>
 #include <set>
 
 #include "backends/cuda/convolution_engines.hpp"
@@ -198,8 +196,7 @@ class convolution_engines : public on_gpu {
       p.arithmetic = way.arithmetic;
       p.order = way.order;
       for (const convolution_method method : methods_of(p)) {
-        const bool compiles =
-            method == convolution_method::fused || method == convolution_method::packed_fused;
+        const bool compiles = method == convolution_method::fused;
         for (const std::int64_t parts : {1, 3}) {
           const tally count = run_recipes(gpu(), p, method, parts, compiles ? 2 : 6);
           if (method != convolution_method::winograd_4x4 && !parts_are_aligned(p, parts)) {
@@ -308,13 +305,12 @@ TEST_F(convolution_engines, are_right_for_gradients_summed_in_segments) {
 }
 
 TEST_F(convolution_engines, are_right_where_channels_are_few) {
-  const std::set<convolution_method> packed{convolution_method::packed, convolution_method::packed_fused};
   for (const convolution_kind kind : {convolution_kind::forward, convolution_kind::backward_filter}) {
     expect_methods_right(problem_of(kind, {3, 3, 35, 31}, 16, 11, 4, 2));
     expect_methods_right(problem_of(kind, {3, 3, 30, 29}, 24, 7, 2, 3));
     expect_methods_right(problem_of(kind, {3, 3, 12, 17}, 16, 3, 1, 1));
   }
-  for (const convolution_method method : packed) EXPECT_TRUE(reached_.count(method));
+  EXPECT_TRUE(reached_.count(convolution_method::packed));
 }
 
 // Results that fill a tile and that do not, groups of 64 and of 32 channels, filters in one and in
@@ -497,7 +493,7 @@ TEST_F(convolution_engines, begin_with_what_won_for_another_batch) {
 
 TEST(names_of_engines, tell_method_and_family) {
   EXPECT_EQ(method_of("ConvFwd_eng62_k2=0_k13=1"), convolution_method::plain);
-  EXPECT_EQ(method_of("packed fused ConvFwd_1_6_eng4_k2=1 x2"), convolution_method::packed_fused);
+  EXPECT_EQ(method_of("packed ConvFwd_eng4_k2=1 x2"), convolution_method::packed);
   EXPECT_EQ(family_of("fused ConvFwd_1_6_eng4_k2=1_k3=0 x16"), "fused ConvFwd_1_6_eng4");
   EXPECT_EQ(family_of("direct kernel"), "direct kernel");
   EXPECT_NE(family_of("fused ConvFwd_1_6_eng4_k2=1"), family_of("ConvFwd_1_6_eng4_k2=1"));

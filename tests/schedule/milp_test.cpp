@@ -1,7 +1,6 @@
 // Mixed-integer programs against trying everything, and the program over gaps against plans.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <random>
 
 #include "core/errors.hpp"

@@ -51,9 +51,9 @@ void plan_memory::fill_with_nans() {
 }
 
 void copy_box(const plan_memory& memory, const pitched_copy& c, cudaStream_t stream) {
-  const auto how = c.made_by == copier::kernel ? kernels::copy_box_by_kernel : kernels::copy_box_by_engine;
-  how(stream, memory.at(c.to), memory.at(c.from),
-      {c.width, c.height, c.depth, c.from_pitch, c.from_slice, c.to_pitch, c.to_slice});
+  const auto copy = c.made_by == copier::kernel ? kernels::copy_box_by_kernel : kernels::copy_box_by_engine;
+  copy(stream, memory.at(c.to), memory.at(c.from),
+       {c.width, c.height, c.depth, c.from_pitch, c.from_slice, c.to_pitch, c.to_slice});
 }
 
 }  // namespace um
