@@ -19,7 +19,7 @@ PAGE = 12 * MIB       # that the allocator maps at a time (private.ALLOCATOR)
 LARGE = MIB           # above it allocations share the pool that is laid out here
 GRAIN = 512           # of allocations
 TAIL = 2**40          # address space behind the last run
-SECONDS = 6.0         # for a search
+SECONDS = 4.0         # for a search
 MOST_GAPS = 8         # that are tried behind one run
 MOST_LAID = 40        # times that the runs are mapped again after somebody emptied the cache
 
@@ -234,16 +234,13 @@ class Arena:
         return made
 
     def undisturbed(self):
-        """Whether the step since lay() found room for all its large tensors."""
+        """Whether the step since lay() found room for all its large tensors, within the budget."""
         reserved, retries = self._told()
-        return retries == self.retries and reserved <= self.reserved
+        return retries == self.retries and reserved <= self.reserved and torch.cuda.memory_reserved(self.device) <= self.budget
 
     def keep(self):
-        """Maps the runs again where somebody has emptied the cache, or the allocator has."""
-        if self.runs is None or self.laid >= MOST_LAID:
-            return
-        reserved, retries = self._told()
-        if reserved < self.reserved or retries != self.retries:
+        """Maps the runs again where somebody has emptied the cache, or has taken what was free in them."""
+        if self.runs is not None and self.laid < MOST_LAID and self._told() != (self.reserved, self.retries):
             self.lay()
 
     def _told(self):

@@ -222,7 +222,7 @@ class Times:
 
         operands = [example(name) for name in ("query", "key", "value")]
         attend = functools.partial(torch.nn.functional.scaled_dot_product_attention, *operands, attn_mask=example("attn_bias"),
-                                   dropout_p=example("dropout_p"), is_causal=example("is_causal"), scale=example("scale"))
+                                   dropout_p=example("dropout_p") or 0.0, is_causal=bool(example("is_causal")), scale=example("scale"))
         if "backward" not in name_of(node):
             return attend
         with torch.enable_grad(), torch.cuda.stream(self.stream):  # on which gradients are recorded

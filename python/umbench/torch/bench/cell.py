@@ -79,6 +79,8 @@ class Cell:
         gc.freeze()
         torch.cuda.synchronize()
         torch.cuda.empty_cache()
+        self.step()  # memory is laid out again
+        torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
         return found
 
