@@ -4,12 +4,19 @@ An operator takes the longer of its arithmetic and its memory traffic, and `laun
 matrices run at the full rate, convolutions at the share that the file's `operators` have, attention at that of flash attention.
 """
 
-from .operators import argument_of, is_depthwise, name_of, value_of_argument
+import torch
 
-# FlashAttention-2 reaches 35 % of an H100's arithmetic where products reach 80 % (Shah et al., FlashAttention-3, 2024, section 1).
-ATTENTION_SHARE = 35 / 80
-# Shares of float32 arithmetic that filters with few channels of their own reach: ConvNeXt-T's on an H100 (results/torch/README.md).
-DEPTHWISE_SHARE, DEPTHWISE_BACKWARD_SHARE = 0.21, 0.16
+from .operators import LEAST_CHANNELS, argument_of, is_attention, is_convolution, is_depthwise, name_of, value_of_argument
+
+# Shares of arithmetic that kernels of torch 2.11 reach on an H100 (results/torch/README.md).
+ATTENTION_SHARE = 0.49                                   # Llama's
+DROPOUT_SHARE, DROPOUT_BACKWARD_SHARE = 0.16, 0.26       # attention with dropout: GPT-2's and T5's
+UNALIGNED_SHARE = 0.22                                   # products whose operands' rows do not begin at 16 bytes: GPT-2's last layer
+DEPTHWISE_SHARE, DEPTHWISE_BACKWARD_SHARE = 0.21, 0.16   # of float32: filters with few channels of their own, ConvNeXt-T's
+FEW_CHANNELS_SHARE = 0.15                                # convolutions of images with fewer channels than tensor cores take, which are padded
+BATCHED_SHARE = 0.7                                      # of float32: batched products, T5's attention
+# Shares of the rate of copies: generated kernels; among them gradients of maxima, whose windows may overlap.
+GENERATED_SHARE, POOL_SHARE, OVERLAPPING_POOL_SHARE = 0.8, 0.65, 0.18
 
 
 def set_durations(made, machine):
@@ -17,7 +24,8 @@ def set_durations(made, machine):
     for op in made.document["ops"]:
         if op["kind"] == "opaque":
             rate = products_per_s(made.alone.get(op["name"]), made.document["precision"], machine) if op.get("products") else machine["fp32_flops_per_s"]
-            seconds = max(op["flops"] / rate, op["bytes"] / machine["device_bytes_per_s"])
+            moved = op["bytes"] / share_of_copies(made.generated.get(op["name"])) / machine["device_bytes_per_s"]
+            seconds = max(op["flops"] / rate, moved)
             op["duration_ns"] = round(seconds * 1e9 + machine["launch_ns"] * made.launches.get(op["name"], 1))
 
 
@@ -38,20 +46,43 @@ def wait_for_launches(made, host_ns):
             op["duration_ns"], done = end - done, end
 
 
+def share_of_copies(kernel):
+    """Of the rate of copies, what a kernel reaches: generated ones (kernels.Kernel), and all of it where none is given."""
+    if kernel is None:
+        return 1.0
+    pools = [node for node in kernel.nodes if name_of(node) == "max_pool2d_with_indices_backward"]
+    overlap = any(size > step for node in pools for size, step in zip(argument_of(node, "kernel_size"), argument_of(node, "stride")))
+    return OVERLAPPING_POOL_SHARE if overlap else POOL_SHARE if pools else GENERATED_SHARE
+
+
 def products_per_s(node, precision, machine):
     """Operations a second of a node's products; the full rate where neither the node nor the machine file tells more."""
+    if node is None:
+        return machine[f"{precision}_flops_per_s"]
+    operands = [value_of_argument(n) for n in node.all_input_nodes]
+    if precision == "bf16" and all(v.dtype == torch.float32 for v in operands if isinstance(v, torch.Tensor) and v.is_floating_point()):
+        precision = "fp32"
     full = machine[f"{precision}_flops_per_s"]
-    name = name_of(node) if node is not None else ""
-    if "attention" in name:
-        return full * ATTENTION_SHARE
-    if name not in ("convolution", "convolution_backward"):
-        return full
-    backward = name == "convolution_backward"
+    backward = "backward" in name_of(node)
+    if is_attention(node):
+        return full * ((DROPOUT_BACKWARD_SHARE if backward else DROPOUT_SHARE) if argument_of(node, "dropout_p") else ATTENTION_SHARE)
+    if not is_convolution(node):
+        if precision == "fp32":
+            return full * BATCHED_SHARE if name_of(node) == "bmm" else full
+        return full if all(map(is_aligned, operands)) else full * UNALIGNED_SHARE
     if is_depthwise(node):
         return machine["fp32_flops_per_s"] * (DEPTHWISE_BACKWARD_SHARE if backward else DEPTHWISE_SHARE)
+    channels = value_of_argument(argument_of(node, "weight")).shape[1]
+    if channels < LEAST_CHANNELS and precision == "bf16":
+        return full * FEW_CHANNELS_SHARE * channels / LEAST_CHANNELS
     asked = node.args[10] if backward else ()
     kinds = [kind for kind, wanted in zip(("convolution_backward_data", "convolution_backward_filter"), asked) if wanted] or ["convolution"]
     return full * mean_share(machine, precision, kinds, value_of_argument(argument_of(node, "weight")).shape[2])
+
+
+def is_aligned(matrix):
+    """Whether the rows of a matrix, or its columns where these lie together, begin at multiples of 16 bytes."""
+    return not isinstance(matrix, torch.Tensor) or matrix.dim() < 2 or max(matrix.stride()[-2:]) * matrix.element_size() % 16 == 0
 
 
 def mean_share(machine, precision, kinds, height):
