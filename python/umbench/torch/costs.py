@@ -5,6 +5,7 @@ import torch
 from . import private
 from .measuring import BETWEEN_KERNELS_NS, Times
 from .operators import launches_of_library, name_of, products_of
+from .rates import products_per_s
 from .values import stored_elements, tensors_of
 
 # Operations and bytes a nanosecond that well-tuned kernels reach, and copies between pinned memory and the device, by a word of the device's name.
@@ -34,14 +35,29 @@ class Estimated:
     def alone(self, node):
         values = [v for n in node.all_input_nodes for v in tensors_of(n)] + tensors_of(node)
         moved = sum(stored_elements(v) * v.element_size() for v in values)
+        return int(max(LAUNCH_NS, moved / self.rates["bytes"], (products_of(node) or 0) / self.products_per_ns(node, values)))
+
+    def products_per_ns(self, node, values):
         half = any(v.dtype in (torch.float16, torch.bfloat16) for v in values)
-        return int(max(LAUNCH_NS, moved / self.rates["bytes"], (products_of(node) or 0) / self.rates["half" if half else "single"]))
+        return self.rates["half" if half else "single"]
 
     def workspace(self, node):
         return 0
 
     def link(self):
         return self.rates["link"]
+
+
+class ByMachine(Estimated):
+    """Costs by a machine file, as `umbench export --machine` has them."""
+
+    def __init__(self, figures):
+        super().__init__({"bytes": figures["device_bytes_per_s"] / 1e9,
+                          "link": min(figures["link_to_device_bytes_per_s"], figures["link_to_host_bytes_per_s"]) / 1e9})
+        self.figures = figures
+
+    def products_per_ns(self, node, values):
+        return products_per_s(node, "bf16", self.figures) / 1e9
 
 
 class Measured:

@@ -10,7 +10,7 @@ from .arena import Arena
 from .costs import RATES, costs_for, rates_of
 from .plan import Plan, in_gib
 from .planner import NoPlan, ask
-from .step import device_of, step_of
+from .step import device_of, step_and_own_choice
 
 UNITS = {"": 1, "B": 1, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40, "KB": 1e3, "MB": 1e6, "GB": 1e9}
 # Bytes that an optimizer keeps for each byte of a parameter.
@@ -188,14 +188,11 @@ class Planning:
             self.plan.leave_slack()
             if self.bits == "rounding":
                 rewrites.part_convolutions(joint, self.plan.usable)
-        info = private.classified(joint, num_fwd_outputs, static_lifetime_input_indices)
         self.costs = self.costs or costs_for(device)
-        step = step_of(joint, info, num_fwd_outputs, self.costs)
+        step, begin = step_and_own_choice(joint, num_fwd_outputs, static_lifetime_input_indices, self.costs)
         rates = {**rates, "link": self.costs.link()} if self.tier else rates
         if on_gpu:
             private.free_workspaces()  # those of the stream on which operators were measured
-        number = {node: i for i, node in enumerate(step.nodes)}
-        begin = {root_of(step, number[n]) for n in private.own_choice(joint, info) if n in number}
         base = self.base_bytes(step) + self.plan.unforeseen.get(self.shares, 0)
         answer = ask(step, self.plan.usable, base, rates, self.backend == "inductor", begin, self.seconds, self.tier is not None)
         self.plan.take(step, answer, base, self.shares)
@@ -232,12 +229,6 @@ class Planning:
             held = sum(t.numel() * t.element_size() for t in held_states(self.optimizer))
             return self.allocated + max(0, wanted - held)
         return sum(row["bytes"] for row in step.rows if row["resident"]) + wanted
-
-
-def root_of(step, i):
-    while step.rows[i]["kind"] == "view":
-        i = step.rows[i]["inputs"][0]
-    return i
 
 
 def states_per_byte(optimizer):

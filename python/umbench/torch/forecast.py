@@ -63,11 +63,11 @@ def planned(options, budget, times):
     """(the step, the planner's answer, the batch) with the example inputs repeated `times` times."""
     import torch
 
-    from . import capture, private, rewrites
-    from .costs import Estimated
-    from .fit import root_of, states_per_byte
+    from . import capture, rewrites
+    from .costs import ByMachine
+    from .fit import states_per_byte
     from .planner import ask
-    from .step import step_of
+    from .step import step_and_own_choice
 
     try:
         joint = capture.capture(function_named(options.model), compiled=True, times=times,
@@ -75,19 +75,10 @@ def planned(options, budget, times):
     except capture.CannotExport as error:
         raise load.BadInput(f"{options.model}: {error}") from None
     rewrites.part_convolutions(joint.graph, budget)
-    info = private.classified(joint.graph, joint.num_fwd_outputs, joint.static_inputs)
-    rates = rates_in(machine(options.gpu.removeprefix("sim:")))
-    step = step_of(joint.graph, info, joint.num_fwd_outputs, Estimated(rates))
-    number = {node: i for i, node in enumerate(step.nodes)}
-    begin = {root_of(step, number[n]) for n in private.own_choice(joint.graph, info) if n in number}
+    costs = ByMachine(machine(options.gpu.removeprefix("sim:")))
+    step, begin = step_and_own_choice(joint.graph, joint.num_fwd_outputs, joint.static_inputs, costs)
     resident = [row["bytes"] for row in step.rows if row["resident"]]
     trained = sum(row["bytes"] for row in step.rows if row["backward_result"])
     base = LIBRARY_BYTES + sum(resident) + states_per_byte(options.optimizer) * trained
     batches = [n.meta["val"].shape[0] for n in step.nodes if n.op == "placeholder" and joint.names.get(n.name, "").startswith("data")]
-    return step, ask(step, budget, base, rates, True, begin, options.seconds, options.tier != "none"), batches[0] if batches else 0
-
-
-def rates_in(figures):
-    """Rates of a machine file in operations and bytes a nanosecond."""
-    return {"half": figures["bf16_flops_per_s"] / 1e9, "single": figures["fp32_flops_per_s"] / 1e9, "bytes": figures["device_bytes_per_s"] / 1e9,
-            "link": min(figures["link_to_device_bytes_per_s"], figures["link_to_host_bytes_per_s"]) / 1e9}
+    return step, ask(step, budget, base, costs.rates, True, begin, options.seconds, options.tier != "none"), batches[0] if batches else 0

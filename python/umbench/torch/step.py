@@ -5,7 +5,7 @@ import re
 
 import torch
 
-from . import operators
+from . import operators, private
 from .operators import is_repeatable, is_view, name_of, reduces_rows
 from .rewrites import widens
 from .values import changed_inputs, module_of, outputs_of, stored_elements, tensors_of, value_of
@@ -17,8 +17,22 @@ class Step:
     def __init__(self, nodes, rows):
         self.nodes, self.rows = nodes, rows
 
+    def root_of(self, i):
+        """The node whose memory a view shows."""
+        while self.rows[i]["kind"] == "view":
+            i = self.rows[i]["inputs"][0]
+        return i
+
     def names(self, numbers):
         return {self.nodes[i].name for i in numbers}
+
+
+def step_and_own_choice(joint, num_fwd_outputs, static_inputs, costs):
+    """(the Step, the numbers of the nodes that PyTorch would save without a budget)."""
+    info = private.classified(joint, num_fwd_outputs, static_inputs)
+    step = step_of(joint, info, num_fwd_outputs, costs)
+    number = {node: i for i, node in enumerate(step.nodes)}
+    return step, {step.root_of(number[n]) for n in private.own_choice(joint, info) if n in number}
 
 
 def step_of(joint, info, num_fwd_outputs, costs):
