@@ -166,8 +166,13 @@ def _kernel(members, buffers, groups, needed):
         for result in results:
             if result in needed or any(reader not in own for reader in groups.readers.get(result, ())):
                 kernel.writes.append(result)
-                kernel.over[result] = [read for read, loops in reads.items() if loops == [(member, True)]]
+                kernel.over[result] = [read for read, loops in reads.items() if loops == [(member, True)] or read is _scattered_over(member, loops)]
     return kernel
+
+
+def _scattered_over(member, loops):
+    """What values are scattered over, where nothing else of the kernel reads it."""
+    return base_of(member.args[0]) if kind_of(member) == SCATTERED and [reader for reader, _ in loops] == [member] else None
 
 
 class _Groups:

@@ -77,6 +77,8 @@ class Times:
             self.known |= json.loads(self.file.read_text(encoding="utf-8"))
 
     def keep(self):
+        """Adds what is known to what other processes kept."""
+        self._read()
         self.file.parent.mkdir(parents=True, exist_ok=True)
         beside = self.file.with_suffix(f".{os.getpid()}")
         beside.write_text(json.dumps(self.known), encoding="utf-8")
@@ -176,8 +178,11 @@ class Times:
     def launches(self):
         """As launches.of_compiled."""
         if "launches" not in self.known:
-            self.known["launches"] = launches.of_compiled(self.device)
-            self.keep()
+            with self._alone():
+                self._read()
+                if "launches" not in self.known:
+                    self.known["launches"] = launches.of_compiled(self.device)
+                    self.keep()
         return self.known["launches"]
 
     def _copy_ns(self, size):
