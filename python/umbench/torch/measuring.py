@@ -24,7 +24,7 @@ REPEATS, ROUNDS = 10, 5
 BETWEEN_KERNELS_NS = 2500  # from the end of a kernel to the next on one stream: 2.3 to 3.5 us in results/torch/steps.jsonl
 LEAST_BYTES, MOST_BYTES, LINK_BYTES = 1 << 16, 1 << 31, 1 << 25
 CACHE_BYTES = 1 << 27  # more than a GPU's second-level cache holds
-METHOD = 5             # of measuring: times of another method are not read
+METHOD = 6             # of measuring: times of another method are not read
 LOADS_FIRST, LOADS = 20, 4  # of some 2 ms, before the first round and before each other
 
 
@@ -214,8 +214,12 @@ class Times:
         """A function that runs the operator with operands of its own."""
         if is_attention(node):
             return self._attention(node)
-        args = torch.fx.node.map_arg(node.args, lambda n: self._example(n.meta.get("val"), channels_last))
-        kwargs = torch.fx.node.map_arg(node.kwargs, lambda n: self._example(n.meta.get("val"), channels_last))
+        def example(n):
+            return self._example(n.meta.get("val"), channels_last)
+
+        args, kwargs = torch.fx.node.map_arg(node.args, example), torch.fx.node.map_arg(node.kwargs, example)
+        if "grouped_mm" in name_of(node):
+            args = share_rows(args)
         kwargs = {key: self.device if isinstance(value, torch.device) else value for key, value in kwargs.items()}
         return lambda: node.target(*args, **kwargs)
 
@@ -227,7 +231,8 @@ class Times:
 
         operands = [example(name) for name in ("query", "key", "value")]
         attend = functools.partial(torch.nn.functional.scaled_dot_product_attention, *operands, attn_mask=example("attn_bias"),
-                                   dropout_p=example("dropout_p") or 0.0, is_causal=bool(example("is_causal")), scale=example("scale"))
+                                   dropout_p=example("dropout_p") or 0.0, is_causal=bool(example("is_causal")), scale=example("scale"),
+                                   enable_gqa=operands[0].shape[1] != operands[1].shape[1])
         if "backward" not in name_of(node):
             return attend
         with torch.enable_grad(), torch.cuda.stream(self.stream):  # on which gradients are recorded
@@ -293,6 +298,13 @@ class Times:
     def _strides(value, channels_last):
         turns = channels_last and value.dim() == 4 and value.is_contiguous()
         return torch.empty(value.shape, device="meta", memory_format=torch.channels_last).stride() if turns else value.stride()
+
+
+def share_rows(args):
+    """The operands of a product of experts, each of which takes as many rows: whole numbers say where the rows of each end."""
+    at = next(i for i, a in enumerate(args) if isinstance(a, torch.Tensor) and not a.is_floating_point())
+    ends, rows = args[at], max(args[0].shape) if args[1].dim() == 2 else args[0].shape[0]
+    return *args[:at], torch.arange(1, ends.numel() + 1, device=ends.device, dtype=ends.dtype) * (rows // ends.numel()), *args[at + 1:]
 
 
 def refused(error):
