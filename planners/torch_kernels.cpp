@@ -6,8 +6,8 @@ namespace um {
 namespace {
 
 // torch/_inductor/config.py: realize_reads_threshold, realize_opcount_threshold,
-// realize_acc_reads_threshold, max_fusion_size.
-constexpr std::size_t most_reads_if_shared = 4, most_reads = 8, most_joined = 64;
+// realize_acc_reads_threshold, max_fusion_size; scheduler.py: are_long_distant_nodes.
+constexpr std::size_t most_reads_if_shared = 4, most_reads = 8, most_joined = 64, farthest = 64;
 constexpr int most_operations_if_shared = 30;
 constexpr std::size_t no_kernel = SIZE_MAX, read_by_library = SIZE_MAX;
 
@@ -25,7 +25,7 @@ torch_kernels::torch_kernels(const torch_orders& orders) : orders_(orders), wiri
   const std::size_t n = wiring_.root.size();
   for (auto* flags : {&runs_, &stored_, &read_elsewhere_}) flags->resize(n);
   for (auto* ids : {&joined_, &last_reader_}) ids->resize(n, no_node);
-  for (auto* sizes : {&joined_size_, &kernel_of_}) sizes->resize(n);
+  for (auto* sizes : {&joined_size_, &kernel_of_, &first_, &last_}) sizes->resize(n);
   reads_.resize(n);
   operations_.resize(n);
   depth_.resize(n);
@@ -119,16 +119,27 @@ bool torch_kernels::can_join(torch_id a, torch_id b) const {
          wiring_.at(a).elements == wiring_.at(b).elements;
 }
 
+// Inductor fuses no readers of the same memory that are far apart.
+bool torch_kernels::are_near(torch_id a, torch_id b) {
+  a = leader(a), b = leader(b);
+  return std::max(last_[a], last_[b]) - std::min(first_[a], first_[b]) <= farthest;
+}
+
 void torch_kernels::join(torch_id a, torch_id b) {
   a = leader(a), b = leader(b);
   if (a == b || joined_size_[a] + joined_size_[b] > most_joined) return;
+  first_[a] = std::min(first_[a], first_[b]);
+  last_[a] = std::max(last_[a], last_[b]);
   joined_size_[a] += joined_size_[b];
   joined_[b] = a;
 }
 
 void torch_kernels::join_all(const std::vector<torch_id>& order) {
+  std::size_t place = 0;
   for (const torch_id v : order) {
     for (const torch_id b : reads_[v]) last_reader_[b] = no_node;
+    first_[v] = last_[v] = place;
+    place += stored_[v];
   }
   for (const torch_id v : order) {
     if (!stored_[v] || !fusible(wiring_.at(v).kind)) continue;
@@ -136,7 +147,8 @@ void torch_kernels::join_all(const std::vector<torch_id>& order) {
       const torch_id maker = wiring_.maker(b);
       if (runs_[b] && wiring_.at(maker).kind != torch_kind::far_reduction && can_join(maker, v))
         join(maker, v);
-      if (last_reader_[b] != no_node && can_join(last_reader_[b], v)) join(last_reader_[b], v);
+      if (last_reader_[b] != no_node && can_join(last_reader_[b], v) && are_near(last_reader_[b], v))
+        join(last_reader_[b], v);
       last_reader_[b] = v;
     }
   }

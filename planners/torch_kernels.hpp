@@ -38,6 +38,7 @@ class torch_kernels {
   bool is_stored(torch_id v) const;
   std::size_t fused_readers(torch_id v) const;
   bool can_join(torch_id a, torch_id b) const;
+  bool are_near(torch_id a, torch_id b);
   void join(torch_id a, torch_id b);
   void join_all(const std::vector<torch_id>& order);
   torch_id leader(torch_id v);
@@ -53,7 +54,8 @@ class torch_kernels {
   std::vector<std::vector<torch_id>> reads_;  // roots that a node reads, through the nodes inlined in it
   std::vector<int> operations_, depth_;       // inlined ones; library calls on the longest way to it
   std::vector<torch_id> joined_, last_reader_;
-  std::vector<std::size_t> joined_size_, kernel_of_;
+  std::vector<std::size_t> joined_size_, kernel_of_, first_,
+      last_;                         // first_, last_: places of what is joined
   std::vector<torch_kernel> found_;  // the first found_count_ are of the last graph
   std::size_t found_count_ = 0;
   std::vector<std::size_t> placed_;

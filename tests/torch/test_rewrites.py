@@ -34,6 +34,27 @@ def test_gradients_of_a_convolution_are_parted(stride, padding, dilation, transp
     torch.testing.assert_close(graph(gradient, image, filters), wanted)
 
 
+def test_parts_of_an_image_are_read_one_by_one():
+    first, second, filters = (torch.randn(2, n, 8, 8, dtype=torch.float64) for n in (4, 6, 10))
+    filters = torch.randn(5, 10, 3, 3, dtype=torch.float64)
+
+    def gradients(first, second, filters):
+        image = torch.cat([first.relu(), second], 1)
+        made = aten.convolution(image, filters, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1)
+        of_image, of_filters, _ = aten.convolution_backward(made, image, filters, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1, [True, True, False])
+        return of_image[:, :4] * 2, of_image[:, 4:] + 1, of_filters
+
+    graph = make_fx(gradients)(first, second, filters)
+    wanted = graph(first, second, filters)
+    rewrites.part_convolutions(graph, 1)
+    graph.graph.lint()
+    graph.recompile()
+    (cat,) = (n for n in graph.graph.find_nodes(op="call_function", target=aten.cat.default) if n.meta["val"].dim() == 4 and n.meta["val"].shape[2] == 8)
+    assert [user.target for user in cat.users] == [aten.convolution.default]
+    assert len(graph.graph.find_nodes(op="call_function", target=aten.relu.default)) == 2
+    torch.testing.assert_close(graph(first, second, filters), wanted)
+
+
 def image_of(node):
     return node.args[1]
 

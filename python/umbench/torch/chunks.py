@@ -100,6 +100,11 @@ def bytes_of_logits(graph):
     return max(sizes)
 
 
+def learns(graph):
+    """Whether the weights of a linear layer before a loss learn."""
+    return any(linear.args[1].meta["example_value"].requires_grad for linear, _ in losses_of(graph))
+
+
 def is_mean(node):
     """Whether a cross-entropy is the mean over rows with class numbers as labels, and nothing else."""
     options = dict(zip(("input", "target", "weight", "size_average", "ignore_index", "reduce", "reduction", "label_smoothing"), node.args))

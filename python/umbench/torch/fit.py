@@ -17,7 +17,7 @@ UNITS = {"": 1, "B": 1, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40, 
 STATES = {"AdamW": 2, "Adam": 2, "NAdam": 2, "RAdam": 2, "Adamax": 2, "SGD": 0, "RMSprop": 1, "Adagrad": 1, "Lion": 1}
 
 
-def fit(model, budget, optimizer=None, tier="pinned", bits="rounding", micro_batches=1, statistics_of_parts=False, backend="inductor", seconds=5.0):
+def fit(model, budget, optimizer=None, tier="pinned", bits="rounding", micro_batches=1, statistics_of_parts=False, backend="inductor", seconds=8.0):
     """Compiles `model` in place and returns it; a plan is made when the first batch arrives, and told by `model.plan`.
 
     budget: bytes of the device for all of training ("24GiB" or a number): parameters, gradients, the optimizer's states, activations.
@@ -148,6 +148,7 @@ class Planning:
 
     SHARES = (1, 2, 4, 8, 16)  # of the rows of a loss over many words
     SHARE_OF_BUDGET = 0.2      # that the logits of one share and their gradients may take
+    SHARE_IF_FROZEN = 0.08     # of weights that do not learn: more shares cost no sums of their gradients
 
     def __init__(self, model, plan, optimizer, tier, bits, backend, seconds):
         self.bits = bits
@@ -168,9 +169,10 @@ class Planning:
         if not self.allocated and self.on_gpu():
             self.allocated = torch.cuda.memory_allocated()
         logits = chunks.bytes_of_logits(graph.graph) if self.bits == "rounding" else 0
+        most = self.plan.budget * (self.SHARE_OF_BUDGET if chunks.learns(graph.graph) else self.SHARE_IF_FROZEN)
         for shares in self.SHARES:
             more = shares < self.SHARES[-1] and logits > 0.01 * self.plan.budget
-            if more and logits / shares > self.SHARE_OF_BUDGET * self.plan.budget:
+            if more and logits / shares > most:
                 continue
             self.shares = shares
             try:
@@ -186,8 +188,9 @@ class Planning:
         rates = rates_of(torch.cuda.get_device_name()) if on_gpu else RATES[""]
         if on_gpu:
             self.plan.leave_slack()
-            if self.bits == "rounding":
-                rewrites.part_convolutions(joint, self.plan.usable)
+        private.simplified(joint)
+        if on_gpu and self.bits == "rounding":
+            rewrites.part_convolutions(joint, self.plan.usable)
         self.costs = self.costs or costs_for(device)
         step, begin = step_and_own_choice(joint, num_fwd_outputs, static_lifetime_input_indices, self.costs)
         rates = {**rates, "link": self.costs.link()} if self.tier else rates

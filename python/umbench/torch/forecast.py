@@ -74,6 +74,7 @@ def planned(options, budget, times):
                                 autocast=getattr(torch, model_arguments.HALVES[options.autocast]) if options.autocast else None)
     except capture.CannotExport as error:
         raise load.BadInput(f"{options.model}: {error}") from None
+    private.simplified(joint.graph)
     rewrites.part_convolutions(joint.graph, budget)
     costs = ByMachine(machine(options.gpu.removeprefix("sim:")))
     step, begin = step_and_own_choice(joint.graph, joint.num_fwd_outputs, joint.static_inputs, costs)

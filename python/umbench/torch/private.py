@@ -47,14 +47,20 @@ def missing():
     return gone
 
 
-def classified(joint, num_fwd_outputs, static_lifetime_input_indices):
-    """Removes dead and repeated nodes from the joint graph as PyTorch's partitioner does, and says which are forward."""
-    from torch._functorch import config, partitioners
+def simplified(joint):
+    """Removes dead and repeated nodes from the joint graph as PyTorch's partitioner does."""
+    from torch._functorch import config
     from torch._functorch.compile_utils import fx_graph_cse
 
     joint.graph.eliminate_dead_code()
     if config.cse:
         joint.graph = fx_graph_cse(joint.graph)
+
+
+def classified(joint, num_fwd_outputs, static_lifetime_input_indices):
+    """Which nodes of the simplified joint graph are forward."""
+    from torch._functorch import partitioners
+
     joint.recompile()
     return partitioners.classify_nodes(joint, list(static_lifetime_input_indices or []), num_fwd_outputs)
 
@@ -89,15 +95,16 @@ def split(joint, inputs, num_fwd_outputs, static_inputs):
 
 
 def extract(joint, inputs, names, **kwargs):
-    """Forward and backward modules of the joint graph, where the named nodes and the inputs are saved."""
-    from torch._functorch import partitioners
+    """Forward and backward modules of the joint graph, where the named nodes and the inputs are saved. Repeated nodes stay."""
+    from torch._functorch import config, partitioners
 
     def chosen(graph, info, memory_budget=1):
         return [*info.inputs, *(node for node in graph.nodes if node.name in names)]
 
     kept, partitioners.choose_saved_values_set = partitioners.choose_saved_values_set, chosen
     try:
-        return partitioners.min_cut_rematerialization_partition(joint, inputs, **kwargs)
+        with config.patch(cse=False):
+            return partitioners.min_cut_rematerialization_partition(joint, inputs, **kwargs)
     finally:
         partitioners.choose_saved_values_set = kept
 
