@@ -170,6 +170,17 @@ def attends():
     return Attends().to(torch.bfloat16), (torch.randint(0, 1000, (4, 128)),)
 
 
+def trained_mask():
+    model = Attends()
+    model.bias = nn.Parameter(torch.zeros(1, 1, 128, 128))
+    model.forward = lambda tokens: Attends.forward(model, tokens, model.bias)
+    return model, (torch.randint(0, 1000, (4, 128)),)
+
+
+def expanded_mask():
+    return Attends(), (torch.randint(0, 1000, (4, 128)), torch.ones(4, 1, 1, 1, dtype=torch.bool).expand(4, 1, 128, 128))
+
+
 def masked():
     return Attends(), (torch.randint(0, 1000, (4, 128)), torch.ones(128, 128, dtype=torch.bool))
 
@@ -515,6 +526,16 @@ def test_attention_is_one_operator_without_a_matrix_of_places(export, form, mode
     assert found == [f"_scaled_dot_product_{kind}_attention", f"_scaled_dot_product_{kind}_attention_backward"]
     rows = [t for t in graph["tensors"] if liveness.size_of(t) == 4 * 4 * 128 * 128 * liveness.SIZES[t.get("type", "f32")]]
     assert not rows  # batch x heads x places x places
+
+
+@pytest.mark.parametrize("model", ["trained_mask", "expanded_mask"])
+def test_attention_is_plain_with_a_mask_that_fused_kernels_do_not_take(export, model):
+    done, graph = export(model)
+    assert done.returncode == 0, done.stderr
+    labels = [op["label"] for op in graph["ops"]]
+    assert not any("scaled_dot_product" in label for label in labels) and labels.count("bmm") == 6
+    rows = [t for t in graph["tensors"] if liveness.size_of(t) >= 4 * 4 * 128 * 128 * 4]
+    assert rows  # batch x heads x places x places
 
 
 def test_tied_parameters_are_one(export):

@@ -117,7 +117,7 @@ def products_padded():
 
 def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
     """Flash, memory-efficient or plain attention, whichever a GPU would take (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp).
-    A mask that is trained, as T5's, is for plain attention alone."""
+    A mask that is trained, as T5's, or whose last extent is expanded is for plain attention alone."""
     if torch.is_autocast_enabled("cpu"):
         half = torch.get_autocast_dtype("cpu")
         query, key, value = (t.to(half) if t.is_floating_point() else t for t in (query, key, value))
@@ -131,7 +131,7 @@ def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
     if enable_gqa and key.shape[1] != query.shape[1]:
         key, value = (t.repeat_interleave(query.shape[1] // t.shape[1], 1) for t in (key, value))
     bias = None
-    if attn_mask is not None and (attn_mask.requires_grad or attn_mask.dim() not in (2, 4)):
+    if attn_mask is not None and (attn_mask.requires_grad or attn_mask.dim() not in (2, 4) or attn_mask.stride(-1) != 1 < attn_mask.shape[-1]):
         return torch.ops.aten._scaled_dot_product_attention_math(query, key, value, attn_mask, dropout_p, is_causal, scale=scale)[0]
     if attn_mask is not None:
         bias = attn_mask

@@ -145,7 +145,8 @@ def capture(factory, *, compiled, inference=False, autocast=None, times=1):
         with errors_in_one_line("the model fails on its example inputs", at):
             model._apply(on_fake_cpu)
             inputs = tuple(on_fake_cpu(each) for each in inputs)
-            inputs = tuple(torch.cat([each] * times) if isinstance(each, torch.Tensor) and each.dim() else each for each in inputs)
+            if times > 1:
+                inputs = tuple(torch.cat([each] * times) if isinstance(each, torch.Tensor) and each.dim() else each for each in inputs)
             labels = False
             if inference:
                 wrapped = Outputs(model.eval(), autocast)
