@@ -63,6 +63,9 @@ class best_search {
     if (!best_) {
       throw infeasible(by_.name + " finds no plan within " + to_text(p_.budget) + " of the " +
                        to_text(footprint_) + " that everything takes" +
+                       (least_memory_ > p_.budget
+                            ? "; however it is cut, one operator takes " + to_text(least_memory_)
+                            : "") +
                        (by_.and_without ? "; managed memory takes whole blocks" : "") + why_);
     }
     return std::move(best_->plan);
@@ -121,6 +124,7 @@ class best_search {
   std::optional<split_result> consider(std::size_t split, const effort_limits& most, byte_count aim,
                                        nanoseconds to_beat) {
     search_space& of = space_of(split);
+    least_memory_ = std::min(least_memory_, of.least_memory());
     if (of.least_memory() > p_.budget) return std::nullopt;
     repaired found = decide_and_place(of, place_, {p_.budget, aim, to_beat}, most);
     if (!found.best) return std::nullopt;
@@ -179,6 +183,7 @@ class best_search {
   std::string why_;
   std::vector<batch_split> splits_;
   byte_count footprint_ = 0;
+  byte_count least_memory_ = std::numeric_limits<byte_count>::max();  // of the splits that were considered
   bool is_small_ = false;
   std::vector<rung> rungs_;
   std::vector<nanoseconds> best_at_;  // per rung: of all splits so far
