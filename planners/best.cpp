@@ -28,7 +28,9 @@ constexpr std::size_t small_network = 600;
 
 // Limit of search_space::work for the whole search, by knob `effort`. A unit takes 25 to 33 ns.
 std::uint64_t all_work(const problem& p) {
-  const std::uint64_t normal = 80'000'000 + 15'000 * std::uint64_t{p.network.ops.size()};
+  const std::uint64_t size = p.network.ops.size();
+  const std::uint64_t normal =
+      size <= small_network ? 80'000'000 + 15'000 * size : 120'000'000 + 20'000 * size;
   const auto effort = p.knobs.find("effort");
   if (effort == p.knobs.end() || effort->second == 1) return normal;
   return effort->second == 0 ? normal / 8 : normal * 4;
@@ -141,8 +143,8 @@ class best_search {
     std::vector<split_result> results;
     nanoseconds fastest = any_time;  // of the results: plans of the ladder had more effort
     for (std::size_t split = 0; split < splits_.size() && !is_close(); ++split) {
-      const auto seen =
-          consider(split, quick_effort(work / 4 / splits_.size()), p_.budget, with_tolerance(fastest));
+      const auto seen = consider(split, quick_effort(work / (is_small_ ? 4 : 2) / splits_.size()), p_.budget,
+                                 with_tolerance(fastest));
       if (!seen) continue;
       results.push_back(*seen);
       fastest = std::min(fastest, seen->time);

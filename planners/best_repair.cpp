@@ -18,8 +18,10 @@ class repairing {
 
   repaired run() {
     if (of_.compute_time() >= at_.to_beat) return {};
+    const std::uint64_t begun = of_.work();
     solution now = decide(of_, aim_, {tries_, most_.work});
     for (int i = 0; i < most_.placings; ++i) {
+      if (i > 0 && of_.work() - begun > 2 * most_.work) break;
       if (i > 0) now = decide_again(of_, aim_, {tries_ / 8, most_.work / 8}, now);
       if (now.is.over == 0 && now.is.forecast.time >= at_.to_beat && !found_.best) break;
       if (now.is.over > 0 && aim_ < decided_for_) aim_ += (decided_for_ - aim_) / 2;

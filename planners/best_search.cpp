@@ -367,8 +367,11 @@ solution decide(search_space& of, byte_count budget, const effort& by) {
   const auto better = [](const solution& a, const std::optional<solution>& b) {
     return !b || is_better(a.is, b->is);
   };
-  // Each start may take an eighth of the work.
+  // Each start may take an eighth of the work. Where they took all, as in deep recurrent networks, whose
+  // every evaluation goes through long chains of recomputations, the others are skipped.
+  const std::uint64_t begun = of.work();
   const auto start = [&](treatment how, bool moves) {
+    if (best && of.work() - begun > by.work) return;
     s.limit(by.work / 8);
     s.begin(how);
     s.make_room(moves, false);
@@ -393,7 +396,7 @@ solution decide(search_space& of, byte_count budget, const effort& by) {
   std::vector<solution> pool;
   for (std::uint32_t round = 0; round < rounds && !s.is_good_enough(best->is) && !s.has_spent_its_work();
        ++round) {
-    const bool moves = round > 0 || rounds == 1, crossed = rounds > 2 && 2 * round >= rounds;
+    const bool moves = round > 0 || rounds == 1 || !unmoved, crossed = rounds > 2 && 2 * round >= rounds;
     s.set_priced_excess(round % 2 == 1 && best->is.over == 0 ? excess::at_peak : excess::summed);
     if (crossed) {
       s.begin_with_crossover(pool);
@@ -404,6 +407,7 @@ solution decide(search_space& of, byte_count budget, const effort& by) {
     pool.push_back(s.current());
     if (better(s.current(), best)) best = s.current();
   }
+  if (of.work() - begun > 2 * by.work) return *best;
   return polished(s, *best, by.work / 4);
 }
 
