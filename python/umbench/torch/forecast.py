@@ -63,7 +63,7 @@ def planned(options, budget, times):
     """(the step, the planner's answer, the batch) with the example inputs repeated `times` times."""
     import torch
 
-    from . import capture, rewrites
+    from . import capture, private, rewrites
     from .costs import ByMachine
     from .fit import states_per_byte
     from .planner import ask
