@@ -18,6 +18,8 @@ using clock = std::chrono::steady_clock;
 // The longest time of a copy beside kernels that read and write memory, over its time alone.
 constexpr double copy_time = 1.25;
 
+constexpr double least_ns = 1000;  // that a move is taken to cost
+
 // From one choice to the next by moves: first those that lower the peak for the least time, then those that
 // save time within the budget.
 class torch_search {
@@ -47,6 +49,7 @@ class torch_search {
   std::vector<torch_id> results_of_kernels() const;
   point with_small(const std::vector<torch_id>& nodes);
   std::vector<point> starts(const std::vector<torch_id>& begin, const std::vector<point>& by_parts);
+  double promise_of(const torch_move& m) const;
   void lower_peak(std::size_t first, std::size_t last);
   void save_time();
   void aim_at(std::int64_t budget);
@@ -64,6 +67,7 @@ class torch_search {
   torch_moves moves_;
   point now_, best_;
   unsigned part_, parts_;
+  bool by_promise_;  // every second part
   std::mt19937 random_;
   std::int64_t evaluations_ = 0;
 };
@@ -78,6 +82,7 @@ torch_search::torch_search(const torch_step& step, std::int64_t budget, double s
       moves_(step),
       part_(part),
       parts_(parts),
+      by_promise_(part % 2 == 1),
       random_(part + 1) {
   model_.leave_time(copy_time);
   best_.over = best_.ns = std::numeric_limits<double>::infinity();
@@ -116,17 +121,36 @@ torch_search::point torch_search::after(const torch_move& m) {
   return changes ? at(std::move(fates)) : now_;
 }
 
+// What a move frees at most for each nanosecond that it costs at least. Not positive where it frees nothing.
+double torch_search::promise_of(const torch_move& m) const {
+  double freed = 0, ns = 0;
+  const auto sum = [&](const std::vector<torch_id>& nodes, bool saved, double sign) {
+    for (const torch_id v : nodes) {
+      if ((now_.fates[v] == torch_fate::saved) != saved) continue;
+      freed += sign * static_cast<double>(step_.nodes[v].bytes);
+      ns += sign * static_cast<double>(step_.nodes[v].ns);
+    }
+  };
+  sum(m.off, true, 1);
+  sum(m.out, true, 1);
+  sum(m.on, false, -1);
+  return freed / std::max(least_ns, ns);
+}
+
 // Takes the move that lowers the peak most for the time that it costs, again and again. Scores are kept from
-// one round to the next and looked at again from the top.
+// one round to the next and looked at again from the top. By promise, few moves are looked at before the
+// first is taken: that is for large steps, where not all can be.
 void torch_search::lower_peak(std::size_t first, std::size_t last) {
   struct scored {
     double score;
     std::size_t move, round;
     bool operator<(const scored& other) const { return score < other.score; }
   };
-  const double least_ns = 1000;
   std::priority_queue<scored> open;
-  for (std::size_t m = first; m < last; ++m) open.push({std::numeric_limits<double>::infinity(), m, 0});
+  for (std::size_t m = first; m < last; ++m) {
+    const double promise = by_promise_ ? promise_of(moves_.all[m]) : std::numeric_limits<double>::infinity();
+    if (promise > 0) open.push({promise, m, 0});
+  }
   for (std::size_t round = 1; now_.over > 0 && !open.empty() && !late();) {
     const scored top = open.top();
     open.pop();
@@ -231,7 +255,8 @@ std::vector<torch_search::point> torch_search::starts(const std::vector<torch_id
 std::vector<torch_search::point> torch_search::descents(const std::vector<point>& from) {
   const std::vector<double> shares{1.0, 0.85, 0.7};
   std::vector<point> ends;
-  for (std::size_t i = part_; i < shares.size() * from.size() && !late(); i += parts_) {
+  const std::size_t alike = parts_ > 1 ? parts_ / 2 : 1;
+  for (std::size_t i = part_ / 2 % alike; i < shares.size() * from.size() && !late(); i += alike) {
     const std::size_t share = i / from.size();
     if (share > 0 && best_.over <= 0) break;
     aim_at(static_cast<std::int64_t>(shares[share] * static_cast<double>(budget_)));

@@ -167,11 +167,11 @@ bool walk::dies(torch_id b, std::size_t t, bool backward) const {
   return kernels_.runs(b) || (backward && orders_.is_saved[b] && !wiring_.forward_result[b]);
 }
 
-// Bytes of results that Inductor writes over what their own loop is the last to read, and no other loop of the
-// kernel reads (python/umbench/torch/kernels.py: Kernel.over). A step does not say what is read element by
-// element: equal sizes stand for it.
+// Bytes of results that Inductor writes over what their own loop is the last to read, and no other loop of
+// the kernel reads (python/umbench/torch/kernels.py: Kernel.over). A step does not say what is read element
+// by element: equal sizes stand for it.
 std::int64_t walk::in_place(const torch_kernel& kernel, std::size_t t, bool backward) const {
-  if (kernel.library) return 0;
+  if (kernel.library || kernel.writes.empty()) return 0;
   std::vector<torch_id> taken = kernel.read_often;
   std::int64_t bytes = 0;
   for (const torch_id written : kernel.writes) {

@@ -249,5 +249,33 @@ TEST(torch_plans, the_search_keeps_to_the_budget) {
   EXPECT_GT(before, all.ns);
 }
 
+// Some budgets of small steps: no choice of saved tensors is faster than the plan.
+TEST(torch_plans, the_search_finds_the_best_of_all_choices) {
+  for (const torch_id count : {2U, 3U, 4U}) {
+    torch_step s = blocks(count);
+    for (torch_id v = 1; v <= 2 * count; ++v)
+      s.nodes[v].ns = 1000 + 700 * static_cast<std::int64_t>(v * v % 5);
+    torch_model model(s, unlimited);
+    std::vector<torch_estimate> all;
+    for (unsigned set = 0; set < 1U << (2 * count); ++set) {
+      std::vector<torch_id> saved;
+      for (torch_id v = 1; v <= 2 * count; ++v) {
+        if (set >> (v - 1) & 1U) saved.push_back(v);
+      }
+      all.push_back(model.evaluate(only(s, saved)));
+    }
+    for (const std::size_t some : {all.size() / 5, all.size() / 3, all.size() / 2}) {
+      const std::int64_t budget = all[some].peak;
+      std::int64_t least = unlimited;
+      for (const torch_estimate& e : all) {
+        if (e.peak <= budget) least = std::min(least, e.ns);
+      }
+      const torch_plan made = plan_torch(s, budget, {}, 0.3);
+      EXPECT_LE(made.estimate.peak, budget);
+      EXPECT_EQ(made.estimate.ns, least) << count << " blocks within " << budget;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace um
