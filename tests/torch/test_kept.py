@@ -151,6 +151,16 @@ def test_what_is_told_today_comes_close_to_what_was_measured():
         assert re.search(rf"\| {peak / 2**30:.2f} \|.*\| {100 * off[0]:+.1f} % \| {m['step_ns'] / 1e6:.1f} \|.*\| {100 * off[1]:+.1f} % \|".replace("+", "[+]"), page)
 
 
+def test_what_measure_tells_comes_close():
+    page = (ROOT / "results/torch/README.md").read_text(encoding="utf-8")
+    for row in kept("steps_h200.jsonl"):
+        told, m = row["predicted"], row["measured"]
+        peak, step = ((told["peak_with_workspaces_bytes"] + m["library_bytes"]) / m["peak_bytes"] - 1, told["step_measured_launched_ns"] / m["step_ns"] - 1)
+        assert (abs(peak) <= 0.03) == (row["network"] not in ("alexnet_1024", "gpt2_16", "t5_32")), row["network"]
+        assert (abs(step) <= 0.07) == (row["network"] not in ("mixtral_4", "t5_32")), row["network"]
+        assert f"| {100 * peak:+.1f} % | {m['step_ns'] / 1e6:.1f} |" in page and f"| {100 * step:+.1f} % |\n" in page
+
+
 def test_the_share_of_filters_of_one_channel_follows_from_kernels():
     (row,) = [row for row in kept("kernels.jsonl") if row["network"] == "convnext_tiny"]
     forward, backward = (sum(us for name, _, us in row["kernels"] if name.startswith(kind)) for kind in (("conv2d_c1",), ("dgrad2d_c1", "wgrad2d_c1")))
