@@ -52,12 +52,12 @@ std::optional<distribution> distribution_by_operand(const op_attributes& what, s
                  [&](const batch_norm&) { return vectors({near_one, small}); },
                  [&](const normalize&) { return vectors({near_one, small, small, near_one}); },
                  [](const auto&) { return std::optional<distribution>(); }},
-      what);
+      what.value);
 }
 
 distribution distribution_of(const graph& g, tensor_id what) {
   const tensor& t = g.tensors[what];
-  if (t.use != role::parameter) return {};
+  if (t.role != role::parameter) return {};
   for (const op& o : g.ops) {
     for (std::size_t i = 0; i < o.in.size(); ++i) {
       if (o.in[i] != what) continue;
@@ -71,7 +71,7 @@ distribution distribution_of(const graph& g, tensor_id what) {
 // The parameter whose fp32 master this state is, if it is one.
 std::optional<tensor_id> parameter_of_master(const graph& g, tensor_id state) {
   for (const op& o : g.ops) {
-    const auto* const step = std::get_if<optimizer_step>(&o.attributes);
+    const auto* const step = std::get_if<optimizer_step>(&o.attributes.value);
     if (step == nullptr) continue;
     for (const stepped_parameter& p : stepped_parameters(g, o)) {
       if (p.has_master && o.in[p.parameter_index + 2 + static_cast<std::size_t>(step->moments)] == state)
@@ -84,8 +84,7 @@ std::optional<tensor_id> parameter_of_master(const graph& g, tensor_id state) {
 // Number of classes of the loss that reads these labels; 1 if none does.
 std::uint64_t class_count(const graph& g, tensor_id labels) {
   for (const op& o : g.ops) {
-    const bool is_loss = std::holds_alternative<softmax_cross_entropy>(o.attributes) ||
-                         std::holds_alternative<softmax_cross_entropy_gradient>(o.attributes);
+    const bool is_loss = has_kind<softmax_cross_entropy, softmax_cross_entropy_gradient>(o);
     if (!is_loss || o.in.at(1) != labels) continue;
     const dims& logits = g.tensors[o.in[0]].shape;
     return static_cast<std::uint64_t>(logits.c * logits.h * logits.w);
@@ -124,22 +123,22 @@ void run_in_parallel(std::int64_t count, F f) {
 
 template <class Value, class Make>
 void write_converted(const tensor& t, std::int64_t first, std::span<std::byte> to, Make make) {
-  run_in_parallel(static_cast<std::int64_t>(to.size() / sizeof(Value)),
-              [&](std::int64_t begin, std::int64_t end) {
-                std::byte* const out = to.data() + begin * static_cast<std::int64_t>(sizeof(Value));
-                for_each_element(t, first + begin, end - begin, [&](std::int64_t place, std::uint64_t index) {
-                  const Value value = make(index);
-                  std::memcpy(out + place * static_cast<std::int64_t>(sizeof(Value)), &value, sizeof(Value));
-                });
-              });
+  run_in_parallel(
+      static_cast<std::int64_t>(to.size() / sizeof(Value)), [&](std::int64_t begin, std::int64_t end) {
+        std::byte* const out = to.data() + begin * static_cast<std::int64_t>(sizeof(Value));
+        for_each_element(t, first + begin, end - begin, [&](std::int64_t place, std::uint64_t index) {
+          const Value value = make(index);
+          std::memcpy(out + place * static_cast<std::int64_t>(sizeof(Value)), &value, sizeof(Value));
+        });
+      });
 }
 
 }  // namespace
 
 void write_initial_values(const graph& g, tensor_id what, std::int64_t first, std::span<std::byte> to) {
   const tensor& t = g.tensors.at(what);
-  const auto of_master = t.use == role::state ? parameter_of_master(g, what) : std::nullopt;
-  if (t.use == role::state && !of_master) {
+  const auto of_master = t.role == role::state ? parameter_of_master(g, what) : std::nullopt;
+  if (t.role == role::state && !of_master) {
     std::ranges::fill(to, std::byte{0});
     return;
   }

@@ -72,8 +72,7 @@ struct runner {
 };
 
 // Runs `work`; an error becomes the reason of a skipped case.
-template <class Work>
-void skip_on_error(benchmark::State& state, const Work& work) {
+void skip_on_error(benchmark::State& state, const auto& work) {
   try {
     work();
   } catch (const unsupported& reason) {

@@ -71,7 +71,7 @@ struct sliced_vgg16 {
 
   sliced_vgg16() {
     constexpr std::uint32_t parts = 16;
-    plan.home.assign(network.tensors.size(), residence::device);
+    plan.residences.assign(network.tensors.size(), residence::device);
     for (op_id o = 0; o < network.ops.size(); ++o) {
       const std::int64_t batch = iteration_domain(network, network.ops[o]).batch.end;
       for (std::uint32_t k = 0; k < parts; ++k)

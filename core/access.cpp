@@ -35,7 +35,7 @@ row_window row_window_of(const graph& g, const op& o) {
                    return row_window{a.forward.window_h, a.forward.stride_h, a.forward.pad_h};
                  },
                  [](const auto&) { return row_window{}; }},
-      o.attributes);
+      o.attributes.value);
 }
 
 // Clips rows [begin, end) to an extent. The result is never empty: if only padding would be read, it is the
@@ -87,8 +87,7 @@ void narrow_region(region& where, operand_cut how, axis along, const interval& c
 }
 
 // f(axis, rule, range of the part, all of the axis) for every axis.
-template <class F>
-void for_each_axis(const cuts_by_axis& rule, const box& part, const box& all, F&& f) {
+void for_each_axis(const cuts_by_axis& rule, const box& part, const box& all, auto&& f) {
   f(axis::batch, rule.batch, part.batch, all.batch);
   f(axis::channel, rule.channel, part.channel, all.channel);
   f(axis::row, rule.row, part.row, all.row);
@@ -113,7 +112,7 @@ std::int64_t reduction_extent(const graph& g, const op& o) {
                                [&](const convolution_backward_data&) { return channels(o.in[1]); },
                                [&](const convolution_backward_filter&) { return channels(o.in[0]); },
                                [](const auto&) -> std::int64_t { return 1; }},
-                    o.attributes);
+                    o.attributes.value);
 }
 
 box iteration_domain(const graph& g, const op& o, const cutting::cut_rules& rule) {
@@ -137,7 +136,7 @@ std::string_view refusal_reason(const op_attributes& what, axis along) {
                  [&](const convolution_backward_filter& a) { return of_product(a.forward); },
                  [&](const concat&) { return of_join(); }, [&](const concat_backward&) { return of_join(); },
                  [](const auto&) -> std::string_view { return ""; }},
-      what);
+      what.value);
 }
 
 [[noreturn]] void refuse_cut(const op& o, axis along) {
@@ -234,7 +233,7 @@ row_padding padding_of(const graph& g, const op& o, const box& part) {
                  [&](const max_pool_backward&) { return between(touched[0].where.row, cut.row); },
                  [&](const average_pool_backward&) { return between(touched[0].where.row, cut.row); },
                  [&](const auto&) { return between(cut.row, touched[0].where.row); }},
-      o.attributes);
+      o.attributes.value);
 }
 
 std::uint64_t share_of(std::uint64_t total, const graph& g, const op& o, const box& part) {
@@ -258,13 +257,14 @@ work work_of(const graph& g, const op& o, const box& part) {
 }
 
 bool can_be_cut(const graph& g, const op& o, std::uint32_t parts) {
-  if (std::ranges::any_of(o.out, [&](tensor_id t) { return g.tensors[t].use == role::output; })) return false;
+  if (std::ranges::any_of(o.out, [&](tensor_id t) { return g.tensors[t].role == role::output; }))
+    return false;
   const std::int64_t extent = iteration_domain(g, o).batch.end;
   if (parts < 1 || parts > extent) return false;
   try {
     const std::vector<access> touched = accesses_of(g, o, batch_part(extent, parts - 1, parts));
     return std::ranges::all_of(touched, [&](const access& a) {
-      return !belongs_to_parameter(g.tensors[a.tensor].use) || is_whole(g.tensors[a.tensor].shape, a.where);
+      return !belongs_to_parameter(g.tensors[a.tensor].role) || is_whole(g.tensors[a.tensor].shape, a.where);
     });
   } catch (const std::invalid_argument&) {  // no such cut
     return false;

@@ -78,7 +78,7 @@ class block_joiner {
     const std::size_t in = o.alias->input, out = o.in.size() + o.alias->output;
     const tensor_id from = o.in[o.alias->input], to = o.out[o.alias->output];
     const operand_use &input = table_.actions[now].operands[in], &output = table_.actions[now].operands[out];
-    if (from == to || survives(g_.tensors[from].use) || input.is_gathered || output.is_gathered) return;
+    if (from == to || survives(g_.tensors[from].role) || input.is_gathered || output.is_gathered) return;
     const std::vector<std::uint32_t>&old = input.sources.front().lifetimes,
           &fresh = output.targets.front().lifetimes;
     if (old.empty() || fresh.empty() ||

@@ -103,7 +103,7 @@ byte_count bytes_of(const tensor& t, const region& r) {
 }
 
 tensor part_of(const tensor& t, const region& r) {
-  return {t.name, shape_of(r, t.shape.w), t.type, t.use, t.order};
+  return {t.name, shape_of(r, t.shape.w), t.type, t.role, t.order};
 }
 
 region relative_to(const region& r, const region& within) {

@@ -5,7 +5,7 @@
 namespace um {
 
 std::optional<op> cheap_recomputation_of(const op& o) {
-  const auto* const first = std::get_if<batch_norm>(&o.attributes);
+  const auto* const first = std::get_if<batch_norm>(&o.attributes.value);
   if (first == nullptr) return std::nullopt;
   op second{o.name, normalize{first->relu, first->relu6}, o.in, {o.out[0]}, o.is_repeatable, {}};
   second.in.insert(second.in.begin() + 3, {o.out[1], o.out[2]});

@@ -19,7 +19,7 @@ bool is_dense_in(const tensor& t, const region& strip, const region& r) {
 copy_tracker::copy_tracker(const graph& g, const memory_plan& plan, const std::vector<strip_layout>& strips)
     : g_(g), plan_(plan), strips_(strips) {
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {
-    const bool given = persists(g.tensors[t].use), at_home = is_pinned(plan.home[t]);
+    const bool given = persists(g.tensors[t].role), at_home = is_pinned(plan.residences[t]);
     const std::uint32_t cells = strips[t].grid.cell_count();
     has_host_copy_.emplace_back(cells, given && at_home);
     device_states_.emplace_back(strips[t].strips.size(),
@@ -39,8 +39,7 @@ std::string copy_tracker::describe(tensor_id t, std::uint32_t cell) const {
   return text;
 }
 
-template <class F>
-copy_tracker::error copy_tracker::for_each_cell(tensor_id t, const region& r, F&& f) {
+copy_tracker::error copy_tracker::for_each_cell(tensor_id t, const region& r, auto&& f) {
   for (const std::uint32_t c : cells_in(t, r)) {
     if (const char* const wrong = f(c)) return describe(t, c) + ": " + wrong;
   }
@@ -48,8 +47,8 @@ copy_tracker::error copy_tracker::for_each_cell(tensor_id t, const region& r, F&
 }
 
 copy_tracker::error copy_tracker::why_not_movable(tensor_id t, const char* verb) const {
-  if (is_copied(plan_.home[t]) || is_managed(plan_.home[t])) return {};
-  return "tensor " + g_.tensors[t].name + " has residence " + std::string(to_text(plan_.home[t])) +
+  if (is_copied(plan_.residences[t]) || is_managed(plan_.residences[t])) return {};
+  return "tensor " + g_.tensors[t].name + " has residence " + std::string(to_text(plan_.residences[t])) +
          " and cannot be " + verb;
 }
 
@@ -65,15 +64,16 @@ copy_tracker::error copy_tracker::find_strip(tensor_id t, const region& r, std::
 template <class Movement, class F>
 copy_tracker::error copy_tracker::for_each_moved_cell(const Movement& x, const char* verb, F&& f) {
   if (auto wrong = why_not_movable(x.tensor, verb)) return wrong;
-  if (plan_.home[x.tensor] == residence::managed) return {};
+  if (plan_.residences[x.tensor] == residence::managed) return {};
   const region r = moved_region(g_, x);
   std::uint32_t strip = 0;
   if (auto wrong = find_strip(x.tensor, r, strip)) return wrong;
-  return for_each_cell(x.tensor, r, [&](std::uint32_t c) { return f(device_states_[x.tensor][strip][c], c); });
+  return for_each_cell(x.tensor, r,
+                       [&](std::uint32_t c) { return f(device_states_[x.tensor][strip][c], c); });
 }
 
 copy_tracker::error copy_tracker::apply(const prefetch& x, std::vector<std::uint32_t>* cells) {
-  const residence home = plan_.home[x.tensor];
+  const residence home = plan_.residences[x.tensor];
   return for_each_moved_cell(x, "prefetched", [&](state& here, std::uint32_t c) -> const char* {
     if (home == residence::twinned && (here != state::absent || !has_host_copy_[x.tensor][c])) return nullptr;
     if (here != state::absent) return "it is resident already";
@@ -85,7 +85,7 @@ copy_tracker::error copy_tracker::apply(const prefetch& x, std::vector<std::uint
 }
 
 copy_tracker::error copy_tracker::apply(const evict& x, std::vector<std::uint32_t>* cells) {
-  const residence home = plan_.home[x.tensor];
+  const residence home = plan_.residences[x.tensor];
   return for_each_moved_cell(x, "evicted", [&](state& here, std::uint32_t c) -> const char* {
     if (here == state::absent) return home == residence::twinned ? nullptr : "it is not resident";
     if (here == state::stale) return "it holds a stale value there";
@@ -97,7 +97,7 @@ copy_tracker::error copy_tracker::apply(const evict& x, std::vector<std::uint32_
 }
 
 copy_tracker::error copy_tracker::apply(const discard& x) {
-  const bool managed = is_managed(plan_.home[x.tensor]);
+  const bool managed = is_managed(plan_.residences[x.tensor]);
   return for_each_cell(x.tensor, moved_region(g_, x), [&](std::uint32_t c) -> const char* {
     bool held = has_host_copy_[x.tensor][c];
     has_host_copy_[x.tensor][c] = false;
@@ -121,7 +121,7 @@ bool copy_tracker::holds_any(tensor_id t, std::uint32_t strip, const region& r) 
 }
 
 bool copy_tracker::is_readable_by_kernels(tensor_id t, std::uint32_t cell) const {
-  if (plan_.home[t] == residence::host) return has_host_copy_[t][cell];
+  if (plan_.residences[t] == residence::host) return has_host_copy_[t][cell];
   return std::ranges::any_of(device_states_[t],
                              [&](const auto& strip) { return strip[cell] == state::valid; });
 }
@@ -133,7 +133,7 @@ bool copy_tracker::is_stale(tensor_id t, std::uint32_t cell) const {
 
 std::vector<strip_region> copy_tracker::sources_of(tensor_id t, const region& r) const {
   const std::vector<region>& strips = strips_[t].strips;
-  if (plan_.home[t] == residence::host) {
+  if (plan_.residences[t] == residence::host) {
     for (const std::uint32_t c : cells_in(t, r)) {
       if (!has_host_copy_[t][c]) return {};
     }
@@ -169,7 +169,7 @@ std::vector<strip_region> copy_tracker::sources_of(tensor_id t, const region& r)
 
 strip_region copy_tracker::write(tensor_id t, const region& r) {
   const std::uint32_t strip = strips_[t].find_strip(r);
-  const bool on_host = plan_.home[t] == residence::host;
+  const bool on_host = plan_.residences[t] == residence::host;
   for (const std::uint32_t c : cells_in(t, r)) {
     has_host_copy_[t][c] = on_host;
     for (std::uint32_t s = 0; s < device_states_[t].size(); ++s) {

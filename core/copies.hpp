@@ -50,8 +50,7 @@ class copy_tracker {
  private:
   enum class state : std::uint8_t { absent, stale, valid };
 
-  template <class F>
-  error for_each_cell(tensor_id t, const region& r, F&& f);
+  error for_each_cell(tensor_id t, const region& r, auto&& f);
   // Calls f(state on the device, cell) for the cells of a movement between device and home copy.
   template <class Movement, class F>
   error for_each_moved_cell(const Movement& x, const char* verb, F&& f);

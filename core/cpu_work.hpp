@@ -13,7 +13,7 @@ inline constexpr std::string_view cpu_label = "cpu";
 
 // Whether `o` is an opaque operator with the label "cpu".
 inline bool runs_on_cpu(const op& o) {
-  const auto* const a = std::get_if<opaque>(&o.attributes);
+  const auto* const a = std::get_if<opaque>(&o.attributes.value);
   return a != nullptr && a->label == cpu_label;
 }
 

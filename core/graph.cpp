@@ -1,18 +1,17 @@
 #include "core/graph.hpp"
 
 #include <algorithm>
-#include <array>
 
 namespace um {
 
 bool has_opaque(const graph& g) {
-  return std::ranges::any_of(g.ops, [](const op& o) { return std::holds_alternative<opaque>(o.attributes); });
+  return std::ranges::any_of(g.ops, [](const op& o) { return has_kind<opaque>(o); });
 }
 
 byte_count bytes_of(const graph& g, role use) {
   byte_count total = 0;
   for (const tensor& t : g.tensors) {
-    if (t.use == use) total += bytes_of(t);
+    if (t.role == use) total += bytes_of(t);
   }
   return total;
 }

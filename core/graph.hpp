@@ -41,6 +41,11 @@ struct op {
 
 using op_id = std::uint32_t;
 
+template <class... Kinds>
+bool has_kind(const op& o) {
+  return (std::holds_alternative<Kinds>(o.attributes.value) || ...);
+}
+
 struct graph {
   std::string name;
   std::vector<tensor> tensors;

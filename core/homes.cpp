@@ -14,8 +14,8 @@ home_addresses home_addresses_of(const graph& g, const memory_plan& plan, const 
   }
   const auto last = static_cast<std::uint32_t>(plan.actions.empty() ? 0 : plan.actions.size() - 1);
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {
-    const residence home = plan.home[t];
-    const bool pinned = is_pinned(home), has_twin = leaves[t] || persists(g.tensors[t].use);
+    const residence home = plan.residences[t];
+    const bool pinned = is_pinned(home), has_twin = leaves[t] || persists(g.tensors[t].role);
     if (pinned && (home != residence::twinned || has_twin)) {
       all.pinned_offset[t] = all.pinned_bytes;
       all.pinned_bytes += round_up(bytes_of(g.tensors[t]), arena_alignment);

@@ -176,7 +176,7 @@ struct cut_rules_visitor {
 }  // namespace
 
 cut_rules cut_rules_of(const op& o) {
-  return std::visit(cut_rules_visitor{o}, o.attributes);
+  return std::visit(cut_rules_visitor{o}, o.attributes.value);
 }
 
 }  // namespace um::cutting
@@ -259,7 +259,7 @@ std::uint64_t flops_of(const graph& g, const op& o) {
           [&](const sgd_update&) { return each(o.out[0], 2); },
           [&](const optimizer_step& a) { return step(a.moments); }, [](const opaque& a) { return a.flops; },
           [&](const auto&) { return each(o.out[0], 1); }},
-      o.attributes);
+      o.attributes.value);
 }
 
 }  // namespace um

@@ -10,7 +10,7 @@ namespace {
 
 byte_count& footprint_term(footprint_terms& terms, const graph& g, const lifetime& l) {
   if (l.tensor == no_lifetime) return terms.workspace;
-  switch (g.tensors[l.tensor].use) {
+  switch (g.tensors[l.tensor].role) {
     case role::input:
     case role::label:
       return terms.inputs;
@@ -87,9 +87,8 @@ byte_count pack_arena(bool managed, bool by_computes, const lifetime_table& tabl
 }
 
 // Bytes occupied at each action by the lifetimes that `counts` selects.
-template <class Counts>
 std::vector<byte_count> occupied_bytes(const lifetime_table& table, const std::vector<piece>& pieces,
-                                       std::size_t actions, const Counts& counts) {
+                                       std::size_t actions, const auto& counts) {
   std::vector<byte_count> change(actions + 1, 0);  // modulo 2^64
   for (std::uint32_t l = 0; l < pieces.size(); ++l) {
     if (!counts(table.lifetimes[l]) || pieces[l].begin >= pieces[l].end) continue;
@@ -126,7 +125,7 @@ layout make_layout(const graph& g, const lifetime_table& table, const memory_pla
   const std::vector<piece> pieces = pieces_of(table);
   layout at;
   at.offsets.assign(table.lifetimes.size(), 0);
-  const bool stages = std::ranges::find(plan.home, residence::staged) != plan.home.end();
+  const bool stages = std::ranges::find(plan.residences, residence::staged) != plan.residences.end();
   at.device_bytes = pack_arena(false, !stages, table, pieces, computes, how, at.offsets);
   at.managed_bytes = pack_arena(true, true, table, pieces, computes, how, at.offsets);
   set_live_bytes(at, g, table, pieces, plan.actions.size());
@@ -156,7 +155,7 @@ bool have_common_addresses(const lifetime_table& table, const layout& at, std::u
 
 footprint_terms footprint_of(const graph& g, const profile& costs, packer how) {
   memory_plan plan;
-  plan.home.assign(g.tensors.size(), residence::device);
+  plan.residences.assign(g.tensors.size(), residence::device);
   for (op_id o = 0; o < g.ops.size(); ++o) plan.actions.emplace_back(compute{o, {}});
   const machine any;
   const lifetime_table table =

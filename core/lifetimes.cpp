@@ -10,9 +10,7 @@ namespace {
 
 // A convolution or one of its gradients.
 bool is_convolution(const op& o) {
-  return std::holds_alternative<convolution>(o.attributes) ||
-         std::holds_alternative<convolution_backward_data>(o.attributes) ||
-         std::holds_alternative<convolution_backward_filter>(o.attributes);
+  return has_kind<convolution, convolution_backward_data, convolution_backward_filter>(o);
 }
 
 std::int64_t stride_of(const op& convolving) {
@@ -21,7 +19,7 @@ std::int64_t stride_of(const op& convolving) {
                  [](const convolution_backward_data& c) -> std::int64_t { return c.forward.stride_h; },
                  [](const convolution_backward_filter& c) -> std::int64_t { return c.forward.stride_h; },
                  [](const auto&) -> std::int64_t { return 1; }},
-      convolving.attributes);
+      convolving.attributes.value);
 }
 
 class lifetime_builder {
@@ -42,8 +40,8 @@ class lifetime_builder {
 
   lifetime_table build() {
     for (tensor_id t = 0; t < g_.tensors.size(); ++t) {
-      const residence home = plan_.home[t];
-      if (persists(g_.tensors[t].use) && (home == residence::device || is_managed(home))) {
+      const residence home = plan_.residences[t];
+      if (persists(g_.tensors[t].role) && (home == residence::device || is_managed(home))) {
         hold_strip(t, {0, whole_of(g_.tensors[t].shape)}, 0);
       }
     }
@@ -51,7 +49,7 @@ class lifetime_builder {
     for (action_ = 0; action_ < count; ++action_)
       std::visit([&](const auto& x) { apply(x); }, plan_.actions[action_]);
     for (tensor_id t = 0; t < g_.tensors.size(); ++t) {
-      const bool kept = survives(g_.tensors[t].use) && plan_.home[t] != residence::staged;
+      const bool kept = survives(g_.tensors[t].role) && plan_.residences[t] != residence::staged;
       for (auto& strip : open_lifetimes_[t]) {
         for (std::uint32_t& l : strip) close_lifetime(l, kept ? count : 0);
       }
@@ -72,17 +70,18 @@ class lifetime_builder {
   void apply(const advise&) {}
   void apply(const prefetch& x) {
     copies_.apply(x, &current_use().cells_to_copy);
-    if (plan_.home[x.tensor] == residence::staged) hold_moved_part(x);
+    if (plan_.residences[x.tensor] == residence::staged) hold_moved_part(x);
   }
   void apply(const evict& x) {
     copies_.apply(x, &current_use().cells_to_copy);
-    if (plan_.home[x.tensor] != residence::staged) return;
+    if (plan_.residences[x.tensor] != residence::staged) return;
     hold_moved_part(x);
     release_segments(x.tensor, current_use().moved.part, action_ + 1);
   }
   void apply(const discard& x) {
     copies_.apply(x);
-    if (plan_.home[x.tensor] != residence::staged && plan_.home[x.tensor] != residence::device) return;
+    if (plan_.residences[x.tensor] != residence::staged && plan_.residences[x.tensor] != residence::device)
+      return;
     const region r = region_of(g_.tensors[x.tensor].shape, x.part);
     for (std::uint32_t s = 0; s < open_lifetimes_[x.tensor].size(); ++s)
       release_segments(x.tensor, {s, r}, 0);
@@ -138,7 +137,8 @@ class lifetime_builder {
   // not exist.
   byte_count workspace_of(const compute& x) const {
     if (x.cheap_recompute) return 0;
-    byte_count bytes = round_up(std::min(p_.costs[x.op].workspace_bytes, x.workspace), arena_alignment);
+    byte_count bytes =
+        round_up(std::min(p_.operator_costs[x.op].workspace_bytes, x.workspace), arena_alignment);
     const op& o = g_.ops[x.op];
     if (!is_convolution(o)) return bytes;
     bytes += padded_copy_bytes(o, x.part);
@@ -155,8 +155,8 @@ class lifetime_builder {
     const row_padding padding = padding_of(g_, o, part);
     if (is_even(padding, stride_of(o))) return 0;
     const std::vector<access> touched = accesses_of(g_, o, part);
-    const bool back = std::holds_alternative<convolution_backward_data>(o.attributes);
-    const bool sums = std::holds_alternative<convolution_backward_filter>(o.attributes);
+    const bool back = has_kind<convolution_backward_data>(o);
+    const bool sums = has_kind<convolution_backward_filter>(o);
     const access &x = touched[back ? 2 : 0], &y = touched[sums || back ? 1 : touched.size() - 1];
     const std::int64_t images = x.where.batch.end - x.where.batch.begin;
     region padded = x.where, one = y.where;
@@ -171,7 +171,7 @@ class lifetime_builder {
 
   strip_use hold_strip(tensor_id t, const strip_region& what, std::uint32_t action) {
     strip_use use{what, {}};
-    if (plan_.home[t] == residence::host) return use;
+    if (plan_.residences[t] == residence::host) return use;
     const auto [first, last] = table_.strips[t].segments_in(what.where);
     for (std::uint32_t s = first; s < last; ++s) {
       std::uint32_t& l = open_lifetimes_[t][what.strip][s];
@@ -190,7 +190,7 @@ class lifetime_builder {
     l.tensor = t;
     l.strip = strip;
     l.segment = segment;
-    l.is_managed = is_managed(plan_.home[t]);
+    l.is_managed = is_managed(plan_.residences[t]);
     l.begin = action;
     l.bytes = bytes_of(g_.tensors[t], part);
     l.first_byte = strided_runs_of(whole, relative_to(part, layout.strips[strip])).offset;
@@ -237,7 +237,7 @@ void extend_to_whole_plan(const memory_plan& plan, lifetime_table& table) {
   std::vector<std::vector<std::uint32_t>> of_block;
   for (std::uint32_t l = 0; l < table.lifetimes.size(); ++l) {
     const lifetime& x = table.lifetimes[l];
-    if (x.tensor == no_lifetime || plan.home[x.tensor] == residence::staged) continue;
+    if (x.tensor == no_lifetime || plan.residences[x.tensor] == residence::staged) continue;
     if (x.block >= of_block.size()) of_block.resize(x.block + 1);
     of_block[x.block].push_back(l);
   }

@@ -20,7 +20,7 @@ std::vector<std::optional<index_range>> live_ranges(const graph& g) {
   if (g.ops.empty()) return all;
   const auto end = static_cast<op_id>(g.ops.size() - 1);
   for (tensor_id t = 0; t < all.size(); ++t) {
-    const role use = g.tensors[t].use;
+    const role use = g.tensors[t].role;
     if (persists(use)) all[t] = index_range{0, end};
     if (survives(use) && all[t]) all[t]->last = end;
   }
@@ -47,7 +47,7 @@ std::vector<byte_count> live_bytes(const graph& g, const std::vector<byte_count>
     const op& o = g.ops[i];
     if (!o.alias) continue;
     const tensor_id from = o.in[o.alias->input], to = o.out[o.alias->output];
-    const bool ends = all[from]->last == i && !survives(g.tensors[from].use);
+    const bool ends = all[from]->last == i && !survives(g.tensors[from].role);
     if (from != to && ends && size[from] == size[to]) live[i] -= size[to];
   }
   return live;

@@ -17,7 +17,7 @@ lane choose_lane(const action& a, const memory_plan& plan) {
   if (std::holds_alternative<prefetch>(a)) return lane::to_device;
   if (std::holds_alternative<evict>(a)) return lane::to_host;
   const auto* const d = std::get_if<discard>(&a);
-  return d != nullptr && is_managed(plan.home[d->tensor]) ? lane::to_host : lane::compute;
+  return d != nullptr && is_managed(plan.residences[d->tensor]) ? lane::to_host : lane::compute;
 }
 
 // A launch waits for calls of other threads that move managed memory, so one launch per operator is better
@@ -30,8 +30,8 @@ launch_method choose_launch(const action& a, bool moves_managed_memory) {
 // Whether the plan, or the driver under pressure, moves managed memory while operators run. Advice is given
 // only once.
 bool moves_managed_memory(const memory_plan& plan, pressure under) {
-  const auto by_driver = [&](const auto& x) { return is_managed(plan.home[x.tensor]); };
-  return std::ranges::any_of(plan.home, is_managed) &&
+  const auto by_driver = [&](const auto& x) { return is_managed(plan.residences[x.tensor]); };
+  return std::ranges::any_of(plan.residences, is_managed) &&
          (under == pressure::driver || std::ranges::any_of(plan.actions, [&](const action& a) {
             return std::visit(overloaded{[](const compute&) { return false; },
                                          [](const advise&) { return false; }, by_driver},
@@ -85,7 +85,7 @@ class plan_lowerer {
     const byte_count peak = peak_bytes(layout_, residency_, p_.evicted_by);
     if (p_.evicted_by != pressure::driver) throw_if_over_budget(p_.budget, peak, "the plan");
     return {std::move(steps_),
-            plan_.home,
+            plan_.residences,
             homes_.at_start,
             homes_.at_end,
             layout_.device_bytes,
@@ -118,14 +118,14 @@ class plan_lowerer {
   }
 
   void lower_action(step& s, const advise& x) {
-    s.home = plan_.home[x.tensor];
+    s.home = plan_.residences[x.tensor];
     const range whole = managed_.range_of(x.tensor, {});
     if (whole.bytes > 0) s.movements.push_back({whole, 0});
     s.is_needed = !s.movements.empty();
   }
 
   void lower_action(step& s, const prefetch& x) {
-    s.home = plan_.home[x.tensor];
+    s.home = plan_.residences[x.tensor];
     if (s.home == residence::staged) {
       copy_staged(s, x.tensor);
     } else {
@@ -137,7 +137,7 @@ class plan_lowerer {
   }
 
   void lower_action(step& s, const evict& x) {
-    s.home = plan_.home[x.tensor];
+    s.home = plan_.residences[x.tensor];
     const std::vector<std::uint32_t> cells = cells_of(x.tensor, x.part);
     if (s.home == residence::managed) {
       const byte_count call = p_.target.uvm.eviction_call_bytes;
@@ -163,7 +163,7 @@ class plan_lowerer {
   }
 
   void lower_action(step& s, const discard& x) {
-    s.home = plan_.home[x.tensor];
+    s.home = plan_.residences[x.tensor];
     s.is_needed = false;
     if (!is_managed(s.home)) return;
     for (const range& r : managed_.owned_discardable_ranges(x.tensor, x.part, index()))

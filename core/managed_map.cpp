@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <stdexcept>
-#include <string>
 
 namespace um {
 namespace {
@@ -27,7 +26,7 @@ std::vector<range> subtract_range(const std::vector<range>& from, byte_count beg
 managed_map::managed_map(const graph& g, const memory_plan& plan, const lifetime_table& table,
                          const layout& at)
     : g_(g), table_(table), layout_(at), overlapping_(g.tensors.size()) {
-  for (const residence home : plan.home) is_twinned_.push_back(home == residence::twinned);
+  for (const residence home : plan.residences) is_twinned_.push_back(home == residence::twinned);
   std::vector<std::uint32_t> by_offset;
   for (std::uint32_t l = 0; l < table.lifetimes.size(); ++l) {
     if (table.lifetimes[l].is_managed) by_offset.push_back(l);

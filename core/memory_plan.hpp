@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cstdint>
-#include <limits>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -77,7 +76,7 @@ constexpr std::string_view verb_of(const action& a) {
 }
 
 struct memory_plan {
-  std::vector<residence> home;  // one per tensor
+  std::vector<residence> residences;  // one per tensor
   std::vector<action> actions;
   // Ascending indices into `actions` at which the lanes join: later actions begin when all earlier ones have
   // ended. Most plans need none.

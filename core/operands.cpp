@@ -60,7 +60,7 @@ arity arity_of(const op_attributes& what) {
                  [](const optimizer_step&) { return arity_between(2, most_stepped, 1, most_stepped); },
                  [](const opaque&) { return arity_between(0, most_operands, 1, most_operands); },
                  [](const auto&) { return arity_exactly(2, 1); }},
-      what);
+      what.value);
 }
 
 defect expect_shape(const tensor& t, const dims& wanted) {
@@ -224,8 +224,7 @@ defect concat_defect(const tensor& whole, const std::vector<tensor_id>& parts, c
 }
 
 // `relu6` needs `relu`.
-template <class Joined>
-defect relu6_defect(const Joined& what) {
+defect relu6_defect(const auto& what) {
   if (what.relu6 && !what.relu) return "is capped without a ReLU";
   return std::nullopt;
 }
@@ -318,7 +317,7 @@ defect cast_defect(const operands& all) {
 
 // Tensors with more than one row or column must share one memory order.
 defect memory_order_defect(const operands& all) {
-  if (std::holds_alternative<opaque>(all.o.attributes)) return std::nullopt;
+  if (has_kind<opaque>(all.o)) return std::nullopt;
   const tensor* first = nullptr;
   for (const auto* side : {&all.o.in, &all.o.out}) {
     for (const tensor_id id : *side) {
@@ -458,7 +457,7 @@ defect operands_defect(const operands& all) {
           [&](const sgd_update&) { return update_defect(all); },
           [&](const optimizer_step& a) { return step_defect(a, all); },
           [&](const opaque& a) { return opaque_defect(a, all); }},
-      all.o.attributes);
+      all.o.attributes.value);
 }
 
 defect arity_defect(const op& o) {
@@ -491,7 +490,7 @@ defect ids_defect(const graph& g, const op& o) {
 }  // namespace
 
 std::vector<stepped_parameter> stepped_parameters(const graph& g, const op& o) {
-  const auto moments = static_cast<std::size_t>(std::get<optimizer_step>(o.attributes).moments);
+  const auto moments = static_cast<std::size_t>(std::get<optimizer_step>(o.attributes.value).moments);
   const auto counters = static_cast<std::size_t>(moments == 2);
   std::vector<stepped_parameter> all;
   for (std::size_t in = 0, out = 0; in + 1 < o.in.size() - std::min(counters, o.in.size());) {

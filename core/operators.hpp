@@ -284,14 +284,20 @@ struct opaque {  // any number -> at least one
   friend bool operator==(const opaque&, const opaque&) = default;
 };
 
-// The attributes of an operator: its kind, and the attributes of that kind.
-using op_attributes =
-    std::variant<convolution, convolution_backward_data, convolution_backward_filter, bias_backward, relu,
-                 relu_backward, relu_bias_backward, max_pool, max_pool_backward, average_pool,
-                 average_pool_backward, linear, linear_backward_data, linear_backward_filter, batch_norm,
-                 normalize, batch_norm_backward, add, concat, concat_backward, global_average_pool,
-                 global_average_pool_backward, cast, softmax_cross_entropy, softmax_cross_entropy_backward,
-                 softmax_cross_entropy_gradient, sgd_update, optimizer_step, opaque>;
+// The kind of an operator, with its attributes.
+struct op_attributes {
+  std::variant<convolution, convolution_backward_data, convolution_backward_filter, bias_backward, relu,
+               relu_backward, relu_bias_backward, max_pool, max_pool_backward, average_pool,
+               average_pool_backward, linear, linear_backward_data, linear_backward_filter, batch_norm,
+               normalize, batch_norm_backward, add, concat, concat_backward, global_average_pool,
+               global_average_pool_backward, cast, softmax_cross_entropy, softmax_cross_entropy_backward,
+               softmax_cross_entropy_gradient, sgd_update, optimizer_step, opaque>
+      value;
+
+  op_attributes() = default;
+  op_attributes(auto kind) : value(std::move(kind)) {}
+  friend bool operator==(const op_attributes&, const op_attributes&) = default;
+};
 
 // Passes the attributes of any kind but opaque to a visitor.
 template <class Attributes, class Visitor>
@@ -307,7 +313,7 @@ void fields_of(Attributes& a, Visitor&& v) {
 }
 
 // The operator's kind as written in plans and tables: "convolution_backward_data".
-std::string_view kind_of(const op_attributes& what);
+std::string_view kind_of(const op_attributes& attributes);
 // One operator of each kind with default attributes, in the order of the variant.
 std::vector<op_attributes> every_kind();
 

@@ -14,7 +14,7 @@ namespace um {
 namespace {
 
 using placing::attempt, placing::placer, placing::gap_rule, placing::shape, placing::to_signed,
-    placing::placed_block, placing::placing_task;
+    placing::placed_block, placing::placement_request;
 
 // The search stops when the arena is at most 1/500 larger than the lower bound.
 constexpr byte_count near_enough = 500;
@@ -31,8 +31,7 @@ constexpr std::size_t most_comparisons = 400'000'000, most_of_pieces = 100'000'0
 constexpr std::size_t most_tries = 16'000, tries_each = 250, least_starts = 24;
 
 // Indices of blocks, heaviest first.
-template <class Weight>
-std::vector<std::size_t> heaviest_first(std::span<const shape> blocks, const Weight& weight) {
+std::vector<std::size_t> heaviest_first(std::span<const shape> blocks, const auto& weight) {
   std::vector<std::size_t> order(blocks.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::ranges::stable_sort(order, std::ranges::greater{}, [&](std::size_t i) { return weight(blocks[i]); });
@@ -70,7 +69,7 @@ std::optional<std::size_t> draw_index_above(const attempt& a, std::vector<byte_c
 // Moves blocks above the goal to earlier places in the order, one by one, until none is left. At first it
 // also accepts orders that leave slightly more above it, later none (threshold accepting, Dueck and Scheuer
 // 1990).
-attempt lower_blocks_above_goal(attempt now, const placing_task& t, placer& by, std::size_t tries,
+attempt lower_blocks_above_goal(attempt now, const placement_request& t, placer& by, std::size_t tries,
                                 generator& dice) {
   constexpr std::uint32_t shares = 1024;
   attempt best = now;
@@ -92,7 +91,7 @@ attempt lower_blocks_above_goal(attempt now, const placing_task& t, placer& by, 
 }
 
 // Per block, whether it is small and placed last.
-std::vector<char> find_small_blocks(const placing_task& t) {
+std::vector<char> find_small_blocks(const placement_request& t) {
   std::vector<char> is_small;
   std::vector<shape> all;
   for (const shape& b : t.blocks) {
@@ -104,7 +103,7 @@ std::vector<char> find_small_blocks(const placing_task& t) {
 }
 
 // Uses a fixed seed, so that equal blocks give equal arenas.
-attempt search_orders(placing_task& t) {
+attempt search_orders(placement_request& t) {
   constexpr byte_count any = std::numeric_limits<byte_count>::max();
   const std::vector<char> is_small = find_small_blocks(t);
   const auto large_by = [&](const auto& weight) {
@@ -141,14 +140,14 @@ attempt search_orders(placing_task& t) {
 }
 
 // Places blocks that live throughout at the bottom, and leaves the others to a search.
-struct packing_task {
+struct prepared_packing {
   packing result;
-  placing_task searched;
+  placement_request searched;
   std::vector<std::size_t> original_index;  // per searched block: its index among all blocks
 };
 
-packing_task prepare_packing(std::span<const block> blocks) {
-  packing_task p;
+prepared_packing prepare_packing(std::span<const block> blocks) {
+  prepared_packing p;
   std::vector<shape> shapes;
   shapes.reserve(blocks.size());
   std::uint32_t begin = std::numeric_limits<std::uint32_t>::max(), end = 0;
@@ -176,7 +175,7 @@ packing_task prepare_packing(std::span<const block> blocks) {
   return p;
 }
 
-packing to_packing(packing_task&& p, const attempt& a) {
+packing to_packing(prepared_packing&& p, const attempt& a) {
   for (const placed_block& s : a.placed)
     p.result.offsets[p.original_index[s.index]] = static_cast<byte_count>(s.begin);
   p.result.bytes = a.bytes;
@@ -184,12 +183,12 @@ packing to_packing(packing_task&& p, const attempt& a) {
 }
 
 // Packs once, blocks in order of `weight`, heaviest first.
-template <class Weight>
-packing pack_once(std::span<const block> blocks, gap_rule how, const Weight& weight) {
-  packing_task p = prepare_packing(blocks);
+packing pack_once(std::span<const block> blocks, gap_rule how, const auto& weight) {
+  prepared_packing p = prepare_packing(blocks);
   p.searched.rule = how;
   const attempt a =
-      *placer(p.searched).place(heaviest_first(p.searched.blocks, weight), std::numeric_limits<byte_count>::max());
+      *placer(p.searched)
+           .place(heaviest_first(p.searched.blocks, weight), std::numeric_limits<byte_count>::max());
   return to_packing(std::move(p), a);
 }
 
@@ -200,7 +199,7 @@ auto earliest_begin_first(const shape& b) {
 }  // namespace
 
 packing pack_searched(std::span<const block> blocks) {
-  packing_task p = prepare_packing(blocks);
+  prepared_packing p = prepare_packing(blocks);
   const byte_count peak = p.result.peak_live_bytes;
   p.searched.goal = peak + peak / near_enough;
   const attempt best = search_orders(p.searched);

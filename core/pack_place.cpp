@@ -11,7 +11,7 @@ namespace {
 // Chooses a gap by the rule of a task. Occupied intervals are added in order of their addresses.
 class gap_finder {
  public:
-  gap_finder(const placing_task& t, byte_count alignment)
+  gap_finder(const placement_request& t, byte_count alignment)
       : how_(t.rule), alignment_(alignment), cursor_(to_signed(t.floor)) {}
 
   // False once no more can change the answer.

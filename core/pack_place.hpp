@@ -15,7 +15,7 @@ namespace um::placing {
 enum class gap_rule : std::uint8_t { lowest_gap, tightest_gap };
 
 // The blocks to place, the lowest address and the rule.
-struct placing_task {
+struct placement_request {
   std::vector<shape> blocks;
   byte_count floor = 0;  // lowest address
   byte_count goal = 0;   // no block should reach above it
@@ -47,7 +47,7 @@ struct attempt {
 // Places blocks of a task, which must outlive it; its rule may change.
 class placer {
  public:
-  explicit placer(const placing_task& t)
+  explicit placer(const placement_request& t)
       : task_(t), conflicts_(t.blocks), is_kept_(t.blocks.size()), overlapping_(t.blocks.size() + 1) {}
 
   // Returns nothing as soon as more than `most` bytes lie above the goal.
@@ -67,7 +67,7 @@ class placer {
   // Address ranges that block `i` cannot take, in order.
   void find_forbidden_addresses(std::size_t i, const attempt& a);
 
-  const placing_task& task_;
+  const placement_request& task_;
   const conflicts conflicts_;
   std::vector<char> is_kept_;                  // per block
   std::vector<unsigned char> is_overlapping_;  // scratch: per placed block

@@ -13,9 +13,9 @@ std::optional<memory_plan> plan_with_states_on_host(const strategy& s, const pro
   roomier.budget += states;
   try {
     memory_plan plan = s.plan(roomier);
-    for (std::size_t t = 0; t < plan.home.size(); ++t) {
-      residence& home = plan.home[t];
-      if (p.network.tensors[t].use == role::state && home == residence::device) home = residence::host;
+    for (std::size_t t = 0; t < plan.residences.size(); ++t) {
+      residence& home = plan.residences[t];
+      if (p.network.tensors[t].role == role::state && home == residence::device) home = residence::host;
     }
     return plan;
   } catch (const infeasible&) {  // its message names the larger budget
@@ -44,7 +44,7 @@ op_cost cost_of(const graph& g, const profile& costs, const machine& on, const s
 }
 
 op_cost cost_of(const problem& p, const compute& c) {
-  return cost_of(p.network, p.costs, p.target, p.cost_of_slice, c);
+  return cost_of(p.network, p.operator_costs, p.target, p.cost_of_slice, c);
 }
 
 memory_technique technique_of(const strategy& s) {

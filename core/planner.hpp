@@ -41,7 +41,7 @@ using knob_values = std::map<std::string, std::int64_t>;
 
 struct problem {
   const graph& network;
-  const profile& costs;
+  const profile& operator_costs;  // one per operator
   const machine& target;
   byte_count budget = std::numeric_limits<byte_count>::max();
   pressure evicted_by = pressure::none;  // who evicts managed memory

@@ -127,7 +127,7 @@ residency residency_of(const graph& g, const memory_plan& plan, const layout& at
                        const managed_map& managed) {
   residency all;
   all.live_device_bytes = at.live_device_bytes;
-  block_ledger blocks(g, plan.home, managed, at.managed_bytes);
+  block_ledger blocks(g, plan.residences, managed, at.managed_bytes);
   for (int iteration = 0; iteration < 2; ++iteration) {
     all.changes.clear();
     all.resident_blocks.clear();

@@ -1,6 +1,5 @@
 #include "core/stretches.hpp"
 
-#include <algorithm>
 #include <array>
 
 namespace um {

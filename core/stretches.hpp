@@ -2,7 +2,6 @@
 // waits for other lanes, and other lanes wait only for its last step.
 #pragma once
 
-#include <cstdint>
 #include <span>
 #include <vector>
 

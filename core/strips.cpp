@@ -47,8 +47,7 @@ class cross_section_use {
   struct resident_region {
     region covered, section;
   };
-  template <class F>
-  void remove_within(const region& r, F&& concerns) {
+  void remove_within(const region& r, auto&& concerns) {
     std::erase_if(on_device_,
                   [&](const resident_region& x) { return concerns(x) && contains(r, x.covered); });
     is_mixed_ = is_mixed_ || std::ranges::any_of(on_device_, [&](const resident_region& x) {
@@ -82,7 +81,7 @@ class strip_finder {
     sort_and_remove_duplicates(used.moved_or_written);
     strip_layout layout{
         outer_axes_[t], {whole}, {0, range_along(whole, outer_axes_[t]).end}, std::move(cells)};
-    const bool in_arena = home == residence::staged || (home == residence::device && !survives(what.use));
+    const bool in_arena = home == residence::staged || (home == residence::device && !survives(what.role));
     if (!in_arena) return layout;
     layout.segment_borders.insert(layout.segment_borders.end(), used.borders.begin(), used.borders.end());
     sort_and_remove_duplicates(layout.segment_borders);
@@ -98,7 +97,7 @@ class strip_finder {
     for (const access& a : accesses_of(g_, x)) {
       const bool writes = a.mode != access_mode::read;
       add(a.tensor, a.where, true, writes);
-      if (plan_.home[a.tensor] != residence::staged) continue;
+      if (plan_.residences[a.tensor] != residence::staged) continue;
       const region section = section_of(a.tensor, a.where);
       if (writes) {
         cross_sections_[a.tensor].begin_stay(a.where, section, is_whole(a.tensor, section));
@@ -191,7 +190,7 @@ std::vector<strip_layout> make_strip_layouts(const graph& g, const memory_plan& 
   strip_finder taken(g, plan);
   std::vector<strip_layout> all;
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {
-    all.push_back(taken.layout_of(t, plan.home[t], std::move(cells[t])));
+    all.push_back(taken.layout_of(t, plan.residences[t], std::move(cells[t])));
   }
   return all;
 }

@@ -53,7 +53,7 @@ struct tensor {
   std::string name;
   dims shape;
   dtype type = dtype::f32;
-  role use = role::activation;
+  um::role role = um::role::activation;
   memory_order order = memory_order::nchw;
 };
 

@@ -27,7 +27,7 @@ expectation expected_tokens(const graph& g) {
   token next = 1;
   e.initial.assign(g.tensors.size(), 0);
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {
-    if (persists(g.tensors[t].use)) e.initial[t] = next++;
+    if (persists(g.tensors[t].role)) e.initial[t] = next++;
   }
   e.final = e.initial;
   for (const op& o : g.ops) {
@@ -109,9 +109,9 @@ class symbolic_machine {
   using finding = copy_tracker::error;
 
   finding apply(const advise& x) {
-    if (is_managed(plan_.home[x.tensor])) return {};
+    if (is_managed(plan_.residences[x.tensor])) return {};
     return "tensor " + g_.tensors[x.tensor].name + " has residence " +
-           std::string(to_text(plan_.home[x.tensor])) + " and cannot be advised";
+           std::string(to_text(plan_.residences[x.tensor])) + " and cannot be advised";
   }
   finding apply(const prefetch& x) { return copies_.apply(x); }
   finding apply(const evict& x) { return copies_.apply(x); }
@@ -208,7 +208,7 @@ class symbolic_machine {
       }
     }
     for (tensor_id t = 0; t < g_.tensors.size(); ++t) {
-      if (!survives(g_.tensors[t].use)) continue;
+      if (!survives(g_.tensors[t].role)) continue;
       for (std::uint32_t c = 0; c < values_[t].size(); ++c) {
         if (auto wrong = check_cell_at_end(t, c)) return wrong;
       }
@@ -218,7 +218,7 @@ class symbolic_machine {
 
   // The state at the end must allow the next iteration to start.
   finding check_cell_at_end(tensor_id t, std::uint32_t c) const {
-    const bool at_home = is_pinned(plan_.home[t]);
+    const bool at_home = is_pinned(plan_.residences[t]);
     const bool there = at_home ? copies_.has_host_copy(t, c) : copies_.is_readable_by_kernels(t, c);
     if (there && values_[t][c] == expected_.final[t]) return {};
     return "at the end of the iteration " + copies_.describe(t, c) + " does not hold its final value" +
@@ -237,8 +237,8 @@ class symbolic_machine {
 
 // Ids within bounds, so that the rest may index freely.
 std::optional<std::string> bounds_defect(const graph& g, const memory_plan& plan) {
-  if (plan.home.size() != g.tensors.size()) {
-    return "the plan gives " + std::to_string(plan.home.size()) + " residences for " +
+  if (plan.residences.size() != g.tensors.size()) {
+    return "the plan gives " + std::to_string(plan.residences.size()) + " residences for " +
            std::to_string(g.tensors.size()) + " tensors";
   }
   for (const action& a : plan.actions) {

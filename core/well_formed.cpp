@@ -42,17 +42,16 @@ defect alias_defect(const graph& g, const op& o) {
 defect order_defect(const graph& g, const op& o, std::vector<bool>& written) {
   for (const tensor_id id : o.in) {
     const tensor& t = g.tensors[id];
-    if (!persists(t.use) && !written[id]) return "reads " + t.name + " before it is written";
+    if (!persists(t.role) && !written[id]) return "reads " + t.name + " before it is written";
   }
   for (const tensor_id id : o.out) {
     const tensor& t = g.tensors[id];
     const bool is_read = std::ranges::find(o.in, id) != o.in.end();
-    const bool updates = std::holds_alternative<sgd_update>(o.attributes) ||
-                         std::holds_alternative<optimizer_step>(o.attributes) ||
-                         (std::holds_alternative<opaque>(o.attributes) && is_read && !o.is_repeatable);
+    const bool updates =
+        has_kind<sgd_update, optimizer_step>(o) || (has_kind<opaque>(o) && is_read && !o.is_repeatable);
     if (written[id]) return "is a second writer of " + t.name;
-    if (updates ? t.use != role::parameter && t.use != role::state : persists(t.use)) {
-      return "may not write " + t.name + ", a tensor of role " + std::string(to_text(t.use));
+    if (updates ? t.role != role::parameter && t.role != role::state : persists(t.role)) {
+      return "may not write " + t.name + ", a tensor of role " + std::string(to_text(t.role));
     }
     if (!updates && is_read) return "reads and writes " + t.name;
     written[id] = true;

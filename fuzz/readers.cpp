@@ -15,8 +15,7 @@ namespace {
 
 constexpr const char* source = "fuzzed";
 
-template <class Read>
-bool bear(std::string_view text, Read read) {
+bool bear(std::string_view text, auto read) {
   std::string once;
   try {
     once = to_json(read(text, source));
@@ -31,8 +30,7 @@ bool bear(std::string_view text, Read read) {
 }
 
 // Readers without a writer: reading must succeed or refuse the text.
-template <class Read>
-bool bear_reading(std::string_view text, Read read) {
+bool bear_reading(std::string_view text, auto read) {
   try {
     read(text, source);
     return true;

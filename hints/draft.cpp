@@ -55,10 +55,10 @@ bool can_evict_by_twin(const problem& p, const use_table& uses, const tensor_cho
   const tensor& what = p.network.tensors[t];
   const bool is_used = !uses.uses_of_part[uses.first_part[t]].empty();
   if (!is_used || !fills_blocks(what) || !moves_in_parts(p, uses, t)) return false;
-  if (what.use == role::input) {
+  if (what.role == role::input) {
     return !which.roles.empty() || !which.names.empty() || bytes_of(what) > p.budget / share_of_large_input;
   }
-  return what.use == role::activation || what.use == role::activation_gradient;
+  return what.role == role::activation || what.role == role::activation_gradient;
 }
 
 bool matches_pattern(const std::string& pattern, const std::string& text) {
@@ -66,7 +66,7 @@ bool matches_pattern(const std::string& pattern, const std::string& text) {
 }
 
 bool matches_kind(const std::string& kind, const op_attributes& attributes) {
-  const auto* const a = std::get_if<opaque>(&attributes);
+  const auto* const a = std::get_if<opaque>(&attributes.value);
   if (a != nullptr && kind.starts_with(opaque_label)) {
     return matches_pattern(kind.substr(opaque_label.size()), a->label);
   }
@@ -230,7 +230,7 @@ class draft_builder {
       if (!can_move(which, x) || (rule.means == evict_means::twin && !fills_whole_blocks(x))) continue;
       for (std::size_t i = 0; i < all.size(); ++i) {
         const bool is_last = i + 1 == all.size();
-        if (is_last && !persists(graph_.tensors[t].use)) continue;
+        if (is_last && !persists(graph_.tensors[t].role)) continue;
         const position next = is_last ? uses_.end() + all.front().at : all[i + 1].at;
         if (next - all[i].at > rule.gap)
           actions_after_[static_cast<std::size_t>(all[i].at)].emplace_back(evict{t, box_of(x)});
@@ -243,7 +243,8 @@ class draft_builder {
     if (makes_room_on_demand(strategy_)) return;
     for (part_id x = 0; x < uses_.parts.size(); ++x) {
       const tensor_id t = uses_.parts[x].tensor;
-      if (uses_.uses_of_part[x].empty() || survives(graph_.tensors[t].use) || !applies_to(which, t)) continue;
+      if (uses_.uses_of_part[x].empty() || survives(graph_.tensors[t].role) || !applies_to(which, t))
+        continue;
       actions_after_[static_cast<std::size_t>(uses_.uses_of_part[x].back().at)].emplace_back(
           discard{t, box_of(x)});
     }
@@ -300,7 +301,7 @@ bool tensor_chooser::is_touched_by(const std::vector<std::string>& kinds,
 
 bool tensor_chooser::matches(const tensor_choice& which, tensor_id t) const {
   const tensor& what = graph_.tensors[t];
-  if (!which.roles.empty() && std::ranges::find(which.roles, what.use) == which.roles.end()) return false;
+  if (!which.roles.empty() && std::ranges::find(which.roles, what.role) == which.roles.end()) return false;
   const auto fits_name = [&](const std::string& pattern) { return matches_pattern(pattern, what.name); };
   if (!which.names.empty() && std::ranges::none_of(which.names, fits_name)) return false;
   if (which.least_bytes > 0 && bytes_of(what) < which.least_bytes) return false;

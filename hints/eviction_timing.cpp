@@ -52,8 +52,8 @@ class eviction_timetable {
 
  private:
   bool is_movable(const action& a) const {
-    return std::visit(overloaded{[&](const evict& x) { return is_managed(plan_.home[x.tensor]); },
-                                 [&](const discard& x) { return is_managed(plan_.home[x.tensor]); },
+    return std::visit(overloaded{[&](const evict& x) { return is_managed(plan_.residences[x.tensor]); },
+                                 [&](const discard& x) { return is_managed(plan_.residences[x.tensor]); },
                                  [](const auto&) { return false; }},
                       a);
   }
@@ -70,13 +70,13 @@ class eviction_timetable {
     return all;
   }
   block_range blocks_of(tensor_id t, const box& part) const {
-    if (!is_managed(plan_.home[t]) || !placement_.managed.is_touched(t)) return {};
+    if (!is_managed(plan_.residences[t]) || !placement_.managed.is_touched(t)) return {};
     const range only = batch_range(graph_.tensors[t], part);
     return um::blocks_of({placement_.managed.offset_of(t) + only.offset, only.bytes});
   }
   void add_operands(const compute& c, std::vector<block_range>& all) {
     for (const access& x : accesses_of(graph_, c)) {
-      if (!is_managed(plan_.home[x.tensor])) continue;
+      if (!is_managed(plan_.residences[x.tensor])) continue;
       const bool begins = !is_touched_[x.tensor];
       is_touched_[x.tensor] = true;
       if (begins) all.push_back(blocks_of(x.tensor, {}));
@@ -118,7 +118,7 @@ class eviction_timetable {
   // Whether it discards a result that a user may read after the iteration.
   bool discards_result(const departure& d) const {
     const auto* x = std::get_if<discard>(&d.what);
-    return x != nullptr && survives(graph_.tensors[x->tensor].use);
+    return x != nullptr && survives(graph_.tensors[x->tensor].role);
   }
 
   // The latest place: before the next action that touches its blocks.
@@ -145,7 +145,7 @@ class eviction_timetable {
   memory_plan merge_actions() {
     std::ranges::stable_sort(departures_, {},
                              [](const departure& d) { return std::pair(d.from, is_copy(d)); });
-    memory_plan made{plan_.home, {}};
+    memory_plan made{plan_.residences, {}};
     auto next = departures_.begin();
     for (slot s = 0; s <= end(); ++s) {
       for (; next != departures_.end() && next->from == s; ++next) made.actions.push_back(next->what);
@@ -169,14 +169,14 @@ class eviction_timetable {
   nanoseconds action_time(slot s) const {
     const auto* c = std::get_if<compute>(&fixed_actions_[s]);
     if (c == nullptr) return 0;
-    const auto whole = static_cast<std::uint64_t>(problem_.costs[c->op].time);
+    const auto whole = static_cast<std::uint64_t>(problem_.operator_costs[c->op].time);
     return static_cast<nanoseconds>(share_of(whole, graph_, graph_.ops[c->op], c->part));
   }
   nanoseconds departure_duration(const departure& d) const {
     const std::uint64_t blocks = d.blocks.end - d.blocks.begin;
     const auto* e = std::get_if<evict>(&d.what);
     return e == nullptr ? discard_time(problem_.target, blocks)
-                        : evict_time(problem_.target, blocks, plan_.home[e->tensor]);
+                        : evict_time(problem_.target, blocks, plan_.residences[e->tensor]);
   }
 
   // Reserves lane time for discards first; copies get the rest.
@@ -234,8 +234,8 @@ nanoseconds twin_copy_time(const machine& target, const execution_plan& steps) {
 // Costs of operators slowed down by copies of twins beside them, spread over all operators.
 profile slow_down_by_copies(const problem& p, nanoseconds copies) {
   nanoseconds all = 0;
-  for (const op_cost& c : p.costs) all += c.time;
-  profile slower = p.costs;
+  for (const op_cost& c : p.operator_costs) all += c.time;
+  profile slower = p.operator_costs;
   const auto percent = static_cast<nanoseconds>(p.target.beside_copy_percent);
   const nanoseconds per_million = all == 0 ? 0 : copies * percent * 10'000 / all;
   for (op_cost& c : slower) c.time += c.time * per_million / 1'000'000;

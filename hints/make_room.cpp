@@ -37,7 +37,7 @@ class eviction_planner {
       }
       before = actions_;
     }
-    return {draft_.home, std::move(actions_)};
+    return {draft_.residences, std::move(actions_)};
   }
 
  private:
@@ -64,7 +64,7 @@ class eviction_planner {
     return parts_.operands[static_cast<std::size_t>(at)];
   }
   const op& current_op() const { return graph_.ops[parts_.order[static_cast<std::size_t>(position_)].op]; }
-  bool is_managed(tensor_id t) const { return um::is_managed(draft_.home[t]); }
+  bool is_managed(tensor_id t) const { return um::is_managed(draft_.residences[t]); }
 
   // --- before a compute ---
 
@@ -97,8 +97,8 @@ class eviction_planner {
   bool needs_fetch(const evictable_part& x) const {
     const tensor& t = graph_.tensors[x.tensor];
     if (bytes_of(t) < managed_block) return false;
-    const bool first = !persists(t.use) && x.uses.front() == position_;
-    const bool fetches = rules_.prefetch_inputs || draft_.home[x.tensor] == residence::twinned;
+    const bool first = !persists(t.role) && x.uses.front() == position_;
+    const bool fetches = rules_.prefetch_inputs || draft_.residences[x.tensor] == residence::twinned;
     if (first ? !rules_.populate_outputs || is_in_place(x.tensor) : !fetches) return false;
     return !resident_.ledger().is_fully_resident(x.address_range);
   }
@@ -131,8 +131,8 @@ class eviction_planner {
   // resident without its value.
   bool conflicts_with_twin(tensor_id t) const {
     const block_ledger& ledger = resident_.ledger();
-    const auto is_twinned = [&](tensor_id x) { return draft_.home[x] == residence::twinned; };
-    if (ledger.was_touched(t) || persists(graph_.tensors[t].use)) return false;
+    const auto is_twinned = [&](tensor_id x) { return draft_.residences[x] == residence::twinned; };
+    if (ledger.was_touched(t) || persists(graph_.tensors[t].role)) return false;
     return is_twinned(t) || std::ranges::any_of(wanted_blocks_.members(), [&](std::size_t b) {
              return ledger.owner(b) != block_ledger::no_owner && is_twinned(ledger.owner(b));
            });
@@ -185,7 +185,8 @@ class eviction_planner {
   // Twinned tensors that persist are back on the host when an iteration ends.
   void evict_persistent_twins() {
     for (const evictable_part& x : parts_.parts) {
-      if (draft_.home[x.tensor] != residence::twinned || !survives(graph_.tensors[x.tensor].use)) continue;
+      if (draft_.residences[x.tensor] != residence::twinned || !survives(graph_.tensors[x.tensor].role))
+        continue;
       if (resident_.is_resident(x)) apply(resident_.eviction_of(x, position_));
     }
   }
@@ -221,7 +222,7 @@ class eviction_planner {
 
 placement placement_of_draft(const problem& p, const memory_plan& draft, packer arena_packer) {
   memory_plan on_demand = draft;
-  std::ranges::replace(on_demand.home, residence::twinned, residence::managed);
+  std::ranges::replace(on_demand.residences, residence::twinned, residence::managed);
   return {p, on_demand, arena_packer};
 }
 

@@ -31,7 +31,7 @@ void add_operands(evictable_parts& parts, const graph& g, const memory_plan& pla
   parts.order.push_back(c);
   std::vector<managed_operand>& operands = parts.operands.emplace_back();
   for (const access& a : accesses_of(g, c)) {
-    if (!is_managed(plan.home[a.tensor])) continue;
+    if (!is_managed(plan.residences[a.tensor])) continue;
     const tensor& t = g.tensors[a.tensor];
     const std::size_t first = parts.first_part[a.tensor], count = parts.first_part[a.tensor + 1] - first;
     const auto [begin, end] = overlapping_parts(t.shape.n, static_cast<std::uint32_t>(count), a.where.batch);
@@ -68,9 +68,9 @@ evictable_parts find_evictable_parts(const problem& p, const memory_plan& plan, 
   evictable_parts parts;
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {
     parts.first_part.push_back(parts.parts.size());
-    if (!is_managed(plan.home[t])) continue;
+    if (!is_managed(plan.residences[t])) continue;
     const std::uint32_t slices = at.table.strips[t].grid.batch_part_count();
-    add_parts(parts, g, at, t, eviction_part_count(g.tensors[t], plan.home[t], slices, part_bytes));
+    add_parts(parts, g, at, t, eviction_part_count(g.tensors[t], plan.residences[t], slices, part_bytes));
   }
   parts.first_part.push_back(parts.parts.size());
   for (const action& a : plan.actions) {

@@ -120,7 +120,7 @@ class hint_planner {
         pressure_rule_(eviction_under_pressure(s)),
         evicts_by_twin_(evicts_by_twins(s)),
         places_on_device_(std::ranges::any_of(s.rules, places_on_device)) {
-    const memory_plan managed = plan_of(p.network, graph_order(p.network), residence::managed);
+    const memory_plan managed = um::make_plan(p.network, graph_order(p.network), residence::managed);
     fits_budget_ = bytes_of(placement(p, managed, placed_by)) <= p.budget;
   }
 
@@ -175,7 +175,7 @@ class hint_planner {
     hint_strategy rules = strategy_;
     if (!with.keeps_on_device) std::erase_if(rules.rules, places_on_device);
     memory_plan plan = make_draft(rules, problem_, order);
-    if (fits_budget_) std::ranges::replace(plan.home, residence::twinned, residence::managed);
+    if (fits_budget_) std::ranges::replace(plan.residences, residence::twinned, residence::managed);
     return plan;
   }
 
@@ -185,7 +185,8 @@ class hint_planner {
     const bool evicts = !fits_budget_ && (pressure_rule_ != nullptr || evicts_by_twin_);
     if (!evicts && problem_.evicted_by != pressure::plan) return draft.plan;
     const eviction_options rules =
-        fits_budget_ ? eviction_options{} : make_eviction_options(strategy_, problem_, with, draft.plan.home);
+        fits_budget_ ? eviction_options{}
+                     : make_eviction_options(strategy_, problem_, with, draft.plan.residences);
     memory_plan plan = make_room(problem_, draft.plan, draft.addresses, rules);
     return fits_budget_ || !retimes_evictions()
                ? plan

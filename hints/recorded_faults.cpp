@@ -10,9 +10,9 @@ std::vector<std::vector<bool>> recorded_faults(const problem& p) {
   const graph& g = p.network;
   problem by_driver = p;
   by_driver.evicted_by = pressure::driver;
-  const execution_plan plan = lower(by_driver, plan_of(g, graph_order(g), residence::managed));
+  const execution_plan plan = lower(by_driver, make_plan(g, graph_order(g), residence::managed));
   std::vector<std::vector<bool>> faulted(g.ops.size(), std::vector<bool>(g.tensors.size(), false));
-  simulate({g, plan, p.target, p.costs}, 1, false, [&](const step& s, const managed_memory& memory) {
+  simulate({g, plan, p.target, p.operator_costs}, 1, false, [&](const step& s, const managed_memory& memory) {
     const op_id o = std::get<compute>(s.command).op;
     for (const operand& x : s.operands) {
       if (x.location.where != space::managed) continue;

@@ -9,7 +9,7 @@ byte_count activation_bytes(const graph& g, const op& o) {
   byte_count bytes = 0;
   for (const auto* side : {&o.in, &o.out}) {
     for (const tensor_id t : *side)
-      bytes += belongs_to_parameter(g.tensors[t].use) ? 0 : bytes_of(g.tensors[t]);
+      bytes += belongs_to_parameter(g.tensors[t].role) ? 0 : bytes_of(g.tensors[t]);
   }
   return bytes;
 }
@@ -20,7 +20,7 @@ bool cuts_at_block_borders(const graph& g, const batch_loop& r, std::uint32_t pa
     for (const auto* side : {&g.ops[o].in, &g.ops[o].out}) {
       for (const tensor_id t : *side) {
         const byte_count bytes = bytes_of(g.tensors[t]);
-        if (belongs_to_parameter(g.tensors[t].use) || bytes < parts * managed_block) continue;
+        if (belongs_to_parameter(g.tensors[t].role) || bytes < parts * managed_block) continue;
         if (bytes % (parts * managed_block) != 0) return false;
       }
     }

@@ -56,7 +56,7 @@ bool victim_order::is_discarded(const evictable_part& x) const {
 
 // Positions of the next iteration follow those of this one.
 position victim_order::next_use(const evictable_part& x, position now) const {
-  const role use = graph_.tensors[x.tensor].use;
+  const role use = graph_.tensors[x.tensor].role;
   const auto at = std::ranges::lower_bound(x.uses, now);
   const bool is_first = at == x.uses.begin();
   if (at != x.uses.end() && (!is_first || persists(use))) return *at;
@@ -72,13 +72,13 @@ resident_parts::resident_parts(const graph& g, const memory_plan& draft, const p
     : draft_(draft),
       placement_(at),
       parts_(parts),
-      ledger_(g, draft.home, at.managed, at.addresses.managed_bytes),
+      ledger_(g, draft.residences, at.managed, at.addresses.managed_bytes),
       order_(g, rules, static_cast<position>(parts.order.size())),
       last_arrival_(ledger_.block_count(), 0),
       may_be_resident_(parts.parts.size(), true) {}
 
 void resident_parts::apply(const action& a, position now) {
-  if (const auto* f = std::get_if<prefetch>(&a); f != nullptr && is_managed(draft_.home[f->tensor])) {
+  if (const auto* f = std::get_if<prefetch>(&a); f != nullptr && is_managed(draft_.residences[f->tensor])) {
     const range r = placement_.managed.range_of(f->tensor, f->part);
     record_arrival(f->tensor, std::span(&r, 1), true);
   } else if (std::holds_alternative<compute>(a)) {

@@ -121,9 +121,9 @@ measurement eviction_case(eviction_method how, copy_direction direction, concurr
 // `hits_ns` and `misses_ns`, when half of the granules that were there, or were not, had been read, since the
 // first of all; `hits_ahead_percent`, how many of those that were there had been read when half of the others
 // were.
-measurement partly_resident(read_order how, byte_count bytes, int percent);
+measurement read_partly_resident(read_order how, byte_count bytes, int percent);
 // As partly_resident, read by one thread, one read a granule, each waiting for the one before; no counters.
-measurement partly_resident_chase(byte_count bytes, int percent);
+measurement chase_partly_resident(byte_count bytes, int percent);
 
 // --- operators ---
 // A dense product of square matrices, its operands on the device.
@@ -143,7 +143,7 @@ measurement discard_and_prefetch_back(byte_count bytes);
 measurement small_prefetches(int blocks);
 // Isolated faults by turns on data never seen and on data seen before, in one kernel: cold_ns, seen_ns, and
 // the one beyond the other, beyond_ns.
-measurement first_visits(int blocks);
+measurement faults_on_new_and_seen_blocks(int blocks);
 // Isolated faults of one kernel each, the driver resting before: idle_fault_ns.
 measurement idle_faults(int faults);
 // One place in every block of memory that lies nowhere, then another one: first_ns, again_ns. A thread a

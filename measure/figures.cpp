@@ -96,7 +96,7 @@ double prefetch_block(const readings_view& v) {
 double populate(const readings_view& v) {
   return (v("prefetch_in_discarded") - v("prefetch_there_1GiB")) / blocks_in(GiB);
 }
-double chunk(const readings_view& v) {
+double chunk_allocation(const readings_view& v) {
   return v("prefetch_in_new") / blocks_in(stream_bytes) - v("prefetch_in_discarded") / blocks_in(GiB);
 }
 double host_map_page(const readings_view& v) {
@@ -127,7 +127,7 @@ double prefetch_overhead(const readings_view& v) {
   return v("prefetch_in_64KiB") - time_at_rate(granule, link_in(v)) - migrate_copy(v);
 }
 double prefetch_call(const readings_view& v) {
-  return prefetch_overhead(v) - prefetch_block(v) - chunk(v) - host_unmap(v);
+  return prefetch_overhead(v) - prefetch_block(v) - chunk_allocation(v) - host_unmap(v);
 }
 double prefetch_queued(const readings_view& v) {
   static_assert(queued_call == managed_block, "one walk a call");
@@ -191,10 +191,12 @@ fault_parts parts_of_fault(const readings_view& v) {
   for (int i = 0; i < 50; ++i) {
     const double full = p.batch + full_batch * p.fault;
     const double first = sparse - v.faults_of_page() * (p.fault + p.batch / full_batch);  // service, granule
-    p.granule = (dense - dense_faults / full_batch * full - first - chunk(v)) / (granules_in_block - 1);
+    p.granule =
+        (dense - dense_faults / full_batch * full - first - chunk_allocation(v)) / (granules_in_block - 1);
     p.service = first - p.granule;
     p.batch = isolated - first - p.fault;
-    const double stream_full = (stream - chunk(v) - granules_in_block * p.granule) / batches - p.service;
+    const double stream_full =
+        (stream - chunk_allocation(v) - granules_in_block * p.granule) / batches - p.service;
     p.fault = (stream_full - p.batch) / full_batch;
   }
   return p;
@@ -204,7 +206,7 @@ double issue_copy(const readings_view& v) {
   return (v("granules_unmapped") + v("sparse_unmapped") - v("granules_nowhere") - v("sparse_nowhere")) /
          blocks_in(sparse_bytes) / copies;
 }
-double evict(const readings_view& v) {
+double eviction(const readings_view& v) {
   return std::max(0.0, to_host_call(v)) + std::max(0.0, parts_of_fault(v).service);
 }
 
@@ -290,7 +292,7 @@ constexpr std::array driver_figures = std::to_array<figure>({
     {"uvm.batch_granules", &granules_of_batch, 1},
     {"uvm.read_batches_percent", &read_batches_percent, 100},
     {"uvm.service_ns", &service},
-    {"uvm.chunk_ns", &chunk},
+    {"uvm.chunk_ns", &chunk_allocation},
     {"uvm.granule_ns", &granule_cost},
     {"uvm.first_visit_ns", &first_visit},
     {"uvm.issue_copy_ns", &issue_copy},
@@ -299,7 +301,7 @@ constexpr std::array driver_figures = std::to_array<figure>({
     {"uvm.migrate_copy_ns", &migrate_copy},
     {"uvm.host_chunk_bytes", &host_chunk, 1},
     {"uvm.page_copy_ns", &page_copy},
-    {"uvm.evict_ns", &evict},
+    {"uvm.evict_ns", &eviction},
     {"uvm.host_populate_ns", &host_populate},
     {"uvm.host_clear_ns", &host_clear},
     {"uvm.host_map_page_ns", &host_map_page},

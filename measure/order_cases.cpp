@@ -82,7 +82,7 @@ std::string name_of(const char* read_order, byte_count bytes, int percent) {
 
 }  // namespace
 
-measurement partly_resident(read_order how, byte_count bytes, int percent) {
+measurement read_partly_resident(read_order how, byte_count bytes, int percent) {
   const byte_count read = how == read_order::sparse_pages    ? bytes / granule * 16
                           : how == read_order::block_strided ? bytes / 2
                                                              : bytes;
@@ -101,7 +101,7 @@ measurement partly_resident(read_order how, byte_count bytes, int percent) {
   return m;
 }
 
-measurement partly_resident_chase(byte_count bytes, int percent) {
+measurement chase_partly_resident(byte_count bytes, int percent) {
   measurement m =
       partly_resident_case(name_of("pointer_chase", bytes, percent), bytes / granule * sizeof(int), 0);
   m.prepare = [=](bench& on) -> trial {
@@ -122,9 +122,9 @@ std::vector<measurement> order_cases(const device_facts&) {
   for (const int percent : {50, 67, 80, 90}) {
     for (const read_order how : {read_order::waves, read_order::grid_stride, read_order::chunk_a_thread,
                                  read_order::random, read_order::block_strided, read_order::sparse_pages}) {
-      all.push_back(partly_resident(how, bytes, percent));
+      all.push_back(read_partly_resident(how, bytes, percent));
     }
-    all.push_back(partly_resident_chase(bytes, percent));
+    all.push_back(chase_partly_resident(bytes, percent));
   }
   return all;
 }

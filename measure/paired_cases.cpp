@@ -136,7 +136,7 @@ measurement small_prefetches(int blocks) {
   return m;
 }
 
-measurement first_visits(int blocks) {
+measurement faults_on_new_and_seen_blocks(int blocks) {
   measurement m;
   m.name = "calibration/first_visits/count:" + std::to_string(blocks);
   m.reset = std::string("one half: ") + reset_text(data_state::cold) +

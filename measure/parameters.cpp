@@ -77,7 +77,7 @@ std::vector<source> fault_sources() {
       {{{"sparse_unmapped"}}, strided_touches(data_state::unmapped, sparse)},
       {{{"sparse_mapped"}}, strided_touches(data_state::warm, sparse)},
       {{{"isolated_cold", "cold_ns"}, {"isolated_mapped", "seen_ns"}, {"cold_beyond_mapped", "beyond_ns"}},
-       first_visits(visited_blocks)},
+       faults_on_new_and_seen_blocks(visited_blocks)},
       {{{"isolated_idle", "idle_fault_ns"}}, idle_faults(idle_blocks)},
       {{{"cpu_touches"}}, cpu_touch_case(touched_bytes, managed_block, {})},
       {{{"refill"}}, discard_case(return_method::write, refilled_bytes)}};
@@ -171,8 +171,7 @@ class recorder {
     bool failed = false;
   };
 
-  template <class Work>
-  void record_failures(const source& from, const Work& work) {
+  void record_failures(const source& from, const auto& work) {
     const auto note = [&](const std::exception& reason) {
       for (const reading& r : from.readings) {
         std::string text = std::string(r.name) + " was not measured: " + reason.what();

@@ -38,8 +38,7 @@ struct bound_operator {
   granted_memory workspace;
   std::string engine;
 };
-template <class Problem>
-bound_operator bind_operator(bench& on, const Problem& what, std::byte* data) {
+bound_operator bind_operator(bench& on, const auto& what, std::byte* data) {
   session& libraries = on.libraries();
   const engine chosen = choose_engine(libraries, what, workspace_cap);
   libraries.release_scratch();
@@ -56,8 +55,7 @@ struct running_operator {
   granted_memory memory;
   bound_operator work;
 };
-template <class Problem>
-running_operator operator_on_device(bench& on, const Problem& what) {
+running_operator operator_on_device(bench& on, const auto& what) {
   running_operator made;
   made.memory = on.device_memory(layout_of(operand_bytes(what)).bytes);
   fill_by_gpu(on.libraries(), made.memory.data(), made.memory.bytes(), operand_type(what.arithmetic));

@@ -30,8 +30,7 @@ graph build_alexnet(const network_spec& spec) {
   x = b.relu("relu6", b.linear("fc6", x, 4096));
   x = b.relu("relu7", b.linear("fc7", x, 4096));
   x = b.linear("fc8", x, 1000);
-  return spec.mode == pass::train ? b.training(x, spec.fusion_mode, spec.appends_sgd)
-                                  : b.inference(x, spec.fusion_mode);
+  return b.complete(x, spec);
 }
 
 }  // namespace um

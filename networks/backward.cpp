@@ -40,7 +40,7 @@ class backward_pass {
         gradients_(g.tensors.size()) {
     for (const tensor_id id : inputs) wanted_.at(id) = true;
     for (std::size_t id = 0; id < g.tensors.size(); ++id) {
-      if (g.tensors[id].use == role::parameter) wanted_[id] = true;
+      if (g.tensors[id].role == role::parameter) wanted_[id] = true;
     }
     for (const op& o : g.ops) {
       const bool wanted = std::ranges::any_of(o.in, [&](tensor_id id) { return bool{wanted_[id]}; });
@@ -54,7 +54,7 @@ class backward_pass {
     for (std::size_t i = forward_ops_; i-- > 0;) {
       const op forward = graph_.ops[i];  // a copy: appending moves the list
       if (gradients_[forward.out[0]].parts.empty()) continue;
-      std::visit([&](const auto& what) { differentiate(forward, what); }, forward.attributes);
+      std::visit([&](const auto& what) { differentiate(forward, what); }, forward.attributes.value);
     }
   }
 
@@ -73,7 +73,7 @@ class backward_pass {
     for (std::size_t i = forward_ops_; i-- > 0;) {
       const op& o = graph_.ops[i];
       if (!reached[o.out[0]]) continue;
-      if (joined_ && std::holds_alternative<batch_norm>(o.attributes)) gradients_[o.out[0]].room = 2;
+      if (joined_ && has_kind<batch_norm>(o)) gradients_[o.out[0]].room = 2;
       for (const tensor_id id : o.in) {
         if (!wanted_[id]) continue;
         reached[id] = true;
@@ -192,7 +192,7 @@ class backward_pass {
   tensor_id new_gradient_part(tensor_id id) {
     gradient& d = gradients_[id];
     if (!wanted_[id]) return new_gradient_tensor(id, "", role::activation_gradient);
-    if (d.expected <= 1) return new_gradient_tensor(id, "", gradient_role(graph_.tensors[id].use));
+    if (d.expected <= 1) return new_gradient_tensor(id, "", gradient_role(graph_.tensors[id].role));
     return new_gradient_tensor(id, "." + std::to_string(++d.made), role::activation_gradient);
   }
 
@@ -203,7 +203,7 @@ class backward_pass {
 
   void pass_gradient_on(tensor_id id, tensor_id part) {
     const tensor& t = graph_.tensors[id];
-    if (wanted_[id] && gradients_[id].expected == 1 && persists(t.use)) {
+    if (wanted_[id] && gradients_[id].expected == 1 && persists(t.role)) {
       throw std::invalid_argument("tensor " + t.name +
                                   " is added to another and read nowhere else: its gradient has no tensor");
     }
@@ -218,7 +218,7 @@ class backward_pass {
     const bool last = d.come == d.expected;
     if (d.parts.size() < 2 || (last && d.parts.size() <= d.room)) return;
     const tensor_id sum =
-        last ? new_gradient_tensor(id, "", gradient_role(graph_.tensors[id].use))
+        last ? new_gradient_tensor(id, "", gradient_role(graph_.tensors[id].role))
              : new_gradient_tensor(id, "." + std::to_string(++d.made), role::activation_gradient);
     graph_.ops.push_back(
         {graph_.tensors[sum].name, um::add{}, {d.parts[0], d.parts[1]}, {sum}, true, may_alias{0, 0}});
@@ -241,13 +241,13 @@ void append_backward(graph& g, tensor_id y, tensor_id dy, std::span<const tensor
 std::vector<std::pair<tensor_id, tensor_id>> trained_parameters(const graph& g) {
   std::unordered_map<std::string, tensor_id> gradients;
   for (std::size_t id = 0; id < g.tensors.size(); ++id) {
-    if (g.tensors[id].use == role::parameter_gradient) {
+    if (g.tensors[id].role == role::parameter_gradient) {
       gradients[g.tensors[id].name] = static_cast<tensor_id>(id);
     }
   }
   std::vector<std::pair<tensor_id, tensor_id>> trained;
   for (std::size_t id = 0; id < g.tensors.size(); ++id) {
-    if (g.tensors[id].use != role::parameter) continue;
+    if (g.tensors[id].role != role::parameter) continue;
     const auto gradient = gradients.find(gradient_name(g.tensors[id].name));
     if (gradient != gradients.end()) trained.emplace_back(static_cast<tensor_id>(id), gradient->second);
   }

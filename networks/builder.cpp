@@ -209,19 +209,24 @@ void builder::append_output(tensor t) {
 
 graph builder::inference(tensor_id y, fusion fusion_mode) const {
   graph g = graph_;
-  g.tensors.at(y).use = role::output;
+  g.tensors.at(y).role = role::output;
   return fusion_mode == fusion::none ? g : fuse(g);
 }
 
 graph builder::training(tensor_id logits, fusion fusion_mode, bool sgd) const {
   graph g = inference(logits, fusion_mode);
-  const auto found = std::ranges::find(g.tensors, role::output, &tensor::use);
-  found->use = role::activation;
+  const auto found = std::ranges::find(g.tensors, role::output, &tensor::role);
+  found->role = role::activation;
   const auto y = static_cast<tensor_id>(found - g.tensors.begin());
   const tensor_id dlogits = append_loss(g, y, fusion_mode != fusion::none);
   append_backward(g, y, dlogits, {}, fusion_mode != fusion::none);
   if (sgd) append_updates(g);
   return g;
+}
+
+graph builder::complete(tensor_id logits, const network_spec& spec) const {
+  return spec.mode == pass::train ? training(logits, spec.fusion_mode, spec.appends_sgd)
+                                  : inference(logits, spec.fusion_mode);
 }
 
 }  // namespace um

@@ -61,6 +61,8 @@ class builder {
   graph inference(tensor_id y, fusion fusion_mode) const;
   // The loss of `logits` against labels becomes the output; gradients of all parameters follow.
   graph training(tensor_id logits, fusion fusion_mode, bool sgd) const;
+  // The graph of one of these, as specified.
+  graph complete(tensor_id logits, const network_spec& spec) const;
 
   const graph& so_far() const { return graph_; }
 

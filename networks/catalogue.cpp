@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <numeric>
 #include <stdexcept>
 
 #include "core/access.hpp"
@@ -19,92 +20,99 @@ constexpr std::int64_t int32_most = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t alexnet_most = 85 * 224;
 constexpr std::int64_t insize_most = 1 << 20;
 
-const std::vector<network_family>& table() {
-  const network_knob vgg_insize{"insize", "height and width of an image, a multiple of 32", 224, 32,
-                                insize_most};
-  const network_knob resnet_insize{"insize", "height and width of an image", 224, 1, insize_most};
-  const network_knob cifar_insize{"insize", "height and width of an image", 32, 1, insize_most};
-  const network_knob vgg_cifar_insize{"insize", "height and width of an image, a multiple of 32", 32, 32,
-                                      insize_most};
-  static const std::vector<network_family> families{
-      {"alexnet",
-       "AlexNet in one column, 5 convolutions and 3 fully connected layers",
-       build_alexnet,
-       {{"insize", "height and width of an image, a multiple of 224", 224, 224, alexnet_most}}},
-      {"vgg11", "VGG configuration A, 8 convolutions", build_vgg11, {vgg_insize}},
-      {"vgg13", "VGG configuration B, 10 convolutions", build_vgg13, {vgg_insize}},
-      {"vgg16", "VGG configuration D, 13 convolutions", build_vgg16, {vgg_insize}},
-      {"vgg19", "VGG configuration E, 16 convolutions", build_vgg19, {vgg_insize}},
-      {"resnet18", "ResNet of 8 blocks of two 3 x 3 convolutions", build_resnet18, {resnet_insize}},
-      {"resnet34", "ResNet of 16 blocks of two 3 x 3 convolutions", build_resnet34, {resnet_insize}},
-      {"resnet50", "ResNet of 16 bottlenecks", build_resnet50, {resnet_insize}},
-      {"resnet101", "ResNet of 33 bottlenecks", build_resnet101, {resnet_insize}},
-      {"resnet152", "ResNet of 50 bottlenecks", build_resnet152, {resnet_insize}},
-      {"googlenet", "GoogLeNet of 9 inception blocks, normalised", build_googlenet, {resnet_insize}},
-      {"densenet121", "DenseNet of 58 dense layers in 4 blocks", build_densenet121, {resnet_insize}},
-      {"mobilenet_v2", "MobileNetV2 of 17 inverted residuals", build_mobilenet_v2, {resnet_insize}},
-      {"vgg11_cifar",
-       "vgg11 for CIFAR-10: normalised, two small fully connected layers",
-       build_vgg11_cifar,
-       {vgg_cifar_insize}},
-      {"vgg13_cifar",
-       "vgg13 for CIFAR-10: normalised, two small fully connected layers",
-       build_vgg13_cifar,
-       {vgg_cifar_insize}},
-      {"vgg16_cifar",
-       "vgg16 for CIFAR-10: normalised, two small fully connected layers",
-       build_vgg16_cifar,
-       {vgg_cifar_insize}},
-      {"vgg19_cifar",
-       "vgg19 for CIFAR-10: normalised, two small fully connected layers",
-       build_vgg19_cifar,
-       {vgg_cifar_insize}},
-      {"resnet18_cifar",
-       "resnet18 for CIFAR-10: 3 x 3 stem, nothing halved before the blocks",
-       build_resnet18_cifar,
-       {cifar_insize}},
-      {"resnet34_cifar",
-       "resnet34 for CIFAR-10: 3 x 3 stem, nothing halved before the blocks",
-       build_resnet34_cifar,
-       {cifar_insize}},
-      {"resnet50_cifar",
-       "resnet50 for CIFAR-10: 3 x 3 stem, nothing halved before the blocks",
-       build_resnet50_cifar,
-       {cifar_insize}},
-      {"resnet101_cifar",
-       "resnet101 for CIFAR-10: 3 x 3 stem, nothing halved before the blocks",
-       build_resnet101_cifar,
-       {cifar_insize}},
-      {"resnet20_cifar",
-       "CIFAR-10 ResNet of 3 stages of 3 blocks, shortcuts projected",
-       build_resnet20_cifar,
-       {cifar_insize}},
-      {"resnet32_cifar",
-       "CIFAR-10 ResNet of 3 stages of 5 blocks, shortcuts projected",
-       build_resnet32_cifar,
-       {cifar_insize}},
-      {"resnet44_cifar",
-       "CIFAR-10 ResNet of 3 stages of 7 blocks, shortcuts projected",
-       build_resnet44_cifar,
-       {cifar_insize}},
-      {"resnet56_cifar",
-       "CIFAR-10 ResNet of 3 stages of 9 blocks, shortcuts projected",
-       build_resnet56_cifar,
-       {cifar_insize}},
-      {"resnet110_cifar",
-       "CIFAR-10 ResNet of 3 stages of 18 blocks, shortcuts projected",
-       build_resnet110_cifar,
-       {cifar_insize}},
-      {"conv",
-       "one convolution with a bias; trained with a given gradient of its output",
-       build_conv,
-       {{"c", "channels of the input", 64, 1, int32_most},
-        {"h", "height of the input", 56, 1, int32_most},
-        {"w", "width of the input", 56, 1, int32_most},
-        {"k", "channels of the output", 64, 1, int32_most},
-        {"kernel", "height and width of the filters", 3, 1, int32_most},
-        {"stride", "step between windows", 1, 1, int32_most},
-        {"pad", "zeros around the input", 1, 0, int32_most}}}};
+const char* const image_size = "height and width of an image";
+const char* const image_size_32 = "height and width of an image, a multiple of 32";
+
+using family_table = std::vector<network_family>;
+
+void add_vggs(family_table& all, bool of_cifar) {
+  struct configuration {
+    char letter;
+    vgg_stages depth;
+  };
+  for (const auto& [letter, depth] : {configuration{'A', {1, 1, 2, 2, 2}},
+                                      {'B', {2, 2, 2, 2, 2}},
+                                      {'D', {2, 2, 3, 3, 3}},
+                                      {'E', {2, 2, 4, 4, 4}}}) {
+    const int convolutions = std::accumulate(depth.begin(), depth.end(), 0);
+    const std::string name = "vgg" + std::to_string(convolutions + 3);
+    if (of_cifar) {
+      all.push_back({name + "_cifar",
+                     name + " for CIFAR-10: normalised, two small fully connected layers",
+                     [depth](const network_spec& spec) { return build_vgg_cifar(spec, depth); },
+                     {{"insize", image_size_32, 32, 32, insize_most}}});
+    } else {
+      all.push_back(
+          {name,
+           std::string("VGG configuration ") + letter + ", " + std::to_string(convolutions) + " convolutions",
+           [depth](const network_spec& spec) { return build_vgg(spec, depth); },
+           {{"insize", image_size_32, 224, 32, insize_most}}});
+    }
+  }
+}
+
+void add_resnet(family_table& all, const std::string& name, const std::string& summary,
+                const resnet_architecture& a) {
+  all.push_back({name,
+                 summary,
+                 [a](const network_spec& spec) { return build_resnet(spec, a); },
+                 {{"insize", image_size, a.first == resnet_stem::imagenet ? 224 : 32, 1, insize_most}}});
+}
+
+void add_resnets(family_table& all) {
+  const std::string small = " blocks of two 3 x 3 convolutions", large = " bottlenecks";
+  add_resnet(all, "resnet18", "ResNet of 8" + small, {.blocks = {2, 2, 2, 2}});
+  add_resnet(all, "resnet34", "ResNet of 16" + small, {.blocks = {3, 4, 6, 3}});
+  add_resnet(all, "resnet50", "ResNet of 16" + large, {.blocks = {3, 4, 6, 3}, .bottleneck = true});
+  add_resnet(all, "resnet101", "ResNet of 33" + large, {.blocks = {3, 4, 23, 3}, .bottleneck = true});
+  add_resnet(all, "resnet152", "ResNet of 50" + large, {.blocks = {3, 8, 36, 3}, .bottleneck = true});
+}
+
+void add_cifar_resnets(family_table& all) {
+  const auto like = [&](const std::string& name, const std::array<int, 4>& blocks, bool bottleneck) {
+    add_resnet(all, name + "_cifar", name + " for CIFAR-10: 3 x 3 stem, nothing halved before the blocks",
+               {resnet_stem::cifar, blocks, bottleneck, 64, 10});
+  };
+  like("resnet18", {2, 2, 2, 2}, false);
+  like("resnet34", {3, 4, 6, 3}, false);
+  like("resnet50", {3, 4, 6, 3}, true);
+  like("resnet101", {3, 4, 23, 3}, true);
+  for (const int blocks : {3, 5, 7, 9, 18}) {
+    const std::string count = std::to_string(blocks);
+    add_resnet(all, "resnet" + std::to_string(6 * blocks + 2) + "_cifar",
+               "CIFAR-10 ResNet of 3 stages of " + count + " blocks, shortcuts projected",
+               {resnet_stem::cifar, {blocks, blocks, blocks, 0}, false, 16, 10});
+  }
+}
+
+family_table make_table() {
+  const network_knob insize{"insize", image_size, 224, 1, insize_most};
+  family_table all{{"alexnet",
+                    "AlexNet in one column, 5 convolutions and 3 fully connected layers",
+                    build_alexnet,
+                    {{"insize", "height and width of an image, a multiple of 224", 224, 224, alexnet_most}}}};
+  add_vggs(all, false);
+  add_resnets(all);
+  all.push_back({"googlenet", "GoogLeNet of 9 inception blocks, normalised", build_googlenet, {insize}});
+  all.push_back({"densenet121", "DenseNet of 58 dense layers in 4 blocks", build_densenet121, {insize}});
+  all.push_back({"mobilenet_v2", "MobileNetV2 of 17 inverted residuals", build_mobilenet_v2, {insize}});
+  add_vggs(all, true);
+  add_cifar_resnets(all);
+  all.push_back({"conv",
+                 "one convolution with a bias; trained with a given gradient of its output",
+                 build_conv,
+                 {{"c", "channels of the input", 64, 1, int32_most},
+                  {"h", "height of the input", 56, 1, int32_most},
+                  {"w", "width of the input", 56, 1, int32_most},
+                  {"k", "channels of the output", 64, 1, int32_most},
+                  {"kernel", "height and width of the filters", 3, 1, int32_most},
+                  {"stride", "step between windows", 1, 1, int32_most},
+                  {"pad", "zeros around the input", 1, 0, int32_most}}});
+  return all;
+}
+
+const family_table& table() {
+  static const family_table families = make_table();
   return families;
 }
 
@@ -151,8 +159,7 @@ network_spec with_default_knobs(const network_spec& spec, const network_family& 
 void forbid_memory_sharing(graph& g) {
   g.shares_memory = false;
   for (op& o : g.ops) {
-    const bool in_place =
-        std::holds_alternative<relu>(o.attributes) || std::holds_alternative<relu_backward>(o.attributes);
+    const bool in_place = has_kind<relu, relu_backward>(o);
     if (!in_place) o.alias.reset();
   }
 }

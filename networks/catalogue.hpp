@@ -1,6 +1,7 @@
 // Every network by name, as a table. A network is a function from its knobs to a graph.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,7 +13,7 @@ namespace um {
 
 struct network_family {
   std::string name, summary;
-  graph (*build)(const network_spec&) = nullptr;
+  std::function<graph(const network_spec&)> build;
   std::vector<network_knob> knobs;
 };
 

@@ -55,8 +55,7 @@ graph build_densenet121(const network_spec& spec) {
   }
   x = norm_and_relu(b, "norm5", "relu5", x);
   x = b.linear("classifier", b.global_average_pool("average", x), 1000);
-  return spec.mode == pass::train ? b.training(x, spec.fusion_mode, spec.appends_sgd)
-                                  : b.inference(x, spec.fusion_mode);
+  return b.complete(x, spec);
 }
 
 }  // namespace um

@@ -2,6 +2,8 @@
 // complete and in range.
 #pragma once
 
+#include <array>
+
 #include "networks/spec.hpp"
 
 namespace um {
@@ -14,40 +16,30 @@ graph build_alexnet(const network_spec& spec);
 // VGG of 11, 13, 16 or 19 weight layers (Simonyan and Zisserman 2014, configurations A, B, D and
 // E). The first fully connected layer reads the whole last feature map, so its parameters grow
 // with insize.
-graph build_vgg11(const network_spec& spec);
-graph build_vgg13(const network_spec& spec);
-graph build_vgg16(const network_spec& spec);
-graph build_vgg19(const network_spec& spec);
-
+using vgg_stages = std::array<int, 5>;  // convolutions of each stage; every stage ends in a pool
+graph build_vgg(const network_spec& spec, const vgg_stages& depth);
 // The same for CIFAR-10: a batch normalisation after every convolution (which then has no bias), and
 // fully connected layers of 512 and 10.
-graph build_vgg11_cifar(const network_spec& spec);
-graph build_vgg13_cifar(const network_spec& spec);
-graph build_vgg16_cifar(const network_spec& spec);
-graph build_vgg19_cifar(const network_spec& spec);
+graph build_vgg_cifar(const network_spec& spec, const vgg_stages& depth);
+
+enum class resnet_stem : std::uint8_t {
+  imagenet,  // 7 x 7 with stride 2, then a 3 x 3 pool with stride 2
+  cifar,     // 3 x 3, nothing halved
+};
+
+struct resnet_architecture {
+  resnet_stem first = resnet_stem::imagenet;
+  std::array<int, 4> blocks{};  // blocks of each stage; 0: there is no such stage
+  bool bottleneck = false;
+  std::int64_t width = 64;  // channels of the first stage, doubled by each further one
+  std::int64_t classes = 1000;
+};
 
 // ResNets (He, Zhang, Ren and Sun 2015) with projections where a shortcut changes its shape. A
 // bottleneck that halves the image does so in its 3 x 3 convolution, as torchvision's do; layers are
-// named as torchvision names them.
-graph build_resnet18(const network_spec& spec);
-graph build_resnet34(const network_spec& spec);
-graph build_resnet50(const network_spec& spec);
-graph build_resnet101(const network_spec& spec);
-graph build_resnet152(const network_spec& spec);
-
-// The same four stages on CIFAR-10 images, behind a 3 x 3 convolution that halves nothing.
-graph build_resnet18_cifar(const network_spec& spec);
-graph build_resnet34_cifar(const network_spec& spec);
-graph build_resnet50_cifar(const network_spec& spec);
-graph build_resnet101_cifar(const network_spec& spec);
-
-// The CIFAR-10 networks of the paper's section 4.2: three stages of 16, 32 and 64 channels. There the
-// two shortcuts that change their shape are padded with zeros, here they are projected.
-graph build_resnet20_cifar(const network_spec& spec);
-graph build_resnet32_cifar(const network_spec& spec);
-graph build_resnet44_cifar(const network_spec& spec);
-graph build_resnet56_cifar(const network_spec& spec);
-graph build_resnet110_cifar(const network_spec& spec);
+// named as torchvision names them. The two shortcuts that the paper's section 4.2 pads with zeros are
+// projected here, too.
+graph build_resnet(const network_spec& spec, const resnet_architecture& a);
 
 // GoogLeNet (Szegedy et al. 2015) as torchvision has it: every convolution normalised and without a bias
 // (epsilon 0.001), 3 x 3 filters in the place of 5 x 5, no auxiliary heads, no dropout.

@@ -1,7 +1,6 @@
 #include "networks/fusion.hpp"
 
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "networks/compact.hpp"
@@ -30,7 +29,7 @@ class operator_fuser {
                             [&](linear& what) { fuse_relu(o, what); },
                             [&](batch_norm& what) { fuse_residual(i, what); },
                             [&](normalize& what) { fuse_residual(i, what); }, [](auto&) {}},
-                 o.attributes);
+                 o.attributes.value);
     }
     return without_removed();
   }
@@ -39,9 +38,9 @@ class operator_fuser {
   // The operator of kind `Kind` that is the only reader of a tensor.
   template <class Kind>
   op* sole_reader(tensor_id what) {
-    if (readers_[what].size() != 1 || graph_.tensors[what].use != role::activation) return nullptr;
+    if (readers_[what].size() != 1 || graph_.tensors[what].role != role::activation) return nullptr;
     op& reader = graph_.ops[readers_[what][0]];
-    return std::holds_alternative<Kind>(reader.attributes) ? &reader : nullptr;
+    return has_kind<Kind>(reader) ? &reader : nullptr;
   }
 
   void remove(const op& o) { removed_[static_cast<std::size_t>(&o - graph_.ops.data())] = true; }
@@ -49,24 +48,23 @@ class operator_fuser {
   bool fuse_pool(op& o, const convolution& what) {
     if (what.relu || o.in.size() < 3) return false;
     op* const rectifier = sole_reader<relu>(o.out[0]);
-    if (rectifier == nullptr || std::get<relu>(rectifier->attributes).relu6) return false;
+    if (rectifier == nullptr || std::get<relu>(rectifier->attributes.value).relu6) return false;
     op* const pool = sole_reader<max_pool>(rectifier->out[0]);
-    if (pool == nullptr || std::get<max_pool>(pool->attributes).relu) return false;
-    std::get<max_pool>(pool->attributes).relu = true;
+    if (pool == nullptr || std::get<max_pool>(pool->attributes.value).relu) return false;
+    std::get<max_pool>(pool->attributes.value).relu = true;
     pool->in = {o.out[0], o.in[2]};
     o.in.pop_back();
     remove(*rectifier);
     return true;
   }
 
-  template <class Kind>
-  void fuse_relu(op& o, Kind& what) {
+  void fuse_relu(op& o, auto& what) {
     if (what.relu) return;
     op* const rectifier = sole_reader<relu>(o.out[0]);
     if (rectifier == nullptr) return;
     if constexpr (requires { what.relu6; }) {
-      what.relu6 = std::get<relu>(rectifier->attributes).relu6;
-    } else if (std::get<relu>(rectifier->attributes).relu6) {
+      what.relu6 = std::get<relu>(rectifier->attributes.value).relu6;
+    } else if (std::get<relu>(rectifier->attributes.value).relu6) {
       return;
     }
     what.relu = true;
@@ -74,8 +72,7 @@ class operator_fuser {
     remove(*rectifier);
   }
 
-  template <class Kind>
-  void fuse_residual(std::size_t i, Kind& what) {
+  void fuse_residual(std::size_t i, auto& what) {
     op& o = graph_.ops[i];
     if (what.relu) return;
     if (op* const sum = sole_reader<add>(o.out[0])) {

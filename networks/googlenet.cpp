@@ -55,8 +55,7 @@ graph build_googlenet(const network_spec& spec) {
   x = inception(b, "inception5a", x, {256, 160, 320, 32, 128, 128});
   x = inception(b, "inception5b", x, {384, 192, 384, 48, 128, 128});
   x = b.linear("fc", b.global_average_pool("average", x), 1000);
-  return spec.mode == pass::train ? b.training(x, spec.fusion_mode, spec.appends_sgd)
-                                  : b.inference(x, spec.fusion_mode);
+  return b.complete(x, spec);
 }
 
 }  // namespace um

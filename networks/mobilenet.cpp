@@ -58,8 +58,7 @@ graph build_mobilenet_v2(const network_spec& spec) {
   const std::string last = "features." + std::to_string(number + 1);
   x = b.relu(last + ".relu", convolution_and_norm(b, last, x, {last_channels, 1, 1, 0, false}), true);
   x = b.linear("classifier", b.global_average_pool("average", x), 1000);
-  return spec.mode == pass::train ? b.training(x, spec.fusion_mode, spec.appends_sgd)
-                                  : b.inference(x, spec.fusion_mode);
+  return b.complete(x, spec);
 }
 
 }  // namespace um

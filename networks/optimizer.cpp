@@ -17,7 +17,7 @@ tensor_id append_state(graph& g, tensor_id parameter, const std::string& suffix)
   tensor state = g.tensors[parameter];
   state.name += suffix;
   state.type = dtype::f32;
-  state.use = role::state;
+  state.role = role::state;
   return append_tensor(g, std::move(state));
 }
 

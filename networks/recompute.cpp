@@ -25,7 +25,7 @@ byte_count largest(const std::vector<byte_count>& live) {
 
 // The operator that computes the output `what` of `o` again, or nothing if that is not cheap.
 std::optional<op> cheap_copy(const graph& g, const op& o, tensor_id what) {
-  if (o.out[0] != what || g.tensors[what].use != role::activation) return std::nullopt;
+  if (o.out[0] != what || g.tensors[what].role != role::activation) return std::nullopt;
   if (std::optional<op> second = cheap_recomputation_of(o)) return second;
   op copy = o;
   copy.alias.reset();
@@ -38,7 +38,7 @@ std::optional<op> cheap_copy(const graph& g, const op& o, tensor_id what) {
                               return w.c * w.h * w.w <= most_products;
                             },
                             [](const auto&) { return false; }},
-                 o.attributes);
+                 o.attributes.value);
   return cheap ? std::optional(std::move(copy)) : std::nullopt;
 }
 
@@ -178,7 +178,7 @@ class peak_reducer {
     }
     if (!o.alias) return held;
     const tensor_id from = o.in[o.alias->input];
-    const bool ends = live_range_[from]->last == i && !survives(graph_.tensors[from].use);
+    const bool ends = live_range_[from]->last == i && !survives(graph_.tensors[from].role);
     return ends && is_reused_in_place(o, from) ? held + size_[from] : held;
   }
 

@@ -1,4 +1,3 @@
-#include <array>
 #include <string>
 
 #include "networks/builder.hpp"
@@ -6,19 +5,6 @@
 
 namespace um {
 namespace {
-
-enum class stem : std::uint8_t {
-  imagenet,  // 7 x 7 with stride 2, then a 3 x 3 pool with stride 2
-  cifar,     // 3 x 3, nothing halved
-};
-
-struct architecture {
-  stem first = stem::imagenet;
-  std::array<int, 4> blocks{};  // blocks of each stage; 0: there is no such stage
-  bool bottleneck = false;
-  std::int64_t width = 64;  // channels of the first stage, doubled by each further one
-  std::int64_t classes = 1000;
-};
 
 constexpr std::int64_t expansion = 4;
 
@@ -52,11 +38,13 @@ tensor_id residual_block(builder& b, const std::string& name, tensor_id x, std::
   return b.relu(part("relu", last), y);
 }
 
-graph build_resnet(const network_spec& spec, const architecture& a) {
+}  // namespace
+
+graph build_resnet(const network_spec& spec, const resnet_architecture& a) {
   const std::int64_t insize = spec.knobs.at("insize");
   builder b(spec.name, spec.mode);
   tensor_id x = b.input("data", {spec.batch, 3, insize, insize});
-  const bool large = a.first == stem::imagenet;
+  const bool large = a.first == resnet_stem::imagenet;
   x = b.relu("relu1", convolution_and_norm(b, "conv1", "bn1", x, a.width, large ? 7 : 3, large ? 2 : 1));
   if (large) x = b.max_pool("pool1", x, 3, 2, partial_windows::dropped, 1);
   std::int64_t width = a.width;
@@ -68,60 +56,7 @@ graph build_resnet(const network_spec& spec, const architecture& a) {
     width *= 2;
   }
   x = b.linear("fc", b.global_average_pool("average", x), a.classes);
-  return spec.mode == pass::train ? b.training(x, spec.fusion_mode, spec.appends_sgd)
-                                  : b.inference(x, spec.fusion_mode);
-}
-
-architecture cifar_architecture(int depth) {
-  const int blocks = (depth - 2) / 6;
-  return {stem::cifar, {blocks, blocks, blocks, 0}, false, 16, 10};
-}
-
-}  // namespace
-
-graph build_resnet18(const network_spec& spec) {
-  return build_resnet(spec, {stem::imagenet, {2, 2, 2, 2}, false});
-}
-graph build_resnet34(const network_spec& spec) {
-  return build_resnet(spec, {stem::imagenet, {3, 4, 6, 3}, false});
-}
-graph build_resnet50(const network_spec& spec) {
-  return build_resnet(spec, {stem::imagenet, {3, 4, 6, 3}, true});
-}
-graph build_resnet101(const network_spec& spec) {
-  return build_resnet(spec, {stem::imagenet, {3, 4, 23, 3}, true});
-}
-graph build_resnet152(const network_spec& spec) {
-  return build_resnet(spec, {stem::imagenet, {3, 8, 36, 3}, true});
-}
-
-graph build_resnet18_cifar(const network_spec& spec) {
-  return build_resnet(spec, {stem::cifar, {2, 2, 2, 2}, false, 64, 10});
-}
-graph build_resnet34_cifar(const network_spec& spec) {
-  return build_resnet(spec, {stem::cifar, {3, 4, 6, 3}, false, 64, 10});
-}
-graph build_resnet50_cifar(const network_spec& spec) {
-  return build_resnet(spec, {stem::cifar, {3, 4, 6, 3}, true, 64, 10});
-}
-graph build_resnet101_cifar(const network_spec& spec) {
-  return build_resnet(spec, {stem::cifar, {3, 4, 23, 3}, true, 64, 10});
-}
-
-graph build_resnet20_cifar(const network_spec& spec) {
-  return build_resnet(spec, cifar_architecture(20));
-}
-graph build_resnet32_cifar(const network_spec& spec) {
-  return build_resnet(spec, cifar_architecture(32));
-}
-graph build_resnet44_cifar(const network_spec& spec) {
-  return build_resnet(spec, cifar_architecture(44));
-}
-graph build_resnet56_cifar(const network_spec& spec) {
-  return build_resnet(spec, cifar_architecture(56));
-}
-graph build_resnet110_cifar(const network_spec& spec) {
-  return build_resnet(spec, cifar_architecture(110));
+  return b.complete(x, spec);
 }
 
 }  // namespace um

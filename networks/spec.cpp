@@ -1,7 +1,6 @@
 #include "networks/spec.hpp"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 namespace um {
@@ -23,16 +22,15 @@ std::optional<std::string> update_defect(const network_spec& spec) {
 }
 
 network_spec imported_spec(graph g, const std::string& digest) {
-  const auto of_role = [&](role use) { return std::ranges::find(g.tensors, use, &tensor::use); };
+  const auto of_role = [&](role use) { return std::ranges::find(g.tensors, use, &tensor::role); };
   const auto none = g.tensors.end();
   network_spec n;
   n.name = g.name + "#" + digest;
   if (const auto data = of_role(role::input); data != none) n.batch = data->shape.n;
   n.mode = of_role(role::parameter_gradient) == none ? pass::inference : pass::train;
-  n.appends_sgd = std::ranges::any_of(
-      g.ops, [](const op& o) { return std::holds_alternative<sgd_update>(o.attributes); });
+  n.appends_sgd = std::ranges::any_of(g.ops, [](const op& o) { return has_kind<sgd_update>(o); });
   for (const op& o : g.ops) {
-    if (const auto* const step = std::get_if<optimizer_step>(&o.attributes)) {
+    if (const auto* const step = std::get_if<optimizer_step>(&o.attributes.value)) {
       n.optimizer = all_values<optimizer_kind>().at(static_cast<std::size_t>(step->moments));
     }
   }

@@ -18,10 +18,10 @@ std::vector<bool> stays_f32(const graph& g) {
         overloaded{[&](const batch_norm&) { mark(o.out, 1, 3); }, [&](const normalize&) { mark(o.in, 1, 5); },
                    [&](const softmax_cross_entropy&) { mark(o.out, 0, 1); },
                    [&](const softmax_cross_entropy_gradient&) { mark(o.out, 0, 1); }, [](const auto&) {}},
-        o.attributes);
+        o.attributes.value);
   }
   for (std::size_t id = 0; id < whole.size(); ++id) {
-    const role use = g.tensors[id].use;
+    const role use = g.tensors[id].role;
     if (belongs_to_parameter(use)) whole[id] = true;
   }
   return whole;
@@ -34,7 +34,7 @@ std::optional<std::size_t> weight_operand(const op_attributes& what) {
                                [](const convolution_backward_data&) { return std::optional<std::size_t>(0); },
                                [](const linear_backward_data&) { return std::optional<std::size_t>(0); },
                                [](const auto&) { return std::optional<std::size_t>(); }},
-                    what);
+                    what.value);
 }
 
 // Products read casts of their weights, each made before its first use.
@@ -49,7 +49,7 @@ void cast_weights(graph& g) {
         tensor t = g.tensors[o.in[*at]];
         t.name += ".bf16";
         t.type = dtype::bf16;
-        t.use = role::activation;
+        t.role = role::activation;
         cast_to = static_cast<tensor_id>(g.tensors.size());
         ops.push_back({t.name, cast{}, {o.in[*at]}, {*cast_to}, true, std::nullopt});
         g.tensors.push_back(std::move(t));

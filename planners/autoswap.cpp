@@ -37,10 +37,10 @@ class swapping {
     constexpr std::size_t packed_at_once = 8;  // and those of one score alone, whatever they take
     for (std::size_t i = 0; i < ways.size(); ++i) {
       if (i >= packed_at_once && !ways[i].of_one_score) continue;
-      memory_plan plan = plan_of(p_.network, uses_, gaps_, ways[i].decisions);
+      memory_plan plan = make_plan(p_.network, uses_, gaps_, ways[i].decisions);
       if (lower(unlimited, plan, packers::smartpool).device_arena_bytes <= p_.budget) return plan;
     }
-    return plan_of(p_.network, uses_, gaps_, ways.front().decisions);
+    return make_plan(p_.network, uses_, gaps_, ways.front().decisions);
   }
 
  private:

@@ -44,12 +44,12 @@ class best_search {
         by_(by),
         same_bits_(p.knobs.at("bits") == 1),
         splits_(splits_of(p, same_bits_, by.and_without, why_)),
-        footprint_(footprint_of(p.network, p.costs).total),
+        footprint_(footprint_of(p.network, p.operator_costs).total),
         is_small_(p.network.ops.size() <= small_network),
         rungs_(ladder_of(footprint_)),
         best_at_(rungs_.size(), any_time),
         left_(all_work(p) / 6) {
-    for (const op_cost& c : p.costs) compute_time_ += c.time;
+    for (const op_cost& c : p.operator_costs) compute_time_ += c.time;
   }
 
   memory_plan run() {
@@ -214,7 +214,7 @@ memory_plan plan_best(const problem& p, const placer& place, const search_reques
 }
 
 memory_plan plan_best(const problem& of) {
-  if (footprint_of(of.network, of.costs).total <= of.budget) return plan_resident(of);
+  if (footprint_of(of.network, of.operator_costs).total <= of.budget) return plan_resident(of);
   return plan_in_order_of_use(of, [](const problem& p) {
     const auto place = [&](memory_plan plan) { return place_explicitly(p, std::move(plan)); };
     return plan_best(p, {place, place}, {"best", false, planners()});

@@ -32,10 +32,10 @@ memory_plan in_managed_memory(const graph& g, memory_plan plan, placement_scope 
     if (const auto* d = std::get_if<discard>(&a)) given_up[d->tensor] = true;
   }
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {
-    const role use = g.tensors[t].use;
+    const role use = g.tensors[t].role;
     const bool fills = how != placement_scope::large || bytes_of(g.tensors[t]) >= managed_block;
     const bool lasts = fills && (persists(use) || (how == placement_scope::lasting && survives(use)));
-    residence& home = plan.home[t];
+    residence& home = plan.residences[t];
     if (home == residence::staged) {
       home = residence::twinned;
     } else if (!given_up[t] && (lasts || how == placement_scope::everything)) {
@@ -58,7 +58,7 @@ nanoseconds price_of_launches(const execution_plan& plan) {
 bool moves_whole_blocks(const graph& g, const memory_plan& plan) {
   const auto fits = [&](tensor_id t, const box& part) {
     const byte_count bytes = bytes_of(g.tensors[t]);
-    if (plan.home[t] != residence::twinned || is_whole(part) || bytes < managed_block) return true;
+    if (plan.residences[t] != residence::twinned || is_whole(part) || bytes < managed_block) return true;
     const auto images = g.tensors[t].shape.n;
     const byte_count each = bytes / static_cast<byte_count>(images);
     const region where = region_of(g.tensors[t].shape, part);
@@ -77,7 +77,7 @@ bool moves_whole_blocks(const graph& g, const memory_plan& plan) {
 // The plan in managed memory; nothing if it moves parts of tensors that are not whole 2 MiB blocks.
 std::optional<placed_plan> try_in(const problem& p, const memory_plan& decided, placement_scope how) {
   memory_plan managed = in_managed_memory(p.network, decided, how);
-  if (std::ranges::none_of(managed.home, is_managed)) return std::nullopt;  // that would be `best`
+  if (std::ranges::none_of(managed.residences, is_managed)) return std::nullopt;  // that would be `best`
   if (!moves_whole_blocks(p.network, managed)) return std::nullopt;
   problem kept = p;
   kept.evicted_by = pressure::plan;
@@ -108,7 +108,7 @@ std::optional<placed_plan> in_best_scope(const problem& p, const memory_plan& de
 
 // Another strategy's plan for managed memory.
 std::optional<placed_plan> as_it_is(const problem& p, memory_plan plan) {
-  if (std::ranges::none_of(plan.home, is_managed)) return std::nullopt;
+  if (std::ranges::none_of(plan.residences, is_managed)) return std::nullopt;
   const execution_plan steps = lower(p, plan, packers::searched);
   placed_plan placed{std::move(plan), steps.peak_device_bytes, 0};
   if (p.evicted_by == pressure::driver) placed.need = steps.device_arena_bytes;
@@ -122,7 +122,7 @@ memory_plan plan_best_managed(const problem& of) {
   return plan_in_order_of_use(of, [](const problem& p) {
     const placer place{[&](const memory_plan& plan) { return in_best_scope(p, plan); },
                        [&](memory_plan plan) { return as_it_is(p, std::move(plan)); }};
-    if (footprint_of(p.network, p.costs).total <= p.budget) {
+    if (footprint_of(p.network, p.operator_costs).total <= p.budget) {
       std::optional<placed_plan> resident = place.decided(plan_resident(p));
       if (resident && resident->need <= p.budget) return std::move(resident->plan);
     }

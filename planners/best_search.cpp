@@ -1,7 +1,6 @@
 #include "planners/best_search.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <limits>

@@ -76,7 +76,7 @@ void search_space::find_classes() {
 
 void search_space::find_least_memory() {
   const auto stays = [&](part_id x) {
-    return !moves_ && persists(p_.network.tensors[uses_.parts[x].tensor].use);
+    return !moves_ && persists(p_.network.tensors[uses_.parts[x].tensor].role);
   };
   byte_count all = 0;
   for (part_id x = 0; x < uses_.parts.size(); ++x) all += stays(x) ? uses_.parts[x].bytes : 0;
@@ -244,7 +244,7 @@ bool search_space::gap_spans(std::size_t c, position at) const {
 }
 
 memory_plan search_space::plan(const std::vector<treatment>& treatments) const {
-  return plan_of(p_.network, uses_, gaps_, decisions_for(treatments));
+  return make_plan(p_.network, uses_, gaps_, decisions_for(treatments));
 }
 
 }  // namespace um

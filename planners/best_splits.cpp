@@ -27,10 +27,10 @@ bool cuts_anything(const graph& g, std::uint32_t k) {
 
 byte_count operand_bytes(const problem& p, op_id o) {
   const graph& g = p.network;
-  byte_count bytes = p.costs[o].workspace_bytes;
+  byte_count bytes = p.operator_costs[o].workspace_bytes;
   for (const auto* side : {&g.ops[o].in, &g.ops[o].out}) {
     for (const tensor_id t : *side) {
-      if (!belongs_to_parameter(g.tensors[t].use)) bytes += bytes_of(g.tensors[t]);
+      if (!belongs_to_parameter(g.tensors[t].role)) bytes += bytes_of(g.tensors[t]);
     }
   }
   return bytes;
@@ -100,7 +100,7 @@ std::vector<batch_split> splits_of(const problem& p, bool same_bits, bool and_wi
           std::ranges::find(all, regions) == all.end())
         all.push_back(std::move(regions));
     };
-    for (const byte_count share : shares) add(footprint_of(p.network, p.costs).total / share);
+    for (const byte_count share : shares) add(footprint_of(p.network, p.operator_costs).total / share);
     fixed = all.size();
     for (const byte_count share : shares_of_budget) add(p.budget / share);
   }

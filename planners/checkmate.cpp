@@ -74,7 +74,7 @@ class rematerializing {
       change[static_cast<std::size_t>(begin)] += bytes;
       change[static_cast<std::size_t>(end)] -= bytes;
     };
-    const auto stays = [&](part_id x) { return persists(p_.network.tensors[uses.parts[x].tensor].use); };
+    const auto stays = [&](part_id x) { return persists(p_.network.tensors[uses.parts[x].tensor].role); };
     for (part_id x = 0; x < uses.parts.size(); ++x) {
       if (stays(x)) add(0, uses.end(), uses.parts[x].bytes);
     }

@@ -9,7 +9,7 @@ namespace um {
 namespace {
 
 bool is_product(const op& o) {
-  return std::holds_alternative<convolution>(o.attributes) || std::holds_alternative<linear>(o.attributes);
+  return has_kind<convolution, linear>(o);
 }
 
 }  // namespace
@@ -25,7 +25,7 @@ labelling::labelling(const problem& p)
   for (std::uint32_t x = 0; x < gaps_.size(); ++x) {
     const gap& e = gaps_[x];
     const tensor& t = g.tensors[uses_.parts[e.part].tensor];
-    if (t.use != role::activation || element_count(t.shape) <= t.shape.c || !spans_both_passes(g, uses_, e))
+    if (t.role != role::activation || element_count(t.shape) <= t.shape.c || !spans_both_passes(g, uses_, e))
       continue;
     maps_.push_back({x, e.part, uses_.parts[e.part].bytes, e.is_recomputable, false});
     is_map[e.part] = true;
@@ -57,8 +57,7 @@ std::vector<decision> labelling::decisions_for(const std::vector<gap_choice>& la
               labels[m] == gap_choice::swap ? gaps_[x].next_use : gaps_[x].last_use};
   }
   if (when == arrival::just_in_time || !can_move()) return all;
-  if (when == arrival::late)
-    place_transfers(costs_, uses_, gaps_, all);
+  if (when == arrival::late) place_transfers(costs_, uses_, gaps_, all);
   for (decision& d : all) {
     if (d.choice == gap_choice::swap)
       d.return_before = std::max(when == arrival::late ? d.return_before : 0, uses_.backward_begin);

@@ -52,7 +52,7 @@ class labelling {
     return place(decisions_for(labels, when), room);
   }
   memory_plan plan(const std::vector<decision>& decisions) const {
-    return plan_of(p_.network, uses_, gaps_, decisions);
+    return make_plan(p_.network, uses_, gaps_, decisions);
   }
 
   // Keeps maps, the last made first, as long as the labels need no more than `room`.

@@ -10,7 +10,7 @@ namespace um {
 namespace {
 
 memory_plan with(const graph& g, std::uint32_t k) {
-  return plan_of(g, make_order(g, {k, {}, {}}), residence::device);
+  return make_plan(g, make_order(g, {k, {}, {}}), residence::device);
 }
 
 bool fits(const problem& p, const memory_plan& plan) {

@@ -8,12 +8,8 @@ namespace {
 
 using kind = ooc_call::kind;
 
-template <class... Kinds>
-bool is_one_of(const op& o) {
-  return (std::holds_alternative<Kinds>(o.attributes) || ...);
-}
 bool is_gradient_of_convolution(const op& o) {
-  return is_one_of<convolution_backward_data, convolution_backward_filter, bias_backward>(o);
+  return has_kind<convolution_backward_data, convolution_backward_filter, bias_backward>(o);
 }
 
 bool reads(const op& o, tensor_id t) {
@@ -22,14 +18,13 @@ bool reads(const op& o, tensor_id t) {
 
 // The gradient that a gradient of a convolution works on.
 tensor_id gradient_read(const op& o) {
-  return std::holds_alternative<bias_backward>(o.attributes) ? o.in[0] : o.in[1];
+  return has_kind<bias_backward>(o) ? o.in[0] : o.in[1];
 }
 
 op_id forward_end(const graph& g, op_id begin) {
   op_id end = begin + 1;
-  if (end < g.ops.size() && is_one_of<relu>(g.ops[end]) && reads(g.ops[end], g.ops[end - 1].out[0])) ++end;
-  if (end < g.ops.size() && is_one_of<max_pool>(g.ops[end]) && reads(g.ops[end], g.ops[end - 1].out[0]))
-    ++end;
+  if (end < g.ops.size() && has_kind<relu>(g.ops[end]) && reads(g.ops[end], g.ops[end - 1].out[0])) ++end;
+  if (end < g.ops.size() && has_kind<max_pool>(g.ops[end]) && reads(g.ops[end], g.ops[end - 1].out[0])) ++end;
   return end;
 }
 
@@ -37,8 +32,8 @@ op_id forward_end(const graph& g, op_id begin) {
 op_id backward_end(const graph& g, op_id begin) {
   op_id at = begin;
   const auto follows = [&] { return at == begin || reads(g.ops[at], g.ops[at - 1].out[0]); };
-  if (at < g.ops.size() && is_one_of<max_pool_backward>(g.ops[at])) ++at;
-  if (at < g.ops.size() && is_one_of<relu_backward, relu_bias_backward>(g.ops[at]) && follows()) ++at;
+  if (at < g.ops.size() && has_kind<max_pool_backward>(g.ops[at])) ++at;
+  if (at < g.ops.size() && has_kind<relu_backward, relu_bias_backward>(g.ops[at]) && follows()) ++at;
   if (at == g.ops.size() || !is_gradient_of_convolution(g.ops[at]) || !follows()) return begin;
   const tensor_id dy = gradient_read(g.ops[at]);
   while (at < g.ops.size() && is_gradient_of_convolution(g.ops[at]) && gradient_read(g.ops[at]) == dy) ++at;
@@ -51,8 +46,8 @@ struct ranges_cut {
   interval box::* yc = &box::channel;
 };
 ranges_cut ranges_of(const op& o) {
-  if (is_one_of<convolution_backward_data>(o)) return {&box::channel, &box::reduction};
-  if (is_one_of<convolution, convolution_backward_filter>(o)) return {&box::reduction, &box::channel};
+  if (has_kind<convolution_backward_data>(o)) return {&box::channel, &box::reduction};
+  if (has_kind<convolution, convolution_backward_filter>(o)) return {&box::reduction, &box::channel};
   return {};
 }
 
@@ -66,7 +61,7 @@ const op& anchor(const graph& g, const ooc_call& call) {
 }
 const op* pool_of(const graph& g, const ooc_call& call) {
   const op& last = g.ops[call.end - 1];
-  return call.what == kind::forward && is_one_of<max_pool>(last) ? &last : nullptr;
+  return call.what == kind::forward && has_kind<max_pool>(last) ? &last : nullptr;
 }
 
 interval part_rows(std::int64_t extent, const division& d, const part_index& at) {
@@ -83,7 +78,7 @@ interval rows_of_gradient(const graph& g, const ooc_call& call, const division& 
     if (!is_gradient_of_convolution(o)) continue;
     box part;
     part.row = rows_of(g, call, o, d, at);
-    const std::size_t which = is_one_of<bias_backward>(o) ? 0 : 1;
+    const std::size_t which = has_kind<bias_backward>(o) ? 0 : 1;
     const interval rows = accesses_of(g, o, part)[which].where.row;
     all = is_all(all) ? rows : interval{std::min(all.begin, rows.begin), std::max(all.end, rows.end)};
   }
@@ -94,7 +89,7 @@ interval rows_of(const graph& g, const ooc_call& call, const op& o, const divisi
   const std::int64_t extent = iteration_domain(g, o).row.end;
   const op* pool = pool_of(g, call);
   if (d.h > 1 && pool != nullptr && pool != &o) {
-    const std::int64_t stride = std::get<max_pool>(pool->attributes).stride;
+    const std::int64_t stride = std::get<max_pool>(pool->attributes.value).stride;
     const interval windows = part_rows(iteration_domain(g, *pool).row.end, d, at);
     return {windows.begin * stride, at.h + 1 == d.h ? extent : windows.end * stride};
   }
@@ -128,7 +123,7 @@ bool rows_can_be_cut(const graph& g, const ooc_call& call) {
   if (call.what == kind::forward) {
     const op* pool = pool_of(g, call);
     if (pool == nullptr) return true;
-    const auto& how = std::get<max_pool>(pool->attributes);
+    const auto& how = std::get<max_pool>(pool->attributes.value);
     return how.window == how.stride && how.pad == 0;
   }
   if (call.what == kind::other) return call.end - call.begin == 1;
@@ -141,7 +136,7 @@ bool rows_can_be_cut(const graph& g, const ooc_call& call) {
 std::vector<ooc_call> calls_of(const graph& g) {
   std::vector<ooc_call> all;
   for (op_id o = 0; o < g.ops.size(); o = all.back().end) {
-    if (is_one_of<convolution>(g.ops[o])) {
+    if (has_kind<convolution>(g.ops[o])) {
       all.push_back({o, forward_end(g, o), kind::forward});
     } else if (const op_id end = backward_end(g, o); end > o) {
       all.push_back({o, end, kind::backward});
@@ -156,11 +151,11 @@ std::vector<ooc_call> split(const graph& g, const ooc_call& call) {
   std::vector<ooc_call> all;
   for (op_id o = call.begin; o < call.end; ++o) {
     const op& x = g.ops[o];
-    const bool filters = is_one_of<convolution_backward_data, convolution_backward_filter>(x);
+    const bool filters = has_kind<convolution_backward_data, convolution_backward_filter>(x);
     all.push_back({o, o + 1,
-                   is_one_of<convolution>(x) ? kind::forward
-                   : filters                 ? kind::backward
-                                             : kind::other});
+                   has_kind<convolution>(x) ? kind::forward
+                   : filters                ? kind::backward
+                                            : kind::other});
   }
   return all;
 }

@@ -27,7 +27,7 @@ byte_count held_bytes(const tensor& t) {
 // --- places ---
 
 bool is_of_one_call(const graph& g, const ooc_call& call, tensor_id t, const index_range& s) {
-  return !survives(g.tensors[t].use) && s.first >= call.begin && s.last < call.end;
+  return !survives(g.tensors[t].role) && s.first >= call.begin && s.last < call.end;
 }
 
 class placing {
@@ -43,7 +43,7 @@ class placing {
 
   ooc_placement run(const std::vector<ooc_call>& calls) {
     for (tensor_id t = 0; t < g_.tensors.size(); ++t) {
-      if (persists(g_.tensors[t].use)) place(t);
+      if (persists(g_.tensors[t].role)) place(t);
     }
     for (const ooc_call& call : calls) {
       for (op_id o = call.begin; o < call.end; ++o) place_outputs(call, o);
@@ -80,7 +80,7 @@ class placing {
     if (!x.alias || x.alias->output != output) return false;
     const tensor_id from = x.in[x.alias->input], to = x.out[output];
     const bool has_place = placed_[from] && all_.home[from] == residence::device && !placed_[to];
-    if (!has_place || from == to || survives(g_.tensors[from].use) || touched_[from]->last != o ||
+    if (!has_place || from == to || survives(g_.tensors[from].role) || touched_[from]->last != o ||
         is_of_one_call(g_, call, from, *touched_[from]) ||
         held_bytes(g_.tensors[from]) != held_bytes(g_.tensors[to])) {
       return false;
@@ -98,7 +98,7 @@ class placing {
     }
     for (const tensor_id t : done) {
       const bool has_place = placed_[t] && all_.home[t] == residence::device && !heirs_.contains(t);
-      if (!has_place || survives(g_.tensors[t].use) || touched_[t]->last >= call.end) continue;
+      if (!has_place || survives(g_.tensors[t].role) || touched_[t]->last >= call.end) continue;
       free_ += held_bytes(g_.tensors[t]);
       taken_ -= held_bytes(g_.tensors[t]);
     }
@@ -119,7 +119,7 @@ class dividing {
   dividing(const problem& p, const ooc_call& call, const std::vector<residence>& home, byte_count left)
       : p_(p), g_(p.network), call_(call), home_(home), left_(left), most_(most_parts(g_, call)) {
     for (op_id o = call.begin; o < call.end; ++o) {
-      workspace_ = std::max(workspace_, p.costs[o].workspace_bytes);
+      workspace_ = std::max(workspace_, p.operator_costs[o].workspace_bytes);
       for (const auto* operands : {&g_.ops[o].in, &g_.ops[o].out}) {
         for (const tensor_id t : *operands) streams_ = streams_ || home[t] == residence::staged;
       }
@@ -144,7 +144,7 @@ class dividing {
     for (ooc_step& step : steps) {
       for (compute& c : step) {
         const byte_count allowed = allowed_workspace(*best);
-        if (p_.costs[c.op].workspace_bytes > allowed) c.workspace = allowed;
+        if (p_.operator_costs[c.op].workspace_bytes > allowed) c.workspace = allowed;
       }
     }
     return steps;
@@ -176,7 +176,7 @@ class dividing {
                           share(part.reduction, all.reduction) *
                           share_of_channels(part.channel.size(), all.channel.size(), of_convolution);
     const nanoseconds launch = std::max(p_.target.launch_ns + p_.target.slice_ns, least_launch);
-    return part_time(p_.costs[c.op].time, launch, volume);
+    return part_time(p_.operator_costs[c.op].time, launch, volume);
   }
 
   taken take(const ooc_step& step) const {
@@ -251,7 +251,7 @@ class dividing {
     byte_count x = 0, rest = 0, parameters = 0, dx = 0;
     for (const ooc_need& n : needs_of(g_, home_, step)) {
       const byte_count bytes = bytes_of(g_.tensors[n.what], n.where);
-      const bool of_filter = g_.tensors[n.what].use == role::parameter_gradient;
+      const bool of_filter = g_.tensors[n.what].role == role::parameter_gradient;
       if (n.written) (of_filter ? parameters : dx) += bytes;
       if (n.fetched && (!n.written || of_filter)) (is_x(n.what) ? x : rest) += bytes;
     }
@@ -263,8 +263,7 @@ class dividing {
   }
   bool is_x(tensor_id t) const {
     for (op_id o = call_.begin; o < call_.end; ++o) {
-      if (std::holds_alternative<convolution_backward_filter>(g_.ops[o].attributes) && g_.ops[o].in[0] == t)
-        return true;
+      if (has_kind<convolution_backward_filter>(g_.ops[o]) && g_.ops[o].in[0] == t) return true;
     }
     return false;
   }
@@ -375,7 +374,7 @@ std::optional<std::vector<ooc_step>> divided(const problem& p, const ooc_call& c
 
 memory_plan plan_ooc_cudnn(const problem& p) {
   memory_plan resident = plan_resident(p);
-  if (footprint_of(p.network, p.costs).total <= p.budget) return resident;
+  if (footprint_of(p.network, p.operator_costs).total <= p.budget) return resident;
   const bool keep = p.knobs.at("keep") == 1;
   const auto by_calls = [&] {
     return within(p, [&](byte_count room) { return plan_calls(p, room, !keep); });

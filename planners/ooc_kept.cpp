@@ -69,7 +69,7 @@ std::optional<kept_plan> plan_in(const problem& p, std::uint32_t parts, byte_cou
   fit_transfers(p.network, uses, gaps, costs, room, decisions);
   const prediction said = costs.forecast(build_events(p.network, uses, gaps, decisions),
                                          find_staged_tensors(uses, gaps, decisions));
-  return kept_plan{plan_of(p.network, uses, gaps, decisions), said.time};
+  return kept_plan{make_plan(p.network, uses, gaps, decisions), said.time};
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ bool same_section(const tensor& t, region a, const region& b) {
 class streaming {
  public:
   streaming(const graph& g, std::vector<residence> home, bool joined) : g_(g), joined_(joined) {
-    plan_.home = std::move(home);
+    plan_.residences = std::move(home);
   }
 
   memory_plan run(const std::vector<std::vector<ooc_step>>& calls) {
@@ -51,7 +51,7 @@ class streaming {
     for (const auto& call : calls) {
       std::vector<bool> whole(g_.tensors.size(), false), part = whole;
       for (const ooc_step& step : call) {
-        for (const ooc_need& n : needs_of(g_, plan_.home, step)) {
+        for (const ooc_need& n : needs_of(g_, plan_.residences, step)) {
           const tensor& t = g_.tensors[n.what];
           (same_section(t, n.where, whole_of(t.shape)) ? whole : part)[n.what] = true;
           if (whole[n.what] && part[n.what]) single_strip_[n.what] = true;
@@ -63,7 +63,7 @@ class streaming {
   // Whether anything is copied.
   bool run_call(const std::vector<ooc_step>& steps) {
     std::vector<std::vector<ooc_need>> needs;
-    for (const ooc_step& s : steps) needs.push_back(needs_of(g_, plan_.home, s));
+    for (const ooc_step& s : steps) needs.push_back(needs_of(g_, plan_.residences, s));
     const bool moves = std::ranges::any_of(needs, [](const auto& n) { return !n.empty(); });
     for (const ooc_need& n : needs.front()) fetch(n, 0);
     for (now_ = 0; now_ < steps.size(); ++now_) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <type_traits>
-#include <utility>
 #include <variant>
 
 #include "core/lower.hpp"
@@ -13,12 +12,13 @@ namespace {
 memory_plan as_in_file(memory_plan plan, const std::vector<tensor_id>& number) {
   std::vector<tensor_id> back(number.size());
   for (tensor_id t = 0; t < number.size(); ++t) back[number[t]] = t;
-  const std::vector<residence> home = plan.home;
-  for (tensor_id t = 0; t < number.size(); ++t) plan.home[t] = home[number[t]];
+  const std::vector<residence> home = plan.residences;
+  for (tensor_id t = 0; t < number.size(); ++t) plan.residences[t] = home[number[t]];
   for (action& a : plan.actions) {
     std::visit(
         [&](auto& x) {
-          if constexpr (!std::is_same_v<std::remove_reference_t<decltype(x)>, compute>) x.tensor = back[x.tensor];
+          if constexpr (!std::is_same_v<std::remove_reference_t<decltype(x)>, compute>)
+            x.tensor = back[x.tensor];
         },
         a);
   }
@@ -66,8 +66,8 @@ memory_plan plan_in_order_of_use(const problem& p, const planner& make) {
   const std::vector<tensor_id> number = order_of_use(p.network);
   if (std::ranges::is_sorted(number)) return make(p);
   const graph other = renumbered(p.network, number);
-  memory_plan plan =
-      as_in_file(make({other, p.costs, p.target, p.budget, p.evicted_by, p.knobs, p.cost_of_slice}), number);
+  memory_plan plan = as_in_file(
+      make({other, p.operator_costs, p.target, p.budget, p.evicted_by, p.knobs, p.cost_of_slice}), number);
   return fits(p, plan) ? plan : make(p);
 }
 

@@ -4,7 +4,7 @@
 namespace um {
 
 memory_plan plan_resident(const problem& p) {
-  return plan_of(p.network, graph_order(p.network), residence::device);
+  return make_plan(p.network, graph_order(p.network), residence::device);
 }
 
 }  // namespace um

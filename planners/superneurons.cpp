@@ -9,8 +9,7 @@ namespace {
 
 bool is_backward_convolution(const problem& p, const use_table& uses, position at) {
   const op& o = p.network.ops[uses.order[static_cast<std::size_t>(at)].op];
-  return std::holds_alternative<convolution_backward_data>(o.attributes) ||
-         std::holds_alternative<convolution_backward_filter>(o.attributes);
+  return has_kind<convolution_backward_data, convolution_backward_filter>(o);
 }
 
 // The convolution that the backward pass comes by before a position: where it begins.

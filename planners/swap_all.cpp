@@ -23,7 +23,7 @@ memory_plan plan_swap_all(const problem& p) {
     const position ahead = std::min(static_cast<position>(p.knobs.at("ahead")), most);
     std::vector<decision> decisions(gaps.size());
     for (std::size_t i = 0; i < gaps.size(); ++i) {
-      const role use = g.tensors[uses.parts[gaps[i].part].tensor].use;
+      const role use = g.tensors[uses.parts[gaps[i].part].tensor].role;
       const bool offloaded = use == role::activation || use == role::input;
       if (!offloaded || (gaps[i].last_use >= 0 && gaps[i].next_use - gaps[i].last_use <= ahead + 1)) continue;
       decisions[i] = {gap_choice::swap, gaps[i].last_use + most, gaps[i].next_use - ahead};
@@ -38,7 +38,7 @@ memory_plan plan_swap_all(const problem& p) {
   for (const candidate& c : all) {
     least = std::min(least, c.predicted.peak);
     if (c.predicted.peak > p.budget) continue;
-    memory_plan plan = plan_of(g, uses, gaps, c.decisions);
+    memory_plan plan = make_plan(g, uses, gaps, c.decisions);
     if (lower(unlimited, plan).device_arena_bytes <= p.budget) return plan;
   }
   throw infeasible("swap_all needs " + to_text(least) + " even when it fetches just in time, the budget is " +

@@ -22,7 +22,7 @@ byte_count bytes_touched(const graph& g, const op& o) {
   byte_count most = 0;
   for (const auto* operands : {&o.in, &o.out}) {
     for (const tensor_id t : *operands) {
-      if (!belongs_to_parameter(g.tensors[t].use)) most = std::max(most, bytes_of(g.tensors[t]));
+      if (!belongs_to_parameter(g.tensors[t].role)) most = std::max(most, bytes_of(g.tensors[t]));
     }
   }
   return most;
@@ -65,7 +65,7 @@ class swapping_sections {
   }
   nanoseconds least_time() const { return starts_.back(); }
   memory_plan plan(const std::vector<decision>& decisions) const {
-    return plan_of(p_.network, uses_, gaps_, decisions);
+    return make_plan(p_.network, uses_, gaps_, decisions);
   }
 
   // Where room is short the section that is needed last leaves (Belady 1966), of equals one that needs no

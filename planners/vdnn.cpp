@@ -56,7 +56,7 @@ class vdnn {
       for (const std::uint32_t x : take_before(forward->second, offloaded))
         decisions[x].return_before = std::min(decisions[x].return_before, l.begin);
     }
-    memory_plan plan = plan_of(g_, uses_, gaps_, decisions);
+    memory_plan plan = make_plan(g_, uses_, gaps_, decisions);
     join(plan);
     return plan;
   }
@@ -72,13 +72,13 @@ class vdnn {
   // What the last layer that reads it in the forward pass offloads, if that comes before the classifier.
   bool is_layer_input(const gap& e, offload what) const {
     const tensor& t = g_.tensors[uses_.parts[e.part].tensor];
-    if (t.use != role::activation && t.use != role::input) return false;
+    if (t.role != role::activation && t.role != role::input) return false;
     if (element_count(t.shape) <= t.shape.c || !spans_both_passes(g_, uses_, e) || e.producer == e.last_use)
       return false;
     for (position at = 0; at <= e.last_use; ++at) {
-      if (std::holds_alternative<linear>(op_at(at).attributes)) return false;
+      if (has_kind<linear>(op_at(at))) return false;
     }
-    return what == offload::all || std::holds_alternative<convolution>(op_at(e.last_use).attributes);
+    return what == offload::all || has_kind<convolution>(op_at(e.last_use));
   }
 
   // findPrefetchLayer: the nearest earlier layer that offloaded and has not been fetched; no further than the
@@ -87,7 +87,7 @@ class vdnn {
                                          std::vector<std::vector<std::uint32_t>>& offloaded) const {
     while (l-- > 0) {
       if (!offloaded[l].empty()) return std::exchange(offloaded[l], {});
-      if (std::holds_alternative<convolution>(op_at(layers_[l].begin).attributes)) return {};
+      if (has_kind<convolution>(op_at(layers_[l].begin))) return {};
     }
     return {};
   }
@@ -116,10 +116,7 @@ class vdnn {
 };
 
 bool is_convolution(const graph& g, const compute& c) {
-  const op_attributes& what = g.ops[c.op].attributes;
-  return std::holds_alternative<convolution>(what) ||
-         std::holds_alternative<convolution_backward_data>(what) ||
-         std::holds_alternative<convolution_backward_filter>(what);
+  return has_kind<convolution, convolution_backward_data, convolution_backward_filter>(g.ops[c.op]);
 }
 
 std::vector<compute> order_with(const problem& p, bool fastest) {

@@ -26,7 +26,7 @@ nanoseconds least_time_of(const problem& p, const memory_plan& plan) {
   for (const action& a : plan.actions) {
     if (const auto* c = std::get_if<compute>(&a)) computing += cost_of(p, *c).time;
     const auto* f = std::get_if<prefetch>(&a);
-    if (f == nullptr || plan.home[f->tensor] != residence::staged) continue;
+    if (f == nullptr || plan.residences[f->tensor] != residence::staged) continue;
     const tensor& t = p.network.tensors[f->tensor];
     fetched += bytes_of(t, region_of(t.shape, f->part));
   }

@@ -26,12 +26,12 @@ event_builder::event_builder(const graph& g, const use_table& uses, std::span<co
     const tensor_id t = uses.parts[p].tensor;
     const std::vector<use>& all = uses.uses_of_part[p];
     const auto by = std::ranges::find_if(all, [](const use& u) { return u.mode != access_mode::read; });
-    parts_[p] = {t, persists(g.tensors[t].use), by == all.end() ? -1 : by->at};
+    parts_[p] = {t, persists(g.tensors[t].role), by == all.end() ? -1 : by->at};
   }
   first_touch_.push_back(0);
   for (position at = 0; at < uses.end(); ++at) {
     for (const touched_part& x : uses.touched_parts[static_cast<std::size_t>(at)]) {
-      const role what = g.tensors[parts_[x.part].tensor].use;
+      const role what = g.tensors[parts_[x.part].tensor].role;
       const bool dies = uses.uses_of_part[x.part].back().at == at && !survives(what);
       touches_.push_back({x.part, x.mode, dies, gap_after(x.part, at)});
     }
@@ -288,11 +288,11 @@ std::vector<event> build_events(const graph& g, const use_table& uses, std::span
   return kept;
 }
 
-memory_plan plan_of(const graph& g, const use_table& uses, std::span<const gap> gaps,
-                    std::span<const decision> decisions) {
+memory_plan make_plan(const graph& g, const use_table& uses, std::span<const gap> gaps,
+                      std::span<const decision> decisions) {
   memory_plan plan;
   for (const bool is_staged : find_staged_tensors(uses, gaps, decisions))
-    plan.home.push_back(is_staged ? residence::staged : residence::device);
+    plan.residences.push_back(is_staged ? residence::staged : residence::device);
   for (const event& e : build_events(g, uses, gaps, decisions)) {
     if (e.kind == event_kind::compute) {
       const compute& c = uses.order[e.subject];

@@ -166,7 +166,7 @@ class event_builder {
   position position_ = 0;
 };
 
-memory_plan plan_of(const graph& g, const use_table& uses, std::span<const gap> gaps,
-                    std::span<const decision> decisions);
+memory_plan make_plan(const graph& g, const use_table& uses, std::span<const gap> gaps,
+                      std::span<const decision> decisions);
 
 }  // namespace um

@@ -16,7 +16,7 @@ std::pair<part_id, part_id> find_in_place_parts(const graph& g, const use_table&
   const op& o = g.ops[uses.order[i].op];
   if (!o.alias) return {0, 0};
   const tensor_id from = o.in[o.alias->input], to = o.out[o.alias->output];
-  if (from == to || survives(g.tensors[from].use)) return {0, 0};
+  if (from == to || survives(g.tensors[from].role)) return {0, 0};
   const auto only_part = [&](tensor_id t) {
     std::uint32_t found = none;
     for (const touched_part& x : uses.touched_parts[i]) {
@@ -33,7 +33,7 @@ std::pair<part_id, part_id> find_in_place_parts(const graph& g, const use_table&
 byte_count workspace_bytes_at(const graph& g, const use_table& uses, position at, byte_count own) {
   byte_count bytes = round_up(own, arena_alignment);
   const auto i = static_cast<std::size_t>(at);
-  if (!std::holds_alternative<convolution_backward_filter>(g.ops[uses.order[i].op].attributes)) return bytes;
+  if (!has_kind<convolution_backward_filter>(g.ops[uses.order[i].op])) return bytes;
   for (const touched_part& x : uses.touched_parts[i]) {
     if (x.mode == access_mode::accumulate) bytes += uses.parts[x.part].bytes;
   }
@@ -44,7 +44,7 @@ byte_count workspace_bytes_at(const graph& g, const use_table& uses, position at
 
 nanoseconds recompute_time(const problem& p, op_id what) {
   const auto second = as_cheap_recomputation(p.network, {what, {}});
-  const nanoseconds first = p.costs[what].time;
+  const nanoseconds first = p.operator_costs[what].time;
   return second.cheap_recompute ? std::min(first, cost_of(p, second).time) : first;
 }
 
@@ -65,7 +65,7 @@ event_costs tabulate_costs(const problem& p, const use_table& uses) {
   }
   all.first_touch.push_back(static_cast<std::uint32_t>(all.touches.size()));
   for (const auto& part : uses.parts) {
-    const role use = p.network.tensors[part.tensor].use;
+    const role use = p.network.tensors[part.tensor].role;
     all.parts.push_back({part.bytes, part.tensor, persists(use), survives(use),
                          copy_time(p.target, part.bytes, lane::to_device),
                          copy_time(p.target, part.bytes, lane::to_host)});

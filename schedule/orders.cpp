@@ -184,15 +184,15 @@ std::vector<compute> graph_order(const graph& g) {
   return all;
 }
 
-memory_plan plan_of(const graph& g, const std::vector<compute>& order, residence home) {
+memory_plan make_plan(const graph& g, const std::vector<compute>& order, residence home) {
   memory_plan plan;
-  plan.home.assign(g.tensors.size(), home);
+  plan.residences.assign(g.tensors.size(), home);
   plan.actions.assign(order.begin(), order.end());
   return plan;
 }
 
 std::int64_t batch_size(const graph& g) {
-  const auto input = std::ranges::find(g.tensors, role::input, &tensor::use);
+  const auto input = std::ranges::find(g.tensors, role::input, &tensor::role);
   return input == g.tensors.end() ? 1 : input->shape.n;
 }
 
@@ -201,7 +201,7 @@ bool can_split_batch(const graph& g, const op& o, std::uint32_t parts) {
   try {
     const std::int64_t images = images_of(g, o);
     return std::ranges::all_of(accesses_of(g, o, batch_part(images, parts - 1, parts)), [&](const access& a) {
-      return !belongs_to_parameter(g.tensors[a.tensor].use) || is_whole(g.tensors[a.tensor].shape, a.where);
+      return !belongs_to_parameter(g.tensors[a.tensor].role) || is_whole(g.tensors[a.tensor].shape, a.where);
     });
   } catch (const std::invalid_argument&) {  // the operator cannot be cut so, or has fewer images than parts
     return false;
@@ -251,8 +251,8 @@ std::vector<op_id> large_gradients(const graph& g) {
     byte_count in = 0, out = 0;
     for (const tensor_id t : x.in) in += bytes_of(g.tensors[t]);
     for (const tensor_id t : x.out) out += bytes_of(g.tensors[t]);
-    const bool only_gradients =
-        std::ranges::all_of(x.out, [&](tensor_id t) { return g.tensors[t].use == role::parameter_gradient; });
+    const bool only_gradients = std::ranges::all_of(
+        x.out, [&](tensor_id t) { return g.tensors[t].role == role::parameter_gradient; });
     if (only_gradients && out > in) all.push_back(o);
   }
   return all;

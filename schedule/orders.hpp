@@ -13,7 +13,7 @@ namespace um {
 std::vector<compute> graph_order(const graph& g);
 
 // A plan that runs this order with the same residence for all tensors.
-memory_plan plan_of(const graph& g, const std::vector<compute>& order, residence home);
+memory_plan make_plan(const graph& g, const std::vector<compute>& order, residence home);
 
 // Number of images in the network's input; 1 if it has none.
 std::int64_t batch_size(const graph& g);

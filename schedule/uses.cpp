@@ -63,7 +63,7 @@ bool is_gradient(role use) {
 }
 
 bool writes_gradient(const graph& g, const op& o) {
-  return std::ranges::any_of(o.out, [&](tensor_id t) { return is_gradient(g.tensors[t].use); });
+  return std::ranges::any_of(o.out, [&](tensor_id t) { return is_gradient(g.tensors[t].role); });
 }
 
 // For each part, the last position before which it can be computed again; -1: it cannot. The operator must be
@@ -73,7 +73,7 @@ bool writes_gradient(const graph& g, const op& o) {
 std::vector<position> recomputable_until(const graph& g, const use_table& uses) {
   std::vector<position> again(uses.parts.size(), -1), available(uses.parts.size(), -1);
   std::vector<int> writes(uses.parts.size(), 0);
-  const auto use_of = [&](part_id p) { return g.tensors[uses.parts[p].tensor].use; };
+  const auto use_of = [&](part_id p) { return g.tensors[uses.parts[p].tensor].role; };
   const auto is_write = [](const use& u) { return u.mode != access_mode::read; };
   for (part_id p = 0; p < uses.parts.size(); ++p) {
     const std::vector<use>& all = uses.uses_of_part[p];
@@ -112,7 +112,7 @@ position producer_of(const std::vector<use>& uses, std::size_t i) {
 void add_gaps_of_part(const graph& g, const use_table& table, part_id p, position until,
                       std::vector<gap>& all) {
   const std::vector<use>& uses = table.uses_of_part[p];
-  const role what = g.tensors[table.parts[p].tensor].use;
+  const role what = g.tensors[table.parts[p].tensor].role;
   if (uses.empty()) return;
   if (persists(what)) all.push_back({p, -1, uses.front().at, true, false, -1});
   for (std::size_t i = 0; i < uses.size(); ++i) {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdint>
 
 #include "core/machine.hpp"
 #include "simulator/granules.hpp"

@@ -327,7 +327,7 @@ managed_memory managed_at_start(const simulated_run& run) {
   for (std::size_t i = 0; i < run.network.tensors.size(); ++i) {
     const tensor& t = run.network.tensors[i];
     const address at = run.plan.at_start.at(i);
-    if (at.where == space::managed && persists(t.use)) memory.place_on_host({at.offset, bytes_of(t)});
+    if (at.where == space::managed && persists(t.role)) memory.place_on_host({at.offset, bytes_of(t)});
   }
   return memory;
 }

@@ -43,7 +43,7 @@ bool is_matrix_product(const op& o) {
         return is_one_of<T, convolution, convolution_backward_data, convolution_backward_filter, linear,
                          linear_backward_data, linear_backward_filter>;
       },
-      o.attributes);
+      o.attributes.value);
 }
 
 // 0 if the operator is no convolution.
@@ -53,7 +53,7 @@ std::int64_t filter_height_of(const graph& g, const op& o) {
                                [&](const convolution_backward_data&) { return height(o.in[0]); },
                                [&](const convolution_backward_filter&) { return height(o.out[0]); },
                                [](const auto&) { return std::int64_t{0}; }},
-                    o.attributes);
+                    o.attributes.value);
 }
 
 // Percent of the roofline rate. Above 100 for algorithms that save multiplications, such as Winograd's.
@@ -96,7 +96,7 @@ op_cost estimate_cheap_recomputation(const graph& g, const machine& on, compute 
 op_cost estimate(const graph& g, const machine& on, const compute& c) {
   if (c.cheap_recompute) return estimate_cheap_recomputation(g, on, c);
   const op& o = g.ops.at(c.op);
-  if (const auto* a = std::get_if<opaque>(&o.attributes)) return estimate(g, on, c, *a);
+  if (const auto* a = std::get_if<opaque>(&o.attributes.value)) return estimate(g, on, c, *a);
   const work w = work_of(g, o, c.part);
   const named_rate r = matrix_rate_of(is_matrix_product(o) ? g.arithmetic : precision::fp32, on);
   const nanoseconds arithmetic = time_for(w.flops, r.per_second, on, r.name);
@@ -123,7 +123,7 @@ profile estimate(const graph& g, const machine& on) {
 bool kernels_at_peak(const graph& g, const machine& on) {
   const auto is_measured = [&](const operator_speed& p) { return p.precision == to_text(g.arithmetic); };
   const auto names_its_time = [](const op& o) {
-    const auto* a = std::get_if<opaque>(&o.attributes);
+    const auto* a = std::get_if<opaque>(&o.attributes.value);
     return a != nullptr && a->duration.has_value();
   };
   return std::ranges::none_of(on.operators, is_measured) && !std::ranges::all_of(g.ops, names_its_time);
@@ -141,7 +141,7 @@ slice_costs estimate_slices(const graph& g, const machine& on) {
 
 graph with_durations(graph g, const machine& on) {
   for (op_id o = 0; o < g.ops.size(); ++o) {
-    auto* const a = std::get_if<opaque>(&g.ops[o].attributes);
+    auto* const a = std::get_if<opaque>(&g.ops[o].attributes.value);
     if (a != nullptr && !a->duration) a->duration = estimate(g, on, {o, {}}, *a).time;
   }
   return g;

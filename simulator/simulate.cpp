@@ -64,7 +64,7 @@ std::vector<trace> simulate(const simulated_run& run, std::uint32_t iterations, 
 }
 
 std::vector<trace> simulate(const problem& p, const execution_plan& plan, std::uint32_t iterations) {
-  return simulate({p.network, plan, p.target, p.costs, p.cost_of_slice}, iterations);
+  return simulate({p.network, plan, p.target, p.operator_costs, p.cost_of_slice}, iterations);
 }
 
 simulation simulate_steadily(const simulated_run& run, std::uint32_t iterations, bool timeline, bool cycle) {

@@ -56,7 +56,7 @@ std::vector<touch_phase> phases_of(const graph& g, const op& o) {
                  [&](const linear_backward_data&) { return linear_data_phases(g, o); },
                  [&](const linear_backward_filter&) { return linear_filter_phases(g, o); },
                  [&](const auto&) { return phases(o.in.size() + o.out.size(), streamed); }},
-      o.attributes);
+      o.attributes.value);
 }
 
 grid_kind grid_of(const op& o) {
@@ -67,7 +67,7 @@ grid_kind grid_of(const op& o) {
             std::is_same_v<T, batch_norm> || std::is_same_v<T, batch_norm_backward>;
         return sums_channels ? grid_kind::resident : grid_kind::waves;
       },
-      o.attributes);
+      o.attributes.value);
 }
 
 unsigned extra_input_passes(const op& o) {
@@ -75,7 +75,7 @@ unsigned extra_input_passes(const op& o) {
       []<class T>(const T&) {
         return std::is_same_v<T, batch_norm> || std::is_same_v<T, batch_norm_backward> ? 1U : 0U;
       },
-      o.attributes);
+      o.attributes.value);
 }
 
 byte_count wave_bytes(const machine& on) {

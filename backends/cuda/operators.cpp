@@ -441,7 +441,7 @@ struct kernel_chooser {
 engine choose_engine(session& gpu, const graph& g, const op& o, const box& part, std::uint32_t alignment,
                      byte_count workspace_cap) {
   const bound_site at{gpu, g, o, part, accesses_of(g, o, part), alignment, workspace_cap};
-  return std::visit(overloaded{product_chooser{at}, kernel_chooser{at}}, o.attributes);
+  return std::visit(overloaded{product_chooser{at}, kernel_chooser{at}}, o.attributes.value);
 }
 
 namespace {
@@ -475,7 +475,7 @@ std::string signature_of(const graph& g, const op& o, const box& part) {
                                   std::to_string(a.workspace_bytes) + " B";
                         },
                         [&](const auto& a) { fields_of(a, attribute_text{text}); }},
-             o.attributes);
+             o.attributes.value);
   const row_padding padding = padding_of(g, o, part);
   text += " above " + std::to_string(padding.above);
   for (const access& a : accesses_of(g, o, part)) {

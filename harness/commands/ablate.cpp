@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdio>
 
 #include "harness/commands/ablation.hpp"
@@ -16,14 +15,14 @@ namespace um {
 namespace {
 
 cell requested_setting(const ablate_options& o, const std::vector<machine>& machines) {
-  experiment_options what = o.what;
+  experiment_options what = o.experiment;
   if (what.strategy.empty()) what.strategy = "managed";
   return on_machine(requested_cell(what), machines);
 }
 
 // The set of rules to test, if the user names one.
 std::optional<hint_strategy> requested_rules(const ablate_options& o, const cell& c) {
-  if (o.what.strategy.empty()) return std::nullopt;
+  if (o.experiment.strategy.empty()) return std::nullopt;
   const auto& rules = c.strategy->rules;
   if (!rules || rules->rules.empty()) {
     throw input_error(
@@ -52,13 +51,13 @@ const hint_strategy* fastest_rules(const std::vector<record>& records) {
 }  // namespace
 
 int ablate_command(const ablate_options& options) {
-  const auto machines = load_machines_from(options.what.machines);
+  const auto machines = load_machines_from(options.experiment.machines);
   cell setting = requested_setting(options, machines);
   std::optional<hint_strategy> set = requested_rules(options, setting);
   const std::size_t jobs = parse_jobs(options.jobs, true);
   signal_watch signals;
   const environment here =
-      environment_for(std::span(&setting, 1), machines, options.what.machine_like, signals);
+      environment_for(std::span(&setting, 1), machines, options.experiment.machine_like, signals);
   const std::string out = options.out.empty() ? "ablation.jsonl" : options.out;
   record_file file(out, options.resume ? open_mode::resume : open_mode::create);
   trials runs(file, here, signals, jobs);

@@ -27,7 +27,7 @@ struct figures {
   std::string to_device = "", to_host = "", remote = "", faults = "";
 };
 
-figures planner_figures(const record& r) {
+figures moved_figures(const record& r) {
   if (!r.last) return {};
   const counters& c = *r.last;
   return {sum_text({c.fault_to_device_bytes, c.prefetch_to_device_bytes, c.copy_to_device_bytes}),
@@ -62,7 +62,7 @@ std::string rate_text(const record& r, const record& base, std::span<const hint_
 // --- tables ---
 
 std::string row(std::string_view name, const record& r, const std::string& said) {
-  const figures f = planner_figures(r);
+  const figures f = moved_figures(r);
   const auto time = steady_ns(r);
   return fmt::format("  {:<38} {:>9} {:>9} {:>9} {:>9} {:>9}  {}\n", name, time ? time_text(*time) : "-",
                      f.to_device, f.to_host, f.remote, f.faults, said);
@@ -141,7 +141,8 @@ std::string ablation_text(std::span<const record> named, const ablation_plan& pl
   std::size_t next = 1;
   for (const rule_subset& a : plan.single_rules) {
     const record& r = of_plan[next++];
-    text += row(fmt::format("{} of {}", a.rule_name, plan.all_rules.name), r, rate_text(r, managed, a.rules.rules));
+    text += row(fmt::format("{} of {}", a.rule_name, plan.all_rules.name), r,
+                rate_text(r, managed, a.rules.rules));
   }
   text += table_head("several hints, against managed") + strategy_rows(named, managed, false);
   text += table_head(plan.all_rules.name + ", and each rule left out") +

@@ -6,7 +6,6 @@
 
 #include "harness/commands/cells.hpp"
 #include "harness/io/errors.hpp"
-#include "harness/io/numbers.hpp"
 #include "harness/io/progress.hpp"
 #include "harness/io/say.hpp"
 #include "harness/io/text.hpp"
@@ -46,7 +45,7 @@ system_kind requested_system(const std::string& name, const environment& here) {
 }
 
 cell requested_setting(const advise_options& o, const std::vector<machine>& machines, signal_watch& signals) {
-  experiment_options what = o.what;
+  experiment_options what = o.experiment;
   what.strategy = baseline_strategy;
   if (what.backend.empty()) {
     what.backend = std::string("sim:") + standard_machine;
@@ -140,7 +139,7 @@ std::string modules_text(const cell& setting, const memory_advice& given) {
   if (family_of(work) != family::explicit_) return "";
   const progress_thread line("planning again to tell modules");
   const planned_cell made = plan_cell(work);
-  const std::string table = text_of(modules_of(*made.file.network.network, made.file.plan));
+  const std::string table = module_table(modules_of(*made.file.network.network, made.file.plan));
   return table.empty() ? ""
                        : fmt::format("\nWhat {} does with activations:\n{}", named->result.strategy, table);
 }
@@ -148,11 +147,11 @@ std::string modules_text(const cell& setting, const memory_advice& given) {
 }  // namespace
 
 int advise_command(const advise_options& options) {
-  const auto machines = load_machines_from(options.what.machines);
+  const auto machines = load_machines_from(options.experiment.machines);
   signal_watch signals;
   cell setting = requested_setting(options, machines, signals);
   const environment here =
-      environment_for(std::span(&setting, 1), machines, options.what.machine_like, signals);
+      environment_for(std::span(&setting, 1), machines, options.experiment.machine_like, signals);
   const system_kind system = requested_system(options.system, here);
   const managed_support managed =
       here.gpu ? managed_support_of(system, *here.gpu) : managed_support_of(system, *setting.planner_machine);
@@ -183,7 +182,7 @@ int advise_command(const advise_options& options) {
 
   const memory_advice given = make_advice(std::move(tried), resident, managed);
   fmt::print("{}", options.json ? to_json(given) + "\n"
-                                : text_of(given, describe_setting(setting, resident, given.tried)) +
+                                : advice_text(given, describe_setting(setting, resident, given.tried)) +
                                       setting_rows(setting) + modules_text(setting, given));
   return recommended_strategy(given) != nullptr ? 0 : 1;
 }

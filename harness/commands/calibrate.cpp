@@ -36,9 +36,9 @@ void require_folder(const char* option, const std::string& file) {
 // Prints what is being measured and the time since the start.
 class progress_lines {
  public:
-  void operator()(std::string_view what) const {
+  void operator()(std::string_view step) const {
     const std::chrono::duration<double> since = std::chrono::steady_clock::now() - begin_;
-    print_text("{:6.1f} s  {}\n", since.count(), what);
+    print_text("{:6.1f} s  {}\n", since.count(), step);
   }
 
  private:

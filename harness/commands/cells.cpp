@@ -59,18 +59,16 @@ void require_option_value(const char* option, const std::string& value, const ch
 
 // A graph file fixes batch, pass and so on, so options must not change them.
 network_spec network_from_file_only(const experiment_options& o) {
-  for (const auto& [option, is_given] :
-       {std::pair("--batch", !o.batch.empty()), std::pair("--pass", !o.pass.empty()),
-        std::pair("--sgd", o.sgd), std::pair("--optimizer", !o.optimizer.empty()),
-        std::pair("--masters", o.masters), std::pair("--fusion", !o.fusion.empty()),
-        std::pair("--precision", !o.precision.empty()), std::pair("--memory-order", !o.memory_order.empty()),
-        std::pair("--set", !o.network_knobs.empty()), std::pair("--insize", !o.insize.empty())}) {
-    if (is_given) {
-      throw input_error(fmt::format("{}: {} is a network as it is; leave {} out, or export it otherwise",
-                                    option, o.network, option));
-    }
+  if (const auto given = given_network_options(o); !given.empty()) {
+    throw input_error(fmt::format("{}: {} is a network as it is; leave {} out, or export it otherwise",
+                                  given.front(), o.network, given.front()));
   }
   return network_from_file(o.network);
+}
+
+template <class E, class To>
+void set_if_given(To& to, const char* option, const std::string& text) {
+  if (!text.empty()) to = choice_of<E>(option, text);
 }
 
 network_spec network_of(const experiment_options& o) {
@@ -79,21 +77,13 @@ network_spec network_of(const experiment_options& o) {
   network_spec n;
   n.name = o.network;
   if (!o.batch.empty()) n.batch = parse_whole_number("--batch", o.batch, 1, most_batch);
-  if (!o.pass.empty()) n.mode = choice_of<pass>("--pass", o.pass);
+  set_if_given<pass>(n.mode, "--pass", o.pass);
   n.appends_sgd = o.sgd;
-  if (!o.optimizer.empty() && o.optimizer != "none") {
-    n.optimizer = choice_of<optimizer_kind>("--optimizer", o.optimizer);
-  }
+  set_if_given<optimizer_kind>(n.optimizer, "--optimizer", o.optimizer == "none" ? "" : o.optimizer);
   n.keeps_masters = o.masters;
-  if (!o.fusion.empty()) {
-    n.fusion_mode = choice_of<fusion>("--fusion", o.fusion);
-  }
-  if (!o.precision.empty()) {
-    n.arithmetic = choice_of<precision>("--precision", o.precision);
-  }
-  if (!o.memory_order.empty()) {
-    n.order = choice_of<memory_order>("--memory-order", o.memory_order);
-  }
+  set_if_given<fusion>(n.fusion_mode, "--fusion", o.fusion);
+  set_if_given<precision>(n.arithmetic, "--precision", o.precision);
+  set_if_given<memory_order>(n.order, "--memory-order", o.memory_order);
   n.knobs = parse_knobs("--set", o.network_knobs);
   if (!o.insize.empty() && n.knobs.contains("insize")) {
     throw input_error("--insize and --set insize are the same knob; keep one");
@@ -120,6 +110,23 @@ void report_machine_figures(const std::string& gpu, const std::vector<machine>& 
 
 }  // namespace
 
+std::vector<std::string> given_network_options(const experiment_options& o) {
+  std::vector<std::string> given;
+  for (const auto& [option, is_given] : {std::pair{"--batch", !o.batch.empty()},
+                                         {"--pass", !o.pass.empty()},
+                                         {"--sgd", o.sgd},
+                                         {"--optimizer", !o.optimizer.empty()},
+                                         {"--masters", o.masters},
+                                         {"--fusion", !o.fusion.empty()},
+                                         {"--precision", !o.precision.empty()},
+                                         {"--memory-order", !o.memory_order.empty()},
+                                         {"--set", !o.network_knobs.empty()},
+                                         {"--insize", !o.insize.empty()}}) {
+    if (is_given) given.emplace_back(option);
+  }
+  return given;
+}
+
 experiment parse_experiment(const experiment_options& o) {
   experiment e;
   e.network = network_of(o);
@@ -145,9 +152,7 @@ experiment parse_experiment(const experiment_options& o) {
   if (!o.ratio.empty()) e.ratio = parse_real_number("--ratio", o.ratio, least_ratio, most_ratio);
   if (!o.budget.empty()) e.budget = parse_size("--budget", o.budget);
   e.backend = o.backend;
-  if (!o.mode.empty()) {
-    e.mode = choice_of<run_mode>("--mode", o.mode);
-  }
+  set_if_given<run_mode>(e.mode, "--mode", o.mode);
   if (!o.workspace_cap.empty()) e.workspace_cap = parse_size("--workspace-cap", o.workspace_cap);
   const auto count = [](const char* option, const std::string& text, std::uint32_t standard,
                         std::uint32_t most) {

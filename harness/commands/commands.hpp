@@ -3,7 +3,6 @@
 // and append_error (1).
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,11 +20,11 @@ struct experiment_options {
 };
 
 struct run_options {
-  experiment_options what;
+  experiment_options experiment;
   std::string plan, out, values;
 };
 struct plan_options {
-  experiment_options what;
+  experiment_options experiment;
   std::string out, graph_out;
   bool table = false;
 };
@@ -70,18 +69,18 @@ struct calibrate_options {
 };
 
 struct tune_options {
-  experiment_options what;  // strategy "": begin with all of them
+  experiment_options experiment;  // strategy "": begin with all of them
   std::string out, trials, best, jobs;
   bool resume = false;
 };
 struct ablate_options {
-  experiment_options what;  // strategy "": the fastest
+  experiment_options experiment;  // strategy "": the fastest
   std::string out, jobs;
   bool resume = false;
 };
 
 struct advise_options {
-  experiment_options what;              // no strategy; backend "": what is found here
+  experiment_options experiment;        // no strategy; backend "": what is found here
   std::vector<std::string> strategies;  // empty: the default ones of every technique
   std::string system, jobs;
   bool json = false;

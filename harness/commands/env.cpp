@@ -82,19 +82,19 @@ constexpr std::array<managed_memory_methods, 5> managed_ways{{
     {"kernel reads over the link", "remote_read", &machine::link_to_device_bytes_per_s},
 }};
 
-void print_transfer_method(const char* what, double rate, double link) {
-  fmt::print("  {:<34}{:>7.1f} GB/s {:>4.0f} %\n", what, rate / 1e9, 100 * rate / link);
+void print_transfer_method(const char* method, double rate, double link) {
+  fmt::print("  {:<34}{:>7.1f} GB/s {:>4.0f} %\n", method, rate / 1e9, 100 * rate / link);
 }
 
 // Prints the share of the link's rate that each way of moving data reaches; managed memory is simulated.
-void print_link(const machine& on) {
-  fmt::print("\nlink of machine file {}, {}\n", on.name, provenance(on));
+void print_link(const machine& target) {
+  fmt::print("\nlink of machine file {}, {}\n", target.name, provenance(target));
   for (const pinned_memory_methods& w : pinned_ways) {
-    print_transfer_method(w.what, static_cast<double>(on.*w.rate), static_cast<double>(on.*w.rate));
+    print_transfer_method(w.what, static_cast<double>(target.*w.rate), static_cast<double>(target.*w.rate));
   }
   for (const managed_memory_methods& w : managed_ways) {
-    print_transfer_method(w.what, rate_of(find_pattern(w.pattern)->simulate(on)),
-                          static_cast<double>(on.*w.link));
+    print_transfer_method(w.what, rate_of(find_pattern(w.pattern)->simulate(target)),
+                          static_cast<double>(target.*w.link));
   }
 }
 

@@ -35,9 +35,9 @@ void set_processor_alarm(std::chrono::seconds processor) {
 
 }  // namespace
 
-process_limits::process_limits(const std::string& what, std::chrono::seconds processor, bool memory) {
+process_limits::process_limits(const std::string& input, std::chrono::seconds processor, bool memory) {
   last_line() = fmt::format("umbench: {}: takes more than {} s of processor time, and is given up\n",
-                            one_line(what), processor.count());
+                            one_line(input), processor.count());
   std::signal(SIGPROF, exit_on_alarm);
   set_processor_alarm(processor);
   rlimit now{};

@@ -18,7 +18,7 @@ class process_limits {
   // Limits processor time, which a slow or busy machine does not change. With `memory`, also limits memory to
   // 4 GiB more than now: std::bad_alloc is thrown beyond. Not for processes that open a GPU, which reserve
   // addresses.
-  process_limits(const std::string& what, std::chrono::seconds processor, bool memory = true);
+  process_limits(const std::string& input, std::chrono::seconds processor, bool memory = true);
   ~process_limits();
   process_limits(const process_limits&) = delete;
   process_limits& operator=(const process_limits&) = delete;

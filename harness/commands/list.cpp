@@ -153,7 +153,7 @@ void list_operators() {
     std::vector<std::string> names;
     std::visit(overloaded{[&](const opaque&) { names.emplace_back("its own (docs/networks.md)"); },
                           [&](const auto& a) { fields_of(a, attribute_names{names}); }},
-               kind);
+               kind.value);
     fmt::print("  {:<32}{}\n", kind_of(kind), fmt::join(names, ", "));
   }
 }

@@ -6,7 +6,6 @@
 #include <charconv>
 #include <cmath>
 #include <optional>
-#include <span>
 
 #include "harness/io/errors.hpp"
 #include "harness/io/text.hpp"

@@ -3,8 +3,6 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 #include "core/figures.hpp"

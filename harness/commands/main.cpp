@@ -17,38 +17,11 @@
 #include "harness/io/errors.hpp"
 #include "harness/io/say.hpp"
 #include "harness/io/text.hpp"
-#include "harness/json/record_file.hpp"
 
 namespace um {
 namespace {
 
 constexpr int exit_failed = 1, exit_usage = 2;
-
-int dispatch(const std::string& command, const command_line& c) {
-  if (command == "list") return list_command(c.list);
-  if (command == "advise") return advise_command(c.advise);
-  if (command == "env") return env_command(c.env);
-  if (command == "calibrate") return calibrate_command(c.calibrate);
-  if (command == "validate") return validate_command(c.validate);
-  if (command == "plan") return plan_command(c.plan);
-  if (command == "run") return run_command(c.run);
-  if (command == "sweep") return sweep_command(c.sweep);
-  if (command == "tune") return tune_command(c.tune);
-  if (command == "ablate") return ablate_command(c.ablate);
-  if (command == "machine") return machine_command(c.machine);
-  if (command == "merge") return merge_command(c.merge);
-  if (command == "plan-torch") return plan_torch_command(c.plan_torch);
-  return pack_command(c.pack);
-}
-
-void replace_traces_by_graphs(command_line& c) {
-  for (experiment_options* const o :
-       {&c.run.what, &c.plan.what, &c.tune.what, &c.ablate.what, &c.advise.what}) {
-    if (o->trace.empty()) continue;
-    if (!o->network.empty()) throw input_error("--network and --trace are given; keep one");
-    o->network = graph_of_trace(o->trace);
-  }
-}
 
 // A closed pipe on standard output ends the command silently, as SIGPIPE would.
 constexpr int exit_reader_left = 128 + SIGPIPE;
@@ -79,8 +52,8 @@ std::string shorten_message(std::string text) {
   return text.size() <= most ? text : text.substr(0, most - end) + " ... " + text.substr(text.size() - end);
 }
 
-int exit_with_message(int code, std::string_view what) {
-  print_text("umbench: {}\n", shorten_message(one_line(what)));
+int exit_with_message(int code, std::string_view message) {
+  print_text("umbench: {}\n", shorten_message(one_line(message)));
   return code;
 }
 
@@ -101,11 +74,7 @@ int parse_and_run(int argc, char** argv) try {
     if (const script_command* script = argc > 1 ? find_script(argv[1]) : nullptr) {
       run_script(*script, {argv + 2, argv + argc});
     }
-    command_line c;
-    const std::string command = parse(argc, argv, c);
-    if (command.empty()) return 0;
-    replace_traces_by_graphs(c);
-    return dispatch(command, c);
+    return run_command_line(argc, argv);
   } catch (const script_failure& failed) {
     return failed.exit_code;
   } catch (const input_error& error) {

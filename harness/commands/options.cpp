@@ -4,7 +4,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <memory>
 
+#include "harness/commands/commands.hpp"
 #include "harness/commands/scripts.hpp"
 #include "harness/io/errors.hpp"
 #include "harness/io/text.hpp"
@@ -25,8 +27,7 @@ struct value_help {
 constexpr const char* required = "required";
 
 // An option with one value, which is not empty.
-template <class T>
-CLI::Option& add_option(CLI::App& command, const char* name, T& value, const value_help& help) {
+CLI::Option& add_option(CLI::App& command, const char* name, auto& value, const value_help& help) {
   const auto refuse_empty = [](const std::string& text) {
     return text.empty() ? std::string("its value is empty") : std::string();
   };
@@ -127,59 +128,58 @@ void add_experiment_options(CLI::App& command, experiment_options& o) {
 
 constexpr std::uint64_t most_jobs = 1024;
 
-void add_iterations(CLI::App& command, experiment_options& o, const char* what, const char* standard = "5") {
+void add_iterations(CLI::App& command, experiment_options& o, const char* meaning,
+                    const char* standard = "5") {
   add_option(command, "--iterations", o.iterations,
-             {"N", fmt::format("{}, {}", what, range_text(1, most_iterations)), standard});
+             {"N", fmt::format("{}, {}", meaning, range_text(1, most_iterations)), standard});
 }
 
-void add_deadline(CLI::App& command, experiment_options& o, const char* what) {
-  add_option(command, "--deadline", o.deadline,
-             {"SECONDS",
-              fmt::format("{}, {}; of processor time where simulated", what, range_text(1, most_deadline_s)),
-              "300"});
+void add_deadline(CLI::App& command, experiment_options& o, const char* meaning) {
+  add_option(
+      command, "--deadline", o.deadline,
+      {"SECONDS",
+       fmt::format("{}, {}; of processor time where simulated", meaning, range_text(1, most_deadline_s)),
+       "300"});
 }
 
-void add_jobs(CLI::App& command, std::string& jobs, const char* what) {
+void add_jobs(CLI::App& command, std::string& jobs, const char* meaning) {
   add_option(
       command, "--jobs", jobs,
-      {"N", fmt::format("{} at a time, {}; on a GPU 1", what, range_text(1, most_jobs)), "one a core"});
+      {"N", fmt::format("{} at a time, {}; on a GPU 1", meaning, range_text(1, most_jobs)), "one a core"});
 }
 
 constexpr const char* times_only_text =
     "On cuda:N: do not go on after the timed iterations to measure energy and to count faults";
 
-void add_run_command(CLI::App& app, run_options& o) {
-  CLI::App& run = *app.add_subcommand("run", "Run one experiment in a process of its own");
-  add_experiment_options(run, o.what);
+void add_run_options(CLI::App& run, run_options& o) {
+  add_experiment_options(run, o.experiment);
   add_option(
       run, "--plan", o.plan,
       {"FILE", "Run this plan file, which says network, strategy and memory", "a plan of the strategy's"});
   for (const char* name : {"--network", "--strategy"}) {
     replace_description(run, name, run.get_option(name)->get_description() + " without --plan");
   }
-  add_iterations(run, o.what, "Iterations, each timed on its own");
-  add_deadline(run, o.what, "Until the run is killed");
-  run.add_flag("--timeline", o.what.timeline, "Keep spans and resident bytes of the last iteration");
-  run.add_flag("--times-only", o.what.times_only, times_only_text);
+  add_iterations(run, o.experiment, "Iterations, each timed on its own");
+  add_deadline(run, o.experiment, "Until the run is killed");
+  run.add_flag("--timeline", o.experiment.timeline, "Keep spans and resident bytes of the last iteration");
+  run.add_flag("--times-only", o.experiment.times_only, times_only_text);
   add_option(
       run, "--values", o.values,
       {"FOLDER", "For parameters, inputs, gradients and outputs as NumPy files, cuda:N only", "not kept"});
   add_option(run, "--out", o.out, {"FILE", "Append the record to this JSON Lines file", "not kept"});
 }
 
-void add_plan_command(CLI::App& app, plan_options& o) {
-  CLI::App& plan = *app.add_subcommand("plan", "Make a plan without running it");
-  add_experiment_options(plan, o.what);
+void add_plan_options(CLI::App& plan, plan_options& o) {
+  add_experiment_options(plan, o.experiment);
   add_option(plan, "-o,--out", o.out, {"FILE", "For the plan; - is standard output", "not kept"});
-  add_deadline(plan, o.what, "Until it is given up");
+  add_deadline(plan, o.experiment, "Until it is given up");
   add_option(plan, "--graph", o.graph_out,
              {"FILE", "For the network's graph; - is standard output", "not kept"});
   plan.add_flag("--table", o.table,
                 "Print by module what is computed again, offloaded, cut and kept (graphs of umbench export)");
 }
 
-void add_sweep_command(CLI::App& app, sweep_options& o) {
-  CLI::App& sweep = *app.add_subcommand("sweep", "Run every cell of a sweep file");
+void add_sweep_options(CLI::App& sweep, sweep_options& o) {
   add_option(sweep, "SPEC", o.spec, {"FILE", "Sweep file, such as benchmarks/sweeps/small.json"}).required();
   add_option(sweep, "--out", o.out,
              {"FILE", "JSON Lines file for the records", "the sweep's name with .jsonl"});
@@ -210,31 +210,26 @@ void add_trials(CLI::App& command, experiment_options& o, std::string& jobs, boo
   command.add_flag("--resume", resume, "Go on with the records of a run that was stopped");
 }
 
-void add_tune_command(CLI::App& app, tune_options& o) {
-  CLI::App& tune = *app.add_subcommand("tune", "Search the best rules for hints and their numbers");
-  add_experiment_options(tune, o.what);
+void add_tune_options(CLI::App& tune, tune_options& o) {
+  add_experiment_options(tune, o.experiment);
   replace_description(tune, "--strategy", "Begin with this one; default: every named strategy");
   add_option(tune, "--trials", o.trials,
              {"N", "Most strategies to try in the simulator, 1 to 100000", "150"});
   add_option(tune, "--best", o.best, {"N", "How many of them to time on a GPU, 1 to 100000", "4"});
-  add_trials(tune, o.what, o.jobs, o.resume);
+  add_trials(tune, o.experiment, o.jobs, o.resume);
   add_option(tune, "--out", o.out, {"FILE", "For the rules; records go beside it as .jsonl", "tuned.json"});
 }
 
-void add_ablate_command(CLI::App& app, ablate_options& o) {
-  CLI::App& ablate =
-      *app.add_subcommand("ablate", "Every hint alone, and every rule of a strategy left out of it");
-  add_experiment_options(ablate, o.what);
+void add_ablate_options(CLI::App& ablate, ablate_options& o) {
+  add_experiment_options(ablate, o.experiment);
   replace_description(ablate, "--strategy", "Leave rules out of this one; default: the fastest");
-  add_trials(ablate, o.what, o.jobs, o.resume);
+  add_trials(ablate, o.experiment, o.jobs, o.resume);
   add_option(ablate, "--out", o.out, {"FILE", "JSON Lines file for the records", "ablation.jsonl"});
 }
 
-void add_advise_command(CLI::App& app, advise_options& o) {
-  CLI::App& advise =
-      *app.add_subcommand("advise", "Which way of using memory to take, and what each would cost");
-  add_network_options(advise, o.what);
-  add_memory_options(advise, o.what);
+void add_advise_options(CLI::App& advise, advise_options& o) {
+  add_network_options(advise, o.experiment);
+  add_memory_options(advise, o.experiment);
   replace_description(advise, "--backend",
                       "A machine file, or GPU N; default: cuda:0 if there is a GPU, else sim:h200");
   add_repeated_option(advise, "--strategy", o.strategies,
@@ -242,23 +237,20 @@ void add_advise_command(CLI::App& app, advise_options& o) {
   add_option(advise, "--system", o.system,
              {"linux|wsl2|windows", "What the program is for: where managed memory can exceed the device's",
               "the one here"});
-  add_iterations(advise, o.what, "Iterations of every way", "3 simulated, 5 on a GPU");
-  add_deadline(advise, o.what, "Until a way is given up");
+  add_iterations(advise, o.experiment, "Iterations of every way", "3 simulated, 5 on a GPU");
+  add_deadline(advise, o.experiment, "Until a way is given up");
   add_jobs(advise, o.jobs, "Simulated ways that run");
   advise.add_flag("--json", o.json, "For scripts");
 }
 
-void add_env_command(CLI::App& app, env_options& o) {
-  CLI::App& env = *app.add_subcommand("env", "What this machine and this build are");
+void add_env_options(CLI::App& env, env_options& o) {
   env.add_flag("--json", o.json, "As the environment line of a record file");
   add_option(env, "--machine", o.machine,
              {"NAME", "Also what the link allows, from this machine file", "not told"});
   add_machines(env, o.machines);
 }
 
-void add_calibrate_command(CLI::App& app, calibrate_options& o) {
-  CLI::App& calibrate = *app.add_subcommand(
-      "calibrate", "Measure the figures of a machine file on a GPU, in less than a minute");
+void add_calibrate_options(CLI::App& calibrate, calibrate_options& o) {
   add_option(calibrate, "--backend", o.backend, {"cuda:N", "The GPU", "cuda:0"});
   add_option(calibrate, "--out", o.out, {"FILE", "Machine file to write, such as my-gpu.json"}).required();
   add_option(calibrate, "--name", o.name, {"NAME", "Of the machine", "the file's name"});
@@ -273,8 +265,7 @@ void add_calibrate_command(CLI::App& app, calibrate_options& o) {
       {"FILE", "Samples that --samples kept: figures follow from them again, without a GPU", "measured now"});
 }
 
-void add_machine_command(CLI::App& app, machine_options& o) {
-  CLI::App& machine = *app.add_subcommand("machine", "Make, show and check machine files");
+void add_machine_options(CLI::App& machine, machine_options& o) {
   machine.require_subcommand(1);
   CLI::App& made = *machine.add_subcommand("new", "Write the file of a machine, from its data sheet");
   made.callback([&o] { o.verb = "new"; });
@@ -301,24 +292,20 @@ void add_machine_command(CLI::App& app, machine_options& o) {
   add_option(checked, "FILE", o.name, {"FILE", "Machine file"}).required();
 }
 
-void add_merge_command(CLI::App& app, merge_options& o) {
-  CLI::App& merge = *app.add_subcommand("merge", "Join the record files of a sweep's shards");
+void add_merge_options(CLI::App& merge, merge_options& o) {
   merge.add_option("PART", o.parts, "Record files, in the order of their shards")
       ->required()
       ->type_name("FILE");
   add_option(merge, "--out", o.out, {"FILE", "JSON Lines file for all of them"}).required();
 }
 
-void add_plan_torch_command(CLI::App& app, plan_torch_options& o) {
-  CLI::App& plan =
-      *app.add_subcommand("plan-torch", "Choose what a PyTorch step saves; asked by umbench.torch.fit");
+void add_plan_torch_options(CLI::App& plan, plan_torch_options& o) {
   add_option(plan, "FILE", o.file,
              {"FILE", "The step's nodes, as JSON; the answer is JSON on standard output"})
       .required();
 }
 
-void add_pack_command(CLI::App& app, pack_options& o) {
-  CLI::App& pack = *app.add_subcommand("pack", "Give the lifetimes of a file addresses");
+void add_pack_options(CLI::App& pack, pack_options& o) {
   add_option(pack, "FILE", o.file, {"FILE", "Comma-separated values: id, bytes, begin, end, access times"})
       .required();
   add_option(pack, "--packer", o.packer,
@@ -327,8 +314,7 @@ void add_pack_command(CLI::App& app, pack_options& o) {
              {"SIZE", "Such as 4GiB, 1 byte or more; what does not keep to it is auto-swapped", "none"});
 }
 
-void add_validate_command(CLI::App& app, validate_options& o) {
-  CLI::App& validate = *app.add_subcommand("validate", "Simulated beside measured and published figures");
+void add_validate_options(CLI::App& validate, validate_options& o) {
   add_option(validate, "FILES", o.files, {"FILE", "Measured records (.jsonl), files of figures (.json)"})
       .required();
   add_option(validate, "--machine", o.machine,
@@ -336,8 +322,7 @@ void add_validate_command(CLI::App& app, validate_options& o) {
   add_machines(validate, o.machines);
 }
 
-void add_list_command(CLI::App& app, list_options& o) {
-  CLI::App& list = *app.add_subcommand("list", "Networks, strategies and machines, with their knobs");
+void add_list_options(CLI::App& list, list_options& o) {
   add_option(
       list, "WHAT", o.what,
       {"networks|strategies|machines|figures|operators", "What to list", "networks, strategies, machines"});
@@ -346,7 +331,26 @@ void add_list_command(CLI::App& app, list_options& o) {
   list.add_flag("--json", o.json, "Strategies for scripts");
 }
 
-void describe_commands(CLI::App& app, command_line& c) {
+void replace_trace_by_graph(experiment_options& o) {
+  if (o.trace.empty()) return;
+  if (!o.network.empty()) throw input_error("--network and --trace are given; keep one");
+  o.network = graph_of_trace(o.trace);
+}
+
+// Adds a command, which runs once the whole command line has been parsed.
+template <class Options>
+void add_command(CLI::App& app, int& exit_code, const char* name, const char* summary,
+                 void (*add_options)(CLI::App&, Options&), int (*run)(const Options&)) {
+  CLI::App& command = *app.add_subcommand(name, summary);
+  const auto options = std::make_shared<Options>();
+  add_options(command, *options);
+  command.callback([&exit_code, options, run] {
+    if constexpr (requires { options->experiment.trace; }) replace_trace_by_graph(options->experiment);
+    exit_code = run(*options);
+  });
+}
+
+void add_commands(CLI::App& app, int& exit_code) {
   app.require_subcommand(1);
   app.set_version_flag(
       "--version", fmt::format("umbench {}, built by {}, backends: sim{}", version_text(), compiler_text(),
@@ -355,20 +359,27 @@ void describe_commands(CLI::App& app, command_line& c) {
       "Exit codes: 0 all well, 1 a cell failed, regressed or could not be recorded, 2 bad usage or bad "
       "input,\n"
       "3 too little data, 4 the one cell of `run` does not fit, 128 + N stopped by signal N.");
-  add_list_command(app, c.list);
-  add_advise_command(app, c.advise);
-  add_env_command(app, c.env);
-  add_calibrate_command(app, c.calibrate);
-  add_validate_command(app, c.validate);
-  add_plan_command(app, c.plan);
-  add_run_command(app, c.run);
-  add_sweep_command(app, c.sweep);
-  add_tune_command(app, c.tune);
-  add_ablate_command(app, c.ablate);
-  add_machine_command(app, c.machine);
-  add_merge_command(app, c.merge);
-  add_pack_command(app, c.pack);
-  add_plan_torch_command(app, c.plan_torch);
+  const auto add = [&](const char* name, const char* summary, auto add_options, auto run) {
+    add_command(app, exit_code, name, summary, add_options, run);
+  };
+  add("list", "Networks, strategies and machines, with their knobs", add_list_options, list_command);
+  add("advise", "Which way of using memory to take, and what each would cost", add_advise_options,
+      advise_command);
+  add("env", "What this machine and this build are", add_env_options, env_command);
+  add("calibrate", "Measure the figures of a machine file on a GPU, in less than a minute",
+      add_calibrate_options, calibrate_command);
+  add("validate", "Simulated beside measured and published figures", add_validate_options, validate_command);
+  add("plan", "Make a plan without running it", add_plan_options, plan_command);
+  add("run", "Run one experiment in a process of its own", add_run_options, run_command);
+  add("sweep", "Run every cell of a sweep file", add_sweep_options, sweep_command);
+  add("tune", "Search the best rules for hints and their numbers", add_tune_options, tune_command);
+  add("ablate", "Every hint alone, and every rule of a strategy left out of it", add_ablate_options,
+      ablate_command);
+  add("machine", "Make, show and check machine files", add_machine_options, machine_command);
+  add("merge", "Join the record files of a sweep's shards", add_merge_options, merge_command);
+  add("pack", "Give the lifetimes of a file addresses", add_pack_options, pack_command);
+  add("plan-torch", "Choose what a PyTorch step saves; asked by umbench.torch.fit", add_plan_torch_options,
+      plan_torch_command);
   for (const script_command& script : script_commands()) app.add_subcommand(script.name, script.summary);
 }
 
@@ -425,19 +436,19 @@ std::string parse_error_text(const CLI::ParseError& error, const CLI::App& app, 
 
 }  // namespace
 
-std::string parse(int argc, const char* const* argv, command_line& c) {
+int run_command_line(int argc, const char* const* argv) {
   CLI::App app("Performance of CUDA Unified Memory on deep learning", "umbench");
-  describe_commands(app, c);
+  int exit_code = 0;
+  add_commands(app, exit_code);
   refuse_unknown_command(app, argc, argv);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& asked) {  // --help, --version
     app.exit(asked);
-    return "";
   } catch (const CLI::ParseError& error) {
     throw input_error(parse_error_text(error, app, argc, argv));
   }
-  return app.get_subcommands().front()->get_name();
+  return exit_code;
 }
 
 }  // namespace um

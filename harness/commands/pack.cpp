@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <chrono>
 
 #include "harness/commands/commands.hpp"

@@ -23,22 +23,22 @@ std::string plan_table(const planned_cell& made, bool wanted) {
     throw input_error(fmt::format("--table: {} names no modules; umbench export writes a graph that does",
                                   made.file.network.spec.name));
   }
-  return text_of(rows);
+  return module_table(rows);
 }
 
 }  // namespace
 
 int plan_command(const plan_options& options) {
-  std::vector<std::string> taken = input_files_of(options.what);
+  std::vector<std::string> taken = input_files_of(options.experiment);
   check_output_file("--out", options.out, taken);
   taken.push_back(options.out);
   check_output_file("--graph", options.graph_out, taken);
-  const auto machines = load_machines_from(options.what.machines);
-  cell work = on_machine(requested_cell(options.what), machines);
+  const auto machines = load_machines_from(options.experiment.machines);
+  cell work = on_machine(requested_cell(options.experiment), machines);
   if (!work.backend.is_simulated) {
     // A child checks for the GPU first; this process opens it only if it exists.
     signal_watch signals;
-    environment_for(std::span(&work, 1), machines, options.what.machine_like, signals);
+    environment_for(std::span(&work, 1), machines, options.experiment.machine_like, signals);
   }
   progress_thread progress("planning");
   const process_limits within("planning", std::chrono::seconds{work.settings.deadline_s},

@@ -37,26 +37,20 @@ void check_knobs(const plan_file& plan, const std::string& source) {
 
 // The plan's file determines what to run; options only where and how often.
 cell cell_from_plan(const run_options& options) {
-  const experiment_options& o = options.what;
-  for (const auto& [option, given] : {std::pair{"--network", !o.network.empty()},
-                                      {"--batch", !o.batch.empty()},
-                                      {"--insize", !o.insize.empty()},
-                                      {"--pass", !o.pass.empty()},
-                                      {"--sgd", o.sgd},
-                                      {"--optimizer", !o.optimizer.empty()},
-                                      {"--masters", o.masters},
-                                      {"--fusion", !o.fusion.empty()},
-                                      {"--precision", !o.precision.empty()},
-                                      {"--memory-order", !o.memory_order.empty()},
-                                      {"--set", !o.network_knobs.empty()},
-                                      {"--strategy", !o.strategy.empty()},
-                                      {"--knob", !o.strategy_knobs.empty()},
-                                      {"--effort", !o.effort.empty()},
-                                      {"--without", !o.without.empty()},
-                                      {"--ratio", !o.ratio.empty()},
-                                      {"--budget", !o.budget.empty()},
-                                      {"--mode", !o.mode.empty()}}) {
-    if (given) throw input_error(fmt::format("{} is given, but --plan says it already; drop it", option));
+  const experiment_options& o = options.experiment;
+  std::vector<std::string> given = given_network_options(o);
+  for (const auto& [option, is_given] : {std::pair{"--network", !o.network.empty()},
+                                         {"--strategy", !o.strategy.empty()},
+                                         {"--knob", !o.strategy_knobs.empty()},
+                                         {"--effort", !o.effort.empty()},
+                                         {"--without", !o.without.empty()},
+                                         {"--ratio", !o.ratio.empty()},
+                                         {"--budget", !o.budget.empty()},
+                                         {"--mode", !o.mode.empty()}}) {
+    if (is_given) given.emplace_back(option);
+  }
+  if (!given.empty()) {
+    throw input_error(fmt::format("{} is given, but --plan says it already; drop it", given.front()));
   }
   plan_file plan = plan_from_json(read_file(options.plan), options.plan);
   check_knobs(plan, options.plan);
@@ -80,7 +74,7 @@ cell cell_from_plan(const run_options& options) {
 }
 
 cell cell_for(const run_options& options, const std::vector<machine>& machines) {
-  if (options.plan.empty()) return on_machine(requested_cell(options.what), machines);
+  if (options.plan.empty()) return on_machine(requested_cell(options.experiment), machines);
   const process_limits within(options.plan, process_limits::max_reading_time);
   return on_machine(cell_from_plan(options), machines);
 }
@@ -118,16 +112,17 @@ void append_record(record& r, const cell& work, const environment& here, record_
 }  // namespace
 
 int run_command(const run_options& options) {
-  const auto machines = load_machines_from(options.what.machines);
+  const auto machines = load_machines_from(options.experiment.machines);
   cell work = cell_for(options, machines);
   work.values_folder = folder_for_values(options.values, work);
-  work.skips_observation = options.what.times_only;
+  work.skips_observation = options.experiment.times_only;
   if (work.skips_observation && work.backend.is_simulated) {
     throw input_error(
         fmt::format("--times-only: nothing but times is measured on {}; drop it", work.settings.backend));
   }
   signal_watch signals;
-  const environment here = environment_for(std::span(&work, 1), machines, options.what.machine_like, signals);
+  const environment here =
+      environment_for(std::span(&work, 1), machines, options.experiment.machine_like, signals);
   std::optional<record_file> file;
   if (!options.out.empty()) {
     file.emplace(options.out, open_mode::add);

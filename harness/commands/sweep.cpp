@@ -2,9 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdio>
-#include <thread>
 
 #include "harness/commands/cells.hpp"
 #include "harness/commands/limits.hpp"

@@ -20,10 +20,10 @@ std::string setting_text(const cell& setting) {
 trials::trials(record_file& file, environment here, signal_watch& signals, std::size_t jobs)
     : file_(file), here_(std::move(here)), signals_(signals), jobs_(jobs) {}
 
-std::optional<std::vector<record>> trials::run(const std::vector<cell>& what, const std::string& why) {
+std::optional<std::vector<record>> trials::run(const std::vector<cell>& requested, const std::string& why) {
   std::vector<cell> cells;
   std::set<std::string> asked;
-  for (const cell& c : what) {
+  for (const cell& c : requested) {
     if (!earlier_records_.contains(c.key) && asked.insert(c.key).second) cells.push_back(c);
   }
   if (!cells.empty()) {
@@ -36,7 +36,7 @@ std::optional<std::vector<record>> trials::run(const std::vector<cell>& what, co
     for (record& r : done.records) earlier_records_.insert_or_assign(r.key, std::move(r));
   }
   std::vector<record> all;
-  for (const cell& c : what) all.push_back(earlier_records_.at(c.key));
+  for (const cell& c : requested) all.push_back(earlier_records_.at(c.key));
   return all;
 }
 

@@ -23,7 +23,7 @@ class trials {
 
   // The records of these strategies, in order; nothing if a stop signal came. GPU cells run one at a time.
   // `why`: heads the progress on standard error. Throws append_error.
-  std::optional<std::vector<record>> run(const std::vector<cell>& what, const std::string& why);
+  std::optional<std::vector<record>> run(const std::vector<cell>& requested, const std::string& why);
 
   // 0, or 1 once it has said on standard error how many of the records so far are no results, such as
   // crashes.

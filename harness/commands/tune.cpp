@@ -46,7 +46,7 @@ std::string tune_output_file(const tune_options& o) {
 
 // The cell whose time the search minimises.
 cell tune_target(const tune_options& o, const std::vector<machine>& machines) {
-  experiment_options what = o.what;
+  experiment_options what = o.experiment;
   if (what.strategy.empty()) {
     for (const auto& [option, given] :
          {std::pair{"--knob", !what.strategy_knobs.empty()}, {"--without", !what.without.empty()}}) {
@@ -58,7 +58,7 @@ cell tune_target(const tune_options& o, const std::vector<machine>& machines) {
 }
 
 std::vector<hint_strategy> tune_starts(const tune_options& o, const cell& target) {
-  if (o.what.strategy.empty()) return {hint_table().begin(), hint_table().end()};
+  if (o.experiment.strategy.empty()) return {hint_table().begin(), hint_table().end()};
   const auto& rules = target.strategy->rules;
   if (!rules) {
     throw input_error(fmt::format("strategy {} is not made of rules, so there is nothing to search",
@@ -238,14 +238,14 @@ class tuning_run {
 int tune_command(const tune_options& options) {
   const std::string out = tune_output_file(options);
   const std::string kept = std::filesystem::path(out).replace_extension(".jsonl").string();
-  check_output_file("--out", out, input_files_of(options.what));
-  const auto machines = load_machines_from(options.what.machines);
+  check_output_file("--out", out, input_files_of(options.experiment));
+  const auto machines = load_machines_from(options.experiment.machines);
   cell target = tune_target(options, machines);
   check(options, target);
   const std::size_t jobs = parse_jobs(options.jobs, true);
   signal_watch signals;
   const environment here =
-      environment_for(std::span(&target, 1), machines, options.what.machine_like, signals);
+      environment_for(std::span(&target, 1), machines, options.experiment.machine_like, signals);
   record_file file(kept, options.resume ? open_mode::resume : open_mode::create);
   trials runs(file, here, signals, jobs);
   tuning_run work(options, target, runs);

@@ -76,8 +76,8 @@ std::vector<hint_policy> alternatives_for(const cut_rule&) {
   return {};
 }
 
-bool uses_tensor_choice(const hint_policy& what) {
-  return !std::holds_alternative<cut_rule>(what) && !std::holds_alternative<search_rule>(what);
+bool uses_tensor_choice(const hint_policy& policy) {
+  return !std::holds_alternative<cut_rule>(policy) && !std::holds_alternative<search_rule>(policy);
 }
 
 const std::vector<tensor_choice>& tensor_choices() {

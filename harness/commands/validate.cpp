@@ -49,7 +49,7 @@ std::string deviation_text(const comparison& c) {
 }
 
 // Cells that did not run count as outside.
-void print_summary(const std::string& what, const std::vector<comparison>& all) {
+void print_summary(const std::string& title, const std::vector<comparison>& all) {
   if (all.empty()) return;
   std::vector<double> off;
   for (const comparison& c : all) {
@@ -57,7 +57,7 @@ void print_summary(const std::string& what, const std::vector<comparison>& all) 
   }
   std::sort(off.begin(), off.end());
   const auto near = std::upper_bound(off.begin(), off.end(), close_enough) - off.begin();
-  fmt::print("{}: {} figures", what, all.size());
+  fmt::print("{}: {} figures", title, all.size());
   if (off.size() < all.size()) fmt::print(", {} not run", all.size() - off.size());
   if (!off.empty())
     fmt::print(", median {:.0f} % off, worst {:.0f} %", 100 * off[off.size() / 2], 100 * off.back());
@@ -152,7 +152,7 @@ std::string network_of(const record& r) {
 
 // Runs of one cell by one build together, cells in the order of their first appearance. A run without
 // operator times has those of `device` by the same build, where the file has them.
-std::vector<std::vector<record>> cells_of(const record_file& file) {
+std::vector<std::vector<record>> group_by_cell(const record_file& file) {
   const auto build_of = [&](std::size_t i) -> const std::string& {
     return file.environments()[file.environment_of(i)].umbench;
   };
@@ -196,7 +196,7 @@ void print_records(const std::string& file, const std::vector<machine>& machines
       "|\n|---|---|---|---|---|---|---|---|---|\n",
       file, on.name, provenance(on));
   std::vector<cell_comparison> cells;
-  for (const std::vector<record>& runs : cells_of(records)) {
+  for (const std::vector<record>& runs : group_by_cell(records)) {
     if (std::optional<cell_comparison> found = compare_cell(runs, on)) cells.push_back(std::move(*found));
   }
   std::ranges::stable_sort(cells, std::ranges::greater{},

@@ -7,8 +7,9 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <new>
 #include <stdexcept>
 
@@ -19,11 +20,9 @@
 namespace um {
 namespace {
 
-constexpr std::string_view opening_of_records = R"({"kind":"environment")";
-
-[[noreturn]] void throw_file_error(const std::filesystem::path& path, std::string_view what,
+[[noreturn]] void throw_file_error(const std::filesystem::path& path, std::string_view action,
                                    std::string_view why) {
-  throw input_error(fmt::format("{}: {}: {}", one_line(path.string()), what, why));
+  throw input_error(fmt::format("{}: {}: {}", one_line(path.string()), action, why));
 }
 
 bool write_all(int to, std::string_view text) {
@@ -69,10 +68,9 @@ std::string read_from_descriptor(int from, const struct stat& status, const std:
 
 // The file that a symbolic link leads to, so that writing keeps the link.
 std::string link_target(const std::string& path) {
-  char* const found = realpath(path.c_str(), nullptr);
-  const std::string target = found == nullptr ? path : found;
-  std::free(found);  // NOLINT: realpath allocates so
-  return target;
+  std::error_code error;
+  const std::filesystem::path target = std::filesystem::canonical(path, error);
+  return error ? path : target.string();
 }
 
 mode_t file_mode_for(const std::string& target) {
@@ -105,12 +103,11 @@ void write_in_place(const std::string& path, const std::string& text) {
 }
 
 bool contains_records(const std::string& path) {
-  descriptor from(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  struct stat status{};
-  if (from.get() < 0 || fstat(from.get(), &status) != 0 || !S_ISREG(status.st_mode)) return false;
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return false;
   std::string begin(opening_of_records.size(), ' ');
-  const ssize_t n = pread(from.get(), begin.data(), begin.size(), 0);
-  return n == static_cast<ssize_t>(begin.size()) && begin == opening_of_records;
+  return std::ifstream(path).read(begin.data(), static_cast<std::streamsize>(begin.size())) &&
+         begin == opening_of_records;
 }
 
 }  // namespace
@@ -137,12 +134,6 @@ std::string read_file(const std::filesystem::path& path) {
   return read_descriptor(from.get(), path);
 }
 
-bool is_same_file(const std::string& a, const std::string& b) {
-  struct stat one{}, other{};
-  return stat(a.c_str(), &one) == 0 && stat(b.c_str(), &other) == 0 && one.st_dev == other.st_dev &&
-         one.st_ino == other.st_ino;
-}
-
 void check_output_file(const char* option, const std::string& path, std::span<const std::string> inputs) {
   namespace fs = std::filesystem;
   if (path.empty() || path == "-") return;
@@ -150,7 +141,7 @@ void check_output_file(const char* option, const std::string& path, std::span<co
   const auto real = [&](const std::string& p) { return fs::weakly_canonical(fs::absolute(p, error), error); };
   for (const std::string& input : inputs) {
     if (input.empty() || input == "-") continue;
-    if (real(path) == real(input) || is_same_file(path, input)) {
+    if (real(path) == real(input) || fs::equivalent(path, input, error)) {
       throw input_error(
           fmt::format("{} {}: is read or written as well, and one would be lost; choose another name", option,
                       one_line(path)));

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace um {
 
@@ -24,12 +25,11 @@ void check_output_file(const char* option, const std::string& path, std::span<co
 // written directly; "-" is standard output.
 void write_file(const std::string& path, const std::string& text);
 
-// Whether both exist and are the same file, by whatever path.
-bool is_same_file(const std::string& a, const std::string& b);
+// How every file of records begins.
+inline constexpr std::string_view opening_of_records = R"({"kind":"environment")";
 
 // Repeats a system call that a signal interrupted.
-template <class Call>
-auto retry_if_interrupted(Call call) {
+auto retry_if_interrupted(auto call) {
   auto result = call();
   while (result < 0 && errno == EINTR) result = call();
   return result;

@@ -8,8 +8,8 @@
 
 namespace um {
 
-progress::progress(std::string what)
-    : text_(std::move(what)), start_time_(std::chrono::steady_clock::now()) {}
+progress::progress(std::string task)
+    : text_(std::move(task)), start_time_(std::chrono::steady_clock::now()) {}
 
 void progress::tick() {
   constexpr std::chrono::seconds longest{60};
@@ -20,8 +20,8 @@ void progress::tick() {
   next_print_ = since + std::min(2 * next_print_, longest);
 }
 
-progress_thread::progress_thread(std::string what)
-    : lines_(std::move(what)), thread_([this](const std::stop_token& stop) {
+progress_thread::progress_thread(std::string task)
+    : lines_(std::move(task)), thread_([this](const std::stop_token& stop) {
         constexpr std::chrono::milliseconds a_moment{250};
         std::condition_variable_any stopped;
         std::unique_lock lock(alone_);

@@ -12,7 +12,7 @@ namespace um {
 class progress {
  public:
   // `text`: "planning" prints "umbench: planning, 5 s so far".
-  explicit progress(std::string what);
+  explicit progress(std::string task);
   // The next lines say this, too: "umbench: planning, 3 of 20 done, 5 s so far".
   void note(std::string news) { news_ = std::move(news); }
   // Prints the line if it is due; cheap otherwise.
@@ -27,7 +27,7 @@ class progress {
 // Prints progress from a thread of its own until it is destroyed. Only for processes that start no others.
 class progress_thread {
  public:
-  explicit progress_thread(std::string what);
+  explicit progress_thread(std::string task);
   // See progress::note. Any thread may call it.
   void note(std::string news);
 

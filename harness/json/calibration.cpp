@@ -14,16 +14,14 @@ struct kept_calibration {
 
 }  // namespace
 
-template <class Visitor>
-void describe(Visitor& v, measure::spread& s) {
+void describe(auto& v, measure::spread& s) {
   v.field("samples", s.samples, plain_format{1});
   v.field("least", s.min);
   v.field("typical", s.typical);
   v.field("most", s.max);
 }
 
-template <class Visitor>
-void describe(Visitor& v, kept_calibration& c) {
+void describe(auto& v, kept_calibration& c) {
   v.field("figures", c.figures);
   v.field("samples", c.samples);
   v.field("notes", c.notes);

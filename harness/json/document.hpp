@@ -1,8 +1,7 @@
 // A document's fields are listed once, by a function describe(fields of it, value); the visitors here write
 // the document, read it, and make its JSON Schema. For the files of this folder.
 //
-//   template <class Visitor>
-//   void describe(Visitor& v, time_band& b) {
+//   void describe(auto& v, time_band& b) {
 //     v.field("low", b.low);
 //     v.field("high", b.high);
 //   }
@@ -63,8 +62,7 @@ inline json nullable_schema(json schema) {
 // The default format of a type; whole numbers must lie between the limits.
 struct plain_format {
   std::int64_t min_value = 0, max_value = most_integer;
-  template <class T>
-  json write(const T& value) const;
+  json write(const auto& value) const;
   template <class T>
   T read(const json& value, const json_place& at) const;
   template <class T>
@@ -74,10 +72,7 @@ struct plain_format {
 // A number from `least` to `most`.
 struct number_range {
   double least = 0, most = 0;
-  template <class T>
-  json write(T value) const {
-    return value;
-  }
+  json write(auto value) const { return value; }
   template <class T>
   T read(const json& value, const json_place& at) const {
     return static_cast<T>(number_of_value(value, at, least, most));
@@ -93,11 +88,9 @@ template <class E, std::size_t N>
 struct one_of_values {
   std::array<E, N> all;
   json write(E value) const { return to_text(value); }
-  template <class T>
-  T read(const json& value, const json_place& at) const {
+  E read(const json& value, const json_place& at) const {
     return choice_of_value(value, at, std::span<const E>(all));
   }
-  template <class T>
   json schema() const {
     json names = json::array();
     for (const E value : all) names.push_back(to_text(value));
@@ -105,39 +98,45 @@ struct one_of_values {
   }
 };
 template <class E, class... More>
-one_of_values(E, More...)->one_of_values<E, 1 + sizeof...(More)>;
+one_of_values(E, More...) -> one_of_values<E, 1 + sizeof...(More)>;
 
 // A text that is one of these.
 struct constant_text {
   std::vector<std::string> all;
   json write(const std::string& text) const { return text; }
-  template <class T>
-  T read(const json& value, const json_place& at) const {
+  std::string read(const json& value, const json_place& at) const {
     return all[index_of_choice(value, at, all)];
   }
-  template <class T>
+  json schema() const { return {{"enum", all}}; }
+};
+
+// A text that a function accepts; without one, its reader checks it later.
+struct checked_text {
+  const char* pattern = nullptr;  // of the schema
+  bool (*is_good)(std::string_view) = nullptr;
+  const char* refusal = nullptr;
+  bool may_be_empty = true;
+  json write(const std::string& text) const { return text; }
+  std::string read(const json& value, const json_place& at) const {
+    std::string text = text_of_value(value, at);
+    if (is_good != nullptr && !is_good(text)) throw_bad_value(at, refusal);
+    return text;
+  }
   json schema() const {
-    return {{"enum", all}};
+    json made{{"type", "string"}};
+    if (!may_be_empty) made["minLength"] = 1;
+    if (pattern != nullptr) made["pattern"] = pattern;
+    return made;
   }
 };
 
-// A name that can stand in keys and file names (harness/json/parts.hpp).
-struct plain_name {
-  bool of_strategy = false;
-  json write(const std::string& name) const { return name; }
-  template <class T>
-  T read(const json& value, const json_place& at) const {
-    T name = text_of_value(value, at);
-    if (!(of_strategy ? is_strategy_name(name) : is_plain_name(name))) {
-      throw_bad_value(at, "use lower-case letters, digits, '-', '_', '.'");
-    }
-    return name;
-  }
-  template <class T>
-  json schema() const {
-    return {{"type", "string"}, {"pattern", of_strategy ? "^[a-z0-9._-][a-z0-9._#,=-]*$" : "^[a-z0-9._-]+$"}};
-  }
-};
+// Names that can stand in keys and file names (harness/json/parts.hpp).
+inline constexpr checked_text plain_name{"^[a-z0-9._-]+$", is_plain_name,
+                                         "use lower-case letters, digits, '-', '_', '.'"};
+inline constexpr checked_text strategy_name{"^[a-z0-9._-][a-z0-9._#,=-]*$", is_strategy_name,
+                                            plain_name.refusal};
+// "sim:NAME" or "cuda:N"; parse_backend() refuses what is neither.
+inline constexpr checked_text backend_text{"^(sim:.+|cuda:[0-9]+)$"};
 
 // Any whole number.
 inline constexpr plain_format any_integer{std::numeric_limits<std::int64_t>::min()};
@@ -161,19 +160,6 @@ json write_value(const T& value, const Format& format) {
   }
 }
 
-// "sim:NAME" or "cuda:N"; parse_backend() refuses what is neither.
-struct backend_text {
-  json write(const std::string& text) const { return text; }
-  template <class T>
-  T read(const json& value, const json_place& at) const {
-    return text_of_value(value, at);
-  }
-  template <class T>
-  json schema() const {
-    return {{"type", "string"}, {"pattern", "^(sim:.+|cuda:[0-9]+)$"}};
-  }
-};
-
 template <class T>
 bool is_empty(const T& value) {
   if constexpr (requires { value.empty(); }) {
@@ -185,10 +171,28 @@ bool is_empty(const T& value) {
   }
 }
 
+// Formats of one type are plain structs; in those of several types read() and schema() are templates.
+template <class T, class Format>
+T read_one(const json& value, const json_place& at, const Format& format) {
+  if constexpr (requires { format.template read<T>(value, at); }) {
+    return format.template read<T>(value, at);
+  } else {
+    return format.read(value, at);
+  }
+}
+template <class T, class Format>
+json schema_of_one(const Format& format) {
+  if constexpr (requires { format.template schema<T>(); }) {
+    return format.template schema<T>();
+  } else {
+    return format.schema();
+  }
+}
+
 template <class T, class Format>
 T read_value(const json& value, const json_place& at, const Format& format) {
   if constexpr (is_whole_format<Format>) {
-    return format.template read<T>(value, at);
+    return read_one<T>(value, at, format);
   } else if constexpr (element_format<T>::is_optional) {
     if (value.is_null()) return std::nullopt;
     return read_value<typename element_format<T>::type>(value, at, format);
@@ -206,14 +210,14 @@ T read_value(const json& value, const json_place& at, const Format& format) {
     }
     return all;
   } else {
-    return format.template read<T>(value, at);
+    return read_one<T>(value, at, format);
   }
 }
 
 template <class T, class Format>
 json schema_of(const Format& format) {
   if constexpr (is_whole_format<Format>) {
-    return format.template schema<T>();
+    return schema_of_one<T>(format);
   } else if constexpr (element_format<T>::is_optional) {
     return nullable_schema(schema_of<typename element_format<T>::type>(format));
   } else if constexpr (element_format<T>::is_list) {
@@ -222,7 +226,7 @@ json schema_of(const Format& format) {
     return {{"type", "object"},
             {"additionalProperties", schema_of<typename element_format<T>::type>(format)}};
   } else {
-    return format.template schema<T>();
+    return schema_of_one<T>(format);
   }
 }
 
@@ -325,10 +329,10 @@ class field_reader {
   void note(const char*, const char*) {}
   void rule(const char*) {}
   // Refuses the document unless the condition holds.
-  void require(bool is_so, const char* what) {
-    if (!is_so) throw_bad_value(fields_.where(), what);
+  void require(bool is_so, const char* problem) {
+    if (!is_so) throw_bad_value(fields_.where(), problem);
   }
-  [[noreturn]] void refuse_here(const std::string& what) { throw_bad_value(fields_.where(), what); }
+  [[noreturn]] void refuse_here(const std::string& problem) { throw_bad_value(fields_.where(), problem); }
   bool has(std::string_view name) { return fields_.has(name); }
   json_place where(std::string_view name) const { return fields_.where(name); }
   void finish() { fields_.finish(); }
@@ -398,15 +402,13 @@ class field_schema {
 
 // --- whole documents, and parts of them that are objects ---
 
-template <class T>
-json write_object(T& value) {
+json write_object(auto& value) {
   field_writer v;
   describe(v, value);
   return std::move(v.out);
 }
 
-template <class T>
-void read_object(T& value, const json& from, const json_place& at) {
+void read_object(auto& value, const json& from, const json_place& at) {
   field_reader v(from, at);
   describe(v, value);
   v.finish();
@@ -428,8 +430,7 @@ json schema_of_object() {
 }
 
 // The fields of a network of the catalogue; `name` and `knobs` are the names of two of them.
-template <class Visitor>
-void describe_network(Visitor& v, network_spec& n, const char* name, const char* knobs) {
+void describe_network(auto& v, network_spec& n, const char* name, const char* knobs) {
   v.field(name, n.name);
   v.field("batch", n.batch, plain_format{1});
   v.field("pass", n.mode);

@@ -14,24 +14,12 @@ bool is_time_text(std::string_view text) {
   });
 }
 
-struct time_format {
-  json write(const std::string& text) const { return text; }
-  template <class T>
-  T read(const json& value, const json_place& at) const {
-    T text = text_of_value(value, at);
-    if (!is_time_text(text)) throw_bad_value(at, "is no time such as 2026-01-31T12:00:00Z");
-    return text;
-  }
-  template <class T>
-  json schema() const {
-    return {{"type", "string"}, {"pattern", "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$"}};
-  }
-};
+constexpr checked_text time_text{"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$", is_time_text,
+                                 "is no time such as 2026-01-31T12:00:00Z"};
 
 }  // namespace
 
-template <class Visitor>
-void describe(Visitor& v, gpu_facts& g) {
+void describe(auto& v, gpu_facts& g) {
   v.field("device", g.device, plain_format{0, 1023});
   v.field("name", g.name);
   v.field("driver", g.driver);
@@ -46,8 +34,7 @@ void describe(Visitor& v, gpu_facts& g) {
   v.field("facts_missing", g.facts.missing);
 }
 
-template <class Visitor>
-void describe(Visitor& v, host_facts& h) {
+void describe(auto& v, host_facts& h) {
   v.field("os", h.os);
   v.field("kernel", h.kernel);
   v.field("cpu", h.cpu);
@@ -58,14 +45,13 @@ void describe(Visitor& v, host_facts& h) {
   v.field("facts_missing", h.facts.missing);
 }
 
-template <class Visitor>
-void describe(Visitor& v, environment& e) {
+void describe(auto& v, environment& e) {
   v.constant("kind", "environment");
   v.constant("schema", 1);
   v.field("umbench", e.umbench);
   v.field("compiler", e.compiler);
   v.field("cuda_backend", e.has_cuda_backend);
-  v.field("created", e.created, time_format{});
+  v.field("created", e.created, time_text);
   v.field("host", e.host);
   v.field("gpu", e.gpu);
   v.field("nvidia_uvm", e.nvidia_uvm);
@@ -81,8 +67,7 @@ struct gpu_answer {
 
 }  // namespace
 
-template <class Visitor>
-void describe(Visitor& v, gpu_answer& a) {
+void describe(auto& v, gpu_answer& a) {
   v.field("gpu", a.gpu);
   v.field("free_bytes", a.free_bytes);
 }

@@ -83,9 +83,10 @@ json_place place_of_field(const json_place& at, std::size_t index) {
   return {at.source, fmt::format("{}[{}]", at.field_path, index)};
 }
 
-void throw_bad_value(const json_place& at, std::string_view what) {
-  throw input_error(at.field_path.empty() ? fmt::format("{}: {}", at.source, what)
-                                          : fmt::format("{}: {}: {}", at.source, one_line(at.field_path), what));
+void throw_bad_value(const json_place& at, std::string_view problem) {
+  throw input_error(at.field_path.empty()
+                        ? fmt::format("{}: {}", at.source, problem)
+                        : fmt::format("{}: {}: {}", at.source, one_line(at.field_path), problem));
 }
 
 json parse_json(std::string_view text, const std::string& source) {
@@ -121,7 +122,8 @@ std::string text_of_value(const json& value, const json_place& at) {
 }
 
 bool boolean_of_value(const json& value, const json_place& at) {
-  if (!value.is_boolean()) throw_bad_value(at, fmt::format("{} is neither true nor false", value_text(value)));
+  if (!value.is_boolean())
+    throw_bad_value(at, fmt::format("{} is neither true nor false", value_text(value)));
   return value.get<bool>();
 }
 
@@ -129,7 +131,8 @@ double number_of_value(const json& value, const json_place& at, double least, do
   const double number = value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN();
   // Written so that a NaN fails as well.
   const bool good = number >= least && number <= most;
-  if (!good) throw_bad_value(at, fmt::format("{} is not a number from {} to {}", value_text(value), least, most));
+  if (!good)
+    throw_bad_value(at, fmt::format("{} is not a number from {} to {}", value_text(value), least, most));
   return number;
 }
 
@@ -139,7 +142,8 @@ std::int64_t integer_of_value(const json& value, const json_place& at, std::int6
       value.is_number_integer() &&
       (!value.is_number_unsigned() || value.get<std::uint64_t>() <= static_cast<std::uint64_t>(most_integer));
   if (!fits || value.get<std::int64_t>() < least || value.get<std::int64_t>() > most) {
-    throw_bad_value(at, fmt::format("{} is not a whole number from {} to {}", value_text(value), least, most));
+    throw_bad_value(at,
+                    fmt::format("{} is not a whole number from {} to {}", value_text(value), least, most));
   }
   return value.get<std::int64_t>();
 }

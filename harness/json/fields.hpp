@@ -23,7 +23,7 @@ struct json_place {
 };
 json_place place_of_field(const json_place& at, std::string_view field);
 json_place place_of_field(const json_place& at, std::size_t index);
-[[noreturn]] void throw_bad_value(const json_place& at, std::string_view what);
+[[noreturn]] void throw_bad_value(const json_place& at, std::string_view problem);
 
 // Refuses malformed text and objects that name a field twice.
 json parse_json(std::string_view text, const std::string& source);

@@ -27,14 +27,12 @@ struct two_numbers {
 struct pair_format {
   std::int64_t least = 0;
   json write(two_numbers pair) const { return {pair.rows, pair.columns}; }
-  template <class T>
-  T read(const json& value, const json_place& at) const {
+  two_numbers read(const json& value, const json_place& at) const {
     const auto numbers =
         read_value<std::vector<std::int32_t>>(value, at, plain_format{least, most_attribute});
     if (numbers.size() != 2) throw_bad_value(at, "wants two numbers: rows, columns");
     return {numbers[0], numbers[1]};
   }
-  template <class T>
   json schema() const {
     const json number{{"type", "integer"}, {"minimum", least}, {"maximum", most_attribute}};
     return {{"type", "array"}, {"minItems", 2}, {"maxItems", 2}, {"items", number}};
@@ -65,27 +63,21 @@ struct attribute_visitor {
 
 // Reads a kind with default attributes.
 struct kind_format {
-  json write(const op_attributes& what) const { return kind_of(what); }
-  template <class T>
-  T read(const json& value, const json_place& at) const {
+  json write(const op_attributes& attributes) const { return kind_of(attributes); }
+  op_attributes read(const json& value, const json_place& at) const {
     return every_kind()[index_of_choice(value, at, operator_kinds())];
   }
-  template <class T>
-  json schema() const {
-    return {{"enum", operator_kinds()}};
-  }
+  json schema() const { return {{"enum", operator_kinds()}}; }
 };
 
 struct operand_cuts {
   std::vector<batch_cut> in, out;
 };
 
-template <class Visitor, class Kind>
-void describe_attributes(Visitor& v, Kind& a) {
-  fields_of(a, attribute_visitor<Visitor>{v});
+void describe_attributes(auto& v, auto& a) {
+  fields_of(a, attribute_visitor{v});
 }
-template <class Visitor>
-void describe_attributes(Visitor& v, opaque& a) {
+void describe_attributes(auto& v, opaque& a) {
   v.field("label", a.label);
   v.field("flops", a.flops);
   v.field("bytes", a.bytes);
@@ -112,13 +104,11 @@ void describe_attributes(Visitor& v, opaque& a) {
 
 struct extents {
   json write(const dims& shape) const { return {shape.n, shape.c, shape.h, shape.w}; }
-  template <class T>
-  T read(const json& value, const json_place& at) const {
+  dims read(const json& value, const json_place& at) const {
     const auto shape = read_value<std::vector<std::int64_t>>(value, at, plain_format{1});
     if (shape.size() != 4) throw_bad_value(at, "wants four extents");
     return {shape[0], shape[1], shape[2], shape[3]};
   }
-  template <class T>
   json schema() const {
     return {{"description", "n, c, h, w; the batch first, vectors along c"},
             {"type", "array"},
@@ -135,17 +125,13 @@ struct tensor_name {
   const std::vector<tensor>& all;
   const tensor_ids& ids;
   json write(tensor_id id) const { return all[id].name; }
-  template <class T>
-  T read(const json& value, const json_place& at) const {
+  tensor_id read(const json& value, const json_place& at) const {
     const std::string name = text_of_value(value, at);
     const auto found = ids.find(name);
     if (found == ids.end()) throw_bad_value(at, fmt::format("no tensor is named \"{}\"", one_line(name)));
     return found->second;
   }
-  template <class T>
-  json schema() const {
-    return {{"type", "string"}};
-  }
+  json schema() const { return {{"type", "string"}}; }
 };
 
 struct operator_format {
@@ -155,16 +141,14 @@ struct operator_format {
     describe_operator(v, o);
     return std::move(v.out);
   }
-  template <class T>
-  T read(const json& value, const json_place& at) const {
+  op read(const json& value, const json_place& at) const {
     field_reader v(value, at);
-    T o;
+    op o;
     describe_operator(v, o);
     v.finish();
     return o;
   }
   // The fields of an operator of each kind.
-  template <class T>
   json schema() const {
     std::vector<std::pair<json, json>> by_fields;  // and the kinds that have these fields
     for (const op_attributes& what : every_kind()) {
@@ -183,14 +167,13 @@ struct operator_format {
     }
     return {{"type", "object"},
             {"required", {"kind"}},
-            {"properties", {{"kind", kind_format{}.schema<op_attributes>()}}},
+            {"properties", {{"kind", kind_format{}.schema()}}},
             {"allOf", std::move(rules)}};
   }
-  template <class Visitor>
-  void describe_operator(Visitor& v, op& o) const {
+  void describe_operator(auto& v, op& o) const {
     v.field("name", o.name);
     v.field("kind", o.attributes, kind_format{});
-    std::visit([&](auto& attributes) { describe_attributes(v, attributes); }, o.attributes);
+    std::visit([&](auto& attributes) { describe_attributes(v, attributes); }, o.attributes.value);
     v.field("in", o.in, operand);
     v.field("out", o.out, operand);
     v.or_default("repeatable", o.is_repeatable);
@@ -234,25 +217,22 @@ tensor_ids ids_of(const graph& g, const json_place& tensors) {
 
 }  // namespace
 
-template <class Visitor>
-void describe(Visitor& v, operand_cuts& c) {
+void describe(auto& v, operand_cuts& c) {
   v.field("in", c.in);
   v.field("out", c.out);
 }
 
-template <class Visitor>
-void describe(Visitor& v, may_alias& a) {
+void describe(auto& v, may_alias& a) {
   v.field("input", a.input, plain_format{0, most_attribute});
   v.field("output", a.output, plain_format{0, most_attribute});
 }
 
-template <class Visitor>
-void describe(Visitor& v, tensor& t) {
+void describe(auto& v, tensor& t) {
   v.field("name", t.name);
   v.field("shape", t.shape, extents{});
   v.or_default("type", t.type);
   v.or_default("order", t.order);
-  v.or_default("use", t.use);
+  v.or_default("use", t.role);
   v.note("order", "in which elements lie");
   v.note("use",
          "inputs, labels, parameters and states (of an optimizer) are given; gradients of parameters and "

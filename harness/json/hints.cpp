@@ -15,14 +15,12 @@ constexpr std::size_t most_rules = 1000;
 
 struct role_name {
   json write(role use) const { return to_text(use); }
-  template <class T>
-  T read(const json& value, const json_place& at) const {
+  role read(const json& value, const json_place& at) const {
     if (value == "workspace") {
       throw_bad_value(at, "workspaces always lie in the device arena, no rule can be for them; drop it");
     }
     return choice_of_value<role>(value, at);
   }
-  template <class T>
   json schema() const {
     json names = plain_format{}.schema<role>();
     std::erase(names["enum"].get_ref<json::array_t&>(), "workspace");
@@ -30,54 +28,29 @@ struct role_name {
   }
 };
 
-struct pattern_text {
-  json write(const std::string& pattern) const { return pattern; }
-  template <class T>
-  T read(const json& value, const json_place& at) const {
-    T pattern = text_of_value(value, at);
-    if (pattern.empty()) throw_bad_value(at, "an empty pattern fits nothing; drop it, or write \"*\"");
-    return pattern;
-  }
-  template <class T>
-  json schema() const {
-    return {{"type", "string"}, {"minLength", 1}};
-  }
-};
+constexpr checked_text pattern_text{nullptr, [](std::string_view pattern) { return !pattern.empty(); },
+                                    "an empty pattern fits nothing; drop it, or write \"*\"", false};
 
 // A kind of operator, or "opaque:LABEL".
 struct kind_or_label {
   json write(const std::string& kind) const { return kind; }
-  template <class T>
-  T read(const json& value, const json_place& at) const {
-    T given = text_of_value(value, at);
+  std::string read(const json& value, const json_place& at) const {
+    std::string given = text_of_value(value, at);
     if (!given.starts_with(opaque_label) || given.size() == opaque_label.size())
       index_of_choice(value, at, operator_kinds());
     return given;
   }
-  template <class T>
   json schema() const {
     return {{"anyOf", {{{"enum", operator_kinds()}}, {{"type", "string"}, {"pattern", "^opaque:."}}}}};
   }
 };
 
-// A rule's name; defect_of() refuses other ones.
-struct rule_name {
-  json write(const std::string& name) const { return name; }
-  template <class T>
-  T read(const json& value, const json_place& at) const {
-    return text_of_value(value, at);
-  }
-  template <class T>
-  json schema() const {
-    return {{"type", "string"}, {"pattern", "^[a-z0-9_]+$"}};
-  }
-};
+constexpr checked_text rule_name{"^[a-z0-9_]+$"};  // defect_of() refuses other names
 
-template <class Visitor>
-void describe_choice(Visitor& v, tensor_choice& which) {
+void describe_choice(auto& v, tensor_choice& which) {
   v.nonempty_list("roles", which.roles, role_name{});
   v.optional_field("use", which.use);
-  v.nonempty_list("names", which.names, pattern_text{});
+  v.nonempty_list("names", which.names, pattern_text);
   v.optional_field("least_bytes", which.least_bytes, plain_format{1});
   v.nonempty_list("read_by", which.read_by, kind_or_label{});
   v.nonempty_list("written_by", which.written_by, kind_or_label{});
@@ -135,29 +108,25 @@ void describe(Visitor& v, evict_rule& r) {
   }
 }
 
-template <class Visitor>
-void describe(Visitor& v, discard_rule& r) {
+void describe(auto& v, discard_rule& r) {
   v.field("prefetch", r.repopulates);
 }
-template <class Visitor>
-void describe(Visitor&, cut_rule&) {}
-template <class Visitor>
-void describe(Visitor& v, search_rule& r) {
+void describe(auto&, cut_rule&) {}
+void describe(auto& v, search_rule& r) {
   v.field("trials", r.trials, plain_format{1, most_trials});
 }
 
 namespace {
 
-template <class Visitor>
-void describe_policy(Visitor& v, hint_policy& what) {
-  const std::string verb(rule_verb(what));
+void describe_policy(auto& v, hint_policy& policy) {
+  const std::string verb(rule_verb(policy));
   const auto field = [&](auto& rule) { v.field(verb.c_str(), rule); };
   std::visit(overloaded{[&](residence_rule& r) {
                           v.field(verb.c_str(), r.where,
                                   one_of_values{residence::managed, residence::device, residence::host});
                         },
                         [&](advice_rule& r) { v.field(verb.c_str(), r.hint); }, field},
-             what);
+             policy);
 }
 
 // One policy of each kind, in the order of the variant.
@@ -202,18 +171,17 @@ hint_policy given_kind(field_reader& v) {
 
 template <class Visitor>
 void describe(Visitor& v, hint_rule& r) {
-  v.field("name", r.name, rule_name{});
+  v.field("name", r.name, rule_name);
   describe_choice(v, r.tensors);
   if constexpr (Visitor::makes_schema) return describe_policies(v);
   if constexpr (Visitor::is_reader) r.policy = given_kind(v);
   describe_policy(v, r.policy);
 }
 
-template <class Visitor>
-void describe(Visitor& v, hint_strategy& s) {
+void describe(auto& v, hint_strategy& s) {
   v.constant("schema", 1);
   v.constant("kind", "hints");
-  v.field("name", s.name, plain_name{true});
+  v.field("name", s.name, strategy_name);
   v.field("summary", s.summary);
   v.field("rules", s.rules);
 }

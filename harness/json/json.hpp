@@ -3,7 +3,6 @@
 // input_error that names `source`, the field and the mend. What is written reads back equal.
 #pragma once
 
-#include <map>
 #include <span>
 #include <string>
 #include <string_view>

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <span>
 #include <utility>
 
 #include "core/figures.hpp"
@@ -109,19 +108,19 @@ constexpr double slack = 1.1;
 
 // Checks the rates of the link: both ways together at most the sum of the two and at least each of them;
 // remote access at most the rate of the link.
-void check_link(const machine& on, const fields& f) {
-  const auto in = static_cast<double>(on.link_to_device_bytes_per_s);
-  const auto out = static_cast<double>(on.link_to_host_bytes_per_s);
-  const auto both = static_cast<double>(on.link_both_bytes_per_s);
+void check_link(const machine& target, const fields& f) {
+  const auto in = static_cast<double>(target.link_to_device_bytes_per_s);
+  const auto out = static_cast<double>(target.link_to_host_bytes_per_s);
+  const auto both = static_cast<double>(target.link_both_bytes_per_s);
   if (both > slack * (in + out)) {
     throw_bad_value(f.where("link_both_bytes_per_s"), "is more than both ways of the link together");
   }
   if (slack * both < std::max(in, out))
     throw_bad_value(f.where("link_both_bytes_per_s"), "is less than one way alone");
-  if (static_cast<double>(on.uvm.remote_read_bytes_per_s) > slack * in) {
+  if (static_cast<double>(target.uvm.remote_read_bytes_per_s) > slack * in) {
     throw_bad_value(f.where("uvm.remote_read_bytes_per_s"), "is more than link_to_device_bytes_per_s");
   }
-  if (static_cast<double>(on.uvm.remote_write_bytes_per_s) > slack * out) {
+  if (static_cast<double>(target.uvm.remote_write_bytes_per_s) > slack * out) {
     throw_bad_value(f.where("uvm.remote_write_bytes_per_s"), "is more than link_to_host_bytes_per_s");
   }
 }
@@ -140,8 +139,7 @@ void widen_by_samples(figure_bounds& width, const figure& of, const measure::spr
 
 }  // namespace
 
-template <class Visitor>
-void describe(Visitor& v, operator_speed& p) {
+void describe(auto& v, operator_speed& p) {
   v.field("kind", p.kind, constant_text{operator_kinds()});
   v.field("precision", p.precision,
           constant_text{{enum_names<precision>.begin(), enum_names<precision>.end()}});
@@ -152,8 +150,7 @@ void describe(Visitor& v, operator_speed& p) {
   v.field("percent", p.percent, plain_format{1, 1000});
 }
 
-template <class Visitor>
-void describe(Visitor& v, figure_bounds& w) {
+void describe(auto& v, figure_bounds& w) {
   v.field("figure", w.name, constant_text{names_of_figures()});
   const figure& of = *std::ranges::find(figures(), w.name, &figure::name);
   v.field("least", w.min_value, plain_format{of.min_value, of.max_value});

@@ -1,7 +1,6 @@
 // Merges record files of parts of one sweep.
 #pragma once
 
-#include <span>
 #include <variant>
 #include <vector>
 

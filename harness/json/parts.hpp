@@ -1,8 +1,6 @@
 // JSON of the parts that several documents share; for the files of this folder.
 #pragma once
 
-#include <cstdint>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>

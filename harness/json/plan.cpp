@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "core/lower.hpp"
 #include "core/verify.hpp"
 #include "harness/io/errors.hpp"
 #include "harness/io/text.hpp"
@@ -33,8 +32,7 @@ struct name_format {
   const named_graph& of;
   bool is_operator = false;
   json write(std::uint32_t id) const { return is_operator ? of.g.ops[id].name : of.g.tensors[id].name; }
-  template <class T>
-  T read(const json& value, const json_place& at) const {
+  std::uint32_t read(const json& value, const json_place& at) const {
     const std::string name = text_of_value(value, at);
     const ids_by_name& ids = is_operator ? of.ops : of.tensors;
     if (const auto found = ids.find(name); found != ids.end()) return found->second;
@@ -45,23 +43,18 @@ struct name_format {
                     fmt::format("the network has no {} named \"{}\"{}", is_operator ? "operator" : "tensor",
                                 one_line(name), near.empty() ? "" : fmt::format("; did you mean {}?", near)));
   }
-  template <class T>
-  json schema() const {
-    return {{"type", "string"}};
-  }
+  json schema() const { return {{"type", "string"}}; }
 };
 
 struct range_format {
   json write(const interval& i) const { return {i.begin, i.end}; }
-  template <class T>
-  T read(const json& value, const json_place& at) const {
+  interval read(const json& value, const json_place& at) const {
     std::vector<std::int64_t> ends;
     for (const auto& [end, where] : items_of_value(value, at)) ends.push_back(integer_of_value(*end, where));
     if (ends.size() != 2 || ends[0] >= ends[1])
       throw_bad_value(at, "wants a range [begin, end) such as [0, 8]");
     return {ends[0], ends[1]};
   }
-  template <class T>
   json schema() const {
     return {{"description", "[begin, end)"},
             {"type", "array"},
@@ -72,26 +65,22 @@ struct range_format {
 };
 
 // A part of an operator or a tensor; the whole is left out.
-template <class Visitor>
-void describe_part(Visitor& v, box& b) {
+void describe_part(auto& v, box& b) {
   std::optional<box> part;
   if (!is_whole(b)) part = b;
   v.optional_field("part", part);
   b = part.value_or(box{});
 }
 
-template <class Visitor>
-void describe_action(Visitor& v, advise& a, const named_graph& of) {
+void describe_action(auto& v, advise& a, const named_graph& of) {
   v.field("what", a.tensor, name_format{of});
   v.field("hint", a.hint);
 }
-template <class Visitor, class Moved>
-void describe_action(Visitor& v, Moved& m, const named_graph& of) {
+void describe_action(auto& v, auto& m, const named_graph& of) {
   v.field("what", m.tensor, name_format{of});
   describe_part(v, m.part);
 }
-template <class Visitor>
-void describe_action(Visitor& v, compute& c, const named_graph& of) {
+void describe_action(auto& v, compute& c, const named_graph& of) {
   v.field("what", c.op, name_format{of, true});
   describe_part(v, c.part);
   std::optional<byte_count> workspace;
@@ -115,17 +104,16 @@ struct action_format {
     std::visit([&](auto& one) { describe_action(v, one, of); }, a);
     return std::move(v.out);
   }
-  template <class T>
-  T read(const json& value, const json_place& at) const {
+  action read(const json& value, const json_place& at) const {
     field_reader v(value, at);
     std::string verb;
     v.field("do", verb);
-    T a = action_kinds().at(index_of_choice(verb, place_of_field(at, "do"), {verbs.begin(), verbs.end()}));
+    action a =
+        action_kinds().at(index_of_choice(verb, place_of_field(at, "do"), {verbs.begin(), verbs.end()}));
     std::visit([&](auto& one) { describe_action(v, one, of); }, a);
     v.finish();
     return a;
   }
-  template <class T>
   json schema() const {
     json kinds = json::array();
     for (action a : action_kinds()) {
@@ -146,16 +134,12 @@ struct named_homes {
 struct homes_format {
   const graph* of;
   json write(named_homes homes) const { return write_object(homes); }
-  template <class T>
-  T read(const json& value, const json_place& at) const {
-    T homes{of, std::vector<residence>(of->tensors.size())};
+  named_homes read(const json& value, const json_place& at) const {
+    named_homes homes{of, std::vector<residence>(of->tensors.size())};
     read_object(homes, value, at);
     return homes;
   }
-  template <class T>
-  json schema() const {
-    return schema_of<std::map<std::string, residence>>(plain_format{});
-  }
+  json schema() const { return schema_of<std::map<std::string, residence>>(plain_format{}); }
 };
 
 // A network of the catalogue is written by its knobs, one from a file with its graph.
@@ -167,8 +151,7 @@ struct network_format {
     describe_network(v, spec, "name", "knobs");
     return std::move(v.out);
   }
-  template <class T>
-  T read(const json& value, const json_place& at) const {
+  built_network read(const json& value, const json_place& at) const {
     network_spec spec;
     if (value.is_object() && value.contains("graph")) {
       fields f(value, at);
@@ -185,7 +168,6 @@ struct network_format {
       throw_bad_value(at, error.what());
     }
   }
-  template <class T>
   json schema() const {
     network_spec any;
     field_schema v, of_graph;
@@ -198,11 +180,9 @@ struct network_format {
 
 struct packer_name {
   json write(const packer& p) const { return p.name; }
-  template <class T>
-  T read(const json& value, const json_place& at) const {
+  packer read(const json& value, const json_place& at) const {
     return choice_of_value(value, at, all_packers());
   }
-  template <class T>
   json schema() const {
     json names = json::array();
     for (const packer& p : all_packers()) names.push_back(p.name);
@@ -212,8 +192,7 @@ struct packer_name {
 
 }  // namespace
 
-template <class Visitor>
-void describe(Visitor& v, box& b) {
+void describe(auto& v, box& b) {
   for (const auto& [along, member] : {std::pair{"batch", &box::batch},
                                       {"channel", &box::channel},
                                       {"row", &box::row},
@@ -225,19 +204,17 @@ void describe(Visitor& v, box& b) {
   }
 }
 
-template <class Visitor>
-void describe(Visitor& v, named_homes& homes) {
+void describe(auto& v, named_homes& homes) {
   for (std::size_t t = 0; t < homes.home.size(); ++t) {
     v.field(homes.of->tensors[t].name.c_str(), homes.home[t]);
   }
 }
 
-template <class Visitor>
-void describe(Visitor& v, plan_file& file) {
+void describe(auto& v, plan_file& file) {
   v.constant("schema", 1);
   v.constant("kind", "plan");
   v.field("network", file.network, network_format{});
-  v.field("strategy", file.strategy, plain_name{true});
+  v.field("strategy", file.strategy, strategy_name);
   v.field("strategy_knobs", file.strategy_knobs, any_integer);
   v.field("ratio", file.ratio, number_range{least_ratio, most_ratio});
   v.field("footprint_bytes", file.footprint);
@@ -246,9 +223,9 @@ void describe(Visitor& v, plan_file& file) {
   v.field("placed_by", file.packing_algorithm, packer_name{});
   static const graph none;  // for the schema, which is of any network
   const named_graph of{file.network.network ? *file.network.network : none};
-  named_homes homes{&of.g, file.plan.home};
+  named_homes homes{&of.g, file.plan.residences};
   v.field("homes", homes, homes_format{&of.g});
-  file.plan.home = homes.home;
+  file.plan.residences = homes.home;
   v.field("actions", file.plan.actions, action_format{of});
   const auto count = static_cast<std::int64_t>(file.plan.actions.size());
   v.optional_field("joins", file.plan.joins, plain_format{0, of.g.ops.empty() ? most_integer : count});

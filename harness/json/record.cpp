@@ -13,15 +13,11 @@ namespace {
 // Formats of numbers that are derived from two byte counts.
 struct derived_quotient {
   json write(double value) const { return value; }
-  template <class T>
-  T read(const json& value, const json_place& at) const {
+  double read(const json& value, const json_place& at) const {
     constexpr double most = 9223372036854775807.0;
     return number_of_value(value, at, 1 / most, most);
   }
-  template <class T>
-  json schema() const {
-    return {{"type", "number"}, {"exclusiveMinimum", 0}};
-  }
+  json schema() const { return {{"type", "number"}, {"exclusiveMinimum", 0}}; }
 };
 
 // Digests are written as text, since some readers of JSON lose bits of 64-bit numbers.
@@ -48,33 +44,17 @@ struct hexadecimal {
   }
 };
 
-// A text on one line that is not empty.
-struct one_line_text {
-  json write(const std::string& text) const { return text; }
-  template <class T>
-  T read(const json& value, const json_place& at) const {
-    T text = text_of_value(value, at);
-    if (text.empty() || text.find('\n') != std::string::npos) {
-      throw_bad_value(at, "is empty or has several lines; it is one");
-    }
-    return text;
-  }
-  template <class T>
-  json schema() const {
-    return {{"type", "string"}, {"minLength", 1}, {"pattern", "^[^\\n]*$"}};
-  }
-};
+constexpr checked_text one_line_text{
+    "^[^\\n]*$",
+    [](std::string_view text) { return !text.empty() && text.find('\n') == std::string_view::npos; },
+    "is empty or has several lines; it is one", false};
 
 struct same_bits_format {
   json write(bool same) const { return same ? "same" : "rounding"; }
-  template <class T>
-  T read(const json& value, const json_place& at) const {
+  bool read(const json& value, const json_place& at) const {
     return index_of_choice(value, at, {"same", "rounding"}) == 0;
   }
-  template <class T>
-  json schema() const {
-    return {{"enum", {"same", "rounding"}}};
-  }
+  json schema() const { return {{"enum", {"same", "rounding"}}}; }
 };
 
 // Format of launch modes on a GPU.
@@ -83,11 +63,7 @@ constexpr one_of_values launch_text{launch_mode::streams, launch_mode::operator_
 
 struct rules_object {
   json write(const hint_strategy& rules) const { return json_of(rules); }
-  template <class T>
-  T read(const json& value, const json_place& at) const {
-    return hint_strategy_from(value, at);
-  }
-  template <class T>
+  hint_strategy read(const json& value, const json_place& at) const { return hint_strategy_from(value, at); }
   json schema() const {
     return {
         {"type", "object"},
@@ -100,14 +76,10 @@ struct rules_object {
 // A bound is null if no plan of its class exists.
 struct bound_time {
   json write(nanoseconds ns) const { return ns == no_bound ? json(nullptr) : json(ns); }
-  template <class T>
-  T read(const json& value, const json_place& at) const {
+  nanoseconds read(const json& value, const json_place& at) const {
     return value.is_null() ? no_bound : integer_of_value(value, at);
   }
-  template <class T>
-  json schema() const {
-    return nullable_schema({{"type", "integer"}, {"minimum", 0}});
-  }
+  json schema() const { return nullable_schema({{"type", "integer"}, {"minimum", 0}}); }
 };
 
 // Members of a record that form one object in the document.
@@ -128,20 +100,17 @@ struct written_bounds {
 
 // --- counters, memory ---
 
-template <class Visitor>
-void describe(Visitor& v, counted_iteration& c) {
+void describe(auto& v, counted_iteration& c) {
   for (const counter_field& row : counter_fields) v.field(row.name, c.counted.*row.member);
   v.derived("amplification", amplification(c.counted, c.touched));
 }
 
-template <class Visitor>
-void describe(Visitor& v, counted_iterations& c) {
+void describe(auto& v, counted_iterations& c) {
   v.field("first", c.first);
   v.field("last", c.last);
 }
 
-template <class Visitor>
-void describe(Visitor& v, footprint_terms& t) {
+void describe(auto& v, footprint_terms& t) {
   v.field("parameters_bytes", t.parameters);
   v.field("parameter_gradients_bytes", t.parameter_gradients);
   v.field("activations_bytes", t.activations);
@@ -151,8 +120,7 @@ void describe(Visitor& v, footprint_terms& t) {
   v.field("fragmentation_bytes", t.fragmentation);
 }
 
-template <class Visitor>
-void describe(Visitor& v, memory_figures& m) {
+void describe(auto& v, memory_figures& m) {
   std::optional<byte_count> total;
   if (m.footprint) total = m.footprint->total;
   v.field("footprint_bytes", total);
@@ -169,8 +137,7 @@ void describe(Visitor& v, memory_figures& m) {
 
 // --- what was observed ---
 
-template <class Visitor>
-void describe(Visitor& v, gpu_state& s) {
+void describe(auto& v, gpu_state& s) {
   v.field("sm_clock_mhz", s.sm_clock_mhz);
   v.field("memory_clock_mhz", s.memory_clock_mhz);
   v.field("temperature_c", s.temperature_c);
@@ -181,8 +148,7 @@ void describe(Visitor& v, gpu_state& s) {
   v.field("throttled_by", s.throttled_by);
 }
 
-template <class Visitor>
-void describe(Visitor& v, observation& o) {
+void describe(auto& v, observation& o) {
   v.field("host_cpu_ns", o.host_cpu);
   v.field("energy_uj", o.energy_uj);
   v.field("gpu_before", o.before);
@@ -192,15 +158,13 @@ void describe(Visitor& v, observation& o) {
 
 // --- times ---
 
-template <class Visitor>
-void describe(Visitor& v, time_band& b) {
+void describe(auto& v, time_band& b) {
   v.field("low", b.low);
   v.field("high", b.high);
   v.require(b.low <= b.high, "low is more than high");
 }
 
-template <class Visitor>
-void describe(Visitor& v, steady_cycle& c) {
+void describe(auto& v, steady_cycle& c) {
   std::optional<std::uint32_t> period;
   if (c.period != 0) period = c.period;
   v.field("period", period, plain_format{2, most_iterations});
@@ -209,23 +173,20 @@ void describe(Visitor& v, steady_cycle& c) {
   v.field("median_ns", c.median);
 }
 
-template <class Visitor>
-void describe(Visitor& v, class_bounds& b) {
+void describe(auto& v, class_bounds& b) {
   v.field("swap_ns", b.swap, bound_time{});
   v.field("recompute_ns", b.recompute, bound_time{});
   v.field("both_ns", b.both, bound_time{});
 }
 
-template <class Visitor>
-void describe(Visitor& v, plan_bound& b) {
+void describe(auto& v, plan_bound& b) {
   v.field("class", b.kind.narrowest_class);
   v.field("swaps", b.kind.swaps);
   v.field("repeats", b.kind.recomputes);
   v.field("least_ns", b.min_time, bound_time{});
 }
 
-template <class Visitor>
-void describe(Visitor& v, written_bounds& b) {
+void describe(auto& v, written_bounds& b) {
   describe(v, b.passes);
   v.optional_field("whole", b.whole);
   v.optional_field("plan", b.plan);
@@ -233,8 +194,7 @@ void describe(Visitor& v, written_bounds& b) {
 
 // --- engines, timeline ---
 
-template <class Visitor>
-void describe(Visitor& v, engine_figure& e) {
+void describe(auto& v, engine_figure& e) {
   v.field("op", e.op);
   v.field("engine", e.engine);
   v.field("time_ns", e.time);
@@ -244,22 +204,19 @@ void describe(Visitor& v, engine_figure& e) {
   v.field("parts", e.parts, plain_format{1});
 }
 
-template <class Visitor>
-void describe(Visitor& v, timeline_span& s) {
+void describe(auto& v, timeline_span& s) {
   v.field("lane", s.where);
   v.field("name", s.name);
   v.field("begin_ns", s.begin);
   v.field("end_ns", s.end);
 }
 
-template <class Visitor>
-void describe(Visitor& v, resident_sample& s) {
+void describe(auto& v, resident_sample& s) {
   v.field("at_ns", s.time);
   v.field("bytes", s.bytes);
 }
 
-template <class Visitor>
-void describe(Visitor& v, timeline_figures& t) {
+void describe(auto& v, timeline_figures& t) {
   v.field("iteration", t.iteration, plain_format{0, most_iterations});
   v.field("spans", t.spans);
   v.field("resident", t.resident);
@@ -269,9 +226,8 @@ void describe(Visitor& v, timeline_figures& t) {
 
 namespace {
 
-template <class Visitor>
-void describe_identity(Visitor& v, record& r) {
-  v.field("key", r.key, one_line_text{});
+void describe_identity(auto& v, record& r) {
+  v.field("key", r.key, one_line_text);
   describe_network(v, r.network, "network", "network_knobs");
   v.field("workspace_cap_bytes", r.workspace_cap, plain_format{1});
   v.field("strategy", r.strategy);
@@ -281,7 +237,7 @@ void describe_identity(Visitor& v, record& r) {
   v.field("bits", r.same_bits, same_bits_format{});
   v.field("ratio", r.ratio, derived_quotient{});
   v.field("mode", r.mode);
-  v.field("backend", r.backend, backend_text{});
+  v.field("backend", r.backend, backend_text);
   v.field("device", r.device);
   v.field("figures", r.planner_machine);
   v.field("figures_digest", r.planner_machine_digest, hexadecimal{});
@@ -289,8 +245,7 @@ void describe_identity(Visitor& v, record& r) {
   v.field("iterations", r.iterations, plain_format{1, most_iterations});
 }
 
-template <class Visitor>
-void describe_counters(Visitor& v, record& r) {
+void describe_counters(auto& v, record& r) {
   std::optional<counted_iterations> counted;
   const byte_count touched = r.memory.touched.value_or(0);
   if (r.first && r.last) counted = {{*r.first, touched}, {*r.last, touched}};
@@ -301,8 +256,7 @@ void describe_counters(Visitor& v, record& r) {
   }
 }
 
-template <class Visitor>
-void describe_bounds(Visitor& v, record& r) {
+void describe_bounds(auto& v, record& r) {
   std::optional<written_bounds> bounds;
   if (r.bounds) bounds = {r.bounds->passes, r.bounds->whole, r.bound};
   v.field("bounds", bounds);
@@ -312,10 +266,9 @@ void describe_bounds(Visitor& v, record& r) {
   }
 }
 
-template <class Visitor>
-void describe_result(Visitor& v, record& r) {
+void describe_result(auto& v, record& r) {
   v.field("outcome", r.result);
-  v.field("reason", r.reason, one_line_text{});
+  v.field("reason", r.reason, one_line_text);
   v.field("samples_ns", r.samples);
   v.optional_field("band_ns", r.band);
   v.optional_field("cycle", r.cycle);
@@ -333,8 +286,7 @@ void describe_result(Visitor& v, record& r) {
 
 }  // namespace
 
-template <class Visitor>
-void describe(Visitor& v, record& r) {
+void describe(auto& v, record& r) {
   v.constant("kind", "record");
   v.constant("schema", 1);
   describe_identity(v, r);

@@ -26,12 +26,9 @@
 namespace um {
 namespace {
 
-constexpr std::string_view opening = R"({"kind":"environment")";
-
 // The start of an environment line, torn at any place.
 bool looks_like_record(std::string_view torn) {
-  const std::size_t n = std::min(torn.size(), opening.size());
-  return torn.substr(0, n) == opening.substr(0, n);
+  return torn.starts_with(opening_of_records.substr(0, torn.size()));
 }
 
 // Whether the line is complete: no proper prefix of an object is valid JSON.
@@ -92,11 +89,11 @@ bool is_same_descriptor(int descriptor, int other) {
 // objects of one process exclude each other as well.
 enum class lock_byte : off_t { work = off_t{1} << 61, write };
 
-bool try_lock(int descriptor, lock_byte what, short how) {
+bool try_lock(int descriptor, lock_byte byte, short lock_type) {
   struct flock range{};
-  range.l_type = how;
+  range.l_type = lock_type;
   range.l_whence = SEEK_SET;
-  range.l_start = static_cast<off_t>(what);
+  range.l_start = static_cast<off_t>(byte);
   range.l_len = 1;
   const int done = retry_if_interrupted([&] { return fcntl(descriptor, F_OFD_SETLK, &range); });
   return done == 0 || (errno != EAGAIN && errno != EACCES);  // or the file system has no locks
@@ -114,8 +111,8 @@ int open_record_descriptor(const std::filesystem::path& path, bool reads) {
 
 }  // namespace
 
-record_file::record_file(std::filesystem::path path, open_mode how) : path_(std::move(path)) {
-  const bool reads = how == open_mode::read;
+record_file::record_file(std::filesystem::path path, open_mode mode) : path_(std::move(path)) {
+  const bool reads = mode == open_mode::read;
   if (path_ == "-" && !reads) {
     throw input_error("-: records go into a file; name it, such as a.jsonl (./- for one called so)");
   }
@@ -126,7 +123,7 @@ record_file::record_file(std::filesystem::path path, open_mode how) : path_(std:
                                   reads ? "" : "; choose another --out"));
   }
   try {
-    load_existing(how);
+    load_existing(mode);
   } catch (const std::bad_alloc&) {
     close(descriptor_);
     throw input_error(
@@ -141,9 +138,9 @@ record_file::~record_file() {
   close(descriptor_);
 }
 
-void record_file::load_existing(open_mode how) {
-  if (how == open_mode::read) {
-    load(read_descriptor(descriptor_, path_), how);
+void record_file::load_existing(open_mode mode) {
+  if (mode == open_mode::read) {
+    load(read_descriptor(descriptor_, path_), mode);
     return;
   }
   for (const int shown : {STDOUT_FILENO, STDERR_FILENO}) {
@@ -152,9 +149,9 @@ void record_file::load_existing(open_mode how) {
                                   one_line(path_.string()), shown == STDOUT_FILENO ? "output" : "error"));
   }
   if (!file_size(descriptor_)) return;  // a device or a pipe has no earlier contents, and needs no lock
-  if (how != open_mode::add) lock_for_work();
+  if (mode != open_mode::add) lock_for_work();
   const bool holds_something = file_size(descriptor_).value_or(0) > 0;
-  if (how == open_mode::create && holds_something) {
+  if (mode == open_mode::create && holds_something) {
     throw input_error(fmt::format("{}: exists already; go on with it by --resume, or choose another --out",
                                   one_line(path_.string())));
   }
@@ -215,14 +212,14 @@ bool record_file::read_added_lines() {
   return true;
 }
 
-void record_file::load(const std::string& text, open_mode how) {
+void record_file::load(const std::string& text, open_mode mode) {
   std::size_t whole = text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1;
   lacks_last_line_break_ = whole < text.size() && is_json(std::string_view(text).substr(whole));
   if (lacks_last_line_break_) whole = text.size();
   torn_bytes_ = text.size() - whole;
   if (known_bytes_ == 0 && whole == 0 && !looks_like_record(text)) {
     throw input_error(fmt::format("{}: is no record file of umbench{}", one_line(path_.string()),
-                                  how == open_mode::read ? "" : "; choose another --out"));
+                                  mode == open_mode::read ? "" : "; choose another --out"));
   }
   for (std::size_t begin = 0; begin < whole;) {
     const std::size_t end = std::min(text.find('\n', begin), whole);
@@ -231,13 +228,13 @@ void record_file::load(const std::string& text, open_mode how) {
   }
   known_bytes_ += whole;
   if (torn_bytes_ == 0) return;
-  if (how != open_mode::read &&
+  if (mode != open_mode::read &&
       retry_if_interrupted([&] { return ftruncate(descriptor_, static_cast<off_t>(known_bytes_)); }) != 0) {
     throw input_error(fmt::format("{}: cannot cut off its torn last line: {}", one_line(path_.string()),
                                   std::strerror(errno)));
   }
   print_text("{}: {} a torn last line of {} bytes\n", path_.string(),
-             how == open_mode::read ? "left out" : "cut off", torn_bytes_);
+             mode == open_mode::read ? "left out" : "cut off", torn_bytes_);
 }
 
 void record_file::load_line(std::string_view line, std::size_t number) {

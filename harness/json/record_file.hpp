@@ -33,7 +33,7 @@ class record_file {
   // work on it (create, resume), or standard output or error go there. A torn last line, left by a crash, is
   // left out with open_mode::read and else cut off. Throws append_error if a stop signal comes while it waits
   // for one that adds to it.
-  record_file(std::filesystem::path path, open_mode how);
+  record_file(std::filesystem::path path, open_mode mode);
   ~record_file();
   record_file(const record_file&) = delete;
   record_file& operator=(const record_file&) = delete;
@@ -68,13 +68,13 @@ class record_file {
   void append(const record& r);
 
  private:
-  void load_existing(open_mode how);
+  void load_existing(open_mode mode);
   bool lock_for_writing();
   void unlock();
   void lock_for_work();
   void wait_for_lock();
   bool read_added_lines();
-  void load(const std::string& text, open_mode how);
+  void load(const std::string& text, open_mode mode);
   void load_line(std::string_view line, std::size_t number);
   void append_line(std::string line);
   bool file_is_unchanged() const;

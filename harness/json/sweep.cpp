@@ -18,10 +18,7 @@ namespace {
 // {"ahead": [1, 2], "other": 3}
 struct knob_lists {
   static constexpr bool whole = true;
-  template <class T>
-  json write(const T& knobs) const {
-    return knobs;
-  }
+  json write(const auto& knobs) const { return knobs; }
   template <class T>
   T read(const json& value, const json_place& at) const {
     T knobs;
@@ -60,16 +57,13 @@ struct size_format {
 // "none" or an optimizer.
 struct optimizer_format {
   static constexpr bool whole = true;
-  template <class T>
-  json write(const T& optimizer) const {
+  json write(const std::optional<optimizer_kind>& optimizer) const {
     return optimizer ? to_text(*optimizer) : "none";
   }
-  template <class T>
-  T read(const json& value, const json_place& at) const {
+  std::optional<optimizer_kind> read(const json& value, const json_place& at) const {
     if (value == "none") return std::nullopt;
     return choice_of_value<optimizer_kind>(value, at);
   }
-  template <class T>
   json schema() const {
     json names = plain_format{}.schema<optimizer_kind>();
     names["enum"].insert(names["enum"].begin(), "none");
@@ -78,8 +72,7 @@ struct optimizer_format {
 };
 
 // Reads what a name stands for; the message of a refusal names its place.
-template <class Read>
-auto look_up(const json& value, const json_place& at, const Read& read) {
+auto look_up(const json& value, const json_place& at, const auto& read) {
   const std::string text = text_of_value(value, at);
   const auto beside = [&] { return (std::filesystem::path(at.source).parent_path() / text).string(); };
   try {
@@ -91,38 +84,29 @@ auto look_up(const json& value, const json_place& at, const Read& read) {
 
 // A name, or a file of rules: beside the sweep's file, or where its path says.
 struct strategy_format {
-  json write(const strategy_choice& how) const { return how->row.name; }
-  template <class T>
-  T read(const json& value, const json_place& at) const {
+  json write(const strategy_choice& choice) const { return choice->row.name; }
+  strategy_choice read(const json& value, const json_place& at) const {
     return look_up(value, at, [](const std::string& text, const auto& path) {
       return is_rules_file(text) ? strategy_from_rules(rules_from_file(path())) : strategy_named(text);
     });
   }
-  template <class T>
-  json schema() const {
-    return {{"type", "string"}};
-  }
+  json schema() const { return {{"type", "string"}}; }
 };
 
 // A name, or a graph file or trace, as with rules.
 struct network_format {
   trace_converter graph_of_trace;  // empty: no trace is taken
   json write(const network_spec& n) const { return n.name; }
-  template <class T>
-  T read(const json& value, const json_place& at) const {
+  network_spec read(const json& value, const json_place& at) const {
     return look_up(value, at, [&](const std::string& text, const auto& path) {
       if (graph_of_trace && text.ends_with(".jsonl")) return network_from_file(graph_of_trace(path()));
       return is_network_file(text) ? network_from_file(path()) : network_spec{.name = text};
     });
   }
-  template <class T>
-  json schema() const {
-    return {{"type", "string"}};
-  }
+  json schema() const { return {{"type", "string"}}; }
 };
 
-template <class Visitor>
-void describe_grid(Visitor& v, grid& g, const network_format& network) {
+void describe_grid(auto& v, grid& g, const network_format& network) {
   v.one_or_more("network", g.networks, network);
   v.one_or_more("batch", g.batches, plain_format{1});
   v.one_or_more("insize", g.insizes, plain_format{1});
@@ -138,7 +122,7 @@ void describe_grid(Visitor& v, grid& g, const network_format& network) {
   v.or_default("strategy_knobs", g.strategy_knobs, knob_lists{});
   v.one_or_more("ratio", g.ratios, number_range{least_ratio, most_ratio});
   v.one_or_more("budget", g.budgets, size_format{});
-  v.one_or_more("backend", g.backends, backend_text{});
+  v.one_or_more("backend", g.backends, backend_text);
   v.one_or_more("mode", g.modes);
   v.one_or_more("workspace_cap", g.workspace_caps, size_format{});
   v.or_default("iterations", g.iterations, plain_format{1, most_iterations});
@@ -163,10 +147,9 @@ struct grid_format {
     describe_grid(v, g, network);
     return std::move(v.out);
   }
-  template <class T>
-  T read(const json& value, const json_place& at) const {
+  grid read(const json& value, const json_place& at) const {
     field_reader v(value, at);
-    T g = common;
+    grid g = common;
     // The ratio or budget of a grid replaces both the common ratio and the common budget.
     if (v.has("ratio")) g.budgets.clear();
     if (v.has("budget")) g.ratios.clear();
@@ -174,10 +157,7 @@ struct grid_format {
     v.finish();
     return g;
   }
-  template <class T>
-  json schema() const {
-    return {{"$ref", "#/$defs/grid"}};
-  }
+  json schema() const { return {{"$ref", "#/$defs/grid"}}; }
 };
 
 struct sweep_document {
@@ -187,10 +167,9 @@ struct sweep_document {
 
 }  // namespace
 
-template <class Visitor>
-void describe(Visitor& v, sweep_document& d) {
+void describe(auto& v, sweep_document& d) {
   v.constant("schema", 1);
-  v.field("name", d.spec.name, plain_name{});
+  v.field("name", d.spec.name, plain_name);
   std::optional<grid> common;
   v.optional_field("common", common, grid_format{d.network});
   v.field("grids", d.spec.grids, grid_format{d.network, common.value_or(grid{})});

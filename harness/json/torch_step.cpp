@@ -39,8 +39,7 @@ json estimate_of(const torch_plan& plan) {
 
 }  // namespace
 
-template <class Visitor>
-void describe(Visitor& v, torch_node& n) {
+void describe(auto& v, torch_node& n) {
   v.field("kind", n.kind);
   v.field("inputs", n.inputs, plain_format{0, no_node - 1});
   v.require((n.kind != torch_kind::view && n.kind != torch_kind::item) || !n.inputs.empty(),
@@ -58,8 +57,7 @@ void describe(Visitor& v, torch_node& n) {
   v.field("backward_result", n.backward_result);
 }
 
-template <class Visitor>
-void describe(Visitor& v, torch_question& q) {
+void describe(auto& v, torch_question& q) {
   v.field("nodes", q.step.nodes);
   v.field("budget", q.budget, plain_format{1, most_bytes});
   v.field("base_bytes", q.step.base_bytes, up_to_most);

@@ -10,8 +10,7 @@ namespace {
 constexpr double most_figure = 1e15;
 constexpr number_range any_ratio{least_ratio, most_ratio};
 
-template <class Visitor>
-void describe_network(Visitor& v, known_figure& k) {
+void describe_network(auto& v, known_figure& k) {
   network_spec n;
   v.field("network", n.name);
   v.field("batch", n.batch, plain_format{1});
@@ -27,8 +26,7 @@ void describe_network(Visitor& v, known_figure& k) {
 }  // namespace
 
 // For reading alone: a pattern of the microbenchmarks, or a cell.
-template <class Visitor>
-void describe(Visitor& v, known_figure& k) {
+void describe(auto& v, known_figure& k) {
   v.field("name", k.name);
   v.field("source", k.source);
   v.field("least", k.min_value, number_range{1e-6, most_figure});
@@ -53,8 +51,7 @@ struct known_figures {
 
 }  // namespace
 
-template <class Visitor>
-void describe(Visitor& v, known_figures& f) {
+void describe(auto& v, known_figures& f) {
   v.constant("schema", 1);
   v.field("figures", f.all);
 }

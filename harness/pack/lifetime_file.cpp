@@ -17,8 +17,8 @@ namespace {
 // Limit of all lifetimes together, so that no sum of addresses overflows.
 constexpr byte_count most_bytes = 1ULL << 56;
 
-[[noreturn]] void throw_bad_value(std::string_view source, std::size_t line, std::string_view what) {
-  throw input_error(fmt::format("{}: line {}: {}", source, line, what));
+[[noreturn]] void throw_bad_value(std::string_view source, std::size_t line, std::string_view problem) {
+  throw input_error(fmt::format("{}: line {}: {}", source, line, problem));
 }
 
 std::string_view trim(std::string_view text) {
@@ -67,7 +67,7 @@ class line_reader {
   }
 
  private:
-  [[noreturn]] void refuse(std::string_view what) const { um::throw_bad_value(source_, number_, what); }
+  [[noreturn]] void refuse(std::string_view problem) const { um::throw_bad_value(source_, number_, problem); }
 
   std::uint64_t number(std::string_view name) {
     if (rest_.empty()) refuse(fmt::format("there is no {}; a line is id, bytes, begin, end", name));

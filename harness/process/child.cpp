@@ -35,10 +35,10 @@ constexpr std::array stop_signals{SIGINT, SIGTERM, SIGHUP};
 constexpr std::size_t tail_bytes = 4096;
 constexpr std::chrono::milliseconds longest_wait{500};
 
-[[noreturn]] void exit_with_message(const char* what) {
+[[noreturn]] void exit_with_message(const char* call) {
   constexpr std::array shortages{EMFILE, ENFILE, EAGAIN, ENOMEM};
   const int code = errno;
-  const std::string words = fmt::format("{}: {}", what, strerrordesc_np(code));
+  const std::string words = fmt::format("{}: {}", call, strerrordesc_np(code));
   if (std::ranges::find(shortages, code) != shortages.end()) throw no_child_available(words);
   throw std::runtime_error(words);
 }

@@ -40,11 +40,11 @@ std::unique_ptr<backend> open_backend(const cell& work) {
 }
 
 // The machine whose figures planners use: on a GPU a machine file with the GPU's own sizes.
-machine planner_figures(const cell& work, const machine& on) {
-  if (work.backend.is_simulated) return on;
+machine planner_figures(const cell& work, const machine& target) {
+  if (work.backend.is_simulated) return target;
   machine figures = work.planner_machine.value();
-  figures.device_bytes = on.device_bytes;
-  figures.host_bytes = on.host_bytes;
+  figures.device_bytes = target.device_bytes;
+  figures.host_bytes = target.host_bytes;
   return figures;
 }
 
@@ -53,41 +53,41 @@ nanoseconds total_time(const profile& costs) {
                          [](nanoseconds sum, const op_cost& c) { return sum + c.time; });
 }
 
-byte_count budget_of(const cell& work, const footprint_terms& footprint, const machine& on) {
+byte_count budget_of(const cell& work, const footprint_terms& footprint, const machine& target) {
   if (work.plan) return work.plan->budget;
   const experiment& e = work.settings;
   if (e.budget) return *e.budget;
-  if (!e.ratio) return on.device_bytes;
+  if (!e.ratio) return target.device_bytes;
   return std::max<byte_count>(1, static_cast<byte_count>(static_cast<double>(footprint.total) / *e.ratio));
 }
 
-void check_fits_device(byte_count budget, const footprint_terms& footprint, const machine& on) {
-  if (budget <= on.device_bytes) return;
+void check_fits_device(byte_count budget, const footprint_terms& footprint, const machine& target) {
+  if (budget <= target.device_bytes) return;
   throw infeasible(fmt::format(
       "the budget of {} ({} bytes; footprint {}) is more than the {} ({} bytes) of {}", to_text(budget),
-      budget, to_text(footprint.total), to_text(on.device_bytes), on.device_bytes, on.name));
+      budget, to_text(footprint.total), to_text(target.device_bytes), target.device_bytes, target.name));
 }
 
 // Tensors that outlive an iteration must fit somewhere, whatever the strategy. Checked before planning, which
 // is slow for impossible sizes.
-void check_precision_supported(const graph& g, const machine& on) {
+void check_precision_supported(const graph& g, const machine& target) {
   byte_count lasting = 0;
   for (const tensor& t : g.tensors) {
-    if (survives(t.use)) lasting = checked_add(lasting, bytes_of(t)).value_or(most_bytes);
+    if (survives(t.role)) lasting = checked_add(lasting, bytes_of(t)).value_or(most_bytes);
   }
-  if (lasting <= checked_add(on.device_bytes, on.host_bytes).value_or(most_bytes)) return;
+  if (lasting <= checked_add(target.device_bytes, target.host_bytes).value_or(most_bytes)) return;
   throw infeasible(fmt::format(
       "parameters, their gradients, inputs and outputs alone are {}; {} has {} on the device and {} "
       "on the host",
-      to_text(lasting), on.name, to_text(on.device_bytes), to_text(on.host_bytes)));
+      to_text(lasting), target.name, to_text(target.device_bytes), to_text(target.host_bytes)));
 }
 
 // Pinned data, and managed data that does not fit the device, must fit the host.
-void check_fits_host(const execution_plan& plan, const machine& on) {
+void check_fits_host(const execution_plan& plan, const machine& target) {
   const byte_count needed = host_bytes_needed(plan);
-  if (needed <= on.host_bytes) return;
-  throw infeasible(
-      fmt::format("{} must lie in host memory, {} has {}", to_text(needed), on.name, to_text(on.host_bytes)));
+  if (needed <= target.host_bytes) return;
+  throw infeasible(fmt::format("{} must lie in host memory, {} has {}", to_text(needed), target.name,
+                               to_text(target.host_bytes)));
 }
 
 // Thrown if the host has enough memory but not enough of it is free.
@@ -130,7 +130,7 @@ struct prepared_cell {
             costs,
             figures,
             budget,
-            row_of_mode(work.settings.mode.value()).evicted_by,
+            facts_of_mode(work.settings.mode.value()).evicted_by,
             work.settings.strategy_knobs,
             slices};
   }
@@ -166,8 +166,7 @@ prepared_cell prepare(const cell& work, record& r) {
 }
 
 // Calls `make`; throws wrong_plan for a defect of the planner or the plan.
-template <class Make>
-auto run_or_report_defect(const prepared_cell& p, Make make) {
+auto run_or_report_defect(const prepared_cell& p, auto make) {
   try {
     return make();
   } catch (const std::invalid_argument& defect) {
@@ -203,7 +202,7 @@ lowered_plan load_or_make_plan(const prepared_cell& p, record& r) {
   lowered_plan made = run_or_report_defect(p, [&] { return make_plan(p, r); });
   made.steps = run_or_report_defect(
       p, [&] { return lower(p.planning_problem(), verify_plan(*p.network, made.plan), made.placed_by); });
-  const plan_kind kind = kind_of(*p.network, made.plan);
+  const plan_kind kind = plan_kind_of(*p.network, made.plan);
   r.bound = {kind, bound_for(r.bounds.value(), kind)};
   record_memory(r, made.steps);
   check_fits_host(made.steps, p.on);

@@ -188,7 +188,7 @@ observer observer_of(int device, std::uint32_t iterations) {
 namespace {
 
 // Nothing if records were lost.
-std::optional<std::vector<counters>> try_count(backend& on, const graph& g, const execution_plan& plan,
+std::optional<std::vector<counters>> try_count(backend& target, const graph& g, const execution_plan& plan,
                                                std::uint32_t iterations, bool with_faults) {
   unified_memory_counter counter(with_faults);
   std::vector<counters> all;
@@ -200,17 +200,18 @@ std::optional<std::vector<counters>> try_count(backend& on, const graph& g, cons
     whole = whole && is_complete(counts);
     all.push_back(counters_of(counts));
   };
-  on.execute(g, plan, how);
+  target.execute(g, plan, how);
   if (!whole) return std::nullopt;
   return all;
 }
 
 }  // namespace
 
-std::vector<counters> count_on_gpu(backend& on, const graph& g, const execution_plan& plan,
+std::vector<counters> count_on_gpu(backend& target, const graph& g, const execution_plan& plan,
                                    std::uint32_t iterations) {
-  for (const bool with_faults : {true, false, false}) {  // the driver's events lose none, CUPTI few without faults
-    if (const auto all = try_count(on, g, plan, iterations, with_faults)) return *all;
+  for (const bool with_faults :
+       {true, false, false}) {  // the driver's events lose none, CUPTI few without faults
+    if (const auto all = try_count(target, g, plan, iterations, with_faults)) return *all;
   }
   throw unsupported("counting lost records");
 }

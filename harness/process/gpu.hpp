@@ -23,7 +23,7 @@ gpu_facts probe_gpu(int device);
 observer observer_of(int device, std::uint32_t iterations);
 // Runs the plan with the driver's counters on and returns the counts of each iteration. Throws unsupported
 // with the reason if counters are not available.
-std::vector<counters> count_on_gpu(backend& on, const graph& g, const execution_plan& plan,
+std::vector<counters> count_on_gpu(backend& target, const graph& g, const execution_plan& plan,
                                    std::uint32_t iterations);
 // Takes up to a minute; `progress` receives the name of each measurement.
 measure::calibration calibrate_gpu(int device, const uvm_costs& given,

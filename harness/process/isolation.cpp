@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
@@ -54,28 +53,29 @@ void tighten_memory() {
   setrlimit(RLIMIT_AS, &tight);
 }
 
-void fail_as_requested(std::string_view how, const cell& work) {
-  if (how == "abort") {
+void fail_as_requested(std::string_view failure, const cell& work) {
+  if (failure == "abort") {
     std::cerr << "asked to abort" << std::endl;
     std::abort();
   }
-  if (how == "exit") {
+  if (failure == "exit") {
     std::cerr << "asked to exit" << std::endl;
     std::_Exit(3);
   }
-  if (how == "kill" || how == "out_of_memory") raise(SIGKILL);
-  if (how == "garbage") std::cout << "asked for garbage\n\x01\xff" << std::flush;
-  if (how == "half") std::cout << to_json(make_record(work)).substr(0, 100) << std::flush;
-  if (how == "garbage" || how == "half") std::_Exit(0);
-  if (how == "memory") tighten_memory();
-  while (how == "hang" || how == "sleep") pause();
+  if (failure == "kill" || failure == "out_of_memory") raise(SIGKILL);
+  if (failure == "garbage") std::cout << "asked for garbage\n\x01\xff" << std::flush;
+  if (failure == "half") std::cout << to_json(make_record(work)).substr(0, 100) << std::flush;
+  if (failure == "garbage" || failure == "half") std::_Exit(0);
+  if (failure == "memory") tighten_memory();
+  while (failure == "hang" || failure == "sleep") pause();
 }
 
 // The kernel's probe, unless the cell must seem to hang or to be killed for lack of memory.
-process_probe probe_for(std::string_view how) {
+process_probe probe_for(std::string_view failure) {
   process_probe probe = make_kernel_probe();
-  if (how == "sleep") probe.state = [](pid_t) { return 'D'; };
-  if (how == "out_of_memory") probe.out_of_memory_kills = [n = std::uint64_t{0}]() mutable { return ++n; };
+  if (failure == "sleep") probe.state = [](pid_t) { return 'D'; };
+  if (failure == "out_of_memory")
+    probe.out_of_memory_kills = [n = std::uint64_t{0}]() mutable { return ++n; };
   return probe;
 }
 

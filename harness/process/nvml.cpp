@@ -59,7 +59,8 @@ struct nvml::library {
     const auto start = function<int (*)()>("nvmlInit_v2");
     const int status = start == nullptr ? missing : start();
     if (status == success) return;
-    const std::string why = start == nullptr ? fmt::format("{} lacks nvmlInit_v2", name) : text_of(status);
+    const std::string why =
+        start == nullptr ? fmt::format("{} lacks nvmlInit_v2", name) : status_text(status);
     dlclose(opened);
     throw unsupported("no NVML: " + why);
   }
@@ -76,7 +77,7 @@ struct nvml::library {
     return reinterpret_cast<Function>(dlsym(opened, name));
   }
 
-  std::string text_of(int status) const {
+  std::string status_text(int status) const {
     const auto text = function<const char* (*)(int)>("nvmlErrorString");
     return text == nullptr ? fmt::format("error {}", status) : text(status);
   }
@@ -116,7 +117,7 @@ nvml::nvml(const std::string& bus_id, const char* library_name)
   if (find == nullptr)
     throw unsupported("this driver's NVML is too old: it lacks nvmlDeviceGetHandleByPciBusId_v2");
   if (const int status = find(bus_id.c_str(), &device_); status != success) {
-    throw unsupported(fmt::format("NVML does not know GPU {}: {}", bus_id, library_->text_of(status)));
+    throw unsupported(fmt::format("NVML does not know GPU {}: {}", bus_id, library_->status_text(status)));
   }
 }
 

@@ -1,6 +1,5 @@
 #include "harness/process/observer.hpp"
 
-#include <fmt/format.h>
 #include <sys/resource.h>
 
 #include <utility>

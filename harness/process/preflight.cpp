@@ -33,7 +33,7 @@ estimate estimate_of(const cell& work, const record& r) {
   if (r.result != outcome::ok) return e;
   e.device_bytes = r.memory.peak_device.value_or(0);
   e.device_arena_bytes = r.memory.device_arena.value_or(0);
-  if (!row_of_mode(work.settings.mode.value()).needs_permission)
+  if (!facts_of_mode(work.settings.mode.value()).needs_permission)
     e.guarded_bytes = r.memory.managed_arena.value_or(0);
   e.pinned_bytes = r.memory.pinned_arena.value_or(0);
   e.host_bytes = host_bytes_needed(e.pinned_bytes, r.memory.managed_arena.value_or(0), e.device_arena_bytes,
@@ -106,7 +106,8 @@ std::optional<std::vector<estimate>> estimates_of(std::span<const cell> cells, s
     all[index] = estimate_of(cells[index], r);
     all[index].processor = report.processor_time;
     if (progress == nullptr) return;
-    print_to(progress, "[{}/{}] {}: {}\n", ++done, cells.size(), cells[index].key, to_text(all[index].result));
+    print_to(progress, "[{}/{}] {}: {}\n", ++done, cells.size(), cells[index].key,
+             to_text(all[index].result));
   };
   if (!run_cells(rehearsed, jobs, signals, ended)) return std::nullopt;
   return all;

@@ -1,7 +1,5 @@
 #include "harness/process/run_plan.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "harness/io/text.hpp"
@@ -86,7 +84,7 @@ void record_engines(record& r, const graph& g, const profile& costs) {
   }
 }
 
-clock::duration execute_and_record(record& r, const cell& work, backend& on, const graph& g,
+clock::duration execute_and_record(record& r, const cell& work, backend& target, const graph& g,
                                    const execution_plan& plan) {
   const experiment& e = work.settings;
   const auto begin = clock::now();
@@ -102,7 +100,7 @@ clock::duration execute_and_record(record& r, const cell& work, backend& on, con
     how.watch = [&](std::uint32_t done) { seen->watch(done); };
     how.linger_time = observer::linger_time;
   }
-  const execution done = on.execute(g, plan, how);
+  const execution done = target.execute(g, plan, how);
   if (seen) r.observed = seen->result();
   if (!r.simulated && !seen) r.observed.missing_reason = "only times were asked for";
   record_execution(r, g, done);
@@ -111,9 +109,9 @@ clock::duration execute_and_record(record& r, const cell& work, backend& on, con
   return clock::now() - begin;
 }
 
-void count_and_record(record& r, backend& on, const graph& g, const execution_plan& plan) {
+void count_and_record(record& r, backend& target, const graph& g, const execution_plan& plan) {
   try {
-    const auto counted = count_on_gpu(on, g, plan, std::min(r.iterations, most_counted_iterations));
+    const auto counted = count_on_gpu(target, g, plan, std::min(r.iterations, most_counted_iterations));
     merge_counters(r.first, counted.front());
     merge_counters(r.last, counted.back());
     r.counters_reason = "what is null was not counted";

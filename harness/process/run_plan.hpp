@@ -12,10 +12,10 @@ namespace um {
 void record_engines(record& r, const graph& g, const profile& costs);
 
 // Runs the timed iterations and observes them. Returns the total time.
-std::chrono::steady_clock::duration execute_and_record(record& r, const cell& work, backend& on,
+std::chrono::steady_clock::duration execute_and_record(record& r, const cell& work, backend& target,
                                                        const graph& g, const execution_plan& plan);
 
 // Counts what the driver moves, in a separate pass on a GPU, or records why it cannot.
-void count_and_record(record& r, backend& on, const graph& g, const execution_plan& plan);
+void count_and_record(record& r, backend& target, const graph& g, const execution_plan& plan);
 
 }  // namespace um

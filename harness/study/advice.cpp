@@ -40,8 +40,7 @@ std::string factor_text(double slowdown) {
 }
 
 // The fastest of those; nullptr if none works.
-template <class Of>
-const tried_strategy* fastest(const memory_advice& a, Of is_of) {
+const tried_strategy* fastest(const memory_advice& a, auto is_of) {
   const tried_strategy* best = nullptr;
   for (const tried_strategy& t : a.tried) {
     if (is_of(t) && steady_ns(t.result) &&
@@ -91,7 +90,7 @@ std::string managed_text(const memory_advice& a, const tried_strategy* named) {
   return text;
 }
 
-std::string row_of(const memory_advice& a, const tried_strategy& t) {
+std::string table_row(const memory_advice& a, const tried_strategy& t) {
   constexpr std::size_t indent = 39;
   const auto time = steady_ns(t.result);
   const std::string slowdown = time && a.in_core_ns ? factor_text(slowdown_of(a, t)) : "-";
@@ -182,7 +181,7 @@ const tried_strategy* recommended_strategy(const memory_advice& a) {
   return named;
 }
 
-std::string text_of(const memory_advice& a, const std::string& setting) {
+std::string advice_text(const memory_advice& a, const std::string& setting) {
   const tried_strategy* named = recommended_strategy(a);
   std::string text = setting + " ";
   if (named == nullptr) {
@@ -202,7 +201,7 @@ std::string text_of(const memory_advice& a, const std::string& setting) {
     return steady_ns(t->result).value_or(std::numeric_limits<double>::infinity());
   };
   std::ranges::stable_sort(order, {}, cost);
-  for (const tried_strategy* t : order) text += row_of(a, *t);
+  for (const tried_strategy* t : order) text += table_row(a, *t);
   if (a.in_core_ns) {
     text += fmt::format("slowdown: over {} with everything resident{}\n", time_text(*a.in_core_ns),
                         a.has_in_core_run ? "" : ", the sum of its operators' times, as it has no room here");

@@ -52,6 +52,6 @@ const tried_strategy* recommended_strategy(const memory_advice& a);
 
 // A paragraph and a table: strategies by cost, those that do not work with their reason. `setting`: the first
 // words.
-std::string text_of(const memory_advice& a, const std::string& setting);
+std::string advice_text(const memory_advice& a, const std::string& setting);
 
 }  // namespace um

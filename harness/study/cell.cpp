@@ -25,7 +25,7 @@ const network_family& find_network_family(const std::string& name) {
 
 void complete_mode(experiment& e, bool simulated) {
   const run_mode mode = e.mode.value_or(simulated ? run_mode::simulated : run_mode::capped);
-  const mode_row& facts = row_of_mode(mode);
+  const mode_row& facts = facts_of_mode(mode);
   if (simulated ? !facts.runs_simulated : !facts.runs_on_gpu) {
     throw input_error(fmt::format("mode {} does not exist on {}; use {}", to_text(mode), e.backend,
                                   simulated ? "simulated or capped" : "capped"));
@@ -113,10 +113,10 @@ std::string key_text(const cell& c, const std::string& amount) {
       c.network.family != nullptr ? c.network.family->knobs : std::vector<network_knob>{};
   return fmt::format(
       "{}{}/b{}/{}{}/{}/{}{}/{}{}{}/{}/{}", n.name, changed_knobs(network_knobs, n.knobs), n.batch,
-      to_text(n.mode), update_text(n), to_text(n.fusion_mode), storage_text(n), workspace_text(c.settings),
+      to_text(n.mode), optimizer_text(n), to_text(n.fusion_mode), storage_text(n), workspace_text(c.settings),
       c.settings.strategy,
-      changed_knobs(c.strategy ? c.strategy->row.knobs : std::vector<knob>{}, c.settings.strategy_knobs), amount,
-      to_text(c.settings.mode.value()), c.settings.backend);
+      changed_knobs(c.strategy ? c.strategy->row.knobs : std::vector<knob>{}, c.settings.strategy_knobs),
+      amount, to_text(c.settings.mode.value()), c.settings.backend);
 }
 
 cell with_keys(cell c) {
@@ -185,10 +185,10 @@ built_network complete_and_build(network_spec spec) {
   }
 }
 
-cell complete_cell(experiment e, built_network network, strategy_choice how) {
-  e.strategy_knobs = completed_knobs(how->row, e.strategy_knobs);
+cell complete_cell(experiment e, built_network network, strategy_choice choice) {
+  e.strategy_knobs = completed_knobs(choice->row, e.strategy_knobs);
   cell c;
-  c.strategy = std::move(how);
+  c.strategy = std::move(choice);
   return complete_cell(std::move(c), std::move(e), std::move(network));
 }
 
@@ -203,12 +203,12 @@ cell complete_cell(experiment e, std::optional<plan_file> plan) {
   return complete_cell(std::move(e), std::move(network), std::move(how));
 }
 
-cell with_strategy(const cell& setting, strategy_choice how) {
+cell with_strategy(const cell& setting, strategy_choice choice) {
   experiment e = setting.settings;
-  e.strategy = how->row.name;
-  e.rules = how->has_own_rules ? how->rules : std::nullopt;
+  e.strategy = choice->row.name;
+  e.rules = choice->has_own_rules ? choice->rules : std::nullopt;
   e.strategy_knobs.clear();
-  cell c = complete_cell(std::move(e), setting.network, std::move(how));
+  cell c = complete_cell(std::move(e), setting.network, std::move(choice));
   c.planner_machine = setting.planner_machine;
   return c;
 }
@@ -218,7 +218,7 @@ cell as_simulated_on(cell work, const machine& stand_in) {
   experiment& e = work.settings;
   e.backend = "sim:" + stand_in.name;
   e.workspace_cap.reset();
-  if (!row_of_mode(e.mode.value()).runs_simulated) e.mode = run_mode::simulated;
+  if (!facts_of_mode(e.mode.value()).runs_simulated) e.mode = run_mode::simulated;
   work.backend = parse_backend(e.backend);
   work.planner_machine = stand_in;
   return with_keys(std::move(work));
@@ -226,7 +226,7 @@ cell as_simulated_on(cell work, const machine& stand_in) {
 
 family family_of(const cell& work) {
   if (work.strategy) return work.strategy->row.kind;
-  const std::vector<residence>& home = work.plan.value().plan.home;
+  const std::vector<residence>& home = work.plan.value().plan.residences;
   if (std::ranges::any_of(home, is_managed)) return family::managed;
   const bool on_device = std::ranges::all_of(home, [](residence r) { return r == residence::device; });
   return on_device ? family::device : family::explicit_;

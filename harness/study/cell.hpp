@@ -2,10 +2,8 @@
 // up nothing again.
 #pragma once
 
-#include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include "core/graph.hpp"
 #include "core/machine.hpp"
@@ -41,10 +39,10 @@ struct cell {
 // both a ratio and a budget.
 cell complete_cell(experiment e, std::optional<plan_file> plan = {});
 // The same with a known network and strategy.
-cell complete_cell(experiment e, built_network network, strategy_choice how);
+cell complete_cell(experiment e, built_network network, strategy_choice choice);
 
 // The cell with another strategy, on the same machine.
-cell with_strategy(const cell& setting, strategy_choice how);
+cell with_strategy(const cell& setting, strategy_choice choice);
 // The cell simulated on `stand_in`; a simulated cell is returned unchanged.
 cell as_simulated_on(cell work, const machine& stand_in);
 

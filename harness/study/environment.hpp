@@ -1,7 +1,6 @@
 // Where a file of records comes from: program, host and GPU.
 #pragma once
 
-#include <filesystem>
 #include <map>
 #include <optional>
 #include <string>

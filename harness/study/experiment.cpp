@@ -10,7 +10,6 @@
 #include "harness/io/errors.hpp"
 #include "harness/io/numbers.hpp"
 #include "harness/io/text.hpp"
-#include "harness/study/strategies.hpp"
 
 namespace um {
 bool operator==(const experiment& a, const experiment& b) {
@@ -36,7 +35,7 @@ backend_name parse_backend(const std::string& text) {
                   one_line(text.substr(0, 80))));
 }
 
-std::string update_text(const network_spec& n) {
+std::string optimizer_text(const network_spec& n) {
   if (!n.optimizer) return n.appends_sgd ? "+sgd" : "";
   return fmt::format("+optimizer={}{}", to_text(*n.optimizer), n.keeps_masters ? ",masters" : "");
 }
@@ -49,10 +48,10 @@ std::string storage_text(const network_spec& n) {
 
 byte_count peak_in_use(run_mode mode, const execution_plan& steps) {
   const byte_count asked_for = steps.peak_device_bytes;
-  return row_of_mode(mode).evicted_by == pressure::driver ? std::min(asked_for, steps.budget) : asked_for;
+  return facts_of_mode(mode).evicted_by == pressure::driver ? std::min(asked_for, steps.budget) : asked_for;
 }
 
-const mode_row& row_of_mode(run_mode mode) {
+const mode_row& facts_of_mode(run_mode mode) {
   static constexpr std::array<mode_row, enum_names<run_mode>.size()> rows{{
       {pressure::driver, true, false, false},  // simulated
       {pressure::plan, true, true, false},     // capped

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include "core/planner.hpp"
 #include "harness/study/plan_file.hpp"
@@ -44,7 +43,7 @@ struct experiment {
 // "bf16", or "bf16,nchw" if the memory order is not the default of that precision.
 std::string storage_text(const network_spec& n);
 // The update of parameters: "", "+sgd", "+optimizer=adamw", "+optimizer=adamw,masters".
-std::string update_text(const network_spec& n);
+std::string optimizer_text(const network_spec& n);
 
 // Properties of a mode; the table is in experiment.cpp.
 struct mode_row {
@@ -52,6 +51,6 @@ struct mode_row {
   bool runs_simulated, runs_on_gpu;  // the backends on which it runs
   bool needs_permission;             // only with --allow-native-oversubscription
 };
-const mode_row& row_of_mode(run_mode mode);
+const mode_row& facts_of_mode(run_mode mode);
 
 }  // namespace um

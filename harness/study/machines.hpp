@@ -1,7 +1,6 @@
 // Finds machines by name, or by likeness to a GPU.
 #pragma once
 
-#include <string>
 #include <string_view>
 #include <vector>
 

@@ -37,8 +37,8 @@ struct treatment {
         moved[out->tensor] = true;
       }
     }
-    for (tensor_id t = 0; t < plan.home.size(); ++t) {
-      if (plan.home[t] == residence::host) moved[t] = true;
+    for (tensor_id t = 0; t < plan.residences.size(); ++t) {
+      if (plan.residences[t] == residence::host) moved[t] = true;
     }
   }
 
@@ -126,7 +126,7 @@ std::vector<module_row> modules_of(const graph& g, const memory_plan& plan) {
   std::map<std::string_view, std::size_t> known;
   for (op_id o = 0; o < g.ops.size(); ++o) {
     for (const tensor_id t : g.ops[o].out) {
-      if (g.tensors[t].use != role::activation) continue;
+      if (g.tensors[t].role != role::activation) continue;
       const std::string_view module = module_of(g.tensors[t].name);
       const auto [at, fresh] = known.try_emplace(module, rows.size());
       if (fresh) rows.push_back({.module = std::string(module)});
@@ -136,7 +136,7 @@ std::vector<module_row> modules_of(const graph& g, const memory_plan& plan) {
   return rows;
 }
 
-std::string text_of(const std::vector<module_row>& rows) {
+std::string module_table(const std::vector<module_row>& rows) {
   if (rows.empty()) return "";
   const std::vector<line> lines = merged_lines(rows);
   std::size_t wide = 6;

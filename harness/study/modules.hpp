@@ -27,6 +27,6 @@ std::vector<module_row> modules_of(const graph& g, const memory_plan& plan);
 
 // A table with a header; "" without rows. Neighbours with the same treatment whose names differ only in
 // numbers share a line.
-std::string text_of(const std::vector<module_row>& rows);
+std::string module_table(const std::vector<module_row>& rows);
 
 }  // namespace um

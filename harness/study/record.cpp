@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
 namespace um {
 
@@ -66,7 +65,7 @@ std::string group_of(const record& r) {
   std::string knobs;
   for (const auto& [name, value] : r.network.knobs) knobs += fmt::format(",{}={}", name, value);
   return fmt::format("{}{}/b{}/{}{}/{}/{}/{}/{}/{}", r.network.name, knobs, r.network.batch,
-                     to_text(r.network.mode), update_text(r.network), to_text(r.network.fusion_mode),
+                     to_text(r.network.mode), optimizer_text(r.network), to_text(r.network.fusion_mode),
                      storage_text(r.network), r.workspace_cap.value_or(0), r.backend, r.device.value_or("?"));
 }
 

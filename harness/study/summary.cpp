@@ -108,7 +108,7 @@ std::string counts_text(const Names& names, const Things& things, NameOf name_of
 
 std::string homes_text(const memory_plan& plan) {
   const auto name_of = [](residence home) { return to_text(home); };
-  return counts_text(all_values<residence>() | std::views::transform(name_of), plan.home, name_of);
+  return counts_text(all_values<residence>() | std::views::transform(name_of), plan.residences, name_of);
 }
 
 std::string actions_text(const memory_plan& plan) {
@@ -238,10 +238,11 @@ std::string kernels_text(const machine& m) {
       fmt::join(at_peak, ", "));
 }
 
-std::string precision_text(const network_spec& of, const machine& on) {
-  if (of.arithmetic != precision::fp32 || on.tf32_flops_per_s <= on.fp32_flops_per_s) return "";
-  return fmt::format("fp32 without TF32; products may be {:.1f} times as fast with --precision tf32",
-                     static_cast<double>(on.tf32_flops_per_s) / static_cast<double>(on.fp32_flops_per_s));
+std::string precision_text(const network_spec& of, const machine& target) {
+  if (of.arithmetic != precision::fp32 || target.tf32_flops_per_s <= target.fp32_flops_per_s) return "";
+  return fmt::format(
+      "fp32 without TF32; products may be {:.1f} times as fast with --precision tf32",
+      static_cast<double>(target.tf32_flops_per_s) / static_cast<double>(target.fp32_flops_per_s));
 }
 
 std::string outcome_text(const record& r) {
@@ -289,8 +290,9 @@ std::string summary(const planned_cell& p) {
   if (p.expected_time)
     text += row("expected",
                 fmt::format("{} an iteration, simulated", time_text(static_cast<double>(*p.expected_time))));
-  text += bound_rows(p.bounds, p.bound,
-                     p.expected_time ? std::optional(static_cast<double>(*p.expected_time)) : std::nullopt, true);
+  text +=
+      bound_rows(p.bounds, p.bound,
+                 p.expected_time ? std::optional(static_cast<double>(*p.expected_time)) : std::nullopt, true);
   text += row("planned", fmt::format("in {}", time_text(static_cast<double>(p.planning_time))));
   for (const std::string& line : p.notes) text += row("planner", line);
   return text;

@@ -18,7 +18,7 @@ std::string provenance(const record& r);
 std::string kernels_text(const machine& m);
 
 // "fp32 without TF32; ..." if the machine is faster with TF32 and the user did not choose it; otherwise "".
-std::string precision_text(const network_spec& of, const machine& on);
+std::string precision_text(const network_spec& of, const machine& target);
 
 // "calibrated", or "not calibrated, 42 of its figures estimated".
 std::string provenance(const machine& m);

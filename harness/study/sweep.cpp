@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <tuple>
 
 #include "harness/io/errors.hpp"
 #include "harness/io/text.hpp"
@@ -15,7 +14,7 @@ namespace {
 using knob_map = std::map<std::string, std::int64_t>;
 
 // All combinations of one value per knob; one empty combination without knobs.
-std::vector<knob_map> tensor_choices(const std::map<std::string, std::vector<std::int64_t>>& knobs) {
+std::vector<knob_map> knob_combinations(const std::map<std::string, std::vector<std::int64_t>>& knobs) {
   std::vector<knob_map> all{{}};
   for (const auto& [name, values] : knobs) {
     std::vector<knob_map> longer;
@@ -76,7 +75,7 @@ std::map<std::string, std::vector<std::int64_t>> network_knobs_of(const grid& g)
 // A network of the catalogue with every choice of the axes.
 std::vector<network_spec> variants_of(const network_spec& n, const grid& g) {
   std::vector<network_spec> all{n};
-  vary_axis(all, &network_spec::knobs, tensor_choices(network_knobs_of(g)));
+  vary_axis(all, &network_spec::knobs, knob_combinations(network_knobs_of(g)));
   vary_axis(all, &network_spec::batch, g.batches);
   vary_axis(all, &network_spec::mode, g.passes);
   vary_axis(all, &network_spec::appends_sgd, g.sgd);
@@ -129,36 +128,33 @@ std::vector<strategy_with_knobs> strategies_of(const grid& g) {
   for (const strategy_choice& s : given) {
     auto knobs = g.strategy_knobs;
     std::erase_if(knobs, [&](const auto& k) { return !has_knob(s->row, k.first); });
-    for (knob_map& choice : tensor_choices(knobs)) all.push_back({s, std::move(choice)});
+    for (knob_map& choice : knob_combinations(knobs)) all.push_back({s, std::move(choice)});
   }
   return all;
 }
 
-struct parse_amount {
+struct memory_amount {
   std::optional<double> ratio;
   std::optional<byte_count> budget;
 };
 
-std::vector<parse_amount> amounts_of(const grid& g) {
+std::vector<memory_amount> amounts_of(const grid& g) {
   if (!g.ratios.empty() && !g.budgets.empty()) throw input_error("both ratio and budget are given; keep one");
-  std::vector<parse_amount> all;
+  std::vector<memory_amount> all;
   for (const double r : g.ratios) all.push_back({r, std::nullopt});
   for (const byte_count b : g.budgets) all.push_back({std::nullopt, b});
-  std::sort(all.begin(), all.end(), [](const parse_amount& a, const parse_amount& b) {
+  std::sort(all.begin(), all.end(), [](const memory_amount& a, const memory_amount& b) {
     return std::pair(a.ratio, b.budget) < std::pair(b.ratio, a.budget);
   });
   if (all.empty()) all.emplace_back();
   return all;
 }
 
-std::vector<std::optional<run_mode>> modes_of(const grid& g) {
-  if (g.modes.empty()) return {std::nullopt};
-  return {g.modes.begin(), g.modes.end()};
-}
-
-std::vector<std::optional<byte_count>> workspace_caps_of(const grid& g) {
-  if (g.workspace_caps.empty()) return {std::nullopt};
-  return {g.workspace_caps.begin(), g.workspace_caps.end()};
+// The values of an axis, or one that is not set.
+template <class T>
+std::vector<std::optional<T>> optional_values(const std::vector<T>& values) {
+  if (values.empty()) return {std::nullopt};
+  return {values.begin(), values.end()};
 }
 
 std::vector<cell> expand(const grid& g, bool allow_native) {
@@ -169,10 +165,10 @@ std::vector<cell> expand(const grid& g, bool allow_native) {
   std::vector<cell> cells;
   for (const std::string& backend : g.backends) {
     for (const built_network& network : nets) {
-      for (const auto& mode : modes_of(g)) {
-        for (const auto& cap : workspace_caps_of(g)) {
+      for (const auto& mode : optional_values(g.modes)) {
+        for (const auto& cap : optional_values(g.workspace_caps)) {
           for (const strategy_with_knobs& s : strategies) {
-            for (const parse_amount& a : amounts) {
+            for (const memory_amount& a : amounts) {
               cells.push_back(
                   complete_cell({network.spec, s.how->row.name, s.knobs, a.ratio, a.budget, backend, mode,
                                  cap, g.iterations, g.deadline_s, g.timeline, allow_native,

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -13,7 +12,6 @@
 #include "core/median.hpp"
 #include "harness/io/errors.hpp"
 #include "harness/io/text.hpp"
-#include "harness/study/cell.hpp"
 #include "harness/study/machines.hpp"
 #include "harness/study/strategies.hpp"
 #include "hints/hints.hpp"
@@ -47,13 +45,13 @@ double steady_time(const std::vector<nanoseconds>& samples) {
 
 // Every operator as measured, one that was cut as the sum of its slices. As estimated: slices of kernels that
 // are not chosen, which a record does not have, and all of a record without engines.
-profile measured_profile(const record& r, const graph& g, const machine& on) {
+profile measured_profile(const record& r, const graph& g, const machine& target) {
   std::map<std::string, op_cost> by_name;
   for (const engine_figure& e : r.engines.value_or(std::vector<engine_figure>{})) {
     op_cost& whole = by_name[e.op.substr(0, e.op.find(" ["))];
     whole = {whole.time + e.time, std::max(whole.workspace_bytes, e.workspace_bytes), e.engine, e.parts};
   }
-  profile costs = estimate(g, on);
+  profile costs = estimate(g, target);
   for (std::size_t i = 0; i < g.ops.size(); ++i) {
     const auto found = by_name.find(g.ops[i].name);
     if (found != by_name.end()) costs[i] = found->second;
@@ -73,10 +71,11 @@ struct cell_times {
   std::vector<nanoseconds> ends = {};
 };
 
-cell_times times_of_cell(const known_figure& f, const std::string& name, double ratio, const machine& on) {
+cell_times times_of_cell(const known_figure& f, const std::string& name, double ratio,
+                         const machine& target) {
   constexpr std::uint32_t iterations = 4;
   const graph& g = *f.network.network;
-  const profile costs = estimate(g, on);
+  const profile costs = estimate(g, target);
   if (name == "compute") {
     return {std::accumulate(costs.begin(), costs.end(), 0.0,
                             [](double sum, const op_cost& c) { return sum + static_cast<double>(c.time); })};
@@ -84,11 +83,11 @@ cell_times times_of_cell(const known_figure& f, const std::string& name, double 
   const strategy s = strategy_named(name)->row;
   const auto whole = static_cast<double>(footprint_of(g, costs).total);
   const problem p{
-      g, costs, on, static_cast<byte_count>(whole / ratio), pressure::driver, complete_knobs(s, {})};
+      g, costs, target, static_cast<byte_count>(whole / ratio), pressure::driver, complete_knobs(s, {})};
   const execution_plan plan = lower(p, plan_for(s, p), s.packing_algorithm);
   cell_times found{steady_time(durations_of(simulate(p, plan, iterations)))};
   if (has_band(plan, ratio))
-    found.ends = times_at_figure_bounds({g, plan, on, costs, p.cost_of_slice}, iterations);
+    found.ends = times_at_figure_bounds({g, plan, target, costs, p.cost_of_slice}, iterations);
   return found;
 }
 
@@ -98,9 +97,10 @@ void widen_band(std::optional<figure_band>& band, double value) {
 }
 
 // The time over that of the other cell; widens the band by both with the same of what is not known.
-double compare_at(const known_figure& f, double ratio, const machine& on, std::optional<figure_band>& band) {
-  const cell_times one = times_of_cell(f, f.strategy, ratio, on);
-  const cell_times other = f.baseline.empty() ? cell_times{1e6} : times_of_cell(f, f.baseline, ratio, on);
+double compare_at(const known_figure& f, double ratio, const machine& target,
+                  std::optional<figure_band>& band) {
+  const cell_times one = times_of_cell(f, f.strategy, ratio, target);
+  const cell_times other = f.baseline.empty() ? cell_times{1e6} : times_of_cell(f, f.baseline, ratio, target);
   for (std::size_t i = 0; i < std::max(one.ends.size(), other.ends.size()); ++i) {
     const auto at = [i](const cell_times& t) {
       return t.ends.empty() ? t.time : static_cast<double>(t.ends[i]);
@@ -111,19 +111,19 @@ double compare_at(const known_figure& f, double ratio, const machine& on, std::o
   return one.time / other.time;
 }
 
-void compare_cells(const known_figure& f, const machine& on, comparison& c) {
-  c.predicted = compare_at(f, f.ratio.value_or(1), on, c.band);
-  for (const double ratio : f.ratios) compare_at(f, ratio, on, c.band);
+void compare_cells(const known_figure& f, const machine& target, comparison& c) {
+  c.predicted = compare_at(f, f.ratio.value_or(1), target, c.band);
+  for (const double ratio : f.ratios) compare_at(f, ratio, target, c.band);
 }
 
-void compare_pattern(const known_figure& f, const pattern& p, const machine& on, comparison& c) {
+void compare_pattern(const known_figure& f, const pattern& p, const machine& target, comparison& c) {
   const auto value = [&](const pattern_result& r) {
     return f.unit == "ns" ? static_cast<double>(r.traffic.time) : rate_of(r) / 1e9;
   };
-  c.predicted = value(f.ratio ? p.at_ratio(on, *f.ratio) : p.simulate(on));
+  c.predicted = value(f.ratio ? p.at_ratio(target, *f.ratio) : p.simulate(target));
   if (!f.ratio || !is_just_above_one(*f.ratio)) return;
   widen_band(c.band, c.predicted);
-  for (const machine& m : {with_fastest_figures(on), with_slowest_figures(on)}) {
+  for (const machine& m : {with_fastest_figures(target), with_slowest_figures(target)}) {
     widen_band(c.band, value(p.at_ratio(m, *f.ratio)));
     if (p.worst_order != nullptr) widen_band(c.band, value(p.worst_order(m, *f.ratio)));
   }
@@ -172,7 +172,7 @@ comparison compare_figure(const known_figure& f, const std::vector<machine>& mac
   return c;
 }
 
-std::optional<cell_comparison> compare_cell(const std::vector<record>& runs, const machine& on) {
+std::optional<cell_comparison> compare_cell(const std::vector<record>& runs, const machine& target) {
   std::vector<nanoseconds> first, later;
   const record* made = nullptr;
   std::uint32_t iterations = 0;
@@ -190,13 +190,17 @@ std::optional<cell_comparison> compare_cell(const std::vector<record>& runs, con
   if (named == nullptr && !r.rules) return std::nullopt;
   const strategy s = r.rules ? make_strategy(*r.rules) : *named;
   const graph g = build_network(r.network);
-  const profile costs = measured_profile(r, g, on);
+  const profile costs = measured_profile(r, g, target);
   std::vector<nanoseconds> times{0};
   std::string not_run;
   bool other_addresses = false;
   try {  // a record from before a knob was added has the standard
-    const problem p{
-        g, costs, on, *r.memory.budget, row_of_mode(r.mode).evicted_by, complete_knobs(s, r.strategy_knobs)};
+    const problem p{g,
+                    costs,
+                    target,
+                    *r.memory.budget,
+                    facts_of_mode(r.mode).evicted_by,
+                    complete_knobs(s, r.strategy_knobs)};
     const execution_plan plan = lower(p, plan_for(s, p), s.packing_algorithm);
     times = durations_of(simulate(p, plan, iterations));
     other_addresses = !has_arenas_of(plan, r.memory);

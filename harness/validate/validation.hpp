@@ -3,7 +3,6 @@
 
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "core/machine.hpp"
@@ -64,7 +63,7 @@ comparison compare_figure(const known_figure& f, const std::vector<machine>& mac
 // iterations of all runs, and of the later ones; of fewer than ten the least. Runs that are not measured or
 // not ok do not count; nothing for a cell of no others, or whose strategy is not known. One without a plan is
 // not run.
-std::optional<cell_comparison> compare_cell(const std::vector<record>& runs, const machine& on);
+std::optional<cell_comparison> compare_cell(const std::vector<record>& runs, const machine& target);
 
 // Pairs of strategies of one cell whose steady times differ by more than 5 %: how many there are,
 // and which of them the prediction has the wrong way round, or one of them did not run.

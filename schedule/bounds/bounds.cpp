@@ -49,7 +49,7 @@ bool ends_forward_first(const graph& g, const memory_plan& plan) {
 
 }  // namespace
 
-plan_kind kind_of(const graph& g, const memory_plan& plan) {
+plan_kind plan_kind_of(const graph& g, const memory_plan& plan) {
   plan_kind kind;
   std::vector<std::set<box>> done(g.ops.size());
   for (const action& a : plan.actions) {
@@ -59,7 +59,7 @@ plan_kind kind_of(const graph& g, const memory_plan& plan) {
     kind.recomputes = !done[c->op].insert(c->part).second || kind.recomputes;
   }
   const auto is_moved_by_plan = [](residence r) { return r == residence::device || r == residence::staged; };
-  const bool explicit_alone = std::ranges::all_of(plan.home, is_moved_by_plan);
+  const bool explicit_alone = std::ranges::all_of(plan.residences, is_moved_by_plan);
   kind.swaps = kind.swaps || !explicit_alone;
   if (!ends_forward_first(g, plan)) return kind;
   kind.narrowest_class = plan_class::passes;

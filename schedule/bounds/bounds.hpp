@@ -41,7 +41,7 @@ struct plan_kind {
   plan_class narrowest_class = plan_class::any;  // the narrowest class that contains the plan
   bool swaps = false, recomputes = false;  // whether it moves tensors; whether it computes operators twice
 };
-plan_kind kind_of(const graph& g, const memory_plan& plan);
+plan_kind plan_kind_of(const graph& g, const memory_plan& plan);
 
 // The tightest bound that applies to plans of that kind.
 nanoseconds bound_for(const time_bounds& b, const plan_kind& kind);

@@ -114,7 +114,7 @@ copy_rates rates_of(const machine& m, allowed_moves allowed) {
 op_id first_backward(const graph& g) {
   const auto writes_gradient = [&](const op& o) {
     return std::ranges::any_of(o.out, [&](tensor_id t) {
-      return g.tensors[t].use == role::activation_gradient || g.tensors[t].use == role::parameter_gradient;
+      return g.tensors[t].role == role::activation_gradient || g.tensors[t].role == role::parameter_gradient;
     });
   };
   return static_cast<op_id>(std::ranges::find_if(g.ops, writes_gradient) - g.ops.begin());
@@ -127,22 +127,22 @@ passes split_passes(const problem& p) {
   std::vector<bool> saved(g.tensors.size(), false);
   std::vector<std::size_t> made_by(g.tensors.size(), loss);
   for (op_id o = 0; o < g.ops.size(); ++o) {
-    const auto time = static_cast<double>(p.costs[o].time);
+    const auto time = static_cast<double>(p.operator_costs[o].time);
     (o < loss ? x.forward_time : x.backward_time) += time;
     if (o < loss) x.recompute_time.push_back(static_cast<double>(recompute_time(p, o)));
     for (const tensor_id t : g.ops[o].out) made_by[t] = std::min<std::size_t>(o, loss);
     for (const tensor_id t : g.ops[o].in)
-      saved[t] = saved[t] || (o >= loss && (made_by[t] < loss || persists(g.tensors[t].use)));
+      saved[t] = saved[t] || (o >= loss && (made_by[t] < loss || persists(g.tensors[t].role)));
   }
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {
     if (saved[t])
       x.saved_tensors.push_back(
-          {static_cast<double>(bytes_of(g.tensors[t])), persists(g.tensors[t].use), made_by[t]});
+          {static_cast<double>(bytes_of(g.tensors[t])), persists(g.tensors[t].role), made_by[t]});
   }
   for (op_id o = 0; o < loss; ++o) {
     x.required_ops.emplace_back();
     for (const tensor_id t : g.ops[o].in) {
-      if (!saved[t] && !persists(g.tensors[t].use)) x.required_ops.back().push_back(made_by[t]);
+      if (!saved[t] && !persists(g.tensors[t].role)) x.required_ops.back().push_back(made_by[t]);
     }
   }
   return x;

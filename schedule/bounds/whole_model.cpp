@@ -19,7 +19,7 @@ class model_builder {
         gaps_(find_gaps(g_, uses_)) {
     model_.position_count = order.size();
     for (const compute& c : order) {
-      model_.compute_time.push_back(static_cast<double>(p.costs[c.op].time));
+      model_.compute_time.push_back(static_cast<double>(p.operator_costs[c.op].time));
       model_.recompute_time.push_back(static_cast<double>(recompute_time(p, c.op)));
       model_.unit_ns += model_.compute_time.back();
     }
@@ -47,7 +47,7 @@ class model_builder {
     return static_cast<double>(uses_.parts[part].bytes) / static_cast<double>(problem_.budget);
   }
   bool is_small(part_id part) const { return budget_share(part) < 1.0 / 2000; }
-  role role_of(part_id part) const { return g_.tensors[uses_.parts[part].tensor].use; }
+  role role_of(part_id part) const { return g_.tensors[uses_.parts[part].tensor].role; }
 
   // Bytes that an output shares with the input that it may replace in place.
   double in_place_bytes(position at) const {

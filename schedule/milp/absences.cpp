@@ -119,7 +119,7 @@ void add_swap_column(gap_model& m, gap_columns& a) {
   const gap& e = m.gaps[a.gap];
   mixed_program& p = m.program;
   const tensor_id t = m.tensor_of(e);
-  const role use = m.network.tensors[t].use;
+  const role use = m.network.tensors[t].role;
   if (m.is_at_start(e) || m.is_at_end(e)) {
     if (!a.released.empty() && m.is_at_end(e))
       p.add_at_most({{a.released.back(), 1}, {m.staged_column(t), -1}}, 0);

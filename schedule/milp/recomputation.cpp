@@ -19,7 +19,7 @@ std::optional<std::size_t> find_open_gap(const gap_model& m, part_id p, position
 
 bool is_alive(const gap_model& m, part_id p, position at) {
   const std::vector<use>& all = m.uses.uses_of_part[p];
-  const role what = m.network.tensors[m.uses.parts[p].tensor].use;
+  const role what = m.network.tensors[m.uses.parts[p].tensor].role;
   return (persists(what) || all.front().at <= at) && (survives(what) || at <= all.back().at);
 }
 

@@ -47,7 +47,7 @@ inline profile costs_of(const graph& g, byte_count workspace = 0) {
 
 inline memory_plan in_order(const graph& g, residence home) {
   memory_plan plan;
-  plan.home.assign(g.tensors.size(), home);
+  plan.residences.assign(g.tensors.size(), home);
   for (op_id o = 0; o < g.ops.size(); ++o) plan.actions.emplace_back(compute{o, {}});
   return plan;
 }

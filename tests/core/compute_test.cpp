@@ -62,7 +62,7 @@ TEST_F(repetition, is_a_normalisation_with_the_statistics_of_the_first_time) {
   const compute second = as_cheap_recomputation(g, {0, {}});
   ASSERT_TRUE(second.cheap_recompute);
   const op o = operator_of(g, second);
-  EXPECT_TRUE(std::holds_alternative<normalize>(o.attributes));
+  EXPECT_TRUE(has_kind<normalize>(o));
   EXPECT_EQ(o.in, (std::vector<tensor_id>{x, scale, shift, mean, deviation}));
   EXPECT_EQ(o.out, std::vector<tensor_id>{y});
   EXPECT_FALSE(as_cheap_recomputation(g, {1, {}}).cheap_recompute)

@@ -110,7 +110,7 @@ TEST(GraphDefect, ReadBeforeWrite) {
 
 TEST(GraphDefect, WritesWhatIsGiven) {
   graph g = small_graph();
-  g.tensors[4].use = role::input;
+  g.tensors[4].role = role::input;
   expect_defect(g, "may not write r");
 }
 
@@ -233,7 +233,7 @@ TEST(Opaque, WritesAParameterInPlaceAlone) {
 TEST(Opaque, SaysHowItsOperandsAreCut) {
   const auto broken = [](auto change) {
     graph g = opaque_graph();
-    change(std::get<opaque>(g.ops[0].attributes));
+    change(std::get<opaque>(g.ops[0].attributes.value));
     return g;
   };
   expect_defect(broken([](opaque& a) { a.in.pop_back(); }), "1 inputs and 3 outputs");

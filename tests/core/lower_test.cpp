@@ -26,7 +26,7 @@ struct lowering : ::testing::Test {
 
   memory_plan swap_y0() {
     memory_plan plan = in_order(g, residence::device);
-    plan.home[y0] = residence::staged;
+    plan.residences[y0] = residence::staged;
     plan.actions.insert(plan.actions.begin() + 2, evict{y0, {}});     // after relu1
     plan.actions.insert(plan.actions.begin() + 5, prefetch{y0, {}});  // before back1; back0 needs it
     return plan;
@@ -116,7 +116,7 @@ TEST_F(lowering, where_lanes_join_everything_before_has_ended) {
 TEST_F(lowering, a_clean_eviction_moves_nothing) {
   memory_plan plan = in_order(g, residence::device);
   const tensor_id x = named(g, "x");
-  plan.home[x] = residence::staged;
+  plan.residences[x] = residence::staged;
   plan.actions.insert(plan.actions.begin(), prefetch{x, {}});
   plan.actions.insert(plan.actions.begin() + 2, evict{x, {}});
   const execution_plan e = lower(p, plan);
@@ -157,7 +157,7 @@ TEST_F(lowering, a_plan_is_proven_for_its_own_network) {
 
 TEST_F(lowering, short_rows_are_copied_by_a_kernel) {
   memory_plan plan = in_order(g, residence::device);
-  plan.home[y0] = residence::staged;
+  plan.residences[y0] = residence::staged;
   plan.actions.insert(plan.actions.begin() + 2, evict{y0, {}});
   plan.actions.insert(plan.actions.begin() + 6, prefetch{y0, {{}, {}, {0, 2}, {}}});  // rows of 64 bytes
   plan.actions.insert(plan.actions.begin() + 7, prefetch{y0, {{}, {}, {2, 32}, {}}});
@@ -177,7 +177,7 @@ TEST_F(lowering, without_managed_memory_all_is_launched_in_stretches) {
 
 TEST_F(lowering, batch_parts_fetched_one_by_one_need_one_part_of_room) {
   memory_plan plan = in_order(g, residence::device);
-  plan.home[y0] = residence::staged;
+  plan.residences[y0] = residence::staged;
   // y0 is read in quarters by back0, each fetched just before; only relu1 needs it whole.
   plan.actions.insert(plan.actions.begin() + 2, evict{y0, {}});
   plan.actions.pop_back();
@@ -199,7 +199,7 @@ TEST_F(lowering, batch_parts_fetched_one_by_one_need_one_part_of_room) {
 
 TEST_F(lowering, row_parts_move_by_one_pitched_copy) {
   memory_plan plan = in_order(g, residence::device);
-  plan.home[y0] = residence::staged;
+  plan.residences[y0] = residence::staged;
   plan.actions.insert(plan.actions.begin() + 2, evict{y0, {}});
   plan.actions.insert(plan.actions.begin() + 6, prefetch{y0, {{}, {}, {0, 16}, {}}});
   plan.actions.insert(plan.actions.begin() + 7, prefetch{y0, {{}, {}, {16, 32}, {}}});
@@ -296,7 +296,7 @@ TEST_F(managed_lowering, what_becomes_resident_waits_for_the_eviction_before_it)
 TEST_F(managed_lowering, a_twinned_tensor_leaves_by_a_copy_and_comes_back_to_its_address) {
   memory_plan plan = in_order(g, residence::managed);
   const tensor_id y0 = named(g, "y0");
-  plan.home[y0] = residence::twinned;
+  plan.residences[y0] = residence::twinned;
   plan.actions.insert(plan.actions.begin() + 2, evict{y0, {}});
   plan.actions.insert(plan.actions.end() - 1, prefetch{y0, {}});
   const execution_plan e = lower(under(pressure::none, GiB), plan);
@@ -316,7 +316,8 @@ TEST_F(managed_lowering, a_twinned_tensor_leaves_by_a_copy_and_comes_back_to_its
 TEST_F(managed_lowering, only_what_leaves_has_a_twin) {
   memory_plan plan = in_order(g, residence::managed);
   const tensor_id y0 = named(g, "y0");
-  plan.home[y0] = plan.home[named(g, "y1")] = plan.home[named(g, "y2")] = residence::twinned;
+  plan.residences[y0] = plan.residences[named(g, "y1")] = plan.residences[named(g, "y2")] =
+      residence::twinned;
   plan.actions.insert(plan.actions.begin() + 2, evict{y0, {}});
   plan.actions.insert(plan.actions.end() - 1, prefetch{y0, {}});
   plan.actions.emplace_back(discard{named(g, "y2"), {}});
@@ -329,7 +330,7 @@ TEST_F(managed_lowering, a_part_comes_in_while_another_of_its_tensor_leaves) {
     const tensor_id y0 = named(g, "y0");
     const box first = batch_part(8, 0, 2), second = batch_part(8, 1, 2);
     memory_plan plan = in_order(g, residence::managed);
-    plan.home[y0] = home;
+    plan.residences[y0] = home;
     // relu0 in halves: the first leaves while the second gets its room.
     plan.actions[0] = compute{0, first};
     const std::array<action, 5> more{evict{y0, first}, prefetch{y0, second}, compute{0, second},
@@ -347,10 +348,10 @@ TEST_F(managed_lowering, a_twinned_tensor_takes_no_room_from_a_living_one) {
   const placement where(under(pressure::none, GiB), plan, packers::searched);
   // Some tensor of the backward pass lies where y2 did.
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {
-    if (g.tensors[t].use != role::activation_gradient ||
+    if (g.tensors[t].role != role::activation_gradient ||
         where.managed.offset_of(t) != where.managed.offset_of(named(g, "y2")))
       continue;
-    plan.home[t] = residence::twinned;
+    plan.residences[t] = residence::twinned;
     plan.actions.insert(plan.actions.begin() + 3, prefetch{t, {}});
     EXPECT_THROW(lower(under(pressure::none, GiB), plan), std::invalid_argument);
     return;
@@ -360,7 +361,7 @@ TEST_F(managed_lowering, a_twinned_tensor_takes_no_room_from_a_living_one) {
 
 TEST_F(managed_lowering, parts_of_a_twinned_tensor_are_whole_blocks) {
   memory_plan plan = in_order(g, residence::managed);
-  plan.home[named(g, "y0")] = residence::twinned;
+  plan.residences[named(g, "y0")] = residence::twinned;
   plan.actions.insert(plan.actions.begin() + 2, evict{named(g, "y1"), {}});
   plan.actions[2] = discard{named(g, "y0"), batch_part(8, 0, 8)};  // 1 MiB
   EXPECT_THROW(lower(under(pressure::none, GiB), plan), std::invalid_argument);

@@ -18,8 +18,8 @@ using reference::operator_case;
 std::vector<operator_case> well_formed() {
   std::vector<operator_case> all = reference::operator_cases();
   std::erase_if(all, [](const operator_case& c) {
-    return !c.updated.empty() || std::holds_alternative<opaque>(c.what) ||
-           std::holds_alternative<cast>(c.what);
+    return !c.updated.empty() || std::holds_alternative<opaque>(c.what.value) ||
+           std::holds_alternative<cast>(c.what.value);
   });
   return all;
 }
@@ -81,9 +81,9 @@ using extent = std::int64_t dims::*;
 // Sums and means are over whatever is there.
 bool is_summed_over(const op& o, std::size_t operand, extent along) {
   const bool plane = along == &dims::h || along == &dims::w;
-  return (std::holds_alternative<bias_backward>(o.attributes) && operand == 0 && along != &dims::c) ||
-         (std::holds_alternative<global_average_pool>(o.attributes) && operand == 0 && plane) ||
-         (std::holds_alternative<global_average_pool_backward>(o.attributes) && operand == 1 && plane);
+  return (has_kind<bias_backward>(o) && operand == 0 && along != &dims::c) ||
+         (has_kind<global_average_pool>(o) && operand == 0 && plane) ||
+         (has_kind<global_average_pool_backward>(o) && operand == 1 && plane);
 }
 
 TEST_P(Operator, FitsNoOtherExtent) {

@@ -231,8 +231,7 @@ std::vector<byte_count> tried(const std::vector<block>& blocks, std::vector<std:
   return all;
 }
 
-template <class Before>
-std::vector<std::size_t> ordered(const std::vector<block>& blocks, const Before& key) {
+std::vector<std::size_t> ordered(const std::vector<block>& blocks, const auto& key) {
   std::vector<std::size_t> order(blocks.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::ranges::stable_sort(order, {}, [&](std::size_t i) { return key(blocks[i]); });

@@ -23,21 +23,21 @@ struct states_on_host : ::testing::Test {
     const strategy s{"needy", "", [needed](const problem& p) {
                        if (p.budget < needed) throw infeasible("had " + std::to_string(p.budget));
                        memory_plan all;
-                       all.home.assign(p.network.tensors.size(), residence::device);
+                       all.residences.assign(p.network.tensors.size(), residence::device);
                        return all;
                      }};
-    return plan_for(s, {.network = g, .costs = costs, .target = m, .budget = budget, .knobs = {}});
+    return plan_for(s, {.network = g, .operator_costs = costs, .target = m, .budget = budget, .knobs = {}});
   }
 };
 
 TEST_F(states_on_host, stay_on_the_device_where_all_fits) {
-  EXPECT_EQ(plan(100, 100).home.back(), residence::device);
+  EXPECT_EQ(plan(100, 100).residences.back(), residence::device);
 }
 
 TEST_F(states_on_host, leave_where_the_rest_fits) {
   const memory_plan found = plan(100 + states, 100);
-  EXPECT_EQ(found.home.back(), residence::host);
-  EXPECT_EQ(found.home.front(), residence::device);
+  EXPECT_EQ(found.residences.back(), residence::host);
+  EXPECT_EQ(found.residences.front(), residence::device);
 }
 
 TEST_F(states_on_host, are_not_named_in_the_reason_where_nothing_fits) {

@@ -21,7 +21,7 @@ struct verify : ::testing::Test {
 
   memory_plan staged(tensor_id t) {
     memory_plan plan = in_order(g, residence::device);
-    plan.home[t] = residence::staged;
+    plan.residences[t] = residence::staged;
     return plan;
   }
   static void insert(memory_plan& plan, std::size_t at, action a) {
@@ -61,14 +61,14 @@ TEST_F(verify, refuses_a_read_of_what_was_discarded) {
 
 TEST_F(verify, a_twinned_tensor_is_there_for_kernels_only_when_fetched) {
   memory_plan plan = in_order(g, residence::managed);
-  plan.home[y0] = residence::twinned;
+  plan.residences[y0] = residence::twinned;
   EXPECT_EQ(defect_of(g, plan), std::nullopt);
   insert(plan, 0, prefetch{y0, {}});  // room alone
   insert(plan, 3, evict{y0, {}});
   expect_wrong(plan, "compute back0: tensor y0 is not resident");
   insert(plan, 5, prefetch{y0, {}});
   EXPECT_EQ(defect_of(g, plan), std::nullopt);
-  plan.home[x] = residence::twinned;
+  plan.residences[x] = residence::twinned;
   expect_wrong(plan, "compute relu0: tensor x is not resident");
   insert(plan, 0, prefetch{x, {}});
   EXPECT_EQ(defect_of(g, plan), std::nullopt) << "it has stayed valid at home";
@@ -171,7 +171,7 @@ TEST_F(verify, refuses_ids_and_parts_that_do_not_exist) {
   expect_wrong(plan, "tensor x: there is no range 2:1 along channel");
   plan.actions[0] = prefetch{0, {{}, {}, {}, {0, 1}}};
   expect_wrong(plan, "a tensor has no range along reduction");
-  plan.home.pop_back();
+  plan.residences.pop_back();
   expect_wrong(plan, "residences");
 }
 
@@ -188,7 +188,7 @@ struct summed : ::testing::Test {
 
 TEST_F(summed, gradients_accumulate_in_part_order) {
   memory_plan plan;
-  plan.home.assign(3, residence::device);
+  plan.residences.assign(3, residence::device);
   plan.actions = {compute{0, half(0)}, compute{0, half(1)}};
   EXPECT_EQ(defect_of(g, plan), std::nullopt);
   std::swap(plan.actions[0], plan.actions[1]);
@@ -199,7 +199,7 @@ TEST_F(summed, gradients_accumulate_in_part_order) {
 
 TEST_F(summed, a_sum_is_complete_when_its_parts_tile_it) {
   memory_plan plan;
-  plan.home.assign(3, residence::device);
+  plan.residences.assign(3, residence::device);
   const auto part = [](std::int64_t begin, std::int64_t end) {
     return compute{0, {{begin, end}, {}, {}, {}}};
   };
@@ -218,7 +218,7 @@ TEST_F(summed, a_sum_is_complete_when_its_parts_tile_it) {
 
 TEST_F(summed, an_unfinished_sum_may_be_moved_but_not_read) {
   memory_plan plan;
-  plan.home = {residence::device, residence::device, residence::staged};
+  plan.residences = {residence::device, residence::device, residence::staged};
   plan.actions = {compute{0, half(0)}, evict{2, {}}, prefetch{2, {}}, compute{0, half(1)}, evict{2, {}}};
   EXPECT_EQ(defect_of(g, plan), std::nullopt);
   plan.actions.pop_back();
@@ -236,7 +236,7 @@ TEST(verify_update, a_forward_pass_after_the_update_reads_a_stale_weight) {
            {"filter", linear_backward_filter{}, {0, 3}, {2}, true, {}},
            {"update", sgd_update{}, {1, 2}, {1}, false, {}}};
   memory_plan plan;
-  plan.home.assign(g.tensors.size(), residence::device);
+  plan.residences.assign(g.tensors.size(), residence::device);
   plan.actions = {compute{0, {}}, compute{1, {}}, compute{2, {}}};
   EXPECT_EQ(defect_of(g, plan), std::nullopt);
   plan.actions.emplace_back(compute{0, {}});

@@ -268,8 +268,7 @@ struct grouped_case {
 };
 
 // What tap (r, s) of filter k's result at (i, j) meets.
-template <class Visit>
-void for_each_product(const grouped_case& p, Visit visit) {
+void for_each_product(const grouped_case& p, auto visit) {
   const std::int64_t filters = p.w.n / p.how.groups;
   for (std::int64_t n = 0; n < p.x.n; ++n) {
     for (std::int64_t k = 0; k < p.w.n; ++k) {

@@ -32,7 +32,7 @@ graph small_network(bool sgd = false) {
 // Every staged tensor is fetched right before and stored right after each operator.
 memory_plan staged_throughout(const graph& g) {
   memory_plan plan;
-  plan.home.assign(g.tensors.size(), residence::staged);
+  plan.residences.assign(g.tensors.size(), residence::staged);
   for (op_id o = 0; o < g.ops.size(); ++o) {
     const op& what = g.ops[o];
     for (const tensor_id t : what.in) plan.actions.emplace_back(prefetch{t, {}});
@@ -68,7 +68,7 @@ traffic traffic_of_staged_throughout(const graph& g) {
 // As above with managed memory; tensors below a block cannot be moved alone and stay.
 memory_plan managed_to_and_fro(const graph& g) {
   memory_plan plan = staged_throughout(g);
-  plan.home.assign(g.tensors.size(), residence::managed);
+  plan.residences.assign(g.tensors.size(), residence::managed);
   return plan;
 }
 
@@ -124,7 +124,7 @@ TEST_F(executors, replay_a_recording_to_the_same_bits) {
                                 {&plain, cut_into(plain, 2)}}) {
     const execution expected = execute(*g, plan, issued), out = execute(*g, plan, recorded);
     EXPECT_EQ(expected.launch, launch_mode::streams);
-    const bool copies = std::ranges::find(plan.home, residence::staged) != plan.home.end();
+    const bool copies = std::ranges::find(plan.residences, residence::staged) != plan.residences.end();
     EXPECT_EQ(out.launch, copies ? launch_mode::stretch_graphs : launch_mode::cuda_graph);
     EXPECT_EQ(out.digest, expected.digest);
     EXPECT_EQ(out.loss, expected.loss);
@@ -227,7 +227,7 @@ TEST_F(executors, write_every_value_that_survives) {
   runs.run({.iterations = 2, .values_folder = folder});
   std::size_t files = 0;
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {
-    if (!survives(g.tensors[t].use)) continue;
+    if (!survives(g.tensors[t].role)) continue;
     std::ifstream in(folder / (g.tensors[t].name + ".npy"), std::ios::binary);
     const std::string text{std::istreambuf_iterator<char>(in), {}};
     const std::vector<std::byte> expected = npy_elements(g.tensors[t], runs.value_of(t));
@@ -319,7 +319,7 @@ TEST_F(executors, counts_copies_of_twins) {
   g.tensors = {{"x", shape, dtype::f32, role::input}, {"y", shape, dtype::f32, role::output}};
   g.ops = {{"relu", relu{}, {0}, {1}, true, {}}};
   memory_plan plan = everything_on_device(g);
-  plan.home = {residence::twinned, residence::twinned};
+  plan.residences = {residence::twinned, residence::twinned};
   plan.actions = {prefetch{0, {}}, compute{0, {}}, evict{0, {}}, evict{1, {}}};
   const execution done = execute(g, plan, {.iterations = 2});
   for (const trace& t : done.iterations) {
@@ -383,8 +383,7 @@ TEST_F(executors, refuses_workspaces_of_another_machine) {
   const graph g = small_network();
   profile costs = workspaces_of(gpu(), g);
   for (op_id o = 0; o < g.ops.size(); ++o) {
-    if (std::holds_alternative<softmax_cross_entropy>(g.ops[o].attributes) ||
-        std::holds_alternative<softmax_cross_entropy_gradient>(g.ops[o].attributes)) {
+    if (has_kind<softmax_cross_entropy, softmax_cross_entropy_gradient>(g.ops[o])) {
       ASSERT_GT(costs[o].workspace_bytes, 0U);
       costs[o].workspace_bytes = 0;
     }
@@ -398,8 +397,7 @@ TEST_F(executors, keeps_whole_operators_to_the_workspace_of_the_plan) {
   profile costs = workspaces_of(gpu(), g);
   int held_back = 0;
   for (op_id o = 0; o < g.ops.size(); ++o) {
-    const bool convolves = std::holds_alternative<convolution>(g.ops[o].attributes) ||
-                           std::holds_alternative<convolution_backward_data>(g.ops[o].attributes);
+    const bool convolves = has_kind<convolution, convolution_backward_data>(g.ops[o]);
     if (!convolves || costs[o].workspace_bytes <= MiB) continue;
     costs[o].workspace_bytes = MiB;
     ++held_back;

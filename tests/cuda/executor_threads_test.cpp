@@ -95,7 +95,7 @@ std::vector<strategy> strategies_to_run() {
 // The same computations with everything on the device.
 memory_plan resident_like(const graph& g, const memory_plan& plan) {
   memory_plan resident;
-  resident.home.assign(g.tensors.size(), residence::device);
+  resident.residences.assign(g.tensors.size(), residence::device);
   for (const action& a : plan.actions) {
     if (std::holds_alternative<compute>(a)) resident.actions.push_back(a);
   }

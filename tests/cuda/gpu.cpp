@@ -58,7 +58,7 @@ profile workspaces_of(session& gpu, const graph& g) {
 
 memory_plan everything(const graph& g, residence home) {
   memory_plan plan;
-  plan.home.assign(g.tensors.size(), home);
+  plan.residences.assign(g.tensors.size(), home);
   for (op_id o = 0; o < g.ops.size(); ++o) plan.actions.emplace_back(compute{o, {}});
   return plan;
 }
@@ -69,7 +69,7 @@ memory_plan everything_on_device(const graph& g) {
 
 memory_plan cut_into(const graph& g, std::uint32_t of) {
   memory_plan plan;
-  plan.home.assign(g.tensors.size(), residence::device);
+  plan.residences.assign(g.tensors.size(), residence::device);
   for (op_id o = 0; o < g.ops.size(); ++o) {
     const std::int64_t extent = iteration_domain(g, g.ops[o]).batch.end;
     for (std::uint32_t part = 0; part < of; ++part) {
@@ -90,7 +90,7 @@ bytes_by_tensor run(session& gpu, const graph& g, const memory_plan& plan) {
   runs.run({});
   bytes_by_tensor all;
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {
-    if (survives(g.tensors[t].use)) all[t] = runs.value_of(t);
+    if (survives(g.tensors[t].role)) all[t] = runs.value_of(t);
   }
   return all;
 }
@@ -98,12 +98,12 @@ bytes_by_tensor run(session& gpu, const graph& g, const memory_plan& plan) {
 std::map<std::string, double> errors_against_reference(const graph& g, const bytes_by_tensor& out) {
   std::map<tensor_id, reference::values> given;
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {
-    if (persists(g.tensors[t].use)) given[t] = from_memory(g.tensors[t], initial_values(g, t));
+    if (persists(g.tensors[t].role)) given[t] = from_memory(g.tensors[t], initial_values(g, t));
   }
   const auto expected = reference::execute(g, given);
   std::map<std::string, double> errors;
   for (const auto& [t, bytes] : out) {
-    if (persists(g.tensors[t].use) && g.tensors[t].use != role::parameter) continue;
+    if (persists(g.tensors[t].role) && g.tensors[t].role != role::parameter) continue;
     errors[g.tensors[t].name] = relative_error(from_memory(g.tensors[t], bytes), expected.at(t));
   }
   return errors;

@@ -75,8 +75,7 @@ class guarded_buffer {
 };
 
 // The bytes of a region of a tensor, dense, from those of the whole; or back.
-template <class Copy>
-void for_runs(const tensor& t, const region& r, Copy copy) {
+void for_runs(const tensor& t, const region& r, auto copy) {
   byte_count at = 0;
   for (const range& run : runs_of(t, r)) {
     copy(run, at);
@@ -192,7 +191,7 @@ bool sums_in_any_cut(const op& o) {
                  [](const softmax_cross_entropy_backward&) { return true; },
                  [](const sgd_update&) { return true; }, [](const optimizer_step&) { return true; },
                  [](const auto&) { return false; }},
-      o.attributes);
+      o.attributes.value);
 }
 
 void expect_right(session& gpu, const graph& g, const op& o, const calling& options, double tolerance,

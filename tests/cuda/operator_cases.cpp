@@ -282,7 +282,7 @@ bool multiplies(const op_attributes& attributes) {
       []<class Kind>(const Kind&) {
         return Kind::kind.starts_with("convolution") || Kind::kind.starts_with("linear");
       },
-      attributes);
+      attributes.value);
 }
 
 // The rows that every kind of operator has (tests/reference/cases.hpp); opaque ones have no values.
@@ -290,7 +290,7 @@ std::vector<operator_case> of_every_kind(bool of_libraries) {
   std::vector<operator_case> all;
   for (const reference::operator_case& c : reference::operator_cases()) {
     const std::string name = std::string(kind_of(c.what)) + "_" + std::to_string(all.size());
-    if (multiplies(c.what) == of_libraries && !std::holds_alternative<opaque>(c.what))
+    if (multiplies(c.what) == of_libraries && !std::holds_alternative<opaque>(c.what.value))
       all.push_back({name, reference::graph_of(c)});
   }
   return all;

@@ -42,7 +42,7 @@ void move_around(const graph& g, const compute& c, memory_plan& plan) {
 // Every operator that can be cut so, the others whole.
 memory_plan cut_by(const graph& g, const cutting& how, residence home, std::size_t& cut) {
   memory_plan plan;
-  plan.home.assign(g.tensors.size(), home);
+  plan.residences.assign(g.tensors.size(), home);
   for (op_id o = 0; o < g.ops.size(); ++o) {
     std::vector<box> parts = parts_of(g, g.ops[o], how);
     if (parts.empty()) {
@@ -159,8 +159,7 @@ TEST_F(parts_of_networks, have_costs_that_are_kept) {
   }
   int held_back = 0;
   for (std::size_t i = 0; i < asked.size(); ++i) {
-    if (!std::holds_alternative<convolution>(g.ops[asked[i].op].attributes) ||
-        costs[i].workspace_bytes <= MiB) {
+    if (!has_kind<convolution>(g.ops[asked[i].op]) || costs[i].workspace_bytes <= MiB) {
       continue;
     }
     const compute within{asked[i].op, asked[i].part, MiB};

@@ -72,7 +72,7 @@ TEST_P(budgets, the_account_of_blocks_is_that_of_the_steps) {
   std::uint64_t freed = 0;
   for_plans(4, [&](const hint_strategy&, const problem& p, const memory_plan& plan) {
     const placement at(p, plan, packers::searched);
-    block_ledger ledger(g, plan.home, at.managed, at.addresses.managed_bytes);
+    block_ledger ledger(g, plan.residences, at.managed, at.addresses.managed_bytes);
     for (int iteration = 0; iteration < 2; ++iteration) {
       ledger.begin_iteration();
       for (std::uint32_t i = 0; i < plan.actions.size(); ++i) {

@@ -47,7 +47,7 @@ struct timing : ::testing::Test {
   memory_plan twinned() {
     memory_plan plan = in_order(g, residence::managed);
     for (tensor_id t = 0; t < g.tensors.size(); ++t) {
-      if (!survives(g.tensors[t].use)) plan.home[t] = residence::twinned;
+      if (!survives(g.tensors[t].role)) plan.residences[t] = residence::twinned;
     }
     return plan;
   }

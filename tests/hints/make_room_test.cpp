@@ -60,7 +60,7 @@ TEST_F(room, what_is_dead_never_crosses_the_link) {
     const memory_plan plan = made(budget);
     for (std::size_t i = 0; i < plan.actions.size(); ++i) {
       const auto* e = std::get_if<evict>(&plan.actions[i]);
-      if (e == nullptr || survives(g.tensors[e->tensor].use)) continue;
+      if (e == nullptr || survives(g.tensors[e->tensor].role)) continue;
       const std::vector<std::size_t> uses = uses_of(plan, e->tensor);
       EXPECT_TRUE(uses.front() < i && i < uses.back()) << to_text(g, plan.actions[i]);
     }

@@ -107,8 +107,8 @@ TEST_P(search, what_passes_from_neighbour_to_neighbour_lies_on_the_device_where_
   const problem tight = at(2);
   const memory_plan plan = plan_hints(row(GetParam()), tight);
   int placed = 0;
-  for (tensor_id t = 0; t < plan.home.size(); ++t) {
-    if (plan.home[t] != residence::device) continue;
+  for (tensor_id t = 0; t < plan.residences.size(); ++t) {
+    if (plan.residences[t] != residence::device) continue;
     ++placed;
     std::set<op_id> users;
     for (const action& a : plan.actions) {
@@ -137,8 +137,8 @@ TEST(twins, are_not_for_what_would_move_as_a_whole) {
   const memory_plan plan = plan_hints(without_rule(row("twin"), "search"), p);
   int left_managed = 0;
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {
-    const bool large = g.tensors[t].use == role::activation && bytes_of(g.tensors[t]) > p.budget / 10;
-    left_managed += large && plan.home[t] == residence::managed ? 1 : 0;
+    const bool large = g.tensors[t].role == role::activation && bytes_of(g.tensors[t]) > p.budget / 10;
+    left_managed += large && plan.residences[t] == residence::managed ? 1 : 0;
   }
   EXPECT_GT(left_managed, 0);
   EXPECT_EQ(defect_of(g, plan), std::nullopt);
@@ -161,10 +161,10 @@ TEST(timing_of_a_network, makes_it_faster) {
   const machine m = fast_test_machine();
   const profile costs = open_simulator(m)->measure_operators(g);
   const problem p{g, costs, m, footprint_of(g, costs).total / 2, pressure::plan, {}};
-  memory_plan order = plan_of(g, make_sliced_order(g, p.budget / 4), residence::managed);
+  memory_plan order = make_plan(g, make_sliced_order(g, p.budget / 4), residence::managed);
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {
-    if (g.tensors[t].use == role::activation && bytes_of(g.tensors[t]) >= managed_block)
-      order.home[t] = residence::twinned;
+    if (g.tensors[t].role == role::activation && bytes_of(g.tensors[t]) >= managed_block)
+      order.residences[t] = residence::twinned;
   }
   eviction_options rules;
   rules.order = evict_order::furthest_use;

@@ -86,7 +86,7 @@ TEST(sequence, a_reader_of_all_parts_waits_for_the_last) {
   g.ops = {{"f", in_parts, {0}, {1}, true, {}}, {"g", reads_all, {1}, {2}, true, {}}};
   const std::vector<compute> order = make_sliced_order(g, MiB);
   EXPECT_GT(order.size(), g.ops.size());
-  EXPECT_EQ(defect_of(g, plan_of(g, order, residence::device)), std::nullopt);
+  EXPECT_EQ(defect_of(g, make_plan(g, order, residence::device)), std::nullopt);
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ namespace um {
 namespace {
 
 std::int64_t count(const graph& g, role use) {
-  return std::ranges::count(g.tensors, use, &tensor::use);
+  return std::ranges::count(g.tensors, use, &tensor::role);
 }
 
 std::int64_t count(const graph& g, std::string_view kind) {
@@ -159,7 +159,7 @@ TEST_P(EveryNetwork, JoiningKeepsWhatSurvives) {
   const auto surviving = [](const graph& g) {
     std::map<std::string, std::pair<dims, role>> all;
     for (const tensor& t : g.tensors) {
-      if (survives(t.use)) all[t.name] = {t.shape, t.use};
+      if (survives(t.role)) all[t.name] = {t.shape, t.role};
     }
     return all;
   };
@@ -176,7 +176,7 @@ TEST_P(EveryNetwork, ComputesNoGradientThatNobodyReads) {
     std::set<tensor_id> read;
     for (const op& o : g.ops) read.insert(o.in.begin(), o.in.end());
     for (tensor_id id = 0; id < g.tensors.size(); ++id) {
-      if (g.tensors[id].use == role::activation_gradient) {
+      if (g.tensors[id].role == role::activation_gradient) {
         EXPECT_TRUE(read.contains(id)) << g.tensors[id].name;
       }
     }
@@ -225,7 +225,7 @@ TEST(Catalogue, HasTheseFamilies) {
 
 TEST(Training, EndsInALossInsteadOfLogits) {
   const auto use_of = [](const graph& g, const std::string& name) {
-    return std::ranges::find(g.tensors, name, &tensor::name)->use;
+    return std::ranges::find(g.tensors, name, &tensor::name)->role;
   };
   const graph inference = build_network(inferred("alexnet"));
   EXPECT_EQ(use_of(inference, "fc8.y"), role::output);

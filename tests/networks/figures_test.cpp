@@ -36,7 +36,7 @@ byte_count parameters_of(const graph& g) {
 std::int64_t activations_of(const graph& g) {
   std::int64_t total = 0;
   for (const tensor& t : g.tensors) {
-    if (t.use != role::parameter && t.type == dtype::f32) total += element_count(t.shape);
+    if (t.role != role::parameter && t.type == dtype::f32) total += element_count(t.shape);
   }
   return total;
 }
@@ -44,7 +44,7 @@ std::int64_t activations_of(const graph& g) {
 double convolution_gmac(const graph& g) {
   std::uint64_t total = 0;
   for (const op& o : g.ops) {
-    if (!std::holds_alternative<convolution>(o.attributes)) continue;
+    if (!has_kind<convolution>(o)) continue;
     op unbiased = o;
     unbiased.in.resize(2);
     total += work_of(g, unbiased).flops / 2;
@@ -201,8 +201,7 @@ TEST(Vgg16, FeatureMaps) {
   const auto feature_maps = [](const graph& g) {
     std::int64_t total = 0;
     for (const op& o : g.ops) {
-      const bool maps =
-          std::holds_alternative<convolution>(o.attributes) || std::holds_alternative<max_pool>(o.attributes);
+      const bool maps = has_kind<convolution, max_pool>(o);
       if (maps) total += element_count(g.tensors[o.out[0]].shape);
     }
     return total;

@@ -41,8 +41,8 @@ TEST_P(best_plans, lie_in_managed_memory_within_the_budget) {
   try {
     const memory_plan plan = managed.plan(p);
     EXPECT_EQ(defect_of(g, plan), std::nullopt);
-    EXPECT_GT(std::ranges::count_if(plan.home, is_managed), 0);
-    EXPECT_EQ(std::ranges::count(plan.home, residence::staged), 0);
+    EXPECT_GT(std::ranges::count_if(plan.residences, is_managed), 0);
+    EXPECT_EQ(std::ranges::count(plan.residences, residence::staged), 0);
     p.evicted_by = pressure::plan;
     EXPECT_LE(lower(p, plan, managed.packing_algorithm).peak_device_bytes, p.budget);
   } catch (const infeasible& refused) {

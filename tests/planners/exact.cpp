@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <cstdlib>
 
 #include "harness/json/machines.hpp"
 #include "tests/planners/random_networks.hpp"

@@ -61,7 +61,7 @@ inline exact_pair compare_with_optimum(const graph& g, machine on, double ratio,
   for (const gap_solution* x : {&start, &s}) {
     if (!x->is_feasible) continue;
     found.optimum = std::min(found.optimum, x->time);
-    const memory_plan decided = plan_of(g, uses, gaps, x->decisions);
+    const memory_plan decided = make_plan(g, uses, gaps, x->decisions);
     found.simulated =
         std::min(found.simulated, simulate(unpacked, lower(unpacked, decided), 2).back().duration);
   }

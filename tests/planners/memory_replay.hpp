@@ -34,8 +34,7 @@ class stretches {
     all_[begin] = {end, value};
   }
   // f(begin, end, value) for what is known of [begin, end), in order; false if there are holes.
-  template <class F>
-  bool visit(byte_count begin, byte_count end, F&& f) const {
+  bool visit(byte_count begin, byte_count end, auto&& f) const {
     auto at = all_.upper_bound(begin);
     if (at == all_.begin()) return false;
     for (--at; begin < end; ++at) {
@@ -68,7 +67,7 @@ class memory_replay {
   memory_replay(const graph& g, const execution_plan& e) : g_(g), latest_(g.tensors.size()) {
     for (tensor_id t = 0; t < g.tensors.size(); ++t) {
       latest_[t].set(0, bytes_of(g.tensors[t]), 0);
-      if (persists(g.tensors[t].use)) write(t, whole_of(g.tensors[t].shape), e.at_start[t]);
+      if (persists(g.tensors[t].role)) write(t, whole_of(g.tensors[t].shape), e.at_start[t]);
     }
   }
 
@@ -182,7 +181,7 @@ inline void expect_every_read_finds_its_tensor(const graph& g, const execution_p
       if (::testing::Test::HasFailure()) return;
     }
     for (tensor_id t = 0; t < g.tensors.size(); ++t) {
-      if (!survives(g.tensors[t].use)) continue;
+      if (!survives(g.tensors[t].role)) continue;
       EXPECT_TRUE(memory.holds(t, whole_of(g.tensors[t].shape), e.at_end[t])) << "at the end";
     }
   }

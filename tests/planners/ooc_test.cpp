@@ -117,7 +117,7 @@ void expect_every_division_sound(const network_spec& spec, std::initializer_list
         EXPECT_GT(cut, 0U);
         std::vector<residence> homes;
         for (const tensor& t : g.tensors)
-          homes.push_back(t.use == role::activation_gradient && t.name.find("conv") != std::string::npos
+          homes.push_back(t.role == role::activation_gradient && t.name.find("conv") != std::string::npos
                               ? residence::device
                               : home);
         const memory_plan plan = streamed(g, homes, steps, joined);
@@ -288,7 +288,7 @@ TEST(ooc_cudnn, places_tensors_first_come_first_served) {
   const ooc_placement at = place_first_come(c.g, calls, room, most);
   byte_count taken = 0;
   for (tensor_id t = 0; t < c.g.tensors.size(); ++t) {
-    if (!persists(c.g.tensors[t].use)) continue;
+    if (!persists(c.g.tensors[t].role)) continue;
     const byte_count bytes = round_up(bytes_of(c.g.tensors[t]), arena_alignment);
     const bool fits = bytes < most - taken;
     EXPECT_EQ(at.home[t] == residence::device, fits) << c.g.tensors[t].name;

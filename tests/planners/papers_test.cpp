@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <map>
-#include <memory>
 
 #include "backends/simulator_backend.hpp"
 #include "core/errors.hpp"
@@ -107,12 +106,12 @@ TEST(pooch, each_phase_takes_time_off) {
 std::ptrdiff_t extractor_inputs(const graph& g, bool of_convolutions) {
   std::ptrdiff_t found = 0;
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {
-    const role use = g.tensors[t].use;
+    const role use = g.tensors[t].role;
     if (use != role::activation && use != role::input) continue;
     const op* last = nullptr;
     bool backward = false, classifier = false, late = false;
     for (const op& o : g.ops) {
-      classifier = classifier || std::holds_alternative<linear>(o.attributes);
+      classifier = classifier || has_kind<linear>(o);
       if (std::ranges::find(o.in, t) == o.in.end()) continue;
       const bool is_backward = o.name.find(".backward") != std::string::npos;
       backward = backward || is_backward;
@@ -121,7 +120,7 @@ std::ptrdiff_t extractor_inputs(const graph& g, bool of_convolutions) {
       late = classifier;
     }
     if (last == nullptr || late || !backward) continue;
-    found += !of_convolutions || std::holds_alternative<convolution>(last->attributes) ? 1 : 0;
+    found += !of_convolutions || has_kind<convolution>(*last) ? 1 : 0;
   }
   return found;
 }
@@ -167,7 +166,7 @@ TEST(vdnn, nothing_overlaps_the_end_of_a_layer) {
 TEST(vdnn, dyn_gives_up_workspace_only_where_the_budget_asks_for_it) {
   setting s(small_spec("vgg11", 8, {.fusion_mode = fusion::none}));
   for (std::size_t o = 0; o < s.g.ops.size(); ++o) {
-    if (std::holds_alternative<convolution>(s.g.ops[o].attributes)) s.costs[o].workspace_bytes = 400 * MiB;
+    if (has_kind<convolution>(s.g.ops[o])) s.costs[o].workspace_bytes = 400 * MiB;
   }
   const memory_plan least = s.plan("vdnn_all", 1, {{"fastest", 0}});
   problem p = s.at("vdnn_dyn", 1);

@@ -2,8 +2,6 @@
 // operands at home in host memory, part by part.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
 #include "core/lower.hpp"
 #include "simulator/roofline.hpp"
 #include "simulator/simulate.hpp"
@@ -41,7 +39,7 @@ struct one_convolution : ::testing::Test {
   // Each part of x is fetched for the part of y that needs it, and room is given up at once.
   memory_plan parts(const std::vector<box>& cuts) const {
     memory_plan plan;
-    plan.home = {residence::staged, residence::device, residence::staged};
+    plan.residences = {residence::staged, residence::device, residence::staged};
     box held{{-1, 0}, {}, {}, {}};
     for (const box& part : cuts) {
       const std::vector<um::access> touched = accesses_of(g, g.ops[0], part);

@@ -53,7 +53,7 @@ class random_opaque_graph {
     constexpr std::array types{dtype::f32, dtype::f32, dtype::bf16, dtype::bf16, dtype::i32, dtype::u8};
     tensor t;
     t.name = "t" + std::to_string(g_.tensors.size());
-    t.use = use;
+    t.role = use;
     t.type = types.at(below(types.size()));
     t.shape.n = of_batch ? batch_ : 1;
     const double bytes = chance(20) ? between(16, 65'536) : between(1e6, 3e8);

@@ -19,13 +19,13 @@ class random_plan {
   random_plan(const graph& g, std::uint32_t seed, cuts how) : g_(g), dice_(seed), how_(how) {
     lasts_ = last_uses();
     for (tensor_id t = 0; t < g.tensors.size(); ++t) {
-      plan_.home.push_back(std::array{residence::device, residence::staged, residence::staged,
-                                      residence::staged, residence::managed, residence::twinned,
-                                      residence::host}[below(7)]);
+      plan_.residences.push_back(std::array{residence::device, residence::staged, residence::staged,
+                                            residence::staged, residence::managed, residence::twinned,
+                                            residence::host}[below(7)]);
       // Smaller ones share their blocks with others.
       const bool alone = lasts_[t] != never && bytes_of(g.tensors[t]) >= managed_block;
-      if (plan_.home[t] == residence::twinned && !alone) plan_.home[t] = residence::managed;
-      tensors_.push_back({{whole_of(g.tensors[t].shape)}, {false}, persists(g.tensors[t].use)});
+      if (plan_.residences[t] == residence::twinned && !alone) plan_.residences[t] = residence::managed;
+      tensors_.push_back({{whole_of(g.tensors[t].shape)}, {false}, persists(g.tensors[t].role)});
     }
     producer_.assign(g.tensors.size(), never);
     for (op_id o = 0; o < g.ops.size(); ++o) {
@@ -40,7 +40,7 @@ class random_plan {
       for (tensor_id t = 0; t < g_.tensors.size(); ++t) after(o, t);
     }
     for (tensor_id t = 0; t < g_.tensors.size(); ++t) {
-      if (survives(g_.tensors[t].use) && is_copied(plan_.home[t])) send_home(t);
+      if (survives(g_.tensors[t].role) && is_copied(plan_.residences[t])) send_home(t);
     }
     return plan_;
   }
@@ -114,9 +114,9 @@ class random_plan {
     const std::vector<box> parts = parts_of(o);
     writing_ = o.out;
     for (const tensor_id t : o.out) {
-      if (!is_copied(plan_.home[t])) continue;
+      if (!is_copied(plan_.residences[t])) continue;
       send_home(t);
-      if (plan_.home[t] == residence::staged) lie_as_written(at, t, parts);
+      if (plan_.residences[t] == residence::staged) lie_as_written(at, t, parts);
     }
     for (const box& part : parts) {
       for (const access& a : accesses_of(g_, o, part)) {
@@ -151,7 +151,7 @@ class random_plan {
   }
 
   void written(tensor_id t, const region& r) {
-    if (!is_copied(plan_.home[t])) return;
+    if (!is_copied(plan_.residences[t])) return;
     whereabouts& w = tensors_[t];
     for (std::size_t i = 0; i < w.boxes.size(); ++i) {
       if (intersection(w.boxes[i], r)) w.here[i] = true;
@@ -162,15 +162,15 @@ class random_plan {
 
   // What of a copied tensor a region needs; of a managed one perhaps.
   void fetch(tensor_id t, const region& r) {
-    if (plan_.home[t] == residence::managed && below(3) == 0) {
+    if (plan_.residences[t] == residence::managed && below(3) == 0) {
       plan_.actions.emplace_back(prefetch{t, box{box_in(t, r).batch, {}, {}, {}}});
     }
-    if (!is_copied(plan_.home[t])) return;
+    if (!is_copied(plan_.residences[t])) return;
     whereabouts& w = tensors_[t];
     const bool away = std::ranges::find(w.here, true) == w.here.end();
     // In other parts than those in which it left.
     const bool kept = std::ranges::find(writing_, t) == writing_.end();
-    if (away && kept && w.alive && plan_.home[t] == residence::staged && below(2) == 0) cut_anew(t);
+    if (away && kept && w.alive && plan_.residences[t] == residence::staged && below(2) == 0) cut_anew(t);
     for (std::size_t i = 0; i < w.boxes.size(); ++i) {
       if (w.here[i] || !intersection(w.boxes[i], r)) continue;
       plan_.actions.emplace_back(prefetch{t, box_in(t, w.boxes[i])});
@@ -195,12 +195,12 @@ class random_plan {
   // Parts of sums that are not complete may leave, too.
   void let_go_some(tensor_id t, bool all_written) {
     whereabouts& w = tensors_[t];
-    if (plan_.home[t] == residence::managed) {
+    if (plan_.residences[t] == residence::managed) {
       plan_.actions.emplace_back(evict{t, {}});
       return;
     }
-    if (plan_.home[t] == residence::twinned && !all_written) return;
-    if (!is_copied(plan_.home[t])) return;
+    if (plan_.residences[t] == residence::twinned && !all_written) return;
+    if (!is_copied(plan_.residences[t])) return;
     for (std::size_t i = 0; i < w.boxes.size(); ++i) {
       if (!w.here[i] || below(2) == 0) continue;
       plan_.actions.emplace_back(evict{t, box_in(t, w.boxes[i])});
@@ -219,7 +219,7 @@ class random_plan {
   // Forgets a value and computes it again from what there still is.
   void maybe_again(tensor_id t, op_id now) {
     const op_id o = producer_[t];
-    if (o >= now || below(8) != 0 || !g_.ops[o].is_repeatable || persists(g_.tensors[t].use)) return;
+    if (o >= now || below(8) != 0 || !g_.ops[o].is_repeatable || persists(g_.tensors[t].role)) return;
     const auto there = [&](tensor_id x) { return tensors_[x].alive && !tensors_[x].updated; };
     if (!std::ranges::all_of(g_.ops[o].in, there) || !std::ranges::all_of(g_.ops[o].out, there)) return;
     for (const tensor_id x : g_.ops[o].out) drop(x);
@@ -232,15 +232,16 @@ class random_plan {
       region r = whole_of(g_.tensors[t].shape);
       r.batch = n;
       // Of a twinned one only whole blocks can go.
-      plan_.actions.emplace_back(discard{t, plan_.home[t] == residence::twinned ? box{} : box_in(t, r)});
-      if (plan_.home[t] == residence::twinned) break;
+      plan_.actions.emplace_back(
+          discard{t, plan_.residences[t] == residence::twinned ? box{} : box_in(t, r)});
+      if (plan_.residences[t] == residence::twinned) break;
     }
     tensors_[t].here.assign(tensors_[t].boxes.size(), false);
     tensors_[t].alive = false;
   }
 
   void after(op_id o, tensor_id t) {
-    if (lasts_[t] != o || survives(g_.tensors[t].use) || !tensors_[t].alive) return;
+    if (lasts_[t] != o || survives(g_.tensors[t].role) || !tensors_[t].alive) return;
     if (below(2) == 0) drop(t);
   }
 

@@ -220,7 +220,7 @@ TEST_F(swap_all, offloads_exactly_what_the_backward_pass_reads_again) {
   const memory_plan plan = by.plan(p);
   for (const action& a : plan.actions) {
     if (const auto* e = std::get_if<evict>(&a)) {
-      EXPECT_TRUE(g.tensors[e->tensor].use == role::activation || g.tensors[e->tensor].use == role::input);
+      EXPECT_TRUE(g.tensors[e->tensor].role == role::activation || g.tensors[e->tensor].role == role::input);
     }
   }
   const execution_plan e = lower(p, plan);
@@ -229,7 +229,7 @@ TEST_F(swap_all, offloads_exactly_what_the_backward_pass_reads_again) {
   // A tensor leaves over the link once, however often it is fetched: its home stays valid.
   byte_count fetched = 0, written = 0;
   std::vector<bool> at_home(g.tensors.size(), false);
-  for (tensor_id x = 0; x < g.tensors.size(); ++x) at_home[x] = persists(g.tensors[x].use);
+  for (tensor_id x = 0; x < g.tensors.size(); ++x) at_home[x] = persists(g.tensors[x].role);
   for (const action& a : plan.actions) {
     if (const auto* f = std::get_if<prefetch>(&a)) fetched += bytes_of(g.tensors[f->tensor]);
     if (const auto* gone = std::get_if<evict>(&a); gone && !at_home[gone->tensor]) {

@@ -125,7 +125,7 @@ graph graph_of(const operator_case& c) {
   }
   for (const std::size_t i : c.updated) {
     o.out.push_back(o.in[i]);
-    g.tensors[o.in[i]].use = i == 0 ? role::parameter : role::state;
+    g.tensors[o.in[i]].role = i == 0 ? role::parameter : role::state;
   }
   g.ops.push_back(std::move(o));
   return g;

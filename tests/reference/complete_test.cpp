@@ -58,7 +58,7 @@ TEST_P(EveryCase, GoesThroughAFile) {
 
 // What is given to one alone is within what it may read: indices of windows and labels, too.
 TEST_P(EveryCase, HasValues) {
-  if (std::holds_alternative<opaque>(it.what)) GTEST_SKIP() << "an opaque operator has none";
+  if (std::holds_alternative<opaque>(it.what.value)) GTEST_SKIP() << "an opaque operator has none";
   for (const auto& [id, numbers] : execute(g, numbers_for(g, 20))) {
     EXPECT_TRUE(std::ranges::all_of(numbers, [](double v) { return std::isfinite(v); }))
         << g.tensors[id].name;
@@ -102,7 +102,7 @@ TEST_P(EveryCase, HasACost) {
 }
 
 TEST_P(EveryCase, HasValuesInDoublePrecision) {
-  if (std::holds_alternative<opaque>(it.what)) {  // of which nothing is known
+  if (std::holds_alternative<opaque>(it.what.value)) {  // of which nothing is known
     EXPECT_THROW(execute(g, g.ops[0], std::vector<values>{values(288)}), std::invalid_argument);
     return;
   }
@@ -152,11 +152,11 @@ TEST_P(EveryLayer, HasTheGradientOfItsValues) {
   const graph forward = layer_of(it);
   graph trained = forward;
   const tensor_id y = trained.ops.back().out[0];
-  trained.tensors[y].use = role::activation;
+  trained.tensors[y].role = role::activation;
   const tensor_id dy = append_tensor(trained, {"dy", trained.tensors[y].shape, dtype::f32, role::input});
   std::vector<tensor_id> inputs;
   for (tensor_id id = 0; id < forward.tensors.size(); ++id) {
-    if (forward.tensors[id].use == role::input) inputs.push_back(id);
+    if (forward.tensors[id].role == role::input) inputs.push_back(id);
   }
   append_backward(trained, y, dy, inputs, false);
   ASSERT_EQ(defect_of(trained), std::nullopt);

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -79,7 +78,7 @@ void expect_gradients_of_loss(const graph& g, std::uint64_t seed) {
   const tensor_id loss = id_of(g, "loss");
   for (const auto& [of, numbers] : given) {
     const std::string name = g.tensors[of].name;
-    if (g.tensors[of].use != role::parameter) continue;
+    if (g.tensors[of].role != role::parameter) continue;
     const std::string gradient = std::string(name).insert(name.rfind('.') + 1, "d");
     const auto scalar = [&](const state& s) { return s.at(loss)[0]; };
     expect_gradient(all.at(id_of(g, gradient)), differences(forward, given, of, scalar), gradient);
@@ -211,7 +210,7 @@ std::map<std::string, values> results_of(const graph& g, std::uint64_t seed) {
   EXPECT_EQ(defect_of(g), std::nullopt);
   std::map<std::string, values> all;
   for (auto& [id, numbers] : execute(g, numbers_for(g, seed))) {
-    const role use = g.tensors[id].use;
+    const role use = g.tensors[id].role;
     if (survives(use) && !persists(use)) all[g.tensors[id].name] = numbers;
   }
   return all;

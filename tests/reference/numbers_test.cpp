@@ -6,7 +6,6 @@
 #include <stdexcept>
 
 #include "networks/builder.hpp"
-#include "networks/catalogue.hpp"
 #include "tests/reference/reference.hpp"
 
 namespace um::reference {
@@ -22,7 +21,7 @@ TEST(Numbers, AreGivenToWhatIsGivenAlone) {
   const graph g = small_network();
   const auto given = numbers_for(g, 1);
   for (tensor_id id = 0; id < g.tensors.size(); ++id) {
-    EXPECT_EQ(given.contains(id), persists(g.tensors[id].use)) << g.tensors[id].name;
+    EXPECT_EQ(given.contains(id), persists(g.tensors[id].role)) << g.tensors[id].name;
   }
 }
 

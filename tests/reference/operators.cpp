@@ -26,8 +26,7 @@ std::size_t place(const dims& shape, std::int64_t n, std::int64_t c, std::int64_
   return static_cast<std::size_t>(((n * shape.c + c) * shape.h + h) * shape.w + w);
 }
 
-template <class Visit>
-void for_each(const dims& shape, const Visit& visit) {
+void for_each(const dims& shape, const auto& visit) {
   for (std::int64_t n = 0; n < shape.n; ++n) {
     for (std::int64_t c = 0; c < shape.c; ++c) {
       for (std::int64_t h = 0; h < shape.h; ++h) {
@@ -39,8 +38,7 @@ void for_each(const dims& shape, const Visit& visit) {
 
 // Visits every product of a convolution: the places in x, w and y of its three factors. What is
 // multiplied into what tells the forward operator and the two backward ones apart.
-template <class Visit>
-void for_each_product(const convolution& a, const dims& x, const dims& w, const dims& y, const Visit& visit) {
+void for_each_product(const convolution& a, const dims& x, const dims& w, const dims& y, const auto& visit) {
   for_each(y, [&](std::int64_t n, std::int64_t k, std::int64_t i, std::int64_t j) {
     for_each({1, w.c, w.h, w.w}, [&](std::int64_t, std::int64_t c, std::int64_t r, std::int64_t s) {
       const std::int64_t row = i * a.stride_h - a.pad_h + r;
@@ -53,8 +51,7 @@ void for_each_product(const convolution& a, const dims& x, const dims& w, const 
 }
 
 // The same for x [n, in], w [out, in], y [n, out].
-template <class Visit>
-void for_each_product(const dims& w, const dims& y, const Visit& visit) {
+void for_each_product(const dims& w, const dims& y, const auto& visit) {
   const std::int64_t in = w.c * w.h * w.w;
   for (std::int64_t n = 0; n < y.n; ++n) {
     for (std::int64_t k = 0; k < w.n; ++k) {
@@ -106,8 +103,7 @@ values channel_sums(const values& of, const dims& shape) {
 }
 
 // Visits the place of every element together with its channel.
-template <class Visit>
-void for_each_element(const dims& shape, const Visit& visit) {
+void for_each_element(const dims& shape, const auto& visit) {
   for_each(shape, [&](std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) {
     visit(place(shape, n, c, h, w), static_cast<std::size_t>(c));
   });
@@ -240,17 +236,15 @@ std::vector<values> apply(const max_pool_backward& what, const arguments& of) {
 }
 
 // f(first element of the window, one behind the last, elements that count) along one axis.
-template <class Visit>
 void along_window(std::int64_t i, std::int64_t window, std::int64_t stride, std::int64_t pad,
-                  std::int64_t extent, bool counts_padding, const Visit& visit) {
+                  std::int64_t extent, bool counts_padding, const auto& visit) {
   const std::int64_t begin = i * stride - pad;
   const std::int64_t first = std::max<std::int64_t>(begin, 0), end = std::min(begin + window, extent);
   visit(first, end, counts_padding ? std::min(begin + window, extent + pad) - begin : end - first);
 }
 
 // Visits every element of x under every window, with the window's place in y and its number of elements.
-template <class Visit>
-void for_each_averaged(const average_pool& a, const dims& x, const dims& y, const Visit& visit) {
+void for_each_averaged(const average_pool& a, const dims& x, const dims& y, const auto& visit) {
   for_each(y, [&](std::int64_t n, std::int64_t c, std::int64_t i, std::int64_t j) {
     along_window(i, a.window_h, a.stride_h, a.pad_h, x.h, a.count_include_pad,
                  [&](auto top, auto bottom, auto rows) {
@@ -282,8 +276,7 @@ std::vector<values> apply(const average_pool_backward& what, const arguments& of
 }
 
 // Visits the places of an element in the whole and in the part whose channels begin at `first`.
-template <class Visit>
-void for_each_joined(const dims& whole, const dims& part, std::int64_t first, const Visit& visit) {
+void for_each_joined(const dims& whole, const dims& part, std::int64_t first, const auto& visit) {
   for_each(part, [&](std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) {
     visit(place(whole, n, first + c, h, w), place(part, n, c, h, w));
   });
@@ -499,7 +492,7 @@ std::vector<values> execute(const graph& g, const op& o, std::span<const values>
                                 " inputs, not " + std::to_string(in.size()));
   }
   for (std::size_t i = 0; i < in.size(); ++i) expect_size(g.tensors[o.in[i]], in[i]);
-  return std::visit([&](const auto& what) { return apply(what, {g, o, in}); }, o.attributes);
+  return std::visit([&](const auto& what) { return apply(what, {g, o, in}); }, o.attributes.value);
 }
 
 }  // namespace um::reference

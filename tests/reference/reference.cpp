@@ -73,7 +73,7 @@ std::vector<filling> fillings_of(const graph& g) {
                           [&](const softmax_cross_entropy&) { classify(*o); },
                           [&](const softmax_cross_entropy_backward&) { classify(*o); },
                           [&](const softmax_cross_entropy_gradient&) { classify(*o); }, [](const auto&) {}},
-               o->attributes);
+               o->attributes.value);
   }
   return all;
 }
@@ -95,7 +95,7 @@ std::map<tensor_id, values> execute(const graph& g, const std::map<tensor_id, va
   std::map<tensor_id, values> all;
   for (tensor_id id = 0; id < g.tensors.size(); ++id) {
     const tensor& t = g.tensors[id];
-    if (!persists(t.use)) continue;
+    if (!persists(t.role)) continue;
     const auto found = given.find(id);
     if (found == given.end()) throw std::invalid_argument("no values given for tensor " + t.name);
     expect_size(t, found->second);
@@ -115,7 +115,7 @@ std::map<tensor_id, values> numbers_for(const graph& g, std::uint64_t seed) {
   const std::vector<filling> how = fillings_of(g);
   std::map<tensor_id, values> all;
   for (tensor_id id = 0; id < g.tensors.size(); ++id) {
-    if (!persists(g.tensors[id].use)) continue;
+    if (!persists(g.tensors[id].role)) continue;
     values v(static_cast<std::size_t>(element_count(g.tensors[id].shape)));
     const std::uint64_t start = mixed(mixed(seed) ^ fnv1a(g.tensors[id].name));
     for (std::size_t i = 0; i < v.size(); ++i) v[i] = number(how[id], mixed(start + i));

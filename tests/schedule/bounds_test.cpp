@@ -101,7 +101,7 @@ TEST_P(bounds, no_plan_is_below_that_of_its_kind) {
       try {
         const memory_plan plan = by.plan(p);
         const execution_plan steps = lower(p, plan, by.packing_algorithm);
-        const plan_kind kind = kind_of(g, plan);
+        const plan_kind kind = plan_kind_of(g, plan);
         const nanoseconds least = bound_for(bound, kind);
         for (const trace& t : simulate(p, steps, 2))
           EXPECT_GE(t.duration, least) << by.name << " at " << ratio << ", " << to_text(kind.narrowest_class);
@@ -126,11 +126,11 @@ TEST_P(bounds, no_decisions_by_dice_are_below_them) {
     // In odd rounds normalisations take less the second time.
     unlimited.cost_of_slice = round % 2 == 1 ? slice_costs{} : estimate_slices(g, on);
     const memory_plan plan =
-        plan_of(g, uses, gaps, random_decisions(gaps, dice, 2 + static_cast<unsigned>(dice() % 6)));
+        make_plan(g, uses, gaps, random_decisions(gaps, dice, 2 + static_cast<unsigned>(dice() % 6)));
     const execution_plan steps = lower(unlimited, plan);
     problem p = unlimited;
     p.budget = steps.device_arena_bytes;
-    const plan_kind kind = kind_of(g, plan);
+    const plan_kind kind = plan_kind_of(g, plan);
     EXPECT_EQ(kind.narrowest_class, plan_class::whole);
     const nanoseconds least = bound_for(compute_time_bounds(p), kind);
     EXPECT_LE(least, simulate(unlimited, steps, 2).back().duration) << round;

@@ -26,12 +26,12 @@ TEST_P(every_network, makes_right_plans_of_any_decisions) {
     const std::vector<gap> gaps = find_gaps(g, uses);
     for (const unsigned rarity : {2U, 4U, 16U, 64U}) {
       const std::vector<decision> decisions = random_decisions(gaps, dice, rarity);
-      const memory_plan plan = plan_of(g, uses, gaps, decisions);
+      const memory_plan plan = make_plan(g, uses, gaps, decisions);
       ASSERT_EQ(defect_of(g, plan), std::nullopt) << l.micro_batches << " micro-batches, one in " << rarity;
       const auto computes = std::ranges::count_if(
           plan.actions, [](const action& a) { return std::holds_alternative<compute>(a); });
       again += computes > static_cast<std::ptrdiff_t>(uses.order.size()) ? 1 : 0;
-      swapped += std::ranges::find(plan.home, residence::staged) != plan.home.end() ? 1 : 0;
+      swapped += std::ranges::find(plan.residences, residence::staged) != plan.residences.end() ? 1 : 0;
     }
   }
   EXPECT_GT(swapped, 0);
@@ -58,7 +58,7 @@ TEST_P(every_network, computes_again_from_what_itself_cannot_be_had_again) {
       from_those += std::ranges::find_first_of(by.in, h.ops[once].out) != by.in.end() ? 1 : 0;
     }
     for (const auto& decisions : {all, random_decisions(gaps, dice, 2), random_decisions(gaps, dice, 4)}) {
-      const memory_plan plan = plan_of(h, uses, gaps, decisions);
+      const memory_plan plan = make_plan(h, uses, gaps, decisions);
       ASSERT_EQ(defect_of(h, plan), std::nullopt) << h.ops[once].name;
       EXPECT_EQ(std::ranges::count(plan.actions, action{compute{once, {}}}), 1) << h.ops[once].name;
     }
@@ -71,9 +71,9 @@ TEST_P(every_network, computes_again_from_what_itself_cannot_be_had_again) {
 TEST_P(every_network, keeps_everything_where_nothing_else_is_decided) {
   const use_table uses = make_use_table(g, graph_order(g));
   const std::vector<gap> gaps = find_gaps(g, uses);
-  const memory_plan plan = plan_of(g, uses, gaps, std::vector<decision>(gaps.size()));
+  const memory_plan plan = make_plan(g, uses, gaps, std::vector<decision>(gaps.size()));
   EXPECT_EQ(plan.actions.size(), g.ops.size());
-  EXPECT_TRUE(std::ranges::all_of(plan.home, [](residence r) { return r == residence::device; }));
+  EXPECT_TRUE(std::ranges::all_of(plan.residences, [](residence r) { return r == residence::device; }));
 }
 
 INSTANTIATE_TEST_SUITE_P(catalogue, every_network, ::testing::ValuesIn(small_network_labels()),
@@ -96,7 +96,7 @@ TEST(decisions, a_chain_is_computed_once_for_one_reader) {
     });
     EXPECT_LE(times, uses.end() - at) << "once itself, and at most once for each later operator";
   }
-  EXPECT_EQ(defect_of(g, plan_of(g, uses, gaps, decisions)), std::nullopt);
+  EXPECT_EQ(defect_of(g, make_plan(g, uses, gaps, decisions)), std::nullopt);
 }
 
 // Statistics of a batch are found once: what they normalise is had again with them.
@@ -109,14 +109,14 @@ TEST(decisions, a_normalisation_is_computed_again_with_its_statistics) {
     if (gaps[i].is_recomputable && spans_both_passes(g, uses, gaps[i]))
       decisions[i] = {gap_choice::recompute, 0, gaps[i].next_use};
   }
-  const memory_plan plan = plan_of(g, uses, gaps, decisions);
+  const memory_plan plan = make_plan(g, uses, gaps, decisions);
   ASSERT_EQ(defect_of(g, plan), std::nullopt);
   std::vector<int> whole(g.ops.size(), 0), with_statistics(g.ops.size(), 0);
   for (const action& a : plan.actions) {
     if (const auto* c = std::get_if<compute>(&a)) ++(c->cheap_recompute ? with_statistics : whole)[c->op];
   }
   for (op_id o = 0; o < g.ops.size(); ++o) {
-    if (!std::holds_alternative<batch_norm>(g.ops[o].attributes)) continue;
+    if (!has_kind<batch_norm>(g.ops[o])) continue;
     EXPECT_EQ(whole[o], 1) << g.ops[o].name;
     EXPECT_GE(with_statistics[o], 1) << g.ops[o].name;
   }
@@ -130,7 +130,7 @@ TEST(decisions, what_cannot_be_computed_again_is_refused) {
   const auto weight = std::ranges::find_if(gaps, [](const gap& x) { return !x.is_recomputable; });
   ASSERT_NE(weight, gaps.end());
   decisions[static_cast<std::size_t>(weight - gaps.begin())].choice = gap_choice::recompute;
-  EXPECT_THROW(plan_of(g, uses, gaps, decisions), std::invalid_argument);
+  EXPECT_THROW(make_plan(g, uses, gaps, decisions), std::invalid_argument);
 }
 
 TEST(orders, micro_batches_name_what_needs_the_whole_batch) {
@@ -150,8 +150,8 @@ TEST(orders, every_operator_is_computed_for_every_image_once) {
     std::vector<std::uint32_t> parts(g.ops.size(), 0);
     for (const compute& c : make_order(g, l)) ++parts[c.op];
     for (op_id o = 0; o < g.ops.size(); ++o) {
-      const bool late = std::ranges::find(l.deferred, o) != l.deferred.end() ||
-                        std::holds_alternative<sgd_update>(g.ops[o].attributes);
+      const bool late =
+          std::ranges::find(l.deferred, o) != l.deferred.end() || has_kind<sgd_update>(g.ops[o]);
       const std::uint32_t outside = l.inner_loops.empty() ? 4 : 1;
       EXPECT_EQ(parts[o], late ? 1U : o >= 2 && o < 4 && outside == 1 ? 8U : outside) << g.ops[o].name;
     }
@@ -163,7 +163,7 @@ graph with_sums() {
   graph g;
   g.name = "sums";
   const auto add_tensor = [&](const char* name, std::int64_t images, role use) {
-    g.tensors.push_back({.name = name, .shape = {images, 64, 8, 8}, .use = use});
+    g.tensors.push_back({.name = name, .shape = {images, 64, 8, 8}, .role = use});
     return static_cast<tensor_id>(g.tensors.size() - 1);
   };
   const tensor_id x = add_tensor("x", 8, role::input), y = add_tensor("y", 8, role::activation),
@@ -204,7 +204,8 @@ TEST(orders, what_reads_a_sum_waits_for_all_parts_of_it) {
   for (const compute& c : make_order(cut, {2, {}, {}})) micro += std::to_string(c.op);
   EXPECT_EQ(micro, "010122");
   EXPECT_THROW(make_order(g, {2, {}, {}}), infeasible) << "make_w needs the whole batch and make_v is cut";
-  EXPECT_EQ(defect_of(g, plan_of(g, make_order(g, {1, {{0, all, 4}}, {}}), residence::device)), std::nullopt);
+  EXPECT_EQ(defect_of(g, make_plan(g, make_order(g, {1, {{0, all, 4}}, {}}), residence::device)),
+            std::nullopt);
 }
 
 }  // namespace

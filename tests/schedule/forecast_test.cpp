@@ -30,11 +30,12 @@ held hold(const problem& p, const use_table& uses, const std::vector<gap>& gaps,
   forecaster f(p, uses);
   h.said =
       f.forecast(build_events(p.network, uses, gaps, decisions), find_staged_tensors(uses, gaps, decisions));
-  const memory_plan plan = plan_of(p.network, uses, gaps, decisions);
+  const memory_plan plan = make_plan(p.network, uses, gaps, decisions);
   h.live = std::ranges::max(live_bytes(p, plan));
   const execution_plan steps = lower(p, plan);
   h.arena = steps.device_arena_bytes;
-  h.time = simulate({p.network, steps, p.target, p.costs, p.cost_of_slice}, 1, false).front().duration;
+  h.time =
+      simulate({p.network, steps, p.target, p.operator_costs, p.cost_of_slice}, 1, false).front().duration;
   return h;
 }
 
@@ -76,8 +77,7 @@ TEST_P(forecasts, know_what_takes_less_the_second_time) {
   const std::vector<gap> gaps = find_gaps(g, uses);
   const forecaster f(p, uses);
   for (position at = 0; at < uses.end(); ++at) {
-    const bool normalises =
-        std::holds_alternative<batch_norm>(g.ops[static_cast<std::size_t>(at)].attributes);
+    const bool normalises = has_kind<batch_norm>(g.ops[static_cast<std::size_t>(at)]);
     EXPECT_EQ(f.recompute_time(at) < f.compute_time(at), normalises)
         << g.ops[static_cast<std::size_t>(at)].name;
   }

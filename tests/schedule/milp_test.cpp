@@ -119,7 +119,7 @@ TEST_F(gap_programs, decide_what_is_forecast_as_they_say) {
     EXPECT_LE(said.peak, what.memory_bytes + what.memory_bytes / 50) << percent;
     // The order of copies and who takes whose place is not in the program.
     EXPECT_LE(said.time, best.time + best.time / 4) << percent;
-    EXPECT_EQ(defect_of(s.g, plan_of(s.g, s.uses, s.gaps, best.decisions)), std::nullopt);
+    EXPECT_EQ(defect_of(s.g, make_plan(s.g, s.uses, s.gaps, best.decisions)), std::nullopt);
   }
 }
 

@@ -16,7 +16,7 @@ namespace {
 
 memory_plan all_at(const graph& g, residence home) {
   memory_plan p;
-  p.home.assign(g.tensors.size(), home);
+  p.residences.assign(g.tensors.size(), home);
   for (op_id o = 0; o < g.ops.size(); ++o) p.actions.emplace_back(compute{o, {}});
   return p;
 }

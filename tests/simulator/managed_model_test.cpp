@@ -222,8 +222,7 @@ class page_model {
     bring(b, want, keeps(b, write), done.fault_bytes);
   }
 
-  template <class F>
-  bool none_of_block(std::uint64_t b, F&& f) const {
+  bool none_of_block(std::uint64_t b, auto&& f) const {
     return std::none_of(pages.begin() + static_cast<std::ptrdiff_t>(b * pages_per_block),
                         pages.begin() + static_cast<std::ptrdiff_t>((b + 1) * pages_per_block), f);
   }
@@ -403,8 +402,7 @@ class both_models {
   void touch(range r, access_mode mode) {
     compare(fast_.touch(r, mode), [&] { plain_.kernel(r, mode); });
   }
-  template <class F>
-  void compare(managed_traffic actual, F&& plainly) {
+  void compare(managed_traffic actual, auto&& plainly) {
     plain_.done = {};
     plainly();
     actual.time = 0;

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "core/access.hpp"
 #include "core/errors.hpp"
 #include "networks/catalogue.hpp"
 #include "tests/simulator/fixtures.hpp"
@@ -124,17 +123,17 @@ TEST(Roofline, OpaqueTakesItsTimeOrWhatTheRatesSay) {
   what.workspace_bytes = 77;
   what.in = what.out = {batch_cut::part};
   g.ops = {{"op", what, {0}, {1}, true, std::nullopt}};
-  auto& own = std::get<opaque>(g.ops[0].attributes);
+  auto& own = std::get<opaque>(g.ops[0].attributes.value);
   EXPECT_EQ(estimate(g, on)[0].time, 8000 + 50);
   EXPECT_EQ(estimate(g, on)[0].workspace_bytes, 77U);
-  EXPECT_EQ(std::get<opaque>(with_durations(g, on).ops[0].attributes).duration, 8050);
+  EXPECT_EQ(std::get<opaque>(with_durations(g, on).ops[0].attributes.value).duration, 8050);
   own.products = true;
   EXPECT_EQ(estimate(g, on)[0].time, 2000 + 50) << "by the matrix units";
   own.bytes = 3000;
   EXPECT_EQ(estimate(g, on)[0].time, 3000 + 50) << "memory is slower";
   own.duration = 1050;
   EXPECT_EQ(estimate(g, on)[0].time, 1050);
-  EXPECT_EQ(std::get<opaque>(with_durations(g, on).ops[0].attributes).duration, 1050);
+  EXPECT_EQ(std::get<opaque>(with_durations(g, on).ops[0].attributes.value).duration, 1050);
   EXPECT_EQ(estimate_slices(g, on)({0, {{0, 1}, {}, {}, {}}}).time, 250 + 50) << "a quarter, and a launch";
 }
 

@@ -18,8 +18,7 @@ constexpr std::uint32_t gpu = 3;
 struct made_event {
   std::array<std::byte, uvm::event_bytes> bytes{};
 
-  template <class Number>
-  made_event& with(std::size_t offset, Number value) {
+  made_event& with(std::size_t offset, auto value) {
     std::memcpy(bytes.data() + offset, &value, sizeof(value));
     return *this;
   }

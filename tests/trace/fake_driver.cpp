@@ -31,8 +31,7 @@ std::uint64_t entries = 0;
 control* places = nullptr;
 std::atomic<std::uint64_t> enabled = 0;  // a bit for each type of event
 
-template <class Number>
-void put(event& into, std::size_t offset, Number value) {
+void put(event& into, std::size_t offset, auto value) {
   std::memcpy(into.data() + offset, &value, sizeof(value));
 }
 template <class Number>

@@ -20,8 +20,7 @@ namespace {
 constexpr std::uint64_t second = 1'000'000'000, base = std::uint64_t{200} << 20;
 std::atomic<std::uint32_t> heard = 0;
 
-template <class Condition>
-void wait_until(const Condition& holds) {
+void wait_until(const auto& holds) {
   while (!holds()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 void wait_for_records() {

@@ -13,10 +13,7 @@ constexpr std::uint64_t base = std::uint64_t{100} << block_shift;
 
 class translated : public ::testing::Test {
  protected:
-  template <class Record>
-  void add(const Record& r) {
-    translate.add(reinterpret_cast<const CUpti_Activity&>(r));
-  }
+  void add(const auto& r) { translate.add(reinterpret_cast<const CUpti_Activity&>(r)); }
   static CUpti_ActivityUnifiedMemoryCounter3 counter(std::uint32_t what, std::uint64_t value,
                                                      std::uint32_t flags) {
     CUpti_ActivityUnifiedMemoryCounter3 c{};

@@ -25,7 +25,7 @@ void for_chunks(byte_count bytes, F&& f) {
 void write_initial_state(const graph& g, const execution_plan& plan, const plan_memory& memory) {
   std::vector<std::byte> buffer;
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {
-    if (!persists(g.tensors[t].use)) continue;
+    if (!persists(g.tensors[t].role)) continue;
     const auto element = static_cast<std::int64_t>(element_bytes(g.tensors[t].type));
     const address at = plan.at_start[t];
     std::byte* const to = memory.at(at);
@@ -41,7 +41,7 @@ void write_initial_state(const graph& g, const execution_plan& plan, const plan_
 }
 
 std::vector<std::byte> result_reader::value_of(tensor_id id) const {
-  if (!survives(g_.tensors.at(id).use)) {
+  if (!survives(g_.tensors.at(id).role)) {
     throw std::invalid_argument("tensor " + g_.tensors[id].name + " holds no value after a run");
   }
   std::vector<std::byte> value(bytes_of(g_.tensors[id]));
@@ -51,7 +51,7 @@ std::vector<std::byte> result_reader::value_of(tensor_id id) const {
 
 void result_reader::write_values(const std::filesystem::path& folder) const {
   for (tensor_id t = 0; t < g_.tensors.size(); ++t) {
-    if (!survives(g_.tensors[t].use)) continue;
+    if (!survives(g_.tensors[t].role)) continue;
     write_npy(folder / (g_.tensors[t].name + ".npy"), g_.tensors[t], value_of(t));
   }
 }
@@ -60,7 +60,7 @@ std::uint64_t result_reader::digest_of_results() const {
   digest all;
   std::vector<std::byte> buffer;
   for (tensor_id t = 0; t < g_.tensors.size(); ++t) {
-    if (!survives(g_.tensors[t].use) || persists(g_.tensors[t].use)) continue;
+    if (!survives(g_.tensors[t].role) || persists(g_.tensors[t].role)) continue;
     for_chunks(bytes_of(g_.tensors[t]), [&](byte_count offset, byte_count bytes) {
       buffer.resize(bytes);
       memory_.copy_out(plan_.at_end[t], offset, buffer);
@@ -73,7 +73,7 @@ std::uint64_t result_reader::digest_of_results() const {
 std::optional<double> result_reader::loss() const {
   for (tensor_id t = 0; t < g_.tensors.size(); ++t) {
     const tensor& what = g_.tensors[t];
-    if (what.use != role::output || what.type != dtype::f32 || element_count(what.shape) != 1) continue;
+    if (what.role != role::output || what.type != dtype::f32 || element_count(what.shape) != 1) continue;
     float value = 0;
     memory_.copy_out(plan_.at_end[t], 0, std::as_writable_bytes(std::span(&value, 1)));
     return value;

@@ -11,15 +11,13 @@
 #include "harness/json/machines.hpp"
 #include "harness/json/network_file.hpp"
 #include "harness/process/collect.hpp"
-#include "harness/study/strategies.hpp"
 #include "tests/harness/samples.hpp"
 
 namespace um {
 namespace {
 
 // The one line that refuses, or "" if nothing was refused.
-template <class F>
-std::string refusal(F read) {
+std::string refusal(auto read) {
   try {
     read();
   } catch (const input_error& error) {
@@ -110,7 +108,7 @@ plan_file sample_plan() {
   file.mode = run_mode::capped;
   file.packing_algorithm = packers::smartpool;
   const graph& g = *file.network.network;
-  file.plan.home.assign(g.tensors.size(), residence::managed);
+  file.plan.residences.assign(g.tensors.size(), residence::managed);
   file.plan.actions = {advise{0, advice::preferred_host}, prefetch{0, {{2, 4}, {}, {0, 7}, {}}}};
   for (op_id o = 0; o < g.ops.size(); ++o) file.plan.actions.push_back(compute{o, {}, 4096});
   file.plan.joins = {1, 2};
@@ -128,7 +126,7 @@ TEST(GraphJson, EveryNetworkReadsBackEqual) {
     ASSERT_EQ(back.ops.size(), g.ops.size());
     for (std::size_t i = 0; i < g.ops.size(); ++i) {
       EXPECT_EQ(back.ops[i].attributes, g.ops[i].attributes) << g.ops[i].name;
-      kinds.insert(g.ops[i].attributes.index());
+      kinds.insert(g.ops[i].attributes.value.index());
       EXPECT_EQ(back.ops[i].in, g.ops[i].in);
       EXPECT_EQ(back.ops[i].out, g.ops[i].out);
       EXPECT_EQ(back.ops[i].alias, g.ops[i].alias);
@@ -137,7 +135,7 @@ TEST(GraphJson, EveryNetworkReadsBackEqual) {
     for (std::size_t t = 0; t < g.tensors.size(); ++t) {
       EXPECT_EQ(back.tensors[t].shape, g.tensors[t].shape);
       EXPECT_EQ(back.tensors[t].type, g.tensors[t].type);
-      EXPECT_EQ(back.tensors[t].use, g.tensors[t].use);
+      EXPECT_EQ(back.tensors[t].role, g.tensors[t].role);
       EXPECT_EQ(back.tensors[t].order, g.tensors[t].order);
     }
   }
@@ -149,10 +147,10 @@ TEST(GraphJson, WhatIsLeftOutIsWhatIsUsual) {
     "tensors": [{"name": "x", "shape": [2, 3, 1, 1], "use": "input"}, {"name": "y", "shape": [2, 3, 1, 1]}],
     "ops": [{"name": "act", "kind": "opaque", "label": "gelu", "flops": 6, "bytes": 48, "in": ["x"], "out": ["y"]}]})",
                                   "own.json");
-  EXPECT_EQ(g.tensors[1].use, role::activation);
+  EXPECT_EQ(g.tensors[1].role, role::activation);
   EXPECT_EQ(g.tensors[0].type, dtype::f32);
   EXPECT_TRUE(g.ops[0].is_repeatable);
-  const auto& what = std::get<opaque>(g.ops[0].attributes);
+  const auto& what = std::get<opaque>(g.ops[0].attributes.value);
   EXPECT_EQ(what.duration, std::nullopt);
   EXPECT_TRUE(what.in.empty());
 }
@@ -193,8 +191,7 @@ TEST(PlanJson, KeepsWhatIsComputedAgainFromTheFirstTime) {
   const graph& g = *file.network.network;
   file.plan = {std::vector<residence>(g.tensors.size(), residence::device), {}, {}};
   for (op_id o = 0; o < g.ops.size(); ++o) file.plan.actions.push_back(compute{o, {}});
-  const auto norm = std::ranges::find_if(
-      g.ops, [](const op& o) { return std::holds_alternative<batch_norm>(o.attributes); });
+  const auto norm = std::ranges::find_if(g.ops, [](const op& o) { return has_kind<batch_norm>(o); });
   file.plan.actions.push_back(compute{static_cast<op_id>(norm - g.ops.begin()), {}, as_profiled, true});
   EXPECT_EQ(plan_from_json(to_json(file), "p.json").plan, file.plan);
 }
@@ -257,7 +254,7 @@ TEST(PlanJson, SaysWhatTheNetworkIsStoredAs) {
   spec.order = memory_order::nchw;
   file.network = complete_and_build(spec);
   const graph& g = *file.network.network;
-  file.plan.home.assign(g.tensors.size(), residence::managed);
+  file.plan.residences.assign(g.tensors.size(), residence::managed);
   file.plan.actions.clear();
   for (op_id o = 0; o < g.ops.size(); ++o) file.plan.actions.push_back(compute{o, {}, 4096});
   const std::string text = to_json(file);

@@ -13,8 +13,7 @@
 namespace um {
 namespace {
 
-template <class Failure>
-record failing_by(const Failure& failure) {
+record failing_by(const auto& failure) {
   const cell work = sample_cell();
   return with_outcome(work, [&](record& r) {
     r.device = "h200";
@@ -62,7 +61,7 @@ TEST(Outcome, FaultyPlansAreWrong) {
   EXPECT_EQ(defect.result, outcome::wrong_result);
   const record twinned = planned_by([](const problem& p) {
     memory_plan plan = plan_resident(p);
-    plan.home.front() = residence::twinned;
+    plan.residences.front() = residence::twinned;
     return plan;
   });
   EXPECT_EQ(twinned.result, outcome::wrong_result) << twinned.reason.value_or("");

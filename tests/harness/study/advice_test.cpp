@@ -59,7 +59,7 @@ TEST(Advice, WithoutRoomForInCoreItsOperatorsStandForIt) {
   const memory_advice a = make_advice({way_taking("managed", 1500)}, in_core, {});
   EXPECT_EQ(a.in_core_ns, 500);
   EXPECT_FALSE(a.has_in_core_run);
-  EXPECT_NE(text_of(a, "").find("3.00x"), std::string::npos) << text_of(a, "");
+  EXPECT_NE(advice_text(a, "").find("3.00x"), std::string::npos) << advice_text(a, "");
 }
 
 TEST(Advice, KnowsWhereManagedMemoryIsAnotherThing) {

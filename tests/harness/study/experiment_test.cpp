@@ -2,7 +2,6 @@
 
 #include "harness/io/errors.hpp"
 #include "harness/study/cell.hpp"
-#include "tests/harness/samples.hpp"
 
 namespace um {
 namespace {

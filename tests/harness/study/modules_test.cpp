@@ -9,7 +9,7 @@ graph chain_of(const std::vector<std::string>& names) {
   graph g;
   for (const std::string& name : names) {
     const auto t = static_cast<tensor_id>(g.tensors.size());
-    g.tensors.push_back({.name = name, .shape = {1, 1, 1, 1 << 18}, .use = role::activation});
+    g.tensors.push_back({.name = name, .shape = {1, 1, 1, 1 << 18}, .role = role::activation});
     g.ops.push_back({name, relu{}, {}, {t}, true, std::nullopt});
   }
   return g;
@@ -19,16 +19,16 @@ action computed(op_id o, box part = {}) {
   return compute{.op = o, .part = part};
 }
 
-memory_plan plan_of(const graph& g, std::vector<action> actions) {
-  return {.home = std::vector<residence>(g.tensors.size(), residence::device), .actions = std::move(actions)};
+memory_plan make_plan(const graph& g, std::vector<action> actions) {
+  return {.residences = std::vector<residence>(g.tensors.size(), residence::device), .actions = std::move(actions)};
 }
 
 TEST(Modules, EachActivationIsInOneColumn) {
   const graph g = chain_of({"a:mm", "b:relu", "c:mm", "d:add", "e:add"});
   memory_plan plan =
-      plan_of(g, {computed(0), computed(1), computed(2), computed(3, batch_part(4, 0, 2)), computed(4),
-                  discard{0, {}}, evict{1, {}}, prefetch{1, {}}, computed(0), computed(3)});
-  plan.home[4] = residence::host;
+      make_plan(g, {computed(0), computed(1), computed(2), computed(3, batch_part(4, 0, 2)), computed(4),
+                    discard{0, {}}, evict{1, {}}, prefetch{1, {}}, computed(0), computed(3)});
+  plan.residences[4] = residence::host;
   const auto rows = modules_of(g, plan);
   ASSERT_EQ(rows.size(), 5U);
   const byte_count size = 1 << 20;
@@ -45,8 +45,8 @@ TEST(Modules, EachActivationIsInOneColumn) {
 TEST(Modules, LayersThatAreTreatedAlikeShareALine) {
   const graph g = chain_of({"h.0.mlp:mm", "h.1.mlp:mm", "h.2.mlp:mm", "h.4.mlp:mm", "sum"});
   const std::string text =
-      text_of(modules_of(g, plan_of(g, {computed(0), computed(1), computed(2), computed(3), computed(4),
-                                        discard{1, {}}, computed(1)})));
+      module_table(modules_of(g, make_plan(g, {computed(0), computed(1), computed(2), computed(3),
+                                               computed(4), discard{1, {}}, computed(1)})));
   EXPECT_EQ(text,
             "module          compute again         offload             cut            keep\n"
             "h.[0,2,4].mlp                                                        3.00 MiB\n"
@@ -56,7 +56,7 @@ TEST(Modules, LayersThatAreTreatedAlikeShareALine) {
 
 TEST(Modules, NamesWithoutModulesHaveNoTable) {
   const graph g = chain_of({"conv1.y"});
-  EXPECT_EQ(text_of(modules_of(g, plan_of(g, {computed(0)}))), "");
+  EXPECT_EQ(module_table(modules_of(g, make_plan(g, {computed(0)}))), "");
 }
 
 }  // namespace

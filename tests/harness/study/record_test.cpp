@@ -2,7 +2,6 @@
 
 #include "harness/study/digests.hpp"
 #include "harness/study/summary.hpp"
-#include "tests/harness/samples.hpp"
 
 namespace um {
 namespace {

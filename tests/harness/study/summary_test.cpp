@@ -14,7 +14,7 @@ TEST(PlanSummary, CountsEveryResidenceAndEveryAction) {
   planned_cell p;
   p.file.network = sample_cell().network;
   for (std::size_t i = 0; i < all_values<residence>().size(); ++i) {
-    p.file.plan.home.insert(p.file.plan.home.end(), i + 1, all_values<residence>()[i]);
+    p.file.plan.residences.insert(p.file.plan.residences.end(), i + 1, all_values<residence>()[i]);
   }
   p.file.plan.actions = {advise{},  prefetch{}, prefetch{}, evict{},
                          discard{}, compute{},  compute{},  compute{}};
@@ -35,7 +35,7 @@ TEST(PlanSummary, TellsWhereRulesPutTensors) {
     cell work = complete_cell(e);
     work.planner_machine = find_machine(load_machines(std::nullopt), "h200");
     const planned_cell p = plan_cell(work);
-    const auto n = std::ranges::count(p.file.plan.home, where);
+    const auto n = std::ranges::count(p.file.plan.residences, where);
     EXPECT_GT(n, 0);
     EXPECT_NE(summary(p).find(fmt::format("{} {}", n, to_text(where))), std::string::npos) << summary(p);
   }

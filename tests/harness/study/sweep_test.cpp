@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
 #include "harness/io/errors.hpp"
 #include "harness/json/json.hpp"
 #include "harness/process/sweep_runner.hpp"
