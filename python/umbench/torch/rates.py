@@ -1,7 +1,7 @@
 """How long operators take by the figures of a machine file (results/machine.schema.json), without a GPU.
 
 An operator takes the longer of its arithmetic and its memory traffic, and `launch_ns` for each kernel that it launches. Products of
-matrices run at the full rate, convolutions at the share that the file's `operators` have, attention at that of flash attention.
+matrices run at the full rate, convolutions at the share that the file's `operators` have, others at the shares below.
 """
 
 import torch
