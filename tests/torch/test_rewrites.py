@@ -1,12 +1,16 @@
 """Rewritten graphs give the same values."""
 
+import copy
+
 import pytest
 
 torch = pytest.importorskip("torch")
 
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 
-from umbench.torch import rewrites  # noqa: E402
+import umbench.torch  # noqa: E402
+from umbench.torch import private, rewrites  # noqa: E402
+from umbench.torch.bench import models  # noqa: E402
 
 aten = torch.ops.aten
 
@@ -81,3 +85,24 @@ def test_what_is_read_often_is_widened_by_each_reader():
     wide = [n for n in graph.graph.nodes if rewrites.widens(n)]
     assert [len(n.users) for n in wide] == [2, 1]  # one of them is a result as well
     assert all(torch.equal(a, b) for a, b in zip(graph(x), wanted))
+
+
+def test_a_fitted_unet_has_the_gradients_of_the_whole_one(monkeypatch):
+    simplified = private.simplified
+
+    def parted(joint):
+        simplified(joint)
+        before = len(joint.graph.nodes)
+        rewrites.part_convolutions(joint, 1)
+        assert len(joint.graph.nodes) > before
+
+    torch.manual_seed(0)
+    model, x, labels = models.WithLoss(models.UNet(width=8, depth=1)), torch.randn(2, 3, 16, 16), torch.randint(2, (2, 16, 16))
+    whole = copy.deepcopy(model)
+    whole(x, labels).backward()
+    monkeypatch.setattr(private, "simplified", parted)
+    model = umbench.torch.fit(model, budget="1TiB", backend="aot_eager", seconds=0.1)
+    model(x, labels).backward()
+    assert not model.plan.differences
+    for a, b in zip(model.parameters(), whole.parameters()):
+        torch.testing.assert_close(a.grad, b.grad, rtol=1e-4, atol=1e-5)
