@@ -382,7 +382,7 @@ solution decide(search_space& of, byte_count budget, const effort& by) {
   start(treatment::recompute_and_keep, false);
   // Chains of recomputations that are many times as long as the order would take all time and memory.
   constexpr std::size_t too_long = 8;
-  if (of.computes_if_all_recomputed() <= too_long * of.uses().order.size())
+  if (computes_if_all_recomputed(of.uses(), of.gaps()) <= too_long * of.uses().order.size())
     start(treatment::recompute, false);
   s.limit(by.work / 2);
   // Several short rounds find more than one long one. The first of several makes no copies; the second half

@@ -91,26 +91,6 @@ void search_space::find_least_memory() {
   }
 }
 
-std::uint64_t search_space::computes_if_all_recomputed() const {
-  std::vector<position> producer(uses_.parts.size(), -1);  // of parts that can be recomputed
-  for (const gap& e : gaps_) {
-    if (e.is_recomputable) producer[e.part] = e.producer;
-  }
-  std::vector<std::uint64_t> chain(uses_.order.size(),
-                                   1);  // per position: recomputations before it and itself
-  for (position at = 0; at < uses_.end(); ++at) {
-    for (const touched_part& x : uses_.touched_by_recompute(at)) {
-      const position by = producer[x.part];
-      if (x.mode != access_mode::read || by < 0 || by >= at) continue;
-      chain[static_cast<std::size_t>(at)] =
-          std::max(chain[static_cast<std::size_t>(at)], chain[static_cast<std::size_t>(by)] + 1);
-    }
-  }
-  std::uint64_t all = uses_.order.size();
-  for (const gap& e : gaps_) all += e.is_recomputable ? chain[static_cast<std::size_t>(e.producer)] : 0;
-  return all;
-}
-
 bool search_space::allows(std::size_t c, treatment how) const {
   if (recomputes(how)) return classes_[c].is_recomputable;
   return how == treatment::keep || moves_;
@@ -245,6 +225,26 @@ bool search_space::gap_spans(std::size_t c, position at) const {
 
 memory_plan search_space::plan(const std::vector<treatment>& treatments) const {
   return make_plan(p_.network, uses_, gaps_, decisions_for(treatments));
+}
+
+std::uint64_t computes_if_all_recomputed(const use_table& uses, const std::vector<gap>& gaps) {
+  std::vector<position> producer(uses.parts.size(), -1);  // of parts that can be recomputed
+  for (const gap& e : gaps) {
+    if (e.is_recomputable) producer[e.part] = e.producer;
+  }
+  std::vector<std::uint64_t> chain(uses.order.size(),
+                                   1);  // per position: recomputations before it and itself
+  for (position at = 0; at < uses.end(); ++at) {
+    for (const touched_part& x : uses.touched_by_recompute(at)) {
+      const position by = producer[x.part];
+      if (x.mode != access_mode::read || by < 0 || by >= at) continue;
+      chain[static_cast<std::size_t>(at)] =
+          std::max(chain[static_cast<std::size_t>(at)], chain[static_cast<std::size_t>(by)] + 1);
+    }
+  }
+  std::uint64_t all = uses.order.size();
+  for (const gap& e : gaps) all += e.is_recomputable ? chain[static_cast<std::size_t>(e.producer)] : 0;
+  return all;
 }
 
 }  // namespace um

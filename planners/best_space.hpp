@@ -48,9 +48,6 @@ class search_space {
   nanoseconds compute_time() const { return compute_time_; }
   // No decisions need less memory: the operands of the largest compute and, if nothing moves, what persists.
   byte_count least_memory() const { return least_memory_; }
-  // About how many computes there are if every gap is recomputed and nothing stays: chains of recomputations
-  // may make it many times the order (recurrent networks, deep ones in many parts).
-  std::uint64_t computes_if_all_recomputed() const;
 
   // All but the time and what is copied. Cheap where few decisions differ from the current ones.
   evaluation memory_of(const std::vector<treatment>& treatments, byte_count budget);
@@ -102,5 +99,9 @@ class search_space {
   list_totals found_;                   // figures of `evaluated_`
   std::uint64_t work_ = 0;
 };
+
+// About how many computes there are if every gap is recomputed and nothing stays: chains of recomputations
+// may make it many times the order (recurrent networks, deep ones in many parts).
+std::uint64_t computes_if_all_recomputed(const use_table& uses, const std::vector<gap>& gaps);
 
 }  // namespace um
