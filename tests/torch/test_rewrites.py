@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 
 import umbench.torch  # noqa: E402
-from umbench.torch import private, rewrites  # noqa: E402
+from umbench.torch import planner, private, rewrites  # noqa: E402
 from umbench.torch.bench import models  # noqa: E402
 
 aten = torch.ops.aten
@@ -96,6 +96,10 @@ def test_a_fitted_unet_has_the_gradients_of_the_whole_one(monkeypatch):
         rewrites.part_convolutions(joint, 1)
         assert len(joint.graph.nodes) > before
 
+    try:
+        planner.program()
+    except planner.NoPlan:
+        pytest.skip("the program umbench is not built")
     torch.manual_seed(0)
     model, x, labels = models.WithLoss(models.UNet(width=8, depth=1)), torch.randn(2, 3, 16, 16), torch.randint(2, (2, 16, 16))
     whole = copy.deepcopy(model)
