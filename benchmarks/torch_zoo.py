@@ -155,10 +155,6 @@ def gpt2_to_bf16():
     return in_bf16(gpt2())
 
 
-def gpt2_to_bf16():
-    return in_bf16(gpt2())
-
-
 # Batches of TO_MEASURE are so large that the GPU, not launching, takes most of the time.
 
 def regnet_to_bf16():

@@ -66,7 +66,7 @@ class best_search {
       throw infeasible(by_.name + " finds no plan within " + to_text(p_.budget) + " of the " +
                        to_text(footprint_) + " that everything takes" +
                        (least_memory_ > p_.budget
-                            ? "; however it is cut, one operator takes " + to_text(least_memory_)
+                            ? "; no way to cut it that was tried needs less than " + to_text(least_memory_)
                             : "") +
                        (by_.and_without ? "; managed memory takes whole blocks" : "") + why_);
     }
