@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <ctime>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "core/errors.hpp"
@@ -91,12 +92,24 @@ void post_events() {
   });
 }
 
+// CUPTI loses bytes where it counts faults: a program that asks for bytes alone needs them all.
+bool wants_faults(bool by_cupti) {
+  const bool own = running->trace_wants_faults;
+  const std::optional<bool>& follower = running->follower_wants_faults;
+  if (!follower) return own;
+  return *follower || (own && !by_cupti);
+}
+
 bool begin_events() {
+  running->with_faults = wants_faults(false);
   return running->devices.size() == 1 &&
          running->events.begin(*running->devices.begin(), running->with_faults);
 }
 
 void begin_counting_by_cupti() {
+  running->with_faults = wants_faults(true);
+  if (running->trace_wants_faults && !running->with_faults)
+    note_missing("faults while the program counted bytes alone: with them CUPTI loses bytes");
   try {
     for (const std::uint32_t device : running->devices) {
       configure_unified_memory_counters(device, running->with_faults);
@@ -139,11 +152,13 @@ void stop_counting() {
 // it loses none. `by_then`: sums at a time whose records have all come.
 void leave_out_faults_if_lossy(const driver_sums& by_then) {
   constexpr std::uint64_t too_many = 5;
-  if (!running->driver.counts() || !running->with_faults || running->followed || !running->by_cupti) return;
+  if (!running->driver.counts() || !running->trace_wants_faults || running->follower_wants_faults ||
+      !running->by_cupti)
+    return;
   const std::uint64_t lost = lost_percent(by_then - running->driver_sums_at_begin,
                                           recorded_sums() - running->recorded_sums_at_begin);
   if (lost < too_many) return;
-  running->with_faults = false;
+  running->trace_wants_faults = false;
   note_missing("faults but for the first part: with them CUPTI lost " + std::to_string(lost) +
                " % of the bytes");
   if (!running->counts) return;
@@ -181,9 +196,8 @@ void count_on(std::uint32_t device) {
 }
 
 void follow_budget(nanoseconds time) {
-  const bool wanted = running->budget.counts(time) || running->followed;
   const std::lock_guard lock(running->counting_mutex);
-  if (!wanted) return pause_counting();
+  if (!running->budget.counts(time) && !running->follower_wants_faults) return pause_counting();
   begin_counting();
   look_for_losses(time);
 }
@@ -201,11 +215,12 @@ void end_counting() {
 }
 
 void set_follower(follower each, bool with_faults) {
-  running->followed = each != nullptr;
-  if (each != nullptr) {
+  {
     const std::lock_guard lock(running->counting_mutex);
-    if (running->with_faults.exchange(with_faults) != with_faults && running->counts) stop_counting();
-    begin_counting();
+    running->follower_wants_faults = each != nullptr ? std::optional(with_faults) : std::nullopt;
+    const bool restarts = running->counts && running->with_faults != wants_faults(running->by_cupti);
+    if (restarts) stop_counting();
+    if (restarts || each != nullptr) begin_counting();
   }
   running->writer.post([each, at = now()] {
     if (running->follow != nullptr)

@@ -16,8 +16,9 @@ void follow_budget(nanoseconds time);
 void fetch_events(bool flush);
 // Called once the program has ended.
 void end_counting();
-// Also passes each record to `each`, so that the program counts the same, with faults or without; nullptr
-// ends it. The trace marks the time between two calls as a range.
+// Also passes each record to `each`, so that the program counts the same; nullptr ends it. `with_faults`:
+// whether it needs faults. The trace keeps its own beside it, unless CUPTI counts, and then says that it
+// lacks them. It marks the time between two calls as a range.
 void set_follower(follower each, bool with_faults);
 // Adds a record to the trace and to what counting has cost, and passes it to the follower. By the writer.
 void take_record_of_memory(const unified_memory_record& r);

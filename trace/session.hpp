@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -54,7 +55,8 @@ struct session {
   std::set<std::uint32_t> devices;
   driver_counters driver;
   driver_events events;  // active() needs no lock
-  bool may_count = true, by_cupti = false;
+  bool may_count = true, by_cupti = false, trace_wants_faults = true;
+  std::optional<bool> follower_wants_faults;                 // nothing without a follower
   driver_sums driver_sums_at_begin, recorded_sums_at_begin;  // when counting last began
   driver_sums driver_sums_at_last_look;                      // at the last check for lost records
   nanoseconds last_look = 0;
@@ -63,8 +65,8 @@ struct session {
   std::condition_variable wake_fetcher;
   std::thread fetcher;
 
-  std::atomic<bool> ended = false, counts = false, with_faults = true;
-  std::atomic<bool> followed = false;
+  std::atomic<bool> ended = false, counts = false;
+  std::atomic<bool> with_faults = true;          // since counting last began
   std::atomic<bool> records_came = false;        // records came with the last flush
   std::atomic<bool> has_managed_memory = false;  // the program has managed memory
   std::atomic<bool> draining = false;

@@ -15,7 +15,7 @@ using record = std::variant<CUpti_ActivityUnifiedMemoryCounter3, CUpti_ActivityK
 std::mutex guard;
 std::deque<record> waiting;
 std::atomic<std::uint64_t> time_now = 1;
-std::atomic<bool> counting = false;
+std::atomic<bool> counting = false, counting_faults = false;
 CUpti_BuffersCallbackRequestFunc ask = nullptr;
 CUpti_BuffersCallbackCompleteFunc give = nullptr;
 CUpti_CallbackFunc callback = nullptr;
@@ -85,6 +85,9 @@ void fake_kernel(std::uint64_t begin, std::uint64_t end, const char* name) {
 bool fake_counts() {
   return counting;
 }
+bool fake_counts_faults() {
+  return counting && counting_faults;
+}
 std::uint32_t fake_waiting() {
   const std::lock_guard lock(guard);
   return static_cast<std::uint32_t>(waiting.size());
@@ -96,7 +99,11 @@ CUptiResult cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequestFunc requ
   give = complete;
   return CUPTI_SUCCESS;
 }
-CUptiResult cuptiActivityConfigureUnifiedMemoryCounter(CUpti_ActivityUnifiedMemoryCounterConfig*, uint32_t) {
+CUptiResult cuptiActivityConfigureUnifiedMemoryCounter(CUpti_ActivityUnifiedMemoryCounterConfig* wanted,
+                                                       uint32_t count) {
+  for (uint32_t i = 0; i < count; ++i)
+    if (wanted[i].kind == CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_GPU_PAGE_FAULT)
+      counting_faults = wanted[i].enable != 0;
   return CUPTI_SUCCESS;
 }
 CUptiResult cuptiActivityEnable(CUpti_ActivityKind kind) {

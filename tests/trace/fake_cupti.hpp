@@ -10,5 +10,6 @@ void fake_context(std::uint32_t device);
 void fake_move(std::uint32_t count, std::uint64_t address, std::uint64_t bytes_each);
 void fake_kernel(std::uint64_t begin, std::uint64_t end, const char* name);
 bool fake_counts();
+bool fake_counts_faults();     // whether it was last told to count the faults of GPUs
 std::uint32_t fake_waiting();  // records that no flush has told yet
 }

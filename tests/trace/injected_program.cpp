@@ -1,5 +1,6 @@
 // A program into which the library was injected, as the CUDA driver does it; CUPTI and that driver are fake.
-//   injected_program LIBRARY short|paused|whole|crashed|followed|events|events_paused|events_of_bytes
+//   injected_program LIBRARY short|paused|whole|crashed|followed|bytes_then_faults|faults_then_bytes|
+//                           events|events_paused|events_of_bytes|events_after_bytes
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -69,6 +70,17 @@ void count_by_events(bool until_it_pauses) {
   fake_time(3 * second + 1);
 }
 
+// Whether faults are counted: while the program counts as asked earlier, as asked later, and afterwards.
+void change_follower(const auto& follow, bool earlier, bool later) {
+  const auto ignore = [](const void*) {};
+  follow(ignore, earlier);
+  const bool with_earlier = fake_counts_faults();
+  follow(ignore, later);
+  const bool with_later = fake_counts_faults();
+  follow(nullptr, later);
+  std::printf("%d %d %d\n", with_earlier, with_later, fake_counts_faults());
+}
+
 }  // namespace
 
 int main(int, char** argv) {
@@ -80,7 +92,8 @@ int main(int, char** argv) {
   const std::string what = argv[2];
   if (what.starts_with("events")) fake_driver_begin();
   fake_context(0);
-  if (what == "events_of_bytes") follow([](const void*) {}, false);
+  if (what == "events_of_bytes" || what == "events_after_bytes") follow([](const void*) {}, false);
+  if (what == "events_after_bytes") follow(nullptr, false);
   if (what.starts_with("events")) {
     count_by_events(what == "events_paused");
   } else if (what == "followed") {
@@ -89,6 +102,8 @@ int main(int, char** argv) {
     wait_until([] { return heard == 250'000; });
     std::printf("%d\n", fake_counts());
     follow(nullptr, true);
+  } else if (what == "bytes_then_faults" || what == "faults_then_bytes") {
+    change_follower(follow, what == "faults_then_bytes", what == "bytes_then_faults");
   } else if (what == "short") {
     fake_kernel(2 * second, 3 * second, "light");
     fake_time(2 * second + 1);

@@ -83,6 +83,15 @@ def test_events_pause_as_cuptis_records_do(injected):
     assert faults_in(lines) == 3  # of a batch whose replay came in the pause
 
 
-def test_a_program_that_counts_bytes_alone_gets_no_events_of_faults(injected):
-    enabled, lines = injected("events_of_bytes")
-    assert enabled == "1\n" and bytes_in(lines) == 512 * 4096 and faults_in(lines) == 0
+@pytest.mark.parametrize("what", ["events_of_bytes", "events_after_bytes"])
+def test_a_program_that_counts_bytes_alone_leaves_the_trace_its_events_of_faults(injected, what):
+    enabled, lines = injected(what)
+    assert enabled == "1\n" and bytes_in(lines) == 512 * 4096 and faults_in(lines) == 3
+    assert not of_kind(lines, "lacking")
+
+
+@pytest.mark.parametrize("what, counted", [("bytes_then_faults", "0 1 1\n"), ("faults_then_bytes", "1 0 1\n")])
+def test_a_program_that_counts_bytes_alone_by_cupti_takes_faults_from_the_trace_only_meanwhile(injected, what, counted):
+    faults, lines = injected(what)
+    assert faults == counted
+    assert "faults while the program counted bytes alone: with them CUPTI loses bytes" in [line["what"] for line in of_kind(lines, "lacking")]
