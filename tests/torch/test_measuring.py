@@ -58,6 +58,36 @@ def test_products_take_what_was_measured_and_other_kernels_their_bytes():
         assert host_ns[op["name"]] == alone + PASS * (op["name"] in passes)
 
 
+def times_in(folder, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device: None)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "made up")
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    return measuring.Times("cuda:0")
+
+
+def test_errors_of_the_moment_are_not_kept(tmp_path, monkeypatch):
+    times = times_in(tmp_path, monkeypatch)
+    times.known = {"a": {"ns": 5}, "b": measuring.refused(torch.OutOfMemoryError("CUDA out of memory")), "copies": [[1, 2]],
+                   "c": measuring.refused(RuntimeError("CUDA error: unknown")), "d": measuring.refused(ValueError("wants whole numbers"))}
+    times.keep()
+    assert set(times_in(tmp_path, monkeypatch).known) == {"a", "copies", "d"}
+    assert "OutOfMemoryError" in times.known["b"]["refused"]
+
+
+def test_generated_kernels_that_cannot_be_timed_are_told(tmp_path, monkeypatch):
+    times, made = times_in(tmp_path, monkeypatch), convert.of_model(perceptron)
+    monkeypatch.setattr(generated, "is_worth", lambda kernel, size: True)
+    monkeypatch.setattr(times, "of_bytes", lambda size: 7)
+
+    def fails(alone, channels_last):
+        return ValueError("no such kernel")
+
+    monkeypatch.setattr(times, "_compiled", fails)
+    assert times.of_kernel(next(iter(made.generated.values())), 1 << 20, True) == 7
+    assert list(times.untimed.values()) == ["ValueError: no such kernel"]
+
+
 def test_short_kernels_wait_for_their_launches():
     made = convert.of_model(perceptron)
     host_ns = measuring.set_durations(made, Times())

@@ -24,7 +24,10 @@ def main(options):
     launches = {}
     if options.measure:
         from umbench.torch import measuring
-        launches = measuring.set_durations(made, measuring.Times(options.measure))
+        times = measuring.Times(options.measure)
+        launches = measuring.set_durations(made, times)
+        for why in sorted(set(times.untimed.values())):
+            print(f"a generated kernel is not timed but priced by its bytes: {why.splitlines()[0]}", file=sys.stderr)
     elif figures:
         rates.set_durations(made, figures)
     if options.launch:

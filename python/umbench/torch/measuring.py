@@ -25,6 +25,7 @@ BETWEEN_KERNELS_NS = 2500  # from the end of a kernel to the next on one stream:
 LEAST_BYTES, MOST_BYTES, LINK_BYTES = 1 << 16, 1 << 31, 1 << 25
 CACHE_BYTES = 1 << 27  # more than a GPU's second-level cache holds
 METHOD = 6             # of measuring: times of another method are not read
+ERRORS_OF_GPUS = ("CUDA error", "out of memory", "_STATUS_ALLOC_FAILED")
 LOADS_FIRST, LOADS = 20, 4  # of some 2 ms, before the first round and before each other
 
 
@@ -70,6 +71,7 @@ class Times:
         name = re.sub(r"[^A-Za-z0-9.]+", "-", f"{torch.cuda.get_device_name(self.device)}-torch{torch.__version__}-{METHOD}")
         self.file = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "umbench" / f"{name}.json"
         self.known, self.compiled = {}, {}
+        self.untimed = {}  # why generated kernels could not be timed, by their keys
         self._read()
 
     def _read(self):
@@ -77,11 +79,11 @@ class Times:
             self.known |= json.loads(self.file.read_text(encoding="utf-8"))
 
     def keep(self):
-        """Adds what is known to what other processes kept."""
+        """Adds what is known to what other processes kept, but for errors that may not come again."""
         self._read()
         self.file.parent.mkdir(parents=True, exist_ok=True)
         beside = self.file.with_suffix(f".{os.getpid()}")
-        beside.write_text(json.dumps(self.known), encoding="utf-8")
+        beside.write_text(json.dumps({key: found for key, found in self.known.items() if not (isinstance(found, dict) and "once" in found)}), encoding="utf-8")
         os.replace(beside, self.file)
 
     def of_node(self, node, channels_last=True):
@@ -109,7 +111,10 @@ class Times:
                     self.known[key] = self._measured_kernel(run, alone.values, size, channels_last)
                     torch.cuda.empty_cache()
                     self.keep()
-        return self.known[key]["ns"] if "ns" in self.known[key] else self.of_bytes(size)
+        if "ns" in self.known[key]:
+            return self.known[key]["ns"]
+        self.untimed[key] = self.known[key]["refused"]
+        return self.of_bytes(size)
 
     def compile(self, made):
         """Compiles the kernels of a Converted whose times are not known, which needs the CPU alone."""
@@ -308,8 +313,10 @@ def share_rows(args):
 
 
 def refused(error):
-    """What is kept of an operator that could not be timed."""
-    return {"refused": f"{type(error).__name__}: {str(error).strip()[:200]}"}
+    """What is known of an operator that could not be timed; with "once" where that may be the GPU's state and not the operator."""
+    text = f"{type(error).__name__}: {str(error).strip()[:200]}"
+    once = isinstance(error, (torch.OutOfMemoryError, torch.AcceleratorError)) or any(word in str(error) for word in ERRORS_OF_GPUS)
+    return {"refused": text} | ({"once": True} if once else {})
 
 
 def operand_sets(size):
