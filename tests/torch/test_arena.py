@@ -4,7 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from umbench.torch import arena  # noqa: E402
+from umbench.torch import arena, private  # noqa: E402
 
 MIB = 2**20
 
@@ -42,7 +42,52 @@ def test_requests_are_the_large_ones_of_the_stream_that_has_most():
 
     events = [event("alloc", 1, 2 * MIB + 1), event("alloc", 2, MIB), event("alloc", 3, 5 * MIB, stream=7), event("free_requested", 1, 2 * MIB + 1),
               event("free_completed", 1, 2 * MIB + 1), event("alloc", 1, 3 * MIB), event("free_completed", 9, 4 * MIB)]
-    assert arena.requests_of(events) == [(True, 0, 2 * MIB + 512), (False, 0, 2 * MIB + 512), (True, 5, 3 * MIB), (False, 5, 3 * MIB)]
+    assert arena.main_stream(events) == arena.main_stream([]) == 0
+    assert arena.requests_of(events, 0) == [(True, 0, 2 * MIB + 512), (False, 0, 2 * MIB + 512), (True, 5, 3 * MIB), (False, 5, 3 * MIB)]
+
+
+def test_free_memory_is_that_of_the_stream_outside_pools_of_graphs(monkeypatch):
+    def segment(address, size, stream=0, **others):
+        blocks = [{"address": address, "size": 4, "state": "active_allocated"}, {"address": address + 4, "size": size - 4, "state": "inactive"}]
+        return {"device": 0, "stream": stream, "segment_type": "large", "is_expandable": True, "segment_pool_id": (0, 0), "address": address,
+                "total_size": size, "blocks": blocks} | others
+
+    segments = [segment(500, 50), segment(100, 10), segment(130, 20, stream=7), segment(90, 8, segment_pool_id=(0, 1)), segment(80, 6, device=1),
+                segment(70, 6, segment_type="small")]
+    monkeypatch.setattr(torch.cuda, "memory_snapshot", lambda include_traces: segments)
+    device = torch.device("cuda", 0)
+    assert private.free_pieces(device, 0) == [(6, 390), (46, 2**40)] and private.first_page(device, 0) == 100
+    assert private.free_pieces(device, 7) == [(16, 2**40)] and private.first_page(device, 7) == 130
+
+
+def histories(monkeypatch, is_on=False):
+    """How recording of allocations is begun and ended from now on, the last of it first."""
+    told = [{"enabled": is_on or None}]
+    monkeypatch.setattr(torch.cuda.memory, "_record_memory_history", lambda **how: told.insert(0, how))
+    monkeypatch.setattr(torch._C, "_cuda_isHistoryEnabled", lambda: told[0]["enabled"] is not None)
+    return told
+
+
+def test_recording_begins_anew_and_ends_after_an_error(monkeypatch):
+    told, found = histories(monkeypatch), arena.Arena(torch.device("cuda", 0), 2**30)
+    found.record()
+    assert found.recording and told[0]["enabled"] == "all" and told[0]["clear_history"]
+
+    def fails(device):
+        raise RuntimeError
+
+    monkeypatch.setattr(private, "allocations_so_far", fails)
+    with pytest.raises(RuntimeError):
+        found.recorded()
+    assert not found.recording and told[0]["enabled"] is None
+    found.close()
+    assert len(told) == 3
+
+
+def test_a_history_that_the_user_records_goes_on(monkeypatch):
+    told, found = histories(monkeypatch, is_on=True), arena.Arena(torch.device("cuda", 0), 2**30)
+    found.record()
+    assert not found.recorded() and told == [{"enabled": True}]
 
 
 def test_runs_hold_what_one_run_of_their_size_does_not():

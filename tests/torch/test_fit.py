@@ -290,7 +290,13 @@ class LaidOut:
     def __init__(self, device, budget):
         self.runs = None
 
-    record = recorded = lay = keep = lambda self: None
+    record = close = lay = keep = lambda self: None
+
+    def recorded(self):
+        return True
+
+    def reserved_in_all(self):
+        return 0
 
     def find_runs(self):
         LaidOut.fails -= 1
@@ -313,16 +319,16 @@ def test_plans_again_where_the_measured_peak_is_above_the_budget(monkeypatch):
     monkeypatch.setattr(fit_file, "take_workspaces", lambda device: None)
     monkeypatch.setattr(fit_file.Planning, "on_gpu", lambda self: True)
     monkeypatch.setattr(fit_file, "Arena", LaidOut)
-    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: None)
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
-    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda: 0)
-    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: measured.pop(0))
-    monkeypatch.setattr(torch.cuda, "max_memory_reserved", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda device: None)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 0)
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: measured.pop(0))
+    monkeypatch.setattr(torch.cuda, "max_memory_reserved", lambda device: 0)
     model = umt.fit(model, budget=predicted, backend="aot_eager", seconds=0.3)
     for _ in range(6):
         trained(model, inputs)
     assert model.plan.plans == 2 and model.plan.settled and not measured
-    assert "after 2 plans" in str(model.plan)
+    assert "after 2 plans" in str(model.plan) and model.plan.within and "within the budget" in str(model.plan)
 
 
 def test_a_batch_in_parts_has_the_gradients_of_the_whole():
@@ -385,16 +391,74 @@ def test_a_convolution_that_is_computed_again_keeps_its_strides(monkeypatch):
         assert graph.layout_opt and not any(private.is_contiguous_image(node.meta.get("val")) for node in graph.nodes_prefer_channels_last)
 
 
-def test_plans_again_with_more_slack_where_no_memory_can_be_laid_out(monkeypatch):
+def on_made_up_gpu(monkeypatch, arena, **figures):
+    """fit takes the CPU for a GPU whose functions return these figures."""
     fit_file = importlib.import_module("umbench.torch.fit")
-    model, inputs = made("perceptron")
     monkeypatch.setattr(fit_file, "take_workspaces", lambda device: None)
     monkeypatch.setattr(fit_file.Planning, "on_gpu", lambda self: True)
-    monkeypatch.setattr(fit_file, "Arena", LaidOut)
+    monkeypatch.setattr(fit_file, "Arena", arena)
+    for name in ("reset_peak_memory_stats", "synchronize", "memory_allocated", "max_memory_allocated", "max_memory_reserved"):
+        monkeypatch.setattr(torch.cuda, name, lambda *device, value=figures.get(name, 0): value)
+
+
+def test_plans_again_with_more_slack_where_no_memory_can_be_laid_out(monkeypatch):
+    model, inputs = made("perceptron")
+    on_made_up_gpu(monkeypatch, LaidOut, max_memory_allocated=2**26, max_memory_reserved=2**41)
     monkeypatch.setattr(LaidOut, "fails", 1)
-    for name, value in (("reset_peak_memory_stats", None), ("synchronize", None), ("memory_allocated", 0), ("max_memory_allocated", 2**26), ("max_memory_reserved", 2**41)):
-        monkeypatch.setattr(torch.cuda, name, lambda value=value: value)
     model = umt.fit(model, budget="1TiB", backend="aot_eager", seconds=0.1)
     for _ in range(8):
         trained(model, inputs)
-    assert model.plan.plans == 2 and model.plan.more_slack > 0 and model.plan.settled
+    assert model.plan.plans == 2 and model.plan.more_slack > 0 and model.plan.settled and model.plan.within
+
+
+def test_says_where_more_is_reserved_than_the_budget(monkeypatch):
+    model, inputs = made("perceptron")
+    on_made_up_gpu(monkeypatch, LaidOut, max_memory_allocated=2**26, max_memory_reserved=2**41)
+    monkeypatch.setattr(LaidOut, "fails", 100)
+    model = umt.fit(model, budget="1TiB", backend="aot_eager", seconds=0.1)
+    with pytest.warns(UserWarning, match="reserves 2048.00 GiB, more than the budget of 1024.00 GiB"):
+        for _ in range(12):
+            trained(model, inputs)
+    assert model.plan.settled and model.plan.within is False and "above the budget" in str(model.plan)
+
+
+def test_a_step_that_fails_is_recorded_anew(monkeypatch):
+    """The second forward pass fails once: recording has ended, and the next step alone is recorded."""
+    recorded = []
+
+    class Noted(LaidOut):
+        def record(self):
+            recorded.append("begins")
+
+        def close(self):
+            recorded.append("ends")
+
+        def recorded(self):
+            recorded.append("is read")
+            return True
+
+    model, inputs = made("perceptron")
+    on_made_up_gpu(monkeypatch, Noted, max_memory_allocated=2**26)
+    model = umt.fit(model, budget="1TiB", backend="aot_eager", seconds=0.1)
+    trained(model, inputs)
+    call = model._compiled_call_impl
+    usual = call.run
+
+    def fails(*given, **named):
+        raise ValueError("once")
+
+    call.run = fails
+    with pytest.raises(ValueError, match="once"):
+        trained(model, inputs)
+    assert recorded == ["begins", "ends"]
+    call.run = usual
+    trained(model, inputs)
+    assert not model.plan.settled
+    trained(model, inputs)
+    assert recorded == ["begins", "ends", "begins", "is read"] and model.plan.settled and model.plan.plans == 1
+
+
+def test_refuses_parameters_on_several_devices():
+    model, _ = made("perceptron")
+    model[2].to("meta")
+    assert "parameters are on cpu, meta" in refusal(lambda: umt.fit(model, budget="1GiB"))

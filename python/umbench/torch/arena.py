@@ -7,6 +7,7 @@ memory of the right lengths, with gaps between them, all tensors of the step fin
 lengths on a model of the allocator (c10/cuda/CUDACachingAllocator.cpp: get_free_block), and maps the runs."""
 
 import bisect
+import contextlib
 import random
 import time
 
@@ -78,11 +79,15 @@ class Pieces:
         del self.size_at[address], self.begin_of[address + size]
 
 
-def requests_of(events):
-    """[(is taken, key, bytes)] of a step's large allocations on the stream that has most, from the allocator's events. Those that the step
-    leaves are freed at its end."""
+def main_stream(events):
+    """The stream of most allocations among the allocator's events, 0 where there are none."""
     streams = [event["stream"] for event in events if event["action"] == "alloc"]
-    main = max(set(streams), key=streams.count, default=None)
+    return max(set(streams), key=streams.count, default=0)
+
+
+def requests_of(events, main):
+    """[(is taken, key, bytes)] of a step's large allocations on the stream `main`, from the allocator's events. Those that the step
+    leaves are freed at its end."""
     found, held = [], {}
     for number, event in enumerate(events):
         size = -(-event["size"] // GRAIN) * GRAIN
@@ -168,29 +173,47 @@ class _Lengths:
 class Arena:
     """The runs of one device. `budget`: bytes that may be reserved in all.
 
-    record() before a step and recorded() behind it; find_runs() and lay() before the next, and undisturbed() behind that. keep() before
-    each later step."""
+    record() before a step and recorded() behind it, or close() where it fails; find_runs() and lay() before the next, and undisturbed()
+    behind that. keep() before each later step."""
 
     TRIES = 6  # of finding other runs
 
     def __init__(self, device, budget):
         self.device, self.budget = device, budget
         self.requests, self.runs, self.tried, self.laid = [], None, [], 0
+        self.recording, self.stream = False, 0  # the stream of the step, as the allocator names it
         self.reserved = self.retries = 0  # as _told() says right after the runs were mapped
 
     def record(self):
-        private.record_allocations(True)
+        """Leaves a history alone that the user records."""
+        if not private.records_allocations():
+            private.record_allocations(True)
+            self.recording = True
 
     def recorded(self):
-        self.requests = requests_of(private.allocations_so_far(self.device))
-        private.record_allocations(False)
+        """Whether the step was recorded."""
+        if not self.recording:
+            return False
+        try:
+            events = private.allocations_so_far(self.device)
+        finally:
+            self.close()
+        self.stream = main_stream(events)
+        self.requests = requests_of(events, self.stream)
+        return True
+
+    def close(self):
+        """Ends recording."""
+        if self.recording:
+            private.record_allocations(False)
+            self.recording = False
 
     def find_runs(self):
         """Whether there are runs, other ones than before, in which the recorded step finds room."""
         self.runs = None
         if len(self.tried) < self.TRIES:
             torch.cuda.empty_cache()
-            self.runs = runs_for(self.requests, self.room() // PAGE, SECONDS, private.free_pieces(self.device), self.tried)
+            self.runs = runs_for(self.requests, self.room() // PAGE, SECONDS, private.free_pieces(self.device, self.stream), self.tried)
             self.tried.append(self.runs)
         return self.runs is not None
 
@@ -202,8 +225,14 @@ class Arena:
         return int(min(self.budget, allowed)) - told["reserved_bytes"]["all"]["current"] - (small["peak"] - small["current"]) - PAGE
 
     def lay(self):
-        """Maps the runs. A run right behind another is taken again behind a page that is then unmapped."""
+        """Maps the runs for the stream of the step. A run right behind another is taken again behind a page that is then unmapped."""
         self.laid += 1
+        is_current = torch.cuda.current_stream(self.device).cuda_stream == self.stream
+        with contextlib.nullcontext() if is_current else torch.cuda.stream(private.stream_of(self.stream, self.device)):
+            self._map()
+        self.reserved, self.retries = self._told()
+
+    def _map(self):
         torch.cuda.empty_cache()
         held, ends, gaps = [], set(), []
         try:
@@ -222,12 +251,11 @@ class Arena:
             self.runs = None  # somebody else has taken the room
         gaps.clear()
         made = held = None
-        self.reserved, self.retries = self._told()
 
     def _take(self, pages):
         """Memory of so many pages and up to the end of the last."""
         made = torch.empty(pages * PAGE, dtype=torch.uint8, device=self.device)
-        more = -(made.data_ptr() + made.numel() - private.first_page(self.device)) % PAGE
+        more = -(made.data_ptr() + made.numel() - private.first_page(self.device, self.stream)) % PAGE
         if more:
             del made
             made = torch.empty(pages * PAGE + more, dtype=torch.uint8, device=self.device)
@@ -236,7 +264,10 @@ class Arena:
     def undisturbed(self):
         """Whether the step since lay() found room for all its large tensors, within the budget."""
         reserved, retries = self._told()
-        return retries == self.retries and reserved <= self.reserved and torch.cuda.memory_reserved(self.device) <= self.budget
+        return retries == self.retries and reserved <= self.reserved and self.reserved_in_all() <= self.budget
+
+    def reserved_in_all(self):
+        return torch.cuda.memory_reserved(self.device)
 
     def keep(self):
         """Maps the runs again where somebody has emptied the cache, or has taken what was free in them."""

@@ -63,8 +63,8 @@ class ByMachine(Estimated):
 class Measured:
     """Costs measured on the GPU, once for each operator and shape. untimed: names of operators that took no random operands."""
 
-    def __init__(self, rates):
-        self.estimated, self.times, self.untimed = Estimated(rates), Times(), set()
+    def __init__(self, rates, device):
+        self.estimated, self.times, self.untimed = Estimated(rates), Times(device), set()
 
     def ns(self, node):
         found = self._of(node)
@@ -75,11 +75,11 @@ class Measured:
         return found["workspace"] if found else 0
 
     def link(self):
-        with private.real_tensors():
+        with private.real_tensors(), torch.cuda.device(self.times.device):
             return self.times.link()
 
     def _of(self, node):
-        with private.real_tensors():
+        with private.real_tensors(), torch.cuda.device(self.times.device):
             found = self.times.of_node(node)
         if found is None:
             self.untimed.add(name_of(node))
@@ -89,5 +89,5 @@ class Measured:
 def costs_for(device):
     """Costs for a torch.device."""
     if device.type == "cuda":
-        return Measured(rates_of(torch.cuda.get_device_name(device)))
+        return Measured(rates_of(torch.cuda.get_device_name(device)), device)
     return Estimated(RATES[""])

@@ -49,10 +49,13 @@ class Call:
     def __init__(self, model, plan, planning, micro_batches):
         self.model, self.plan, self.planning = model, plan, planning
         self.counts = list(micro.COUNTS) if micro_batches == "auto" else [micro_batches]  # of micro batches; the first is in use
+        self.steps, self.arena = 0, None
         self.compile()
 
     def compile(self):
+        self.forget_step()
         self.steps, self.plan.micro_batches, self.arena = 0, self.counts[0], None
+        self.plan.settled, self.plan.within = False, None
         self.planning.close()
         self.run = torch.compile(private.plain_call(self.model), backend=self.planning.compile, fullgraph=True, dynamic=False)
 
@@ -75,11 +78,21 @@ class Call:
         return self(*inputs, **named)
 
     def once(self, inputs, named):
-        refusals.of_inputs(inputs, named)
-        with private.told_of_breaks(NoPlan):
-            if self.counts[0] == 1 or not torch.is_grad_enabled():
-                return self.run(*inputs, **named)
-            return micro.run_in_parts(self.run, self.model, self.counts[0], inputs, named)
+        try:
+            refusals.of_inputs(inputs, named)
+            with private.told_of_breaks(NoPlan):
+                if self.counts[0] == 1 or not torch.is_grad_enabled():
+                    return self.run(*inputs, **named)
+                return micro.run_in_parts(self.run, self.model, self.counts[0], inputs, named)
+        except BaseException:
+            self.forget_step()
+            raise
+
+    def forget_step(self):
+        """After an error the step that is being measured is measured anew."""
+        if self.arena is not None and self.steps == 2:
+            self.arena.close()
+            self.steps = 1
 
     def look(self):
         """Begins a training step. The first compiles and the second is measured; behind it memory is laid out, until a step finds room in it."""
@@ -87,24 +100,25 @@ class Call:
         if self.steps == 0:
             take_workspaces(device)
         elif self.steps == 1:
-            torch.cuda.reset_peak_memory_stats()
-            torch.cuda.synchronize()
+            torch.cuda.reset_peak_memory_stats(device)
+            torch.cuda.synchronize(device)
             self.arena = Arena(device, self.plan.budget)
             self.arena.record()
             self.begun = time.monotonic()
         elif self.steps == 2:
-            torch.cuda.synchronize()
+            torch.cuda.synchronize(device)
             ms = 1e3 * (time.monotonic() - self.begun)
-            self.plan.measure(torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved(), ms)
-            self.arena.recorded()
+            reserved = torch.cuda.max_memory_reserved(device)
+            self.plan.measure(torch.cuda.max_memory_allocated(device), reserved, ms)
+            recorded = self.arena.recorded()
             if self.plan.too_much() and self.plan.plans < self.MOST_PLANS:
                 self.compile()
-            elif self.plan.measured["reserved"] <= self.plan.budget or not private.maps_pages():
-                self.plan.settled = True
+            elif reserved <= self.plan.budget or not recorded or not private.maps_pages():
+                self.plan.settle(reserved)
             else:
                 self.lay_out()
         elif self.arena.undisturbed():
-            self.plan.settled = True
+            self.plan.settle(self.arena.reserved_in_all())
         else:
             self.lay_out()
         self.steps += 1
@@ -117,7 +131,7 @@ class Call:
             self.plan.leave_more_slack()
             self.compile()
         else:
-            self.plan.settled = True
+            self.plan.settle(self.plan.measured["reserved"])
 
 
 def take_workspaces(device):
@@ -167,7 +181,7 @@ class Planning:
         """Compiles Dynamo's graph, its losses cut into as few shares as have a plan."""
         refusals.of_graph(graph.graph)
         if not self.allocated and self.on_gpu():
-            self.allocated = torch.cuda.memory_allocated()
+            self.allocated = torch.cuda.memory_allocated(next(self.model.parameters()).device)
         logits = chunks.bytes_of_logits(graph.graph) if self.bits == "rounding" else 0
         most = self.plan.budget * (self.SHARE_OF_BUDGET if chunks.learns(graph.graph) else self.SHARE_IF_FROZEN)
         for shares in self.SHARES:
@@ -185,7 +199,7 @@ class Planning:
         begun = time.monotonic()
         device = torch.device(device_of(joint))
         on_gpu = device.type == "cuda"
-        rates = rates_of(torch.cuda.get_device_name()) if on_gpu else RATES[""]
+        rates = rates_of(torch.cuda.get_device_name(device)) if on_gpu else RATES[""]
         if on_gpu:
             self.plan.leave_slack()
         private.simplified(joint)

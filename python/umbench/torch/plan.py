@@ -1,5 +1,7 @@
 """What a fitted model does with its activations."""
 
+import warnings
+
 from . import copies
 from .operators import is_view, name_of
 from .values import module_of
@@ -12,13 +14,14 @@ class Plan:
     """budget, usable: bytes. Empty until the first batch.
 
     saved, offloaded, recomputed: names of nodes, offloaded ones among the saved; differences: those that PyTorch treated otherwise. predicted: {"peak": bytes, "ms": float}; unplanned: the same of PyTorch's own choice, of a graph whose losses are cut alike; measured: {"peak", "reserved", "ms"} of a whole step on a GPU.
-    chunks: shares that the loss is computed in; micro_batches: parts that a batch is computed in. plans: how many were made; unforeseen: bytes measured above the prediction, by shares of the loss; settled: no other plan will be made."""
+    chunks: shares that the loss is computed in; micro_batches: parts that a batch is computed in. plans: how many were made; unforeseen: bytes measured above the prediction, by shares of the loss; settled: no other plan will be made; then reserved: bytes that PyTorch reserves, within: whether these are within the budget."""
 
     def __init__(self, budget):
         self.budget, self.usable, self.more_slack = budget, budget, 0
         self.plans, self.unforeseen, self.settled, self.chunks, self.micro_batches = 0, {}, False, 1, 1
         self.saved, self.offloaded, self.recomputed, self.modules, self.differences = [], [], [], {}, None
         self.predicted = self.unplanned = self.measured = None
+        self.reserved = self.within = None
         self.tried = []  # (predicted, measured) peaks in bytes
         self.base_bytes, self.offloaded_bytes, self.seconds = 0, 0, 0.0
         self.bound = 0  # bytes: no plan has a lower peak
@@ -39,6 +42,12 @@ class Plan:
 
     def too_much(self):
         return self.measured["peak"] > self.usable + LEAST_SLACK // 4
+
+    def settle(self, reserved):
+        """No other plan will be made. `reserved`: bytes."""
+        self.settled, self.reserved, self.within = True, reserved, reserved <= self.budget
+        if not self.within:
+            warnings.warn(f"PyTorch reserves {in_gib(reserved)}, more than the budget of {in_gib(self.budget)}: a hard cap there may fail", stacklevel=2)
 
     def take(self, step, answer, base_bytes, chunks=1):
         made, own = answer["plan"], answer["begin"]
@@ -73,6 +82,8 @@ class Plan:
                  f"unplanned {in_gib(self.unplanned['peak'])} and {self.unplanned['ms']:.1f} ms; no plan takes less than {in_gib(self.bound)}"]
         if self.measured:
             lines.append(f"  measured peak {in_gib(self.measured['peak'])} and {self.measured['ms']:.1f} ms with the optimizer" + (f", after {self.plans} plans" if self.plans > 1 else ""))
+        if self.settled:
+            lines.append(f"  PyTorch reserves {in_gib(self.reserved)}, " + ("within the budget" if self.within else "above the budget: a hard cap there may fail"))
         if self.micro_batches > 1:
             lines.append(f"  each batch is computed in {self.micro_batches} parts; times are of one part")
         if self.chunks > 1:

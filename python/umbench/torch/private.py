@@ -28,7 +28,8 @@ USED = {
     "torch._dynamo.config": ("recompile_limit",),
     "torch.utils._mode_utils": ("no_dispatch",),
     "torch.cuda.memory": ("_record_memory_history", "_snapshot"),
-    "torch._C": ("_cuda_clearCublasWorkspaces", "_cuda_memoryStats", "_cuda_setStream", "_accelerator_setAllocatorSettings", "_cuda_attach_out_of_memory_observer"),
+    "torch._C": ("_cuda_clearCublasWorkspaces", "_cuda_memoryStats", "_cuda_setStream", "_accelerator_setAllocatorSettings", "_cuda_attach_out_of_memory_observer",
+                 "_cuda_isHistoryEnabled"),
 }
 # Of the caching allocator: it maps pages of 12 MiB, its smallest, and gives back those that hold nothing.
 ALLOCATOR = "expandable_segments:True,large_segment_size_mb:12"
@@ -205,14 +206,14 @@ def maps_pages():
     return all(os.environ.get(name, ALLOCATOR) == ALLOCATOR for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"))
 
 
-def first_page(device):
-    """The address of a page of large allocations; 0 where there is none."""
-    return next((segment["address"] for segment in _large_segments(device)), 0)
+def first_page(device, stream):
+    """The address of a page of large allocations on `stream`, a number as in the allocator's events; 0 where there is none."""
+    return next((segment["address"] for segment in _large_segments(device, stream)), 0)
 
 
-def free_pieces(device):
-    """[(bytes, bytes of address space behind it)] of free memory between large allocations."""
-    found, segments = [], _large_segments(device)
+def free_pieces(device, stream):
+    """[(bytes, bytes of address space behind it)] of free memory between large allocations on `stream`, outside pools of their own."""
+    found, segments = [], _large_segments(device, stream)
     for segment, behind in zip(segments, [*segments[1:], None]):
         for block in segment["blocks"]:
             is_last = block["address"] + block["size"] == segment["address"] + segment["total_size"]
@@ -222,9 +223,16 @@ def free_pieces(device):
     return found
 
 
-def _large_segments(device):
-    segments = [each for each in torch.cuda.memory_snapshot(include_traces=False) if each["device"] == (device.index or 0)]
-    return sorted((each for each in segments if each["segment_type"] == "large" and each["is_expandable"]), key=lambda each: each["address"])
+def _large_segments(device, stream):
+    """Of the pool that all allocations share which are not in a CUDA graph's or the user's."""
+    wanted = {"device": device.index or 0, "stream": stream, "segment_type": "large", "is_expandable": True, "segment_pool_id": (0, 0)}
+    segments = torch.cuda.memory_snapshot(include_traces=False)
+    return sorted((each for each in segments if all(each[name] == value for name, value in wanted.items())), key=lambda each: each["address"])
+
+
+def stream_of(number, device):
+    """The stream that the allocator's events name by `number`."""
+    return torch.cuda.ExternalStream(number, device=device) if number else torch.cuda.default_stream(device)
 
 
 def when_memory_runs_out(observe):
@@ -243,8 +251,13 @@ def allocations_of(step):
 
 
 def record_allocations(begin):
-    """Begins, or ends, noting what the caching allocator does, without stacks."""
-    torch.cuda.memory._record_memory_history(enabled="all" if begin else None, context=None, max_entries=200000)
+    """Begins anew, or ends, noting what the caching allocator does, without stacks."""
+    torch.cuda.memory._record_memory_history(enabled="all" if begin else None, context=None, max_entries=200000, clear_history=True)
+
+
+def records_allocations():
+    """Whether somebody has begun to."""
+    return torch._C._cuda_isHistoryEnabled()
 
 
 def allocations_so_far(device):

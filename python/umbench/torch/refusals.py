@@ -18,6 +18,9 @@ def of_model(model):
             raise NoPlan(f"{name or 'the model'} is a {type(module).__name__}: fit plans for one GPU")
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
         refuse_subclass(name, tensor)
+    devices = sorted({str(parameter.device) for parameter in model.parameters()})
+    if len(devices) > 1:
+        raise NoPlan(f"parameters are on {', '.join(devices)}: fit plans for one GPU; move the model to one")
 
 
 def of_options(tier, bits, micro_batches):
