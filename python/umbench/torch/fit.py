@@ -24,9 +24,10 @@ def fit(model, budget, optimizer=None, tier="pinned", bits="rounding", micro_bat
     optimizer: of the parameters, or its class's name, whose states count; None counts none.
     tier: where tensors wait that are offloaded: "pinned" memory of the host, "managed" memory whose home is the host, or None: nothing is.
     bits: "rounding" allows what adds up in another order: losses in shares, batches in parts; "same" does not.
-    micro_batches: equal parts that each batch is computed in, one behind the other; "auto" takes the fewest that have a plan. The model's
+    micro_batches: equal parts that each batch is computed in, one after the other; "auto" takes the fewest that have a plan. The model's
     result has to be its loss, a mean over the batch. statistics_of_parts: parts may be normalised by statistics of their own.
-    backend: "inductor", or "aot_eager" which compiles nothing. seconds: for the search.
+    backend: "inductor", or "aot_eager" which compiles nothing. seconds: for the search. The plan depends on how far
+    the search gets in that time: another machine, or another run, may find another one.
     Raises NoPlan, in one line, here or at the first batch."""
     refusals.of_model(model)
     refusals.of_options(tier, bits, micro_batches)

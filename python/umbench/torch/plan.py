@@ -79,7 +79,7 @@ class Plan:
         if self.predicted is None:
             return f"budget {in_gib(self.budget)}: planned when the first batch arrives"
         lines = [f"budget {in_gib(self.budget)}: predicted peak {in_gib(self.predicted['peak'])} and {self.predicted['ms']:.1f} ms; "
-                 f"unplanned {in_gib(self.unplanned['peak'])} and {self.unplanned['ms']:.1f} ms; no plan takes less than {in_gib(self.bound)}"]
+                 f"unplanned {in_gib(self.unplanned['peak'])} and {self.unplanned['ms']:.1f} ms; no plan for this graph takes less than {in_gib(self.bound)}"]
         if self.measured:
             lines.append(f"  measured peak {in_gib(self.measured['peak'])} and {self.measured['ms']:.1f} ms with the optimizer" + (f", after {self.plans} plans" if self.plans > 1 else ""))
         if self.settled:

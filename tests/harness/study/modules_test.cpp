@@ -20,7 +20,8 @@ action computed(op_id o, box part = {}) {
 }
 
 memory_plan make_plan(const graph& g, std::vector<action> actions) {
-  return {.residences = std::vector<residence>(g.tensors.size(), residence::device), .actions = std::move(actions)};
+  return {.residences = std::vector<residence>(g.tensors.size(), residence::device),
+          .actions = std::move(actions)};
 }
 
 TEST(Modules, EachActivationIsInOneColumn) {
