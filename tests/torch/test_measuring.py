@@ -1,5 +1,7 @@
 """What --measure makes of the times of operators. The times themselves need a GPU."""
 
+import types
+
 import pytest
 
 torch = pytest.importorskip("torch", minversion="2.9")
@@ -117,3 +119,11 @@ def test_a_generated_kernel_computes_by_itself_what_it_computes_in_the_graph():
     assert torch.equal(y, x.relu())
     others = [generated.Alone(k, torch.device("cpu")) for name, k in made.generated.items() if "relu" in name]
     assert len({each.key([v.stride() for v in each.values]) for each in others}) == 1 < len(others)
+
+
+def test_kernels_of_a_constant_and_of_a_value_have_other_keys():
+    graph, cpu = torch.fx.Graph(), torch.device("cpu")
+    x = graph.placeholder("x")
+    x.meta["val"] = torch.empty(4)
+    sums = [graph.call_function(torch.ops.aten.add.Tensor, (x, other)) for other in (x, 0)]
+    assert len({generated.Alone(types.SimpleNamespace(reads=[x], writes=[y]), cpu).key([(1,)]) for y in sums}) == 2

@@ -13,7 +13,7 @@ constexpr int warps = group / 8, threads = warps * warp_threads;
 constexpr int pixel_words = group + 4;   // padded: the lanes of a fragment read from 32 banks
 constexpr int depth = mma_depth<float>;  // pixels of a fragment
 constexpr int vector_words = 4, vectors = group / vector_words, pass_pixels = threads / vectors;
-constexpr int step_pixels = 128;  // at most so many: they hide the loads of the next step
+constexpr int step_pixels = 128;  // the maximum: enough to hide the loads of the next step
 constexpr int most_columns = 56;  // most columns of a segment
 
 struct deep_form {

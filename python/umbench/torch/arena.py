@@ -100,7 +100,7 @@ def requests_of(events, main):
 
 
 def served(requests, runs, others=()):
-    """How many of `requests` find room in runs of so many bytes and in `others`, one after the other."""
+    """Counts the requests, one after the other, that find room in `others` and in runs of the given bytes."""
     pieces, at = Pieces(runs, others), {}
     for number, (is_taken, key, size) in enumerate(requests):
         if not is_taken:
@@ -253,7 +253,7 @@ class Arena:
         made = held = None
 
     def _take(self, pages):
-        """Memory of so many pages and up to the end of the last."""
+        """Takes memory that ends where its last page ends. pages: their number."""
         made = torch.empty(pages * PAGE, dtype=torch.uint8, device=self.device)
         more = -(made.data_ptr() + made.numel() - private.first_page(self.device, self.stream)) % PAGE
         if more:

@@ -116,7 +116,7 @@ def products_padded():
 
 
 def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
-    """Flash, memory-efficient or plain attention, whichever a GPU would take (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp).
+    """The kind of attention that a GPU takes: flash, memory-efficient or plain (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp).
     A mask that is trained, as T5's, or whose last extent is expanded is for plain attention alone."""
     if torch.is_autocast_enabled("cpu"):
         half = torch.get_autocast_dtype("cpu")
