@@ -1,6 +1,7 @@
 """Fitted models beside torch.compile on a GPU; appends JSON lines to a file and prints a table.
 
     python -m umbench.torch.bench --models resnet50 gpt2_small --ratios 1.5 2 3 --shares 0.4 0.6 --out FILE
+    python -m umbench.torch.bench --cells unet/2 gpt2_small/3 --budgets-from results/torch/fit_h100.jsonl --out FILE
 
 A few cells compile side by side; when they have, each is timed in turns with the plain model, a few steps of one and then of the other.
 Budgets are the plain model's measured peak over each ratio."""
@@ -18,8 +19,10 @@ TURNS = 4  # of the plain model and of another
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--models", nargs="+", required=True)
+    parser.add_argument("--models", nargs="*", default=[])
     parser.add_argument("--ratios", nargs="*", type=float, default=[1.5, 2, 3])
+    parser.add_argument("--cells", nargs="*", default=[], help="MODEL/RATIO of further fitted cells, in this order")
+    parser.add_argument("--parts", type=int, default=1, help="micro batches of fitted cells (1)")
     parser.add_argument("--tiers", nargs="*", default=["pinned"], help="where offloaded tensors wait: pinned, managed, or none: nothing is offloaded")
     parser.add_argument("--shares", nargs="*", type=float, default=[], help="values of PyTorch's activation_memory_budget")
     parser.add_argument("--blocks", nargs="*", type=float, default=[], help="numbers N: one of every N blocks is checkpointed")
@@ -29,7 +32,7 @@ def main():
     parser.add_argument("--wait", type=int, default=150, help="seconds, after which those that have compiled are timed, and others are ended")
     parser.add_argument("--seconds", type=int, default=10**6, help="after which no more cells are begun")
     options = parser.parse_args()
-    bench, begun, waiting = Bench(options.out, known_peaks(options)), time.monotonic(), heads_of(options)
+    bench, begun, waiting = Bench(options.out, known_peaks(options), options.parts), time.monotonic(), heads_of(options)
     while waiting and time.monotonic() - begun < options.seconds:
         heads, waiting = waiting[:options.at_once], waiting[options.at_once:]
         bench.measure(heads, options.wait)
@@ -41,9 +44,13 @@ def main():
 
 
 def heads_of(options):
-    """(model, way, value, ratio, tier) of each cell, the plain ones first: budgets are shares of their peaks."""
+    """(model, way, value, ratio, tier) of each cell. A model's plain one comes before its others: budgets are shares of its peak."""
     heads = [(model, "plain", None, None, None) for model in options.models]
     heads += [(model, "fit", None, ratio, tier) for ratio in options.ratios for tier in options.tiers for model in options.models]
+    for model, ratio in (cell.split("/") for cell in options.cells):
+        if (model, "plain", None, None, None) not in heads:
+            heads.append((model, "plain", None, None, None))
+        heads += [(model, "fit", None, float(ratio), tier) for tier in options.tiers]
     heads += [(model, "share", share, None, None) for model in options.models for share in options.shares]
     return heads + [(model, "blocks", every, None, None) for model in options.models for every in options.blocks]
 
@@ -53,19 +60,19 @@ def known_peaks(options):
         return {}
     with open(options.budgets_from) as file:
         rows = [json.loads(line) for line in file]
-    return {row["model"]: row["peak"] for row in rows if row["way"] == "plain" and "peak" in row and row["model"] in options.models}
+    return {row["model"]: row["peak"] for row in rows if row["way"] == "plain" and "peak" in row}
 
 
 class Bench:
     """Rows of cells, each appended to a file. Plain cells stay to be timed beside others. peaks: bytes, by model."""
 
-    def __init__(self, out, peaks):
-        self.out, self.peaks, self.plain, self.rows = out, dict(peaks), {}, []
+    def __init__(self, out, peaks, parts=1):
+        self.out, self.peaks, self.parts, self.plain, self.rows = out, dict(peaks), parts, {}, []
 
     def measure(self, heads, wait, gpu=None):
         """`heads` compile side by side, for at most `wait` seconds, and are measured one after the other. A budget needs its model's peak."""
         gpu = gpu or gpus_here()[0]
-        cells = [Cell(head, self.budget_of(head), gpu) for head in heads]
+        cells = [Cell(head, self.budget_of(head), gpu, self.parts) for head in heads]
         until = time.monotonic() + wait
         for cell in cells:
             cell.begin(until)

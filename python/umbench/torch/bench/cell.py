@@ -29,6 +29,7 @@ def main():
     parser.add_argument("value", nargs="?", type=float)
     parser.add_argument("--batch", type=int)
     parser.add_argument("--tier", choices=("pinned", "managed", "none"), default="pinned")
+    parser.add_argument("--parts", type=int, default=1)
     options = parser.parse_args()
     answers = sys.stdout
     sys.stdout = sys.stderr  # PyTorch prints as well
@@ -63,7 +64,7 @@ class Cell:
         self.step()
         torch.cuda.synchronize()
         found = {"device": torch.cuda.get_device_properties(0).name, "torch": torch.__version__, "cuda": torch.version.cuda, "batch": options.batch,
-                 "optimizer": "SGD", "first_step_s": time.monotonic() - begun, "gradient_norm": gradient_norm(self.model)}
+                 "parts": options.parts, "optimizer": "SGD", "first_step_s": time.monotonic() - begun, "gradient_norm": gradient_norm(self.model)}
         for _ in range(20):
             if plan is None or plan.settled:
                 break
@@ -154,7 +155,8 @@ def compiled(model, optimizer, options):
     if options.way == "fit":
         import umbench.torch
 
-        return umbench.torch.fit(model, budget=int(options.value), optimizer=optimizer, tier=None if options.tier == "none" else options.tier)
+        return umbench.torch.fit(model, budget=int(options.value), optimizer=optimizer, tier=None if options.tier == "none" else options.tier,
+                                 micro_batches=options.parts)
     if options.way == "share":
         torch._functorch.config.activation_memory_budget = options.value
     if options.way == "blocks":
