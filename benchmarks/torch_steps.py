@@ -34,7 +34,7 @@ def arguments_of():
     parser.add_argument("--predicted", metavar="FILE.jsonl", help="what `predict` wrote; the lines of `measure` hold it")
     parser.add_argument("--only", metavar="NAMES", help="networks, by commas; all where not given")
     parser.add_argument("--compile-within", type=float, default=240, metavar="SECONDS", help="networks that take longer are left out (240)")
-    parser.add_argument("--details", metavar="FOLDER", help="keep graphs, the profiler's kernels and errors there")
+    parser.add_argument("--details", metavar="FOLDER", help="keep graphs, Inductor's code, what lives at the peak, the profiler's kernels and errors there")
     parser.add_argument("--one", choices=["operators", "both"], help=argparse.SUPPRESS)
     options = parser.parse_args()
     options.names = options.only.split(",") if options.only else [f.__name__ for f in all_models()]
@@ -42,9 +42,10 @@ def arguments_of():
 
 
 def all_models():
+    import torch_held_out
     import torch_models
     import torch_zoo
-    return torch_models.TEN + torch_models.HELD_OUT + torch_zoo.TO_MEASURE
+    return torch_models.TEN + torch_models.HELD_OUT + torch_zoo.TO_MEASURE + torch_held_out.HELD_OUT
 
 
 def model_of(name):
@@ -128,8 +129,9 @@ def measure_all(options):
 def start_process(name, has_steps, options):
     command = [sys.executable, __file__, "measure", "--one", "operators" if has_steps else "both", "--only", name, "--out", options.out, "--machine", options.machine]
     errors = open(Path(options.details, f"{name}.err") if options.details else os.devnull, "w", encoding="utf-8")
+    settings = {"TORCHINDUCTOR_COMPILE_THREADS": "2"} | ({"TORCHINDUCTOR_CACHE_DIR": f"{options.details}/{name}.inductor"} if options.details else {})
     return subprocess.Popen(command + (["--details", options.details] if options.details else []), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                            stderr=errors, text=True, env=os.environ | {"TORCHINDUCTOR_COMPILE_THREADS": "2"})
+                            stderr=errors, text=True, env=os.environ | settings)
 
 
 def wait_until_compiled(running, within):
@@ -239,9 +241,21 @@ class Measured:
             self.model, self.inputs = model_of(name)()
         self.base = torch.cuda.memory_allocated()
         self.step_of = torch.compile(with_loss(self.model.train(), self.inputs))
-        for _ in range(2):
-            self.step()
-        self.free_memory()
+        self.warm_up()
+
+    def warm_up(self):
+        """Compiles. Others do so at the same time and may hold the memory meanwhile."""
+        import torch
+        end = time.monotonic() + self.options.compile_within
+        while True:
+            try:
+                return [self.step() for _ in range(2)]
+            except torch.OutOfMemoryError:
+                if time.monotonic() > end:
+                    raise
+            finally:
+                self.free_memory()
+            time.sleep(2)
 
     def step(self):
         """(nanoseconds on the GPU, on the CPU, bytes saved, the peak)."""
@@ -273,6 +287,9 @@ class Measured:
         samples = [self.step() for _ in range(WARM_UP + STEPS)][WARM_UP:]
         reserved = torch.cuda.max_memory_reserved()
         kernels, busy = profile(self.step_of, self.model, self.inputs, self.name, self.options)
+        if self.options.details:
+            from umbench.torch.bench import gpu_events
+            Path(self.options.details, f"{self.name}.peak.json").write_text(json.dumps(gpu_events.alive_at_peak(self.step), indent=0), encoding="utf-8")
         self.free_memory()
         library = torch.cuda.memory_allocated() - self.base
         measured = {"peak_bytes": max(s[3] for s in samples), "saved_bytes": samples[-1][2], "base_bytes": self.base, "library_bytes": library,
@@ -316,7 +333,7 @@ def profile(step_of, model, inputs, name, options):
         kinds[kind] = kinds.get(kind, 0) + round(event.device_time_total * 1000)
     if options.details:
         Path(options.details).mkdir(parents=True, exist_ok=True)
-        Path(options.details, f"{name}.kernels.txt").write_text("".join(f"{e.device_time_total:9.1f} {e.name[:160]}\n" for e in rows), encoding="utf-8")
+        Path(options.details, f"{name}.kernels.txt").write_text("".join(f"{e.time_range.start - rows[0].time_range.start:9.1f} {e.device_time_total:9.1f} {e.name[:160]}\n" for e in rows), encoding="utf-8")
     return len(rows), kinds
 
 

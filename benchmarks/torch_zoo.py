@@ -99,7 +99,9 @@ def language(kind, config, batch, length, **options):
 
 
 def gpt2(batch=4, length=1024, **options):
-    return language("GPT2LMHeadModel", "GPT2", batch, length, **options)
+    model, inputs = language("GPT2LMHeadModel", "GPT2", batch, length, **options)
+    model.model.loss_type = "ForCausalLM"  # else transformers warns on the way to the loss, which breaks the graph
+    return model, inputs
 
 
 def bert(batch=8, length=512, **options):
@@ -107,7 +109,7 @@ def bert(batch=8, length=512, **options):
 
 
 def t5(batch=8, length=512, **options):
-    return language("T5ForConditionalGeneration", "T5", batch, length, decoder_start_token_id=0, **options)
+    return language("T5ForConditionalGeneration", "T5", batch, length, decoder_start_token_id=0, use_cache=False, **options)
 
 
 def llama(batch=1, length=2048, **options):
@@ -141,6 +143,7 @@ class LstmLanguageModel(nn.Module):
 
 
 def lstm(batch=64, length=35, words=33278, width=1024, layers=2):
+    torch._dynamo.config.allow_rnn = True  # else torch.compile leaves the layers to cuDNN, between two graphs
     return LstmLanguageModel(words, width, layers), tokens(length, batch, words)
 
 

@@ -1,0 +1,44 @@
+"""Networks for benchmarks/torch_steps.py that nothing else in this repository names: predicted, and the prediction committed, before they were measured."""
+
+import torch
+from torch_zoo import in_bf16, language, vision
+
+
+def mnasnet_512():
+    return in_bf16(vision("mnasnet1_0", 512))
+
+
+def wide_resnet_128():
+    return in_bf16(vision("wide_resnet50_2", 128))
+
+
+def squeezenet_512():
+    return in_bf16(vision("squeezenet1_1", 512))
+
+
+def qwen2_4():
+    return in_bf16(language("Qwen2ForCausalLM", "Qwen2", 4, 1024, hidden_size=896, intermediate_size=4864, num_hidden_layers=24,
+                            num_attention_heads=14, num_key_value_heads=2, vocab_size=151936, tie_word_embeddings=True))
+
+
+def gpt_neox_8():
+    return in_bf16(language("GPTNeoXForCausalLM", "GPTNeoX", 8, 1024, hidden_size=1024, intermediate_size=4096, num_hidden_layers=24,
+                            num_attention_heads=16, vocab_size=50304))
+
+
+def distilbert_64():
+    return in_bf16(language("DistilBertForMaskedLM", "DistilBert", 64, 512))
+
+
+def gemma_4():
+    return in_bf16(language("GemmaForCausalLM", "Gemma", 4, 1024, hidden_size=1024, intermediate_size=4096, num_hidden_layers=12,
+                            num_attention_heads=8, num_key_value_heads=1, head_dim=128, vocab_size=256000))
+
+
+def dinov2_64():
+    import transformers
+    model = transformers.Dinov2ForImageClassification(transformers.Dinov2Config(num_labels=1000))
+    return in_bf16((model, (torch.randn(64, 3, 224, 224),)))
+
+
+HELD_OUT = (mnasnet_512, wide_resnet_128, squeezenet_512, qwen2_4, gpt_neox_8, distilbert_64, gemma_4, dinov2_64)
