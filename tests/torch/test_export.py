@@ -16,6 +16,8 @@ from umbench.torch import liveness  # noqa: E402
 
 SCHEMA = json.loads((ROOT / "results/graph.schema.json").read_text(encoding="utf-8"))
 MODELS = """
+import logging
+
 import torch
 from torch import nn
 
@@ -263,6 +265,13 @@ def breaks():
     return Calls(function), (torch.randn(4, 3),)
 
 
+def warns():
+    def function(y):
+        logging.getLogger("model").warning("not traced")
+        return y.sum()
+    return Calls(function), (torch.randn(4, 3),)
+
+
 class Rejects(nn.Linear):
     def reset_parameters(self):
         nn.init.trunc_normal_(self.weight, std=0.02)  # torch 2.15 draws until no value lies outside
@@ -479,7 +488,8 @@ def test_a_model_of_one_batch_size_is_not_cut(export):
     ("deep", "in module body.1 the model's operators depend on values"), ("deep", "put torch.where in place of such an if"),
     ("deep_wide", "in module body.1.layer RuntimeError"),
     ("dynamic", "depend on values of its tensors"), ("reads", "depend on values of its tensors"), ("lists", "depend on values of its tensors"),
-    ("numbers", "the model fails on its example inputs"), ("breaks", "torch._dynamo.graph_break"),
+    ("numbers", "the model fails on its example inputs"), ("breaks", "the model has no single graph: Call to `torch._dynamo.graph_break()`"),
+    ("warns", "the model has no single graph: "), ("warns", "torch.compile(fullgraph=True)"),
     ("named", "example input 1 is a dict, not a tensor"), ("broken", "the function fails: OSError: no such weights"),
     ("selective", "checkpointing that selects operators is not traced"), ("flexible", "the model calls flex_attention, which is not traced"),
     ("empty", "example input 1 is empty ([0, 3])"), ("nothing", "the function returns something else than (model, inputs)")])
@@ -487,6 +497,11 @@ def test_what_cannot_be_exported_is_told_in_one_line(export, model, told):
     done, _ = export(model)
     assert done.returncode == 2 and told in done.stderr
     assert len(done.stderr.splitlines()) == 1 and not done.stdout
+
+
+def test_eager_models_have_no_graphs_to_break(export):
+    done, graph = export("breaks", "--as", "eager")
+    assert done.returncode == 0 and graph["ops"]
 
 
 def test_eager_operators_have_no_64_bit_floats(export):

@@ -69,10 +69,10 @@ def autocast_as_cuda():
     """torch.autocast("cuda") holds for what is traced on the CPU."""
     usual = torch.autocast.__init__
 
-    def begin(self, device_type="cuda", dtype=None, *args, **kwargs):
+    def begin(self, device_type, dtype=None, enabled=True, cache_enabled=None):
         if device_type == "cuda" and dtype is None:
             dtype = torch.get_autocast_dtype("cuda")
-        usual(self, "cpu" if device_type == "cuda" else device_type, dtype, *args, **kwargs)
+        usual(self, "cpu" if device_type == "cuda" else device_type, dtype, enabled, cache_enabled)
 
     torch.autocast.__init__ = begin
     try:
@@ -83,17 +83,13 @@ def autocast_as_cuda():
 
 @contextlib.contextmanager
 def compiling():
-    """What asks torch.compiler.is_compiling() hears that it is: the graph is that of torch.compile. A break of the graph is an error."""
-    usual = torch.compiler.is_compiling, torch._dynamo.graph_break
-    torch.compiler.is_compiling, torch._dynamo.graph_break = lambda: True, refuse_break
+    """What asks torch.compiler.is_compiling() hears that it is: the graph is that of torch.compile."""
+    usual = torch.compiler.is_compiling
+    torch.compiler.is_compiling = lambda: True
     try:
         yield
     finally:
-        torch.compiler.is_compiling, torch._dynamo.graph_break = usual
-
-
-def refuse_break(*_, **__):
-    raise RuntimeError("the model calls torch._dynamo.graph_break, so it has several graphs; leave the call out")
+        torch.compiler.is_compiling = usual
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ from torch.fx import traceback
 from torch.utils._mode_utils import no_dispatch
 from torch.utils._pytree import tree_leaves
 
-from . import as_cuda, checkpoints
+from . import as_cuda, checkpoints, private
 from .as_cuda import AsCuda, autocast_as_cuda, compiling, eager_kernels
 
 logging.getLogger("torch").setLevel(logging.CRITICAL)  # errors are reported in one line
@@ -154,7 +154,9 @@ def capture(factory, *, compiled, inference=False, autocast=None, times=1):
                 wrapped, inputs, labels = with_loss(model.train(), inputs, autocast)
             with contextlib.nullcontext() if compiled else eager_kernels():
                 joint = _joint(wrapped, inputs, labels, as_cuda.decompositions() if compiled else {})
+            at.leave_alone()
             if compiled:
+                refuse_breaks(model, inputs[:-1] if labels else inputs)
                 passes(joint.graph, mode)
             else:
                 checkpoints.compute_again(joint.graph.graph)
@@ -184,6 +186,26 @@ def _joint(wrapped, inputs, labels, decompositions):
                  for i, n in enumerate(placeholders[own:])}
         return Joint(graph, outputs, list(range(own)) if static is None else list(static), names, {n.name for n in placeholders[:own]})
     raise CannotExport("the model was not traced: it has no tensor that requires a gradient")
+
+
+class _OneGraph(CannotExport):
+    """Ends what Dynamo does with a model."""
+
+
+def refuse_breaks(model, inputs):
+    """torch.compile would run a model that Dynamo cannot trace at a stretch as several graphs, whose links are kept in memory."""
+    def end(*_):
+        raise _OneGraph
+
+    try:
+        with private.told_of_breaks(CannotExport):
+            torch.compile(model, fullgraph=True, backend=end)(*inputs)
+    except _OneGraph:
+        return
+    except CannotExport as error:
+        raise CannotExport(f"{error}; --as eager has no graphs") from None
+    except Exception:  # noqa: BLE001  fake tensors on a CPU end what a GPU would run
+        return
 
 
 def passes(graph, mode):
@@ -266,12 +288,16 @@ class _Place:
     """The module whose code runs; every operator traced is marked with it."""
 
     def __init__(self):
-        self.stack = []
+        self.stack, self.hooks = [], []
 
     def follow(self, model):
         for path, module in model.named_modules():
-            module.register_forward_pre_hook(lambda *_, path=path, module=module: self.enter(path, module))
-            module.register_forward_hook(lambda *_: self.leave(), always_call=False)
+            self.hooks.append(module.register_forward_pre_hook(lambda *_, path=path, module=module: self.enter(path, module)))
+            self.hooks.append(module.register_forward_hook(lambda *_: self.leave(), always_call=False))
+
+    def leave_alone(self):
+        for hook in self.hooks:
+            hook.remove()
 
     def enter(self, path, module):
         self.stack.append((path, type(module)))
