@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
 from umbench import load  # noqa: E402
 
 RATES = {"fp32": "fp32_flops_per_s", "tf32": "tf32_flops_per_s", "bf16": "bf16_flops_per_s"}
+LEAST_CHANNELS = 96  # as simulator/roofline.cpp has it
 FILTER = {"convolution": ("in", 1), "convolution_backward_data": ("in", 0), "convolution_backward_filter": ("out", 0)}
 
 
@@ -64,12 +65,12 @@ def paces(records, machine):
         rate = machine[RATES[record["precision"]]]
         scale = share_in_an_iteration(record)
         for engine in record["engines"]:
-            kind = kinds.get(engine["op"])
+            kind, padding = kinds.get(engine["op"], (None, 1))
             if kind is None or engine["flops"] is None or not rate:
                 continue
             products = kind[0].startswith(("convolution", "linear"))
             flops_per_s = rate if products else machine["fp32_flops_per_s"]
-            ideal[record["precision"], *kind] += max(engine["flops"] / flops_per_s, engine["bytes"] / machine["device_bytes_per_s"])
+            ideal[record["precision"], *kind] += max(engine["flops"] * padding / flops_per_s, engine["bytes"] / machine["device_bytes_per_s"])
             taken[record["precision"], *kind] += max(engine["time_ns"] * scale - machine["launch_ns"], 1) / 1e9
     return [{"kind": kind, "precision": precision} | ({"filter": height} if height else {}) |
             {"percent": min(max(round(100 * ideal[precision, kind, height] / taken[precision, kind, height]), 1), 1000)}
@@ -83,7 +84,7 @@ def share_in_an_iteration(record):
 
 
 def kinds_of(record):
-    """{operator: (kind, height of its filter or 0)} of the record's network."""
+    """{operator: ((kind, height of its filter or 0), times that tiles repeat its arithmetic)} of the record's network."""
     with tempfile.TemporaryDirectory() as folder:
         graph = Path(folder) / "graph.json"
         knobs = [word for name, value in (record.get("network_knobs") or {}).items() for word in ("--set", f"{name}={value}")]
@@ -97,8 +98,10 @@ def kinds_of(record):
     found = {}
     for op in built["ops"]:
         side, place = FILTER.get(op["kind"], (None, None))
-        shape = shapes[op[side][place]] if side else None
-        found[op["name"]] = (op["kind"], (shape["h"] if isinstance(shape, dict) else shape[2]) if shape else 0)
+        height, padding = (shapes[op[side][place]][2] if side else 0), 1
+        if side and record["precision"] != "fp32" and op.get("groups", 1) == 1:
+            padding = max(1, LEAST_CHANNELS / shapes[op["out"][0]][0 if op["kind"].endswith("filter") else 1])
+        found[op["name"]] = (op["kind"], height), padding
     return found
 
 

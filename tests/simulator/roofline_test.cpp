@@ -10,12 +10,12 @@ namespace um {
 namespace {
 
 // conv1: 1 x 1 kernel, so its work can be counted by hand.
-graph one_convolution(std::int64_t channels) {
+graph one_convolution(std::int64_t channels, std::int64_t filters = 16) {
   graph g;
   g.name = "one";
   g.tensors = {{"x", {2, channels, 8, 8}, dtype::f32, role::input},
-               {"w", {16, channels, 1, 1}, dtype::f32, role::parameter},
-               {"y", {2, 16, 8, 8}, dtype::f32, role::output}};
+               {"w", {filters, channels, 1, 1}, dtype::f32, role::parameter},
+               {"y", {2, filters, 8, 8}, dtype::f32, role::output}};
   g.ops = {{"conv", convolution{}, {0, 1}, {2}, true, {}}};
   return g;
 }
@@ -43,12 +43,41 @@ TEST(roofline, products_take_the_rate_of_their_precision) {
   m.tf32_flops_per_s = 2'000'000'000;
   m.bf16_flops_per_s = 4'000'000'000;
   m.device_bytes_per_s *= 1000;
-  graph g = one_convolution(32);
+  graph g = one_convolution(32, 96);
   const nanoseconds fp32 = estimate(g, m).at(0).time;
   g.arithmetic = precision::tf32;
   EXPECT_EQ(estimate(g, m).at(0).time, fp32 / 2);
   g.arithmetic = precision::bf16;
   EXPECT_EQ(estimate(g, m).at(0).time, fp32 / 4);
+}
+
+TEST(roofline, few_output_channels_take_matrix_units_the_time_of_96) {
+  machine m = round_machine();
+  m.launch_ns = 0;
+  m.fp32_flops_per_s = m.bf16_flops_per_s = 1'000'000'000;
+  m.device_bytes_per_s *= 1000;
+  const auto time_of = [&](graph g, precision arithmetic) {
+    g.arithmetic = arithmetic;
+    return estimate(g, m).at(0).time;
+  };
+  const graph narrow = one_convolution(48, 32), wide = one_convolution(32, 128);
+  EXPECT_EQ(time_of(narrow, precision::bf16), 3 * time_of(narrow, precision::fp32));
+  EXPECT_EQ(time_of(wide, precision::bf16), time_of(wide, precision::fp32));
+
+  graph gradient = narrow;  // of the input, which has 48 channels
+  gradient.tensors[2].role = role::input;
+  gradient.tensors[0].role = role::output;
+  gradient.ops = {{"dx", convolution_backward_data{}, {1, 2}, {0}, true, {}}};
+  EXPECT_EQ(time_of(gradient, precision::bf16), 2 * time_of(gradient, precision::fp32));
+  gradient.tensors[0].role = role::input;
+  gradient.tensors[1].role = role::output;
+  gradient.ops = {{"dw", convolution_backward_filter{}, {0, 2}, {1}, true, {}}};
+  EXPECT_EQ(time_of(gradient, precision::bf16), 3 * time_of(gradient, precision::fp32));
+
+  graph depthwise = one_convolution(1, 32);
+  depthwise.tensors[0].shape.c = 32;
+  std::get<convolution>(depthwise.ops[0].attributes.value).groups = 32;
+  EXPECT_EQ(time_of(depthwise, precision::bf16), time_of(depthwise, precision::fp32)) << "no tiles there";
 }
 
 TEST(roofline, what_is_no_product_takes_the_plain_rate_in_every_precision) {

@@ -77,7 +77,10 @@ def products_per_s(node, precision, machine):
         return full * FEW_CHANNELS_SHARE * channels / LEAST_CHANNELS
     asked = node.args[10] if backward else ()
     kinds = [kind for kind, wanted in zip(("convolution_backward_data", "convolution_backward_filter"), asked) if wanted] or ["convolution"]
-    return full * mean_share(machine, precision, kinds, value_of_argument(argument_of(node, "weight")).shape[2])
+    filters = value_of_argument(argument_of(node, "weight")).shape
+    in_tiles = precision != "fp32" and argument_of(node, "groups") == 1
+    shares = [share_of(machine, precision, kind, filters[2]) * (share_of_tiles(kind, filters) if in_tiles else 1) for kind in kinds]
+    return full * len(shares) / sum(1 / share for share in shares)  # of operators that do as many operations each
 
 
 def is_aligned(matrix):
@@ -85,9 +88,9 @@ def is_aligned(matrix):
     return not isinstance(matrix, torch.Tensor) or matrix.dim() < 2 or max(matrix.stride()[-2:]) * matrix.element_size() % 16 == 0
 
 
-def mean_share(machine, precision, kinds, height):
-    """The harmonic mean: of operators that do as many operations each."""
-    return len(kinds) / sum(1 / share_of(machine, precision, kind, height) for kind in kinds)
+def share_of_tiles(kind, filters):
+    """Of matrix units, what a convolution of few output channels uses: as simulator/roofline.cpp has it."""
+    return min(1.0, filters[1 if kind == "convolution_backward_data" else 0] / 96)
 
 
 def share_of(machine, precision, kind, height):
