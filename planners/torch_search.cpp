@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <chrono>
+#include <atomic>
 #include <limits>
 #include <memory>
 #include <queue>
@@ -13,19 +13,31 @@
 namespace um {
 namespace {
 
-using clock = std::chrono::steady_clock;
-
 // The longest time of a copy beside kernels that read and write memory, over its time alone.
 constexpr double copy_time = 1.25;
 
 constexpr double least_ns = 1000;  // that a move is taken to cost
 
+constexpr unsigned searches = 8;  // beside one another, on however many cores: their number decides the plan
+
+// work(part) for each search.
+void side_by_side(const auto& work) {
+  std::atomic<unsigned> next = 0;
+  const unsigned cores = std::clamp(std::thread::hardware_concurrency(), 1U, searches);
+  std::vector<std::jthread> threads;
+  for (unsigned i = 0; i < cores; ++i) {
+    threads.emplace_back([&] {
+      for (unsigned part = next++; part < searches; part = next++) work(part);
+    });
+  }
+}
+
 // From one choice to the next by moves: first those that lower the peak for the least time, then those that
 // save time within the budget.
 class torch_search {
  public:
-  // `part` of `parts` searches side by side.
-  torch_search(const torch_step& step, std::int64_t budget, double seconds, unsigned part, unsigned parts);
+  // One of `searches`.
+  torch_search(const torch_step& step, std::int64_t budget, std::int64_t work, unsigned part);
   struct point {
     std::vector<torch_fate> fates;
     double over = 0, ns = 0;  // bytes above the budget, nanoseconds
@@ -40,7 +52,7 @@ class torch_search {
   bool is_better_than(const torch_search& other) const { return best_ < other.best_; }
 
  private:
-  bool late() const { return clock::now() > end_; }
+  bool late() const { return work_ <= 0; }
   point at(std::vector<torch_fate> fates);
   // What the backward graph reads of the candidates, with their fates.
   point trimmed(std::vector<torch_fate> fates);
@@ -62,26 +74,24 @@ class torch_search {
 
   const torch_step& step_;
   std::int64_t budget_, aim_;
+  std::int64_t work_;  // that is left: nodes of evaluated choices
   torch_model model_;
-  clock::time_point end_;
   torch_moves moves_;
   point now_, best_;
-  unsigned part_, parts_;
+  unsigned part_;
   bool by_promise_;  // every second part
   std::mt19937 random_;
   std::int64_t evaluations_ = 0;
 };
 
-torch_search::torch_search(const torch_step& step, std::int64_t budget, double seconds, unsigned part,
-                           unsigned parts)
+torch_search::torch_search(const torch_step& step, std::int64_t budget, std::int64_t work, unsigned part)
     : step_(step),
       budget_(budget),
       aim_(budget),
+      work_(work),
       model_(step, budget),
-      end_(clock::now() + std::chrono::microseconds(static_cast<std::int64_t>(seconds * 1e6))),
       moves_(step),
       part_(part),
-      parts_(parts),
       by_promise_(part % 2 == 1),
       random_(part + 1) {
   model_.leave_time(copy_time);
@@ -90,6 +100,7 @@ torch_search::torch_search(const torch_step& step, std::int64_t budget, double s
 
 torch_search::point torch_search::at(std::vector<torch_fate> fates) {
   ++evaluations_;
+  work_ -= static_cast<std::int64_t>(step_.nodes.size());
   const torch_estimate e = model_.evaluate(fates);
   point p{std::move(fates), 0, static_cast<double>(e.ns)};
   // The mean shows the way where several moments share the peak.
@@ -234,7 +245,7 @@ torch_search::point torch_search::with_small(const std::vector<torch_id>& nodes)
 
 std::vector<torch_search::point> torch_search::evaluated(const std::vector<std::vector<torch_id>>& sets) {
   std::vector<point> found;
-  for (std::size_t i = part_; i < sets.size() && !late(); i += parts_) found.push_back(with_small(sets[i]));
+  for (std::size_t i = part_; i < sets.size() && !late(); i += searches) found.push_back(with_small(sets[i]));
   return found;
 }
 
@@ -255,8 +266,8 @@ std::vector<torch_search::point> torch_search::starts(const std::vector<torch_id
 std::vector<torch_search::point> torch_search::descents(const std::vector<point>& from) {
   const std::vector<double> shares{1.0, 0.85, 0.7};
   std::vector<point> ends;
-  const std::size_t alike = parts_ > 1 ? parts_ / 2 : 1;
-  for (std::size_t i = part_ / 2 % alike; i < shares.size() * from.size() && !late(); i += alike) {
+  constexpr std::size_t alike = searches / 2;  // those of both kinds take the same ways
+  for (std::size_t i = part_ / 2; i < shares.size() * from.size() && !late(); i += alike) {
     const std::size_t share = i / from.size();
     if (share > 0 && best_.over <= 0) break;
     aim_at(static_cast<std::int64_t>(shares[share] * static_cast<double>(budget_)));
@@ -297,31 +308,25 @@ torch_plan torch_search::find(const std::vector<torch_id>& begin, const std::vec
 }  // namespace
 
 torch_plan plan_torch(const torch_step& step, std::int64_t budget, const std::vector<torch_id>& begin,
-                      double seconds) {
-  constexpr unsigned most_searches = 8;
-  const unsigned parts = std::clamp(std::thread::hardware_concurrency(), 1U, most_searches);
-  std::vector<std::unique_ptr<torch_search>> searches;
-  for (unsigned part = 0; part < parts; ++part)
-    searches.push_back(std::make_unique<torch_search>(step, budget, seconds, part, parts));
-  const auto side_by_side = [&](const auto& work) {
-    std::vector<std::jthread> threads;
-    for (unsigned part = 0; part < parts; ++part) threads.emplace_back([&, part] { work(part); });
-  };
+                      std::int64_t work) {
+  std::vector<std::unique_ptr<torch_search>> all;
+  for (unsigned part = 0; part < searches; ++part)
+    all.push_back(std::make_unique<torch_search>(step, budget, work, part));
   const auto sets = torch_checkpoints(torch_wiring(step));
-  std::vector<std::vector<torch_search::point>> shares(parts);
-  side_by_side([&](unsigned part) { shares[part] = searches[part]->evaluated(sets); });
+  std::vector<std::vector<torch_search::point>> shares(searches);
+  side_by_side([&](unsigned part) { shares[part] = all[part]->evaluated(sets); });
   constexpr std::size_t most_by_parts = 3;
   std::vector<torch_search::point> by_parts;
   for (const auto& share : shares) by_parts.insert(by_parts.end(), share.begin(), share.end());
   std::stable_sort(by_parts.begin(), by_parts.end());
   by_parts.resize(std::min(by_parts.size(), most_by_parts));
-  std::vector<torch_plan> plans(parts);
-  side_by_side([&](unsigned part) { plans[part] = searches[part]->find(begin, by_parts); });
+  std::vector<torch_plan> plans(searches);
+  side_by_side([&](unsigned part) { plans[part] = all[part]->find(begin, by_parts); });
   std::size_t best = 0;
   std::int64_t evaluations = 0;
-  for (std::size_t part = 0; part < parts; ++part) {
+  for (std::size_t part = 0; part < searches; ++part) {
     evaluations += plans[part].evaluations;
-    if (searches[part]->is_better_than(*searches[best])) best = part;
+    if (all[part]->is_better_than(*all[best])) best = part;
   }
   plans[best].evaluations = evaluations;
   return plans[best];

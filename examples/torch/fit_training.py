@@ -91,7 +91,7 @@ def main():
     backend = "inductor" if device == "cuda" else "aot_eager"
     own, peak = train(torch.compile(model, backend=backend), optimizer_of(model), batches(wanted.network, model, wanted.small, device), wanted.steps)
     if device == "cpu":
-        probe = umbench.torch.fit(copy.deepcopy(fitted), budget="1TiB", optimizer="AdamW", backend=backend, seconds=0.2)
+        probe = umbench.torch.fit(copy.deepcopy(fitted), budget="1TiB", optimizer="AdamW", backend=backend, effort=0.01)
         probe(*next(batches(wanted.network, model, wanted.small, device)))
         peak = probe.plan.unplanned["peak"]
     del model

@@ -14,7 +14,7 @@ int plan_torch_command(const plan_torch_options& options) {
   for (const torch_id v : q.default_saved) fates[v] = torch_fate::saved;
   torch_model own(q.step, std::numeric_limits<std::int64_t>::max());
   own.evaluate(fates);
-  fmt::print("{}\n", to_json(own.plan(), plan_torch(q.step, q.budget, q.default_saved, q.seconds),
+  fmt::print("{}\n", to_json(own.plan(), plan_torch(q.step, q.budget, q.default_saved, q.work),
                              least_torch_peak(q.step)));
   return 0;
 }

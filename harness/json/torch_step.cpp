@@ -8,7 +8,7 @@ namespace um {
 namespace {
 
 constexpr std::int64_t most_bytes = std::int64_t{1} << 50;
-constexpr double most_seconds = 3600, most_rate = 1e9;
+constexpr double most_rate = 1e9;
 constexpr plain_format up_to_most{0, most_bytes};
 
 void check_refers_backwards(const std::vector<torch_id>& numbers, std::size_t nodes, const json_place& at) {
@@ -69,7 +69,7 @@ void describe(auto& v, torch_question& q) {
   v.field("copy_drag", q.step.copy_drag, number_range{0, 1});
   v.field("fused", q.step.fused);
   v.field("begin", q.default_saved, plain_format{0, no_node - 1});
-  v.field("seconds", q.seconds, number_range{0, most_seconds});
+  v.field("work", q.work, up_to_most);
 }
 
 torch_question torch_question_from(const std::string& text, const std::string& source) {

@@ -12,7 +12,7 @@ struct torch_question {
   torch_step step;
   std::int64_t budget = 0;
   std::vector<torch_id> default_saved;  // PyTorch's own choice of saved tensors
-  double seconds = 0;
+  std::int64_t work = 0;
 };
 
 torch_question torch_question_from(const std::string& text, const std::string& source);

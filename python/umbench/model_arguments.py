@@ -52,7 +52,7 @@ def fit(given):
     parser.add_argument("--optimizer", metavar="CLASS", help="a class of torch.optim whose states count, such as AdamW")
     parser.add_argument("--tier", choices=("pinned", "none"), default="pinned", help="none: nothing is offloaded (pinned)")
     parser.add_argument("--autocast", choices=list(HALVES), help="run the forward pass under torch.autocast in this type (off)")
-    parser.add_argument("--seconds", type=float, default=5.0, help="of search for each plan, above 0 (5)")
+    parser.add_argument("--effort", type=float, default=1.0, help="of the search for each plan, above 0; 1 is some seconds (1)")
     options = parser.parse_args(given)
     if ":" not in options.model:
         parser.error(f"{options.model}: wants MODULE:FUNCTION such as mymodels.py:resnet")

@@ -241,7 +241,7 @@ TEST(torch_plans, the_search_keeps_to_the_budget) {
   const auto all = model.evaluate(std::vector<torch_fate>(s.nodes.size(), torch_fate::saved));
   std::int64_t before = 0;
   for (const std::int64_t budget : {all.peak, all.peak * 3 / 4, all.peak * 6 / 10}) {
-    const torch_plan made = plan_torch(s, budget, {}, 1.0);
+    const torch_plan made = plan_torch(s, budget, {}, 3'000'000);
     EXPECT_LE(made.estimate.peak, budget);
     EXPECT_GE(made.estimate.ns, before);
     before = made.estimate.ns;
@@ -270,11 +270,7 @@ TEST(torch_plans, the_search_finds_the_best_of_all_choices) {
       for (const torch_estimate& e : all) {
         if (e.peak <= budget) least = std::min(least, e.ns);
       }
-      torch_plan made;
-      for (const double seconds : {0.3, 3.0, 30.0}) {  // a busy machine gets more
-        made = plan_torch(s, budget, {}, seconds);
-        if (made.estimate.ns == least) break;
-      }
+      const torch_plan made = plan_torch(s, budget, {}, 100'000);
       EXPECT_LE(made.estimate.peak, budget);
       EXPECT_EQ(made.estimate.ns, least) << count << " blocks within " << budget;
     }

@@ -94,9 +94,9 @@ def test_runs_hold_what_one_run_of_their_size_does_not():
     """A tensor of 96 MiB comes when 48 MiB are free on either side of one that stays."""
     requests = step(48, 24, -48, 96)
     assert arena.served(requests, [120 * MIB]) == 3 and arena.served(requests, [144 * MIB]) < len(requests) == arena.served(requests, [168 * MIB])
-    runs = arena.runs_for(requests, 10, 5)
+    runs = arena.runs_for(requests, 10, 10000)
     assert sum(runs) == 10 and arena.served(requests, [run * arena.PAGE for run in runs]) == len(requests)
-    assert arena.runs_for(requests, 9, 0.2) is None
+    assert arena.runs_for(requests, 9, 1000) is None
 
 
 def test_lengths_add_up_and_are_two_pages_at_least():

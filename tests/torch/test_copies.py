@@ -114,7 +114,7 @@ def test_whatever_is_saved_may_wait_on_the_host(monkeypatch):
     monkeypatch.setattr(fit_file, "ask", ask)
     memory, graphs = importlib.import_module("torch._inductor.memory"), test_fit.lowered(monkeypatch)
     monkeypatch.setattr(memory, "reorder_for_peak_memory", None)  # the order of the graphs is the plan's
-    model = test_fit.umt.fit(model, budget="1GiB", seconds=0.1)
+    model = test_fit.umt.fit(model, budget="1GiB", effort=0.003)
     test_fit.trained(model, inputs)
     assert len(graphs) == 2 and len(model.plan.offloaded) > 4 and model.plan.differences == []
     for own, other in zip(gradients(plain), gradients(model)):
@@ -178,7 +178,7 @@ def test_slow_copies_on_a_gpu_leave_the_gradients(cycles, monkeypatch):
     peak = torch.cuda.max_memory_allocated()
     del plain
     torch.cuda.empty_cache()
-    model = test_fit.umt.fit(start.cuda(), budget=int(0.6 * peak), seconds=1)
+    model = test_fit.umt.fit(start.cuda(), budget=int(0.6 * peak), effort=0.1)
     test_fit.trained(model, inputs)
     assert model.plan.offloaded
     for own, other in zip(wanted, gradients(model)):

@@ -95,10 +95,10 @@ def trained(model, inputs):
 
 def fitted(model, inputs, share, tier="pinned", backend="aot_eager"):
     """`model` under the peak of PyTorch's own choice, by `share`; the budget that this is."""
-    probe = umt.fit(copy.deepcopy(model), budget="1TiB", backend="aot_eager", seconds=0.1)
+    probe = umt.fit(copy.deepcopy(model), budget="1TiB", backend="aot_eager", effort=0.003)
     trained(probe, inputs)
     budget = int(probe.plan.unplanned["peak"] * share)
-    return umt.fit(model, budget=budget, tier=tier, backend=backend, seconds=0.3), budget
+    return umt.fit(model, budget=budget, tier=tier, backend=backend, effort=0.01), budget
 
 
 @pytest.mark.parametrize("share", (1.05, 0.7))
@@ -113,7 +113,7 @@ def test_gradients_are_those_of_the_unplanned_model(name, share):
     except umt.NoPlan as refusal:
         least = model.plan.least_budget()
         assert share < 0.8 and "the least found is" in str(refusal) and least > budget
-        model = umt.fit(made(name)[0], budget=int(least * 1.01), backend="aot_eager", seconds=0.3)
+        model = umt.fit(made(name)[0], budget=int(least * 1.01), backend="aot_eager", effort=0.01)
         planned = trained(model, inputs)
     same = torch.equal if model.plan.chunks == 1 else torch.allclose
     assert same(planned, unplanned)
@@ -144,9 +144,9 @@ def test_the_same_bits_cut_nothing():
     model, inputs = made("tied weights")
     plain = copy.deepcopy(model)
     unplanned = trained(torch.compile(plain, backend="aot_eager"), inputs)
-    probe = umt.fit(copy.deepcopy(model), budget="1TiB", backend="aot_eager", seconds=0.1)
+    probe = umt.fit(copy.deepcopy(model), budget="1TiB", backend="aot_eager", effort=0.003)
     trained(probe, inputs)
-    model = umt.fit(model, budget=int(probe.plan.unplanned["peak"] * 0.8), bits="same", backend="aot_eager", seconds=0.3)
+    model = umt.fit(model, budget=int(probe.plan.unplanned["peak"] * 0.8), bits="same", backend="aot_eager", effort=0.01)
     assert torch.equal(trained(model, inputs), unplanned) and model.plan.chunks == 1
     for own, other in zip(plain.parameters(), model.parameters()):
         assert torch.equal(own.grad, other.grad)
@@ -274,7 +274,7 @@ def test_refuses_tensor_subclasses():
 
 def test_refuses_what_fits_nowhere_with_the_least_budget():
     model, inputs = made("perceptron")
-    told = refusal(lambda: trained(umt.fit(model, budget="100KiB", backend="aot_eager", seconds=0.3), inputs))
+    told = refusal(lambda: trained(umt.fit(model, budget="100KiB", backend="aot_eager", effort=0.01), inputs))
     assert "no plan within 0.10 MiB" in told and "the least found is" in told and "none is below" in told
 
 
@@ -323,8 +323,8 @@ def test_plans_again_where_the_measured_peak_is_above_the_budget(monkeypatch):
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 0)
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: measured.pop(0))
-    monkeypatch.setattr(torch.cuda, "max_memory_reserved", lambda device: 0)
-    model = umt.fit(model, budget=predicted, backend="aot_eager", seconds=0.3)
+    monkeypatch.setattr(torch.cuda, "max_memory_reserved", lambda device: measured[0])
+    model = umt.fit(model, budget=predicted, backend="aot_eager", effort=0.01)
     for _ in range(6):
         trained(model, inputs)
     assert model.plan.plans == 2 and model.plan.settled and not measured
@@ -337,10 +337,10 @@ def test_a_batch_in_parts_has_the_gradients_of_the_whole():
     unplanned = trained(plain, inputs)
     probe, _ = fitted(copy.deepcopy(model), inputs, 1.2, tier=None)
     trained(probe, inputs)
-    least = refusal(lambda: trained(umt.fit(copy.deepcopy(model), budget=1, tier=None, backend="aot_eager", seconds=0.3), inputs))
+    least = refusal(lambda: trained(umt.fit(copy.deepcopy(model), budget=1, tier=None, backend="aot_eager", effort=0.01), inputs))
     assert "the least found is" in least
     budget = int(probe.plan.unplanned["peak"] * 0.45)
-    model = umt.fit(model, budget=budget, tier=None, micro_batches="auto", backend="aot_eager", seconds=0.3)
+    model = umt.fit(model, budget=budget, tier=None, micro_batches="auto", backend="aot_eager", effort=0.01)
     planned = trained(model, inputs)
     assert model.plan.micro_batches > 1 and model.plan.predicted["peak"] <= budget
     assert f"in {model.plan.micro_batches} parts" in str(model.plan)
@@ -384,7 +384,7 @@ def test_a_convolution_that_is_computed_again_keeps_its_strides(monkeypatch):
         return answer
 
     monkeypatch.setattr(fit_file, "ask", ask)
-    trained(umt.fit(model, budget="1GiB", tier=None, seconds=0.1), inputs)
+    trained(umt.fit(model, budget="1GiB", tier=None, effort=0.003), inputs)
     assert [graph.is_backward for graph in graphs] == [False, True]
     assert all(graph.module.graph.find_nodes(op="call_function", target=torch.ops.aten.convolution.default) for graph in graphs)
     for graph in graphs:
@@ -405,7 +405,7 @@ def test_plans_again_with_more_slack_where_no_memory_can_be_laid_out(monkeypatch
     model, inputs = made("perceptron")
     on_made_up_gpu(monkeypatch, LaidOut, max_memory_allocated=2**26, max_memory_reserved=2**41)
     monkeypatch.setattr(LaidOut, "fails", 1)
-    model = umt.fit(model, budget="1TiB", backend="aot_eager", seconds=0.1)
+    model = umt.fit(model, budget="1TiB", backend="aot_eager", effort=0.003)
     for _ in range(8):
         trained(model, inputs)
     assert model.plan.plans == 2 and model.plan.more_slack > 0 and model.plan.settled and model.plan.within
@@ -415,7 +415,7 @@ def test_says_where_more_is_reserved_than_the_budget(monkeypatch):
     model, inputs = made("perceptron")
     on_made_up_gpu(monkeypatch, LaidOut, max_memory_allocated=2**26, max_memory_reserved=2**41)
     monkeypatch.setattr(LaidOut, "fails", 100)
-    model = umt.fit(model, budget="1TiB", backend="aot_eager", seconds=0.1)
+    model = umt.fit(model, budget="1TiB", backend="aot_eager", effort=0.003)
     with pytest.warns(UserWarning, match="reserves 2048.00 GiB, more than the budget of 1024.00 GiB"):
         for _ in range(12):
             trained(model, inputs)
@@ -439,7 +439,7 @@ def test_a_step_that_fails_is_recorded_anew(monkeypatch):
 
     model, inputs = made("perceptron")
     on_made_up_gpu(monkeypatch, Noted, max_memory_allocated=2**26)
-    model = umt.fit(model, budget="1TiB", backend="aot_eager", seconds=0.1)
+    model = umt.fit(model, budget="1TiB", backend="aot_eager", effort=0.003)
     trained(model, inputs)
     call = model._compiled_call_impl
     usual = call.run

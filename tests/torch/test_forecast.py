@@ -22,7 +22,7 @@ def perceptron():
 def test_the_table_tells_which_batch_fits(tmp_path, capsys):
     file = tmp_path / "small.py"
     file.write_text(MODEL, encoding="utf-8")
-    forecast.main(model_arguments.fit([f"{file}:perceptron", "--budget", "140MiB", "--batch", "512", "131072", "--seconds", "0.2"]))
+    forecast.main(model_arguments.fit([f"{file}:perceptron", "--budget", "140MiB", "--batch", "512", "131072", "--effort", "0.01"]))
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[:2] for line in lines[1:3]] == [["512", "yes"], ["131072", "no"]]
     assert lines[-1] == "largest batch that fits: 512"
@@ -32,7 +32,7 @@ def test_the_table_tells_which_batch_fits(tmp_path, capsys):
 def test_nodes_and_kernels_take_the_same_memory(model, library):
     """fit plans over the nodes of the joint graph, export writes the kernels of its two parts."""
     pytest.importorskip(library)
-    options = model_arguments.fit([f"{test_zoo.__file__}:{model}", "--budget", "1TiB", "--seconds", "0.01"])
+    options = model_arguments.fit([f"{test_zoo.__file__}:{model}", "--budget", "1TiB", "--effort", "0.001"])
     _, answer, _ = forecast.planned(options, 2**40, 1)
     nodes, kernels = answer["begin"]["peak"] - forecast.LIBRARY_BYTES, liveness.peak_of(convert.of_model(getattr(test_zoo, model)).document)[0]
     assert abs(nodes / kernels - 1) < 0.03

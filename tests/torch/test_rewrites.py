@@ -105,7 +105,7 @@ def test_a_fitted_unet_has_the_gradients_of_the_whole_one(monkeypatch):
     whole = copy.deepcopy(model)
     whole(x, labels).backward()
     monkeypatch.setattr(private, "simplified", parted)
-    model = umbench.torch.fit(model, budget="1TiB", backend="aot_eager", seconds=0.1)
+    model = umbench.torch.fit(model, budget="1TiB", backend="aot_eager", effort=0.003)
     model(x, labels).backward()
     assert not model.plan.differences
     for a, b in zip(model.parameters(), whole.parameters()):

@@ -9,7 +9,6 @@ lengths on a model of the allocator (c10/cuda/CUDACachingAllocator.cpp: get_free
 import bisect
 import contextlib
 import random
-import time
 
 import torch
 
@@ -20,7 +19,7 @@ PAGE = 12 * MIB       # that the allocator maps at a time (private.ALLOCATOR)
 LARGE = MIB           # above it allocations share the pool that is laid out here
 GRAIN = 512           # of allocations
 TAIL = 2**40          # address space behind the last run
-SECONDS = 4.0         # for a search
+WORK = 3_000_000      # requests that a search serves: some 10 s
 MOST_GAPS = 8         # that are tried behind one run
 MOST_LAID = 40        # times that the runs are mapped again after somebody emptied the cache
 
@@ -112,10 +111,11 @@ def served(requests, runs, others=()):
     return len(requests)
 
 
-def runs_for(requests, pages, seconds, others=(), tried=()):
-    """Lengths in pages, `pages` in all, of runs in which all requests find room, none of those `tried`; None where none were found."""
+def runs_for(requests, pages, work, others=(), tried=()):
+    """Lengths in pages, `pages` in all, of runs in which all requests find room, none of those `tried`; None where none were
+    found. `work`: requests that may be served on the way."""
     sizes = sorted({size for is_taken, _, size in requests if is_taken and size > PAGE // 2}) or [PAGE]
-    search, most, best, until = _Lengths(pages, sizes, random.Random(0)), -1, None, time.monotonic() + seconds
+    search, most, best = _Lengths(pages, sizes, random.Random(0)), -1, None
     runs = [pages]
     while pages >= 2:
         done = served(requests, [run * PAGE for run in runs], others)
@@ -123,7 +123,8 @@ def runs_for(requests, pages, seconds, others=(), tried=()):
             return runs
         if done >= most:
             most, best = done, runs
-        if time.monotonic() > until:
+        work -= done + 1
+        if work < 0:
             return None
         runs = search.anew() if search.random.random() < 0.2 else search.changed(best)
     return None
@@ -213,7 +214,7 @@ class Arena:
         self.runs = None
         if len(self.tried) < self.TRIES:
             torch.cuda.empty_cache()
-            self.runs = runs_for(self.requests, self.room() // PAGE, SECONDS, private.free_pieces(self.device, self.stream), self.tried)
+            self.runs = runs_for(self.requests, self.room() // PAGE, WORK, private.free_pieces(self.device, self.stream), self.tried)
             self.tried.append(self.runs)
         return self.runs is not None
 

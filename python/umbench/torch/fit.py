@@ -17,7 +17,7 @@ UNITS = {"": 1, "B": 1, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40, 
 STATES = {"AdamW": 2, "Adam": 2, "NAdam": 2, "RAdam": 2, "Adamax": 2, "SGD": 0, "RMSprop": 1, "Adagrad": 1, "Lion": 1}
 
 
-def fit(model, budget, optimizer=None, tier="pinned", bits="rounding", micro_batches=1, statistics_of_parts=False, backend="inductor", seconds=8.0):
+def fit(model, budget, optimizer=None, tier="pinned", bits="rounding", micro_batches=1, statistics_of_parts=False, backend="inductor", effort=1.0):
     """Compiles `model` in place and returns it; a plan is made when the first batch arrives, and told by `model.plan`.
 
     budget: bytes of the device for all of training ("24GiB" or a number): parameters, gradients, the optimizer's states, activations.
@@ -26,8 +26,8 @@ def fit(model, budget, optimizer=None, tier="pinned", bits="rounding", micro_bat
     bits: "rounding" allows what adds up in another order: losses in shares, batches in parts; "same" does not.
     micro_batches: equal parts that each batch is computed in, one after the other; "auto" takes the fewest that have a plan. The model's
     result has to be its loss, a mean over the batch. statistics_of_parts: parts may be normalised by statistics of their own.
-    backend: "inductor", or "aot_eager" which compiles nothing. seconds: for the search. The plan depends on how far
-    the search gets in that time: another machine, or another run, may find another one.
+    backend: "inductor", or "aot_eager" which compiles nothing. effort: of the search, 1 is some seconds. Equal graphs and costs have
+    equal plans on any machine.
     Raises NoPlan, in one line, here or at the first batch."""
     refusals.of_model(model)
     refusals.of_options(tier, bits, micro_batches)
@@ -36,7 +36,7 @@ def fit(model, budget, optimizer=None, tier="pinned", bits="rounding", micro_bat
     plan = Plan(bytes_of(budget))
     if torch.cuda.is_available():
         private.lose_less_memory()
-    private.install(model, Call(model, plan, Planning(model, plan, optimizer, tier, bits, backend, seconds), micro_batches))
+    private.install(model, Call(model, plan, Planning(model, plan, optimizer, tier, bits, backend, effort), micro_batches))
     model.plan = plan
     return model
 
@@ -112,12 +112,14 @@ class Call:
             reserved = torch.cuda.max_memory_reserved(device)
             self.plan.measure(torch.cuda.max_memory_allocated(device), reserved, ms)
             recorded = self.arena.recorded()
-            if self.plan.too_much() and self.plan.plans < self.MOST_PLANS:
-                self.compile()
-            elif reserved <= self.plan.budget or not recorded or not private.maps_pages():
+            if reserved <= self.plan.budget:
                 self.plan.settle(reserved)
-            else:
+            elif self.plan.measured["peak"] <= self.plan.budget and recorded and private.maps_pages():
                 self.lay_out()
+            elif self.plan.too_much() and self.plan.plans < self.MOST_PLANS:
+                self.compile()
+            else:
+                self.plan.settle(reserved)
         elif self.arena.undisturbed():
             self.plan.settle(self.arena.reserved_in_all())
         else:
@@ -125,11 +127,12 @@ class Call:
         self.steps += 1
 
     def lay_out(self):
-        """Plans again with more slack where memory cannot be laid out."""
+        """Plans again where memory cannot be laid out: with more slack, unless the prediction missed more than that."""
         if self.arena.find_runs():
             self.arena.lay()
         elif self.plan.plans < self.MOST_PLANS:
-            self.plan.leave_more_slack()
+            if not self.plan.too_much():
+                self.plan.leave_more_slack()
             self.compile()
         else:
             self.plan.settle(self.plan.measured["reserved"])
@@ -165,10 +168,10 @@ class Planning:
     SHARE_OF_BUDGET = 0.2      # that the logits of one share and their gradients may take
     SHARE_IF_FROZEN = 0.08     # of weights that do not learn: more shares cost no sums of their gradients
 
-    def __init__(self, model, plan, optimizer, tier, bits, backend, seconds):
+    def __init__(self, model, plan, optimizer, tier, bits, backend, effort):
         self.bits = bits
         self.shares, self.costs, self.slabs, self.allocated = 1, None, [], 0
-        self.model, self.plan, self.optimizer, self.tier, self.backend, self.seconds = model, plan, optimizer, tier, backend, seconds
+        self.model, self.plan, self.optimizer, self.tier, self.backend, self.effort = model, plan, optimizer, tier, backend, effort
 
     def on_gpu(self):
         return any(p.is_cuda for p in self.model.parameters())
@@ -212,7 +215,7 @@ class Planning:
         if on_gpu:
             private.free_workspaces()  # those of the stream on which operators were measured
         base = self.base_bytes(step) + self.plan.unforeseen.get(self.shares, 0)
-        answer = ask(step, self.plan.usable, base, rates, self.backend == "inductor", begin, self.seconds, self.tier is not None)
+        answer = ask(step, self.plan.usable, base, rates, self.backend == "inductor", begin, self.effort, self.tier is not None)
         self.plan.take(step, answer, base, self.shares)
         self.plan.untimed = sorted(self.costs.untimed)
         self.plan.seconds = time.monotonic() - begun
