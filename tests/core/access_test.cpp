@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <stdexcept>
+#include <variant>
 
 namespace um {
 namespace {
@@ -153,29 +155,165 @@ TEST(Region, CountsBytes) {
   EXPECT_FALSE(is_whole(x, region_of(x, rows(0, 38))));
 }
 
-TEST(Accesses, WholeReadsInputsAndWritesOutputs) {
-  const auto all = strided_convolution().cut(box{});
-  expect_regions(all, {batch_of(0, 4), batch_of(0, 8), batch_of(0, 1), batch_of(0, 4)});
-  EXPECT_EQ(all[2].mode, access_mode::read);
-  EXPECT_EQ(all[3].mode, access_mode::write);
-  EXPECT_EQ(all[3].tensor, 3U);
+// What a part of an operator touches: mode and part of each operand, as "read [batch 2:4] accumulate"; ""
+// where there is no such part.
+std::string touched_by(const single& s, const box& part) {
+  std::string text;
+  try {
+    for (const seen& a : s.cut(part)) {
+      constexpr std::array modes{"read", "write", "accumulate"};
+      text += (text.empty() ? "" : ", ") + std::string(modes.at(static_cast<std::size_t>(a.mode)));
+      if (!is_whole(a.shape, a.where)) text += " " + to_text(a.shape, a.where);
+    }
+  } catch (const std::invalid_argument&) {
+  }
+  return text;
 }
 
-TEST(Accesses, Convolution) {
-  const single s = strided_convolution();
-  expect_regions(s.cut(batch_half), {batch_of(2, 4), batch_of(0, 8), batch_of(0, 1), batch_of(2, 4)});
-  expect_regions(s.cut(channel_half), {batch_of(0, 4), batch_of(4, 8), channels(4, 8), channels(4, 8)});
-  // Output rows 3 to 5 start at input rows 10, 14 and 18 and reach 11 rows down.
-  expect_regions(s.cut(slice{axis::row, 1, 3}), {rows(10, 29), batch_of(0, 8), batch_of(0, 1), rows(3, 6)});
-  // The first and last part reach into the padding, which is not there to be read.
-  expect_regions(s.cut(slice{axis::row, 0, 3}), {rows(0, 17), batch_of(0, 8), batch_of(0, 1), rows(0, 3)});
-  expect_regions(s.cut(slice{axis::row, 2, 3}), {rows(22, 39), batch_of(0, 8), batch_of(0, 1), rows(6, 9)});
+struct cut_case {
+  single what;
+  std::vector<std::pair<std::variant<slice, box>, std::string>> touched;
+};
+
+void expect_touched(const std::vector<cut_case>& cases) {
+  for (const cut_case& c : cases) {
+    for (const auto& [how, wanted] : c.touched) {
+      const auto* along = std::get_if<slice>(&how);
+      const box part = along != nullptr ? c.what.part(*along) : std::get<box>(how);
+      EXPECT_EQ(touched_by(c.what, part), wanted) << kind_of(c.what.o().attributes) << " " << to_text(part);
+    }
+  }
 }
 
-TEST(Accesses, ConvolutionBackwardData) {
-  const single s = strided_backward_data();
-  expect_regions(s.cut(batch_half), {batch_of(0, 8), batch_of(2, 4), batch_of(2, 4)});
-  expect_regions(s.cut(slice{axis::channel, 2, 3}), {channels(2, 3), batch_of(0, 4), channels(2, 3)});
+TEST(Accesses, OfConvolutions) {
+  const box sum{{}, {}, {}, {1, 3}};
+  expect_touched({
+      {strided_convolution(),
+       {{box{}, "read, read, read, write"},
+        {batch_half, "read [batch 2:4], read, read, write [batch 2:4]"},
+        {channel_half, "read, read [batch 4:8], read [channel 4:8], write [channel 4:8]"},
+        // Output rows 3 to 5 start at input rows 10, 14 and 18 and reach 11 rows down.
+        {slice{axis::row, 1, 3}, "read [row 10:29], read, read, write [row 3:6]"},
+        // The first and last part reach into the padding, which is not there to be read.
+        {slice{axis::row, 0, 3}, "read [row 0:17], read, read, write [row 0:3]"},
+        {slice{axis::row, 2, 3}, "read [row 22:39], read, read, write [row 6:9]"},
+        {box{{1, 3}, {2, 5}, {3, 6}, {}},
+         "read [batch 1:3, row 10:29], read [batch 2:5], read [channel 2:5], "
+         "write [batch 1:3, channel 2:5, row 3:6]"},
+        {sum, "read [channel 1:3], read [channel 1:3], read, accumulate"},
+        {box{{}, {}, {}, {0, 1}}, "read [channel 0:1], read [channel 0:1], read, write"}}},
+      {strided_backward_data(),
+       {{batch_half, "read, read [batch 2:4], write [batch 2:4]"},
+        {slice{axis::channel, 2, 3}, "read [channel 2:3], read, write [channel 2:3]"},
+        {box{{}, {}, {}, {2, 6}}, "read [batch 2:6], read [channel 2:6], accumulate"}}},
+      // Sums over the batch and rows accumulate from the second part on; only the one at the origin writes.
+      {strided_backward_filter(),
+       {{slice{axis::batch, 0, 2}, "read [batch 0:2], read [batch 0:2], write"},
+        {batch_half, "read [batch 2:4], read [batch 2:4], accumulate"},
+        {channel_half, "read, read [channel 4:8], write [batch 4:8]"},
+        {slice{axis::row, 1, 3}, "read [row 10:29], read [row 3:6], accumulate"},
+        {box{{0, 2}, {}, {3, 6}, {}}, "read [batch 0:2, row 10:29], read [batch 0:2, row 3:6], accumulate"},
+        {box{{0, 2}, {}, {0, 3}, {}}, "read [batch 0:2, row 0:17], read [batch 0:2, row 0:3], write"},
+        {sum, "read [channel 1:3], read, write [channel 1:3]"},
+        {box{{}, {4, 8}, {}, {1, 3}},
+         "read [channel 1:3], read [channel 4:8], write [batch 4:8, channel 1:3]"}}},
+      {operator_over(bias_backward{}, {y, channel_vector}, 1),
+       {{batch_half, "read [batch 2:4], accumulate"},
+        {channel_half, "read [channel 4:8], write [channel 4:8]"},
+        {row_half, "read [row 4:9], accumulate"}}},
+  });
+}
+
+TEST(Accesses, OfPools) {
+  // 10 rows, window 3, stride 2: rounded up there are 5 windows, and the last is clipped.
+  const dims in{2, 4, 10, 10}, out{2, 4, 5, 5}, bias{1, 4, 1, 1}, image{4, 3, 9, 9}, pooled{4, 3, 5, 5};
+  const average_pool mean{3, 3, 2, 2, 1, 1};
+  expect_touched({
+      {operator_over(max_pool{3, 2, 0}, {in, out, out}, 1),
+       {{batch_half, "read [batch 1:2], write [batch 1:2], write [batch 1:2]"},
+        {channel_half, "read [channel 2:4], write [channel 2:4], write [channel 2:4]"},
+        {slice{axis::row, 1, 5}, "read [row 2:5], write [row 1:2], write [row 1:2]"},
+        {slice{axis::row, 4, 5}, "read [row 8:10], write [row 4:5], write [row 4:5]"}}},
+      {operator_over(max_pool_backward{{3, 2, 0}}, {out, out, in}, 2),
+       {{slice{axis::row, 4, 10}, "read [row 1:3], read [row 1:3], write [row 4:5]"},
+        {slice{axis::row, 5, 10}, "read [row 2:3], read [row 2:3], write [row 5:6]"}}},
+      // 5 rows, window 2, stride 2: no window covers the last row.
+      {operator_over(max_pool_backward{{2, 2, 0}}, {{1, 1, 2, 2}, {1, 1, 2, 2}, {1, 1, 5, 5}}, 2),
+       {{slice{axis::row, 4, 5}, "read [row 1:2], read [row 1:2], write [row 4:5]"}}},
+      {operator_over(max_pool{3, 2, 0, true}, {in, bias, out, out}, 2),
+       {{slice{axis::row, 1, 5}, "read [row 2:5], read, write [row 1:2], write [row 1:2]"},
+        {channel_half, "read [channel 2:4], read [channel 2:4], write [channel 2:4], write [channel 2:4]"}}},
+      {operator_over(max_pool_backward{{3, 2, 0, true}}, {out, out, out, in, bias}, 3),
+       {{batch_half, "read [batch 1:2], read [batch 1:2], read [batch 1:2], write [batch 1:2], accumulate"},
+        {channel_half,
+         "read [channel 2:4], read [channel 2:4], read [channel 2:4], write [channel 2:4], write [channel "
+         "2:4]"},
+        {row_half, ""}}},  // a window that meets two parts' rows would add to the bias gradient twice
+      {operator_over(max_pool_backward{{3, 2, 0, true}}, {out, out, out, in}, 3),
+       {{slice{axis::row, 4, 10}, "read [row 1:3], read [row 1:3], read [row 1:3], write [row 4:5]"}}},
+      {operator_over(mean, {image, pooled}, 1),
+       {{slice{axis::row, 0, 2}, "read [row 0:4], write [row 0:2]"},
+        {row_half, "read [row 3:9], write [row 2:5]"}}},
+      {operator_over(average_pool_backward{mean}, {pooled, image}, 1),
+       {{row_half, "read [row 2:5], write [row 4:9]"},
+        {channel_half, "read [channel 1:3], write [channel 1:3]"}}},
+  });
+}
+
+TEST(Accesses, OfFullyConnectedLayersAndLosses) {
+  const dims in{4, 6, 2, 2}, weights{10, 6, 2, 2}, bias{1, 10, 1, 1}, out{4, 10, 1, 1}, labels{4, 1, 1, 1};
+  single update = operator_over(sgd_update{}, {w, w}, 2);
+  update.g.ops[0].out = {0};
+  const char* const loss = "read [batch 2:4], read [batch 2:4], accumulate, write [batch 2:4]";
+  expect_touched({
+      {operator_over(linear{}, {in, weights, bias, out}, 3),
+       {{batch_half, "read [batch 2:4], read, read, write [batch 2:4]"},
+        {channel_half, "read, read [batch 5:10], read [channel 5:10], write [channel 5:10]"}}},
+      {operator_over(linear_backward_data{}, {weights, out, in}, 2),
+       {{batch_half, "read, read [batch 2:4], write [batch 2:4]"},
+        {slice{axis::channel, 1, 3}, "read [channel 2:4], read, write [channel 2:4]"}}},
+      {operator_over(linear_backward_filter{}, {in, out, weights, bias}, 2),
+       {{batch_half, "read [batch 2:4], read [batch 2:4], accumulate, accumulate"},
+        {channel_half, "read, read [channel 5:10], write [batch 5:10], write [channel 5:10]"}}},
+      {operator_over(softmax_cross_entropy{}, {out, labels, {}, out}, 2), {{batch_half, loss}}},
+      {operator_over(softmax_cross_entropy_gradient{}, {out, labels, {}, out}, 2), {{batch_half, loss}}},
+      {operator_over(softmax_cross_entropy_backward{}, {out, labels, out}, 2),
+       {{batch_half, "read [batch 2:4], read [batch 2:4], write [batch 2:4]"}}},
+      {update, {{batch_half, "read [batch 4:8], read [batch 4:8], write [batch 4:8]"}}},
+  });
+}
+
+TEST(Accesses, OfNormalisationsAndElementwiseOperators) {
+  const dims v = channel_vector, mean{4, 8, 1, 1};
+  const char* const halves = "read [batch 2:4], write [batch 2:4]";
+  const char* const channels_of_two = "read [channel 4:8], write [channel 4:8]";
+  const auto channels_of = [](int read, int written) {
+    std::string text = "read [channel 4:8]";
+    for (int i = 1; i < read; ++i) text += ", read [channel 4:8]";
+    for (int i = 0; i < written; ++i) text += ", write [channel 4:8]";
+    return text;
+  };
+  expect_touched({
+      {operator_over(relu{}, {y, y}, 1), {{row_half, "read [row 4:9], write [row 4:9]"}}},
+      {operator_over(relu_backward{}, {y, y, y}, 2), {{channel_half, channels_of(2, 1)}}},
+      {operator_over(relu_bias_backward{}, {y, y, y, v}, 2),
+       {{row_half, "read [row 4:9], read [row 4:9], write [row 4:9], accumulate"},
+        {channel_half, channels_of(2, 2)}}},
+      {operator_over(batch_norm{}, {y, v, v, y, y, v, v}, 4),
+       {{channel_half, channels_of(4, 3)}, {batch_half, ""}, {row_half, ""}}},
+      {operator_over(batch_norm_backward{true, true, true}, {y, v, v, v, v, y, y, y, y, v, v, y}, 8),
+       {{channel_half, channels_of(8, 4)}, {batch_half, ""}, {row_half, ""}}},
+      {operator_over(normalize{}, {y, v, v, v, v, y, y}, 6),
+       {{batch_half, "read [batch 2:4], read, read, read, read, read [batch 2:4], write [batch 2:4]"},
+        {row_half, "read [row 4:9], read, read, read, read, read [row 4:9], write [row 4:9]"},
+        {channel_half, channels_of(6, 1)}}},
+      {operator_over(add{}, {y, y, y}, 2), {{row_half, "read [row 4:9], read [row 4:9], write [row 4:9]"}}},
+      {operator_over(cast{}, {y, y}, 1), {{batch_half, halves}}},
+      {operator_over(global_average_pool{}, {y, mean}, 1),
+       {{batch_half, halves}, {channel_half, channels_of_two}, {rows(4, 9), ""}}},
+      {operator_over(global_average_pool_backward{}, {mean, y}, 1),
+       {{batch_half, halves}, {channel_half, channels_of_two}, {rows(4, 9), ""}}},
+  });
 }
 
 // Against the definition: a row of dy is needed if its window meets a row of the part.
@@ -191,149 +329,6 @@ TEST(Accesses, ConvolutionBackwardDataTakesTheRowsWhoseWindowsMeet) {
     }
     const auto all = s.cut(slice{axis::row, part, 39});
     expect_regions(all, {batch_of(0, 8), rows(first, last + 1), rows(part, part + 1)});
-  }
-}
-
-TEST(Accesses, ConvolutionBackwardFilter) {
-  const single s = strided_backward_filter();
-  expect_regions(s.cut(batch_half), {batch_of(2, 4), batch_of(2, 4), batch_of(0, 8)});
-  expect_regions(s.cut(slice{axis::channel, 3, 8}), {batch_of(0, 4), channels(3, 4), batch_of(3, 4)});
-  expect_regions(s.cut(slice{axis::row, 1, 3}), {rows(10, 29), rows(3, 6), batch_of(0, 8)});
-}
-
-TEST(Accesses, SummedGradientsAccumulateFromTheSecondPartOn) {
-  const single s = strided_backward_filter();
-  EXPECT_EQ(s.cut(slice{axis::batch, 0, 2}).back().mode, access_mode::write);
-  EXPECT_EQ(s.cut(slice{axis::batch, 1, 2}).back().mode, access_mode::accumulate);
-  EXPECT_EQ(s.cut(slice{axis::row, 2, 9}).back().mode, access_mode::accumulate);
-  EXPECT_EQ(s.cut(slice{axis::channel, 1, 2}).back().mode, access_mode::write);
-}
-
-TEST(Accesses, BiasBackward) {
-  const single s = operator_over(bias_backward{}, {y, channel_vector}, 1);
-  expect_regions(s.cut(batch_half), {batch_of(2, 4), batch_of(0, 1)});
-  expect_regions(s.cut(channel_half), {channels(4, 8), channels(4, 8)});
-  expect_regions(s.cut(row_half), {rows(4, 9), batch_of(0, 1)});
-  EXPECT_EQ(s.cut(row_half).back().mode, access_mode::accumulate);
-  EXPECT_EQ(s.cut(channel_half).back().mode, access_mode::write);
-}
-
-TEST(Accesses, Relu) {
-  const single forward = operator_over(relu{}, {y, y}, 1);
-  expect_regions(forward.cut(row_half), {rows(4, 9), rows(4, 9)});
-  const single backward = operator_over(relu_backward{}, {y, y, y}, 2);
-  expect_regions(backward.cut(channel_half), {channels(4, 8), channels(4, 8), channels(4, 8)});
-}
-
-TEST(Accesses, MaxPoolOverlapsAndClips) {
-  // 10 rows, window 3, stride 2: rounded up there are 5 windows, and the last is clipped.
-  const dims in{2, 4, 10, 10}, out{2, 4, 5, 5};
-  const single forward = operator_over(max_pool{3, 2, 0}, {in, out, out}, 1);
-  expect_regions(forward.cut(batch_half), {batch_of(1, 2), batch_of(1, 2), batch_of(1, 2)});
-  expect_regions(forward.cut(channel_half), {channels(2, 4), channels(2, 4), channels(2, 4)});
-  expect_regions(forward.cut(slice{axis::row, 1, 5}), {rows(2, 5), rows(1, 2), rows(1, 2)});
-  expect_regions(forward.cut(slice{axis::row, 4, 5}), {rows(8, 10), rows(4, 5), rows(4, 5)});
-  const single backward = operator_over(max_pool_backward{{3, 2, 0}}, {out, out, in}, 2);
-  expect_regions(backward.cut(slice{axis::row, 4, 10}), {rows(1, 3), rows(1, 3), rows(4, 5)});
-  expect_regions(backward.cut(slice{axis::row, 5, 10}), {rows(2, 3), rows(2, 3), rows(5, 6)});
-}
-
-TEST(Accesses, RowsUnderNoWindowStillNameARow) {
-  // 5 rows, window 2, stride 2: no window covers the last row.
-  const single s = operator_over(max_pool_backward{{2, 2, 0}}, {{1, 1, 2, 2}, {1, 1, 2, 2}, {1, 1, 5, 5}}, 2);
-  expect_regions(s.cut(slice{axis::row, 4, 5}), {rows(1, 2), rows(1, 2), rows(4, 5)});
-}
-
-TEST(Accesses, Linear) {
-  const dims in{4, 6, 2, 2}, weights{10, 6, 2, 2}, bias{1, 10, 1, 1}, out{4, 10, 1, 1};
-  const single forward = operator_over(linear{}, {in, weights, bias, out}, 3);
-  expect_regions(forward.cut(batch_half), {batch_of(2, 4), batch_of(0, 10), batch_of(0, 1), batch_of(2, 4)});
-  expect_regions(forward.cut(channel_half),
-                 {batch_of(0, 4), batch_of(5, 10), channels(5, 10), channels(5, 10)});
-  const single data = operator_over(linear_backward_data{}, {weights, out, in}, 2);
-  expect_regions(data.cut(batch_half), {batch_of(0, 10), batch_of(2, 4), batch_of(2, 4)});
-  expect_regions(data.cut(slice{axis::channel, 1, 3}), {channels(2, 4), batch_of(0, 4), channels(2, 4)});
-  const single filter = operator_over(linear_backward_filter{}, {in, out, weights}, 2);
-  expect_regions(filter.cut(batch_half), {batch_of(2, 4), batch_of(2, 4), batch_of(0, 10)});
-  EXPECT_EQ(filter.cut(batch_half).back().mode, access_mode::accumulate);
-  expect_regions(filter.cut(channel_half), {batch_of(0, 4), channels(5, 10), batch_of(5, 10)});
-  EXPECT_EQ(filter.cut(channel_half).back().mode, access_mode::write);
-}
-
-TEST(Accesses, LinearBackwardFilterWithTheBias) {
-  const single s =
-      operator_over(linear_backward_filter{}, {{4, 6, 2, 2}, {4, 10, 1, 1}, {10, 6, 2, 2}, {1, 10, 1, 1}}, 2);
-  expect_regions(s.cut(batch_half), {batch_of(2, 4), batch_of(2, 4), batch_of(0, 10), batch_of(0, 1)});
-  EXPECT_EQ(s.cut(batch_half)[3].mode, access_mode::accumulate);
-  expect_regions(s.cut(channel_half), {batch_of(0, 4), channels(5, 10), batch_of(5, 10), channels(5, 10)});
-  EXPECT_EQ(s.cut(channel_half)[3].mode, access_mode::write);
-}
-
-TEST(Accesses, ReluBiasBackward) {
-  const single s = operator_over(relu_bias_backward{}, {y, y, y, channel_vector}, 2);
-  expect_regions(s.cut(row_half), {rows(4, 9), rows(4, 9), rows(4, 9), batch_of(0, 1)});
-  EXPECT_EQ(s.cut(row_half)[2].mode, access_mode::write);
-  EXPECT_EQ(s.cut(row_half)[3].mode, access_mode::accumulate);
-  expect_regions(s.cut(channel_half), {channels(4, 8), channels(4, 8), channels(4, 8), channels(4, 8)});
-  EXPECT_EQ(s.cut(channel_half)[3].mode, access_mode::write);
-}
-
-TEST(Accesses, MaxPoolWithBiasAndRelu) {
-  const dims in{2, 4, 10, 10}, out{2, 4, 5, 5}, bias{1, 4, 1, 1};
-  const single forward = operator_over(max_pool{3, 2, 0, true}, {in, bias, out, out}, 2);
-  expect_regions(forward.cut(slice{axis::row, 1, 5}), {rows(2, 5), batch_of(0, 1), rows(1, 2), rows(1, 2)});
-  expect_regions(forward.cut(channel_half), {channels(2, 4), channels(2, 4), channels(2, 4), channels(2, 4)});
-  const single backward = operator_over(max_pool_backward{{3, 2, 0, true}}, {out, out, out, in, bias}, 3);
-  expect_regions(backward.cut(batch_half),
-                 {batch_of(1, 2), batch_of(1, 2), batch_of(1, 2), batch_of(1, 2), batch_of(0, 1)});
-  EXPECT_EQ(backward.cut(batch_half)[4].mode, access_mode::accumulate);
-  expect_regions(backward.cut(channel_half),
-                 {channels(2, 4), channels(2, 4), channels(2, 4), channels(2, 4), channels(2, 4)});
-  // A window that meets two parts' rows would add to the bias gradient twice.
-  EXPECT_THROW(backward.cut(row_half), std::invalid_argument);
-  const single alone = operator_over(max_pool_backward{{3, 2, 0, true}}, {out, out, out, in}, 3);
-  expect_regions(alone.cut(slice{axis::row, 4, 10}), {rows(1, 3), rows(1, 3), rows(1, 3), rows(4, 5)});
-}
-
-TEST(Accesses, BatchNormIsCutAlongChannelsAlone) {
-  const box half = channels(4, 8);
-  const single forward = operator_over(
-      batch_norm{}, {y, channel_vector, channel_vector, y, y, channel_vector, channel_vector}, 4);
-  expect_regions(forward.cut(channel_half), {half, half, half, half, half, half, half});
-  const batch_norm_backward both{true, true, true};
-  const single backward = operator_over(both,
-                                        {y, channel_vector, channel_vector, channel_vector, channel_vector, y,
-                                         y, y, y, channel_vector, channel_vector, y},
-                                        8);
-  expect_regions(backward.cut(channel_half), std::vector<box>(12, half));
-  for (const single& s : {forward, backward}) {
-    for (const access& a : s.cut(channel_half)) EXPECT_NE(a.mode, access_mode::accumulate);
-    EXPECT_THROW(s.cut(batch_half), std::invalid_argument);
-    EXPECT_THROW(s.cut(row_half), std::invalid_argument);
-  }
-}
-
-TEST(Accesses, NormalizeIsCutAnywhere) {
-  const single s = operator_over(
-      normalize{}, {y, channel_vector, channel_vector, channel_vector, channel_vector, y, y}, 6);
-  const box all = batch_of(0, 1), half = batch_of(2, 4), lower = rows(4, 9), some = channels(4, 8);
-  expect_regions(s.cut(batch_half), {half, all, all, all, all, half, half});
-  expect_regions(s.cut(row_half), {lower, all, all, all, all, lower, lower});
-  expect_regions(s.cut(channel_half), {some, some, some, some, some, some, some});
-}
-
-TEST(Accesses, PointwiseAndMeans) {
-  const single sum = operator_over(add{}, {y, y, y}, 2);
-  expect_regions(sum.cut(row_half), {rows(4, 9), rows(4, 9), rows(4, 9)});
-  const single rounded = operator_over(cast{}, {y, y}, 1);
-  expect_regions(rounded.cut(batch_half), {batch_of(2, 4), batch_of(2, 4)});
-  const dims mean{4, 8, 1, 1};
-  const single down = operator_over(global_average_pool{}, {y, mean}, 1);
-  const single up = operator_over(global_average_pool_backward{}, {mean, y}, 1);
-  for (const single& s : {down, up}) {
-    expect_regions(s.cut(batch_half), {batch_of(2, 4), batch_of(2, 4)});
-    expect_regions(s.cut(channel_half), {channels(4, 8), channels(4, 8)});
-    EXPECT_THROW(s.cut(row_half), std::invalid_argument);
   }
 }
 
@@ -389,27 +384,6 @@ TEST(Region, RunsAreAsLongAsTheyCanBe) {
   EXPECT_EQ(runs(channels(1, 3)), (std::vector<range>{{40, 80}, {200, 80}, {360, 80}}));
   EXPECT_EQ(runs({{1, 2}, {1, 3}, {}, {}}), (std::vector<range>{{200, 80}}));
   EXPECT_FALSE(is_dense(t, region_of(t.shape, channels(1, 3))));
-}
-
-TEST(Accesses, Softmax) {
-  const dims logits{4, 10, 1, 1}, labels{4, 1, 1, 1}, loss{};
-  const single forward = operator_over(softmax_cross_entropy{}, {logits, labels, loss, logits}, 2);
-  const auto all = forward.cut(batch_half);
-  expect_regions(all, {batch_of(2, 4), batch_of(2, 4), batch_of(0, 1), batch_of(2, 4)});
-  EXPECT_EQ(all[2].mode, access_mode::accumulate);
-  EXPECT_EQ(all[3].mode, access_mode::write);
-  const single backward = operator_over(softmax_cross_entropy_backward{}, {logits, labels, logits}, 2);
-  expect_regions(backward.cut(batch_half), {batch_of(2, 4), batch_of(2, 4), batch_of(2, 4)});
-  const single both = operator_over(softmax_cross_entropy_gradient{}, {logits, labels, loss, logits}, 2);
-  expect_regions(both.cut(batch_half), {batch_of(2, 4), batch_of(2, 4), batch_of(0, 1), batch_of(2, 4)});
-  EXPECT_EQ(both.cut(batch_half)[2].mode, access_mode::accumulate);
-}
-
-TEST(Accesses, UpdateIsCutAlongTheFirstExtent) {
-  single s = operator_over(sgd_update{}, {w, w}, 2);
-  s.g.ops[0].out = {0};
-  expect_regions(s.cut(batch_half), {batch_of(4, 8), batch_of(4, 8), batch_of(4, 8)});
-  EXPECT_EQ(s.cut(batch_half).back().mode, access_mode::write);
 }
 
 TEST(Accesses, OpaqueIsCutAlongTheBatchAsItSays) {
@@ -477,34 +451,6 @@ TEST(Accesses, RangesThatDoNotExistNameTheOperator) {
   rectified.relu = true;
   EXPECT_EQ(reason(operator_over(rectified, {x, w, channel_vector, y}, 3), box{{}, {}, {}, {0, 1}}),
             "operator op (convolution) cannot be cut along reduction: its ReLU is of the whole sum");
-}
-
-TEST(Accesses, SeveralAxesAtOnce) {
-  const single s = strided_convolution();
-  expect_regions(s.cut(box{{1, 3}, {2, 5}, {3, 6}, {}}),
-                 {{{1, 3}, {}, {10, 29}, {}}, batch_of(2, 5), channels(2, 5), {{1, 3}, {2, 5}, {3, 6}, {}}});
-  const single filter = strided_backward_filter();
-  const auto both = filter.cut(box{{0, 2}, {}, {3, 6}, {}});
-  expect_regions(both, {{{0, 2}, {}, {10, 29}, {}}, {{0, 2}, {}, {3, 6}, {}}, batch_of(0, 8)});
-  EXPECT_EQ(both[2].mode, access_mode::accumulate) << "only the part at the origin writes";
-  EXPECT_EQ(filter.cut(box{{0, 2}, {}, {0, 3}, {}})[2].mode, access_mode::write);
-}
-
-TEST(Accesses, ReductionIsOverTheChannelsThatAreSummed) {
-  const single forward = strided_convolution();
-  const box later{{}, {}, {}, {1, 3}};
-  expect_regions(forward.cut(later), {channels(1, 3), channels(1, 3), batch_of(0, 1), batch_of(0, 4)});
-  EXPECT_EQ(forward.cut(later)[3].mode, access_mode::accumulate);
-  EXPECT_EQ(forward.cut(box{{}, {}, {}, {0, 1}})[3].mode, access_mode::write);
-  const single data = strided_backward_data();
-  expect_regions(data.cut(box{{}, {}, {}, {2, 6}}), {batch_of(2, 6), channels(2, 6), batch_of(0, 4)});
-  EXPECT_EQ(data.cut(box{{}, {}, {}, {2, 6}})[2].mode, access_mode::accumulate);
-  const single filter = strided_backward_filter();
-  expect_regions(filter.cut(later), {channels(1, 3), batch_of(0, 4), channels(1, 3)});
-  EXPECT_EQ(filter.cut(later)[2].mode, access_mode::write) << "nothing is summed";
-  // Filters and their input channels at once.
-  expect_regions(filter.cut(box{{}, {4, 8}, {}, {1, 3}}),
-                 {channels(1, 3), channels(4, 8), {{4, 8}, {1, 3}, {}, {}}});
 }
 
 // A part with its padding has the windows of the whole: as many rows come out as it has, each at its place.
@@ -624,17 +570,6 @@ TEST(Concat, GoesOverBatchAndRowsAlone) {
     EXPECT_EQ(work_of(each.g, each.o()).flops, 0U);
     EXPECT_EQ(work_of(each.g, each.o()).read, 4U * 4 * 8 * 36);
   }
-}
-
-TEST(AveragePool, ReadsTheRowsUnderItsWindows) {
-  const dims image{4, 3, 9, 9}, pooled{4, 3, 5, 5};
-  const average_pool how{3, 3, 2, 2, 1, 1};
-  const single forward = operator_over(how, {image, pooled}, 1);
-  expect_regions(forward.cut(slice{axis::row, 0, 2}), {rows(0, 4), rows(0, 2)});
-  expect_regions(forward.cut(row_half), {rows(3, 9), rows(2, 5)});
-  const single backward = operator_over(average_pool_backward{how}, {pooled, image}, 1);
-  expect_regions(backward.cut(row_half), {rows(2, 5), rows(4, 9)});
-  expect_regions(backward.cut(channel_half), {channels(1, 3), channels(1, 3)});
 }
 
 }  // namespace
