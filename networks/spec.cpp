@@ -1,9 +1,18 @@
 #include "networks/spec.hpp"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 namespace um {
+
+bool operator==(const network_spec& a, const network_spec& b) {
+  const auto fields = [](const network_spec& n) {
+    return std::tie(n.name, n.batch, n.mode, n.appends_sgd, n.optimizer, n.keeps_masters, n.fusion_mode,
+                    n.arithmetic, n.order, n.knobs);
+  };
+  return fields(a) == fields(b);
+}
 
 memory_order standard_order(precision arithmetic) {
   return arithmetic == precision::fp32 ? memory_order::nchw : memory_order::nhwc;

@@ -47,8 +47,10 @@ struct network_spec {
   precision arithmetic = precision::fp32;
   std::optional<memory_order> order = {};  // nothing: standard_order(arithmetic)
   std::map<std::string, std::int64_t> knobs = {};
-  // A network from a file: this graph, which the other fields describe as far as possible.
+  // A network from a file: this graph, which the other fields describe as far as possible. Its digest is in
+  // the name.
   std::shared_ptr<const graph> imported_graph = {};
+  friend bool operator==(const network_spec& a, const network_spec& b);  // the graph not counted
 };
 
 // Why the parameters cannot be updated as specified; nothing if they can.

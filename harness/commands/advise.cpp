@@ -92,7 +92,7 @@ bool exceeds_device(const cell& setting, const record& in_core) {
   return footprint && budget && footprint->total > *budget;
 }
 
-// The record of a strategy that cannot work here, without running it; nothing for others.
+// The record, without a run, of a strategy that needs managed memory beyond the device where there is none.
 record record_of_excluded(const cell& c, const record& in_core, const managed_support& managed) {
   record r = make_record(c);
   r.result = outcome::unsupported;

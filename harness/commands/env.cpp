@@ -59,22 +59,22 @@ void print_environment(const environment& e, const std::string& why_no_gpu) {
   for (const auto& [name, value] : *e.nvidia_uvm) fmt::print("nvidia_uvm   {} = {}\n", name, value);
 }
 
-struct pinned_memory_methods {
+struct pinned_method {
   const char* what;
   std::uint64_t machine::* rate;
 };
-constexpr std::array<pinned_memory_methods, 3> pinned_ways{{
+constexpr std::array<pinned_method, 3> pinned_methods{{
     {"pinned copy to the device", &machine::link_to_device_bytes_per_s},
     {"pinned copy to the host", &machine::link_to_host_bytes_per_s},
     {"pinned copies both ways at once", &machine::link_both_bytes_per_s},
 }};
 
-struct managed_memory_methods {
+struct managed_method {
   const char* what;
   const char* pattern;
   std::uint64_t machine::* link;  // rate of pinned copies in that direction
 };
-constexpr std::array<managed_memory_methods, 5> managed_ways{{
+constexpr std::array<managed_method, 5> managed_methods{{
     {"prefetch to the device", "prefetch_in_1GiB", &machine::link_to_device_bytes_per_s},
     {"prefetch to the host", "prefetch_out_1GiB", &machine::link_to_host_bytes_per_s},
     {"kernel faults, data seen before", "stream_read", &machine::link_to_device_bytes_per_s},
@@ -89,10 +89,10 @@ void print_transfer_method(const char* method, double rate, double link) {
 // Prints the share of the link's rate that each way of moving data reaches; managed memory is simulated.
 void print_link(const machine& target) {
   fmt::print("\nlink of machine file {}, {}\n", target.name, provenance(target));
-  for (const pinned_memory_methods& w : pinned_ways) {
+  for (const pinned_method& w : pinned_methods) {
     print_transfer_method(w.what, static_cast<double>(target.*w.rate), static_cast<double>(target.*w.rate));
   }
-  for (const managed_memory_methods& w : managed_ways) {
+  for (const managed_method& w : managed_methods) {
     print_transfer_method(w.what, rate_of(find_pattern(w.pattern)->simulate(target)),
                           static_cast<double>(target.*w.link));
   }

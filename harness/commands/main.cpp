@@ -52,7 +52,8 @@ std::string shorten_message(std::string text) {
   return text.size() <= most ? text : text.substr(0, most - end) + " ... " + text.substr(text.size() - end);
 }
 
-int exit_with_message(int code, std::string_view message) {
+// Prints the message and returns the exit code.
+int print_error(int code, std::string_view message) {
   print_text("umbench: {}\n", shorten_message(one_line(message)));
   return code;
 }
@@ -78,14 +79,14 @@ int parse_and_run(int argc, char** argv) try {
   } catch (const script_failure& failed) {
     return failed.exit_code;
   } catch (const input_error& error) {
-    return exit_with_message(exit_usage, error.what());
+    return print_error(exit_usage, error.what());
   } catch (const std::system_error& error) {
     if (std::ferror(stdout) != 0) return report_output_failure(error.code().value());
-    return exit_with_message(exit_failed, error.what());
+    return print_error(exit_failed, error.what());
   } catch (const std::bad_alloc&) {
     throw;
   } catch (const std::exception& error) {
-    return exit_with_message(exit_failed, error.what());
+    return print_error(exit_failed, error.what());
   }
 } catch (const std::bad_alloc&) {  // must not allocate
   std::fputs(no_memory, stderr);

@@ -44,7 +44,7 @@ std::optional<off_t> file_size(int descriptor) {
 }
 
 // Writes the directory entry of a new file to disk.
-void check_file_name(const std::filesystem::path& file) {
+void sync_folder_of(const std::filesystem::path& file) {
   const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
   const int descriptor = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) return;
@@ -79,7 +79,7 @@ bool wait_for_reader(int pipe) {
   return true;
 }
 
-bool is_same_descriptor(int descriptor, int other) {
+bool is_same_file(int descriptor, int other) {
   struct stat a{}, b{};
   return fstat(descriptor, &a) == 0 && fstat(other, &b) == 0 && S_ISREG(a.st_mode) && a.st_dev == b.st_dev &&
          a.st_ino == b.st_ino;
@@ -144,7 +144,7 @@ void record_file::load_existing(open_mode mode) {
     return;
   }
   for (const int shown : {STDOUT_FILENO, STDERR_FILENO}) {
-    if (!is_same_descriptor(descriptor_, shown)) continue;
+    if (!is_same_file(descriptor_, shown)) continue;
     throw input_error(fmt::format("{}: standard {} goes there as well; choose another --out",
                                   one_line(path_.string()), shown == STDOUT_FILENO ? "output" : "error"));
   }
@@ -156,7 +156,7 @@ void record_file::load_existing(open_mode mode) {
                                   one_line(path_.string())));
   }
   const write_lock lock(*this);
-  if (!holds_something) check_file_name(path_);
+  if (!holds_something) sync_folder_of(path_);
 }
 
 bool record_file::lock_for_writing() {

@@ -35,7 +35,8 @@ constexpr std::array stop_signals{SIGINT, SIGTERM, SIGHUP};
 constexpr std::size_t tail_bytes = 4096;
 constexpr std::chrono::milliseconds longest_wait{500};
 
-[[noreturn]] void exit_with_message(const char* call) {
+// Reports the failed call and errno.
+[[noreturn]] void throw_errno(const char* call) {
   constexpr std::array shortages{EMFILE, ENFILE, EAGAIN, ENOMEM};
   const int code = errno;
   const std::string words = fmt::format("{}: {}", call, strerrordesc_np(code));
@@ -50,7 +51,7 @@ struct pipe_ends {
 // Both ends close on exec, so that no sibling keeps them open.
 pipe_ends make_pipe() {
   std::array<int, 2> fd{};
-  if (pipe2(fd.data(), O_CLOEXEC) != 0) exit_with_message("pipe");
+  if (pipe2(fd.data(), O_CLOEXEC) != 0) throw_errno("pipe");
   return {descriptor(fd[0]), descriptor(fd[1])};
 }
 
@@ -143,7 +144,7 @@ void redirect_streams(const descriptor& out, const descriptor& error) {
 pid_t start_child(const child_job& job, const descriptor& out, const descriptor& error) {
   std::fflush(nullptr);
   const pid_t parent = getpid(), pid = fork();
-  if (pid < 0) exit_with_message("cannot start a child process");
+  if (pid < 0) throw_errno("cannot start a child process");
   if (pid == 0) run_in_child(parent, job, out, error);
   setpgid(pid, pid);  // parent and child both call it, since either may run first
   return pid;
@@ -178,7 +179,7 @@ signal_watch::signal_watch() : saved_(std::make_unique<saved_actions>()) {
   }
   sigprocmask(SIG_BLOCK, &watched, &saved_->mask);
   descriptor_ = signalfd(-1, &watched, SFD_NONBLOCK | SFD_CLOEXEC);
-  if (descriptor_ < 0) exit_with_message("signalfd");
+  if (descriptor_ < 0) throw_errno("signalfd");
   struct sigaction ignore{};
   ignore.sa_handler = SIG_IGN;
   sigaction(SIGPIPE, &ignore, &saved_->pipe);
@@ -241,7 +242,7 @@ struct child_pool::child {
     spent += passed;
   }
 
-  void kill_and_wait() {
+  void kill_with_patience() {
     kill_group();
     report.has_timed_out = true;
     given_up_at = clock::now() + within.kill_patience;
@@ -279,7 +280,7 @@ struct child_pool::child {
       return true;
     }
     report.last_state = state;
-    kill_and_wait();
+    kill_with_patience();
     return false;
   }
 };
@@ -342,7 +343,7 @@ std::optional<child_report> child_pool::wait(const std::function<void()>& meanwh
 }
 
 void child_pool::kill_all() {
-  for (const auto& c : children_) c->kill_and_wait();
+  for (const auto& c : children_) c->kill_with_patience();
   while (!children_.empty()) {
     if (!reap()) poll_once();
     signals_->stop_signal();  // without this the descriptor would stay readable

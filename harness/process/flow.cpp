@@ -70,7 +70,7 @@ void check_fits_device(byte_count budget, const footprint_terms& footprint, cons
 
 // Tensors that outlive an iteration must fit somewhere, whatever the strategy. Checked before planning, which
 // is slow for impossible sizes.
-void check_precision_supported(const graph& g, const machine& target) {
+void check_lasting_tensors_fit(const graph& g, const machine& target) {
   byte_count lasting = 0;
   for (const tensor& t : g.tensors) {
     if (survives(t.role)) lasting = checked_add(lasting, bytes_of(t)).value_or(most_bytes);
@@ -160,7 +160,7 @@ prepared_cell prepare(const cell& work, record& r) {
   r.memory.touched = touched_bytes(*p.network);
   if (!r.ratio) r.ratio = static_cast<double>(footprint.total) / static_cast<double>(p.budget);
   check_fits_device(p.budget, footprint, p.on);
-  check_precision_supported(*p.network, p.on);
+  check_lasting_tensors_fit(*p.network, p.on);
   r.bounds = compute_time_bounds(p.planning_problem());
   return p;
 }
@@ -225,7 +225,7 @@ void fill_record(record& r, const cell& work, const std::function<void(const rec
   count_and_record(r, *p.runs_on, *p.network, plan);
 }
 
-void exit_with_message(record& r, outcome result, const char* why) {
+void set_outcome(record& r, outcome result, const char* why) {
   r.result = result;
   r.reason = one_line(why);
 }
@@ -237,21 +237,21 @@ record with_outcome(const cell& work, const std::function<void(record&)>& fill_i
   try {
     fill_in(r);
   } catch (const infeasible& e) {
-    exit_with_message(r, outcome::infeasible, e.what());
+    set_outcome(r, outcome::infeasible, e.what());
   } catch (const out_of_memory& e) {
-    exit_with_message(r, outcome::out_of_memory, e.what());
+    set_outcome(r, outcome::out_of_memory, e.what());
   } catch (const host_too_full& e) {
-    exit_with_message(r, outcome::host_out_of_memory, e.what());
+    set_outcome(r, outcome::host_out_of_memory, e.what());
   } catch (const std::bad_alloc&) {
-    exit_with_message(r, outcome::host_out_of_memory, "the host has no memory left for this process");
+    set_outcome(r, outcome::host_out_of_memory, "the host has no memory left for this process");
   } catch (const unsupported& e) {
-    exit_with_message(r, outcome::unsupported, e.what());
+    set_outcome(r, outcome::unsupported, e.what());
   } catch (const wrong_plan& e) {
-    exit_with_message(r, outcome::wrong_result, e.what());
+    set_outcome(r, outcome::wrong_result, e.what());
   } catch (const std::invalid_argument& e) {  // a machine file that the backend cannot work with
-    exit_with_message(r, outcome::unsupported, e.what());
+    set_outcome(r, outcome::unsupported, e.what());
   } catch (const std::overflow_error& e) {  // such as rates at which its clock runs over
-    exit_with_message(r, outcome::unsupported, e.what());
+    set_outcome(r, outcome::unsupported, e.what());
   }
   return r;
 }

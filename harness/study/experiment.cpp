@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <tuple>
 
 #include "backends/backend.hpp"
 #include "harness/io/errors.hpp"
@@ -12,18 +11,6 @@
 #include "harness/io/text.hpp"
 
 namespace um {
-bool operator==(const experiment& a, const experiment& b) {
-  const auto network = [](const experiment& e) {
-    const network_spec& n = e.network;
-    return std::tie(n.name, n.batch, n.mode, n.appends_sgd, n.optimizer, n.keeps_masters, n.fusion_mode,
-                    n.arithmetic, n.order, n.knobs);
-  };
-  const auto rest = [](const experiment& e) {
-    return std::tie(e.strategy, e.strategy_knobs, e.ratio, e.budget, e.backend, e.mode, e.workspace_cap,
-                    e.iterations, e.deadline_s, e.timeline, e.allow_native, e.rules);
-  };
-  return network(a) == network(b) && rest(a) == rest(b);
-}
 
 backend_name parse_backend(const std::string& text) {
   if (text.starts_with("sim:") && text.size() > 4) return {true, text.substr(4), 0};

@@ -37,7 +37,7 @@ struct experiment {
   bool timeline = false;
   bool allow_native = false;
   std::optional<hint_strategy> rules = {};  // rules of a strategy that came from a file
-  friend bool operator==(const experiment&, const experiment&);
+  friend bool operator==(const experiment&, const experiment&) = default;
 };
 
 // "bf16", or "bf16,nchw" if the memory order is not the default of that precision.

@@ -175,10 +175,7 @@ class Files(InterfaceTest):
         self.refused("sweep", self.spec(grid=[]), words=["unknown field \"grid\"", "did you mean grids?"])
         self.refused("sweep", self.spec(schema=2), words=["schema"])
         self.refused("sweep", self.spec(name="../x"), words=["name"])
-        for field, value in [("batch", -1), ("batch", 0), ("batch", 2**63), ("ratio", 0), ("iterations", -5),
-                             ("deadline_s", 0), ("strategy", "manged"), ("network", "alexnett"),
-                             ("fusion", "fussed"), ("fusion", []), ("precision", "fp16"), ("precision", 16),
-                             ("memory_order", "hwcn"), ("memory_order", None), ("backend", "sim:h20"), ("strategy_knobs", {"ahed": 1}), ("network_knobs", {"q": 1})]:
+        for field, value in [("strategy", "manged"), ("network", "alexnett"), ("backend", "sim:h20")]:  # others: study/sweep_test.cpp
             grid = {"network": "alexnet", "strategy": "device", "backend": "sim:h200", field: value}
             self.refused("sweep", self.write("a.json", {"schema": 1, "name": "a", "grids": [grid]}))
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["a.json", "study.json"])
@@ -198,20 +195,14 @@ class Files(InterfaceTest):
         def broken(words, **changes):
             self.refused(*run, self.write("broken.json", {**plan, **changes}), words=["broken.json", *words])
 
-        broken(["unknown field \"colour\""], colour="red")
-        broken(["budget_bytes"], budget_bytes=-1)
-        broken(["budget_bytes"], budget_bytes=2**63)
         broken(["homes", "missing"], homes={})
         broken(["network", "alexnett"], network={**plan["network"], "name": "alexnett"})
         broken(["network.fusion", "did you mean fused?"], network={**plan["network"], "fusion": "fussed"})
-        broken(["network.precision", "bf16"], network={**plan["network"], "precision": "bf17"})
         broken(["network.memory_order", "not a text"], network={**plan["network"], "memory_order": 1})
         broken(["homes", "missing"], network={**plan["network"], "fusion": "none"})
         broken(["2^63"], network={**plan["network"], "batch": 2**63 - 1})
         broken(["strategy_knobs", "behind"], strategy_knobs={"behind": 1})
         broken(["strategy_knobs", "ahead", "65"], strategy_knobs={"ahead": 65})
-        broken(["the plan is wrong"], actions=plan["actions"][:-1])
-        broken(["actions[0].what"], actions=[{"do": "compute", "what": "nothing"}])
         broken(["actions[0].do"], actions=[{"do": "dance", "what": "nothing"}])
         text = (self.folder / "plan.json").read_text(encoding="utf-8")
         self.refused(*run, self.write("broken.json", text[:len(text) // 2]), words=["broken.json", "not JSON"])

@@ -104,8 +104,6 @@ TEST(Completed, RefusesWhatCannotBe) {
   refused([](experiment& e) { e.network.mode = pass::inference, e.network.appends_sgd = true; });
   refused([](experiment& e) { e.strategy = "swap"; });
   refused([](experiment& e) { e.strategy_knobs["ahead"] = -1; });
-  refused([](experiment& e) { e.ratio = 0.09; });
-  refused([](experiment& e) { e.ratio = 65; });
   refused([](experiment& e) { e.budget = 5; });  // and a ratio
   refused([](experiment& e) { e.backend = "sim:"; });
   refused([](experiment& e) { e.backend = "cuda:x"; });
