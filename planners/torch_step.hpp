@@ -37,6 +37,7 @@ struct torch_node {
   bool resident = false;         // a parameter or an input: there during the whole step
   bool repeatable = true;        // computing it again gives the same values
   bool widens = false;           // a pointwise node: its input in a wider type, made by each of its readers
+  bool over_first = false;  // a kernel writes its result over its first input, if nothing reads that later
   bool forward_result = false, backward_result = false;
 };
 

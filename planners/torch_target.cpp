@@ -171,7 +171,13 @@ bool walk::dies(torch_id b, std::size_t t, bool backward) const {
 // the kernel reads (python/umbench/torch/kernels.py: Kernel.over). A step does not say what is read element
 // by element: equal sizes stand for it.
 std::int64_t walk::in_place(const torch_kernel& kernel, std::size_t t, bool backward) const {
-  if (kernel.library || kernel.writes.empty()) return 0;
+  if (kernel.library) {
+    const torch_node& node = wiring_.at(kernel.members[0]);
+    const torch_id first = node.over_first ? wiring_.root[node.inputs[0]] : no_node;
+    const bool is_over = first != no_node && kernels_.runs(first) && dies(first, t, backward);
+    return is_over ? rounded(wiring_.at(first).bytes) : 0;
+  }
+  if (kernel.writes.empty()) return 0;
   std::vector<torch_id> taken = kernel.read_often;
   std::int64_t bytes = 0;
   for (const torch_id written : kernel.writes) {

@@ -53,6 +53,7 @@ void describe(auto& v, torch_node& n) {
   v.field("resident", n.resident);
   v.field("repeatable", n.repeatable);
   v.field("widens", n.widens);
+  v.field("over_first", n.over_first);
   v.field("forward_result", n.forward_result);
   v.field("backward_result", n.backward_result);
 }

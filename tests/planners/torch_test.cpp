@@ -129,6 +129,21 @@ TEST(torch_plans, what_widens_takes_no_memory) {
   EXPECT_LT(widened.evaluate(only(s, {4})).ns, before.ns);
 }
 
+// a, then b over a.
+TEST(torch_plans, a_kernel_may_write_over_its_first_input) {
+  torch_step s;
+  s.nodes = {node(torch_kind::kernel, {}, 4 * kib, true), node(torch_kind::kernel, {0}, 4 * kib, true)};
+  s.nodes[1].forward_result = true;
+  torch_model beside(s, unlimited);
+  EXPECT_EQ(beside.evaluate(only(s, {})).peak, 8 * kib);
+  s.nodes[1].over_first = true;
+  torch_model over(s, unlimited);
+  EXPECT_EQ(over.evaluate(only(s, {})).peak, 4 * kib);
+  s.nodes[0].forward_result = true;
+  torch_model stays(s, unlimited);
+  EXPECT_EQ(stays.evaluate(only(s, {})).peak, 8 * kib);
+}
+
 TEST(torch_plans, results_that_cannot_be_repeated_are_saved) {
   torch_step s = chain();
   s.nodes[2].repeatable = false;

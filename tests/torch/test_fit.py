@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import umbench.torch as umt  # noqa: E402
-from umbench.torch import planner, private  # noqa: E402
+from umbench.torch import chunks, planner, private  # noqa: E402
 from umbench.torch.bench import models  # noqa: E402
 
 try:
@@ -156,13 +156,14 @@ def test_the_same_bits_cut_nothing():
 
 @pytest.mark.parametrize("frozen", (False, True))
 def test_a_loss_over_many_words_is_cut_where_that_saves_memory(frozen, monkeypatch):
-    results, extract = [], private.extract
+    over, in_place = [], chunks.sum_in_place
 
-    def noted(joint, *args, **named):
-        results[:] = [tuple(node.meta["val"].shape) for node in joint.graph.find_nodes(op="call_function", target=torch.ops.aten.mm.default)]
-        return extract(joint, *args, **named)
+    def noted(graph):
+        sums = len(graph.graph.find_nodes(op="call_function", target=torch.ops.umbench.add_product.default))
+        in_place(graph)
+        over.append((sums, len(graph.graph.find_nodes(op="call_function", target=torch.ops.umbench.add_product_.default))))
 
-    monkeypatch.setattr(private, "extract", noted)
+    monkeypatch.setattr(chunks, "sum_in_place", noted)
 
     class Words(nn.Module):
         def __init__(self):
@@ -184,7 +185,7 @@ def test_a_loss_over_many_words_is_cut_where_that_saves_memory(frozen, monkeypat
     torch.testing.assert_close(planned, unplanned)
     for own, other in zip(plain.parameters(), model.parameters()):
         torch.testing.assert_close(own.grad, other.grad)
-    assert ((3000, 16) in results) != frozen
+    assert over[-2:] == [(0, 0) if frozen else (model.plan.chunks, model.plan.chunks - 1), (0, 0)]
 
 
 def test_less_memory_computes_more_again():

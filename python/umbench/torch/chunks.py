@@ -7,6 +7,7 @@ import contextlib
 
 import torch
 from torch.nn import functional as F
+from torch.utils.flop_counter import register_flop_formula
 
 FLATTENS = {"flatten", "view", "reshape", "contiguous", "float"}
 LINEAR = {F.linear, torch._C._nn.linear}
@@ -21,6 +22,67 @@ library.impl("behind", lambda rows, weight_gradient, rows_gradient: rows.clone()
 @torch.library.register_fake("umbench::behind", lib=library)
 def _(rows, weight_gradient, rows_gradient):
     return torch.empty_like(rows)
+
+
+# The gradient of the weight, summed in float32 by the product itself, which writes over the sum so far where `sum_in_place` lets it.
+library.define("add_product(Tensor? total, Tensor left, Tensor right) -> Tensor")
+library.define("add_product_(Tensor(a!) total, Tensor left, Tensor right) -> ()")
+
+
+def _product(total, left, right, out=None):
+    """left^T right, with `total` added to it, in float32."""
+    left = left.t()
+    if left.is_cuda and left.dtype != torch.float32:
+        if total is None:
+            return torch.ops.aten.mm.dtype(left, right, torch.float32)
+        if out is not None:
+            return torch.ops.aten.addmm.dtype_out(total, left, right, torch.float32, out=out)
+        return torch.ops.aten.addmm.dtype(total, left, right, torch.float32)
+    made = (left @ right).float()
+    return made if total is None else torch.add(total, made, out=out)
+
+
+def _add_product_now(total, left, right):
+    _product(total, left, right, out=total)
+
+
+library.impl("add_product", _product, "CompositeExplicitAutograd")
+library.impl("add_product_", _add_product_now, "CompositeExplicitAutograd")
+
+
+@torch.library.register_fake("umbench::add_product", lib=library)
+def _(total, left, right):
+    return left.new_empty((left.shape[1], right.shape[1]), dtype=torch.float32)
+
+
+@torch.library.register_fake("umbench::add_product_", lib=library)
+def _(total, left, right):
+    return None
+
+
+@register_flop_formula(torch.ops.umbench.add_product)
+def _(total, left, right, *_, **__):
+    return 2 * left[0] * left[1] * right[1]
+
+
+def adds_to_first(node):
+    """Whether a node sums into its first input."""
+    return node.target is torch.ops.umbench.add_product.default and node.args[0] is not None
+
+
+def sum_in_place(module):
+    """In a graph that is split already: sums of products are written over the sum so far where nothing reads that later."""
+    order = {node: i for i, node in enumerate(module.graph.nodes)}
+    for node in filter(adds_to_first, list(module.graph.nodes)):
+        total, left, right = node.args
+        if total.op != "call_function" or any(order[user] > order[node] for user in total.users):
+            continue
+        with module.graph.inserting_before(node):
+            new = module.graph.call_function(torch.ops.umbench.add_product_.default, (total, left, right))
+        new.meta["val"], order[new] = None, order[node]
+        node.replace_all_uses_with(total)
+        module.graph.erase_node(node)
+    module.recompile()
 
 
 class ShareByShare(torch.autograd.Function):
@@ -43,8 +105,7 @@ class ShareByShare(torch.autograd.Function):
                 logits_gradient = logits_gradient.to(half)
                 of_rows.append(logits_gradient @ words)
                 if weight_learns:
-                    part = (logits_gradient.t() @ some).float()
-                    of_weight = part if of_weight is None else of_weight + part
+                    of_weight = torch.ops.umbench.add_product(of_weight, logits_gradient, some)
                 if bias is not None:
                     part = logits_gradient.float().sum(0)
                     of_bias = part if of_bias is None else of_bias + part

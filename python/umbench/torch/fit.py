@@ -228,6 +228,8 @@ class Planning:
         if self.plan.offloaded:
             self.offload(step, answer["plan"]["offloaded"], forward, backward, num_fwd_outputs, on_gpu)
         self.plan.compare(forward, backward)
+        for graph in (forward, backward):
+            chunks.sum_in_place(graph)
         if self.backend == "inductor":
             rewrites.widen_where_read(forward)
             rewrites.widen_where_read(backward)

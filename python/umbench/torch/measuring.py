@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 
-from . import generated, launches
+from . import chunks, generated, launches
 from .operators import argument_of, is_attention, name_of
 
 REPEATS, ROUNDS = 10, 5
@@ -223,6 +223,8 @@ class Times:
             return self._example(n.meta.get("val"), channels_last)
 
         args, kwargs = torch.fx.node.map_arg(node.args, example), torch.fx.node.map_arg(node.kwargs, example)
+        if chunks.adds_to_first(node):
+            return lambda: torch.ops.umbench.add_product_(*args)
         if "grouped_mm" in name_of(node):
             args = share_rows(args)
         kwargs = {key: self.device if isinstance(value, torch.device) else value for key, value in kwargs.items()}

@@ -6,6 +6,7 @@ import re
 import torch
 
 from . import operators, private
+from .chunks import adds_to_first
 from .operators import is_repeatable, is_view, name_of, reduces_rows
 from .rewrites import widens
 from .values import changed_inputs, module_of, outputs_of, stored_elements, tensors_of, value_of
@@ -61,6 +62,7 @@ def step_of(joint, info, num_fwd_outputs, costs):
             "family": families.setdefault(family_of(node), len(families)), "forward": forward,
             "resident": node.op == "get_attr" or node.op == "placeholder" and not node.target.startswith("tangents"),
             "repeatable": is_repeatable(node) and not reads_changed, "widens": widens(node),
+            "over_first": adds_to_first(node),
             "forward_result": False, "backward_result": False})
     for results, field in ((results[:num_fwd_outputs], "forward_result"), (results[num_fwd_outputs:], "backward_result")):
         for node in results:
