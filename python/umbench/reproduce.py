@@ -204,11 +204,12 @@ def table(paper, results, where, beside=None):
 
 
 def markdown(paper, results, beside=None):
-    """Rows of a table: paper, what, published, ours, beside if given, verdict."""
+    """Rows of a table: paper, what, published, ours, beside if given (nothing where that has none), verdict."""
     rows = []
     for claim in paper["claims"]:
         ours, verdict, _ = judged(claim, results)
-        cells = [f"`{paper['name']}`", claim["name"], published_text(claim), ours, *([judged(claim, beside)[0]] if beside is not None else []), verdict]
+        others = [judged(claim, beside)[0].removesuffix("none")] if beside is not None else []
+        cells = [f"`{paper['name']}`", claim["name"], published_text(claim), ours, *others, verdict]
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)
 
