@@ -131,14 +131,14 @@ def validation(options, folder, seconds):
 
 
 def reproduce(options, folder, seconds):
-    """Paper by paper; one that has been run is not run again."""
+    """Paper by paper, each for its share of the time; one that has been run is not run again."""
     end, well = time.monotonic() + seconds, True
-    for paper in PAPERS:
-        out, left = folder / "reproduced" / paper, end - time.monotonic()
-        if out.exists() or left < 5:
-            continue
-        line = [options.umbench, "reproduce", paper, "--backend", options.backend, "--out", out, "--no-figure"]
-        well = timed.run(line, left) in timed.ENDED_WELL and well
+    left = [paper for paper in PAPERS if not (folder / "reproduced" / paper).exists()]
+    while left and end - time.monotonic() >= 5:
+        share = (end - time.monotonic()) / len(left)
+        paper = left.pop(0)
+        line = [options.umbench, "reproduce", paper, "--backend", options.backend, "--out", folder / "reproduced" / paper, "--no-figure"]
+        well = timed.run(line, share) in timed.ENDED_WELL and well
     return well
 
 
