@@ -392,6 +392,17 @@ def test_a_convolution_that_is_computed_again_keeps_its_strides(monkeypatch):
         assert graph.layout_opt and not any(private.is_contiguous_image(node.meta.get("val")) for node in graph.nodes_prefer_channels_last)
 
 
+def test_memory_is_kept_for_the_next_kernel_alone():
+    from types import SimpleNamespace as Line
+
+    from torch._inductor.codegen.wrapper import AllocateLine
+
+    usual = AllocateLine.should_reuse_buffer
+    with private.memory_given_back():
+        keeps = [AllocateLine.should_reuse_buffer(Line(scheduler_node_index=at), Line(scheduler_node_index=3), 64) for at in (4, 5)]
+    assert keeps == [True, False] and AllocateLine.should_reuse_buffer is usual
+
+
 def on_made_up_gpu(monkeypatch, arena, **figures):
     """fit takes the CPU for a GPU whose functions return these figures."""
     fit_file = importlib.import_module("umbench.torch.fit")

@@ -21,6 +21,7 @@ USED = {
     "torch._inductor.custom_graph_pass": ("CustomPartitionerFn",),
     "torch._inductor.compile_fx": ("compile_fx", "compile_fx_inner"),
     "torch._inductor.graph": ("GraphLowering",),
+    "torch._inductor.codegen.wrapper": ("AllocateLine",),
     "torch._inductor.config": ("alignment_asserts", "custom_partitioner_fn", "reorder_for_peak_memory", "size_asserts"),
     "torch._dynamo.backends.common": ("aot_autograd",),
     "torch._dynamo.backends.debugging": ("boxed_nop",),
@@ -124,7 +125,7 @@ def compiled(graph, inputs, partition, backend):
             return aot_autograd(fw_compiler=boxed_nop, partition_fn=partition)(graph, inputs)
         from torch._inductor.compile_fx import compile_fx
 
-        with layouts_as_traced():
+        with layouts_as_traced(), memory_given_back():
             return compile_fx(graph, inputs, config_patches={
                 "custom_partitioner_fn": partitioner(partition), "fx_graph_cache": False,
                 "size_asserts": False, "alignment_asserts": False})  # launching is what binds small kernels
@@ -156,6 +157,20 @@ def layouts_as_traced():
         yield
     finally:
         GraphLowering.find_nodes_prefer_channels_last = find
+
+
+@contextlib.contextmanager
+def memory_given_back():
+    """Inductor keeps what is no longer read for a later tensor of the same size, in between as well. Within, it gives it back unless the
+    next kernel takes it."""
+    from torch._inductor.codegen.wrapper import AllocateLine
+
+    usual = AllocateLine.should_reuse_buffer
+    AllocateLine.should_reuse_buffer = lambda self, freed, size: freed.scheduler_node_index + 1 == self.scheduler_node_index
+    try:
+        yield
+    finally:
+        AllocateLine.should_reuse_buffer = usual
 
 
 def is_contiguous_image(value):
