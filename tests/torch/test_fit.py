@@ -403,6 +403,18 @@ def test_memory_is_kept_for_the_next_kernel_alone():
     assert keeps == [True, False] and AllocateLine.should_reuse_buffer is usual
 
 
+def test_workspaces_of_products_count_where_there_are_products():
+    from types import SimpleNamespace as Made
+
+    fit_file = importlib.import_module("umbench.torch.fit")
+    model, _ = made("perceptron")
+    planning = fit_file.Planning(model, umt.Plan(2**30), None, None, "rounding", "aot_eager", 1)
+    planning.allocated, planning.workspaces = 40, 60
+    bytes_with = [planning.base_bytes(Made(nodes=[Made(op="call_function", target=target)])) for target in
+                  (torch.ops.aten.convolution.default, torch.ops.aten.addmm.default)]
+    assert bytes_with == [40, 100]
+
+
 def on_made_up_gpu(monkeypatch, arena, **figures):
     """fit takes the CPU for a GPU whose functions return these figures."""
     fit_file = importlib.import_module("umbench.torch.fit")

@@ -8,6 +8,7 @@ import torch
 from . import chunks, copies, micro, private, refusals, rewrites
 from .arena import Arena
 from .costs import RATES, costs_for, rates_of
+from .operators import name_of
 from .plan import Plan, in_gib
 from .planner import NoPlan, ask
 from .step import device_of, step_and_own_choice
@@ -15,6 +16,7 @@ from .step import device_of, step_and_own_choice
 UNITS = {"": 1, "B": 1, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40, "KB": 1e3, "MB": 1e6, "GB": 1e9}
 # Bytes that an optimizer keeps for each byte of a parameter.
 STATES = {"AdamW": 2, "Adam": 2, "NAdam": 2, "RAdam": 2, "Adamax": 2, "SGD": 0, "RMSprop": 1, "Adagrad": 1, "Lion": 1}
+PRODUCTS = {"mm", "addmm", "bmm", "baddbmm", "add_product"}  # that cuBLAS keeps workspaces for
 
 
 def fit(model, budget, optimizer=None, tier="pinned", bits="rounding", micro_batches=1, statistics_of_parts=False, backend="inductor", effort=1.0):
@@ -170,7 +172,7 @@ class Planning:
 
     def __init__(self, model, plan, optimizer, tier, bits, backend, effort):
         self.bits = bits
-        self.shares, self.costs, self.slabs, self.allocated = 1, None, [], 0
+        self.shares, self.costs, self.slabs, self.allocated, self.workspaces = 1, None, [], 0, 0
         self.model, self.plan, self.optimizer, self.tier, self.backend, self.effort = model, plan, optimizer, tier, backend, effort
 
     def on_gpu(self):
@@ -185,7 +187,11 @@ class Planning:
         """Compiles Dynamo's graph, its losses cut into as few shares as have a plan."""
         refusals.of_graph(graph.graph)
         if not self.allocated and self.on_gpu():
-            self.allocated = torch.cuda.memory_allocated(next(self.model.parameters()).device)
+            device = next(self.model.parameters()).device
+            allocated = torch.cuda.memory_allocated(device)
+            private.free_workspaces()
+            self.allocated = torch.cuda.memory_allocated(device)
+            self.workspaces = allocated - self.allocated
         logits = chunks.bytes_of_logits(graph.graph) if self.bits == "rounding" else 0
         most = self.plan.budget * (self.SHARE_OF_BUDGET if chunks.learns(graph.graph) else self.SHARE_IF_FROZEN)
         for shares in self.SHARES:
@@ -250,7 +256,8 @@ class Planning:
         wanted = (states_per_byte(self.optimizer) + sums) * sum(p.numel() * p.element_size() for p in trained)
         if self.allocated:
             held = sum(t.numel() * t.element_size() for t in held_states(self.optimizer))
-            return self.allocated + max(0, wanted - held)
+            multiplies = any(name_of(node) in PRODUCTS for node in step.nodes if node.op == "call_function")
+            return self.allocated + (self.workspaces if multiplies else 0) + max(0, wanted - held)
         return sum(row["bytes"] for row in step.rows if row["resident"]) + wanted
 
 
