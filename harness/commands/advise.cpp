@@ -130,18 +130,22 @@ std::string describe_setting(const cell& setting, const record& in_core,
 }
 
 // What the plan of the strategy named does, by module. "" of a network whose names tell none, of a strategy
-// that leaves moving data to the driver, and where a GPU was asked.
+// that leaves all to the driver, and where a GPU was asked.
 std::string modules_text(const cell& setting, const memory_advice& given) {
   const tried_strategy* named = recommended_strategy(given);
   const bool is_of_file = setting.network.family == nullptr;
   if (named == nullptr || !setting.backend.is_simulated || !is_of_file) return "";
   const cell work = with_strategy_name(setting, named->result.strategy);
-  if (family_of(work) != family::explicit_) return "";
   const progress_thread line("planning again to tell modules");
   const planned_cell made = plan_cell(work);
-  const std::string table = module_table(modules_of(*made.file.network.network, made.file.plan));
-  return table.empty() ? ""
-                       : fmt::format("\nWhat {} does with activations:\n{}", named->result.strategy, table);
+  const auto rows = modules_of(*made.file.network.network, made.file.plan);
+  const bool decides =
+      family_of(work) != family::managed || std::ranges::any_of(rows, [](const module_row& r) {
+        return r.recomputed_bytes + r.offloaded_bytes + r.split_bytes > 0;
+      });
+  return rows.empty() || !decides ? ""
+                                  : fmt::format("\nWhat {} does with activations:\n{}",
+                                                named->result.strategy, module_table(rows));
 }
 
 }  // namespace
