@@ -23,6 +23,12 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "python"), str(HERE)]
 WARM_UP, STEPS = 4, 20
+TITLES = {"resnet50": "ResNet-50", "gpt2_medium": "GPT-2 medium", "vit_b16": "ViT-B/16", "vgg16": "VGG-16", "convnext_tiny": "ConvNeXt-T",
+          "efficientnet_b0": "EfficientNet-B0", "unet": "U-Net", "bert_large": "BERT large", "llama_1b": "Llama 1B", "mixture": "mixture of experts",
+          "regnet_to_bf16": "RegNet", "llama_lora": "Llama 1B with LoRA", "alexnet_1024": "AlexNet, 1,024", "mobilenet_v3_512": "MobileNetV3, 512",
+          "shufflenet_512": "ShuffleNetV2, 512", "mixtral_4": "Mixtral, 4", "gpt2_16": "GPT-2, 16", "t5_32": "T5, 32", "vit_128": "ViT, 128",
+          "mnasnet_512": "MNASNet, 512", "wide_resnet_128": "Wide ResNet-50, 128", "squeezenet_512": "SqueezeNet, 512", "qwen2_4": "Qwen2, 4",
+          "gpt_neox_8": "GPT-NeoX, 8", "distilbert_64": "DistilBERT, 64", "gemma_4": "Gemma, 4", "dinov2_64": "DINOv2, 64"}
 LAUNCH_NS = 35_000  # what the CPU takes to launch a kernel: 32 to 40 us on the host of results/torch/steps.jsonl
 
 
@@ -75,20 +81,20 @@ def read(file):
 
 
 def table(lines, later):
-    """Lines of Markdown. "told" was predicted before a network was measured, "now" by `later`; there the CPU takes LAUNCH_NS to launch a
-    kernel."""
+    """Lines of Markdown: errors of `later`, predicted by the machine file, where the CPU takes LAUNCH_NS to launch a kernel; and by operators measured
+    beside the network."""
     now = {line["network"]: line["predicted"] for line in later}
-    rows = ["| | peak | told | by measured operators | now | step | kernels alone | launched in | told | by measured operators | now |",
-            "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|"]
+    rows = ["| | peak, GiB | `--machine` | `--measure` | step, ms | kernels | launching | `--machine --launch 35us` | `--measure` |",
+            "|---|---:|---:|---:|---:|---:|---:|---:|---:|"]
     for line in lines:
         m, p, n = line["measured"], line["predicted"], now[line["network"]]
-        peak, step = m["peak_bytes"] - (m["base_bytes"] - m["given_bytes"] if "given_bytes" in m else 0), m["step_ns"]
-        after = n["step_launched_ns"]
-        host = f"{m['host_ns'] / 1e6:.1f} ms" if "host_ns" in m else ""
-        rows.append(f"| {line['network']} | {peak / 2**30:.2f} GiB | {relative_error(p, 'peak_bytes', peak, m['library_bytes'])} | "
-                    f"{relative_error(p, 'peak_with_workspaces_bytes', peak, m['library_bytes'])} | {relative_error(n, 'peak_bytes', peak, m['library_bytes'])} | "
-                    f"{step / 1e6:.1f} ms | {sum(m['kernel_ns'].values()) / 1e6:.1f} | {host} | {relative_error(p, 'step_by_rates_ns', step)} | "
-                    f"{relative_error(p, 'step_by_measured_ns', step)} | {100 * (after / step - 1):+.1f} % |")
+        step, library = m["step_ns"], m["library_bytes"]
+        peak = m["peak_bytes"] - (m["base_bytes"] - m["given_bytes"] if "given_bytes" in m else 0)
+        host = f"{m['host_ns'] / 1e6:.1f}" if "host_ns" in m else ""
+        cells = [f"{peak / 2**30:.2f}", relative_error(n, "peak_bytes", peak, library), relative_error(p, "peak_with_workspaces_bytes", peak, library),
+                 f"{step / 1e6:.1f}", f"{sum(m['kernel_ns'].values()) / 1e6:.1f}", host, relative_error(n, "step_launched_ns", step),
+                 relative_error(p, "step_measured_launched_ns", step)]
+        rows.append(f"| {TITLES.get(line['network'], line['network'])} | {' | '.join(cells)} |")
     return rows
 
 
