@@ -19,12 +19,13 @@ from dataclasses import dataclass, field
 import torch
 
 from . import capture, layouts
+from .added import add_in_products
 from .kernels import kernels_of
 from .liveness import size_of
 from .operators import is_repeatable, launches_of_library, name_of, work_of_kernel
 from .order import in_running_order
 from .private import split
-from .values import base_of, module_of, mutations_of, outputs_of, stored_bytes, stored_elements, unique_name, value_of
+from .values import base_of, module_of, mutations_of, outputs_of, padded_row, stored_bytes, stored_elements, unique_name, value_of
 
 COPIED = 3  # operands and results of a convolution, each by a kernel
 
@@ -65,6 +66,8 @@ def convert(joint, *, num_fwd_outputs, static_inputs=(), names=None, joint_input
 
 def convert_split(forward, backward, *, num_fwd_outputs, primals, name="model", precision=None):
     """The same for graphs that are split already. `primals`: by placeholder, (name, role)."""
+    for graph in filter(None, (forward, backward)):
+        add_in_products(graph)
     made = _Writer(primals, layouts.has_channels_last(forward))
     made.add_graph(forward, "activation")
     returned = outputs_of(forward)[:num_fwd_outputs]
@@ -112,11 +115,12 @@ class _Writer:
         self.tensors, self.ops, self.names, self.op_names = {}, [], set(), set()
         self.memory = {}
         self.left_out, self.generated, self.alone, self.launches = 0, {}, {}, {}
+        self.as_traced = set()  # names of images that do not have channels last, where the others do
 
     # --- graphs ---
 
     def add_graph(self, graph, use):
-        last = {}
+        last, untouched = {}, layouts.left_as_traced(graph) if self.channels_last and use == "activation" else set()
         kernels = in_running_order(kernels_of(graph), self.staying(graph))
         for number, kernel in enumerate(kernels):
             last |= {read: number for read in kernel.reads}
@@ -128,7 +132,7 @@ class _Writer:
             for node in layouts.turned_first(graph):
                 self.add_copy(node)
         for number, kernel in enumerate(kernels):
-            self.add_kernel(kernel, use, {read for read in kernel.reads if last[read] == number})
+            self.add_kernel(kernel, use, {read for read in kernel.reads if last[read] == number}, untouched)
 
     def staying(self, graph):
         """Bases whose memory outlives the graph: what it returns, and parameters and inputs."""
@@ -143,12 +147,12 @@ class _Writer:
 
     # --- tensors ---
 
-    def add_tensor(self, node, wanted, use):
+    def add_tensor(self, node, wanted, use, padded=False):
         value = value_of(node)
         if not isinstance(value, torch.Tensor) or value.numel() == 0:
             return None
         name = unique_name(self.names, wanted)
-        self.tensors[name] = {"name": name, **layout_of(value), "use": use}
+        self.tensors[name] = {"name": name, **layout_of(value, padded), "use": use}
         self.memory[node] = name
         return name
 
@@ -158,11 +162,14 @@ class _Writer:
 
     # --- operators ---
 
-    def add_kernel(self, kernel, use, dying):
+    def add_kernel(self, kernel, use, dying, untouched):
         read = list(dict.fromkeys(self.memory[base] for base in kernel.reads if base in self.memory))
-        made = [n for n in (self.add_tensor(node, self.label_of(node), use) for node in kernel.writes) if n is not None]
+        gradient = self.gradient_as_traced(kernel)
+        padded = kernel.joined or name_of(kernel.nodes[-1]) in ("mm", "addmm", "bmm")
+        made = [n for n in (self.add_tensor(node, self.label_of(node), use, padded) for node in kernel.writes) if n is not None]
         if not made:
             return
+        self.note_order(kernel, untouched)
         values = [value_of(b) for b in kernel.reads + kernel.writes if isinstance(value_of(b), torch.Tensor)]
         flops, products = work_of_kernel(kernel)
         op = {"name": unique_name(self.op_names, self.label_of(kernel.nodes[-1])), "kind": "opaque", "label": label_of_kernel(kernel), "flops": flops,
@@ -171,12 +178,14 @@ class _Writer:
         copies = [] if kernel.joined or self.channels_last else layouts.copies_of(kernel.nodes[-1])
         if copies:
             op |= {"bytes": op["bytes"] + 2 * sum(copies), "workspace_bytes": max(copies)}
+        if gradient:
+            op |= {"bytes": op["bytes"] + 2 * gradient, "workspace_bytes": gradient}
         op |= {"in": read, "out": made}
         op |= {"repeatable": False} if not all(map(is_repeatable, kernel.nodes)) else {}
         alias = self.alias_of(kernel, read, made, dying)
         op |= {"alias": alias} if alias else {}
         self.ops.append(op)
-        launches = launches_of(kernel) + COPIED * len(copies) + self.turns_back(kernel)
+        launches = launches_of(kernel) + COPIED * len(copies) + self.turns_back(kernel) + (gradient > 0)
         if launches > 1:
             self.launches[op["name"]] = launches
         if kernel.joined:
@@ -196,6 +205,19 @@ class _Writer:
         node = kernel.nodes[-1]
         return not kernel.joined and self.channels_last and name_of(node) == "convolution_backward" and layouts.is_turned(value_of(node.args[2]))
 
+    def note_order(self, kernel, untouched):
+        """Which images that a generated kernel writes lie as traced: those behind the last convolution, and what is computed from these alone."""
+        images = [base for base in kernel.reads if layouts.is_image(base) and base in self.memory]
+        alike = images and all(self.memory[base] in self.as_traced for base in images)
+        self.as_traced |= {self.memory[base] for base in kernel.writes if base in untouched or kernel.joined and alike and layouts.is_image(base)}
+
+    def gradient_as_traced(self, kernel):
+        """Bytes of the gradient of a convolution's result that PyTorch copies, since the images do not lie in its order."""
+        node = kernel.nodes[-1]
+        if kernel.joined or name_of(node) != "convolution_backward" or self.memory.get(base_of(node.args[0])) not in self.as_traced:
+            return 0
+        return stored_bytes(value_of(node.args[0]))
+
     def alias_of(self, kernel, read, made, dying):
         """A generated kernel may write over what it is the last to read (kernels.Kernel.over)."""
         if not kernel.joined:
@@ -207,7 +229,8 @@ class _Writer:
                     continue
                 source = self.memory.get(base)
                 old, new = self.tensors.get(source), self.tensors[name]
-                if old and old["use"] in ("activation", "activation_gradient") and size_of(old) == size_of(new):
+                alike = (source in self.as_traced) == (name in self.as_traced)
+                if old and old["use"] in ("activation", "activation_gradient") and size_of(old) == size_of(new) and alike:
                     return {"input": read.index(source), "output": i}
         return None
 
@@ -257,11 +280,13 @@ def label_of_kernel(kernel):
     return " ".join(names) if len(names) <= 6 else " ".join([*names[:5], f"and {len(names) - 5} more"])
 
 
-def layout_of(value):
-    """Type and extents of as many bytes. 64-bit elements are pairs of 32-bit ones."""
+def layout_of(value, padded=False):
+    """Type and extents of as many bytes. 64-bit elements are pairs of 32-bit ones. `padded`: rows of matrices are (values.padded_strides)."""
     kind, wide = TYPES_BY_SIZE[value.dtype.is_floating_point or value.dtype.is_complex][value.element_size()]
     dense = stored_elements(value) == value.numel()
     shape = list(value.shape) if dense else [1, stored_elements(value)]
+    if padded and len(shape) > 1 and dense and value.is_contiguous():
+        shape[-1] = padded_row(shape[-1], value)
     shape = [1, *shape] if len(shape) == 1 else shape
     shape = [*shape[:3], math.prod(shape[3:])] if len(shape) > 3 else shape + [1] * (4 - len(shape))
     shape[3] *= wide

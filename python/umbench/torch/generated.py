@@ -7,10 +7,10 @@ from torch._subclasses import FakeTensorMode
 
 from . import private
 from .operators import GATHERS, SCATTERS, name_of
-from .values import value_of
+from .values import stored_bytes, value_of
 
 LEAST_BYTES = 1 << 24  # smaller kernels are launched for longer than they run
-BY_POSITION = (GATHERS | SCATTERS) - {"cat", "constant_pad_nd", "slice_scatter", "select_scatter"}  # whose pace depends on the positions given
+SMALL_TABLE = 1 << 20  # bytes: wherever one reads there, it is in the cache
 
 
 class Alone:
@@ -48,4 +48,11 @@ class Alone:
 
 def is_worth(kernel, size):
     """Whether a kernel of `size` bytes is timed by itself: what goes to positions that are told is not, since these are not known."""
-    return size >= LEAST_BYTES and kernel.joined and not any(name_of(node) in BY_POSITION for node in kernel.nodes)
+    return size >= LEAST_BYTES and kernel.joined and not any(map(goes_by_position, kernel.nodes))
+
+
+def goes_by_position(node):
+    """Whether the pace depends on the positions that are given."""
+    if name_of(node) in ("cat", "constant_pad_nd", "slice_scatter", "select_scatter"):
+        return False
+    return name_of(node) in SCATTERS or name_of(node) in GATHERS and stored_bytes(value_of(node.args[0])) > SMALL_TABLE

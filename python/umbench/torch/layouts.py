@@ -48,3 +48,23 @@ def is_turned(value):
 
 def _lies_so(x):
     return x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
+
+
+def left_as_traced(forward):
+    """Images of a forward graph with channels last that keep the order in which they were traced: what comes behind the last convolution
+    (torch/_inductor/graph.py: find_nodes_prefer_channels_last)."""
+    nodes = [n for n in forward.nodes if n.op == "call_function"]
+    last = max(i for i, n in enumerate(nodes) if name_of(n) == "convolution")
+    turned = {n for n in nodes[:last + 1] if name_of(n) == "convolution"}
+    for node in reversed(nodes[:last]):
+        if turned.intersection(node.users):
+            turned.add(node)
+    for node in nodes[:last]:
+        if node in turned:
+            turned.update(node.users)
+    return {n for n in nodes if n not in turned and is_image(n)}
+
+
+def is_image(node):
+    value = node.meta.get("val")
+    return isinstance(value, torch.Tensor) and value.dim() == 4 and is_turned(value)

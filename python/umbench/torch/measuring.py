@@ -19,6 +19,7 @@ import torch
 
 from . import chunks, generated, launches
 from .operators import argument_of, is_attention, name_of
+from .values import padded_strides
 
 REPEATS, ROUNDS = 10, 5
 BETWEEN_KERNELS_NS = 2500  # from the end of a kernel to the next on one stream: 2.3 to 3.5 us in results/torch/steps.jsonl
@@ -220,7 +221,7 @@ class Times:
         if is_attention(node):
             return self._attention(node)
         def example(n):
-            return self._example(n.meta.get("val"), channels_last)
+            return self._example(n.meta.get("val"), channels_last, n)
 
         args, kwargs = torch.fx.node.map_arg(node.args, example), torch.fx.node.map_arg(node.kwargs, example)
         if chunks.adds_to_first(node):
@@ -288,18 +289,19 @@ class Times:
         product, copy = lambda: torch.mm(a, b, out=made), lambda: result.copy_(source)
         return 12 * [*4 * [product], copy]
 
-    def _example(self, value, channels_last):
-        """Random numbers where a traced value has a shape."""
+    def _example(self, value, channels_last, node=None):
+        """Random numbers where a traced value has a shape. `node`: of a matrix, whose rows may be padded."""
         if isinstance(value, (list, tuple)):
             return type(value)(self._example(v, channels_last) for v in value)
         if not isinstance(value, torch.Tensor):
             return value
-        size = max(1, sum((n - 1) * s for n, s in zip(value.shape, value.stride())) + 1)
+        strides = padded_strides(node) if node is not None and value.dim() == 2 else value.stride()
+        size = max(1, sum((n - 1) * s for n, s in zip(value.shape, strides)) + 1)
         if value.numel() == 0:
             size = 0
         flat = torch.randn(size, device=self.device, dtype=torch.float32).mul_(0.02).to(value.dtype) if value.dtype.is_floating_point \
             else torch.zeros(size, device=self.device, dtype=value.dtype)
-        return flat.as_strided(value.shape, self._strides(value, channels_last))
+        return flat.as_strided(value.shape, self._strides(value, channels_last) if value.dim() == 4 else strides)
 
     @staticmethod
     def _strides(value, channels_last):
@@ -336,12 +338,12 @@ def key_of(node):
 
 
 def _shapes(argument):
-    return torch.fx.node.map_arg(argument, lambda n: _shape(n.meta.get("val"))).__repr__()
+    return torch.fx.node.map_arg(argument, lambda n: _shape(n.meta.get("val"), n)).__repr__()
 
 
-def _shape(value):
+def _shape(value, node=None):
     if isinstance(value, torch.Tensor):
-        return f"{str(value.dtype)[6:]}{list(value.shape)}/{list(value.stride())}"
+        return f"{str(value.dtype)[6:]}{list(value.shape)}/{list(value.stride() if node is None else padded_strides(node))}"
     return [_shape(v) for v in value] if isinstance(value, (list, tuple)) else repr(value)
 
 

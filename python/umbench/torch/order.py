@@ -11,7 +11,7 @@ def in_running_order(kernels, stays):
 
 
 class _Memory:
-    """Sizes of what kernels write, and how many of them read it. Kernels are numbers."""
+    """Sizes of what kernels write, and how many of them read it. Kernels are numbers. Inductor counts what is inside a kernel as if it took memory."""
 
     def __init__(self, kernels, stays):
         self.kernels, self.stays = kernels, stays
@@ -22,7 +22,8 @@ class _Memory:
                 self.readers.setdefault(base, set()).add(number)
         bases = {*self.readers, *self.writer}
         self.size = {base: sum(map(stored_bytes, tensors_of(base))) for base in bases}
-        self.written = [sum(self.size[base] for base in kernel.writes) for kernel in kernels]
+        self.inside = [sum(stored_bytes(value) for base in kernel.inside for value in tensors_of(base)) for kernel in kernels]
+        self.written = [inside + sum(self.size[base] for base in kernel.writes) for kernel, inside in zip(kernels, self.inside)]
         self.given = sum(size for base, size in self.size.items() if base not in self.writer and base not in stays)
         self.behind = [{self.writer[base] for base in kernel.reads if base in self.writer} - {number} for number, kernel in enumerate(kernels)]
 
@@ -31,7 +32,7 @@ class _Memory:
         kernel = self.kernels[number]
         read = [base for base in kernel.reads if base not in self.stays and left.get(base) == {number}]
         unread = [base for base in kernel.writes if base not in self.stays and not left.get(base)]
-        return sum(self.size[base] for base in read + unread)
+        return self.inside[number] + sum(self.size[base] for base in read + unread)
 
     def peak(self, order):
         held = most = self.given

@@ -7,11 +7,12 @@ matrices run at the full rate, convolutions at the share that the file's `operat
 import torch
 
 from .operators import LEAST_CHANNELS, argument_of, is_attention, is_convolution, is_depthwise, name_of, value_of_argument
+from .values import padded_strides, value_of
 
 # Shares of arithmetic that kernels of torch 2.11 reach on an H100 (results/torch/README.md).
 ATTENTION_SHARE = 0.49                                   # Llama's
 DROPOUT_SHARE, DROPOUT_BACKWARD_SHARE = 0.16, 0.26       # attention with dropout: GPT-2's and T5's
-UNALIGNED_SHARE = 0.22                                   # products whose operands' rows do not begin at 16 bytes: GPT-2's last layer
+UNALIGNED_SHARE = 0.22                                   # products whose operands' rows do not begin at 16 bytes: of parameters of odd extents
 DEPTHWISE_SHARE, DEPTHWISE_BACKWARD_SHARE = 0.21, 0.16   # of float32: filters with few channels of their own, ConvNeXt-T's
 FEW_CHANNELS_SHARE = 0.15                                # convolutions of images with fewer channels than tensor cores take, which are padded
 BATCHED_SHARE = 0.7                                      # of float32: batched products, T5's attention
@@ -69,7 +70,7 @@ def products_per_s(node, precision, machine):
     if not is_convolution(node):
         if precision == "fp32":
             return full * BATCHED_SHARE if name_of(node) == "bmm" else full
-        return full if all(map(is_aligned, operands)) else full * UNALIGNED_SHARE
+        return full if all(map(is_aligned, node.all_input_nodes)) else full * UNALIGNED_SHARE
     if is_depthwise(node):
         return machine["fp32_flops_per_s"] * (DEPTHWISE_BACKWARD_SHARE if backward else DEPTHWISE_SHARE)
     channels = value_of_argument(argument_of(node, "weight")).shape[1]
@@ -83,9 +84,10 @@ def products_per_s(node, precision, machine):
     return full * len(shares) / sum(1 / share for share in shares)  # of operators that do as many operations each
 
 
-def is_aligned(matrix):
+def is_aligned(node):
     """Whether the rows of a matrix, or its columns where these lie together, begin at multiples of 16 bytes."""
-    return not isinstance(matrix, torch.Tensor) or matrix.dim() < 2 or max(matrix.stride()[-2:]) * matrix.element_size() % 16 == 0
+    matrix = value_of(node)
+    return not isinstance(matrix, torch.Tensor) or matrix.dim() < 2 or max(padded_strides(node)[-2:]) * matrix.element_size() % 16 == 0
 
 
 def share_of_tiles(kind, filters):

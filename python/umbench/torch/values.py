@@ -47,6 +47,21 @@ def stored_bytes(value):
     return stored_elements(value) * value.element_size()
 
 
+def padded_strides(node):
+    """Strides of a matrix as it lies in memory: those that a compiled graph computes begin rows of more than 1,024 elements at multiples of
+    128 bytes (torch/_inductor/ir.py: _pad_strides)."""
+    value = value_of(node)
+    strides = value.stride()
+    if value.dim() != 2 or base_of(node).name.startswith(("primals", "tangents")) or sorted(strides) != [1, max(strides)]:
+        return strides
+    return tuple(padded_row(stride, value) if stride > 1 else 1 for stride in strides)
+
+
+def padded_row(elements, value):
+    line = 128 // value.element_size()
+    return -(-elements // line) * line if elements > 1024 else elements
+
+
 def module_of(node):
     """The path of the innermost module whose code made a node; "" where the graph does not tell."""
     stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack")

@@ -1,0 +1,41 @@
+"""Products of matrices that Inductor lets the library add to another matrix (torch/_inductor/fx_passes/post_grad.py: addmm_fusion)."""
+
+import operator
+
+import torch
+
+from .operators import is_view
+from .values import value_of
+
+aten = torch.ops.aten
+
+
+def add_in_products(graph):
+    """Puts addmm in the place of mm and add, unless generated kernels alone read the sum."""
+    for node in graph.find_nodes(op="call_function", target=aten.add.Tensor):
+        for product, other in (node.args[:2], node.args[1::-1]):
+            if is_added(node, product, other):
+                with graph.inserting_before(node):
+                    made = graph.call_function(aten.addmm.default, (other, *product.args))
+                made.meta = dict(node.meta)
+                node.replace_all_uses_with(made)
+                graph.erase_node(node)
+                graph.erase_node(product)
+                break
+
+
+def is_added(node, product, other):
+    if not isinstance(other, torch.fx.Node) or not isinstance(product, torch.fx.Node) or product.target is not aten.mm.default:
+        return False
+    alone = len(product.users) == 1 and not node.kwargs and value_of(other).dtype == value_of(product).dtype
+    fits = value_of(other).dim() <= 2 and value_of(node).shape == value_of(product).shape
+    return alone and fits and not all(map(is_computed, node.users))
+
+
+def is_computed(user):
+    """Whether generated kernels read it, through views."""
+    if user.op != "call_function":
+        return False
+    if user.target is operator.getitem or is_view(user):
+        return all(map(is_computed, user.users))
+    return torch.Tag.pointwise in getattr(user.target, "tags", ())
