@@ -47,6 +47,8 @@ struct problem {
   pressure evicted_by = pressure::none;  // who evicts managed memory
   knob_values knobs;                     // every knob of the strategy, defaults filled in
   slice_costs cost_of_slice = {};        // if not set: cost_of() estimates
+  // A plan that takes so long is of no use: the planner may give up, as if there were none.
+  nanoseconds time_to_beat = std::numeric_limits<nanoseconds>::max();
 };
 
 // Cost of computing an operator or a part of it. Without `slices` a part takes one launch and its share, by

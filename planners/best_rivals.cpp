@@ -55,7 +55,7 @@ std::optional<placed_plan> answer(const problem& p, const placer& place, const q
   problem smaller = p;
   smaller.knobs = q.knobs;
   smaller.budget = p.budget / 1000 * permille + p.budget % 1000 * permille / 1000;
-  const only_faster_than limit(to_beat);
+  smaller.time_to_beat = to_beat;
   try {
     memory_plan plan = q.by->plan(smaller);
     if (least_time_of(p, plan) >= to_beat) return std::nullopt;

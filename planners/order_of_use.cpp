@@ -66,8 +66,9 @@ memory_plan plan_in_order_of_use(const problem& p, const planner& make) {
   const std::vector<tensor_id> number = order_of_use(p.network);
   if (std::ranges::is_sorted(number)) return make(p);
   const graph other = renumbered(p.network, number);
-  memory_plan plan = as_in_file(
-      make({other, p.operator_costs, p.target, p.budget, p.evicted_by, p.knobs, p.cost_of_slice}), number);
+  memory_plan plan = as_in_file(make({other, p.operator_costs, p.target, p.budget, p.evicted_by, p.knobs,
+                                      p.cost_of_slice, p.time_to_beat}),
+                                number);
   return fits(p, plan) ? plan : make(p);
 }
 

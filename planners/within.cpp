@@ -2,23 +2,12 @@
 
 #include <algorithm>
 #include <limits>
-#include <utility>
 #include <variant>
 
 #include "core/compute.hpp"
 #include "core/lower.hpp"
 
 namespace um {
-namespace {
-
-thread_local nanoseconds too_long = std::numeric_limits<nanoseconds>::max();
-
-}  // namespace
-
-only_faster_than::only_faster_than(nanoseconds time) : outer_(std::exchange(too_long, time)) {}
-only_faster_than::~only_faster_than() {
-  too_long = outer_;
-}
 
 nanoseconds least_time_of(const problem& p, const memory_plan& plan) {
   nanoseconds computing = 0;
@@ -42,7 +31,7 @@ memory_plan plan_within(const problem& p, packer how, const std::string& strateg
   for (int tries = 0; tries < 12; ++tries) {
     try {
       memory_plan plan = make(room);
-      if (least_time_of(p, plan) >= too_long) break;
+      if (least_time_of(p, plan) >= p.time_to_beat) break;
       arena = lower(unlimited, plan, how).device_arena_bytes;
       if (arena <= p.budget) return plan;
       too_much = room;
