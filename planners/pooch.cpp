@@ -115,16 +115,10 @@ class classifying {
 
   // Until the next call, costs of copies are those at these events.
   void look_at(const labelling::outcome& now) {
-    memory_ = beside_.forecast_memory(
-        now.events, find_staged_tensors(labelling_.uses(), labelling_.gaps(), now.decisions));
+    beside_.forecast(now.events, find_staged_tensors(labelling_.uses(), labelling_.gaps(), now.decisions));
   }
   nanoseconds price_of_copies(std::size_t m, const labelling::outcome& now) {
-    const part_id part = labelling_.maps()[m].part;
-    prediction without = memory_;
-    beside_.set_free_copies(part, true);
-    beside_.add_time(now.events, without);
-    beside_.set_free_copies(part, false);
-    return now.predicted.time - without.time;
+    return now.predicted.time - beside_.time_without_copies_of(labelling_.maps()[m].part);
   }
 
   // What is computed more if a map is; without end where that does not fit.
@@ -139,7 +133,6 @@ class classifying {
   const problem& p_;
   labelling labelling_;
   forecaster beside_;  // keeps what it knows of one outcome while labelling_ looks at others
-  prediction memory_;
   std::vector<gap_choice> labels_;
 };
 

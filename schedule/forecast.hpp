@@ -51,9 +51,9 @@ class forecaster {
     return um::copy_time(costs_.target, bytes, where);
   }
 
-  // See lane_simulator. Forecast with and without a part's copies free: the difference is their price.
+  // See lane_simulator. The time less that without a part's copies is their price.
   void assume_longest_waits() { lanes_.assume_longest_waits(); }
-  void set_free_copies(part_id p, bool free) { lanes_.set_free_copies(p, free); }
+  nanoseconds time_without_copies_of(part_id p) { return lanes_.time_without_copies_of(p); }
 
  private:
   event_costs costs_;

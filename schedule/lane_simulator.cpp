@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 namespace um {
 namespace {
@@ -67,8 +68,7 @@ nanoseconds simulate_lanes(const lane_steps& lanes, std::int64_t pace_in, std::i
 
 }  // namespace
 
-lane_simulator::lane_simulator(const event_costs& costs)
-    : costs_(costs), has_free_copies_(costs.parts.size(), false) {
+lane_simulator::lane_simulator(const event_costs& costs) : costs_(costs) {
   const auto in = costs.target.link_to_device_bytes_per_s, out = costs.target.link_to_host_bytes_per_s;
   pace_to_device_ = concurrent_pace(in, out, costs.target.link_both_bytes_per_s);
   pace_to_host_ = concurrent_pace(out, in, costs.target.link_both_bytes_per_s);
@@ -77,6 +77,7 @@ lane_simulator::lane_simulator(const event_costs& costs)
 lane_totals lane_simulator::simulate(std::span<const event> events, const device_residency& stays,
                                      byte_count peak) {
   lane_totals found;
+  for (auto& l : lanes_) l.clear();
   if (!stays.has_copies()) {  // without copies nothing waits
     for (const event& e : events) {
       if (e.kind != event_kind::compute) continue;
@@ -89,6 +90,18 @@ lane_totals lane_simulator::simulate(std::span<const event> events, const device
   make_steps(events, stays, peak, found);
   found.time = simulate_lanes(lanes_, pace_to_device_, pace_to_host_);
   return found;
+}
+
+nanoseconds lane_simulator::time_without_copies_of(part_id p) {
+  std::vector<std::pair<lane_step*, nanoseconds>> freed;
+  for (const lane l : {lane::to_device, lane::to_host}) {
+    for (lane_step& s : lanes_[index_of(l)]) {
+      if (s.copied_part == p) freed.emplace_back(&s, std::exchange(s.time_alone, 0));
+    }
+  }
+  const nanoseconds time = simulate_lanes(lanes_, pace_to_device_, pace_to_host_);
+  for (const auto& [step, alone] : freed) step->time_alone = alone;
+  return time;
 }
 
 void lane_simulator::record_releases(const device_residency& stays) {
@@ -129,10 +142,9 @@ void lane_simulator::make_steps(std::span<const event> events, const device_resi
     is_home_valid_[e.subject] = costs_.parts[e.subject].persists ? 1 : 0;
     users_on_device_[e.subject] = users_on_host_[e.subject] = {};
   }
-  for (auto& l : lanes_) l.clear();
   for (std::uint32_t i = 0; i < events.size(); ++i) {
     const event& e = events[i];
-    lane_step s{i, 0, {-1, -1, -1}};
+    lane_step s{i, 0, 0, {-1, -1, -1}};
     const auto reads = [&](copy_users& u, lane l) {
       merge_latest(s.waits_for, u.last_writes);
       u.last_reads[index_of(l)] = static_cast<std::int32_t>(i);
@@ -163,8 +175,8 @@ void lane_simulator::make_steps(std::span<const event> events, const device_resi
       where = in ? lane::to_device : lane::to_host;
       (in ? found.bytes_to_device : found.bytes_to_host) += part.bytes;
       ++found.copy_count;
-      const nanoseconds copying = in ? part.copy_to_device : part.copy_to_host;
-      s.time_alone = has_free_copies_[e.subject] ? 0 : copying;
+      s.time_alone = in ? part.copy_to_device : part.copy_to_host;
+      s.copied_part = e.subject;
       reads(in ? users_on_host_[e.subject] : users_on_device_[e.subject], where);
       writes(in ? users_on_device_[e.subject] : users_on_host_[e.subject], where);
       is_home_valid_[e.subject] = 1;

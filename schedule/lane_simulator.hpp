@@ -14,6 +14,7 @@ namespace um {
 struct lane_step {
   std::uint32_t event = 0;
   nanoseconds time_alone = 0;  // duration if no other copy shares the link
+  part_id copied_part = 0;     // of a copy
   last_events waits_for{-1, -1, -1};
 };
 using lane_steps = std::array<std::vector<lane_step>, lane_count>;
@@ -39,8 +40,8 @@ class lane_simulator {
   // From now on, every allocation waits for all events that released memory before it: packing may reuse any
   // of it.
   void assume_longest_waits() { assume_longest_waits_ = true; }
-  // Sets whether copies of a part take no time.
-  void set_free_copies(part_id p, bool free) { has_free_copies_[p] = free; }
+  // Time of the last list that was simulated, if copies of the part took none. That list must have copies.
+  nanoseconds time_without_copies_of(part_id p);
 
  private:
   struct copy_users {  // users of one copy of a part (device or host): its last readers and writers
@@ -56,9 +57,10 @@ class lane_simulator {
   std::int64_t pace_to_device_ = 1000,
                pace_to_host_ =
                    1000;  // speed of copies that run in both directions at once, in thousandths of full speed
-  bool assume_longest_waits_ = false;            // set by assume_longest_waits()
-  std::vector<bool> has_free_copies_;            // per part, as the next four: its copies take no time
-  std::vector<char> is_copied_, is_home_valid_;  // whether the list copies it; whether its host copy is valid
+  bool assume_longest_waits_ = false;  // set by assume_longest_waits()
+  std::vector<char> is_copied_,
+      is_home_valid_;  // per part, as the next two: whether the list copies it; whether its host copy is
+                       // valid
   std::vector<copy_users> users_on_device_, users_on_host_;
   std::vector<byte_count> released_bytes_;  // per event: bytes released up to it, inclusive
   std::vector<last_events> releasers_;      // per event: the last events that released memory by then
