@@ -1,6 +1,7 @@
 #include "planners/best_space.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <tuple>
 
@@ -19,6 +20,19 @@ bool swaps(treatment how) {
 swap_timing timing_of(treatment how) {
   if (!swaps(how)) return swap_timing::none;
   return how == treatment::swap_just_in_time ? swap_timing::just_in_time : swap_timing::early;
+}
+// Calls `differs` with each index at which the two differ, in order. Most are equal: compares eight at once.
+void for_each_difference(const std::vector<treatment>& a, const std::vector<treatment>& b,
+                         const auto& differs) {
+  static_assert(sizeof(treatment) == 1);
+  constexpr std::size_t at_once = sizeof(std::uint64_t);
+  for (std::size_t first = 0; first < a.size(); first += at_once) {
+    const std::size_t end = std::min(first + at_once, a.size());
+    if (end == first + at_once && std::memcmp(&a[first], &b[first], at_once) == 0) continue;
+    for (std::size_t i = first; i < end; ++i) {
+      if (a[i] != b[i]) differs(i);
+    }
+  }
 }
 bool recomputes(treatment how) {
   return how == treatment::recompute || how == treatment::recompute_and_keep;
@@ -103,7 +117,7 @@ decision search_space::decision_for(treatment how, std::uint32_t x) const {
   return {gap_choice::recompute, e.last_use, how == treatment::recompute ? e.next_use : e.last_use};
 }
 
-std::vector<decision> search_space::decisions_for(const std::vector<treatment>& treatments) const {
+std::vector<decision> search_space::decisions_for(const std::vector<treatment>& treatments) {
   std::vector<decision> all(gaps_.size());
   std::vector<swap_timing> timing(gaps_.size(), swap_timing::none);
   for (std::size_t c = 0; c < classes_.size(); ++c) {
@@ -143,7 +157,7 @@ bool search_space::differs_widely(const std::vector<treatment>& treatments) cons
   constexpr std::size_t share = 8;
   if (current_.empty()) return true;
   std::size_t differ = 0;
-  for (std::size_t c = 0; c < treatments.size(); ++c) differ += treatments[c] != current_[c] ? 1 : 0;
+  for_each_difference(treatments, current_, [&](std::size_t) { ++differ; });
   return differ > 16 + treatments.size() / share;
 }
 
@@ -169,17 +183,15 @@ void search_space::note_swap(std::size_t c, treatment how) {
 void search_space::return_to_current() {
   for (const std::uint32_t x : changed_) decisions_[x] = evaluator_.decisions()[x];
   changed_.clear();
-  for (std::size_t c = 0; c < evaluated_.size(); ++c) {
-    if (evaluated_[c] == current_[c]) continue;
+  for_each_difference(evaluated_, current_, [&](std::size_t c) {
     if (swaps(evaluated_[c]) || swaps(current_[c])) note_swap(c, current_[c]);
     evaluated_[c] = current_[c];
-  }
+  });
 }
 
 void search_space::decide_for(const std::vector<treatment>& treatments) {
   bool moves_change = false;
-  for (std::size_t c = 0; c < treatments.size(); ++c) {
-    if (treatments[c] == evaluated_[c]) continue;
+  for_each_difference(treatments, evaluated_, [&](std::size_t c) {
     const bool moves = swaps(treatments[c]) || swaps(evaluated_[c]);
     moves_change = moves_change || moves;
     if (moves) note_swap(c, treatments[c]);
@@ -188,11 +200,11 @@ void search_space::decide_for(const std::vector<treatment>& treatments) {
       decisions_[x] = decision_for(treatments[c], x);
       changed_.push_back(x);
     }
-  }
+  });
   if (!moves_change) return;
   transfer_placer_.place(timing_, decisions_);
-  changed_.clear();
-  for (std::uint32_t x = 0; x < gaps_.size(); ++x) {
+  std::erase_if(changed_, [&](std::uint32_t x) { return timing_[x] != swap_timing::none; });
+  for (const std::uint32_t x : transfer_placer_.swapped_gaps()) {
     if (decisions_[x] != evaluator_.decisions()[x]) changed_.push_back(x);
   }
 }
@@ -223,7 +235,7 @@ bool search_space::gap_spans(std::size_t c, position at) const {
       classes_[c].gaps, [&](std::uint32_t x) { return gaps_[x].last_use < at && at < gaps_[x].next_use; });
 }
 
-memory_plan search_space::plan(const std::vector<treatment>& treatments) const {
+memory_plan search_space::plan(const std::vector<treatment>& treatments) {
   return make_plan(p_.network, uses_, gaps_, decisions_for(treatments));
 }
 

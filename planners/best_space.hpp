@@ -63,8 +63,8 @@ class search_space {
   position peak() const { return evaluator_.list().peak_position(); }
   bool gap_spans(std::size_t c, position at) const;
 
-  std::vector<decision> decisions_for(const std::vector<treatment>& treatments) const;
-  memory_plan plan(const std::vector<treatment>& treatments) const;
+  std::vector<decision> decisions_for(const std::vector<treatment>& treatments);
+  memory_plan plan(const std::vector<treatment>& treatments);
   const use_table& uses() const { return uses_; }
   const std::vector<gap>& gaps() const { return gaps_; }
 

@@ -132,11 +132,10 @@ void transfer_index::by_position::sort() {
   sorted_.resize(added_.size());
   for (std::size_t i = added_.size(); i-- > 0;)
     sorted_[--first_[static_cast<std::size_t>(added_[i].at)]] = added_[i];
-  for (std::size_t i = 0; i + 1 < first_.size(); ++i) {
-    const auto here = std::span(sorted_).subspan(first_[i], first_[i + 1] - first_[i]);
-    if (!std::ranges::is_sorted(here, {}, &transfer::next_use))
-      std::ranges::stable_sort(here, {}, &transfer::next_use);
-  }
+  const auto in_order = [](const transfer& a, const transfer& b) {
+    return a.at != b.at ? a.at < b.at : a.next_use < b.next_use;
+  };
+  if (!std::ranges::is_sorted(sorted_, in_order)) std::ranges::stable_sort(sorted_, in_order);
 }
 
 void event_builder::check_decisions() const {

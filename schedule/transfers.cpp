@@ -1,11 +1,37 @@
 #include "schedule/transfers.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
+#include <utility>
 
 #include "schedule/calendar.hpp"
 
 namespace um {
+
+namespace {
+
+constexpr std::uint32_t no_copy = ~std::uint32_t{0};
+constexpr std::size_t word_bits = 64;
+
+}  // namespace
+
+void transfer_placer::copy_order::sort(std::size_t gaps, const auto& by) {
+  std::ranges::stable_sort(copies_, {}, [&](const gap_copy& c) { return by(c.gap); });
+  rank_.assign(gaps, no_copy);
+  for (std::size_t i = 0; i < copies_.size(); ++i) rank_[copies_[i].gap] = static_cast<std::uint32_t>(i);
+  chosen_.assign(copies_.size() / word_bits + 1, 0);
+}
+
+void transfer_placer::copy_order::for_each_of(std::span<const std::uint32_t> gaps, const auto& visit) {
+  for (const std::uint32_t x : gaps) {
+    if (rank_[x] != no_copy) chosen_[rank_[x] / word_bits] |= std::uint64_t{1} << rank_[x] % word_bits;
+  }
+  for (std::size_t w = 0; w < chosen_.size(); ++w) {
+    for (std::uint64_t left = std::exchange(chosen_[w], 0); left != 0; left &= left - 1)
+      visit(copies_[w * word_bits + static_cast<std::size_t>(std::countr_zero(left))]);
+  }
+}
 
 transfer_placer::transfer_placer(const forecaster& costs, const use_table& uses, std::span<const gap> gaps,
                                  const copy_slack& late)
@@ -20,43 +46,44 @@ transfer_placer::transfer_placer(const forecaster& costs, const use_table& uses,
   };
   for (std::uint32_t x = 0; x < gaps.size(); ++x) {
     const gap& e = gaps[x];
-    if (e.next_use < uses.end()) to_device_.push_back({x, time_of(e, lane::to_device)});
-    if (e.last_use >= 0 && !e.has_host_copy) to_host_.push_back({x, time_of(e, lane::to_host)});
+    if (e.next_use < uses.end()) to_device_.add({x, time_of(e, lane::to_device)});
+    if (e.last_use >= 0 && !e.has_host_copy) to_host_.add({x, time_of(e, lane::to_host)});
   }
-  std::ranges::stable_sort(to_device_, std::ranges::greater{},
-                           [&](const gap_copy& c) { return gaps[c.gap].next_use; });
-  std::ranges::stable_sort(to_host_, {}, [&](const gap_copy& c) { return gaps[c.gap].last_use; });
+  to_device_.sort(gaps.size(), [&](std::uint32_t x) { return -gaps[x].next_use; });
+  to_host_.sort(gaps.size(), [&](std::uint32_t x) { return gaps[x].last_use; });
 }
 
-void transfer_placer::place(const std::vector<swap_timing>& timing, std::vector<decision>& decisions) const {
+void transfer_placer::place(const std::vector<swap_timing>& timing, std::vector<decision>& decisions) {
   const auto start_of = [&](position at) { return start_times_[static_cast<std::size_t>(at)]; };
+  swapped_gaps_.clear();
   for (std::uint32_t x = 0; x < gaps_.size(); ++x) {
-    if (timing[x] != swap_timing::none)
-      decisions[x] = {gap_choice::swap, gaps_[x].last_use, gaps_[x].next_use};
+    if (timing[x] == swap_timing::none) continue;
+    swapped_gaps_.push_back(x);
+    decisions[x] = {gap_choice::swap, gaps_[x].last_use, gaps_[x].next_use};
   }
   // Deadlines come the latest first, so each copy ends where the one before it begins, or earlier.
   nanoseconds begin = std::numeric_limits<nanoseconds>::max();
-  for (const auto& [x, time] : to_device_) {
-    if (timing[x] == swap_timing::none) continue;
+  to_device_.for_each_of(swapped_gaps_, [&](const gap_copy& c) {
+    const std::uint32_t x = c.gap;
     const gap& e = gaps_[x];
-    begin = std::min(begin, start_of(e.next_use)) - time;
-    if (timing[x] == swap_timing::just_in_time) continue;
+    begin = std::min(begin, start_of(e.next_use)) - c.time;
+    if (timing[x] == swap_timing::just_in_time) return;
     const auto after = std::ranges::upper_bound(start_times_, std::max<nanoseconds>(begin, 0));
     const auto back = static_cast<position>(after - start_times_.begin()) - 1;
     decisions[x].return_before = std::clamp(back, e.last_use + 1, std::max(e.next_use, e.last_use + 1));
-  }
+  });
   // A copy can begin after the last write; later reads do not delay it.
   calendar link_to_host;
-  for (const auto& [x, time] : to_host_) {
-    if (timing[x] == swap_timing::none) continue;
+  to_host_.for_each_of(swapped_gaps_, [&](const gap_copy& c) {
+    const std::uint32_t x = c.gap;
     const gap& e = gaps_[x];
-    const nanoseconds end = link_to_host.book_earliest(start_of(e.producer + 1), time) + time;
-    if (timing[x] == swap_timing::just_in_time) continue;
+    const nanoseconds end = link_to_host.book_earliest(start_of(e.producer + 1), c.time) + c.time;
+    if (timing[x] == swap_timing::just_in_time) return;
     const auto after =
         static_cast<position>(std::ranges::lower_bound(start_times_, end) - start_times_.begin());
     decisions[x].leave_after =
         std::clamp(after - 1, e.last_use, std::max(e.last_use, decisions[x].return_before - 1));
-  }
+  });
 }
 
 void place_transfers(const forecaster& costs, const use_table& uses, const std::vector<gap>& gaps,
