@@ -292,6 +292,7 @@ class LaidOut:
         self.runs = None
 
     record = close = lay = keep = lambda self: None
+    has_given_up = lambda self: False  # noqa: E731
 
     def recorded(self):
         return True
@@ -443,7 +444,37 @@ def test_says_where_more_is_reserved_than_the_budget(monkeypatch):
     with pytest.warns(UserWarning, match="reserves 2048.00 GiB, more than the budget of 1024.00 GiB"):
         for _ in range(12):
             trained(model, inputs)
-    assert model.plan.settled and model.plan.within is False and "above the budget" in str(model.plan)
+    assert model.plan.settled and model.plan.within is False and "a hard cap at the budget may fail" in str(model.plan)
+
+
+def test_says_once_that_memory_is_no_longer_laid_out(monkeypatch):
+    class GivesUp(LaidOut):
+        has_given_up = lambda self: True  # noqa: E731
+
+    model, inputs = made("perceptron")
+    on_made_up_gpu(monkeypatch, GivesUp, max_memory_allocated=2**26, max_memory_reserved=2**41)
+    monkeypatch.setattr(LaidOut, "fails", 0)
+    model = umt.fit(model, budget="1TiB", backend="aot_eager", effort=0.003)
+    for _ in range(4):
+        trained(model, inputs)
+    assert model.plan.settled and model.plan.within
+    with pytest.warns(UserWarning, match="could not be laid out again") as told:
+        for _ in range(2):
+            trained(model, inputs)
+    assert len([each for each in told if "laid out" in str(each.message)]) == 1 and model.plan.within is False
+
+
+def test_the_bound_holds_without_what_was_measured():
+    """After a peak above the prediction the next plan allows for as much; no other plan has to."""
+    model, inputs = made("perceptron")
+    model, _ = fitted(model, inputs, 1.2)
+    trained(model, inputs)
+    bound = model.plan.bound
+    model.plan.unforeseen[1] = 50_000
+    torch._dynamo.reset()
+    model._compiled_call_impl.compile()
+    trained(model, inputs)
+    assert model.plan.bound == bound
 
 
 def test_a_step_that_fails_is_recorded_anew(monkeypatch):

@@ -77,6 +77,18 @@ def test_errors_of_the_moment_are_not_kept(tmp_path, monkeypatch):
     assert "OutOfMemoryError" in times.known["b"]["refused"]
 
 
+def test_times_are_kept_by_one_process_at_a_time(tmp_path, monkeypatch):
+    times, held = times_in(tmp_path, monkeypatch), []
+    monkeypatch.setattr(measuring.fcntl, "flock", lambda file, how: held.append(how))
+    replace = measuring.os.replace
+    monkeypatch.setattr(measuring.os, "replace", lambda *names: (held.append(names[1]), replace(*names)))
+    times.keep()
+    assert held == [measuring.fcntl.LOCK_EX, times.file] and not times.is_alone
+    with times._alone():
+        times.keep()
+    assert held.count(measuring.fcntl.LOCK_EX) == 2
+
+
 def test_generated_kernels_that_cannot_be_timed_are_told(tmp_path, monkeypatch):
     times, made = times_in(tmp_path, monkeypatch), convert.of_model(perceptron)
     monkeypatch.setattr(generated, "is_worth", lambda kernel, size: True)

@@ -63,6 +63,18 @@ def image_of(node):
     return node.args[1]
 
 
+def test_gradients_that_nothing_reads_stay_in_one_operator():
+    """The gradient of the filters is dead; its mask still asks for it."""
+    def gradient_of_image(gradient, image, filters):
+        return torch.ops.aten.convolution_backward(gradient, image, filters, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1, [True, True, False])[0]
+
+    graph = make_fx(gradient_of_image, tracing_mode="fake")(torch.randn(2, 4, 8, 8), torch.randn(2, 4, 8, 8), torch.randn(4, 4, 3, 3))
+    graph.graph.eliminate_dead_code()
+    before = len(graph.graph.nodes)
+    rewrites.part_convolutions(graph, 1)
+    assert len(graph.graph.nodes) == before
+
+
 def test_small_convolutions_stay_whole():
     image, filters = torch.randn(1, 1, 4, 4), torch.randn(1, 1, 3, 3)
     graph = make_fx(lambda g, x, w: aten.convolution_backward(g, x, w, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1, [True, True, False])[:2])(image, image, filters)

@@ -275,6 +275,10 @@ class Arena:
         if self.runs is not None and self.laid < MOST_LAID and self._told() != (self.reserved, self.retries):
             self.lay()
 
+    def has_given_up(self):
+        """Whether memory was laid out once and is not any more."""
+        return self.laid > 0 and (self.runs is None or self.laid >= MOST_LAID)
+
     def _told(self):
         """Bytes reserved for large allocations, and how often the allocator gave memory back to find some."""
         told = private.allocator_statistics(self.device)

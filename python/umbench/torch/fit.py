@@ -67,6 +67,9 @@ class Call:
             self.look()
         elif self.arena is not None and torch.is_grad_enabled():
             self.arena.keep()
+            if self.arena.has_given_up():
+                self.plan.give_up()
+                self.arena = None
         try:
             return self.once(inputs, named)
         except NoRoom:
@@ -220,8 +223,10 @@ class Planning:
         rates = {**rates, "link": self.costs.link()} if self.tier else rates
         if on_gpu:
             private.free_workspaces()  # those of the stream on which operators were measured
-        base = self.base_bytes(step) + self.plan.unforeseen.get(self.shares, 0)
+        unforeseen = self.plan.unforeseen.get(self.shares, 0)
+        base = self.base_bytes(step) + unforeseen
         answer = ask(step, self.plan.usable, base, rates, self.backend == "inductor", begin, self.effort, self.tier is not None)
+        answer["bound"] -= unforeseen  # which another plan may not need
         self.plan.take(step, answer, base, self.shares)
         self.plan.untimed = sorted(self.costs.untimed)
         self.plan.seconds = time.monotonic() - begun

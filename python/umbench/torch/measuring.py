@@ -71,7 +71,7 @@ class Times:
         self.stream = torch.cuda.Stream(self.device)
         name = re.sub(r"[^A-Za-z0-9.]+", "-", f"{torch.cuda.get_device_name(self.device)}-torch{torch.__version__}-{METHOD}")
         self.file = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "umbench" / f"{name}.json"
-        self.known, self.compiled = {}, {}
+        self.known, self.compiled, self.is_alone = {}, {}, False
         self.untimed = {}  # why generated kernels could not be timed, by their keys
         self._read()
 
@@ -81,11 +81,11 @@ class Times:
 
     def keep(self):
         """Adds what is known to what other processes kept, but for errors that may not come again."""
-        self._read()
-        self.file.parent.mkdir(parents=True, exist_ok=True)
-        beside = self.file.with_suffix(f".{os.getpid()}")
-        beside.write_text(json.dumps({key: found for key, found in self.known.items() if not (isinstance(found, dict) and "once" in found)}), encoding="utf-8")
-        os.replace(beside, self.file)
+        with self._alone():
+            self._read()
+            beside = self.file.with_suffix(f".{os.getpid()}")
+            beside.write_text(json.dumps({key: found for key, found in self.known.items() if not (isinstance(found, dict) and "once" in found)}), encoding="utf-8")
+            os.replace(beside, self.file)
 
     def of_node(self, node, channels_last=True):
         """{"ns", "workspace", "host_ns"} of an operator with random operands of its shapes, None where it takes no random ones.
@@ -146,11 +146,18 @@ class Times:
 
     @contextlib.contextmanager
     def _alone(self):
-        """No other process measures meanwhile."""
+        """No other process measures or writes meanwhile."""
+        if self.is_alone:
+            yield
+            return
         self.file.parent.mkdir(parents=True, exist_ok=True)
         with open(self.file.with_suffix(".lock"), "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
+            self.is_alone = True
+            try:
+                yield
+            finally:
+                self.is_alone = False
 
     def _measure(self, key, node, channels_last):
         try:

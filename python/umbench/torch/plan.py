@@ -49,6 +49,11 @@ class Plan:
         if not self.within:
             warnings.warn(f"PyTorch reserves {in_gib(reserved)}, more than the budget of {in_gib(self.budget)}: a hard cap there may fail", stacklevel=2)
 
+    def give_up(self):
+        """The memory that was laid out is no longer there."""
+        self.within = False
+        warnings.warn("the cache of PyTorch's allocator was emptied, and memory could not be laid out again: a hard cap may fail", stacklevel=4)
+
     def take(self, step, answer, base_bytes, chunks=1):
         made, own = answer["plan"], answer["begin"]
         self.chunks = chunks
@@ -81,9 +86,9 @@ class Plan:
         lines = [f"budget {in_gib(self.budget)}: predicted peak {in_gib(self.predicted['peak'])} and {self.predicted['ms']:.1f} ms; "
                  f"unplanned {in_gib(self.unplanned['peak'])} and {self.unplanned['ms']:.1f} ms; no plan for this graph takes less than {in_gib(self.bound)}"]
         if self.measured:
-            lines.append(f"  measured peak {in_gib(self.measured['peak'])} and {self.measured['ms']:.1f} ms with the optimizer" + (f", after {self.plans} plans" if self.plans > 1 else ""))
+            lines.append(f"  measured peak {in_gib(self.measured['peak'])} and {self.measured['ms']:.1f} ms with the optimizer, while allocations were noted" + (f", after {self.plans} plans" if self.plans > 1 else ""))
         if self.settled:
-            lines.append(f"  PyTorch reserves {in_gib(self.reserved)}, " + ("within the budget" if self.within else "above the budget: a hard cap there may fail"))
+            lines.append(f"  PyTorch reserves {in_gib(self.reserved)}, " + ("within the budget" if self.within else "a hard cap at the budget may fail"))
         if self.micro_batches > 1:
             lines.append(f"  each batch is computed in {self.micro_batches} parts; times are of one part")
         if self.chunks > 1:

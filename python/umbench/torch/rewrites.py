@@ -16,7 +16,8 @@ def part_convolutions(joint, budget):
     for node in joint.graph.find_nodes(op="call_function", target=aten.convolution_backward.default):
         gradient, image, filters, *_, groups, mask = node.args
         images = (value_of(image), value_of(gradient))
-        if not (mask[0] and mask[1]) or groups > 1 or min(map(stored_bytes, images)) < budget * PART_OF_BUDGET:
+        read = {item.args[1] for item in node.users}
+        if not (mask[0] and mask[1] and read >= {0, 1}) or groups > 1 or min(map(stored_bytes, images)) < budget * PART_OF_BUDGET:
             continue
         whole = Convolution(joint.graph, node)
         with joint.graph.inserting_before(node):
