@@ -8,7 +8,6 @@
 
 #include "harness/io/errors.hpp"
 #include "harness/json/json.hpp"
-#include "harness/validate/validation.hpp"
 
 namespace um {
 namespace {

@@ -1,6 +1,5 @@
 #include "hints/rules.hpp"
 
-#include <algorithm>
 #include <array>
 #include <stdexcept>
 

@@ -133,8 +133,7 @@ measurement device_copy(byte_count bytes);
 // Consecutive launches of an empty kernel.
 measurement empty_launches(int count);
 
-// --- pairs, for calibration: what is compared with one another is measured in one go; its parts are
-// counters ---
+// --- pairs, for calibration: one case measures all that is compared, each part under a counter's name ---
 // Prefetch of mapped data to the device, again while it is there, and to the host: in_ns, there_ns, out_ns.
 measurement round_trip(byte_count bytes);
 // Discard, and a prefetch to the device after it: discard_ns, back_ns.

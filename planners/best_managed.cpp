@@ -77,7 +77,7 @@ bool moves_whole_blocks(const graph& g, const memory_plan& plan) {
 // The plan in managed memory; nothing if it moves parts of tensors that are not whole 2 MiB blocks.
 std::optional<placed_plan> try_in(const problem& p, const memory_plan& decided, placement_scope how) {
   memory_plan managed = in_managed_memory(p.network, decided, how);
-  if (std::ranges::none_of(managed.residences, is_managed)) return std::nullopt;  // that would be `best`
+  if (std::ranges::none_of(managed.residences, is_managed)) return std::nullopt;  // `best` makes such plans
   if (!moves_whole_blocks(p.network, managed)) return std::nullopt;
   problem kept = p;
   kept.evicted_by = pressure::plan;

@@ -63,7 +63,7 @@ struct candidate {
   std::size_t which = 0;
   treatment how = treatment::keep;
   nanoseconds time = 0;
-  double worth = 0;  // bytes for its time
+  double worth = 0;  // bytes freed per nanosecond
 };
 
 // Decisions that free memory at position `peak`, the most bytes for their time first. Bytes beyond `enough`

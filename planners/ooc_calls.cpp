@@ -186,7 +186,7 @@ ooc_step step_of(const graph& g, const ooc_call& call, const division& d, const 
   ooc_step step;
   for (op_id i = call.begin; i < call.end; ++i) {
     const op& o = g.ops[i];
-    const bool once = ranges_of(o).xc == nullptr;  // whatever the channels of x
+    const bool once = ranges_of(o).xc == nullptr;  // not cut along the channels of x
     if (once && call.what == kind::forward && at.xc + 1 < d.xc) continue;
     if (once && call.what == kind::backward && at.xc > 0) continue;
     step.push_back({i, part_box(g, call, o, d, at)});

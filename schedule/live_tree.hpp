@@ -39,9 +39,9 @@ class live_tree {
 
  private:
   struct node {
-    std::int64_t max_live = 0, min_live = 0,
-                 sum_live = 0;  // of the bytes alive at its events, `added` included
-    std::int64_t added = 0;     // bytes added to the whole subtree
+    // Over the bytes alive at its events, `added` included.
+    std::int64_t max_live = 0, min_live = 0, sum_live = 0;
+    std::int64_t added = 0;  // bytes added to the whole subtree
     std::int64_t event_count = 0;
   };
   void summarize_leaf(std::size_t leaf);

@@ -6,6 +6,7 @@
 
 #include "harness/commands/cells.hpp"
 #include "harness/io/errors.hpp"
+#include "harness/io/numbers.hpp"
 #include "harness/io/progress.hpp"
 #include "harness/io/say.hpp"
 #include "harness/io/text.hpp"
@@ -34,14 +35,6 @@ std::string default_backend(signal_watch& signals) {
     print_text("umbench: no GPU to ask here, so {} stands for it; name another by --backend\n", stand_in);
     return stand_in;
   }
-}
-
-system_kind requested_system(const std::string& name, const environment& here) {
-  if (name.empty()) return system_of_kernel(here.host.kernel.value_or(""));
-  const std::vector<std::string> known{"linux", "wsl2", "windows"};
-  const auto at = std::find(known.begin(), known.end(), name);
-  if (at == known.end()) throw input_error("--system: " + unknown_name("value", name, known));
-  return static_cast<system_kind>(at - known.begin());
 }
 
 cell requested_setting(const advise_options& o, const std::vector<machine>& machines, signal_watch& signals) {
@@ -156,7 +149,8 @@ int advise_command(const advise_options& options) {
   cell setting = requested_setting(options, machines, signals);
   const environment here =
       environment_for(std::span(&setting, 1), machines, options.experiment.machine_like, signals);
-  const system_kind system = requested_system(options.system, here);
+  const system_kind system = options.system.empty() ? system_of_kernel(here.host.kernel.value_or(""))
+                                                    : parse_choice<system_kind>("--system", options.system);
   const managed_support managed =
       here.gpu ? managed_support_of(system, *here.gpu) : managed_support_of(system, *setting.planner_machine);
   const std::size_t jobs = parse_jobs(options.jobs, setting.backend.is_simulated);

@@ -35,24 +35,6 @@ knob_values parse_knobs(const char* option, const std::vector<std::string>& assi
   return knobs;
 }
 
-template <class E>
-E choice_of(const char* option, const std::string& text) {
-  std::vector<std::string> known;
-  for (const E e : all_values<E>()) {
-    if (to_text(e) == text) return e;
-    known.emplace_back(to_text(e));
-  }
-  throw input_error(fmt::format("{}: {}", option, unknown_name("value", text, known)));
-}
-
-// The value of knob `effort`.
-std::int64_t parse_effort(const std::string& text) {
-  static const std::vector<std::string> known{"low", "normal", "high"};
-  const auto at = std::ranges::find(known, text);
-  if (at == known.end()) throw input_error(fmt::format("--effort: {}", unknown_name("value", text, known)));
-  return at - known.begin();
-}
-
 void require_option_value(const char* option, const std::string& value, const char* mend) {
   if (value.empty()) throw input_error(fmt::format("{} is missing; {}", option, mend));
 }
@@ -68,7 +50,7 @@ network_spec network_from_file_only(const experiment_options& o) {
 
 template <class E, class To>
 void set_if_given(To& to, const char* option, const std::string& text) {
-  if (!text.empty()) to = choice_of<E>(option, text);
+  if (!text.empty()) to = parse_choice<E>(option, text);
 }
 
 network_spec network_of(const experiment_options& o) {
@@ -147,7 +129,7 @@ experiment parse_experiment(const experiment_options& o) {
   if (!o.effort.empty()) {
     if (e.strategy_knobs.contains("effort"))
       throw input_error("--effort and --knob effort are the same knob; keep one");
-    e.strategy_knobs["effort"] = parse_effort(o.effort);
+    e.strategy_knobs["effort"] = static_cast<std::int64_t>(parse_choice<search_effort>("--effort", o.effort));
   }
   if (!o.ratio.empty()) e.ratio = parse_real_number("--ratio", o.ratio, least_ratio, most_ratio);
   if (!o.budget.empty()) e.budget = parse_size("--budget", o.budget);

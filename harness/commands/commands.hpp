@@ -3,10 +3,19 @@
 // and append_error (1).
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <string>
 #include <vector>
 
+#include "core/names.hpp"
+
 namespace um {
+
+// How much a searching strategy searches: values of its knob `effort`.
+enum class search_effort : std::uint8_t { low, normal, high };
+template <>
+inline constexpr std::array enum_names<search_effort>{"low"sv, "normal"sv, "high"sv};
 
 // Options as the user wrote them; "": not given.
 struct experiment_options {

@@ -11,6 +11,7 @@
 #include "harness/io/errors.hpp"
 #include "harness/io/text.hpp"
 #include "harness/process/gpu.hpp"
+#include "harness/study/advice.hpp"
 #include "harness/study/environment.hpp"
 #include "harness/study/experiment.hpp"
 
@@ -19,12 +20,18 @@ namespace {
 
 // Help for a value: type, meaning and range, default.
 struct value_help {
-  const char* type;
+  std::string type;
   std::string summary;
   std::string standard = "";
 };
 
 constexpr const char* required = "required";
+
+// "fp32|tf32|bf16".
+template <named_enum E>
+std::string choices() {
+  return fmt::format("{}", fmt::join(enum_names<E>, "|"));
+}
 
 // An option with one value, which is not empty.
 CLI::Option& add_option(CLI::App& command, const char* name, auto& value, const value_help& help) {
@@ -80,17 +87,16 @@ void add_network_options(CLI::App& command, experiment_options& o) {
                       {"KNOB=N", "Knob of the network; may be repeated", "as listed"});
   add_option(command, "--pass", o.pass, {"train|inference", "What an iteration computes", "train"});
   command.add_flag("--sgd", o.sgd, "Update the parameters as well, each by an operator of its own");
-  add_option(
-      command, "--optimizer", o.optimizer,
-      {"none|sgd|momentum|adamw", "Update all parameters in one step; adds the optimizer's states", "none"});
+  add_option(command, "--optimizer", o.optimizer,
+             {"none|" + choices<optimizer_kind>(),
+              "Update all parameters in one step; adds the optimizer's states", "none"});
   command.add_flag("--masters", o.masters,
                    "With --optimizer and bf16: keep weights in bf16 and their fp32 masters as states");
-  add_option(command, "--fusion", o.fusion,
-             {"none|fused|lean|framework", "How far operators are joined", "fused"});
+  add_option(command, "--fusion", o.fusion, {choices<fusion>(), "How far operators are joined", "fused"});
   add_option(command, "--precision", o.precision,
-             {"fp32|tf32|bf16", "What products are computed in", "fp32"});
+             {choices<precision>(), "What products are computed in", "fp32"});
   add_option(command, "--memory-order", o.memory_order,
-             {"nchw|nhwc", "Of activations", "nchw for fp32, nhwc for tf32 and bf16"});
+             {choices<memory_order>(), "Of activations", "nchw for fp32, nhwc for tf32 and bf16"});
 }
 
 void add_strategy_options(CLI::App& command, experiment_options& o) {
@@ -100,9 +106,9 @@ void add_strategy_options(CLI::App& command, experiment_options& o) {
                       {"RULE", "Rule of the strategy to switch off; may be repeated", "none"});
   add_repeated_option(command, "--knob", o.strategy_knobs,
                       {"KNOB=N", "Knob of the strategy; may be repeated", "as listed"});
-  add_option(
-      command, "--effort", o.effort,
-      {"low|normal|high", "How much a searching strategy searches; short for --knob effort=0|1|2", "normal"});
+  add_option(command, "--effort", o.effort,
+             {choices<search_effort>(),
+              "How much a searching strategy searches; short for --knob effort=0|1|2", "normal"});
 }
 
 void add_memory_options(CLI::App& command, experiment_options& o) {
@@ -113,7 +119,7 @@ void add_memory_options(CLI::App& command, experiment_options& o) {
              {"SIZE", "Device memory that the run may use, such as 4GiB, 1 byte or more; not with --ratio",
               "the whole device"});
   add_option(command, "--mode", o.mode,
-             {"simulated|capped|native", "Who keeps the budget: a simulated driver, the plan, a GPU's driver",
+             {choices<run_mode>(), "Who keeps the budget: a simulated driver, the plan, a GPU's driver",
               "simulated on sim:, capped on cuda:"});
   add_option(command, "--workspace-cap", o.workspace_cap,
              {"SIZE", "Most workspace for one operator, 1 byte or more, cuda:N only", "2GiB"});
@@ -235,7 +241,7 @@ void add_advise_options(CLI::App& advise, advise_options& o) {
   add_repeated_option(advise, "--strategy", o.strategies,
                       {"NAME", "Ask about this one; may be repeated", "some of every way"});
   add_option(advise, "--system", o.system,
-             {"linux|wsl2|windows", "What the program is for: where managed memory can exceed the device's",
+             {choices<system_kind>(), "What the program is for: where managed memory can exceed the device's",
               "the one here"});
   add_iterations(advise, o.experiment, "Iterations of every way", "3 simulated, 5 on a GPU");
   add_deadline(advise, o.experiment, "Until a way is given up");

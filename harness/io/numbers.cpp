@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <limits>
+#include <vector>
 
 #include "harness/io/errors.hpp"
 #include "harness/io/text.hpp"
@@ -38,6 +39,12 @@ double parse_real_number(std::string_view option, std::string_view text, double 
     throw input_error(fmt::format("{}: {} is not a number from {} to {}", option, quote(text), least, most));
   }
   return value;
+}
+
+void throw_unknown_value(std::string_view option, std::string_view text,
+                         std::span<const std::string_view> known) {
+  const std::vector<std::string> names(known.begin(), known.end());
+  throw input_error(fmt::format("{}: {}", option, unknown_name("value", text, names)));
 }
 
 std::optional<byte_count> parse_positive_size(std::string_view text) {

@@ -1,7 +1,5 @@
 #include "harness/json/parts.hpp"
 
-#include <algorithm>
-
 namespace um {
 
 bool is_plain_name(std::string_view name) {

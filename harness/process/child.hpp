@@ -78,7 +78,7 @@ class child_pool {
   // Starts a copy of this process (fork) that does `job` and ends: it finds every value as it is here, an
   // empty standard input, no signal held back or ignored, and none of the files that are to close on exec. It
   // dies with this process, and before it if memory runs out. This process has one thread and has not used
-  // CUDA, which outlives no fork. `probe` tells how the child fares. Throws `no_child_available` or another
+  // CUDA, which does not survive a fork. `probe` reports the child's state. Throws `no_child_available` or another
   // std::runtime_error if none can be started.
   void start(std::size_t id, const child_job& job, child_limits within,
              process_probe probe = make_kernel_probe());

@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
-#include <iterator>
 
 #include "core/errors.hpp"
 #include "harness/io/errors.hpp"

@@ -25,6 +25,8 @@ struct managed_support {
   std::string reason;        // why it does not oversubscribe
 };
 enum class system_kind : std::uint8_t { linux_native, wsl2, windows };
+template <>
+inline constexpr std::array enum_names<system_kind>{"linux"sv, "wsl2"sv, "windows"sv};
 // The kind of system of a kernel release such as "5.15.167.4-microsoft-standard-WSL2".
 system_kind system_of_kernel(std::string_view kernel);
 managed_support managed_support_of(system_kind system, const machine& simulated);

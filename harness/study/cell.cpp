@@ -22,14 +22,27 @@ const network_family& find_network_family(const std::string& name) {
   throw input_error(unknown_name("network", name, known) + "; or a graph file of your own, FILE.json");
 }
 
+bool runs_on(run_mode mode, bool simulated) {
+  const mode_row& facts = facts_of_mode(mode);
+  return simulated ? facts.runs_simulated : facts.runs_on_gpu;
+}
+
+// "simulated or capped": the modes that a backend has without permission.
+std::string modes_text(bool simulated) {
+  std::vector<std::string_view> names;
+  for (const run_mode mode : all_values<run_mode>()) {
+    if (runs_on(mode, simulated) && !facts_of_mode(mode).needs_permission) names.push_back(to_text(mode));
+  }
+  return fmt::format("{}", fmt::join(names, " or "));
+}
+
 void complete_mode(experiment& e, bool simulated) {
   const run_mode mode = e.mode.value_or(simulated ? run_mode::simulated : run_mode::capped);
-  const mode_row& facts = facts_of_mode(mode);
-  if (simulated ? !facts.runs_simulated : !facts.runs_on_gpu) {
-    throw input_error(fmt::format("mode {} does not exist on {}; use {}", to_text(mode), e.backend,
-                                  simulated ? "simulated or capped" : "capped"));
+  if (!runs_on(mode, simulated)) {
+    throw input_error(
+        fmt::format("mode {} does not exist on {}; use {}", to_text(mode), e.backend, modes_text(simulated)));
   }
-  if (facts.needs_permission && !e.allow_native) {
+  if (facts_of_mode(mode).needs_permission && !e.allow_native) {
     throw input_error(
         "mode native is refused: it lets the GPU's driver evict by itself, and driver defects can hang the "
         "GPU "

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 
-#include "backends/backend.hpp"
 #include "harness/io/errors.hpp"
 #include "harness/io/numbers.hpp"
 #include "harness/io/text.hpp"
@@ -39,11 +38,12 @@ byte_count peak_in_use(run_mode mode, const execution_plan& steps) {
 }
 
 const mode_row& facts_of_mode(run_mode mode) {
-  static constexpr std::array<mode_row, enum_names<run_mode>.size()> rows{{
-      {pressure::driver, true, false, false},  // simulated
-      {pressure::plan, true, true, false},     // capped
-      {pressure::driver, false, true, true},   // native
-  }};
+  static constexpr std::array rows{
+      mode_row{pressure::driver, true, false, false},  // simulated
+      mode_row{pressure::plan, true, true, false},     // capped
+      mode_row{pressure::driver, false, true, true},   // native
+  };
+  static_assert(rows.size() == enum_names<run_mode>.size());
   return rows.at(static_cast<std::size_t>(mode));
 }
 

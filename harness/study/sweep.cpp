@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
 
 #include "harness/io/errors.hpp"
 #include "harness/io/text.hpp"

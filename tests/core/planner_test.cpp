@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "core/lower.hpp"
 #include "tests/core/chain.hpp"
 
 namespace {

@@ -2,7 +2,6 @@
 // once.
 #include <gtest/gtest.h>
 
-#include "core/lower.hpp"
 #include "networks/catalogue.hpp"
 #include "networks/recompute.hpp"
 

@@ -9,9 +9,7 @@
 #include "harness/io/errors.hpp"
 #include "harness/io/files.hpp"
 #include "harness/json/json.hpp"
-#include "harness/json/machines.hpp"
 #include "harness/process/collect.hpp"
-#include "harness/process/sweep_runner.hpp"
 #include "tests/harness/samples.hpp"
 
 namespace um {
