@@ -14,4 +14,9 @@ struct out_of_memory : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// Thrown where parts of a plan cut a tensor into more than a plan can hold.
+struct too_many_parts : std::invalid_argument {
+  using std::invalid_argument::invalid_argument;
+};
+
 }  // namespace um

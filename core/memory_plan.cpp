@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "core/errors.hpp"
+
 namespace um {
 namespace {
 
@@ -101,8 +103,8 @@ std::vector<cell_grid> cells_of(const graph& g, const memory_plan& plan) {
       sort_and_remove_duplicates(*along);
     const std::uint64_t plane = std::uint64_t{part_count(all[t].channel)} * part_count(all[t].row);
     if (plane > most_cells || plane * part_count(all[t].batch) > most_cells) {
-      throw std::invalid_argument("tensor " + g.tensors[t].name + " is cut into more than " +
-                                  std::to_string(most_cells) + " parts");
+      throw too_many_parts("tensor " + g.tensors[t].name + " is cut into more than " +
+                           std::to_string(most_cells) + " parts");
     }
   }
   return all;

@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "core/errors.hpp"
 #include "core/layout.hpp"
 #include "core/liveness.hpp"
 #include "core/lower.hpp"
@@ -342,8 +343,7 @@ memory_plan within(const problem& p, const std::function<memory_plan(byte_count 
     try {
       need = std::ranges::max(live_bytes(p, plan));
       if (need <= p.budget) need = lower(unlimited, plan).device_arena_bytes;
-    } catch (const std::invalid_argument& reason) {
-      // More parts of a tensor than plans hold: borders of calls that do not meet. With less room they may.
+    } catch (const too_many_parts& reason) {  // borders of calls do not meet; with less room they may
       if (tries == 9)
         throw infeasible(std::string("ooc_cudnn: ") + reason.what() + "; the budget is " + to_text(p.budget));
       room -= room / 32;

@@ -194,20 +194,21 @@ std::optional<cell_comparison> compare_cell(const std::vector<record>& runs, con
   std::vector<nanoseconds> times{0};
   std::string not_run;
   bool other_addresses = false;
+  knob_values knobs;
   try {  // a record from before a knob was added has the standard
-    const problem p{g,
-                    costs,
-                    target,
-                    *r.memory.budget,
-                    facts_of_mode(r.mode).evicted_by,
-                    complete_knobs(s, r.strategy_knobs)};
-    const execution_plan plan = lower(p, plan_for(s, p), s.packing_algorithm);
-    times = durations_of(simulate(p, plan, iterations));
-    other_addresses = !has_arenas_of(plan, r.memory);
-  } catch (const infeasible& reason) {
-    not_run = reason.what();
+    knobs = complete_knobs(s, r.strategy_knobs);
   } catch (const std::invalid_argument& knob_no_longer_known) {
     not_run = knob_no_longer_known.what();
+  }
+  if (not_run.empty()) {
+    try {
+      const problem p{g, costs, target, *r.memory.budget, facts_of_mode(r.mode).evicted_by, knobs};
+      const execution_plan plan = lower(p, plan_for(s, p), s.packing_algorithm);
+      times = durations_of(simulate(p, plan, iterations));
+      other_addresses = !has_arenas_of(plan, r.memory);
+    } catch (const infeasible& reason) {
+      not_run = reason.what();
+    }
   }
   const std::string group = fmt::format(
       "{} b{}{}, workspace up to {}, {:.2f}x", r.network.name, r.network.batch,
