@@ -11,7 +11,7 @@ std::span<const strategy> planners() {
       {"copies", "percent of its time that a copy costs the operators beside it", 5, 0, 100},
       {"copy_us", "microseconds that every copy costs them on top", 3, 0, 10'000},
       {"effort", "how much is searched, 0: an eighth, 1: as limits say, 2: four times as much", 1, 0, 2}};
-  static const std::array<strategy, 16> table{{
+  static const std::array table = std::to_array<strategy>({
       {.name = "device",
        .summary = "everything in device memory: the baseline",
        .plan = plan_resident,
@@ -130,7 +130,7 @@ std::span<const strategy> planners() {
        .is_bit_exact = false,
        .kind = family::explicit_,
        .source = "tvDNN (Park et al., PPoPP 2018)"},
-  }};
+  });
   return table;
 }
 

@@ -53,7 +53,7 @@ struct level {
 
 // Options that every network has; the first value is the default.
 void list_fusion_levels() {
-  const std::array<level, 9> levels{{
+  constexpr std::array<level, 9> levels{{
       {"--fusion", to_text(fusion::fused),
        "operators joined wherever one pass over the data does for several"},
       {"", to_text(fusion::none),
@@ -69,6 +69,8 @@ void list_fusion_levels() {
       {"--memory-order", to_text(memory_order::nchw), "the default for fp32"},
       {"", to_text(memory_order::nhwc), "the default for tf32 and bf16"},
   }};
+  static_assert(levels.size() ==
+                enum_names<fusion>.size() + enum_names<precision>.size() + enum_names<memory_order>.size());
   fmt::print("each of them with\n");
   constexpr std::size_t indent = 30;
   for (const level& l : levels) {
