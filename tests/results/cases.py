@@ -14,31 +14,21 @@ import sys
 from collections import namedtuple
 from pathlib import Path
 
+sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "plots")]
+import synthetic  # noqa: E402
+
 Case = namedtuple("Case", "name expect records data why")
 
-HOST = {"os": None, "kernel": None, "cpu": "made up", "cores": 2, "memory_bytes": None, "cgroup_limit_bytes": None,
-        "facts": {}, "facts_missing": {}}
-GPU = {"device": 0, "name": "made up", "driver": "580", "memory_bytes": 2**36, "compute_capability": "9.0",
-       "concurrent_managed_access": True, "pageable_memory_access": False, "cuda_driver": "13.0", "cuda_runtime": "13.0",
-       "cudnn": "9.1.0", "facts": {}, "facts_missing": {}}
-ENVIRONMENT = {"kind": "environment", "schema": 1, "umbench": "0.1.0+unknown", "compiler": "made up", "cuda_backend": False,
-               "created": "2026-01-01T00:00:00Z", "host": HOST, "gpu": None, "nvidia_uvm": None}
-COUNTERS = dict.fromkeys(("faults", "fault_batches", "fault_to_device_bytes", "prefetch_to_device_bytes", "copy_to_device_bytes",
-                          "driver_evict_bytes", "plan_evict_bytes", "copy_to_host_bytes", "evicted_blocks", "remote_bytes"), 0)
-TERMS = {"parameters_bytes": 3 * 2**20, "parameter_gradients_bytes": 2**20, "activations_bytes": 4 * 2**20,
-         "activation_gradients_bytes": 0, "inputs_bytes": 0, "workspace_bytes": 0, "fragmentation_bytes": 0}
+ENVIRONMENT = synthetic.environment() | {"cuda_backend": False}
+HOST, GPU, COUNTERS, OBSERVED = synthetic.host(), synthetic.gpu(memory_bytes=2**36), synthetic.counted(), synthetic.observed()
+TERMS = dict.fromkeys(synthetic.record()["memory"]["terms"], 0) | {
+    "parameters_bytes": 3 * 2**20, "parameter_gradients_bytes": 2**20, "activations_bytes": 4 * 2**20}
 MEMORY = {"footprint_bytes": 2**23, "budget_bytes": 2**22, "touched_bytes": 2**23, "terms": TERMS, "device_arena_bytes": 0,
           "managed_arena_bytes": 2**23, "pinned_arena_bytes": 0, "peak_device_bytes": 2**22}
-OBSERVED = {"host_cpu_ns": None, "energy_uj": None, "gpu_before": None, "gpu_after": None, "reason": None}
 KEY = "alexnet/b2/train/none/fp32/managed/x2.00/simulated/sim:h200"
-RECORD = {"kind": "record", "schema": 1, "key": KEY, "network": "alexnet", "batch": 2, "pass": "train", "sgd": False,
-          "network_knobs": {"insize": 224}, "fusion": "none", "precision": "fp32", "memory_order": "nchw",
-          "workspace_cap_bytes": None, "strategy": "managed", "strategy_knobs": {}, "rules": None, "family": "managed",
-          "bits": "same", "ratio": 2.0, "mode": "simulated", "backend": "sim:h200", "device": "h200", "figures": "h200",
-          "figures_digest": "0123456789abcdef", "borrowed_figures": [], "iterations": 5, "outcome": "ok", "reason": None,
-          "samples_ns": [2000, 1000, 1000, 1000, 1000], "counters": {"first": COUNTERS, "last": COUNTERS},
-          "counters_reason": None, "observed": OBSERVED, "memory": MEMORY, "planning_ns": None, "compute_ns": 900, "bounds": None, "digest": None, "loss": None,
-          "simulated": True, "calibrated": False, "launch": None, "engines": None, "timeline": None}
+RECORD = synthetic.record("alexnet", ratio=2.0, key=KEY, batch=2, fusion="none", figures="h200", figures_digest="0123456789abcdef",
+                          samples_ns=[2000, 1000, 1000, 1000, 1000], counters={"first": COUNTERS, "last": COUNTERS}, memory=MEMORY,
+                          compute_ns=900)
 FAILED = RECORD | {"key": KEY.replace("x2.00", "x4.00"), "ratio": 4.0, "outcome": "crashed", "reason": "made up", "samples_ns": [],
                    "counters": None}
 SPAN = {"lane": "compute", "name": "conv1", "begin_ns": 0, "end_ns": 10}
