@@ -1,5 +1,7 @@
 """Memory laid out for a step, tried on the model of PyTorch's allocator."""
 
+from types import SimpleNamespace
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -31,9 +33,52 @@ def test_the_smallest_piece_that_is_large_enough_is_taken():
     assert pieces.take(90) is None
     assert pieces.take(80) == 160 + 2 * arena.PAGE
     beside = arena.Pieces([80], [(70, 0)])
-    assert beside.take(60) == 80 + arena.PAGE and beside.take(60) == 0
+    assert beside.take(60) == 0 and beside.take(60) == 70 + arena.PAGE
     pieces.give(first, 50)
     assert pieces.take(60) == first  # the piece is whole again
+
+
+def test_runs_lie_in_the_first_place_that_is_large_enough():
+    page = arena.PAGE
+    others = [(5, 30), (6, 10 * page), (7, 0), (8, 2**40)]
+    assert arena.placed([4 * page, 7 * page, 3 * page], others) == [
+        (5, 30), (6, page), (4 * page, page), (3 * page, page), (7, 0), (8, page), (7 * page, 2**40 - 8 * page)]
+    assert arena.placed([page], [(7, 0)]) == [(7, 0), (0, page), (page, arena.TAIL - 2 * page)]
+
+
+class Mapped(arena.Arena):
+    """Takes what it is told to: (address, bytes), the first page of all at 0."""
+
+    def __init__(self, *told):
+        self.told, self.asked = list(told), []
+
+    def _behind_page(self, address):
+        return address % arena.PAGE
+
+    def _take(self, pages):
+        address, size = self.told.pop(0)
+        self.asked.append(pages)
+        return SimpleNamespace(data_ptr=lambda: address, numel=lambda: size)
+
+
+def test_a_run_begins_a_page_of_its_own():
+    page = arena.PAGE
+    free = Mapped((3 * page, 4 * page))
+    assert free._take_apart(4, set(), []).data_ptr() == 3 * page and free.asked == [4]
+    behind, gaps = Mapped((3 * page, 4 * page), (3 * page, page), (4 * page, 4 * page)), []
+    assert behind._take_apart(4, {3 * page}, gaps).data_ptr() == 4 * page and len(gaps) == 1
+    within = Mapped((7, 4 * page), (page + 5, page), (7, page), (page, 4 * page))  # another place is too small for the run
+    assert within._take_apart(4, set(), []).data_ptr() == page and within.asked == [4, 1, 1, 4]
+
+
+def test_what_was_mapped_is_looked_at(monkeypatch):
+    found = arena.Arena(torch.device("cuda", 0), 2**30)
+    found.requests, found.runs = step(48, 24, -48, 96), [14]
+    for sizes, has_room in (([168], True), ([90, 78], False), ([100, 72], True)):
+        monkeypatch.setattr(private, "free_pieces", lambda device, stream, sizes=sizes: [(size * MIB, 0) for size in sizes])
+        assert found.has_room() is has_room
+    found.runs = None
+    assert not found.has_room()
 
 
 def test_requests_are_the_large_ones_of_the_stream_that_has_most():

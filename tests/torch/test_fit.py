@@ -292,7 +292,7 @@ class LaidOut:
         self.runs = None
 
     record = close = lay = keep = lambda self: None
-    has_given_up = lambda self: False  # noqa: E731
+    has_given_up, has_room = lambda self: False, lambda self: True
 
     def recorded(self):
         return True

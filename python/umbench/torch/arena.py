@@ -20,25 +20,34 @@ LARGE = MIB           # above it allocations share the pool that is laid out her
 GRAIN = 512           # of allocations
 TAIL = 2**40          # address space behind the last run
 WORK = 3_000_000      # requests that a search serves: some 10 s
-MOST_GAPS = 8         # that are tried behind one run
+MOST_GAPS = 8         # pages that are left out before one run
 MOST_LAID = 40        # times that the runs are mapped again after somebody emptied the cache
 
 
+def placed(runs, others):
+    """The same of all pieces once `runs` are mapped: the allocator takes the first unmapped place that is large enough, and a page before
+    each run stays unmapped. Places are those behind `others`, in order of their addresses, where the last of them may grow without end."""
+    chains = [[piece] for piece in others] or [[(0, TAIL)]]
+    for run in runs:
+        chain = next(chain for chain in [*chains, None] if chain is None or chain[-1][1] >= run + PAGE)
+        if chain is None:
+            chains.append(chain := [(0, TAIL)])
+        size, space = chain[-1]
+        chain[-1:] = [(size, PAGE), (run, space - run - PAGE)]
+    return [piece for chain in chains for piece in chain]
+
+
 class Pieces:
-    """Free pieces of some runs of memory with gaps of one page between them, beside `others`: (bytes, bytes that it could grow by)."""
+    """Free pieces: those of `others`, (bytes, bytes that it could grow by), and some runs of memory that are mapped between and behind them."""
 
     def __init__(self, runs, others=()):
         self.free, self.size_at, self.begin_of, self.beyond = [], {}, {}, {}
         address = 0
-        for number, run in enumerate(runs):
-            address = self._lay(address, run, PAGE if number + 1 < len(runs) else TAIL)
-        for size, beyond in others:
-            address = self._lay(address, size, beyond)
-
-    def _lay(self, address, size, beyond):
-        self._add(address, size)
-        self.beyond[address + size] = beyond
-        return address + size + PAGE
+        for size, beyond in placed(runs, others):
+            if size:
+                self._add(address, size)
+                self.beyond[address + size] = beyond
+                address += size + PAGE
 
     def take(self, size):
         """An address, None where no piece is large enough. What a piece could grow by counts as its size."""
@@ -174,10 +183,10 @@ class _Lengths:
 class Arena:
     """The runs of one device. `budget`: bytes that may be reserved in all.
 
-    record() before a step and recorded() behind it, or close() where it fails; find_runs() and lay() before the next, and undisturbed()
-    behind that. keep() before each later step."""
+    record() before a step and recorded() behind it, or close() where it fails; find_runs() and lay(), until it has_room(), before the next,
+    and undisturbed() behind that. keep() before each later step."""
 
-    TRIES = 6  # of finding other runs
+    TRIES = 24  # of finding other runs
 
     def __init__(self, device, budget):
         self.device, self.budget = device, budget
@@ -237,30 +246,45 @@ class Arena:
         torch.cuda.empty_cache()
         held, ends, gaps = [], set(), []
         try:
-            gaps.append(self._take(1))  # behind what is in use
             for run in self.runs:
-                made = self._take(run)
-                while made.data_ptr() in ends and len(gaps) < MOST_GAPS:
-                    del made
-                    gaps.append(self._take(1))
-                    made = self._take(run)
-                held.append(made)
-                ends.add(made.data_ptr() + made.numel())
+                held.append(self._take_apart(run, ends, gaps))
+                ends.add(held[-1].data_ptr() + held[-1].numel())
                 gaps.clear()
                 torch.cuda.empty_cache()
         except torch.OutOfMemoryError:
             self.runs = None  # somebody else has taken the room
         gaps.clear()
-        made = held = None
+        held.clear()
+
+    def _take_apart(self, run, ends, gaps):
+        """Memory of a run that begins a page of its own and not where another ends: the allocator takes the first unmapped place that is
+        large enough, with what is free before it. Pages left out are added to `gaps`."""
+        made = self._take(run)
+        while (made.data_ptr() in ends or self._behind_page(made.data_ptr())) and len(gaps) < MOST_GAPS:
+            begin = made.data_ptr()
+            del made
+            gaps.append(self._take(1))
+            while gaps[-1].data_ptr() != begin and len(gaps) < MOST_GAPS:
+                gaps.append(self._take(1))
+            made = self._take(run)
+        return made
+
+    def _behind_page(self, address):
+        """Bytes from where the last page begins."""
+        return (address - private.first_page(self.device, self.stream)) % PAGE
 
     def _take(self, pages):
         """Takes memory that ends where its last page ends. pages: their number."""
         made = torch.empty(pages * PAGE, dtype=torch.uint8, device=self.device)
-        more = -(made.data_ptr() + made.numel() - private.first_page(self.device, self.stream)) % PAGE
+        more = -self._behind_page(made.data_ptr() + made.numel()) % PAGE
         if more:
             del made
             made = torch.empty(pages * PAGE + more, dtype=torch.uint8, device=self.device)
         return made
+
+    def has_room(self):
+        """Whether the recorded step finds room in what was mapped, which others' memory may have kept from lying as was planned."""
+        return self.runs is not None and served(self.requests, [], private.free_pieces(self.device, self.stream)) == len(self.requests)
 
     def undisturbed(self):
         """Whether the step since lay() found room for all its large tensors, within the budget."""

@@ -133,9 +133,11 @@ class Call:
 
     def lay_out(self):
         """Plans again where memory cannot be laid out: with more slack, unless the prediction missed more than that."""
-        if self.arena.find_runs():
+        while self.arena.find_runs():
             self.arena.lay()
-        elif self.plan.plans < self.MOST_PLANS:
+            if self.arena.has_room():
+                return
+        if self.plan.plans < self.MOST_PLANS:
             if not self.plan.too_much():
                 self.plan.leave_more_slack()
             self.compile()

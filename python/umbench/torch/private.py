@@ -233,8 +233,8 @@ def free_pieces(device, stream):
         for block in segment["blocks"]:
             is_last = block["address"] + block["size"] == segment["address"] + segment["total_size"]
             space = (behind["address"] - block["address"] - block["size"] if behind else 2**40) if is_last else 0
-            if block["state"] == "inactive":
-                found.append((block["size"], space))
+            if block["state"] == "inactive" or space:
+                found.append((block["size"] if block["state"] == "inactive" else 0, space))
     return found
 
 
