@@ -52,29 +52,19 @@ void tighten_memory() {
   setrlimit(RLIMIT_AS, &tight);
 }
 
-void fail_as_requested(std::string_view failure, const cell& work) {
+void fail_as_requested(std::string_view failure) {
   if (failure == "abort") {
     std::cerr << "asked to abort" << std::endl;
     std::abort();
   }
-  if (failure == "exit") {
-    std::cerr << "asked to exit" << std::endl;
-    std::_Exit(3);
-  }
-  if (failure == "kill" || failure == "out_of_memory") raise(SIGKILL);
-  if (failure == "garbage") std::cout << "asked for garbage\n\x01\xff" << std::flush;
-  if (failure == "half") std::cout << to_json(make_record(work)).substr(0, 100) << std::flush;
-  if (failure == "garbage" || failure == "half") std::_Exit(0);
   if (failure == "memory") tighten_memory();
   while (failure == "hang" || failure == "sleep") pause();
 }
 
-// The kernel's probe, unless the cell must seem to hang or to be killed for lack of memory.
+// The kernel's probe, unless the cell must seem to hang in the kernel.
 process_probe probe_for(std::string_view failure) {
   process_probe probe = make_kernel_probe();
   if (failure == "sleep") probe.state = [](pid_t) { return 'D'; };
-  if (failure == "out_of_memory")
-    probe.out_of_memory_kills = [n = std::uint64_t{0}]() mutable { return ++n; };
   return probe;
 }
 
@@ -150,7 +140,7 @@ int run_and_print_record(const cell& work) {
     tell(run_cell(work, {}));
     failure.remove_prefix(late.size());
   }
-  fail_as_requested(failure, work);
+  fail_as_requested(failure);
   std::cout << to_json(run_cell(work, tell)) << std::flush;
   return std::cout ? 0 : 1;
 }

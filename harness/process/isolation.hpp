@@ -16,9 +16,8 @@ namespace um {
 // experiment's, of a simulated one in processor time. False where the system lends no more processes or
 // descriptors while others of the pool run. Throws what child_pool::start() throws. The environment variable
 // UMBENCH_TEST_CELL, "HOW:TEXT", makes the cells whose key holds TEXT fail; the tests of isolation use it.
-// HOW: abort, exit, kill, garbage (instead of a record), half (of a record), memory (none is left), hang;
-// and, seen so by the parent alone, out_of_memory and sleep (uninterruptible). late_HOW: not before the times
-// are told, as if while counting.
+// HOW: abort, memory (none is left), hang; and, seen so by the parent alone, sleep (uninterruptible).
+// late_HOW: not before the times are told, as if while counting.
 bool start_cell(child_pool& pool, std::size_t id, const cell& work);
 
 // The record of a cell whose process has ended. A process that failed while counting keeps its times.

@@ -184,7 +184,7 @@ class Options(SettingsTest):
 
 
 class Trials(SettingsTest):
-    KILLED = {"UMBENCH_TEST_CELL": "kill:tuned"}
+    KILLED = {"UMBENCH_TEST_CELL": "abort:tuned"}
 
     def test_tune_tells_what_crashed(self):
         done = self.umbench("tune", *SETTING, "--trials", "40", env=self.KILLED)
@@ -196,11 +196,11 @@ class Trials(SettingsTest):
         self.assertTrue((self.folder / "tuned.json").exists())
 
     def test_ablate_tells_what_crashed(self):
-        for killed in ("kill:", "kill:read_mostly"):
+        for killed in ("abort:", "abort:read_mostly"):
             done = self.umbench("ablate", *SETTING, "--out", f"{len(killed)}.jsonl", env={"UMBENCH_TEST_CELL": killed})
             self.assertEqual(done.returncode, 1)
             self.assertIn("trials failed, such as ", done.stderr.splitlines()[-1])
-            self.assertIn("killed by SIGKILL", done.stderr.splitlines()[-1])
+            self.assertIn("killed by SIGABRT", done.stderr.splitlines()[-1])
 
 
 class Deadlines(SettingsTest):
