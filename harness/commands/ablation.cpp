@@ -14,13 +14,8 @@ constexpr double noticeable = 1.02;
 
 // --- what was moved ---
 
-std::string sum_text(std::initializer_list<std::optional<byte_count>> parts) {
-  byte_count sum = 0;
-  for (const auto& part : parts) {
-    if (!part) return "?";
-    sum += *part;
-  }
-  return fmt::format("{:.2f}", static_cast<double>(sum) / static_cast<double>(GiB));
+std::string gib_text(std::optional<byte_count> bytes) {
+  return bytes ? fmt::format("{:.2f}", static_cast<double>(*bytes) / static_cast<double>(GiB)) : "?";
 }
 
 struct figures {
@@ -30,9 +25,8 @@ struct figures {
 figures moved_figures(const record& r) {
   if (!r.last) return {};
   const counters& c = *r.last;
-  return {sum_text({c.fault_to_device_bytes, c.prefetch_to_device_bytes, c.copy_to_device_bytes}),
-          sum_text({c.driver_evict_bytes, c.plan_evict_bytes, c.copy_to_host_bytes}),
-          sum_text({c.remote_bytes}), c.faults ? fmt::format("{}", *c.faults) : "?"};
+  return {gib_text(bytes_to_device(c)), gib_text(bytes_to_host(c)), gib_text(c.remote_bytes),
+          c.faults ? fmt::format("{}", *c.faults) : "?"};
 }
 
 // --- why ---

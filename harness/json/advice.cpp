@@ -1,5 +1,3 @@
-#include <nlohmann/json.hpp>
-
 #include "harness/json/fields.hpp"
 #include "harness/json/json.hpp"
 #include "harness/json/parts.hpp"

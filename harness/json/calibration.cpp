@@ -1,5 +1,3 @@
-#include <nlohmann/json.hpp>
-
 #include "harness/json/document.hpp"
 #include "harness/json/json.hpp"
 

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cctype>
-#include <nlohmann/json.hpp>
 
 #include "harness/json/document.hpp"
 

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <nlohmann/json.hpp>
 
 #include "harness/io/errors.hpp"
 #include "harness/io/text.hpp"

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "harness/io/errors.hpp"
 #include "harness/io/numbers.hpp"

@@ -1,7 +1,5 @@
 #include "harness/json/torch_step.hpp"
 
-#include <nlohmann/json.hpp>
-
 #include "harness/json/document.hpp"
 
 namespace um {

@@ -1,7 +1,5 @@
 #include "harness/validate/validation.hpp"
 
-#include <nlohmann/json.hpp>
-
 #include "harness/json/document.hpp"
 
 namespace um {

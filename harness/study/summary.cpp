@@ -30,20 +30,18 @@ std::string footprint_rows(const footprint_terms& f) {
   return text;
 }
 
-std::string bytes_or_unknown(std::initializer_list<std::optional<byte_count>> parts) {
+std::optional<byte_count> sum_of(std::initializer_list<std::optional<byte_count>> parts) {
   byte_count sum = 0;
   for (const auto& part : parts) {
-    if (!part) return "not observed";
+    if (!part) return std::nullopt;
     sum += *part;
   }
-  return to_text(sum);
+  return sum;
 }
 
 std::string moved_text(const counters& c) {
-  return fmt::format(
-      "to the device {}, to the host {}",
-      bytes_or_unknown({c.fault_to_device_bytes, c.prefetch_to_device_bytes, c.copy_to_device_bytes}),
-      bytes_or_unknown({c.driver_evict_bytes, c.plan_evict_bytes, c.copy_to_host_bytes}));
+  const auto text = [](std::optional<byte_count> b) { return b ? to_text(*b) : "not observed"; };
+  return fmt::format("to the device {}, to the host {}", text(bytes_to_device(c)), text(bytes_to_host(c)));
 }
 
 // Why the arenas may be larger than the budget.
@@ -196,6 +194,13 @@ std::string peak_text(const planned_cell& p) {
 }
 
 }  // namespace
+
+std::optional<byte_count> bytes_to_device(const counters& c) {
+  return sum_of({c.fault_to_device_bytes, c.prefetch_to_device_bytes, c.copy_to_device_bytes});
+}
+std::optional<byte_count> bytes_to_host(const counters& c) {
+  return sum_of({c.driver_evict_bytes, c.plan_evict_bytes, c.copy_to_host_bytes});
+}
 
 std::string time_text(double ns) {
   struct unit {
