@@ -1,6 +1,7 @@
 /* Loaded before libc: makes the N-th call of one kind fail in the process that the variables name.
    UMBENCH_FAULT="WHO CALL N HOW": WHO is parent or cell (what the parent forks), CALL one of the
-   names below or any, HOW the name of an error, short (a part of the bytes is moved), or the number of a signal that
+   names below or any, HOW the name of an error, short (a part of the bytes is moved), end (a read meets
+   the end of its file), or the number of a signal that
    the process gets instead. UMBENCH_FAULT_COUNT=FILE: nothing fails; the parent's calls are counted there. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -20,7 +21,7 @@ enum call { c_read, c_write, c_open, c_sync, c_cut, c_rename, c_poll, c_spawn, c
 static const char* const names[calls] = {"read", "write", "open", "sync", "cut", "rename", "poll", "spawn", "pipe", "malloc"};
 
 static atomic_long seen[calls], all_seen;
-static int wanted = -2, how_errno, how_signal, how_short; /* wanted: -2 none, -1 any */
+static int wanted = -2, how_errno, how_signal, how_short, how_end; /* wanted: -2 none, -1 any */
 static long at;
 static const char* count_into;
 static int counting;
@@ -45,6 +46,7 @@ static void begin_as(int cell) {
     at = number;
     how_errno = error_named(how);
     how_short = strcmp(how, "short") == 0;
+    how_end = strcmp(how, "end") == 0;
     how_signal = atoi(how);
     wanted = -1;
     for (int c = 0; c < calls; ++c)
@@ -68,7 +70,7 @@ __attribute__((destructor)) static void end(void) {
   if (to >= 0) close(to);
 }
 
-/* 0: go on; 1: fails with errno; 2: do a part of it. */
+/* 0: go on; 1: fails with errno; 2: do a part of it; 3: there is no more. */
 static int struck(enum call c) {
   if (!counting) return 0;
   const long mine = ++seen[c], any = ++all_seen;
@@ -78,6 +80,7 @@ static int struck(enum call c) {
     return 0;
   }
   if (how_short) return 2;
+  if (how_end) return 3;
   errno = how_errno;
   return 1;
 }
@@ -86,10 +89,12 @@ static int struck(enum call c) {
 
 ssize_t read(int fd, void* to, size_t n) {
   const int s = struck(c_read);
+  if (s == 3) return 0;
   return s == 1 ? -1 : next(read)(fd, to, s == 2 && n > 1 ? n / 2 : n);
 }
 ssize_t pread64(int fd, void* to, size_t n, off_t from) {
   const int s = struck(c_read);
+  if (s == 3) return 0;
   return s == 1 ? -1 : next(pread64)(fd, to, s == 2 ? 1 + n / 4096 : n, from);
 }
 ssize_t pread(int fd, void* to, size_t n, off_t from) { return pread64(fd, to, n, from); }

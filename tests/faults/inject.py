@@ -31,7 +31,7 @@ TASKS = {
     "merge": ["merge", "1.jsonl", "2.jsonl", "--out", "a.jsonl"],
     "tune": ["tune", *SETTING, "--trials", "2", "--jobs", "2", "--out", "a.json"],
 }
-ERRORS = {"read": ["EIO", "EINTR", "short"], "write": ["EIO", "ENOSPC", "EINTR", "short"], "open": ["EIO", "EMFILE", "EINTR"],
+ERRORS = {"read": ["EIO", "EINTR", "short", "end"], "write": ["EIO", "ENOSPC", "EINTR", "short"], "open": ["EIO", "EMFILE", "EINTR"],
           "sync": ["EIO", "ENOSPC", "EINTR"], "cut": ["EIO", "EINTR"], "rename": ["EIO", "ENOSPC"], "poll": ["EINTR", "ENOMEM"],
           "spawn": ["EAGAIN", "ENOMEM"], "pipe": ["EMFILE"], "malloc": ["ENOMEM"]}
 PATIENCE_S = 3600  # only a hang takes so long

@@ -1,14 +1,11 @@
 """Nothing is lost, and nothing goes unseen: files that cannot be read or written, streams that are closed or full,
 pipes, files that others change meanwhile."""
 
-import errno
 import json
 import os
 import pathlib
-import shutil
 import signal
 import subprocess
-import textwrap
 import threading
 import time
 import unittest
@@ -39,56 +36,6 @@ class FilesTest(InterfaceTest):
 
 class Reading(FilesTest):
     """What cannot be read to its end is refused, and stays as it is."""
-
-    BROKEN_READ = textwrap.dedent("""
-        #define _GNU_SOURCE
-        #include <dlfcn.h>
-        #include <errno.h>
-        #include <stdlib.h>
-        #include <string.h>
-        #include <unistd.h>
-        static long seen;
-        static ssize_t broken(int fd, size_t n, ssize_t (*go)(int, void*, size_t, off_t), void* p, off_t at) {
-          char link[64], name[4096];
-          strcpy(link, "/proc/self/fd/");
-          int digits = fd, k = 14;
-          for (int d = 1000; d > 0; d /= 10) if (digits / d || d == 1) link[k++] = '0' + digits / d % 10;
-          link[k] = 0;
-          ssize_t l = readlink(link, name, sizeof name - 1);
-          if (l < 6 || strncmp(name + l - 6, ".jsonl", 6) || getenv("BREAK_AT") == NULL) return go(fd, p, n, at);
-          long left = atol(getenv("BREAK_AT")) - seen;
-          if (left <= 0) { if (getenv("BREAK_END")) return 0; errno = EIO; return -1; }
-          ssize_t got = go(fd, p, n < (size_t)left ? n : (size_t)left, at);
-          if (got > 0) seen += got;
-          return got;
-        }
-        static ssize_t plain(int fd, void* p, size_t n, off_t at) {
-          (void)at;
-          return ((ssize_t(*)(int, void*, size_t))dlsym(RTLD_NEXT, "read"))(fd, p, n);
-        }
-        ssize_t read(int fd, void* p, size_t n) { return broken(fd, n, plain, p, 0); }
-        ssize_t pread64(int fd, void* p, size_t n, off_t at) {
-          return broken(fd, n, (ssize_t(*)(int, void*, size_t, off_t))dlsym(RTLD_NEXT, "pread64"), p, at);
-        }
-        ssize_t pread(int fd, void* p, size_t n, off_t at) { return pread64(fd, p, n, at); }
-        """)
-
-    def test_a_failed_or_short_read_leaves_the_file_alone(self):
-        if shutil.which("cc") is None or {"ASAN_OPTIONS", "TSAN_OPTIONS"} & set(os.environ):
-            self.skipTest("no C compiler, or a sanitizer that wants to be loaded first")
-        subprocess.run(["cc", "-shared", "-fPIC", "-o", "broken.so", self.write("broken.c", self.BROKEN_READ)],
-                       cwd=self.folder, check=True)
-        path = self.records("a.jsonl")
-        before = path.read_bytes()
-        for end in ({}, {"BREAK_END": "1"}):
-            broken = {"LD_PRELOAD": str(self.folder / "broken.so"), "BREAK_AT": str(len(before) * 2 // 3), **end}
-            word = "bytes came" if end else os.strerror(errno.EIO)
-            self.refused(*RUN, "swap_all", "--out", "a.jsonl", words=["a.jsonl", word], env=broken)
-            self.refused("sweep", self.spec(), "--out", "a.jsonl", "--resume", words=["a.jsonl", word], env=broken)
-            self.refused("merge", "a.jsonl", "--out", "b.jsonl", words=["a.jsonl", word], env=broken)
-            self.refused("validate", "a.jsonl", words=["a.jsonl", word], env=broken)
-            self.assertEqual(path.read_bytes(), before)
-            self.assertFalse((self.folder / "b.jsonl").exists())
 
     @unittest.skipIf({"ASAN_OPTIONS", "TSAN_OPTIONS"} & set(os.environ), "a sanitizer needs memory of its own")
     def test_a_file_larger_than_memory_is_left_alone(self):
@@ -153,28 +100,6 @@ class Reading(FilesTest):
 
 
 class LastLines(FilesTest):
-    def test_a_last_line_that_lacks_only_its_end_is_a_record(self):
-        path = self.records("a.jsonl")
-        whole = path.read_bytes()
-        path.write_bytes(whole[:-1])
-        done = self.umbench("merge", path, "--out", "m.jsonl")
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
-        self.assertEqual((self.folder / "m.jsonl").read_bytes(), whole)
-        done = self.umbench(*RUN, "swap_all", "--ratio", "0.5", "--out", "a.jsonl")
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
-        self.assertTrue(path.read_bytes().startswith(whole))
-        self.assertEqual(len(entries(path)[1]), 3)
-
-    def test_it_is_so_for_a_resumed_sweep_too(self):
-        spec = self.spec()
-        self.well("sweep", spec)
-        path = self.folder / "study.jsonl"
-        whole = path.read_bytes()
-        path.write_bytes(whole[:-1])
-        done = self.umbench("sweep", spec, "--resume")
-        self.assertIn(f"{CELLS} of {CELLS} cells are in study.jsonl already", done.stderr)
-        self.assertNotIn("torn", done.stderr)
-
     def test_what_is_torn_is_always_said(self):
         path = self.records("a.jsonl")
         whole = path.read_bytes()

@@ -1,10 +1,7 @@
 """An interrupted sweep keeps what it has, and resumed it ends as if it had not been interrupted."""
 
-import json
 import os
 import pathlib
-import random
-import re
 import signal
 import subprocess
 import time
@@ -24,12 +21,6 @@ def children_of(process):
 
 def _children(process):
     return pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text(encoding="utf-8").split()
-
-
-def keys_on_disk(path):
-    """Of the whole lines of a file that may end in a torn one, or not be there."""
-    lines = path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
-    return [entry["key"] for entry in map(json.loads, lines) if entry["kind"] == "record"]
 
 
 class Interruption(InterfaceTest):
@@ -95,35 +86,6 @@ class Interruption(InterfaceTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("torn", done.stderr)
         self.assertEqual(entries(path)[1], entries(self.folder / "undisturbed.jsonl")[1])
-
-    def test_fifty_kills_at_random_moments_lose_and_double_nothing(self):
-        random.seed(1)
-        spec, begin = self.spec(), time.monotonic()
-        self.well("sweep", spec, "--out", "undisturbed.jsonl")
-        longest = (time.monotonic() - begin) / 2
-        wanted = entries(self.folder / "undisturbed.jsonl")[1]
-        path, kills, whole, told = self.folder / "a.jsonl", 0, 0, 0
-        while kills < 50 or whole == 0:
-            sweep = subprocess.Popen(self.command("sweep", spec, "--out", "a.jsonl", "--resume"), cwd=self.folder,
-                                     stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-            self.addCleanup(sweep.stderr.close)
-            try:
-                code = sweep.wait(timeout=random.uniform(0, longest) if kills < 50 else PATIENCE_S)
-            except subprocess.TimeoutExpired:
-                sweep.kill()
-                sweep.wait()
-                kills += 1
-                printed = re.findall(r"(?m)^\[ *\d+/\d+\] (\S+) \.\.\. .* left$", sweep.stderr.read())
-                self.assertLessEqual(set(printed), set(keys_on_disk(path)), "a progress line without its record")
-                told += len(printed)
-                continue
-            self.assertEqual(code, 0, sweep.stderr.read())
-            lines = path.read_text(encoding="utf-8").splitlines()
-            self.assertEqual(entries(path)[1], wanted)
-            self.assertEqual([json.loads(line)["kind"] for line in lines], ["environment"] + ["record"] * CELLS)
-            path.unlink()
-            whole += 1
-        self.assertGreater(told, 0)
 
     def test_two_interrupted_shards_and_a_merge_equal_a_whole_sweep(self):
         spec = self.spec()
