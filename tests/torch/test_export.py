@@ -293,6 +293,14 @@ def grouped():
     return images(nn.Conv2d(128, 128, 1), nn.Conv2d(128, 128, 3, padding=1, groups=4), nn.AdaptiveAvgPool2d(1), nn.Flatten())
 
 
+def ends():
+    return images(nn.Conv2d(128, 128, 3, padding=1), nn.Conv2d(128, 256, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+
+
+def long_rows():
+    return nn.Linear(32, 2001), (torch.randn(64, 32),)
+
+
 def widens():
     return images(nn.Conv2d(128, 128, 3, padding=1), nn.Conv2d(128, 256, 3, padding=1), nn.AdaptiveAvgPool2d(1), nn.Flatten())
 
@@ -558,6 +566,8 @@ def test_tied_parameters_are_one(export):
     (weight,) = [t for t in graph["tensors"] if t["use"] == "parameter" and t["shape"][:2] == [1000, 64]]
     (gradient,) = [t for t in graph["tensors"] if t["use"] == "parameter_gradient" and t["shape"][:2] == [1000, 64]]
     assert weight["name"] == "embedding.weight" and gradient["name"] == "embedding.weight.grad"
+    (sums,) = [op["label"] for op in graph["ops"] if gradient["name"] in op["out"]]
+    assert sums == "addmm"  # of the last layer's and the embedding's, so the gradient of the logits lives until there
 
 
 def test_logits_are_not_kept_in_float32(export):
@@ -665,6 +675,23 @@ def test_what_convolutions_want_with_channels_last_is_copied_once_and_saved(expo
     last, first = [op for op in graph["ops"] if op["label"] == "convolution_backward"]
     assert copies["1.weight"] in last["in"] and copies["data"] not in last["in"]
     assert {copies["0.weight"], copies["data"]} < set(first["in"])
+
+
+def test_the_gradient_of_the_last_convolution_is_copied_where_it_lies_as_traced(export):
+    _, graph = export("ends")
+    size = {t["name"]: liveness.size_of(t) for t in graph["tensors"]}
+    last, first = [op for op in graph["ops"] if op["label"] == "convolution_backward"]
+    (gradient,) = [name for name in last["in"] if "where" in name]
+    assert last["workspace_bytes"] == size[gradient] and "workspace_bytes" not in first
+    (relu,) = [op for op in graph["ops"] if op["name"].startswith("2:")]
+    assert "alias" not in relu  # in another order than what it reads
+
+
+def test_long_rows_are_padded(export):
+    _, graph = export("long_rows")
+    rows = {t["name"]: t["shape"][1] for t in graph["tensors"] if t["shape"][0] == 64 and t["shape"][1] > 1000}
+    assert set(rows.values()) == {2016} and len(rows) >= 2, rows  # of 2,001 elements: to 128 bytes
+    assert next(t["shape"] for t in graph["tensors"] if t["name"] == "weight")[0] == 2001
 
 
 def test_values_of_weights_are_not_drawn(export):

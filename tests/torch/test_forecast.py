@@ -35,4 +35,4 @@ def test_nodes_and_kernels_take_the_same_memory(model, library):
     options = model_arguments.fit([f"{test_zoo.__file__}:{model}", "--budget", "1TiB", "--effort", "0.001"])
     _, answer, _ = forecast.planned(options, 2**40, 1)
     nodes, kernels = answer["begin"]["peak"] - forecast.LIBRARY_BYTES, liveness.peak_of(convert.of_model(getattr(test_zoo, model)).document)[0]
-    assert abs(nodes / kernels - 1) < 0.03
+    assert abs(nodes / kernels - 1) < 0.05
