@@ -111,6 +111,17 @@ def test_short_kernels_wait_for_their_launches():
     assert alone < waited and waited >= sum(host_ns.values())
 
 
+def test_gradients_that_are_copied_come_on_top():
+    def images():
+        return nn.Sequential(nn.Conv2d(128, 256, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()), (torch.randn(2, 128, 8, 8),)
+
+    made = convert.of_model(images)
+    measuring.set_durations(made, Times())
+    (backward,) = [op for op in made.document["ops"] if op["label"] == "convolution_backward"]
+    assert backward["workspace_bytes"] == 512 + 2 * 256 * 8 * 8 * 4
+    assert backward["duration_ns"] == LIBRARY["ns"] + GENERATED + measuring.BETWEEN_KERNELS_NS * made.launches[backward["name"]]
+
+
 def test_images_are_measured_as_they_are_laid_out():
     for form, wanted in (("compile", True), ("eager", False)):
         times = Times()

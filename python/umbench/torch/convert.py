@@ -39,6 +39,7 @@ class Converted:
     alone: dict = field(default_factory=dict)  # FX node of each operator that no other shares a kernel with, by the operator's name
     channels_last: bool = False  # whether torch.compile lays images out so
     launches: dict = field(default_factory=dict)  # how many kernels an operator launches, by its name, where more than one
+    copied: dict = field(default_factory=dict)  # bytes of a gradient that PyTorch copies before an operator, by the operator's name
     left_out: int = 0  # bytes of statistics and counters that an iteration writes and does not read
     uncut: str = ""    # why no operator may be cut along the batch, where one might expect it
 
@@ -80,7 +81,7 @@ def convert_split(forward, backward, *, num_fwd_outputs, primals, name="model", 
     types = {t["type"] for t in made.tensors.values() if t["use"] == "activation"}
     document = {"schema": 1, "kind": "graph", "name": name, "precision": precision or ("bf16" if "bf16" in types else "fp32"),
                 "tensors": list(made.tensors.values()), "ops": made.ops}
-    return Converted(document, made.generated, made.alone, made.channels_last, made.launches, made.left_out)
+    return Converted(document, made.generated, made.alone, made.channels_last, made.launches, made.copied, made.left_out)
 
 
 def as_text(document):
@@ -114,7 +115,7 @@ class _Writer:
         self.primals, self.channels_last = primals, channels_last
         self.tensors, self.ops, self.names, self.op_names = {}, [], set(), set()
         self.memory = {}
-        self.left_out, self.generated, self.alone, self.launches = 0, {}, {}, {}
+        self.left_out, self.generated, self.alone, self.launches, self.copied = 0, {}, {}, {}, {}
         self.as_traced = set()  # names of images that do not have channels last, where the others do
 
     # --- graphs ---
@@ -180,6 +181,7 @@ class _Writer:
             op |= {"bytes": op["bytes"] + 2 * sum(copies), "workspace_bytes": max(copies)}
         if gradient:
             op |= {"bytes": op["bytes"] + 2 * gradient, "workspace_bytes": gradient}
+            self.copied[op["name"]] = gradient
         op |= {"in": read, "out": made}
         op |= {"repeatable": False} if not all(map(is_repeatable, kernel.nodes)) else {}
         alias = self.alias_of(kernel, read, made, dying)

@@ -45,7 +45,9 @@ def set_durations(made, times):
             host_ns[op["name"]] = compiled["kernel_ns"] * count
         else:
             ns, host_ns[op["name"]] = measured["ns"], measured["host_ns"]
-            op["workspace_bytes"] = measured["workspace"]
+            copied = made.copied.get(op["name"], 0)  # not by what was measured, whose operands have channels last
+            op["workspace_bytes"] = measured["workspace"] + copied
+            ns += times.of_bytes(2 * copied) if copied else 0
         op["duration_ns"] = ns + BETWEEN_KERNELS_NS * count
     times.keep()
     for name in first_of_passes(made.document):
