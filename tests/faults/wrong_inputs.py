@@ -45,6 +45,7 @@ OPTIONS = {
     "report": ["--out", "--title"], "plot": ["--out", "--frobnicate"]}
 # Started here without a new interpreter each time, which would take most of the time.
 MODULES = {"export": "export", "compare": "compare", "interleave": "interleave", "report": "plots.report", "plot": "plots"}
+SHOWN = ["text", "markdown", "json"]  # by compare
 FORMATS = ["csv", "junit", "bencher", "github-action", "google-benchmark", "perfetto"]
 VALUES = [None, True, False, 0, -1, 1.5, 1e308, 2**63, 2**64, -2**63, "", "x", "\ud7ff", "a\nb", "9" * 50, [], {}, [[]], {"x": 1}, [None],
           "managed", 4611686018427387904, 10**17, "plan:x", "\u2028", "x" * 10_000]
@@ -96,6 +97,9 @@ class Generator:
         done = self.umbench("plan", *CONV, "--strategy", "swap_all", "-o", "plan.json")
         assert done.returncode == 0, done.stderr
         self.umbench(*RUN, "--timeline", "--out", "records.jsonl")
+        measured = (ROOT / "results/measured/h200_aa/base/01.jsonl").read_text(encoding="utf-8").splitlines(True)[:2]
+        with open(self.folder / "records.jsonl", "a", encoding="utf-8") as file:
+            file.writelines(measured)
         read = lambda path: json.loads((self.folder / path).read_text(encoding="utf-8"))
         sweep = {"schema": 1, "name": "s", "common": {"iterations": 2, "deadline_s": 9}, "grids": [
             {"network": ["conv"], "batch": [1, 2], "strategy": ["device", "managed"], "ratio": [1, 2], "backend": "sim:h200",
@@ -116,7 +120,7 @@ class Generator:
                 "network": (network, ["plan", "--network", "FILE", "--strategy", "managed", "--backend", "sim:h200", "--ratio", "2"]),
                 "figures": (figures, ["validate", "FILE"]), "lifetimes": (lifetimes, ["pack", "FILE"]),
                 "records": (lines, ["merge", "FILE", "--out", "merged.jsonl"]),
-                "exported": (lines, ["export", "FILE", "--format", "FORMAT"]), "compared": (lines, ["compare", "FILE", "records.jsonl"]),
+                "exported": (lines, ["export", "FILE", "--format", "FORMAT"]), "compared": (lines, ["compare", "FILE", "records.jsonl", "--allow-unlike", "--all", "--format", "SHOWN"]),
                 "drawn": (lines, ["report", "FILE", "--out", "page"])}
 
     # --- what is wrong with a document ---
@@ -175,7 +179,7 @@ class Generator:
             data = self.spoil(data)
         name = {"machine": "machines/mine.json", "records": "input.jsonl", "lifetimes": "input.csv"}.get(kind, "input.json")
         (self.folder / name).write_bytes(data)
-        return kind, [{"FILE": name, "FORMAT": random.choice(FORMATS)}.get(word, word) for word in command], data
+        return kind, [{"FILE": name, "FORMAT": random.choice(FORMATS), "SHOWN": random.choice(SHOWN)}.get(word, word) for word in command], data
 
     def wrong_command(self):
         command = random.choice(list(OPTIONS))
