@@ -293,6 +293,20 @@ def grouped():
     return images(nn.Conv2d(128, 128, 1), nn.Conv2d(128, 128, 3, padding=1, groups=4), nn.AdaptiveAvgPool2d(1), nn.Flatten())
 
 
+class Doubles(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = nn.Linear(16, 16, bias=False), nn.Linear(16, 16, bias=False)
+
+    def forward(self, x):
+        y = self.one(x)
+        return self.two(y + y).sum()
+
+
+def doubles():
+    return Doubles(), (torch.randn(4, 16),)
+
+
 def ends():
     return images(nn.Conv2d(128, 128, 3, padding=1), nn.Conv2d(128, 256, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
 
@@ -568,6 +582,12 @@ def test_tied_parameters_are_one(export):
     assert weight["name"] == "embedding.weight" and gradient["name"] == "embedding.weight.grad"
     (sums,) = [op["label"] for op in graph["ops"] if gradient["name"] in op["out"]]
     assert sums == "addmm"  # of the last layer's and the embedding's, so the gradient of the logits lives until there
+
+
+def test_a_product_that_is_doubled_is_added_by_a_kernel_of_its_own(export):
+    done, graph = export("doubles")
+    assert done.returncode == 0, done.stderr
+    assert not any("addmm" in op.get("label", "") for op in graph["ops"])
 
 
 def test_logits_are_not_kept_in_float32(export):

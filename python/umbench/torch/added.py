@@ -25,7 +25,7 @@ def add_in_products(graph):
 
 
 def is_added(node, product, other):
-    if not isinstance(other, torch.fx.Node) or not isinstance(product, torch.fx.Node) or product.target is not aten.mm.default:
+    if not isinstance(other, torch.fx.Node) or not isinstance(product, torch.fx.Node) or product is other or product.target is not aten.mm.default:
         return False
     alone = len(product.users) == 1 and not node.kwargs and value_of(other).dtype == value_of(product).dtype
     fits = value_of(other).dim() <= 2 and value_of(node).shape == value_of(product).shape

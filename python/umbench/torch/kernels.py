@@ -5,6 +5,9 @@ Follows the behaviour of torch._inductor (ir.py: realize, mark_reuse; scheduler.
 - products, convolutions, attention and whatever Inductor has no code for are kernels of their own;
 - kernels that read each other, or the same, are joined where they go over the same elements, or one reduces what the other
   goes over, and nothing between them has to run in between.
+
+The planner of `fit` has a simpler rule (planners/torch_kernels.cpp): which nodes share a kernel follows from each of thousands of choices that it looks
+at. For ResNet-50 one takes it about 1 ms, kernels_of 0.2 s. tests/torch/test_forecast.py holds their peaks to 5 % of each other.
 """
 
 from dataclasses import dataclass, field
