@@ -312,7 +312,7 @@ def ends():
 
 
 def long_rows():
-    return nn.Linear(32, 2001), (torch.randn(64, 32),)
+    return nn.Sequential(nn.Linear(1101, 32, bias=False), nn.Linear(32, 2001)), (torch.randn(64, 1101),)
 
 
 def widens():
@@ -709,9 +709,10 @@ def test_the_gradient_of_the_last_convolution_is_copied_where_it_lies_as_traced(
 
 def test_long_rows_are_padded(export):
     _, graph = export("long_rows")
-    rows = {t["name"]: t["shape"][1] for t in graph["tensors"] if t["shape"][0] == 64 and t["shape"][1] > 1000}
+    rows = {t["name"]: t["shape"][1] for t in graph["tensors"] if t["shape"][0] == 64 and t["shape"][1] > 2000}
     assert set(rows.values()) == {2016} and len(rows) >= 2, rows  # of 2,001 elements: to 128 bytes
-    assert next(t["shape"] for t in graph["tensors"] if t["name"] == "weight")[0] == 2001
+    given = {t["name"]: t["shape"] for t in graph["tensors"] if t["name"] in ("data", "0.weight", "0.weight.grad")}
+    assert given == {"data": [64, 1101, 1, 1], "0.weight": [32, 1101, 1, 1], "0.weight.grad": [32, 1101, 1, 1]}
 
 
 def test_values_of_weights_are_not_drawn(export):

@@ -70,12 +70,12 @@ def convert_split(forward, backward, *, num_fwd_outputs, primals, name="model", 
     for graph in filter(None, (forward, backward)):
         add_in_products(graph)
     made = _Writer(primals, layouts.has_channels_last(forward))
-    made.add_graph(forward, "activation")
     returned = outputs_of(forward)[:num_fwd_outputs]
+    made.add_graph(forward, "activation", returned)
     made.return_results(returned, set(mutations_of(forward, num_fwd_outputs)))
     if backward is not None:
         made.stand_for_saved(forward, backward)
-        made.add_graph(backward, "activation_gradient")
+        made.add_graph(backward, "activation_gradient", outputs_of(backward))
         made.name_gradients(outputs_of(backward), list(primals.values()))
     made.drop_unused()
     types = {t["type"] for t in made.tensors.values() if t["use"] == "activation"}
@@ -120,7 +120,9 @@ class _Writer:
 
     # --- graphs ---
 
-    def add_graph(self, graph, use):
+    def add_graph(self, graph, use, returned):
+        """`returned`: what the caller gets, whose rows are not padded."""
+        self.returned = {base_of(n) for n in returned if isinstance(n, torch.fx.Node)}
         last, untouched = {}, layouts.left_as_traced(graph) if self.channels_last and use == "activation" else set()
         kernels = in_running_order(kernels_of(graph), self.staying(graph))
         for number, kernel in enumerate(kernels):
@@ -167,7 +169,8 @@ class _Writer:
         read = list(dict.fromkeys(self.memory[base] for base in kernel.reads if base in self.memory))
         gradient = self.gradient_as_traced(kernel)
         padded = kernel.joined or name_of(kernel.nodes[-1]) in ("mm", "addmm", "bmm")
-        made = [n for n in (self.add_tensor(node, self.label_of(node), use, padded) for node in kernel.writes) if n is not None]
+        made = [self.add_tensor(node, self.label_of(node), use, padded and node not in self.returned) for node in kernel.writes]
+        made = [name for name in made if name is not None]
         if not made:
             return
         self.note_order(kernel, untouched)
