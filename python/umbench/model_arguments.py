@@ -43,6 +43,14 @@ def export(given):
     return options
 
 
+def effort(text):
+    """A number above 0 and at most 1000 (python/umbench/torch/refusals.py)."""
+    value = float(text)
+    if not 0 < value <= 1000:
+        raise ValueError(text)
+    return value
+
+
 def fit(given):
     parser = arguments.Parser(prog="umbench fit", description=FIT)
     parser.add_argument("model", metavar="MODULE:FUNCTION", help="returns a model and its example inputs")
@@ -52,7 +60,7 @@ def fit(given):
     parser.add_argument("--optimizer", metavar="CLASS", help="a class of torch.optim whose states count, such as AdamW")
     parser.add_argument("--tier", choices=("pinned", "none"), default="pinned", help="none: nothing is offloaded (pinned)")
     parser.add_argument("--autocast", choices=list(HALVES), help="run the forward pass under torch.autocast in this type (off)")
-    parser.add_argument("--effort", type=float, default=1.0, help="of the search for each plan, above 0; 1 is some seconds (1)")
+    parser.add_argument("--effort", type=effort, default=1.0, help="of the search for each plan, above 0; 1 is some seconds (1)")
     options = parser.parse_args(given)
     if ":" not in options.model:
         parser.error(f"{options.model}: wants MODULE:FUNCTION such as mymodels.py:resnet")

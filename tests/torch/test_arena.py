@@ -81,6 +81,22 @@ def test_what_was_mapped_is_looked_at(monkeypatch):
     assert not found.has_room()
 
 
+def test_runs_are_kept_until_the_cache_was_emptied_too_often(monkeypatch):
+    monkeypatch.setattr(arena, "MOST_KEPT", 2)
+    found = arena.Arena(torch.device("cuda", 0), 2**30)
+    found.runs, found.laid, found.held, laid = [14], 24, True, []
+    monkeypatch.setattr(found, "_told", lambda: (1, 0))
+    monkeypatch.setattr(found, "lay", lambda: laid.append(1))
+    for times in (1, 2):
+        found.keep()
+        assert len(laid) == times and not found.has_given_up()
+    found.keep()
+    assert len(laid) == 2 and found.has_given_up()
+    never = arena.Arena(torch.device("cuda", 0), 2**30)
+    never.laid = 3
+    assert not never.has_given_up()
+
+
 def test_requests_are_the_large_ones_of_the_stream_that_has_most():
     def event(action, addr, size, stream=0):
         return {"action": action, "addr": addr, "size": size, "stream": stream}
@@ -139,9 +155,10 @@ def test_runs_hold_what_one_run_of_their_size_does_not():
     """A tensor of 96 MiB comes when 48 MiB are free on either side of one that stays."""
     requests = step(48, 24, -48, 96)
     assert arena.served(requests, [120 * MIB]) == 3 and arena.served(requests, [144 * MIB]) < len(requests) == arena.served(requests, [168 * MIB])
-    runs = arena.runs_for(requests, 10, 10000)
+    runs, left = arena.runs_for(requests, 10, 10000)
     assert sum(runs) == 10 and arena.served(requests, [run * arena.PAGE for run in runs]) == len(requests)
-    assert arena.runs_for(requests, 9, 1000) is None
+    assert 0 < left < 10000
+    assert arena.runs_for(requests, 9, 1000)[0] is None
 
 
 def test_lengths_add_up_and_are_two_pages_at_least():

@@ -151,6 +151,8 @@ def test_the_same_bits_cut_nothing():
     for own, other in zip(plain.parameters(), model.parameters()):
         assert torch.equal(own.grad, other.grad)
     assert "in another order" in refusal(lambda: umt.fit(made("perceptron")[0], budget="1GiB", bits="same", micro_batches=2))
+    for effort in (0, -1, float("nan"), 1e9):
+        assert "not above 0" in refusal(lambda: umt.fit(made("perceptron")[0], budget="1GiB", effort=effort))
     assert "'rounding', 'same'" in refusal(lambda: umt.fit(made("perceptron")[0], budget="1GiB", bits=8))
 
 
@@ -517,3 +519,13 @@ def test_refuses_parameters_on_several_devices():
     model, _ = made("perceptron")
     model[2].to("meta")
     assert "parameters are on cpu, meta" in refusal(lambda: umt.fit(model, budget="1GiB"))
+
+
+def test_a_cell_waits_for_the_peak_that_its_budget_is_a_share_of():
+    from umbench.torch.bench.__main__ import Bench
+
+    plain, fit, other = (("a", "plain", None, None, None), ("a", "fit", None, 2, "pinned"), ("b", "fit", None, 2, "pinned"))
+    bench = Bench("", {"b": 10})
+    assert bench.ready([plain, fit, other]) == [plain, other] and bench.ready([fit]) == [fit]
+    bench.peaks["a"] = 8
+    assert bench.ready([fit, other]) == [fit, other] and bench.budget_of(fit) == 4

@@ -21,7 +21,7 @@ GRAIN = 512           # of allocations
 TAIL = 2**40          # address space behind the last run
 WORK = 3_000_000      # requests that a search serves: some 10 s
 MOST_GAPS = 8         # pages that are left out before one run
-MOST_LAID = 40        # times that the runs are mapped again after somebody emptied the cache
+MOST_KEPT = 40        # times that the runs are mapped again after somebody emptied the cache
 
 
 def placed(runs, others):
@@ -122,21 +122,21 @@ def served(requests, runs, others=()):
 
 def runs_for(requests, pages, work, others=(), tried=()):
     """Lengths in pages, `pages` in all, of runs in which all requests find room, none of those `tried`; None where none were
-    found. `work`: requests that may be served on the way."""
+    found. `work`: requests that may be served on the way. What is left of that, as well."""
     sizes = sorted({size for is_taken, _, size in requests if is_taken and size > PAGE // 2}) or [PAGE]
-    search, most, best = _Lengths(pages, sizes, random.Random(0)), -1, None
+    search, most, best = _Lengths(pages, sizes, random.Random(len(tried))), -1, None
     runs = [pages]
     while pages >= 2:
         done = served(requests, [run * PAGE for run in runs], others)
+        work -= done + 1
         if done == len(requests) and runs not in tried:
-            return runs
+            return runs, work
         if done >= most:
             most, best = done, runs
-        work -= done + 1
         if work < 0:
-            return None
+            break
         runs = search.anew() if search.random.random() < 0.2 else search.changed(best)
-    return None
+    return None, work
 
 
 class _Lengths:
@@ -191,6 +191,7 @@ class Arena:
     def __init__(self, device, budget):
         self.device, self.budget = device, budget
         self.requests, self.runs, self.tried, self.laid = [], None, [], 0
+        self.work, self.kept, self.held = WORK, 0, False  # work that is left for all searches
         self.recording, self.stream = False, 0  # the stream of the step, as the allocator names it
         self.reserved = self.retries = 0  # as _told() says right after the runs were mapped
 
@@ -223,7 +224,8 @@ class Arena:
         self.runs = None
         if len(self.tried) < self.TRIES:
             torch.cuda.empty_cache()
-            self.runs = runs_for(self.requests, self.room() // PAGE, WORK, private.free_pieces(self.device, self.stream), self.tried)
+            others = private.free_pieces(self.device, self.stream)
+            self.runs, self.work = runs_for(self.requests, self.room() // PAGE, self.work, others, self.tried)
             self.tried.append(self.runs)
         return self.runs is not None
 
@@ -289,19 +291,25 @@ class Arena:
     def undisturbed(self):
         """Whether the step since lay() found room for all its large tensors, within the budget."""
         reserved, retries = self._told()
-        return retries == self.retries and reserved <= self.reserved and self.reserved_in_all() <= self.budget
+        self.held = retries == self.retries and reserved <= self.reserved and self.reserved_in_all() <= self.budget
+        return self.held
 
     def reserved_in_all(self):
         return torch.cuda.memory_reserved(self.device)
 
     def keep(self):
         """Maps the runs again where somebody has emptied the cache, or has taken what was free in them."""
-        if self.runs is not None and self.laid < MOST_LAID and self._told() != (self.reserved, self.retries):
+        if self.runs is None or self._told() == (self.reserved, self.retries):
+            return
+        self.kept += 1
+        if self.kept > MOST_KEPT:
+            self.runs = None
+        else:
             self.lay()
 
     def has_given_up(self):
-        """Whether memory was laid out once and is not any more."""
-        return self.laid > 0 and (self.runs is None or self.laid >= MOST_LAID)
+        """Whether a step found room in the runs once, and they are no longer there."""
+        return self.held and self.runs is None
 
     def _told(self):
         """Bytes reserved for large allocations, and how often the allocator gave memory back to find some."""

@@ -32,7 +32,9 @@ library.define("add_product_(Tensor(a!) total, Tensor left, Tensor right) -> ()"
 def _product(total, left, right, out=None):
     """left^T right, with `total` added to it, in float32."""
     left = left.t()
-    if left.is_cuda and left.dtype != torch.float32:
+    if left.dtype == torch.float32:
+        return left @ right if total is None else torch.addmm(total, left, right, out=out)
+    if left.is_cuda:
         if total is None:
             return torch.ops.aten.mm.dtype(left, right, torch.float32)
         if out is not None:

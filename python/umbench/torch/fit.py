@@ -32,7 +32,7 @@ def fit(model, budget, optimizer=None, tier="pinned", bits="rounding", micro_bat
     equal plans on any machine.
     Raises NoPlan, in one line, here or at the first batch."""
     refusals.of_model(model)
-    refusals.of_options(tier, bits, micro_batches)
+    refusals.of_options(tier, bits, micro_batches, effort)
     if micro_batches != 1 and not statistics_of_parts:
         micro.refuse_statistics(model)
     plan = Plan(bytes_of(budget))

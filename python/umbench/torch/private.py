@@ -5,6 +5,7 @@ Written for torch 2.11. `missing()` names what a release lacks.
 
 import contextlib
 import importlib
+import operator
 import os
 import types
 
@@ -21,7 +22,7 @@ USED = {
     "torch._inductor.custom_graph_pass": ("CustomPartitionerFn",),
     "torch._inductor.compile_fx": ("compile_fx", "compile_fx_inner"),
     "torch._inductor.graph": ("GraphLowering",),
-    "torch._inductor.codegen.wrapper": ("AllocateLine",),
+    "torch._inductor.codegen.wrapper": ("AllocateLine.should_reuse_buffer",),
     "torch._inductor.config": ("alignment_asserts", "custom_partitioner_fn", "reorder_for_peak_memory", "size_asserts"),
     "torch._dynamo.backends.common": ("aot_autograd",),
     "torch._dynamo.backends.debugging": ("boxed_nop",),
@@ -45,7 +46,11 @@ def missing():
         except ImportError:
             gone.append(module)
             continue
-        gone += [f"{module}.{name}" for name in names if not hasattr(found, name)]
+        for name in names:
+            try:
+                operator.attrgetter(name)(found)
+            except AttributeError:
+                gone.append(f"{module}.{name}")
     return gone
 
 

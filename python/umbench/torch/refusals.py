@@ -5,6 +5,7 @@ from torch.utils._pytree import tree_leaves
 
 from .planner import NoPlan
 
+MOST_EFFORT = 1000
 TIERS, BITS = ("pinned", "managed", None), ("rounding", "same")
 WRAPPERS = ("DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule", "DataParallel")
 PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
@@ -23,7 +24,9 @@ def of_model(model):
         raise NoPlan(f"parameters are on {', '.join(devices)}: fit plans for one GPU; move the model to one")
 
 
-def of_options(tier, bits, micro_batches):
+def of_options(tier, bits, micro_batches, effort):
+    if not 0 < effort <= MOST_EFFORT:
+        raise NoPlan(f"effort={effort!r} is not above 0 and at most {MOST_EFFORT}")
     if tier not in TIERS:
         raise NoPlan(f"tier={tier!r} is none of {', '.join(map(repr, TIERS))}")
     if bits not in BITS:

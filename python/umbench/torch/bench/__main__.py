@@ -34,7 +34,8 @@ def main():
     options = parser.parse_args()
     bench, begun, waiting = Bench(options.out, known_peaks(options), options.parts), time.monotonic(), heads_of(options)
     while waiting and time.monotonic() - begun < options.seconds:
-        heads, waiting = waiting[:options.at_once], waiting[options.at_once:]
+        heads = bench.ready(waiting[:options.at_once])
+        waiting = [head for head in waiting if head not in heads]
         bench.measure(heads, options.wait)
         print(f"after {time.monotonic() - begun:.0f} s", flush=True)
     for head in waiting:
@@ -68,6 +69,11 @@ class Bench:
 
     def __init__(self, out, peaks, parts=1):
         self.out, self.peaks, self.parts, self.plain, self.rows = out, dict(peaks), parts, {}, []
+
+    def ready(self, heads):
+        """Those whose budgets are known: a fitted cell comes behind its plain one, unless its peak was known before."""
+        now = [head for head in heads if head[1] != "fit" or head[0] in self.peaks]
+        return now or heads
 
     def measure(self, heads, wait, gpu=None):
         """`heads` compile side by side, for at most `wait` seconds, and are measured one after the other. A budget needs its model's peak."""
