@@ -30,7 +30,7 @@ TITLES = {"resnet50": "ResNet-50", "gpt2_medium": "GPT-2 medium", "vit_b16": "Vi
           "mnasnet_512": "MNASNet", "wide_resnet_128": "Wide ResNet-50", "squeezenet_512": "SqueezeNet", "qwen2_4": "Qwen2",
           "gpt_neox_8": "GPT-NeoX", "distilbert_64": "DistilBERT", "gemma_4": "Gemma", "dinov2_64": "DINOv2",
           "phi_4": "Phi", "convnextv2_64": "ConvNeXtV2", "electra_64": "ELECTRA"}
-LAUNCH_NS = 35_000  # what the CPU takes to launch a kernel: 32 to 40 us on the host of results/torch/steps.jsonl
+LAUNCH_NS = 35_000  # what the CPU takes to launch a kernel: 23 to 48 us in results/torch/steps.jsonl
 
 
 def arguments_of():

@@ -28,11 +28,12 @@ def test_the_table_tells_which_batch_fits(tmp_path, capsys):
     assert lines[-1] == "largest batch that fits: 512"
 
 
-@pytest.mark.parametrize(("model", "library"), [("regnet", "torchvision"), ("gpt2", "transformers"), ("mixtral", "transformers")])
-def test_nodes_and_kernels_take_the_same_memory(model, library):
-    """fit plans over the nodes of the joint graph, export writes the kernels of its two parts."""
+@pytest.mark.parametrize(("model", "library", "most"), [("regnet", "torchvision", 0.03), ("gpt2", "transformers", 0.05), ("mixtral", "transformers", 0.03)])
+def test_nodes_and_kernels_take_the_same_memory(model, library, most):
+    """fit plans over the nodes of the joint graph, export writes the kernels of its two parts. The nodes know no products that are added, as the gradients of
+    GPT-2's tied weights, and no order that counts what kernels hold."""
     pytest.importorskip(library)
     options = model_arguments.fit([f"{test_zoo.__file__}:{model}", "--budget", "1TiB", "--effort", "0.001"])
     _, answer, _ = forecast.planned(options, 2**40, 1)
     nodes, kernels = answer["begin"]["peak"] - forecast.LIBRARY_BYTES, liveness.peak_of(convert.of_model(getattr(test_zoo, model)).document)[0]
-    assert abs(nodes / kernels - 1) < 0.05
+    assert abs(nodes / kernels - 1) < most

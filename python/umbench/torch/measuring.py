@@ -22,7 +22,7 @@ from .operators import argument_of, is_attention, name_of
 from .values import padded_strides
 
 REPEATS, ROUNDS = 10, 5
-BETWEEN_KERNELS_NS = 2500  # from the end of a kernel to the next on one stream: 2.3 to 3.5 us in results/torch/steps.jsonl
+BETWEEN_KERNELS_NS = 2500  # from the end of a kernel to the next on one stream: 2.4 to 3.0 us for T5, GPT-2, SqueezeNet and DistilBERT in results/torch/steps.jsonl
 LEAST_BYTES, MOST_BYTES, LINK_BYTES = 1 << 16, 1 << 31, 1 << 25
 CACHE_BYTES = 1 << 27  # more than a GPU's second-level cache holds
 METHOD = 6             # of measuring: times of another method are not read
