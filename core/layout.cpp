@@ -147,12 +147,6 @@ std::vector<byte_count> live_bytes(const problem& p, const memory_plan& plan) {
   return occupied_bytes(table, pieces_of(table), plan.actions.size(), in_both_arenas);
 }
 
-bool have_common_addresses(const lifetime_table& table, const layout& at, std::uint32_t a, std::uint32_t b) {
-  return table.lifetimes[a].is_managed == table.lifetimes[b].is_managed &&
-         at.offsets[a] < at.offsets[b] + table.lifetimes[b].bytes &&
-         at.offsets[b] < at.offsets[a] + table.lifetimes[a].bytes;
-}
-
 footprint_terms footprint_of(const graph& g, const profile& costs, packer how) {
   memory_plan plan;
   plan.residences.assign(g.tensors.size(), residence::device);

@@ -45,7 +45,4 @@ std::vector<byte_count> live_bytes(const problem& p, const memory_plan& plan);
 // The footprint: memory after packing of the plan that keeps everything on the device.
 footprint_terms footprint_of(const graph& g, const profile& costs, packer how = packers::searched);
 
-// Whether two lifetimes share addresses of one arena.
-bool have_common_addresses(const lifetime_table& table, const layout& at, std::uint32_t a, std::uint32_t b);
-
 }  // namespace um

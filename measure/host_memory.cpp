@@ -78,10 +78,6 @@ std::optional<fs::path> own_cgroup() {
   return std::nullopt;
 }
 
-cgroup_memory memory_of_cgroup(const fs::path& group, const fs::path& top) {
-  return memory_from(group, top, version_2);
-}
-
 cgroup_memory own_cgroup_memory(const fs::path& root) {
   const fs::path top = root / groups_folder, top_1 = top / "memory";
   const auto below = [](const fs::path& where, const fs::path& group) {

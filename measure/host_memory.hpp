@@ -21,7 +21,5 @@ struct cgroup_memory {
   std::optional<byte_count> available;  // bytes left until the nearest limit
 };
 cgroup_memory own_cgroup_memory(const std::filesystem::path& root = "/");
-// For version 2; `top`: root of the hierarchy that contains `group`.
-cgroup_memory memory_of_cgroup(const std::filesystem::path& group, const std::filesystem::path& top);
 
 }  // namespace um

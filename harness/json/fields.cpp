@@ -148,10 +148,6 @@ std::int64_t integer_of_value(const json& value, const json_place& at, std::int6
   return value.get<std::int64_t>();
 }
 
-std::uint64_t count_of_value(const json& value, const json_place& at) {
-  return static_cast<std::uint64_t>(integer_of_value(value, at));
-}
-
 std::vector<std::pair<const json*, json_place>> items_of_value(const json& value, const json_place& at) {
   if (!value.is_array()) throw_bad_value(at, fmt::format("{} is not a list", value_text(value)));
   std::vector<std::pair<const json*, json_place>> elements;

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <initializer_list>
 #include <limits>
 #include <nlohmann/json_fwd.hpp>
 #include <span>
@@ -40,7 +39,6 @@ bool boolean_of_value(const json& value, const json_place& at);
 double number_of_value(const json& value, const json_place& at, double least, double most);
 std::int64_t integer_of_value(const json& value, const json_place& at, std::int64_t least = 0,
                               std::int64_t most = most_integer);
-std::uint64_t count_of_value(const json& value, const json_place& at);
 // The elements of an array, each with its place.
 std::vector<std::pair<const json*, json_place>> items_of_value(const json& value, const json_place& at);
 // Index of the text among the names.
@@ -51,10 +49,6 @@ E choice_of_value(const json& value, const json_place& at, std::span<const E> al
   std::vector<std::string> names;
   for (const E e : all) names.emplace_back(to_text(e));
   return all[index_of_choice(value, at, names)];
-}
-template <class E>
-E choice_of_value(const json& value, const json_place& at, std::initializer_list<E> all) {
-  return choice_of_value(value, at, std::span<const E>(all.begin(), all.size()));
 }
 // A choice among all values of the enumeration (core/names.hpp).
 template <class E>
@@ -82,7 +76,6 @@ class fields {
   std::int64_t integer(std::string_view name, std::int64_t least = 0, std::int64_t most = most_integer) {
     return integer_of_value(at(name), where(name), least, most);
   }
-  std::uint64_t count(std::string_view name) { return count_of_value(at(name), where(name)); }
   fields object(std::string_view name) { return {at(name), where(name)}; }
   std::vector<std::pair<const json*, json_place>> list(std::string_view name) {
     return items_of_value(at(name), where(name));

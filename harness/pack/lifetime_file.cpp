@@ -1,7 +1,6 @@
 #include "harness/pack/lifetime_file.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -175,14 +174,6 @@ std::vector<traced_lifetime> lifetimes_from_csv(std::string_view text, std::stri
   }
   if (all.empty()) throw input_error(fmt::format("{}: it holds no lifetime", source));
   return all;
-}
-
-std::string to_csv(std::span<const traced_lifetime> all) {
-  std::string text = "id,bytes,begin,end,accesses\n";
-  for (const traced_lifetime& l : all) {
-    text += fmt::format("{},{},{},{},{}\n", l.id, l.bytes, l.begin, l.end, fmt::join(l.accesses, " "));
-  }
-  return text;
 }
 
 std::vector<block> blocks_of(std::span<const traced_lifetime> all) {

@@ -23,7 +23,6 @@ struct traced_lifetime {
 // is any text without a comma and may come again. Skipped are empty lines, lines that begin with #,
 // and a first line that names the columns ("id,..."). Throws input_error `source: line N: what is wrong`.
 std::vector<traced_lifetime> lifetimes_from_csv(std::string_view text, std::string_view source);
-std::string to_csv(std::span<const traced_lifetime> all);
 
 // AutoSwap on lifetimes (planners/swap_scores.hpp): where more than `limit` bytes live at once, blocks of 1
 // MiB and more leave between two neighbouring accesses before and after the peak.

@@ -14,7 +14,6 @@
 #include "harness/json/json.hpp"
 #include "harness/process/child.hpp"
 #include "harness/process/isolation.hpp"
-#include "measure/host_memory.hpp"
 #include "tests/harness/samples.hpp"
 
 namespace um {
@@ -156,24 +155,6 @@ TEST(Child, TheKernelsProbeSeesAProcessOfOurs) {
   EXPECT_EQ(probe.state(getpid()), 'R');
   EXPECT_EQ(probe.state(-1), 0);
   EXPECT_EQ(probe.out_of_memory_kills(), probe.out_of_memory_kills());
-}
-
-TEST(Cgroup, TheTightestLimitAboveCounts) {
-  const auto top = std::filesystem::path(testing::TempDir()) / ("umbench-cgroup-" + std::to_string(getpid()));
-  const auto group = top / "slice" / "job";
-  std::filesystem::create_directories(group);
-  const auto write = [](const std::filesystem::path& file, const char* text) { std::ofstream(file) << text; };
-  EXPECT_EQ(memory_of_cgroup(group, top).limit, std::nullopt);
-  write(group / "memory.max", "max\n");
-  EXPECT_EQ(memory_of_cgroup(group, top).limit, std::nullopt);
-  write(group / "memory.max", "1000\n");
-  write(group / "memory.current", "900\n");
-  write(top / "slice" / "memory.max", "5000\n");
-  write(top / "slice" / "memory.current", "4950\n");
-  const cgroup_memory memory = memory_of_cgroup(group, top);
-  EXPECT_EQ(memory.limit, 1000U);
-  EXPECT_EQ(memory.available, 50U);
-  std::filesystem::remove_all(top);
 }
 
 TEST(Cell, EveryEndHasItsOutcome) {
