@@ -23,6 +23,7 @@ oversubscription, and no test that takes a ballast runs.
 """
 
 import importlib.util
+import json
 import sys
 import time
 from pathlib import Path
@@ -131,15 +132,23 @@ def validation(options, folder, seconds):
 
 
 def reproduce(options, folder, seconds):
-    """Paper by paper, each for its share of the time; one that has been run is not run again."""
+    """Paper by paper, each for its share of the time. One that was stopped runs again, in another folder."""
     end, well = time.monotonic() + seconds, True
-    left = [paper for paper in PAPERS if not (folder / "reproduced" / paper).exists()]
+    left = [paper for paper in PAPERS if not any(map(has_every_cell, (folder / "reproduced").glob(f"{paper}_*")))]
     while left and end - time.monotonic() >= 5:
         share = (end - time.monotonic()) / len(left)
         paper = left.pop(0)
-        line = [options.umbench, "reproduce", paper, "--backend", options.backend, "--out", folder / "reproduced" / paper, "--no-figure"]
+        out = folder / "reproduced" / f"{paper}_{len(list((folder / 'reproduced').glob(f'{paper}_*'))) + 1}"
+        line = [options.umbench, "reproduce", paper, "--backend", options.backend, "--out", out, "--no-figure"]
         well = timed.run(line, share) in timed.ENDED_WELL and well
     return well
+
+
+def has_every_cell(run):
+    """Whether the folder of a run of `umbench reproduce`, PAPER_N, has every cell of its paper."""
+    paper = run.name.rpartition("_")[0]
+    keys, wanted = run / f"{paper}.cells.json", json.loads((ROOT / f"results/papers/{paper}.json").read_text(encoding="utf-8"))["cells"]
+    return keys.exists() and len(json.loads(keys.read_text(encoding="utf-8"))) == len(wanted)
 
 
 def gate(options, folder, seconds):

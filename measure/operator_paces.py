@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
 from umbench import load  # noqa: E402
 
 RATES = {"fp32": "fp32_flops_per_s", "tf32": "tf32_flops_per_s", "bf16": "bf16_flops_per_s"}
-LEAST_CHANNELS = 96  # as simulator/roofline.cpp has it
+CHANNELS_OF_TILE = 96  # as simulator/roofline.cpp has it
 FILTER = {"convolution": ("in", 1), "convolution_backward_data": ("in", 0), "convolution_backward_filter": ("out", 0)}
 
 
@@ -100,7 +100,7 @@ def kinds_of(record):
         side, place = FILTER.get(op["kind"], (None, None))
         height, padding = (shapes[op[side][place]][2] if side else 0), 1
         if side and record["precision"] != "fp32" and op.get("groups", 1) == 1:
-            padding = max(1, LEAST_CHANNELS / shapes[op["out"][0]][0 if op["kind"].endswith("filter") else 1])
+            padding = max(1, CHANNELS_OF_TILE / shapes[op["out"][0]][0 if op["kind"].endswith("filter") else 1])
         found[op["name"]] = (op["kind"], height), padding
     return found
 

@@ -5,6 +5,7 @@ import json
 import os
 import sys
 import time
+import types
 from pathlib import Path
 
 import pytest
@@ -149,3 +150,21 @@ def test_measurements_go_on_behind_what_the_file_holds(tmp_path):
     timed.measure_each(out, tasks, ("what", "ratio"), measure)
     assert measured[3:] == [("b", 2)]
     assert [(line["what"], line["ratio"]) for line in timed.measured_lines(out)] == [("a", 1), ("a", 2), ("b", 1), ("b", 2)]
+
+
+def test_a_paper_that_was_stopped_runs_again_elsewhere(tmp_path, monkeypatch):
+    ran = []
+
+    def run(line, _):
+        paper, out = line[2], Path(line[line.index("--out") + 1])
+        out.mkdir(parents=True)
+        cells = list(json.loads((ROOT / f"results/papers/{paper}.json").read_text(encoding="utf-8"))["cells"])
+        kept = cells[:2] if out.name == "vdnn_1" else cells
+        (out / f"{paper}.cells.json").write_text(json.dumps(dict.fromkeys(kept, "key")), encoding="utf-8")
+        ran.append(out.name)
+        return 0
+
+    monkeypatch.setattr(on_gpu.timed, "run", run)
+    options = types.SimpleNamespace(umbench="umbench", backend="cuda:0")
+    assert on_gpu.reproduce(options, tmp_path, 60) and len(ran) == len(on_gpu.PAPERS)
+    assert on_gpu.reproduce(options, tmp_path, 60) and ran[len(on_gpu.PAPERS):] == ["vdnn_2"]

@@ -9,6 +9,7 @@ import torch
 from .operators import LEAST_CHANNELS, argument_of, is_attention, is_convolution, is_depthwise, name_of, value_of_argument
 from .values import padded_strides, value_of
 
+CHANNELS_OF_TILE = 96  # as simulator/roofline.cpp and measure/operator_paces.py have it
 # Shares of arithmetic that kernels of torch 2.11 reach on an H100 (results/torch/README.md).
 ATTENTION_SHARE = 0.49                                   # Llama's
 DROPOUT_SHARE, DROPOUT_BACKWARD_SHARE = 0.16, 0.26       # attention with dropout: GPT-2's and T5's
@@ -92,7 +93,7 @@ def is_aligned(node):
 
 def share_of_tiles(kind, filters):
     """Of matrix units, what a convolution of few output channels uses: as simulator/roofline.cpp has it."""
-    return min(1.0, filters[1 if kind == "convolution_backward_data" else 0] / 96)
+    return min(1.0, filters[1 if kind == "convolution_backward_data" else 0] / CHANNELS_OF_TILE)
 
 
 def share_of(machine, precision, kind, height):
