@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
+#include <span>
 
 #include "core/layout.hpp"
 #include "planners/best_ladder.hpp"
@@ -25,6 +26,18 @@ constexpr nanoseconds close_permille = 1;
 // Maximum number of operators of a network that is searched for all budgets of the ladder. In larger networks
 // each budget would get too little work.
 constexpr std::size_t small_network = 600;
+// Maximum number of operators of a network that is searched for the next rungs below the budget, too: a plan
+// that packs well there may take less. That takes about a second.
+constexpr std::size_t tiny_network = 64;
+
+std::vector<byte_count> budgets_for(const problem& p, const std::vector<rung>& rungs) {
+  std::vector<byte_count> all{p.budget};
+  if (p.network.ops.size() > tiny_network) return all;
+  for (const rung& r : rungs) {
+    if (r.budget < p.budget && r.budget >= p.budget / 4 * 3) all.push_back(r.budget);
+  }
+  return all;
+}
 
 // Limit of search_space::work for the whole search, by knob `effort`. A unit takes 25 to 33 ns.
 std::uint64_t all_work(const problem& p) {
@@ -43,10 +56,11 @@ class best_search {
         place_(place),
         by_(by),
         same_bits_(p.knobs.at("bits") == 1),
-        splits_(splits_of(p, same_bits_, by.and_without, why_)),
         footprint_(footprint_of(p.network, p.operator_costs).total),
         is_small_(p.network.ops.size() <= small_network),
         rungs_(ladder_of(footprint_)),
+        budgets_(budgets_for(p, rungs_)),
+        splits_(splits_of(p, budgets_, same_bits_, by.and_without, why_)),
         best_at_(rungs_.size(), any_time),
         left_(all_work(p) / 6) {
     for (const op_cost& c : p.operator_costs) compute_time_ += c.time;
@@ -61,7 +75,8 @@ class best_search {
     place_fastest();
     search_for_budget();
     // After the search: a rival's plan would cut it short where it is nearly as fast.
-    if (!is_close()) take(best_rival(p_, place_, by_.rivals, same_bits_, least_time()));
+    if (!is_close())
+      take(best_rival(p_, place_, by_.rivals, same_bits_, least_time(), std::span(budgets_).subspan(1)));
     if (!best_) {
       throw infeasible(by_.name + " finds no plan within " + to_text(p_.budget) + " of the " +
                        to_text(footprint_) + " that everything takes" +
@@ -143,8 +158,11 @@ class best_search {
     std::vector<split_result> results;
     nanoseconds fastest = any_time;  // of the results: plans of the ladder had more effort
     for (std::size_t split = 0; split < splits_.size() && !is_close(); ++split) {
-      const auto seen = consider(split, quick_effort(work / (is_small_ ? 4 : 2) / splits_.size()), p_.budget,
-                                 with_tolerance(fastest));
+      std::optional<split_result> seen;
+      for (std::size_t i = 0; i < budgets_.size() && !seen; ++i) {
+        seen = consider(split, quick_effort(work / (is_small_ ? 4 : 2) / splits_.size()), budgets_[i],
+                        with_tolerance(fastest));
+      }
       if (!seen) continue;
       results.push_back(*seen);
       fastest = std::min(fastest, seen->time);
@@ -156,6 +174,13 @@ class best_search {
     for (std::size_t i = 0; i < std::min(results.size(), most_results) && !is_close(); ++i) {
       if (i > 0 && is_near() && results[i].time > least_time() + least_time() / 40) continue;
       consider(results[i].split, full_effort(i == 0 ? work / 2 : work / 4), results[i].aim, least_time());
+      search_for_less(results[i].split);
+    }
+  }
+
+  void search_for_less(std::size_t split) {
+    for (const byte_count less : std::span(budgets_).subspan(1)) {
+      if (!is_close()) consider(split, full_effort(all_work(p_) / 8), less, least_time());
     }
   }
 
@@ -183,11 +208,12 @@ class best_search {
   const search_request& by_;
   bool same_bits_;
   std::string why_;
-  std::vector<batch_split> splits_;
   byte_count footprint_ = 0;
   byte_count least_memory_ = std::numeric_limits<byte_count>::max();  // of the splits that were considered
   bool is_small_ = false;
   std::vector<rung> rungs_;
+  std::vector<byte_count> budgets_;  // that are searched for: that of the problem, the largest, first
+  std::vector<batch_split> splits_;
   std::vector<nanoseconds> best_at_;  // per rung: of all splits so far
   std::uint64_t left_;                // work left for the ladder
   nanoseconds compute_time_ = 0;      // of all operators

@@ -10,8 +10,9 @@
 
 namespace um {
 
-inline constexpr std::array all_treatments{treatment::keep, treatment::swap, treatment::swap_just_in_time,
-                                           treatment::recompute, treatment::recompute_and_keep};
+// Those that are drawn; swap_back_late is tried at the end, in place of other swaps.
+inline constexpr std::array drawn_treatments{treatment::keep, treatment::swap, treatment::swap_just_in_time,
+                                             treatment::recompute, treatment::recompute_and_keep};
 
 // Draws random changes of the treatments of large classes.
 class proposals {
@@ -21,7 +22,7 @@ class proposals {
       : of_(of),
         large_(large),
         moves_(moves && of.moves()),
-        refusals_(of.classes().size() * all_treatments.size()) {
+        refusals_(of.classes().size() * drawn_treatments.size()) {
     for (std::size_t i = 0; i < large.size(); ++i) by_size_[of.classes()[large[i]].bytes].push_back(i);
     for (const std::size_t c : large) same_size_.push_back(&by_size_.at(of.classes()[c].bytes));
   }
@@ -44,7 +45,7 @@ class proposals {
         const std::size_t other = any(large_.size());
         if (bytes(one) < bytes(other)) one = other;
       }
-      m = {one, all_treatments[any(all_treatments.size())]};
+      m = {one, drawn_treatments[any(drawn_treatments.size())]};
       if (treatments[large_[m.first]] == m.how || !may(large_[m.first], m.how)) continue;
       if (any(1 + std::size_t{refusals_[index_of(m)]}) == 0) break;
     }
@@ -78,8 +79,8 @@ class proposals {
     const std::size_t from = far || m.first < near ? 0 : m.first - near;
     const std::size_t other = from + any(far ? large_.size() : std::min(2 * near + 1, large_.size() - from));
     if (other != m.first) {
-      set(other,
-          m.how == treatment::keep ? all_treatments[1 + any(all_treatments.size() - 1)] : treatment::keep);
+      set(other, m.how == treatment::keep ? drawn_treatments[1 + any(drawn_treatments.size() - 1)]
+                                          : treatment::keep);
     }
     return true;
   }
@@ -90,9 +91,7 @@ class proposals {
   }
 
  private:
-  bool may(std::size_t c, treatment how) const {
-    return (moves_ || (how != treatment::swap && how != treatment::swap_just_in_time)) && of_.allows(c, how);
-  }
+  bool may(std::size_t c, treatment how) const { return (moves_ || !swaps(how)) && of_.allows(c, how); }
   bool exchange(std::vector<treatment>& treatments, std::size_t i, std::size_t k) const {
     treatment &one = treatments[large_[i]], &other = treatments[large_[k]];
     if (one == other || !may(large_[i], other) || !may(large_[k], one)) return false;
@@ -100,7 +99,7 @@ class proposals {
     return true;
   }
   std::size_t index_of(const move& m) const {
-    return large_[m.first] * all_treatments.size() + static_cast<std::size_t>(m.how);
+    return large_[m.first] * drawn_treatments.size() + static_cast<std::size_t>(m.how);
   }
 
   const search_space& of_;

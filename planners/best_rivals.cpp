@@ -49,12 +49,16 @@ struct question {
   knob_values knobs;
 };
 
-// The rival's plan for that share of the budget; nothing if it has none faster than `to_beat`.
-std::optional<placed_plan> answer(const problem& p, const placer& place, const question& q,
-                                  byte_count permille, nanoseconds to_beat) {
+byte_count share_of(byte_count budget, byte_count permille) {
+  return budget / 1000 * permille + budget % 1000 * permille / 1000;
+}
+
+// The rival's plan for that budget; nothing if it has none faster than `to_beat`.
+std::optional<placed_plan> answer(const problem& p, const placer& place, const question& q, byte_count budget,
+                                  nanoseconds to_beat) {
   problem smaller = p;
   smaller.knobs = q.knobs;
-  smaller.budget = p.budget / 1000 * permille + p.budget % 1000 * permille / 1000;
+  smaller.budget = budget;
   smaller.time_to_beat = to_beat;
   try {
     memory_plan plan = q.by->plan(smaller);
@@ -68,7 +72,7 @@ std::optional<placed_plan> answer(const problem& p, const placer& place, const q
 std::optional<placed_plan> plan_of_rival(const problem& p, const placer& place, const question& q,
                                          nanoseconds to_beat) {
   for (const byte_count permille : asked_for) {
-    std::optional<placed_plan> now = answer(p, place, q, permille, to_beat);
+    std::optional<placed_plan> now = answer(p, place, q, share_of(p.budget, permille), to_beat);
     if (!now || now->need <= p.budget) return now;
   }
   return std::nullopt;
@@ -77,7 +81,8 @@ std::optional<placed_plan> plan_of_rival(const problem& p, const placer& place, 
 }  // namespace
 
 std::optional<placed_plan> best_rival(const problem& p, const placer& place, std::span<const strategy> by,
-                                      bool same_bits, nanoseconds to_beat) {
+                                      bool same_bits, nanoseconds to_beat,
+                                      std::span<const byte_count> asked_as_well) {
   const allowed_moves swaps{p.target.link_to_device_bytes_per_s > 0 && p.target.link_to_host_bytes_per_s > 0,
                             false};
   const passes x = split_passes(p);
@@ -96,6 +101,7 @@ std::optional<placed_plan> best_rival(const problem& p, const placer& place, std
     for (knob_values& knobs : knobs_for(s)) {
       const question q{&s, std::move(knobs)};
       take(plan_of_rival(p, place, q, to_beat), q);
+      for (const byte_count less : asked_as_well) take(answer(p, place, q, less, to_beat), q);
     }
   }
   // The fastest rival may be faster still with less memory: most planners are not monotonic.
@@ -105,7 +111,7 @@ std::optional<placed_plan> best_rival(const problem& p, const placer& place, std
     int slower = 0;
     for (const byte_count permille : asked_too) {
       const nanoseconds before = to_beat;
-      take(answer(p, place, winner, permille, to_beat), winner);
+      take(answer(p, place, winner, share_of(p.budget, permille), to_beat), winner);
       slower = to_beat < before ? 0 : slower + 1;
       if (slower == most_slower) break;
     }

@@ -133,17 +133,13 @@ class search {
     for (int round = 0; better && round < most_rounds; ++round) {
       better = false;
       for (std::size_t c = 0; c < current_.treatments.size() && !has_spent_its_work(); ++c) {
-        for (const treatment how : all_treatments) {
+        for (const treatment how : drawn_treatments) {
           if (current_.treatments[c] == treatment::keep && !(all && is_large(c) && copies(current_.is)))
             break;
-          if (how == current_.treatments[c] || !of_.allows(c, how)) continue;
-          std::vector<treatment> treatments = current_.treatments;
-          treatments[c] = how;
-          const evaluation e = evaluate_to_improve(treatments);
-          if (!is_better(e, current_.is)) continue;
-          take({std::move(treatments), e});
-          better = true;
+          better = improve(c, how) || better;
         }
+        // Only a swap can do with another timing.
+        if (swaps(current_.treatments[c])) better = improve(c, treatment::swap_back_late) || better;
       }
     }
   }
@@ -241,6 +237,16 @@ class search {
   }
 
  private:
+  // Whether the plan is better with that treatment of one class; then it is taken.
+  bool improve(std::size_t c, treatment how) {
+    if (how == current_.treatments[c] || !of_.allows(c, how)) return false;
+    std::vector<treatment> treatments = current_.treatments;
+    treatments[c] = how;
+    const evaluation e = evaluate_to_improve(treatments);
+    if (!is_better(e, current_.is)) return false;
+    take({std::move(treatments), e});
+    return true;
+  }
   // Adds the time only if memory says `worth_timing`: that takes longest.
   evaluation evaluate(const std::vector<treatment>& treatments, const auto& worth_timing) {
     evaluation e = of_.memory_of(treatments, budget_);

@@ -14,12 +14,11 @@ copy_slack allowance_of(const problem& p) {
   return {times * p.knobs.at("copies"), times * p.knobs.at("copy_us") * 1000};
 }
 
-bool swaps(treatment how) {
-  return how == treatment::swap || how == treatment::swap_just_in_time;
-}
 swap_timing timing_of(treatment how) {
   if (!swaps(how)) return swap_timing::none;
-  return how == treatment::swap_just_in_time ? swap_timing::just_in_time : swap_timing::early;
+  return how == treatment::swap_just_in_time ? swap_timing::just_in_time
+         : how == treatment::swap_back_late  ? swap_timing::back_late
+                                             : swap_timing::early;
 }
 // Calls `differs` with each index at which the two differ, in order. Most are equal: compares eight at once.
 void for_each_difference(const std::vector<treatment>& a, const std::vector<treatment>& b,

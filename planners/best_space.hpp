@@ -10,8 +10,20 @@
 namespace um {
 
 // What may be decided for a gap. `recompute_and_keep`: stays once it was computed again; `swap_just_in_time`:
-// comes back not before its use.
-enum class treatment : std::uint8_t { keep, swap, swap_just_in_time, recompute, recompute_and_keep };
+// leaves right after its last use and comes back not before the next. `swap_back_late`: comes back not before
+// the next, but keeps its memory until its copy is over, so that nothing waits for it.
+enum class treatment : std::uint8_t {
+  keep,
+  swap,
+  swap_just_in_time,
+  recompute,
+  recompute_and_keep,
+  swap_back_late
+};
+
+inline bool swaps(treatment how) {
+  return how == treatment::swap || how == treatment::swap_just_in_time || how == treatment::swap_back_late;
+}
 
 // Gaps of the parts of one tensor between the same two operators: they are decided alike.
 struct gap_class {

@@ -86,7 +86,8 @@ std::vector<batch_loop> regions_above(const problem& p, byte_count most, const s
 
 }  // namespace
 
-std::vector<batch_split> splits_of(const problem& p, bool same_bits, bool and_without, std::string& why) {
+std::vector<batch_split> splits_of(const problem& p, std::span<const byte_count> budgets, bool same_bits,
+                                   bool and_without, std::string& why) {
   const std::vector<op_id> late = large_gradients(p.network);
   std::vector<loop_nest> all{{1, {}, late}};
   std::size_t fixed = 1;
@@ -102,7 +103,9 @@ std::vector<batch_split> splits_of(const problem& p, bool same_bits, bool and_wi
     };
     for (const byte_count share : shares) add(footprint_of(p.network, p.operator_costs).total / share);
     fixed = all.size();
-    for (const byte_count share : shares_of_budget) add(p.budget / share);
+    for (const byte_count budget : budgets) {
+      for (const byte_count share : shares_of_budget) add(budget / share);
+    }
   }
   std::vector<batch_split> splits;
   for (std::size_t i = 0; i < all.size(); ++i) {

@@ -1,6 +1,7 @@
 // The ways to split the batch that `best` tries.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,9 +19,10 @@ struct batch_split {
 // Whole operators first; without `same_bits` also
 // - micro-batches, in growing number. Where an operator in the middle needs the whole batch, the others go in
 //   parts between such operators.
-// - regions: operators whose operands take a large share of the footprint, or of the budget, go in parts
-// together, all others whole. `why` becomes the reason, if there is one, why micro-batches cannot go through
-// the whole network. `and_without`: each also without moving anything.
-std::vector<batch_split> splits_of(const problem& p, bool same_bits, bool and_without, std::string& why);
+// - regions: operators whose operands take a large share of the footprint, or of one of `budgets`, go in
+// parts together, all others whole. `why` becomes the reason, if there is one, why micro-batches cannot go
+// through the whole network. `and_without`: each also without moving anything.
+std::vector<batch_split> splits_of(const problem& p, std::span<const byte_count> budgets, bool same_bits,
+                                   bool and_without, std::string& why);
 
 }  // namespace um

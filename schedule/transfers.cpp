@@ -67,7 +67,7 @@ void transfer_placer::place(const std::vector<swap_timing>& timing, std::vector<
     const std::uint32_t x = c.gap;
     const gap& e = gaps_[x];
     begin = std::min(begin, start_of(e.next_use)) - c.time;
-    if (timing[x] == swap_timing::just_in_time) return;
+    if (timing[x] != swap_timing::early) return;
     const auto after = std::ranges::upper_bound(start_times_, std::max<nanoseconds>(begin, 0));
     const auto back = static_cast<position>(after - start_times_.begin()) - 1;
     decisions[x].return_before = std::clamp(back, e.last_use + 1, std::max(e.next_use, e.last_use + 1));
@@ -81,8 +81,9 @@ void transfer_placer::place(const std::vector<swap_timing>& timing, std::vector<
     if (timing[x] == swap_timing::just_in_time) return;
     const auto after =
         static_cast<position>(std::ranges::lower_bound(start_times_, end) - start_times_.begin());
-    decisions[x].leave_after =
-        std::clamp(after - 1, e.last_use, std::max(e.last_use, decisions[x].return_before - 1));
+    // One that is back late gives its memory up for one compute at least.
+    const position last = decisions[x].return_before - (timing[x] == swap_timing::back_late ? 2 : 1);
+    decisions[x].leave_after = std::clamp(after - 1, e.last_use, std::max(e.last_use, last));
   });
 }
 

@@ -16,8 +16,8 @@ struct copy_slack {
 };
 
 // How a gap is swapped. `just_in_time`: the part leaves right after its last use and returns right before the
-// next, without slack.
-enum class swap_timing : std::uint8_t { none, early, just_in_time };
+// next, without slack. `back_late`: it leaves as if early and returns as if just in time.
+enum class swap_timing : std::uint8_t { none, early, just_in_time, back_late };
 
 // Sets `leave_after` and `return_before` of swaps. Keeps references to the uses and the gaps.
 class transfer_placer {
