@@ -27,8 +27,9 @@ constexpr nanoseconds close_permille = 1;
 // each budget would get too little work.
 constexpr std::size_t small_network = 600;
 // Maximum number of operators of a network that is searched for the next rungs below the budget, too: a plan
-// that packs well there may take less. That takes about a second.
-constexpr std::size_t tiny_network = 64;
+// that packs well there may take less. Six random graphs take three times as long to plan, a second each; an
+// AlexNet of 55 operators would take twice as long, three seconds, for the same plan.
+constexpr std::size_t tiny_network = 48;
 
 std::vector<byte_count> budgets_for(const problem& p, const std::vector<rung>& rungs) {
   std::vector<byte_count> all{p.budget};
@@ -75,8 +76,10 @@ class best_search {
     place_fastest();
     search_for_budget();
     // After the search: a rival's plan would cut it short where it is nearly as fast.
-    if (!is_close())
-      take(best_rival(p_, place_, by_.rivals, same_bits_, least_time(), std::span(budgets_).subspan(1)));
+    if (!is_close()) {
+      const auto less = std::span(budgets_).subspan(is_near() ? budgets_.size() : 1);
+      take(best_rival(p_, place_, by_.rivals, same_bits_, least_time(), less));
+    }
     if (!best_) {
       throw infeasible(by_.name + " finds no plan within " + to_text(p_.budget) + " of the " +
                        to_text(footprint_) + " that everything takes" +
@@ -157,15 +160,14 @@ class best_search {
     const std::uint64_t work = all_work(p_);
     std::vector<split_result> results;
     nanoseconds fastest = any_time;  // of the results: plans of the ladder had more effort
-    for (std::size_t split = 0; split < splits_.size() && !is_close(); ++split) {
-      std::optional<split_result> seen;
-      for (std::size_t i = 0; i < budgets_.size() && !seen; ++i) {
-        seen = consider(split, quick_effort(work / (is_small_ ? 4 : 2) / splits_.size()), budgets_[i],
-                        with_tolerance(fastest));
+    for (std::size_t i = 0; i < budgets_.size() && results.empty(); ++i) {
+      for (std::size_t split = 0; split < splits_.size() && !is_close(); ++split) {
+        const auto seen = consider(split, quick_effort(work / (is_small_ ? 4 : 2) / splits_.size()),
+                                   budgets_[i], with_tolerance(fastest));
+        if (!seen) continue;
+        results.push_back(*seen);
+        fastest = std::min(fastest, seen->time);
       }
-      if (!seen) continue;
-      results.push_back(*seen);
-      fastest = std::min(fastest, seen->time);
     }
     if (results.empty())
       results.push_back({candidates_.empty() ? 0 : candidates_.front().split, any_time, p_.budget});
@@ -174,13 +176,13 @@ class best_search {
     for (std::size_t i = 0; i < std::min(results.size(), most_results) && !is_close(); ++i) {
       if (i > 0 && is_near() && results[i].time > least_time() + least_time() / 40) continue;
       consider(results[i].split, full_effort(i == 0 ? work / 2 : work / 4), results[i].aim, least_time());
-      search_for_less(results[i].split);
+      if (i == 0) search_for_less(results[i].split);
     }
   }
 
   void search_for_less(std::size_t split) {
     for (const byte_count less : std::span(budgets_).subspan(1)) {
-      if (!is_close()) consider(split, full_effort(all_work(p_) / 8), less, least_time());
+      if (!is_near()) consider(split, quick_effort(all_work(p_) / 32), less, least_time());
     }
   }
 
