@@ -22,6 +22,10 @@ constexpr double first_price = 0.1;
 // and of small changes; at the end.
 constexpr double hot = 2, warm = 0.7, lukewarm = 0.075, cold = 0.025;
 
+// With fewer classes swaps are timed again at the end. With more the work is worth more elsewhere: of 95
+// plans of larger networks six became faster by it and seven slower.
+constexpr std::size_t few_classes = 96;
+
 // Which excess over the budget annealing puts a price on: bytes summed over events, or bytes at the peak.
 enum class excess : std::uint8_t { summed, at_peak };
 
@@ -29,6 +33,10 @@ enum class excess : std::uint8_t { summed, at_peak };
 double energy_of(const evaluation& e, nanoseconds time, double price, excess what) {
   const double bytes = what == excess::at_peak ? static_cast<double>(e.excess) : e.over;
   return static_cast<double>(time) + price * bytes;
+}
+
+bool copies(const evaluation& e) {
+  return e.forecast.copy_count > 0;
 }
 
 // A solution that fits is better than one that does not. Of two that fit the faster is, then the one that
@@ -56,6 +64,16 @@ std::vector<std::vector<treatment>> crossovers(const std::vector<treatment>& hea
     from = until;
   }
   return all;
+}
+
+// This treatment for all large classes that allow it; the others are kept.
+std::vector<treatment> treat_all(const search_space& of, const std::vector<std::size_t>& large,
+                                 treatment how) {
+  std::vector<treatment> treatments(of.classes().size(), treatment::keep);
+  for (const std::size_t c : large) {
+    if (of.allows(c, how)) treatments[c] = how;
+  }
+  return treatments;
 }
 
 // A decision that would make room at the peak.
@@ -104,14 +122,7 @@ class search {
   bool has_spent_its_work() const { return of_.work() >= end_; }
   void limit(std::uint64_t work) { end_ = of_.work() + work; }
 
-  // Starts with this treatment for all large classes that allow it, and keeps the others.
-  void begin(treatment how) {
-    std::vector<treatment> treatments(of_.classes().size(), treatment::keep);
-    for (const std::size_t c : large_) {
-      if (of_.allows(c, how)) treatments[c] = how;
-    }
-    begin(std::move(treatments));
-  }
+  void begin(treatment how) { begin(treat_all(of_, large_, how)); }
   void begin(std::vector<treatment> treatments) {
     const evaluation e = evaluate(treatments, [](const evaluation&) { return true; });
     take({std::move(treatments), e});
@@ -138,10 +149,7 @@ class search {
             break;
           better = improve(c, how) || better;
         }
-        // With more classes the work is worth more elsewhere: of 95 plans of larger networks six became faster
-        // by it and seven slower.
-        constexpr std::size_t few = 96;
-        if (current_.treatments.size() < few && swaps(current_.treatments[c]))
+        if (current_.treatments.size() < few_classes && swaps(current_.treatments[c]))
           better = improve(c, treatment::swap_back_late) || better;
       }
     }
@@ -168,8 +176,7 @@ class search {
           std::vector<treatment> treatments = current_.treatments;
           treatments[c] = treatment::keep;
           treatments[other] = how;
-          const evaluation e = evaluate_to_improve(treatments);
-          if (is_better(e, current_.is)) take({std::move(treatments), e});
+          take_if_better(std::move(treatments));
         }
       }
     }
@@ -245,6 +252,9 @@ class search {
     if (how == current_.treatments[c] || !of_.allows(c, how)) return false;
     std::vector<treatment> treatments = current_.treatments;
     treatments[c] = how;
+    return take_if_better(std::move(treatments));
+  }
+  bool take_if_better(std::vector<treatment> treatments) {
     const evaluation e = evaluate_to_improve(treatments);
     if (!is_better(e, current_.is)) return false;
     take({std::move(treatments), e});
@@ -276,7 +286,6 @@ class search {
     return current_.treatments.size() >= many;
   }
   bool is_large(std::size_t c) const { return std::ranges::binary_search(large_, c); }
-  static bool copies(const evaluation& e) { return e.forecast.copy_count > 0; }
 
   // --- freeing memory at the peak ---
 
