@@ -88,8 +88,9 @@ inline exact_pair compare_with_optimum(const graph& g, machine on, double ratio,
   // Solved again for less memory until its decisions pack into the budget.
   byte_count room = budget;
   constexpr int most_solved = 5;
+  constexpr byte_count no_plan = std::numeric_limits<byte_count>::max();
   for (int tries = 0; tries < most_solved && found.simulated == no_bound; ++tries) {
-    byte_count beyond = budget;  // the least that a plan needs beyond the budget
+    byte_count beyond = no_plan;  // the least that a plan needs beyond the budget
     const auto solutions = program.solve(room, nodes);
     if (tries == 0) {
       found.infeasible = solutions[1].is_infeasible;
@@ -106,6 +107,7 @@ inline exact_pair compare_with_optimum(const graph& g, machine on, double ratio,
         beyond = std::min(beyond, steps.device_arena_bytes - budget);
       }
     }
+    if (beyond == no_plan) break;
     room -= std::min(room, beyond);
   }
   try {
