@@ -98,7 +98,8 @@ def main():
     optimizer = optimizer_of(fitted)
     budget = int(peak / wanted.ratio)
     parts = "auto" if wanted.network != "resnet50" else 1
-    fitted = umbench.torch.fit(fitted, budget=budget, optimizer=optimizer, micro_batches=parts, backend=backend)
+    effort = 0.01 if wanted.small else 1.0
+    fitted = umbench.torch.fit(fitted, budget=budget, optimizer=optimizer, micro_batches=parts, backend=backend, effort=effort)
     planned, used = train(fitted, optimizer, batches(wanted.network, fitted, wanted.small, device), wanted.steps, budget)
     print(fitted.plan)
     print(f"{'step':>6} {'unplanned':>10} {'fitted':>10}")
