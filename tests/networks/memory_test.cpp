@@ -2,6 +2,7 @@
 // once.
 #include <gtest/gtest.h>
 
+#include "core/lower.hpp"
 #include "networks/catalogue.hpp"
 #include "networks/recompute.hpp"
 
