@@ -106,7 +106,7 @@ std::optional<placed_plan> best_rival(const problem& p, const placer& place, std
   }
   // The fastest rival may be faster still with less memory: most planners are not monotonic.
   if (won) {
-    constexpr int most_slower = 2;  // ends after so many budgets in a row at which it was not faster
+    constexpr int most_slower = 2;  // the loop ends after two budgets in a row that gave no faster plan
     const question winner = *won;
     int slower = 0;
     for (const byte_count permille : asked_too) {

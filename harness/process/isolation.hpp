@@ -17,7 +17,7 @@ namespace um {
 // descriptors while others of the pool run. Throws what child_pool::start() throws. The environment variable
 // UMBENCH_TEST_CELL, "HOW:TEXT", makes the cells whose key holds TEXT fail; the tests of isolation use it.
 // HOW: abort, memory (none is left), hang; and, seen so by the parent alone, sleep (uninterruptible).
-// late_HOW: not before the times are told, as if while counting.
+// late_HOW: the cell reports its times first and then fails, as one does that fails while it counts.
 bool start_cell(child_pool& pool, std::size_t id, const cell& work);
 
 // The record of a cell whose process has ended. A process that failed while counting keeps its times.

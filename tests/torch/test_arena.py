@@ -47,7 +47,7 @@ def test_runs_lie_in_the_first_place_that_is_large_enough():
 
 
 class Mapped(arena.Arena):
-    """Takes what it is told to: (address, bytes), the first page of all at 0."""
+    """An arena whose mapping is scripted: it takes the given (address, bytes), counted from the first page."""
 
     def __init__(self, *told):
         self.told, self.asked = list(told), []
