@@ -263,7 +263,7 @@ class Measured:
             time.sleep(2)
 
     def step(self):
-        """(nanoseconds on the GPU, on the CPU, bytes saved, the peak)."""
+        """(nanoseconds on the GPU, on the CPU, bytes saved, the peak, nanoseconds of the forward pass on the CPU)."""
         import torch
         self.model.zero_grad(set_to_none=True)
         torch.cuda.synchronize()
@@ -272,13 +272,13 @@ class Measured:
         before, since = torch.cuda.memory_allocated(), time.perf_counter_ns()
         begin.record()
         loss = self.step_of(*self.inputs)
-        saved = torch.cuda.memory_allocated() - before
+        saved, forward = torch.cuda.memory_allocated() - before, time.perf_counter_ns() - since
         loss.backward()
         end.record()
         host = time.perf_counter_ns() - since
         torch.cuda.synchronize()
         self.loss = float(loss)
-        return round(begin.elapsed_time(end) * 1e6), host, saved, torch.cuda.max_memory_allocated()
+        return round(begin.elapsed_time(end) * 1e6), host, saved, torch.cuda.max_memory_allocated(), forward
 
     def free_memory(self):
         """Frees the memory that it does not need until its next turn."""
@@ -299,7 +299,7 @@ class Measured:
         library = torch.cuda.memory_allocated() - self.base
         measured = {"peak_bytes": max(s[3] for s in samples), "saved_bytes": samples[-1][2], "base_bytes": self.base, "library_bytes": library,
                     "reserved_bytes": reserved, "step_ns": round(statistics.median(s[0] for s in samples)), "samples_ns": [s[0] for s in samples],
-                    "host_ns": round(statistics.median(s[1] for s in samples)), "kernels": kernels, "kernel_ns": busy, "loss": self.loss}
+                    "host_ns": round(statistics.median(s[1] for s in samples)), "host_forward_ns": round(statistics.median(s[4] for s in samples)), "kernels": kernels, "kernel_ns": busy, "loss": self.loss}
         del self.model, self.inputs, self.step_of
         torch.cuda.empty_cache()
         return {"schema": 1, "kind": "torch_step", "network": self.name, "gpu": torch.cuda.get_device_name(), "torch": torch.__version__,

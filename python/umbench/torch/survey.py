@@ -55,7 +55,7 @@ def exported(models, name, options):
             error = told.read().strip()
         row = {"schema": 1, "kind": "torch_export", "network": name, "options": list(options), "exit_code": process.returncode,
                "seconds": round(time.monotonic() - began, 1), "cpu_seconds": round(used.ru_utime + used.ru_stime, 1),
-               "resident_bytes": used.ru_maxrss * 1024, "cpus": os.cpu_count(), **releases()}
+               "resident_bytes": used.ru_maxrss * 1024, "cpus": len(os.sched_getaffinity(0)), **releases()}
         if process.returncode:
             return row | {"error": (error.splitlines() or ["no message"])[-1]}
         graph = json.loads(out.read_text(encoding="utf-8"))

@@ -2,6 +2,7 @@
 
 import linecache
 import os
+from collections import Counter
 
 import torch
 
@@ -72,10 +73,11 @@ def within(begin, end, spans):
 
 
 def alive_at_peak(step, most=40):
-    """[MiB, line of code] of the largest blocks that a step has allocated when it takes most."""
+    """[MiB together, how many, MiB, line of code] of the blocks that a step has allocated when it takes most: those of one size and line together."""
     held = most_alive(private.allocations_of(step))
-    told = sorted(((round(event["size"] / 2**20, 2), line_of(event)) for event in held), reverse=True)
-    return {"allocated": sum(event["size"] for event in held), "blocks": told[:most]}
+    told = Counter((round(event["size"] / 2**20, 2), line_of(event)) for event in held)
+    blocks = sorted(((round(count * size, 2), count, size, line) for (size, line), count in told.items()), reverse=True)
+    return {"allocated": sum(event["size"] for event in held), "blocks": blocks[:most]}
 
 
 def most_alive(trace):
