@@ -105,7 +105,7 @@ class block_joiner {
     for (const std::uint32_t l : old) table_.lifetimes[l].reused_from = now;
     for (const std::uint32_t x : groups_.members_with(a)) {
       for (const std::uint32_t y : groups_.members_with(b)) {
-        if (!overlap_if_merged(x, groups_.offset_in_group(x), y, groups_.offset_in_group(y) + shift))
+        if (!lifetimes_would_overlap(x, groups_.offset_in_group(x), y, groups_.offset_in_group(y) + shift))
           continue;
         for (const std::uint32_t l : old) table_.lifetimes[l].reused_from = lifetime_at(l).end;
         return;
@@ -114,7 +114,7 @@ class block_joiner {
     groups_.join(a, b, 0);
   }
 
-  bool overlap_if_merged(std::uint32_t x, std::int64_t x_at, std::uint32_t y, std::int64_t y_at) const {
+  bool lifetimes_would_overlap(std::uint32_t x, std::int64_t x_at, std::uint32_t y, std::int64_t y_at) const {
     return lifetime_at(x).begin < lifetime_at(y).reused_from &&
            lifetime_at(y).begin < lifetime_at(x).reused_from &&
            x_at < y_at + static_cast<std::int64_t>(lifetime_at(y).bytes) &&

@@ -25,7 +25,7 @@ struct used_regions {
 class cross_section_use {
  public:
   // `whole`: all of the cross-section.
-  void begin_stay(const region& r, const region& section, bool whole) {
+  void add_resident(const region& r, const region& section, bool whole) {
     record_whole(whole);
     if (std::ranges::none_of(on_device_, [&](const resident_region& x) { return contains(x.covered, r); }))
       on_device_.push_back({r, section});
@@ -34,11 +34,11 @@ class cross_section_use {
     (whole ? has_whole_ : has_part_) = true;
     is_mixed_ = is_mixed_ || (has_whole_ && has_part_);
   }
-  // Ends the stays of regions that lie within `r` in the strip of that cross-section.
-  void end_stay(const region& r, const region& section) {
+  // Removes the regions within `r` that are in the strip of that cross-section.
+  void remove_from_section(const region& r, const region& section) {
     remove_within(r, [&](const resident_region& x) { return x.section == section; });
   }
-  void end_stays(const region& r) {
+  void remove_from_all_sections(const region& r) {
     remove_within(r, [](const resident_region&) { return true; });
   }
   bool is_mixed() const { return is_mixed_; }
@@ -100,7 +100,7 @@ class strip_finder {
       if (plan_.residences[a.tensor] != residence::staged) continue;
       const region section = section_of(a.tensor, a.where);
       if (writes) {
-        cross_sections_[a.tensor].begin_stay(a.where, section, is_whole(a.tensor, section));
+        cross_sections_[a.tensor].add_resident(a.where, section, is_whole(a.tensor, section));
       } else if (is_whole(a.tensor, section)) {
         cross_sections_[a.tensor].record_whole(true);
       }
@@ -109,18 +109,18 @@ class strip_finder {
   void add(const discard& x) {
     const region r = region_of(g_.tensors[x.tensor].shape, x.part);
     add(x.tensor, r, false, false);
-    cross_sections_[x.tensor].end_stays(r);
+    cross_sections_[x.tensor].remove_from_all_sections(r);
   }
   void add(const prefetch& x) {
     const region r = region_of(g_.tensors[x.tensor].shape, x.part), section = section_of(x.tensor, r);
     add(x.tensor, r, true, true);
-    cross_sections_[x.tensor].begin_stay(r, section, is_whole(x.tensor, section));
+    cross_sections_[x.tensor].add_resident(r, section, is_whole(x.tensor, section));
   }
   void add(const evict& x) {
     const region r = region_of(g_.tensors[x.tensor].shape, x.part), section = section_of(x.tensor, r);
     add(x.tensor, r, true, true);
     cross_sections_[x.tensor].record_whole(is_whole(x.tensor, section));
-    cross_sections_[x.tensor].end_stay(r, section);
+    cross_sections_[x.tensor].remove_from_section(r, section);
   }
 
   region section_of(tensor_id t, const region& r) const {

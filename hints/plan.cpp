@@ -206,7 +206,7 @@ class hint_planner {
         {[this](const search_setting& at) { return neighbours_of(at); },
          [this](std::span<const search_setting> all, const std::string&) {
            std::vector<std::optional<nanoseconds>> times;
-           for (const search_setting& s : all) times.push_back(time_setting(s));
+           for (const search_setting& s : all) times.push_back(try_setting(s));
            return std::optional(times);
          },
          [](const point& from, const point& to) {
@@ -227,11 +227,11 @@ class hint_planner {
 
   // Without a search rule: tries a few values of the most important numbers, each in the best setting so far.
   void try_few_settings(const search_setting& first) {
-    time_setting(first);
+    try_setting(first);
     const auto also = [&](auto search_setting::* member, auto value) {
       search_setting changed = best_ ? best_setting_ : first;
       changed.*member = value;
-      time_setting(changed);
+      try_setting(changed);
     };
     also(&search_setting::timing, with_other_timing(first).timing);
     also(&search_setting::part_bytes, 16 * MiB);
@@ -240,7 +240,7 @@ class hint_planner {
   }
 
   // Time of an iteration; nothing if there is no plan. Keeps the best plan.
-  std::optional<nanoseconds> time_setting(const search_setting& with) {
+  std::optional<nanoseconds> try_setting(const search_setting& with) {
     try {
       memory_plan plan = make_plan(with);
       const nanoseconds time =

@@ -19,7 +19,7 @@ struct eviction_options {
   byte_count part_bytes = 64 * MiB;  // tensors are evicted in parts of about that size
   byte_count reserve_bytes = 0;      // part of the budget kept free for early prefetches
   bool prefetch_inputs = false;  // inputs of a compute are prefetched instead of faulting in; twinned tensors
-                                 // always are twinned tensors always are
+                                 // always are
   bool populate_outputs = false;   // outputs are populated before the compute that first writes them
   std::vector<bool> is_evictable;  // per tensor: whether it may be evicted; empty: all may
   std::vector<bool>

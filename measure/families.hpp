@@ -148,7 +148,7 @@ measurement idle_faults(int faults);
 // One place in every block of memory that lies nowhere, then another one: first_ns, again_ns. A thread a
 // place, or one thread (the median of a fault).
 measurement repeated_touches(int blocks);
-measurement repeated_faults(int blocks);
+measurement repeated_isolated_faults(int blocks);
 // Prefetch to the host of data that the GPU touched first, and once more: new_ns, again_ns, beyond_ns.
 measurement host_population(byte_count bytes);
 // A prefetch to the host, alone_ns, and again with one to the device beside it: to_device_ns, to_host_ns.

@@ -216,7 +216,7 @@ measurement repeated_touches(int blocks) {
   return m;
 }
 
-measurement repeated_faults(int blocks) {
+measurement repeated_isolated_faults(int blocks) {
   measurement m;
   m.name = "calibration/faults_again/count:" + std::to_string(blocks);
   m.reset = reset_text(data_state::nowhere);

@@ -68,7 +68,7 @@ std::vector<source> fault_sources() {
   return {
       {{{"first_touch_write"}}, streaming_first_touch(access::write)},
       {{{"isolated_nowhere", "first_ns"}, {"isolated_again", "again_ns"}},
-       repeated_faults(block_chase_trial)},
+       repeated_isolated_faults(block_chase_trial)},
       {{{"few_blocks", "first_ns"}, {"few_again", "again_ns"}}, repeated_touches(few_blocks)},
       {{{"many_blocks", "first_ns"}, {"many_again", "again_ns"}}, repeated_touches(many_blocks)},
       {{{"granules_nowhere"}}, strided_touches(data_state::nowhere, granule)},

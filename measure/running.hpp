@@ -18,7 +18,7 @@ inline constexpr byte_count workspace_cap = 300 * MiB;
 convolution_problem vgg_convolution(std::int64_t batch, std::int64_t channels, std::int64_t filters,
                                     std::int64_t extent);
 
-// Bytes of the operands x, w, y and, where there is one, b.
+// Bytes of each operand: x, w, y and, where there is one, b.
 std::vector<byte_count> operand_bytes(const convolution_problem& of);
 std::vector<byte_count> operand_bytes(const matrix_problem& of);
 

@@ -113,8 +113,8 @@ class best_search {
     if (!space_ || split != split_) {
       split_ = split;
       space_.reset();  // two would take twice the memory
-      space_ =
-          std::make_unique<search_space>(p_, make_order(p_.network, splits_[split].by), splits_[split].moves);
+      space_ = std::make_unique<search_space>(p_, make_order(p_.network, splits_[split].by),
+                                              splits_[split].may_swap);
     }
     return *space_;
   }

@@ -17,11 +17,11 @@ inline constexpr std::array drawn_treatments{treatment::keep, treatment::swap, t
 // Draws random changes of the treatments of large classes.
 class proposals {
  public:
-  // `large`: indices of classes; `moves`: swaps may be drawn. Keeps references to `of` and `large`.
-  proposals(const search_space& of, const std::vector<std::size_t>& large, bool moves)
+  // `large`: indices of classes; `may_swap`: swaps may be drawn. Keeps references to `of` and `large`.
+  proposals(const search_space& of, const std::vector<std::size_t>& large, bool may_swap)
       : of_(of),
         large_(large),
-        moves_(moves && of.moves()),
+        may_swap_(may_swap && of.may_swap()),
         refusals_(of.classes().size() * drawn_treatments.size()) {
     for (std::size_t i = 0; i < large.size(); ++i) by_size_[of.classes()[large[i]].bytes].push_back(i);
     for (const std::size_t c : large) same_size_.push_back(&by_size_.at(of.classes()[c].bytes));
@@ -91,7 +91,7 @@ class proposals {
   }
 
  private:
-  bool may(std::size_t c, treatment how) const { return (moves_ || !swaps(how)) && of_.allows(c, how); }
+  bool may(std::size_t c, treatment how) const { return (may_swap_ || !swaps(how)) && of_.allows(c, how); }
   bool exchange(std::vector<treatment>& treatments, std::size_t i, std::size_t k) const {
     treatment &one = treatments[large_[i]], &other = treatments[large_[k]];
     if (one == other || !may(large_[i], other) || !may(large_[k], one)) return false;
@@ -104,7 +104,7 @@ class proposals {
 
   const search_space& of_;
   const std::vector<std::size_t>& large_;
-  bool moves_ = false;
+  bool may_swap_ = false;
   std::map<byte_count, std::vector<std::size_t>> by_size_;  // large classes by their size
   std::vector<const std::vector<std::size_t>*>
       same_size_;                        // per large class: all of its size, itself included

@@ -87,7 +87,7 @@ struct candidate {
 // Decisions that free memory at position `peak`, the most bytes for their time first. Bytes beyond `enough`
 // do not count.
 std::vector<candidate> candidates_at(const search_space& of, const std::vector<treatment>& now, position peak,
-                                     bool moves, byte_count enough) {
+                                     bool may_swap, byte_count enough) {
   std::vector<candidate> all;
   for (std::size_t c = 0; c < now.size(); ++c) {
     if (!of.gap_spans(c, peak)) continue;
@@ -101,7 +101,7 @@ std::vector<candidate> candidates_at(const search_space& of, const std::vector<t
       add(treatment::recompute, x.recompute_time);
       if (is != treatment::recompute_and_keep) add(treatment::recompute_and_keep, x.recompute_time * 10 / 9);
     }
-    if (!moves) continue;
+    if (!may_swap) continue;
     if (is == treatment::keep) add(treatment::swap, x.copy_time / 4);
     if (is == treatment::keep || is == treatment::swap) add(treatment::swap_just_in_time, x.copy_time / 2);
   }
@@ -129,9 +129,9 @@ class search {
   }
 
   // Gives up classes until the budget holds. `just_enough`: bytes beyond the excess do not count.
-  void make_room(bool moves, bool just_enough) {
+  void make_room(bool may_swap, bool just_enough) {
     while (current_.is.over > 0 && !has_spent_its_work() &&
-           (lower_peak_at_once(moves, just_enough) || lower_peak(moves, just_enough))) {
+           (lower_peak_at_once(may_swap, just_enough) || lower_peak(may_swap, just_enough))) {
     }
     if (!current_.is.timed) of_.add_time(current_.is = of_.memory_of(current_.treatments, budget_));
   }
@@ -210,10 +210,10 @@ class search {
   // Simulated annealing (Kirkpatrick, Gelatt, Vecchi 1983) over decisions that may exceed the budget at a
   // price, which rises while they do and falls while they do not. `begin`: the first temperature, in mean
   // operators' time per large class. Random numbers depend on `round` alone.
-  void anneal(std::size_t tries_for_each, double begin, bool moves, std::uint32_t round = 0) {
+  void anneal(std::size_t tries_for_each, double begin, bool may_swap, std::uint32_t round = 0) {
     if (large_.empty()) return;
     std::mt19937 dice{1 + round};
-    proposals next(of_, large_, moves);
+    proposals next(of_, large_, may_swap);
     const auto computing = static_cast<double>(of_.compute_time());
     const double usual = computing / static_cast<double>(large_.size());
     double price = first_price * computing / static_cast<double>(budget_);
@@ -289,18 +289,18 @@ class search {
 
   // --- freeing memory at the peak ---
 
-  std::vector<candidate> candidates(bool moves, bool just_enough) const {
+  std::vector<candidate> candidates(bool may_swap, bool just_enough) const {
     const byte_count enough =
         just_enough ? current_.is.forecast.peak - std::min(current_.is.forecast.peak, budget_) : budget_;
-    return candidates_at(of_, current_.treatments, of_.peak(), moves, enough);
+    return candidates_at(of_, current_.treatments, of_.peak(), may_swap, enough);
   }
 
   // In large networks: gives up many candidates at once, untested. Recomputed ones may need each other
   // (recurrent networks), so swaps alone are tried second.
-  bool lower_peak_at_once(bool moves, bool just_enough) {
+  bool lower_peak_at_once(bool may_swap, bool just_enough) {
     constexpr std::size_t many = 96;  // below, one by one takes less than a second
     if (!is_large_network()) return false;
-    std::vector<candidate> all = candidates(moves && of_.moves(), just_enough);
+    std::vector<candidate> all = candidates(may_swap && of_.may_swap(), just_enough);
     if (all.size() < many) return false;
     if (give_up_together(all)) return true;
     std::erase_if(all, [](const candidate& c) { return c.how != treatment::swap_just_in_time; });
@@ -326,9 +326,9 @@ class search {
   }
 
   // Gives up the candidate with the most excess removed for its time, of the first few.
-  bool lower_peak(bool moves, bool just_enough) {
+  bool lower_peak(bool may_swap, bool just_enough) {
     constexpr std::size_t tried_at_once = 6;
-    const std::vector<candidate> all = candidates(moves && of_.moves(), just_enough);
+    const std::vector<candidate> all = candidates(may_swap && of_.may_swap(), just_enough);
     std::optional<solution> best;
     double most = 0;
     for (std::size_t i = 0; i < all.size() && (i < tried_at_once || !best); ++i) {
@@ -387,15 +387,15 @@ solution decide(search_space& of, byte_count budget, const effort& by) {
   // Each start may take an eighth of the work. Where they took all, as in deep recurrent networks, whose
   // every evaluation goes through long chains of recomputations, the others are skipped.
   const std::uint64_t begun = of.work();
-  const auto start = [&](treatment how, bool moves) {
+  const auto start = [&](treatment how, bool may_swap) {
     if (best && of.work() - begun > by.work) return;
     s.limit(by.work / 8);
     s.begin(how);
-    s.make_room(moves, false);
+    s.make_room(may_swap, false);
     if (better(s.current(), best)) best = s.current();
-    if (!moves && better(s.current(), unmoved)) unmoved = s.current();
+    if (!may_swap && better(s.current(), unmoved)) unmoved = s.current();
   };
-  if (of.moves()) start(treatment::keep, true);
+  if (of.may_swap()) start(treatment::keep, true);
   start(treatment::keep, false);
   start(treatment::recompute_and_keep, false);
   // Chains of recomputations that are many times as long as the order would take all time and memory.
@@ -413,14 +413,14 @@ solution decide(search_space& of, byte_count budget, const effort& by) {
   std::vector<solution> pool;
   for (std::uint32_t round = 0; round < rounds && !s.is_good_enough(best->is) && !s.has_spent_its_work();
        ++round) {
-    const bool moves = round > 0 || rounds == 1 || !unmoved, crossed = rounds > 2 && 2 * round >= rounds;
+    const bool may_swap = round > 0 || rounds == 1 || !unmoved, crossed = rounds > 2 && 2 * round >= rounds;
     s.set_priced_excess(round % 2 == 1 && best->is.over == 0 ? excess::at_peak : excess::summed);
     if (crossed) {
       s.begin_with_crossover(pool);
     } else {
-      s.begin(moves ? first.treatments : unmoved->treatments);
+      s.begin(may_swap ? first.treatments : unmoved->treatments);
     }
-    s.anneal(each, crossed ? warm : hot, moves, round);
+    s.anneal(each, crossed ? warm : hot, may_swap, round);
     pool.push_back(s.current());
     if (better(s.current(), best)) best = s.current();
   }

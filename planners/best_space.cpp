@@ -48,7 +48,7 @@ nanoseconds copy_price(const problem& p, byte_count to_device, byte_count to_hos
   return copying / 100 * p.knobs.at("copies") + copies * p.knobs.at("copy_us") * 1000;
 }
 
-search_space::search_space(const problem& p, std::vector<compute> order, bool moves)
+search_space::search_space(const problem& p, std::vector<compute> order, bool may_swap)
     : p_(p),
       uses_(make_use_table(p.network, std::move(order))),
       gaps_(find_gaps(p.network, uses_)),
@@ -56,7 +56,7 @@ search_space::search_space(const problem& p, std::vector<compute> order, bool mo
       forecast_(p, uses_),
       evaluator_(uses_, gaps_, builder_, forecast_),
       transfer_placer_(forecast_, uses_, gaps_, allowance_of(p)),
-      moves_(moves && p.target.link_to_device_bytes_per_s > 0 && p.target.link_to_host_bytes_per_s > 0),
+      may_swap_(may_swap && p.target.link_to_device_bytes_per_s > 0 && p.target.link_to_host_bytes_per_s > 0),
       timing_(gaps_.size(), swap_timing::none),
       swaps_(p.network.tensors.size(), 0),
       staged_(p.network.tensors.size(), false) {
@@ -89,7 +89,7 @@ void search_space::find_classes() {
 
 void search_space::find_least_memory() {
   const auto stays = [&](part_id x) {
-    return !moves_ && persists(p_.network.tensors[uses_.parts[x].tensor].role);
+    return !may_swap_ && persists(p_.network.tensors[uses_.parts[x].tensor].role);
   };
   byte_count all = 0;
   for (part_id x = 0; x < uses_.parts.size(); ++x) all += stays(x) ? uses_.parts[x].bytes : 0;
@@ -106,7 +106,7 @@ void search_space::find_least_memory() {
 
 bool search_space::allows(std::size_t c, treatment how) const {
   if (recomputes(how)) return classes_[c].is_recomputable;
-  return how == treatment::keep || moves_;
+  return how == treatment::keep || may_swap_;
 }
 
 decision search_space::decision_for(treatment how, std::uint32_t x) const {
@@ -191,9 +191,9 @@ void search_space::return_to_current() {
 void search_space::decide_for(const std::vector<treatment>& treatments) {
   bool moves_change = false;
   for_each_difference(treatments, evaluated_, [&](std::size_t c) {
-    const bool moves = swaps(treatments[c]) || swaps(evaluated_[c]);
-    moves_change = moves_change || moves;
-    if (moves) note_swap(c, treatments[c]);
+    const bool swapped = swaps(treatments[c]) || swaps(evaluated_[c]);
+    moves_change = moves_change || swapped;
+    if (swapped) note_swap(c, treatments[c]);
     evaluated_[c] = treatments[c];
     for (const std::uint32_t x : classes_[c].gaps) {
       decisions_[x] = decision_for(treatments[c], x);

@@ -49,13 +49,13 @@ struct evaluation {
 // An order of computes, what can be decided for it, and what decisions come to. Refers to the problem.
 class search_space {
  public:
-  // `moves`: tensors may be swapped, if the machine has links.
-  search_space(const problem& p, std::vector<compute> order, bool moves);
+  // `may_swap`: tensors may be swapped, if the machine has links.
+  search_space(const problem& p, std::vector<compute> order, bool may_swap);
   search_space(const search_space&) = delete;
   search_space& operator=(const search_space&) = delete;
 
   const std::vector<gap_class>& classes() const { return classes_; }
-  bool moves() const { return moves_; }
+  bool may_swap() const { return may_swap_; }
   bool allows(std::size_t c, treatment how) const;
   nanoseconds compute_time() const { return compute_time_; }
   // No decisions need less memory: the operands of the largest compute and, if nothing moves, what persists.
@@ -98,7 +98,7 @@ class search_space {
   forecaster forecast_;
   change_evaluator evaluator_;
   transfer_placer transfer_placer_;
-  bool moves_ = false;
+  bool may_swap_ = false;
   nanoseconds compute_time_ = 0;
   byte_count least_memory_ = 0;
   std::vector<treatment> current_,

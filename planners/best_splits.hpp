@@ -12,7 +12,7 @@ namespace um {
 
 struct batch_split {
   loop_nest by;            // how operators go over the batch in parts
-  bool moves = true;       // tensors may be swapped
+  bool may_swap = true;    // tensors may be swapped
   bool of_budget = false;  // its regions depend on the budget
 };
 

@@ -147,7 +147,7 @@ std::vector<ooc_call> calls_of(const graph& g) {
   return all;
 }
 
-std::vector<ooc_call> split(const graph& g, const ooc_call& call) {
+std::vector<ooc_call> split_into_operators(const graph& g, const ooc_call& call) {
   std::vector<ooc_call> all;
   for (op_id o = call.begin; o < call.end; ++o) {
     const op& x = g.ops[o];

@@ -21,7 +21,7 @@ struct ooc_call {
 };
 std::vector<ooc_call> calls_of(const graph& g);
 // One for each operator.
-std::vector<ooc_call> split(const graph& g, const ooc_call& call);
+std::vector<ooc_call> split_into_operators(const graph& g, const ooc_call& call);
 
 // The most parts along each coordinate; 1 where some operator of the call cannot be cut so. Rows of fused
 // functions are cut where windows of a pool do not overlap and no bias gradient is summed before a

@@ -316,7 +316,7 @@ memory_plan plan_calls(const problem& p, byte_count room, bool joined) {
                          "; the budget is " + to_text(p.budget));
       }
       // No fused function can do it: one operator after the other.
-      const std::vector<ooc_call> single = split(g, calls[c]);
+      const std::vector<ooc_call> single = split_into_operators(g, calls[c]);
       calls.erase(calls.begin() + static_cast<std::ptrdiff_t>(c));
       calls.insert(calls.begin() + static_cast<std::ptrdiff_t>(c), single.begin(), single.end());
       again = true;

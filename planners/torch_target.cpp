@@ -66,7 +66,7 @@ torch_estimate walk::both() {
   for (const torch_id v : orders_.used) {
     if (!orders_.is_offloaded[v]) estimate_.saved_bytes += rounded(wiring_.at(v).bytes);
   }
-  // What was sent, what the caller got, and the gradients that came in.
+  // In memory: saved tensors, results that the caller holds, and the incoming gradients.
   live_ = wiring_.step.base_bytes + estimate_.saved_bytes;
   for (torch_id v = 0; v < wiring_.root.size(); ++v) {
     const torch_node& node = wiring_.at(v);

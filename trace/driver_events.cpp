@@ -128,7 +128,7 @@ void event_translator::add_fault(const uvm::gpu_fault& e, nanoseconds ahead, std
   record.end = std::max(record.end, begin);
 }
 
-void event_translator::hand_out(const batch& faults, std::uint64_t end, const take_record& to) {
+void event_translator::emit_records(const batch& faults, std::uint64_t end, const take_record& to) {
   for (const auto& [block, of] : faults) {
     unified_memory_record record = of.record;
     record.value = static_cast<std::uint64_t>(std::popcount(of.granules));
@@ -140,7 +140,7 @@ void event_translator::hand_out(const batch& faults, std::uint64_t end, const ta
 void event_translator::add_replay(const uvm::replay& e, nanoseconds ahead, const take_record& to) {
   const auto ended = open_.find(e.batch);
   if (ended == open_.end()) return;
-  hand_out(ended->second, on_records_clock(clock_.on_cpu(e.time_on_gpu, e.time), ahead), to);
+  emit_records(ended->second, on_records_clock(clock_.on_cpu(e.time_on_gpu, e.time), ahead), to);
   open_.erase(ended);
 }
 
@@ -148,7 +148,7 @@ void event_translator::end_open_batches(const take_record& to) {
   for (const auto& [number, faults] : open_) {
     std::uint64_t last = 0;
     for (const auto& [block, of] : faults) last = std::max(last, of.record.end);
-    hand_out(faults, last, to);
+    emit_records(faults, last, to);
   }
   open_.clear();
 }

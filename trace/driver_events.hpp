@@ -60,7 +60,7 @@ class event_translator {
 
   void add_fault(const uvm::gpu_fault& e, nanoseconds ahead, std::uint32_t device);
   void add_replay(const uvm::replay& e, nanoseconds ahead, const take_record& to);
-  static void hand_out(const batch& faults, std::uint64_t end, const take_record& to);
+  static void emit_records(const batch& faults, std::uint64_t end, const take_record& to);
 
   std::map<std::uint32_t, batch> open_;  // by number
   gpu_clock clock_;

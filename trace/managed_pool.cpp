@@ -24,7 +24,7 @@ pool& the_pool() {
 
 constexpr std::string_view policies[] = {"none", "prefetch", "advise_host", "advise_device", "read_mostly"};
 
-bool reserve(std::size_t bytes) {
+bool try_count_in(std::size_t bytes) {
   const std::lock_guard lock(the_pool().guard);
   if (bytes > the_pool().most - the_pool().used) return false;
   the_pool().used += bytes;
@@ -32,7 +32,7 @@ bool reserve(std::size_t bytes) {
   return true;
 }
 
-void give_back(std::size_t bytes) {
+void count_out(std::size_t bytes) {
   const std::lock_guard lock(the_pool().guard);
   the_pool().used -= bytes;
 }
@@ -75,7 +75,7 @@ UM_EXPORT std::size_t um_pool_peak() {
 
 // nullptr where the pool is full, or CUDA refuses.
 UM_EXPORT void* um_pool_alloc(std::size_t bytes, int device, cudaStream_t stream) {
-  if (!reserve(bytes)) return nullptr;
+  if (!try_count_in(bytes)) return nullptr;
   int before = 0;
   void* at = nullptr;
   static_cast<void>(cudaGetDevice(&before));
@@ -92,12 +92,12 @@ UM_EXPORT void* um_pool_alloc(std::size_t bytes, int device, cudaStream_t stream
   }
   static_cast<void>(cudaGetLastError());  // PyTorch looks for errors of its own calls there
   static_cast<void>(cudaSetDevice(before));
-  if (at == nullptr) give_back(bytes);
+  if (at == nullptr) count_out(bytes);
   return at;
 }
 
 UM_EXPORT void um_pool_free(void* at, std::size_t bytes, int, cudaStream_t) {
   if (at == nullptr) return;
   static_cast<void>(cudaFree(at));
-  give_back(bytes);
+  count_out(bytes);
 }

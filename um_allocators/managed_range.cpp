@@ -74,10 +74,10 @@ void prefetch_batch(std::span<const managed_range> ranges, cudaMemLocation to, c
 
 #else
 
-int on_device(int device) {
+int device_location(int device) {
   return device;
 }
-int on_host() {
+int host_location() {
   return cudaCpuDeviceId;
 }
 

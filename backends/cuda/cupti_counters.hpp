@@ -29,7 +29,7 @@ struct unified_memory_counts {
   migrated_bytes to_device, to_host;
   std::uint64_t cpu_faults = 0;
   std::uint64_t gpu_faults = 0;  // records of faults: one a batch by CUPTI, one a batch and block by events
-  // The sum of their values. Events count granules, CUPTI 13.0 the faults on each batch's first page.
+  // Sum of the values of these records: granules by events; by CUPTI 13.0 faults on each batch's first page.
   std::uint64_t gpu_fault_groups = 0;
   std::uint64_t thrashing = 0, throttling = 0, remote_maps = 0;
   std::uint64_t record_count = 0;

@@ -59,7 +59,7 @@ class line_reader {
     while (!rest_.empty()) {
       std::string_view times = next_field(rest_, ',');
       while (!times.empty()) {
-        if (const std::string_view time = next_field(times, ' '); !time.empty()) add_access(l, time);
+        if (const std::string_view time = next_field(times, ' '); !time.empty()) add_access_time(l, time);
       }
     }
     return l;
@@ -79,7 +79,7 @@ class line_reader {
     return *value;
   }
 
-  void add_access(traced_lifetime& l, std::string_view text) const {
+  void add_access_time(traced_lifetime& l, std::string_view text) const {
     const auto time = parse_number(text);
     if (!time) {
       refuse(fmt::format("access time \"{}\" is no whole number from 0 on", one_line(text.substr(0, 80))));

@@ -209,8 +209,8 @@ std::optional<std::vector<counters>> try_count(backend& target, const graph& g, 
 
 std::vector<counters> count_on_gpu(backend& target, const graph& g, const execution_plan& plan,
                                    std::uint32_t iterations) {
-  for (const bool with_faults :
-       {true, false, false}) {  // the driver's events lose none, CUPTI few without faults
+  // Where records are lost, it runs again without counting faults: CUPTI loses few of the others.
+  for (const bool with_faults : {true, false, false}) {
     if (const auto all = try_count(target, g, plan, iterations, with_faults)) return *all;
   }
   throw unsupported("counting lost records");

@@ -84,11 +84,11 @@ void lagrangian::add_excess(const value& v, const value_choice& c, std::vector<d
   if (c.copy_out) excess_.lane_prices[c.copy_out->interval][copy_out] += v.copy_out_time;
   for (std::size_t k = 0; k < v.absences.size(); ++k) {
     const gap_use u = choose_gap_use(prices_, v, c, k);
-    hold(v.absences[k].begin, std::min(u.absence_begin, v.absences[k].end));
-    hold(std::max(u.absence_end, u.absence_begin), v.absences[k].end);
-    if (u.is_copied_in) excess_.lane_prices[u.absence_end][copy_in] += v.copy_in_time;
+    hold(v.absences[k].begin, std::min(u.away_begin, v.absences[k].end));
+    hold(std::max(u.away_end, u.away_begin), v.absences[k].end);
+    if (u.is_copied_in) excess_.lane_prices[u.away_end][copy_in] += v.copy_in_time;
     if (!u.is_recomputed) continue;
-    excess_.lane_prices[u.absence_end][recompute] += model_.recompute_time[v.producer];
+    excess_.lane_prices[u.away_end][recompute] += model_.recompute_time[v.producer];
     if (u.shares_run)
       excess_.lane_prices[prices_.cheapest_recompute_interval(v.producer)][recompute] -=
           model_.recompute_time[v.producer];

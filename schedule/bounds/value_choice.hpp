@@ -26,9 +26,9 @@ struct value_choice {
   bool shares_run(std::size_t gap) const { return shared_begin <= gap && gap < shared_end; }
 };
 
-// How one gap is used. The value is on the device in [begin, absence_begin) and [absence_end, end).
+// How one gap is used. The value is on the device in [begin, away_begin) and [away_end, end).
 struct gap_use {
-  std::size_t absence_begin = 0, absence_end = 0;
+  std::size_t away_begin = 0, away_end = 0;
   bool is_copied_in = false, is_recomputed = false;
   bool shares_run = false;  // the closure pays for the run
 };

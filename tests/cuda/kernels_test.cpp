@@ -151,7 +151,7 @@ TEST_F(link_copies, arrive_whole_and_touch_nothing_else) {
   constexpr copier paced = [](launch_site where, const void* from, void* to, std::size_t bytes) {
     kernels::copy_over_link(where, from, to, bytes, 1'000'000'000);
   };
-  for (const copier copy : {at_full_speed, paced, copier{&kernels::copy_over_link_plainly}}) {
+  for (const copier copy : {at_full_speed, paced, copier{&kernels::copy_over_link_by_loads}}) {
     for (const std::size_t bytes : {vector, std::size_t{20}, chunk - vector, chunk, chunk + vector, 4 * chunk,
                                     24 * chunk, 33 * chunk, 40 * chunk + 100, 131 * chunk + 48}) {
       const std::size_t copied = (bytes + vector - 1) / vector * vector;

@@ -133,14 +133,14 @@ bool copies_in_bulk() {
 
 }  // namespace
 
-void copy_over_link_plainly(launch_site where, const void* from, void* to, std::size_t bytes) {
+void copy_over_link_by_loads(launch_site where, const void* from, void* to, std::size_t bytes) {
   launch(where, &copy_plainly, blocks, plain_threads, static_cast<const uint4*>(from),
          static_cast<uint4*>(to), rounded(bytes) / vector_bytes);
 }
 
 void copy_over_link(launch_site where, const void* from, void* to, std::size_t bytes,
                     std::uint64_t most_bytes_per_s) {
-  if (!copies_in_bulk()) return copy_over_link_plainly(where, from, to, bytes);
+  if (!copies_in_bulk()) return copy_over_link_by_loads(where, from, to, bytes);
   constexpr std::uint64_t second = 1'000'000'000;
   const std::uint64_t chunk_ns =
       most_bytes_per_s == 0 ? 0 : std::uint64_t{chunk_bytes} * blocks * second / most_bytes_per_s;

@@ -15,6 +15,6 @@ void copy_over_link(launch_site where, const void* from, void* to, std::size_t b
                     std::uint64_t most_bytes_per_s);
 
 // Copies without bulk copies and without a limit of the rate, as devices before compute capability 9.0 do.
-void copy_over_link_plainly(launch_site where, const void* from, void* to, std::size_t bytes);
+void copy_over_link_by_loads(launch_site where, const void* from, void* to, std::size_t bytes);
 
 }  // namespace um::kernels
