@@ -12,69 +12,58 @@
 namespace um {
 namespace {
 
-constexpr int schema = 1;
 constexpr const char* cap_text = " workspace ";
-
-std::map<std::string, engine_choice> read_engines(const std::filesystem::path& file) {
-  std::ifstream in(file);
-  const auto json = nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);
-  std::map<std::string, engine_choice> engines;
-  if (!json.is_object() || !json.contains("schema") || json["schema"] != schema) return engines;
-  const auto found = json.find("engines");
-  if (found == json.end() || !found->is_object()) return engines;
-  for (const auto& [key, value] : found->items()) {
-    try {
-      engines[key] = {value.at("engine").get<std::string>(), value.at("position").get<std::int64_t>(),
-                      value.at("workspace_bytes").get<byte_count>(), value.at("time_ns").get<nanoseconds>(),
-                      value.value("parts", std::int64_t{1})};
-    } catch (const nlohmann::json::exception&) {
-      continue;  // an entry that cannot be read is chosen anew
-    }
-  }
-  return engines;
-}
 
 [[noreturn]] void fail(const std::filesystem::path& file, const char* action) {
   throw std::system_error(errno, std::generic_category(),
-                          std::string(action) + " engine cache " + file.string() +
+                          std::string("cannot ") + action + " engine cache " + file.string() +
                               " (XDG_CACHE_HOME can name a folder that may be written)");
 }
 
-void write_engines(const std::filesystem::path& file, const std::map<std::string, engine_choice>& engines) {
-  nlohmann::json json = {{"schema", schema}, {"engines", nlohmann::json::object()}};
-  for (const auto& [key, e] : engines) {
-    json["engines"][key] = {{"engine", e.engine},
-                            {"position", e.position},
-                            {"workspace_bytes", e.workspace_bytes},
-                            {"time_ns", e.time},
-                            {"parts", e.parts}};
-  }
-  const std::filesystem::path temporary = file.string() + '.' + std::to_string(getpid());
-  {
-    std::ofstream out(temporary);
-    out << json.dump(1) << '\n';
-    out.flush();
-    if (!out) fail(temporary, "cannot write");
-  }
-  std::filesystem::rename(temporary, file);
+std::string line_of(const std::string& key, const engine_choice& e) {
+  const nlohmann::json line = {{"key", key},
+                               {"engine", e.engine},
+                               {"position", e.position},
+                               {"workspace_bytes", e.workspace_bytes},
+                               {"time_ns", e.time},
+                               {"parts", e.parts}};
+  return line.dump() + '\n';
 }
 
-// A process holds it while it reads, merges and writes.
-class file_lock {
+void read_line(const std::string& line, std::map<std::string, engine_choice>& engines) {
+  try {
+    const auto json = nlohmann::json::parse(line);
+    engines[json.at("key").get<std::string>()] = {
+        json.at("engine").get<std::string>(), json.at("position").get<std::int64_t>(),
+        json.at("workspace_bytes").get<byte_count>(), json.at("time_ns").get<nanoseconds>(),
+        json.at("parts").get<std::int64_t>()};
+  } catch (const nlohmann::json::exception&) {
+    return;  // chosen anew
+  }
+}
+
+// Nobody else appends while it exists.
+class locked_file {
  public:
-  explicit file_lock(const std::filesystem::path& file)
-      : descriptor_(open(file.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644)) {
-    if (descriptor_ < 0) fail(file, "cannot open lock of");
+  explicit locked_file(const std::filesystem::path& file)
+      : file_(file), descriptor_(open(file.c_str(), O_CREAT | O_RDWR | O_APPEND | O_CLOEXEC, 0644)) {
+    if (descriptor_ < 0) fail(file, "open");
     if (flock(descriptor_, LOCK_EX) != 0) {
       close(descriptor_);
-      fail(file, "cannot lock");
+      fail(file, "lock");
     }
   }
-  ~file_lock() { close(descriptor_); }
-  file_lock(const file_lock&) = delete;
-  file_lock& operator=(const file_lock&) = delete;
+  ~locked_file() { close(descriptor_); }
+  locked_file(const locked_file&) = delete;
+  locked_file& operator=(const locked_file&) = delete;
+
+  void append(const std::string& text) const {
+    const ssize_t written = write(descriptor_, text.data(), text.size());
+    if (written != static_cast<ssize_t>(text.size())) fail(file_, "write");
+  }
 
  private:
+  const std::filesystem::path& file_;
   int descriptor_;
 };
 
@@ -89,11 +78,25 @@ std::filesystem::path standard_engine_cache() {
   } else if (home != nullptr && *home != '\0') {
     folder = std::filesystem::path(home) / ".cache";
   }
-  return folder / "umbench" / "engines.json";
+  return folder / "umbench" / "engines.jsonl";
 }
 
-engine_cache::engine_cache(std::filesystem::path file)
-    : file_(std::move(file)), engines_(read_engines(file_)) {}
+engine_cache::engine_cache(std::filesystem::path file) : file_(std::move(file)) {
+  read_new_lines();
+}
+
+// A line whose writer was killed has no end. It is left, and the next append ends it.
+void engine_cache::read_new_lines() {
+  std::ifstream in(file_, std::ios::binary);
+  if (!in.seekg(0, std::ios::end)) return;
+  if (in.tellg() < read_) read_ = 0;  // somebody removed the file, and it was made anew
+  in.seekg(read_);
+  std::string line;
+  while (std::getline(in, line) && !in.eof()) {
+    read_line(line, engines_);
+    read_ += static_cast<std::streamoff>(line.size()) + 1;
+  }
+}
 
 std::optional<engine_choice> engine_cache::find(const std::string& key) const {
   const auto found = engines_.find(key);
@@ -121,13 +124,15 @@ std::string engine_key(const std::string& problem, byte_count workspace_cap, con
 
 engine_choice engine_cache::store(const std::string& key, const engine_choice& choice,
                                   const std::optional<engine_choice>& stale) {
-  std::error_code ignored;  // the lock tells if the folder is missing
+  std::error_code ignored;  // opening the file tells if the folder is missing
   std::filesystem::create_directories(file_.parent_path(), ignored);
-  const file_lock lock(file_.string() + ".lock");
-  engines_ = read_engines(file_);
+  const locked_file locked(file_);
+  read_new_lines();
   const auto [at, inserted] = engines_.try_emplace(key, choice);
-  if (!inserted && stale && at->second == *stale) at->second = choice;
-  write_engines(file_, engines_);
+  const bool replaces = !inserted && stale && at->second == *stale;
+  if (replaces) at->second = choice;
+  const bool is_torn = std::filesystem::file_size(file_) > static_cast<std::uintmax_t>(read_);
+  if (inserted || replaces) locked.append((is_torn ? "\n" : "") + line_of(key, at->second));
   return at->second;
 }
 

@@ -2,12 +2,14 @@
 // later process runs the same engine. So results are equal to the bit, and engines never explain why one
 // strategy is slower than another.
 //
-// The file is one JSON object {"schema": 1, "engines": {key: {engine, position, workspace_bytes, time_ns,
-// parts}}}. It is safe against concurrent and interrupted writers: a write merges under a lock file, goes to
-// a temporary file and renames it. The first choice for a key stays.
+// The file has a line of JSON for each choice: {"key", "engine", "position", "workspace_bytes", "time_ns",
+// "parts"}. Writers append under a lock, so that a choice costs the same in a large file. The first choice
+// for a key stays; a line that replaces one that went stale comes later. Lines that cannot be read are
+// skipped.
 #pragma once
 
 #include <filesystem>
+#include <ios>
 #include <map>
 #include <optional>
 #include <string>
@@ -26,7 +28,7 @@ struct engine_choice {
   friend bool operator==(const engine_choice&, const engine_choice&) = default;
 };
 
-// $XDG_CACHE_HOME/umbench/engines.json, else ~/.cache/umbench/engines.json.
+// $XDG_CACHE_HOME/umbench/engines.jsonl, else ~/.cache/umbench/engines.jsonl.
 std::filesystem::path standard_engine_cache();
 
 // Returns the key of the choice for `problem` within a workspace, by a version of the search.
@@ -34,7 +36,7 @@ std::string engine_key(const std::string& problem, byte_count workspace_cap, con
 
 class engine_cache {
  public:
-  // A file that is missing or malformed counts as empty.
+  // A missing file counts as empty.
   explicit engine_cache(std::filesystem::path file);
 
   std::optional<engine_choice> find(const std::string& key) const;
@@ -51,8 +53,12 @@ class engine_cache {
   const std::filesystem::path& file() const { return file_; }
 
  private:
+  // Takes up the lines that were appended since the last call.
+  void read_new_lines();
+
   std::filesystem::path file_;
   std::map<std::string, engine_choice> engines_;
+  std::streamoff read_ = 0;  // bytes of the file, all of whole lines
 };
 
 }  // namespace um

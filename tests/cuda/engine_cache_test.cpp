@@ -14,7 +14,7 @@ class engine_caches : public ::testing::Test {
  protected:
   void SetUp() override { std::filesystem::remove_all(folder_); }
   void TearDown() override { std::filesystem::remove_all(folder_); }
-  std::filesystem::path file() const { return folder_ / "deeper" / "engines.json"; }
+  std::filesystem::path file() const { return folder_ / "deeper" / "engines.jsonl"; }
 
  private:
   std::filesystem::path folder_ =
@@ -45,16 +45,40 @@ TEST_F(engine_caches, replace_a_choice_that_went_stale) {
   EXPECT_EQ(engine_cache(file()).find("key"), fresh);
 }
 
-TEST_F(engine_caches, count_a_damaged_file_as_empty) {
+TEST_F(engine_caches, skip_lines_that_cannot_be_read) {
   std::filesystem::create_directories(file().parent_path());
-  for (const char* const text : {"", "{\"schema\": 1, \"engines\": {\"key\": {\"engi", "[]",
-                                 "{\"schema\": 2}", "{\"schema\": \"1\"}"}) {
-    std::ofstream(file()) << text;
+  const engine_choice before{"before", 0, 0, 1}, choice{"engine", 0, 0, 1};
+  for (const char* const text : {"", "\n", "[]\n", "{\"key\": \"key\"}\n", "{\"key\": \"key\", \"engi"}) {
+    std::filesystem::remove(file());
+    engine_cache(file()).store("before", before);
+    std::ofstream(file(), std::ios::app) << text;
     EXPECT_FALSE(engine_cache(file()).find("key")) << text;
+    EXPECT_EQ(engine_cache(file()).store("key", choice), choice) << text;
+    EXPECT_EQ(engine_cache(file()).find("key"), choice) << text;
+    EXPECT_EQ(engine_cache(file()).find("before"), before) << text;
   }
+}
+
+TEST_F(engine_caches, begin_anew_where_the_file_was_removed) {
+  engine_cache cache(file());
   const engine_choice choice{"engine", 0, 0, 1};
-  EXPECT_EQ(engine_cache(file()).store("key", choice), choice);
+  cache.store("a long key that makes the first file longer", choice);
+  std::filesystem::remove(file());
+  engine_cache(file()).store("other", choice);
+  cache.store("key", choice);
+  EXPECT_EQ(cache.find("other"), choice);
   EXPECT_EQ(engine_cache(file()).find("key"), choice);
+}
+
+// The file keeps its beginning: a choice costs the same in a large file.
+TEST_F(engine_caches, append_each_choice_once) {
+  engine_cache cache(file());
+  cache.store("key", {"engine", 0, 0, 1});
+  const auto once = std::filesystem::file_size(file());
+  cache.store("key", {"engine", 0, 0, 1});
+  EXPECT_EQ(std::filesystem::file_size(file()), once);
+  cache.store("kez", {"engine", 0, 0, 1});
+  EXPECT_EQ(std::filesystem::file_size(file()), 2 * once);
 }
 
 TEST_F(engine_caches, name_the_file_that_cannot_be_written) {
@@ -98,10 +122,10 @@ TEST_F(engine_caches, lose_nothing_to_concurrent_writers) {
 
 TEST(standard_engine_cache, follows_the_environment) {
   setenv("XDG_CACHE_HOME", "/somewhere", 1);
-  EXPECT_EQ(standard_engine_cache(), "/somewhere/umbench/engines.json");
+  EXPECT_EQ(standard_engine_cache(), "/somewhere/umbench/engines.jsonl");
   unsetenv("XDG_CACHE_HOME");
   setenv("HOME", "/home/one", 1);
-  EXPECT_EQ(standard_engine_cache(), "/home/one/.cache/umbench/engines.json");
+  EXPECT_EQ(standard_engine_cache(), "/home/one/.cache/umbench/engines.jsonl");
 }
 
 }  // namespace
