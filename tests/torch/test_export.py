@@ -187,6 +187,21 @@ def masked():
     return Attends(), (torch.randint(0, 1000, (4, 128)), torch.ones(128, 128, dtype=torch.bool))
 
 
+class Rotated(Attends):
+    # Queries are put together along their heads, so places lie closer together than heads do.
+
+    def forward(self, tokens, mask):
+        x = self.embedding(tokens)
+        q, k, v = self.qkv(x).view(*tokens.shape, 3, 4, 16).permute(2, 0, 3, 1, 4)
+        q = torch.cat([q[..., :8].neg(), q[..., 8:]], -1)
+        y = nn.functional.scaled_dot_product_attention(q, k, v, mask)
+        return self.last(y.transpose(1, 2).reshape(x.shape)).float().logsumexp(-1).mean()
+
+
+def rotated():
+    return Rotated().to(torch.bfloat16), (torch.randint(0, 1000, (4, 128)), torch.ones(4, 1, 128, 128, dtype=torch.bool))
+
+
 def adapted():
     model = nn.Sequential(nn.Linear(64, 64), nn.Linear(64, 4, bias=False), nn.Linear(4, 64, bias=False))
     model[0].requires_grad_(False)
@@ -555,7 +570,7 @@ def test_silu_has_one_kernel_back(export):
 
 
 @pytest.mark.parametrize("form", ["compile", "eager"])
-@pytest.mark.parametrize(("model", "kind"), [("attends", "flash"), ("masked", "efficient")])
+@pytest.mark.parametrize(("model", "kind"), [("attends", "cudnn"), ("rotated", "cudnn"), ("masked", "efficient")])
 def test_attention_is_one_operator_without_a_matrix_of_places(export, form, model, kind):
     done, graph = export(model, "--as", form)
     assert done.returncode == 0, done.stderr
@@ -563,6 +578,13 @@ def test_attention_is_one_operator_without_a_matrix_of_places(export, form, mode
     assert found == [f"_scaled_dot_product_{kind}_attention", f"_scaled_dot_product_{kind}_attention_backward"]
     rows = [t for t in graph["tensors"] if liveness.size_of(t) == 4 * 4 * 128 * 128 * liveness.SIZES[t.get("type", "f32")]]
     assert not rows  # batch x heads x places x places
+
+
+def test_the_result_of_attention_lies_as_the_query_does(export):
+    _, graph = export("rotated")
+    (attention,) = [op for op in graph["ops"] if op["label"] == "_scaled_dot_product_cudnn_attention"]
+    (copy,) = [op for op in graph["ops"] if attention["out"][0] in op["in"] and op["label"] == "clone"]
+    assert any(copy["out"][0] in op["in"] for op in graph["ops"] if op["label"] == "mm")  # by heads and places, for the product behind it
 
 
 @pytest.mark.parametrize("model", ["trained_mask", "expanded_mask"])

@@ -12,7 +12,7 @@ IN_FLOAT32 = {"layer_norm", "native_layer_norm", "group_norm", "softmax", "log_s
               "nll_loss2d", "cumsum", "cumprod", "prod", "sum", "norm", "pow", "exp", "expm1", "log", "log1p", "log2", "log10", "rsqrt",
               "reciprocal", "sinh", "cosh", "tan", "softplus", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div",
               "cosine_similarity", "binary_cross_entropy_with_logits", "renorm", "logsumexp"}
-MOST_HEAD = 256  # extents of a head that flash attention takes
+MOST_HEAD = 256  # extents of a head that cuDNN's attention takes
 OPERATIONS_A_VALUE = 150  # of bf16 on an H100, from which on products are bound by arithmetic in Inductor's eyes (pad_mm.is_mm_compute_bound)
 
 
@@ -113,8 +113,8 @@ def products_padded():
 
 
 def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
-    """The kind of attention that a GPU takes: flash, memory-efficient or plain (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp).
-    A mask that is trained, as T5's, or whose last extent is expanded is for plain attention alone."""
+    """The kind of attention that an H100 takes: cuDNN's, whose result lies as the query does, memory-efficient or plain
+    (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp). A mask that is trained, as T5's, or whose last extent is expanded is for plain attention alone."""
     if torch.is_autocast_enabled("cpu"):
         half = torch.get_autocast_dtype("cpu")
         query, key, value = (t.to(half) if t.is_floating_point() else t for t in (query, key, value))
@@ -122,21 +122,23 @@ def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
             attn_mask = attn_mask.to(half)
     if query.dim() != 4 or query.dtype not in (*HALVES, torch.float32):
         return _plain(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
-    head = query.shape[-1]
-    if attn_mask is None and query.dtype in HALVES and head <= MOST_HEAD and head % 8 == 0 and value.shape[-1] == head:
-        return torch.ops.aten._scaled_dot_product_flash_attention(query, key, value, dropout_p, is_causal, False, scale=scale)[0]
-    if enable_gqa and key.shape[1] != query.shape[1]:
-        key, value = (t.repeat_interleave(query.shape[1] // t.shape[1], 1) for t in (key, value))
-    bias = None
     if attn_mask is not None and (attn_mask.requires_grad or attn_mask.dim() not in (2, 4) or attn_mask.stride(-1) != 1 < attn_mask.shape[-1]):
+        key, value = _a_key_for_each_query(query, key, value, enable_gqa)
         return torch.ops.aten._scaled_dot_product_attention_math(query, key, value, attn_mask, dropout_p, is_causal, scale=scale)[0]
-    if attn_mask is not None:
-        bias = attn_mask
-        if bias.dtype == torch.bool:
-            bias = torch.where(bias, 0.0, float("-inf")).to(query.dtype)
+    bias = attn_mask
+    if bias is not None:
+        bias = torch.where(bias, 0.0, float("-inf")).to(query.dtype) if bias.dtype == torch.bool else bias
         bias = bias.expand(query.shape[0], query.shape[1], query.shape[2], key.shape[2])
     keeps = torch.is_grad_enabled() and any(t.requires_grad for t in (query, key, value))
+    if query.dtype in HALVES and max(query.shape[-1], value.shape[-1]) <= MOST_HEAD and query.shape[-1] % 8 == value.shape[-1] % 8 == 0:
+        return torch.ops.aten._scaled_dot_product_cudnn_attention(query, key, value, bias, keeps, dropout_p, is_causal, False, scale=scale)[0]
+    key, value = _a_key_for_each_query(query, key, value, enable_gqa)
     return torch.ops.aten._scaled_dot_product_efficient_attention(query, key, value, bias, keeps, dropout_p, is_causal, scale=scale)[0]
+
+
+def _a_key_for_each_query(query, key, value, grouped):
+    times = query.shape[1] // key.shape[1] if grouped else 1
+    return [t.repeat_interleave(times, 1) if times > 1 else t for t in (key, value)]
 
 
 def _plain(query, key, value, mask, dropout, causal, scale, grouped):

@@ -57,8 +57,8 @@ BY_SAMPLE = ELEMENTWISE | {
     "upsample_nearest2d_backward", "upsample_bilinear2d", "upsample_bilinear2d_backward", "constant_pad_nd", "reflection_pad2d",
     "native_dropout", "native_layer_norm", "native_layer_norm_backward", "native_group_norm", "mm", "addmm", "bmm",
     "baddbmm", "embedding", "embedding_dense_backward", "nll_loss2d_forward", "_scaled_dot_product_flash_attention_for_cpu",
-    "_scaled_dot_product_flash_attention_for_cpu_backward", "_scaled_dot_product_flash_attention",
-    "_scaled_dot_product_flash_attention_backward", "_scaled_dot_product_efficient_attention",
+    "_scaled_dot_product_flash_attention_for_cpu_backward", "_scaled_dot_product_cudnn_attention",
+    "_scaled_dot_product_cudnn_attention_backward", "_scaled_dot_product_efficient_attention",
     "_scaled_dot_product_efficient_attention_backward"}
 # The same, if it is not the first dimension that they go along: where the argument lies that says which.
 BY_SAMPLE_ALONG = {"cat": 1, "_softmax": 1, "_safe_softmax": 1, "_log_softmax": 1, "_softmax_backward_data": 2,
