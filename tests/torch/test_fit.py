@@ -226,12 +226,17 @@ def refusal(call):
 
 
 def test_refuses_in_one_line():
-    model, inputs = made("perceptron")
-    assert "no size" in refusal(lambda: umt.fit(model, budget="much"))
+    model, _ = made("perceptron")
+    for budget in ("much", "1.2.3GiB", 0, -1, None):
+        assert "no size" in refusal(lambda: umt.fit(model, budget=budget))
     assert "not a" in refusal(lambda: umt.fit(3, budget="1GiB"))
     assert "'pinned', 'managed'" in refusal(lambda: umt.fit(model, budget="1GiB", tier="disk"))
     assert "one GPU" in refusal(lambda: umt.fit(nn.DataParallel(model), budget="1GiB"))
-    assert "NoSuch" in refusal(lambda: trained(umt.fit(model, budget="1GiB", optimizer="NoSuch", backend="aot_eager"), inputs))
+    assert "'inductor', 'aot_eager'" in refusal(lambda: umt.fit(model, budget="1GiB", backend="eager"))
+    for parts in (0, 1.5, "many"):
+        assert "whole number" in refusal(lambda: umt.fit(model, budget="1GiB", micro_batches=parts))
+    for optimizer in ("NoSuch", torch.optim.LBFGS):
+        assert "is not known" in refusal(lambda: umt.fit(model, budget="1GiB", optimizer=optimizer))
 
 
 def test_refuses_graph_breaks():
@@ -256,6 +261,14 @@ class ByValues(nn.Module):
 
     def forward(self, x):
         return self.layer(x[x[:, 0] > 0]).sum()
+
+
+def test_refuses_to_run_within_a_wrapper(monkeypatch):
+    """Whose buckets and shards are not planned for, also where it is put around a fitted model."""
+    model, inputs = made("perceptron")
+    model = umt.fit(model, budget="1GiB", backend="aot_eager")
+    monkeypatch.setattr(nn.parallel.DistributedDataParallel, "_active_ddp_module", object())
+    assert "one GPU" in refusal(lambda: model(*inputs))
 
 
 def test_refuses_sizes_that_are_not_fixed():

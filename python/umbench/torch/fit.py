@@ -23,7 +23,7 @@ def fit(model, budget, optimizer=None, tier="pinned", bits="rounding", micro_bat
     """Compiles `model` in place and returns it; a plan is made when the first batch arrives, and told by `model.plan`.
 
     budget: bytes of the device for all of training ("24GiB" or a number): parameters, gradients, the optimizer's states, activations.
-    optimizer: of the parameters, or its class's name, whose states count; None counts none.
+    optimizer: of the parameters, or its class, or the name of that, whose states count; None counts none.
     tier: where tensors wait that are offloaded: "pinned" memory of the host, "managed" memory whose home is the host, or None: nothing is.
     bits: "rounding" allows what adds up in another order: losses in shares, batches in parts; "same" does not.
     micro_batches: equal parts that each batch is computed in, one after the other; "auto" takes the fewest that have a plan. The model's
@@ -32,7 +32,8 @@ def fit(model, budget, optimizer=None, tier="pinned", bits="rounding", micro_bat
     equal plans on any machine.
     Raises NoPlan, in one line, here or at the first batch."""
     refusals.of_model(model)
-    refusals.of_options(tier, bits, micro_batches, effort)
+    refusals.of_options(tier, bits, micro_batches, effort, backend)
+    states_per_byte(optimizer)
     if micro_batches != 1 and not statistics_of_parts:
         micro.refuse_statistics(model)
     plan = Plan(bytes_of(budget))
@@ -85,6 +86,8 @@ class Call:
 
     def once(self, inputs, named):
         try:
+            if self.plan.plans == 0:
+                refusals.of_model(self.model)  # which may have been wrapped or sharded since
             refusals.of_inputs(inputs, named)
             with private.told_of_breaks(NoPlan):
                 if self.counts[0] == 1 or not torch.is_grad_enabled():
@@ -156,12 +159,14 @@ def take_workspaces(device):
 
 def bytes_of(budget):
     """Bytes of 24GiB, 512 MB or a number."""
+    found = re.fullmatch(r"\s*(\d+\.?\d*)\s*([A-Za-z]*)\s*", budget) if isinstance(budget, str) else None
     if isinstance(budget, (int, float)):
-        return int(budget)
-    found = re.fullmatch(r"\s*([0-9.]+)\s*([A-Za-z]*)\s*", budget)
-    if not found or found[2].upper() not in UNITS:
+        size = int(budget)
+    else:
+        size = int(float(found[1]) * UNITS.get(found[2].upper(), 0)) if found else 0
+    if size < 1:
         raise NoPlan(f"budget {budget!r} is no size; write it like 24GiB")
-    return int(float(found[1]) * UNITS[found[2].upper()])
+    return size
 
 
 class NoRoom(NoPlan):
@@ -271,14 +276,14 @@ class Planning:
 def states_per_byte(optimizer):
     if optimizer is None:
         return 0
-    name = optimizer if isinstance(optimizer, str) else type(optimizer).__name__
+    name = optimizer if isinstance(optimizer, str) else (optimizer if isinstance(optimizer, type) else type(optimizer)).__name__
     if name not in STATES:
         raise NoPlan(f"what {name} keeps is not known; give one of {', '.join(STATES)} or None")
-    momentum = not isinstance(optimizer, str) and any(group.get("momentum") for group in optimizer.param_groups)
+    momentum = isinstance(optimizer, torch.optim.Optimizer) and any(group.get("momentum") for group in optimizer.param_groups)
     return STATES[name] + (name == "SGD" and momentum)
 
 
 def held_states(optimizer):
-    if optimizer is None or isinstance(optimizer, str):
+    if not isinstance(optimizer, torch.optim.Optimizer):
         return []
     return [v for state in optimizer.state.values() for v in state.values() if isinstance(v, torch.Tensor) and v.is_cuda]

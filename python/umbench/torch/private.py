@@ -28,6 +28,7 @@ USED = {
     "torch._dynamo.backends.debugging": ("boxed_nop",),
     "torch._dynamo.exc": ("BackendCompilerFailed", "FailOnRecompileLimitHit", "Unsupported", "UserError"),
     "torch._dynamo.config": ("recompile_limit",),
+    "torch.nn.parallel": ("DistributedDataParallel._active_ddp_module",),
     "torch.utils._mode_utils": ("no_dispatch",),
     "torch.cuda.memory": ("_record_memory_history", "_snapshot"),
     "torch._C": ("_cuda_clearCublasWorkspaces", "_cuda_memoryStats", "_cuda_setStream", "_accelerator_setAllocatorSettings", "_cuda_attach_out_of_memory_observer",
@@ -299,6 +300,11 @@ def on_stream(stream, current):
         yield
     finally:
         torch._C._cuda_setStream(stream_id=current.stream_id, device_index=current.device_index, device_type=current.device_type)
+
+
+def is_replicated():
+    """Whether this is within the forward pass of DistributedDataParallel."""
+    return torch.nn.parallel.DistributedDataParallel._active_ddp_module is not None
 
 
 def install(model, call):
