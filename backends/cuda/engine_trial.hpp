@@ -11,6 +11,9 @@ namespace um {
 
 constexpr nanoseconds never = std::numeric_limits<nanoseconds>::max();
 
+// A call that takes longer is timed once: loading is at most a twelfth of it.
+constexpr nanoseconds very_long_call = 1'000'000'000;
+
 struct candidate {
   // Times the first call, loading included. Returns `never` if the candidate is useless.
   std::function<nanoseconds()> first;
@@ -20,8 +23,8 @@ struct candidate {
 
 // Times one call, by as few calls as decide whether the candidate beats `to_beat`. It makes one call if that
 // is slower by a quarter even without the time that it may have spent on loading; the result is then a lower
-// bound. It makes two if that holds for the second call, or if calls are long (four below 1 ms), else up to
-// 14.
+// bound, or if that takes over a second. It makes two if that holds for the second call, or if calls are long
+// (four below 1 ms), else up to 14.
 nanoseconds trial_time(const candidate& of, nanoseconds to_beat);
 
 // Ends the search of a list, likely candidates first, once a dozen candidates, or a second and a half, have

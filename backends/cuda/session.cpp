@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "backends/cuda/engine_trial.hpp"
 #include "backends/cuda/library_check.hpp"
 #include "core/median.hpp"
 
@@ -125,7 +126,9 @@ nanoseconds median_time(session& gpu, const std::function<void()>& call, int bef
 
 nanoseconds time_of(session& gpu, const std::function<void()>& call) {
   constexpr nanoseconds span = 50'000'000;
-  const nanoseconds once = std::max<nanoseconds>(median_time(gpu, call, 1, 1), 1);
+  const nanoseconds first = median_time(gpu, call, 0, 1);
+  if (first > very_long_call) return first;
+  const nanoseconds once = std::max<nanoseconds>(median_time(gpu, call, 0, 1), 1);
   return median_of_calls(gpu, call, static_cast<int>(std::clamp<nanoseconds>(span / once, 3, 20)));
 }
 

@@ -44,6 +44,12 @@ TEST(trials, call_what_may_have_loaded_a_second_time) {
   EXPECT_EQ(long_one.calls, 2);
 }
 
+TEST(trials, call_what_takes_seconds_once) {
+  pretended endless{3000 * ms, 50 * ms};
+  EXPECT_EQ(endless.tried(never), 3050 * ms + endless.launch);
+  EXPECT_EQ(endless.calls, 1);
+}
+
 TEST(trials, leave_what_is_slower_after_the_second_call) {
   pretended slow{30 * ms};
   EXPECT_GT(slow.tried(20 * ms), 20 * ms);
