@@ -198,3 +198,48 @@ assert found.undisturbed() and found.laid == 2
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_backward_pass_is_noted_when_it_has_ended():
+    ended, x = [], torch.ones(3, requires_grad=True)
+
+    def fails(gradient):
+        raise ArithmeticError
+
+    failing = (2 * x).sum()
+    assert private.after_backward({"loss": failing}, lambda: ended.append("failing"))
+    failing.register_hook(fails)
+    with pytest.raises(ArithmeticError):
+        failing.backward()
+    loss = x.square()
+    assert private.after_backward((loss, 3), lambda: ended.append(x.grad.clone()))
+    loss.sum().backward()
+    assert len(ended) == 1 and torch.equal(ended[0], torch.full((3,), 2.0))
+    assert not private.after_backward((3, x.detach()), None)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_step_whose_backward_pass_fails_is_not_the_one_that_is_measured():
+    import umbench.torch
+
+    def fails(gradient):
+        raise ArithmeticError
+
+    layers = [layer for _ in range(4) for layer in (torch.nn.Linear(1024, 1024), torch.nn.GELU())]
+    model = umbench.torch.fit(torch.nn.Sequential(*layers).cuda(), budget="2GiB", effort=0.01)
+    x, call = torch.randn(4096, 1024, device="cuda"), model._compiled_call_impl
+
+    def step():
+        model(x).square().mean().backward()
+        return call.steps
+
+    assert step() == 1
+    loss = model(x).square().mean()
+    loss.register_hook(fails)
+    with pytest.raises(ArithmeticError):
+        loss.backward()
+    assert private.records_allocations() and not model.plan.settled
+    del loss
+    assert step() == 2 and model.plan.measured is None
+    step()
+    assert model.plan.settled and model.plan.measured and not private.records_allocations()

@@ -190,6 +190,32 @@ def test_a_loss_over_many_words_is_cut_where_that_saves_memory(frozen, monkeypat
     assert over[-2:] == [(0, 0) if frozen else (model.plan.chunks, model.plan.chunks - 1), (0, 0)]
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("half", (False, True))
+def test_a_loss_on_a_gpu_is_summed_over_the_sum_so_far(half):
+    class Words(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.hidden, self.head = nn.Linear(256, 256), nn.Linear(256, 16000)
+
+        def forward(self, x, labels):
+            with torch.autocast("cuda", torch.bfloat16, enabled=half):
+                return nn.functional.cross_entropy(self.head(self.hidden(x).relu()), labels)
+
+    torch.manual_seed(0)
+    model, inputs = Words().cuda(), (torch.randn(8192, 256, device="cuda"), torch.randint(16000, (8192,), device="cuda"))
+    plain = copy.deepcopy(model)
+    unplanned = trained(plain, inputs)
+    model = umt.fit(model, budget="512MiB", effort=0.01)
+    for _ in range(4):
+        model.zero_grad()
+        planned = trained(model, inputs)
+    assert model.plan.chunks > 1 and model.plan.settled and model.plan.within
+    torch.testing.assert_close(planned, unplanned, rtol=1e-2 if half else 1e-5, atol=0)
+    for own, other in zip(plain.parameters(), model.parameters()):
+        assert (own.grad - other.grad).norm() < (2e-2 if half else 1e-4) * own.grad.norm()
+
+
 def test_less_memory_computes_more_again():
     model, inputs = made("perceptron")
     plenty, _ = fitted(copy.deepcopy(model), inputs, 1.2, tier=None)
@@ -449,6 +475,24 @@ def test_plans_again_with_more_slack_where_no_memory_can_be_laid_out(monkeypatch
     for _ in range(8):
         trained(model, inputs)
     assert model.plan.plans == 2 and model.plan.more_slack > 0 and model.plan.settled and model.plan.within
+
+
+def test_a_step_whose_backward_pass_fails_is_not_the_one_that_is_measured(monkeypatch):
+    def fails(gradient):
+        raise ArithmeticError
+
+    model, inputs = made("perceptron")
+    on_made_up_gpu(monkeypatch, LaidOut, max_memory_allocated=2**26, max_memory_reserved=2**26)
+    model = umt.fit(model, budget="1TiB", backend="aot_eager", effort=0.003)
+    trained(model, inputs)
+    loss = model(*inputs)
+    loss.register_hook(fails)
+    with pytest.raises(ArithmeticError):
+        loss.backward()
+    trained(model, inputs)
+    assert model.plan.measured is None
+    trained(model, inputs)
+    assert model.plan.measured["peak"] == 2**26 and model.plan.settled
 
 
 def test_says_where_more_is_reserved_than_the_budget(monkeypatch):

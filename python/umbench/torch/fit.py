@@ -53,7 +53,7 @@ class Call:
     def __init__(self, model, plan, planning, micro_batches):
         self.model, self.plan, self.planning = model, plan, planning
         self.counts = list(micro.COUNTS) if micro_batches == "auto" else [micro_batches]  # of micro batches; the first is in use
-        self.steps, self.arena = 0, None
+        self.steps, self.arena, self.went_back = 0, None, False
         self.compile()
 
     def compile(self):
@@ -72,7 +72,10 @@ class Call:
                 self.plan.give_up()
                 self.arena = None
         try:
-            return self.once(inputs, named)
+            result = self.once(inputs, named)
+            if self.steps == 2 and torch.is_grad_enabled():
+                self.went_back = not private.after_backward(result, self.note_backward)
+            return result
         except NoRoom:
             if len(self.counts) == 1:
                 raise
@@ -97,6 +100,9 @@ class Call:
             self.forget_step()
             raise
 
+    def note_backward(self):
+        self.went_back = True
+
     def forget_step(self):
         """After an error the step that is being measured is measured anew."""
         if self.arena is not None and self.steps == 2:
@@ -106,6 +112,8 @@ class Call:
     def look(self):
         """Begins a training step. The first compiles and the second is measured; behind it memory is laid out, until a step finds room in it."""
         device = next(self.model.parameters()).device
+        if self.steps == 2 and not self.went_back:
+            self.forget_step()  # its backward pass failed, or never came
         if self.steps == 0:
             take_workspaces(device)
         elif self.steps == 1:

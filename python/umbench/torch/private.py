@@ -10,6 +10,7 @@ import os
 import types
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 from .values import outputs_of
 
@@ -28,6 +29,7 @@ USED = {
     "torch._dynamo.backends.debugging": ("boxed_nop",),
     "torch._dynamo.exc": ("BackendCompilerFailed", "FailOnRecompileLimitHit", "Unsupported", "UserError"),
     "torch._dynamo.config": ("recompile_limit",),
+    "torch.autograd": ("Variable._execution_engine",),
     "torch.nn.parallel": ("DistributedDataParallel._active_ddp_module",),
     "torch.utils._mode_utils": ("no_dispatch",),
     "torch.cuda.memory": ("_record_memory_history", "_snapshot"),
@@ -305,6 +307,15 @@ def on_stream(stream, current):
 def is_replicated():
     """Whether this is within the forward pass of DistributedDataParallel."""
     return torch.nn.parallel.DistributedDataParallel._active_ddp_module is not None
+
+
+def after_backward(result, call):
+    """Runs call() when a backward pass from a tensor of `result` has ended without an error. Whether there is such a tensor."""
+    engine = torch.autograd.Variable._execution_engine
+    tensors = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+    for tensor in tensors:
+        tensor.register_hook(lambda gradient: engine.queue_callback(call))
+    return bool(tensors)
 
 
 def install(model, call):
