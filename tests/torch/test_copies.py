@@ -36,7 +36,8 @@ def test_offloads_leave_the_bits(name):
         model.zero_grad()
         assert torch.equal(test_fit.trained(model, inputs), unplanned) or name == "convolutions"
     assert model.plan.offloaded and model.plan.differences == []
-    assert "wait on the host" in str(model.plan)
+    assert "wait on the host" in str(model.plan) and "of it on the host" in str(model.plan)
+    assert sum(away for _, away, _ in model.plan.modules.values()) == model.plan.offloaded_bytes
     assert not copies._running
     for own, other in zip(gradients(plain), gradients(model)):
         assert torch.equal(own, other)

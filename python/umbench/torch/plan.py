@@ -97,8 +97,9 @@ class Plan:
             lines.append(f"  estimated, not timed: {', '.join(self.untimed)}")
         if self.offloaded:
             lines.append(f"  {len(self.offloaded)} tensors wait on the host: {in_gib(self.offloaded_bytes)}")
-        lines += [f"  {module or 'the model'}: keeps {in_gib(kept)}" + (f", computes again {', '.join(again)}" if again else "")
-                  for module, (kept, again) in self.modules.items() if again or kept >= 0.01 * self.predicted["saved"]]
+        lines += [f"  {module or 'the model'}: keeps {in_gib(kept)}" + (f", {in_gib(away)} of it on the host" if away else "")
+                  + (f", computes again {', '.join(again)}" if again else "")
+                  for module, (kept, away, again) in self.modules.items() if away or again or kept >= 0.01 * self.predicted["saved"]]
         return "\n".join(lines)
 
 
@@ -109,14 +110,18 @@ def library_ms(step, made):
 
 
 def by_module(step, made):
-    """{module: (bytes kept, kernels computed again)}."""
-    found = {}
+    """{module: (bytes kept, of these on the host, kernels computed again)}."""
+    found, away = {}, {i for i, _, _ in made["offloaded"]}
+
+    def of(i):
+        return found.setdefault(module_of(step.nodes[i]), [0, 0, []])
+
     for i in made["saved"]:
-        kept, again = found.setdefault(module_of(step.nodes[i]), (0, []))
-        found[module_of(step.nodes[i])] = (kept + step.rows[i]["bytes"], again)
+        of(i)[0] += step.rows[i]["bytes"]
+        of(i)[1] += step.rows[i]["bytes"] if i in away else 0
     for i in made["recomputed"]:
         if step.rows[i]["kind"] == "kernel":
-            found.setdefault(module_of(step.nodes[i]), (0, []))[1].append(name_of(step.nodes[i]))
+            of(i)[2].append(name_of(step.nodes[i]))
     return found
 
 

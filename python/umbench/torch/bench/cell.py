@@ -73,7 +73,7 @@ class Cell:
             found |= {"predicted": plan.predicted, "predicted_unplanned": plan.unplanned, "planned_base": plan.base_bytes, "plan_s": plan.seconds,
                       "plans": plan.plans, "tried": plan.tried, "unforeseen": plan.unforeseen, "chunks": plan.chunks, "differences": plan.differences,
                       "offloaded": plan.offloaded_bytes, "tensors_offloaded": len(plan.offloaded), "peak_at": plan.peak_at, "untimed": plan.untimed,
-                      "kernels_again": sum(len(again) for _, again in plan.modules.values())}
+                      "kernels_again": sum(len(again) for *_, again in plan.modules.values())}
         for _ in range(3):
             self.step()
         gc.collect()
