@@ -8,24 +8,41 @@ import torch
 
 from .. import private
 
+BEFORE, IN_A_ROW = 8, 4  # steps that bring the GPU to the clock of training, and those that are then seen together
 OWN_CODE = os.path.dirname(torch.__file__)
 
 
 def of_step(step):
     """kernel_ms: {all, generated, optimizer, count}; kernels: [name, count, milliseconds] of those that take most; copies: milliseconds of copies on streams of their own, of these beside kernels (`hidden`), by
-    direction, and of the step."""
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+    direction, and of the step. in_a_row: milliseconds of each of several steps behind one another, and of its kernels: a GPU at its
+    power limit lowers its clock, which a step alone does not tell."""
+    found = summed(events_of(step))
+    for _ in range(BEFORE):
         step()
+    events = events_of(lambda: [step() for _ in range(IN_A_ROW)])
+    kernels = [e for e in events if e[1] == main_stream(events) and not is_copy(e[0])]
+    busy = length(union([(begin, end) for _, _, begin, end in kernels]))
+    span = max(e[3] for e in kernels) - min(e[2] for e in kernels)
+    return found | {"in_a_row": {"steps": IN_A_ROW, "ms": span / 1e3 / IN_A_ROW, "kernel_ms": busy / 1e3 / IN_A_ROW}}
+
+
+def events_of(run):
+    """(name, stream, begin, end), in microseconds, of what the GPU does for run()."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        run()
         torch.cuda.synchronize()
-    events = [(e.name, e.device_resource_id, e.time_range.start, e.time_range.end) for e in profile.events()
-              if e.device_type == torch.autograd.DeviceType.CUDA and e.time_range.end > e.time_range.start]
-    return summed(events)
+    return [(e.name, e.device_resource_id, e.time_range.start, e.time_range.end) for e in profile.events()
+            if e.device_type == torch.autograd.DeviceType.CUDA and e.time_range.end > e.time_range.start]
+
+
+def main_stream(events):
+    """That of most kernels."""
+    launched = [stream for name, stream, *_ in events if not is_copy(name)]
+    return max(set(launched), key=launched.count, default=None)
 
 
 def summed(events):
-    """`events`: (name, stream, begin, end), in microseconds."""
-    launched = [stream for name, stream, *_ in events if not is_copy(name)]
-    main = max(set(launched), key=launched.count, default=None)
+    main = main_stream(events)
     kernels = [e for e in events if e[1] == main and not is_copy(e[0])]
     copies = [e for e in events if e[1] != main and is_copy(e[0])]
     generated = sum(end - begin for name, _, begin, end in kernels if name.startswith("triton_"))
@@ -49,7 +66,7 @@ def by_name(kernels, most=30):
 
 
 def is_copy(name):
-    return name.startswith(("Memcpy", "Memset"))
+    return name.startswith(("Memcpy", "Memset")) or name == "_copy"  # of thin_copies.py
 
 
 def union(spans):
