@@ -9,9 +9,11 @@ Needs PyTorch 2.11 and the program umbench.
 import argparse
 import copy
 import json
+import os
 import sys
 from pathlib import Path
 
+os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True,large_segment_size_mb:12")  # fit's, here for the unplanned model, too
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
 
 import torch  # noqa: E402
@@ -55,7 +57,7 @@ def train(model, optimizer, data, steps, cap=None):
             begun = True
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
-            if cap:
+            if cap and model.plan.within:
                 torch.cuda.set_per_process_memory_fraction(min(1.0, cap / torch.cuda.get_device_properties(0).total_memory))
         optimizer.zero_grad()
         loss = model(*batch)
