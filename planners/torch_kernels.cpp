@@ -33,6 +33,7 @@ torch_kernels::torch_kernels(const torch_orders& orders) : orders_(orders), wiri
 
 void torch_kernels::fuse(const std::vector<torch_id>& order, bool backward) {
   backward_ = backward;
+  told_to_store_.clear();
   std::ranges::fill(runs_, 0);
   for (const torch_id v : order) runs_[v] = 1;
   for (const torch_id v : order) {
@@ -82,14 +83,28 @@ void torch_kernels::read_inputs(torch_id v) {
 }
 
 // Whether a node's value gets memory, if no kernel holds all that read it.
-bool torch_kernels::is_stored(torch_id v) const {
+bool torch_kernels::is_stored(torch_id v) {
   if (wiring_.at(v).kind != torch_kind::pointwise || alone(wiring_.at(v)) || stays(v, backward_)) return true;
   const std::size_t users = fused_readers(v);
   if (users == read_by_library) return true;
   const std::size_t reads = reads_[v].size();
   if (wiring_.at(v).widens) return false;
-  return reads > most_reads ||
-         (users > 1 && (reads > most_reads_if_shared || operations_[v] > most_operations_if_shared));
+  if (reads > most_reads ||
+      (users > 1 && (reads > most_reads_if_shared || operations_[v] > most_operations_if_shared)))
+    return true;
+  if (users < 2 || !saves_memory(v)) return false;
+  told_to_store_.push_back(v);
+  return true;
+}
+
+// Whether a gradient takes clearly less memory than what it is computed from, such as the sum of those of
+// two branches.
+bool torch_kernels::saves_memory(torch_id v) const {
+  const torch_node& node = wiring_.at(v);
+  if (!wiring_.step.stores_gradients || !backward_ || node.forward) return false;
+  std::int64_t read = 0;
+  for (const torch_id b : reads_[v]) read += wiring_.at(b).resident ? 0 : wiring_.at(b).bytes;
+  return 2 * read >= 3 * node.bytes;
 }
 
 // Nodes that read v in generated kernels, behind those that only widen it; or `read_by_library`.

@@ -29,13 +29,16 @@ class torch_kernels {
   const std::vector<torch_id>& reads_of(torch_id member) const { return reads_[member]; }
   // Whether the last graph ran v.
   bool runs(torch_id v) const { return runs_[v]; }
+  // Gradients of the last graph that Inductor has to be told to store: it would compute them in each reader.
+  const std::vector<torch_id>& told_to_store() const { return told_to_store_; }
   // Whether what lies in a root is wanted after the graph.
   bool stays(torch_id root, bool backward) const;
 
  private:
   bool alone(const torch_node& node) const;
   void read_inputs(torch_id v);
-  bool is_stored(torch_id v) const;
+  bool is_stored(torch_id v);
+  bool saves_memory(torch_id v) const;
   std::size_t fused_readers(torch_id v) const;
   bool can_join(torch_id a, torch_id b) const;
   bool are_near(torch_id a, torch_id b);
@@ -59,6 +62,7 @@ class torch_kernels {
   std::vector<torch_kernel> found_;  // the first found_count_ are of the last graph
   std::size_t found_count_ = 0;
   std::vector<std::size_t> placed_;
+  std::vector<torch_id> told_to_store_;
 };
 
 }  // namespace um

@@ -52,6 +52,7 @@ struct torch_step {
   std::int64_t copy_ns = 0;      // of a copy, beside its bytes
   double copy_drag = 0;          // by how much of a copy's time the kernels beside it are longer
   bool fused = true;             // false: each node is a kernel
+  bool stores_gradients = true;  // those that take less memory than what they are computed from
 };
 
 }  // namespace um

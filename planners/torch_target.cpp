@@ -28,6 +28,7 @@ class walk {
 
   torch_estimate both();
   const std::vector<torch_copy>& copies() const { return copies_.made(); }
+  const std::vector<torch_id>& told_to_store() const { return kernels_.told_to_store(); }
   void aim_at(std::int64_t budget) { budget_ = budget; }
   void leave_time(double times) { copies_.leave_time(times); }
 
@@ -267,6 +268,7 @@ torch_plan torch_model::plan() const {
   }
   std::ranges::sort(made.saved);
   made.offloaded = parts_->walks.copies();
+  made.stored = parts_->walks.told_to_store();
   std::ranges::sort(made.recomputed);
   made.estimate = parts_->estimate;
   return made;

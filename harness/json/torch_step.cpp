@@ -32,7 +32,8 @@ json estimate_of(const torch_plan& plan) {
           {"evaluations", plan.evaluations},
           {"saved", plan.saved},
           {"offloaded", std::move(offloaded)},
-          {"recomputed", plan.recomputed}};
+          {"recomputed", plan.recomputed},
+          {"stored", plan.stored}};
 }
 
 }  // namespace

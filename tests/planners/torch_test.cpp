@@ -62,6 +62,29 @@ TEST(torch_plans, what_is_saved_stays_and_the_rest_is_computed_again) {
 
 // Forward: a, then r over a. Backward begins with b, its gradient and r; the gradient of r comes beside them,
 // and the gradient of a takes its place.
+// Gradients of two branches are added up for a sum over a batch and for what reads that sum.
+TEST(torch_plans, a_gradient_that_takes_less_than_its_sources_is_stored) {
+  torch_step s;
+  s.nodes = {node(torch_kind::input, {}, kib, false),
+             node(torch_kind::kernel, {0}, 4 * kib, false),
+             node(torch_kind::kernel, {0}, 4 * kib, false),
+             node(torch_kind::pointwise, {1, 2}, 4 * kib, false),   // 3: their sum
+             node(torch_kind::far_reduction, {3}, kib, false),      // 4
+             node(torch_kind::kernel, {4}, kib, false),             // 5
+             node(torch_kind::pointwise, {3, 5}, 4 * kib, false)};  // 6
+  s.nodes[4].elements = 4 * kib;
+  s.nodes[6].backward_result = true;
+  torch_model model(s, unlimited);
+  const std::vector<torch_fate> fates(s.nodes.size());
+  const auto stored = model.evaluate(fates);
+  EXPECT_EQ(model.plan().stored, (std::vector<torch_id>{3}));
+  s.stores_gradients = false;
+  const auto in_each_reader = model.evaluate(fates);
+  EXPECT_TRUE(model.plan().stored.empty());
+  EXPECT_LT(stored.peak, in_each_reader.peak);
+  EXPECT_LE(stored.ns, in_each_reader.ns);
+}
+
 TEST(torch_plans, the_peak_is_what_lives_at_once) {
   const torch_step s = chain();
   torch_model model(s, unlimited);

@@ -434,6 +434,17 @@ def test_a_convolution_that_is_computed_again_keeps_its_strides(monkeypatch):
         assert graph.layout_opt and not any(private.is_contiguous_image(node.meta.get("val")) for node in graph.nodes_prefer_channels_last)
 
 
+def test_gradients_of_branches_are_stored_once(monkeypatch):
+    """Inductor would keep both branches' gradients and add them up in each reader."""
+    graphs = lowered(monkeypatch)
+    torch.manual_seed(0)
+    model = Mean(nn.Sequential(*(models.NextBlock(8) for _ in range(3))))
+    trained(umt.fit(model, budget="1GiB", tier=None, effort=0.003), (torch.randn(4, 8, 24, 24),))
+    backward = next(graph for graph in graphs if graph.is_backward)
+    told = {node for node in backward.module.graph.nodes if node.meta.get("umbench_store")}
+    assert told and told <= {buffer.get_origin_node() for buffer in backward.buffers}
+
+
 def test_memory_is_kept_for_the_next_kernel_alone():
     from types import SimpleNamespace as Line
 

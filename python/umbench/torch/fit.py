@@ -257,6 +257,7 @@ class Planning:
         for graph in (forward, backward):
             chunks.sum_in_place(graph)
         if self.backend == "inductor":
+            private.tell_to_store(backward, step.names(answer["plan"]["stored"]))
             rewrites.widen_where_read(forward)
             rewrites.widen_where_read(backward)
         return forward, backward

@@ -22,7 +22,8 @@ USED = {
     "torch._functorch.aot_autograd": ("aot_module_simplified",),
     "torch._inductor.custom_graph_pass": ("CustomPartitionerFn",),
     "torch._inductor.compile_fx": ("compile_fx", "compile_fx_inner"),
-    "torch._inductor.graph": ("GraphLowering",),
+    "torch._inductor.graph": ("GraphLowering.find_nodes_prefer_channels_last", "GraphLowering.run_node"),
+    "torch._inductor.ir": ("TensorBox",),
     "torch._inductor.codegen.wrapper": ("AllocateLine.should_reuse_buffer",),
     "torch._inductor.config": ("alignment_asserts", "custom_partitioner_fn", "reorder_for_peak_memory", "size_asserts"),
     "torch._dynamo.backends.common": ("aot_autograd",),
@@ -133,7 +134,7 @@ def compiled(graph, inputs, partition, backend):
             return aot_autograd(fw_compiler=boxed_nop, partition_fn=partition)(graph, inputs)
         from torch._inductor.compile_fx import compile_fx
 
-        with layouts_as_traced(), memory_given_back():
+        with layouts_as_traced(), memory_given_back(), stored_as_told():
             return compile_fx(graph, inputs, config_patches={
                 "custom_partitioner_fn": partitioner(partition), "fx_graph_cache": False,
                 "size_asserts": False, "alignment_asserts": False})  # launching is what binds small kernels
@@ -165,6 +166,34 @@ def layouts_as_traced():
         yield
     finally:
         GraphLowering.find_nodes_prefer_channels_last = find
+
+
+def tell_to_store(module, names):
+    """Nodes of a graph whose values `stored_as_told` gives memory."""
+    for node in module.graph.nodes:
+        if node.name in names:
+            node.meta["umbench_store"] = True
+
+
+@contextlib.contextmanager
+def stored_as_told():
+    """Inductor computes a sum of few tensors in each kernel that reads it. Within, it stores those that it is told to."""
+    from torch._inductor.graph import GraphLowering
+    from torch._inductor.ir import TensorBox
+
+    usual = GraphLowering.run_node
+
+    def run_node(self, node):
+        made = usual(self, node)
+        if node.meta.get("umbench_store") and isinstance(made, TensorBox):
+            made.realize()
+        return made
+
+    GraphLowering.run_node = run_node
+    try:
+        yield
+    finally:
+        GraphLowering.run_node = usual
 
 
 @contextlib.contextmanager

@@ -68,12 +68,23 @@ class Convolution:
         """In place of the result for the image, or of its parts, if nothing else reads it."""
         users = list(self.items[0].users)
         if not all(user.target is aten.slice.Tensor and user.args[1] == 1 and len(user.args) == 4 for user in users):
-            self.replace(0, self.image_of(0, self.of_image.shape[1], self.of_image))
+            with self.graph.inserting_before(self.moment_for(self.items[0])):
+                self.replace(0, self.image_of(0, self.of_image.shape[1], self.of_image))
             return
         for user in users:
             begin, end = user.args[2], min(user.args[3], self.of_image.shape[1])
-            user.replace_all_uses_with(self.image_of(begin, end, dense(value_of(user))))
+            with self.graph.inserting_before(self.moment_for(user)):
+                user.replace_all_uses_with(self.image_of(begin, end, dense(value_of(user))))
             self.graph.erase_node(user)
+
+    def moment_for(self, image):
+        """The node before which the gradient by an image, or by a part of it, is made: its first reader, unless the gradient that it is
+        made of is larger and nothing else reads it until then."""
+        if not image.users:
+            return image
+        first = min(image.users)
+        is_read_until_then = any(image < reader < first for reader in self.gradient.users)
+        return first if is_read_until_then or numel(image) >= numel(self.gradient) else image
 
     def image_of(self, begin, end, value):
         rest = [0] * len(self.stride)
