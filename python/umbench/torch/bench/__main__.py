@@ -21,7 +21,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--models", nargs="*", default=[])
     parser.add_argument("--ratios", nargs="*", type=float, default=[1.5, 2, 3])
-    parser.add_argument("--cells", nargs="*", default=[], help="MODEL/RATIO of further fitted cells, in this order")
+    parser.add_argument("--cells", nargs="*", default=[], help="MODEL/RATIO of further fitted cells, or MODEL/WAY/VALUE (cell.py), in this order")
     parser.add_argument("--parts", type=int, default=1, help="micro batches of fitted cells (1)")
     parser.add_argument("--tiers", nargs="*", default=["pinned"], help="where offloaded tensors wait: pinned, managed, or none: nothing is offloaded")
     parser.add_argument("--shares", nargs="*", type=float, default=[], help="values of PyTorch's activation_memory_budget")
@@ -48,10 +48,13 @@ def heads_of(options):
     """(model, way, value, ratio, tier) of each cell. A model's plain one comes before its others: budgets are shares of its peak."""
     heads = [(model, "plain", None, None, None) for model in options.models]
     heads += [(model, "fit", None, ratio, tier) for ratio in options.ratios for tier in options.tiers for model in options.models]
-    for model, ratio in (cell.split("/") for cell in options.cells):
+    for model, *rest in (cell.split("/") for cell in options.cells):
+        if len(rest) == 2:
+            heads.append((model, rest[0], float(rest[1]), None, None))
+            continue
         if (model, "plain", None, None, None) not in heads:
             heads.append((model, "plain", None, None, None))
-        heads += [(model, "fit", None, float(ratio), tier) for tier in options.tiers]
+        heads += [(model, "fit", None, float(rest[0]), tier) for tier in options.tiers]
     heads += [(model, "share", share, None, None) for model in options.models for share in options.shares]
     return heads + [(model, "blocks", every, None, None) for model in options.models for every in options.blocks]
 

@@ -2,10 +2,12 @@
 
     python -m umbench.torch.bench.cell MODEL WAY [VALUE] [--tier TIER]
 
-WAY: plain (torch.compile as it is), share (VALUE is PyTorch's activation_memory_budget), blocks (one of VALUE blocks is checkpointed), fit
-(VALUE is a budget in bytes). Compiles, says so by a JSON line, and answers each line that it reads, a key of ANSWERS, by another."""
+WAY: plain (torch.compile as it is), share (VALUE is PyTorch's activation_memory_budget), blocks (one of VALUE blocks is checkpointed),
+selective (the same, but products, convolutions and attention are saved), save_on_cpu (of pinned memory), fit (VALUE is a budget in bytes).
+Compiles, says so by a JSON line, and answers each line that it reads, a key of ANSWERS, by another."""
 
 import argparse
+import functools
 import gc
 import json
 import sys
@@ -20,12 +22,16 @@ from .models import MODELS
 
 STEPS_UNDER_CAP = 100
 STEPS_BEFORE, STEPS_TIMED = 2, 8
+WAYS = ("plain", "share", "blocks", "selective", "save_on_cpu", "fit")
+aten = torch.ops.aten
+SAVED = [aten.mm.default, aten.addmm.default, aten.bmm.default, aten.convolution.default, aten._scaled_dot_product_flash_attention.default,
+         aten._scaled_dot_product_cudnn_attention.default, aten._scaled_dot_product_efficient_attention.default]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model", choices=sorted(MODELS))
-    parser.add_argument("way", choices=("plain", "share", "blocks", "fit"))
+    parser.add_argument("way", choices=WAYS)
     parser.add_argument("value", nargs="?", type=float)
     parser.add_argument("--batch", type=int)
     parser.add_argument("--tier", choices=("pinned", "managed", "none"), default="pinned")
@@ -159,20 +165,34 @@ def compiled(model, optimizer, options):
                                  micro_batches=options.parts)
     if options.way == "share":
         torch._functorch.config.activation_memory_budget = options.value
-    if options.way == "blocks":
-        blocks = model.model.blocks
-        for i in range(0, len(blocks), int(options.value)):
-            blocks[i] = Checkpointed(blocks[i])
-    return torch.compile(model)
+    if options.way in ("blocks", "selective"):
+        checkpoint_blocks(model.model, int(options.value), options.way == "selective")
+    run = torch.compile(model)
+    return saving_on_cpu(run) if options.way == "save_on_cpu" else run
+
+
+def checkpoint_blocks(model, every, selective):
+    for blocks in (getattr(model, name) for name in ("blocks", "body", "down", "merge") if hasattr(model, name)):
+        for i in range(0, len(blocks), every):
+            blocks[i] = Checkpointed(blocks[i], selective)
+
+
+def saving_on_cpu(run):
+    def step(*inputs):
+        with torch.autograd.graph.save_on_cpu(pin_memory=True):
+            return run(*inputs)
+
+    return step
 
 
 class Checkpointed(torch.nn.Module):
-    def __init__(self, body):
+    def __init__(self, body, selective):
         super().__init__()
-        self.body = body
+        contexts = functools.partial(torch.utils.checkpoint.create_selective_checkpoint_contexts, SAVED)
+        self.body, self.options = body, {"context_fn": contexts} if selective else {}
 
     def forward(self, *inputs):
-        return torch.utils.checkpoint.checkpoint(self.body, *inputs, use_reentrant=False)
+        return torch.utils.checkpoint.checkpoint(self.body, *inputs, use_reentrant=False, **self.options)
 
 
 def watch_for_holes(found):
