@@ -1,7 +1,7 @@
 """Replays networks on a GPU: every operator becomes opaque, with the time that it takes.
 
-replay()  VGG-16 and ResNet-50 as exported, beside the computed ones under the same strategies: slowdowns over `device` at 0.9, and
-          how far the replayed ones are from the computed ones
+replay()  VGG-16 and ResNet-50 beside the computed ones, which have the same graphs and so the same plans: slowdowns over `device`
+          at 0.9, and how far the replayed ones are from the computed ones
 curves()  ViT-B/16 and ConvNeXt-T, replayed at the times that the simulator gives their operators, under the best strategies:
           slowdowns beside the simulated ones
 
@@ -48,9 +48,8 @@ def replay(umbench, out, seconds):
             return False
         if not run(umbench, "plan", *cell, "--graph", graph, "-o", out / f"{name}.plan.json"):
             return False
-        exported = json.loads((ROOT / f"tests/networks/exported/{name}.json").read_text(encoding="utf-8"))
-        costs = costs_of(exported, json.loads(graph.read_text(encoding="utf-8")), engines_of(device, name))
-        target.write_text(json.dumps(as_opaque(exported, costs)), encoding="utf-8")
+        own = json.loads(graph.read_text(encoding="utf-8"))
+        target.write_text(json.dumps(as_opaque(own, engines_of(device, name))), encoding="utf-8")
     records, sweep = out / "replay.jsonl", out / "replay.json"
     sweep.write_text(json.dumps(SWEEP), encoding="utf-8")
     swept = run(umbench, "sweep", sweep, "--out", records, "--resume")
@@ -65,40 +64,16 @@ def engines_of(path, network):
     return {engine["op"]: (engine["time_ns"], engine["workspace_bytes"]) for engine in found[-1]["engines"]}
 
 
-def signature(graph, op):
-    """Equal for operators of two graphs that do the same work."""
-    shapes = {tensor["name"]: tuple(tensor["shape"]) for tensor in graph["tensors"]}
-    return op["kind"], tuple(shapes[name] for name in op["in"]), tuple(shapes[name] for name in op["out"])
-
-
-def costs_of(exported, own, engines):
-    """{operator: (ns, bytes of workspace)} of an exported network: those of the catalogue network's operator on the same shapes;
-    where there is none, its bytes times its kind's mean time for a byte."""
-    measured, of_kind = {}, {}
-    for op in own["ops"]:
-        if op["name"] in engines:
-            measured.setdefault(signature(own, op), []).append(engines[op["name"]])
-            total, size = of_kind.get(op["kind"], (0, 0))
-            of_kind[op["kind"]] = (total + engines[op["name"]][0], size + size_of(own, op))
-    costs = {}
-    for op in exported["ops"]:
-        known = measured.get(signature(exported, op), [])
-        total, size = of_kind.get(op["kind"], (0, 1))
-        duration = sum(ns for ns, _ in known) / len(known) if known else total * size_of(exported, op) / max(size, 1)
-        costs[op["name"]] = duration, max((workspace for _, workspace in known), default=0)
-    return costs
-
-
-def as_opaque(exported, costs):
-    """The exported network with every operator opaque."""
+def as_opaque(graph, costs):
+    """The network with every operator opaque; costs: {operator: (ns, bytes of workspace)}."""
     ops = []
-    for op in exported["ops"]:
+    for op in graph["ops"]:
         duration, workspace = costs[op["name"]]
-        made = {"name": op["name"], "kind": "opaque", "label": op.get("label", op["kind"]), "flops": 0, "bytes": size_of(exported, op),
+        made = {"name": op["name"], "kind": "opaque", "label": op.get("label", op["kind"]), "flops": 0, "bytes": size_of(graph, op),
                 "duration_ns": round(duration), "workspace_bytes": op.get("workspace_bytes", workspace), "in": op["in"], "out": op["out"]}
         made |= {key: op[key] for key in ("alias", "repeatable") if key in op}
-        ops.append(made | {"cut": op.get("cut") if op["kind"] == "opaque" else cut_of(exported, op)})
-    return exported | {"name": exported["name"] + "_replayed", "ops": ops}
+        ops.append(made | {"cut": op.get("cut") if op["kind"] == "opaque" else cut_of(graph, op)})
+    return graph | {"name": graph["name"] + "_replayed", "ops": ops}
 
 
 def curves(umbench, out, seconds, backend):

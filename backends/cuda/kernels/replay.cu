@@ -32,48 +32,79 @@ __device__ std::uint32_t value_at(std::int64_t i, bool floating, std::uint32_t r
   return read == 0x5bd1e995U ? value & 0x3c003c00U : value;  // so the compiler does not remove the read
 }
 
-// Reads or writes units [begin, end) of 16 bytes or of one. The blocks share them.
-__device__ void touch(const replayed_operand& operand, std::int64_t begin, std::int64_t end, bool wide,
+// What a kernel touches of an operand in each wave, in units of 16 bytes, or of one where the address is not
+// aligned. Counted by the host: in a kernel the divisions for a dozen operands take longer than a wave.
+struct touched_operand {
+  std::byte* address;
+  std::int64_t units, units_a_wave;
+  std::int32_t tail_bytes;  // behind the last unit of 16 bytes
+  bool reads, writes, is_floating_point, is_wide;
+};
+struct wave_operands {
+  touched_operand operands[most_replayed_operands];
+  int count = 0;
+};
+
+touched_operand touched_in_waves(const replayed_operand& o, std::int64_t waves) {
+  const bool wide = reinterpret_cast<std::uintptr_t>(o.address) % 16 == 0;
+  const std::int64_t units = wide ? o.bytes / 16 : o.bytes;
+  return {o.address,
+          units,
+          divide_up(units, waves),
+          static_cast<std::int32_t>(o.bytes - units * (wide ? 16 : 1)),
+          o.reads,
+          o.writes,
+          o.is_floating_point,
+          wide};
+}
+
+__device__ void touch_byte(const touched_operand& operand, std::int64_t i, std::uint32_t& read) {
+  if (operand.reads) read ^= static_cast<std::uint32_t>(operand.address[i]);
+  if (operand.writes)
+    operand.address[i] = static_cast<std::byte>(value_at(0, operand.is_floating_point, read) >> (i % 2 * 8));
+}
+
+// Reads or writes units [begin, end). The blocks share them.
+__device__ void touch(const touched_operand& operand, std::int64_t begin, std::int64_t end,
                       std::uint32_t& read) {
   const std::int64_t step = std::int64_t{gridDim.x} * block_threads;
   for (std::int64_t i = begin + thread_index<std::int64_t>(); i < end; i += step) {
-    if (wide) {
-      uint4* const at = reinterpret_cast<uint4*>(operand.address) + i;
-      if (operand.reads) {
-        const uint4 v = *at;
-        read ^= v.x ^ v.y ^ v.z ^ v.w;
-      }
-      const std::uint32_t v = value_at(i, operand.is_floating_point, read);
-      if (operand.writes) *at = uint4{v, v, v, v};
-    } else {
-      if (operand.reads) read ^= static_cast<std::uint32_t>(operand.address[i]);
-      if (operand.writes)
-        operand.address[i] =
-            static_cast<std::byte>(value_at(0, operand.is_floating_point, read) >> (i % 2 * 8));
+    if (!operand.is_wide) {
+      touch_byte(operand, i, read);
+      continue;
     }
+    uint4* const at = reinterpret_cast<uint4*>(operand.address) + i;
+    if (operand.reads) {
+      const uint4 v = *at;
+      read ^= v.x ^ v.y ^ v.z ^ v.w;
+    }
+    const std::uint32_t v = value_at(i, operand.is_floating_point, read);
+    if (operand.writes) *at = uint4{v, v, v, v};
   }
 }
 
 // Works in waves. Each touches its share of every operand, then waits until its share of the duration is
 // over. After a delayed touch it waits for the time that computing takes beyond touching. A wave that sleeps
-// too long shortens the next one.
+// too long shortens the next one. Where touching takes all of the time, only the last wave waits.
 __global__ void __launch_bounds__(block_threads, blocks_per_multiprocessor)
-    replay_waves(const replayed_operator replayed, std::int64_t waves, std::int64_t wave_ns,
+    replay_waves(const __grid_constant__ wave_operands all, std::int64_t waves, std::int64_t wave_ns,
                  std::int64_t computing_ns) {
   std::uint32_t read = 0;
   std::int64_t due = now_ns();
   for (std::int64_t wave = 0; wave < waves; ++wave) {
-    for (int o = 0; o < replayed.count; ++o) {
-      const replayed_operand& operand = replayed.operands[o];
-      const bool wide = reinterpret_cast<std::uintptr_t>(operand.address) % 16 == 0;
-      const std::int64_t units = wide ? operand.bytes / 16 : operand.bytes;
-      touch(operand, units / waves * wave + units % waves * wave / waves,
-            units / waves * (wave + 1) + units % waves * (wave + 1) / waves, wide, read);
-      if (wide && wave + 1 == waves) touch(operand, operand.bytes / 16 * 16, operand.bytes, false, read);
+    const bool is_last = wave + 1 == waves;
+    for (int o = 0; o < all.count; ++o) {
+      const touched_operand& operand = all.operands[o];
+      const std::int64_t begin = wave * operand.units_a_wave;
+      touch(operand, begin, min(begin + operand.units_a_wave, operand.units), read);
+      if (is_last && thread_index<std::int32_t>() < operand.tail_bytes)
+        touch_byte(operand, operand.units * 16 + thread_index<std::int32_t>(), read);
     }
+    due += wave_ns;
+    if (computing_ns == 0 && !is_last) continue;
     __syncthreads();
     if (threadIdx.x == 0) {
-      due = max(due + wave_ns, now_ns() + computing_ns);
+      due = max(due, now_ns() + computing_ns);
       wait_until(due);
     }
     __syncthreads();
@@ -97,7 +128,10 @@ void replay(launch_site where, const replayed_operator& replayed, std::int64_t b
   const double seconds = static_cast<double>(bytes) / static_cast<double>(bytes_per_s);
   const auto touching = static_cast<std::int64_t>(std::min(seconds * 1.3e9, static_cast<double>(duration)));
   const std::int64_t computing = std::max<std::int64_t>((duration - touching) / waves - latency_ns, 0);
-  launch(where, &replay_waves, blocks, block_threads, replayed, waves, duration / waves, computing);
+  wave_operands all;
+  all.count = replayed.count;
+  for (int o = 0; o < all.count; ++o) all.operands[o] = touched_in_waves(replayed.operands[o], waves);
+  launch(where, &replay_waves, blocks, block_threads, all, waves, duration / waves, computing);
 }
 
 }  // namespace um::kernels
