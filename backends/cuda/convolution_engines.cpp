@@ -106,16 +106,15 @@ nanoseconds now() {
 }
 
 // The search tries every method, and each engine with the fewest parts with which it fits the cap. If an
-// engine is known that won for another batch, it tries only the likeliest engines of that method, and goes on
-// until that engine's family has run. (Of 384 parts of VGG-16 in bf16 on an H100 that family won 376. Six of
-// seven of all chosen engines were among the first three of their lists.)
+// engine is known that won for another batch, it tries only that engine's family, in parts as large: building
+// others takes most of the time. (Of 384 parts of VGG-16 in bf16 on an H100 that family won 376.)
 class engine_search {
  public:
   engine_search(session& gpu, const convolution_problem& p, byte_count cap)
       : session_(gpu), problem_(p), cap_(cap), site_(gpu, p, cap) {}
 
-  std::optional<convolution_recipe> find_fastest(nanoseconds& time, const std::string& precedent) {
-    if (!precedent.empty() && !is_brief() && try_precedent(precedent)) {
+  std::optional<convolution_recipe> find_fastest(nanoseconds& time, const session::precedent* known) {
+    if (known != nullptr && !is_brief() && try_precedent(*known)) {
       time = best_time_;
       return best_;
     }
@@ -154,25 +153,25 @@ class engine_search {
   }
 
   // Returns whether the family has run within the cap.
-  bool try_precedent(const std::string& precedent) {
-    constexpr int most = 8, most_idle = 2;
-    const convolution_method method = method_of(precedent);
-    if (method == convolution_method::winograd_4x4 || method == convolution_method::direct) {
-      try_sizes(method);
-      return best_.has_value();
-    }
+  bool try_precedent(const session::precedent& known) {
+    constexpr int most = 4;
+    const convolution_method method = method_of(known.engine);
+    const bool is_built_fast =
+        method == convolution_method::winograd_4x4 || method == convolution_method::direct;
+    const std::string family = family_of(known.engine);
+    const auto wants = [&](const std::string& name) { return family_of(name) == family; };
     for (const std::int64_t parts : parts_of(problem_)) {
-      if (method_workspace(problem_, method, parts) > cap_) continue;
-      int tried = 0, idle = 0;
-      bool ran = false;
-      visit_recipes(session_, problem_, method, parts, [&](const convolution_recipe& recipe) {
-        const nanoseconds before = best_time_;
-        const nanoseconds time = recipe.workspace_bytes > cap_ ? never : try_recipe(recipe);
-        ran = ran || (time != never && family_of(recipe.name) == family_of(precedent));
-        idle = best_time_ < before ? 0 : idle + 1;
-        return ++tried < most && !(ran && idle >= most_idle);
-      });
-      return ran;
+      if (problem_.x.n / parts > known.images || method_workspace(problem_, method, parts) > cap_) continue;
+      int tried = 0;
+      visit_recipes(
+          session_, problem_, method, parts,
+          [&](const convolution_recipe& recipe) {
+            const nanoseconds before = best_time_;
+            if (recipe.workspace_bytes <= cap_ && (is_built_fast || wants(recipe.name))) try_recipe(recipe);
+            return ++tried < most && (is_built_fast || !best_ || best_time_ < before);
+          },
+          0, wants);
+      if (best_) return true;
     }
     return false;
   }
@@ -250,8 +249,8 @@ std::string kind_of(convolution_problem p, byte_count cap) {
 convolution_recipe fastest(session& gpu, const convolution_problem& problem, byte_count cap,
                            nanoseconds& time) {
   const auto known = gpu.precedents().find(kind_of(problem, cap));
-  const std::string precedent = known == gpu.precedents().end() ? "" : known->second;
-  auto best = engine_search(gpu, problem, cap).find_fastest(time, precedent);
+  auto best = engine_search(gpu, problem, cap)
+                  .find_fastest(time, known == gpu.precedents().end() ? nullptr : &known->second);
   if (!best) {
     throw unsupported("no deterministic engine for " + signature_of(problem) + " within " + to_text(cap) +
                       " of workspace");
@@ -281,21 +280,21 @@ engine make_engine(session& gpu, const convolution_problem& problem, byte_count 
   if ((!recipe || !is_of(*recipe, standing)) && !usable(standing)) {
     throw unsupported("engine " + standing.engine + " of the engine cache is not to be had");
   }
-  gpu.precedents().emplace(kind_of(problem, cap), recipe->name);
+  gpu.precedents().try_emplace(kind_of(problem, cap),
+                               session::precedent{recipe->name, problem.x.n / recipe->parts});
   return {standing, recipe->bind};
 }
 
 }  // namespace
 
 // The version names the set of recipes that were tried, so new recipes start a new search. " like" marks a
-// short search, which tries only the likeliest engines of the method that won for another batch. It never
-// passes for a full search.
+// short search, which tries only the family that won for another batch. It never passes for a full search.
 engine choose_engine(session& gpu, const convolution_problem& problem, byte_count workspace_cap) {
   const std::string full = " recipes 5", key = engine_key(signature_of(problem), workspace_cap, full);
   const bool is_known = gpu.engines().find(gpu.engine_key(key)).has_value();
   const bool is_like =
       !is_known && !gpu.options().brief_search && gpu.precedents().contains(kind_of(problem, workspace_cap));
-  const std::string version = full + (is_like ? " like" : "");
+  const std::string version = full + (is_like ? " like 2" : "");
   return gpu.cached_engine(engine_key(signature_of(problem), workspace_cap, version),
                            [&] { return make_engine(gpu, problem, workspace_cap, version); });
 }

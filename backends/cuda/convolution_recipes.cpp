@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <utility>
 
 #include "backends/cuda/convolution_kernels.hpp"
@@ -287,16 +288,19 @@ bool visit_direct_product(session& gpu, const convolution_problem& p, convolutio
 }
 
 void visit_cudnn(session& gpu, const convolution_problem& p, convolution_method method, std::int64_t parts,
-                 const std::function<bool(const convolution_recipe&)>& visit, std::int64_t first) {
+                 const std::function<bool(const convolution_recipe&)>& visit, std::int64_t first,
+                 const recipe_filter& wants) {
   const bool aligned =
       parts_are_aligned(p, parts) || (method == convolution_method::padded && results_are_aligned(p, parts));
   if (!aligned || !visit_direct_product(gpu, p, method, parts, visit)) return;
   const cudnn_candidates candidates(gpu, scratch_layout_of(p, method, parts).product);
-  std::vector<std::string> seen;
+  std::set<std::string> seen;  // the heuristics name many engines several times
   for (auto i = static_cast<std::size_t>(first); i < candidates.size(); ++i) {
+    const std::string name = candidates.name_of(i);
+    if (!name.empty() && (!seen.insert(name).second || (wants && !wants(name_of(method, parts, name)))))
+      continue;
     const auto plan = candidates.build(i);
-    if (!plan || std::find(seen.begin(), seen.end(), plan->name()) != seen.end()) continue;
-    seen.push_back(plan->name());
+    if (!plan || (name.empty() && !seen.insert(plan->name()).second)) continue;
     if (!visit(recipe_of(gpu, p, method, parts, engine_of(gpu, *plan), i))) return;
   }
 }
@@ -325,7 +329,7 @@ kernel_call bind_and_accumulate(session& gpu, const convolution_problem& p, cons
 void visit_accumulating_recipes(session& gpu, const convolution_problem& p, convolution_method method,
                                 std::int64_t parts,
                                 const std::function<bool(const convolution_recipe&)>& visit,
-                                std::int64_t first) {
+                                std::int64_t first, const recipe_filter& wants) {
   convolution_problem alone = p;
   alone.accumulates = false;
   const byte_count partial_bytes =
@@ -339,7 +343,7 @@ void visit_accumulating_recipes(session& gpu, const convolution_problem& p, conv
         };
         return visit(recipe);
       },
-      first);
+      first, wants);
 }
 
 }  // namespace
@@ -401,20 +405,21 @@ std::vector<std::int64_t> parts_of(const convolution_problem& p) {
 }
 
 void visit_recipes(session& gpu, const convolution_problem& p, convolution_method method, std::int64_t parts,
-                   const std::function<bool(const convolution_recipe&)>& visit, std::int64_t first) {
+                   const std::function<bool(const convolution_recipe&)>& visit, std::int64_t first,
+                   const recipe_filter& wants) {
   const auto named = [&](convolution_recipe recipe) {
     recipe.name = name_of(method, parts, recipe.name);
     recipe.engine_family = name_of(method, 1, recipe.engine_family);
     return visit(recipe);
   };
   if (has_accumulation(p) && method != convolution_method::adding) {
-    visit_accumulating_recipes(gpu, p, method, parts, visit, first);
+    visit_accumulating_recipes(gpu, p, method, parts, visit, first, wants);
   } else if (method == convolution_method::winograd_4x4) {
     visit_winograd(gpu, p, parts, named);
   } else if (method == convolution_method::direct) {
     visit_direct(gpu, p, parts, named);
   } else {
-    visit_cudnn(gpu, p, method, parts, named, first);
+    visit_cudnn(gpu, p, method, parts, named, first, wants);
   }
 }
 
@@ -428,8 +433,9 @@ std::optional<convolution_recipe> find_recipe(session& gpu, const convolution_pr
       if (recipe.name == choice.engine) found = recipe;
       return !found;
     };
-    visit_recipes(gpu, p, method, choice.parts, look, choice.position);
-    if (!found) visit_recipes(gpu, p, method, choice.parts, look);
+    const auto wanted = [&](const std::string& name) { return name == choice.engine; };
+    visit_recipes(gpu, p, method, choice.parts, look, choice.position, wanted);
+    if (!found) visit_recipes(gpu, p, method, choice.parts, look, 0, wanted);
   }
   return found;
 }

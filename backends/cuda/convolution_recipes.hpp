@@ -40,11 +40,15 @@ std::vector<std::int64_t> parts_of(const convolution_problem& problem);
 // Returns whether every part begins at a multiple of 16 bytes, as cuDNN's engines need.
 bool parts_are_aligned(const convolution_problem& problem, std::int64_t parts);
 
+// Whether to build the recipe of that name; empty: all.
+using recipe_filter = std::function<bool(const std::string& name)>;
+
 // Calls `visit` with all recipes of a method and number of parts, likely ones first, until it returns false:
-// some take a second to build. Skips those before `first`. `gpu` must outlive the recipes.
+// some take a second to build. Skips those before `first`, and cuDNN's that `wants` refuses. `gpu` must
+// outlive the recipes.
 void visit_recipes(session& gpu, const convolution_problem& problem, convolution_method method,
                    std::int64_t parts, const std::function<bool(const convolution_recipe&)>& visit,
-                   std::int64_t first = 0);
+                   std::int64_t first = 0, const recipe_filter& wants = {});
 
 // Returns the recipe of a choice in the engine cache, or nothing if it cannot be built here.
 std::optional<convolution_recipe> find_recipe(session& gpu, const convolution_problem& problem,

@@ -134,6 +134,46 @@ bool is_unwanted(cudnnBackendDescriptor_t config, const cudnn_convolution& p) {
          (!p.allows_tensor_cores && fe::hasNumericalNote<CUDNN_NUMERICAL_NOTE_TENSOR_CORE>(config));
 }
 
+template <class T>
+bool read_attribute(cudnnBackendDescriptor_t from, cudnnBackendAttributeName_t name,
+                    cudnnBackendAttributeType_t type, T& value) {
+  std::int64_t count = 0;
+  return cudnnBackendGetAttribute(from, name, type, 1, &count, &value) == CUDNN_STATUS_SUCCESS;
+}
+
+// The engine and its knobs, as the frontend's ExecutionPlan::getTag() has them; "" where they cannot be read.
+std::string engine_text(cudnnBackendDescriptor_t config) {
+  const auto engine = fe::make_shared_backend_pointer(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+  cudnnBackendDescriptor_t engine_at = engine->get_backend_descriptor();
+  std::int64_t index = 0, knobs = 0;
+  if (!read_attribute(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, engine_at) ||
+      !read_attribute(engine_at, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, index)) {
+    return {};
+  }
+  std::vector<fe::ManagedOpaqueDescriptor> owners;
+  std::vector<cudnnBackendDescriptor_t> choices;
+  for (int i = 0; i < CUDNN_KNOB_TYPE_COUNTS; ++i) {
+    owners.push_back(fe::make_shared_backend_pointer(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR));
+    choices.push_back(owners.back()->get_backend_descriptor());
+  }
+  if (cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                               CUDNN_KNOB_TYPE_COUNTS, &knobs, choices.data()) != CUDNN_STATUS_SUCCESS) {
+    return {};
+  }
+  std::string text = "eng" + std::to_string(index);
+  for (std::int64_t i = 0; i < knobs; ++i) {
+    const cudnnBackendDescriptor_t choice = choices.at(static_cast<std::size_t>(i));
+    cudnnBackendKnobType_t type{};
+    std::int64_t value = 0;
+    if (!read_attribute(choice, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, type) ||
+        !read_attribute(choice, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, value)) {
+      return {};
+    }
+    text += "_k" + std::to_string(static_cast<int>(type)) + '=' + std::to_string(value);
+  }
+  return text;
+}
+
 }  // namespace
 
 struct cudnn_plan::compiled_plan {
@@ -198,6 +238,11 @@ cudnn_candidates& cudnn_candidates::operator=(cudnn_candidates&&) noexcept = def
 
 std::size_t cudnn_candidates::size() const {
   return list_ ? list_->configs.size() : 0;
+}
+
+std::string cudnn_candidates::name_of(std::size_t position) const {
+  const std::string engine = engine_text(list_->configs.at(position)->get_backend_descriptor());
+  return engine.empty() ? engine : list_->graph.getTag() + engine;
 }
 
 std::optional<cudnn_plan> cudnn_candidates::build(std::size_t position) const {

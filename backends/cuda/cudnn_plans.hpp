@@ -52,6 +52,8 @@ class cudnn_candidates {
   cudnn_candidates& operator=(cudnn_candidates&&) noexcept;
 
   std::size_t size() const;
+  // Returns the name that the plan would have, without building it; "" where cuDNN does not tell.
+  std::string name_of(std::size_t position) const;
   // Returns nothing if cuDNN cannot build this plan here.
   std::optional<cudnn_plan> build(std::size_t position) const;
 

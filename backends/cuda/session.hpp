@@ -41,7 +41,11 @@ class session {
   const engine& cached_engine(const std::string& key, const std::function<engine()>& make);
 
   // The engine of the first problem of each kind. The search for others of the kind begins with it.
-  std::map<std::string, std::string>& precedents() { return precedents_; }
+  struct precedent {
+    std::string engine;
+    std::int64_t images = 0;  // of each part
+  };
+  std::map<std::string, precedent>& precedents() { return precedents_; }
 
   // Returns device memory filled with pseudo-random values of a floating type, to time candidates on. The
   // next call overwrites it. Throws out_of_memory.
@@ -59,7 +63,7 @@ class session {
   std::string key_prefix_;
   engine_cache engines_;
   std::map<std::string, engine> engines_by_key_;
-  std::map<std::string, std::string> precedents_;
+  std::map<std::string, precedent> precedents_;
   arena scratch_;
 };
 
