@@ -58,5 +58,21 @@ def electra_64():
     return in_bf16(language("ElectraForMaskedLM", "Electra", 64, 512))
 
 
+# Predicted after launches were priced anew:
+
+def bloom_8():
+    return in_bf16(language("BloomForCausalLM", "Bloom", 8, 1024, hidden_size=1024, n_layer=12, n_head=16, vocab_size=50304))
+
+
+def olmo_4():
+    return in_bf16(language("OlmoForCausalLM", "Olmo", 4, 1024, hidden_size=1024, intermediate_size=4096, num_hidden_layers=16, num_attention_heads=16))
+
+
+def segformer_128():
+    import transformers
+    model = transformers.SegformerForImageClassification(transformers.SegformerConfig(num_labels=1000))
+    return in_bf16((model, (torch.randn(128, 3, 224, 224),)))
+
+
 HELD_OUT = (mnasnet_512, wide_resnet_128, squeezenet_512, qwen2_4, gpt_neox_8, distilbert_64, gemma_4, dinov2_64,
-            phi_4, convnextv2_64, electra_64)
+            phi_4, convnextv2_64, electra_64, bloom_8, olmo_4, segformer_128)

@@ -476,7 +476,7 @@ def test_a_step_is_no_shorter_than_its_launches(export):
     _, waits = export("mlp", "--machine", "h200", "--launch", "1ms")
     _, same = export("mlp", "--machine", "h200", "--launch", "10ns")
     took, quick, slow = (sum(op["duration_ns"] for op in each["ops"]) for each in (graph, same, waits))
-    assert quick == took + 10 and slow >= len(graph["ops"]) * 1_000_000
+    assert took < quick < took + 1000 and slow >= len(graph["ops"]) * 1_000_000
     assert all(late["duration_ns"] > op["duration_ns"] for late, op in zip(waits["ops"], graph["ops"]))
     done, _ = export("mlp", "--launch", "1ms")
     assert done.returncode == 2 and "--launch wants --machine or --measure" in done.stderr

@@ -7,10 +7,9 @@ import pytest
 torch = pytest.importorskip("torch", minversion="2.9")
 
 from torch import nn  # noqa: E402
-from umbench.torch import convert, generated, launches, measuring, rates  # noqa: E402
+from umbench.torch import convert, generated, launches, measuring  # noqa: E402
 
-LAYERS, LIBRARY, GENERATED, LAUNCH = 4, {"ns": 40_000, "workspace": 512, "host_ns": 7_000}, 1_000, 20_000
-PASS = 500_000
+LAYERS, LIBRARY, GENERATED, LAUNCH = 4, {"ns": 40_000, "workspace": 512}, 1_000, 20_000
 
 
 class Times:
@@ -30,9 +29,6 @@ class Times:
         assert kernel.joined and kernel.writes
         return GENERATED
 
-    def launches(self):
-        return {"kernel_ns": LAUNCH, "pass_ns": PASS}
-
     def keep(self):
         pass
 
@@ -41,23 +37,30 @@ def perceptron():
     return nn.Sequential(*[layer for _ in range(LAYERS) for layer in (nn.Linear(64, 64), nn.ReLU())]), (torch.randn(32, 64),)
 
 
+def looked_up():
+    class Tables(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.small, self.large = nn.Embedding(16, 8), nn.Embedding(1 << 20, 8)
+
+        def forward(self, positions):
+            return (self.small(positions % 16) * self.large(positions)).sum()
+
+    return Tables(), (torch.zeros(4, 64, dtype=torch.long),)
+
+
 def images():
     return nn.Sequential(nn.Conv2d(128, 128, 3, padding=1), nn.Conv2d(128, 256, 3, padding=1), nn.AdaptiveAvgPool2d(1), nn.Flatten()), (torch.randn(2, 128, 8, 8),)
 
 
 def test_products_take_what_was_measured_and_other_kernels_their_bytes():
     made = convert.of_model(perceptron)
-    host_ns = measuring.set_durations(made, Times())
+    measuring.set_durations(made, Times())
     products = [op for op in made.document["ops"] if op["label"] in ("addmm", "mm")]
     others = [op for op in made.document["ops"] if op not in products]
     assert len(products) == 3 * LAYERS - 1 and others
     assert all(op["duration_ns"] == LIBRARY["ns"] + measuring.BETWEEN_KERNELS_NS and op["workspace_bytes"] == 512 for op in products)
     assert all(op["duration_ns"] == GENERATED + measuring.BETWEEN_KERNELS_NS * made.launches.get(op["name"], 1) for op in others)
-    passes = [op["name"] for op in made.document["ops"] if host_ns[op["name"]] > PASS]  # their first operators
-    assert len(passes) == 2 and passes[0] == made.document["ops"][0]["name"]
-    for op in made.document["ops"]:
-        alone = LIBRARY["host_ns"] if op in products else LAUNCH * made.launches.get(op["name"], 1)
-        assert host_ns[op["name"]] == alone + PASS * (op["name"] in passes)
 
 
 def times_in(folder, monkeypatch):
@@ -104,11 +107,29 @@ def test_generated_kernels_that_cannot_be_timed_are_told(tmp_path, monkeypatch):
 
 def test_short_kernels_wait_for_their_launches():
     made = convert.of_model(perceptron)
-    host_ns = measuring.set_durations(made, Times())
+    measuring.set_durations(made, Times())
+    names = [op["name"] for op in made.document["ops"]]
+    alone = {op["name"]: op["duration_ns"] for op in made.document["ops"]}
+    taken = launches.wait_for(made, LAUNCH)
+    counts = launches.BEFORE + launches.BETWEEN + launches.BEHIND + sum(launches.launches_of(made, name) for name in names)
+    assert taken == pytest.approx(LAUNCH * counts, rel=1e-6)
+    waited = {op["name"]: op["duration_ns"] for op in made.document["ops"]}
+    assert sum(waited.values()) == taken and all(waited[name] >= alone[name] for name in names)  # short kernels: the CPU binds the step
+    assert waited[names[0]] == alone[names[0]] + LAUNCH * (launches.BEFORE + launches.CALLS["addmm"])
+
+
+def test_long_kernels_hide_their_launches():
+    made = convert.of_model(perceptron)
+    measuring.set_durations(made, Times())
     alone = sum(op["duration_ns"] for op in made.document["ops"])
-    rates.wait_for_launches(made, host_ns)
-    waited = sum(op["duration_ns"] for op in made.document["ops"])
-    assert alone < waited and waited >= sum(host_ns.values())
+    assert launches.wait_for(made, 1) < 200 and sum(op["duration_ns"] for op in made.document["ops"]) <= alone + launches.BEFORE + 2
+
+
+def test_sums_into_a_small_table_are_timed_at_positions_within_it():
+    made = convert.of_model(looked_up)
+    kernels = {rows: kernel for kernel in made.generated.values() for rows in [generated.Alone(kernel, torch.device("cpu")).rows] if rows > 1}
+    assert set(kernels) == {16, 1 << 20}
+    assert generated.is_worth(kernels[16], 1 << 30) and not generated.is_worth(kernels[1 << 20], 1 << 30)
 
 
 def test_gradients_that_are_copied_come_on_top():
@@ -149,4 +170,4 @@ def test_kernels_of_a_constant_and_of_a_value_have_other_keys():
     x = graph.placeholder("x")
     x.meta["val"] = torch.empty(4)
     sums = [graph.call_function(torch.ops.aten.add.Tensor, (x, other)) for other in (x, 0)]
-    assert len({generated.Alone(types.SimpleNamespace(reads=[x], writes=[y]), cpu).key([(1,)]) for y in sums}) == 2
+    assert len({generated.Alone(types.SimpleNamespace(nodes=[y], reads=[x], writes=[y]), cpu).key([(1,)]) for y in sums}) == 2

@@ -20,20 +20,19 @@ def main(options):
     figures = machine(options.machine) if options.machine else None
     began = time.monotonic()
     made = document_of(options)
-    from umbench.torch import convert, optimizer, rates
-    launches = {}
+    from umbench.torch import convert, launches, optimizer, rates
+    kernel_ns = options.launch
     if options.measure:
         from umbench.torch import measuring
         times = measuring.Times(options.measure)
-        launches = measuring.set_durations(made, times)
+        measuring.set_durations(made, times)
+        kernel_ns = kernel_ns or times.kernel_ns()
         for why in sorted(set(times.untimed.values())):
             print(f"a generated kernel is not timed but priced by its bytes: {why.splitlines()[0]}", file=sys.stderr)
     elif figures:
         rates.set_durations(made, figures)
-    if options.launch:
-        launches = rates.launched_in(made, options.launch)
-    if launches:
-        rates.wait_for_launches(made, launches)
+    if kernel_ns:
+        launches.wait_for(made, kernel_ns)
     optimizer.add_step(made.document, options.optimizer, options.step)
     output.write(convert.as_text(made.document), options.out)
     report(made, options, time.monotonic() - began)

@@ -10,16 +10,18 @@ from .operators import GATHERS, SCATTERS, name_of
 from .values import stored_bytes, value_of
 
 LEAST_BYTES = 1 << 24  # smaller kernels are launched for longer than they run
-SMALL_TABLE = 1 << 20  # bytes: wherever one reads there, it is in the cache
+SMALL_TABLE = 1 << 20  # bytes: wherever one reads there or adds to it, it is in the cache
 
 
 class Alone:
-    """The nodes of a kernel, behind placeholders for what it reads. `values`: the traced values of these. `device`: a torch.device."""
+    """The nodes of a kernel, behind placeholders for what it reads. `values`: the traced values of these. `rows`: of the smallest table that
+    it adds to, 1 where there is none. `device`: a torch.device."""
 
     def __init__(self, kernel, device):
         self.graph, self.values, self.made = torch.fx.Graph(), [], {}
         self.reads, self.device = set(kernel.reads), device
         self.graph.output(tuple(self.copy(node) for node in kernel.writes))
+        self.rows = min((value_of(node.args[0]).shape[0] for node in kernel.nodes if name_of(node) in SCATTERS), default=1)
 
     def copy(self, node):
         if node not in self.made:
@@ -55,4 +57,4 @@ def goes_by_position(node):
     """Whether the pace depends on the positions that are given."""
     if name_of(node) in ("cat", "constant_pad_nd", "slice_scatter", "select_scatter"):
         return False
-    return name_of(node) in SCATTERS or name_of(node) in GATHERS and stored_bytes(value_of(node.args[0])) > SMALL_TABLE
+    return name_of(node) in SCATTERS | GATHERS and stored_bytes(value_of(node.args[0])) > SMALL_TABLE

@@ -1,13 +1,58 @@
-"""How long the CPU takes to launch kernels."""
+"""How long the CPU takes to launch a compiled step, and how long the GPU waits for it.
 
-import functools
+Counts are in launches of a generated kernel, fitted to what the CPU took for nine networks on an H100's host with torch 2.11 (results/torch/steps.jsonl).
+"""
+
 import statistics
 import time
 
 import torch
 
-ROUNDS = 5
-LAYERS = 10, 30  # of the two compiled steps whose launches are timed
+from .operators import is_attention, name_of
+
+ROUNDS = 9
+LAYERS = 10, 30         # of the two compiled steps that are timed
+KERNELS_OF_LAYER = 5.0  # a network finds its code in no cache: it launches as many kernels in the time that a layer of these steps takes
+CALLS = {"mm": 1.1, "addmm": 1.1, "bmm": 1.1, "convolution": 1.0, "convolution_backward": 4.0}
+ATTENTION, ATTENTION_BACKWARD, OTHERS = 1.2, 2.4, 2.7
+BEFORE, BETWEEN, BEHIND = 15, 35, 50  # before the first kernel, before the backward pass, and behind the last, where gradients are handed over
+
+
+def wait_for(made, kernel_ns):
+    """Lengthens the operators of a Converted, in place, by what the GPU waits for the CPU, which takes `kernel_ns` to launch a generated
+    kernel: the CPU runs ahead while kernels are long, and the GPU waits for it while they are short. Returns what the CPU takes."""
+    timed = [op for op in made.document["ops"] if "duration_ns" in op]
+    passes = first_of_passes(made.document)
+    before = dict(zip(passes, (BEFORE, BETWEEN)))
+    launched = done = 0
+    for op in timed:
+        launched += round(kernel_ns * (launches_of(made, op["name"]) + before.get(op["name"], 0)))
+        end = max(done + op["duration_ns"], launched + op["duration_ns"] // made.launches.get(op["name"], 1))
+        op["duration_ns"], done = end - done, end
+    if len(passes) > 1:
+        launched += round(kernel_ns * BEHIND)
+        timed[-1]["duration_ns"] += max(0, launched - done)
+    return launched
+
+
+def launches_of(made, name):
+    """What launching an operator takes, in launches of a generated kernel."""
+    node = made.alone.get(name)
+    if node is None:
+        return made.launches.get(name, 1)
+    if is_attention(node):
+        return ATTENTION_BACKWARD if "backward" in name_of(node) else ATTENTION
+    return CALLS.get(name_of(node), OTHERS)
+
+
+def first_of_passes(document):
+    """Names of the first operator of the forward pass and of that of the backward pass."""
+    gradients = {t["name"] for t in document["tensors"] if t.get("use") in ("activation_gradient", "parameter_gradient")}
+    found = {}
+    for op in document["ops"]:
+        if "duration_ns" in op:
+            found.setdefault(any(name in gradients for name in op["out"]), op["name"])
+    return [found[back] for back in sorted(found)]
 
 
 def launching_ns(run, device):
@@ -23,29 +68,29 @@ def synchronize(device):
         torch.cuda.synchronize(device)
 
 
-def of_compiled(device):
-    """What the CPU takes for a compiled training step: {"kernel_ns": to launch a generated kernel, "pass_ns": before the first kernel of the
-    forward or backward pass}. A longer step takes more by its kernels and products; what is left of the shorter one belongs to both passes."""
-    weight = torch.randn(64, 64, device=device)
-    products = [launching_ns(lambda: [torch.mm(weight, weight) for _ in range(100)], device) / 100 for _ in range(ROUNDS)]
-    short, long = (_step_ns(layers, weight) for layers in LAYERS)
-    layer = (long - short) / (LAYERS[1] - LAYERS[0])  # 3 products and 2 generated kernels, forward and backward
-    return {"kernel_ns": max(0, round((layer - 3 * statistics.median(products)) / 2)), "pass_ns": max(0, round((short - LAYERS[0] * layer) / 2))}
+def kernel_ns(device):
+    """What the CPU takes to launch a generated kernel of a network: from two compiled steps, in turns, one of which has more layers."""
+    steps = [_step(layers, device) for layers in LAYERS]
+    pairs = [[launching_ns(step, device) for step in steps] for _ in range(3 + ROUNDS)][3:]
+    layer = statistics.median(long - short for short, long in pairs) / (LAYERS[1] - LAYERS[0])
+    return max(0, round(layer / KERNELS_OF_LAYER))
 
 
-def _step_ns(layers, x):
-    """Median of what the CPU takes to launch a training step of so many layers: a product and a ReLU each."""
+def _step(layers, device):
+    """A compiled training step of so many layers: a product, a ReLU and a normalisation each."""
+    x = torch.randn(64, 64, device=device, dtype=torch.bfloat16)
     weights = [x.clone().requires_grad_() for _ in range(layers)]
+    scales = [torch.ones_like(x[0]).requires_grad_() for _ in range(layers)]
 
-    @functools.partial(torch.compile, dynamic=False)
-    def loss_of(x, weights):
-        for weight in weights:
-            x = torch.relu(x @ weight)
+    @torch.compile(dynamic=False)
+    def loss_of(x, weights, scales):
+        for weight, scale in zip(weights, scales):
+            x = torch.nn.functional.layer_norm(torch.relu(x @ weight), scale.shape, scale, scale)
         return x.sum()
 
-    samples = []
-    for _ in range(3 + 3 * ROUNDS):
-        for weight in weights:
-            weight.grad = None
-        samples.append(launching_ns(lambda: loss_of(x, weights).backward(), x.device))
-    return statistics.median(samples[3:])
+    def run():
+        for each in weights + scales:
+            each.grad = None
+        loss_of(x, weights, scales).backward()
+
+    return run

@@ -1,5 +1,5 @@
 """How long operators take on a GPU: products, convolutions, attention and the like once for each shape, generated kernels compiled by
-themselves or by bytes. And how long the CPU takes to launch them.
+themselves or by bytes.
 
 Times are kept in ~/.cache/umbench for the GPU and the release of PyTorch: another network measures what is new in it alone.
 A GPU that rests between short measurements runs at a higher clock than in training, so products and copies keep it busy meanwhile.
@@ -12,7 +12,6 @@ import functools
 import json
 import os
 import re
-import statistics
 from pathlib import Path
 
 import torch
@@ -25,15 +24,13 @@ REPEATS, ROUNDS = 10, 5
 BETWEEN_KERNELS_NS = 2500  # from the end of a kernel to the next on one stream: 2.4 to 3.0 us for T5, GPT-2, SqueezeNet and DistilBERT in results/torch/steps.jsonl
 LEAST_BYTES, MOST_BYTES, LINK_BYTES = 1 << 16, 1 << 31, 1 << 25
 CACHE_BYTES = 1 << 27  # more than a GPU's second-level cache holds
-METHOD = 6             # of measuring: times of another method are not read
+METHOD = 7             # of measuring: times of another method are not read
 ERRORS_OF_GPUS = ("CUDA error", "out of memory", "_STATUS_ALLOC_FAILED")
 LOADS_FIRST, LOADS = 20, 4  # of some 2 ms, before the first round and before each other
 
 
 def set_durations(made, times):
-    """Writes duration_ns and workspace_bytes of each opaque operator of a Converted in place. Returns by the operators' names how many
-    nanoseconds the CPU takes to launch them."""
-    host_ns, compiled = {}, times.launches()
+    """Writes duration_ns and workspace_bytes of each opaque operator of a Converted in place."""
     for op in made.document["ops"]:
         if op["kind"] != "opaque":
             continue
@@ -42,27 +39,13 @@ def set_durations(made, times):
         if measured is None:
             kernel = made.generated.get(op["name"])
             ns = times.of_kernel(kernel, op["bytes"], made.channels_last) if kernel is not None else times.of_bytes(op["bytes"])
-            host_ns[op["name"]] = compiled["kernel_ns"] * count
         else:
-            ns, host_ns[op["name"]] = measured["ns"], measured["host_ns"]
+            ns = measured["ns"]
             copied = made.copied.get(op["name"], 0)  # not by what was measured, whose operands have channels last
             op["workspace_bytes"] = measured["workspace"] + copied
             ns += times.of_bytes(2 * copied) if copied else 0
         op["duration_ns"] = ns + BETWEEN_KERNELS_NS * count
     times.keep()
-    for name in first_of_passes(made.document):
-        host_ns[name] += compiled["pass_ns"]
-    return host_ns
-
-
-def first_of_passes(document):
-    """The first operator of the forward pass and of the backward pass that is opaque."""
-    gradients = {t["name"] for t in document["tensors"] if t.get("use") in ("activation_gradient", "parameter_gradient")}
-    found = {}
-    for op in document["ops"]:
-        if op["kind"] == "opaque":
-            found.setdefault(any(name in gradients for name in op["out"]), op["name"])
-    return found.values()
 
 
 class Times:
@@ -90,7 +73,7 @@ class Times:
             os.replace(beside, self.file)
 
     def of_node(self, node, channels_last=True):
-        """{"ns", "workspace", "host_ns"} of an operator with random operands of its shapes, None where it takes no random ones.
+        """{"ns", "workspace"} of an operator with random operands of its shapes, None where it takes no random ones.
         `channels_last`: whether Inductor lays images out so, however they were traced."""
         key = key_of(node) + ("" if channels_last else " as traced")
         if key not in self.known:
@@ -111,7 +94,7 @@ class Times:
             with self._alone():
                 self._read()
                 if key not in self.known:
-                    self.known[key] = self._measured_kernel(run, alone.values, size, channels_last)
+                    self.known[key] = self._measured_kernel(run, alone, size, channels_last)
                     torch.cuda.empty_cache()
                     self.keep()
         if "ns" in self.known[key]:
@@ -136,12 +119,12 @@ class Times:
         except Exception as error:  # noqa: BLE001  whatever Inductor raises
             return error
 
-    def _measured_kernel(self, run, values, size, channels_last):
+    def _measured_kernel(self, run, alone, size, channels_last):
         if isinstance(run, Exception):
             return refused(run)
         try:
             with torch.no_grad():
-                operands = [[self._example(value, channels_last) for value in values] for _ in range(operand_sets(size))]
+                operands = [[self._example(value, channels_last, below=alone.rows) for value in alone.values] for _ in range(operand_sets(size))]
                 return {"ns": round(self._time([functools.partial(run, each) for each in operands]))}
         except Exception as error:  # noqa: BLE001
             return refused(error)
@@ -190,15 +173,15 @@ class Times:
             self.keep()
         return self.known["link"]
 
-    def launches(self):
-        """As launches.of_compiled."""
-        if "launches" not in self.known:
+    def kernel_ns(self):
+        """As launches.kernel_ns."""
+        if "kernel_ns" not in self.known:
             with self._alone():
                 self._read()
-                if "launches" not in self.known:
-                    self.known["launches"] = launches.of_compiled(self.device)
+                if "kernel_ns" not in self.known:
+                    self.known["kernel_ns"] = launches.kernel_ns(self.device)
                     self.keep()
-        return self.known["launches"]
+        return self.known["kernel_ns"]
 
     def _copy_ns(self, size):
         def call():
@@ -222,8 +205,7 @@ class Times:
             operands = made - held + _operand_bytes(node)
             del result
             calls += [self._call(node, channels_last) for _ in range(operand_sets(operands) - 1)]
-            host = [launches.launching_ns(lambda: [calls[i % len(calls)]() for i in range(REPEATS)], self.device) for _ in range(ROUNDS)]
-            return {"ns": round(self._time(calls)), "workspace": max(0, workspace), "host_ns": round(statistics.median(host) / REPEATS)}
+            return {"ns": round(self._time(calls)), "workspace": max(0, workspace)}
 
     def _call(self, node, channels_last):
         """A function that runs the operator with operands of its own."""
@@ -298,8 +280,8 @@ class Times:
         product, copy = lambda: torch.mm(a, b, out=made), lambda: result.copy_(source)
         return 12 * [*4 * [product], copy]
 
-    def _example(self, value, channels_last, node=None):
-        """Random numbers where a traced value has a shape. `node`: of a matrix, whose rows may be padded."""
+    def _example(self, value, channels_last, node=None, below=1):
+        """Random numbers where a traced value has a shape, whole ones below `below`. `node`: of a matrix, whose rows may be padded."""
         if isinstance(value, (list, tuple)):
             return type(value)(self._example(v, channels_last) for v in value)
         if not isinstance(value, torch.Tensor):
@@ -309,6 +291,7 @@ class Times:
         if value.numel() == 0:
             size = 0
         flat = torch.randn(size, device=self.device, dtype=torch.float32).mul_(0.02).to(value.dtype) if value.dtype.is_floating_point \
+            else torch.randint(below, (size,), device=self.device, dtype=value.dtype) if below > 1 and value.dtype != torch.bool \
             else torch.zeros(size, device=self.device, dtype=value.dtype)
         return flat.as_strided(value.shape, self._strides(value, channels_last) if value.dim() == 4 else strides)
 

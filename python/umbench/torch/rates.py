@@ -31,23 +31,6 @@ def set_durations(made, machine):
             op["duration_ns"] = round(seconds * 1e9 + machine["launch_ns"] * made.launches.get(op["name"], 1))
 
 
-def launched_in(made, launch_ns):
-    """What the CPU takes to launch each operator of a Converted, by its name, where a kernel takes `launch_ns`."""
-    return {op["name"]: launch_ns * made.launches.get(op["name"], 1) for op in made.document["ops"]}
-
-
-def wait_for_launches(made, host_ns):
-    """Lengthens the operators of a Converted, in place, by what the GPU waits for the CPU, which takes `host_ns` of its name to launch
-    each: the CPU runs ahead while kernels are long, and the GPU waits for it while they are short."""
-    launched = done = 0
-    for op in made.document["ops"]:
-        if "duration_ns" in op:
-            count = made.launches.get(op["name"], 1)
-            launched += round(host_ns[op["name"]])
-            end = max(done + op["duration_ns"], launched + op["duration_ns"] // count)
-            op["duration_ns"], done = end - done, end
-
-
 def share_of_copies(kernel):
     """Of the rate of copies, what a kernel reaches: generated ones (kernels.Kernel), and all of it where none is given."""
     if kernel is None:
