@@ -1,5 +1,7 @@
 """The pages quote simulated.md, and simulated.md is what today's program prints."""
 
+import itertools
+import json
 import re
 import subprocess
 
@@ -81,9 +83,28 @@ def test_the_page_of_the_simulator_sums_them_up():
     assert within("later", capped)[1] < 20
     others, worst = within("later", [*capped, "hints_h200", "hints_alexnet_h200", "untuned_h100"])
     assert f"| {others} | the time, within 20 %; large batches within {worst} % |" in page
-    assert f"| first iterations | {within('first', CALIBRATED)[0]} |" in page
+    assert f"| first iterations | {within('first', CALIBRATED)[0]}; two runs" in page
     inside = [re.search(r"just above ratio 1: (\d+) of (\d+)", told[name]) for name in ("published", "h100_patterns", "h100_host_4_patterns")]
     assert "| just above ratio 1 | {} of {} in the band |".format(*(sum(int(each[i]) for each in inside) for i in (1, 2))) in page
+
+
+def test_the_page_says_how_far_runs_of_a_cell_are_apart():
+    runs = {}
+    for stem in CALIBRATED:
+        build = None
+        for entry in map(json.loads, (FOLDER / f"{stem}.jsonl").read_text(encoding="utf-8").splitlines()):
+            if entry["kind"] == "environment":
+                build = entry["umbench"]
+            elif entry["outcome"] == "ok":
+                runs.setdefault((stem, build, entry["key"]), []).append(entry["samples_ns"])
+    pairs = [pair for samples in runs.values() for pair in itertools.combinations(samples, 2)]
+
+    def near(time):
+        return sum(max(time(a), time(b)) <= 1.15 * min(time(a), time(b)) for a, b in pairs)
+
+    page = " ".join((FOLDER / "README.md").read_text(encoding="utf-8").split())
+    first, later = near(lambda samples: samples[0]), near(lambda samples: min(samples[1:]))
+    assert f"within 15 % of each other in {first} of {len(pairs)} pairs; later iterations in {later}." in page
 
 
 @pytest.mark.study
