@@ -431,7 +431,7 @@ def test_plot_draws_each_kind(plot, study, tmp_path, with_timeline):
     assert plot("bounds", synthetic.write(tmp_path / "b.jsonl", cells), "--out", tmp_path).returncode == 0
     assert "bound: computing again alone" in svg_text(tmp_path, "bounds")
     assert plot("peers", conftest.ROOT / "results/peers/pytorch_h200.jsonl", "--out", tmp_path).returncode == 0
-    assert "VGG-16, 64, fp32" in svg_text(tmp_path, "peers")
+    assert "VGG-16, 256, fp32" in svg_text(tmp_path, "peers")
     assert "n = 4" in plot("table", study).stdout
 
 
