@@ -19,7 +19,7 @@ os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 def cheap_copies(monkeypatch):
     """Plans offload what they may."""
     monkeypatch.setattr(planner, "COPY_NS", 0)
-    monkeypatch.setattr(planner, "COPY_DRAG", 0)
+    monkeypatch.setattr(planner, "COPY_DRAG", {"pinned": 0, "managed": 0.2})
 
 
 def gradients(model):
@@ -41,6 +41,16 @@ def test_offloads_leave_the_bits(name):
     assert not copies._running
     for own, other in zip(gradients(plain), gradients(model)):
         assert torch.equal(own, other)
+
+
+def test_copies_of_managed_memory_are_told_to_slow_kernels_down():
+    model, inputs = test_fit.made("perceptron")
+    times = []
+    for tier in ("pinned", "managed"):
+        fitted, _ = test_fit.fitted(copy.deepcopy(model), inputs, 0.75, tier=tier)
+        test_fit.trained(fitted, inputs)
+        times.append(fitted.plan.predicted["ms"])
+    assert times[0] < times[1]
 
 
 def test_a_second_forward_pass_before_the_backward_pass_takes_memory_of_its_own():
@@ -167,8 +177,22 @@ def test_inductor_writes_over_what_is_copied_unless_the_copy_is_waited_for(waits
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_managed_memory_on_a_gpu_is_copied_whole():
+    from umbench.torch import kernel_copies
+
+    memory, free = copies.managed_bytes(1 << 20)
+    for size in (8, 4104, 1 << 20):
+        source, back = torch.randint(256, (size,), dtype=torch.uint8, device="cuda"), torch.zeros(size, dtype=torch.uint8, device="cuda")
+        assert kernel_copies.copied(memory[:size], source) and kernel_copies.copied(back, memory[:size])
+        assert torch.equal(source, back)
+    assert not kernel_copies.copied(memory[:12], source[:12])
+    free()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("tier", ("pinned", "managed"))
 @pytest.mark.parametrize("cycles", (0, 20_000_000))
-def test_slow_copies_on_a_gpu_leave_the_gradients(cycles, monkeypatch):
+def test_slow_copies_on_a_gpu_leave_the_gradients(cycles, tier, monkeypatch):
     monkeypatch.setitem(copies.SLOWED, "cycles", cycles)
     torch.manual_seed(0)
     start = test_fit.Mean(torch.nn.Sequential(*[layer for _ in range(8) for layer in (torch.nn.Linear(2048, 2048), torch.nn.GELU())]))
@@ -179,7 +203,7 @@ def test_slow_copies_on_a_gpu_leave_the_gradients(cycles, monkeypatch):
     peak = torch.cuda.max_memory_allocated()
     del plain
     torch.cuda.empty_cache()
-    model = test_fit.umt.fit(start.cuda(), budget=int(0.6 * peak), effort=0.1)
+    model = test_fit.umt.fit(start.cuda(), budget=int(0.6 * peak), effort=0.1, tier=tier)
     test_fit.trained(model, inputs)
     assert model.plan.offloaded
     for own, other in zip(wanted, gradients(model)):

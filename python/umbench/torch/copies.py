@@ -4,11 +4,12 @@ copy_out and copy_back start a copy, finish_copy makes the current stream wait f
 over it, neither PyTorch's allocator nor Inductor, which gives the memory of tensors that nothing reads any more to others. It
 writes the copy: nothing reads that before. On a CPU the copy itself is made as late as it may be, by finish_copy."""
 
+import ctypes
 import itertools
 
 import torch
 
-from . import private
+from . import managed, private
 from .planner import NoPlan
 
 SLOWED = {"cycles": 0}  # of the GPU, before each copy: tests set them
@@ -75,10 +76,6 @@ class Slab:
 
 def managed_bytes(size):
     """(a tensor in managed memory whose preferred location is the host and that the GPU reaches over the link, what frees it)."""
-    import ctypes
-
-    from . import managed
-
     pool = managed.library("advise_host", size)
     pool.um_pool_alloc.restype = ctypes.c_void_p
     pool.um_pool_alloc.argtypes = [ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
@@ -127,10 +124,20 @@ def _begin(source, copy, part, way):
     with private.on_stream(stream, current):
         if SLOWED["cycles"]:
             torch.cuda._sleep(SLOWED["cycles"])
-        copy.copy_(source, non_blocking=True)
+        _move(copy, source)
     event.record(stream)
     _running[copy.data_ptr()] = lambda: current.wait_event(event)
     return copy
+
+
+def _move(copy, source):
+    """On the current stream."""
+    if copy.is_cuda and source.is_cuda:  # one is managed memory, which PyTorch takes for the GPU's own
+        from . import kernel_copies
+
+        if kernel_copies.copied(copy, source):
+            return
+    copy.copy_(source, non_blocking=True)
 
 
 def _finish(source, copy):

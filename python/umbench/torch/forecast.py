@@ -82,4 +82,4 @@ def planned(options, budget, times):
     trained = sum(row["bytes"] for row in step.rows if row["backward_result"])
     base = LIBRARY_BYTES + sum(resident) + states_per_byte(options.optimizer) * trained
     batches = [n.meta["val"].shape[0] for n in step.nodes if n.op == "placeholder" and joint.names.get(n.name, "").startswith("data")]
-    return step, ask(step, budget, base, costs.rates, True, begin, options.effort, options.tier != "none"), batches[0] if batches else 0
+    return step, ask(step, budget, base, costs.rates, True, begin, options.effort, None if options.tier == "none" else options.tier), batches[0] if batches else 0

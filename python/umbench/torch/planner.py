@@ -31,15 +31,16 @@ def program():
 
 WORK = 40_000_000  # of each search (planners/torch_target.hpp: plan_torch): some 4 s on eight cores
 COPY_NS = 20000  # a copy to the host or back, beside its bytes: two waits for events
-COPY_DRAG = 0.15  # products take 0.1 to 0.2 of a copy's time longer while it runs (H100)
+# By how much of a copy's time kernels take longer while it runs (H100): those of managed memory are kernels themselves.
+COPY_DRAG = {"pinned": 0.15, "managed": 0.5}
 
 
-def ask(step, budget, base_bytes, rates, fused, begin, effort, offloads=False):
+def ask(step, budget, base_bytes, rates, fused, begin, effort, tier=None):
     """The answer as a dictionary: `begin` and `plan`, each with saved, offloaded, recomputed, ns, peak, forward_peak, saved_bytes; and
-    `bound`, bytes that no plan's peak is below."""
+    `bound`, bytes that no plan's peak is below. tier: as fit has it."""
     question = {"nodes": step.rows, "budget": int(budget), "base_bytes": int(base_bytes), "bytes_per_ns": rates["bytes"],
-                "launch_ns": LAUNCH_NS, "between_ns": BETWEEN_KERNELS_NS, "link_bytes_per_ns": rates["link"] if offloads else 0,
-                "copy_ns": COPY_NS, "copy_drag": COPY_DRAG, "fused": fused, "begin": sorted(begin), "work": int(WORK * effort)}
+                "launch_ns": LAUNCH_NS, "between_ns": BETWEEN_KERNELS_NS, "link_bytes_per_ns": rates["link"] if tier else 0,
+                "copy_ns": COPY_NS, "copy_drag": COPY_DRAG.get(tier, 0), "fused": fused, "begin": sorted(begin), "work": int(WORK * effort)}
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(question, file)
         file.flush()
