@@ -30,7 +30,6 @@ TITLES = {"resnet50": "ResNet-50", "gpt2_medium": "GPT-2 medium", "vit_b16": "Vi
           "mnasnet_512": "MNASNet", "wide_resnet_128": "Wide ResNet-50", "squeezenet_512": "SqueezeNet", "qwen2_4": "Qwen2",
           "gpt_neox_8": "GPT-NeoX", "distilbert_64": "DistilBERT", "gemma_4": "Gemma", "dinov2_64": "DINOv2",
           "phi_4": "Phi", "convnextv2_64": "ConvNeXtV2", "electra_64": "ELECTRA", "bloom_8": "BLOOM", "olmo_4": "OLMo", "segformer_128": "SegFormer"}
-LAUNCH_NS = 28_000  # what the CPU takes to launch a generated kernel: results/torch/steps.jsonl
 
 
 def arguments_of():
@@ -82,7 +81,7 @@ def read(file):
 
 
 def table(lines, later):
-    """Lines of Markdown, errors in %: of `later`, predicted by the machine file, where the CPU takes LAUNCH_NS to launch a kernel; and by operators measured
+    """Lines of Markdown, errors in %: of `later`, predicted by the machine file, where the CPU takes launches.KERNEL_NS to launch a kernel; and by operators measured
     beside a network."""
     now = {line["network"]: line["predicted"] for line in later}
     rows = ["| | peak, GiB | `--machine` | `--measure` | step, ms | `--machine` | `--measure` |", "|---|---:|---:|---:|---:|---:|---:|"]
@@ -215,14 +214,13 @@ def predicted(name, options):
             "step_by_rates_ns": sum(op["duration_ns"] for op in document["ops"])}
     if options.details:
         Path(options.details, f"{name}.json").write_text(convert.as_text(document), encoding="utf-8")
-    launches.wait_for(made, LAUNCH_NS)
+    launches.wait_for(made)
     said["step_launched_ns"] = sum(op["duration_ns"] for op in document["ops"])
     return {"schema": 1, "kind": "torch_step", "network": name, "torch": torch.__version__, "machine": options.machine, "predicted": said}, made
 
 
 def by_measured(made, times, options):
     from umbench.torch import convert, launches, liveness, measuring
-    kernel_ns = times.kernel_ns()
     measuring.set_durations(made, times)
     ops = made.document["ops"]
     if options.details:
@@ -232,8 +230,8 @@ def by_measured(made, times, options):
         Path(options.details, f"{name}.host.json").write_text(json.dumps(counts), encoding="utf-8")
     said = {"step_by_measured_ns": sum(op["duration_ns"] for op in ops), "peak_with_workspaces_bytes": liveness.peak_of(made.document)[0],
             "by_measured_alone_ns": sum(op["duration_ns"] for op in ops if op["name"] in made.alone)}
-    launching_ns = launches.wait_for(made, kernel_ns)
-    return said | {"step_measured_launched_ns": sum(op["duration_ns"] for op in ops), "launching_ns": launching_ns, "kernel_ns": kernel_ns}
+    launching_ns = launches.wait_for(made)
+    return said | {"step_measured_launched_ns": sum(op["duration_ns"] for op in ops), "launching_ns": launching_ns, "kernel_ns": launches.KERNEL_NS}
 
 
 class Measured:

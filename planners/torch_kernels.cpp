@@ -15,8 +15,12 @@ bool fusible(torch_kind kind) {
   return kind == torch_kind::pointwise || kind == torch_kind::reduction || kind == torch_kind::far_reduction;
 }
 
+bool has(const std::vector<torch_id>& among, torch_id id) {
+  return std::ranges::find(among, id) != among.end();
+}
+
 void add(std::vector<torch_id>& to, torch_id id) {
-  if (std::ranges::find(to, id) == to.end()) to.push_back(id);
+  if (!has(to, id)) to.push_back(id);
 }
 
 }  // namespace
@@ -27,6 +31,7 @@ torch_kernels::torch_kernels(const torch_orders& orders) : orders_(orders), wiri
   for (auto* ids : {&joined_, &last_reader_}) ids->resize(n, no_node);
   for (auto* sizes : {&joined_size_, &kernel_of_, &first_, &last_}) sizes->resize(n);
   reads_.resize(n);
+  shifted_.resize(n);
   operations_.resize(n);
   depth_.resize(n);
 }
@@ -62,22 +67,29 @@ bool torch_kernels::alone(const torch_node& node) const {
 
 void torch_kernels::read_inputs(torch_id v) {
   reads_[v].clear();
+  shifted_[v].clear();
   operations_[v] = 1;
   int deepest = 0;
+  const auto read = [&](torch_id b, bool shifted) {
+    add(reads_[v], b);
+    if (shifted) add(shifted_[v], b);
+  };
   for (const torch_id b : wiring_.sources[v]) {
     const torch_id maker = wiring_.maker(b);
+    const bool is_shifted =
+        std::ranges::any_of(wiring_.at(v).shifted, [&](torch_id u) { return wiring_.root[u] == b; });
     if (!runs_[b]) {
-      add(reads_[v], b);
+      read(b, is_shifted);
       continue;
     }
     const torch_kind kind = wiring_.at(maker).kind;
     deepest = std::max(deepest, depth_[maker] + (kind == torch_kind::far_reduction ? 1 : 0));
     if (stored_[maker]) {
-      add(reads_[v], b);
+      read(b, is_shifted);
       continue;
     }
     operations_[v] += operations_[maker];
-    for (const torch_id r : reads_[maker]) add(reads_[v], r);
+    for (const torch_id r : reads_[maker]) read(r, is_shifted || has(shifted_[maker], r));
   }
   depth_[v] = alone(wiring_.at(v)) ? deepest + 1 : deepest;
 }
@@ -186,7 +198,7 @@ void torch_kernels::collect(const std::vector<torch_id>& order) {
       for (const torch_id b : reads_[v]) {
         const torch_id maker = wiring_.maker(b);
         if (runs_[b] && kernel_of_[maker] == k) continue;
-        if (std::ranges::find(found_[k].reads, b) != found_[k].reads.end()) add(found_[k].read_often, b);
+        if (has(found_[k].reads, b)) add(found_[k].read_often, b);
         add(found_[k].reads, b);
         read_elsewhere_[b] = 1;
       }

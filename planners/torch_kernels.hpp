@@ -27,6 +27,8 @@ class torch_kernels {
   const torch_kernel& kernel(std::size_t position) const { return found_[placed_[position]]; }
   // Roots that a member of a kernel reads, those of other members among them.
   const std::vector<torch_id>& reads_of(torch_id member) const { return reads_[member]; }
+  // Those of them that it reads elsewhere than where it writes.
+  const std::vector<torch_id>& shifted_reads_of(torch_id member) const { return shifted_[member]; }
   // Whether the last graph ran v.
   bool runs(torch_id v) const { return runs_[v]; }
   // Gradients of the last graph that Inductor has to be told to store: it would compute them in each reader.
@@ -54,8 +56,9 @@ class torch_kernels {
   const torch_wiring& wiring_;
   bool backward_ = false;
   std::vector<char> runs_, stored_, read_elsewhere_;
-  std::vector<std::vector<torch_id>> reads_;  // roots that a node reads, through the nodes inlined in it
-  std::vector<int> operations_, depth_;       // inlined ones; library calls on the longest way to it
+  std::vector<std::vector<torch_id>> reads_,
+      shifted_;                          // roots that a node reads, through the nodes inlined in it
+  std::vector<int> operations_, depth_;  // inlined ones; library calls on the longest way to it
   std::vector<torch_id> joined_, last_reader_;
   std::vector<std::size_t> joined_size_, kernel_of_, first_,
       last_;                         // first_, last_: places of what is joined

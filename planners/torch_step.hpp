@@ -27,16 +27,17 @@ inline constexpr std::array enum_names<torch_kind>{"input"sv,     "view"sv,     
 
 struct torch_node {
   torch_kind kind = torch_kind::kernel;
-  std::vector<torch_id> inputs;  // earlier nodes
-  std::int64_t bytes = 0;        // of its own memory; 0 for views and for several results
-  std::int64_t elements = 0;     // its loop goes over
-  std::int64_t ns = 0;           // of a kernel, with the gap to the next
-  std::int64_t workspace = 0;    // bytes that a kernel needs while it runs
-  int family = 0;                // nodes that do the same in different layers share one
-  bool forward = false;          // the forward graph can run it: no incoming gradient is needed
-  bool resident = false;         // a parameter or an input: there during the whole step
-  bool repeatable = true;        // computing it again gives the same values
-  bool widens = false;           // a pointwise node: its input in a wider type, made by each of its readers
+  std::vector<torch_id> inputs;   // earlier nodes
+  std::vector<torch_id> shifted;  // of these, what it reads elsewhere than where it writes
+  std::int64_t bytes = 0;         // of its own memory; 0 for views and for several results
+  std::int64_t elements = 0;      // its loop goes over
+  std::int64_t ns = 0;            // of a kernel, with the gap to the next
+  std::int64_t workspace = 0;     // bytes that a kernel needs while it runs
+  int family = 0;                 // nodes that do the same in different layers share one
+  bool forward = false;           // the forward graph can run it: no incoming gradient is needed
+  bool resident = false;          // a parameter or an input: there during the whole step
+  bool repeatable = true;         // computing it again gives the same values
+  bool widens = false;            // a pointwise node: its input in a wider type, made by each of its readers
   bool over_first = false;  // a kernel writes its result over its first input, if nothing reads that later
   bool forward_result = false, backward_result = false;
 };

@@ -169,8 +169,7 @@ bool walk::dies(torch_id b, std::size_t t, bool backward) const {
 }
 
 // Bytes of results that Inductor writes over what their own loop is the last to read, and no other loop of
-// the kernel reads (python/umbench/torch/kernels.py: Kernel.over). A step does not say what is read element
-// by element: equal sizes stand for it.
+// the kernel reads (python/umbench/torch/kernels.py: Kernel.over), element by element.
 std::int64_t walk::in_place(const torch_kernel& kernel, std::size_t t, bool backward) const {
   if (kernel.library) {
     const torch_node& node = wiring_.at(kernel.members[0]);
@@ -182,7 +181,9 @@ std::int64_t walk::in_place(const torch_kernel& kernel, std::size_t t, bool back
   std::vector<torch_id> taken = kernel.read_often;
   std::int64_t bytes = 0;
   for (const torch_id written : kernel.writes) {
+    const auto& shifted = kernels_.shifted_reads_of(wiring_.maker(written));
     for (const torch_id b : kernels_.reads_of(wiring_.maker(written))) {
+      if (std::ranges::find(shifted, b) != shifted.end()) continue;
       const bool from_outside = std::ranges::find(kernel.reads, b) != kernel.reads.end();
       const bool is_taken = std::ranges::find(taken, b) != taken.end();
       if (!from_outside || is_taken || wiring_.at(b).bytes != wiring_.at(written).bytes ||

@@ -41,6 +41,7 @@ json estimate_of(const torch_plan& plan) {
 void describe(auto& v, torch_node& n) {
   v.field("kind", n.kind);
   v.field("inputs", n.inputs, plain_format{0, no_node - 1});
+  v.field("shifted", n.shifted, plain_format{0, no_node - 1});
   v.require((n.kind != torch_kind::view && n.kind != torch_kind::item) || !n.inputs.empty(),
             "a view or an item has an input");
   v.field("bytes", n.bytes, up_to_most);

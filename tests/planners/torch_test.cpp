@@ -60,8 +60,6 @@ TEST(torch_plans, what_is_saved_stays_and_the_rest_is_computed_again) {
   EXPECT_GE(again.ns, saved.ns + 1000);  // the product runs twice
 }
 
-// Forward: a, then r over a. Backward begins with b, its gradient and r; the gradient of r comes beside them,
-// and the gradient of a takes its place.
 // Gradients of two branches are added up for a sum over a batch and for what reads that sum.
 TEST(torch_plans, a_gradient_that_takes_less_than_its_sources_is_stored) {
   torch_step s;
@@ -85,12 +83,23 @@ TEST(torch_plans, a_gradient_that_takes_less_than_its_sources_is_stored) {
   EXPECT_LE(stored.ns, in_each_reader.ns);
 }
 
+// Forward: a, then r over a. Backward begins with b, its gradient and r; the gradient of r comes beside them,
+// and the gradient of a takes its place.
 TEST(torch_plans, the_peak_is_what_lives_at_once) {
   const torch_step s = chain();
   torch_model model(s, unlimited);
   const auto e = model.evaluate(only(s, {2}));
   EXPECT_EQ(e.forward_peak, 8 * kib);
   EXPECT_EQ(e.peak, 16 * kib);
+}
+
+// r takes the place of a, unless it reads a elsewhere than where it writes.
+TEST(torch_plans, nothing_is_written_over_what_is_read_elsewhere) {
+  torch_step s = chain();
+  s.nodes[1].bytes = s.nodes[2].bytes = 8 * kib;
+  EXPECT_EQ(torch_model(s, unlimited).evaluate(only(s, {2})).forward_peak, 12 * kib);
+  s.nodes[2].shifted = {1};
+  EXPECT_EQ(torch_model(s, unlimited).evaluate(only(s, {2})).forward_peak, 16 * kib);
 }
 
 // The gradient of r is computed with two tensors of 4 KiB beside it.

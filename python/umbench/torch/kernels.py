@@ -101,7 +101,7 @@ def _expression(node, kind, expressions):
         base = base_of(source)
         if base.op == "call_function" and kind_of(maker_of(base)) == NOTHING:
             continue
-        straight = kind in (COMPUTED, REDUCED) and name_of(node) not in GATHERS and (numel(source) >= numel(base) or are_rows_of(source, base))
+        straight = reads_straight(node, source, kind)
         inner = expressions.get(maker_of(base))
         if inner is None:
             made.reads[base] = made.reads.get(base, True) and straight
@@ -112,6 +112,12 @@ def _expression(node, kind, expressions):
     made.extent = _extent(node, kind)
     made.later_steps = _later_steps(node, *made.extent) if kind == REDUCED else 0
     return made
+
+
+def reads_straight(node, source, kind):
+    """Whether a node of a kind reads a source element by element, and nothing else of the memory that it lies in."""
+    base = base_of(source)
+    return kind in (COMPUTED, REDUCED) and name_of(node) not in GATHERS and (numel(source) >= numel(base) or are_rows_of(source, base))
 
 
 def are_rows_of(view, base):

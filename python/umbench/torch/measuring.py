@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from . import chunks, generated, launches
+from . import chunks, generated
 from .operators import argument_of, is_attention, name_of
 from .values import padded_strides
 
@@ -172,16 +172,6 @@ class Times:
             self.known["link"] = LINK_BYTES / ns
             self.keep()
         return self.known["link"]
-
-    def kernel_ns(self):
-        """As launches.kernel_ns."""
-        if "kernel_ns" not in self.known:
-            with self._alone():
-                self._read()
-                if "kernel_ns" not in self.known:
-                    self.known["kernel_ns"] = launches.kernel_ns(self.device)
-                    self.keep()
-        return self.known["kernel_ns"]
 
     def _copy_ns(self, size):
         def call():

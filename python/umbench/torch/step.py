@@ -7,9 +7,10 @@ import torch
 
 from . import operators, private
 from .chunks import adds_to_first
+from .kernels import reads_straight
 from .operators import is_repeatable, is_view, name_of, reduces_rows
 from .rewrites import widens
-from .values import changed_inputs, module_of, outputs_of, stored_elements, tensors_of, value_of
+from .values import base_of, changed_inputs, module_of, outputs_of, padded_row, stored_elements, tensors_of, value_of
 
 
 class Step:
@@ -39,7 +40,7 @@ def step_and_own_choice(joint, num_fwd_outputs, static_inputs, costs):
 def step_of(joint, info, num_fwd_outputs, costs):
     """`costs.ns(node)` and `costs.workspace(node)` price what is not fused."""
     results, changed = outputs_of(joint.graph), changed_inputs(joint.graph, num_fwd_outputs)
-    device = device_of(joint)
+    device, returned = device_of(joint), {base_of(n) for n in results if isinstance(n, torch.fx.Node)}
     number, rows, nodes, families = {}, [], [], {}
     unrepeatable_views = set(changed)
     for node in joint.graph.nodes:
@@ -57,12 +58,12 @@ def step_of(joint, info, num_fwd_outputs, costs):
         forward = node.op == "call_function" and node not in info.tangents_closure
         is_kernel = kind == "kernel" and node.op == "call_function"
         rows.append({
-            "kind": kind, "inputs": inputs, "bytes": own_bytes(node, kind, device), "elements": elements_of(node, kind),
+            "kind": kind, "inputs": inputs, "bytes": own_bytes(node, kind, device, returned), "elements": elements_of(node, kind),
             "ns": costs.ns(node) if is_kernel else 0, "workspace": costs.workspace(node) if is_kernel else 0,
             "family": families.setdefault(family_of(node), len(families)), "forward": forward,
             "resident": node.op == "get_attr" or node.op == "placeholder" and not node.target.startswith("tangents"),
             "repeatable": is_repeatable(node) and not reads_changed, "widens": widens(node),
-            "over_first": adds_to_first(node),
+            "over_first": adds_to_first(node), "shifted": [number[n] for n in shifted_inputs(node)],
             "forward_result": False, "backward_result": False})
     for results, field in ((results[:num_fwd_outputs], "forward_result"), (results[num_fwd_outputs:], "backward_result")):
         for node in results:
@@ -97,12 +98,23 @@ def kind_of(node):
     return "reduction" if isinstance(value, (tuple, list)) else "pointwise"
 
 
-def own_bytes(node, kind, device):
-    """Bytes of its own on `device`: on a GPU, numbers that stay with the CPU take none."""
+def shifted_inputs(node):
+    """Inputs that it reads elsewhere than where it writes."""
+    kind = operators.kind_of(node) if node.op == "call_function" else operators.NOTHING
+    reads = kind in (operators.COMPUTED, operators.REDUCED, operators.READS_NEIGHBOURS)
+    return [source for source in node.all_input_nodes if reads and not reads_straight(node, source, kind)]
+
+
+def own_bytes(node, kind, device, returned):
+    """Bytes of its own on `device`: on a GPU, numbers that stay with the CPU take none. Rows of what is computed are padded, unless the graph returns it."""
     value = value_of(node)
     if kind == "view" or not isinstance(value, torch.Tensor) or value.device.type != device:
         return 0
-    return stored_elements(value) * value.element_size()
+    elements = stored_elements(value)
+    is_padded = kind in ("pointwise", "reduction", "far_reduction") or name_of(node) in ("mm", "addmm", "bmm")
+    if is_padded and node not in returned and value.dim() > 1 and elements == value.numel() and value.is_contiguous():
+        elements = elements // max(1, value.shape[-1]) * padded_row(value.shape[-1], value)
+    return elements * value.element_size()
 
 
 def device_of(joint):
