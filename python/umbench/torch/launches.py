@@ -3,12 +3,13 @@
 Counts are in launches of a generated kernel, fitted to what the CPU took for twenty steps on hosts of H100s with torch 2.11 (results/torch/steps.jsonl).
 """
 
-from .operators import is_attention, name_of
+from .operators import is_attention, launches_of_library, name_of
 
 # Of a generated kernel, there. Short steps that were timed for it took 12 to 49 us a kernel, those of networks 22 to 40 us, from one run to the next.
 KERNEL_NS = 29_000
 CALLS = {"mm": 1.1, "addmm": 1.1, "bmm": 1.1, "convolution": 1.0, "convolution_backward": 4.0}
 ATTENTION, ATTENTION_BACKWARD, OTHERS = 1.2, 2.4, 2.7
+COPY = 1.5  # of an operand or result of a convolution, into another order
 BEFORE, BETWEEN, BEHIND = 15, 35, 50  # before the first kernel, before the backward pass, and behind the last, where gradients are handed over
 
 
@@ -36,7 +37,7 @@ def launches_of(made, name):
         return made.launches.get(name, 1)
     if is_attention(node):
         return ATTENTION_BACKWARD if "backward" in name_of(node) else ATTENTION
-    return CALLS.get(name_of(node), OTHERS)
+    return CALLS.get(name_of(node), OTHERS) + COPY * (made.launches.get(name, 1) - launches_of_library(node))
 
 
 def first_of_passes(document):
