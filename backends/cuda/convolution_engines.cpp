@@ -240,15 +240,15 @@ class engine_search {
 };
 
 // Returns the problem without its batch size, as text.
-std::string kind_of(convolution_problem p, byte_count cap) {
+std::string key_without_batch(convolution_problem p) {
   p.x.n = p.y.n = 1;
   if (p.kind == convolution_kind::backward_filter) p.accumulates = false;
-  return signature_of(p) + " within " + std::to_string(cap);
+  return signature_of(p);
 }
 
 convolution_recipe fastest(session& gpu, const convolution_problem& problem, byte_count cap,
                            nanoseconds& time) {
-  const auto known = gpu.precedents().find(kind_of(problem, cap));
+  const auto known = gpu.precedents().find(key_without_batch(problem));
   auto best = engine_search(gpu, problem, cap)
                   .find_fastest(time, known == gpu.precedents().end() ? nullptr : &known->second);
   if (!best) {
@@ -280,7 +280,7 @@ engine make_engine(session& gpu, const convolution_problem& problem, byte_count 
   if ((!recipe || !is_of(*recipe, standing)) && !usable(standing)) {
     throw unsupported("engine " + standing.engine + " of the engine cache is not to be had");
   }
-  gpu.precedents().try_emplace(kind_of(problem, cap),
+  gpu.precedents().try_emplace(key_without_batch(problem),
                                session::precedent{recipe->name, problem.x.n / recipe->parts});
   return {standing, recipe->bind};
 }
@@ -291,9 +291,11 @@ engine make_engine(session& gpu, const convolution_problem& problem, byte_count 
 // short search, which tries only the family that won for another batch. It never passes for a full search.
 engine choose_engine(session& gpu, const convolution_problem& problem, byte_count workspace_cap) {
   const std::string full = " recipes 5", key = engine_key(signature_of(problem), workspace_cap, full);
-  const bool is_known = gpu.engines().find(gpu.engine_key(key)).has_value();
+  const bool is_known =
+      gpu.engines().find(gpu.engine_key(key)) ||
+      !gpu.engines().find_within(gpu.engine_key(signature_of(problem)), workspace_cap, full).empty();
   const bool is_like =
-      !is_known && !gpu.options().brief_search && gpu.precedents().contains(kind_of(problem, workspace_cap));
+      !is_known && !gpu.options().brief_search && gpu.precedents().contains(key_without_batch(problem));
   const std::string version = full + (is_like ? " like 2" : "");
   return gpu.cached_engine(engine_key(signature_of(problem), workspace_cap, version),
                            [&] { return make_engine(gpu, problem, workspace_cap, version); });
