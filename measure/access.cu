@@ -138,7 +138,7 @@ __global__ void copy_all(const int4* from, int4* to, std::int64_t count) {
 
 __global__ void nothing() {}
 
-unsigned strided_grid(std::int64_t items) {
+unsigned blocks_for_strided_touch(std::int64_t items) {
   return static_cast<unsigned>((items + strided_threads - 1) / strided_threads);
 }
 
@@ -161,9 +161,11 @@ void touch_strided(kernels::launch_site where, std::byte* data, byte_count bytes
   const auto places = static_cast<std::int64_t>(bytes / stride), step = static_cast<std::int64_t>(stride);
   const bool shuffled = order == visit_order::shuffled;
   if (how == access::read) {
-    read_strided<<<strided_grid(places), strided_threads, 0, where.stream>>>(data, places, step, shuffled);
+    read_strided<<<blocks_for_strided_touch(places), strided_threads, 0, where.stream>>>(data, places, step,
+                                                                                         shuffled);
   } else {
-    write_strided<<<strided_grid(places), strided_threads, 0, where.stream>>>(data, places, step, shuffled);
+    write_strided<<<blocks_for_strided_touch(places), strided_threads, 0, where.stream>>>(data, places, step,
+                                                                                          shuffled);
   }
   check(cudaGetLastError());
 }
@@ -188,8 +190,8 @@ void read_in_order(kernels::launch_site where, const std::byte* data, byte_count
       walk_chunks<<<resident, block_threads, 0, where.stream>>>(from, count, times);
       break;
     case read_order::sparse_pages:
-      walk_granules<<<strided_grid(count / vectors_of_granule), strided_threads, 0, where.stream>>>(
-          from, count / vectors_of_granule, times);
+      walk_granules<<<blocks_for_strided_touch(count / vectors_of_granule), strided_threads, 0,
+                      where.stream>>>(from, count / vectors_of_granule, times);
       break;
   }
   check(cudaGetLastError());

@@ -139,7 +139,7 @@ measurement round_trip(byte_count bytes);
 // Discard, and a prefetch to the device after it: discard_ns, back_ns.
 measurement discard_and_prefetch_back(byte_count bytes);
 // Medians of prefetches of 64 KiB, each of a block of its own, there and back by turns: in_ns, out_ns.
-measurement small_prefetches(int blocks);
+measurement small_prefetches(int calls);
 // Isolated faults by turns on data never seen and on data seen before, in one kernel: cold_ns, seen_ns, and
 // the one beyond the other, beyond_ns.
 measurement faults_on_new_and_seen_blocks(int blocks);

@@ -138,8 +138,8 @@ double to_host_call(const readings_view& v) {
   return v("prefetch_out_64KiB") - time_at_rate(granule, link_out(v)) - migrate_copy(v) - prefetch_block(v) -
          as_double(granule / page) * host_map_page(v);
 }
-// The share of its speed that a transfer keeps while both run; the one that ends last runs at full speed
-// after.
+// The share of its speed that a transfer keeps while both run. Assumes that the longer one runs at full speed
+// when the other has ended.
 double kept_speed_percent(double alone, double beside, double other) {
   const double together = std::min(beside, other);
   return std::clamp(100 * (alone - beside + together) / together, 1.0, 100.0);

@@ -113,12 +113,12 @@ measurement discard_and_prefetch_back(byte_count bytes) {
   return m;
 }
 
-measurement small_prefetches(int blocks) {
+measurement small_prefetches(int calls) {
   measurement m;
-  m.name = "calibration/small_prefetches/count:" + std::to_string(blocks);
+  m.name = "calibration/small_prefetches/count:" + std::to_string(calls);
   m.reset = "nothing to put back: ends where it began, on the CPU and mapped there";
-  m.prepare = [blocks](bench& on) -> trial {
-    const auto count = static_cast<byte_count>(blocks);
+  m.prepare = [calls](bench& on) -> trial {
+    const auto count = static_cast<byte_count>(calls);
     const auto memory = std::make_shared<granted_memory>(visited_data(on, count * managed_block));
     return {{}, [&on, memory, count] {
               std::vector<double> in, out;

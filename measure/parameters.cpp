@@ -122,7 +122,7 @@ class recorder {
       : bench_(on), all_(all), notes_(notes) {}
 
   void take_consecutively(const source& from, int repetitions) {
-    record_failures(from, [&] {
+    run_and_note_failures(from, [&] {
       for (const repetition& r : take_samples(bench_, from.what, repetitions).later) add_readings(from, r);
     });
   }
@@ -132,7 +132,7 @@ class recorder {
     trials_.clear();
     postponed_.clear();
     for (const source& from : sources) {
-      record_failures(from, [&] {
+      run_and_note_failures(from, [&] {
         try {
           trials_.push_back({from, from.what.prepare(bench_)});
         } catch (const out_of_memory&) {
@@ -147,7 +147,7 @@ class recorder {
       prepared_trial& at = trials_[i];
       if (at.failed || (which + static_cast<int>(i)) % at.from.every != 0) continue;
       at.failed = true;
-      record_failures(at.from, [&] {
+      run_and_note_failures(at.from, [&] {
         try {
           if (at.how.reset) at.how.reset();
           const repetition r = at.how.run();
@@ -171,7 +171,7 @@ class recorder {
     bool failed = false;
   };
 
-  void record_failures(const source& from, const auto& work) {
+  void run_and_note_failures(const source& from, const auto& work) {
     const auto note = [&](const std::exception& reason) {
       for (const reading& r : from.readings) {
         std::string text = std::string(r.name) + " was not measured: " + reason.what();

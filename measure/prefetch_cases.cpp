@@ -194,7 +194,8 @@ std::vector<measurement> prefetch_cases(const device_facts&) {
         prefetch_case({.direction = direction, .bytes = bytes, .call_bytes = bytes, .is_stream_busy = true}));
   }
   all.push_back(prefetch_both_ways(GiB));
-  // More than was just freed: the first repetition takes host pages as the first iteration of a run does.
+  // More than the host pages just freed, so the first repetition allocates new ones, as the first iteration
+  // of a run does.
   all.push_back(prefetch_case({.direction = copy_direction::to_host,
                                .bytes = 4 * GiB,
                                .call_bytes = 4 * GiB,

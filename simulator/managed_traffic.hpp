@@ -13,7 +13,7 @@ struct managed_traffic {
   std::uint64_t batches = 0;           // batches of faults
   std::uint64_t faulted_granules = 0;  // granules faulted, each once a batch
   std::uint64_t services = 0;          // blocks serviced because a kernel touched them
-  std::uint64_t evicted_blocks = 0;    // with resident values, displaced by the driver
+  std::uint64_t evicted_blocks = 0;    // with data on the device, displaced by the driver
   std::uint64_t prefetch_calls = 0;
   std::uint64_t discarded_blocks = 0;
   byte_count fault_bytes = 0;          // to the device because a kernel touched them or their neighbours

@@ -48,7 +48,7 @@ struct stepped_tensor {
   std::int64_t count = 0;
   bool is_aligned = false;  // set by the launcher
 };
-inline constexpr int most_stepped_tensors = 512;  // what a launch can carry
+inline constexpr int most_stepped_tensors = 512;  // as many as fit into the parameters of a kernel
 // Takes the step of all tensors in one kernel. With two moments, then *steps += 1.
 void take_step(launch_site where, std::span<const stepped_tensor> tensors, const optimizer_step& update,
                std::int32_t* steps);
@@ -60,7 +60,7 @@ struct replayed_operand {
   std::int64_t bytes = 0;
   bool reads = false, writes = false, is_floating_point = true;
 };
-inline constexpr int most_replayed_operands = 100;  // what a launch can carry
+inline constexpr int most_replayed_operands = 100;  // as many as fit into the parameters of a kernel
 struct replayed_operator {
   replayed_operand operands[most_replayed_operands];
   int count = 0;

@@ -21,7 +21,7 @@ struct known_figure {
   std::string miss_reason;             // what explains a miss; "": nothing is known
   std::optional<std::string> pattern;  // name in simulator/patterns.hpp; nothing: a cell
   built_network network;
-  std::optional<double> ratio;  // also of a pattern that has one
+  std::optional<double> ratio;  // set for cells, and for patterns that have a ratio
   std::vector<double> ratios;   // range of the ratio, if the source states only that
   std::string strategy,
       baseline;  // "compute": the operators' time with everything resident; over "": nothing

@@ -53,7 +53,7 @@ void lane_runner::run(std::uint32_t first, std::uint32_t end, bool timeline, con
   for (const lane_state& l : run_.lane_states) {
     if (l.failure) std::rethrow_exception(l.failure);
   }
-  if (run_.keeper_failure) std::rethrow_exception(run_.keeper_failure);
+  if (run_.room_keeper_failure) std::rethrow_exception(run_.room_keeper_failure);
 }
 
 void lane_runner::append_trace(std::vector<trace>& traces, std::chrono::nanoseconds duration, bool timeline,

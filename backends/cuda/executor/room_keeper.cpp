@@ -31,7 +31,7 @@ void room_keeper::keep_room_for_iteration() {
       run_.keeper_is_in_call = false;
     }
   } catch (...) {
-    run_.keeper_failure = std::current_exception();
+    run_.room_keeper_failure = std::current_exception();
     run_.has_failed = true;
   }
   run_.keeper_is_in_call = false;

@@ -8,7 +8,7 @@
 // | lane to_host   | copies and evictions to the host           | its lane_state, but not `issued` where  |
 // |                |                                            | there is a keeper of room               |
 // | keeper of room | discards behind the lane to the host, if   | that lane's `issued`, keeper_is_in_call, |
-// |                | the plan has any (room_keeper.hpp)         | keeper_failure                          |
+// |                | the plan has any (room_keeper.hpp)         | room_keeper_failure                     |
 //
 // A thread that fails sets `failed` and calls release_waiting_threads() for its lane.
 // Members that are not atomic are read by other threads only while the lanes are idle: before the first
@@ -77,8 +77,8 @@ struct run_state {
   bool has_room_keeper = false;                // whether a step discards: then there is a keeper of room
   bool poisons_released_memory = false;        // overwrite released memory with NaNs
   std::atomic<bool> keeper_is_in_call{false};  // the keeper of room is in a call
-  std::exception_ptr keeper_failure;    // separate from its lane's, whose thread may fail at the same time
-  std::atomic<bool> has_failed{false};  // a thread failed: the iteration is abandoned
+  std::exception_ptr room_keeper_failure;  // separate from its lane's, whose thread may fail at the same time
+  std::atomic<bool> has_failed{false};     // a thread failed: the iteration is abandoned
 };
 
 // Stores a step and wakes the threads that wait for it.

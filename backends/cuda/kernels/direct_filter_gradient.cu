@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(most_warps* warp_threads, resident_blocks)
   const int first_depth = (static_cast<int>(blockIdx.z) * d.depth_warps + warp % d.depth_warps) * warp_depths;
   const int depth = f.channels * f.taps_h * f.taps_w;
   const int pixel_step = f.stride_w * f.channels, first_pixel = t * lane_pixels;
-  int offset[column_fragments];  // depths beyond the filter's are dropped
+  int offset[column_fragments];  // depths beyond the filter's repeat the last; their sums are dropped
 #pragma unroll
   for (int j = 0; j < column_fragments; ++j)
     offset[j] = f.patch_offset(min(first_depth + 8 * j + g, depth - 1)) + first_pixel * pixel_step;

@@ -58,8 +58,9 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 
-// A block sums up one tap of a run of filters over one segment of the pixels of y. In planes its threads have
-// neighbouring pixels of one filter. Else a warp has neighbouring filters, and other warps other pixels.
+// The filter gradient: a block sums up one tap of a run of filters over one segment of the pixels of y. In
+// NCHW its threads have neighbouring pixels of one filter. In NHWC a warp has neighbouring filters, and other
+// warps other pixels.
 constexpr int lanes = 32, stripes = block_threads / lanes;
 
 struct segments_of_pixels {
