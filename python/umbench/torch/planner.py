@@ -32,7 +32,7 @@ def program():
 WORK = 40_000_000  # of each search (planners/torch_target.hpp: plan_torch): some 4 s on eight cores
 COPY_NS = 20000  # a copy to the host or back, beside its bytes: two waits for events
 # By how much of a copy's time kernels take longer while it runs (H100): those of managed memory are kernels themselves.
-COPY_DRAG = {"pinned": 0.15, "managed": 0.5}
+COPY_DRAG = {"pinned": 0.04, "managed": 0.5}
 
 
 def ask(step, budget, base_bytes, rates, fused, begin, effort, tier=None):
