@@ -28,8 +28,8 @@ void add(std::vector<torch_id>& to, torch_id id) {
 torch_kernels::torch_kernels(const torch_orders& orders) : orders_(orders), wiring_(orders.wiring) {
   const std::size_t n = wiring_.root.size();
   for (auto* flags : {&runs_, &stored_, &read_elsewhere_}) flags->resize(n);
-  for (auto* ids : {&joined_, &last_reader_}) ids->resize(n, no_node);
-  for (auto* sizes : {&joined_size_, &kernel_of_, &first_, &last_}) sizes->resize(n);
+  for (auto* ids : {&joined_, &last_reader_, &next_joined_}) ids->resize(n, no_node);
+  for (auto* sizes : {&joined_size_, &kernel_of_, &first_, &last_, &looked_at_}) sizes->resize(n);
   reads_.resize(n);
   shifted_.resize(n);
   operations_.resize(n);
@@ -42,7 +42,7 @@ void torch_kernels::fuse(const std::vector<torch_id>& order, bool backward) {
   std::ranges::fill(runs_, 0);
   for (const torch_id v : order) runs_[v] = 1;
   for (const torch_id v : order) {
-    joined_[v] = v;
+    joined_[v] = next_joined_[v] = v;
     joined_size_[v] = 1;
     kernel_of_[v] = no_kernel;
     stored_[v] = read_elsewhere_[v] = 0;
@@ -51,7 +51,10 @@ void torch_kernels::fuse(const std::vector<torch_id>& order, bool backward) {
     read_inputs(v);
     stored_[v] = is_stored(v);
   }
-  if (wiring_.step.fused) join_all(order);
+  if (wiring_.step.fused) {
+    join_all(order);
+    join_independent(order);
+  }
   collect(order);
   placed_.clear();
   for (std::size_t k = 0; k < found_count_; ++k) place(k);
@@ -159,6 +162,7 @@ void torch_kernels::join(torch_id a, torch_id b) {
   last_[a] = std::max(last_[a], last_[b]);
   joined_size_[a] += joined_size_[b];
   joined_[b] = a;
+  std::swap(next_joined_[a], next_joined_[b]);
 }
 
 void torch_kernels::join_all(const std::vector<torch_id>& order) {
@@ -179,6 +183,52 @@ void torch_kernels::join_all(const std::vector<torch_id>& order) {
       last_reader_[b] = v;
     }
   }
+}
+
+// Readers of the same memory, none of which needs the other, although library calls are on the way to one:
+// what is computed again and the gradient that reads the same tensor.
+void torch_kernels::join_independent(const std::vector<torch_id>& order) {
+  for (const torch_id v : order) {
+    for (const torch_id b : reads_[v]) last_reader_[b] = no_node;
+  }
+  for (const torch_id v : order) {
+    if (!stored_[v] || !fusible(wiring_.at(v).kind)) continue;
+    for (const torch_id b : reads_[v]) {
+      const torch_id u = last_reader_[b];
+      last_reader_[b] = v;
+      if (u == no_node || leader(u) == leader(v)) continue;
+      const std::int64_t elements =
+          wiring_.at(v).elements;  // all of b: Inductor joins no readers of its parts
+      if (wiring_.at(u).elements != elements || wiring_.at(b).elements != elements) continue;
+      if (are_near(u, v) && !needs(u, v) && !needs(v, u)) join(u, v);
+    }
+  }
+}
+
+// Whether anything that is joined with a reads, or what it reads does, what is joined with b.
+bool torch_kernels::needs(torch_id a, torch_id b) {
+  a = leader(a), b = leader(b);
+  ++look_;
+  const std::size_t earliest = first_[b];
+  std::vector<torch_id> open{a};
+  looked_at_[a] = look_;
+  while (!open.empty()) {
+    const torch_id group = open.back();
+    open.pop_back();
+    torch_id member = group;
+    do {
+      for (const torch_id r : reads_[member]) {
+        if (!runs_[r]) continue;
+        const torch_id from = leader(wiring_.maker(r));
+        if (from == b) return true;
+        if (looked_at_[from] == look_ || last_[from] < earliest) continue;
+        looked_at_[from] = look_;
+        open.push_back(from);
+      }
+      member = next_joined_[member];
+    } while (member != group);
+  }
+  return false;
 }
 
 void torch_kernels::collect(const std::vector<torch_id>& order) {

@@ -46,6 +46,8 @@ class torch_kernels {
   bool are_near(torch_id a, torch_id b);
   void join(torch_id a, torch_id b);
   void join_all(const std::vector<torch_id>& order);
+  void join_independent(const std::vector<torch_id>& order);
+  bool needs(torch_id a, torch_id b);
   torch_id leader(torch_id v);
   void collect(const std::vector<torch_id>& order);
   void collect_writes();
@@ -59,7 +61,9 @@ class torch_kernels {
   std::vector<std::vector<torch_id>> reads_,
       shifted_;                          // roots that a node reads, through the nodes inlined in it
   std::vector<int> operations_, depth_;  // inlined ones; library calls on the longest way to it
-  std::vector<torch_id> joined_, last_reader_;
+  std::vector<torch_id> joined_, last_reader_, next_joined_;  // next_joined_: around what is joined
+  std::vector<std::size_t> looked_at_;                        // by the search with that number
+  std::size_t look_ = 0;
   std::vector<std::size_t> joined_size_, kernel_of_, first_,
       last_;                         // first_, last_: places of what is joined
   std::vector<torch_kernel> found_;  // the first found_count_ are of the last graph

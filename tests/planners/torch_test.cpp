@@ -60,6 +60,26 @@ TEST(torch_plans, what_is_saved_stays_and_the_rest_is_computed_again) {
   EXPECT_GE(again.ns, saved.ns + 1000);  // the product runs twice
 }
 
+// The step of `chain`: r is computed again for the gradient of b's weights, beside the gradient of a, which
+// waits for a product. Both read a.
+TEST(torch_plans, what_is_computed_again_shares_a_kernel_with_a_gradient_that_needs_it_not) {
+  torch_step s = chain();
+  s.nodes[6].inputs = {5, 1};
+  const std::vector<torch_fate> fates = only(s, {1});
+  const auto joined = torch_model(s, unlimited).evaluate(fates);
+  s.nodes[2].elements += 1;
+  const auto apart = torch_model(s, unlimited).evaluate(fates);
+  EXPECT_EQ(apart.ns - joined.ns, 0);
+  s.nodes[5].inputs = {4};
+  s.nodes.insert(s.nodes.begin() + 6, node(torch_kind::kernel, {4, 2}, kib, false, 1000));
+  s.nodes[7].inputs = {5, 1};
+  s.nodes[8].inputs = {7, 0};
+  s.nodes[6].backward_result = true;
+  const auto still_apart = torch_model(s, unlimited).evaluate(fates);
+  s.nodes[2].elements -= 1;
+  EXPECT_EQ(still_apart.ns - torch_model(s, unlimited).evaluate(fates).ns, 4 * kib);  // a is read once
+}
+
 // Gradients of two branches are added up for a sum over a batch and for what reads that sum.
 TEST(torch_plans, a_gradient_that_takes_less_than_its_sources_is_stored) {
   torch_step s;
