@@ -6,8 +6,8 @@ namespace um {
 namespace {
 
 // torch/_inductor/config.py: realize_reads_threshold, realize_opcount_threshold,
-// realize_acc_reads_threshold, max_fusion_size; scheduler.py: are_long_distant_nodes.
-constexpr std::size_t most_reads_if_shared = 4, most_reads = 8, most_joined = 64, farthest = 64;
+// realize_acc_reads_threshold.
+constexpr std::size_t most_reads_if_shared = 4, most_reads = 8;
 constexpr int most_operations_if_shared = 30;
 constexpr std::size_t no_kernel = SIZE_MAX, read_by_library = SIZE_MAX;
 
@@ -25,11 +25,12 @@ void add(std::vector<torch_id>& to, torch_id id) {
 
 }  // namespace
 
-torch_kernels::torch_kernels(const torch_orders& orders) : orders_(orders), wiring_(orders.wiring) {
+torch_kernels::torch_kernels(const torch_orders& orders)
+    : orders_(orders), wiring_(orders.wiring), joins_(orders.wiring.root.size()) {
   const std::size_t n = wiring_.root.size();
   for (auto* flags : {&runs_, &stored_, &read_elsewhere_}) flags->resize(n);
-  for (auto* ids : {&joined_, &last_reader_, &next_joined_}) ids->resize(n, no_node);
-  for (auto* sizes : {&joined_size_, &kernel_of_, &first_, &last_, &looked_at_}) sizes->resize(n);
+  last_reader_.resize(n, no_node);
+  kernel_of_.resize(n);
   reads_.resize(n);
   shifted_.resize(n);
   operations_.resize(n);
@@ -41,15 +42,15 @@ void torch_kernels::fuse(const std::vector<torch_id>& order, bool backward) {
   told_to_store_.clear();
   std::ranges::fill(runs_, 0);
   for (const torch_id v : order) runs_[v] = 1;
+  std::size_t place = 0;
   for (const torch_id v : order) {
-    joined_[v] = next_joined_[v] = v;
-    joined_size_[v] = 1;
+    joins_.part(v, place);
     kernel_of_[v] = no_kernel;
     stored_[v] = read_elsewhere_[v] = 0;
-    const torch_kind kind = wiring_.at(v).kind;
-    if (kind == torch_kind::item) continue;
+    if (wiring_.at(v).kind == torch_kind::item) continue;
     read_inputs(v);
     stored_[v] = is_stored(v);
+    place += stored_[v];
   }
   if (wiring_.step.fused) {
     join_all(order);
@@ -57,7 +58,7 @@ void torch_kernels::fuse(const std::vector<torch_id>& order, bool backward) {
   }
   collect(order);
   placed_.clear();
-  for (std::size_t k = 0; k < found_count_; ++k) place(k);
+  for (std::size_t k = 0; k < found_count_; ++k) put(k);
 }
 
 bool torch_kernels::stays(torch_id root, bool backward) const {
@@ -135,51 +136,24 @@ std::size_t torch_kernels::fused_readers(torch_id v) const {
   return count;
 }
 
-torch_id torch_kernels::leader(torch_id v) {
-  while (joined_[v] != v) {
-    joined_[v] = joined_[joined_[v]];
-    v = joined_[v];
-  }
-  return v;
-}
-
 // Nodes that go over the same elements, with no library call in between.
 bool torch_kernels::can_join(torch_id a, torch_id b) const {
   return fusible(wiring_.at(a).kind) && depth_[a] == depth_[b] &&
          wiring_.at(a).elements == wiring_.at(b).elements;
 }
 
-// Inductor fuses no readers of the same memory that are far apart.
-bool torch_kernels::are_near(torch_id a, torch_id b) {
-  a = leader(a), b = leader(b);
-  return std::max(last_[a], last_[b]) - std::min(first_[a], first_[b]) <= farthest;
-}
-
-void torch_kernels::join(torch_id a, torch_id b) {
-  a = leader(a), b = leader(b);
-  if (a == b || joined_size_[a] + joined_size_[b] > most_joined) return;
-  first_[a] = std::min(first_[a], first_[b]);
-  last_[a] = std::max(last_[a], last_[b]);
-  joined_size_[a] += joined_size_[b];
-  joined_[b] = a;
-  std::swap(next_joined_[a], next_joined_[b]);
-}
-
 void torch_kernels::join_all(const std::vector<torch_id>& order) {
-  std::size_t place = 0;
   for (const torch_id v : order) {
     for (const torch_id b : reads_[v]) last_reader_[b] = no_node;
-    first_[v] = last_[v] = place;
-    place += stored_[v];
   }
   for (const torch_id v : order) {
     if (!stored_[v] || !fusible(wiring_.at(v).kind)) continue;
     for (const torch_id b : reads_[v]) {
       const torch_id maker = wiring_.maker(b);
       if (runs_[b] && wiring_.at(maker).kind != torch_kind::far_reduction && can_join(maker, v))
-        join(maker, v);
-      if (last_reader_[b] != no_node && can_join(last_reader_[b], v) && are_near(last_reader_[b], v))
-        join(last_reader_[b], v);
+        joins_.join(maker, v);
+      if (last_reader_[b] != no_node && can_join(last_reader_[b], v) && joins_.are_near(last_reader_[b], v))
+        joins_.join(last_reader_[b], v);
       last_reader_[b] = v;
     }
   }
@@ -191,51 +165,33 @@ void torch_kernels::join_independent(const std::vector<torch_id>& order) {
   for (const torch_id v : order) {
     for (const torch_id b : reads_[v]) last_reader_[b] = no_node;
   }
+  const auto makers_of = [&](torch_id v) {
+    std::vector<torch_id> makers;
+    for (const torch_id b : reads_[v]) {
+      if (runs_[b]) makers.push_back(wiring_.maker(b));
+    }
+    return makers;
+  };
   for (const torch_id v : order) {
     if (!stored_[v] || !fusible(wiring_.at(v).kind)) continue;
     for (const torch_id b : reads_[v]) {
       const torch_id u = last_reader_[b];
       last_reader_[b] = v;
-      if (u == no_node || leader(u) == leader(v)) continue;
+      if (u == no_node || joins_.leader(u) == joins_.leader(v)) continue;
       const std::int64_t elements =
           wiring_.at(v).elements;  // all of b: Inductor joins no readers of its parts
       if (wiring_.at(u).elements != elements || wiring_.at(b).elements != elements) continue;
-      if (are_near(u, v) && !needs(u, v) && !needs(v, u)) join(u, v);
+      if (joins_.are_near(u, v) && !joins_.needs(u, v, makers_of) && !joins_.needs(v, u, makers_of))
+        joins_.join(u, v);
     }
   }
-}
-
-// Whether anything that is joined with a reads, or what it reads does, what is joined with b.
-bool torch_kernels::needs(torch_id a, torch_id b) {
-  a = leader(a), b = leader(b);
-  ++look_;
-  const std::size_t earliest = first_[b];
-  std::vector<torch_id> open{a};
-  looked_at_[a] = look_;
-  while (!open.empty()) {
-    const torch_id group = open.back();
-    open.pop_back();
-    torch_id member = group;
-    do {
-      for (const torch_id r : reads_[member]) {
-        if (!runs_[r]) continue;
-        const torch_id from = leader(wiring_.maker(r));
-        if (from == b) return true;
-        if (looked_at_[from] == look_ || last_[from] < earliest) continue;
-        looked_at_[from] = look_;
-        open.push_back(from);
-      }
-      member = next_joined_[member];
-    } while (member != group);
-  }
-  return false;
 }
 
 void torch_kernels::collect(const std::vector<torch_id>& order) {
   found_count_ = 0;
   for (const torch_id v : order) {
     if (!stored_[v]) continue;
-    std::size_t& k = kernel_of_[leader(v)];
+    std::size_t& k = kernel_of_[joins_.leader(v)];
     if (k == no_kernel) {
       k = found_count_;
       new_kernel(wiring_.at(v).kind == torch_kind::kernel);
@@ -283,12 +239,12 @@ torch_kernel& torch_kernels::new_kernel(bool library) {
   return kernel;
 }
 
-void torch_kernels::place(std::size_t k) {
+void torch_kernels::put(std::size_t k) {
   if (found_[k].placed) return;
   found_[k].placed = true;
   for (const torch_id b : found_[k].reads) {
     const torch_id maker = wiring_.maker(b);
-    if (runs_[b] && kernel_of_[maker] != no_kernel) place(kernel_of_[maker]);
+    if (runs_[b] && kernel_of_[maker] != no_kernel) put(kernel_of_[maker]);
   }
   placed_.push_back(k);
 }

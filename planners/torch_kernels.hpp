@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "planners/torch_orders.hpp"
+#include "planners/torch_joins.hpp"
 
 namespace um {
 
@@ -43,16 +43,12 @@ class torch_kernels {
   bool saves_memory(torch_id v) const;
   std::size_t fused_readers(torch_id v) const;
   bool can_join(torch_id a, torch_id b) const;
-  bool are_near(torch_id a, torch_id b);
-  void join(torch_id a, torch_id b);
   void join_all(const std::vector<torch_id>& order);
   void join_independent(const std::vector<torch_id>& order);
-  bool needs(torch_id a, torch_id b);
-  torch_id leader(torch_id v);
   void collect(const std::vector<torch_id>& order);
   void collect_writes();
   torch_kernel& new_kernel(bool library);
-  void place(std::size_t k);
+  void put(std::size_t k);
 
   const torch_orders& orders_;
   const torch_wiring& wiring_;
@@ -61,11 +57,9 @@ class torch_kernels {
   std::vector<std::vector<torch_id>> reads_,
       shifted_;                          // roots that a node reads, through the nodes inlined in it
   std::vector<int> operations_, depth_;  // inlined ones; library calls on the longest way to it
-  std::vector<torch_id> joined_, last_reader_, next_joined_;  // next_joined_: around what is joined
-  std::vector<std::size_t> looked_at_;                        // by the search with that number
-  std::size_t look_ = 0;
-  std::vector<std::size_t> joined_size_, kernel_of_, first_,
-      last_;                         // first_, last_: places of what is joined
+  torch_joins joins_;
+  std::vector<torch_id> last_reader_;
+  std::vector<std::size_t> kernel_of_;
   std::vector<torch_kernel> found_;  // the first found_count_ are of the last graph
   std::size_t found_count_ = 0;
   std::vector<std::size_t> placed_;

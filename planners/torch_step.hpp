@@ -45,15 +45,17 @@ struct torch_node {
 // One step as PyTorch's partitioner sees it: forward and backward nodes in order of execution.
 struct torch_step {
   std::vector<torch_node> nodes;
-  std::int64_t base_bytes = 0;   // what is on the device beside the tensors of the graph
-  double bytes_per_ns = 1;       // of fused kernels
-  std::int64_t launch_ns = 0;    // the shortest fused kernel
-  std::int64_t between_ns = 0;   // from the end of a fused kernel to the next
-  double link_bytes_per_ns = 0;  // of copies to the host and back, each way; 0: nothing is offloaded
-  std::int64_t copy_ns = 0;      // of a copy, beside its bytes
-  double copy_drag = 0;          // by how much of a copy's time the kernels beside it are longer
-  bool fused = true;             // false: each node is a kernel
-  bool stores_gradients = true;  // those that take less memory than what they are computed from
+  std::int64_t base_bytes = 0;      // what is on the device beside the tensors of the graph
+  double bytes_per_ns = 1;          // of fused kernels
+  std::int64_t launch_ns = 0;       // the shortest fused kernel
+  std::int64_t between_ns = 0;      // from the end of a fused kernel to the next
+  double link_bytes_per_ns = 0;     // of copies to the host and back, each way; 0: nothing is offloaded
+  std::int64_t copy_ns = 0;         // of a copy, beside its bytes
+  double copy_drag = 0;             // by how much of a copy's time the kernels beside it are longer
+  std::int64_t host_kernel_ns = 0;  // that the CPU takes to launch a kernel
+  std::int64_t host_copy_ns = 0;    // and a copy to the host or back
+  bool fused = true;                // false: each node is a kernel
+  bool stores_gradients = true;     // those that take less memory than what they are computed from
 };
 
 }  // namespace um

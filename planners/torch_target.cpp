@@ -43,6 +43,7 @@ class walk {
   bool dies(torch_id b, std::size_t t, bool backward) const;
   std::int64_t in_place(const torch_kernel& kernel, std::size_t t, bool backward) const;
   std::int64_t time_of(const torch_kernel& kernel) const;
+  std::int64_t host_ns() const;
 
   const torch_orders& orders_;
   const torch_wiring& wiring_;
@@ -77,7 +78,15 @@ torch_estimate walk::both() {
   }
   follow(orders_.backward, true);
   estimate_.excess /= static_cast<double>(std::max<std::size_t>(1, count_));
+  estimate_.ns = std::max(estimate_.ns, host_ns());
   return estimate_;
+}
+
+// What the CPU takes to launch everything: the GPU waits for it where kernels are short.
+std::int64_t walk::host_ns() const {
+  const auto kernels = static_cast<std::int64_t>(count_),
+             copies = 2 * static_cast<std::int64_t>(copies_.made().size());
+  return kernels * wiring_.step.host_kernel_ns + copies * wiring_.step.host_copy_ns;
 }
 
 void walk::follow(const std::vector<torch_id>& order, bool backward) {

@@ -68,6 +68,8 @@ void describe(auto& v, torch_question& q) {
   v.field("link_bytes_per_ns", q.step.link_bytes_per_ns, number_range{0, most_rate});
   v.field("copy_ns", q.step.copy_ns, up_to_most);
   v.field("copy_drag", q.step.copy_drag, number_range{0, 1});
+  v.field("host_kernel_ns", q.step.host_kernel_ns, up_to_most);
+  v.field("host_copy_ns", q.step.host_copy_ns, up_to_most);
   v.field("fused", q.step.fused);
   v.field("begin", q.default_saved, plain_format{0, no_node - 1});
   v.field("work", q.work, up_to_most);

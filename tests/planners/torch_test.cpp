@@ -60,6 +60,17 @@ TEST(torch_plans, what_is_saved_stays_and_the_rest_is_computed_again) {
   EXPECT_GE(again.ns, saved.ns + 1000);  // the product runs twice
 }
 
+TEST(torch_plans, a_step_takes_no_less_than_the_cpu_takes_to_launch_it) {
+  torch_step s = chain();
+  s.link_bytes_per_ns = 1e6;
+  s.host_kernel_ns = 10'000;
+  std::vector<torch_fate> fates = only(s, {2});
+  EXPECT_EQ(torch_model(s, unlimited).evaluate(fates).ns, 60'000);  // a, r, b and three gradients
+  s.host_copy_ns = 70'000;
+  fates[2] = torch_fate::offloaded;
+  EXPECT_EQ(torch_model(s, unlimited).evaluate(fates).ns, 60'000 + 2 * 70'000);
+}
+
 // The step of `chain`: r is computed again for the gradient of b's weights, beside the gradient of a, which
 // waits for a product. Both read a.
 TEST(torch_plans, what_is_computed_again_shares_a_kernel_with_a_gradient_that_needs_it_not) {

@@ -31,16 +31,19 @@ def program():
 
 WORK = 40_000_000  # of each search (planners/torch_target.hpp: plan_torch): some 4 s on eight cores
 COPY_NS = 20000  # a copy to the host or back, beside its bytes: two waits for events
-# By how much of a copy's time kernels take longer while it runs (H100): those of managed memory are kernels themselves.
+# By how much of a copy's time kernels take longer while it runs (H100): to pinned memory 1 to 4 %, back 3 to 8 %; copies of managed memory are
+# kernels themselves.
 COPY_DRAG = {"pinned": 0.04, "managed": 0.5}
+HOST_KERNEL_NS, HOST_COPY_NS = 30_000, 250_000  # of launching, with copies.py's operators (beside H100s)
 
 
-def ask(step, budget, base_bytes, rates, fused, begin, effort, tier=None):
+def ask(step, budget, base_bytes, rates, fused, begin, effort, tier=None, on_gpu=True):
     """The answer as a dictionary: `begin` and `plan`, each with saved, offloaded, recomputed, ns, peak, forward_peak, saved_bytes; and
     `bound`, bytes that no plan's peak is below. tier: as fit has it."""
     question = {"nodes": step.rows, "budget": int(budget), "base_bytes": int(base_bytes), "bytes_per_ns": rates["bytes"],
                 "launch_ns": LAUNCH_NS, "between_ns": BETWEEN_KERNELS_NS, "link_bytes_per_ns": rates["link"] if tier else 0,
-                "copy_ns": COPY_NS, "copy_drag": COPY_DRAG.get(tier, 0), "fused": fused, "begin": sorted(begin), "work": int(WORK * effort)}
+                "copy_ns": COPY_NS, "copy_drag": COPY_DRAG.get(tier, 0), "host_kernel_ns": HOST_KERNEL_NS * on_gpu,
+                "host_copy_ns": HOST_COPY_NS * on_gpu, "fused": fused, "begin": sorted(begin), "work": int(WORK * effort)}
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(question, file)
         file.flush()
