@@ -211,10 +211,14 @@ std::int64_t walk::time_of(const torch_kernel& kernel) const {
   constexpr std::int64_t widest =
       8;  // bytes of an element: a kernel reads no more of a table than it has steps
   std::int64_t steps = 0, bytes = 0;
-  for (const torch_id v : kernel.members) steps = std::max(steps, wiring_.at(v).elements);
+  double pace = 1;
+  for (const torch_id v : kernel.members) {
+    steps = std::max(steps, wiring_.at(v).elements);
+    pace = std::min(pace, wiring_.at(v).pace);
+  }
   for (const torch_id b : kernel.reads) bytes += std::min(wiring_.at(b).bytes, widest * steps);
   for (const torch_id b : kernel.writes) bytes += wiring_.at(b).bytes;
-  const double moved = static_cast<double>(bytes) / wiring_.step.bytes_per_ns;
+  const double moved = static_cast<double>(bytes) / (pace * wiring_.step.bytes_per_ns);
   return wiring_.step.between_ns + std::max(wiring_.step.launch_ns, static_cast<std::int64_t>(moved));
 }
 

@@ -48,6 +48,7 @@ void describe(auto& v, torch_node& n) {
   v.field("elements", n.elements, up_to_most);
   v.field("ns", n.ns, up_to_most);
   v.field("workspace", n.workspace, up_to_most);
+  v.field("pace", n.pace, number_range{0.01, 1});
   v.field("family", n.family, plain_format{0, 1 << 30});
   v.field("forward", n.forward);
   v.field("resident", n.resident);

@@ -71,6 +71,13 @@ TEST(torch_plans, a_step_takes_no_less_than_the_cpu_takes_to_launch_it) {
   EXPECT_EQ(torch_model(s, unlimited).evaluate(fates).ns, 60'000 + 2 * 70'000);
 }
 
+TEST(torch_plans, a_fused_kernel_is_as_slow_as_its_slowest_node) {
+  torch_step s = chain();
+  const auto usual = torch_model(s, unlimited).evaluate(only(s, {2})).ns;
+  s.nodes[2].pace = 0.5;  // reads a, writes r
+  EXPECT_EQ(torch_model(s, unlimited).evaluate(only(s, {2})).ns - usual, 8 * kib);
+}
+
 // The step of `chain`: r is computed again for the gradient of b's weights, beside the gradient of a, which
 // waits for a product. Both read a.
 TEST(torch_plans, what_is_computed_again_shares_a_kernel_with_a_gradient_that_needs_it_not) {

@@ -13,6 +13,9 @@ from .rewrites import widens
 from .values import base_of, changed_inputs, module_of, outputs_of, padded_row, stored_elements, tensors_of, value_of
 
 
+UNALIGNED_ROWS = 0.4  # the softmax of Swin-T's windows and its gradient, on an H100
+
+
 class Step:
     """`rows`: dictionaries of torch_node's fields (planners/torch_target.hpp); `nodes`: the nodes themselves."""
 
@@ -63,7 +66,7 @@ def step_of(joint, info, num_fwd_outputs, costs):
             "family": families.setdefault(family_of(node), len(families)), "forward": forward,
             "resident": node.op == "get_attr" or node.op == "placeholder" and not node.target.startswith("tangents"),
             "repeatable": is_repeatable(node) and not reads_changed, "widens": widens(node),
-            "over_first": adds_to_first(node), "shifted": [number[n] for n in shifted_inputs(node)],
+            "over_first": adds_to_first(node), "pace": pace_of(node, kind), "shifted": [number[n] for n in shifted_inputs(node)],
             "forward_result": False, "backward_result": False})
     for results, field in ((results[:num_fwd_outputs], "forward_result"), (results[num_fwd_outputs:], "backward_result")):
         for node in results:
@@ -96,6 +99,12 @@ def kind_of(node):
     if kind == operators.ALONE and isinstance(value, (torch.Tensor, tuple, list)):
         return "kernel"
     return "reduction" if isinstance(value, (tuple, list)) else "pointwise"
+
+
+def pace_of(node, kind):
+    """Of the rate of generated kernels, what one reaches that has this node: sums along rows that do not begin at 16 bytes, as in windows of 7 x 7, are slow."""
+    row = value_of(node.all_input_nodes[0]).shape[-1:] if kind == "reduction" and operators.kind_of(node) == operators.REDUCED else ()
+    return UNALIGNED_ROWS if row and row[0] > 8 and row[0] % 8 else 1
 
 
 def shifted_inputs(node):
