@@ -57,7 +57,7 @@ def test_the_table_quotes_the_records():
     assert all(row["under_cap"] is True for row in laid)
     text = " ".join(" ".join(page).split())
     used = sorted(100 * row["peak"] / row["value"] for row in laid)
-    assert f"The other {len(laid)} use {used[0]:.0f} to {used[-1]:.0f} % of the budget" in text
+    assert f"All {len(laid)} use {used[0]:.0f} to {used[-1]:.0f} % of the budget" in text
     peaks = {(row["model"], row["ratio"]): 100 * abs(row["predicted"]["peak"] / row["peak"] - 1) for row in laid}
     unet = peaks.pop(("unet", 2))
     assert f"within {max(peaks.values()):.1f} % (U-Net in half: {unet:.1f} %)" in text
