@@ -188,7 +188,7 @@ def vit_128():
     return in_bf16(vit(128))
 
 
-def mixtral_to_bf16():  # transformers 5.17 asks values of experts in float32
+def mixtral_to_bf16():  # in float32 the experts of transformers 5.17 have no one graph
     return in_bf16(mixtral())
 
 

@@ -81,9 +81,11 @@ torch_question torch_question_from(const std::string& text, const std::string& s
   torch_question q;
   read_object(q, parse_json(text, source), at);
   const auto& nodes = q.step.nodes;
-  for (std::size_t i = 0; i < nodes.size(); ++i)
-    check_refers_backwards(nodes[i].inputs, i,
-                           place_of_field(place_of_field(place_of_field(at, "nodes"), i), "inputs"));
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    const json_place node = place_of_field(place_of_field(at, "nodes"), i);
+    check_refers_backwards(nodes[i].inputs, i, place_of_field(node, "inputs"));
+    check_refers_backwards(nodes[i].shifted, i, place_of_field(node, "shifted"));
+  }
   check_refers_backwards(q.default_saved, nodes.size(), place_of_field(at, "begin"));
   return q;
 }

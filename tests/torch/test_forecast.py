@@ -31,6 +31,15 @@ def test_the_table_tells_which_batch_fits(tmp_path, capsys):
     assert lines[-1] == "largest batch that fits: 512"
 
 
+@pytest.mark.parametrize(("model", "library", "most"), [("regnet", "torchvision", 0.03), ("gpt2", "transformers", 0.05), ("mixtral", "transformers", 0.03)])
+def test_fit_and_export_tell_peaks_alike(model, library, most):
+    pytest.importorskip(library)
+    options = model_arguments.fit([f"{test_zoo.__file__}:{model}", "--budget", "1TiB", "--effort", "0.001"])
+    _, answer, _ = forecast.planned(options, 2**40, 1)
+    nodes, kernels = answer["begin"]["peak"] - forecast.LIBRARY_BYTES, liveness.peak_of(convert.of_model(getattr(test_zoo, model)).document)[0]
+    assert abs(nodes / kernels - 1) < most
+
+
 def rounded(size):
     """To the caching allocator's grain."""
     return -(-size // 512) * 512

@@ -118,6 +118,12 @@ def test_short_kernels_wait_for_their_launches():
     assert waited[names[0]] == alone[names[0]] + LAUNCH * (launches.BEFORE + launches.CALLS["addmm"])
 
 
+def test_copies_of_a_convolution_are_launched_too():
+    made = convert.of_model(lambda: (nn.Sequential(nn.Conv2d(64, 64, 3, padding=1), nn.Flatten()).bfloat16(), (torch.randn(2, 64, 8, 8).bfloat16(),)))
+    (name,) = [op["name"] for op in made.document["ops"] if op["label"] == "convolution"]
+    assert launches.launches_of(made, name) == launches.CALLS["convolution"] + 3 * launches.COPY
+
+
 def test_long_kernels_hide_their_launches():
     made = convert.of_model(perceptron)
     measuring.set_durations(made, Times())
@@ -127,9 +133,22 @@ def test_long_kernels_hide_their_launches():
 
 def test_sums_into_a_small_table_are_timed_at_positions_within_it():
     made = convert.of_model(looked_up)
-    kernels = {rows: kernel for kernel in made.generated.values() for rows in [generated.Alone(kernel, torch.device("cpu")).rows] if rows > 1}
+    kernels = {at: kernel for kernel in made.generated.values() for at in [generated.Alone(kernel, torch.device("cpu")).positions] if at > 1}
     assert set(kernels) == {16, 1 << 20}
-    assert generated.is_worth(kernels[16], 1 << 30) and not generated.is_worth(kernels[1 << 20], 1 << 30)
+    assert not generated.is_worth(kernels[1 << 20], 1 << 30)
+
+
+@pytest.mark.parametrize(("target", "dim", "positions"), [((4096, 8), 1, 8), ((32, 8), 0, 32)])
+def test_positions_lie_within_the_extent_that_they_go_along(target, dim, positions):
+    graph = torch.fx.Graph()
+    table, index, source = (graph.placeholder(name) for name in ("table", "index", "source"))
+    adds = graph.call_function(torch.ops.aten.scatter_add.default, (table, dim, index, source))
+    for node, value in ((table, torch.empty(target)), (index, torch.zeros(4, 8, dtype=torch.long)), (source, torch.empty(4, 8)), (adds, torch.empty(target))):
+        node.meta["val"] = value
+    kernel = types.SimpleNamespace(nodes=[adds], reads=[table, index, source], writes=[adds], joined=True)
+    assert generated.Alone(kernel, torch.device("cpu")).positions == positions and generated.is_worth(kernel, 1 << 30)
+    kernel.reads.remove(index)  # computed in the kernel
+    assert not generated.is_worth(kernel, 1 << 30)
 
 
 def test_gradients_that_are_copied_come_on_top():

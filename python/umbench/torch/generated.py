@@ -7,21 +7,22 @@ from torch._subclasses import FakeTensorMode
 
 from . import private
 from .operators import GATHERS, SCATTERS, name_of
-from .values import stored_bytes, value_of
+from .values import base_of, stored_bytes, value_of
 
 LEAST_BYTES = 1 << 24  # smaller kernels are launched for longer than they run
 SMALL_TABLE = 1 << 20  # bytes: wherever one reads there or adds to it, it is in the cache
 
 
 class Alone:
-    """The nodes of a kernel, behind placeholders for what it reads. `values`: the traced values of these. `rows`: of the smallest table that
-    it adds to, 1 where there is none. `device`: a torch.device."""
+    """The nodes of a kernel, behind placeholders for what it reads. `values`: the traced values of these. `positions`: whole numbers that it
+    reads may be below that, where it adds to tables; else 1. `device`: a torch.device."""
 
     def __init__(self, kernel, device):
         self.graph, self.values, self.made = torch.fx.Graph(), [], {}
         self.reads, self.device = set(kernel.reads), device
         self.graph.output(tuple(self.copy(node) for node in kernel.writes))
-        self.rows = min((value_of(node.args[0]).shape[0] for node in kernel.nodes if name_of(node) in SCATTERS), default=1)
+        adds = any(name_of(node) in SCATTERS for node in kernel.nodes)
+        self.positions = min((extent for node in kernel.nodes if adds for extent, _ in indexed(node)), default=1)
 
     def copy(self, node):
         if node not in self.made:
@@ -49,12 +50,29 @@ class Alone:
 
 
 def is_worth(kernel, size):
-    """Whether a kernel of `size` bytes is timed by itself: what goes to positions that are told is not, since these are not known."""
-    return size >= LEAST_BYTES and kernel.joined and not any(map(goes_by_position, kernel.nodes))
+    """Whether a kernel of `size` bytes is timed by itself: what goes to positions in a large table is not, since these are not known."""
+    return size >= LEAST_BYTES and kernel.joined and not any(goes_by_position(node, kernel) for node in kernel.nodes)
 
 
-def goes_by_position(node):
-    """Whether the pace depends on the positions that are given."""
+def goes_by_position(node, kernel):
+    """Whether the pace depends on the positions that are given, or these are computed on the way."""
     if name_of(node) in ("cat", "constant_pad_nd", "slice_scatter", "select_scatter"):
         return False
-    return name_of(node) in SCATTERS | GATHERS and stored_bytes(value_of(node.args[0])) > SMALL_TABLE
+    adds = name_of(node) in SCATTERS
+    computed = adds and not all(isinstance(index, torch.fx.Node) and base_of(index) in kernel.reads for _, index in indexed(node))
+    return computed or (adds or name_of(node) in GATHERS) and stored_bytes(value_of(node.args[0])) > SMALL_TABLE
+
+
+def indexed(node):
+    """(the extent of a table, the positions along it) for each extent that a node reads or adds to by position."""
+    name = name_of(node)
+    if name not in SCATTERS | {"embedding", "index", "_unsafe_index", "gather", "index_select"}:
+        return []
+    table, where = value_of(node.args[0]), node.args[1]
+    if name == "embedding":
+        return [(table.shape[0], where)]
+    if isinstance(where, (list, tuple)):
+        return [(extent, index) for extent, index in zip(table.shape, where) if index is not None]
+    if isinstance(where, int) and table.dim():
+        return [(table.shape[where], node.args[2])]
+    return [(1, None)]

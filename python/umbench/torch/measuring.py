@@ -124,7 +124,7 @@ class Times:
             return refused(run)
         try:
             with torch.no_grad():
-                operands = [[self._example(value, channels_last, below=alone.rows) for value in alone.values] for _ in range(operand_sets(size))]
+                operands = [[self._example(value, channels_last, below=alone.positions) for value in alone.values] for _ in range(operand_sets(size))]
                 return {"ns": round(self._time([functools.partial(run, each) for each in operands]))}
         except Exception as error:  # noqa: BLE001
             return refused(error)

@@ -110,6 +110,8 @@ def pace_of(node, kind):
 def shifted_inputs(node):
     """Inputs that it reads elsewhere than where it writes."""
     kind = operators.kind_of(node) if node.op == "call_function" else operators.NOTHING
+    if kind == operators.SCATTERED:
+        return [source for source in node.all_input_nodes if source is not node.args[0]]
     reads = kind in (operators.COMPUTED, operators.REDUCED, operators.READS_NEIGHBOURS)
     return [source for source in node.all_input_nodes if reads and not reads_straight(node, source, kind)]
 
