@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <memory>
 #include <utility>
 
@@ -33,23 +32,6 @@ compute as_slice_size(compute c) {
   return c;
 }
 
-// Uneven cuts have parts that differ by one image. Where that is a tenth or less, one of them is measured.
-bool is_one_image_apart(compute known, const compute& asked) {
-  constexpr std::int64_t least = 10;
-  const interval &one = known.part.batch, &other = asked.part.batch;
-  if (is_all(one) || is_all(other) || one.begin != other.begin ||
-      std::min(one.size(), other.size()) < least || std::abs(one.size() - other.size()) != 1) {
-    return false;
-  }
-  known.part.batch = asked.part.batch;
-  return known == asked;
-}
-
-op_cost scaled(op_cost cost, std::int64_t images, std::int64_t of) {
-  cost.time = cost.time * images / of;
-  return cost;
-}
-
 // A part that no engine computes in the memory that is free costs an hour, so that planners avoid it.
 op_cost measured_cost(backend& by, const graph& g, const compute& c) {
   const op_cost never_worth_it{3'600'000'000'000, 0, {}};
@@ -70,9 +52,6 @@ slice_costs slice_cost_function(backend& by, const graph& g) {
     auto& of_one = known->at(c.op);
     const auto found = std::ranges::find(of_one, as_slice_size(c), &std::pair<compute, op_cost>::first);
     if (found != of_one.end()) return found->second;
-    const auto near = std::ranges::find_if(
-        of_one, [&](const auto& k) { return is_one_image_apart(k.first, as_slice_size(c)); });
-    if (near != of_one.end()) return scaled(near->second, c.part.batch.size(), near->first.part.batch.size());
     return of_one.emplace_back(as_slice_size(c), measured_cost(by, g, c)).second;
   };
 }

@@ -86,9 +86,8 @@ class backend {
   virtual execution execute(const graph& g, const execution_plan& plan, const execution_request& request) = 0;
 };
 
-// Makes problem::cost_of_slice, which asks the backend once for each size of a part; sizes from 10 images on
-// that are one image apart cost in proportion. A part that no engine computes in the memory that is free
-// costs an hour. Keeps references to both arguments.
+// Makes problem::cost_of_slice, which asks the backend once for each size of a part. A part that no engine
+// computes in the memory that is free costs an hour. Keeps references to both arguments.
 slice_costs slice_cost_function(backend& by, const graph& g);
 
 }  // namespace um

@@ -293,8 +293,7 @@ void kernel_faults::service_in_place(const fault& f) {
   map_remotely(b);
 }
 
-// A fault for every page that is touched, and the block comes to the device. Of a page that one thread writes
-// it is one service; in a stream the warps of a page fault again and again.
+// A fault for every page that is touched, and the block comes to the device.
 void kernel_faults::write_read_mostly(const fault& f) {
   driver_.clock.work(driver_.costs().service_ns);
   ++driver_.traffic.services;
@@ -303,8 +302,7 @@ void kernel_faults::write_read_mostly(const fault& f) {
   const byte_count pages = round_up(bytes_touched(f.block, f.granules), page_bytes) / page_bytes;
   blocks_[f.block].discarded &= ~f.granules;
   driver_.make_resident(f.block, f.granules, false, &managed_traffic::fault_bytes);
-  const uvm_costs& costs = driver_.costs();
-  driver_.clock.work((pattern_.sparse ? costs.service_ns : costs.read_mostly_write_ns) * nanoseconds(pages));
+  driver_.clock.work(driver_.costs().read_mostly_write_ns * static_cast<nanoseconds>(pages));
   driver_.clock.wait_for_copies();
   driver_is_busy_ = true;
 }

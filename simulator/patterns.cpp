@@ -54,13 +54,12 @@ pattern_result read_mostly(const machine& on) {
   return {GiB, b.memory.touch(b.all, reads)};
 }
 
-// 32 MiB of which both sides have a copy. Sparse: one page of every granule.
-template <bool Sparse>
+// 32 MiB of which both sides have a copy.
 pattern_result write_read_mostly(const machine& on) {
   fresh_arena b(on, 32 * MiB, state::mapped);
   b.memory.advise(b.all, advice::read_mostly);
   b.memory.touch(b.all, reads);
-  return {32 * MiB / (Sparse ? 16 : 1), b.memory.touch(b.all, writes, {.sparse = Sparse})};
+  return {32 * MiB, b.memory.touch(b.all, writes)};
 }
 
 // A single thread block: each fault waits for the one before.
@@ -300,9 +299,7 @@ constexpr std::array table = std::to_array<pattern>({
     {"stream_unmapped", "a full grid reads 1 GiB of host data that nobody has mapped",
      stream_through<unmapped, reads>},
     {"stream_read_mostly", "a full grid reads 1 GiB of host data, read-mostly", read_mostly},
-    {"write_read_mostly", "a full grid writes 32 MiB, read-mostly, that it has read",
-     write_read_mostly<false>},
-    {"write_read_mostly_sparse", "the same, one page of every granule", write_read_mostly<true>},
+    {"write_read_mostly", "a full grid writes 32 MiB, read-mostly, that it has read", write_read_mostly},
     {"one_by_one", "one thread block writes 128 MiB of host data", dependent_accesses<mapped>},
     {"stride_64KiB", "a full grid reads one page of every granule of 128 MiB", strided_access<mapped, 1>},
     {"stride_64KiB_unmapped", "the same, mapped by nobody", strided_access<unmapped, 1>},

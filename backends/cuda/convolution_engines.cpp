@@ -243,14 +243,24 @@ class engine_search {
 std::string key_without_batch(convolution_problem p) {
   p.x.n = p.y.n = 1;
   if (p.kind == convolution_kind::backward_filter) p.accumulates = false;
-  return signature_of(p);
+  return signature_of(p) + " within ";
+}
+
+// Returns what won for another batch within the cap or, if it fits, within a larger one; else nothing.
+const session::precedent* precedent_of(session& gpu, const convolution_problem& p, byte_count cap) {
+  const auto& all = gpu.precedents();
+  const std::string front = key_without_batch(p);
+  const auto own = all.find(front + std::to_string(cap));
+  if (own != all.end()) return &own->second;
+  for (auto at = all.lower_bound(front); at != all.end() && at->first.starts_with(front); ++at) {
+    if (at->second.cap >= cap && at->second.workspace_bytes <= cap) return &at->second;
+  }
+  return nullptr;
 }
 
 convolution_recipe fastest(session& gpu, const convolution_problem& problem, byte_count cap,
                            nanoseconds& time) {
-  const auto known = gpu.precedents().find(key_without_batch(problem));
-  auto best = engine_search(gpu, problem, cap)
-                  .find_fastest(time, known == gpu.precedents().end() ? nullptr : &known->second);
+  auto best = engine_search(gpu, problem, cap).find_fastest(time, precedent_of(gpu, problem, cap));
   if (!best) {
     throw unsupported("no deterministic engine for " + signature_of(problem) + " within " + to_text(cap) +
                       " of workspace");
@@ -280,8 +290,9 @@ engine make_engine(session& gpu, const convolution_problem& problem, byte_count 
   if ((!recipe || !is_of(*recipe, standing)) && !usable(standing)) {
     throw unsupported("engine " + standing.engine + " of the engine cache is not to be had");
   }
-  gpu.precedents().try_emplace(key_without_batch(problem),
-                               session::precedent{recipe->name, problem.x.n / recipe->parts});
+  gpu.precedents().try_emplace(
+      key_without_batch(problem) + std::to_string(cap),
+      session::precedent{recipe->name, problem.x.n / recipe->parts, recipe->workspace_bytes, cap});
   return {standing, recipe->bind};
 }
 
@@ -295,8 +306,8 @@ engine choose_engine(session& gpu, const convolution_problem& problem, byte_coun
       gpu.engines().find(gpu.engine_key(key)) ||
       !gpu.engines().find_within(gpu.engine_key(signature_of(problem)), workspace_cap, full).empty();
   const bool is_like =
-      !is_known && !gpu.options().brief_search && gpu.precedents().contains(key_without_batch(problem));
-  const std::string version = full + (is_like ? " like 2" : "");
+      !is_known && !gpu.options().brief_search && precedent_of(gpu, problem, workspace_cap) != nullptr;
+  const std::string version = full + (is_like ? " like 3" : "");
   return gpu.cached_engine(engine_key(signature_of(problem), workspace_cap, version),
                            [&] { return make_engine(gpu, problem, workspace_cap, version); });
 }

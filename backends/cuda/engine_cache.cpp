@@ -4,6 +4,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -89,8 +90,10 @@ engine_cache::engine_cache(std::filesystem::path file) : file_(std::move(file)) 
 void engine_cache::read_new_lines() {
   std::ifstream in(file_, std::ios::binary);
   if (!in.seekg(0, std::ios::end)) return;
-  if (in.tellg() < read_) read_ = 0;  // somebody removed the file, and it was made anew
-  in.seekg(read_);
+  const bool is_shorter = in.tellg() < read_;
+  in.seekg(std::max<std::streamoff>(read_ - 1, 0));
+  // Somebody removed the file, and it was made anew.
+  if (is_shorter || (read_ > 0 && in.get() != '\n')) in.seekg(read_ = 0);
   std::string line;
   while (std::getline(in, line) && !in.eof()) {
     read_line(line, engines_);

@@ -40,10 +40,12 @@ class session {
   // are kept.
   const engine& cached_engine(const std::string& key, const std::function<engine()>& make);
 
-  // The engine of the first problem of each kind. The search for others of the kind begins with it.
+  // The engine of the first problem of each kind within each cap. The search for others of the kind begins
+  // with it.
   struct precedent {
     std::string engine;
     std::int64_t images = 0;  // of each part
+    byte_count workspace_bytes = 0, cap = 0;
   };
   std::map<std::string, precedent>& precedents() { return precedents_; }
 

@@ -65,6 +65,7 @@ TEST_F(engine_caches, begin_anew_where_the_file_was_removed) {
   cache.store("a long key that makes the first file longer", choice);
   std::filesystem::remove(file());
   engine_cache(file()).store("other", choice);
+  engine_cache(file()).store("a second one, so that the new file is the longer one", choice);
   cache.store("key", choice);
   EXPECT_EQ(cache.find("other"), choice);
   EXPECT_EQ(engine_cache(file()).find("key"), choice);

@@ -26,39 +26,6 @@ nanoseconds sum_of(const profile& p) {
                          [](nanoseconds sum, const op_cost& c) { return sum + c.time; });
 }
 
-// Counts the parts that it measures; each takes 100 ns an image.
-class counting_backend final : public backend {
- public:
-  int measured = 0;
-  machine describe() override { return round_machine(); }
-  profile measure_operators(const graph& g) override { return profile(g.ops.size()); }
-  std::vector<op_cost> measure_operators(const graph&, std::span<const compute> computes) override {
-    ++measured;
-    return {{100 * computes[0].part.batch.size(), 4096, {}}};
-  }
-  execution execute(const graph&, const execution_plan&, const execution_request&) override { return {}; }
-};
-
-TEST(costs_of_slices, are_measured_once_for_sizes_that_are_one_image_apart) {
-  const graph g = build_network({.name = "alexnet", .batch = 64});
-  counting_backend by;
-  const slice_costs costs = slice_cost_function(by, g);
-  const auto of = [&](std::int64_t begin, std::int64_t end) {
-    return costs({0, {{begin, end}, {}, {}, {}}}).time;
-  };
-  EXPECT_EQ(of(0, 22), 2200);
-  EXPECT_EQ(of(0, 21), 2100);
-  EXPECT_EQ(by.measured, 1);
-  EXPECT_EQ(of(22, 43), 2100) << "adds to what the first part wrote";
-  EXPECT_EQ(of(43, 64), 2100);
-  EXPECT_EQ(by.measured, 2);
-  EXPECT_EQ(of(0, 20), 2000) << "two images from what was measured";
-  EXPECT_EQ(by.measured, 3);
-  EXPECT_EQ(of(0, 9), 900);
-  EXPECT_EQ(of(0, 8), 800) << "an image is more than a tenth";
-  EXPECT_EQ(by.measured, 5);
-}
-
 class simulated_alexnet : public testing::Test {
  protected:
   graph g = build_network({.name = "alexnet", .batch = 16});

@@ -320,16 +320,6 @@ TEST(driver_rules, writing_read_mostly_data_pays_for_every_page_on_every_pass) {
   EXPECT_TRUE(m.hits(blocks(0, 1), reads));
 }
 
-TEST(driver_rules, writing_a_page_of_every_granule_of_read_mostly_data_pays_a_service_each) {
-  machine on = round_machine();
-  on.uvm.read_mostly_write_ns = 1000;
-  on.uvm.service_ns = 100;
-  managed_memory m = on_host(2, 2, on);
-  m.advise(blocks(0, 2), advice::read_mostly);
-  m.touch(blocks(0, 2), reads);
-  EXPECT_EQ(m.touch(blocks(0, 2), writes, {.sparse = true}).time, (2 + 2 * 32) * 100);
-}
-
 TEST(driver_rules, read_mostly_data_prefetched_to_the_host_stays_on_the_device_too) {
   managed_memory m = on_host(1, 1);
   m.advise(blocks(0, 1), advice::read_mostly);

@@ -80,7 +80,7 @@ TEST(roofline, few_output_channels_take_matrix_units_the_time_of_96) {
   EXPECT_EQ(time_of(depthwise, precision::bf16), time_of(depthwise, precision::fp32)) << "no tiles there";
 }
 
-TEST(roofline, grouped_convolutions_take_twice_their_traffic_whatever_share_others_reach) {
+TEST(roofline, depthwise_convolutions_take_twice_their_traffic_whatever_share_others_reach) {
   machine m = round_machine();
   m.launch_ns = 7;
   m.fp32_flops_per_s = 1'000'000'000'000'000;
@@ -90,6 +90,10 @@ TEST(roofline, grouped_convolutions_take_twice_their_traffic_whatever_share_othe
   g.tensors[1].shape.c = 1;
   std::get<convolution>(g.ops[0].attributes.value).groups = 32;
   EXPECT_EQ(estimate(g, m).at(0).time, 2 * 4 * (2 * 32 * 64 + 32 + 2 * 32 * 64) + 7);
+  g.tensors[1].shape.c = 2;
+  std::get<convolution>(g.ops[0].attributes.value).groups = 16;
+  EXPECT_EQ(estimate(g, m).at(0).time, 2 * 4 * (2 * 32 * 64 + 64 + 2 * 32 * 64) + 7)
+      << "the file's share, of other groups";
 }
 
 TEST(roofline, what_is_no_product_takes_the_plain_rate_in_every_precision) {
