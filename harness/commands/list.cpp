@@ -164,9 +164,9 @@ void list_operators() {
 
 int list_command(const list_options& options) {
   const std::string& what = options.what;
-  const std::vector<std::string> known{"networks",    "strategies",  "machines",     "figures",
-                                       "operators",   "schema",      "sweep-schema", "graph-schema",
-                                       "plan-schema", "rules-schema"};
+  const std::vector<std::string> known{"networks",    "strategies",   "machines",      "figures",
+                                       "operators",   "schema",       "sweep-schema",  "graph-schema",
+                                       "plan-schema", "rules-schema", "machine-schema"};
   if (!what.empty() && std::find(known.begin(), known.end(), what) == known.end()) {
     throw input_error(unknown_name("list", what, known));
   }
@@ -175,11 +175,9 @@ int list_command(const list_options& options) {
     fmt::print("{}\n", to_json(strategies()));
     return 0;
   }
-  const std::map<std::string, std::string (*)()> schemas{{"schema", record_schema},
-                                                         {"sweep-schema", sweep_schema},
-                                                         {"graph-schema", graph_schema},
-                                                         {"plan-schema", plan_schema},
-                                                         {"rules-schema", rules_schema}};
+  const std::map<std::string, std::string (*)()> schemas{
+      {"schema", record_schema},    {"sweep-schema", sweep_schema}, {"graph-schema", graph_schema},
+      {"plan-schema", plan_schema}, {"rules-schema", rules_schema}, {"machine-schema", machine_schema}};
   if (const auto schema = schemas.find(what); schema != schemas.end()) {
     fmt::print("{}", schema->second());
     return 0;

@@ -1,35 +1,66 @@
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "core/figures.hpp"
 #include "harness/json/document.hpp"
-#include "harness/json/json.hpp"
 
 namespace um {
 namespace {
 
-// What a machine file keeps of its calibration. Readers of a machine need none of it.
-struct kept_calibration {
-  std::map<std::string, measure::spread> figures, samples;
-  std::vector<std::string> notes;
-};
+bool is_estimated(const machine& m, std::string_view name) {
+  return std::ranges::find(m.estimated, name) != m.estimated.end();
+}
+
+// Lowers estimates of another machine that exceed the measured rate of this one's link.
+void clamp_estimates_to_link(machine& m) {
+  const std::uint64_t in = m.link_to_device_bytes_per_s, out = m.link_to_host_bytes_per_s;
+  if (is_estimated(m, "link_both_bytes_per_s")) {
+    m.link_both_bytes_per_s = std::clamp(m.link_both_bytes_per_s, std::max(in, out), in + out);
+  }
+  const auto hold = [&](const char* name, std::uint64_t& value, std::uint64_t most) {
+    if (is_estimated(m, name)) value = std::min(value, most);
+  };
+  hold("uvm.remote_read_bytes_per_s", m.uvm.remote_read_bytes_per_s, in);
+  hold("uvm.remote_write_bytes_per_s", m.uvm.remote_write_bytes_per_s, out);
+}
+
+// The bounds of a figure include the quartiles of its samples.
+void widen_by_samples(figure_bounds& width, const figure& of, const measure::spread& samples) {
+  const bool is_cost = of.unit == "ns" || of.unit == "bytes/s";
+  if (!is_cost || samples.lower >= samples.upper) return;
+  const auto held = [&](double value) {
+    const auto least = static_cast<double>(of.min_value), most = static_cast<double>(of.max_value);
+    return static_cast<std::int64_t>(std::llround(std::clamp(value, least, std::min(most, 9e18))));
+  };
+  width.min_value = std::min(width.min_value, held(samples.lower));
+  width.max_value = std::max(width.max_value, held(samples.upper));
+}
 
 }  // namespace
 
-void describe(auto& v, measure::spread& s) {
-  v.field("samples", s.samples, plain_format{1});
-  v.field("least", s.min);
-  v.field("typical", s.typical);
-  v.field("most", s.max);
-}
-
-void describe(auto& v, kept_calibration& c) {
-  v.field("figures", c.figures);
-  v.field("samples", c.samples);
-  v.field("notes", c.notes);
-}
-
-std::string to_json(const machine& of, const measure::calibration& from) {
-  json out = json_of(of);
-  kept_calibration kept{from.results.spread_of_figure, from.samples, from.results.notes};
-  out["calibration"] = write_object(kept);
-  return dump_indented(out);
+machine with_measured_figures(machine base, const measure::figures& found) {
+  base.estimated.clear();
+  base.borrowed.clear();
+  base.operators.clear();
+  const std::vector<figure_bounds> widths_before = std::exchange(base.bounds, {});
+  for (const figure& f : figures()) {
+    const auto measured = found.spread_of_figure.find(std::string(f.name));
+    const bool known =
+        measured != found.spread_of_figure.end() && !found.inferred.contains(std::string(f.name));
+    if (!known) base.estimated.emplace_back(f.name);
+    if (measured != found.spread_of_figure.end()) set_value(base, f, std::llround(measured->second.typical));
+    figure_bounds width{std::string(f.name), value_of(base, f), value_of(base, f)};
+    if (measured != found.spread_of_figure.end()) widen_by_samples(width, f, measured->second);
+    const auto before = std::ranges::find(widths_before, f.name, &figure_bounds::name);
+    if (!known && before != widths_before.end()) {
+      width.min_value = std::min(width.min_value, before->min_value);
+      width.max_value = std::max(width.max_value, before->max_value);
+    }
+    if (width.min_value < width.max_value) base.bounds.push_back(std::move(width));
+  }
+  clamp_estimates_to_link(base);
+  return base;
 }
 
 std::string to_json(const measure::readings& all) {
@@ -47,11 +78,6 @@ measure::readings readings_from_json(std::string_view text, const std::string& s
     if (all[name].empty()) throw_bad_value(at, "has no samples");
   }
   return all;
-}
-
-void check_calibration(const json& value, const json_place& at) {
-  kept_calibration any;
-  read_object(any, value, at);
 }
 
 }  // namespace um

@@ -53,6 +53,7 @@ std::string to_json(const hint_strategy& s);
 hint_strategy hint_strategy_from_json(std::string_view text, const std::string& source);
 // The JSON Schema, results/rules.schema.json.
 std::string rules_schema();
+std::string machine_schema();
 
 // The table of strategies, for scripts (docs/records.md).
 std::string to_json(std::span<const strategy> rows);

@@ -1,8 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <utility>
+#include <array>
 
 #include "core/figures.hpp"
 #include "harness/io/errors.hpp"
@@ -44,19 +43,6 @@ std::int64_t standard_value(const figure& f) {
       .get<std::int64_t>();
 }
 
-void read_figures(fields& object, bool of_driver, machine& to) {
-  for (const figure& f : figures()) {
-    if (is_driver_figure(f) != of_driver) continue;
-    const std::string field = json_field_of(f);
-    if (!f.is_optional || object.has(field)) {
-      set_value(to, f, object.integer(field, f.min_value, f.max_value));
-    } else if (f.source == figure_source::fitted) {
-      to.borrowed.emplace_back(f.name);
-      set_value(to, f, standard_value(f));
-    }
-  }
-}
-
 // Lists all missing figures in one message.
 void require_all(const json& document, const std::string& source) {
   if (!document.is_object()) return;
@@ -76,67 +62,97 @@ void require_all(const json& document, const std::string& source) {
                                 fmt::join(missing, ", ")));
 }
 
-void read_driver(fields object, machine& to) {
-  read_figures(object, true, to);
-  const byte_count chunk = to.uvm.host_chunk_bytes;
-  if (chunk != 4 * KiB && chunk != 64 * KiB && chunk != 2 * MiB) {
-    throw_bad_value(object.where("host_chunk_bytes"), "must be 4096, 65536 or 2097152");
-  }
-  object.finish();
-}
-
-bool is_estimated(const machine& m, std::string_view name) {
-  return std::ranges::find(m.estimated, name) != m.estimated.end();
-}
-
-// Lowers estimates of another machine that exceed the measured rate of this one's link.
-void clamp_estimates_to_link(machine& m) {
-  const std::uint64_t in = m.link_to_device_bytes_per_s, out = m.link_to_host_bytes_per_s;
-  if (is_estimated(m, "link_both_bytes_per_s")) {
-    m.link_both_bytes_per_s = std::clamp(m.link_both_bytes_per_s, std::max(in, out), in + out);
-  }
-  const auto hold = [&](const char* name, std::uint64_t& value, std::uint64_t most) {
-    if (is_estimated(m, name)) value = std::min(value, most);
-  };
-  hold("uvm.remote_read_bytes_per_s", m.uvm.remote_read_bytes_per_s, in);
-  hold("uvm.remote_write_bytes_per_s", m.uvm.remote_write_bytes_per_s, out);
-}
-
 // Tolerance for measured figures that contradict each other.
 constexpr double slack = 1.1;
 
 // Checks the rates of the link: both ways together at most the sum of the two and at least each of them;
 // remote access at most the rate of the link.
-void check_link(const machine& target, const fields& f) {
+void check_link(const machine& target, const json_place& at) {
   const auto in = static_cast<double>(target.link_to_device_bytes_per_s);
   const auto out = static_cast<double>(target.link_to_host_bytes_per_s);
   const auto both = static_cast<double>(target.link_both_bytes_per_s);
   if (both > slack * (in + out)) {
-    throw_bad_value(f.where("link_both_bytes_per_s"), "is more than both ways of the link together");
+    throw_bad_value(place_of_field(at, "link_both_bytes_per_s"),
+                    "is more than both ways of the link together");
   }
   if (slack * both < std::max(in, out))
-    throw_bad_value(f.where("link_both_bytes_per_s"), "is less than one way alone");
+    throw_bad_value(place_of_field(at, "link_both_bytes_per_s"), "is less than one way alone");
   if (static_cast<double>(target.uvm.remote_read_bytes_per_s) > slack * in) {
-    throw_bad_value(f.where("uvm.remote_read_bytes_per_s"), "is more than link_to_device_bytes_per_s");
+    throw_bad_value(place_of_field(at, "uvm.remote_read_bytes_per_s"),
+                    "is more than link_to_device_bytes_per_s");
   }
   if (static_cast<double>(target.uvm.remote_write_bytes_per_s) > slack * out) {
-    throw_bad_value(f.where("uvm.remote_write_bytes_per_s"), "is more than link_to_host_bytes_per_s");
+    throw_bad_value(place_of_field(at, "uvm.remote_write_bytes_per_s"),
+                    "is more than link_to_host_bytes_per_s");
   }
 }
 
-// The bounds of a figure include the quartiles of its samples.
-void widen_by_samples(figure_bounds& width, const figure& of, const measure::spread& samples) {
-  const bool is_cost = of.unit == "ns" || of.unit == "bytes/s";
-  if (!is_cost || samples.lower >= samples.upper) return;
-  const auto held = [&](double value) {
-    const auto least = static_cast<double>(of.min_value), most = static_cast<double>(of.max_value);
-    return static_cast<std::int64_t>(std::llround(std::clamp(value, least, std::min(most, 9e18))));
-  };
-  width.min_value = std::min(width.min_value, held(samples.lower));
-  width.max_value = std::max(width.max_value, held(samples.upper));
+struct figure_format {
+  const figure& of;
+  bool is_chunk() const { return of.name == "uvm.host_chunk_bytes"; }
+  json write(std::int64_t value) const { return value; }
+  std::int64_t read(const json& value, const json_place& at) const {
+    const std::int64_t read = integer_of_value(value, at, of.min_value, of.max_value);
+    if (is_chunk() && std::ranges::find(chunks, read) == chunks.end())
+      throw_bad_value(at, "must be 4096, 65536 or 2097152");
+    return read;
+  }
+  json schema() const {
+    if (is_chunk()) return {{"enum", chunks}};
+    return plain_format{of.min_value, of.max_value}.schema<std::int64_t>();
+  }
+  static constexpr std::array<std::int64_t, 3> chunks{4 * KiB, 64 * KiB, 2 * MiB};
+};
+
+// Machine files have the driver's figures in an object of their own.
+struct driver_figures {
+  machine of;
+};
+
+// What a machine file keeps of its calibration. Readers of a machine need none of it.
+struct kept_calibration {
+  std::map<std::string, measure::spread> figures, samples;
+  std::vector<std::string> notes;
+};
+
+void describe_figures(auto& v, machine& m, bool of_driver) {
+  for (const figure& f : figures()) {
+    if (is_driver_figure(f) != of_driver) continue;
+    const std::string name = json_field_of(f);
+    const bool is_borrowed = std::ranges::find(m.borrowed, f.name) != m.borrowed.end();
+    std::optional<std::int64_t> value = is_borrowed ? std::nullopt : std::optional(value_of(m, f));
+    if (v.is_reader) value.reset();
+    if (f.is_optional) {
+      v.optional_field(name.c_str(), value, figure_format{f});
+    } else {
+      std::int64_t given = value.value_or(0);
+      v.field(name.c_str(), given, figure_format{f});
+      value = given;
+    }
+    if (!v.is_reader) continue;
+    if (value) {
+      set_value(m, f, *value);
+    } else if (f.source == figure_source::fitted) {
+      m.borrowed.emplace_back(f.name);
+      set_value(m, f, standard_value(f));
+    }
+  }
 }
 
 }  // namespace
+
+void describe(auto& v, measure::spread& s) {
+  v.field("samples", s.samples, plain_format{1});
+  v.field("least", s.min);
+  v.field("typical", s.typical);
+  v.field("most", s.max);
+}
+
+void describe(auto& v, kept_calibration& c) {
+  v.field("figures", c.figures);
+  v.field("samples", c.samples);
+  v.field("notes", c.notes);
+}
 
 void describe(auto& v, operator_speed& p) {
   v.field("kind", p.kind, constant_text{operator_kinds()});
@@ -151,77 +167,84 @@ void describe(auto& v, operator_speed& p) {
 
 void describe(auto& v, figure_bounds& w) {
   v.field("figure", w.name, constant_text{names_of_figures()});
-  const figure& of = *std::ranges::find(figures(), w.name, &figure::name);
-  v.field("least", w.min_value, plain_format{of.min_value, of.max_value});
-  v.field("most", w.max_value, plain_format{w.min_value, of.max_value});
+  const auto of = std::ranges::find(figures(), w.name, &figure::name);
+  const std::int64_t least = of == figures().end() ? 0 : of->min_value;
+  const std::int64_t most = of == figures().end() ? most_integer : of->max_value;
+  v.field("least", w.min_value, plain_format{least, most});
+  v.field("most", w.max_value, plain_format{std::max(least, w.min_value), most});
 }
 
-json json_of(const machine& from) {
-  json out{{"schema", 1}, {"name", from.name}, {"source", from.source}, {"calibrated", from.calibrated}};
-  for (const figure& f : figures()) {
-    if (std::ranges::find(from.borrowed, f.name) != from.borrowed.end()) continue;
-    (is_driver_figure(f) ? out["uvm"] : out)[json_field_of(f)] = value_of(from, f);
+void describe(auto& v, driver_figures& d) {
+  describe_figures(v, d.of, true);
+}
+
+namespace {
+
+void describe(auto& v, machine& m, std::optional<kept_calibration>& calibration) {
+  v.constant("schema", 1);
+  v.field("name", m.name, plain_name);
+  v.field("source", m.source);
+  v.field("calibrated", m.calibrated);
+  describe_figures(v, m, false);
+  driver_figures of_driver{m};
+  v.field("uvm", of_driver);
+  if (v.is_reader) {
+    m.uvm = of_driver.of.uvm;
+    m.borrowed.insert(m.borrowed.end(), of_driver.of.borrowed.begin(), of_driver.of.borrowed.end());
   }
-  out["estimated"] = from.estimated;
-  if (!from.operators.empty()) out["operators"] = write_value(from.operators, plain_format{});
-  if (!from.bounds.empty()) out["widths"] = write_value(from.bounds, plain_format{});
-  return out;
+  v.field("estimated", m.estimated, constant_text{names_of_figures()});
+  v.note("estimated", "figures that nobody measured");
+  v.optional_field("operators", m.operators);
+  v.optional_field("widths", m.bounds);
+  v.optional_field("calibration", calibration);
+}
+
+json json_of(const machine& m, std::optional<kept_calibration> calibration) {
+  machine copy = m;
+  field_writer v;
+  describe(v, copy, calibration);
+  return std::move(v.out);
+}
+
+}  // namespace
+
+json json_of(const machine& from) {
+  return json_of(from, std::nullopt);
 }
 
 std::string to_json(const machine& from) {
   return dump_indented(json_of(from));
 }
 
+std::string to_json(const machine& of, const measure::calibration& from) {
+  return dump_indented(
+      json_of(of, kept_calibration{from.results.spread_of_figure, from.samples, from.results.notes}));
+}
+
 machine machine_from_json(std::string_view text, const std::string& source) {
   const json document = parse_json(text, source);
   require_all(document, source);
-  fields f(document, {source, ""});
+  const json_place at{source, ""};
   machine to;
-  f.schema();
-  to.name = f.text("name");
-  if (!is_plain_name(to.name))
-    throw_bad_value(f.where("name"), "use lower-case letters, digits, '-', '_', '.'");
-  to.source = f.text("source");
-  to.calibrated = f.boolean("calibrated");
-  read_figures(f, false, to);
-  read_driver(f.object("uvm"), to);
-  check_link(to, f);
-  const std::vector<std::string> known = names_of_figures();
-  for (const auto& [figure, where] : f.list("estimated")) {
-    to.estimated.push_back(known[index_of_choice(*figure, where, known)]);
-  }
-  if (f.has("operators"))
-    to.operators =
-        read_value<std::vector<operator_speed>>(f.at("operators"), f.where("operators"), plain_format{});
-  if (f.has("widths"))
-    to.bounds = read_value<std::vector<figure_bounds>>(f.at("widths"), f.where("widths"), plain_format{});
-  if (f.has("calibration")) check_calibration(f.at("calibration"), f.where("calibration"));
-  f.finish();
+  std::optional<kept_calibration> any;
+  field_reader v(document, at);
+  describe(v, to, any);
+  v.finish();
+  check_link(to, at);
   return to;
 }
 
-machine with_measured_figures(machine base, const measure::figures& found) {
-  base.estimated.clear();
-  base.borrowed.clear();
-  base.operators.clear();
-  const std::vector<figure_bounds> widths_before = std::exchange(base.bounds, {});
-  for (const figure& f : figures()) {
-    const auto measured = found.spread_of_figure.find(std::string(f.name));
-    const bool known =
-        measured != found.spread_of_figure.end() && !found.inferred.contains(std::string(f.name));
-    if (!known) base.estimated.emplace_back(f.name);
-    if (measured != found.spread_of_figure.end()) set_value(base, f, std::llround(measured->second.typical));
-    figure_bounds width{std::string(f.name), value_of(base, f), value_of(base, f)};
-    if (measured != found.spread_of_figure.end()) widen_by_samples(width, f, measured->second);
-    const auto before = std::ranges::find(widths_before, f.name, &figure_bounds::name);
-    if (!known && before != widths_before.end()) {
-      width.min_value = std::min(width.min_value, before->min_value);
-      width.max_value = std::max(width.max_value, before->max_value);
-    }
-    if (width.min_value < width.max_value) base.bounds.push_back(std::move(width));
-  }
-  clamp_estimates_to_link(base);
-  return base;
+std::string machine_schema() {
+  field_schema v;
+  machine any;
+  std::optional<kept_calibration> calibration;
+  describe(v, any, calibration);
+  json made =
+      schema_titled("A machine file of umbench",
+                    "Made by `umbench list machine-schema`. core/machine.hpp explains the figures. Rates are "
+                    "per second; 0 or no rate of tf32 or bf16: the machine has no such units.");
+  made.update(v.object());
+  return dump_indented(made);
 }
 
 std::string digest_of_figures(const machine& of) {

@@ -17,8 +17,6 @@ json nullable(const std::optional<T>& value) {
 }
 
 json json_of(const machine& m);
-// Refuses a calibration that `umbench calibrate` could not have written; readers of a machine ignore it.
-void check_calibration(const json& value, const json_place& at);
 
 json environment_schema();
 

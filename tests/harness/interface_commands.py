@@ -379,14 +379,6 @@ class Schema(InterfaceTest):
             self.assertFalse(validator.is_valid({**line, "surplus": 1}))
             self.assertFalse(validator.is_valid({name: line[name] for name in line if name != "schema"}))
 
-    def test_the_schema_of_machines_knows_every_figure(self):
-        schema = json.loads((ROOT / "results/machine.schema.json").read_text(encoding="utf-8"))["properties"]
-        known = {line.split()[0] for line in self.well("list", "figures").splitlines()[1:]}
-        self.assertGreater(len(known), 40)
-        others = {"schema", "name", "source", "calibrated", "estimated", "operators", "widths", "uvm", "calibration", "$schema"}
-        self.assertEqual(known, (set(schema) - others) | {f"uvm.{name}" for name in schema["uvm"]["properties"]})
-        self.assertEqual(known, set(schema["estimated"]["items"]["enum"]))
-
     def test_strategies_say_all_that_scripts_ask(self):
         rows = json.loads(self.well("list", "strategies", "--json"))["strategies"]
         self.assertEqual({row["family"] for row in rows}, {"device", "explicit", "managed"})

@@ -148,7 +148,7 @@ class Plans(SchemaTest):
 class Made(InterfaceTest):
     def test_schemas_are_made_of_the_fields(self):
         """After a change of fields: umbench list sweep-schema > results/sweep.schema.json, and so on."""
-        for name in ("record", "sweep", "graph", "plan", "rules"):
+        for name in ("record", "sweep", "graph", "plan", "rules", "machine"):
             with self.subTest(name=name):
                 what = "schema" if name == "record" else f"{name}-schema"
                 self.assertEqual(self.well("list", what), (ROOT / f"results/{name}.schema.json").read_text(encoding="utf-8"))
