@@ -5,8 +5,6 @@
 #include <cstring>
 #include <initializer_list>
 #include <optional>
-#include <stdexcept>
-#include <string>
 #include <thread>
 
 #include "backends/bf16.hpp"

@@ -204,7 +204,7 @@ std::vector<access> accesses_of(const graph& g, const op& o, const box& part) {
   return all;
 }
 
-box summed_part(const graph& g, const op& o, std::size_t which, const box& part) {
+box summation_ranges(const graph& g, const op& o, std::size_t which, const box& part) {
   const cutting::cut_rules rule = cutting::cut_rules_of(o);
   const box cut = with_explicit_ranges(g, o, rule, part);
   box summed = iteration_domain(g, o, rule);
@@ -254,21 +254,6 @@ work work_of(const graph& g, const op& o, const box& part) {
   }
   result.flops = share_of(flops_of(g, o), g, o, part);
   return result;
-}
-
-bool can_be_cut(const graph& g, const op& o, std::uint32_t parts) {
-  if (std::ranges::any_of(o.out, [&](tensor_id t) { return g.tensors[t].role == role::output; }))
-    return false;
-  const std::int64_t extent = iteration_domain(g, o).batch.end;
-  if (parts < 1 || parts > extent) return false;
-  try {
-    const std::vector<access> touched = accesses_of(g, o, batch_part(extent, parts - 1, parts));
-    return std::ranges::all_of(touched, [&](const access& a) {
-      return !belongs_to_parameter(g.tensors[a.tensor].role) || is_whole(g.tensors[a.tensor].shape, a.where);
-    });
-  } catch (const std::invalid_argument&) {  // no such cut
-    return false;
-  }
 }
 
 }  // namespace um

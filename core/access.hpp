@@ -35,7 +35,7 @@ box with_explicit_ranges(const graph& g, const op& o, const box& part);
 std::vector<access> accesses_of(const graph& g, const op& o, const box& part = {});
 
 // The ranges of a part over which output `which` sums; the whole axis along other axes.
-box summed_part(const graph& g, const op& o, std::size_t which, const box& part);
+box summation_ranges(const graph& g, const op& o, std::size_t which, const box& part);
 
 // Rows of padding above and below the rows of x (or dx) that a part of a convolution or a pool works on, so
 // that its windows lie as in the whole operator. It is less than the operator's padding where the part reads
@@ -46,10 +46,6 @@ struct row_padding {
   friend bool operator==(const row_padding&, const row_padding&) = default;
 };
 row_padding padding_of(const graph& g, const op& o, const box& part);
-
-// Whether an operator can be computed in that many parts of the batch: it can be cut so, its first axis is
-// the batch (for parameters it is not), and it writes no output of the network.
-bool can_be_cut(const graph& g, const op& o, std::uint32_t parts);
 
 // A part's share of a total by volume, rounded so that the parts of a grid add up to the total.
 std::uint64_t share_of(std::uint64_t total, const graph& g, const op& o, const box& part);

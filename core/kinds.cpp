@@ -10,13 +10,14 @@
 namespace um::cutting {
 namespace {
 
-constexpr cuts_by_axis everywhere{operand_cut::part, operand_cut::part, operand_cut::part};
-constexpr cuts_by_axis batch_or_channel{operand_cut::part, operand_cut::part, operand_cut::refused};
-constexpr cuts_by_axis batch_only{operand_cut::part, operand_cut::refused, operand_cut::refused};
-constexpr cuts_by_axis all_of_it{operand_cut::whole, operand_cut::part,
-                                 operand_cut::whole};  // a vector over channels
-constexpr cuts_by_axis batch_or_row{operand_cut::part, operand_cut::refused, operand_cut::part};
-constexpr cuts_by_axis channel_only{operand_cut::refused, operand_cut::part, operand_cut::refused};
+using enum operand_cut;
+
+constexpr cuts_by_axis everywhere{part, part, part};
+constexpr cuts_by_axis batch_or_channel{part, part, refused};
+constexpr cuts_by_axis batch_only{part, refused, refused};
+constexpr cuts_by_axis all_of_it{whole, part, whole};  // a vector over channels
+constexpr cuts_by_axis batch_or_row{part, refused, part};
+constexpr cuts_by_axis channel_only{refused, part, refused};
 
 struct cut_rules_visitor {
   const op& o;
@@ -25,7 +26,7 @@ struct cut_rules_visitor {
   // channels.
   static cut_rules without_cuts_across_groups(cut_rules rule, const convolution& a) {
     if (a.groups == 1) return rule;
-    for (cuts_by_axis& each : rule.outputs) each.channel = each.reduction = operand_cut::refused;
+    for (cuts_by_axis& each : rule.outputs) each.channel = each.reduction = refused;
     return rule;
   }
 
@@ -33,60 +34,46 @@ struct cut_rules_visitor {
     return without_cuts_across_groups(convolution_rules(a), a);
   }
   cut_rules convolution_rules(const convolution& a) const {
-    return {{{operand_cut::part, operand_cut::whole, operand_cut::windows, operand_cut::channels},
-             {operand_cut::whole, operand_cut::filters, operand_cut::whole, operand_cut::channels},
-             {operand_cut::whole, operand_cut::part, operand_cut::whole, operand_cut::whole}},
-            {{operand_cut::part, operand_cut::part, operand_cut::part,
-              a.relu ? operand_cut::refused : operand_cut::sum}},
-            o.out[0]};
+    return {
+        {{part, whole, windows, channels}, {whole, filters, whole, channels}, {whole, part, whole, whole}},
+        {{part, part, part, a.relu ? refused : sum}},
+        o.out[0]};
   }
   cut_rules operator()(const convolution_backward_data& a) const {
     return without_cuts_across_groups(
-        {{{operand_cut::whole, operand_cut::part, operand_cut::whole, operand_cut::filters},
-          {operand_cut::part, operand_cut::whole, operand_cut::overlapping_windows, operand_cut::channels}},
-         {{operand_cut::part, operand_cut::part, operand_cut::part, operand_cut::sum}},
+        {{{whole, part, whole, filters}, {part, whole, overlapping_windows, channels}},
+         {{part, part, part, sum}},
          o.out[0]},
         a.forward);
   }
   cut_rules operator()(const convolution_backward_filter& a) const {
-    return without_cuts_across_groups(
-        {{{operand_cut::part, operand_cut::whole, operand_cut::windows, operand_cut::channels},
-          {operand_cut::part, operand_cut::part, operand_cut::part, operand_cut::whole}},
-         {{operand_cut::sum, operand_cut::filters, operand_cut::sum, operand_cut::channels}},
-         o.in[1]},
-        a.forward);
+    return without_cuts_across_groups({{{part, whole, windows, channels}, {part, part, part, whole}},
+                                       {{sum, filters, sum, channels}},
+                                       o.in[1]},
+                                      a.forward);
   }
-  cut_rules operator()(const bias_backward&) const {
-    return {{everywhere}, {{operand_cut::sum, operand_cut::part, operand_cut::sum}}, o.in[0]};
-  }
+  cut_rules operator()(const bias_backward&) const { return {{everywhere}, {{sum, part, sum}}, o.in[0]}; }
   cut_rules operator()(const relu&) const { return {{everywhere}, {everywhere}, o.out[0]}; }
   cut_rules operator()(const relu_backward&) const {
     return {{everywhere, everywhere}, {everywhere}, o.out[0]};
   }
   cut_rules operator()(const relu_bias_backward&) const {
-    return {{everywhere, everywhere},
-            {everywhere, {operand_cut::sum, operand_cut::part, operand_cut::sum}},
-            o.out[0]};
+    return {{everywhere, everywhere}, {everywhere, {sum, part, sum}}, o.out[0]};
   }
   cut_rules operator()(const max_pool&) const {
-    return {{{operand_cut::part, operand_cut::part, operand_cut::windows}, all_of_it},
-            {everywhere, everywhere},
-            o.out[0]};
+    return {{{part, part, windows}, all_of_it}, {everywhere, everywhere}, o.out[0]};
   }
   // Overlapping windows would be counted twice in a bias gradient.
   cut_rules operator()(const max_pool_backward&) const {
-    constexpr cuts_by_axis gradient{operand_cut::part, operand_cut::part, operand_cut::overlapping_windows};
+    constexpr cuts_by_axis gradient{part, part, overlapping_windows};
     const cuts_by_axis dx = o.out.size() > 1 ? batch_or_channel : everywhere;
-    return {{gradient, gradient, gradient},
-            {dx, {operand_cut::sum, operand_cut::part, operand_cut::refused}},
-            o.out[0]};
+    return {{gradient, gradient, gradient}, {dx, {sum, part, refused}}, o.out[0]};
   }
   cut_rules operator()(const average_pool&) const {
-    return {{{operand_cut::part, operand_cut::part, operand_cut::windows}}, {everywhere}, o.out[0]};
+    return {{{part, part, windows}}, {everywhere}, o.out[0]};
   }
   cut_rules operator()(const average_pool_backward&) const {
-    return {
-        {{operand_cut::part, operand_cut::part, operand_cut::overlapping_windows}}, {everywhere}, o.out[0]};
+    return {{{part, part, overlapping_windows}}, {everywhere}, o.out[0]};
   }
   cut_rules operator()(const concat&) const {
     return {std::vector<cuts_by_axis>(o.in.size(), batch_or_row), {batch_or_row}, o.out[0]};
@@ -95,23 +82,16 @@ struct cut_rules_visitor {
     return {{batch_or_row}, std::vector<cuts_by_axis>(o.out.size(), batch_or_row), o.out[0]};
   }
   cut_rules operator()(const linear&) const {
-    return {{{operand_cut::part, operand_cut::whole, operand_cut::refused},
-             {operand_cut::whole, operand_cut::filters, operand_cut::refused},
-             {operand_cut::whole, operand_cut::part, operand_cut::refused}},
+    return {{{part, whole, refused}, {whole, filters, refused}, {whole, part, refused}},
             {batch_or_channel},
             o.out[0]};
   }
   cut_rules operator()(const linear_backward_data&) const {
-    return {{{operand_cut::whole, operand_cut::part, operand_cut::refused},
-             {operand_cut::part, operand_cut::whole, operand_cut::refused}},
-            {batch_or_channel},
-            o.out[0]};
+    return {{{whole, part, refused}, {part, whole, refused}}, {batch_or_channel}, o.out[0]};
   }
   cut_rules operator()(const linear_backward_filter&) const {
-    return {{{operand_cut::part, operand_cut::whole, operand_cut::refused}, batch_or_channel},
-            {{operand_cut::sum, operand_cut::filters, operand_cut::refused},
-             {operand_cut::sum, operand_cut::part, operand_cut::refused}},
-            o.in[1]};
+    return {
+        {{part, whole, refused}, batch_or_channel}, {{sum, filters, refused}, {sum, part, refused}}, o.in[1]};
   }
   // Statistics are of the whole batch.
   cut_rules operator()(const batch_norm&) const {
@@ -135,14 +115,10 @@ struct cut_rules_visitor {
   }
   cut_rules operator()(const cast&) const { return {{batch_only}, {batch_only}, o.out[0]}; }
   cut_rules operator()(const softmax_cross_entropy_gradient&) const {
-    return {{batch_only, batch_only},
-            {{operand_cut::sum, operand_cut::refused, operand_cut::refused}, batch_only},
-            o.in[0]};
+    return {{batch_only, batch_only}, {{sum, refused, refused}, batch_only}, o.in[0]};
   }
   cut_rules operator()(const softmax_cross_entropy&) const {
-    return {{batch_only, batch_only},
-            {{operand_cut::sum, operand_cut::refused, operand_cut::refused}, batch_only},
-            o.in[0]};
+    return {{batch_only, batch_only}, {{sum, refused, refused}, batch_only}, o.in[0]};
   }
   cut_rules operator()(const softmax_cross_entropy_backward&) const {
     return {{batch_only, batch_only}, {batch_only}, o.out[0]};
@@ -151,7 +127,7 @@ struct cut_rules_visitor {
   // Its parameters have no axis in common.
   cut_rules operator()(const optimizer_step&) const { return uncut(); }
   cut_rules uncut() const {
-    constexpr cuts_by_axis no_axis{operand_cut::refused, operand_cut::refused, operand_cut::refused};
+    constexpr cuts_by_axis no_axis{refused, refused, refused};
     return {std::vector<cuts_by_axis>(o.in.size(), no_axis), std::vector<cuts_by_axis>(o.out.size(), no_axis),
             o.out[0]};
   }
@@ -159,10 +135,8 @@ struct cut_rules_visitor {
     if (a.out.empty()) return uncut();
     cut_rules rule{{}, {}, o.out[0]};
     const auto add = [&](std::vector<cuts_by_axis>& side, batch_cut how, tensor_id operand, bool& found) {
-      const operand_cut along = how == batch_cut::part  ? operand_cut::part
-                                : how == batch_cut::sum ? operand_cut::sum
-                                                        : operand_cut::whole;
-      side.push_back({along, operand_cut::refused, operand_cut::refused});
+      const operand_cut along = how == batch_cut::part ? part : how == batch_cut::sum ? sum : whole;
+      side.push_back({along, refused, refused});
       if (how == batch_cut::part && !found) rule.cut_tensor = operand;
       found = found || how == batch_cut::part;
     };
@@ -252,7 +226,7 @@ std::uint64_t flops_of(const graph& g, const op& o) {
           [&](const linear&) { return biased(multiply(o.out[0], o.in[1])); },
           [&](const linear_backward_data&) { return multiply(o.in[1], o.in[0]); },
           [&](const linear_backward_filter&) { return multiply(o.in[1], o.out[0]); },
-          // exponential, sum, division, logarithm; difference and mean
+          // forward: exponential, sum, division, logarithm; backward: difference, mean
           [&](const softmax_cross_entropy&) { return each(o.in[0], 4); },
           [&](const softmax_cross_entropy_backward&) { return each(o.in[0], 2); },
           [&](const softmax_cross_entropy_gradient&) { return each(o.in[0], 6); },

@@ -25,6 +25,10 @@
 
 namespace um {
 
+struct no_attributes {
+  friend bool operator==(const no_attributes&, const no_attributes&) = default;
+};
+
 // Tensors that have extents beyond the channels (h * w > 1) share one memory order within an operator.
 // "vectors" are f32, whatever the type of the rest.
 
@@ -36,8 +40,7 @@ struct convolution {
   std::int32_t stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0;
   bool relu = false;  // y = max(x * w + b, 0)
   std::int32_t groups = 1;
-  template <class Attributes, class Visitor>
-  static void fields(Attributes& a, Visitor&& v) {
+  static void fields(auto& a, auto&& v) {
     v.pair("stride", a.stride_h, a.stride_w, 1);
     v.pair("pad", a.pad_h, a.pad_w, 0);
     v.flag("relu", a.relu);
@@ -56,19 +59,15 @@ struct convolution_backward_filter {  // x, dy -> dw      dw is f32
   convolution forward;
   friend bool operator==(const convolution_backward_filter&, const convolution_backward_filter&) = default;
 };
-struct bias_backward {  // dy -> db                sum over all axes but channels
+struct bias_backward : no_attributes {  // dy -> db                sum over all axes but channels
   static constexpr std::string_view kind = "bias_backward";
-  friend bool operator==(const bias_backward&, const bias_backward&) = default;
 };
 // x -> y. May work in place. With relu6: y = min(max(x, 0), 6) (Sandler, Howard, Zhu, Zhmoginov and Chen
 // 2018); its gradient passes where 0 < y < 6. In operators that a ReLU is joined to, too.
 struct relu {
   static constexpr std::string_view kind = "relu";
   bool relu6 = false;
-  template <class Attributes, class Visitor>
-  static void fields(Attributes& a, Visitor&& v) {
-    v.flag("capped", a.relu6);
-  }
+  static void fields(auto& a, auto&& v) { v.flag("capped", a.relu6); }
   friend bool operator==(const relu&, const relu&) = default;
 };
 struct relu_backward {  // y, dy -> dx             dx may take dy's place
@@ -77,9 +76,8 @@ struct relu_backward {  // y, dy -> dx             dx may take dy's place
   friend bool operator==(const relu_backward&, const relu_backward&) = default;
 };
 // The gradient through ReLU and the bias before it in one pass: db is the sum of dx.
-struct relu_bias_backward {  // y, dy -> dx, db    dx may take dy's place
+struct relu_bias_backward : no_attributes {  // y, dy -> dx, db    dx may take dy's place
   static constexpr std::string_view kind = "relu_bias_backward";
-  friend bool operator==(const relu_bias_backward&, const relu_bias_backward&) = default;
 };
 // x [, b] -> y, index. A window that overhangs the input is clipped. index is the position of the
 // maximum inside the window, row * window + column, first one wins: u8 while window^2 <= 256,
@@ -89,8 +87,7 @@ struct max_pool {
   static constexpr std::string_view kind = "max_pool";
   std::int32_t window = 2, stride = 2, pad = 0;
   bool relu = false;
-  template <class Attributes, class Visitor>
-  static void fields(Attributes& a, Visitor&& v) {
+  static void fields(auto& a, auto&& v) {
     v.integer("window", a.window, 1);
     v.integer("stride", a.stride, 1);
     v.integer("pad", a.pad, 0);
@@ -112,8 +109,7 @@ struct average_pool {
   static constexpr std::string_view kind = "average_pool";
   std::int32_t window_h = 2, window_w = 2, stride_h = 2, stride_w = 2, pad_h = 0, pad_w = 0;
   bool count_include_pad = false;
-  template <class Attributes, class Visitor>
-  static void fields(Attributes& a, Visitor&& v) {
+  static void fields(auto& a, auto&& v) {
     v.pair("window", a.window_h, a.window_w, 1);
     v.pair("stride", a.stride_h, a.stride_w, 1);
     v.pair("pad", a.pad_h, a.pad_w, 0);
@@ -129,19 +125,15 @@ struct average_pool_backward {  // dy -> dx
 struct linear {  // x, w [, b] -> y                x is read as [n, c*h*w]; w is [out, c, h, w]
   static constexpr std::string_view kind = "linear";
   bool relu = false;
-  template <class Attributes, class Visitor>
-  static void fields(Attributes& a, Visitor&& v) {
-    v.flag("relu", a.relu);
-  }
+  static void fields(auto& a, auto&& v) { v.flag("relu", a.relu); }
   friend bool operator==(const linear&, const linear&) = default;
 };
-struct linear_backward_data {  // w, dy -> dx
+struct linear_backward_data : no_attributes {  // w, dy -> dx
   static constexpr std::string_view kind = "linear_backward_data";
-  friend bool operator==(const linear_backward_data&, const linear_backward_data&) = default;
 };
-struct linear_backward_filter {  // x, dy -> dw [, db]     dw and db are f32; db is the sum of dy
+struct linear_backward_filter
+    : no_attributes {  // x, dy -> dw [, db]     dw and db are f32; db is the sum of dy
   static constexpr std::string_view kind = "linear_backward_filter";
-  friend bool operator==(const linear_backward_filter&, const linear_backward_filter&) = default;
 };
 // Batch normalisation in training mode (Ioffe and Szegedy 2015): statistics of the batch, biased
 // variance. y = scale * (x - mean) * inverse_deviation + shift [+ residual], then ReLU if asked
@@ -150,8 +142,7 @@ struct batch_norm {  // x, scale, shift [, residual] -> y, mean, inverse_deviati
   static constexpr std::string_view kind = "batch_norm";
   float epsilon = 1e-5F;
   bool relu = false, relu6 = false;
-  template <class Attributes, class Visitor>
-  static void fields(Attributes& a, Visitor&& v) {
+  static void fields(auto& a, auto&& v) {
     v.number("epsilon", a.epsilon, 0, 1);
     v.flag("relu", a.relu);
     v.flag("capped", a.relu6);
@@ -162,8 +153,7 @@ struct batch_norm {  // x, scale, shift [, residual] -> y, mean, inverse_deviati
 struct normalize {  // x, scale, shift, mean, inverse_deviation [, residual] -> y
   static constexpr std::string_view kind = "normalize";
   bool relu = false, relu6 = false;
-  template <class Attributes, class Visitor>
-  static void fields(Attributes& a, Visitor&& v) {
+  static void fields(auto& a, auto&& v) {
     v.flag("relu", a.relu);
     v.flag("capped", a.relu6);
   }
@@ -176,8 +166,7 @@ struct normalize {  // x, scale, shift, mean, inverse_deviation [, residual] -> 
 struct batch_norm_backward {
   static constexpr std::string_view kind = "batch_norm_backward";
   bool relu = false, residual = false, two_gradients = false, relu6 = false;
-  template <class Attributes, class Visitor>
-  static void fields(Attributes& a, Visitor&& v) {
+  static void fields(auto& a, auto&& v) {
     v.flag("relu", a.relu);
     v.flag("residual", a.residual);
     v.flag("two_gradients", a.two_gradients);
@@ -185,51 +174,40 @@ struct batch_norm_backward {
   }
   friend bool operator==(const batch_norm_backward&, const batch_norm_backward&) = default;
 };
-struct add {  // a, b -> y                         y may take a's place
+struct add : no_attributes {  // a, b -> y                         y may take a's place
   static constexpr std::string_view kind = "add";
-  friend bool operator==(const add&, const add&) = default;
 };
 // Two or more -> y: their channels one after the other.
-struct concat {
+struct concat : no_attributes {
   static constexpr std::string_view kind = "concat";
-  friend bool operator==(const concat&, const concat&) = default;
 };
-struct concat_backward {  // dy -> as many as were joined, in their order
+struct concat_backward : no_attributes {  // dy -> as many as were joined, in their order
   static constexpr std::string_view kind = "concat_backward";
-  friend bool operator==(const concat_backward&, const concat_backward&) = default;
 };
-struct global_average_pool {  // x -> y            y is [n, c, 1, 1], the mean over each plane
+struct global_average_pool : no_attributes {  // x -> y            y is [n, c, 1, 1], the mean over each plane
   static constexpr std::string_view kind = "global_average_pool";
-  friend bool operator==(const global_average_pool&, const global_average_pool&) = default;
 };
-struct global_average_pool_backward {  // dy -> dx
+struct global_average_pool_backward : no_attributes {  // dy -> dx
   static constexpr std::string_view kind = "global_average_pool_backward";
-  friend bool operator==(const global_average_pool_backward&, const global_average_pool_backward&) = default;
 };
-struct cast {  // x -> y                           the same values, rounded to y's type
+struct cast : no_attributes {  // x -> y                           the same values, rounded to y's type
   static constexpr std::string_view kind = "cast";
-  friend bool operator==(const cast&, const cast&) = default;
 };
-struct softmax_cross_entropy {  // logits, labels -> loss, probabilities   mean over the batch
+struct softmax_cross_entropy : no_attributes {  // logits, labels -> loss, probabilities   mean over the batch
   static constexpr std::string_view kind = "softmax_cross_entropy";
-  friend bool operator==(const softmax_cross_entropy&, const softmax_cross_entropy&) = default;
 };
-struct softmax_cross_entropy_backward {  // probabilities, labels -> dlogits
+struct softmax_cross_entropy_backward : no_attributes {  // probabilities, labels -> dlogits
   static constexpr std::string_view kind = "softmax_cross_entropy_backward";
-  friend bool operator==(const softmax_cross_entropy_backward&,
-                         const softmax_cross_entropy_backward&) = default;
 };
 // The loss and its gradient in one pass.
-struct softmax_cross_entropy_gradient {  // logits, labels -> loss, dlogits   dlogits may take logits' place
+struct softmax_cross_entropy_gradient
+    : no_attributes {  // logits, labels -> loss, dlogits   dlogits may take logits' place
   static constexpr std::string_view kind = "softmax_cross_entropy_gradient";
-  friend bool operator==(const softmax_cross_entropy_gradient&,
-                         const softmax_cross_entropy_gradient&) = default;
 };
 struct sgd_update {  // w, dw -> w                 w -= learning_rate * dw, in place; all f32
   static constexpr std::string_view kind = "sgd_update";
   float learning_rate = 0.01F;
-  template <class Attributes, class Visitor>
-  static void fields(Attributes& a, Visitor&& v) {
+  static void fields(auto& a, auto&& v) {
     constexpr double largest = 1e9;
     v.number("learning_rate", a.learning_rate, -largest, largest);
   }
@@ -248,8 +226,7 @@ struct optimizer_step {
   static constexpr std::string_view kind = "optimizer_step";
   std::int32_t moments = 0;
   float learning_rate = 0.01F, beta1 = 0.9F, beta2 = 0.999F, epsilon = 1e-8F, decay = 0.01F;
-  template <class Attributes, class Visitor>
-  static void fields(Attributes& a, Visitor&& v) {
+  static void fields(auto& a, auto&& v) {
     constexpr double largest = 1e9;
     v.integer("moments", a.moments, 0);
     v.number("learning_rate", a.learning_rate, -largest, largest);

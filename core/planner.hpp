@@ -52,8 +52,8 @@ struct problem {
 };
 
 // Cost of computing an operator or a part of it. Without `slices` a part takes one launch and its share, by
-// volume, of the remaining time, with the workspace of the whole operator or what the compute allows; a cheap
-// recomputation takes its share by bytes and no workspace.
+// volume, of the remaining time, with the smaller of the whole operator's workspace and the compute's limit.
+// A compute with `cheap_recompute` takes the share of its bytes and no workspace.
 op_cost cost_of(const graph& g, const profile& costs, const machine& on, const slice_costs& slices,
                 const compute& c);
 op_cost cost_of(const problem& p, const compute& c);

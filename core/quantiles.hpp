@@ -1,4 +1,4 @@
-// The median.
+// Medians and other quantiles.
 #pragma once
 
 #include <algorithm>
@@ -12,6 +12,15 @@ inline double median_of(std::vector<double> all) {
   std::nth_element(all.begin(), middle, all.end());
   if (all.size() % 2 == 1) return *middle;
   return (*middle + *std::max_element(all.begin(), middle)) / 2;
+}
+
+// Of values in ascending order, at least one; between two of them it interpolates, as NumPy does.
+inline double quantile_of(const auto& sorted, double share) {
+  const double place = static_cast<double>(sorted.size() - 1) * share;
+  const auto below = static_cast<std::size_t>(place);
+  const auto low = static_cast<double>(sorted[below]);
+  const auto high = static_cast<double>(sorted[std::min(below + 1, sorted.size() - 1)]);
+  return low + (place - static_cast<double>(below)) * (high - low);
 }
 
 }  // namespace um

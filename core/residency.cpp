@@ -5,14 +5,6 @@
 #include "core/compute.hpp"
 
 namespace um {
-namespace {
-
-bool fills_blocks(const tensor& t) {
-  return bytes_of(t) >= managed_block;
-}
-
-}  // namespace
-
 block_ledger::block_ledger(const graph& g, const std::vector<residence>& home, const managed_map& managed,
                            byte_count arena_bytes)
     : g_(g),
@@ -33,7 +25,7 @@ block_ledger::block_ledger(const graph& g, const std::vector<residence>& home, c
 
 void block_ledger::take_ownership(tensor_id t) {
   const auto [begin, end] = blocks_of(managed_.range_of(t, {}));
-  for (std::size_t b = begin; b < end; ++b) owners_[b] = fills_blocks(g_.tensors[t]) ? t : no_owner;
+  for (std::size_t b = begin; b < end; ++b) owners_[b] = is_block_sized(g_.tensors[t]) ? t : no_owner;
 }
 
 // The runs of blocks of a range that change, as ranges. A block of which only small tensors were touched
@@ -75,7 +67,7 @@ void block_ledger::touch_operands(const compute& x, residency_change& c) {
     const tensor& t = g_.tensors[a.tensor];
     for (const range& r : runs_of(t, a.where)) {
       const range there{managed_.offset_of(a.tensor) + r.offset, r.bytes};
-      if (!add_blocks(there, fills_blocks(t)).empty()) c.added.push_back(there);
+      if (!add_blocks(there, is_block_sized(t)).empty()) c.added.push_back(there);
     }
   }
 }

@@ -62,6 +62,10 @@ using tensor_id = std::uint32_t;
 byte_count element_bytes(dtype type);
 std::int64_t element_count(const dims& shape);
 byte_count bytes_of(const tensor& t);
+// Whether it has blocks of managed memory of its own; smaller tensors share them.
+inline bool is_block_sized(const tensor& t) {
+  return bytes_of(t) >= managed_block;
+}
 
 // Elements between neighbours along each axis.
 dims strides_of(const tensor& t);

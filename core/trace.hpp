@@ -61,15 +61,15 @@ inline constexpr std::array<counter_field, 10> counter_fields{{
 // observed, or no tensor is touched.
 std::optional<double> amplification(const counters& moved, byte_count touched);
 
-struct resident_sample {
+struct memory_sample {
   nanoseconds time = 0;
-  byte_count bytes = 0;  // device memory in use
+  byte_count bytes = 0;  // device memory in use, of any kind
 };
 
 struct trace {
   nanoseconds duration = 0;
-  std::vector<span> spans;                        // empty unless asked for
-  std::vector<resident_sample> resident_samples;  // empty unless asked for
+  std::vector<span> spans;                    // empty unless asked for
+  std::vector<memory_sample> memory_samples;  // empty unless asked for
   counters counts;
 };
 

@@ -165,7 +165,7 @@ class symbolic_machine {
 
   finding write(const access& a, const compute& x, std::size_t output) {
     const op& o = g_.ops[x.op];
-    const box part = summed_part(g_, o, output, x.part), all = iteration_domain(g_, o);
+    const box part = summation_ranges(g_, o, output, x.part), all = iteration_domain(g_, o);
     for (const std::uint32_t c : copies_.cells_in(a.tensor, a.where)) {
       token& value = values_[a.tensor][c];
       partial_sum sum{x.op, output, {}};

@@ -1,7 +1,6 @@
 // Every reader of text from outside, as a function that must survive any input.
 #pragma once
 
-#include <optional>
 #include <span>
 #include <string_view>
 

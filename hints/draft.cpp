@@ -16,10 +16,6 @@ namespace {
 constexpr byte_count share_of_large_input = 20, share_moved_whole = 10;
 
 // Smaller tensors share their block with others and arrive with them.
-bool fills_blocks(const tensor& t) {
-  return bytes_of(t) >= managed_block;
-}
-
 bool reads(access_mode mode) {
   return mode != access_mode::write;
 }
@@ -54,7 +50,7 @@ bool moves_in_parts(const problem& p, const use_table& uses, tensor_id t) {
 bool can_evict_by_twin(const problem& p, const use_table& uses, const tensor_choice& which, tensor_id t) {
   const tensor& what = p.network.tensors[t];
   const bool is_used = !uses.uses_of_part[uses.first_part[t]].empty();
-  if (!is_used || !fills_blocks(what) || !moves_in_parts(p, uses, t)) return false;
+  if (!is_used || !is_block_sized(what) || !moves_in_parts(p, uses, t)) return false;
   if (what.role == role::input) {
     return !which.roles.empty() || !which.names.empty() || bytes_of(what) > p.budget / share_of_large_input;
   }
@@ -120,7 +116,7 @@ class draft_builder {
  private:
   // Hints apply to tensors in managed memory that fill at least a block.
   bool applies_to(const tensor_choice& which, tensor_id t) const {
-    return is_managed(home_[t]) && fills_blocks(graph_.tensors[t]) && chooser_.matches(which, t);
+    return is_managed(home_[t]) && is_block_sized(graph_.tensors[t]) && chooser_.matches(which, t);
   }
   // A twinned tensor moves by whole blocks. If its parts are not whole blocks, make_room() moves larger
   // parts.

@@ -96,7 +96,7 @@ class eviction_planner {
   // Whether to prefetch data that is not on the device, or to populate memory before its first write.
   bool needs_fetch(const evictable_part& x) const {
     const tensor& t = graph_.tensors[x.tensor];
-    if (bytes_of(t) < managed_block) return false;
+    if (!is_block_sized(t)) return false;
     const bool first = !persists(t.role) && x.uses.front() == position_;
     const bool fetches = rules_.prefetch_inputs || draft_.residences[x.tensor] == residence::twinned;
     if (first ? !rules_.populate_outputs || is_in_place(x.tensor) : !fetches) return false;

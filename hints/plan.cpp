@@ -225,7 +225,8 @@ class hint_planner {
     return std::move(*best_);
   }
 
-  // Without a search rule: tries a few values of the most important numbers, each in the best setting so far.
+  // Without a search rule: varies prefetch timing, part size and cut percentage one at a time,
+  // each from the best setting so far.
   void try_few_settings(const search_setting& first) {
     try_setting(first);
     const auto also = [&](auto search_setting::* member, auto value) {

@@ -50,6 +50,12 @@ bool has_accumulation(const graph& g, const batch_loop& r) {
   return false;
 }
 
+// Operators that write an output of the network run whole.
+bool can_be_sliced(const graph& g, const op& o, std::uint32_t parts) {
+  return can_split_batch(g, o, parts) &&
+         std::ranges::none_of(o.out, [&](tensor_id t) { return g.tensors[t].role == role::output; });
+}
+
 std::vector<batch_loop> loops_of_large_ops(const graph& g, byte_count most) {
   std::vector<batch_loop> all;
   std::uint32_t least = 1;
@@ -57,7 +63,7 @@ std::vector<batch_loop> loops_of_large_ops(const graph& g, byte_count most) {
     const byte_count bytes = activation_bytes(g, g.ops[o]);
     const auto images = static_cast<byte_count>(g.tensors[g.ops[o].out.front()].shape.n);
     const auto parts = static_cast<std::uint32_t>(std::min((bytes + most - 1) / most, images));
-    if (parts < 2 || !can_be_cut(g, g.ops[o], parts)) continue;
+    if (parts < 2 || !can_be_sliced(g, g.ops[o], parts)) continue;
     const bool joins = !all.empty() && all.back().end == o;
     least = joins ? std::max(least, parts) : parts;
     if (!joins) all.push_back({o, o, 1, false});
@@ -73,7 +79,7 @@ std::vector<compute> make_sliced_order(const graph& g, byte_count most) {
   loop_nest sliced;
   for (batch_loop r : loops_of_large_ops(g, std::max<byte_count>(most, 1))) {
     const bool can = std::ranges::all_of(g.ops.begin() + r.begin, g.ops.begin() + r.end,
-                                         [&](const op& o) { return can_be_cut(g, o, r.parts); });
+                                         [&](const op& o) { return can_be_sliced(g, o, r.parts); });
     if (!can || r.parts < 2) continue;
     r.descending = !has_accumulation(g, r);
     sliced.inner_loops.push_back(r);

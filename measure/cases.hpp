@@ -5,9 +5,7 @@
 
 #include <functional>
 #include <map>
-#include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "measure/access.hpp"

@@ -1,10 +1,11 @@
-// What displacing a block of managed memory takes, bounded without more managed memory than is free: an allocation
-// of device memory takes the room of managed data that nothing uses. Prints one line of JSON.
+// What displacing a block of managed memory takes, bounded without more managed memory than is free: an
+// allocation of device memory takes the room of managed data that nothing uses. Prints one line of JSON.
 //
 //   um_eviction_bound [DEVICE]
 //
-// Most of what is free is allocated for as long as it runs, so nobody else should need the GPU. Managed memory and
-// allocations that exist at once stay below what was free at the start, but for the allocation that displaces.
+// Most of what is free is allocated for as long as it runs, so nobody else should need the GPU. Managed
+// memory and allocations that exist at once stay below what was free at the start, but for the allocation
+// that displaces.
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
@@ -13,7 +14,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "core/median.hpp"
+#include "core/quantiles.hpp"
 #include "core/units.hpp"
 #include "um_allocators/check.hpp"
 #include "um_allocators/managed_range.hpp"

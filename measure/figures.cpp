@@ -336,14 +336,6 @@ void drop_parts_of_fault(figures& from) {
       "the parts of a fault (batch, fault, granules, service, evict) could not be told apart");
 }
 
-// Interpolates between the two nearest values.
-double quantile(const std::vector<double>& sorted, double share) {
-  const double at = static_cast<double>(sorted.size() - 1) * share;
-  const auto below = static_cast<std::size_t>(at);
-  const double above = sorted[std::min(below + 1, sorted.size() - 1)];
-  return sorted[below] + (at - static_cast<double>(below)) * (above - sorted[below]);
-}
-
 std::size_t most_samples(const readings& all) {
   std::size_t most = 0;
   for (const auto& [name, values] : all) most = std::max(most, values.size());
@@ -368,8 +360,12 @@ spread spread_over_samples(const figure& f, const readings& all, const uvm_costs
 
 spread spread_of(std::vector<double> values) {
   std::sort(values.begin(), values.end());
-  return {values.size(), values.front(),         quantile(values, 0.5),
-          values.back(), quantile(values, 0.25), quantile(values, 0.75)};
+  return {values.size(),
+          values.front(),
+          quantile_of(values, 0.5),
+          values.back(),
+          quantile_of(values, 0.25),
+          quantile_of(values, 0.75)};
 }
 
 figures figures_from(const readings& all, const uvm_costs& given) {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/machine.hpp"
-#include "core/median.hpp"
+#include "core/quantiles.hpp"
 
 namespace um::measure {
 

@@ -61,7 +61,7 @@ def networks_of(records, precisions):
 def paces(records, machine):
     ideal, taken = defaultdict(float), defaultdict(float)
     for record in records:
-        kinds = kinds_of(record)
+        kinds = operators_of_network(record)
         rate = machine[RATES[record["precision"]]]
         scale = share_in_an_iteration(record)
         for engine in record["engines"]:
@@ -83,7 +83,7 @@ def share_in_an_iteration(record):
     return load.steady_ns(record) / alone if record["strategy"] == "device" else 1.0
 
 
-def kinds_of(record):
+def operators_of_network(record):
     """{operator: ((kind, height of its filter or 0), times that tiles repeat its arithmetic)} of the record's network."""
     with tempfile.TemporaryDirectory() as folder:
         graph = Path(folder) / "graph.json"

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "core/median.hpp"
+#include "core/quantiles.hpp"
 #include "measure/families.hpp"
 
 namespace um::measure {

@@ -18,12 +18,13 @@ class swapping {
       : p_(p),
         uses_(make_use_table(p.network, graph_order(p.network))),
         gaps_(find_gaps(p.network, uses_)),
-        costs_(p, uses_) {
-    for (position at = 0; at < uses_.end(); ++at) starts_.push_back(starts_.back() + costs_.compute_time(at));
+        forecaster_(p, uses_) {
+    for (position at = 0; at < uses_.end(); ++at)
+      starts_.push_back(starts_.back() + forecaster_.compute_time(at));
     const std::vector<decision> kept(gaps_.size());
     const std::vector<event> events = build_events(p.network, uses_, gaps_, kept);
-    costs_.forecast_memory(events, find_staged_tensors(uses_, gaps_, kept));
-    load_ = live_at_positions(uses_, events, costs_.live_bytes());
+    forecaster_.forecast_memory(events, find_staged_tensors(uses_, gaps_, kept));
+    load_ = live_at_positions(uses_, events, forecaster_.live_bytes());
     find_candidates();
   }
 
@@ -58,8 +59,8 @@ class swapping {
     }
     std::vector<absence> absences;
     for (const std::uint32_t x : candidates_) {
-      const nanoseconds copies =
-          costs_.copy_time(bytes_of(x), lane::to_host) + costs_.copy_time(bytes_of(x), lane::to_device);
+      const nanoseconds copies = forecaster_.copy_time(bytes_of(x), lane::to_host) +
+                                 forecaster_.copy_time(bytes_of(x), lane::to_device);
       absences.push_back({static_cast<std::size_t>(gaps_[x].last_use + 1),
                           static_cast<std::size_t>(gaps_[x].next_use), bytes_of(x),
                           static_cast<double>(copies)});
@@ -95,18 +96,18 @@ class swapping {
   // Copies out in the order of access, copies in as late as they are there in time; the time with both, none
   // if the limit cannot be kept.
   std::optional<nanoseconds> schedule(std::vector<decision>& decisions, byte_count limit) {
-    place_transfers(costs_, uses_, gaps_, decisions);
-    const fit_result found = fit_transfers(p_.network, uses_, gaps_, costs_, limit, decisions);
+    place_transfers(forecaster_, uses_, gaps_, decisions);
+    const fit_result found = fit_transfers(p_.network, uses_, gaps_, forecaster_, limit, decisions);
     least_ = std::min(least_, found.peak);
     if (found.peak > limit) return {};
     const std::vector<event> events = build_events(p_.network, uses_, gaps_, decisions);
-    return costs_.forecast(events, find_staged_tensors(uses_, gaps_, decisions)).time;
+    return forecaster_.forecast(events, find_staged_tensors(uses_, gaps_, decisions)).time;
   }
 
   const problem& p_;
   use_table uses_;
   std::vector<gap> gaps_;
-  forecaster costs_;
+  forecaster forecaster_;
   std::vector<nanoseconds> starts_{0};     // start of every position if there were no copies
   std::vector<byte_count> load_;           // at every position, nothing swapped
   std::vector<std::uint32_t> candidates_;  // gaps

@@ -5,7 +5,8 @@
 namespace um {
 namespace {
 
-// Ratios of the footprint to the budgets of the rungs. Every second rung is decided for from the start.
+// Ratios of the footprint to the budgets of the rungs. Every second rung is searched afresh, the others from
+// their neighbours.
 constexpr std::array ratios{1.02, 1.05, 1.1,  1.15, 1.2,  1.25, 1.3,  1.35, 1.4,  1.5,  1.55, 1.65,
                             1.7,  1.8,  1.9,  2.0,  2.1,  2.25, 2.35, 2.5,  2.6,  2.75, 2.85, 3.0,
                             3.25, 3.5,  3.75, 4.0,  4.25, 4.5,  4.75, 5.0,  5.5,  6.0,  6.5,  7.0,
@@ -44,19 +45,21 @@ class climbing {
     for (std::size_t j = first; j < rungs_.size() && of_.work() < end_; ++j) {
       if (rungs_[j].budget < of_.least_memory()) return j;
       const std::size_t left = rungs_.size() - j;
-      if (unmoved.is.over == 0) unmoved = recompute_more(of_, rungs_[j].budget, share_of(3 * left), unmoved);
-      if (unmoved.is.over == 0) found_[j] = unmoved;
+      if (unmoved.result.over == 0)
+        unmoved = recompute_more(of_, rungs_[j].budget, share_of(3 * left), unmoved);
+      if (unmoved.result.over == 0) found_[j] = unmoved;
       if (!rungs_[j].decided && found_[j]) continue;
       solution anew = decide(of_, rungs_[j].budget, share_of(2 * left));
-      if (anew.is.over == 0 && (!found_[j] || anew.is.forecast.time < found_[j]->is.forecast.time))
+      if (anew.result.over == 0 &&
+          (!found_[j] || anew.result.forecast.time < found_[j]->result.forecast.time))
         found_[j] = std::move(anew);
       if (!found_[j] && j > first && found_[j - 1]) {
         solution less = decide_again(of_, rungs_[j].budget, share_of(2 * left), *found_[j - 1]);
-        if (less.is.over == 0) found_[j] = std::move(less);
+        if (less.result.over == 0) found_[j] = std::move(less);
       }
       if (!found_[j]) return j;
       constexpr int enough = 2;
-      const nanoseconds time = found_[j]->is.forecast.time;
+      const nanoseconds time = found_[j]->result.forecast.time;
       slower = best_so_far_[j] < time - time / 8 ? slower + 1 : 0;
       if (slower == enough) return j + 1;
     }
@@ -68,7 +71,7 @@ class climbing {
     for (std::size_t j = end; j-- > first;) {
       if (!found_[j] && below == nullptr) continue;
       const bool from_below =
-          !found_[j] || (below != nullptr && below->is.forecast.time < found_[j]->is.forecast.time);
+          !found_[j] || (below != nullptr && below->result.forecast.time < found_[j]->result.forecast.time);
       found_[j] = keep_more(of_, rungs_[j].budget, share_of(j - first + 1), from_below ? *below : *found_[j]);
       below = &*found_[j];
     }

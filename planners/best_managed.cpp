@@ -33,7 +33,7 @@ memory_plan in_managed_memory(const graph& g, memory_plan plan, placement_scope 
   }
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {
     const role use = g.tensors[t].role;
-    const bool fills = how != placement_scope::large || bytes_of(g.tensors[t]) >= managed_block;
+    const bool fills = how != placement_scope::large || is_block_sized(g.tensors[t]);
     const bool lasts = fills && (persists(use) || (how == placement_scope::lasting && survives(use)));
     residence& home = plan.residences[t];
     if (home == residence::staged) {

@@ -10,7 +10,7 @@
 
 namespace um {
 
-// Those that are drawn; swap_back_late is tried at the end, in place of other swaps.
+// Treatments that are drawn at random; swap_back_late is tried at the end, in place of other swaps.
 inline constexpr std::array drawn_treatments{treatment::keep, treatment::swap, treatment::swap_just_in_time,
                                              treatment::recompute, treatment::recompute_and_keep};
 

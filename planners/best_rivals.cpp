@@ -80,9 +80,9 @@ std::optional<placed_plan> plan_of_rival(const problem& p, const placer& place, 
 
 }  // namespace
 
-std::optional<placed_plan> best_rival(const problem& p, const placer& place, std::span<const strategy> by,
+std::optional<placed_plan> best_rival(const problem& p, const placer& place, std::span<const strategy> rivals,
                                       bool same_bits, nanoseconds to_beat,
-                                      std::span<const byte_count> asked_as_well) {
+                                      std::span<const byte_count> smaller_budgets) {
   const allowed_moves swaps{p.target.link_to_device_bytes_per_s > 0 && p.target.link_to_host_bytes_per_s > 0,
                             false};
   const passes x = split_passes(p);
@@ -96,12 +96,12 @@ std::optional<placed_plan> best_rival(const problem& p, const placer& place, std
     best = std::move(now);
     won = q;
   };
-  for (const strategy& s : by) {
+  for (const strategy& s : rivals) {
     if (!is_asked(s) || (same_bits && !s.is_bit_exact) || (only_swaps(s) && !swaps_win)) continue;
     for (knob_values& knobs : knobs_for(s)) {
       const question q{&s, std::move(knobs)};
       take(plan_of_rival(p, place, q, to_beat), q);
-      for (const byte_count less : asked_as_well) take(answer(p, place, q, less, to_beat), q);
+      for (const byte_count less : smaller_budgets) take(answer(p, place, q, less, to_beat), q);
     }
   }
   // The fastest rival may be faster still with less memory: most planners are not monotonic.

@@ -8,11 +8,11 @@
 
 namespace um {
 
-// The least priced time of the plans of `by` for the budget and, where their data takes more when it is
+// The least priced time of the plans of `rivals` for the budget and, where their data takes more when it is
 // placed, for somewhat less; nothing where none takes less than `to_beat`. `same_bits`: only of strategies
-// that keep the bits. `asked_as_well`: smaller budgets that all are asked for, too.
-std::optional<placed_plan> best_rival(const problem& p, const placer& place, std::span<const strategy> by,
+// that keep the bits. `smaller_budgets`: all are asked for these, too.
+std::optional<placed_plan> best_rival(const problem& p, const placer& place, std::span<const strategy> rivals,
                                       bool same_bits, nanoseconds to_beat,
-                                      std::span<const byte_count> asked_as_well);
+                                      std::span<const byte_count> smaller_budgets);
 
 }  // namespace um

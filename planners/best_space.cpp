@@ -109,8 +109,8 @@ bool search_space::allows(std::size_t c, treatment how) const {
   return how == treatment::keep || may_swap_;
 }
 
-decision search_space::decision_for(treatment how, std::uint32_t x) const {
-  const gap& e = gaps_[x];
+decision search_space::decision_for(treatment how, std::uint32_t gap_index) const {
+  const gap& e = gaps_[gap_index];
   if (swaps(how)) return {gap_choice::swap, e.last_use, e.next_use};
   if (!recomputes(how)) return {};
   return {gap_choice::recompute, e.last_use, how == treatment::recompute ? e.next_use : e.last_use};

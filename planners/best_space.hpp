@@ -83,7 +83,7 @@ class search_space {
  private:
   void find_classes();
   void find_least_memory();
-  decision decision_for(treatment how, std::uint32_t x) const;
+  decision decision_for(treatment how, std::uint32_t gap_index) const;
   bool differs_widely(const std::vector<treatment>& treatments) const;
   void start_with(const std::vector<treatment>& treatments);
   void return_to_current();

@@ -18,7 +18,7 @@ labelling::labelling(const problem& p)
     : p_(p),
       uses_(make_use_table(p.network, graph_order(p.network))),
       gaps_(find_gaps(p.network, uses_)),
-      costs_(p, uses_),
+      forecaster_(p, uses_),
       builder_(p.network, uses_, gaps_) {
   const graph& g = p.network;
   std::vector<bool> is_map(uses_.parts.size(), false);
@@ -57,7 +57,7 @@ std::vector<decision> labelling::decisions_for(const std::vector<gap_choice>& la
               labels[m] == gap_choice::swap ? gaps_[x].next_use : gaps_[x].last_use};
   }
   if (when == arrival::just_in_time || !can_move()) return all;
-  if (when == arrival::late) place_transfers(costs_, uses_, gaps_, all);
+  if (when == arrival::late) place_transfers(forecaster_, uses_, gaps_, all);
   for (decision& d : all) {
     if (d.choice == gap_choice::swap)
       d.return_before = std::max(when == arrival::late ? d.return_before : 0, uses_.backward_begin);
@@ -67,18 +67,19 @@ std::vector<decision> labelling::decisions_for(const std::vector<gap_choice>& la
 
 fit_result labelling::least_of(const std::vector<gap_choice>& labels) {
   std::vector<decision> decisions = decisions_for(labels, arrival::just_in_time);
-  return fit_transfers(builder_, uses_, gaps_, costs_, 0, decisions);
+  return fit_transfers(builder_, uses_, gaps_, forecaster_, 0, decisions);
 }
 
 labelling::outcome labelling::place(std::vector<decision> decisions, byte_count room) {
   outcome o;
-  o.room = fit_transfers(builder_, uses_, gaps_, costs_, room, decisions);
+  o.room = fit_transfers(builder_, uses_, gaps_, forecaster_, room, decisions);
   if (o.room.peak <= room) {
     const std::vector<bool> staged = find_staged_tensors(uses_, gaps_, decisions);
     const std::span<const event> events = builder_.build(decisions, staged);
     o.events.assign(events.begin(), events.end());
-    o.predicted = o.room.last_forecast ? *o.room.last_forecast : costs_.forecast_memory(o.events, staged);
-    costs_.add_time(o.events, o.predicted);
+    o.predicted =
+        o.room.last_forecast ? *o.room.last_forecast : forecaster_.forecast_memory(o.events, staged);
+    forecaster_.add_time(o.events, o.predicted);
   }
   o.decisions = std::move(decisions);
   return o;

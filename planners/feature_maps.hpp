@@ -31,7 +31,7 @@ class labelling {
   const std::vector<feature_map>& maps() const { return maps_; }
   const use_table& uses() const { return uses_; }
   const std::vector<gap>& gaps() const { return gaps_; }
-  forecaster& costs() { return costs_; }
+  forecaster& costs() { return forecaster_; }
   bool can_move() const;
 
   // What labels decide. `again`: once it is back it stays.
@@ -62,7 +62,7 @@ class labelling {
   const problem& p_;
   use_table uses_;
   std::vector<gap> gaps_;
-  forecaster costs_;
+  forecaster forecaster_;
   event_builder builder_;
   std::vector<feature_map> maps_;
 };

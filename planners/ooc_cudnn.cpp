@@ -5,7 +5,6 @@
 #include <limits>
 #include <map>
 #include <set>
-#include <stdexcept>
 #include <string>
 
 #include "core/errors.hpp"
@@ -326,8 +325,8 @@ memory_plan plan_calls(const problem& p, byte_count room, bool joined) {
   return {};
 }
 
-// `make` gives a plan for so much room. What it takes beyond that is taken off the room, until it fits and
-// packs.
+// `make` plans for a given room. Where its plan needs more than the budget, the room shrinks by the excess
+// and `make` is called again.
 memory_plan within(const problem& p, const std::function<memory_plan(byte_count room)>& make) {
   problem unlimited = p;
   unlimited.budget = std::numeric_limits<byte_count>::max();

@@ -28,7 +28,7 @@ class streaming {
   }
 
   memory_plan run(const std::vector<std::vector<ooc_step>>& calls) {
-    find_single_strips(calls);
+    find_tensors_needed_whole_and_in_part(calls);
     for (const std::vector<ooc_step>& call : calls) {
       const bool moved = run_call(call);
       const auto now = static_cast<std::uint32_t>(plan_.actions.size());
@@ -46,7 +46,8 @@ class streaming {
     std::size_t step = 0;  // the last that is known to take it
   };
 
-  void find_single_strips(const std::vector<std::vector<ooc_step>>& calls) {
+  // Such a tensor gets a single strip.
+  void find_tensors_needed_whole_and_in_part(const std::vector<std::vector<ooc_step>>& calls) {
     single_strip_.assign(g_.tensors.size(), false);
     for (const auto& call : calls) {
       std::vector<bool> whole(g_.tensors.size(), false), part = whole;

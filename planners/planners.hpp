@@ -78,9 +78,10 @@ memory_plan plan_checkmate(const problem& p);
 
 // AutoSwap (Zhang et al., arXiv 1903.06631). Tensors of 1 MiB and more that are not used at the peak leave in
 // the order of `score` until the load keeps within the budget: 0 duration of absence, 1 times bytes, 2 area
-// under the load, 3 the same of what is left, 4 the best of 44 weighted sums, which stand for the paper's
-// Bayesian optimisation. One absence a tensor, over the peak only; nothing is cut or computed again, so that
-// below its least load it is infeasible. A clean weight leaves without a copy here.
+// under the load, 3 the same under the load that the tensors taken before leave, 4 the best of 44 weighted
+// sums, which stand for the paper's Bayesian optimisation. One absence a tensor, over the peak only; nothing
+// is cut or computed again, so that it is infeasible below the least peak that such swaps reach. A clean
+// weight leaves without a copy here.
 memory_plan plan_autoswap(const problem& p);
 
 // ooc_cuDNN (Ito, Matsumiya, Endo, IEEE BigData 2017, and its code). Tensors lie on the device first come,

@@ -72,9 +72,9 @@ class classifying {
     labelling_.keep_latest(labels_, room);
   }
 
-  // Phase 2: the map whose computing costs least of what its copies cost is computed again, until none is
-  // worth it. A ratio is worked out anew only when it would be the least: first what the copies cost now, and
-  // what computing takes only if the ratio still is the least then.
+  // Phase 2: recomputes the map with the least ratio of computing time to copy time, until no ratio is worth
+  // it. A ratio is renewed only when it would be the least: first its copy time, then, if it still is the
+  // least, its computing time.
   void recompute(byte_count room) {
     struct candidate {
       std::size_t map = 0;

@@ -11,11 +11,11 @@ std::int64_t torch_copies::ns_of(torch_id tensor) const {
   return step.copy_ns + static_cast<std::int64_t>(bytes / step.link_bytes_per_ns);
 }
 
-std::int64_t torch_copies::slow_ns_of(torch_id tensor) const {
+std::int64_t torch_copies::padded_ns_of(torch_id tensor) const {
   return static_cast<std::int64_t>(times_ * static_cast<double>(ns_of(tensor)));
 }
 
-std::int64_t torch_copies::held_up_by(torch_id tensor) const {
+std::int64_t torch_copies::kernel_delay_of(torch_id tensor) const {
   return static_cast<std::int64_t>(orders_.wiring.step.copy_drag * static_cast<double>(ns_of(tensor)));
 }
 
@@ -23,13 +23,13 @@ void torch_copies::begin_forward() {
   open_.clear();
   made_.clear();
   returning_.clear();
-  free_at_ = slow_free_at_ = 0;
+  free_at_ = padded_free_at_ = 0;
 }
 
 void torch_copies::leave(torch_id tensor, std::int64_t now) {
   free_at_ = std::max(free_at_, now) + ns_of(tensor);
-  slow_free_at_ = std::max(slow_free_at_, now) + slow_ns_of(tensor);
-  open_.push_back({tensor, free_at_, slow_free_at_});
+  padded_free_at_ = std::max(padded_free_at_, now) + padded_ns_of(tensor);
+  open_.push_back({tensor, free_at_, padded_free_at_});
 }
 
 void torch_copies::begin_backward(const torch_kernels& kernels, const std::vector<std::int64_t>& starts,
@@ -48,7 +48,7 @@ void torch_copies::begin_backward(const torch_kernels& kernels, const std::vecto
   std::int64_t latest = std::numeric_limits<std::int64_t>::max();
   for (auto each = returning_.rbegin(); each != returning_.rend(); ++each) {
     torch_copy& copy = made_[each->copy];
-    latest = std::min(latest, starts[each->first_read]) - slow_ns_of(copy.tensor);
+    latest = std::min(latest, starts[each->first_read]) - padded_ns_of(copy.tensor);
     const auto after = std::upper_bound(
         starts.begin(), starts.begin() + static_cast<std::ptrdiff_t>(each->first_read) + 1, latest);
     each->begin = after == starts.begin() ? 0 : static_cast<std::size_t>(after - starts.begin()) - 1;

@@ -27,7 +27,7 @@ class torch_copies {
   void gone(torch_id tensor, torch_id after) { made_.push_back({tensor, after, no_node}); }
 
   // How much longer kernels take because of one copy.
-  std::int64_t held_up_by(torch_id tensor) const;
+  std::int64_t kernel_delay_of(torch_id tensor) const;
 
   // The backward graph begins. starts[t]: when kernel t would start if it waited for no copy. Each copy back
   // begins as late as it may to be done before the first kernel that reads it.
@@ -48,7 +48,7 @@ class torch_copies {
   };
   std::size_t begin_behind_library_call(const torch_kernels& kernels, returning_copy& each) const;
   std::int64_t ns_of(torch_id tensor) const;
-  std::int64_t slow_ns_of(torch_id tensor) const;
+  std::int64_t padded_ns_of(torch_id tensor) const;
 
   const torch_orders& orders_;
   std::vector<std::size_t> first_read_;
@@ -56,7 +56,7 @@ class torch_copies {
   std::vector<returning_copy> returning_;
   std::vector<torch_copy> made_;
   double times_ = 1;
-  std::int64_t free_at_ = 0, slow_free_at_ = 0;  // the link, in the direction at hand
+  std::int64_t free_at_ = 0, padded_free_at_ = 0;  // the link, in the direction at hand
 };
 
 }  // namespace um

@@ -56,7 +56,7 @@ class torch_kernels {
   std::vector<char> runs_, stored_, read_elsewhere_;
   std::vector<std::vector<torch_id>> reads_,
       shifted_;                          // roots that a node reads, through the nodes inlined in it
-  std::vector<int> operations_, depth_;  // inlined ones; library calls on the longest way to it
+  std::vector<int> operations_, depth_;  // per node: inlined in it; library calls on the path to it
   torch_joins joins_;
   std::vector<torch_id> last_reader_;
   std::vector<std::size_t> kernel_of_;

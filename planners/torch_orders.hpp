@@ -18,7 +18,7 @@ struct torch_wiring {
   }
 
   const torch_step& step;
-  std::vector<torch_id> root;                         // whose memory a node's is
+  std::vector<torch_id> root;                         // per node: the node that owns its memory
   std::vector<torch_id> computed;                     // nodes that are no views and no inputs
   std::vector<std::vector<torch_id>> sources;         // roots that a computed node reads
   std::vector<std::vector<torch_id>> readers;         // nodes, no views, that read a root's memory

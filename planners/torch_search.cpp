@@ -61,7 +61,7 @@ class torch_search {
   std::vector<torch_id> results_of_kernels() const;
   point with_small(const std::vector<torch_id>& nodes);
   std::vector<point> starts(const std::vector<torch_id>& begin, const std::vector<point>& by_parts);
-  double promise_of(const torch_move& m) const;
+  double bytes_freed_per_ns(const torch_move& m) const;
   void lower_peak(std::size_t first, std::size_t last);
   void save_time();
   void aim_at(std::int64_t budget);
@@ -133,7 +133,7 @@ torch_search::point torch_search::after(const torch_move& m) {
 }
 
 // What a move frees at most for each nanosecond that it costs at least. Not positive where it frees nothing.
-double torch_search::promise_of(const torch_move& m) const {
+double torch_search::bytes_freed_per_ns(const torch_move& m) const {
   double freed = 0, ns = 0;
   const auto sum = [&](const std::vector<torch_id>& nodes, bool saved, double sign) {
     for (const torch_id v : nodes) {
@@ -159,7 +159,8 @@ void torch_search::lower_peak(std::size_t first, std::size_t last) {
   };
   std::priority_queue<scored> open;
   for (std::size_t m = first; m < last; ++m) {
-    const double promise = by_promise_ ? promise_of(moves_.all[m]) : std::numeric_limits<double>::infinity();
+    const double promise =
+        by_promise_ ? bytes_freed_per_ns(moves_.all[m]) : std::numeric_limits<double>::infinity();
     if (promise > 0) open.push({promise, m, 0});
   }
   for (std::size_t round = 1; now_.over > 0 && !open.empty() && !late();) {

@@ -123,7 +123,7 @@ void walk::leave(const torch_kernel& kernel, std::size_t t) {
   for (const torch_id b : kernel.writes) {
     if (!orders_.is_offloaded[b]) continue;
     copies_.leave(b, estimate_.ns);
-    estimate_.ns += copies_.held_up_by(b);
+    estimate_.ns += copies_.kernel_delay_of(b);
   }
   // Inductor computes what it fuses when a library call wants it: a wait behind a fused node comes too early.
   if (wiring_.step.fused && !kernel.library) return;
@@ -146,7 +146,7 @@ void walk::wait_for_copies() {
 void walk::come_back(std::size_t t) {
   for (const torch_id b : copies_.back(t, estimate_.ns)) {
     live_ += rounded(wiring_.at(b).bytes);
-    estimate_.ns += copies_.held_up_by(b);
+    estimate_.ns += copies_.kernel_delay_of(b);
   }
   estimate_.ns = copies_.there(t, estimate_.ns);
 }

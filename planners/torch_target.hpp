@@ -15,7 +15,7 @@ struct torch_estimate {
   std::int64_t ns = 0;
   std::int64_t peak = 0, forward_peak = 0, saved_bytes = 0;
   double excess = 0;             // bytes above the budget, averaged over the kernels
-  torch_id peak_node = no_node;  // whose kernel has the peak
+  torch_id peak_node = no_node;  // the node whose kernel runs at the peak
 };
 
 struct torch_plan {

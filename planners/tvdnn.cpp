@@ -49,16 +49,17 @@ class swapping_sections {
       : p_(p),
         uses_(make_use_table(p.network, order_in_sections(p.network, sections))),
         gaps_(find_gaps(p.network, uses_)),
-        costs_(p, uses_) {
+        forecaster_(p, uses_) {
     const std::vector<decision> kept(gaps_.size());
     const std::vector<event> events = build_events(p.network, uses_, gaps_, kept);
-    costs_.forecast_memory(events, find_staged_tensors(uses_, gaps_, kept));
-    load_ = live_at_positions(uses_, events, costs_.live_bytes());
-    for (position at = 0; at < uses_.end(); ++at) starts_.push_back(starts_.back() + costs_.compute_time(at));
+    forecaster_.forecast_memory(events, find_staged_tensors(uses_, gaps_, kept));
+    load_ = live_at_positions(uses_, events, forecaster_.live_bytes());
+    for (position at = 0; at < uses_.end(); ++at)
+      starts_.push_back(starts_.back() + forecaster_.compute_time(at));
   }
 
   nanoseconds time_of(const std::vector<decision>& decisions) {
-    return costs_
+    return forecaster_
         .forecast(build_events(p_.network, uses_, gaps_, decisions),
                   find_staged_tensors(uses_, gaps_, decisions))
         .time;
@@ -81,7 +82,7 @@ class swapping_sections {
       if (all_may && !best.empty()) break;
       std::vector<decision> decisions =
           leaving(room - room * (i / 2 % sixteenths_spared) / 16, longest, all_may);
-      const fit_result found = fit_transfers(p_.network, uses_, gaps_, costs_, room, decisions);
+      const fit_result found = fit_transfers(p_.network, uses_, gaps_, forecaster_, room, decisions);
       peak = std::min(peak, found.peak);
       if (found.peak > room) continue;
       const nanoseconds time = time_of(decisions);
@@ -105,11 +106,12 @@ class swapping_sections {
       start = by_next_use(room, "tvdnn");
     } catch (const infeasible&) {
     }
-    gap_solution s = minimize(p_, uses_, gaps_, costs_, load_, what, {0.002, p_.knobs.at("nodes")}, start);
+    gap_solution s =
+        minimize(p_, uses_, gaps_, forecaster_, load_, what, {0.002, p_.knobs.at("nodes")}, start);
     note_gap(s);
     if (!s.is_feasible) return std::nullopt;
     const auto events = build_events(p_.network, uses_, gaps_, s.decisions);
-    if (costs_.forecast_memory(events, find_staged_tensors(uses_, gaps_, s.decisions)).peak > room)
+    if (forecaster_.forecast_memory(events, find_staged_tensors(uses_, gaps_, s.decisions)).peak > room)
       return std::nullopt;
     return std::move(s.decisions);
   }
@@ -159,7 +161,7 @@ class swapping_sections {
     const gap& first = first_gap(p);
     const bool hides = all_may || first.last_use >= 0 ||
                        starts_[static_cast<std::size_t>(first.next_use)] >=
-                           costs_.copy_time(uses_.parts[p].bytes, lane::to_device);
+                           forecaster_.copy_time(uses_.parts[p].bytes, lane::to_device);
     return hides && uses_.parts[p].bytes >= smallest_object;
   }
 
@@ -178,7 +180,7 @@ class swapping_sections {
   const problem& p_;
   use_table uses_;
   std::vector<gap> gaps_;
-  forecaster costs_;
+  forecaster forecaster_;
   std::vector<byte_count> load_;        // at every position, nothing swapped
   std::vector<nanoseconds> starts_{0};  // start of every position if there were no copies
 };

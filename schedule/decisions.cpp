@@ -82,7 +82,7 @@ void event_builder::append_events(position at) {
   }
   provide_inputs(at);
   append_compute(at, false, touches_at(at));
-  for (const part_touch& x : touches_at(at)) end_use(x);
+  for (const part_touch& x : touches_at(at)) discard_after_use(x);
   for (const auto& x : transfers_.leaving_after(at)) {
     const part_id p = gaps_[x.part_or_gap].part;
     if (is_on_device(p) && gap_after(p, at) == x.part_or_gap) append_evict(p);
@@ -249,7 +249,7 @@ void event_builder::release_after_recompute(part_id p) {
   append_evict(p);
 }
 
-void event_builder::end_use(const part_touch& x) {
+void event_builder::discard_after_use(const part_touch& x) {
   if (x.gap == no_gap ? x.is_last_use : decisions_[x.gap].choice == gap_choice::recompute)
     append_discard(x.part);
 }

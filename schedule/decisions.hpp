@@ -142,7 +142,7 @@ class event_builder {
   void require_part(part_id p, position reader);
   void fetch_inputs(const auto& touches);
   void release_after_recompute(part_id p);
-  void end_use(const part_touch& x);
+  void discard_after_use(const part_touch& x);
 
   const graph& g_;
   const use_table& uses_;

@@ -25,7 +25,7 @@ void subtract_from_totals(list_totals& all, const list_totals& one) {
 event_list::event_list(const use_table& uses, event_builder& events, forecaster& costs)
     : uses_(uses),
       builder_(events),
-      costs_(costs),
+      forecaster_(costs),
       blocks_(uses.order.size()),
       recomputed_before_(uses.order.size()),
       live_bytes_(uses.order.size()),
@@ -77,13 +77,13 @@ void event_list::fill_block(position_block& b, std::span<const event> made, cons
   for (const auto& [p, was] : builder_.states().queried_parts()) old_states_[p] = was;
   b.events.assign(made.begin(), made.end());
   const std::span<const byte_count> live =
-      costs_.live_bytes_within(b.events, staged, [&](part_id p) { return old_states_[p]; });
+      forecaster_.live_bytes_within(b.events, staged, [&](part_id p) { return old_states_[p]; });
   b.live_bytes.assign(live.begin(), live.end());
   b.totals = {};
   b.totals.event_count = static_cast<std::int64_t>(made.size());
   for (const event& e : b.events) {
     if (e.kind == event_kind::compute) {
-      const nanoseconds time = costs_.compute_time(e);
+      const nanoseconds time = forecaster_.compute_time(e);
       b.totals.compute_time += time;
       if (e.is_recompute) b.totals.recompute_time += time;
     } else if (e.kind != event_kind::discard) {

@@ -62,7 +62,7 @@ class event_list {
 
   const use_table& uses_;
   event_builder& builder_;
-  forecaster& costs_;
+  forecaster& forecaster_;
   std::vector<position_block> blocks_;                    // per position
   std::vector<std::vector<position>> recomputed_before_;  // per position
   live_tree live_bytes_;

@@ -9,7 +9,12 @@ class transfer_fitter {
  public:
   transfer_fitter(event_builder& builder, const use_table& uses, const std::vector<gap>& gaps,
                   forecaster& costs, byte_count room, std::vector<decision>& decisions)
-      : uses_(uses), gaps_(gaps), costs_(costs), builder_(builder), budget_(room), decisions_(decisions) {
+      : uses_(uses),
+        gaps_(gaps),
+        forecaster_(costs),
+        builder_(builder),
+        budget_(room),
+        decisions_(decisions) {
     for (std::uint32_t x = 0; x < gaps.size(); ++x) {
       if (decisions[x].choice == gap_choice::swap) swapped_.push_back(x);
       earliest_return_.push_back(decisions[x].return_before);
@@ -55,7 +60,7 @@ class transfer_fitter {
 
   prediction forecast_memory() {
     const std::vector<bool> staged = find_staged_tensors(uses_, gaps_, decisions_);
-    return costs_.forecast_memory(builder_.build(decisions_, staged), staged);
+    return forecaster_.forecast_memory(builder_.build(decisions_, staged), staged);
   }
 
   // Updates live_bytes_. Where a part is fetched earlier than for its own use, moves its return there.
@@ -63,8 +68,8 @@ class transfer_fitter {
   bool update_live_bytes() {
     const std::vector<bool> staged = find_staged_tensors(uses_, gaps_, decisions_);
     const std::span<const event> events = builder_.build(decisions_, staged);
-    result_.peak = costs_.forecast_memory(events, staged).peak;
-    live_bytes_ = live_at_positions(uses_, events, costs_.live_bytes());
+    result_.peak = forecaster_.forecast_memory(events, staged).peak;
+    live_bytes_ = live_at_positions(uses_, events, forecaster_.live_bytes());
     result_.peak_position =
         static_cast<position>(std::ranges::max_element(live_bytes_) - live_bytes_.begin());
     std::vector<bool> fetched(uses_.parts.size(), false);
@@ -72,7 +77,7 @@ class transfer_fitter {
     position next = 0;
     result_.recompute_time = 0;
     for (const event& e : events) {
-      if (e.is_recompute) result_.recompute_time += costs_.compute_time(e);
+      if (e.is_recompute) result_.recompute_time += forecaster_.compute_time(e);
       if (e.kind == event_kind::prefetch && !fetched[e.subject]) {
         fetched[e.subject] = true;
         earlier = record_fetch(e.subject, next) || earlier;
@@ -122,9 +127,9 @@ class transfer_fitter {
         let_go(queue.front());
         queue.erase(queue.begin());
       }
-      now += costs_.compute_time(q);
+      now += forecaster_.compute_time(q);
       for (const std::uint32_t x : leaving[static_cast<std::size_t>(q)]) {
-        link = std::max(link, now) + costs_.copy_time(bytes_of(x), lane::to_host);
+        link = std::max(link, now) + forecaster_.copy_time(bytes_of(x), lane::to_host);
         queue.push_back({x, link});
         held += bytes_of(x);
       }
@@ -152,7 +157,7 @@ class transfer_fitter {
 
   const use_table& uses_;
   const std::vector<gap>& gaps_;
-  forecaster& costs_;
+  forecaster& forecaster_;
   event_builder& builder_;
   byte_count budget_;
   std::vector<decision>& decisions_;

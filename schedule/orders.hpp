@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "core/planner.hpp"
@@ -42,9 +41,9 @@ struct loop_nest {
   friend bool operator==(const loop_nest&, const loop_nest&) = default;
 };
 
-// The order of computes for these loops. Gradients of parts add up. Operators that depend on deferred ones
-// are deferred, too. Throws infeasible, naming the operator, if a micro-batch would have to read an operator
-// that needs the whole batch.
+// The order of computes for these loops; parameter gradients of the parts add up. Operators that depend on
+// deferred ones are deferred, too. Throws infeasible, naming the operator, if a micro-batch would have to
+// read an operator that needs the whole batch.
 std::vector<compute> make_order(const graph& g, const loop_nest& l);
 
 // Operators whose outputs, gradients of parameters, are larger than their inputs: candidates for deferral.

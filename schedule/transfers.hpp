@@ -54,9 +54,9 @@ class transfer_placer {
 
   const use_table& uses_;
   std::span<const gap> gaps_;
-  std::vector<nanoseconds> start_times_;  // per position, and one past the last: when its compute starts
-  copy_order to_device_, to_host_;        // by next use, the latest first; by last use
-  std::vector<std::uint32_t> swapped_gaps_;
+  std::vector<nanoseconds> start_times_;     // per position, and one past the last: when its compute starts
+  copy_order to_device_, to_host_;           // by next use, the latest first; by last use
+  std::vector<std::uint32_t> swapped_gaps_;  // of the last place()
 };
 
 // Places every swap among `decisions`, none just in time.

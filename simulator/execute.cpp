@@ -75,7 +75,7 @@ class memory_in_use {
     release_until(first_unfinished_compute);
     sample(now);
   }
-  std::vector<resident_sample> take() { return std::move(samples_); }
+  std::vector<memory_sample> take() { return std::move(samples_); }
 
  private:
   byte_count bytes_after(std::int32_t index) const {
@@ -110,7 +110,7 @@ class memory_in_use {
   byte_count bytes_ = 0;
   std::vector<pending_release>
       pending_releases_;  // released by steps that have ended, but still used by earlier computes
-  std::vector<resident_sample> samples_;
+  std::vector<memory_sample> samples_;
 };
 
 class iteration {
@@ -134,7 +134,7 @@ class iteration {
       if (next_[l] < queues_[l].size()) refuse_deadlock(queues_[l][next_[l]]);
     }
     trace_.duration = now_;
-    if (in_use_) trace_.resident_samples = in_use_->take();
+    if (in_use_) trace_.memory_samples = in_use_->take();
     return std::move(trace_);
   }
 

@@ -1,4 +1,4 @@
-// How long Unified Memory is counted: each record that the driver writes slows the program.
+// Limits how long Unified Memory is counted, since each record that the driver writes slows the program.
 #pragma once
 
 #include <atomic>

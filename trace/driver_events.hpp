@@ -11,7 +11,6 @@
 #include <memory>
 #include <span>
 #include <utility>
-#include <vector>
 
 #include "core/units.hpp"
 #include "trace/unified_memory.hpp"

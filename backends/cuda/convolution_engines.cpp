@@ -40,7 +40,7 @@ class trial_data {
         guarded_bytes(p.y, operand_type(p.arithmetic)), guarded_bytes({1, p.y.c, 1, 1}, dtype::f32)};
     byte_count end = 0;
     for (const byte_count size : bytes) end += size;
-    std::byte* at = gpu.scratch(end + workspace_cap, operand_type(p.arithmetic));
+    std::byte* at = gpu.scratch_of_ones(end + workspace_cap, operand_type(p.arithmetic));
     for (const byte_count size : bytes) {
       operands_.data.push_back(at);
       at += size;

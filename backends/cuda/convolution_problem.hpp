@@ -1,7 +1,6 @@
 // A convolution or one of its gradients, as engines compute it.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <string>
 

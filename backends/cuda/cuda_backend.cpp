@@ -77,7 +77,7 @@ kernel_call bind_for_timing(session& gpu, const engine& chosen, const std::vecto
   const auto room_for = [](const tensor& t) { return round_up(bytes_of(t), arena_alignment); };
   byte_count bytes = 0;
   for (const tensor& t : operands) bytes += room_for(t);
-  std::byte* at = gpu.scratch(bytes + chosen.choice.workspace_bytes);
+  std::byte* at = gpu.scratch_of_ones(bytes + chosen.choice.workspace_bytes);
   bound_operands bound{{}, at + bytes};
   for (const tensor& t : operands) {
     fill_for_timing(gpu, t, at, static_cast<std::uint32_t>(bound.data.size()) + 1);

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "backends/cuda/convolution_problem.hpp"
 #include "backends/cuda/engine.hpp"

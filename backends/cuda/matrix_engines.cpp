@@ -165,7 +165,7 @@ bound_operands scratch_operands(session& gpu, const matrix_problem& p, byte_coun
     const auto bytes = static_cast<byte_count>(counts[i]) * sizeof(float);
     offset[i + 1] = offset[i] + round_up(bytes, arena_alignment);
   }
-  std::byte* base = gpu.scratch(offset[4] + workspace, operand_type(p.arithmetic));
+  std::byte* base = gpu.scratch_of_ones(offset[4] + workspace, operand_type(p.arithmetic));
   return {{base, base + offset[1], base + offset[2], base + offset[3]}, base + offset[4]};
 }
 
@@ -174,7 +174,7 @@ struct proposal {
   byte_count workspace_bytes = 0;
 };
 
-void append_proposals(session& gpu, const matrix_problem& p, byte_count cap, bool joined,
+void append_proposals(session& gpu, const matrix_problem& p, byte_count cap, bool with_epilogue,
                       std::vector<proposal>& to) {
   const matmul_preference preference = make_preference(cap, p.alignment);
   if (operand_type(p.arithmetic) == dtype::bf16) {  // a divided product is summed in fp32, too

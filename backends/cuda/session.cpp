@@ -5,7 +5,7 @@
 
 #include "backends/cuda/engine_trial.hpp"
 #include "backends/cuda/library_check.hpp"
-#include "core/median.hpp"
+#include "core/quantiles.hpp"
 
 namespace um {
 namespace {
@@ -97,7 +97,7 @@ const engine& session::cached_engine(const std::string& key, const std::function
   return engines_by_key_.emplace(key, std::move(fresh)).first->second;
 }
 
-std::byte* session::scratch(byte_count bytes, dtype type) {
+std::byte* session::scratch_of_ones(byte_count bytes, dtype type) {
   if (scratch_.bytes() < bytes) {
     scratch_ = {};
     scratch_ = device_arena(round_up(bytes, managed_block));

@@ -8,7 +8,6 @@
 #include <functional>
 #include <map>
 #include <string>
-#include <utility>
 
 #include "backends/cuda/cuda_options.hpp"
 #include "backends/cuda/engine.hpp"
@@ -51,7 +50,7 @@ class session {
 
   // Returns device memory filled with pseudo-random values of a floating type, to time candidates on. The
   // next call overwrites it. Throws out_of_memory.
-  std::byte* scratch(byte_count bytes, dtype type = dtype::f32);
+  std::byte* scratch_of_ones(byte_count bytes, dtype type = dtype::f32);
   void release_scratch() { scratch_ = {}; }
 
  private:

@@ -30,7 +30,7 @@ struct experiment_options {
 
 struct run_options {
   experiment_options experiment;
-  std::string plan, out, values;
+  std::string plan, out, values_folder;
 };
 struct plan_options {
   experiment_options experiment;

@@ -170,7 +170,7 @@ void add_run_options(CLI::App& run, run_options& o) {
   run.add_flag("--timeline", o.experiment.timeline, "Keep spans and resident bytes of the last iteration");
   run.add_flag("--times-only", o.experiment.times_only, times_only_text);
   add_option(
-      run, "--values", o.values,
+      run, "--values", o.values_folder,
       {"FOLDER", "For parameters, inputs, gradients and outputs as NumPy files, cuda:N only", "not kept"});
   add_option(run, "--out", o.out, {"FILE", "Append the record to this JSON Lines file", "not kept"});
 }

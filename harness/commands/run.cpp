@@ -114,7 +114,7 @@ void append_record(record& r, const cell& work, const environment& here, record_
 int run_command(const run_options& options) {
   const auto machines = load_machines_from(options.experiment.machines);
   cell work = cell_for(options, machines);
-  work.values_folder = folder_for_values(options.values, work);
+  work.values_folder = folder_for_values(options.values_folder, work);
   work.skips_observation = options.experiment.times_only;
   if (work.skips_observation && work.backend.is_simulated) {
     throw input_error(

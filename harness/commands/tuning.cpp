@@ -109,7 +109,7 @@ std::string unused_rule_name(const hint_strategy& s, const std::string& wanted) 
 bool does_the_same(const hint_rule& a, const hint_rule& b) {
   return a.tensors == b.tensors && a.policy == b.policy;
 }
-bool has_rule(const std::vector<hint_rule>& rules, const hint_rule& r) {
+bool has_equivalent_rule(const std::vector<hint_rule>& rules, const hint_rule& r) {
   return std::ranges::any_of(rules, [&](const hint_rule& x) { return does_the_same(x, r); });
 }
 
@@ -122,7 +122,7 @@ const std::vector<hint_rule>& known_rules() {
         {"inputs_on_host", {{input}, {}}, residence_rule{residence::host}}};
     for (const hint_strategy& s : hint_table()) {
       for (hint_rule r : s.rules) {
-        if (has_rule(rules, r)) continue;
+        if (has_equivalent_rule(rules, r)) continue;
         if (s.rules.size() == 1) r.name = s.name;
         rules.push_back(std::move(r));
       }
@@ -178,7 +178,7 @@ alternatives strategies_with_other_tensors(const hint_strategy& s, std::size_t r
 alternatives strategies_with_one_more_rule(const hint_strategy& s) {
   alternatives found{"with one rule more", {}};
   for (hint_rule r : known_rules()) {
-    if (has_rule(s.rules, r)) continue;
+    if (has_equivalent_rule(s.rules, r)) continue;
     hint_strategy more = s;
     r.name = unused_rule_name(s, r.name);
     more.rules.push_back(std::move(r));

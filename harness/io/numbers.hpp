@@ -27,7 +27,7 @@ std::pair<std::string, std::int64_t> parse_assignment(std::string_view option, s
 
 [[noreturn]] void throw_unknown_value(std::string_view option, std::string_view text,
                                       std::span<const std::string_view> known);
-// The value of that name.
+// The enumerator of that name; refuses other text.
 template <named_enum E>
 E parse_choice(std::string_view option, std::string_view text) {
   const auto at = std::ranges::find(enum_names<E>, text);

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "backends/digest.hpp"
 #include "harness/io/errors.hpp"
 #include "harness/io/text.hpp"
+#include "harness/json/parts.hpp"
 
 namespace um {
 namespace {
@@ -87,6 +87,10 @@ void throw_bad_value(const json_place& at, std::string_view problem) {
   throw input_error(at.field_path.empty()
                         ? fmt::format("{}: {}", at.source, problem)
                         : fmt::format("{}: {}: {}", at.source, one_line(at.field_path), problem));
+}
+
+bool is_json(std::string_view text) {
+  return json::accept(text);
 }
 
 json parse_json(std::string_view text, const std::string& source) {

@@ -26,6 +26,8 @@ json_place place_of_field(const json_place& at, std::size_t index);
 
 // Refuses malformed text and objects that name a field twice.
 json parse_json(std::string_view text, const std::string& source);
+// Whether the text is well formed; no proper prefix of an object is.
+bool is_json(std::string_view text);
 // As one line, or indented for humans.
 std::string dump_line(const json& value);
 std::string dump_indented(const json& value);

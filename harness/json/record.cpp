@@ -210,7 +210,7 @@ void describe(auto& v, timeline_span& s) {
   v.field("end_ns", s.end);
 }
 
-void describe(auto& v, resident_sample& s) {
+void describe(auto& v, memory_sample& s) {
   v.field("at_ns", s.time);
   v.field("bytes", s.bytes);
 }

@@ -13,7 +13,6 @@
 #include <chrono>
 #include <cstring>
 #include <new>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "harness/io/errors.hpp"
@@ -29,11 +28,6 @@ namespace {
 // The start of an environment line, torn at any place.
 bool looks_like_record(std::string_view torn) {
   return torn.starts_with(opening_of_records.substr(0, torn.size()));
-}
-
-// Whether the line is complete: no proper prefix of an object is valid JSON.
-bool is_json(std::string_view line) {
-  return json::accept(line);
 }
 
 // Size of the file; nothing for a device or a pipe.

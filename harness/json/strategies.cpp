@@ -1,7 +1,4 @@
-#include <nlohmann/json.hpp>
-
-#include "harness/json/fields.hpp"
-#include "harness/json/json.hpp"
+#include "harness/json/parts.hpp"
 
 namespace um {
 namespace {

@@ -105,7 +105,7 @@ void record_memory(record& r, const execution_plan& plan) {
   r.memory.device_arena = plan.device_arena_bytes;
   r.memory.managed_arena = plan.managed_arena_bytes;
   r.memory.pinned_arena = plan.pinned_arena_bytes;
-  r.memory.peak_device = peak_in_use(r.mode, plan);
+  r.memory.peak_device = peak_device_bytes_of(r.mode, plan);
 }
 
 // On a GPU, an operator that is replayed needs its time; without one, the planners' machine estimates it.

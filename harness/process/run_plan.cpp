@@ -40,7 +40,7 @@ timeline_figures timeline_of(const graph& g, const execution_plan& plan, const e
   for (const span& s : last.spans) {
     t.spans.push_back({s.in_lane, name_of(g, plan.steps.at(s.step).command), s.begin, s.end});
   }
-  t.resident = last.resident_samples;
+  t.resident = last.memory_samples;
   return t;
 }
 

@@ -32,7 +32,7 @@ std::string storage_text(const network_spec& n) {
                      order == standard ? "" : fmt::format(",{}", to_text(order)));
 }
 
-byte_count peak_in_use(run_mode mode, const execution_plan& steps) {
+byte_count peak_device_bytes_of(run_mode mode, const execution_plan& steps) {
   const byte_count asked_for = steps.peak_device_bytes;
   return facts_of_mode(mode).evicted_by == pressure::driver ? std::min(asked_for, steps.budget) : asked_for;
 }

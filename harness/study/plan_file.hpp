@@ -41,7 +41,7 @@ struct plan_file {
 };
 
 // Maximum device memory in use: that of the plan or, if the driver evicts on demand, at most the budget.
-byte_count peak_in_use(run_mode mode, const execution_plan& steps);
+byte_count peak_device_bytes_of(run_mode mode, const execution_plan& steps);
 
 // A plan and its lowered steps.
 struct planned_cell {

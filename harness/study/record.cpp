@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "core/quantiles.hpp"
+
 namespace um {
 
 record make_record(const cell& work) {
@@ -36,37 +38,18 @@ std::vector<nanoseconds> steady_samples(const record& r) {
   return times;
 }
 
-// A quantile of sorted times.
-double quantile(const std::vector<nanoseconds>& times, double share) {
-  const double place = share * static_cast<double>(times.size() - 1);
-  const auto below = static_cast<std::size_t>(place);
-  const std::size_t above = std::min(below + 1, times.size() - 1);
-  const double part = place - static_cast<double>(below);
-  return static_cast<double>(times[below]) * (1 - part) + static_cast<double>(times[above]) * part;
-}
-
 }  // namespace
 
 std::optional<quartiles> steady_quartiles(const record& r) {
   const std::vector<nanoseconds> times = steady_samples(r);
   if (times.size() < 2) return std::nullopt;
-  return quartiles{quantile(times, 0.25), quantile(times, 0.75)};
+  return quartiles{quantile_of(times, 0.25), quantile_of(times, 0.75)};
 }
 
 std::optional<double> steady_ns(const record& r) {
   const std::vector<nanoseconds> times = steady_samples(r);
   if (times.empty()) return std::nullopt;
-  const std::size_t half = times.size() / 2;
-  const auto upper = static_cast<double>(times[half]);
-  return times.size() % 2 == 1 ? upper : (static_cast<double>(times[half - 1]) + upper) / 2;
-}
-
-std::string group_of(const record& r) {
-  std::string knobs;
-  for (const auto& [name, value] : r.network.knobs) knobs += fmt::format(",{}={}", name, value);
-  return fmt::format("{}{}/b{}/{}{}/{}/{}/{}/{}/{}", r.network.name, knobs, r.network.batch,
-                     to_text(r.network.mode), optimizer_text(r.network), to_text(r.network.fusion_mode),
-                     storage_text(r.network), r.workspace_cap.value_or(0), r.backend, r.device.value_or("?"));
+  return quantile_of(times, 0.5);
 }
 
 }  // namespace um

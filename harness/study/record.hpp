@@ -60,7 +60,7 @@ struct timeline_span {
 struct timeline_figures {
   std::uint32_t iteration = 0;  // counted from 0
   std::vector<timeline_span> spans;
-  std::vector<resident_sample> resident;
+  std::vector<memory_sample> resident;
 };
 
 struct record {
@@ -117,8 +117,5 @@ struct quartiles {
   double low = 0, high = 0;
 };
 std::optional<quartiles> steady_quartiles(const record& r);
-
-// Cells with the same computation on the same machine form a group, whatever their strategy.
-std::string group_of(const record& r);
 
 }  // namespace um

@@ -186,7 +186,7 @@ std::string lower_bound_text(const plan_bound& own, const std::optional<double>&
 
 // A plan that leaves evicting to the driver asks for more than the budget.
 std::string peak_text(const planned_cell& p) {
-  const byte_count in_use = peak_in_use(p.file.mode, p.steps), asked_for = p.steps.peak_device_bytes;
+  const byte_count in_use = peak_device_bytes_of(p.file.mode, p.steps), asked_for = p.steps.peak_device_bytes;
   std::string text = fmt::format("{} of device memory in use", to_text(in_use));
   if (asked_for > in_use)
     text += fmt::format("; the plan touches {}, the driver evicts the rest", to_text(asked_for));

@@ -9,7 +9,7 @@
 #include <stdexcept>
 
 #include "core/figures.hpp"
-#include "core/median.hpp"
+#include "core/quantiles.hpp"
 #include "harness/io/errors.hpp"
 #include "harness/io/text.hpp"
 #include "harness/study/machines.hpp"

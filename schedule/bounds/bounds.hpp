@@ -21,9 +21,9 @@ struct class_bounds {
 // `compute`: for every plan, the sum of its operators' times.
 //
 // `passes`: for plans that finish the forward pass of the whole batch before any backward operator; within a
-// pass they may use any parts. Without a backward pass it equals `compute`. `whole`: for those of them that
-// compute whole operators in the graph's order, with large gradients of parameters deferred or not, and that
-// keep everything on the device or staged.
+// pass they may use any parts. Without a backward pass it equals `compute`. `whole`: for those plans of
+// `passes` that compute whole operators in the graph's order, with large gradients of parameters deferred or
+// not, and that keep everything on the device or staged.
 struct time_bounds {
   nanoseconds compute = 0;
   class_bounds passes;

@@ -9,7 +9,7 @@ void price_index::set_prices(const prices& x) {
   byte_price_sum_.assign(1, 0);
   for (const double b : x.byte_prices) byte_price_sum_.push_back(byte_price_sum_.back() + b);
   find_cheaper_before(copy_in, 1);
-  if (allowed_.swaps) find_cheaper_after();
+  if (allowed_.swaps) find_cheaper_copy_out_after();
   if (allowed_.recomputes) find_cheaper_before(recompute, 2);
   find_cheapest_recomputes();
 }
@@ -33,7 +33,7 @@ void price_index::find_cheaper_before(priced_lane l, std::size_t step) {
   }
 }
 
-void price_index::find_cheaper_after() {
+void price_index::find_cheaper_copy_out_after() {
   const std::size_t count = prices_->lane_prices.size();
   cheaper_after_.resize(count);
   for (std::size_t i = count; i-- > 0;) {

@@ -51,7 +51,7 @@ class price_index {
   std::size_t cheapest_recompute_interval(std::size_t at) const { return cheapest_recompute_interval_[at]; }
 
   return_path return_by_copy(const value& v) const { return {copy_in, v.copy_in_time, 0}; }
-  // `shared`: the closure pays the minimum price of this run.
+  // `shared`: the closure (closure.hpp) pays the minimum price of this run.
   return_path return_by_recompute(const value& v, bool shared) const {
     return {recompute, model_.recompute_time[v.producer], shared ? min_recompute_price_[v.producer] : 0};
   }
@@ -84,7 +84,7 @@ class price_index {
 
  private:
   void find_cheaper_before(priced_lane l, std::size_t step);
-  void find_cheaper_after();
+  void find_cheaper_copy_out_after();
   void find_cheapest_recomputes();
 
   const model& model_;

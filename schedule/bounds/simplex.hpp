@@ -1,7 +1,6 @@
 // A linear program of a few rows.
 #pragma once
 
-#include <cstddef>
 #include <vector>
 
 namespace um {

@@ -19,7 +19,8 @@ struct chosen_copy {
 struct value_choice {
   double cost = 0;
   bool recomputes = false;
-  std::size_t shared_begin = 0, shared_end = 0;  // gaps [begin, end) in which the closure pays for the run
+  std::size_t shared_begin = 0,
+              shared_end = 0;  // gaps [begin, end) in which the closure pays for the run (closure.hpp)
   std::optional<chosen_copy> copy_out = {};
   bool stays_resident = false;  // never leaves the device, although it could without a copy
 
@@ -30,7 +31,7 @@ struct value_choice {
 struct gap_use {
   std::size_t away_begin = 0, away_end = 0;
   bool is_copied_in = false, is_recomputed = false;
-  bool shares_run = false;  // the closure pays for the run
+  bool shares_run = false;  // paid once, by the closure
 };
 
 // Costs of a value's options at given prices, computed once.

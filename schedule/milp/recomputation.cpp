@@ -24,7 +24,7 @@ bool is_alive(const gap_model& m, part_id p, position at) {
 }
 
 // The gap before slot `s` in which a live part may be off the device; nothing if it is certainly there.
-std::optional<std::size_t> absence_before(const gap_model& m, part_id p, std::size_t s) {
+std::optional<std::size_t> gap_with_absence(const gap_model& m, part_id p, std::size_t s) {
   const auto x = find_open_gap(m, p, m.slots.begin[s]);
   return x && m.absence_of_gap[*x] ? x : std::nullopt;
 }
@@ -42,7 +42,7 @@ position writer_before(const gap_model& m, part_id p, position by) {
 // well.
 void require_input(gap_model& m, column c, part_id p, position by, std::size_t s) {
   const bool alive = is_alive(m, p, m.slots.begin[s]);
-  const auto x = absence_before(m, p, s);
+  const auto x = gap_with_absence(m, p, s);
   if (alive && !x) return;
   const position made = writer_before(m, p, by);
   terms row{{c, -1}};
@@ -64,7 +64,7 @@ void require_input(gap_model& m, column c, part_id p, position by, std::size_t s
 void count_output(gap_model& m, column c, part_id p, std::size_t s) {
   const bool alive = is_alive(m, p, m.slots.begin[s]);
   const double bytes = in_units(m.uses.parts[p].bytes);
-  const auto x = absence_before(m, p, s);
+  const auto x = gap_with_absence(m, p, s);
   if (alive && !x) return;
   m.lanes.transient_memory[s].emplace_back(c, -bytes);
   if (!alive) return;

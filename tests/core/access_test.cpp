@@ -401,8 +401,6 @@ TEST(Accesses, OpaqueIsCutAlongTheBatchAsItSays) {
   EXPECT_EQ(all[3].mode, access_mode::accumulate);
   EXPECT_EQ(s.cut(slice{axis::batch, 0, 2})[3].mode, access_mode::write);
   EXPECT_EQ(work_of(s.g, s.o(), s.part(batch_half)).flops, 500U);
-  EXPECT_TRUE(can_be_cut(s.g, s.o(), 4));
-  EXPECT_FALSE(can_be_cut(s.g, s.o(), 5));
   EXPECT_THROW(s.cut(channel_half), std::invalid_argument);
 }
 

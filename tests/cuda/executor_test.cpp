@@ -286,7 +286,7 @@ TEST_F(executors, trace_counts_copies_and_orders_spans) {
     EXPECT_EQ(t.counts.copy_to_host_bytes, moved.out);
     EXPECT_EQ(t.counts.faults, 0U);
     ASSERT_EQ(t.spans.size(), steps.steps.size());
-    EXPECT_EQ(t.resident_samples.size(), steps.steps.size());
+    EXPECT_EQ(t.memory_samples.size(), steps.steps.size());
     for (const span& s : t.spans) {
       EXPECT_LE(s.begin, s.end);
       EXPECT_LE(s.end, t.duration);

@@ -2,9 +2,6 @@
 // read them.
 #include <gtest/gtest.h>
 
-#include <cstring>
-#include <vector>
-
 #include "backends/cuda/cupti_counters.hpp"
 
 namespace um {

@@ -37,11 +37,11 @@ class gap_optimizer {
       : p_(p),
         uses_(make_use_table(p.network, make_order(p.network, {1, {}, large_gradients(p.network)}))),
         gaps_(find_gaps(p.network, uses_)),
-        costs_(p, uses_) {
+        forecaster_(p, uses_) {
     const std::vector<decision> kept(gaps_.size());
     const std::vector<event> events = build_events(p.network, uses_, gaps_, kept);
-    costs_.forecast_memory(events, find_staged_tensors(uses_, gaps_, kept));
-    live_ = live_at_positions(uses_, events, costs_.live_bytes());
+    forecaster_.forecast_memory(events, find_staged_tensors(uses_, gaps_, kept));
+    live_ = live_at_positions(uses_, events, forecaster_.live_bytes());
   }
 
   // Of plans without copies, then of all, which starts from the first: it is easy.
@@ -52,9 +52,9 @@ class gap_optimizer {
     what.min_part_bytes = std::max<byte_count>(p_.budget / 1000, 1);
     what.swaps = false;
     const solver_limits limits{0.002, nodes};
-    gap_solution unmoved = minimize(p_, uses_, gaps_, costs_, live_, what, limits);
+    gap_solution unmoved = minimize(p_, uses_, gaps_, forecaster_, live_, what, limits);
     what.swaps = true;
-    gap_solution all = minimize(p_, uses_, gaps_, costs_, live_, what, limits, unmoved.decisions);
+    gap_solution all = minimize(p_, uses_, gaps_, forecaster_, live_, what, limits, unmoved.decisions);
     return {std::move(unmoved), std::move(all)};
   }
 
@@ -68,7 +68,7 @@ class gap_optimizer {
   const problem& p_;
   use_table uses_;
   std::vector<gap> gaps_;
-  forecaster costs_;
+  forecaster forecaster_;
   std::vector<byte_count> live_;
 };
 

@@ -10,7 +10,6 @@
 #include <set>
 #include <sstream>
 #include <string>
-#include <vector>
 
 #include "backends/simulator_backend.hpp"
 #include "core/layout.hpp"

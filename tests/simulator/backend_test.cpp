@@ -63,7 +63,7 @@ TEST_F(simulated_alexnet, slows_down_as_the_budget_shrinks) {
     const execution e = managed(budget, {.iterations = 4, .records_timeline = true});
     EXPECT_GT(e.iterations[3].duration, last);
     last = e.iterations[3].duration;
-    for (const resident_sample& s : e.iterations[3].resident_samples) EXPECT_LE(s.bytes, budget);
+    for (const memory_sample& s : e.iterations[3].memory_samples) EXPECT_LE(s.bytes, budget);
   }
 }
 
@@ -99,9 +99,9 @@ TEST_F(simulated_alexnet, a_timeline_of_swapping_never_shows_less_than_what_stay
   byte_count least = plan.steps.back().resident_bytes;
   for (const step& s : plan.steps) least = std::min(least, s.resident_bytes);
   EXPECT_GE(least, bytes_of(g, role::parameter));
-  for (const resident_sample& s : t.resident_samples) EXPECT_GE(s.bytes, least) << s.time;
-  for (const resident_sample& s : t.resident_samples) EXPECT_LE(s.bytes, plan.device_arena_bytes) << s.time;
-  EXPECT_EQ(t.resident_samples.back().bytes, plan.steps.back().resident_bytes);
+  for (const memory_sample& s : t.memory_samples) EXPECT_GE(s.bytes, least) << s.time;
+  for (const memory_sample& s : t.memory_samples) EXPECT_LE(s.bytes, plan.device_arena_bytes) << s.time;
+  EXPECT_EQ(t.memory_samples.back().bytes, plan.steps.back().resident_bytes);
 }
 
 TEST_F(simulated_alexnet, swapping_gets_no_slower_with_room) {
@@ -127,7 +127,7 @@ TEST_F(simulated_alexnet, two_runs_are_equal) {
     EXPECT_EQ(x.counts.driver_evict_bytes, y.counts.driver_evict_bytes);
     ASSERT_EQ(x.spans.size(), y.spans.size());
     for (std::size_t s = 0; s < x.spans.size(); ++s) EXPECT_EQ(x.spans[s].end, y.spans[s].end);
-    ASSERT_EQ(x.resident_samples.size(), y.resident_samples.size());
+    ASSERT_EQ(x.memory_samples.size(), y.memory_samples.size());
   }
 }
 

@@ -18,7 +18,7 @@ TEST(execute, computes_run_one_after_the_other) {
   const trace t = h.simulate(1).front();
   EXPECT_EQ(t.duration, 7 * ms);
   EXPECT_TRUE(t.spans.empty());
-  EXPECT_TRUE(t.resident_samples.empty());
+  EXPECT_TRUE(t.memory_samples.empty());
 }
 
 TEST(execute, every_counter_is_filled_also_when_nothing_moves) {
@@ -120,8 +120,8 @@ TEST(execute, the_driver_evicts_within_what_the_budget_leaves) {
     EXPECT_EQ(t.counts.driver_evict_bytes, 6 * managed_block);
     EXPECT_EQ(t.counts.evicted_blocks, 6U);
     EXPECT_EQ(t.duration, 1 * ms + 12 * ms / 10) << "each copy in waits for its copy out";
-    for (const resident_sample& s : t.resident_samples) EXPECT_LE(s.bytes, h.plan.budget);
-    EXPECT_EQ(t.resident_samples.back().bytes, 7 * managed_block);
+    for (const memory_sample& s : t.memory_samples) EXPECT_LE(s.bytes, h.plan.budget);
+    EXPECT_EQ(t.memory_samples.back().bytes, 7 * managed_block);
   }
 }
 
@@ -307,11 +307,11 @@ TEST(execute, memory_in_use_follows_the_lanes_in_time) {
   h.add_move(prefetch{x, {}}, x);  // in [0, 1], though later in the list
   h.plan.steps.back().resident_bytes = 70;
   const trace t = h.simulate(1, true).front();
-  ASSERT_EQ(t.resident_samples.size(), 2U);
-  EXPECT_EQ(t.resident_samples[0].time, 0);
-  EXPECT_EQ(t.resident_samples[0].bytes, 70U + 30U + 30U);
-  EXPECT_EQ(t.resident_samples[1].time, 6 * ms);
-  EXPECT_EQ(t.resident_samples[1].bytes, 70U);
+  ASSERT_EQ(t.memory_samples.size(), 2U);
+  EXPECT_EQ(t.memory_samples[0].time, 0);
+  EXPECT_EQ(t.memory_samples[0].bytes, 70U + 30U + 30U);
+  EXPECT_EQ(t.memory_samples[1].time, 6 * ms);
+  EXPECT_EQ(t.memory_samples[1].bytes, 70U);
 }
 
 TEST(execute, memory_let_go_without_a_copy_is_in_use_until_its_readers_end) {
@@ -326,10 +326,10 @@ TEST(execute, memory_let_go_without_a_copy_is_in_use_until_its_readers_end) {
   h.plan.steps.back().is_needed = false;
   h.plan.steps.back().resident_bytes = 40;
   const trace t = h.simulate(1, true).front();
-  ASSERT_EQ(t.resident_samples.size(), 2U);
-  EXPECT_EQ(t.resident_samples[0].bytes, 100U);
-  EXPECT_EQ(t.resident_samples[1].time, 5 * ms);
-  EXPECT_EQ(t.resident_samples[1].bytes, 40U);
+  ASSERT_EQ(t.memory_samples.size(), 2U);
+  EXPECT_EQ(t.memory_samples[0].bytes, 100U);
+  EXPECT_EQ(t.memory_samples[1].time, 5 * ms);
+  EXPECT_EQ(t.memory_samples[1].bytes, 40U);
 }
 
 TEST(execute, steps_that_wait_for_one_another_are_refused) {

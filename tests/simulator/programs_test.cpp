@@ -264,7 +264,7 @@ void for_each_plan(const std::function<void(hand_plan&)>& check) {
 TEST(programs, of_operators_hold_no_more_than_their_budget) {
   for_each_plan([](hand_plan& h) {
     for (const trace& t : h.simulate(3, true)) {
-      for (const resident_sample& s : t.resident_samples) EXPECT_LE(s.bytes, h.plan.budget);
+      for (const memory_sample& s : t.memory_samples) EXPECT_LE(s.bytes, h.plan.budget);
     }
   });
 }

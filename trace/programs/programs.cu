@@ -521,10 +521,10 @@ int main(int argc, char** argv) {
     std::printf(
         "{\"program\":\"%s\",\"fixed\":%s,\"plants\":\"%s\",\"seconds\":%.6f,\"fault_in_bytes\":%.0f,"
         "\"fault_out_bytes\":%.0f,\"prefetch_in_bytes\":%.0f,\"prefetch_out_bytes\":%.0f}\n",
-        p.name, fixed ? "true" : "false", p.plants, t.seconds, t.fault_in, t.fault_out, t.prefetch_in,
-        t.prefetch_out);
+        p.name, fixed ? "true" : "false", p.planted_finding, t.seconds, t.fault_in, t.fault_out,
+        t.prefetch_in, t.prefetch_out);
     return 0;
   }
-  for (const program& p : all_programs()) std::printf("%s %s\n", p.name, p.plants);
+  for (const program& p : all_programs()) std::printf("%s %s\n", p.name, p.planted_finding);
   return wanted.empty() ? 0 : 2;
 }

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <span>
 
 namespace um::programs {
@@ -17,7 +16,8 @@ struct truth {
 
 struct program {
   const char* name;
-  const char* plants;  // the finding that umbench explain must name first; "" for a program without a fault
+  const char*
+      planted_finding;  // the finding that umbench explain must name first; "" for a program without a fault
   truth (*run)(std::size_t bytes, bool fixed);
 };
 

@@ -16,9 +16,9 @@ void fill_timeline(const run_state& run, trace& t) {
     const span s{i, step.in_lane, since_start(run.step_works[i].begin_event),
                  since_start(run.step_works[i].end_event)};
     t.spans.push_back(s);
-    t.resident_samples.push_back({s.end, step.resident_bytes});
+    t.memory_samples.push_back({s.end, step.resident_bytes});
   }
-  std::ranges::stable_sort(t.resident_samples, {}, &resident_sample::time);
+  std::ranges::stable_sort(t.memory_samples, {}, &memory_sample::time);
 }
 
 counters counters_of(const execution_plan& plan, const moved_bytes& moved) {

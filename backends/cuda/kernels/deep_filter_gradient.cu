@@ -21,10 +21,10 @@ struct deep_form {
   int result_height, result_width, result_channels;
   int taps_h, taps_w, pad_h, pad_w;
   int tap_rows;         // rows of filter taps that a block computes
-  int segments;         // parts that a row of results is cut into
-  int columns;          // results of a segment, rounded up to whole fragments
+  int segments;         // parts that a row of y is cut into
+  int columns;          // columns of y in a segment, rounded up to whole fragments
   int steps_of_column;  // steps from the first row of a segment to its last
-  int rows;             // rows of results in a step
+  int rows;             // rows of y in one step
   int ring_rows, ring_columns;
 
   deep_form(const direct_convolution& of, int tap_rows_)

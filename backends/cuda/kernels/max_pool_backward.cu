@@ -161,13 +161,13 @@ class gathering_strip {
 // Calls each(strip, channel, sums of the bias gradient) for the thread's strips in its block's share. Then it
 // adds the sums up.
 template <class Layout, class Operands, class Each>
-__device__ void for_strips(const Operands& data, const pool_extents& e, const strips& along,
+__device__ void for_strips(const Operands& data, const pool_extents& e, const strips& space,
                            std::int64_t positions, Each&& each) {
   const std::int64_t channel = channel_of_thread<Layout>();
   float db[Layout::channels] = {};
   if (channel < e.channels) {
     const share_of_block share(positions);
-    const strip_finder find(along, share.begin);
+    const strip_finder find(space, share.begin);
     for (std::uint32_t local = threadIdx.y; local < share.count; local += blockDim.y)
       each(find(local), channel, db);
   }
@@ -176,9 +176,9 @@ __device__ void for_strips(const Operands& data, const pool_extents& e, const st
 
 template <class Layout, int Window, bool Masked, class Index>
 __global__ void __launch_bounds__(block_threads)
-    gather_strips(gradient_operands<typename Layout::value, Index> data, pool_extents e, strips along,
+    gather_strips(gradient_operands<typename Layout::value, Index> data, pool_extents e, strips space,
                   std::int64_t positions) {
-  for_strips<Layout>(data, e, along, positions, [&](const strip& s, std::int64_t channel, auto& db) {
+  for_strips<Layout>(data, e, space, positions, [&](const strip& s, std::int64_t channel, auto& db) {
     gathering_strip<Layout, Window, Masked, Index>(data, e, s, channel).walk(s.begin, s.end, db);
   });
 }
@@ -220,9 +220,9 @@ __device__ void gather_element(const gradient_operands<typename Layout::value, I
 
 template <class Layout, bool Masked, class Index>
 __global__ void __launch_bounds__(block_threads)
-    gather_elements(gradient_operands<typename Layout::value, Index> data, pool_extents e, strips along,
-                    std::int64_t positions) {
-  for_strips<Layout>(data, e, along, positions, [&](const strip& s, std::int64_t channel, auto& db) {
+    gather_elements_kernel(gradient_operands<typename Layout::value, Index> data, pool_extents e,
+                           strips space, std::int64_t positions) {
+  for_strips<Layout>(data, e, space, positions, [&](const strip& s, std::int64_t channel, auto& db) {
     gather_element<Layout, Masked>(data, e, s, channel, db);
   });
 }
@@ -231,13 +231,13 @@ __global__ void __launch_bounds__(block_threads)
 
 template <class Layout, bool Masked, class Index>
 __global__ void __launch_bounds__(block_threads)
-    spread_tiles(gradient_operands<typename Layout::value, Index> data, pool_extents e, strips along,
+    spread_tiles(gradient_operands<typename Layout::value, Index> data, pool_extents e, strips space,
                  std::int64_t positions) {
   using T = typename Layout::value;
   constexpr int N = Layout::vector, half = N / 2, at_once = 2;
   const std::int64_t channel = blockIdx.x;
   const share_of_block share(positions);
-  const strip_finder find(along, share.begin);
+  const strip_finder find(space, share.begin);
   float db[1] = {};
   for (std::uint32_t local = threadIdx.y; local < share.count; local += at_once * blockDim.y) {
     pooled_windows<T, half, Index> here[at_once];
@@ -290,7 +290,7 @@ pool_method pool_method_of(const pool_problem& p, bool aligned) {
 }
 
 // The positions that a launch covers.
-strips strips_of(const pool_problem& p, pool_method method, bool planes) {
+strips pool_positions_of(const pool_problem& p, pool_method method, bool planes) {
   if (method == pool_method::tiles) return {p.x.n, p.y.h, p.x.w / (p.type == dtype::bf16 ? 8 : 4), 1};
   if (method == pool_method::elements) return {p.x.n, p.x.h, p.x.w, 1};
   const std::int64_t rows = std::max(divide_up(p.x.h + p.pad_above, 2), p.y.h);
@@ -299,9 +299,9 @@ strips strips_of(const pool_problem& p, pool_method method, bool planes) {
 }
 
 template <class Layout>
-grid_cover cover_for(const pool_problem& p, const strips& along, bool sums) {
+grid_cover cover_for(const pool_problem& p, const strips& space, bool sums) {
   const std::int64_t blocks = sums ? 1056 : std::numeric_limits<std::int32_t>::max();
-  return grid_cover_of<Layout>(p.x.c, along.positions(), blocks, 1);
+  return grid_cover_of<Layout>(p.x.c, space.positions(), blocks, 1);
 }
 
 // Calls launch(method, layout) with the layout that the method needs.
@@ -322,12 +322,12 @@ struct pool_launcher {
   pool_method method;
 
   template <class Layout, bool Masked>
-  void run(const strips& along, const grid_cover& c) const {
+  void run(const strips& space, const grid_cover& c) const {
     using T = typename Layout::value;
     const pool_extents e = pool_extents_of(p);
     const auto narrow = data.as<T, std::uint8_t>();
     const auto run_kernel = [&](auto kernel, const auto& operands) {
-      launch(where, kernel, c.grid, c.block, operands, e, along, c.positions);
+      launch(where, kernel, c.grid, c.block, operands, e, space, c.positions);
     };
     if constexpr (Layout::planes && Layout::vector > 1) {
       run_kernel(&spread_tiles<Layout, Masked, std::uint8_t>, narrow);
@@ -338,7 +338,7 @@ struct pool_launcher {
     } else {
       with_index(p.index_bytes, [&](auto index) {
         using Index = decltype(index);
-        run_kernel(&gather_elements<Layout, Masked, Index>, data.as<T, Index>());
+        run_kernel(&gather_elements_kernel<Layout, Masked, Index>, data.as<T, Index>());
       });
     }
   }
@@ -351,7 +351,8 @@ std::size_t max_pool_backward_workspace(const pool_problem& p) {
   for (const bool aligned : {false, true}) {
     with_pool_method(p, aligned, [&](pool_method method, auto l) {
       using L = decltype(l);
-      parts = std::max<std::int64_t>(parts, cover_for<L>(p, strips_of(p, method, L::planes), true).grid.y);
+      parts = std::max<std::int64_t>(parts,
+                                     cover_for<L>(p, pool_positions_of(p, method, L::planes), true).grid.y);
     });
   }
   return static_cast<std::size_t>(parts * p.x.c) * sizeof(sum_of_one);
@@ -363,13 +364,13 @@ void max_pool_backward(launch_site where, const void* dy, const void* index, con
   const raw_operands data{dy, index, y, dx, db == nullptr ? nullptr : workspace};
   with_pool_method(p, aligned, [&](pool_method method, auto l) {
     using L = decltype(l);
-    const strips along = strips_of(p, method, L::planes);
-    const grid_cover c = cover_for<L>(p, along, db != nullptr);
+    const strips space = pool_positions_of(p, method, L::planes);
+    const grid_cover c = cover_for<L>(p, space, db != nullptr);
     const pool_launcher launcher{where, data, p, method};
     if (p.how.relu) {
-      launcher.run<L, true>(along, c);
+      launcher.run<L, true>(space, c);
     } else {
-      launcher.run<L, false>(along, c);
+      launcher.run<L, false>(space, c);
     }
     if (db == nullptr) return;
     launch_combine(where, reinterpret_cast<const sum_of_one*>(workspace), p.x.c, c.grid.y,
