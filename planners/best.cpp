@@ -97,7 +97,7 @@ class best_search {
     byte_count budget = 0;  // the rung that it was decided for
     solution decided;
   };
-  static nanoseconds time_of(const candidate& c) { return c.decided.result.forecast.time; }
+  static nanoseconds time_of(const candidate& c) { return c.decided.score.forecast.time; }
 
   void take(std::optional<placed_plan> found) {
     if (!found || found->need > p_.budget || found->time >= least_time()) return;
@@ -127,7 +127,7 @@ class best_search {
     left_ -= std::min(left_, of.work() - before);
     for (std::size_t j = 0; j < found.size(); ++j) {
       if (!found[j]) continue;
-      best_at_[j] = std::min(best_at_[j], found[j]->result.forecast.time);
+      best_at_[j] = std::min(best_at_[j], found[j]->score.forecast.time);
       if (rungs_[j].budget <= p_.budget)
         candidates_.push_back({split, rungs_[j].budget, std::move(*found[j])});
     }

@@ -45,21 +45,20 @@ class climbing {
     for (std::size_t j = first; j < rungs_.size() && of_.work() < end_; ++j) {
       if (rungs_[j].budget < of_.least_memory()) return j;
       const std::size_t left = rungs_.size() - j;
-      if (unmoved.result.over == 0)
+      if (unmoved.score.over == 0)
         unmoved = recompute_more(of_, rungs_[j].budget, share_of(3 * left), unmoved);
-      if (unmoved.result.over == 0) found_[j] = unmoved;
+      if (unmoved.score.over == 0) found_[j] = unmoved;
       if (!rungs_[j].decided && found_[j]) continue;
       solution anew = decide(of_, rungs_[j].budget, share_of(2 * left));
-      if (anew.result.over == 0 &&
-          (!found_[j] || anew.result.forecast.time < found_[j]->result.forecast.time))
+      if (anew.score.over == 0 && (!found_[j] || anew.score.forecast.time < found_[j]->score.forecast.time))
         found_[j] = std::move(anew);
       if (!found_[j] && j > first && found_[j - 1]) {
         solution less = decide_again(of_, rungs_[j].budget, share_of(2 * left), *found_[j - 1]);
-        if (less.result.over == 0) found_[j] = std::move(less);
+        if (less.score.over == 0) found_[j] = std::move(less);
       }
       if (!found_[j]) return j;
       constexpr int enough = 2;
-      const nanoseconds time = found_[j]->result.forecast.time;
+      const nanoseconds time = found_[j]->score.forecast.time;
       slower = best_so_far_[j] < time - time / 8 ? slower + 1 : 0;
       if (slower == enough) return j + 1;
     }
@@ -71,7 +70,7 @@ class climbing {
     for (std::size_t j = end; j-- > first;) {
       if (!found_[j] && below == nullptr) continue;
       const bool from_below =
-          !found_[j] || (below != nullptr && below->result.forecast.time < found_[j]->result.forecast.time);
+          !found_[j] || (below != nullptr && below->score.forecast.time < found_[j]->score.forecast.time);
       found_[j] = keep_more(of_, rungs_[j].budget, share_of(j - first + 1), from_below ? *below : *found_[j]);
       below = &*found_[j];
     }

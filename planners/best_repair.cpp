@@ -23,9 +23,9 @@ class repairing {
     for (int i = 0; i < most_.placings; ++i) {
       if (i > 0 && of_.work() - begun > 2 * most_.work) break;
       if (i > 0) now = decide_again(of_, aim_, {tries_ / 8, most_.work / 8}, now);
-      if (now.result.over == 0 && now.result.forecast.time >= at_.to_beat && !found_.best) break;
-      if (now.result.over > 0 && aim_ < decided_for_) aim_ += (decided_for_ - aim_) / 2;
-      if (now.result.over > 0 || now.result.forecast.time >= at_.to_beat) continue;
+      if (now.score.over == 0 && now.score.forecast.time >= at_.to_beat && !found_.best) break;
+      if (now.score.over > 0 && aim_ < decided_for_) aim_ += (decided_for_ - aim_) / 2;
+      if (now.score.over > 0 || now.score.forecast.time >= at_.to_beat) continue;
       decided_for_ = std::min(decided_for_, aim_);
       if (!place_and_aim(now)) break;
     }
@@ -91,7 +91,7 @@ std::optional<placed_plan> place_or_repair(search_space& of, const placer& place
   byte_count aim = rung;
   for (int i = 0; i < most.placings; ++i) {
     if (i > 0) decided = decide_again(of, aim, most.by, decided);
-    if (decided.result.over > 0 || decided.result.forecast.time >= to_beat) return std::nullopt;
+    if (decided.score.over > 0 || decided.score.forecast.time >= to_beat) return std::nullopt;
     std::optional<placed_plan> placed = place.decided(of.plan(decided.treatments));
     if (placed && placed->need <= budget) return placed;
     // If the data cannot be placed, with other decisions it may be.

@@ -130,10 +130,10 @@ class search {
 
   // Gives up classes until the budget holds. `just_enough`: bytes beyond the excess do not count.
   void make_room(bool may_swap, bool just_enough) {
-    while (current_.result.over > 0 && !has_spent_its_work() &&
+    while (current_.score.over > 0 && !has_spent_its_work() &&
            (lower_peak_at_once(may_swap, just_enough) || lower_peak(may_swap, just_enough))) {
     }
-    if (!current_.result.timed) of_.add_time(current_.result = of_.memory_of(current_.treatments, budget_));
+    if (!current_.score.timed) of_.add_time(current_.score = of_.memory_of(current_.treatments, budget_));
   }
 
   // Tries other treatments for one class of tensors at a time, until none makes the plan better. What stays
@@ -145,7 +145,7 @@ class search {
       better = false;
       for (std::size_t c = 0; c < current_.treatments.size() && !has_spent_its_work(); ++c) {
         for (const treatment how : drawn_treatments) {
-          if (current_.treatments[c] == treatment::keep && !(all && is_large(c) && copies(current_.result)))
+          if (current_.treatments[c] == treatment::keep && !(all && is_large(c) && copies(current_.score)))
             break;
           better = improve(c, how) || better;
         }
@@ -187,7 +187,7 @@ class search {
   // Starts with the best crossover of the best of `pool` and another of it, among those not started with
   // before.
   void begin_with_crossover(const std::vector<solution>& pool) {
-    const auto fittest = std::ranges::min_element(pool, is_better, &solution::result);
+    const auto fittest = std::ranges::min_element(pool, is_better, &solution::score);
     const auto computing = static_cast<double>(of_.compute_time());
     const double price = first_price * computing / static_cast<double>(budget_);
     std::vector<treatment> chosen = fittest->treatments;
@@ -221,22 +221,22 @@ class search {
     solution best = current_;
     const std::size_t tries = tries_for_each * large_.size();
     const double rate = std::min(60 / static_cast<double>(tries), 0.01);
-    for (std::size_t i = 0; i < tries && !is_good_enough(best.result) && !has_spent_its_work(); ++i) {
+    for (std::size_t i = 0; i < tries && !is_good_enough(best.score) && !has_spent_its_work(); ++i) {
       const double done = static_cast<double>(i) / static_cast<double>(tries);
       const double heat = usual * begin * std::pow(cold / begin, done);
-      price = std::clamp(price * (current_.result.over > 0 ? 1 + rate : 1 - rate), least_price, most_price);
-      if (i % (tries / 10 + 1) == 0 && best.result.over == 0) take(best);
+      price = std::clamp(price * (current_.score.over > 0 ? 1 + rate : 1 - rate), least_price, most_price);
+      if (i % (tries / 10 + 1) == 0 && best.score.over == 0) take(best);
       std::vector<treatment> treatments = current_.treatments;
       const proposals::move what = next.draw(treatments, dice);
       if (!next.change(treatments, what, dice)) continue;
       const double luck = -heat * std::log((static_cast<double>(dice()) + 1) / 4294967297.0);
-      const double most = energy_of(current_.result, current_.result.forecast.time, price, priced_) + luck;
+      const double most = energy_of(current_.score, current_.score.forecast.time, price, priced_) + luck;
       const evaluation e = evaluate_up_to(treatments, most, price);
       const bool taken = e.timed && energy_of(e, e.forecast.time, price, priced_) <= most;
       next.note(what, taken);
       if (!taken) continue;
       take({std::move(treatments), e});
-      if (is_better(e, best.result)) best = current_;
+      if (is_better(e, best.score)) best = current_;
     }
     take(std::move(best));
   }
@@ -256,7 +256,7 @@ class search {
   }
   bool take_if_better(std::vector<treatment> treatments) {
     const evaluation e = evaluate_to_improve(treatments);
-    if (!is_better(e, current_.result)) return false;
+    if (!is_better(e, current_.score)) return false;
     take({std::move(treatments), e});
     return true;
   }
@@ -274,7 +274,7 @@ class search {
   // Timed if it may be better than the current solution.
   evaluation evaluate_to_improve(const std::vector<treatment>& treatments) {
     return evaluate(treatments, [&](const evaluation& e) {
-      return e.over == 0 && (current_.result.over > 0 || e.least_time <= current_.result.forecast.time);
+      return e.over == 0 && (current_.score.over > 0 || e.least_time <= current_.score.forecast.time);
     });
   }
   void take(solution s) {
@@ -290,9 +290,8 @@ class search {
   // --- freeing memory at the peak ---
 
   std::vector<candidate> candidates(bool may_swap, bool just_enough) const {
-    const byte_count enough =
-        just_enough ? current_.result.forecast.peak - std::min(current_.result.forecast.peak, budget_)
-                    : budget_;
+    const byte_count peak = current_.score.forecast.peak;
+    const byte_count enough = just_enough ? peak - std::min(peak, budget_) : budget_;
     return candidates_at(of_, current_.treatments, of_.peak(), may_swap, enough);
   }
 
@@ -313,13 +312,13 @@ class search {
     for (std::size_t count = all.size() / share; count > 1; count /= 4) {
       std::vector<treatment> treatments = current_.treatments;
       byte_count gained = 0;
-      for (std::size_t i = 0; i < count && gained < current_.result.excess; ++i) {
+      for (std::size_t i = 0; i < count && gained < current_.score.excess; ++i) {
         if (treatments[all[i].which] != current_.treatments[all[i].which]) continue;
         treatments[all[i].which] = all[i].how;
         gained += of_.classes()[all[i].which].bytes;
       }
       const evaluation e = of_.memory_of(treatments, budget_);
-      if (e.over >= current_.result.over) continue;
+      if (e.over >= current_.score.over) continue;
       take({std::move(treatments), e});
       return true;
     }
@@ -335,14 +334,13 @@ class search {
     for (std::size_t i = 0; i < all.size() && (i < tried_at_once || !best); ++i) {
       std::vector<treatment> treatments = current_.treatments;
       treatments[all[i].which] = all[i].how;
-      const evaluation e = evaluate(treatments, [&](const evaluation& m) {
-        return !is_large_network() && m.over < current_.result.over;
-      });
-      const double gain = current_.result.over - e.over;
-      if (gain <= 0) continue;
+      const double over = current_.score.over;
+      const evaluation e =
+          evaluate(treatments, [&](const evaluation& m) { return !is_large_network() && m.over < over; });
+      const double gain = over - e.over;  // not above 0: not worth it
       // A forecast goes through all events, so large networks count the candidate's own time.
       const nanoseconds least = of_.compute_time() / 20'000;
-      const nanoseconds more = e.timed ? e.forecast.time - current_.result.forecast.time : all[i].time;
+      const nanoseconds more = e.timed ? e.forecast.time - current_.score.forecast.time : all[i].time;
       const double worth = gain / static_cast<double>(std::max(more, least));
       if (worth <= most) continue;
       most = worth;
@@ -367,14 +365,14 @@ solution polished(search& s, const solution& from, std::uint64_t work) {
   s.begin(from.treatments);
   s.limit(work / 2);
   s.improve_one_by_one(true);
-  if (s.is_good_enough(from.result)) return s.current();
+  if (s.is_good_enough(from.score)) return s.current();
   s.exchange_large();
   solution improved_first = s.current();
   s.begin(from.treatments);
   s.limit(work / 2);
   s.exchange_large();
   s.improve_one_by_one(true);
-  return is_better(improved_first.result, s.current().result) ? improved_first : s.current();
+  return is_better(improved_first.score, s.current().score) ? improved_first : s.current();
 }
 
 }  // namespace
@@ -384,7 +382,7 @@ solution decide(search_space& of, byte_count budget, const effort& by) {
   const std::size_t tries_for_each = by.tries_for_each;
   std::optional<solution> best, unmoved;
   const auto better = [](const solution& a, const std::optional<solution>& b) {
-    return !b || is_better(a.result, b->result);
+    return !b || is_better(a.score, b->score);
   };
   // Each start may take an eighth of the work. Where they took all, as in deep recurrent networks, whose
   // every evaluation goes through long chains of recomputations, the others are skipped.
@@ -413,10 +411,10 @@ solution decide(search_space& of, byte_count budget, const effort& by) {
   const std::size_t rounds = std::max<std::size_t>(in_all / a_round, 1), each = in_all / rounds;
   const solution first = *best;
   std::vector<solution> pool;
-  for (std::uint32_t round = 0; round < rounds && !s.is_good_enough(best->result) && !s.has_spent_its_work();
+  for (std::uint32_t round = 0; round < rounds && !s.is_good_enough(best->score) && !s.has_spent_its_work();
        ++round) {
     const bool may_swap = round > 0 || rounds == 1 || !unmoved, crossed = rounds > 2 && 2 * round >= rounds;
-    s.set_priced_excess(round % 2 == 1 && best->result.over == 0 ? excess::at_peak : excess::summed);
+    s.set_priced_excess(round % 2 == 1 && best->score.over == 0 ? excess::at_peak : excess::summed);
     if (crossed) {
       s.begin_with_crossover(pool);
     } else {
@@ -437,7 +435,7 @@ solution decide_again(search_space& of, byte_count budget, const effort& by, con
   solution little_changed = s.current();
   s.begin(from.treatments);
   s.anneal(by.tries_for_each, lukewarm, true);
-  return is_better(little_changed.result, s.current().result) ? little_changed : s.current();
+  return is_better(little_changed.score, s.current().score) ? little_changed : s.current();
 }
 
 solution recompute_more(search_space& of, byte_count budget, const effort& by, const solution& from) {
@@ -445,11 +443,11 @@ solution recompute_more(search_space& of, byte_count budget, const effort& by, c
   s.begin(from.treatments);
   s.make_room(false, true);
   solution best = s.current();
-  if (best.result.over > 0 || s.is_good_enough(best.result)) return best;
+  if (best.score.over > 0 || s.is_good_enough(best.score)) return best;
   s.limit(by.work);
   s.anneal(by.tries_for_each, warm, false);
   s.improve_one_by_one(false);
-  return is_better(best.result, s.current().result) ? best : s.current();
+  return is_better(best.score, s.current().score) ? best : s.current();
 }
 
 solution keep_more(search_space& of, byte_count budget, const effort& by, const solution& from) {
@@ -457,15 +455,15 @@ solution keep_more(search_space& of, byte_count budget, const effort& by, const 
   s.begin(from.treatments);
   s.improve_one_by_one(true);
   solution best = s.current();
-  if (s.is_good_enough(best.result)) return best;
+  if (s.is_good_enough(best.score)) return best;
   s.limit(by.work / 2);
   s.anneal(by.tries_for_each, warm, true, 1);
   s.improve_one_by_one(true);
-  if (is_better(s.current().result, best.result)) best = s.current();
+  if (is_better(s.current().score, best.score)) best = s.current();
   s.begin(best.treatments);
   s.limit(by.work / 4);
   s.exchange_large();
-  return is_better(best.result, s.current().result) ? best : s.current();
+  return is_better(best.score, s.current().score) ? best : s.current();
 }
 
 }  // namespace um

@@ -7,7 +7,7 @@ namespace um {
 
 struct solution {
   std::vector<treatment> treatments;
-  evaluation result;  // time and memory of the treatments; result.over == 0: they fit the budget
+  evaluation score;  // time and memory of the treatments; score.over == 0: they fit the budget
 };
 
 // Limits of a search: tries for each class of gaps, and work in all (search_space::work).

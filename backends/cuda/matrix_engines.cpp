@@ -181,7 +181,7 @@ void append_proposals(session& gpu, const matrix_problem& p, byte_count cap, boo
     set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
         static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
   }
-  const product made = describe(p, joined);
+  const product made = describe(p, with_epilogue);
   std::array<cublasLtMatmulHeuristicResult_t, 32> found{};
   int count = 0;
   const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
@@ -189,11 +189,12 @@ void append_proposals(session& gpu, const matrix_problem& p, byte_count cap, boo
       made.layout[made.d].get(), made.layout[made.d].get(), preference.get(), static_cast<int>(found.size()),
       found.data(), &count);
   // It reports an epilogue that these types do not support as an invalid value.
-  if (status == CUBLAS_STATUS_NOT_SUPPORTED || (joined && status == CUBLAS_STATUS_INVALID_VALUE)) return;
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED || (with_epilogue && status == CUBLAS_STATUS_INVALID_VALUE))
+    return;
   check(status);
   for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
     if (found[i].state != CUBLAS_STATUS_SUCCESS || found[i].workspaceSize > cap) continue;
-    to.push_back({{found[i].algo, joined}, found[i].workspaceSize});
+    to.push_back({{found[i].algo, with_epilogue}, found[i].workspaceSize});
   }
 }
 

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "backends/digest.hpp"
 #include "harness/io/errors.hpp"
 #include "harness/io/text.hpp"
-#include "harness/json/parts.hpp"
 
 namespace um {
 namespace {
