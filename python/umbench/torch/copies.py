@@ -5,6 +5,7 @@ over it, neither PyTorch's allocator nor Inductor, which gives the memory of ten
 writes the copy: nothing reads that before. On a CPU the copy itself is made as late as it may be, by finish_copy."""
 
 import ctypes
+import functools
 import itertools
 
 import torch
@@ -132,12 +133,18 @@ def _begin(source, copy, part, way):
 
 def _move(copy, source):
     """On the current stream."""
-    if copy.is_cuda and source.is_cuda:  # one is managed memory, which PyTorch takes for the GPU's own
-        from . import kernel_copies
+    if not (copy.is_cuda and source.is_cuda and copies_managed()(copy, source)):  # PyTorch takes managed memory for the GPU's own
+        copy.copy_(source, non_blocking=True)
 
-        if kernel_copies.copied(copy, source):
-            return
-    copy.copy_(source, non_blocking=True)
+
+@functools.cache
+def copies_managed():
+    """kernel_copies.try_copy, or what refuses all where there is no Triton."""
+    try:
+        from . import kernel_copies
+    except ImportError:
+        return lambda copy, source: False
+    return kernel_copies.try_copy
 
 
 def _finish(source, copy):

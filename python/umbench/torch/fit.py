@@ -1,5 +1,6 @@
 """fit(): a model that trains within a budget of device memory."""
 
+import math
 import re
 import time
 
@@ -48,12 +49,12 @@ class Call:
     """model(...): compiles, looks at the peak of the second step, and plans again where that is above the budget, where the forward pass
     runs out of memory, or where no memory of the budget's size can be laid out for the step."""
 
-    MOST_PLANS = 4
+    MOST_PLANS, MOST_FORGOTTEN = 4, 3
 
     def __init__(self, model, plan, planning, micro_batches):
         self.model, self.plan, self.planning = model, plan, planning
         self.counts = list(micro.COUNTS) if micro_batches == "auto" else [micro_batches]  # of micro batches; the first is in use
-        self.steps, self.arena, self.went_back = 0, None, False
+        self.steps, self.arena, self.ran_backward, self.forgotten = 0, None, False, 0
         self.compile()
 
     def compile(self):
@@ -74,7 +75,7 @@ class Call:
         try:
             result = self.once(inputs, named)
             if self.steps == 2 and torch.is_grad_enabled():
-                self.went_back = not private.after_backward(result, self.note_backward)
+                self.ran_backward = not private.after_backward(result, self.note_backward)
             return result
         except NoRoom:
             if len(self.counts) == 1:
@@ -90,7 +91,8 @@ class Call:
     def once(self, inputs, named):
         try:
             if self.plan.plans == 0:
-                refusals.of_model(self.model)  # which may have been wrapped or sharded since
+                refusals.of_model(self.model)  # which may have been sharded since
+            refusals.of_wrappers()
             refusals.of_inputs(inputs, named)
             with private.told_of_breaks(NoPlan):
                 if self.counts[0] == 1 or not torch.is_grad_enabled():
@@ -101,7 +103,7 @@ class Call:
             raise
 
     def note_backward(self):
-        self.went_back = True
+        self.ran_backward = True
 
     def forget_step(self):
         """After an error the step that is being measured is measured anew."""
@@ -112,7 +114,8 @@ class Call:
     def look(self):
         """Begins a training step. The first compiles and the second is measured; behind it memory is laid out, until a step finds room in it."""
         device = next(self.model.parameters()).device
-        if self.steps == 2 and not self.went_back:
+        if self.steps == 2 and not self.ran_backward and self.forgotten < self.MOST_FORGOTTEN:
+            self.forgotten += 1
             self.forget_step()  # its backward pass failed, or never came
         if self.steps == 0:
             take_workspaces(device)
@@ -167,8 +170,8 @@ def take_workspaces(device):
 
 def bytes_of(budget):
     """Bytes of 24GiB, 512 MB or a number."""
-    found = re.fullmatch(r"\s*(\d+\.?\d*)\s*([A-Za-z]*)\s*", budget) if isinstance(budget, str) else None
-    if isinstance(budget, (int, float)):
+    found = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*([A-Za-z]*)\s*", budget) if isinstance(budget, str) else None
+    if isinstance(budget, (int, float)) and not isinstance(budget, bool) and math.isfinite(budget):
         size = int(budget)
     else:
         size = int(float(found[1]) * UNITS.get(found[2].upper(), 0)) if found else 0

@@ -33,7 +33,7 @@ WORK = 40_000_000  # of each search (planners/torch_target.hpp: plan_torch): som
 COPY_NS = 20000  # a copy to the host or back, beside its bytes: two waits for events
 # By how much of a copy's time kernels take longer while it runs (H100): to pinned memory 1 to 4 %, back 3 to 8 %; copies of managed memory are
 # kernels themselves.
-COPY_DRAG = {"pinned": 0.04, "managed": 0.5}
+COPY_DRAG = {"pinned": 0.04, "managed": 0.6}
 HOST_KERNEL_NS, HOST_COPY_NS = 30_000, 250_000  # of launching, with copies.py's operators (beside H100s)
 
 

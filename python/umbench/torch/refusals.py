@@ -20,15 +20,18 @@ def of_model(model):
             raise NoPlan(f"{name or 'the model'} is a {type(module).__name__}: fit plans for one GPU")
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
         refuse_subclass(name, tensor)
-    if private.is_replicated():
-        raise NoPlan("the model runs within DistributedDataParallel: fit plans for one GPU")
     devices = sorted({str(parameter.device) for parameter in model.parameters()})
     if len(devices) > 1:
         raise NoPlan(f"parameters are on {', '.join(devices)}: fit plans for one GPU; move the model to one")
 
 
+def of_wrappers():
+    if private.is_replicated():
+        raise NoPlan("the model runs within DistributedDataParallel: fit plans for one GPU")
+
+
 def of_options(tier, bits, micro_batches, effort, backend):
-    if not 0 < effort <= MOST_EFFORT:
+    if not is_number(effort) or not 0 < effort <= MOST_EFFORT:
         raise NoPlan(f"effort={effort!r} is not above 0 and at most {MOST_EFFORT}")
     if tier not in TIERS:
         raise NoPlan(f"tier={tier!r} is none of {', '.join(map(repr, TIERS))}")
@@ -36,10 +39,14 @@ def of_options(tier, bits, micro_batches, effort, backend):
         raise NoPlan(f"bits={bits!r} is none of {', '.join(map(repr, BITS))}")
     if backend not in BACKENDS:
         raise NoPlan(f"backend={backend!r} is none of {', '.join(map(repr, BACKENDS))}")
-    if micro_batches != "auto" and not (isinstance(micro_batches, int) and micro_batches >= 1):
+    if micro_batches != "auto" and not (isinstance(micro_batches, int) and is_number(micro_batches) and micro_batches >= 1):
         raise NoPlan(f"micro_batches={micro_batches!r} is neither 'auto' nor a whole number from 1")
     if bits == "same" and micro_batches != 1:
         raise NoPlan("a batch in parts adds up gradients in another order; give bits='rounding' or micro_batches=1")
+
+
+def is_number(value):
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def of_inputs(inputs, named):

@@ -172,7 +172,10 @@ def compiled(model, optimizer, options):
 
 
 def checkpoint_blocks(model, every, selective):
-    for blocks in (getattr(model, name) for name in ("blocks", "body", "down", "merge") if hasattr(model, name)):
+    found = [getattr(model, name) for name in ("blocks", "body", "down", "merge") if hasattr(model, name)]
+    if not found:
+        raise ValueError("the model has no blocks")
+    for blocks in found:
         for i in range(0, len(blocks), every):
             blocks[i] = Checkpointed(blocks[i], selective)
 

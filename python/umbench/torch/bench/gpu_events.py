@@ -66,7 +66,7 @@ def by_name(kernels, most=30):
 
 
 def is_copy(name):
-    return name.startswith(("Memcpy", "Memset")) or name == "_copy"  # of kernel_copies.py
+    return name.startswith(("Memcpy", "Memset")) or name == "umbench_copy"  # of kernel_copies.py
 
 
 def union(spans):
