@@ -92,7 +92,8 @@ def test_the_page_quotes_the_ways_of_pytorch():
     (selective,) = [row for row in stock if row["model"] == "convnext_t" and row["way"] == "selective"]
     than = f"{one(fitted, 'convnext_t', 'fit', 1.5)['kernel_ms']['all'] / selective['kernel_ms']['all']:.2f}"
     assert (f"ResNet-50 in two thirds takes {share('resnet50', 1.5)} of the time, ViT-B/16 {vit[0]}, {vit[1]} and {vit[2]}. ConvNeXt-T takes {convnext[0]} "
-            f"and {convnext[1]} ({than} beside selective checkpointing in {selective['peak'] / 2**30:.2f} GiB), U-Net {share('unet', 1.5)}, Swin-T {swin[0]} and {swin[1]}, GPT-2 small {gpt[0]} and {gpt[1]}.") in page
+            f"and {convnext[1]} ({than} beside selective checkpointing in {selective['peak'] / 2**30:.2f} GiB), U-Net {share('unet', 1.5)}, "
+            f"Swin-T {swin[0]} and {swin[1]}, GPT-2 small {gpt[0]} and {gpt[1]}.") in page
 
 
 def test_the_pages_quote_the_records():
@@ -132,7 +133,8 @@ def test_the_page_quotes_how_long_compiling_takes():
     ratios = [row["first_step_s"] / rows[row["model"], "plain"]["first_step_s"] for row in (gpt, again, resnet)]
     assert max(ratios) <= 1.3 and len({row["cores"] for row in rows.values()}) == 1
     spent = gpt["seconds_of"]
-    assert (f"over compiling alone, on {gpt['cores']} cores: GPT-2 small in half {ratios[0]:.2f} times ({gpt['first_step_s']:.0f} s: {spent['search']:.1f} for the search, "
+    assert (f"over compiling alone, on {gpt['cores']} cores: GPT-2 small in half {ratios[0]:.2f} times "
+            f"({gpt['first_step_s']:.0f} s: {spent['search']:.1f} for the search, "
             f"{spent['timing']:.1f} for timing operators), ResNet-50 {ratios[2]:.2f}") in page
 
 
