@@ -31,8 +31,7 @@ torch_kernels::torch_kernels(const torch_orders& orders)
   for (auto* flags : {&runs_, &stored_, &read_elsewhere_}) flags->resize(n);
   last_reader_.resize(n, no_node);
   kernel_of_.resize(n);
-  reads_.resize(n);
-  shifted_.resize(n);
+  for (auto* roots : {&reads_, &shifted_}) roots->resize(n);
   operations_.resize(n);
   depth_.resize(n);
 }
@@ -50,6 +49,10 @@ void torch_kernels::fuse(const std::vector<torch_id>& order, bool backward) {
     if (wiring_.at(v).kind == torch_kind::item) continue;
     read_inputs(v);
     stored_[v] = is_stored(v);
+    if (!stored_[v] && saves_memory(v)) {
+      stored_[v] = true;
+      told_to_store_.push_back(v);
+    }
     place += stored_[v];
   }
   if (wiring_.step.fused) {
@@ -99,25 +102,22 @@ void torch_kernels::read_inputs(torch_id v) {
 }
 
 // Whether a node's value gets memory, if no kernel holds all that read it.
-bool torch_kernels::is_stored(torch_id v) {
+bool torch_kernels::is_stored(torch_id v) const {
   if (wiring_.at(v).kind != torch_kind::pointwise || alone(wiring_.at(v)) || stays(v, backward_)) return true;
   const std::size_t users = fused_readers(v);
   if (users == read_by_library) return true;
   const std::size_t reads = reads_[v].size();
   if (wiring_.at(v).widens) return false;
-  if (reads > most_reads ||
-      (users > 1 && (reads > most_reads_if_shared || operations_[v] > most_operations_if_shared)))
-    return true;
-  if (users < 2 || !saves_memory(v)) return false;
-  told_to_store_.push_back(v);
-  return true;
+  return reads > most_reads ||
+         (users > 1 && (reads > most_reads_if_shared || operations_[v] > most_operations_if_shared));
 }
 
 // Whether a gradient takes clearly less memory than what it is computed from, such as the sum of those of
 // two branches.
 bool torch_kernels::saves_memory(torch_id v) const {
   const torch_node& node = wiring_.at(v);
-  if (!wiring_.step.stores_gradients || !backward_ || node.forward) return false;
+  const bool may = wiring_.step.stores_gradients && backward_ && !node.forward && !node.widens;
+  if (!may || fused_readers(v) < 2) return false;
   std::int64_t read = 0;
   for (const torch_id b : reads_[v]) read += wiring_.at(b).resident ? 0 : wiring_.at(b).bytes;
   return 2 * read >= 3 * node.bytes;

@@ -39,7 +39,7 @@ class torch_kernels {
  private:
   bool alone(const torch_node& node) const;
   void read_inputs(torch_id v);
-  bool is_stored(torch_id v);
+  bool is_stored(torch_id v) const;
   bool saves_memory(torch_id v) const;
   std::size_t fused_readers(torch_id v) const;
   bool can_join(torch_id a, torch_id b) const;

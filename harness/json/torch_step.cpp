@@ -72,6 +72,7 @@ void describe(auto& v, torch_question& q) {
   v.field("host_kernel_ns", q.step.host_kernel_ns, up_to_most);
   v.field("host_copy_ns", q.step.host_copy_ns, up_to_most);
   v.field("fused", q.step.fused);
+  v.field("stores_gradients", q.step.stores_gradients);
   v.field("begin", q.default_saved, plain_format{0, no_node - 1});
   v.field("work", q.work, up_to_most);
 }

@@ -243,7 +243,7 @@ class Planning:
             private.free_workspaces()  # those of the stream on which operators were measured
         unforeseen = self.plan.unforeseen.get(self.shares, 0)
         base = self.base_bytes(step) + unforeseen
-        answer = ask(step, self.plan.usable, base, rates, self.backend == "inductor", begin, self.effort, self.tier, on_gpu)
+        answer = ask(step, self.plan.usable, base, rates, self.backend == "inductor", begin, self.effort, self.tier, on_gpu, self.bits)
         answer["bound"] -= unforeseen  # which another plan may not need
         self.plan.take(step, answer, base, self.shares)
         self.plan.untimed = sorted(self.costs.untimed)

@@ -34,16 +34,16 @@ COPY_NS = 20000  # a copy to the host or back, beside its bytes: two waits for e
 # By how much of a copy's time kernels take longer while it runs (H100): to pinned memory 1 to 4 %, back 3 to 8 %; copies of managed memory are
 # kernels themselves.
 COPY_DRAG = {"pinned": 0.04, "managed": 0.6}
-HOST_KERNEL_NS, HOST_COPY_NS = 30_000, 250_000  # of launching, with copies.py's operators (beside H100s)
+HOST_KERNEL_NS, HOST_COPY_NS = 25_000, 750_000  # of launching; copies.py's operators take 0.2 to 0.6 ms each (beside H100s)
 
 
-def ask(step, budget, base_bytes, rates, fused, begin, effort, tier=None, on_gpu=True):
+def ask(step, budget, base_bytes, rates, fused, begin, effort, tier=None, on_gpu=True, bits="rounding"):
     """The answer as a dictionary: `begin` and `plan`, each with saved, offloaded, recomputed, ns, peak, forward_peak, saved_bytes; and
-    `bound`, bytes that no plan's peak is below. tier: as fit has it."""
+    `bound`, bytes that no plan's peak is below. tier, bits: as fit has them."""
     question = {"nodes": step.rows, "budget": int(budget), "base_bytes": int(base_bytes), "bytes_per_ns": rates["bytes"],
                 "launch_ns": LAUNCH_NS, "between_ns": BETWEEN_KERNELS_NS, "link_bytes_per_ns": rates["link"] if tier else 0,
                 "copy_ns": COPY_NS, "copy_drag": COPY_DRAG.get(tier, 0), "host_kernel_ns": HOST_KERNEL_NS * on_gpu,
-                "host_copy_ns": HOST_COPY_NS * on_gpu, "fused": fused, "begin": sorted(begin), "work": int(WORK * effort)}
+                "host_copy_ns": HOST_COPY_NS * on_gpu, "fused": fused, "stores_gradients": bits == "rounding", "begin": sorted(begin), "work": int(WORK * effort)}
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(question, file)
         file.flush()
