@@ -445,6 +445,16 @@ def test_gradients_of_branches_are_stored_once(monkeypatch):
     assert told and told <= {buffer.get_origin_node() for buffer in backward.buffers}
 
 
+def test_the_planner_refuses_a_row_that_names_a_later_one():
+    from types import SimpleNamespace as Made
+
+    row = {"kind": "kernel", "inputs": [], "shifted": [10**9], "pace": 1}
+    row |= dict.fromkeys(("bytes", "elements", "ns", "workspace", "family"), 0)
+    row |= dict.fromkeys(("forward", "resident", "repeatable", "widens", "over_first", "forward_result", "backward_result"), False)
+    with pytest.raises(umt.NoPlan, match="shifted.*names no earlier node"):
+        planner.ask(Made(rows=[row]), 1, 0, {"bytes": 1, "link": 1}, True, [], 0.001)
+
+
 def test_memory_is_kept_for_the_next_kernel_alone():
     from types import SimpleNamespace as Line
 
