@@ -185,7 +185,18 @@ def test_launches_explain_the_steps_that_the_cpu_binds():
     rows = [row for row in kept("steps.jsonl") if "host_ns" in row["measured"]]
     a_kernel = sorted(row["measured"]["host_ns"] / row["measured"]["kernels"] / 1e3 for row in rows)
     page = " ".join((ROOT / "results/torch/README.md").read_text(encoding="utf-8").split())
-    assert f"{a_kernel[0]:.0f} to {a_kernel[-1]:.0f} us to launch a kernel" in page and a_kernel[0] < 35 < a_kernel[-1]
+    assert f"{a_kernel[0]:.0f} to {a_kernel[-1]:.0f} us to launch a kernel" in page and a_kernel[0] < 29 < a_kernel[-1]
+    again = {name: sorted(row["step_ns"] / 1e6 for row in rows) for name, rows in runs_of(rows).items()}
+    for name in ("convnextv2_64", "qwen2_4", "phi_4"):
+        assert "{} {:.1f} to {:.1f} ms".format(torch_steps.TITLES[name], again[name][0], again[name][-1]) in page
+
+
+def runs_of(rows):
+    """{network: what was measured of it, in more than one run}."""
+    found = {}
+    for row in [*kept("steps_again.jsonl"), *(row["measured"] | {"network": row["network"]} for row in rows)]:
+        found.setdefault(row["network"], []).append(row)
+    return found
 
 
 def errors(row, told, peak, step):
@@ -204,12 +215,12 @@ def test_what_is_told_comes_close_to_what_was_measured():
     page = (ROOT / "results/torch/README.md").read_text(encoding="utf-8")
     assert all(line in page.splitlines() for line in torch_steps.table(rows, later))
     now = {row["network"]: row["predicted"] for row in later}
-    assert missed({row["network"]: errors(row, now[row["network"]], "peak_bytes", "step_launched_ns") for row in rows}, 0.05, 0.2) == [[], ["squeezenet_512"]]
+    assert missed({row["network"]: errors(row, now[row["network"]], "peak_bytes", "step_launched_ns") for row in rows}, 0.05, 0.2) == [[], ["convnextv2_64"]]
     timed = [row for row in rows if "kernel_ns" in row["predicted"]]
     off = {row["network"]: errors(row, row["predicted"], "peak_with_workspaces_bytes", "step_measured_launched_ns") for row in timed}
     peaks, steps = missed(off, 0.03, 0.07)
-    assert peaks == ["alexnet_1024", "squeezenet_512", "gpt_neox_8", "phi_4"]
-    assert steps == ["alexnet_1024", "shufflenet_512", "mixtral_4", "t5_32", "phi_4", "convnextv2_64"]
+    assert peaks == []
+    assert steps == ["qwen2_4", "convnextv2_64", "segformer_128"]
     text = " ".join(page.split())
     assert f"`--measure`: peaks within 3 % for {len(timed) - len(peaks)} of {len(timed)}, steps within 7 % for {len(timed) - len(steps)}" in text
 
@@ -244,6 +255,8 @@ def test_the_share_of_filters_of_one_channel_follows_from_kernels():
 def test_25_networks_are_exported_with_two_releases():
     rows = [row for row in kept("export.jsonl") if row["exit_code"] == 0]
     assert all(len({row["network"] for row in rows if row["torch"] == torch}) == 25 for torch in ("2.11.0", "2.15.0"))
-    assert max(row["cpu_seconds"] for row in rows) <= 34 and max(row["resident_bytes"] for row in rows) <= 2**30
-    page = (ROOT / "results/torch/README.md").read_text(encoding="utf-8")
-    assert "[25 networks](export.jsonl) export with torch 2.11 and 2.15, each within 34 s of CPU time and 1 GiB" in page
+    assert max(row["resident_bytes"] for row in rows) < 1.1 * 2**30
+    assert max(row["seconds"] for row in rows if row["torch"] == "2.11.0") < 60 and all(row["cpus"] == 2 for row in rows)
+    page = " ".join((ROOT / "results/torch/README.md").read_text(encoding="utf-8").split())
+    assert "[25 networks](export.jsonl) export with torch 2.11 within {:.0f} s on two cores, with 2.15 within {:.0f} s of CPU time, in 1.1 GiB".format(
+        max(row["seconds"] for row in rows if row["torch"] == "2.11.0"), max(row["cpu_seconds"] for row in rows if row["torch"] == "2.15.0")) in page
