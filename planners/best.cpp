@@ -2,6 +2,7 @@
 #include "planners/best.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <span>
@@ -10,6 +11,7 @@
 #include "planners/best_ladder.hpp"
 #include "planners/best_repair.hpp"
 #include "planners/best_rivals.hpp"
+#include "planners/best_small.hpp"
 #include "planners/best_splits.hpp"
 #include "planners/order_of_use.hpp"
 #include "planners/planners.hpp"
@@ -26,10 +28,12 @@ constexpr nanoseconds close_permille = 1;
 // Maximum number of operators of a network that is searched for all budgets of the ladder. In larger networks
 // each budget would get too little work.
 constexpr std::size_t small_network = 600;
-// Maximum number of operators of a network that is searched for the next rungs below the budget, too: a plan
-// that packs well there may take less. Six random graphs take three times as long to plan, a second each; an
-// AlexNet of 55 operators would take twice as long, three seconds, for the same plan.
+// Maximum number of operators of a network that is searched for all rungs of a fine ladder, for the next
+// rungs below the budget, with both assumptions about waits, and by placed plans. In larger networks each of
+// these would get too little work.
 constexpr std::size_t tiny_network = 48;
+// Tries for each class in their quick searches, as far as the work goes.
+constexpr std::size_t tries_of_tiny = 160;
 
 std::vector<byte_count> budgets_for(const problem& p, const std::vector<rung>& rungs) {
   std::vector<byte_count> all{p.budget};
@@ -59,26 +63,28 @@ class best_search {
         same_bits_(p.knobs.at("bits") == 1),
         footprint_(footprint_of(p.network, p.operator_costs).total),
         is_small_(p.network.ops.size() <= small_network),
-        rungs_(ladder_of(footprint_)),
+        is_tiny_(p.network.ops.size() <= tiny_network),
+        rungs_(ladder_of(footprint_, is_tiny_)),
         budgets_(budgets_for(p, rungs_)),
-        splits_(splits_of(p, budgets_, same_bits_, by.and_without, why_)),
+        splits_(splits_of(p, budgets_, {same_bits_, by.and_without, is_tiny_}, why_)),
         best_at_(rungs_.size(), any_time),
         left_(all_work(p) / 6) {
     for (const op_cost& c : p.operator_costs) compute_time_ += c.time;
   }
 
   memory_plan run() {
-    if (is_small_) {
+    if (is_tiny_) search_ladder();
+    if (is_small_ && !is_tiny_) {
       for (std::size_t s = 0; s < splits_.size(); ++s) {
         if (!splits_[s].of_budget) decide_for(s);
       }
     }
     place_fastest();
     search_for_budget();
+    if (is_tiny_) polish_decided();
     // After the search: a rival's plan would cut it short where it is nearly as fast.
     if (!is_close()) {
-      const auto less = std::span(budgets_).subspan(is_near() ? budgets_.size() : 1);
-      take(best_rival(p_, place_, by_.rivals, same_bits_, least_time(), less));
+      take(best_rival(p_, place_, by_.rivals, same_bits_, least_time(), std::span(budgets_).subspan(1)));
     }
     if (!best_) {
       throw infeasible(by_.name + " finds no plan within " + to_text(p_.budget) + " of the " +
@@ -114,7 +120,7 @@ class best_search {
       split_ = split;
       space_.reset();  // two would take twice the memory
       space_ = std::make_unique<search_space>(p_, make_order(p_.network, splits_[split].by),
-                                              splits_[split].may_swap);
+                                              splits_[split].may_swap, splits_[split].waits);
     }
     return *space_;
   }
@@ -123,7 +129,7 @@ class best_search {
   void decide_for(std::size_t split) {
     search_space& of = space_of(split);
     const std::uint64_t before = of.work(), share = left_ / std::min<std::size_t>(splits_.size() - split, 3);
-    std::vector<std::optional<solution>> found = climb(of, rungs_, best_at_, share);
+    std::vector<std::optional<solution>> found = climb(of, rungs_, best_at_, {40, share});
     left_ -= std::min(left_, of.work() - before);
     for (std::size_t j = 0; j < found.size(); ++j) {
       if (!found[j]) continue;
@@ -141,15 +147,34 @@ class best_search {
   static nanoseconds with_tolerance(nanoseconds time) { return time == any_time ? time : time + time / 20; }
   bool is_near() const { return best_ && best_->time <= compute_time_ + compute_time_ / 10; }
 
+  // What does not depend on the budget: splits, rungs and work are the same for all.
+  void search_ladder() {
+    std::vector<batch_split> fixed;
+    std::ranges::copy_if(splits_, std::back_inserter(fixed),
+                         [](const batch_split& s) { return !s.of_budget; });
+    take(plan_by_ladder(p_, place_, fixed, rungs_, all_work(p_) / 3));
+  }
+
+  void polish_decided() {
+    if (decided_ && decided_->placed.time == least_time())
+      take(
+          polish(space_of(decided_split_), place_, p_.budget, *std::move(decided_), all_work(p_) / 8).placed);
+  }
+
   std::optional<split_result> consider(std::size_t split, const effort_limits& most, byte_count aim,
                                        nanoseconds to_beat) {
     search_space& of = space_of(split);
     least_memory_ = std::min(least_memory_, of.least_memory());
     if (of.least_memory() > p_.budget) return std::nullopt;
-    repaired found = decide_and_place(of, place_, {p_.budget, aim, to_beat}, most);
+    repaired found =
+        decide_and_place(of, place_, {p_.budget, aim, to_beat, is_tiny_ ? forecast_error : 0}, most);
     if (!found.best) return std::nullopt;
-    const split_result seen{split, found.best->time, found.aim};
-    take(std::move(found.best));
+    const split_result seen{split, found.best->placed.time, found.aim};
+    if (seen.time < least_time()) {
+      decided_split_ = split;
+      decided_ = *found.best;
+    }
+    take(std::move(found.best->placed));
     return seen;
   }
 
@@ -161,9 +186,10 @@ class best_search {
     std::vector<split_result> results;
     nanoseconds fastest = any_time;  // of the results: plans of the ladder had more effort
     for (std::size_t i = 0; i < budgets_.size() && results.empty(); ++i) {
+      effort_limits quick = quick_effort(work / (is_small_ ? 4 : 2) / splits_.size());
+      if (is_tiny_) quick.most_tries = quick.least_tries = tries_of_tiny;
       for (std::size_t split = 0; split < splits_.size() && !is_close(); ++split) {
-        const auto seen = consider(split, quick_effort(work / (is_small_ ? 4 : 2) / splits_.size()),
-                                   budgets_[i], with_tolerance(fastest));
+        const auto seen = consider(split, quick, budgets_[i], with_tolerance(fastest));
         if (!seen) continue;
         results.push_back(*seen);
         fastest = std::min(fastest, seen->time);
@@ -182,7 +208,7 @@ class best_search {
 
   void search_for_less(std::size_t split) {
     for (const byte_count less : std::span(budgets_).subspan(1)) {
-      if (!is_near()) consider(split, quick_effort(all_work(p_) / 32), less, least_time());
+      if (!is_near()) consider(split, quick_effort(all_work(p_) / 4 / budgets_.size()), less, least_time());
     }
   }
 
@@ -198,10 +224,7 @@ class best_search {
       search_space& of = space_of(c.split);
       const std::uint64_t before = of.work();
       take(place_or_repair(of, place_, std::move(c.decided), c.budget, p_.budget, least_time(), most));
-      // Packing takes about as long as so much work for each compute of a plan: 10 to 240 us, mostly 125, on
-      // ResNet-50 and a U-Net, where a unit takes 25 to 33 ns.
-      constexpr std::uint64_t of_packing = 5000;
-      left -= std::min(left, of.work() - before + of_packing * of.uses().order.size());
+      left -= std::min(left, of.work() - before + work_of_placing(of));
     }
   }
 
@@ -212,7 +235,7 @@ class best_search {
   std::string why_;
   byte_count footprint_ = 0;
   byte_count least_memory_ = std::numeric_limits<byte_count>::max();  // of the splits that were considered
-  bool is_small_ = false;
+  bool is_small_ = false, is_tiny_ = false;
   std::vector<rung> rungs_;
   std::vector<byte_count> budgets_;  // that are searched for: that of the problem, the largest, first
   std::vector<batch_split> splits_;
@@ -220,7 +243,9 @@ class best_search {
   std::uint64_t left_;                // work left for the ladder
   nanoseconds compute_time_ = 0;      // of all operators
   std::unique_ptr<search_space> space_;
-  std::size_t split_ = 0;  // the split of space_
+  std::size_t split_ = 0;                    // the split of space_
+  std::optional<placed_decisions> decided_;  // the fastest plan of the search for the budget, and its split
+  std::size_t decided_split_ = 0;
   std::vector<candidate> candidates_;
   std::optional<placed_plan> best_;
 };

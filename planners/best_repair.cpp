@@ -23,9 +23,10 @@ class repairing {
     for (int i = 0; i < most_.placings; ++i) {
       if (i > 0 && of_.work() - begun > 2 * most_.work) break;
       if (i > 0) now = decide_again(of_, aim_, {tries_ / 8, most_.work / 8}, now);
-      if (now.score.over == 0 && now.score.forecast.time >= at_.to_beat && !found_.best) break;
+      const nanoseconds least = now.score.forecast.time - now.score.forecast.time / 100 * at_.forecast_error;
+      if (now.score.over == 0 && least >= at_.to_beat && !found_.best) break;
       if (now.score.over > 0 && aim_ < decided_for_) aim_ += (decided_for_ - aim_) / 2;
-      if (now.score.over > 0 || now.score.forecast.time >= at_.to_beat) continue;
+      if (now.score.over > 0 || least >= at_.to_beat) continue;
       decided_for_ = std::min(decided_for_, aim_);
       if (!place_and_aim(now)) break;
     }
@@ -47,7 +48,7 @@ class repairing {
     } else if (*need_ <= at_.budget) {
       if (placed && placed->time < at_.to_beat) {
         at_.to_beat = placed->time;
-        found_.best = std::move(placed);
+        found_.best = {now.treatments, std::move(*placed)};
         found_.aim = aim_;
       }
       if (aim_ == at_.budget) return false;

@@ -96,18 +96,22 @@ std::optional<placed_plan> best_rival(const problem& p, const placer& place, std
     best = std::move(now);
     won = q;
   };
+  // All rivals are asked for a few of `smaller_budgets`, the fastest for all.
+  constexpr std::size_t every_few = 4;
   for (const strategy& s : rivals) {
     if (!is_asked(s) || (same_bits && !s.is_bit_exact) || (only_swaps(s) && !swaps_win)) continue;
     for (knob_values& knobs : knobs_for(s)) {
       const question q{&s, std::move(knobs)};
       take(plan_of_rival(p, place, q, to_beat), q);
-      for (const byte_count less : smaller_budgets) take(answer(p, place, q, less, to_beat), q);
+      for (std::size_t i = 0; i < smaller_budgets.size(); i += every_few)
+        take(answer(p, place, q, smaller_budgets[i], to_beat), q);
     }
   }
   // The fastest rival may be faster still with less memory: most planners are not monotonic.
   if (won) {
     constexpr int most_slower = 2;  // the loop ends after two budgets in a row that gave no faster plan
     const question winner = *won;
+    for (const byte_count less : smaller_budgets) take(answer(p, place, winner, less, to_beat), winner);
     int slower = 0;
     for (const byte_count permille : asked_too) {
       const nanoseconds before = to_beat;

@@ -405,7 +405,8 @@ solution decide(search_space& of, byte_count budget, const effort& by) {
   s.limit(by.work / 2);
   // Several short rounds find more than one long one. The first of several makes no copies; the second half
   // of them starts with crossovers of earlier results.
-  constexpr std::size_t worth_more = 40, most = 440, a_round = 55;
+  constexpr std::size_t worth_more = 40, a_round = 55;
+  const std::size_t most = of.classes().size() < few_classes ? 2000 : 440;
   const std::size_t in_all =
       std::min(std::max<std::size_t>(tries_for_each / worth_more, 1) * tries_for_each, most);
   const std::size_t rounds = std::max<std::size_t>(in_all / a_round, 1), each = in_all / rounds;

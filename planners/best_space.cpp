@@ -48,7 +48,7 @@ nanoseconds copy_price(const problem& p, byte_count to_device, byte_count to_hos
   return copying / 100 * p.knobs.at("copies") + copies * p.knobs.at("copy_us") * 1000;
 }
 
-search_space::search_space(const problem& p, std::vector<compute> order, bool may_swap)
+search_space::search_space(const problem& p, std::vector<compute> order, bool may_swap, memory_waits waits)
     : p_(p),
       uses_(make_use_table(p.network, std::move(order))),
       gaps_(find_gaps(p.network, uses_)),
@@ -60,7 +60,7 @@ search_space::search_space(const problem& p, std::vector<compute> order, bool ma
       timing_(gaps_.size(), swap_timing::none),
       swaps_(p.network.tensors.size(), 0),
       staged_(p.network.tensors.size(), false) {
-  forecast_.assume_longest_waits();
+  forecast_.set_waits(waits);
   find_classes();
   find_least_memory();
   for (position at = 0; at < uses_.end(); ++at) compute_time_ += forecast_.compute_time(at);

@@ -49,8 +49,8 @@ struct evaluation {
 // An order of computes, what can be decided for it, and what decisions come to. Refers to the problem.
 class search_space {
  public:
-  // `may_swap`: tensors may be swapped, if the machine has links.
-  search_space(const problem& p, std::vector<compute> order, bool may_swap);
+  // `may_swap`: tensors may be swapped, if the machine has links. `waits`: what forecasts assume.
+  search_space(const problem& p, std::vector<compute> order, bool may_swap, memory_waits waits);
   search_space(const search_space&) = delete;
   search_space& operator=(const search_space&) = delete;
 

@@ -86,12 +86,12 @@ std::vector<batch_loop> regions_above(const problem& p, byte_count most, const s
 
 }  // namespace
 
-std::vector<batch_split> splits_of(const problem& p, std::span<const byte_count> budgets, bool same_bits,
-                                   bool and_without, std::string& why) {
+std::vector<batch_split> splits_of(const problem& p, std::span<const byte_count> budgets,
+                                   const split_request& what, std::string& why) {
   const std::vector<op_id> late = large_gradients(p.network);
   std::vector<loop_nest> all{{1, {}, late}};
   std::size_t fixed = 1;
-  if (!same_bits) {
+  if (!what.same_bits) {
     add_micro_batches(p, late, all, why);
     const auto add = [&](byte_count most) {
       loop_nest regions{1, regions_above(p, most, late), late};
@@ -109,8 +109,10 @@ std::vector<batch_split> splits_of(const problem& p, std::span<const byte_count>
   }
   std::vector<batch_split> splits;
   for (std::size_t i = 0; i < all.size(); ++i) {
-    if (and_without) splits.push_back({all[i], false, i >= fixed});
-    splits.push_back({std::move(all[i]), true, i >= fixed});
+    const bool of_budget = i >= fixed;
+    if (what.and_without) splits.push_back({all[i], false, memory_waits::for_all, of_budget});
+    splits.push_back({all[i], true, memory_waits::for_all, of_budget});
+    if (what.both_waits) splits.push_back({all[i], true, memory_waits::until_enough, of_budget});
   }
   return splits;
 }

@@ -6,14 +6,16 @@
 #include <vector>
 
 #include "core/planner.hpp"
+#include "schedule/lane_simulator.hpp"
 #include "schedule/orders.hpp"
 
 namespace um {
 
 struct batch_split {
-  loop_nest by;            // how operators go over the batch in parts
-  bool may_swap = true;    // tensors may be swapped
-  bool of_budget = false;  // its regions depend on the budget
+  loop_nest by;                                // how operators go over the batch in parts
+  bool may_swap = true;                        // tensors may be swapped
+  memory_waits waits = memory_waits::for_all;  // what forecasts assume
+  bool of_budget = false;                      // its regions depend on the budget
 };
 
 // Whole operators first; without `same_bits` also
@@ -22,7 +24,12 @@ struct batch_split {
 // - regions: operators whose operands take a large share of the footprint, or of one of `budgets`, go in
 // parts together, all others whole. `why` becomes the reason, if there is one, why micro-batches cannot go
 // through the whole network. `and_without`: each also without moving anything.
-std::vector<batch_split> splits_of(const problem& p, std::span<const byte_count> budgets, bool same_bits,
-                                   bool and_without, std::string& why);
+struct split_request {
+  bool same_bits = false;
+  bool and_without = false;  // each also without moving anything
+  bool both_waits = false;   // each also with the shorter waits
+};
+std::vector<batch_split> splits_of(const problem& p, std::span<const byte_count> budgets,
+                                   const split_request& what, std::string& why);
 
 }  // namespace um

@@ -52,7 +52,7 @@ class forecaster {
   }
 
   // See lane_simulator. The time less that without a part's copies is their price.
-  void assume_longest_waits() { lanes_.assume_longest_waits(); }
+  void set_waits(memory_waits how) { lanes_.set_waits(how); }
   nanoseconds time_without_copies_of(part_id p) { return lanes_.time_without_copies_of(p); }
 
  private:

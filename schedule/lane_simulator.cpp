@@ -122,7 +122,7 @@ void lane_simulator::record_releases(const device_residency& stays) {
 void lane_simulator::wait_for_memory(std::uint32_t at, const device_residency& stays, byte_count peak,
                                      last_events& after) const {
   if (at == 0 || !stays.takes_memory(at)) return;
-  if (assume_longest_waits_) return merge_latest(after, releasers_[at - 1]);
+  if (waits_ == memory_waits::for_all) return merge_latest(after, releasers_[at - 1]);
   const byte_count spare = peak - stays.live_bytes()[at];
   if (released_bytes_[at - 1] <= spare) return;
   const byte_count needed = released_bytes_[at - 1] - spare;

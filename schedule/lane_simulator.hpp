@@ -26,6 +26,10 @@ struct lane_totals {
   std::int64_t copy_count = 0;                        // number of copies
 };
 
+// Which events that released memory before it an allocation waits for. Packing may reuse any of it: plans
+// take at least as long as with the first, and hardly ever longer than with the second.
+enum class memory_waits : std::uint8_t { until_enough, for_all };
+
 // Models lanes as simulator/execute.hpp does, with slower copies where they share the link. Waits are those
 // that lower() finds, except that addresses are unknown: an allocation reuses the memory that was released
 // first, in an arena as large as the peak. Does not model managed memory. Keeps a reference to the costs; not
@@ -37,9 +41,8 @@ class lane_simulator {
   // `residency` must have replayed these events, with that peak.
   lane_totals simulate(std::span<const event> events, const device_residency& stays, byte_count peak);
 
-  // From now on, every allocation waits for all events that released memory before it: packing may reuse any
-  // of it.
-  void assume_longest_waits() { assume_longest_waits_ = true; }
+  // Which releases an allocation waits for from now on.
+  void set_waits(memory_waits how) { waits_ = how; }
   // Time of the last list that was simulated, if copies of the part took none. That list must have copies.
   nanoseconds time_without_copies_of(part_id p);
 
@@ -57,7 +60,7 @@ class lane_simulator {
   std::int64_t pace_to_device_ = 1000,
                pace_to_host_ =
                    1000;  // speed of copies that run in both directions at once, in thousandths of full speed
-  bool assume_longest_waits_ = false;  // set by assume_longest_waits()
+  memory_waits waits_ = memory_waits::until_enough;
   std::vector<char> is_copied_,
       is_home_valid_;  // per part, as the next two: whether the list copies it; whether its host copy is
                        // valid

@@ -1,0 +1,97 @@
+#include "planners/best_polish.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace um {
+namespace {
+
+constexpr std::array all_treatments{treatment::keep,
+                                    treatment::swap,
+                                    treatment::recompute,
+                                    treatment::recompute_and_keep,
+                                    treatment::swap_just_in_time,
+                                    treatment::swap_back_late};
+
+// Plans whose forecast is slower by more than this part of it are not placed.
+constexpr nanoseconds forecast_tolerance = 50;
+
+class polishing {
+ public:
+  polishing(search_space& of, const placer& place, byte_count budget, placed_decisions from,
+            std::uint64_t work)
+      : of_(of), place_(place), budget_(budget), now_(std::move(from)), left_(work / work_of_placing(of)) {
+    evaluation e = of.memory_of(now_.treatments, budget);
+    of.add_time(e);
+    forecast_ = e.forecast.time;
+  }
+
+  placed_decisions run() {
+    while (change_one() || exchange_two()) {
+    }
+    return std::move(now_);
+  }
+
+ private:
+  bool change_one() {
+    bool better = false;
+    for (std::size_t c = 0; c < now_.treatments.size(); ++c) {
+      for (const treatment how : all_treatments) better = try_with({{c, how}}) || better;
+    }
+    return better;
+  }
+
+  // Keeps what is given up, and the other way round.
+  bool exchange_two() {
+    for (std::size_t c = 0; c < now_.treatments.size(); ++c) {
+      if (now_.treatments[c] == treatment::keep) continue;
+      for (std::size_t other = 0; other < now_.treatments.size(); ++other) {
+        if (other == c || now_.treatments[other] != treatment::keep) continue;
+        for (const treatment how : all_treatments) {
+          if (how != treatment::keep && try_with({{c, treatment::keep}, {other, how}})) return true;
+        }
+      }
+    }
+    return false;
+  }
+
+  using change = std::pair<std::size_t, treatment>;
+  bool try_with(std::initializer_list<change> changes) {
+    std::vector<treatment> treatments = now_.treatments;
+    for (const auto& [c, how] : changes) {
+      if (left_ == 0 || treatments[c] == how || !of_.allows(c, how)) return false;
+      treatments[c] = how;
+    }
+    evaluation e = of_.memory_of(treatments, budget_);
+    if (e.over > 0 || e.least_time >= now_.placed.time) return false;
+    of_.add_time(e);
+    if (e.forecast.time > forecast_ + forecast_ / forecast_tolerance) return false;
+    --left_;
+    std::optional<placed_plan> placed = place_.decided(of_.plan(treatments));
+    if (!placed || placed->need > budget_ || placed->time >= now_.placed.time) return false;
+    now_ = {std::move(treatments), std::move(*placed)};
+    forecast_ = e.forecast.time;
+    return true;
+  }
+
+  search_space& of_;
+  const placer& place_;
+  byte_count budget_;
+  placed_decisions now_;
+  nanoseconds forecast_ = 0;  // of now_
+  std::uint64_t left_;        // plans that may still be placed
+};
+
+}  // namespace
+
+std::uint64_t work_of_placing(const search_space& of) {
+  constexpr std::uint64_t of_a_compute = 5000;
+  return of_a_compute * of.uses().order.size();
+}
+
+placed_decisions polish(search_space& of, const placer& place, byte_count budget, placed_decisions from,
+                        std::uint64_t work) {
+  return polishing(of, place, budget, std::move(from), work).run();
+}
+
+}  // namespace um
