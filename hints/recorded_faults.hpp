@@ -1,4 +1,4 @@
-// Operands that fault in a first iteration without hints.
+// Simulates a first iteration without hints and tells which operands fault.
 #pragma once
 
 #include <vector>

@@ -88,7 +88,7 @@ std::vector<batch_loop> regions_above(const problem& p, byte_count most, const s
 
 std::vector<batch_split> splits_of(const problem& p, std::span<const byte_count> budgets,
                                    const split_request& what, std::string& why) {
-  const std::vector<op_id> late = large_gradients(p.network);
+  const std::vector<op_id> late = ops_with_large_parameter_gradients(p.network);
   std::vector<loop_nest> all{{1, {}, late}};
   std::size_t fixed = 1;
   if (!what.same_bits) {

@@ -22,7 +22,7 @@ std::vector<batch_loop> runs_of(const graph& g, std::uint32_t parts) {
 }
 
 std::vector<compute> order_in(const graph& g, std::uint32_t parts) {
-  const std::vector<op_id> late = large_gradients(g);
+  const std::vector<op_id> late = ops_with_large_parameter_gradients(g);
   try {
     return make_order(g, {parts, {}, late});
   } catch (const infeasible&) {  // some operator needs the whole batch

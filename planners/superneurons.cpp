@@ -20,8 +20,8 @@ position convolution_before(const problem& p, const use_table& uses, position at
   return at;
 }
 
-// The most that one operator touches.
-byte_count largest_operator(const use_table& uses) {
+// The maximum of the bytes that one operator touches, without workspace.
+byte_count max_touched_bytes(const use_table& uses) {
   byte_count most = 0;
   for (const std::vector<touched_part>& here : uses.touched_parts) {
     byte_count sum = 0;
@@ -35,7 +35,7 @@ byte_count largest_operator(const use_table& uses) {
 // operator takes, else one by one.
 void recompute_by_cost(const labelling& on, const std::vector<gap_choice>& labels,
                        std::vector<decision>& decisions) {
-  const byte_count most = largest_operator(on.uses());
+  const byte_count most = max_touched_bytes(on.uses());
   for (std::size_t begin = 0, end = 0; begin < labels.size(); begin = end + 1) {
     byte_count bytes = 0;
     for (end = begin; end < labels.size() && labels[end] == gap_choice::recompute; ++end)

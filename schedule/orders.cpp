@@ -244,7 +244,7 @@ std::vector<compute> make_order(const graph& g, const loop_nest& l) {
   return order;
 }
 
-std::vector<op_id> large_gradients(const graph& g) {
+std::vector<op_id> ops_with_large_parameter_gradients(const graph& g) {
   std::vector<op_id> all;
   for (op_id o = 0; o < g.ops.size(); ++o) {
     const op& x = g.ops[o];

@@ -47,6 +47,6 @@ struct loop_nest {
 std::vector<compute> make_order(const graph& g, const loop_nest& l);
 
 // Operators whose outputs, gradients of parameters, are larger than their inputs: candidates for deferral.
-std::vector<op_id> large_gradients(const graph& g);
+std::vector<op_id> ops_with_large_parameter_gradients(const graph& g);
 
 }  // namespace um

@@ -50,8 +50,8 @@ cudaError_t follow_policy(void* at, std::size_t bytes, int device, cudaStream_t 
 
 }  // namespace
 
-// Before the first allocation. `most`: bytes of all allocations together, which PyTorch's own error tells
-// when they run out. 0, or 1 for a policy that there is not.
+// Call it before the first allocation. `most` limits the bytes allocated at once; beyond it PyTorch reports
+// out of memory. Returns 0, or 1 if `policy` is unknown.
 UM_EXPORT int um_pool_configure(const char* policy, std::size_t most) {
   for (const std::string_view known : policies) {
     if (known != policy) continue;

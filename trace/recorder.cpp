@@ -176,7 +176,7 @@ void recorder::write_line(other_line& of) {
 
 // Adds an event to the line of its cause. If a launch that moved data began since that line's last event, the
 // line is written first: lines sorted by time then give the order of accesses.
-void recorder::add_to_other_line(const event& e) {
+void recorder::add_to_line_of_cause(const event& e) {
   other_line& into = caused_by_user(e.what) ? user_ : caused_by_host(e.what) ? host_ : other_;
   if (!into.moved.empty() &&
       (launches_.began_between(into.moved.begin(), e.begin) || e.begin > into.moved.end() + longest_pause))
@@ -199,7 +199,7 @@ void recorder::assign_events(nanoseconds before, bool all) {
     }
   }
   launches_.sort();
-  for (const event& e : no_launch) add_to_other_line(e);
+  for (const event& e : no_launch) add_to_line_of_cause(e);
   events_ = std::move(kept);
   if (events_.size() > most_waiting_events) merge_old_events();
 }

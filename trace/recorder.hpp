@@ -57,7 +57,7 @@ class recorder {
 
   void split(event e, std::uint64_t address, std::uint64_t bytes);
   void assign_events(nanoseconds before, bool all);
-  void add_to_other_line(const event& e);
+  void add_to_line_of_cause(const event& e);
   void write_line(other_line& of);
   void merge_old_events();
 

@@ -287,9 +287,9 @@ bool visit_direct_product(session& gpu, const convolution_problem& p, convolutio
   return more;
 }
 
-void visit_cudnn(session& gpu, const convolution_problem& p, convolution_method method, std::int64_t parts,
-                 const std::function<bool(const convolution_recipe&)>& visit, std::int64_t first,
-                 const recipe_filter& wants) {
+void visit_product_recipes(session& gpu, const convolution_problem& p, convolution_method method,
+                           std::int64_t parts, const std::function<bool(const convolution_recipe&)>& visit,
+                           std::int64_t first, const recipe_filter& wants) {
   const bool aligned =
       parts_are_aligned(p, parts) || (method == convolution_method::padded && results_are_aligned(p, parts));
   if (!aligned || !visit_direct_product(gpu, p, method, parts, visit)) return;
@@ -419,7 +419,7 @@ void visit_recipes(session& gpu, const convolution_problem& p, convolution_metho
   } else if (method == convolution_method::direct) {
     visit_direct(gpu, p, parts, named);
   } else {
-    visit_cudnn(gpu, p, method, parts, named, first, wants);
+    visit_product_recipes(gpu, p, method, parts, named, first, wants);
   }
 }
 

@@ -35,8 +35,8 @@ class session {
   // Returns the key of `signature` in the engine cache. GPU and library versions come first.
   std::string engine_key(const std::string& signature) const { return key_prefix_ + signature; }
   engine_cache& engines() { return engines_; }
-  // Returns the engine for a key of the cache. It is built once, which takes up to a second. Up to a thousand
-  // are kept.
+  // Returns the engine for a key of the cache. make() builds it unless it is kept, which takes up to a
+  // second. At 1,000 engines all are dropped first: a reference is valid until the next call.
   const engine& cached_engine(const std::string& key, const std::function<engine()>& make);
 
   // The engine of the first problem of each kind within each cap. The search for others of the kind begins

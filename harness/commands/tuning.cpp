@@ -198,7 +198,7 @@ std::vector<timed_strategy> fastest_first(std::vector<timed_strategy> all) {
   return all;
 }
 
-struct same_rules {
+struct have_equal_rules {
   bool operator()(const hint_strategy& a, const hint_strategy& b) const { return a.rules == b.rules; }
 };
 
@@ -221,8 +221,8 @@ std::vector<alternatives> neighbours_of_strategy(const hint_strategy& s) {
 }
 
 search_result search_strategies(std::span<const hint_strategy> starts, std::size_t most, const timer& time) {
-  hill_climber<hint_strategy, double, same_rules> search({neighbours_of_strategy, time, is_improvement},
-                                                         most);
+  hill_climber<hint_strategy, double, have_equal_rules> search({neighbours_of_strategy, time, is_improvement},
+                                                               most);
   if (search.rate_all(starts, "the strategies to begin with")) {
     std::vector<timed_strategy> all = fastest_first(search.rated_points());
     std::erase_if(all, [](const timed_strategy& t) { return !t.cost; });

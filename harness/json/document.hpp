@@ -29,27 +29,28 @@
 
 namespace um {
 
+// Tells whether T is an optional, a list or a map, and the type of its elements.
 template <class T>
-struct element_format {
+struct container_traits {
   static constexpr bool is_optional = false, is_list = false;
 };
 template <class T>
-struct element_format<std::optional<T>> {
+struct container_traits<std::optional<T>> {
   using type = T;
   static constexpr bool is_optional = true, is_list = false;
 };
 template <class T>
-struct element_format<std::vector<T>> {
+struct container_traits<std::vector<T>> {
   using type = T;
   static constexpr bool is_optional = false, is_list = true;
 };
 template <class T>
-struct element_format<std::map<std::string, T>> {  // the format applies to each value
+struct container_traits<std::map<std::string, T>> {  // the format applies to each value
   using type = T;
   static constexpr bool is_optional = false, is_list = false, is_map = true;
 };
 template <class T>
-concept is_map = requires { element_format<T>::is_map; };
+concept is_map = requires { container_traits<T>::is_map; };
 // Formats for a list or an object as a whole, not for each of its values.
 template <class Format>
 concept is_whole_format = requires { Format::whole; };
@@ -144,9 +145,9 @@ template <class T, class Format>
 json write_value(const T& value, const Format& format) {
   if constexpr (is_whole_format<Format>) {
     return format.write(value);
-  } else if constexpr (element_format<T>::is_optional) {
+  } else if constexpr (container_traits<T>::is_optional) {
     return value ? write_value(*value, format) : json(nullptr);
-  } else if constexpr (element_format<T>::is_list) {
+  } else if constexpr (container_traits<T>::is_list) {
     json all = json::array();
     for (const auto& element : value) all.push_back(write_value(element, format));
     return all;
@@ -192,20 +193,20 @@ template <class T, class Format>
 T read_value(const json& value, const json_place& at, const Format& format) {
   if constexpr (is_whole_format<Format>) {
     return read_one<T>(value, at, format);
-  } else if constexpr (element_format<T>::is_optional) {
+  } else if constexpr (container_traits<T>::is_optional) {
     if (value.is_null()) return std::nullopt;
-    return read_value<typename element_format<T>::type>(value, at, format);
-  } else if constexpr (element_format<T>::is_list) {
+    return read_value<typename container_traits<T>::type>(value, at, format);
+  } else if constexpr (container_traits<T>::is_list) {
     T all;
     for (const auto& [element, where] : items_of_value(value, at)) {
-      all.push_back(read_value<typename element_format<T>::type>(*element, where, format));
+      all.push_back(read_value<typename container_traits<T>::type>(*element, where, format));
     }
     return all;
   } else if constexpr (is_map<T>) {
     T all;
     const fields object(value, at);  // refuses what is none
     for (const auto& [name, element] : value.items()) {
-      all[name] = read_value<typename element_format<T>::type>(element, place_of_field(at, name), format);
+      all[name] = read_value<typename container_traits<T>::type>(element, place_of_field(at, name), format);
     }
     return all;
   } else {
@@ -217,13 +218,13 @@ template <class T, class Format>
 json schema_of(const Format& format) {
   if constexpr (is_whole_format<Format>) {
     return schema_of_one<T>(format);
-  } else if constexpr (element_format<T>::is_optional) {
-    return nullable_schema(schema_of<typename element_format<T>::type>(format));
-  } else if constexpr (element_format<T>::is_list) {
-    return {{"type", "array"}, {"items", schema_of<typename element_format<T>::type>(format)}};
+  } else if constexpr (container_traits<T>::is_optional) {
+    return nullable_schema(schema_of<typename container_traits<T>::type>(format));
+  } else if constexpr (container_traits<T>::is_list) {
+    return {{"type", "array"}, {"items", schema_of<typename container_traits<T>::type>(format)}};
   } else if constexpr (is_map<T>) {
     return {{"type", "object"},
-            {"additionalProperties", schema_of<typename element_format<T>::type>(format)}};
+            {"additionalProperties", schema_of<typename container_traits<T>::type>(format)}};
   } else {
     return schema_of_one<T>(format);
   }
@@ -293,8 +294,8 @@ class field_reader {
   template <class T, class Format = plain_format>
   void optional_field(const char* name, T& member, const Format& format = {}) {
     if (!fields_.has(name)) return;
-    if constexpr (element_format<T>::is_optional) {
-      member = read_value<typename element_format<T>::type>(fields_.at(name), where(name), format);
+    if constexpr (container_traits<T>::is_optional) {
+      member = read_value<typename container_traits<T>::type>(fields_.at(name), where(name), format);
     } else {
       field(name, member, format);
     }
@@ -354,8 +355,8 @@ class field_schema {
   void optional_field(const char* name, T&, const Format& format = {}) {
     if constexpr (std::is_same_v<T, bool>) {
       properties[name] = {{"const", true}};
-    } else if constexpr (element_format<T>::is_optional) {
-      properties[name] = schema_of<typename element_format<T>::type>(format);
+    } else if constexpr (container_traits<T>::is_optional) {
+      properties[name] = schema_of<typename container_traits<T>::type>(format);
     } else {
       properties[name] = schema_of<T>(format);
     }

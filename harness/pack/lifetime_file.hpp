@@ -36,7 +36,7 @@ struct swapped_lifetimes {
 // copies take none. None if nothing need or can leave.
 std::vector<swapped_lifetimes> swap_to_limit(std::span<const traced_lifetime> all, byte_count limit);
 
-// A block each, at addresses without alignment. Of times their order is kept.
+// Returns one block per lifetime, with alignment 1. Times are replaced by their rank.
 std::vector<block> blocks_of(std::span<const traced_lifetime> all);
 
 }  // namespace um

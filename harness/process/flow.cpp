@@ -29,7 +29,7 @@ using clock = std::chrono::steady_clock;
 constexpr byte_count most_bytes = std::numeric_limits<byte_count>::max();
 
 // A plan that cannot be made, verified or lowered: a defect of the strategy, recorded as a result.
-struct wrong_plan : std::runtime_error {
+struct invalid_plan : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
@@ -40,7 +40,7 @@ std::unique_ptr<backend> open_backend(const cell& work) {
 }
 
 // The machine whose figures planners use: on a GPU a machine file with the GPU's own sizes.
-machine planner_figures(const cell& work, const machine& target) {
+machine machine_for_planners(const cell& work, const machine& target) {
   if (work.backend.is_simulated) return target;
   machine figures = work.planner_machine.value();
   figures.device_bytes = target.device_bytes;
@@ -141,7 +141,7 @@ prepared_cell prepare(const cell& work, record& r) {
   prepared_cell p{work, network_of(work), open_backend(work), {}, {}, {}, {}};
   r.is_replay = !r.simulated && has_opaque(*p.network);
   p.on = p.runs_on->describe();
-  p.figures = planner_figures(work, p.on);
+  p.figures = machine_for_planners(work, p.on);
   r.device = p.on.name;
   r.planner_machine = p.figures.name;
   r.planner_machine_digest = digest_of_figures(work.planner_machine.value());
@@ -165,12 +165,12 @@ prepared_cell prepare(const cell& work, record& r) {
   return p;
 }
 
-// Calls `make`; throws wrong_plan for a defect of the planner or the plan.
+// Calls `make`; throws invalid_plan for a defect of the planner or the plan.
 auto run_or_report_defect(const prepared_cell& p, auto make) {
   try {
     return make();
   } catch (const std::invalid_argument& defect) {
-    throw wrong_plan(
+    throw invalid_plan(
         fmt::format("strategy {} made a wrong plan: {}", p.work.settings.strategy, one_line(defect.what())));
   }
 }
@@ -197,7 +197,7 @@ lowered_plan make_plan(const prepared_cell& p, record& r) {
   return made;
 }
 
-// Throws infeasible and wrong_plan.
+// Throws infeasible and invalid_plan.
 lowered_plan load_or_make_plan(const prepared_cell& p, record& r) {
   lowered_plan made = run_or_report_defect(p, [&] { return make_plan(p, r); });
   made.steps = run_or_report_defect(
@@ -246,7 +246,7 @@ record with_outcome(const cell& work, const std::function<void(record&)>& fill_i
     set_outcome(r, outcome::host_out_of_memory, "the host has no memory left for this process");
   } catch (const unsupported& e) {
     set_outcome(r, outcome::unsupported, e.what());
-  } catch (const wrong_plan& e) {
+  } catch (const invalid_plan& e) {
     set_outcome(r, outcome::wrong_result, e.what());
   } catch (const std::invalid_argument& e) {  // a machine file that the backend cannot work with
     set_outcome(r, outcome::unsupported, e.what());

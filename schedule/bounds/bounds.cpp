@@ -25,7 +25,7 @@ bool computes_in_order(const memory_plan& plan, const std::vector<compute>& orde
 // The orders of whole operators that the class contains.
 std::vector<std::vector<compute>> whole_orders(const graph& g) {
   std::vector<std::vector<compute>> all{graph_order(g)};
-  std::vector<compute> late = make_order(g, {1, {}, large_gradients(g)});
+  std::vector<compute> late = make_order(g, {1, {}, ops_with_large_parameter_gradients(g)});
   if (late != all.front()) all.push_back(std::move(late));
   return all;
 }

@@ -32,7 +32,7 @@ struct value {
   bool starts_on_host = false;       // it starts on the host and off the device
   bool ends_on_host = false;         // its last absence ends with the iteration
   bool leaves_without_copy = false;  // its host copy is valid
-  std::vector<absence> absences;     // in order
+  std::vector<absence> absences;     // ascending by begin
 };
 
 struct model {

@@ -35,7 +35,8 @@ class gap_optimizer {
  public:
   explicit gap_optimizer(const problem& p)
       : p_(p),
-        uses_(make_use_table(p.network, make_order(p.network, {1, {}, large_gradients(p.network)}))),
+        uses_(make_use_table(p.network,
+                             make_order(p.network, {1, {}, ops_with_large_parameter_gradients(p.network)}))),
         gaps_(find_gaps(p.network, uses_)),
         forecaster_(p, uses_) {
     const std::vector<decision> kept(gaps_.size());

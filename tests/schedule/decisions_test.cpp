@@ -145,7 +145,7 @@ TEST(orders, micro_batches_name_what_needs_the_whole_batch) {
 
 TEST(orders, every_operator_is_computed_for_every_image_once) {
   const graph g = small("alexnet", "alexnet", 8, {.sgd = true}).g;
-  const auto late_ops = large_gradients(g);
+  const auto late_ops = ops_with_large_parameter_gradients(g);
   for (const loop_nest& l : {loop_nest{4, {}, late_ops}, loop_nest{1, {{2, 4, 8}}, late_ops}}) {
     std::vector<std::uint32_t> parts(g.ops.size(), 0);
     for (const compute& c : make_order(g, l)) ++parts[c.op];

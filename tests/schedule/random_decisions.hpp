@@ -32,14 +32,14 @@ inline std::vector<decision> random_decisions(const std::vector<gap>& gaps, std:
 
 // Whole, in micro-batches, with an inner loop: as many as the network allows.
 inline std::vector<loop_nest> loops_for(const graph& g) {
-  std::vector<loop_nest> all{{}, {1, {}, large_gradients(g)}};
+  std::vector<loop_nest> all{{}, {1, {}, ops_with_large_parameter_gradients(g)}};
   const auto count = static_cast<op_id>(g.ops.size());
   const std::int64_t images = g.tensors[g.ops.front().in.front()].shape.n;
   for (const std::uint32_t k : {2U, 4U}) {
     if (images % (2 * k) != 0 || g.name.starts_with("res")) continue;
     all.push_back({k, {}, {}});
     if (can_split_batch(g, g.ops[count / 2], 2 * k) && can_split_batch(g, g.ops[count / 2 + 1], 2 * k))
-      all.push_back({1, {{count / 2, count / 2 + 2, k}}, large_gradients(g)});
+      all.push_back({1, {{count / 2, count / 2 + 2, k}}, ops_with_large_parameter_gradients(g)});
   }
   return all;
 }

@@ -17,9 +17,9 @@ bool is_launched_in_stretches(const execution_plan& plan) {
 executor::executor(session& gpu, const graph& g, const execution_plan& plan)
     : engines_(choose_engines(gpu, g, plan)),
       state_(gpu, g, plan, engines_),
-      room_keeper_(state_),
-      step_issuer_(state_, room_keeper_),
-      lane_runner_(state_, room_keeper_, step_issuer_),
+      room_maker_(state_),
+      step_issuer_(state_, room_maker_),
+      lane_runner_(state_, room_maker_, step_issuer_),
       graph_recorder_(state_, step_issuer_),
       result_reader_(g, plan, state_.memory) {}
 

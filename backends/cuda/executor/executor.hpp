@@ -3,7 +3,7 @@
 // | part           | does                                                                          |
 // |----------------|-------------------------------------------------------------------------------|
 // | lane_runner    | issues iterations step by step, one stream and one thread for each lane       |
-// | room_keeper    | evicts and discards managed memory                                            |
+// | room_maker     | evicts and discards managed memory                                            |
 // | graph_recorder | records operators as CUDA graphs and launches iterations of them              |
 // | result_reader  | reads losses, digests and values back                                         |
 //
@@ -19,7 +19,7 @@
 #include "backends/cuda/executor/graph_recorder.hpp"
 #include "backends/cuda/executor/lane_runner.hpp"
 #include "backends/cuda/executor/result_reader.hpp"
-#include "backends/cuda/executor/room_keeper.hpp"
+#include "backends/cuda/executor/room_maker.hpp"
 #include "backends/cuda/executor/run_state.hpp"
 #include "backends/cuda/executor/step_issuer.hpp"
 #include "backends/cuda/session.hpp"
@@ -43,7 +43,7 @@ class executor {
 
   std::vector<engine> engines_;  // one per step; empty but for computes
   run_state state_;
-  room_keeper room_keeper_;
+  room_maker room_maker_;
   step_issuer step_issuer_;
   lane_runner lane_runner_;
   graph_recorder graph_recorder_;

@@ -27,7 +27,7 @@ void lane_runner::run(std::uint32_t first, std::uint32_t end, bool timeline, con
   for (const lane l : {lane::to_device, lane::to_host}) {
     if (!run_.lane_of(l).steps.empty()) helps.emplace_back([&, l] { run_lane(l, iteration, timeline); });
   }
-  if (run_.has_room_keeper) helps.emplace_back([&] { room_.keep_room_for_iteration(); });
+  if (run_.has_room_maker) helps.emplace_back([&] { room_.discard_for_iteration(); });
   std::barrier<> gate(static_cast<std::ptrdiff_t>(helps.size()) + 1);
   std::vector<std::jthread> threads;
   for (const std::function<void()>& help : helps) {
@@ -53,7 +53,7 @@ void lane_runner::run(std::uint32_t first, std::uint32_t end, bool timeline, con
   for (const lane_state& l : run_.lane_states) {
     if (l.failure) std::rethrow_exception(l.failure);
   }
-  if (run_.room_keeper_failure) std::rethrow_exception(run_.room_keeper_failure);
+  if (run_.room_maker_failure) std::rethrow_exception(run_.room_maker_failure);
 }
 
 void lane_runner::append_trace(std::vector<trace>& traces, std::chrono::nanoseconds duration, bool timeline,
@@ -91,12 +91,12 @@ void lane_runner::run_lane(lane which, std::uint32_t iteration, bool timeline) {
   if (run_.has_failed) release_waiting_threads(mine);
 }
 
-// Announces the step to the threads that wait for it, or to the keeper of room, who announces it once the
+// Announces the step to the threads that wait for it, or to the discard thread, which announces it once the
 // room is given up.
 void lane_runner::announce_step(lane which, std::uint32_t index) {
   lane_state& mine = run_.lane_of(which);
   const step_work& work = run_.step_works[index];
-  const bool hands_over = run_.has_room_keeper && which == lane::to_host;
+  const bool hands_over = run_.has_room_maker && which == lane::to_host;
   if (!hands_over && !work.done_event) return;
   check(cudaEventRecord(hands_over ? work.copied_event.get() : work.done_event.get(), mine.stream));
   announce(hands_over ? mine.last_handed_over : mine.last_issued, static_cast<std::int32_t>(index));

@@ -15,7 +15,7 @@
 #include <functional>
 #include <vector>
 
-#include "backends/cuda/executor/room_keeper.hpp"
+#include "backends/cuda/executor/room_maker.hpp"
 #include "backends/cuda/executor/run_state.hpp"
 #include "backends/cuda/executor/step_issuer.hpp"
 #include "core/trace.hpp"
@@ -26,7 +26,7 @@ class lane_runner {
  public:
   using watcher = std::function<void(std::uint32_t done)>;
 
-  lane_runner(run_state& run, room_keeper& room, const step_issuer& steps)
+  lane_runner(run_state& run, room_maker& room, const step_issuer& steps)
       : run_(run), room_(room), steps_(steps) {}
 
   // Runs iterations [first, end), appends a trace of each, timed by the host's clock, and calls `watch`, if
@@ -44,7 +44,7 @@ class lane_runner {
                     const watcher& watch, std::uint32_t done);
 
   run_state& run_;
-  room_keeper& room_;
+  room_maker& room_;
   const step_issuer& steps_;
 };
 

@@ -26,7 +26,7 @@ run_state::run_state(session& with, const graph& g, const execution_plan& to_run
       to_device_stream(make_stream(stream_priority::highest)),
       to_host_stream(make_stream(stream_priority::highest)),
       step_works(to_run.steps.size()),
-      has_room_keeper(std::ranges::any_of(to_run.steps, discards)) {
+      has_room_maker(std::ranges::any_of(to_run.steps, discards)) {
   lane_of(lane::compute).stream = cuda_session.compute().stream;
   lane_of(lane::to_device).stream = to_device_stream.get();
   lane_of(lane::to_host).stream = to_host_stream.get();
@@ -48,7 +48,7 @@ void run_state::make_events(bool timeline) {
     }
   }
   for (const std::uint32_t i : lane_of(lane::to_host).steps) {
-    if (has_room_keeper) step_works[i].copied_event = make_event(event_use::ordering);
+    if (has_room_maker) step_works[i].copied_event = make_event(event_use::ordering);
   }
   if (!timeline) return;
   for (step_work& w : step_works) {

@@ -6,9 +6,9 @@
 // |                | iterations                                 |                                         |
 // | lane to_device | copies and prefetches to the device        | its lane_state                          |
 // | lane to_host   | copies and evictions to the host           | its lane_state, but not `issued` where  |
-// |                |                                            | there is a keeper of room               |
-// | keeper of room | discards behind the lane to the host, if   | that lane's `issued`, keeper_is_in_call, |
-// |                | the plan has any (room_keeper.hpp)         | room_keeper_failure                     |
+// |                |                                            | there is a discard thread               |
+// | discard thread | discards behind the lane to the host, if   | that lane's `issued`,                   |
+// |                | the plan has any (room_maker.hpp)          | discard_is_in_call, room_maker_failure  |
 //
 // A thread that fails sets `failed` and calls release_waiting_threads() for its lane.
 // Members that are not atomic are read by other threads only while the lanes are idle: before the first
@@ -43,7 +43,7 @@ struct lane_state {
   std::vector<std::uint32_t> steps;  // in list order
   moved_bytes moved;
   std::atomic<std::int32_t> last_issued{no_step};       // last step whose event others may wait for
-  std::atomic<std::int32_t> last_handed_over{no_step};  // last step handed to the keeper of room
+  std::atomic<std::int32_t> last_handed_over{no_step};  // last step handed to the discard thread
   std::atomic<std::int32_t> awaited_step{no_step};  // step of the lane to the host that this lane waits for
   std::atomic<bool> is_in_call{false};              // its thread is in a call, or about to be
   std::exception_ptr failure;
@@ -53,7 +53,7 @@ struct lane_state {
 struct step_work {
   kernel_call call;                   // a compute's kernels
   cuda_event done_event;              // if a step of another lane waits for this one
-  cuda_event copied_event;            // lane to_host, if the keeper of room discards after the copy
+  cuda_event copied_event;            // lane to_host, if the discard thread discards after the copy
   cuda_event begin_event, end_event;  // if a timeline is asked for
 };
 
@@ -74,11 +74,11 @@ struct run_state {
   cuda_event start;                   // start of an iteration's timeline
   std::vector<step_work> step_works;  // one per step
   std::array<lane_state, lane_count> lane_states;
-  bool has_room_keeper = false;                // whether a step discards: then there is a keeper of room
-  bool poisons_released_memory = false;        // overwrite released memory with NaNs
-  std::atomic<bool> keeper_is_in_call{false};  // the keeper of room is in a call
-  std::exception_ptr room_keeper_failure;  // separate from its lane's, whose thread may fail at the same time
-  std::atomic<bool> has_failed{false};     // a thread failed: the iteration is abandoned
+  bool has_room_maker = false;                  // whether a step discards: then there is a discard thread
+  bool poisons_released_memory = false;         // overwrite released memory with NaNs
+  std::atomic<bool> discard_is_in_call{false};  // the discard thread is in a call
+  std::exception_ptr room_maker_failure;  // separate from its lane's, whose thread may fail at the same time
+  std::atomic<bool> has_failed{false};    // a thread failed: the iteration is abandoned
 };
 
 // Stores a step and wakes the threads that wait for it.

@@ -32,7 +32,7 @@ void step_issuer::move_managed(const step& s, cudaStream_t stream, std::uint32_t
                             moved.prefetched += there.bytes;
                           },
                           [&](const evict&) { room_.evict(there, s, stream, moved); },
-                          [](const discard&) {},  // the keeper of room does it
+                          [](const discard&) {},  // the discard thread does it
                           [&](const advise& a) {
                             if (iteration == 0) advise_range(there, a.hint, run_.cuda_session.device());
                           },
@@ -41,7 +41,7 @@ void step_issuer::move_managed(const step& s, cudaStream_t stream, std::uint32_t
   }
 }
 
-// To the host it copies; the keeper of room discards behind that. To the device it makes room first.
+// To the host it copies; the discard thread discards behind that. To the device it makes room first.
 void step_issuer::move_twin(const step& s, cudaStream_t stream) const {
   const bool in = std::holds_alternative<prefetch>(s.command);
   if (in) room_.populate(s);

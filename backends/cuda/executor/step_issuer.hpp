@@ -5,17 +5,17 @@
 
 #include <cstdint>
 
-#include "backends/cuda/executor/room_keeper.hpp"
+#include "backends/cuda/executor/room_maker.hpp"
 #include "backends/cuda/executor/run_state.hpp"
 
 namespace um {
 
 class step_issuer {
  public:
-  step_issuer(run_state& run, const room_keeper& room) : run_(run), room_(room) {}
+  step_issuer(run_state& run, const room_maker& room) : run_(run), room_(room) {}
 
   // Called by the thread of the step's lane, or by the caller while no other thread exists. Counts what it
-  // moves in the lane's state. Blocks where room_keeper does. Advice is given in iteration 0 only: it stays
+  // moves in the lane's state. Blocks where room_maker does. Advice is given in iteration 0 only: it stays
   // in force.
   void issue(std::uint32_t index, cudaStream_t stream, std::uint32_t iteration) const;
 
@@ -25,7 +25,7 @@ class step_issuer {
   void poison(const step& s, cudaStream_t stream) const;
 
   run_state& run_;
-  const room_keeper& room_;
+  const room_maker& room_;
 };
 
 }  // namespace um

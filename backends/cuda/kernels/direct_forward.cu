@@ -7,8 +7,8 @@ constexpr int fragments = tile_columns / 16;  // fragments of pixels; a warp tak
 constexpr int warps = 8, threads = warps * warp_threads;
 constexpr int resident_blocks = 2;  // limited by registers
 
-// A column fragment has 8 channels of a group. They lie so that lane 4 g + t holds 16 bytes of neighbours,
-// and the lanes of a pixel 64. This many fragments make up a run of 4 such vectors.
+// A column fragment holds 8 output channels. Channels are permuted among `run_fragments` fragments, so that a
+// lane stores 16 contiguous bytes and the 4 lanes of a pixel store 64.
 template <class T>
 inline constexpr int run_fragments = vector_of<T> / 2;
 // Returns which channel column q of fragment j is.

@@ -1,4 +1,4 @@
-#include "backends/cuda/executor/room_keeper.hpp"
+#include "backends/cuda/executor/room_maker.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -8,10 +8,10 @@
 
 namespace um {
 
-room_keeper::room_keeper(run_state& run)
+room_maker::room_maker(run_state& run)
     : run_(run), discard_stream_(make_stream()), populate_stream_(make_stream()) {}
 
-void room_keeper::keep_room_for_iteration() {
+void room_maker::discard_for_iteration() {
   lane_state& to_host = run_.lane_of(lane::to_host);
   try {
     check(cudaSetDevice(run_.cuda_session.device()));
@@ -21,26 +21,26 @@ void room_keeper::keep_room_for_iteration() {
       if (run_.has_failed) break;
       const step_work& work = run_.step_works[i];
       check(cudaEventSynchronize(work.copied_event.get()));
-      run_.keeper_is_in_call = true;
+      run_.discard_is_in_call = true;
       discard_room(run_.plan.steps[i]);
       if (work.done_event) {
         check(cudaEventRecord(work.done_event.get(), discard_stream_.get()));
         check(cudaStreamSynchronize(discard_stream_.get()));
         announce(to_host.last_issued, index);
       }
-      run_.keeper_is_in_call = false;
+      run_.discard_is_in_call = false;
     }
   } catch (...) {
-    run_.room_keeper_failure = std::current_exception();
+    run_.room_maker_failure = std::current_exception();
     run_.has_failed = true;
   }
-  run_.keeper_is_in_call = false;
+  run_.discard_is_in_call = false;
   if (run_.has_failed) release_waiting_threads(to_host);
 }
 
 // Returns whether a thread other than that of the lane to the host is in a call, or about to be.
-bool room_keeper::other_threads_are_in_calls() const {
-  if (run_.keeper_is_in_call) return true;
+bool room_maker::other_threads_are_in_calls() const {
+  if (run_.discard_is_in_call) return true;
   const std::int32_t issued = run_.lane_of(lane::to_host).last_issued;
   for (const lane l : {lane::compute, lane::to_device}) {
     const std::int32_t awaited = run_.lane_of(l).awaited_step;
@@ -51,7 +51,7 @@ bool room_keeper::other_threads_are_in_calls() const {
 
 // Another thread may be in a call for long, as when a stream takes no more launches. So this waits for it no
 // longer than the step says.
-void room_keeper::evict(managed_range memory, const step& s, cudaStream_t stream, moved_bytes& moved) const {
+void room_maker::evict(managed_range memory, const step& s, cudaStream_t stream, moved_bytes& moved) const {
   const byte_count each = s.call_bytes == 0 ? memory.bytes : s.call_bytes;
   for (byte_count at = 0; at < memory.bytes; at += each) {
     const auto until = std::chrono::steady_clock::now() + std::chrono::nanoseconds(s.pause_ns);
@@ -63,13 +63,13 @@ void room_keeper::evict(managed_range memory, const step& s, cudaStream_t stream
   }
 }
 
-void room_keeper::populate(const step& s) const {
+void room_maker::populate(const step& s) const {
   for (const range& r : s.populate_or_discard)
     prefetch_to_device(run_.memory.managed(r), run_.cuda_session.device(), populate_stream_.get());
   if (!s.populate_or_discard.empty()) check(cudaStreamSynchronize(populate_stream_.get()));
 }
 
-void room_keeper::discard_room(const step& s) const {
+void room_maker::discard_room(const step& s) const {
   if (!s.is_needed) return;
   const auto discard_one = [&](const range& r) {
     discard_range(run_.memory.managed(r), discard_stream_.get());

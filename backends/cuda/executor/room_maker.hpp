@@ -5,7 +5,7 @@
 // says, and before each of them lanes that have something to issue go first, for as long as the step says.
 //
 // A discard takes its time on the CPU. On a busy stream it was seen to take effect late, after work that was
-// put on the stream behind it. So discards have a thread of their own, the keeper of room: for each step of
+// put on the stream behind it. So discards have a thread of their own: for each step of
 // the lane to the host it waits until the lane's thread has handed the step over and the device has done it,
 // discards on a stream that does nothing else, and only then announces the step as issued.
 #pragma once
@@ -16,12 +16,12 @@
 
 namespace um {
 
-class room_keeper {
+class room_maker {
  public:
-  explicit room_keeper(run_state& run);
+  explicit room_maker(run_state& run);
 
-  // The keeper's thread runs this once an iteration.
-  void keep_room_for_iteration();
+  // The discard thread runs this once an iteration.
+  void discard_for_iteration();
   // For the thread of the lane to the host. Evicts, and returns when the copy has ended. Counts the bytes.
   void evict(managed_range memory, const step& s, cudaStream_t stream, moved_bytes& moved) const;
   // For the thread of the lane to the device. Populates the room of a twin before its copy. What lies there
