@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -60,7 +61,9 @@ class locked_file {
 
   void append(const std::string& text) const {
     const ssize_t written = write(descriptor_, text.data(), text.size());
-    if (written != static_cast<ssize_t>(text.size())) fail(file_, "write");
+    if (written == static_cast<ssize_t>(text.size())) return;
+    if (written >= 0) errno = ENOSPC;
+    fail(file_, "write");
   }
 
  private:

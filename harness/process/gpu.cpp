@@ -209,7 +209,7 @@ std::optional<std::vector<counters>> try_count(backend& target, const graph& g, 
 
 std::vector<counters> count_on_gpu(backend& target, const graph& g, const execution_plan& plan,
                                    std::uint32_t iterations) {
-  // Where records are lost, it runs again without counting faults: CUPTI loses few of the others.
+  // Where records are lost, it runs again, up to twice, without counting faults: CUPTI loses few others.
   for (const bool with_faults : {true, false, false}) {
     if (const auto all = try_count(target, g, plan, iterations, with_faults)) return *all;
   }
