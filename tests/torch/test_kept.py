@@ -66,6 +66,13 @@ def test_the_table_quotes_the_records():
     assert f"times within {off:.0f} % (Swin-T's {swin:.0f} % too short)" in text
 
 
+def test_the_page_quotes_the_plans_with_more_copies():
+    page = " ".join((ROOT / "results/torch/README.md").read_text(encoding="utf-8").split())
+    rows = kept("fit_gpt2_h100.jsonl")
+    small, medium = [[one(rows, f"gpt2_{size}", "fit", ratio)["ms"] for ratio in (2, 3)] for size in ("small", "medium")]
+    assert f"took {small[0]:.1f} and {small[1]:.1f} ms a step, medium {medium[0]:.1f} and {medium[1]:.1f}:" in page
+
+
 def test_the_table_of_the_h200_quotes_its_records():
     page = (ROOT / "results/torch/README.md").read_text(encoding="utf-8")
     rows = kept("fit_h200.jsonl")
