@@ -56,7 +56,8 @@ class torch_copies {
   std::vector<returning_copy> returning_;
   std::vector<torch_copy> made_;
   double times_ = 1;
-  std::int64_t free_at_ = 0, padded_free_at_ = 0;  // the link, in the direction at hand
+  // When the link can begin the next copy; padded: with the safety factor times_.
+  std::int64_t free_at_ = 0, padded_free_at_ = 0;
 };
 
 }  // namespace um

@@ -177,7 +177,8 @@ def tell_to_store(module, names):
 
 @contextlib.contextmanager
 def stored_as_told():
-    """Inductor computes a sum of few tensors in each kernel that reads it. Within, it stores those that it is told to."""
+    """While this context is active, Inductor stores the values that are marked for it. By itself it computes a sum of few tensors again
+    in each kernel that reads it."""
     from torch._inductor.graph import GraphLowering
     from torch._inductor.ir import TensorBox
 
