@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 import test_fit  # noqa: E402
 
-from umbench.torch import copies, planner  # noqa: E402
+from umbench.torch import copies, lines, planner  # noqa: E402
 
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 
@@ -39,7 +39,7 @@ def test_offloads_leave_the_bits(name):
     assert model.plan.offloaded and model.plan.differences == []
     assert "wait on the host" in str(model.plan) and "of it on the host" in str(model.plan)
     assert sum(away for _, away, _ in model.plan.modules.values()) == model.plan.offloaded_bytes
-    assert not copies._running
+    assert copies.unfinished() == []
     for own, other in zip(gradients(plain), gradients(model)):
         assert torch.equal(own, other)
 
@@ -84,14 +84,21 @@ def test_a_batch_of_another_size_is_planned_by_itself():
         assert "more than 2 shapes" in test_fit.refusal(lambda: model(inputs[0][:100]))
 
 
+def there_and_back(source, slot, like):
+    """(the tensor on the host, what comes back), which lies as `like`."""
+    copies.expect(slot, like)
+    host = torch.ops.umbench.copy_out(source, slot)
+    torch.ops.umbench.finish_copy(source, host, slot, True)
+    back = torch.ops.umbench.copy_back(host, slot)
+    torch.ops.umbench.finish_copy(host, back, slot, False)
+    return host, back
+
+
 def test_a_tensor_with_gaps_takes_memory_of_its_own():
-    slab = copies.Slab([64, 64], "pinned", torch.cuda.is_available())
+    slab = copies.Slab([64, 64], "pinned", False)
     gaps, dense = torch.arange(64.0).as_strided((4, 4), (16, 1)), torch.arange(16.0).reshape(4, 4).t()
     for source, slot in ((gaps, slab.slots[0]), (dense, slab.slots[1])):
-        host = torch.ops.umbench.copy_out(source, slot)
-        torch.ops.umbench.finish_copy(source, host)
-        back = torch.ops.umbench.copy_back(host, slot, source.device, source.shape, source.stride())
-        torch.ops.umbench.finish_copy(host, back)
+        host, back = there_and_back(source, slot, source)
         assert torch.equal(back, source) and back.stride() == source.stride()
         assert (host.untyped_storage().nbytes() == slab.memory.nbytes) == (source is dense)
     slab.close()
@@ -99,12 +106,9 @@ def test_a_tensor_with_gaps_takes_memory_of_its_own():
 
 def test_a_tensor_comes_back_in_the_strides_that_were_traced():
     source = torch.arange(24.0).reshape(2, 3, 4)
-    slab = copies.Slab([96], "pinned", torch.cuda.is_available())
-    host = torch.ops.umbench.copy_out(source.permute(2, 0, 1), slab.slots[0])
-    torch.ops.umbench.finish_copy(source, host)
-    back = torch.ops.umbench.copy_back(host, slab.slots[0], source.device, (4, 2, 3), (6, 3, 1))
-    torch.ops.umbench.finish_copy(host, back)
-    assert torch.equal(back, source.permute(2, 0, 1)) and back.is_contiguous() and not copies._running
+    slab = copies.Slab([96], "pinned", False)
+    _, back = there_and_back(source.permute(2, 0, 1), slab.slots[0], source.permute(2, 0, 1).contiguous())
+    assert torch.equal(back, source.permute(2, 0, 1)) and back.is_contiguous() and copies.unfinished() == []
     slab.close()
 
 
@@ -135,16 +139,17 @@ def test_whatever_is_saved_may_wait_on_the_host(monkeypatch):
 
 def unwaited(monkeypatch):
     """Copies that nothing waits for: made when they are read, as a slow copy on a GPU could be, while Inductor gives the source's memory away."""
-    usual, late = copies._copy_out, {}
+    usual, out_now, late = copies._copy_out, copies.copy_out, {}
 
     def out(source, slot):
-        host = copies._slots[slot].take(source)
-        late[host.data_ptr()] = host, source
+        host = out_now(source, slot)
+        late[slot] = source
+        copies._slots[slot].unfinished.clear()
         return host
 
-    def back(host, slot, device, size, stride):
-        host, origin = late.pop(host.data_ptr())
-        return host.copy_(copies._flat(origin)).clone().as_strided(size, stride)
+    def back(host, slot):
+        size, stride, *_ = copies._slots[slot].back
+        return host.copy_(copies._flat(late.pop(slot))).clone().as_strided(size, stride)
 
     def copy_out(graph, *rest):
         host = usual(graph, *rest)
@@ -153,11 +158,9 @@ def unwaited(monkeypatch):
         return host
 
     monkeypatch.setattr(copies, "_copy_out", copy_out)
-    over = torch.library.Library("umbench", "IMPL")
-    over.impl("copy_out", out, "CPU")
-    over.impl("copy_back", back, "CPU")
-    over.impl("finish_copy", lambda source, copy: None, "CPU")
-    return over
+    monkeypatch.setattr(copies, "copy_out", out)
+    monkeypatch.setattr(copies, "copy_back", back)
+    monkeypatch.setattr(copies, "finish_copy", lambda source, copy, slot, is_out: None)
 
 
 @pytest.mark.parametrize("waits", (True, False))
@@ -166,12 +169,9 @@ def test_inductor_writes_over_what_is_copied_unless_the_copy_is_waited_for(waits
     plain = copy.deepcopy(model)
     test_fit.trained(plain, inputs)
     model, _ = test_fit.fitted(model, inputs, 0.72, backend="inductor")
-    over = None if waits else unwaited(monkeypatch)
-    try:
-        test_fit.trained(model, inputs)
-    finally:
-        if over is not None:
-            over._destroy()
+    if not waits:
+        unwaited(monkeypatch)
+    test_fit.trained(model, inputs)
     assert model.plan.offloaded
     right = all(torch.allclose(own, other, rtol=1e-3, atol=1e-7) for own, other in zip(gradients(plain), gradients(model)))
     assert right == waits
@@ -184,17 +184,45 @@ def test_managed_memory_on_a_gpu_is_copied_whole():
     memory, free = copies.managed_bytes(1 << 20)
     for size in (8, 4104, 1 << 20):
         source, back = torch.randint(256, (size,), dtype=torch.uint8, device="cuda"), torch.zeros(size, dtype=torch.uint8, device="cuda")
-        assert kernel_copies.try_copy(memory[:size], source) and kernel_copies.try_copy(back, memory[:size])
+        kernel_copies.copy(memory.data_ptr(), source.data_ptr(), size)
+        kernel_copies.copy(back.data_ptr(), memory.data_ptr(), size)
         assert torch.equal(source, back)
-    assert not kernel_copies.try_copy(memory[:12], source[:12])
     free()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("tier", ("pinned", "managed"))
+@pytest.mark.parametrize("cycles", (0, 2_000_000))
+def test_tensors_on_a_gpu_come_back(cycles, tier, monkeypatch):
+    """Two forward passes before the backward pass of the first, three times; dense, in other strides, with gaps, and of an odd number of bytes."""
+    monkeypatch.setitem(lines.SLOWED, "cycles", cycles)
+    made = torch.arange(2.0**20, device="cuda")
+    sources = [made.view(1024, 1024), made.view(1024, 1024).t(), made.view(1024, 1024)[:, :512], made.to(torch.uint8)[:4099]]
+    slab = copies.Slab([source.numel() * source.element_size() for source in sources], tier, True)
+    for source, slot in zip(sources, slab.slots):
+        copies.expect(slot, source if source is not sources[1] else source.contiguous())
+        for times in (1, 2, 3):
+            given = [torch.empty_strided(source.shape, source.stride(), dtype=source.dtype, device="cuda").copy_(source * factor) for factor in (times, times + 1)]
+            wanted, hosts = [each.clone() for each in given], []
+            for each in given:
+                hosts.append(torch.ops.umbench.copy_out(each, slot))
+                torch.ops.umbench.finish_copy(each, hosts[-1], slot, True)
+                each.zero_()
+            for each, host in zip(wanted, hosts):
+                back = torch.ops.umbench.copy_back(host, slot)
+                torch.ops.umbench.finish_copy(host, back, slot, False)
+                assert torch.equal(back, each)
+            assert hosts[0].data_ptr() != hosts[1].data_ptr() and not copies._slots[slot].holds
+            assert (copies._slots[slot].host is None) == (source is sources[2])
+    assert copies.unfinished() == []
+    slab.close()
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("tier", ("pinned", "managed"))
 @pytest.mark.parametrize("cycles", (0, 20_000_000))
 def test_slow_copies_on_a_gpu_leave_the_gradients(cycles, tier, monkeypatch):
-    monkeypatch.setitem(copies.SLOWED, "cycles", cycles)
+    monkeypatch.setitem(lines.SLOWED, "cycles", cycles)
     torch._dynamo.reset()
     gc.collect()
     torch.cuda.empty_cache()

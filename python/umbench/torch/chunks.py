@@ -16,7 +16,10 @@ LINEAR = {F.linear, torch._C._nn.linear}
 # A copy of the rows, made once the gradients of the share before are there: Inductor would compute all logits first.
 library = torch.library.Library("umbench", "FRAGMENT")
 library.define("behind(Tensor rows, Tensor weight_gradient, Tensor rows_gradient) -> Tensor")
-library.impl("behind", lambda rows, weight_gradient, rows_gradient: rows.clone(), "CompositeExplicitAutograd")
+
+
+def behind(rows, weight_gradient, rows_gradient):
+    return rows.clone()
 
 
 @torch.library.register_fake("umbench::behind", lib=library)
@@ -29,7 +32,7 @@ library.define("add_product(Tensor? total, Tensor left, Tensor right) -> Tensor"
 library.define("add_product_(Tensor(a!) total, Tensor left, Tensor right) -> ()")
 
 
-def _product(total, left, right, out=None):
+def add_product(total, left, right, out=None):
     """left^T right, with `total` added to it, in float32."""
     left = left.t()
     if left.dtype == torch.float32:
@@ -44,12 +47,12 @@ def _product(total, left, right, out=None):
     return made if total is None else torch.add(total, made, out=out)
 
 
-def _add_product_now(total, left, right):
-    _product(total, left, right, out=total)
+def add_product_(total, left, right):
+    add_product(total, left, right, out=total)
 
 
-library.impl("add_product", _product, "CompositeExplicitAutograd")
-library.impl("add_product_", _add_product_now, "CompositeExplicitAutograd")
+for function in (behind, add_product, add_product_):
+    library.impl(function.__name__, function, "CompositeExplicitAutograd")
 
 
 @torch.library.register_fake("umbench::add_product", lib=library)

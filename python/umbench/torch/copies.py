@@ -5,54 +5,66 @@ over it, neither PyTorch's allocator nor Inductor, which gives the memory of ten
 writes the copy: nothing reads that before. On a CPU the copy itself is made as late as it may be, by finish_copy."""
 
 import ctypes
-import functools
 import itertools
 
 import torch
 
-from . import managed, private
+from . import lines, managed
 from .planner import NoPlan
 
-SLOWED = {"cycles": 0}  # of the GPU, before each copy: tests set them
 GRAIN = 512
 
 library = torch.library.Library("umbench", "FRAGMENT")
 # What lies on the host is flat: Inductor would copy it once more, before it is there, where it wants a result in other strides.
 # The source comes in whatever strides Inductor gave it; a copy of it made for the purpose would be gone before the end.
 library.define("copy_out(Tensor source, int slot) -> Tensor", tags=(torch.Tag.flexible_layout,))
-library.define("copy_back(Tensor host, int slot, Device device, int[] size, int[] stride) -> Tensor", tags=(torch.Tag.flexible_layout,))
-library.define("finish_copy(Tensor source, Tensor(a!) copy) -> ()", tags=(torch.Tag.flexible_layout,))
+library.define("copy_back(Tensor host, int slot) -> Tensor", tags=(torch.Tag.flexible_layout,))
+library.define("finish_copy(Tensor source, Tensor(a!) copy, int slot, bool out) -> ()", tags=(torch.Tag.flexible_layout,))
 
 _slots, _numbers = {}, itertools.count()
-_streams, _running = {}, {}
 
 
 class Slot:
-    """A part of a slab. `holds`: a backward pass has yet to read it; a forward pass before that takes other memory, as does a
-    tensor that spans more than was planned."""
+    """A part of a slab for the tensor of one node. stride: of the last source; host: a flat tensor for all that this spans, None where it spans
+    more than was planned; address, bytes: of that; back: (extents, strides, type, device) of what the graph wants back; straight: whether
+    that lies as the source did. `holds`: a backward pass has yet to read it. By direction, True to the host: lines, done (their events), and
+    unfinished, what finish_copy has to do beside waiting."""
 
-    def __init__(self, memory, offset, size, on_gpu):
-        self.memory, self.offset, self.size, self.tensor, self.holds, self.stride = memory, offset, size, None, False, None
-        if on_gpu:
-            self.ready, self.out, self.back = (torch.cuda.Event() for _ in range(3))
+    def __init__(self, memory, offset, size):
+        self.memory, self.offset, self.size = memory, offset, size
+        self.host = self.stride = self.back = self.lines = None
+        self.holds, self.straight, self.address, self.bytes, self.unfinished = False, True, 0, 0, {}
 
-    def take(self, source):
-        """A flat tensor on the host for all that `source` spans."""
-        elements, size = _spanned(source), _spanned(source) * source.element_size()
-        if self.holds or size > self.size:
-            self.memory, self.offset, self.size = torch.empty(size, dtype=torch.uint8, pin_memory=source.is_cuda), 0, size
-            self.tensor = None
-        if self.tensor is None:
-            made = torch.empty(0, dtype=source.dtype, device=self.memory.device)
+    def place(self, source):
+        """Shapes and types do not change, but Inductor's strides may not be those that were traced."""
+        elements, (size, stride, *_) = _spanned(source), self.back
+        self.stride, self.bytes = source.stride(), elements * source.element_size()
+        self.straight = all(n == 1 or a == b for n, a, b in zip(size, stride, self.stride))
+        self.host, self.address = None, 0
+        if self.bytes <= self.size:
             at = self.memory.storage_offset() + self.offset // source.element_size()
-            self.tensor = made.set_(self.memory.untyped_storage(), at, (elements,), (1,))
-        self.holds, self.stride = True, source.stride()
-        return self.tensor
+            made = torch.empty(0, dtype=source.dtype, device=self.memory.device)
+            self.host = made.set_(self.memory.untyped_storage(), at, (elements,), (1,))
+            self.address = self.host.data_ptr()
+        if source.is_cuda and self.lines is None:
+            self.lines = {out: lines.line(source.device.index, out, self.memory.is_cuda) for out in (True, False)}
+            self.events = {out: lines.event_on(each.stream) for out, each in self.lines.items()}
+            self.done = {out: event.cuda_event for out, event in self.events.items()}
 
-    def give(self, host):
-        """The backward pass reads `host`, made by `take`."""
-        if self.tensor is not None and host.data_ptr() == self.tensor.data_ptr():
-            self.holds = False
+    def begin(self, out, source, copy):
+        """Both are flat. The copy is there once finish_copy has been called."""
+        on_device, on_host = (source, copy) if out else (copy, source)
+        if self.lines is None:
+            self.unfinished[out] = lambda: copy.copy_(source)
+        elif on_host.data_ptr() == self.address:
+            ends = (self.address, on_device.data_ptr()) if out else (on_device.data_ptr(), self.address)
+            self.lines[out].begin(*ends, self.bytes, self.done[out])
+        else:  # PyTorch keeps the memory until the copy has ended
+            stream = self.lines[out].stream
+            stream.wait_stream(torch.cuda.current_stream(stream.device))
+            with torch.cuda.stream(stream):
+                copy.copy_(source, non_blocking=True)
+            self.events[out].record(stream)
 
 
 class Slab:
@@ -60,18 +72,20 @@ class Slab:
 
     def __init__(self, sizes, tier, on_gpu):
         offsets = list(itertools.accumulate((-(-size // GRAIN) * GRAIN for size in sizes), initial=0))
-        self.bytes = offsets.pop()
+        self.bytes, self.on_gpu = offsets.pop(), on_gpu
         self.free = lambda: None
         if tier == "managed" and on_gpu:
             self.memory, self.free = managed_bytes(self.bytes)
         else:
             self.memory = torch.empty(self.bytes, dtype=torch.uint8, pin_memory=on_gpu)
         self.slots = [next(_numbers) for _ in sizes]
-        _slots.update({slot: Slot(self.memory, offset, size, on_gpu) for slot, offset, size in zip(self.slots, offsets, sizes)})
+        _slots.update({slot: Slot(self.memory, offset, size) for slot, offset, size in zip(self.slots, offsets, sizes)})
 
     def close(self):
         for slot in self.slots:
             _slots.pop(slot, None)
+        if self.on_gpu:
+            torch.cuda.synchronize()  # PyTorch does not know of the copies
         self.free()
 
 
@@ -90,65 +104,56 @@ def managed_bytes(size):
     return shown, lambda: pool.um_pool_free(address, size, device, None)
 
 
-def _copy_out_now(source, slot):
-    part = _slots[slot]
-    return _begin(_flat(source), part.take(source), part, "out")
+def expect(slot, value):
+    """What comes back into the slot's place lies as `value`."""
+    _slots[slot].back = tuple(value.shape), tuple(value.stride()), value.dtype, value.device
 
 
-def _copy_back_now(host, slot, device, size, stride):
+def copy_out(source, slot):
     part = _slots[slot]
-    part.give(host)
-    made = torch.empty_strided(size, stride, dtype=host.dtype, device=device)
-    if all(n == 1 or a == b for n, a, b in zip(size, stride, part.stride)):
-        _begin(host, _flat(made), part, "back")
+    if source.stride() != part.stride:
+        part.place(source)
+    if part.holds or part.host is None:
+        copy = torch.empty(_spanned(source), dtype=source.dtype, pin_memory=source.is_cuda)
+        part.begin(True, _flat(source), copy)
+        return copy
+    part.holds = True
+    part.begin(True, source if part.lines else _flat(source), part.host)
+    return part.host
+
+
+def copy_back(host, slot):
+    part = _slots[slot]
+    size, stride, dtype, device = part.back
+    made = torch.empty_strided(size, stride, dtype=dtype, device=device)
+    if host.data_ptr() == part.address:
+        part.holds = False
+    if part.straight:
+        part.begin(False, host, made if part.lines else _flat(made))
         return made
-    landed = _begin(host, torch.empty(host.shape, dtype=host.dtype, device=device), part, "back")
-    wait, was = _running.pop(landed.data_ptr()), part.stride
+    landed, was = torch.empty(host.shape, dtype=dtype, device=device), part.stride
+    part.begin(False, host, landed)
+    there = part.unfinished.get(False, lambda: None)
 
     def turn():
-        wait()
+        there()
         made.copy_(landed.as_strided(size, was))
 
-    _running[made.data_ptr()] = turn
+    part.unfinished[False] = turn
     return made
 
 
-def _begin(source, copy, part, way):
-    """Both are flat. Returns `copy`, which is there when finish_copy has been called with it."""
-    gpu = next((t.device for t in (source, copy) if t.is_cuda), None)
-    if gpu is None:
-        _running[copy.data_ptr()] = lambda: copy.copy_(source)
-        return copy
-    current, stream, event = torch.cuda.current_stream(gpu), _stream(gpu, way == "out"), getattr(part, way)
-    part.ready.record(current)
-    stream.wait_event(part.ready)
-    with private.on_stream(stream, current):
-        if SLOWED["cycles"]:
-            torch.cuda._sleep(SLOWED["cycles"])
-        _move(copy, source)
-    event.record(stream)
-    _running[copy.data_ptr()] = lambda: current.wait_event(event)
-    return copy
+def finish_copy(source, copy, slot, out):
+    part = _slots[slot]
+    if part.lines:
+        part.lines[out].finish(part.done[out])
+    if part.unfinished:
+        part.unfinished.pop(out)()
 
 
-def _move(copy, source):
-    """On the current stream."""
-    if not (copy.is_cuda and source.is_cuda and copies_managed()(copy, source)):  # PyTorch takes managed memory for the GPU's own
-        copy.copy_(source, non_blocking=True)
-
-
-@functools.cache
-def copies_managed():
-    """kernel_copies.try_copy, or what refuses all where there is no Triton."""
-    try:
-        from . import kernel_copies
-    except ImportError:
-        return lambda copy, source: False
-    return kernel_copies.try_copy
-
-
-def _finish(source, copy):
-    _running.pop(copy.data_ptr())()
+def unfinished():
+    """Slots with copies that nothing has waited for, on a CPU."""
+    return [slot for slot, part in _slots.items() if part.unfinished]
 
 
 def _spanned(tensor):
@@ -161,14 +166,8 @@ def _flat(tensor):
     return tensor.as_strided((_spanned(tensor),), (1,))
 
 
-def _stream(gpu, out):
-    if (gpu, out) not in _streams:
-        _streams[gpu, out] = torch.cuda.Stream(gpu)
-    return _streams[gpu, out]
-
-
-for name, function in (("copy_out", _copy_out_now), ("copy_back", _copy_back_now), ("finish_copy", _finish)):
-    library.impl(name, function, "CompositeExplicitAutograd")
+for function in (copy_out, copy_back, finish_copy):
+    library.impl(function.__name__, function, "CompositeExplicitAutograd")
 
 
 @torch.library.register_fake("umbench::copy_out", lib=library)
@@ -177,12 +176,13 @@ def _(source, slot):
 
 
 @torch.library.register_fake("umbench::copy_back", lib=library)
-def _(host, slot, device, size, stride):
-    return torch.empty_strided(size, stride, dtype=host.dtype, device=device)
+def _(host, slot):
+    size, stride, dtype, device = _slots[slot].back
+    return torch.empty_strided(size, stride, dtype=dtype, device=device)
 
 
 @torch.library.register_fake("umbench::finish_copy", lib=library)
-def _(source, copy):
+def _(source, copy, slot, out):
     return None
 
 
@@ -212,7 +212,7 @@ def _copy_out(graph, num_fwd_outputs, name, gone_after, slot):
     with graph.inserting_after(source):
         host = _call(graph, torch.ops.umbench.copy_out.default, source, slot)
     with graph.inserting_after(host if anchor is source else anchor):
-        _call(graph, torch.ops.umbench.finish_copy.default, source, host)
+        _call(graph, torch.ops.umbench.finish_copy.default, source, host, slot, True)
     results = list(output.args[0])
     results[num_fwd_outputs:] = [host if result is source else result for result in results[num_fwd_outputs:]]
     output.args = (tuple(results),)
@@ -225,12 +225,13 @@ def _copy_back(graph, name, back_before, slot, host):
     there = nodes[name]
     value, readers = there.meta["val"], list(there.users)
     there.meta["val"] = host.meta["val"]
+    expect(slot, value)
     first = min(readers, key=order.get)
     begin = min((first, nodes.get(back_before, first)), key=order.get)
     with graph.inserting_before(begin if begin.op != "placeholder" else first):
-        copy = _call(graph, torch.ops.umbench.copy_back.default, there, slot, value.device, list(value.shape), list(value.stride()))
+        copy = _call(graph, torch.ops.umbench.copy_back.default, there, slot)
     with graph.inserting_before(first):
-        _call(graph, torch.ops.umbench.finish_copy.default, there, copy)
+        _call(graph, torch.ops.umbench.finish_copy.default, there, copy, slot, False)
     for reader in readers:
         reader.replace_input_with(there, copy)
 

@@ -17,9 +17,18 @@ def umbench_copy(target, source, count, WORDS: tl.constexpr):
         tl.store(target + at, tl.load(source + at, mask=at < count), mask=at < count)
 
 
-def try_copy(target, source):
-    """Copies a flat tensor on the current stream. False, and nothing is copied, where it does not consist of whole words."""
-    if source.nbytes % 8 or source.data_ptr() % 8 or target.data_ptr() % 8:
-        return False
-    umbench_copy[(BLOCKS,)](target.view(torch.int64), source.view(torch.int64), source.nbytes // 8, WORDS=WORDS, num_warps=WARPS)
-    return True
+class Words:
+    """Memory at an address, as Triton takes it."""
+
+    dtype = torch.int64
+
+    def __init__(self, address):
+        self.address = address
+
+    def data_ptr(self):
+        return self.address
+
+
+def copy(target, source, size):
+    """Copies on the current stream between two addresses; these and the bytes are multiples of 8."""
+    umbench_copy[(BLOCKS,)](Words(target), Words(source), size // 8, WORDS=WORDS, num_warps=WARPS)

@@ -24,7 +24,9 @@ USED = {
     "torch._inductor.compile_fx": ("compile_fx", "compile_fx_inner"),
     "torch._inductor.graph": ("GraphLowering.find_nodes_prefer_channels_last", "GraphLowering.run_node"),
     "torch._inductor.ir": ("TensorBox",),
-    "torch._inductor.codegen.wrapper": ("AllocateLine.should_reuse_buffer",),
+    "torch._inductor.codegen.wrapper": ("AllocateLine.should_reuse_buffer", "ExternKernelAllocLine"),
+    "torch._inductor.codegen.custom_extern_kernel_codegen": ("CUSTOM_EXTERN_KERNEL_CODEGEN", "CustomCodegen"),
+    "torch._inductor.virtualized": ("V",),
     "torch._inductor.config": ("alignment_asserts", "custom_partitioner_fn", "reorder_for_peak_memory", "size_asserts"),
     "torch._dynamo.backends.common": ("aot_autograd",),
     "torch._dynamo.backends.debugging": ("boxed_nop",),
@@ -34,7 +36,7 @@ USED = {
     "torch.nn.parallel": ("DistributedDataParallel._active_ddp_module",),
     "torch.utils._mode_utils": ("no_dispatch",),
     "torch.cuda.memory": ("_record_memory_history", "_snapshot"),
-    "torch._C": ("_cuda_clearCublasWorkspaces", "_cuda_memoryStats", "_cuda_setStream", "_accelerator_setAllocatorSettings", "_cuda_attach_out_of_memory_observer",
+    "torch._C": ("_cuda_clearCublasWorkspaces", "_cuda_memoryStats", "_cuda_setStream", "_cuda_getCurrentRawStream", "_accelerator_setAllocatorSettings", "_cuda_attach_out_of_memory_observer",
                  "_cuda_isHistoryEnabled"),
 }
 # Of the caching allocator: it maps pages of 12 MiB, its smallest, and gives back those that hold nothing.
@@ -134,6 +136,8 @@ def compiled(graph, inputs, partition, backend):
             return aot_autograd(fw_compiler=boxed_nop, partition_fn=partition)(graph, inputs)
         from torch._inductor.compile_fx import compile_fx
 
+        call_straight("copies", ("copy_out", "copy_back", "finish_copy"))
+        call_straight("chunks", ("behind", "add_product", "add_product_"))
         with layouts_as_traced(), memory_given_back(), stored_as_told():
             return compile_fx(graph, inputs, config_patches={
                 "custom_partitioner_fn": partitioner(partition), "fx_graph_cache": False,
@@ -209,6 +213,26 @@ def memory_given_back():
         yield
     finally:
         AllocateLine.should_reuse_buffer = usual
+
+
+def call_straight(module, operators):
+    """Code of Inductor calls this package's operators as functions of `module`, which have their names: PyTorch's dispatcher takes the CPU
+    as long as launching a kernel."""
+    from torch._inductor.codegen.custom_extern_kernel_codegen import CUSTOM_EXTERN_KERNEL_CODEGEN, CustomCodegen
+    from torch._inductor.codegen.wrapper import ExternKernelAllocLine
+    from torch._inductor.virtualized import V
+
+    def written(operator):
+        def write(node, writeline):
+            wrapper = V.graph.wrapper_code
+            wrapper.add_import_once(f"from {__package__} import {module} as umbench_{module}")
+            node.set_python_kernel_name(f"umbench_{module}.{operator}")
+            wrapper.writeline(ExternKernelAllocLine(wrapper, node))
+
+        return write
+
+    for operator in operators:
+        CUSTOM_EXTERN_KERNEL_CODEGEN[f"torch.ops.umbench.{operator}.default"] = CustomCodegen(python=written(operator))
 
 
 def is_contiguous_image(value):
@@ -322,6 +346,11 @@ def allocations_so_far(device):
 def allocator_statistics(device):
     """As torch.cuda.memory_stats_as_nested_dict, in a fraction of the time of torch.cuda.memory_stats."""
     return torch._C._cuda_memoryStats(device.index or 0)
+
+
+def raw_stream(gpu):
+    """The handle of the current stream of a GPU, by its number."""
+    return torch._C._cuda_getCurrentRawStream(gpu)
 
 
 @contextlib.contextmanager

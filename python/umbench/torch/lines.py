@@ -1,0 +1,76 @@
+"""Copies that the CUDA driver begins itself, on streams of their own: PyTorch's tensors, streams and events take the CPU several times as long."""
+
+import ctypes
+import functools
+
+import torch
+
+from . import private
+
+SLOWED = {"cycles": 0}  # of the GPU, before each copy: tests set them
+
+
+@functools.cache
+def driver():
+    """(record an event, make a stream wait for one, copy): calls of the driver, whose results are 0 where they succeed. Arguments are handles and addresses."""
+    library = ctypes.CDLL("libcuda.so.1")
+    handle, calls = ctypes.c_void_p, (library.cuEventRecord, library.cuStreamWaitEvent, library.cuMemcpyAsync)
+    for call, kinds in zip(calls, ((handle, handle), (handle, handle, ctypes.c_uint), (handle, handle, ctypes.c_size_t, handle))):
+        call.argtypes = kinds
+    return calls
+
+
+class Line:
+    """A stream for the copies of one GPU (its number) in one direction, of pinned memory or of managed memory."""
+
+    def __init__(self, gpu, managed):
+        self.gpu, self.managed = gpu, managed
+        self.stream = torch.cuda.Stream(gpu)
+        self.event = event_on(self.stream)
+        self.handle, self.ready = self.stream.cuda_stream, self.event.cuda_event
+        self.record, self.wait, self.copy = driver()
+
+    def begin(self, target, source, size, done):
+        """Copies `size` bytes between two addresses once all is there that the current stream was given so far, and records the event `done`."""
+        refused = self.record(self.ready, private.raw_stream(self.gpu)) or self.wait(self.handle, self.ready, 0)
+        if SLOWED["cycles"]:
+            with torch.cuda.stream(self.stream):
+                torch.cuda._sleep(SLOWED["cycles"])
+        refused = refused or self._move(target, source, size) or self.record(done, self.handle)
+        if refused:
+            raise RuntimeError(f"CUDA's driver refuses a copy: error {refused}")
+
+    def _move(self, target, source, size):
+        if self.managed and kernel_copies() and (target | source | size) % 8 == 0:
+            with private.on_stream(self.stream, torch.cuda.current_stream(self.gpu)):
+                kernel_copies().copy(target, source, size)
+            return 0
+        return self.copy(target, source, size, self.handle)
+
+    def finish(self, done):
+        """Makes the current stream wait for the event."""
+        if refused := self.wait(private.raw_stream(self.gpu), done, 0):
+            raise RuntimeError(f"CUDA's driver refuses to wait: error {refused}")
+
+
+@functools.cache
+def line(gpu, out, managed):
+    """`out`: to the host."""
+    return Line(gpu, managed)
+
+
+def event_on(stream):
+    """An event that has been recorded: before that it has no handle."""
+    event = torch.cuda.Event()
+    event.record(stream)
+    return event
+
+
+@functools.cache
+def kernel_copies():
+    """The module of that name, None where there is no Triton."""
+    try:
+        from . import kernel_copies as found
+    except ImportError:
+        return None
+    return found
