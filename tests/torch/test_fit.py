@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import umbench.torch as umt  # noqa: E402
-from umbench.torch import chunks, planner, private  # noqa: E402
+from umbench.torch import chunks, micro, planner, private  # noqa: E402
 from umbench.torch.bench import models  # noqa: E402
 
 try:
@@ -386,10 +386,26 @@ def test_a_batch_in_parts_has_the_gradients_of_the_whole():
     model = umt.fit(model, budget=budget, tier=None, micro_batches="auto", backend="aot_eager", effort=0.01)
     planned = trained(model, inputs)
     assert model.plan.micro_batches > 1 and model.plan.predicted["peak"] <= budget
-    assert f"in {model.plan.micro_batches} parts" in str(model.plan)
+    assert f"in {model.plan.micro_batches} parts" in str(model.plan) and model.plan.plans == 1
     torch.testing.assert_close(planned, unplanned)
     for own, other in zip(plain.parameters(), model.parameters()):
         torch.testing.assert_close(own.grad, other.grad)
+
+
+@pytest.mark.parametrize("told, counts", (
+    ({1: 5, 2: 4, 4: 6}, [2, 4, 8, 16]), ({1: 5, 2: 6}, [1, 2, 4, 8, 16]), ({1: umt.NoPlan("refused")}, "refused"),
+    ({1: planner.NoRoom("small"), 2: 9, 4: 8, 8: umt.NoPlan("no 8 equal parts")}, [4, 8, 16]),
+    ({count: planner.NoRoom("small") for count in micro.COUNTS}, "small")))
+def test_a_batch_is_cut_where_that_takes_less_time(told, counts):
+    def predict(count):
+        if isinstance(told[count], Exception):
+            raise told[count]
+        return told[count]
+
+    if isinstance(counts, str):
+        assert counts in refusal(lambda: micro.by_time(predict))
+    else:
+        assert micro.by_time(predict) == counts
 
 
 def test_parts_are_refused_where_they_change_what_is_computed():

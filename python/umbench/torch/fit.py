@@ -11,7 +11,7 @@ from .arena import Arena
 from .costs import RATES, costs_for, rates_of
 from .operators import name_of
 from .plan import Plan, in_gib
-from .planner import NoPlan, ask
+from .planner import NoPlan, NoRoom, ask
 from .step import device_of, step_and_own_choice
 
 UNITS = {"": 1, "B": 1, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40, "KB": 1e3, "MB": 1e6, "GB": 1e9}
@@ -27,8 +27,8 @@ def fit(model, budget, optimizer=None, tier="pinned", bits="rounding", micro_bat
     optimizer: of the parameters, or its class, or the name of that, whose states count; None counts none.
     tier: where tensors wait that are offloaded: "pinned" memory of the host, "managed" memory whose home is the host, or None: nothing is.
     bits: "rounding" allows what adds up in another order: losses in shares, batches in parts; "same" does not.
-    micro_batches: equal parts that each batch is computed in, one after the other; "auto" takes the fewest that have a plan. The model's
-    result has to be its loss, a mean over the batch. statistics_of_parts: parts may be normalised by statistics of their own.
+    micro_batches: equal parts that each batch is computed in, one after the other; "auto" plans for several numbers and takes the shortest
+    step. The model's result has to be its loss, a mean over the batch. statistics_of_parts: parts may be normalised by statistics of their own.
     backend: "inductor", or "aot_eager" which compiles nothing. effort: of the search, 1 is some seconds. Equal graphs and costs have
     equal plans on any machine.
     Raises NoPlan, in one line, here or at the first batch."""
@@ -53,7 +53,8 @@ class Call:
 
     def __init__(self, model, plan, planning, micro_batches):
         self.model, self.plan, self.planning = model, plan, planning
-        self.counts = list(micro.COUNTS) if micro_batches == "auto" else [micro_batches]  # of micro batches; the first is in use
+        self.chosen = micro_batches != "auto"
+        self.counts = [micro_batches] if self.chosen else list(micro.COUNTS)  # of micro batches; the first is in use
         self.steps, self.arena, self.ran_backward, self.forgotten = 0, None, False, 0
         self.compile()
 
@@ -64,7 +65,26 @@ class Call:
         self.planning.close()
         self.run = torch.compile(private.plain_call(self.model), backend=self.planning.compile, fullgraph=True, dynamic=False)
 
+    def choose(self, inputs, named):
+        """Plans for numbers of parts, and compiles none."""
+        def milliseconds(count):
+            self.counts = [count]
+            self.compile()
+            try:
+                self.once(inputs, named)
+            except micro.Planned:
+                return self.planning.step_ms(count)
+
+        self.chosen = self.planning.only_plans = True
+        try:
+            self.counts = micro.by_time(milliseconds)
+        finally:
+            self.planning.only_plans = False
+        self.compile()
+
     def __call__(self, *inputs, **named):
+        if not self.chosen and torch.is_grad_enabled():
+            self.choose(inputs, named)
         if not self.plan.settled and torch.is_grad_enabled() and self.planning.on_gpu():
             self.look()
         elif self.arena is not None and torch.is_grad_enabled():
@@ -180,10 +200,6 @@ def bytes_of(budget):
     return size
 
 
-class NoRoom(NoPlan):
-    """No plan was found within the budget."""
-
-
 class Planning:
     """Compiles the graphs that Dynamo finds, each with a plan."""
 
@@ -195,6 +211,7 @@ class Planning:
         self.bits = bits
         self.shares, self.costs, self.slabs, self.allocated, self.workspaces = 1, None, [], 0, 0
         self.model, self.plan, self.optimizer, self.tier, self.backend, self.effort = model, plan, optimizer, tier, backend, effort
+        self.only_plans, self.bytes_per_ns = False, 0
 
     def on_gpu(self):
         return any(p.is_cuda for p in self.model.parameters())
@@ -231,6 +248,7 @@ class Planning:
         device = torch.device(device_of(joint))
         on_gpu = device.type == "cuda"
         rates = rates_of(torch.cuda.get_device_name(device)) if on_gpu else RATES[""]
+        self.bytes_per_ns = rates["bytes"]
         if on_gpu:
             self.plan.leave_slack()
         private.simplified(joint)
@@ -251,6 +269,8 @@ class Planning:
         if answer["plan"]["peak"] > self.plan.usable:
             least, bound = in_gib(self.plan.least_budget()), in_gib(self.plan.least_budget(self.plan.bound))
             raise NoRoom(f"no plan within {in_gib(self.plan.budget)}; the least found is {least}, none is below {bound}")
+        if self.only_plans:
+            raise micro.Planned(f"planned in {self.plan.seconds:.1f} s")
         self.plan.plans += 1
         forward, backward = private.extract(joint, inputs, step.names(answer["plan"]["saved"]), num_fwd_outputs=num_fwd_outputs,
                                             static_lifetime_input_indices=static_lifetime_input_indices, **others)
@@ -272,6 +292,11 @@ class Planning:
         self.slabs.append(slab)
         copies.offload(forward, backward, num_fwd_outputs, names, slab)
         private.keep_order()
+
+    def step_ms(self, parts):
+        """Of a step in so many parts, each by the last plan, with the sums of their gradients."""
+        gradients = sum(p.numel() * p.element_size() for p in self.model.parameters() if p.requires_grad)
+        return parts * self.plan.predicted["ms"] + (parts - 1) * micro.ACCESSES * gradients / self.bytes_per_ns / 1e6
 
     def base_bytes(self, step):
         """What is on the device beside the tensors that the two graphs make."""

@@ -2,10 +2,34 @@
 
 import torch
 
-from .planner import NoPlan
+from .planner import NoPlan, NoRoom
 
 KEEP_STATISTICS = (torch.nn.modules.batchnorm._BatchNorm,)
 COUNTS = (1, 2, 4, 8, 16)  # that "auto" tries
+ACCESSES = 3  # of a gradient and the sum so far, to add it
+
+
+class Planned(NoPlan):
+    """A plan was made, and nothing else was wanted."""
+
+
+def by_time(predict):
+    """COUNTS from that on whose steps are the shortest. predict(count): milliseconds; raises NoPlan. More parts than take longer are not tried."""
+    times = {}
+    for count in COUNTS:
+        try:
+            times[count] = predict(count)
+        except NoRoom as error:
+            refusal = error
+        except NoPlan:
+            if not times:
+                raise
+            break
+        if times and times.get(count, 0) > min(times.values()):
+            break
+    if not times:
+        raise refusal
+    return [count for count in COUNTS if count >= min(times, key=times.get)]
 
 
 class MicroBatches(torch.autograd.Function):

@@ -17,6 +17,10 @@ class NoPlan(RuntimeError):
     """One line that says why a model cannot be fitted."""
 
 
+class NoRoom(NoPlan):
+    """No plan was found within the budget."""
+
+
 def program():
     """Path of umbench: $UMBENCH_PROGRAM, on the PATH, or of the checkout that this file is in."""
     asked = os.environ.get("UMBENCH_PROGRAM") or shutil.which("umbench")

@@ -22,7 +22,7 @@ def main():
     parser.add_argument("--models", nargs="*", default=[])
     parser.add_argument("--ratios", nargs="*", type=float, default=[1.5, 2, 3])
     parser.add_argument("--cells", nargs="*", default=[], help="MODEL/RATIO of further fitted cells, or MODEL/WAY/VALUE (cell.py), in this order")
-    parser.add_argument("--parts", type=int, default=1, help="micro batches of fitted cells (1)")
+    parser.add_argument("--parts", default="1", help="micro batches of fitted cells, or auto (1)")
     parser.add_argument("--tiers", nargs="*", default=["pinned"], help="where offloaded tensors wait: pinned, managed, or none: nothing is offloaded")
     parser.add_argument("--shares", nargs="*", type=float, default=[], help="values of PyTorch's activation_memory_budget")
     parser.add_argument("--blocks", nargs="*", type=float, default=[], help="numbers N: one of every N blocks is checkpointed")
@@ -70,7 +70,7 @@ def known_peaks(options):
 class Bench:
     """Rows of cells, each appended to a file. Plain cells stay to be timed beside others. peaks: bytes, by model."""
 
-    def __init__(self, out, peaks, parts=1):
+    def __init__(self, out, peaks, parts="1"):
         self.out, self.peaks, self.parts, self.plain, self.rows = out, dict(peaks), parts, {}, []
 
     def ready(self, heads):

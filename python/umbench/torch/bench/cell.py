@@ -35,7 +35,7 @@ def main():
     parser.add_argument("value", nargs="?", type=float)
     parser.add_argument("--batch", type=int)
     parser.add_argument("--tier", choices=("pinned", "managed", "none"), default="pinned")
-    parser.add_argument("--parts", type=int, default=1)
+    parser.add_argument("--parts", default="1")
     options = parser.parse_args()
     answers = sys.stdout
     sys.stdout = sys.stderr  # PyTorch prints as well
@@ -70,13 +70,13 @@ class Cell:
         self.step()
         torch.cuda.synchronize()
         found = {"device": torch.cuda.get_device_properties(0).name, "torch": torch.__version__, "cuda": torch.version.cuda, "batch": options.batch,
-                 "parts": options.parts, "optimizer": "SGD", "first_step_s": time.monotonic() - begun, "gradient_norm": gradient_norm(self.model)}
+                 "parts": 1, "optimizer": "SGD", "first_step_s": time.monotonic() - begun, "gradient_norm": gradient_norm(self.model)}
         for _ in range(20):
             if plan is None or plan.settled:
                 break
             self.step()
         if plan is not None:
-            found |= {"predicted": plan.predicted, "predicted_unplanned": plan.unplanned, "planned_base": plan.base_bytes, "plan_s": plan.seconds,
+            found |= {"parts": plan.micro_batches, "predicted": plan.predicted, "predicted_unplanned": plan.unplanned, "planned_base": plan.base_bytes, "plan_s": plan.seconds,
                       "plans": plan.plans, "tried": plan.tried, "unforeseen": plan.unforeseen, "chunks": plan.chunks, "differences": plan.differences,
                       "offloaded": plan.offloaded_bytes, "tensors_offloaded": len(plan.offloaded), "peak_at": plan.peak_at, "untimed": plan.untimed,
                       "kernels_again": sum(len(again) for *_, again in plan.modules.values())}
@@ -162,7 +162,7 @@ def compiled(model, optimizer, options):
         import umbench.torch
 
         return umbench.torch.fit(model, budget=int(options.value), optimizer=optimizer, tier=None if options.tier == "none" else options.tier,
-                                 micro_batches=options.parts)
+                                 micro_batches=options.parts if options.parts == "auto" else int(options.parts))
     if options.way == "share":
         torch._functorch.config.activation_memory_budget = options.value
     if options.way in ("blocks", "selective"):
