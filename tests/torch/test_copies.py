@@ -16,6 +16,9 @@ from umbench.torch import copies, lines, planner  # noqa: E402
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 
 
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+
 @pytest.fixture(autouse=True)
 def cheap_copies(monkeypatch):
     """Plans offload what they may."""
@@ -177,7 +180,7 @@ def test_inductor_writes_over_what_is_copied_unless_the_copy_is_waited_for(waits
     assert right == waits
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@needs_gpu
 def test_managed_memory_on_a_gpu_is_copied_whole():
     from umbench.torch import kernel_copies
 
@@ -190,19 +193,19 @@ def test_managed_memory_on_a_gpu_is_copied_whole():
     free()
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-@pytest.mark.parametrize("tier", ("pinned", "managed"))
-@pytest.mark.parametrize("cycles", (0, 2_000_000))
-def test_tensors_on_a_gpu_come_back(cycles, tier, monkeypatch):
+@pytest.mark.parametrize("device, tier, cycles", [("cpu", "pinned", 0), *[pytest.param("cuda", tier, cycles, marks=needs_gpu)
+                                                                          for tier in ("pinned", "managed") for cycles in (0, 2_000_000)]])
+def test_tensors_come_back(device, tier, cycles, monkeypatch):
     """Two forward passes before the backward pass of the first, three times; dense, in other strides, with gaps, and of an odd number of bytes."""
     monkeypatch.setitem(lines.SLOWED, "cycles", cycles)
-    made = torch.arange(2.0**20, device="cuda")
+    made = torch.arange(2.0**20, device=device)
     sources = [made.view(1024, 1024), made.view(1024, 1024).t(), made.view(1024, 1024)[:, :512], made.to(torch.uint8)[:4099]]
-    slab = copies.Slab([source.numel() * source.element_size() for source in sources], tier, True)
+    slab = copies.Slab([source.numel() * source.element_size() for source in sources], tier, device == "cuda")
     for source, slot in zip(sources, slab.slots):
         copies.expect(slot, source if source is not sources[1] else source.contiguous())
         for times in (1, 2, 3):
-            given = [torch.empty_strided(source.shape, source.stride(), dtype=source.dtype, device="cuda").copy_(source * factor) for factor in (times, times + 1)]
+            given = [torch.empty_strided(source.shape, source.stride(), dtype=source.dtype, device=device).copy_(source * factor)
+                     for factor in (times, times + 1)]
             wanted, hosts = [each.clone() for each in given], []
             for each in given:
                 hosts.append(torch.ops.umbench.copy_out(each, slot))
@@ -218,7 +221,7 @@ def test_tensors_on_a_gpu_come_back(cycles, tier, monkeypatch):
     slab.close()
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@needs_gpu
 @pytest.mark.parametrize("tier", ("pinned", "managed"))
 @pytest.mark.parametrize("cycles", (0, 20_000_000))
 def test_slow_copies_on_a_gpu_leave_the_gradients(cycles, tier, monkeypatch):

@@ -52,10 +52,10 @@ class Slot:
             self.done = {out: event.cuda_event for out, event in self.events.items()}
 
     def begin(self, out, source, copy):
-        """Both are flat. The copy is there once finish_copy has been called."""
+        """Copies all that the tensors span. The copy is there once finish_copy has been called."""
         on_device, on_host = (source, copy) if out else (copy, source)
         if self.lines is None:
-            self.unfinished[out] = lambda: copy.copy_(source)
+            self.unfinished[out] = lambda: _flat(copy).copy_(_flat(source))
         elif on_host.data_ptr() == self.address:
             ends = (self.address, on_device.data_ptr()) if out else (on_device.data_ptr(), self.address)
             self.lines[out].begin(*ends, self.bytes, self.done[out])
@@ -63,7 +63,7 @@ class Slot:
             stream = self.lines[out].stream
             stream.wait_stream(torch.cuda.current_stream(stream.device))
             with torch.cuda.stream(stream):
-                copy.copy_(source, non_blocking=True)
+                _flat(copy).copy_(_flat(source), non_blocking=True)
             self.events[out].record(stream)
 
 
@@ -115,10 +115,10 @@ def copy_out(source, slot):
         part.place(source)
     if part.holds or part.host is None:
         copy = torch.empty(_spanned(source), dtype=source.dtype, pin_memory=source.is_cuda)
-        part.begin(True, _flat(source), copy)
+        part.begin(True, source, copy)
         return copy
     part.holds = True
-    part.begin(True, source if part.lines else _flat(source), part.host)
+    part.begin(True, source, part.host)
     return part.host
 
 
@@ -129,7 +129,7 @@ def copy_back(host, slot):
     if host.data_ptr() == part.address:
         part.holds = False
     if part.straight:
-        part.begin(False, host, made if part.lines else _flat(made))
+        part.begin(False, host, made)
         return made
     landed, was = torch.empty(host.shape, dtype=dtype, device=device), part.stride
     part.begin(False, host, landed)
