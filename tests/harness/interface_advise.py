@@ -5,7 +5,7 @@ import unittest
 
 from interface import InterfaceTest
 
-SOME = [word for name in ("device", "managed", "managed_prefetch", "zero_copy", "swap_all", "twin", "best")
+SOME = [word for name in ("device", "managed", "managed_prefetch", "zero_copy", "swap_all", "tvdnn")
         for word in ("--strategy", name)]  # planned in a moment
 ASK = ["advise", "--network", "alexnet", "--batch", "64", "--backend"]
 
@@ -15,7 +15,7 @@ class Advise(InterfaceTest):
         return json.loads(self.well(*ASK, backend, "--json", *arguments))
 
     def test_a_paragraph_and_a_table(self):
-        shown = self.well(*ASK, "sim:h200", "--ratio", "2")
+        shown = self.well(*ASK, "sim:h200", "--ratio", "2", *SOME)
         self.assertTrue(all(len(line) <= 100 for line in shown.splitlines()), shown)
         paragraph, table = shown.split("\n\n")
         for words in ("ratio 2.00", "Take ", "(slowdown ", "simulated on machine file h200", "Managed memory as it is: "):
