@@ -8,6 +8,7 @@
 
 #include "backends/cuda/convolution_engines.hpp"
 #include "backends/cuda/convolution_recipes.hpp"
+#include "backends/cuda/kernels.hpp"
 #include "backends/cuda/library_check.hpp"
 #include "backends/cuda/matrix_engines.hpp"
 #include "tests/cuda/elements.hpp"
@@ -489,6 +490,15 @@ TEST_F(convolution_engines, begin_with_what_won_for_another_batch) {
   }
   EXPECT_EQ(searching.precedents().size(), 1U);
   std::filesystem::remove(options.engine_cache);
+}
+
+using operator_times = on_gpu;
+
+TEST_F(operator_times, leave_out_what_events_between_brief_calls_take) {
+  const arena data = device_arena(managed_block);
+  const auto call = [&] { kernels::fill(gpu().compute(), data.data(), 1024, dtype::f32, 1); };
+  const nanoseconds between_events = median_time(gpu(), call, 1, 1);
+  EXPECT_LT(median_time(gpu(), call, 1, 20) * 3, between_events * 2);
 }
 
 TEST(names_of_engines, tell_method_and_family) {
