@@ -11,6 +11,7 @@ import json
 import statistics
 import time
 
+from .cell import WAYS
 from .cells import Cell, gpus_here
 
 GIB = 2**30
@@ -21,7 +22,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--models", nargs="*", default=[])
     parser.add_argument("--ratios", nargs="*", type=float, default=[1.5, 2, 3])
-    parser.add_argument("--cells", nargs="*", default=[], help="MODEL/RATIO of further fitted cells, or MODEL/WAY/VALUE (cell.py), in this order")
+    parser.add_argument("--cells", nargs="*", default=[], help="MODEL/RATIO or MODEL/RATIO/TIER of further fitted cells, or MODEL/WAY/VALUE (cell.py), in this order")
     parser.add_argument("--parts", default="1", help="micro batches of fitted cells, or auto (1)")
     parser.add_argument("--tiers", nargs="*", default=["pinned"], help="where offloaded tensors wait: pinned, managed, or none: nothing is offloaded")
     parser.add_argument("--shares", nargs="*", type=float, default=[], help="values of PyTorch's activation_memory_budget")
@@ -49,12 +50,12 @@ def heads_of(options):
     heads = [(model, "plain", None, None, None) for model in options.models]
     heads += [(model, "fit", None, ratio, tier) for ratio in options.ratios for tier in options.tiers for model in options.models]
     for model, *rest in (cell.split("/") for cell in options.cells):
-        if len(rest) == 2:
+        if rest[0] in WAYS:
             heads.append((model, rest[0], float(rest[1]), None, None))
             continue
         if (model, "plain", None, None, None) not in heads:
             heads.append((model, "plain", None, None, None))
-        heads += [(model, "fit", None, float(rest[0]), tier) for tier in options.tiers]
+        heads += [(model, "fit", None, float(rest[0]), tier) for tier in rest[1:] or options.tiers]
     heads += [(model, "share", share, None, None) for model in options.models for share in options.shares]
     return heads + [(model, "blocks", every, None, None) for model in options.models for every in options.blocks]
 
