@@ -107,7 +107,15 @@ def test_the_page_quotes_the_ways_of_pytorch():
     than = f"{one(fitted, 'convnext_t', 'fit', 1.5)['kernel_ms']['all'] / selective['kernel_ms']['all']:.2f}"
     assert (f"ResNet-50 in two thirds takes {share('resnet50', 1.5)} of the time, ViT-B/16 {vit[0]}, {vit[1]} and {vit[2]}. ConvNeXt-T takes {convnext[0]} "
             f"and {convnext[1]} ({than} beside selective checkpointing in {selective['peak'] / 2**30:.2f} GiB), U-Net {share('unet', 1.5)}, "
-            f"Swin-T {swin[0]} and {swin[1]}, GPT-2 small {gpt[0]} and {gpt[1]}.") in page
+            f"Swin-T {swin[0]} and {swin[1]}, GPT-2 small {gpt[0]} and {gpt[1]}, the Llama in half {share('llama_lora', 2)}.") in page
+
+
+def test_the_page_says_what_parts_of_a_batch_take():
+    (row,) = [row for row in kept("parts_h100.jsonl") if row["way"] == "fit"]
+    whole = one(kept("fit_h100.jsonl"), "vit_b16", "fit", 3)
+    page = " ".join((ROOT / "results/torch/README.md").read_text(encoding="utf-8").split())
+    assert row["parts"] == 2 and abs(row["value"] - whole["value"]) < 1000
+    assert f"takes [{row['over']:.2f} times as long](parts_h100.jsonl) as unplanned, {whole['over']:.2f} in one" in page
 
 
 def test_the_pages_quote_the_records():
