@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 
 import umbench.torch  # noqa: E402
-from umbench.torch import planner, private, rewrites  # noqa: E402
+from umbench.torch import planner, private, rewrites, step  # noqa: E402
 from umbench.torch.bench import models  # noqa: E402
 
 aten = torch.ops.aten
@@ -122,3 +122,10 @@ def test_a_fitted_unet_has_the_gradients_of_the_whole_one(monkeypatch):
     assert not model.plan.differences
     for a, b in zip(model.parameters(), whole.parameters()):
         torch.testing.assert_close(a.grad, b.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_the_gradient_of_maxima_shares_a_kernel_with_what_reads_it():
+    graph = make_fx(lambda x, g: aten.max_pool2d_with_indices_backward(g, x, [2, 2], [2, 2], [0, 0], [1, 1], False, aten.max_pool2d_with_indices(x, [2, 2], [2, 2])[1]) + x,
+                    tracing_mode="fake")(torch.randn(1, 1, 4, 4), torch.randn(1, 1, 2, 2))
+    (node,) = graph.graph.find_nodes(op="call_function", target=aten.max_pool2d_with_indices_backward.default)
+    assert step.kind_of(node) == "reduction"
