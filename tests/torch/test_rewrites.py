@@ -124,6 +124,25 @@ def test_a_fitted_unet_has_the_gradients_of_the_whole_one(monkeypatch):
         torch.testing.assert_close(a.grad, b.grad, rtol=1e-4, atol=1e-5)
 
 
+def test_masks_are_computed_from_what_was_normalised():
+    def gradients(tangents, image, other, filters):
+        made, second = (aten.convolution(x, filters, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1) for x in (image, other))
+        alone, both = (made * 2 - 1).relu(), (made + second).relu()
+        masks = [aten.le.Scalar(relu, 0) for relu in (alone, both)]
+        return [aten.where.self(mask, tangents * 0, tangents) for mask in masks] + [alone + both]
+
+    inputs = torch.randn(2, 3, 8, 8), torch.randn(2, 3, 8, 8), torch.randn(2, 3, 8, 8), torch.randn(3, 3, 3, 3)
+    graph = make_fx(gradients, tracing_mode="fake")(*inputs)
+    wanted = graph(*inputs)
+    alone, both = graph.graph.find_nodes(op="call_function", target=aten.relu.default)
+    rewrites.compute_masks(graph)
+    graph.graph.lint()
+    graph.recompile()
+    assert [user.target for user in alone.users] == [aten.add.Tensor]
+    assert aten.le.Scalar in [user.target for user in both.users]  # two results would have to be read
+    assert all(map(torch.equal, graph(*inputs), wanted))
+
+
 def test_the_gradient_of_maxima_shares_a_kernel_with_what_reads_it():
     graph = make_fx(lambda x, g: aten.max_pool2d_with_indices_backward(g, x, [2, 2], [2, 2], [0, 0], [1, 1], False, aten.max_pool2d_with_indices(x, [2, 2], [2, 2])[1]) + x,
                     tracing_mode="fake")(torch.randn(1, 1, 4, 4), torch.randn(1, 1, 2, 2))

@@ -253,6 +253,7 @@ class Planning:
             self.plan.leave_slack()
         private.simplified(joint)
         if on_gpu and self.bits == "rounding":
+            rewrites.compute_masks(joint)
             rewrites.part_convolutions(joint, self.plan.usable)
         self.costs = self.costs or costs_for(device)
         step, begin = step_and_own_choice(joint, num_fwd_outputs, static_lifetime_input_indices, self.costs)
