@@ -6,6 +6,7 @@
 #include "core/errors.hpp"
 #include "core/lower.hpp"
 #include "planners/feature_maps.hpp"
+#include "planners/order_of_use.hpp"
 #include "planners/planners.hpp"
 #include "planners/within.hpp"
 #include "schedule/milp/gap_optimum.hpp"
@@ -242,7 +243,7 @@ memory_plan plan_sections(const problem& p, const std::string& name, bool by_pro
 }  // namespace
 
 memory_plan plan_tvdnn(const problem& p) {
-  return plan_sections(p, "tvdnn", false);
+  return plan_in_order_of_use(p, [](const problem& of) { return plan_sections(of, "tvdnn", false); });
 }
 
 memory_plan plan_tvdnn_ilp(const problem& p) {
