@@ -9,6 +9,7 @@
 
 #include "core/layout.hpp"
 #include "planners/best_ladder.hpp"
+#include "planners/best_polish.hpp"
 #include "planners/best_repair.hpp"
 #include "planners/best_rivals.hpp"
 #include "planners/best_small.hpp"
@@ -28,27 +29,16 @@ constexpr nanoseconds close_permille = 1;
 // Maximum number of operators of a network that is searched for all budgets of the ladder. In larger networks
 // each budget would get too little work.
 constexpr std::size_t small_network = 600;
-// Maximum number of operators of a network that is searched for all rungs of a fine ladder, for the next
-// rungs below the budget, with both assumptions about waits, and by placed plans. In larger networks each of
-// these would get too little work.
+// Maximum number of operators of a network that is searched for every rung of a fine ladder, with both
+// assumptions about waits, and by placed plans. In larger networks each of these would get too little work.
 constexpr std::size_t tiny_network = 48;
-// Tries for each class in their quick searches, as far as the work goes.
-constexpr std::size_t tries_of_tiny = 160;
-
-std::vector<byte_count> budgets_for(const problem& p, const std::vector<rung>& rungs) {
-  std::vector<byte_count> all{p.budget};
-  if (p.network.ops.size() > tiny_network) return all;
-  for (const rung& r : rungs) {
-    if (r.budget < p.budget && r.budget >= p.budget / 4 * 3) all.push_back(r.budget);
-  }
-  return all;
-}
 
 // Limit of search_space::work for the whole search, by knob `effort`. A unit takes 25 to 33 ns.
 std::uint64_t all_work(const problem& p) {
   const std::uint64_t size = p.network.ops.size();
-  const std::uint64_t normal =
-      size <= small_network ? 80'000'000 + 15'000 * size : 120'000'000 + 20'000 * size;
+  const std::uint64_t normal = size <= tiny_network    ? 2'000'000 + 800'000 * size
+                               : size <= small_network ? 80'000'000 + 15'000 * size
+                                                       : 120'000'000 + 20'000 * size;
   const auto effort = p.knobs.find("effort");
   if (effort == p.knobs.end() || effort->second == 1) return normal;
   return effort->second == 0 ? normal / 8 : normal * 4;
@@ -65,27 +55,23 @@ class best_search {
         is_small_(p.network.ops.size() <= small_network),
         is_tiny_(p.network.ops.size() <= tiny_network),
         rungs_(ladder_of(footprint_, is_tiny_)),
-        budgets_(budgets_for(p, rungs_)),
-        splits_(splits_of(p, budgets_, {same_bits_, by.and_without, is_tiny_}, why_)),
+        splits_(splits_of(p, {same_bits_, by.and_without, is_tiny_, is_tiny_}, why_)),
         best_at_(rungs_.size(), any_time),
         left_(all_work(p) / 6) {
     for (const op_cost& c : p.operator_costs) compute_time_ += c.time;
   }
 
   memory_plan run() {
-    if (is_tiny_) search_ladder();
+    if (is_tiny_) search_rungs();
     if (is_small_ && !is_tiny_) {
       for (std::size_t s = 0; s < splits_.size(); ++s) {
         if (!splits_[s].of_budget) decide_for(s);
       }
+      place_candidates_by_time();
     }
-    place_fastest();
-    search_for_budget();
-    if (is_tiny_) polish_decided();
+    if (!is_tiny_ || !best_ || !is_rung(p_.budget)) search_for_budget();
     // After the search: a rival's plan would cut it short where it is nearly as fast.
-    if (!is_close()) {
-      take(best_rival(p_, place_, by_.rivals, same_bits_, least_time(), std::span(budgets_).subspan(1)));
-    }
+    if (!is_close()) take(best_rival(p_, place_, by_.rivals, same_bits_, least_time(), smaller_budgets()));
     if (!best_) {
       throw infeasible(by_.name + " finds no plan within " + to_text(p_.budget) + " of the " +
                        to_text(footprint_) + " that everything takes" +
@@ -147,18 +133,24 @@ class best_search {
   static nanoseconds with_tolerance(nanoseconds time) { return time == any_time ? time : time + time / 20; }
   bool is_near() const { return best_ && best_->time <= compute_time_ + compute_time_ / 10; }
 
-  // What does not depend on the budget: splits, rungs and work are the same for all.
-  void search_ladder() {
+  bool is_rung(byte_count budget) const {
+    return std::ranges::find(rungs_, budget, &rung::budget) != rungs_.end();
+  }
+  // That rivals are asked for, too.
+  std::vector<byte_count> smaller_budgets() const {
+    constexpr std::size_t most = 12;
+    std::vector<byte_count> all;
+    for (const rung& r : rungs_) {
+      if (is_tiny_ && r.budget < p_.budget && all.size() < most) all.push_back(r.budget);
+    }
+    return all;
+  }
+
+  void search_rungs() {
     std::vector<batch_split> fixed;
     std::ranges::copy_if(splits_, std::back_inserter(fixed),
                          [](const batch_split& s) { return !s.of_budget; });
-    take(plan_by_ladder(p_, place_, fixed, rungs_, all_work(p_) / 3));
-  }
-
-  void polish_decided() {
-    if (decided_ && decided_->placed.time == least_time())
-      take(
-          polish(space_of(decided_split_), place_, p_.budget, *std::move(decided_), all_work(p_) / 8).placed);
+    take(plan_by_rungs(p_, place_, fixed, rungs_, all_work(p_)));
   }
 
   std::optional<split_result> consider(std::size_t split, const effort_limits& most, byte_count aim,
@@ -166,14 +158,9 @@ class best_search {
     search_space& of = space_of(split);
     least_memory_ = std::min(least_memory_, of.least_memory());
     if (of.least_memory() > p_.budget) return std::nullopt;
-    repaired found =
-        decide_and_place(of, place_, {p_.budget, aim, to_beat, is_tiny_ ? forecast_error : 0}, most);
+    repaired found = decide_and_place(of, place_, {p_.budget, aim, to_beat}, most);
     if (!found.best) return std::nullopt;
     const split_result seen{split, found.best->placed.time, found.aim};
-    if (seen.time < least_time()) {
-      decided_split_ = split;
-      decided_ = *found.best;
-    }
     take(std::move(found.best->placed));
     return seen;
   }
@@ -185,15 +172,12 @@ class best_search {
     const std::uint64_t work = all_work(p_);
     std::vector<split_result> results;
     nanoseconds fastest = any_time;  // of the results: plans of the ladder had more effort
-    for (std::size_t i = 0; i < budgets_.size() && results.empty(); ++i) {
-      effort_limits quick = quick_effort(work / (is_small_ ? 4 : 2) / splits_.size());
-      if (is_tiny_) quick.most_tries = quick.least_tries = tries_of_tiny;
-      for (std::size_t split = 0; split < splits_.size() && !is_close(); ++split) {
-        const auto seen = consider(split, quick, budgets_[i], with_tolerance(fastest));
-        if (!seen) continue;
-        results.push_back(*seen);
-        fastest = std::min(fastest, seen->time);
-      }
+    const effort_limits quick = quick_effort(work / (is_small_ ? 4 : 2) / splits_.size());
+    for (std::size_t split = 0; split < splits_.size() && !is_close(); ++split) {
+      const auto seen = consider(split, quick, p_.budget, with_tolerance(fastest));
+      if (!seen) continue;
+      results.push_back(*seen);
+      fastest = std::min(fastest, seen->time);
     }
     if (results.empty())
       results.push_back({candidates_.empty() ? 0 : candidates_.front().split, any_time, p_.budget});
@@ -202,19 +186,12 @@ class best_search {
     for (std::size_t i = 0; i < std::min(results.size(), most_results) && !is_close(); ++i) {
       if (i > 0 && is_near() && results[i].time > least_time() + least_time() / 40) continue;
       consider(results[i].split, full_effort(i == 0 ? work / 2 : work / 4), results[i].aim, least_time());
-      if (i == 0) search_for_less(results[i].split);
-    }
-  }
-
-  void search_for_less(std::size_t split) {
-    for (const byte_count less : std::span(budgets_).subspan(1)) {
-      if (!is_near()) consider(split, quick_effort(all_work(p_) / 4 / budgets_.size()), less, least_time());
     }
   }
 
   // Places decisions of the ladder, the fastest first, until no other can be faster or a quarter of the work
   // is spent. Then, as long as none was placed, those for clearly less memory: they hardly need repair.
-  void place_fastest() {
+  void place_candidates_by_time() {
     std::ranges::stable_sort(candidates_, {}, time_of);
     const repair_limits most{3, {4, all_work(p_) / 64}};
     std::uint64_t left = all_work(p_) / 4;
@@ -237,26 +214,23 @@ class best_search {
   byte_count least_memory_ = std::numeric_limits<byte_count>::max();  // of the splits that were considered
   bool is_small_ = false, is_tiny_ = false;
   std::vector<rung> rungs_;
-  std::vector<byte_count> budgets_;  // that are searched for: that of the problem, the largest, first
   std::vector<batch_split> splits_;
   std::vector<nanoseconds> best_at_;  // per rung: of all splits so far
   std::uint64_t left_;                // work left for the ladder
   nanoseconds compute_time_ = 0;      // of all operators
   std::unique_ptr<search_space> space_;
-  std::size_t split_ = 0;                    // the split of space_
-  std::optional<placed_decisions> decided_;  // the fastest plan of the search for the budget, and its split
-  std::size_t decided_split_ = 0;
+  std::size_t split_ = 0;  // the split of space_
   std::vector<candidate> candidates_;
   std::optional<placed_plan> best_;
 };
 
 // Places the plan's data in the device's arena and in pinned host memory.
-std::optional<placed_plan> place_explicitly(const problem& p, memory_plan plan) {
+std::optional<placed_plan> place_explicitly(const problem& p, memory_plan plan, byte_count budget) {
   problem unlimited = p;
   unlimited.budget = std::numeric_limits<byte_count>::max();
   const execution_plan steps = lower(unlimited, plan, packers::searched);
   placed_plan placed{std::move(plan), steps.device_arena_bytes, 0};
-  if (placed.need <= p.budget) placed.time = priced_time(p, steps, 1);
+  if (placed.need <= budget) placed.time = time_with_copy_price(p, steps, 1);
   return placed;
 }
 
@@ -269,8 +243,11 @@ memory_plan plan_best(const problem& p, const placer& place, const search_reques
 memory_plan plan_best(const problem& of) {
   if (footprint_of(of.network, of.operator_costs).total <= of.budget) return plan_resident(of);
   return plan_in_order_of_use(of, [](const problem& p) {
-    const auto place = [&](memory_plan plan) { return place_explicitly(p, std::move(plan)); };
-    return plan_best(p, {place, place}, {"best", false, planners()});
+    const auto decided = [&](memory_plan plan, byte_count budget) {
+      return place_explicitly(p, std::move(plan), budget);
+    };
+    const auto finished = [&](memory_plan plan) { return decided(std::move(plan), p.budget); };
+    return plan_best(p, {decided, finished}, {"best", false, planners()});
   });
 }
 

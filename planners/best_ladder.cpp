@@ -12,7 +12,7 @@ constexpr std::array coarse_ratios{1.02, 1.05, 1.1,  1.15, 1.2,  1.25, 1.3,  1.3
                                    3.25, 3.5,  3.75, 4.0,  4.25, 4.5,  4.75, 5.0,  5.5,  6.0,  6.5,  7.0,
                                    7.5,  8.0,  9.0,  10.0, 11.0, 12.0, 14.0, 16.0, 20.0, 24.0, 28.0, 32.0};
 
-std::vector<double> ratios_of(bool fine) {
+std::vector<double> rung_ratios(bool fine) {
   if (!fine) return {coarse_ratios.begin(), coarse_ratios.end()};
   std::vector<double> ratios{1.02};
   constexpr int steps = 70;
@@ -107,7 +107,7 @@ class climbing {
       constexpr int enough = 2;
       const nanoseconds time = found_[j]->score.forecast.time;
       slower = best_so_far_[j] < time - time / 8 ? slower + 1 : 0;
-      if (slower == enough) return j + 1;
+      if (slower == enough && most_failures_ == 1) return j + 1;
     }
     return rungs_.size();
   }
@@ -136,7 +136,7 @@ class climbing {
 
 std::vector<rung> ladder_of(byte_count footprint, bool fine) {
   std::vector<rung> rungs;
-  for (const double ratio : ratios_of(fine)) {
+  for (const double ratio : rung_ratios(fine)) {
     const bool decided = rungs.size() % 2 == 1;
     rungs.push_back({static_cast<byte_count>(static_cast<double>(footprint) / ratio), decided});
   }

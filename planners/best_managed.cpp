@@ -75,7 +75,7 @@ bool moves_whole_blocks(const graph& g, const memory_plan& plan) {
 }
 
 // The plan in managed memory; nothing if it moves parts of tensors that are not whole 2 MiB blocks.
-std::optional<placed_plan> try_in(const problem& p, const memory_plan& decided, placement_scope how) {
+std::optional<placed_plan> place_in_scope(const problem& p, const memory_plan& decided, placement_scope how) {
   memory_plan managed = in_managed_memory(p.network, decided, how);
   if (std::ranges::none_of(managed.residences, is_managed)) return std::nullopt;  // `best` makes such plans
   if (!moves_whole_blocks(p.network, managed)) return std::nullopt;
@@ -87,18 +87,19 @@ std::optional<placed_plan> try_in(const problem& p, const memory_plan& decided, 
   placed_plan placed{plan.plan(), lower(kept, plan, at).peak_device_bytes, 0};
   if (placed.need <= p.budget) {
     const execution_plan steps = lower(p, plan, at);
-    placed.time = priced_time(p, steps, 2) + price_of_launches(steps);
+    placed.time = time_with_copy_price(p, steps, 2) + price_of_launches(steps);
   }
   return placed;
 }
 
 // Tries each scope. The fastest that fits the budget, or, where none does, the one that takes least memory.
-std::optional<placed_plan> in_best_scope(const problem& p, const memory_plan& decided) {
+std::optional<placed_plan> place_in_fastest_scope(problem p, const memory_plan& decided, byte_count budget) {
+  p.budget = budget;
   std::optional<placed_plan> best;
   for (const placement_scope how : {placement_scope::everything, placement_scope::lasting,
                                     placement_scope::given, placement_scope::large}) {
     if (how == placement_scope::large && best && best->need <= p.budget) break;
-    std::optional<placed_plan> now = try_in(p, decided, how);
+    std::optional<placed_plan> now = place_in_scope(p, decided, how);
     if (!now) continue;
     const auto rank = [&](const placed_plan& t) { return std::tuple(std::max(t.need, p.budget), t.time); };
     if (!best || rank(*now) < rank(*best)) best = std::move(now);
@@ -107,12 +108,12 @@ std::optional<placed_plan> in_best_scope(const problem& p, const memory_plan& de
 }
 
 // Another strategy's plan for managed memory.
-std::optional<placed_plan> as_it_is(const problem& p, memory_plan plan) {
+std::optional<placed_plan> place_as_decided(const problem& p, memory_plan plan) {
   if (std::ranges::none_of(plan.residences, is_managed)) return std::nullopt;
   const execution_plan steps = lower(p, plan, packers::searched);
   placed_plan placed{std::move(plan), steps.peak_device_bytes, 0};
   if (p.evicted_by == pressure::driver) placed.need = steps.device_arena_bytes;
-  placed.time = priced_time(p, steps, 2) + price_of_launches(steps);
+  placed.time = time_with_copy_price(p, steps, 2) + price_of_launches(steps);
   return placed;
 }
 
@@ -120,10 +121,11 @@ std::optional<placed_plan> as_it_is(const problem& p, memory_plan plan) {
 
 memory_plan plan_best_managed(const problem& of) {
   return plan_in_order_of_use(of, [](const problem& p) {
-    const placer place{[&](const memory_plan& plan) { return in_best_scope(p, plan); },
-                       [&](memory_plan plan) { return as_it_is(p, std::move(plan)); }};
+    const placer place{
+        [&](const memory_plan& plan, byte_count budget) { return place_in_fastest_scope(p, plan, budget); },
+        [&](memory_plan plan) { return place_as_decided(p, std::move(plan)); }};
     if (footprint_of(p.network, p.operator_costs).total <= p.budget) {
-      std::optional<placed_plan> resident = place.decided(plan_resident(p));
+      std::optional<placed_plan> resident = place.decided(plan_resident(p), p.budget);
       if (resident && resident->need <= p.budget) return std::move(resident->plan);
     }
     return plan_best(p, place, {"best_managed", true, hint_strategies()});

@@ -22,7 +22,7 @@ nanoseconds simulated_time(const problem& p, const execution_plan& steps, int it
   return computing;
 }
 
-nanoseconds priced_time(const problem& p, const execution_plan& steps, int iterations) {
+nanoseconds time_with_copy_price(const problem& p, const execution_plan& steps, int iterations) {
   byte_count to_device = 0, to_host = 0;
   std::int64_t copies = 0;
   for (const step& s : steps.steps) {

@@ -16,14 +16,16 @@ struct placed_plan {
 };
 
 // How plans are placed and timed. `decided`: a plan of whole or cut operators with data on the device or
-// staged; `finished`: another strategy's plan, as it is. Nothing where the data cannot live so.
+// staged, within a budget; `finished`: a plan as it is, within the problem's budget. Nothing where the data
+// cannot live so.
 struct placer {
-  std::function<std::optional<placed_plan>(memory_plan)> decided, finished;
+  std::function<std::optional<placed_plan>(memory_plan, byte_count budget)> decided;
+  std::function<std::optional<placed_plan>(memory_plan)> finished;
 };
 
 // Simulated time of the `iterations`th iteration.
 nanoseconds simulated_time(const problem& p, const execution_plan& steps, int iterations);
 // The same, and what its copies cost the operators beside them (copy_price).
-nanoseconds priced_time(const problem& p, const execution_plan& steps, int iterations);
+nanoseconds time_with_copy_price(const problem& p, const execution_plan& steps, int iterations);
 
 }  // namespace um

@@ -67,7 +67,7 @@ class polishing {
     of_.add_time(e);
     if (e.forecast.time > forecast_ + forecast_ / forecast_tolerance) return false;
     --left_;
-    std::optional<placed_plan> placed = place_.decided(of_.plan(treatments));
+    std::optional<placed_plan> placed = place_.decided(of_.plan(treatments), budget_);
     if (!placed || placed->need > budget_ || placed->time >= now_.placed.time) return false;
     now_ = {std::move(treatments), std::move(*placed)};
     forecast_ = e.forecast.time;

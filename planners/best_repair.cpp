@@ -23,7 +23,7 @@ class repairing {
     for (int i = 0; i < most_.placings; ++i) {
       if (i > 0 && of_.work() - begun > 2 * most_.work) break;
       if (i > 0) now = decide_again(of_, aim_, {tries_ / 8, most_.work / 8}, now);
-      const nanoseconds least = now.score.forecast.time - now.score.forecast.time / 100 * at_.forecast_error;
+      const nanoseconds least = now.score.forecast.time;
       if (now.score.over == 0 && least >= at_.to_beat && !found_.best) break;
       if (now.score.over > 0 && aim_ < decided_for_) aim_ += (decided_for_ - aim_) / 2;
       if (now.score.over > 0 || least >= at_.to_beat) continue;
@@ -39,7 +39,7 @@ class repairing {
   bool place_and_aim(const solution& now) {
     std::optional<placed_plan> placed;
     if (now.treatments != placed_) {
-      placed = place_.decided(of_.plan(now.treatments));
+      placed = place_.decided(of_.plan(now.treatments), at_.budget);
       placed_ = now.treatments;
       need_ = placed ? std::optional(placed->need) : std::nullopt;
     }
@@ -93,7 +93,7 @@ std::optional<placed_plan> place_or_repair(search_space& of, const placer& place
   for (int i = 0; i < most.placings; ++i) {
     if (i > 0) decided = decide_again(of, aim, most.by, decided);
     if (decided.score.over > 0 || decided.score.forecast.time >= to_beat) return std::nullopt;
-    std::optional<placed_plan> placed = place.decided(of.plan(decided.treatments));
+    std::optional<placed_plan> placed = place.decided(of.plan(decided.treatments), budget);
     if (placed && placed->need <= budget) return placed;
     // If the data cannot be placed, with other decisions it may be.
     const byte_count beyond = placed ? (placed->need - rung) * 3 / 4 + rung / 1000 : aim / 20;

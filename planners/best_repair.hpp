@@ -16,16 +16,10 @@ struct effort_limits {
 effort_limits quick_effort(std::uint64_t work);
 effort_limits full_effort(std::uint64_t work);
 
-// For most networks of few operators the forecast differs from the placed time by at most this many percent.
-// Seen on eleven random graphs. Outliers exist: 2,366 us forecast, 1,807 us placed.
-inline constexpr nanoseconds forecast_error = 15;
-
 struct target {
   byte_count budget = 0;
   byte_count aim = 0;       // the memory that is decided for at first
   nanoseconds to_beat = 0;  // slower plans are of no use
-  // By how much of it, in percent, a forecast may exceed the placed time: slower ones are not placed.
-  nanoseconds forecast_error = 0;
 };
 
 struct repaired {

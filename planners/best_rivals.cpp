@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <stdexcept>
 #include <string_view>
 
@@ -54,8 +55,8 @@ byte_count share_of(byte_count budget, byte_count permille) {
 }
 
 // The rival's plan for that budget; nothing if it has none faster than `to_beat`.
-std::optional<placed_plan> answer(const problem& p, const placer& place, const question& q, byte_count budget,
-                                  nanoseconds to_beat) {
+std::optional<placed_plan> plan_of_knobs(const problem& p, const placer& place, const question& q,
+                                         byte_count budget, nanoseconds to_beat) {
   problem smaller = p;
   smaller.knobs = q.knobs;
   smaller.budget = budget;
@@ -72,10 +73,19 @@ std::optional<placed_plan> answer(const problem& p, const placer& place, const q
 std::optional<placed_plan> plan_of_rival(const problem& p, const placer& place, const question& q,
                                          nanoseconds to_beat) {
   for (const byte_count permille : asked_for) {
-    std::optional<placed_plan> now = answer(p, place, q, share_of(p.budget, permille), to_beat);
+    std::optional<placed_plan> now = plan_of_knobs(p, place, q, share_of(p.budget, permille), to_beat);
     if (!now || now->need <= p.budget) return now;
   }
   return std::nullopt;
+}
+
+// In networks of more operators, where a planner may take a second, only rivals whose plan for the budget is
+// slower by at most a sixteenth are asked for smaller budgets.
+constexpr std::size_t few_operators = 12;
+
+nanoseconds with_tolerance(nanoseconds time) {
+  constexpr nanoseconds most = std::numeric_limits<nanoseconds>::max();
+  return time > most - time / 16 ? most : time + time / 16;
 }
 
 }  // namespace
@@ -96,26 +106,26 @@ std::optional<placed_plan> best_rival(const problem& p, const placer& place, std
     best = std::move(now);
     won = q;
   };
-  // All rivals are asked for a few of `smaller_budgets`, the fastest for all.
-  constexpr std::size_t every_few = 4;
   for (const strategy& s : rivals) {
     if (!is_asked(s) || (same_bits && !s.is_bit_exact) || (only_swaps(s) && !swaps_win)) continue;
     for (knob_values& knobs : knobs_for(s)) {
       const question q{&s, std::move(knobs)};
-      take(plan_of_rival(p, place, q, to_beat), q);
-      for (std::size_t i = 0; i < smaller_budgets.size(); i += every_few)
-        take(answer(p, place, q, smaller_budgets[i], to_beat), q);
+      const nanoseconds near = smaller_budgets.empty() ? to_beat : with_tolerance(to_beat);
+      std::optional<placed_plan> now = plan_of_rival(p, place, q, near);
+      const bool may_win = now.has_value() || p.network.ops.size() <= few_operators;
+      take(std::move(now), q);
+      for (std::size_t i = 0; i < smaller_budgets.size() && may_win; ++i)
+        take(plan_of_knobs(p, place, q, smaller_budgets[i], to_beat), q);
     }
   }
   // The fastest rival may be faster still with less memory: most planners are not monotonic.
   if (won) {
     constexpr int most_slower = 2;  // the loop ends after two budgets in a row that gave no faster plan
     const question winner = *won;
-    for (const byte_count less : smaller_budgets) take(answer(p, place, winner, less, to_beat), winner);
     int slower = 0;
     for (const byte_count permille : asked_too) {
       const nanoseconds before = to_beat;
-      take(answer(p, place, winner, share_of(p.budget, permille), to_beat), winner);
+      take(plan_of_knobs(p, place, winner, share_of(p.budget, permille), to_beat), winner);
       slower = to_beat < before ? 0 : slower + 1;
       if (slower == most_slower) break;
     }

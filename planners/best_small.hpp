@@ -1,5 +1,6 @@
-// The best plan of a network of few operators: for each budget the best of a fixed ladder of budgets at or
-// below it. So more memory is never slower.
+// The best plan of a network of few operators. For each rung of a fixed ladder of budgets the search finds
+// one plan, whatever budget was asked for; the answer is the fastest plan of the rungs within the budget. So
+// more memory is never slower.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +12,10 @@
 
 namespace um {
 
-// `rungs`: all of the ladder; the search for them does not depend on the problem's budget. `work`: limit of
-// search_space::work.
-std::optional<placed_plan> plan_by_ladder(const problem& p, const placer& place,
-                                          std::span<const batch_split> splits, std::span<const rung> rungs,
-                                          std::uint64_t work);
+// `rungs`: all of the ladder. `splits` must not depend on the budget. `work`: limit of search_space::work for
+// all decisions; placing and polishing take about as much again.
+std::optional<placed_plan> plan_by_rungs(const problem& p, const placer& place,
+                                         std::span<const batch_split> splits, std::span<const rung> rungs,
+                                         std::uint64_t work);
 
 }  // namespace um

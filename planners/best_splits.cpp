@@ -16,6 +16,7 @@ constexpr std::size_t most_computes = 16'000;
 // An operator belongs to a region if its operands take more than this part of the footprint or of the budget.
 // Regions are cut until they take at most half of that.
 constexpr std::array<byte_count, 3> shares{6, 20, 64};
+constexpr std::array<byte_count, 3> more_shares{4, 12, 32};
 constexpr std::array<byte_count, 2> shares_of_budget{4, 16};
 constexpr std::uint32_t most_parts = 64;
 // Maximum number of operators between two regions that are joined into one.
@@ -86,8 +87,7 @@ std::vector<batch_loop> regions_above(const problem& p, byte_count most, const s
 
 }  // namespace
 
-std::vector<batch_split> splits_of(const problem& p, std::span<const byte_count> budgets,
-                                   const split_request& what, std::string& why) {
+std::vector<batch_split> splits_of(const problem& p, const split_request& what, std::string& why) {
   const std::vector<op_id> late = ops_with_large_parameter_gradients(p.network);
   std::vector<loop_nest> all{{1, {}, late}};
   std::size_t fixed = 1;
@@ -101,10 +101,14 @@ std::vector<batch_split> splits_of(const problem& p, std::span<const byte_count>
           std::ranges::find(all, regions) == all.end())
         all.push_back(std::move(regions));
     };
-    for (const byte_count share : shares) add(footprint_of(p.network, p.operator_costs).total / share);
+    const byte_count footprint = footprint_of(p.network, p.operator_costs).total;
+    for (const byte_count share : shares) add(footprint / share);
     fixed = all.size();
-    for (const byte_count budget : budgets) {
-      for (const byte_count share : shares_of_budget) add(budget / share);
+    if (what.of_any_budget) {
+      for (const byte_count share : more_shares) add(footprint / share);
+      fixed = all.size();
+    } else {
+      for (const byte_count share : shares_of_budget) add(p.budget / share);
     }
   }
   std::vector<batch_split> splits;

@@ -21,15 +21,15 @@ struct batch_split {
 // Whole operators first; without `same_bits` also
 // - micro-batches, in growing number. Where an operator in the middle needs the whole batch, the others go in
 //   parts between such operators.
-// - regions: operators whose operands take a large share of the footprint, or of one of `budgets`, go in
+// - regions: operators whose operands take a large share of the footprint, or of the budget, go in
 // parts together, all others whole. `why` becomes the reason, if there is one, why micro-batches cannot go
 // through the whole network. `and_without`: each also without moving anything.
 struct split_request {
   bool same_bits = false;
-  bool and_without = false;  // each also without moving anything
-  bool both_waits = false;   // each also with the shorter waits
+  bool and_without = false;    // each also without moving anything
+  bool both_waits = false;     // each also with the shorter waits
+  bool of_any_budget = false;  // the same for all budgets
 };
-std::vector<batch_split> splits_of(const problem& p, std::span<const byte_count> budgets,
-                                   const split_request& what, std::string& why);
+std::vector<batch_split> splits_of(const problem& p, const split_request& what, std::string& why);
 
 }  // namespace um

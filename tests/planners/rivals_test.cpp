@@ -50,9 +50,9 @@ class contest {
       p.budget = bytes_at(ratio);
       const execution_plan steps = lower(p, plan, by.packing_algorithm);
       p.knobs = {{"copies", 5}, {"copy_us", 3}};
-      if (by.kind != family::managed) return priced_time(p, steps, 1);
+      if (by.kind != family::managed) return time_with_copy_price(p, steps, 1);
       const auto alone = [](const step& s) { return s.launch == launch_method::as_operator; };
-      return priced_time(p, steps, 2) + launched_alone * std::ranges::count_if(steps.steps, alone);
+      return time_with_copy_price(p, steps, 2) + launched_alone * std::ranges::count_if(steps.steps, alone);
     } catch (const infeasible&) {
       return never;
     }
@@ -135,10 +135,10 @@ TEST_P(random_graphs, best_is_no_worse_than_its_rivals) {
                               << (under == pressure::plan ? " by plan" : " by driver");
 }
 
-// Of three seeds one is a network of convolutions, which takes seconds.
+// Of three seeds one is a network of convolutions, which takes ten seconds and more.
 std::vector<std::uint32_t> sample() {
   std::vector<std::uint32_t> seeds;
-  for (std::uint32_t seed = 1; seed <= 42; ++seed) {
+  for (std::uint32_t seed = 1; seed <= 21; ++seed) {
     if (seed % 3 != 0) seeds.push_back(seed);
   }
   return seeds;
