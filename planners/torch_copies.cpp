@@ -35,7 +35,7 @@ void torch_copies::leave(torch_id tensor, std::int64_t now) {
 void torch_copies::begin_backward(const torch_kernels& kernels, const std::vector<std::int64_t>& starts,
                                   std::int64_t now) {
   if (made_.empty()) return;
-  free_at_ = now;
+  free_at_ = backward_begins_ = now;
   for (const torch_copy& each : made_) first_read_[each.tensor] = SIZE_MAX;
   for (std::size_t t = kernels.count(); t-- > 0;) {
     for (const torch_id b : kernels.kernel(t).reads) first_read_[b] = t;
@@ -51,20 +51,43 @@ void torch_copies::begin_backward(const torch_kernels& kernels, const std::vecto
     latest = std::min(latest, starts[each->first_read]) - padded_ns_of(copy.tensor);
     const auto after = std::upper_bound(
         starts.begin(), starts.begin() + static_cast<std::ptrdiff_t>(each->first_read) + 1, latest);
-    each->begin = after == starts.begin() ? 0 : static_cast<std::size_t>(after - starts.begin()) - 1;
-    copy.back_before = kernels.kernel(begin_behind_library_call(kernels, *each)).members[0];
+    begin_at(kernels, *each,
+             after == starts.begin() ? 0 : static_cast<std::size_t>(after - starts.begin()) - 1);
   }
 }
 
 // Inductor computes what it fuses when a library call wants it, so a copy begins right behind such a call.
-// Sets `begin` to that moment; returns the kernel before whose first node the copy is put for it.
-std::size_t torch_copies::begin_behind_library_call(const torch_kernels& kernels,
-                                                    returning_copy& each) const {
-  if (!orders_.wiring.step.fused) return each.begin;
-  while (each.begin > 0 && !kernels.kernel(each.begin - 1).library) --each.begin;
-  std::size_t next = each.begin;
-  while (next < each.first_read && !kernels.kernel(next).library) ++next;
-  return next;
+bool torch_copies::may_begin(const torch_kernels& kernels, std::size_t t) const {
+  return !orders_.wiring.step.fused || t == 0 || kernels.kernel(t - 1).library;
+}
+
+// Or as soon before t as it may. The graph begins the copy before the first node of the next library call.
+void torch_copies::begin_at(const torch_kernels& kernels, returning_copy& each, std::size_t t) {
+  while (!may_begin(kernels, t)) --t;
+  each.begin = t;
+  while (orders_.wiring.step.fused && t < each.first_read && !kernels.kernel(t).library) ++t;
+  made_[each.copy].back_before = kernels.kernel(t).members[0];
+}
+
+bool torch_copies::delay(const torch_kernels& kernels, const std::vector<std::int64_t>& free) {
+  free_at_ = backward_begins_;
+  std::vector<std::int64_t> left = free;
+  const auto give = [&](const returning_copy& each, std::int64_t bytes) {
+    for (std::size_t t = each.begin; t < each.first_read; ++t) left[t] += bytes;
+  };
+  for (const returning_copy& each : returning_) give(each, bytes_of(each));
+  bool any = false;
+  std::size_t first = 0;  // copies begin in the order in which they are read
+  for (returning_copy& each : returning_) {
+    std::size_t begin = std::max(each.begin, first), room = each.first_read;
+    while (room > begin && left[room - 1] >= bytes_of(each)) --room;
+    while (room < each.first_read && !may_begin(kernels, room)) ++room;
+    any |= room > each.begin;
+    begin_at(kernels, each, room);
+    first = each.begin;
+    give(each, -bytes_of(each));
+  }
+  return any;
 }
 
 std::vector<torch_id> torch_copies::back(std::size_t t, std::int64_t now) {

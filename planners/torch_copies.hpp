@@ -33,6 +33,9 @@ class torch_copies {
   // begins as late as it may to be done before the first kernel that reads it.
   void begin_backward(const torch_kernels& kernels, const std::vector<std::int64_t>& starts,
                       std::int64_t now);
+  // Lets copies back begin later where there is no room for them until they are read. free[t]: bytes that are
+  // left while kernel t runs. Whether any does.
+  bool delay(const torch_kernels& kernels, const std::vector<std::int64_t>& free);
   // Tensors whose copies back begin right before kernel t.
   std::vector<torch_id> back(std::size_t t, std::int64_t now);
   // When kernel t has what it reads.
@@ -46,7 +49,11 @@ class torch_copies {
     std::size_t first_read = 0, begin = 0;
     std::int64_t done = 0;
   };
-  std::size_t begin_behind_library_call(const torch_kernels& kernels, returning_copy& each) const;
+  void begin_at(const torch_kernels& kernels, returning_copy& each, std::size_t t);
+  bool may_begin(const torch_kernels& kernels, std::size_t t) const;
+  std::int64_t bytes_of(const returning_copy& each) const {
+    return orders_.wiring.at(made_[each.copy].tensor).bytes;
+  }
   std::int64_t ns_of(torch_id tensor) const;
   std::int64_t padded_ns_of(torch_id tensor) const;
 
@@ -57,7 +64,7 @@ class torch_copies {
   std::vector<torch_copy> made_;
   double times_ = 1;
   // When the link can begin the next copy; padded: with the safety factor times_.
-  std::int64_t free_at_ = 0, padded_free_at_ = 0;
+  std::int64_t free_at_ = 0, padded_free_at_ = 0, backward_begins_ = 0;
 };
 
 }  // namespace um

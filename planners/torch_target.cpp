@@ -36,6 +36,9 @@ class walk {
   static constexpr std::size_t always = std::numeric_limits<std::size_t>::max();
 
   void follow(const std::vector<torch_id>& order, bool backward);
+  void run_all(bool backward);
+  bool make_room(bool backward);
+  bool may_wait_behind(const torch_kernel& kernel) const;
   void leave(const torch_kernel& kernel, std::size_t t);
   void wait_for_copies();
   void come_back(std::size_t t);
@@ -51,7 +54,9 @@ class walk {
   torch_kernels kernels_;
   torch_copies copies_;
   std::vector<std::size_t> last_use_;
-  std::vector<std::int64_t> starts_;
+  // Per kernel: when it starts; bytes left while it runs, and behind it what there is, now and by the walk
+  // before; bytes that have to go behind it, beside what that walk let go.
+  std::vector<std::int64_t> starts_, free_, live_after_, live_then_, missing_;
   torch_estimate estimate_;
   std::int64_t live_ = 0;
   std::size_t count_ = 0;
@@ -111,11 +116,53 @@ void walk::follow(const std::vector<torch_id>& order, bool backward) {
     }
     copies_.begin_backward(kernels_, starts_, estimate_.ns);
   }
-  for (std::size_t t = 0; t < n; ++t) {
+  const torch_estimate before = estimate_;
+  const std::int64_t live_before = live_;
+  missing_.assign(n, 0);
+  run_all(backward);
+  if (estimate_.excess <= before.excess || !make_room(backward)) return;
+  estimate_ = before;
+  live_ = live_before;
+  run_all(backward);
+}
+
+void walk::run_all(bool backward) {
+  free_.resize(kernels_.count());
+  live_after_.resize(kernels_.count());
+  for (std::size_t t = 0; t < kernels_.count(); ++t) {
     if (backward) come_back(t);
     run(kernels_.kernel(t), t, backward);
-    if (!backward) leave(kernels_.kernel(t), t);
+    if (!backward) {
+      leave(kernels_.kernel(t), t);
+      live_after_[t] = live_;
+    }
   }
+}
+
+// Where kernels found too little room: what goes to the host is waited for before them, what comes back
+// begins later. Whether that changes anything.
+bool walk::make_room(bool backward) {
+  if (backward) return !copies_.made().empty() && copies_.delay(kernels_, free_);
+  if (copies_.made().empty() && copies_.open().empty()) return false;
+  std::int64_t missing = 0;  // for the kernels from the next on, until copies may be waited for again
+  bool any = false;
+  for (std::size_t t = kernels_.count(); t-- > 0;) {
+    if (may_wait_behind(kernels_.kernel(t))) {
+      missing_[t] = missing;
+      any |= missing > 0;
+      missing = 0;
+    }
+    missing = std::max(missing, -free_[t]);
+  }
+  if (!any) return false;
+  live_then_.swap(live_after_);
+  copies_.begin_forward();
+  return true;
+}
+
+// Inductor computes what it fuses when a library call wants it: a wait behind a fused node comes too early.
+bool walk::may_wait_behind(const torch_kernel& kernel) const {
+  return kernel.library || !wiring_.step.fused;
 }
 
 // Begins the copies of what a kernel wrote, and frees what has been copied and read.
@@ -125,11 +172,15 @@ void walk::leave(const torch_kernel& kernel, std::size_t t) {
     copies_.leave(b, estimate_.ns);
     estimate_.ns += copies_.kernel_delay_of(b);
   }
-  // Inductor computes what it fuses when a library call wants it: a wait behind a fused node comes too early.
-  if (wiring_.step.fused && !kernel.library) return;
+  if (!may_wait_behind(kernel)) return;
+  std::int64_t missing = missing_[t] > 0 ? missing_[t] - (live_then_[t] - live_) : 0;
   std::erase_if(copies_.open(), [&](const torch_copies::leaving& each) {
-    if (each.latest > estimate_.ns || last_use_[each.tensor] > t) return false;
-    live_ -= rounded(wiring_.at(each.tensor).bytes);
+    const bool has_left = each.latest <= estimate_.ns;
+    if ((!has_left && missing <= 0) || last_use_[each.tensor] > t) return false;
+    const std::int64_t bytes = rounded(wiring_.at(each.tensor).bytes);
+    if (!has_left) estimate_.ns = std::max(estimate_.ns, each.done);
+    live_ -= bytes;
+    missing -= bytes;
     copies_.gone(each.tensor, kernel.members.back());
     return true;
   });
@@ -160,6 +211,7 @@ void walk::run(const torch_kernel& kernel, std::size_t t, bool backward) {
     estimate_.peak = now;
     estimate_.peak_node = kernel.members[0];
   }
+  free_[t] = budget_ - now;
   estimate_.excess += static_cast<double>(std::max<std::int64_t>(0, now - budget_));
   estimate_.ns += time_of(kernel);
   live_ += written;

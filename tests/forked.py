@@ -59,7 +59,7 @@ def run(name, *arguments, cwd=None):
         texts = []
         for stream in (out, error):
             stream.seek(0)
-            texts.append(stream.read().decode("utf-8"))
+            texts.append(stream.read().decode("utf-8", errors="replace"))
     return without_progress(subprocess.CompletedProcess(words, code, *texts))
 
 
@@ -77,9 +77,10 @@ def _in_child(words, cwd):
             code = end.code if isinstance(end.code, int) else 1 if end.code else 0
             if isinstance(end.code, str):
                 print(end.code, file=sys.stderr)
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
         return code
     except BaseException:  # noqa: BLE001
         traceback.print_exc()
         return 1
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()

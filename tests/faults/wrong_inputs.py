@@ -15,13 +15,15 @@ import json
 import os
 import pathlib
 import random
-import runpy
 import subprocess
 import sys
 import tempfile
-import traceback
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests")]
+
+import forked  # noqa: E402
+
 PATIENCE_S = 3600  # only a hang takes so long
 CONV = ["--network", "conv", "--backend", "sim:h200"]
 RUN = ["run", *CONV, "--strategy", "managed"]
@@ -58,38 +60,9 @@ class Generator:
 
     def umbench(self, *arguments):
         if arguments[0] in MODULES:
-            return self.script(arguments)
+            return forked.run(MODULES[arguments[0]], *arguments[1:], cwd=self.folder)
         return subprocess.run([self.program, *arguments], cwd=self.folder, capture_output=True, timeout=PATIENCE_S, check=False,
-                              stdin=subprocess.DEVNULL)
-
-    def script(self, arguments):
-        """As umbench would start it, in a process of its own that has the libraries already."""
-        streams = [tempfile.TemporaryFile() for _ in range(2)]
-        child = os.fork()
-        if child == 0:
-            code = 1
-            try:
-                os.chdir(self.folder)
-                for number, stream in enumerate(streams, 1):
-                    os.dup2(stream.fileno(), number)
-                sys.argv = list(arguments)
-                runpy.run_module(f"umbench.{MODULES[arguments[0]]}", run_name="__main__", alter_sys=True)
-                code = 0
-            except SystemExit as end:
-                code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                sys.stdout.flush()
-                sys.stderr.flush()
-                os._exit(code)
-        status = os.waitpid(child, 0)[1]
-        texts = []
-        for stream in streams:
-            with stream:
-                stream.seek(0)
-                texts.append(stream.read())
-        return subprocess.CompletedProcess(arguments, os.waitstatus_to_exitcode(status), *texts)
+                              stdin=subprocess.DEVNULL, text=True, errors="replace")
 
     def originals(self):
         """{kind: (document, command line that reads it as FILE)}; of records, the lines."""
@@ -208,7 +181,7 @@ class Generator:
 
 
 def defect_of(done):
-    said = done.stderr.decode(errors="replace")
+    said = done.stderr
     lines = [line for line in said.splitlines() if not line.startswith("[")]
     if done.returncode not in (0, 1, 2, 3, 4):
         return f"exit code {done.returncode}"
@@ -232,7 +205,6 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     random.seed(options.seed)
-    sys.path.insert(0, str(ROOT / "python"))
     for library in ("umbench.comparison", "umbench.export_formats", "matplotlib.pyplot"):
         importlib.import_module(library)
     codes, defects = collections.Counter(), 0
@@ -244,7 +216,7 @@ def main():
             defect = defect_of(done)
             if defect:
                 defects += 1
-                said = done.stderr.decode(errors="replace")[-300:]
+                said = done.stderr[-300:]
                 print(f"{defect}: {[word[:60] for word in words]} {data[:200]!r}: {said}", flush=True)
             if (number + 1) % 500 == 0:
                 print(f"{number + 1} of {options.inputs}, {defects} defects", file=sys.stderr, flush=True)

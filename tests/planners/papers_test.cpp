@@ -36,6 +36,10 @@ struct setting {
   memory_plan plan(const std::string& name, double ratio, const knob_values& knobs = {}) const {
     return find_strategy(planners(), name)->plan(at(name, ratio, knobs));
   }
+  nanoseconds time(const std::string& name, double ratio, const knob_values& knobs = {}) const {
+    const execution_plan e = lower(at(name, ratio, knobs), plan(name, ratio, knobs));
+    return open_simulator(on)->execute(g, e, {1, false, false}).iterations[0].duration;
+  }
 
   graph g;
   machine on;
@@ -57,11 +61,7 @@ TEST(autoswap, with_its_limit_at_the_peak_nothing_moves) {
 
 TEST(autoswap, the_best_of_all_weights_is_no_slower_than_each_score) {
   const setting s(small_spec("vgg16_cifar", 100, {.fusion_mode = fusion::none}));
-  const auto time = [&](std::int64_t score) {
-    const problem p = s.at("autoswap", 1.6, {{"score", score}});
-    const memory_plan plan = s.plan("autoswap", 1.6, {{"score", score}});
-    return open_simulator(s.on)->execute(s.g, lower(p, plan), {1, false, false}).iterations[0].duration;
-  };
+  const auto time = [&](std::int64_t score) { return s.time("autoswap", 1.6, {{"score", score}}); };
   const nanoseconds best = time(4);
   for (std::int64_t score = 0; score < 4; ++score) EXPECT_LE(best, time(score) * 102 / 100) << score;
 }
@@ -87,13 +87,7 @@ TEST(pooch, without_a_link_it_only_computes_again) {
 
 TEST(pooch, each_phase_takes_time_off) {
   const setting s(small_spec("resnet18_cifar", 100, {.fusion_mode = fusion::none}));
-  const auto time = [&](const knob_values& knobs) {
-    const memory_plan plan = s.plan("pooch", 1.6, knobs);
-    return open_simulator(s.on)
-        ->execute(s.g, lower(s.at("pooch", 1.6, knobs), plan), {1, false, false})
-        .iterations[0]
-        .duration;
-  };
+  const auto time = [&](const knob_values& knobs) { return s.time("pooch", 1.6, knobs); };
   const nanoseconds all = time({}), swapping = time({{"recompute", 0}});
   const nanoseconds swap_all = time({{"recompute", 0}, {"keep", 0}});
   const nanoseconds unscheduled = time({{"recompute", 0}, {"keep", 0}, {"schedule", 0}});
@@ -212,9 +206,8 @@ TEST(tvdnn, its_heuristic_is_close_to_its_integer_program) {
     const problem p = s.at(name, ratio);
     const memory_plan plan = s.plan(name, ratio);
     EXPECT_EQ(defect_of(s.g, plan), std::nullopt);
-    const execution_plan e = lower(p, plan);
-    EXPECT_LE(e.device_arena_bytes, p.budget);
-    return open_simulator(s.on)->execute(s.g, e, {1, false, false}).iterations[0].duration;
+    EXPECT_LE(lower(p, plan).device_arena_bytes, p.budget);
+    return s.time(name, ratio);
   };
   EXPECT_EQ(s.plan("tvdnn_ilp", 1), s.plan("device", 1));
   const nanoseconds heuristic = time("tvdnn", 1.4), program = time("tvdnn_ilp", 1.4);

@@ -278,6 +278,33 @@ torch_step blocks(torch_id count) {
   return s;
 }
 
+// Nothing but the first product's result is saved; it is on its way to the host while two more run.
+TEST(torch_plans, what_goes_to_the_host_is_waited_for_where_its_memory_is_needed) {
+  torch_step s = blocks(3);
+  s.link_bytes_per_ns = 2.048;
+  std::vector<torch_fate> fates = only(s, {});
+  fates[1] = torch_fate::offloaded;
+  torch_model roomy(s, unlimited), tight(s, 12 * kib);
+  EXPECT_EQ(roomy.evaluate(fates).forward_peak, 17 * kib);
+  EXPECT_EQ(roomy.plan().offloaded[0].gone_after, 5U);
+  EXPECT_EQ(tight.evaluate(fates).forward_peak, 9 * kib);
+  EXPECT_EQ(tight.plan().offloaded[0].gone_after, 2U);
+}
+
+TEST(torch_plans, what_comes_back_begins_later_where_it_has_no_room) {
+  torch_step s = blocks(3);
+  s.link_bytes_per_ns = 8.192;
+  std::vector<torch_fate> fates = only(s, {2, 3, 4, 5});
+  fates[1] = torch_fate::offloaded;
+  torch_model roomy(s, unlimited), tight(s, 30 * kib);
+  for (torch_model* model : {&roomy, &tight}) model->leave_time(4);
+  const torch_estimate early = roomy.evaluate(fates), late = tight.evaluate(fates);
+  EXPECT_EQ(roomy.plan().offloaded[0].back_before, 8U);
+  EXPECT_EQ(tight.plan().offloaded[0].back_before, 9U);
+  EXPECT_EQ(early.peak - late.peak, 8 * kib);
+  EXPECT_EQ(early.ns, late.ns);
+}
+
 TEST(torch_plans, parts_end_where_little_crosses) {
   const torch_step s = blocks(24);
   torch_model model(s, unlimited);

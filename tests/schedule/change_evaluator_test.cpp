@@ -37,13 +37,7 @@ list_totals whole_list(event_builder& events, forecaster& costs, const use_table
   return f;
 }
 
-class changed_lists : public ::testing::TestWithParam<std::string> {
- protected:
-  graph g = small_graph(GetParam());
-  machine on = test_machine();
-  profile costs = estimate(g, on);
-  problem p{g, costs, on, unlimited, pressure::none, {}, estimate_slices(g, on)};
-};
+using changed_lists = on_small_network;
 
 // A few decisions at a time, kept or not.
 TEST_P(changed_lists, are_as_if_made_anew) {

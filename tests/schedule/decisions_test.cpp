@@ -79,16 +79,22 @@ TEST_P(every_network, keeps_everything_where_nothing_else_is_decided) {
 INSTANTIATE_TEST_SUITE_P(catalogue, every_network, ::testing::ValuesIn(small_network_labels()),
                          [](const auto& row) { return row.param; });
 
-// Computing a long chain again takes each operator once, and what it needed goes again.
-TEST(decisions, a_chain_is_computed_once_for_one_reader) {
-  const graph g = small("vgg11", "vgg11", 4, {.fusion_mode = fusion::none}).g;
-  const use_table uses = make_use_table(g, graph_order(g));
-  const std::vector<gap> gaps = find_gaps(g, uses);
+// What both passes need and can be had again is.
+std::vector<decision> all_across_passes(const graph& g, const use_table& uses, const std::vector<gap>& gaps) {
   std::vector<decision> decisions(gaps.size());
   for (std::size_t i = 0; i < gaps.size(); ++i) {
     if (gaps[i].is_recomputable && spans_both_passes(g, uses, gaps[i]))
       decisions[i] = {gap_choice::recompute, 0, gaps[i].next_use};
   }
+  return decisions;
+}
+
+// Computing a long chain again takes each operator once, and what it needed goes again.
+TEST(decisions, a_chain_is_computed_once_for_one_reader) {
+  const graph g = small("vgg11", "vgg11", 4, {.fusion_mode = fusion::none}).g;
+  const use_table uses = make_use_table(g, graph_order(g));
+  const std::vector<gap> gaps = find_gaps(g, uses);
+  const std::vector<decision> decisions = all_across_passes(g, uses, gaps);
   const std::vector<event> events = build_events(g, uses, gaps, decisions);
   for (position at = 0; at < uses.end(); ++at) {
     const auto times = std::ranges::count_if(events, [&](const event& e) {
@@ -104,11 +110,7 @@ TEST(decisions, a_normalisation_is_computed_again_with_its_statistics) {
   const graph g = small("resnet", "resnet20_cifar", 16, {.fusion_mode = fusion::fused}).g;
   const use_table uses = make_use_table(g, graph_order(g));
   const std::vector<gap> gaps = find_gaps(g, uses);
-  std::vector<decision> decisions(gaps.size());
-  for (std::size_t i = 0; i < gaps.size(); ++i) {
-    if (gaps[i].is_recomputable && spans_both_passes(g, uses, gaps[i]))
-      decisions[i] = {gap_choice::recompute, 0, gaps[i].next_use};
-  }
+  const std::vector<decision> decisions = all_across_passes(g, uses, gaps);
   const memory_plan plan = make_plan(g, uses, gaps, decisions);
   ASSERT_EQ(defect_of(g, plan), std::nullopt);
   std::vector<int> whole(g.ops.size(), 0), with_statistics(g.ops.size(), 0);

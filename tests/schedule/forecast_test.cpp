@@ -39,13 +39,7 @@ held hold(const problem& p, const use_table& uses, const std::vector<gap>& gaps,
   return h;
 }
 
-class forecasts : public ::testing::TestWithParam<std::string> {
- protected:
-  graph g = small_graph(GetParam());
-  machine on = test_machine();
-  profile costs = estimate(g, on);
-  problem p{g, costs, on, unlimited, pressure::none, {}, estimate_slices(g, on)};
-};
+using forecasts = on_small_network;
 
 TEST_P(forecasts, say_what_random_decisions_hold_and_take) {
   std::mt19937 dice(3);

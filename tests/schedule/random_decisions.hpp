@@ -1,6 +1,9 @@
 // Decisions by dice, and networks to take them on.
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <limits>
 #include <random>
 
 #include "core/layout.hpp"
@@ -11,6 +14,14 @@
 #include "tests/planners/small_networks.hpp"
 
 namespace um::testing {
+
+class on_small_network : public ::testing::TestWithParam<std::string> {
+ protected:
+  graph g = small_graph(GetParam());
+  machine on = test_machine();
+  profile costs = estimate(g, on);
+  problem p{g, costs, on, std::numeric_limits<byte_count>::max(), pressure::none, {}, estimate_slices(g, on)};
+};
 
 // One out of `rarity` gaps is not kept.
 inline std::vector<decision> random_decisions(const std::vector<gap>& gaps, std::mt19937& dice,

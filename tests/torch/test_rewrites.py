@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 
 import umbench.torch  # noqa: E402
-from umbench.torch import planner, private, rewrites  # noqa: E402
+from umbench.torch import planner, private, rewrites, skips, step  # noqa: E402
 from umbench.torch.bench import models  # noqa: E402
 
 aten = torch.ops.aten
@@ -122,3 +122,66 @@ def test_a_fitted_unet_has_the_gradients_of_the_whole_one(monkeypatch):
     assert not model.plan.differences
     for a, b in zip(model.parameters(), whole.parameters()):
         torch.testing.assert_close(a.grad, b.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_masks_are_computed_from_what_was_normalised():
+    def gradients(tangents, image, other, filters):
+        made, second = (aten.convolution(x, filters, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1) for x in (image, other))
+        alone, both = (made * 2 - 1).relu(), (made + second).relu()
+        masks = [aten.le.Scalar(relu, 0) for relu in (alone, both)]
+        return [aten.where.self(mask, tangents * 0, tangents) for mask in masks] + [alone + both]
+
+    inputs = torch.randn(2, 3, 8, 8), torch.randn(2, 3, 8, 8), torch.randn(2, 3, 8, 8), torch.randn(3, 3, 3, 3)
+    graph = make_fx(gradients, tracing_mode="fake")(*inputs)
+    wanted = graph(*inputs)
+    alone, both = graph.graph.find_nodes(op="call_function", target=aten.relu.default)
+    rewrites.compute_masks(graph)
+    graph.graph.lint()
+    graph.recompile()
+    assert [user.target for user in alone.users] == [aten.add.Tensor]
+    assert aten.le.Scalar in [user.target for user in both.users]  # two results would have to be read
+    assert all(map(torch.equal, graph(*inputs), wanted))
+
+
+def test_images_that_are_read_long_after_are_computed_twice():
+    def convolved(image, filters):
+        return aten.convolution(image, filters, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1)
+
+    def gradients(tangents, image, first, inner):
+        def half(x):
+            return aten.convolution(x, inner, None, [2, 2], [1, 1], [1, 1], False, [0, 0], 1).relu()
+
+        def double(x):
+            return aten.upsample_nearest2d(x, [2 * n for n in x.shape[2:]])
+
+        outer = convolved(image, first).relu()
+        middle = half(outer)
+        deep = double(convolved(convolved(half(middle), inner).relu(), inner))
+        joined = torch.cat([middle, convolved(deep, inner)], 1)
+        wide = double(convolved(convolved(joined[:, :4] + joined[:, 4:], inner), inner))
+        last = torch.cat([outer, wide], 1)
+        of_last = (last * tangents).sum()
+        return last, of_last, (joined * of_last).sum()
+
+    inputs = torch.randn(1), torch.randn(2, 3, 16, 16), torch.randn(4, 3, 3, 3), torch.randn(4, 4, 3, 3)
+    graph = make_fx(gradients, tracing_mode="fake")(*inputs)
+    graph.graph.eliminate_dead_code()
+    wanted = graph(*inputs)
+    found = skips.skips_of(graph, 1)
+    assert [[part.name for part in parts] for parts in found.values()] == [["relu_1"], ["relu"]]
+    skips.read_again(graph, found)
+    graph.graph.lint()
+    graph.recompile()
+    kinds = [node.target for node in graph.graph.nodes]
+    assert kinds.count(aten.cat.default) == 4 and kinds.count(aten.convolution.default) == 8 + 1  # the largest is not repeated
+    backward = skips.backward_of(graph.graph)
+    for cat, parts in found.items():
+        assert not backward & set(cat.users) and not set(parts) & set(cat.args[0])
+    assert all(map(torch.allclose, graph(*inputs), wanted))
+
+
+def test_the_gradient_of_maxima_shares_a_kernel_with_what_reads_it():
+    graph = make_fx(lambda x, g: aten.max_pool2d_with_indices_backward(g, x, [2, 2], [2, 2], [0, 0], [1, 1], False, aten.max_pool2d_with_indices(x, [2, 2], [2, 2])[1]) + x,
+                    tracing_mode="fake")(torch.randn(1, 1, 4, 4), torch.randn(1, 1, 2, 2))
+    (node,) = graph.graph.find_nodes(op="call_function", target=aten.max_pool2d_with_indices_backward.default)
+    assert step.kind_of(node) == "reduction"

@@ -6,7 +6,7 @@ import time
 
 import torch
 
-from . import chunks, copies, micro, private, refusals, rewrites
+from . import chunks, copies, micro, private, refusals, rewrites, skips
 from .arena import Arena
 from .costs import RATES, costs_for, rates_of
 from .operators import name_of
@@ -210,6 +210,7 @@ class Planning:
     def __init__(self, model, plan, optimizer, tier, bits, backend, effort):
         self.bits = bits
         self.shares, self.costs, self.slabs, self.allocated, self.workspaces = 1, None, [], 0, 0
+        self.skips, self.reads_again = {}, False  # images that are read long after they were made; whether they are computed again for that
         self.model, self.plan, self.optimizer, self.tier, self.backend, self.effort = model, plan, optimizer, tier, backend, effort
         self.only_plans, self.bytes_per_ns = False, 0
 
@@ -238,10 +239,19 @@ class Planning:
                 continue
             self.shares = shares
             try:
-                return private.compiled(chunks.cut(graph, shares), inputs, self.partition, self.backend)
+                return self.compiled(chunks.cut(graph, shares), inputs)
             except NoRoom:
                 if not more:
                     raise
+
+    def compiled(self, graph, inputs):
+        try:
+            return private.compiled(graph, inputs, self.partition, self.backend)
+        except NoRoom:
+            if not self.skips or self.reads_again:
+                raise
+        self.reads_again = True
+        return private.compiled(graph, inputs, self.partition, self.backend)
 
     def partition(self, joint, inputs, *, num_fwd_outputs, static_lifetime_input_indices=None, **others):
         begun = time.monotonic()
@@ -253,6 +263,10 @@ class Planning:
             self.plan.leave_slack()
         private.simplified(joint)
         if on_gpu and self.bits == "rounding":
+            rewrites.compute_masks(joint)
+            self.skips = skips.skips_of(joint, self.plan.usable)
+            if self.skips and self.reads_again:
+                skips.read_again(joint, self.skips)
             rewrites.part_convolutions(joint, self.plan.usable)
         self.costs = self.costs or costs_for(device)
         step, begin = step_and_own_choice(joint, num_fwd_outputs, static_lifetime_input_indices, self.costs)

@@ -75,6 +75,7 @@ def planned(options, budget, times):
     except capture.CannotExport as error:
         raise load.BadInput(f"{options.model}: {error}") from None
     private.simplified(joint.graph)
+    rewrites.compute_masks(joint.graph)
     rewrites.part_convolutions(joint.graph, budget)
     costs = ByMachine(machine(options.gpu.removeprefix("sim:")))
     step, begin = step_and_own_choice(joint.graph, joint.num_fwd_outputs, joint.static_inputs, costs)

@@ -150,3 +150,25 @@ def widens(node):
         return False
     kind, wide = value_of(node.args[0]).dtype, value_of(node).dtype
     return kind.is_floating_point and wide.is_floating_point and kind.itemsize < wide.itemsize
+
+
+def compute_masks(joint):
+    """Where a gradient goes through a ReLU, its kernel reads the convolution's result for the normalisation before that, too: the mask is computed
+    from that result, not read from the ReLU's, which may leave earlier."""
+    for node in joint.graph.find_nodes(op="call_function", target=aten.le.Scalar):
+        relu = node.args[0]
+        if name_of(relu) == "relu" and len(_large_sources(relu)) == 1:
+            node.replace_input_with(relu, computed_anew(relu))
+
+
+def _large_sources(node):
+    """The results as large as a node's that it is computed from element by element."""
+    found, left, seen = set(), [node], set()
+    while left:
+        for source in left.pop().all_input_nodes:
+            if numel(source) < numel(node) or source in seen:
+                continue
+            seen.add(source)
+            is_passed = source.op == "call_function" and kind_of(source) in (COMPUTED, VIEW)
+            (left.append if is_passed else found.add)(source)
+    return found

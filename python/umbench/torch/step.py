@@ -92,8 +92,10 @@ def kind_of(node):
     if node.target is operator.getitem:
         return "item"
     kind, value = operators.kind_of(node), value_of(node)
-    if kind in (operators.SCATTERED, operators.READS_NEIGHBOURS):
+    if kind == operators.SCATTERED:
         return "far_reduction"
+    if kind == operators.READS_NEIGHBOURS:
+        return "reduction"  # in memory, but for what shares its kernel
     if kind == operators.REDUCED:
         return "reduction" if reduces_rows(node) else "far_reduction"
     if kind == operators.ALONE and isinstance(value, (torch.Tensor, tuple, list)):

@@ -1,0 +1,66 @@
+"""Images that a graph puts together with others long after they were made, as a U-Net does in its second half."""
+
+import torch
+
+from .operators import ALONE, is_repeatable, kind_of
+from .rewrites import PART_OF_BUDGET, computed_anew
+from .values import numel, stored_bytes, tensors_of, value_of
+
+FAR = 2  # more library calls than that lie between the first reader of an image and where it is put together with others
+
+
+def skips_of(joint, budget):
+    """{a concatenation along channels: those of its parts that were made long before}. budget: bytes."""
+    order = {node: i for i, node in enumerate(joint.graph.nodes)}
+    calls = [order[node] for node in order if node.op == "call_function" and kind_of(node) == ALONE]
+    backward, found = backward_of(joint.graph), {}
+    for node in joint.graph.find_nodes(op="call_function", target=torch.ops.aten.cat.default):
+        if node in backward or node.args[1:] != (1,) or stored_bytes(value_of(node)) < budget * PART_OF_BUDGET:
+            continue
+        firsts = {part: min(map(order.get, part.users)) for part in node.args[0]}
+        parts = [part for part, first in firsts.items() if sum(first < at < order[node] for at in calls) > FAR]
+        if parts:
+            found[node] = parts
+    return found
+
+
+def backward_of(graph):
+    """All that is computed from incoming gradients."""
+    found = set()
+    for node in graph.nodes:
+        if node.op == "placeholder" and node.target.startswith("tangents") or not found.isdisjoint(node.all_input_nodes):
+            found.add(node)
+    return found
+
+
+def read_again(joint, skips):
+    """The forward graph computes what leads to such a part element by element once more where it is read, instead of keeping the part. The backward graph, which
+    reads each twice, computes it twice, from the largest images on: it is not in memory in between."""
+    backward = backward_of(joint.graph)
+    largest = max(numel(part) for parts in skips.values() for part in parts)
+    copies = {}
+    for node, parts in skips.items():
+        readers = [user for user in node.users if user in backward]
+        with joint.graph.inserting_after(node):
+            again = joint.graph.call_function(node.target, node.args)
+        again.meta = dict(node.meta)
+        with joint.graph.inserting_before(again):
+            for part in parts:
+                again.replace_input_with(part, _copied(part, largest, copies))
+        for reader in readers:
+            reader.replace_input_with(node, again)
+        for part in parts:
+            node.replace_input_with(part, computed_anew(part))
+
+
+def _copied(node, largest, copies):
+    """A copy of a node and of the images that it is computed from, up to library calls as large as `largest`. copies: made so far."""
+    if node in copies:
+        return copies[node]
+    (value, *_), ends = tensors_of(node) or [None], node.op != "call_function" or not is_repeatable(node)
+    is_image = value is not None and value.dim() == 4 and value.numel() * 64 > largest
+    if ends or not is_image or kind_of(node) == ALONE and numel(node) >= largest:
+        return node
+    sources = {source: _copied(source, largest, copies) for source in node.all_input_nodes}
+    copies[node] = node.graph.node_copy(node, sources.get)
+    return copies[node]
