@@ -26,7 +26,7 @@ void torch_copies::begin_forward() {
   free_at_ = padded_free_at_ = 0;
 }
 
-void torch_copies::leave(torch_id tensor, std::int64_t now) {
+void torch_copies::begin_copy_out(torch_id tensor, std::int64_t now) {
   free_at_ = std::max(free_at_, now) + ns_of(tensor);
   padded_free_at_ = std::max(padded_free_at_, now) + padded_ns_of(tensor);
   open_.push_back({tensor, free_at_, padded_free_at_});
@@ -36,7 +36,7 @@ void torch_copies::begin_backward(const torch_kernels& kernels, const std::vecto
                                   std::int64_t now) {
   if (made_.empty()) return;
   free_at_ = backward_begins_ = now;
-  for (const torch_copy& each : made_) first_read_[each.tensor] = SIZE_MAX;
+  for (const torch_offload& each : made_) first_read_[each.tensor] = SIZE_MAX;
   for (std::size_t t = kernels.count(); t-- > 0;) {
     for (const torch_id b : kernels.kernel(t).reads) first_read_[b] = t;
   }
@@ -47,7 +47,7 @@ void torch_copies::begin_backward(const torch_kernels& kernels, const std::vecto
   std::ranges::stable_sort(returning_, {}, &returning_copy::first_read);
   std::int64_t latest = std::numeric_limits<std::int64_t>::max();
   for (auto each = returning_.rbegin(); each != returning_.rend(); ++each) {
-    torch_copy& copy = made_[each->copy];
+    torch_offload& copy = made_[each->copy];
     latest = std::min(latest, starts[each->first_read]) - padded_ns_of(copy.tensor);
     const auto after = std::upper_bound(
         starts.begin(), starts.begin() + static_cast<std::ptrdiff_t>(each->first_read) + 1, latest);
@@ -90,7 +90,7 @@ bool torch_copies::delay(const torch_kernels& kernels, const std::vector<std::in
   return any;
 }
 
-std::vector<torch_id> torch_copies::back(std::size_t t, std::int64_t now) {
+std::vector<torch_id> torch_copies::begin_copies_in(std::size_t t, std::int64_t now) {
   std::vector<torch_id> begun;
   for (returning_copy& each : returning_) {
     if (each.begin != t) continue;
@@ -102,7 +102,7 @@ std::vector<torch_id> torch_copies::back(std::size_t t, std::int64_t now) {
   return begun;
 }
 
-std::int64_t torch_copies::there(std::size_t t, std::int64_t now) const {
+std::int64_t torch_copies::arrival_of_reads(std::size_t t, std::int64_t now) const {
   for (const returning_copy& each : returning_) {
     if (each.first_read == t) now = std::max(now, each.done);
   }

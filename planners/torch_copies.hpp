@@ -17,7 +17,7 @@ class torch_copies {
 
   // The forward graph begins; times are those of its clock.
   void begin_forward();
-  void leave(torch_id tensor, std::int64_t now);
+  void begin_copy_out(torch_id tensor, std::int64_t now);
   struct leaving {
     torch_id tensor = no_node;
     std::int64_t done = 0, latest = 0;  // as forecast, and with the time left
@@ -37,11 +37,11 @@ class torch_copies {
   // left while kernel t runs. Whether any does.
   bool delay(const torch_kernels& kernels, const std::vector<std::int64_t>& free);
   // Tensors whose copies back begin right before kernel t.
-  std::vector<torch_id> back(std::size_t t, std::int64_t now);
+  std::vector<torch_id> begin_copies_in(std::size_t t, std::int64_t now);
   // When kernel t has what it reads.
-  std::int64_t there(std::size_t t, std::int64_t now) const;
+  std::int64_t arrival_of_reads(std::size_t t, std::int64_t now) const;
 
-  const std::vector<torch_copy>& made() const { return made_; }
+  const std::vector<torch_offload>& made() const { return made_; }
 
  private:
   struct returning_copy {
@@ -61,7 +61,7 @@ class torch_copies {
   std::vector<std::size_t> first_read_;
   std::vector<leaving> open_;
   std::vector<returning_copy> returning_;
-  std::vector<torch_copy> made_;
+  std::vector<torch_offload> made_;
   double times_ = 1;
   // When the link can begin the next copy; padded: with the safety factor times_.
   std::int64_t free_at_ = 0, padded_free_at_ = 0, backward_begins_ = 0;

@@ -8,7 +8,7 @@ namespace um {
 constexpr std::size_t most_joined = 64, farthest = 64;
 
 torch_joins::torch_joins(std::size_t nodes)
-    : joined_(nodes), next_(nodes), size_(nodes), first_(nodes), last_(nodes), looked_at_(nodes) {}
+    : joined_(nodes), next_(nodes), size_(nodes), first_(nodes), last_(nodes), visited_in_(nodes) {}
 
 void torch_joins::part(torch_id v, std::size_t place) {
   joined_[v] = next_[v] = v;
@@ -16,7 +16,7 @@ void torch_joins::part(torch_id v, std::size_t place) {
   first_[v] = last_[v] = place;
 }
 
-torch_id torch_joins::leader(torch_id v) {
+torch_id torch_joins::representative(torch_id v) {
   while (joined_[v] != v) {
     joined_[v] = joined_[joined_[v]];
     v = joined_[v];
@@ -25,12 +25,12 @@ torch_id torch_joins::leader(torch_id v) {
 }
 
 bool torch_joins::are_near(torch_id a, torch_id b) {
-  a = leader(a), b = leader(b);
+  a = representative(a), b = representative(b);
   return std::max(last_[a], last_[b]) - std::min(first_[a], first_[b]) <= farthest;
 }
 
 void torch_joins::join(torch_id a, torch_id b) {
-  a = leader(a), b = leader(b);
+  a = representative(a), b = representative(b);
   if (a == b || size_[a] + size_[b] > most_joined) return;
   first_[a] = std::min(first_[a], first_[b]);
   last_[a] = std::max(last_[a], last_[b]);

@@ -16,7 +16,7 @@ class torch_joins {
   // Unless a kernel has too many nodes then.
   void join(torch_id a, torch_id b);
   // The same node for all that share a kernel.
-  torch_id leader(torch_id v);
+  torch_id representative(torch_id v);
   // Inductor fuses no readers of the same memory that are far apart.
   bool are_near(torch_id a, torch_id b);
   // Whether a's kernel needs b's. makers_of(v): the nodes whose results v reads.
@@ -24,26 +24,26 @@ class torch_joins {
 
  private:
   std::vector<torch_id> joined_, next_;  // next_: around what is joined
-  std::vector<std::size_t> size_, first_, last_, looked_at_;
-  std::size_t look_ = 0;
+  std::vector<std::size_t> size_, first_, last_, visited_in_;
+  std::size_t visit_ = 0;
   std::vector<torch_id> open_;
 };
 
 bool torch_joins::needs(torch_id a, torch_id b, const auto& makers_of) {
-  b = leader(b);
+  b = representative(b);
   const std::size_t earliest = first_[b];
-  ++look_;
-  open_.assign(1, leader(a));
+  ++visit_;
+  open_.assign(1, representative(a));
   while (!open_.empty()) {
     const torch_id group = open_.back();
     open_.pop_back();
     torch_id member = group;
     do {
       for (const torch_id maker : makers_of(member)) {
-        const torch_id from = leader(maker);
+        const torch_id from = representative(maker);
         if (from == b) return true;
-        if (looked_at_[from] == look_ || last_[from] < earliest) continue;
-        looked_at_[from] = look_;
+        if (visited_in_[from] == visit_ || last_[from] < earliest) continue;
+        visited_in_[from] = visit_;
         open_.push_back(from);
       }
       member = next_[member];

@@ -61,14 +61,14 @@ void torch_kernels::fuse(const std::vector<torch_id>& order, bool backward) {
   }
   collect(order);
   placed_.clear();
-  for (std::size_t k = 0; k < found_count_; ++k) put(k);
+  for (std::size_t k = 0; k < found_count_; ++k) place_kernel(k);
 }
 
-bool torch_kernels::stays(torch_id root, bool backward) const {
+bool torch_kernels::is_kept(torch_id root, bool backward) const {
   return backward ? wiring_.backward_result[root] : wiring_.forward_result[root] || orders_.is_saved[root];
 }
 
-bool torch_kernels::alone(const torch_node& node) const {
+bool torch_kernels::runs_alone(const torch_node& node) const {
   return node.kind == torch_kind::kernel || !wiring_.step.fused;
 }
 
@@ -98,16 +98,16 @@ void torch_kernels::read_inputs(torch_id v) {
     operations_[v] += operations_[maker];
     for (const torch_id r : reads_[maker]) read(r, is_shifted || has(shifted_[maker], r));
   }
-  depth_[v] = alone(wiring_.at(v)) ? deepest + 1 : deepest;
+  depth_[v] = runs_alone(wiring_.at(v)) ? deepest + 1 : deepest;
 }
 
 // Whether a node's value gets memory, if no kernel holds all that read it.
 bool torch_kernels::is_stored(torch_id v) const {
-  if (wiring_.at(v).kind != torch_kind::pointwise || alone(wiring_.at(v)) || stays(v, backward_)) return true;
-  const std::size_t users = fused_readers(v);
+  const torch_node& node = wiring_.at(v);
+  if (node.kind != torch_kind::pointwise || runs_alone(node) || is_kept(v, backward_)) return true;
+  const std::size_t users = fused_readers(v), reads = reads_[v].size();
   if (users == read_by_library) return true;
-  const std::size_t reads = reads_[v].size();
-  if (wiring_.at(v).widens) return false;
+  if (node.widens) return false;
   return reads > most_reads ||
          (users > 1 && (reads > most_reads_if_shared || operations_[v] > most_operations_if_shared));
 }
@@ -129,7 +129,7 @@ std::size_t torch_kernels::fused_readers(torch_id v) const {
   for (const torch_id w : wiring_.readers[v]) {
     if (!runs_[w]) continue;
     if (!fusible(wiring_.at(w).kind)) return read_by_library;
-    const bool passes = wiring_.at(w).widens && !stays(w, backward_);
+    const bool passes = wiring_.at(w).widens && !is_kept(w, backward_);
     const std::size_t behind = passes ? fused_readers(w) : 1;
     count += behind == read_by_library ? 1 : behind;
   }
@@ -177,7 +177,7 @@ void torch_kernels::join_independent(const std::vector<torch_id>& order) {
     for (const torch_id b : reads_[v]) {
       const torch_id u = last_reader_[b];
       last_reader_[b] = v;
-      if (u == no_node || joins_.leader(u) == joins_.leader(v)) continue;
+      if (u == no_node || joins_.representative(u) == joins_.representative(v)) continue;
       const std::int64_t elements =
           wiring_.at(v).elements;  // all of b: Inductor joins no readers of its parts
       if (wiring_.at(u).elements != elements || wiring_.at(b).elements != elements) continue;
@@ -191,7 +191,7 @@ void torch_kernels::collect(const std::vector<torch_id>& order) {
   found_count_ = 0;
   for (const torch_id v : order) {
     if (!stored_[v]) continue;
-    std::size_t& k = kernel_of_[joins_.leader(v)];
+    std::size_t& k = kernel_of_[joins_.representative(v)];
     if (k == no_kernel) {
       k = found_count_;
       new_kernel(wiring_.at(v).kind == torch_kind::kernel);
@@ -218,7 +218,7 @@ void torch_kernels::collect_writes() {
   for (std::size_t k = 0; k < found_count_; ++k) {
     torch_kernel& kernel = found_[k];
     const auto write = [&](torch_id b) {
-      if (wiring_.at(b).bytes > 0 && (kernel.library || stays(b, backward_) || read_elsewhere_[b]))
+      if (wiring_.at(b).bytes > 0 && (kernel.library || is_kept(b, backward_) || read_elsewhere_[b]))
         kernel.writes.push_back(b);
     };
     for (const torch_id v : kernel.members) {
@@ -239,12 +239,12 @@ torch_kernel& torch_kernels::new_kernel(bool library) {
   return kernel;
 }
 
-void torch_kernels::put(std::size_t k) {
+void torch_kernels::place_kernel(std::size_t k) {
   if (found_[k].placed) return;
   found_[k].placed = true;
   for (const torch_id b : found_[k].reads) {
     const torch_id maker = wiring_.maker(b);
-    if (runs_[b] && kernel_of_[maker] != no_kernel) put(kernel_of_[maker]);
+    if (runs_[b] && kernel_of_[maker] != no_kernel) place_kernel(kernel_of_[maker]);
   }
   placed_.push_back(k);
 }

@@ -34,10 +34,10 @@ class torch_kernels {
   // Gradients of the last graph that Inductor has to be told to store: it would compute them in each reader.
   const std::vector<torch_id>& told_to_store() const { return told_to_store_; }
   // Whether what lies in a root is wanted after the graph.
-  bool stays(torch_id root, bool backward) const;
+  bool is_kept(torch_id root, bool backward) const;
 
  private:
-  bool alone(const torch_node& node) const;
+  bool runs_alone(const torch_node& node) const;
   void read_inputs(torch_id v);
   bool is_stored(torch_id v) const;
   bool saves_memory(torch_id v) const;
@@ -48,7 +48,7 @@ class torch_kernels {
   void collect(const std::vector<torch_id>& order);
   void collect_writes();
   torch_kernel& new_kernel(bool library);
-  void put(std::size_t k);
+  void place_kernel(std::size_t k);
 
   const torch_orders& orders_;
   const torch_wiring& wiring_;

@@ -33,7 +33,7 @@ enum class torch_fate : char { again, saved, offloaded };
 // A saved tensor that is not on the device in between. The forward graph waits for its copy behind the node
 // `gone_after` (no_node: at its end); the backward graph begins to copy it back before the node
 // `back_before`.
-struct torch_copy {
+struct torch_offload {
   torch_id tensor = no_node, gone_after = no_node, back_before = no_node;
 };
 

@@ -60,17 +60,17 @@ class torch_search {
   std::vector<torch_fate> saving(const std::vector<torch_id>& nodes) const;
   std::vector<torch_id> results_of_kernels() const;
   point with_small(const std::vector<torch_id>& nodes);
-  std::vector<point> starts(const std::vector<torch_id>& begin, const std::vector<point>& by_parts);
+  std::vector<point> starting_points(const std::vector<torch_id>& begin, const std::vector<point>& by_parts);
   double bytes_freed_per_ns(const torch_move& m) const;
   void lower_peak(std::size_t first, std::size_t last);
-  void save_time();
+  void reduce_time();
   void aim_at(std::int64_t budget);
   void keep() {
     if (now_ < best_) best_ = now_;
   }
   std::vector<point> descents(const std::vector<point>& from);
-  void shake();
-  void leave_time();
+  void perturb();
+  void leave_copies_time();
 
   const torch_step& step_;
   std::int64_t budget_, aim_;
@@ -187,7 +187,7 @@ void torch_search::aim_at(std::int64_t budget) {
 }
 
 // Accepts what is better as it comes, families first.
-void torch_search::save_time() {
+void torch_search::reduce_time() {
   for (bool found = true; found && !late();) {
     found = false;
     for (const torch_move& m : moves_.all) {
@@ -200,7 +200,7 @@ void torch_search::save_time() {
   }
 }
 
-void torch_search::shake() {
+void torch_search::perturb() {
   std::vector<torch_fate> fates = best_.fates;
   const std::size_t kinds = step_.link_bytes_per_ns > 0 ? 3 : 2;
   for (int i = 0; i < 3; ++i) {
@@ -214,7 +214,7 @@ void torch_search::shake() {
 }
 
 // Evaluates the best point with as much time for its copies as costs neither memory nor time.
-void torch_search::leave_time() {
+void torch_search::leave_copies_time() {
   for (const double times : {8.0, 4.0, 2.0, 1.5, copy_time}) {
     model_.leave_time(times);
     const point same = at(best_.fates);
@@ -252,8 +252,8 @@ std::vector<torch_search::point> torch_search::evaluated(const std::vector<std::
 
 // Choices to search from: all, PyTorch's own, what no kernel is fused for, and those that compute again part
 // by part.
-std::vector<torch_search::point> torch_search::starts(const std::vector<torch_id>& begin,
-                                                      const std::vector<point>& by_parts) {
+std::vector<torch_search::point> torch_search::starting_points(const std::vector<torch_id>& begin,
+                                                               const std::vector<point>& by_parts) {
   std::vector<point> found{with_small(moves_.candidates), with_small(begin),
                            with_small(results_of_kernels())};
   // Where even parts are too large, the way from the others is longer still.
@@ -287,20 +287,20 @@ torch_plan torch_search::find(const std::vector<torch_id>& begin, const std::vec
   now_ = at(saving(begin));  // with PyTorch's own choice of small tensors
   keep();
   std::vector<point> ends{now_};
-  for (point& end : descents(starts(begin, by_parts))) ends.push_back(std::move(end));
+  for (point& end : descents(starting_points(begin, by_parts))) ends.push_back(std::move(end));
   std::sort(ends.begin(), ends.end());
   for (const point& end : ends) {
     now_ = end;
-    save_time();
+    reduce_time();
     keep();
   }
   while (!late()) {
-    shake();
+    perturb();
     lower_peak(0, moves_.of_families);
-    save_time();
+    reduce_time();
     keep();
   }
-  leave_time();
+  leave_copies_time();
   torch_plan made = model_.plan();
   made.evaluations = evaluations_;
   return made;

@@ -34,7 +34,7 @@ struct torch_node {
   std::int64_t ns = 0;            // of a kernel, with the gap to the next
   std::int64_t workspace = 0;     // bytes that a kernel needs while it runs
   int family = 0;                 // nodes that do the same in different layers share one
-  double pace = 1;                // of the rate of fused kernels, what one reaches that has this node
+  double pace = 1;                // a fused kernel with this node reaches this share of the rate
   bool forward = false;           // the forward graph can run it: no incoming gradient is needed
   bool resident = false;          // a parameter or an input: there during the whole step
   bool repeatable = true;         // computing it again gives the same values

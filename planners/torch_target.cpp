@@ -26,8 +26,8 @@ class walk {
         copies_(orders),
         last_use_(wiring_.root.size()) {}
 
-  torch_estimate both();
-  const std::vector<torch_copy>& copies() const { return copies_.made(); }
+  torch_estimate run_both_passes();
+  const std::vector<torch_offload>& copies() const { return copies_.made(); }
   const std::vector<torch_id>& told_to_store() const { return kernels_.told_to_store(); }
   void aim_at(std::int64_t budget) { budget_ = budget; }
   void leave_time(double times) { copies_.leave_time(times); }
@@ -39,11 +39,11 @@ class walk {
   void run_all(bool backward);
   bool make_room(bool backward);
   bool may_wait_behind(const torch_kernel& kernel) const;
-  void leave(const torch_kernel& kernel, std::size_t t);
+  void copy_out(const torch_kernel& kernel, std::size_t t);
   void wait_for_copies();
-  void come_back(std::size_t t);
+  void copy_in(std::size_t t);
   void run(const torch_kernel& kernel, std::size_t t, bool backward);
-  bool dies(torch_id b, std::size_t t, bool backward) const;
+  bool is_last_use(torch_id b, std::size_t t, bool backward) const;
   std::int64_t in_place(const torch_kernel& kernel, std::size_t t, bool backward) const;
   std::int64_t time_of(const torch_kernel& kernel) const;
   std::int64_t host_ns() const;
@@ -62,7 +62,7 @@ class walk {
   std::size_t count_ = 0;
 };
 
-torch_estimate walk::both() {
+torch_estimate walk::run_both_passes() {
   estimate_ = {};
   count_ = 0;
   live_ = wiring_.step.base_bytes;
@@ -104,7 +104,7 @@ void walk::follow(const std::vector<torch_id>& order, bool backward) {
   }
   for (std::size_t t = 0; t < n; ++t) {
     for (const torch_id b : kernels_.kernel(t).writes) {
-      if (kernels_.stays(b, backward) && (backward || !orders_.is_offloaded[b])) last_use_[b] = always;
+      if (kernels_.is_kept(b, backward) && (backward || !orders_.is_offloaded[b])) last_use_[b] = always;
     }
   }
   if (backward) {
@@ -130,10 +130,10 @@ void walk::run_all(bool backward) {
   free_.resize(kernels_.count());
   live_after_.resize(kernels_.count());
   for (std::size_t t = 0; t < kernels_.count(); ++t) {
-    if (backward) come_back(t);
+    if (backward) copy_in(t);
     run(kernels_.kernel(t), t, backward);
     if (!backward) {
-      leave(kernels_.kernel(t), t);
+      copy_out(kernels_.kernel(t), t);
       live_after_[t] = live_;
     }
   }
@@ -166,10 +166,10 @@ bool walk::may_wait_behind(const torch_kernel& kernel) const {
 }
 
 // Begins the copies of what a kernel wrote, and frees what has been copied and read.
-void walk::leave(const torch_kernel& kernel, std::size_t t) {
+void walk::copy_out(const torch_kernel& kernel, std::size_t t) {
   for (const torch_id b : kernel.writes) {
     if (!orders_.is_offloaded[b]) continue;
-    copies_.leave(b, estimate_.ns);
+    copies_.begin_copy_out(b, estimate_.ns);
     estimate_.ns += copies_.kernel_delay_of(b);
   }
   if (!may_wait_behind(kernel)) return;
@@ -194,12 +194,12 @@ void walk::wait_for_copies() {
   copies_.open().clear();
 }
 
-void walk::come_back(std::size_t t) {
-  for (const torch_id b : copies_.back(t, estimate_.ns)) {
+void walk::copy_in(std::size_t t) {
+  for (const torch_id b : copies_.begin_copies_in(t, estimate_.ns)) {
     live_ += rounded(wiring_.at(b).bytes);
     estimate_.ns += copies_.kernel_delay_of(b);
   }
-  estimate_.ns = copies_.there(t, estimate_.ns);
+  estimate_.ns = copies_.arrival_of_reads(t, estimate_.ns);
 }
 
 void walk::run(const torch_kernel& kernel, std::size_t t, bool backward) {
@@ -217,12 +217,12 @@ void walk::run(const torch_kernel& kernel, std::size_t t, bool backward) {
   live_ += written;
   for (const auto* roots : {&kernel.reads, &kernel.writes}) {
     for (const torch_id b : *roots) {
-      if (dies(b, t, backward)) live_ -= rounded(wiring_.at(b).bytes);
+      if (is_last_use(b, t, backward)) live_ -= rounded(wiring_.at(b).bytes);
     }
   }
 }
 
-bool walk::dies(torch_id b, std::size_t t, bool backward) const {
+bool walk::is_last_use(torch_id b, std::size_t t, bool backward) const {
   if (last_use_[b] != t || (!backward && orders_.is_offloaded[b])) return false;
   const torch_node& node = wiring_.at(b);
   if (node.kind == torch_kind::input) return !node.resident && backward;
@@ -235,7 +235,7 @@ std::int64_t walk::in_place(const torch_kernel& kernel, std::size_t t, bool back
   if (kernel.library) {
     const torch_node& node = wiring_.at(kernel.members[0]);
     const torch_id first = node.over_first ? wiring_.root[node.inputs[0]] : no_node;
-    const bool is_over = first != no_node && kernels_.runs(first) && dies(first, t, backward);
+    const bool is_over = first != no_node && kernels_.runs(first) && is_last_use(first, t, backward);
     return is_over ? rounded(wiring_.at(first).bytes) : 0;
   }
   if (kernel.writes.empty()) return 0;
@@ -248,7 +248,7 @@ std::int64_t walk::in_place(const torch_kernel& kernel, std::size_t t, bool back
       const bool from_outside = std::ranges::find(kernel.reads, b) != kernel.reads.end();
       const bool is_taken = std::ranges::find(taken, b) != taken.end();
       if (!from_outside || is_taken || wiring_.at(b).bytes != wiring_.at(written).bytes ||
-          !dies(b, t, backward))
+          !is_last_use(b, t, backward))
         continue;
       bytes += rounded(wiring_.at(b).bytes);
       taken.push_back(b);
@@ -311,7 +311,7 @@ torch_model::~torch_model() = default;
 
 torch_estimate torch_model::evaluate(const std::vector<torch_fate>& fates) {
   parts_->orders.choose(fates);
-  parts_->estimate = parts_->walks.both();
+  parts_->estimate = parts_->walks.run_both_passes();
   return parts_->estimate;
 }
 

@@ -19,10 +19,10 @@ struct torch_estimate {
 };
 
 struct torch_plan {
-  std::vector<torch_id> saved;        // sent from the forward to the backward graph, without residents
-  std::vector<torch_copy> offloaded;  // those of `saved` that go to the host and back
-  std::vector<torch_id> recomputed;   // nodes that the forward graph runs and the backward graph as well
-  std::vector<torch_id> stored;       // nodes of the backward graph that Inductor has to be told to store
+  std::vector<torch_id> saved;           // sent from the forward to the backward graph, without residents
+  std::vector<torch_offload> offloaded;  // those of `saved` that go to the host and back
+  std::vector<torch_id> recomputed;      // nodes that the forward graph runs and the backward graph as well
+  std::vector<torch_id> stored;          // nodes of the backward graph that Inductor has to be told to store
   torch_estimate estimate;
   std::int64_t evaluations = 0;
 };

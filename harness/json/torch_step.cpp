@@ -22,7 +22,7 @@ json number_or_none(torch_id v) {
 json estimate_of(const torch_plan& plan) {
   const torch_estimate& e = plan.estimate;
   json offloaded = json::array();
-  for (const torch_copy& c : plan.offloaded)
+  for (const torch_offload& c : plan.offloaded)
     offloaded.push_back({c.tensor, number_or_none(c.gone_after), number_or_none(c.back_before)});
   return {{"ns", e.ns},
           {"peak", e.peak},

@@ -194,7 +194,7 @@ def bytes_of(node):
 
 
 def offload(forward, backward, num_fwd_outputs, copies, slab):
-    """Puts the copies into both graphs. `copies`: (tensor, gone_after, back_before), names of nodes as torch_copy has them, None for
+    """Puts the copies into both graphs. `copies`: (tensor, gone_after, back_before), names of nodes as torch_offload has them, None for
     the end of the forward graph and for right before the first reader."""
     for (name, gone_after, back_before), slot in zip(copies, slab.slots):
         host = _copy_out(forward.graph, num_fwd_outputs, name, gone_after, slot)
