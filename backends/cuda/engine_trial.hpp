@@ -24,7 +24,7 @@ struct candidate {
 // Times one call, by as few calls as decide whether the candidate beats `to_beat`. It makes one call if that
 // is slower by a quarter even without the time that it may have spent on loading; the result is then a lower
 // bound, or if that takes over a second. It makes two if that holds for the second call, or if calls are long
-// (four below 1 ms), else up to 14.
+// (six below 1 ms), else up to 16. Brief ones run four times, for a graph.
 nanoseconds trial_time(const candidate& of, nanoseconds to_beat);
 
 // Ends the search of a list, likely candidates first, once a dozen candidates, or a second and a half, have

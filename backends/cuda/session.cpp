@@ -102,7 +102,7 @@ session::session(int device, const cuda_options& options)
       cudnn_(make_cudnn(compute_.get())),
       cublas_(make_cublas()),
       key_prefix_(gpu_name(device) + " | cudnn " + std::to_string(cudnnGetVersion()) + " | cublaslt " +
-                  std::to_string(cublasLtGetVersion()) + " | timed in graphs | "),
+                  std::to_string(cublasLtGetVersion()) + " | trials in graphs | "),
       engines_(options.engine_cache.empty() ? standard_engine_cache() : options.engine_cache) {}
 
 const engine& session::cached_engine(const std::string& key, const std::function<engine()>& make) {

@@ -14,6 +14,7 @@ constexpr nanoseconds ms = 1'000'000, us = 1'000;
 struct pretended {
   nanoseconds call = 0, loading = 0, launch = 5 * us;
   bool accurate = true;
+  nanoseconds event = 0;
   int calls = 0;
 
   nanoseconds tried(nanoseconds to_beat) {
@@ -23,7 +24,7 @@ struct pretended {
                        },
                        [this](int before, int counted) {
                          calls += before + counted;
-                         return call + (before + counted == 1 ? launch : 0);
+                         return call + (before + counted == 1 ? launch : 0) + (counted == 1 ? event : 0);
                        }},
                       to_beat);
   }
@@ -67,7 +68,13 @@ TEST(trials, say_no_more_of_a_single_call_than_it_tells) {
 TEST(trials, count_no_launch_in_a_brief_call) {
   pretended brief{20 * us};
   EXPECT_EQ(brief.tried(21 * us), 20 * us);
-  EXPECT_EQ(brief.calls, 1 + 1 + 2 + 10);
+  EXPECT_EQ(brief.calls, 1 + 1 + 4 + 10);
+}
+
+// A single call is timed between events, which take as long as a brief call; the winner so far was not.
+TEST(trials, decide_about_brief_calls_by_several) {
+  pretended faster{.call = 4 * us, .event = 4 * us};
+  EXPECT_EQ(faster.tried(5 * us), 4 * us);
 }
 
 TEST(trials, time_the_first_candidate_of_all) {
