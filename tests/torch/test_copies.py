@@ -107,6 +107,18 @@ def test_a_tensor_with_gaps_takes_memory_of_its_own():
     slab.close()
 
 
+def test_a_slot_is_free_again_where_the_backward_pass_does_not_come():
+    source, slab = torch.arange(16.0), copies.Slab([64], "pinned", False)
+    copies.expect(slab.slots[0], source)
+    abandoned = torch.ops.umbench.copy_out(source, slab.slots[0])
+    torch.ops.umbench.finish_copy(source, abandoned, slab.slots[0], True)
+    home = abandoned.data_ptr()
+    assert there_and_back(source, slab.slots[0], source)[0].data_ptr() != home
+    del abandoned
+    assert there_and_back(source, slab.slots[0], source)[0].data_ptr() == home
+    slab.close()
+
+
 def test_a_tensor_comes_back_in_the_strides_that_were_traced():
     source = torch.arange(24.0).reshape(2, 3, 4)
     slab = copies.Slab([96], "pinned", False)

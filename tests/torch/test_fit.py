@@ -408,6 +408,32 @@ def test_a_batch_is_cut_where_that_takes_less_time(told, counts):
         assert micro.by_time(predict) == counts
 
 
+def test_a_batch_that_the_chosen_number_does_not_divide_takes_fewer_parts(monkeypatch):
+    model, inputs = made("perceptron")
+    plain = copy.deepcopy(model)
+    monkeypatch.setattr(micro, "by_time", lambda predict: [4, 8, 16])
+    model = umt.fit(model, budget="1GiB", micro_batches="auto", backend="aot_eager", effort=0.01)
+    for rows in (8, 6, 3):
+        for each in (plain, model):
+            each.zero_grad()
+            trained(each, (inputs[0][:rows],))
+        for own, other in zip(plain.parameters(), model.parameters()):
+            torch.testing.assert_close(own.grad, other.grad)
+
+
+def test_no_number_of_parts_is_chosen_where_planning_fails(monkeypatch):
+    def fails(predict):
+        raise umt.NoPlan("too large")
+
+    model, inputs = made("perceptron")
+    model = umt.fit(model, budget="1GiB", micro_batches="auto", backend="aot_eager", effort=0.01)
+    with monkeypatch.context() as patched:
+        patched.setattr(micro, "by_time", fails)
+        assert "too large" in refusal(lambda: trained(model, inputs))
+    trained(model, inputs)
+    assert model.plan.micro_batches == 1
+
+
 def test_parts_are_refused_where_they_change_what_is_computed():
     model, inputs = made("convolutions")
     assert "statistics of its batch" in refusal(lambda: umt.fit(model, budget="1GiB", micro_batches=2))

@@ -9,7 +9,7 @@ import itertools
 
 import torch
 
-from . import lines, managed
+from . import lines, managed, private
 from .planner import NoPlan
 
 GRAIN = 512
@@ -113,6 +113,8 @@ def copy_out(source, slot):
     part = _slots[slot]
     if source.stride() != part.stride:
         part.place(source)
+    if part.holds and part.host is not None and private.is_let_go(part.host):
+        part.holds = False  # its backward pass will not come
     if part.holds or part.host is None:
         copy = torch.empty(_spanned(source), dtype=source.dtype, pin_memory=source.is_cuda)
         part.begin(True, source, copy)

@@ -53,7 +53,8 @@ class Call:
 
     def __init__(self, model, plan, planning, micro_batches):
         self.model, self.plan, self.planning = model, plan, planning
-        self.chosen = micro_batches != "auto"
+        self.is_auto = micro_batches == "auto"
+        self.chosen = not self.is_auto
         self.counts = [micro_batches] if self.chosen else list(micro.COUNTS)  # of micro batches; the first is in use
         self.steps, self.arena, self.ran_backward, self.forgotten = 0, None, False, 0
         self.compile()
@@ -75,11 +76,14 @@ class Call:
             except micro.Planned:
                 return self.planning.step_ms(count)
 
-        self.chosen = self.planning.only_plans = True
+        if self.planning.on_gpu():
+            take_workspaces(next(self.model.parameters()).device)
+        self.planning.only_plans, self.counts = True, list(micro.COUNTS)
         try:
-            self.counts = micro.by_time(milliseconds)
+            counts = micro.by_time(milliseconds)
         finally:
-            self.planning.only_plans = False
+            self.planning.only_plans, self.counts = False, list(micro.COUNTS)
+        self.chosen, self.counts = True, counts
         self.compile()
 
     def __call__(self, *inputs, **named):
@@ -115,9 +119,10 @@ class Call:
             refusals.of_wrappers()
             refusals.of_inputs(inputs, named)
             with private.told_of_breaks(NoPlan):
-                if self.counts[0] == 1 or not torch.is_grad_enabled():
+                count = micro.dividing(self.counts[0], inputs, named) if self.is_auto and self.chosen else self.counts[0]
+                if count == 1 or not torch.is_grad_enabled():
                     return self.run(*inputs, **named)
-                return micro.run_in_parts(self.run, self.model, self.counts[0], inputs, named)
+                return micro.run_in_parts(self.run, self.model, count, inputs, named)
         except BaseException:
             self.forget_step()
             raise

@@ -61,10 +61,18 @@ def run_in_parts(run, model, count, inputs, named):
     return MicroBatches.apply(run, parts_of(count, inputs, named), *parameters)
 
 
+def batch_of(inputs, named):
+    return next((x.shape[0] for x in [*inputs, *named.values()] if isinstance(x, torch.Tensor) and x.dim()), 0)
+
+
+def dividing(most, inputs, named):
+    """The largest of COUNTS, at most `most`, that a batch has equal parts of."""
+    return max(count for count in COUNTS if count <= most and batch_of(inputs, named) % count == 0)
+
+
 def parts_of(count, inputs, named):
     """[(inputs, named)] of each part: tensors whose first extent is the first tensor's are cut, all else is handed to every part."""
-    given = [*inputs, *named.values()]
-    batch = next((x.shape[0] for x in given if isinstance(x, torch.Tensor) and x.dim()), 0)
+    batch = batch_of(inputs, named)
     if batch == 0 or batch % count:
         raise NoPlan(f"a batch of {batch} has no {count} equal parts; give another batch or micro_batches=1")
 
