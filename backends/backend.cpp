@@ -25,7 +25,7 @@ namespace {
 
 // Parts with equally many images cost the same, except that the first part writes results to which others
 // add.
-compute as_slice_size(compute c) {
+compute representative_part(compute c) {
   if (is_all(c.part.batch)) return c;
   const std::int64_t first = c.part.batch.begin == 0 ? 0 : 1;
   c.part.batch = {first, first + c.part.batch.size()};
@@ -50,9 +50,9 @@ slice_costs slice_cost_function(backend& by, const graph& g) {
   using known_costs = std::vector<std::vector<std::pair<compute, op_cost>>>;
   return [&by, &g, known = std::make_shared<known_costs>(g.ops.size())](const compute& c) {
     auto& of_one = known->at(c.op);
-    const auto found = std::ranges::find(of_one, as_slice_size(c), &std::pair<compute, op_cost>::first);
+    const auto found = std::ranges::find(of_one, representative_part(c), &std::pair<compute, op_cost>::first);
     if (found != of_one.end()) return found->second;
-    return of_one.emplace_back(as_slice_size(c), measured_cost(by, g, c)).second;
+    return of_one.emplace_back(representative_part(c), measured_cost(by, g, c)).second;
   };
 }
 

@@ -87,7 +87,7 @@ class block_joiner {
     if (!std::ranges::all_of(old, [&](std::uint32_t l) { return lifetime_at(l).end == now + 1; })) return;
     if (!std::ranges::all_of(fresh, [&](std::uint32_t l) { return lifetime_at(l).begin == now; })) return;
     if (bytes_in(old) != bytes_in(fresh)) return;
-    place_at_input(old, fresh, now);
+    place_output_at_input(old, fresh, now);
   }
 
   byte_count bytes_in(const std::vector<std::uint32_t>& held) const {
@@ -95,8 +95,8 @@ class block_joiner {
            lifetime_at(held.front()).first_byte;
   }
 
-  void place_at_input(const std::vector<std::uint32_t>& old, const std::vector<std::uint32_t>& fresh,
-                      std::uint32_t now) {
+  void place_output_at_input(const std::vector<std::uint32_t>& old, const std::vector<std::uint32_t>& fresh,
+                             std::uint32_t now) {
     const std::uint32_t a = old.front(), b = fresh.front();
     if (groups_.group_of(a) == groups_.group_of(b)) return;
     const std::int64_t shift = groups_.offset_in_group(a) - groups_.offset_in_group(b);

@@ -10,7 +10,7 @@ region moved_region(const graph& g, const auto& x) {
   return region_of(g.tensors[x.tensor].shape, x.part);
 }
 
-bool is_dense_in(const tensor& t, const region& strip, const region& r) {
+bool is_dense_in_strip(const tensor& t, const region& strip, const region& r) {
   return contains(strip, r) && is_dense(part_of(t, strip), relative_to(r, strip));
 }
 
@@ -142,7 +142,7 @@ std::vector<strip_region> copy_tracker::sources_of(tensor_id t, const region& r)
   std::optional<strip_region> whole;
   for (std::uint32_t s = 0; s < strips.size(); ++s) {
     if (!contains(strips[s], r) || !holds(t, s, r)) continue;
-    if (is_dense_in(g_.tensors[t], strips[s], r)) return {{s, r}};
+    if (is_dense_in_strip(g_.tensors[t], strips[s], r)) return {{s, r}};
     if (!whole) whole = {s, r};
   }
   if (whole) return {*whole};

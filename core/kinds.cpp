@@ -124,15 +124,15 @@ struct cut_rules_visitor {
     return {{batch_only, batch_only}, {batch_only}, o.out[0]};
   }
   cut_rules operator()(const sgd_update&) const { return {{batch_only, batch_only}, {batch_only}, o.out[0]}; }
-  // Its parameters have no axis in common.
-  cut_rules operator()(const optimizer_step&) const { return uncut(); }
-  cut_rules uncut() const {
+  // The parameters share no axis, so no cut exists.
+  cut_rules operator()(const optimizer_step&) const { return refuse_all_cuts(); }
+  cut_rules refuse_all_cuts() const {
     constexpr cuts_by_axis no_axis{refused, refused, refused};
     return {std::vector<cuts_by_axis>(o.in.size(), no_axis), std::vector<cuts_by_axis>(o.out.size(), no_axis),
             o.out[0]};
   }
   cut_rules operator()(const opaque& a) const {
-    if (a.out.empty()) return uncut();
+    if (a.out.empty()) return refuse_all_cuts();
     cut_rules rule{{}, {}, o.out[0]};
     const auto add = [&](std::vector<cuts_by_axis>& side, batch_cut how, tensor_id operand, bool& found) {
       const operand_cut along = how == batch_cut::part ? part : how == batch_cut::sum ? sum : whole;

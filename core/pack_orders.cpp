@@ -13,7 +13,7 @@
 namespace um {
 namespace {
 
-using placing::attempt, placing::placer, placing::gap_rule, placing::shape, placing::to_signed,
+using placing::attempt, placing::block_placer, placing::gap_rule, placing::shape, placing::to_signed,
     placing::placed_block, placing::placement_request;
 
 // The search stops when the arena is at most 1/500 larger than the lower bound.
@@ -69,7 +69,7 @@ std::optional<std::size_t> draw_index_above(const attempt& a, std::vector<byte_c
 // Moves blocks above the goal to earlier places in the order, one by one, until none is left. At first it
 // also accepts orders that leave slightly more above it, later none (threshold accepting, Dueck and Scheuer
 // 1990).
-attempt lower_blocks_above_goal(attempt now, const placement_request& t, placer& by, std::size_t tries,
+attempt lower_blocks_above_goal(attempt now, const placement_request& t, block_placer& by, std::size_t tries,
                                 generator& dice) {
   constexpr std::uint32_t shares = 1024;
   attempt best = now;
@@ -123,7 +123,7 @@ attempt search_orders(placement_request& t) {
   const std::size_t starts = tries < least_starts ? ways : std::max(tries / tries_each, least_starts);
   generator dice(1);  // NOLINT(cert-msc51-cpp): repeatable on purpose
   std::optional<attempt> best;
-  placer by(t);
+  block_placer by(t);
   bool may_differ = false;  // whether a start was improved by random moves, so that repeating it can pay
   for (std::size_t i = 0; i < starts && (i < ways || may_differ) && (!best || best->bytes > t.goal); ++i) {
     t.rule = i / orders.size() % 2 == 0 ? gap_rule::tightest_gap : gap_rule::lowest_gap;
@@ -187,7 +187,7 @@ packing pack_once(std::span<const block> blocks, gap_rule how, const auto& weigh
   prepared_packing p = prepare_packing(blocks);
   p.searched.rule = how;
   const attempt a =
-      *placer(p.searched)
+      *block_placer(p.searched)
            .place(heaviest_first(p.searched.blocks, weight), std::numeric_limits<byte_count>::max());
   return to_packing(std::move(p), a);
 }

@@ -41,12 +41,12 @@ class gap_finder {
 
 }  // namespace
 
-std::optional<attempt> placer::place(std::vector<std::size_t> order, byte_count most) {
-  return place_after(0, empty_attempt(std::move(order)), most);
+std::optional<attempt> block_placer::place(std::vector<std::size_t> order, byte_count most) {
+  return place_rest(0, empty_attempt(std::move(order)), most);
 }
 
-std::optional<attempt> placer::place(std::vector<std::size_t> order, byte_count most, const attempt& before,
-                                     std::size_t kept) {
+std::optional<attempt> block_placer::place(std::vector<std::size_t> order, byte_count most,
+                                           const attempt& before, std::size_t kept) {
   attempt a = empty_attempt(std::move(order));
   is_kept_.assign(task_.blocks.size(), 0);
   for (std::size_t k = 0; k < kept; ++k) is_kept_[a.order[k]] = 1;
@@ -55,10 +55,10 @@ std::optional<attempt> placer::place(std::vector<std::size_t> order, byte_count 
     a.insert(a.placed.size(), s, task_.blocks[s.index]);
     add_extent(s, a);
   }
-  return place_after(kept, std::move(a), most);
+  return place_rest(kept, std::move(a), most);
 }
 
-std::optional<attempt> placer::place_after(std::size_t kept, attempt&& a, byte_count most) {
+std::optional<attempt> block_placer::place_rest(std::size_t kept, attempt&& a, byte_count most) {
   for (std::size_t k = kept; k < a.order.size(); ++k) {
     const std::size_t i = a.order[k];
     const shape& b = task_.blocks[i];
@@ -72,13 +72,13 @@ std::optional<attempt> placer::place_after(std::size_t kept, attempt&& a, byte_c
   return std::move(a);
 }
 
-void placer::add_extent(const placed_block& s, attempt& a) const {
+void block_placer::add_extent(const placed_block& s, attempt& a) const {
   const auto top = static_cast<byte_count>(s.end);
   a.bytes = std::max(a.bytes, top);
   if (top > task_.goal) a.bytes_above_goal += std::min(top - task_.goal, task_.blocks[s.index].extent);
 }
 
-attempt placer::empty_attempt(std::vector<std::size_t> order) const {
+attempt block_placer::empty_attempt(std::vector<std::size_t> order) const {
   attempt a{std::move(order), {}, {}, {}, task_.floor, 0};
   a.placed.reserve(task_.blocks.size());
   a.begins.reserve(task_.blocks.size());
@@ -86,7 +86,7 @@ attempt placer::empty_attempt(std::vector<std::size_t> order) const {
   return a;
 }
 
-std::span<const std::uint32_t> placer::overlapping_in_time(const shape& b, const attempt& a) {
+std::span<const std::uint32_t> block_placer::overlapping_in_time(const shape& b, const attempt& a) {
   constexpr std::size_t at_once = sizeof(std::uint64_t);
   const std::size_t known = a.placed.size();
   const std::uint32_t begin = b.begin, end = b.end;
@@ -109,7 +109,7 @@ std::span<const std::uint32_t> placer::overlapping_in_time(const shape& b, const
   return std::span(overlapping_).first(count);
 }
 
-std::int64_t placer::address_for(std::size_t i, const attempt& a) {
+std::int64_t block_placer::address_for(std::size_t i, const attempt& a) {
   const std::vector<placed_block>& placed = a.placed;
   const shape& b = task_.blocks[i];
   gap_finder found(task_, b.alignment);
@@ -126,7 +126,7 @@ std::int64_t placer::address_for(std::size_t i, const attempt& a) {
   return found.address();
 }
 
-void placer::find_forbidden_addresses(std::size_t i, const attempt& a) {
+void block_placer::find_forbidden_addresses(std::size_t i, const attempt& a) {
   const shape& b = task_.blocks[i];
   forbidden_.clear();
   bool in_order = true;

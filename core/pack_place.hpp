@@ -45,9 +45,9 @@ struct attempt {
 };
 
 // Places blocks of a task, which must outlive it; its rule may change.
-class placer {
+class block_placer {
  public:
-  explicit placer(const placement_request& t)
+  explicit block_placer(const placement_request& t)
       : task_(t), conflicts_(t.blocks), is_kept_(t.blocks.size()), overlapping_(t.blocks.size() + 1) {}
 
   // Returns nothing as soon as more than `most` bytes lie above the goal.
@@ -57,7 +57,7 @@ class placer {
                                std::size_t kept);
 
  private:
-  std::optional<attempt> place_after(std::size_t kept, attempt&& a, byte_count most);
+  std::optional<attempt> place_rest(std::size_t kept, attempt&& a, byte_count most);
   attempt empty_attempt(std::vector<std::size_t> order) const;
   void add_extent(const placed_block& s, attempt& a) const;
   // Indices of the placed blocks that are live at the same time as `b`. Compares eight at once.

@@ -14,7 +14,7 @@ inline double median_of(std::vector<double> all) {
   return (*middle + *std::max_element(all.begin(), middle)) / 2;
 }
 
-// Of values in ascending order, at least one; between two of them it interpolates, as NumPy does.
+// Quantile of ascending values, at least one; interpolates between two of them, as NumPy does.
 inline double quantile_of(const auto& sorted, double share) {
   const double place = static_cast<double>(sorted.size() - 1) * share;
   const auto below = static_cast<std::size_t>(place);

@@ -16,7 +16,7 @@ const interval& range_along(const region& r, axis along);
 interval& range_along(region& r, axis along);
 
 struct strip_layout {
-  axis outer = axis::batch;
+  axis outer = axis::batch;                   // the axis that has segments
   std::vector<region> strips;                 // all of the outer axis; never empty
   std::vector<std::int64_t> segment_borders;  // borders along the outer axis, 0 and the extent among them
   cell_grid grid;

@@ -73,7 +73,7 @@ struct trace {
   counters counts;
 };
 
-// Bounds on the time of an iteration, given what the simulator does not know.
+// Bounds on the time of an iteration, over uncertain figures and access orders.
 struct time_band {
   nanoseconds low = 0, high = 0;
 };

@@ -17,13 +17,13 @@ using token = std::uint64_t;
 constexpr token is_partial = token{1} << 63;  // flag of an unfinished sum; the other bits are its number
 
 // The tokens that each operator reads and writes when the graph runs in order.
-struct expectation {
+struct expected_values {
   std::vector<std::vector<token>> in, out;  // per operator, per operand
   std::vector<token> initial, final;        // per tensor; 0: no value
 };
 
-expectation expected_tokens(const graph& g) {
-  expectation e;
+expected_values expected_tokens(const graph& g) {
+  expected_values e;
   token next = 1;
   e.initial.assign(g.tensors.size(), 0);
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {
@@ -106,16 +106,16 @@ class symbolic_machine {
   }
 
  private:
-  using finding = copy_tracker::error;
+  using defect_text = copy_tracker::error;
 
-  finding apply(const advise& x) {
+  defect_text apply(const advise& x) {
     if (is_managed(plan_.residences[x.tensor])) return {};
     return "tensor " + g_.tensors[x.tensor].name + " has residence " +
            std::string(to_text(plan_.residences[x.tensor])) + " and cannot be advised";
   }
-  finding apply(const prefetch& x) { return copies_.apply(x); }
-  finding apply(const evict& x) { return copies_.apply(x); }
-  finding apply(const discard& x) {
+  defect_text apply(const prefetch& x) { return copies_.apply(x); }
+  defect_text apply(const evict& x) { return copies_.apply(x); }
+  defect_text apply(const discard& x) {
     if (auto wrong = copies_.apply(x)) return wrong;
     for (const std::uint32_t c : copies_.cells_in(x.tensor, region_of(g_.tensors[x.tensor].shape, x.part))) {
       values_[x.tensor][c] = 0;
@@ -123,7 +123,7 @@ class symbolic_machine {
     return {};
   }
 
-  finding apply(const compute& x) {
+  defect_text apply(const compute& x) {
     const op o = operator_of(g_, x);
     const std::vector<access> touched = accesses_of(g_, o, x.part);
     for (std::size_t i = 0; i < o.in.size(); ++i) {
@@ -145,7 +145,7 @@ class symbolic_machine {
     return expected_.out[o][static_cast<std::size_t>(out - first.out.begin())];
   }
 
-  finding read(const access& a, token wanted) const {
+  defect_text read(const access& a, token wanted) const {
     for (const std::uint32_t c : copies_.cells_in(a.tensor, a.where)) {
       if (!copies_.is_readable_by_kernels(a.tensor, c)) {
         const bool stale = copies_.is_stale(a.tensor, c);
@@ -163,7 +163,7 @@ class symbolic_machine {
     return {};
   }
 
-  finding write(const access& a, const compute& x, std::size_t output) {
+  defect_text write(const access& a, const compute& x, std::size_t output) {
     const op& o = g_.ops[x.op];
     const box part = summation_ranges(g_, o, output, x.part), all = iteration_domain(g_, o);
     for (const std::uint32_t c : copies_.cells_in(a.tensor, a.where)) {
@@ -201,7 +201,7 @@ class symbolic_machine {
     return is_partial | at->second;
   }
 
-  finding check_end_of_iteration() const {
+  defect_text check_end_of_iteration() const {
     for (op_id o = 0; o < g_.ops.size(); ++o) {
       if (!covers(computed_[o], iteration_domain(g_, g_.ops[o]))) {
         return "operator " + g_.ops[o].name + " is not computed, or not all of its parts are";
@@ -217,7 +217,7 @@ class symbolic_machine {
   }
 
   // The state at the end must allow the next iteration to start.
-  finding check_cell_at_end(tensor_id t, std::uint32_t c) const {
+  defect_text check_cell_at_end(tensor_id t, std::uint32_t c) const {
     const bool at_home = is_pinned(plan_.residences[t]);
     const bool there = at_home ? copies_.has_host_copy(t, c) : copies_.is_readable_by_kernels(t, c);
     if (there && values_[t][c] == expected_.final[t]) return {};
@@ -228,7 +228,7 @@ class symbolic_machine {
   const graph& g_;
   const memory_plan& plan_;
   copy_tracker copies_;
-  expectation expected_;
+  expected_values expected_;
   std::vector<std::vector<token>> values_;  // per tensor, per cell
   std::vector<std::vector<box>> computed_;  // per operator
   std::map<partial_sum, std::size_t> tokens_;

@@ -22,7 +22,7 @@ bool reads(access_mode mode) {
 bool writes(access_mode mode) {
   return mode != access_mode::read;
 }
-bool is_on_side(access_mode mode, operand_side side) {
+bool is_on_operand_side(access_mode mode, operand_side side) {
   return side == operand_side::both || (side == operand_side::inputs ? reads(mode) : writes(mode));
 }
 
@@ -145,9 +145,10 @@ class draft_builder {
     const auto wanted = parts_to_prefetch(which, rule);
     for (position target = 0; target < uses_.end(); ++target) {
       const std::int64_t ahead = std::min<std::int64_t>(rule.ahead, target);
-      const position at = rule.unit == look_ahead_unit::bytes ? first_within_bytes(wanted, target, rule.ahead)
-                                                              : target - static_cast<position>(ahead);
-      for (const part_id x : wanted[static_cast<std::size_t>(target)]) place_prefetch(x, at, target);
+      const position at = rule.unit == look_ahead_unit::bytes
+                              ? first_position_within_bytes(wanted, target, rule.ahead)
+                              : target - static_cast<position>(ahead);
+      for (const part_id x : wanted[static_cast<std::size_t>(target)]) insert_prefetch(x, at, target);
     }
   }
 
@@ -156,7 +157,7 @@ class draft_builder {
   }
   // Moves a part to the processor that uses it at `target`: to the device from `at` on, but not while the CPU
   // uses it; to the host when the device has used it.
-  void place_prefetch(part_id x, position at, position target) {
+  void insert_prefetch(part_id x, position at, position target) {
     const tensor_id t = uses_.parts[x].tensor;
     if (runs_on_cpu(target)) {
       if (home_[t] == residence::managed)
@@ -173,8 +174,9 @@ class draft_builder {
   // the look-ahead.
   std::vector<std::vector<part_id>> parts_to_prefetch(const tensor_choice& which,
                                                       const prefetch_rule& rule) const {
-    const std::vector<std::vector<bool>> faulted =
-        rule.source == fetch_source::recorded ? recorded_faults(problem_) : std::vector<std::vector<bool>>{};
+    const std::vector<std::vector<bool>> faulted = rule.source == fetch_source::recorded
+                                                       ? simulate_first_touch_faults(problem_)
+                                                       : std::vector<std::vector<bool>>{};
     const std::int64_t ahead = rule.unit == look_ahead_unit::operators ? rule.ahead : 0;
     std::vector<std::int64_t> called(uses_.parts.size(), -2 - ahead);
     std::vector<bool> on_cpu(uses_.parts.size(), false);
@@ -187,7 +189,7 @@ class draft_builder {
         called[u.part] = now;
         on_cpu[u.part] = by_cpu;
         const tensor_id t = uses_.parts[u.part].tensor;
-        if (recent || !can_move(which, u.part) || !is_on_side(u.mode, rule.side)) continue;
+        if (recent || !can_move(which, u.part) || !is_on_operand_side(u.mode, rule.side)) continue;
         if (!faulted.empty() && !faulted[uses_.order[target].op][t]) continue;
         wanted[target].push_back(u.part);
       }
@@ -196,8 +198,8 @@ class draft_builder {
   }
 
   // The first compute from which on at most `most` bytes are prefetched until `target`.
-  position first_within_bytes(const std::vector<std::vector<part_id>>& wanted, position target,
-                              std::int64_t most) const {
+  position first_position_within_bytes(const std::vector<std::vector<part_id>>& wanted, position target,
+                                       std::int64_t most) const {
     const auto bytes_at = [&](position at) {
       byte_count bytes = 0;
       for (const part_id x : wanted[static_cast<std::size_t>(at)]) bytes += uses_.parts[x].bytes;

@@ -6,7 +6,7 @@
 
 namespace um {
 
-// By the driver, or, for twinned memory, by a copy to the twin and a discard.
+// Time to evict: by the driver or, for twinned memory, by a copy to the twin and a discard.
 nanoseconds evict_time(const machine& m, byte_count blocks, residence home);
 nanoseconds discard_time(const machine& m, byte_count blocks);
 

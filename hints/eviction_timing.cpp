@@ -13,14 +13,14 @@ namespace um {
 namespace {
 
 // A place between two actions that do not move.
-using slot = std::uint32_t;
+using insertion_point = std::uint32_t;
 
 // An action whose time can be chosen: an eviction or a discard of managed memory.
 struct departure {
   action what;
   block_range blocks;
-  slot from = 0, to = 0;  // range of places: after its last use, and before the next
-  nanoseconds turn = 0;   // start time in the lane to the host
+  insertion_point from = 0, to = 0;  // range of places: after its last use, and before the next
+  nanoseconds turn = 0;              // start time in the lane to the host
   std::uint64_t released_blocks = 0;
 };
 
@@ -90,7 +90,7 @@ class eviction_timetable {
   // The earliest place: after the last action that touches its blocks. A tensor that was last used in the
   // iteration before may leave at the end of that iteration.
   void find_earliest(std::size_t blocks) {
-    std::vector<slot> last(blocks, 0);
+    std::vector<insertion_point> last(blocks, 0);
     for (const action& a : plan_.actions) {
       if (!is_movable(a)) {
         touched_blocks_.push_back(blocks_of(a));
@@ -108,12 +108,12 @@ class eviction_timetable {
     }
   }
   static std::ptrdiff_t at(std::size_t b) { return static_cast<std::ptrdiff_t>(b); }
-  static slot latest_slot_of(const std::vector<slot>& last, const block_range& r) {
-    slot most = 0;
+  static insertion_point latest_slot_of(const std::vector<insertion_point>& last, const block_range& r) {
+    insertion_point most = 0;
     for (std::size_t b = r.begin; b < r.end; ++b) most = std::max(most, last[b]);
     return most;
   }
-  slot end() const { return static_cast<slot>(fixed_actions_.size()); }
+  insertion_point end() const { return static_cast<insertion_point>(fixed_actions_.size()); }
 
   // Whether it discards a result that a user may read after the iteration.
   bool discards_result(const departure& d) const {
@@ -125,8 +125,8 @@ class eviction_timetable {
   void find_latest(std::size_t blocks) {
     std::vector<std::vector<std::size_t>> in_slot(fixed_actions_.size() + 1);
     for (std::size_t i = 0; i < departures_.size(); ++i) in_slot[departures_[i].from].push_back(i);
-    std::vector<slot> next(blocks, end());
-    for (slot s = end() + 1; s-- > 0;) {
+    std::vector<insertion_point> next(blocks, end());
+    for (insertion_point s = end() + 1; s-- > 0;) {
       for (const std::size_t i : in_slot[s]) {
         departures_[i].to = end();
         for (std::size_t b = departures_[i].blocks.begin; b < departures_[i].blocks.end; ++b)
@@ -147,7 +147,7 @@ class eviction_timetable {
                              [](const departure& d) { return std::pair(d.from, is_copy(d)); });
     memory_plan made{plan_.residences, {}};
     auto next = departures_.begin();
-    for (slot s = 0; s <= end(); ++s) {
+    for (insertion_point s = 0; s <= end(); ++s) {
       for (; next != departures_.end() && next->from == s; ++next) made.actions.push_back(next->what);
       if (s < end()) made.actions.push_back(fixed_actions_[s]);
     }
@@ -159,14 +159,14 @@ class eviction_timetable {
     resident_blocks_.assign(fixed_actions_.size(), 0);
     std::size_t i = 0;
     auto next = departures_.begin();
-    for (slot s = 0; s <= end(); ++s) {
+    for (insertion_point s = 0; s <= end(); ++s) {
       for (; next != departures_.end() && next->from == s; ++next)
         next->released_blocks = found.changes[i++].released_blocks;
       if (s < end()) resident_blocks_[s] = found.resident_blocks[i++];
     }
   }
 
-  nanoseconds action_time(slot s) const {
+  nanoseconds action_time(insertion_point s) const {
     const auto* c = std::get_if<compute>(&fixed_actions_[s]);
     if (c == nullptr) return 0;
     const auto whole = static_cast<std::uint64_t>(problem_.operator_costs[c->op].time);
@@ -182,7 +182,7 @@ class eviction_timetable {
   // Reserves lane time for discards first; copies get the rest.
   void schedule_lane() {
     start_times_.assign(fixed_actions_.size() + 1, 0);
-    for (slot s = 0; s < end(); ++s) start_times_[s + 1] = start_times_[s] + action_time(s);
+    for (insertion_point s = 0; s < end(); ++s) start_times_[s + 1] = start_times_[s] + action_time(s);
     calendar lane;
     for (const bool copying : {false, true}) {
       for (departure& d : departures_) {
@@ -194,17 +194,17 @@ class eviction_timetable {
   // Delays each copy until its turn comes or the budget is reached, but never past the copy that follows.
   void delay_copies() {
     const std::uint64_t capacity = placement_.blocks_within(problem_.budget);
-    slot before = end();
+    insertion_point before = end();
     for (auto d = departures_.rbegin(); d != departures_.rend(); ++d) {
       if (!is_copy(*d)) continue;
-      const slot last = std::min(before, d->to);
-      while (d->from < last && !is_due(*d) && resident_blocks_[d->from] + d->released_blocks <= capacity) {
+      const insertion_point last = std::min(before, d->to);
+      while (d->from < last && !may_start(*d) && resident_blocks_[d->from] + d->released_blocks <= capacity) {
         resident_blocks_[d->from++] += d->released_blocks;
       }
       before = d->from;
     }
   }
-  bool is_due(const departure& d) const {
+  bool may_start(const departure& d) const {
     return std::holds_alternative<compute>(fixed_actions_[d.from]) && start_times_[d.from] >= d.turn;
   }
 
@@ -213,7 +213,7 @@ class eviction_timetable {
   const memory_plan& plan_;
   const placement& placement_;
   std::vector<bool> is_touched_;       // per tensor
-  std::vector<action> fixed_actions_;  // actions that do not move; slot s lies before number s
+  std::vector<action> fixed_actions_;  // actions that do not move; insertion point s lies before number s
   std::vector<std::vector<block_range>> touched_blocks_;  // blocks that each of them touches
   std::vector<departure> departures_;
   std::vector<std::uint64_t> resident_blocks_;  // blocks in use after each fixed action

@@ -81,11 +81,11 @@ class eviction_planner {
         wanted_blocks_.add(parts_.parts[x].address_range);
       }
     }
-    spare_operands(position_, position_);
+    protect_operands(position_, position_);
     for (const tensor_id t : pending_prefetches_) spared_blocks_.add(placement_.managed.range_of(t, {}));
-    if (!evict_for_wanted()) {
-      spare_operands(position_, position_);
-      if (!evict_for_wanted()) throw_no_room();
+    if (!evict_for_wanted_blocks()) {
+      protect_operands(position_, position_);
+      if (!evict_for_wanted_blocks()) throw_no_room();
     }
     std::erase_if(pending_prefetches_, [&](tensor_id t) {
       return std::ranges::find(operands, t, &managed_operand::tensor) != operands.end();
@@ -119,8 +119,8 @@ class eviction_planner {
     if (!use) return false;
     wanted_blocks_.clear();
     wanted_blocks_.add(placement_.managed.range_of(f.tensor, f.part));
-    if (conflicts_with_twin(f.tensor) || spare_operands(position_, *use) > blocks_without_reserve_ ||
-        !evict_for_wanted())
+    if (conflicts_with_twin(f.tensor) || protect_operands(position_, *use) > blocks_without_reserve_ ||
+        !evict_for_wanted_blocks())
       return false;
     pending_prefetches_.push_back(f.tensor);
     return true;
@@ -150,7 +150,7 @@ class eviction_planner {
   // --- evictions ---
 
   // Protects the operands of computes `first` to `last` from eviction. Returns their number of blocks.
-  std::uint64_t spare_operands(position first, position last) {
+  std::uint64_t protect_operands(position first, position last) {
     spared_blocks_.clear();
     for (position at = first; at <= last; ++at) {
       for (const managed_operand& o : operands_at(at)) {
@@ -163,7 +163,7 @@ class eviction_planner {
 
   // Evicts parts until the wanted blocks have room. Returns false, and evicts nothing, if that is impossible.
   // The reserve is for early prefetches; the operands of the next compute may use it if necessary.
-  bool evict_for_wanted() {
+  bool evict_for_wanted_blocks() {
     const auto victims = resident_.choose_victims(position_, wanted_blocks_, spared_blocks_,
                                                   blocks_without_reserve_, block_limit_);
     if (!victims) return false;

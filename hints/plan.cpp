@@ -125,26 +125,27 @@ class hint_planner {
   }
 
   memory_plan plan() {
-    const search_setting first = first_setting();
+    const search_setting first = choose_first_setting();
     const search_rule* search = find_rule<search_rule>(strategy_);
     if (fits_budget_ || problem_.target.link_to_device_bytes_per_s == 0) return make_plan(first);
     if (search != nullptr) return search_around(first, search->trials);
     if (!retimes_evictions()) return make_plan(first);
-    try_few_settings(first);
+    try_setting_and_other_timing(first);
     return take_best_plan();
   }
 
  private:
   // The device arena is reserved for the whole run. A strategy that evicts can do without it.
-  search_setting first_setting() {
+  search_setting choose_first_setting() {
     search_setting first;
     if (pressure_rule_ == nullptr || !places_on_device_) return first;
     const placement& at = find_draft(first).addresses;
-    first.keeps_on_device = fits_budget_ ? bytes_of(at) <= problem_.budget
-                                         : at.addresses.device_bytes <= problem_.budget / 2 && exists(first);
+    first.keeps_on_device = fits_budget_
+                                ? bytes_of(at) <= problem_.budget
+                                : at.addresses.device_bytes <= problem_.budget / 2 && has_plan(first);
     return first;
   }
-  bool exists(const search_setting& with) {
+  bool has_plan(const search_setting& with) {
     try {
       make_plan(with);
       return true;
@@ -214,7 +215,7 @@ class hint_planner {
          }},
         static_cast<std::size_t>(trials));
     std::vector<search_setting> starts{first};
-    if (places_on_device_) starts.push_back(with_toggled_device(first));
+    if (places_on_device_) starts.push_back(with_device_homes_toggled(first));
     search.rate_all(starts, "");
     if (places_on_device_ && best_setting_ != first) std::ranges::reverse(starts);
     for (const search_setting& start : starts) search.climb(start);
@@ -227,7 +228,7 @@ class hint_planner {
 
   // Without a search rule: varies prefetch timing, part size and cut percentage one at a time,
   // each from the best setting so far.
-  void try_few_settings(const search_setting& first) {
+  void try_setting_and_other_timing(const search_setting& first) {
     try_setting(first);
     const auto also = [&](auto search_setting::* member, auto value) {
       search_setting changed = best_ ? best_setting_ : first;
@@ -261,7 +262,7 @@ class hint_planner {
     s.timing = early ? eviction_timing::in_turn : eviction_timing::early;
     return s;
   }
-  static search_setting with_toggled_device(search_setting s) {
+  static search_setting with_device_homes_toggled(search_setting s) {
     s.keeps_on_device = !s.keeps_on_device;
     return s;
   }

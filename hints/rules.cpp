@@ -37,8 +37,8 @@ std::optional<std::string> defect_of(const hint_rule& r) {
 
 // The member's value if all rules that have it agree; nothing if they differ or no rule has it.
 template <class Rule, class Counts>
-std::optional<std::int64_t> common_value(const hint_strategy& s, std::int64_t Rule::* member,
-                                         Counts&& counts) {
+std::optional<std::int64_t> value_shared_by_rules(const hint_strategy& s, std::int64_t Rule::* member,
+                                                  Counts&& counts) {
   std::optional<std::int64_t> value;
   for (const hint_rule& r : s.rules) {
     const auto* one = std::get_if<Rule>(&r.policy);
@@ -93,13 +93,14 @@ hint_strategy without_rule(hint_strategy s, std::string_view rule) {
 
 std::vector<knob> knobs_of(const hint_strategy& s) {
   std::vector<knob> knobs;
-  if (const auto ahead = common_value(s, &prefetch_rule::ahead, by_operators)) {
+  if (const auto ahead = value_shared_by_rules(s, &prefetch_rule::ahead, by_operators)) {
     knobs.push_back({"ahead", "operators between the prefetch and the use", *ahead, 0, 64});
   }
-  if (const auto gap = common_value(s, &evict_rule::gap, by_gap)) {
+  if (const auto gap = value_shared_by_rules(s, &evict_rule::gap, by_gap)) {
     knobs.push_back({"gap", "operators without a use for which an eviction pays", *gap, 0, 256});
   }
-  if (const auto trials = common_value(s, &search_rule::trials, [](const search_rule&) { return true; })) {
+  if (const auto trials =
+          value_shared_by_rules(s, &search_rule::trials, [](const search_rule&) { return true; })) {
     knobs.push_back({"trials", "plans that the search tries", *trials, 1, 1000});
   }
   return knobs;

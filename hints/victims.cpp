@@ -88,7 +88,7 @@ void resident_parts::apply(const action& a, position now) {
   ledger_.apply(a);
 }
 
-void resident_parts::record_arrival(tensor_id t, std::span<const range> ranges, bool anew) {
+void resident_parts::record_arrival(tensor_id t, std::span<const range> ranges, bool is_new) {
   ++clock_;  // operands arrive one after the other
   const auto note = [&](tensor_id owner) {
     for (std::size_t x = parts_.first_part[owner]; x < parts_.first_part[owner + 1]; ++x)
@@ -98,7 +98,7 @@ void resident_parts::record_arrival(tensor_id t, std::span<const range> ranges, 
   for (const range& r : ranges) {
     const auto [begin, end] = blocks_of(r);
     for (std::size_t b = begin; b < end; ++b) {
-      if (!anew && ledger_.is_resident(b)) continue;
+      if (!is_new && ledger_.is_resident(b)) continue;
       last_arrival_[b] = clock_;
       const tensor_id owner =
           ledger_.owner(b);  // possibly another tensor until a compute takes the block over

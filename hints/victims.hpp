@@ -98,7 +98,7 @@ class resident_parts {
     std::uint64_t freed_blocks = 0;         // number of blocks that evicting it frees
   };
 
-  void record_arrival(tensor_id t, std::span<const range> ranges, bool anew);
+  void record_arrival(tensor_id t, std::span<const range> ranges, bool is_new);
   void for_each_owned_block(const evictable_part& x, const auto& use_block) const;
   std::vector<victim> find_victims(position now, const block_set& wanted, const block_set& spared);
 

@@ -31,7 +31,7 @@ byte_count free_bytes() {
   return free;
 }
 
-// In nanoseconds; the memory is freed again.
+// Nanoseconds of an allocation, which is freed again.
 double allocation_time(byte_count bytes) {
   void* memory = nullptr;
   const auto begin = std::chrono::steady_clock::now();
@@ -54,7 +54,7 @@ double copy_time_of_a_block(void* from) {
   return median_of(all);
 }
 
-int bound(int device) {
+int measure_bound(int device) {
   check(cudaSetDevice(device));
   check(cudaFree(nullptr));
   const byte_count free = free_bytes();
@@ -95,5 +95,5 @@ int bound(int device) {
 }  // namespace um
 
 int main(int argc, char** argv) {
-  return um::bound(argc > 1 ? std::atoi(argv[1]) : 0);
+  return um::measure_bound(argc > 1 ? std::atoi(argv[1]) : 0);
 }

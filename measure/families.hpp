@@ -144,7 +144,7 @@ measurement small_prefetches(int calls);
 // the one beyond the other, beyond_ns.
 measurement faults_on_new_and_seen_blocks(int blocks);
 // Isolated faults of one kernel each, the driver resting before: idle_fault_ns.
-measurement idle_faults(int faults);
+measurement isolated_faults_after_pause(int faults);
 // One place in every block of memory that lies nowhere, then another one: first_ns, again_ns. A thread a
 // place, or one thread (the median of a fault).
 measurement repeated_touches(int blocks);

@@ -12,7 +12,7 @@ namespace {
 constexpr std::array<const char*, 5> state_names{"nowhere", "cold", "warm", "unmapped", "device"};
 constexpr std::array<const char*, 4> pattern_names{"sequential", "strided", "shuffled", "chase"};
 
-void issue(const bench& on, const gpu_access& what, std::byte* data) {
+void launch_access(const bench& on, const gpu_access& what, std::byte* data) {
   const visit_order order =
       what.order == access_pattern::shuffled ? visit_order::shuffled : visit_order::ascending;
   switch (what.order) {
@@ -68,8 +68,8 @@ void touch_by_cpu(managed_range what, byte_count stride, access how) {
   }
 }
 
-trial cpu_reach_trial(bench& on, byte_count bytes, byte_count stride, std::optional<advice> hint,
-                      access how) {
+trial cpu_access_trial(bench& on, byte_count bytes, byte_count stride, std::optional<advice> hint,
+                       access how) {
   const auto memory = std::make_shared<granted_memory>(on.managed_memory(bytes));
   fill_by_host(memory->range());
   if (hint) advise_range(memory->range(), *hint, on.device());
@@ -125,7 +125,7 @@ measurement gpu_touches(const gpu_access& what) {
     const auto memory = std::make_shared<staged_data>(on, what.data, what.bytes);
     return {[memory] { memory->reset(); },
             [&on, what, touches, memory] {
-              repetition r = timed_by_host([&] { issue(on, what, memory->data()); });
+              repetition r = timed_by_host([&] { launch_access(on, what, memory->data()); });
               if (touches != 0)
                 r.counters["ns_per_touch"] = static_cast<double>(r.total_time) / static_cast<double>(touches);
               return r;
@@ -153,7 +153,7 @@ measurement cpu_touch_case(byte_count bytes, byte_count stride, std::optional<ad
   m.reset = "prefetched to the GPU";
   m.migrates = true;
   m.repetitions = 3;
-  m.prepare = [=](bench& on) { return cpu_reach_trial(on, bytes, stride, hint, how); };
+  m.prepare = [=](bench& on) { return cpu_access_trial(on, bytes, stride, hint, how); };
   return m;
 }
 

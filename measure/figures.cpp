@@ -73,10 +73,10 @@ class readings_view {
 double rate(byte_count bytes, double ns) {
   return as_double(bytes) * 1e9 / ns;
 }
-double link_in(const readings_view& v) {
+double link_to_device_rate(const readings_view& v) {
   return rate(link_bytes, v("link_to_device"));
 }
-double link_out(const readings_view& v) {
+double link_to_host_rate(const readings_view& v) {
   return rate(link_bytes, v("link_to_host"));
 }
 double time_at_rate(byte_count bytes, double bytes_per_s) {
@@ -85,10 +85,10 @@ double time_at_rate(byte_count bytes, double bytes_per_s) {
 
 // --- movements ---
 double migrate_copy(const readings_view& v) {
-  return v("prefetch_in_1GiB") / blocks_in(GiB) - time_at_rate(managed_block, link_in(v));
+  return v("prefetch_in_1GiB") / blocks_in(GiB) - time_at_rate(managed_block, link_to_device_rate(v));
 }
 double moved_block(const readings_view& v) {
-  return migrate_copy(v) + time_at_rate(managed_block, link_in(v));
+  return migrate_copy(v) + time_at_rate(managed_block, link_to_device_rate(v));
 }
 double prefetch_block(const readings_view& v) {
   return v("prefetch_there_1GiB") / (2 * blocks_in(GiB));
@@ -110,8 +110,8 @@ double host_clear(const readings_view& v) {
   return (v("prefetch_out_cleared") - v("prefetch_out_new")) / blocks_in(populated_bytes);
 }
 double host_fault(const readings_view& v) {
-  return v("cpu_touches") / blocks_in(touched_bytes) - time_at_rate(granule, link_out(v)) - migrate_copy(v) -
-         as_double(granule / page) * host_map_page(v);
+  return v("cpu_touches") / blocks_in(touched_bytes) - time_at_rate(granule, link_to_host_rate(v)) -
+         migrate_copy(v) - as_double(granule / page) * host_map_page(v);
 }
 double discard_block(const readings_view& v) {
   return v("discard_1GiB") / blocks_in(GiB);
@@ -124,7 +124,7 @@ double host_unmap(const readings_view& v) {
 // --- calls ---
 // What a prefetch of a piece of one block to the device takes beside its copy.
 double prefetch_overhead(const readings_view& v) {
-  return v("prefetch_in_64KiB") - time_at_rate(granule, link_in(v)) - migrate_copy(v);
+  return v("prefetch_in_64KiB") - time_at_rate(granule, link_to_device_rate(v)) - migrate_copy(v);
 }
 double prefetch_call(const readings_view& v) {
   return prefetch_overhead(v) - prefetch_block(v) - chunk_allocation(v) - host_unmap(v);
@@ -134,9 +134,9 @@ double prefetch_queued(const readings_view& v) {
   return v("prefetch_in_calls") / as_double(stream_bytes / queued_call) - moved_block(v) -
          prefetch_overhead(v);
 }
-double to_host_call(const readings_view& v) {
-  return v("prefetch_out_64KiB") - time_at_rate(granule, link_out(v)) - migrate_copy(v) - prefetch_block(v) -
-         as_double(granule / page) * host_map_page(v);
+double prefetch_to_host_call(const readings_view& v) {
+  return v("prefetch_out_64KiB") - time_at_rate(granule, link_to_host_rate(v)) - migrate_copy(v) -
+         prefetch_block(v) - as_double(granule / page) * host_map_page(v);
 }
 // The share of its speed that a transfer keeps while both run. Assumes that the longer one runs at full speed
 // when the other has ended.
@@ -207,7 +207,7 @@ double issue_copy(const readings_view& v) {
          blocks_in(sparse_bytes) / copies;
 }
 double eviction(const readings_view& v) {
-  return std::max(0.0, to_host_call(v)) + std::max(0.0, parts_of_fault(v).service);
+  return std::max(0.0, prefetch_to_host_call(v)) + std::max(0.0, parts_of_fault(v).service);
 }
 
 double interrupt(const readings_view& v) {
@@ -253,7 +253,8 @@ double page_copy(const readings_view& v) {
 // Data that is read over the link repeatedly without moving: every granule was read at least 512 times in
 // each round.
 double access_counters(const readings_view& v) {
-  const double there = time_at_rate(stream_bytes, 4 * link_in(v));  // several times the link's rate
+  const double there =
+      time_at_rate(stream_bytes, 4 * link_to_device_rate(v));  // several times the link's rate
   if (v("remote_read_again") < there) throw std::out_of_range("data that stays where it is");
   return 0;
 }
@@ -275,13 +276,13 @@ constexpr std::array machine_figures = std::to_array<figure>({
     {"tf32_flops_per_s", [](const readings_view& v) { return flops(v("product_tf32")); }, 1},
     {"bf16_flops_per_s", [](const readings_view& v) { return flops(v("product_bf16")); }, 1},
     {"device_bytes_per_s", [](const readings_view& v) { return rate(2 * GiB, v("device_copy")); }, 1},
-    {"link_to_device_bytes_per_s", &link_in, 1},
-    {"link_to_host_bytes_per_s", &link_out, 1},
+    {"link_to_device_bytes_per_s", &link_to_device_rate, 1},
+    {"link_to_host_bytes_per_s", &link_to_host_rate, 1},
     {"link_both_bytes_per_s", [](const readings_view& v) { return rate(2 * link_bytes, v("link_both")); }, 1},
     {"launch_ns", [](const readings_view& v) { return v("launches") / launches; }},
     {"copy_ns",
      [](const readings_view& v) {
-       return v("small_copies") / copies - time_at_rate(small_copy, link_in(v));
+       return v("small_copies") / copies - time_at_rate(small_copy, link_to_device_rate(v));
      }},
 });
 
@@ -308,7 +309,7 @@ constexpr std::array driver_figures = std::to_array<figure>({
     {"uvm.host_fault_ns", &host_fault},
     {"uvm.prefetch_call_ns", &prefetch_call},
     {"uvm.prefetch_queued_ns", &prefetch_queued},
-    {"uvm.prefetch_to_host_call_ns", &to_host_call},
+    {"uvm.prefetch_to_host_call_ns", &prefetch_to_host_call},
     {"uvm.prefetch_to_host_beside_percent", &beside_percent, 1},
     {"uvm.prefetch_to_host_beside_faults_percent", &out_beside_faults_percent, 1},
     {"uvm.faults_beside_prefetch_percent", &faults_beside_percent, 1},

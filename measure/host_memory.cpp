@@ -23,8 +23,8 @@ void lower_limit(std::optional<byte_count>& least, const std::optional<byte_coun
   if (value) least = std::min(least.value_or(*value), *value);
 }
 
-// Where this process's group lies below the mount point; version 2 has one for all controllers, and calls it
-// nothing.
+// Path of this process's control group below the mount point. Version 2 has one group for all controllers,
+// under an empty controller name.
 fs::path group_of(const fs::path& root, const std::string& controller) {
   std::ifstream file(root / "proc/self/cgroup");
   for (std::string line; std::getline(file, line);) {

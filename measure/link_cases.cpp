@@ -20,7 +20,7 @@ struct one_way_copy {
   std::size_t stream;
 };
 
-void issue(const bench& on, copy_method by, const one_way_copy& what) {
+void start_copy(const bench& on, copy_method by, const one_way_copy& what) {
   if (by == copy_method::kernel) {
     copy_by_kernel(on.site(what.stream), what.from, what.to, what.bytes, kernel_blocks);
   } else {
@@ -42,7 +42,7 @@ trial make_trial(bench& on, copy_method by, copy_direction direction, byte_count
   }
   return {{}, [&on, by, copies, pinned, resident] {
             return timed_by_host([&] {
-              for (const one_way_copy& c : copies) issue(on, by, c);
+              for (const one_way_copy& c : copies) start_copy(on, by, c);
             });
           }};
 }
@@ -74,7 +74,7 @@ measurement small_copies(int copies) {
     return {{}, [&on, copies, host, device] {
               const one_way_copy copy{host->data(), device->data(), each, 0};
               return timed_by_host([&] {
-                for (int i = 0; i < copies; ++i) issue(on, copy_method::copy_engine, copy);
+                for (int i = 0; i < copies; ++i) start_copy(on, copy_method::copy_engine, copy);
               });
             }};
   };

@@ -78,7 +78,7 @@ std::vector<source> fault_sources() {
       {{{"sparse_mapped"}}, strided_touches(data_state::warm, sparse)},
       {{{"isolated_cold", "cold_ns"}, {"isolated_mapped", "seen_ns"}, {"cold_beyond_mapped", "beyond_ns"}},
        faults_on_new_and_seen_blocks(visited_blocks)},
-      {{{"isolated_idle", "idle_fault_ns"}}, idle_faults(idle_blocks)},
+      {{{"isolated_idle", "idle_fault_ns"}}, isolated_faults_after_pause(idle_blocks)},
       {{{"cpu_touches"}}, cpu_touch_case(touched_bytes, managed_block, {})},
       {{{"refill"}}, discard_case(return_method::write, refilled_bytes)}};
 }

@@ -9,7 +9,7 @@ namespace um::measure {
 // Description of what reset() does.
 const char* reset_text(data_state data);
 
-// In whole blocks. Data in states that keep their pages is allocated once, other data by every reset().
+// `bytes`: whole blocks. Data in states that keep their pages is allocated once, other data by every reset().
 class staged_data {
  public:
   staged_data(bench& on, data_state wanted, byte_count bytes);

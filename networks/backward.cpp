@@ -88,9 +88,10 @@ class backward_pass {
     if (what.relu) dy = gradient_before_relu(o, dy);
     um::convolution product = what;
     product.relu = false;
-    append(o, ".backward_filter", convolution_backward_filter{product}, {o.in[0], dy}, {o.in[1]});
-    if (biased && !(what.relu && joined_)) append(o, ".backward_bias", bias_backward{}, {dy}, {o.in[2]});
-    append(o, ".backward_data", convolution_backward_data{product}, {o.in[1], dy}, {o.in[0]});
+    append_gradient_op(o, ".backward_filter", convolution_backward_filter{product}, {o.in[0], dy}, {o.in[1]});
+    if (biased && !(what.relu && joined_))
+      append_gradient_op(o, ".backward_bias", bias_backward{}, {dy}, {o.in[2]});
+    append_gradient_op(o, ".backward_data", convolution_backward_data{product}, {o.in[1], dy}, {o.in[0]});
   }
 
   void differentiate(const op& o, const linear& what) {
@@ -100,9 +101,9 @@ class backward_pass {
     const bool together = biased && joined_ && !what.relu;
     std::vector<tensor_id> of{o.in[1]};
     if (together) of.push_back(o.in[2]);
-    append(o, ".backward_filter", linear_backward_filter{}, {o.in[0], dy}, of);
-    if (biased && !joined_) append(o, ".backward_bias", bias_backward{}, {dy}, {o.in[2]});
-    append(o, ".backward_data", linear_backward_data{}, {o.in[1], dy}, {o.in[0]});
+    append_gradient_op(o, ".backward_filter", linear_backward_filter{}, {o.in[0], dy}, of);
+    if (biased && !joined_) append_gradient_op(o, ".backward_bias", bias_backward{}, {dy}, {o.in[2]});
+    append_gradient_op(o, ".backward_data", linear_backward_data{}, {o.in[1], dy}, {o.in[0]});
   }
 
   // The gradient before the ReLU that is fused into `o`, and the gradient of its bias if that is fused, too.
@@ -121,7 +122,8 @@ class backward_pass {
   }
 
   void differentiate(const op& o, const relu& what) {
-    append(o, ".backward", relu_backward{what}, {o.out[0], gradient_of(o)}, {o.in[0]}, may_alias{1, 0});
+    append_gradient_op(o, ".backward", relu_backward{what}, {o.out[0], gradient_of(o)}, {o.in[0]},
+                       may_alias{1, 0});
   }
 
   void differentiate(const op& o, const max_pool& what) {
@@ -130,7 +132,7 @@ class backward_pass {
       in.push_back(o.out[0]);
       of.push_back(o.in[1]);
     }
-    append(o, ".backward", max_pool_backward{what}, in, of);
+    append_gradient_op(o, ".backward", max_pool_backward{what}, in, of);
   }
 
   void differentiate(const op& o, const batch_norm& what) {
@@ -144,7 +146,7 @@ class backward_pass {
     if (backward.relu && backward.residual) in.push_back(o.out[0]);
     std::vector<tensor_id> of{o.in[0], o.in[1], o.in[2]};
     if (backward.residual) of.push_back(o.in[3]);
-    append(o, ".backward", backward, in, of, may_alias{5, backward.residual ? 3U : 0U});
+    append_gradient_op(o, ".backward", backward, in, of, may_alias{5, backward.residual ? 3U : 0U});
     if (passed) pass_gradient_on(o.in[3], dy[0]);
   }
 
@@ -154,15 +156,15 @@ class backward_pass {
   }
 
   void differentiate(const op& o, const global_average_pool&) {
-    append(o, ".backward", global_average_pool_backward{}, {gradient_of(o)}, {o.in[0]});
+    append_gradient_op(o, ".backward", global_average_pool_backward{}, {gradient_of(o)}, {o.in[0]});
   }
 
   void differentiate(const op& o, const average_pool& what) {
-    append(o, ".backward", average_pool_backward{what}, {gradient_of(o)}, {o.in[0]});
+    append_gradient_op(o, ".backward", average_pool_backward{what}, {gradient_of(o)}, {o.in[0]});
   }
 
   void differentiate(const op& o, const concat&) {
-    append(o, ".backward", concat_backward{}, {gradient_of(o)}, o.in);
+    append_gradient_op(o, ".backward", concat_backward{}, {gradient_of(o)}, o.in);
   }
 
   template <class Other>
@@ -174,8 +176,9 @@ class backward_pass {
   tensor_id gradient_of(const op& o) const { return gradients_[o.out[0]].parts.at(0); }
 
   // An operator that computes parts of the gradients of `of`, unless none of them is wanted.
-  void append(const op& forward, const char* suffix, op_attributes what, std::vector<tensor_id> in,
-              const std::vector<tensor_id>& of, std::optional<may_alias> alias = std::nullopt) {
+  void append_gradient_op(const op& forward, const char* suffix, op_attributes what,
+                          std::vector<tensor_id> in, const std::vector<tensor_id>& of,
+                          std::optional<may_alias> alias = std::nullopt) {
     if (std::ranges::none_of(of, [&](tensor_id id) { return bool{wanted_[id]}; })) return;
     std::vector<tensor_id> out;
     for (const tensor_id id : of) out.push_back(new_gradient_part(id));

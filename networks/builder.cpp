@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "networks/fusion.hpp"
+#include "networks/passes.hpp"
 
 namespace um {
 namespace {

@@ -8,9 +8,7 @@
 
 #include "core/access.hpp"
 #include "networks/families.hpp"
-#include "networks/optimizer.hpp"
-#include "networks/recompute.hpp"
-#include "networks/storage.hpp"
+#include "networks/passes.hpp"
 
 namespace um {
 namespace {

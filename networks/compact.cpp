@@ -1,6 +1,6 @@
-#include "networks/compact.hpp"
-
 #include <vector>
+
+#include "networks/passes.hpp"
 
 namespace um {
 

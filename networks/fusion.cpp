@@ -1,9 +1,7 @@
-#include "networks/fusion.hpp"
-
 #include <optional>
 #include <vector>
 
-#include "networks/compact.hpp"
+#include "networks/passes.hpp"
 
 namespace um {
 namespace {

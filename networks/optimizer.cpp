@@ -1,9 +1,8 @@
-#include "networks/optimizer.hpp"
-
 #include <stdexcept>
 #include <utility>
 
 #include "networks/builder.hpp"
+#include "networks/passes.hpp"
 
 namespace um {
 namespace {

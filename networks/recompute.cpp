@@ -1,4 +1,3 @@
-#include "networks/recompute.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -10,7 +9,7 @@
 
 #include "core/compute.hpp"
 #include "core/liveness.hpp"
-#include "networks/compact.hpp"
+#include "networks/passes.hpp"
 
 namespace um {
 namespace {
@@ -24,7 +23,7 @@ byte_count largest(const std::vector<byte_count>& live) {
 // --- which tensors are cheap to compute again ---
 
 // The operator that computes the output `what` of `o` again, or nothing if that is not cheap.
-std::optional<op> cheap_copy(const graph& g, const op& o, tensor_id what) {
+std::optional<op> cheap_recomputation_op(const graph& g, const op& o, tensor_id what) {
   if (o.out[0] != what || g.tensors[what].role != role::activation) return std::nullopt;
   if (std::optional<op> second = cheap_recomputation_of(o)) return second;
   op copy = o;
@@ -128,7 +127,7 @@ class peak_reducer {
     for (tensor_id id = 0; id < before.size(); ++id) {
       if (before[id] == nowhere || next[id] == nowhere || before[id] == at) continue;
       if (writer[id] == nullptr) continue;
-      auto copy = cheap_copy(graph_, *writer[id], id);
+      auto copy = cheap_recomputation_op(graph_, *writer[id], id);
       if (!copy) continue;
       byte_count traffic = size_[id];
       for (const tensor_id in : copy->in) traffic += size_[in];

@@ -17,7 +17,7 @@ enum class pass : std::uint8_t { inference, train };
 template <>
 inline constexpr std::array enum_names<pass>{"inference"sv, "train"sv};
 
-// How operators and their memory are fused (networks/fusion.hpp, networks/recompute.hpp).
+// How operators and their memory are fused (networks/passes.hpp).
 enum class fusion : std::uint8_t {
   none,   // convolution with bias, ReLU, normalisation and pool apart, as in the papers' frameworks
   fused,  // fused wherever one pass over the data is enough for several

@@ -1,8 +1,8 @@
-#include "networks/storage.hpp"
-
 #include <optional>
 #include <utility>
 #include <vector>
+
+#include "networks/passes.hpp"
 
 namespace um {
 namespace {

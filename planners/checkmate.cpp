@@ -8,67 +8,69 @@
 namespace um {
 namespace {
 
-// `held`: stays once it is back; `dropped`: is computed again for whoever needs it.
-enum class retention : std::uint8_t { keep, held, dropped };
+// `recomputed_once`: stays on the device after its first recomputation. `recomputed_each_time`: for every
+// reader.
+enum class retention : std::uint8_t { keep, recomputed_once, recomputed_each_time };
 
-class rematerializing {
+class checkmate_planner {
  public:
-  explicit rematerializing(const problem& p)
+  explicit checkmate_planner(const problem& p)
       : p_(p),
-        labelling_(p),
-        builder_(p.network, labelling_.uses(), labelling_.gaps()),
+        labels_to_plan_(p),
+        builder_(p.network, labels_to_plan_.uses(), labels_to_plan_.gaps()),
         nothing_staged_(p.network.tensors.size()) {}
 
   memory_plan plan(byte_count room) {
     room_ = room;
     if (const byte_count least = least_need(); least > room)
-      throw infeasible(too_small(p_, "checkmate", least));
-    ways_.assign(labelling_.maps().size(), retention::keep);
-    now_ = evaluate(ways_);
+      throw infeasible(budget_too_small_text(p_, "checkmate", least));
+    retentions_.assign(labels_to_plan_.maps().size(), retention::keep);
+    now_ = evaluate(retentions_);
     while (now_.over > 0) {
-      if (!lower_peak()) throw infeasible(too_small(p_, "checkmate", now_.peak));
+      if (!lower_peak()) throw infeasible(budget_too_small_text(p_, "checkmate", now_.peak));
     }
-    restore_what_fits();
-    return labelling_.plan(decisions_for(ways_));
+    restore_fitting();
+    return labels_to_plan_.plan(decisions_for(retentions_));
   }
 
  private:
   struct evaluation {
     byte_count peak = 0;
-    nanoseconds time = 0;  // nothing moves: of the computes, one after the other
+    nanoseconds time = 0;  // sum of all computes
     double over = 0;       // bytes beyond the room, summed over positions
     position at = 0;       // the position at the peak
   };
 
-  std::vector<decision> decisions_for(const std::vector<retention>& ways) const {
-    std::vector<decision> all(labelling_.gaps().size());
-    for (std::size_t m = 0; m < ways.size(); ++m) {
-      const gap& e = labelling_.gaps()[labelling_.maps()[m].gap];
-      if (ways[m] == retention::keep) continue;
-      all[labelling_.maps()[m].gap] = {gap_choice::recompute, e.last_use,
-                                       ways[m] == retention::held ? e.last_use : e.next_use};
+  std::vector<decision> decisions_for(const std::vector<retention>& retentions) const {
+    std::vector<decision> all(labels_to_plan_.gaps().size());
+    for (std::size_t m = 0; m < retentions.size(); ++m) {
+      const gap& e = labels_to_plan_.gaps()[labels_to_plan_.maps()[m].gap];
+      if (retentions[m] == retention::keep) continue;
+      all[labels_to_plan_.maps()[m].gap] = {
+          gap_choice::recompute, e.last_use,
+          retentions[m] == retention::recomputed_once ? e.last_use : e.next_use};
     }
     return all;
   }
 
-  evaluation evaluate(const std::vector<retention>& ways) {
-    const std::vector<decision> decisions = decisions_for(ways);
+  evaluation evaluate(const std::vector<retention>& retentions) {
+    const std::vector<decision> decisions = decisions_for(retentions);
     const std::span<const event> events = builder_.build(decisions, nothing_staged_);
     evaluation e;
-    e.peak = labelling_.costs().forecast_memory(events, nothing_staged_).peak;
+    e.peak = labels_to_plan_.costs().forecast_memory(events, nothing_staged_).peak;
     for (const event& x : events)
-      e.time += x.kind == event_kind::compute ? labelling_.costs().compute_time(x) : 0;
+      e.time += x.kind == event_kind::compute ? labels_to_plan_.costs().compute_time(x) : 0;
     const std::vector<byte_count> live =
-        live_at_positions(labelling_.uses(), events, labelling_.costs().live_bytes());
+        live_at_positions(labels_to_plan_.uses(), events, labels_to_plan_.costs().live_bytes());
     e.at = static_cast<position>(std::ranges::max_element(live) - live.begin());
     for (const byte_count l : live) e.over += l > room_ ? static_cast<double>(l - room_) : 0;
     return e;
   }
 
-  // What no recomputation gives up: at each position what it touches, and what is used before and behind it
-  // and cannot be recomputed. An output that is computed in place of an input takes no room of its own.
+  // Memory that no recomputation frees. It is the maximum over positions of what the position touches and of
+  // parts that live across it and cannot be recomputed. Outputs in place of an input need none of their own.
   byte_count least_need() const {
-    const use_table& uses = labelling_.uses();
+    const use_table& uses = labels_to_plan_.uses();
     std::vector<byte_count> change(uses.order.size() + 1, 0);  // what each position adds, modulo 2^64
     const auto add = [&](position begin, position end, byte_count bytes) {
       change[static_cast<std::size_t>(begin)] += bytes;
@@ -78,7 +80,7 @@ class rematerializing {
     for (part_id x = 0; x < uses.parts.size(); ++x) {
       if (stays(x)) add(0, uses.end(), uses.parts[x].bytes);
     }
-    for (const gap& e : labelling_.gaps()) {
+    for (const gap& e : labels_to_plan_.gaps()) {
       if (!e.is_recomputable && !stays(e.part)) add(e.last_use + 1, e.next_use, uses.parts[e.part].bytes);
     }
     for (position at = 0; at < uses.end(); ++at) {
@@ -95,21 +97,22 @@ class rematerializing {
 
   struct candidate {
     std::size_t map = 0;
-    retention how = retention::held;
+    retention how = retention::recomputed_once;
     double worth = 0;
   };
 
-  // Of what is given up at the peak, that which costs the least time for what it does to the whole.
+  // Drops the map at the peak whose recomputation takes the least time for each excess byte that it removes.
   bool lower_peak() {
     std::vector<candidate> all;
-    for (std::size_t m = 0; m < ways_.size(); ++m) {
-      const feature_map& f = labelling_.maps()[m];
-      const gap& e = labelling_.gaps()[f.gap];
-      if (!f.again || e.last_use >= now_.at || now_.at >= e.next_use) continue;
+    for (std::size_t m = 0; m < retentions_.size(); ++m) {
+      const feature_map& f = labels_to_plan_.maps()[m];
+      const gap& e = labels_to_plan_.gaps()[f.gap];
+      if (!f.is_recomputable || e.last_use >= now_.at || now_.at >= e.next_use) continue;
       const double worth = static_cast<double>(f.bytes) /
-                           static_cast<double>(labelling_.costs().recompute_time(e.producer) + 1000);
-      for (const retention how : {retention::held, retention::dropped}) {
-        if (how > ways_[m]) all.push_back({m, how, how == retention::held ? worth : worth * 0.9});
+                           static_cast<double>(labels_to_plan_.costs().recompute_time(e.producer) + 1000);
+      for (const retention how : {retention::recomputed_once, retention::recomputed_each_time}) {
+        if (how > retentions_[m])
+          all.push_back({m, how, how == retention::recomputed_once ? worth : worth * 0.9});
       }
     }
     std::ranges::stable_sort(all, std::ranges::greater{}, &candidate::worth);
@@ -117,7 +120,7 @@ class rematerializing {
     std::optional<std::pair<candidate, evaluation>> best;
     double most = 0;
     for (std::size_t i = 0; i < all.size() && (i < tried_at_once || !best); ++i) {
-      std::vector<retention> changed = ways_;
+      std::vector<retention> changed = retentions_;
       changed[all[i].map] = all[i].how;
       const evaluation e = evaluate(changed);
       const double gain =
@@ -127,28 +130,29 @@ class rematerializing {
       best = {all[i], e};
     }
     if (!best) return false;
-    ways_[best->first.map] = best->first.how;
+    retentions_[best->first.map] = best->first.how;
     now_ = best->second;
     return true;
   }
 
-  // Keeps again what was given up early and fits now, the longest to recompute first.
-  void restore_what_fits() {
+  // Keeps dropped maps that fit by now, the one with the longest recomputation first.
+  void restore_fitting() {
     std::vector<std::size_t> given_up;
-    for (std::size_t m = 0; m < ways_.size(); ++m) {
-      if (ways_[m] != retention::keep) given_up.push_back(m);
+    for (std::size_t m = 0; m < retentions_.size(); ++m) {
+      if (retentions_[m] != retention::keep) given_up.push_back(m);
     }
     const auto time = [&](std::size_t m) {
-      return labelling_.costs().recompute_time(labelling_.gaps()[labelling_.maps()[m].gap].producer);
+      return labels_to_plan_.costs().recompute_time(
+          labels_to_plan_.gaps()[labels_to_plan_.maps()[m].gap].producer);
     };
     std::ranges::stable_sort(given_up, std::ranges::greater{}, time);
     for (const std::size_t m : given_up) {
-      for (const retention how : {retention::keep, retention::held}) {
-        std::vector<retention> changed = ways_;
+      for (const retention how : {retention::keep, retention::recomputed_once}) {
+        std::vector<retention> changed = retentions_;
         changed[m] = how;
         const evaluation e = evaluate(changed);
         if (e.over > 0 || e.time >= now_.time) continue;
-        ways_ = std::move(changed);
+        retentions_ = std::move(changed);
         now_ = e;
         break;
       }
@@ -156,18 +160,18 @@ class rematerializing {
   }
 
   const problem& p_;
-  labelling labelling_;
+  label_evaluator labels_to_plan_;
   event_builder builder_;
   std::vector<bool> nothing_staged_;  // per tensor
   byte_count room_ = 0;
-  std::vector<retention> ways_;
+  std::vector<retention> retentions_;
   evaluation now_;
 };
 
 }  // namespace
 
 memory_plan plan_checkmate(const problem& p) {
-  rematerializing r(p);
+  checkmate_planner r(p);
   return plan_within(p, packers::searched, "checkmate", [&](byte_count room) { return r.plan(room); });
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "planners/within.hpp"
 #include "schedule/orders.hpp"
 #include "schedule/transfers.hpp"
 
@@ -14,7 +15,7 @@ bool is_product(const op& o) {
 
 }  // namespace
 
-labelling::labelling(const problem& p)
+label_evaluator::label_evaluator(const problem& p)
     : p_(p),
       uses_(make_use_table(p.network, graph_order(p.network))),
       gaps_(find_gaps(p.network, uses_)),
@@ -31,7 +32,7 @@ labelling::labelling(const problem& p)
     is_map[e.part] = true;
   }
   std::ranges::stable_sort(maps_, {}, [&](const feature_map& m) { return gaps_[m.gap].producer; });
-  // Parts whose computing again takes a product.
+  // Parts whose recomputation runs a product.
   std::vector<bool> by_product(uses_.parts.size(), false);
   for (position at = 0; at < uses_.end(); ++at) {
     const std::vector<touched_part>& here = uses_.touched_parts[static_cast<std::size_t>(at)];
@@ -42,35 +43,36 @@ labelling::labelling(const problem& p)
       if (x.mode != access_mode::read) by_product[x.part] = product;
     }
   }
-  for (feature_map& m : maps_) m.of_convolution = by_product[m.part];
+  for (feature_map& m : maps_) m.made_by_product = by_product[m.part];
 }
 
-bool labelling::can_move() const {
-  return p_.target.link_to_device_bytes_per_s > 0 && p_.target.link_to_host_bytes_per_s > 0;
+bool label_evaluator::can_move() const {
+  return has_link(p_.target);
 }
 
-std::vector<decision> labelling::decisions_for(const std::vector<gap_choice>& labels, arrival when) const {
+std::vector<decision> label_evaluator::decisions_for(const std::vector<gap_choice>& labels,
+                                                     return_moment when) const {
   std::vector<decision> all(gaps_.size());
   for (std::size_t m = 0; m < maps_.size(); ++m) {
     const std::uint32_t x = maps_[m].gap;
     all[x] = {labels[m], gaps_[x].last_use,
               labels[m] == gap_choice::swap ? gaps_[x].next_use : gaps_[x].last_use};
   }
-  if (when == arrival::just_in_time || !can_move()) return all;
-  if (when == arrival::late) place_transfers(forecaster_, uses_, gaps_, all);
+  if (when == return_moment::just_in_time || !can_move()) return all;
+  if (when == return_moment::late) place_transfers(forecaster_, uses_, gaps_, all);
   for (decision& d : all) {
     if (d.choice == gap_choice::swap)
-      d.return_before = std::max(when == arrival::late ? d.return_before : 0, uses_.backward_begin);
+      d.return_before = std::max(when == return_moment::late ? d.return_before : 0, uses_.backward_begin);
   }
   return all;
 }
 
-fit_result labelling::least_of(const std::vector<gap_choice>& labels) {
-  std::vector<decision> decisions = decisions_for(labels, arrival::just_in_time);
+fit_result label_evaluator::fit_at_minimum(const std::vector<gap_choice>& labels) {
+  std::vector<decision> decisions = decisions_for(labels, return_moment::just_in_time);
   return fit_transfers(builder_, uses_, gaps_, forecaster_, 0, decisions);
 }
 
-labelling::outcome labelling::place(std::vector<decision> decisions, byte_count room) {
+label_evaluator::outcome label_evaluator::place(std::vector<decision> decisions, byte_count room) {
   outcome o;
   o.room = fit_transfers(builder_, uses_, gaps_, forecaster_, room, decisions);
   if (o.room.peak <= room) {
@@ -85,7 +87,7 @@ labelling::outcome labelling::place(std::vector<decision> decisions, byte_count 
   return o;
 }
 
-void labelling::keep_latest(std::vector<gap_choice>& labels, byte_count room) {
+void label_evaluator::keep_latest_maps(std::vector<gap_choice>& labels, byte_count room) {
   for (std::size_t m = labels.size(); m-- > 0;) {
     const gap_choice before = labels[m];
     labels[m] = gap_choice::keep;
@@ -93,7 +95,7 @@ void labelling::keep_latest(std::vector<gap_choice>& labels, byte_count room) {
   }
 }
 
-std::string too_small(const problem& p, const std::string& strategy, byte_count need) {
+std::string budget_too_small_text(const problem& p, const std::string& strategy, byte_count need) {
   return strategy + " needs " + to_text(need) + ", the budget is " + to_text(p.budget) +
          " (weights, gradients and one operator's operands stay resident)";
 }

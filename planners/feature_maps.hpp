@@ -1,4 +1,5 @@
-// What the forward pass makes and the backward pass reads: one label each decides a plan.
+// Activations that the backward pass reads (feature maps). A label for each, keep, swap or recompute, makes a
+// plan.
 #pragma once
 
 #include <string>
@@ -8,37 +9,37 @@
 
 namespace um {
 
-// A tensor with more than one value a channel that crosses the loss.
+// An activation with more than one value per channel that both passes use.
 struct feature_map {
   std::uint32_t gap = 0;  // between its last use in the forward pass and its first in the backward pass
   part_id part = 0;
   byte_count bytes = 0;
-  bool again = false;           // it can be computed again
-  bool of_convolution = false;  // made by a convolution or a fully connected layer, or from what they make
-                                // and the backward pass does not read
+  bool is_recomputable = false;
+  bool made_by_product = false;  // recomputing it runs a convolution or a fully connected layer
 };
 
-// When what is swapped comes back: right before its use, as early as there is room in the backward pass, or
-// as late as it still hides.
-enum class arrival : std::uint8_t { just_in_time, early, late };
+// When a swapped map returns: right before its use; as early in the backward pass as there is room; or as
+// late as its copy still hides behind computes.
+enum class return_moment : std::uint8_t { just_in_time, early, late };
 
-// Labels (one a map) to decisions, time and plan; operators whole and in the graph's order.
-class labelling {
+// Turns labels, one per map, into decisions, a forecast and a plan. Operators run whole, in the graph's
+// order.
+class label_evaluator {
  public:
-  explicit labelling(const problem& p);
+  explicit label_evaluator(const problem& p);
 
-  // In the order in which they are made.
+  // In the order in which operators write them.
   const std::vector<feature_map>& maps() const { return maps_; }
   const use_table& uses() const { return uses_; }
   const std::vector<gap>& gaps() const { return gaps_; }
   forecaster& costs() { return forecaster_; }
   bool can_move() const;
 
-  // What labels decide. `again`: once it is back it stays.
-  std::vector<decision> decisions_for(const std::vector<gap_choice>& labels, arrival when) const;
-  // What labels need at least, everything swapped for as long as it can be.
-  fit_result least_of(const std::vector<gap_choice>& labels);
-  byte_count peak_of(const std::vector<gap_choice>& labels) { return least_of(labels).peak; }
+  // A recomputed map stays on the device after its first recomputation.
+  std::vector<decision> decisions_for(const std::vector<gap_choice>& labels, return_moment when) const;
+  // The fit with the least memory: every swap lasts as long as possible.
+  fit_result fit_at_minimum(const std::vector<gap_choice>& labels);
+  byte_count peak_of(const std::vector<gap_choice>& labels) { return fit_at_minimum(labels).peak; }
 
   struct outcome {
     prediction predicted;  // the forecast
@@ -46,17 +47,17 @@ class labelling {
     std::vector<decision> decisions;
     std::vector<event> events;
   };
-  // Within `room`; where they need more, `room` and `decisions` alone say something.
+  // Fits the decisions into `room`. If they need more, only `room` and `decisions` of the outcome are set.
   outcome place(std::vector<decision> decisions, byte_count room);
-  outcome place(const std::vector<gap_choice>& labels, arrival when, byte_count room) {
+  outcome place(const std::vector<gap_choice>& labels, return_moment when, byte_count room) {
     return place(decisions_for(labels, when), room);
   }
   memory_plan plan(const std::vector<decision>& decisions) const {
     return make_plan(p_.network, uses_, gaps_, decisions);
   }
 
-  // Keeps maps, the last made first, as long as the labels need no more than `room`.
-  void keep_latest(std::vector<gap_choice>& labels, byte_count room);
+  // Labels maps as kept, the last one first, as long as the labels need no more than `room`.
+  void keep_latest_maps(std::vector<gap_choice>& labels, byte_count room);
 
  private:
   const problem& p_;
@@ -67,7 +68,7 @@ class labelling {
   std::vector<feature_map> maps_;
 };
 
-// One line for infeasible: what a strategy needs and cannot have.
-std::string too_small(const problem& p, const std::string& strategy, byte_count need);
+// Message of infeasible: the memory that the strategy needs, and the budget.
+std::string budget_too_small_text(const problem& p, const std::string& strategy, byte_count need);
 
 }  // namespace um

@@ -2,8 +2,8 @@
 #include <string>
 
 #include "core/layout.hpp"
-#include "core/lower.hpp"
 #include "planners/planners.hpp"
+#include "planners/within.hpp"
 #include "schedule/orders.hpp"
 
 namespace um {
@@ -15,9 +15,7 @@ memory_plan with(const graph& g, std::uint32_t k) {
 
 bool fits(const problem& p, const memory_plan& plan) {
   if (std::ranges::max(live_bytes(p, plan)) > p.budget) return false;
-  problem unlimited = p;
-  unlimited.budget = std::numeric_limits<byte_count>::max();
-  return lower(unlimited, plan).device_arena_bytes <= p.budget;
+  return packed_bytes(p, plan) <= p.budget;
 }
 
 // Whether any operator can be cut so finely.

@@ -40,7 +40,7 @@ op_id backward_end(const graph& g, op_id begin) {
   return at;
 }
 
-// Which range of an operator's box each coordinate cuts; nullptr: none.
+// The range of an operator's box that each coordinate cuts; nullptr: none.
 struct ranges_cut {
   interval box::* xc = nullptr;
   interval box::* yc = &box::channel;
@@ -51,8 +51,8 @@ ranges_cut ranges_of(const op& o) {
   return {};
 }
 
-// The operator whose extents are divided.
-const op& anchor(const graph& g, const ooc_call& call) {
+// The operator whose extents the division cuts.
+const op& divided_operator(const graph& g, const ooc_call& call) {
   if (call.what != kind::backward) return g.ops[call.begin];
   for (op_id o = call.begin; o < call.end; ++o) {
     if (is_gradient_of_convolution(g.ops[o])) return g.ops[o];
@@ -109,7 +109,7 @@ box part_box(const graph& g, const ooc_call& call, const op& o, const division& 
   return part;
 }
 
-bool can_be_cut_so(const graph& g, const ooc_call& call, const division& d) {
+bool supports_division(const graph& g, const ooc_call& call, const division& d) {
   try {
     for (op_id o = call.begin; o < call.end; ++o)
       accesses_of(g, g.ops[o], part_box(g, call, g.ops[o], d, {}));
@@ -161,14 +161,14 @@ std::vector<ooc_call> split_into_operators(const graph& g, const ooc_call& call)
 }
 
 division most_parts(const graph& g, const ooc_call& call) {
-  const op& o = anchor(g, call);
+  const op& o = divided_operator(g, call);
   const box all = iteration_domain(g, o);
   const ranges_cut cut = ranges_of(o);
   division most;
   const auto take = [&](coordinate along, std::int64_t extent) {
     division two;
     two.*along = 2;
-    if (extent > 1 && can_be_cut_so(g, call, two)) most.*along = static_cast<std::uint32_t>(extent);
+    if (extent > 1 && supports_division(g, call, two)) most.*along = static_cast<std::uint32_t>(extent);
   };
   take(&division::n, all.batch.end);
   if (rows_can_be_cut(g, call)) {

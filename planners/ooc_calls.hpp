@@ -1,5 +1,5 @@
-// A network as calls of ooc_cuDNN: one operator each, or several that a fused function computes in one
-// division; and what a call does in parts.
+// Splits a network into calls of ooc_cuDNN, each of one operator or of several that a fused function
+// computes, and a call into parts.
 #pragma once
 
 #include <vector>
@@ -23,14 +23,14 @@ std::vector<ooc_call> calls_of(const graph& g);
 // One for each operator.
 std::vector<ooc_call> split_into_operators(const graph& g, const ooc_call& call);
 
-// The most parts along each coordinate; 1 where some operator of the call cannot be cut so. Rows of fused
-// functions are cut where windows of a pool do not overlap and no bias gradient is summed before a
+// Maximum number of parts along each coordinate; 1 where some operator of the call cannot be cut. Rows of
+// fused functions are cut where windows of a pool do not overlap and no bias gradient is summed before a
 // convolution's rows are known.
 division most_parts(const graph& g, const ooc_call& call);
 
-// What is computed with one set of staging memory.
+// Computes that run in one set of staging buffers.
 using ooc_step = std::vector<compute>;
-// Which part along batch, rows, channels of x and channels of y: each below the division's count.
+// Number of a part along batch, rows, channels of x and channels of y.
 struct part_index {
   std::uint32_t n = 0, h = 0, xc = 0, yc = 0;
 };

@@ -13,6 +13,7 @@
 #include "core/lower.hpp"
 #include "planners/ooc_stream.hpp"
 #include "planners/planners.hpp"
+#include "planners/within.hpp"
 #include "simulator/simulate.hpp"
 
 namespace um {
@@ -30,9 +31,9 @@ bool is_of_one_call(const graph& g, const ooc_call& call, tensor_id t, const ind
   return !survives(g.tensors[t].role) && s.first >= call.begin && s.last < call.end;
 }
 
-class placing {
+class first_come_placer {
  public:
-  placing(const graph& g, byte_count room, byte_count most)
+  first_come_placer(const graph& g, byte_count room, byte_count most)
       : g_(g),
         touched_(touched_ranges(g)),
         room_(room),
@@ -48,7 +49,7 @@ class placing {
     for (const ooc_call& call : calls) {
       for (op_id o = call.begin; o < call.end; ++o) place_outputs(call, o);
       all_.left.push_back(room_ - std::min(room_, taken_));
-      give_back(call);
+      free_last_uses(call);
     }
     return std::move(all_);
   }
@@ -70,12 +71,12 @@ class placing {
     for (std::size_t i = 0; i < g_.ops[o].out.size(); ++i) {
       const tensor_id t = g_.ops[o].out[i];
       if (is_of_one_call(g_, call, t, *touched_[t])) continue;
-      if (!takes_place(call, o, i)) place(t);
+      if (!takes_over_memory(call, o, i)) place(t);
     }
   }
 
-  // Of an input that is used for the last time.
-  bool takes_place(const ooc_call& call, op_id o, std::size_t output) {
+  // Whether an output takes over the memory of an input that is used for the last time.
+  bool takes_over_memory(const ooc_call& call, op_id o, std::size_t output) {
     const op& x = g_.ops[o];
     if (!x.alias || x.alias->output != output) return false;
     const tensor_id from = x.in[x.alias->input], to = x.out[output];
@@ -86,18 +87,18 @@ class placing {
       return false;
     }
     placed_[to] = true;
-    heirs_.insert(from);
+    taken_over_.insert(from);
     return true;
   }
 
-  void give_back(const ooc_call& call) {
+  void free_last_uses(const ooc_call& call) {
     std::set<tensor_id> done;
     for (op_id o = call.begin; o < call.end; ++o) {
       for (const auto* operands : {&g_.ops[o].in, &g_.ops[o].out})
         done.insert(operands->begin(), operands->end());
     }
     for (const tensor_id t : done) {
-      const bool has_place = placed_[t] && all_.home[t] == residence::device && !heirs_.contains(t);
+      const bool has_place = placed_[t] && all_.home[t] == residence::device && !taken_over_.contains(t);
       if (!has_place || survives(g_.tensors[t].role) || touched_[t]->last >= call.end) continue;
       free_ += held_bytes(g_.tensors[t]);
       taken_ -= held_bytes(g_.tensors[t]);
@@ -108,31 +109,32 @@ class placing {
   std::vector<std::optional<index_range>> touched_;
   byte_count room_, free_, taken_ = 0;
   std::vector<bool> placed_;
-  std::set<tensor_id> heirs_;  // those whose place another has
+  std::set<tensor_id> taken_over_;  // tensors whose memory an output took over
   ooc_placement all_;
 };
 
 // --- divisions ---
 
-class dividing {
+class call_divider {
  public:
-  dividing(const problem& p, const ooc_call& call, const std::vector<residence>& home, byte_count left)
+  call_divider(const problem& p, const ooc_call& call, const std::vector<residence>& home, byte_count left)
       : p_(p), g_(p.network), call_(call), home_(home), left_(left), most_(most_parts(g_, call)) {
     for (op_id o = call.begin; o < call.end; ++o) {
       workspace_ = std::max(workspace_, p.operator_costs[o].workspace_bytes);
       for (const auto* operands : {&g_.ops[o].in, &g_.ops[o].out}) {
-        for (const tensor_id t : *operands) streams_ = streams_ || home[t] == residence::staged;
+        for (const tensor_id t : *operands)
+          has_staged_operands_ = has_staged_operands_ || home[t] == residence::staged;
       }
     }
-    if (streams_) workspace_ = std::min(workspace_, left / 4);
+    if (has_staged_operands_) workspace_ = std::min(workspace_, left / 4);
     const std::vector<std::optional<index_range>> touched = touched_ranges(g_);
     for (tensor_id t = 0; t < g_.tensors.size(); ++t)
-      own_.push_back(touched[t] && is_of_one_call(g_, call, t, *touched[t]));
+      is_private_.push_back(touched[t] && is_of_one_call(g_, call, t, *touched[t]));
   }
 
   std::optional<std::vector<ooc_step>> run() {
     std::optional<division> best;
-    if (!streams_ && time_of({})) best = division{};
+    if (!has_staged_operands_ && time_of({})) best = division{};
     const bool backward = call_.what == kind::backward;
     if (!best) {
       const auto time = [&](const division& d) { return time_of(d); };
@@ -153,18 +155,18 @@ class dividing {
   byte_count least() const { return least_; }
 
  private:
-  struct taken {
-    // Bytes of operands at home, of the call's own tensors, of one operator's workspace.
+  struct part_needs {
+    // Bytes of staged operands, of the call's private tensors, of one operator's workspace.
     byte_count moved = 0, own = 0, scratch = 0;
     nanoseconds computing = 0;
   };
 
   byte_count allowed_workspace(const division& d) const {
-    if (streams_ || parts_of(d) > 1) return workspace_;
-    return std::min(workspace_, left_ - std::min(left_, needed(take(step_of(g_, call_, d, {})), 1)));
+    if (has_staged_operands_ || parts_of(d) > 1) return workspace_;
+    return std::min(workspace_, left_ - std::min(left_, needed(needs_of_step(step_of(g_, call_, d, {})), 1)));
   }
 
-  // The time of a part of an operator, from that of the whole.
+  // Time of a part of an operator, estimated from the whole operator.
   nanoseconds time_of(const compute& c) const {
     const op& o = g_.ops[c.op];
     const box all = iteration_domain(g_, o), part = with_explicit_ranges(g_, o, c.part);
@@ -179,8 +181,8 @@ class dividing {
     return part_time(p_.operator_costs[c.op].time, launch, volume);
   }
 
-  taken take(const ooc_step& step) const {
-    taken all;
+  part_needs needs_of_step(const ooc_step& step) const {
+    part_needs all;
     for (const ooc_need& n : needs_of(g_, home_, step)) all.moved += bytes_of(g_.tensors[n.what], n.where);
     std::map<tensor_id, byte_count> own;
     for (const compute& c : step) {
@@ -191,7 +193,7 @@ class dividing {
         const byte_count bytes = round_up(bytes_of(t, a.where), arena_alignment);
         if (a.mode == access_mode::accumulate) scratch += bytes;
         if (home_[a.tensor] == residence::staged) continue;
-        if (own_[a.tensor]) own[a.tensor] = std::max(own[a.tensor], bytes);
+        if (is_private_[a.tensor]) own[a.tensor] = std::max(own[a.tensor], bytes);
         if (!is_dense(t, a.where)) scratch += bytes;
       }
       all.scratch = std::max(all.scratch, scratch);
@@ -200,7 +202,7 @@ class dividing {
     for (const auto& [t, bytes] : own) all.own += bytes;
     return all;
   }
-  static byte_count needed(const taken& t, std::uint64_t parts) {
+  static byte_count needed(const part_needs& t, std::uint64_t parts) {
     return t.moved * std::min<std::uint64_t>(parts, 3) + t.own + t.scratch;
   }
 
@@ -208,7 +210,7 @@ class dividing {
     return bytes == 0 || bytes_per_s == 0 ? 0 : p_.target.copy_ns + time_at(bytes, bytes_per_s);
   }
 
-  // A part as large as any, with neighbours on both sides where there is one.
+  // Number of the largest part along the rows, if possible one with neighbours on both sides.
   std::uint32_t largest_rows(const division& d) const {
     const auto extent = static_cast<std::int64_t>(most_.h);
     std::uint32_t at = d.h / 2;
@@ -228,14 +230,15 @@ class dividing {
           return std::nullopt;
       }
     }
-    const taken part = take(step);
-    const byte_count bytes = needed(part, parts_of(d)) + (streams_ || parts_of(d) > 1 ? workspace_ : 0);
+    const part_needs part = needs_of_step(step);
+    const byte_count bytes =
+        needed(part, parts_of(d)) + (has_staged_operands_ || parts_of(d) > 1 ? workspace_ : 0);
     least_ = std::min(least_, bytes);
     if (bytes > left_) return std::nullopt;
-    return backward ? backward_of(step, part, d) : forward_of(step, part, d);
+    return backward ? backward_time_of(step, part, d) : forward_time_of(step, part, d);
   }
 
-  nanoseconds forward_of(const ooc_step& step, const taken& part, const division& d) const {
+  nanoseconds forward_time_of(const ooc_step& step, const part_needs& part, const division& d) const {
     byte_count in = 0, out = 0;
     for (const ooc_need& n : needs_of(g_, home_, step)) {
       const byte_count bytes = bytes_of(g_.tensors[n.what], n.where);
@@ -247,13 +250,13 @@ class dividing {
         {copy_time(in, p_.target.link_to_device_bytes_per_s), part.computing, off, part.computing, off}, d);
   }
 
-  nanoseconds backward_of(const ooc_step& step, const taken& part, const division& d) const {
+  nanoseconds backward_time_of(const ooc_step& step, const part_needs& part, const division& d) const {
     byte_count x = 0, rest = 0, parameters = 0, dx = 0;
     for (const ooc_need& n : needs_of(g_, home_, step)) {
       const byte_count bytes = bytes_of(g_.tensors[n.what], n.where);
       const bool of_filter = g_.tensors[n.what].role == role::parameter_gradient;
       if (n.written) (of_filter ? parameters : dx) += bytes;
-      if (n.fetched && (!n.written || of_filter)) (is_x(n.what) ? x : rest) += bytes;
+      if (n.fetched && (!n.written || of_filter)) (is_convolution_input(n.what) ? x : rest) += bytes;
     }
     const auto in = [&](byte_count b) { return copy_time(b, p_.target.link_to_device_bytes_per_s); };
     const auto out = [&](byte_count b) { return copy_time(b, p_.target.link_to_host_bytes_per_s); };
@@ -261,14 +264,14 @@ class dividing {
         {in(x), in(rest), part.computing, out(parameters), out(dx), part.computing, out(parameters), out(dx)},
         d);
   }
-  bool is_x(tensor_id t) const {
+  bool is_convolution_input(tensor_id t) const {
     for (op_id o = call_.begin; o < call_.end; ++o) {
       if (has_kind<convolution_backward_filter>(g_.ops[o]) && g_.ops[o].in[0] == t) return true;
     }
     return false;
   }
 
-  // Of a kernel, whatever the machine; else where no figures are known parts would cost nothing.
+  // Minimum time of a launch, so that parts are not free on machines without that figure.
   static constexpr nanoseconds least_launch = 1000;
   static constexpr std::uint64_t most_parts_of_call = 1 << 14;
   // Most elements of a part, a limit of cuDNN at that time.
@@ -281,19 +284,19 @@ class dividing {
   byte_count left_;
   division most_;
   byte_count workspace_ = 0, least_ = std::numeric_limits<byte_count>::max();
-  bool streams_ = false;   // some operand is at home
-  std::vector<bool> own_;  // per tensor: nobody else touches it
+  bool has_staged_operands_ = false;
+  std::vector<bool> is_private_;  // per tensor: no other call touches it
 };
 
 // --- plans ---
 
-std::string described(const graph& g, const ooc_call& call) {
+std::string call_text(const graph& g, const ooc_call& call) {
   std::string text = g.ops[call.begin].name;
   if (call.end - call.begin > 1) text += " to " + g.ops[call.end - 1].name;
   return text;
 }
 
-// Every call divided on its own.
+// Divides every call by itself.
 memory_plan plan_calls(const problem& p, byte_count room, bool joined) {
   const graph& g = p.network;
   const auto most = room / 100 * static_cast<byte_count>(p.knobs.at("share"));
@@ -304,32 +307,30 @@ memory_plan plan_calls(const problem& p, byte_count room, bool joined) {
     std::vector<std::vector<ooc_step>> steps;
     for (std::size_t c = 0; c < calls.size() && !again; ++c) {
       byte_count least = 0;
-      auto parts = divided(p, calls[c], at.home, at.left[c], least);
+      auto parts = steps_within(p, calls[c], at.home, at.left[c], least);
       if (parts) {
         steps.push_back(std::move(*parts));
         continue;
       }
       if (calls[c].end - calls[c].begin == 1) {
-        throw infeasible("ooc_cudnn: " + described(g, calls[c]) + " takes " + to_text(least) +
+        throw infeasible("ooc_cudnn: " + call_text(g, calls[c]) + " takes " + to_text(least) +
                          " in its smallest parts, and tensors leave it " + to_text(at.left[c]) +
                          "; the budget is " + to_text(p.budget));
       }
-      // No fused function can do it: one operator after the other.
+      // The fused function does not fit: splits the call into operators.
       const std::vector<ooc_call> single = split_into_operators(g, calls[c]);
       calls.erase(calls.begin() + static_cast<std::ptrdiff_t>(c));
       calls.insert(calls.begin() + static_cast<std::ptrdiff_t>(c), single.begin(), single.end());
       again = true;
     }
-    if (!again) return streamed(g, at.home, steps, joined);
+    if (!again) return stream_calls(g, at.home, steps, joined);
   }
   return {};
 }
 
 // `make` plans for a given room. Where its plan needs more than the budget, the room shrinks by the excess
 // and `make` is called again.
-memory_plan within(const problem& p, const std::function<memory_plan(byte_count room)>& make) {
-  problem unlimited = p;
-  unlimited.budget = std::numeric_limits<byte_count>::max();
+memory_plan plan_within_budget(const problem& p, const std::function<memory_plan(byte_count room)>& make) {
   byte_count room = p.budget, need = 0;
   for (int tries = 0; tries < 10; ++tries) {
     memory_plan plan;
@@ -341,7 +342,7 @@ memory_plan within(const problem& p, const std::function<memory_plan(byte_count 
     }
     try {
       need = std::ranges::max(live_bytes(p, plan));
-      if (need <= p.budget) need = lower(unlimited, plan).device_arena_bytes;
+      if (need <= p.budget) need = packed_bytes(p, plan);
     } catch (const too_many_parts& reason) {  // borders of calls do not meet; with less room they may
       if (tries == 9)
         throw infeasible(std::string("ooc_cudnn: ") + reason.what() + "; the budget is " + to_text(p.budget));
@@ -359,13 +360,13 @@ memory_plan within(const problem& p, const std::function<memory_plan(byte_count 
 
 ooc_placement place_first_come(const graph& g, const std::vector<ooc_call>& calls, byte_count room,
                                byte_count most) {
-  return placing(g, room, most).run(calls);
+  return first_come_placer(g, room, most).run(calls);
 }
 
-std::optional<std::vector<ooc_step>> divided(const problem& p, const ooc_call& call,
-                                             const std::vector<residence>& home, byte_count left,
-                                             byte_count& least) {
-  dividing d(p, call, home, left);
+std::optional<std::vector<ooc_step>> steps_within(const problem& p, const ooc_call& call,
+                                                  const std::vector<residence>& home, byte_count left,
+                                                  byte_count& least) {
+  call_divider d(p, call, home, left);
   auto steps = d.run();
   least = d.least();
   return steps;
@@ -376,17 +377,16 @@ memory_plan plan_ooc_cudnn(const problem& p) {
   if (footprint_of(p.network, p.operator_costs).total <= p.budget) return resident;
   const bool keep = p.knobs.at("keep") == 1;
   const auto by_calls = [&] {
-    return within(p, [&](byte_count room) { return plan_calls(p, room, !keep); });
+    return plan_within_budget(p, [&](byte_count room) { return plan_calls(p, room, !keep); });
   };
   if (!keep) return by_calls();
   std::optional<memory_plan> kept;
   try {
-    kept = within(p, [&](byte_count room) { return plan_ooc_kept(p, room); });
+    kept = plan_within_budget(p, [&](byte_count room) { return plan_ooc_kept(p, room); });
   } catch (const infeasible&) {
     return by_calls();
   }
-  const bool links = p.target.link_to_device_bytes_per_s > 0 && p.target.link_to_host_bytes_per_s > 0;
-  if (!links) return std::move(*kept);
+  if (!has_link(p.target)) return std::move(*kept);
   try {
     memory_plan each = by_calls();
     const auto time = [&](const memory_plan& plan) {

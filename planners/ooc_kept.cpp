@@ -1,8 +1,9 @@
-// ooc_cuDNN without its defects: parts of the batch go through many calls.
+// ooc_cuDNN with results kept on the device: each part of the batch runs through many calls.
 #include <algorithm>
 #include <optional>
 
 #include "planners/ooc_cudnn.hpp"
+#include "planners/within.hpp"
 #include "schedule/fit_transfers.hpp"
 #include "schedule/orders.hpp"
 
@@ -10,7 +11,7 @@ namespace um {
 namespace {
 
 // Runs of neighbouring operators that go over the batch in `parts` parts.
-std::vector<batch_loop> runs_of(const graph& g, std::uint32_t parts) {
+std::vector<batch_loop> split_loops(const graph& g, std::uint32_t parts) {
   std::vector<batch_loop> all;
   for (op_id o = 0; o < g.ops.size(); ++o) {
     if (!can_split_batch(g, g.ops[o], parts)) continue;
@@ -21,12 +22,12 @@ std::vector<batch_loop> runs_of(const graph& g, std::uint32_t parts) {
   return all;
 }
 
-std::vector<compute> order_in(const graph& g, std::uint32_t parts) {
+std::vector<compute> order_in_parts(const graph& g, std::uint32_t parts) {
   const std::vector<op_id> late = ops_with_large_parameter_gradients(g);
   try {
     return make_order(g, {parts, {}, late});
   } catch (const infeasible&) {  // some operator needs the whole batch
-    return make_order(g, {1, runs_of(g, parts), {}});
+    return make_order(g, {1, split_loops(g, parts), {}});
   }
 }
 
@@ -35,9 +36,10 @@ struct kept_plan {
   nanoseconds time = 0;
 };
 
-// Swaps, at the peak, what is used furthest ahead, until the rest fits.
-std::optional<kept_plan> plan_in(const problem& p, std::uint32_t parts, byte_count room, byte_count& least) {
-  const use_table uses = make_use_table(p.network, order_in(p.network, parts));
+// Swaps parts at the peak, the furthest next use first, until the rest fits.
+std::optional<kept_plan> plan_in_parts(const problem& p, std::uint32_t parts, byte_count room,
+                                       byte_count& least) {
+  const use_table uses = make_use_table(p.network, order_in_parts(p.network, parts));
   const std::vector<gap> gaps = find_gaps(p.network, uses);
   forecaster costs(p, uses);
   std::vector<decision> decisions(gaps.size());
@@ -61,15 +63,14 @@ std::optional<kept_plan> plan_in(const problem& p, std::uint32_t parts, byte_cou
     now = fit_transfers(p.network, uses, gaps, costs, 0, decisions);
   }
   least = std::min(least, now.peak);
-  const bool links = p.target.link_to_device_bytes_per_s > 0 && p.target.link_to_host_bytes_per_s > 0;
   const bool swaps =
       std::ranges::any_of(decisions, [](const decision& d) { return d.choice == gap_choice::swap; });
-  if (now.peak > room || (swaps && !links)) return std::nullopt;
+  if (now.peak > room || (swaps && !has_link(p.target))) return std::nullopt;
   for (std::uint32_t x = 0; x < gaps.size(); ++x) decisions[x].return_before = gaps[x].last_use + 1;
   fit_transfers(p.network, uses, gaps, costs, room, decisions);
-  const prediction said = costs.forecast(build_events(p.network, uses, gaps, decisions),
-                                         find_staged_tensors(uses, gaps, decisions));
-  return kept_plan{make_plan(p.network, uses, gaps, decisions), said.time};
+  const prediction forecast = costs.forecast(build_events(p.network, uses, gaps, decisions),
+                                             find_staged_tensors(uses, gaps, decisions));
+  return kept_plan{make_plan(p.network, uses, gaps, decisions), forecast.time};
 }
 
 }  // namespace
@@ -80,7 +81,7 @@ memory_plan plan_ooc_kept(const problem& p, byte_count room) {
   const std::int64_t images = batch_size(p.network);
   for (const std::uint32_t parts : {1U, 2U, 3U, 4U, 6U, 8U, 12U, 16U, 24U, 32U, 64U, 128U, 256U}) {
     if (parts > images) break;
-    auto next = plan_in(p, parts, room, least);
+    auto next = plan_in_parts(p, parts, room, least);
     if (next && (!best || next->time < best->time)) best = std::move(next);
   }
   if (!best) {

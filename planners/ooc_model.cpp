@@ -5,22 +5,22 @@
 namespace um {
 namespace {
 
-nanoseconds times(std::uint64_t count, nanoseconds each) {
+nanoseconds repeated_time(std::uint64_t count, nanoseconds each) {
   return static_cast<nanoseconds>(count) * each;
 }
 
-// The smallest larger number of parts whose largest part is smaller; 0 if there is none.
+// The next number of parts with a smaller largest part; 0 if there is none.
 std::uint32_t next_count(std::uint32_t count, std::uint32_t extent) {
   const std::uint32_t size = (extent + count - 1) / count;
   return size <= 1 ? 0 : (extent + size - 2) / (size - 1);
 }
 
-struct choice_of_parts {
+struct timed_division {
   division by;
   std::optional<nanoseconds> time;
 };
 
-void scan(choice_of_parts& best, coordinate along, const division& most, const division_time& time) {
+void try_counts(timed_division& best, coordinate along, const division& most, const division_time& time) {
   division tried = best.by;
   for (std::uint32_t count = 1; count != 0; count = next_count(count, most.*along)) {
     tried.*along = count;
@@ -34,17 +34,20 @@ void scan(choice_of_parts& best, coordinate along, const division& most, const d
 nanoseconds forward_time(const forward_part& t, const division& d) {
   const std::uint64_t parts = std::uint64_t{d.n} * d.yc * d.h;
   const std::uint64_t sums = d.xc;
-  const nanoseconds inner = t.pre + t.conv + times(sums - 1, std::max(t.pre, t.conv));
-  if (inner < t.off) return inner + times(parts, t.off);
-  if (t.pre < t.conv) return t.pre + times(parts * sums, t.conv) + t.off_last;
-  return times(parts * sums, t.pre) + t.conv_last + t.off_last;
+  const nanoseconds inner = t.pre + t.conv + repeated_time(sums - 1, std::max(t.pre, t.conv));
+  if (inner < t.off) return inner + repeated_time(parts, t.off);
+  if (t.pre < t.conv) return t.pre + repeated_time(parts * sums, t.conv) + t.off_last;
+  return repeated_time(parts * sums, t.pre) + t.conv_last + t.off_last;
 }
 
 nanoseconds backward_time(const backward_part& t, const division& d) {
   const std::uint64_t outer = std::uint64_t{d.n} * d.xc * d.h;
-  const nanoseconds in = times(outer, t.pre1 + times(d.yc, t.pre2)) + t.conv_last + t.off1_last + t.off2_last;
-  const nanoseconds computing = t.pre1 + t.pre2 + times(outer * d.yc, t.conv) + t.off1_last + t.off2_last;
-  const nanoseconds out = t.pre1 + times(d.yc, t.pre2 + t.conv) + times(outer, times(d.yc, t.off1) + t.off2);
+  const nanoseconds in =
+      repeated_time(outer, t.pre1 + repeated_time(d.yc, t.pre2)) + t.conv_last + t.off1_last + t.off2_last;
+  const nanoseconds computing =
+      t.pre1 + t.pre2 + repeated_time(outer * d.yc, t.conv) + t.off1_last + t.off2_last;
+  const nanoseconds out = t.pre1 + repeated_time(d.yc, t.pre2 + t.conv) +
+                          repeated_time(outer, repeated_time(d.yc, t.off1) + t.off2);
   return std::max({in, computing, out});
 }
 
@@ -61,16 +64,17 @@ double share_of_channels(std::int64_t part, std::int64_t all, bool of_convolutio
 
 std::optional<division> divide(const division& most, std::span<const coordinate> order,
                                const division_time& time) {
-  choice_of_parts best{{}, time({})};
-  for (const coordinate along : order) scan(best, along, most, time);
+  timed_division best{{}, time({})};
+  for (const coordinate along : order) try_counts(best, along, most, time);
   if (best.time) return best.by;
   for (std::size_t fine = 0; fine < order.size() && !best.time; ++fine) {
     best.by.*order[fine] = most.*order[fine];
     best.time = time(best.by);
-    for (std::size_t i = fine + 1; i < order.size() && !best.time; ++i) scan(best, order[i], most, time);
+    for (std::size_t i = fine + 1; i < order.size() && !best.time; ++i)
+      try_counts(best, order[i], most, time);
   }
   if (!best.time) return std::nullopt;
-  for (const coordinate along : order) scan(best, along, most, time);
+  for (const coordinate along : order) try_counts(best, along, most, time);
   return best.by;
 }
 

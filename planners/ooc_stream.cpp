@@ -11,19 +11,19 @@ interval hull(const interval& a, const interval& b) {
   return {std::min(a.begin, b.begin), std::max(a.end, b.end)};
 }
 
-bool meet(const region& a, const region& b) {
+bool overlap(const region& a, const region& b) {
   return intersection(a, b).has_value();
 }
 
-bool same_section(const tensor& t, region a, const region& b) {
+bool have_same_cross_section(const tensor& t, region a, const region& b) {
   const axis outer = outer_axis(t);
   range_along(a, outer) = range_along(b, outer);
   return a == b;
 }
 
-class streaming {
+class call_streamer {
  public:
-  streaming(const graph& g, std::vector<residence> home, bool joined) : g_(g), joined_(joined) {
+  call_streamer(const graph& g, std::vector<residence> home, bool joined) : g_(g), joined_(joined) {
     plan_.residences = std::move(home);
   }
 
@@ -43,7 +43,7 @@ class streaming {
     tensor_id what = 0;
     region where;
     bool dirty = false;
-    std::size_t step = 0;  // the last that is known to take it
+    std::size_t step = 0;  // last known step that uses it
   };
 
   // Such a tensor gets a single strip.
@@ -54,98 +54,99 @@ class streaming {
       for (const ooc_step& step : call) {
         for (const ooc_need& n : needs_of(g_, plan_.residences, step)) {
           const tensor& t = g_.tensors[n.what];
-          (same_section(t, n.where, whole_of(t.shape)) ? whole : part)[n.what] = true;
+          (have_same_cross_section(t, n.where, whole_of(t.shape)) ? whole : part)[n.what] = true;
           if (whole[n.what] && part[n.what]) single_strip_[n.what] = true;
         }
       }
     }
   }
 
-  // Whether anything is copied.
+  // Returns whether the call copies anything.
   bool run_call(const std::vector<ooc_step>& steps) {
     std::vector<std::vector<ooc_need>> needs;
     for (const ooc_step& s : steps) needs.push_back(needs_of(g_, plan_.residences, s));
     const bool moves = std::ranges::any_of(needs, [](const auto& n) { return !n.empty(); });
     for (const ooc_need& n : needs.front()) fetch(n, 0);
     for (now_ = 0; now_ < steps.size(); ++now_) {
-      for (const ooc_need& n : needs[now_]) note(n);
+      for (const ooc_need& n : needs[now_]) record_use(n);
       std::vector<ooc_need> later;
       const std::size_t next = now_ + 1;
       if (next < steps.size()) {
         for (const ooc_need& n : needs[next]) {
-          if (!fetch_beside(n, next)) later.push_back(n);
+          if (!fetch_during_previous_step(n, next)) later.push_back(n);
         }
       }
       for (const compute& c : steps[now_]) plan_.actions.emplace_back(c);
       release(next);
       for (const ooc_need& n : later) fetch(n, next);
     }
-    for (const resident& r : leaving_) give_up(r);
+    for (const resident& r : leaving_) append_evict(r);
     leaving_.clear();
     return moves;
   }
 
-  // What a step takes is there while it runs.
-  void note(const ooc_need& n) {
+  // Parts that a step uses stay on the device while it runs.
+  void record_use(const ooc_need& n) {
     const auto at = std::ranges::find_if(
-        here_, [&](const resident& r) { return r.what == n.what && r.where == n.where; });
-    if (at == here_.end()) {
-      here_.push_back({n.what, n.where, n.written, now_});
+        resident_, [&](const resident& r) { return r.what == n.what && r.where == n.where; });
+    if (at == resident_.end()) {
+      resident_.push_back({n.what, n.where, n.written, now_});
     } else {
       at->dirty = at->dirty || n.written;
     }
   }
 
   // Whether a resident part shares elements with the needed one and cannot stay beside it.
-  bool in_the_way(const resident& r, const ooc_need& n) const {
-    return r.what == n.what && meet(r.where, n.where) &&
-           (r.dirty || single_strip_[n.what] || same_section(g_.tensors[n.what], r.where, n.where));
+  bool conflicts(const resident& r, const ooc_need& n) const {
+    return r.what == n.what && overlap(r.where, n.where) &&
+           (r.dirty || single_strip_[n.what] ||
+            have_same_cross_section(g_.tensors[n.what], r.where, n.where));
   }
 
-  // While the step before runs; false where that has to end first.
-  bool fetch_beside(const ooc_need& n, std::size_t step) {
-    for (resident& r : here_) {
+  // Copies the part in while the previous step runs; false if that step has to end first.
+  bool fetch_during_previous_step(const ooc_need& n, std::size_t step) {
+    for (resident& r : resident_) {
       if (r.what != n.what || r.where != n.where || (joined_ && !r.dirty)) continue;
       r.step = step;
       return true;
     }
-    const auto blocks = [&](const resident& r) { return in_the_way(r, n); };
-    if (std::ranges::any_of(here_, blocks) || std::ranges::any_of(leaving_, blocks)) return false;
-    bring(n, step);
+    const auto blocks = [&](const resident& r) { return conflicts(r, n); };
+    if (std::ranges::any_of(resident_, blocks) || std::ranges::any_of(leaving_, blocks)) return false;
+    append_prefetch(n, step);
     return true;
   }
 
   void fetch(const ooc_need& n, std::size_t step) {
     std::erase_if(leaving_, [&](const resident& r) {
-      if (!in_the_way(r, n)) return false;
-      give_up(r);
+      if (!conflicts(r, n)) return false;
+      append_evict(r);
       return true;
     });
-    bring(n, step);
+    append_prefetch(n, step);
   }
 
-  void bring(const ooc_need& n, std::size_t step) {
+  void append_prefetch(const ooc_need& n, std::size_t step) {
     if (!n.fetched) return;
     plan_.actions.emplace_back(prefetch{n.what, box_of(g_.tensors[n.what].shape, n.where)});
-    here_.push_back({n.what, n.where, false, step});
+    resident_.push_back({n.what, n.where, false, step});
   }
 
-  // What the next step does not take: what was only read at once, what was made beside the next step.
+  // Evicts parts that the next step does not use: read ones now, written ones during the next step.
   void release(std::size_t next) {
-    for (const resident& r : leaving_) give_up(r);
+    for (const resident& r : leaving_) append_evict(r);
     leaving_.clear();
-    std::erase_if(here_, [&](const resident& r) {
+    std::erase_if(resident_, [&](const resident& r) {
       if (r.step == next) return false;
       if (r.dirty) {
         leaving_.push_back(r);
       } else {
-        give_up(r);
+        append_evict(r);
       }
       return true;
     });
   }
 
-  void give_up(const resident& r) {
+  void append_evict(const resident& r) {
     plan_.actions.emplace_back(evict{r.what, box_of(g_.tensors[r.what].shape, r.where)});
   }
 
@@ -153,8 +154,8 @@ class streaming {
   bool joined_;
   memory_plan plan_;
   std::vector<bool>
-      single_strip_;  // per tensor: a call takes whole cross-sections and parts (core/strips.hpp)
-  std::vector<resident> here_, leaving_;
+      single_strip_;  // per tensor: a call uses whole cross-sections and parts (core/strips.hpp)
+  std::vector<resident> resident_, leaving_;
   std::size_t now_ = 0;
 };
 
@@ -179,9 +180,9 @@ std::vector<ooc_need> needs_of(const graph& g, const std::vector<residence>& hom
   return all;
 }
 
-memory_plan streamed(const graph& g, std::vector<residence> home,
-                     const std::vector<std::vector<ooc_step>>& calls, bool joined) {
-  return streaming(g, std::move(home), joined).run(calls);
+memory_plan stream_calls(const graph& g, std::vector<residence> home,
+                         const std::vector<std::vector<ooc_step>>& calls, bool joined) {
+  return call_streamer(g, std::move(home), joined).run(calls);
 }
 
 }  // namespace um

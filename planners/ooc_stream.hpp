@@ -1,5 +1,5 @@
-// Calls in parts as actions: what a part needs of host memory is copied beside the part before it, what it
-// makes is stored beside the one behind it.
+// Turns calls in parts into actions. Inputs of a part are copied to the device during the previous part, its
+// results to the host during the next one.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace um {
 
-// A region of a tensor at home in host memory that one step takes: all that its operators touch, as one.
+// The region of a staged tensor that the operators of one step touch.
 struct ooc_need {
   tensor_id what = 0;
   region where;
@@ -16,9 +16,9 @@ struct ooc_need {
 };
 std::vector<ooc_need> needs_of(const graph& g, const std::vector<residence>& home, const ooc_step& step);
 
-// `joined`: the lanes join where a call ends, and a part copies again what the part before it had too; else
-// neither. `home` is staged or device for every tensor.
-memory_plan streamed(const graph& g, std::vector<residence> home,
-                     const std::vector<std::vector<ooc_step>>& calls, bool joined);
+// `joined`: the lanes wait for each other at the end of a call, and a part copies what it shares with the
+// previous part once more. `home` is staged or device for every tensor.
+memory_plan stream_calls(const graph& g, std::vector<residence> home,
+                         const std::vector<std::vector<ooc_step>>& calls, bool joined);
 
 }  // namespace um

@@ -89,10 +89,10 @@ memory_plan plan_autoswap(const problem& p);
 // what a fused function joins) goes in parts of the batch, rows and channels, as its performance model says
 // (ooc_model.hpp), operands at home streaming through three sets of staging memory in what is left. All lanes
 // join where a call ends, and each part copies its filters again. Times of operators are those of the
-// backend, where the paper's are fitted to two sizes. What fits whole is not divided. The same region is not
-// held twice, so that a filter copied again waits for the part before, which the paper's need not. keep 1:
-// without joins and copies again, parts of the batch going through as many calls as they can, in their number
-// and order of the least time.
+// backend, where the paper's are fitted to two sizes. What fits whole is not steps_within. The same region is
+// not held twice, so that a filter copied again waits for the part before, which the paper's need not. keep
+// 1: without joins and copies again, parts of the batch going through as many calls as they can, in their
+// number and order of the least time.
 memory_plan plan_ooc_cudnn(const problem& p);
 // tvDNN (Park et al., PPoPP 2018: a poster; objects are cut into sections and swapped, by an integer program
 // or by heuristics). What follows is a reconstruction. Operators go over the batch in sections, one operator

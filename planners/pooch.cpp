@@ -9,73 +9,78 @@
 namespace um {
 namespace {
 
-class classifying {
+class pooch_planner {
  public:
-  explicit classifying(const problem& p)
+  explicit pooch_planner(const problem& p)
       : p_(p),
-        labelling_(p),
-        beside_(p, labelling_.uses()),
-        labels_(labelling_.maps().size(), gap_choice::swap) {}
+        labels_to_plan_(p),
+        reference_(p, labels_to_plan_.uses()),
+        labels_(labels_to_plan_.maps().size(), gap_choice::swap) {}
 
   memory_plan plan(byte_count room) {
-    if (!labelling_.can_move()) return recompute_only(room);
+    if (!labels_to_plan_.can_move()) return recompute_only(room);
     labels_.assign(labels_.size(), gap_choice::swap);
-    const byte_count least = labelling_.peak_of(labels_);
-    if (least > room) throw infeasible(too_small(p_, "pooch", least));
-    if (p_.knobs.at("keep") == 1) keep(room);
-    if (p_.knobs.at("recompute") == 1) recompute(room);
-    return labelling_.plan(labelling_.place(labels_, when(), room).decisions);
+    const byte_count least = labels_to_plan_.peak_of(labels_);
+    if (least > room) throw infeasible(budget_too_small_text(p_, "pooch", least));
+    if (p_.knobs.at("keep") == 1) keep_stalled_maps(room);
+    if (p_.knobs.at("recompute") == 1) recompute_by_ratio(room);
+    return labels_to_plan_.plan(labels_to_plan_.place(labels_, return_time(), room).decisions);
   }
 
  private:
-  arrival when() const {
+  return_moment return_time() const {
     const std::int64_t schedule = p_.knobs.at("schedule");
-    return schedule == 0 ? arrival::just_in_time : schedule == 1 ? arrival::early : arrival::late;
+    return schedule == 0   ? return_moment::just_in_time
+           : schedule == 1 ? return_moment::early
+                           : return_moment::late;
   }
 
-  // The cheapest for their bytes first, until it fits.
+  // Recomputes maps until they fit, the ones with the least time per byte first.
   memory_plan recompute_only(byte_count room) {
     labels_.assign(labels_.size(), gap_choice::keep);
     std::vector<std::size_t> order;
     for (std::size_t m = 0; m < labels_.size(); ++m) {
-      if (labelling_.maps()[m].again) order.push_back(m);
+      if (labels_to_plan_.maps()[m].is_recomputable) order.push_back(m);
     }
     const auto time_of_a_byte = [&](std::size_t m) {
-      const feature_map& f = labelling_.maps()[m];
-      return static_cast<double>(labelling_.costs().recompute_time(labelling_.gaps()[f.gap].producer)) /
+      const feature_map& f = labels_to_plan_.maps()[m];
+      return static_cast<double>(
+                 labels_to_plan_.costs().recompute_time(labels_to_plan_.gaps()[f.gap].producer)) /
              static_cast<double>(f.bytes);
     };
     std::ranges::stable_sort(order, {}, time_of_a_byte);
-    byte_count need = labelling_.peak_of(labels_);
+    byte_count need = labels_to_plan_.peak_of(labels_);
     for (std::size_t i = 0; need > room && i < order.size(); ++i) {
       labels_[order[i]] = gap_choice::recompute;
-      const byte_count with = labelling_.peak_of(labels_);
+      const byte_count with = labels_to_plan_.peak_of(labels_);
       if (with > need) labels_[order[i]] = gap_choice::keep;
       need = std::min(need, with);
     }
-    if (need > room) throw infeasible(too_small(p_, "pooch", need));
-    return labelling_.plan(labelling_.decisions_for(labels_, arrival::just_in_time));
+    if (need > room) throw infeasible(budget_too_small_text(p_, "pooch", need));
+    return labels_to_plan_.plan(labels_to_plan_.decisions_for(labels_, return_moment::just_in_time));
   }
 
-  // Phase 1: what the forward pass waits for, the last first, until one does not fit; then whatever fits.
-  void keep(byte_count room) {
-    const std::vector<std::uint32_t> stalled = labelling_.place(labels_, when(), room).room.stalled_gaps;
+  // Phase 1: keeps the maps whose copies stall the forward pass, the last one first, until one does not fit;
+  // then all that fit.
+  void keep_stalled_maps(byte_count room) {
+    const std::vector<std::uint32_t> stalled =
+        labels_to_plan_.place(labels_, return_time(), room).room.stalled_gaps;
     for (std::size_t i = stalled.size(); i-- > 0;) {
-      const auto m =
-          std::ranges::find(labelling_.maps(), stalled[i], &feature_map::gap) - labelling_.maps().begin();
+      const auto m = std::ranges::find(labels_to_plan_.maps(), stalled[i], &feature_map::gap) -
+                     labels_to_plan_.maps().begin();
       gap_choice& label = labels_[static_cast<std::size_t>(m)];
       label = gap_choice::keep;
-      if (labelling_.peak_of(labels_) <= room) continue;
+      if (labels_to_plan_.peak_of(labels_) <= room) continue;
       label = gap_choice::swap;
       break;
     }
-    labelling_.keep_latest(labels_, room);
+    labels_to_plan_.keep_latest_maps(labels_, room);
   }
 
   // Phase 2: recomputes the map with the least ratio of computing time to copy time, until no ratio is worth
-  // it. A ratio is renewed only when it would be the least: first its copy time, then, if it still is the
+  // it. A ratio is updated only if it would be the least: first its copy time, then, if it still is the
   // least, its computing time.
-  void recompute(byte_count room) {
+  void recompute_by_ratio(byte_count room) {
     struct candidate {
       std::size_t map = 0;
       nanoseconds computing = 0;  // as it was worked out last: at first its own operator
@@ -85,61 +90,63 @@ class classifying {
     };
     std::multimap<double, candidate> by_ratio;
     for (std::size_t m = 0; m < labels_.size(); ++m) {
-      if (labels_[m] != gap_choice::swap || !labelling_.maps()[m].again) continue;
-      by_ratio.emplace(-1.0, candidate{m, labelling_.costs().recompute_time(
-                                              labelling_.gaps()[labelling_.maps()[m].gap].producer)});
+      if (labels_[m] != gap_choice::swap || !labels_to_plan_.maps()[m].is_recomputable) continue;
+      by_ratio.emplace(-1.0,
+                       candidate{m, labels_to_plan_.costs().recompute_time(
+                                        labels_to_plan_.gaps()[labels_to_plan_.maps()[m].gap].producer)});
     }
-    labelling::outcome now = labelling_.place(labels_, when(), room);
-    look_at(now);
+    label_evaluator::outcome now = labels_to_plan_.place(labels_, return_time(), room);
+    set_reference(now);
     for (int round = 0; !by_ratio.empty();) {
       candidate c = by_ratio.begin()->second;
       by_ratio.erase(by_ratio.begin());
       if (c.computed_in == round) {
         labels_[c.map] = gap_choice::recompute;
-        now = labelling_.place(labels_, when(), room);
-        look_at(now);
+        now = labels_to_plan_.place(labels_, return_time(), room);
+        set_reference(now);
         ++round;
         continue;
       }
       if (c.round == round) {
         c.computed_in = round;
-        c.computing = time_of_computing(c.map, now, room);
+        c.computing = added_recompute_time(c.map, now, room);
       } else {
         c.round = round;
-        c.copying = price_of_copies(c.map, now);
+        c.copying = copy_delay(c.map, now);
       }
       if (c.computing < c.copying)
         by_ratio.emplace(static_cast<double>(c.computing) / static_cast<double>(c.copying), c);
     }
   }
 
-  // Until the next call, costs of copies are those at these events.
-  void look_at(const labelling::outcome& now) {
-    beside_.forecast(now.events, find_staged_tensors(labelling_.uses(), labelling_.gaps(), now.decisions));
+  // copy_delay() compares with this outcome until the next call.
+  void set_reference(const label_evaluator::outcome& now) {
+    reference_.forecast(now.events,
+                        find_staged_tensors(labels_to_plan_.uses(), labels_to_plan_.gaps(), now.decisions));
   }
-  nanoseconds price_of_copies(std::size_t m, const labelling::outcome& now) {
-    return now.predicted.time - beside_.time_without_copies_of(labelling_.maps()[m].part);
+  nanoseconds copy_delay(std::size_t m, const label_evaluator::outcome& now) {
+    return now.predicted.time - reference_.time_without_copies_of(labels_to_plan_.maps()[m].part);
   }
 
-  // What is computed more if a map is; without end where that does not fit.
-  nanoseconds time_of_computing(std::size_t m, const labelling::outcome& now, byte_count room) {
+  // Recomputation time that is added if the map is recomputed as well; the maximum if it then does not fit.
+  nanoseconds added_recompute_time(std::size_t m, const label_evaluator::outcome& now, byte_count room) {
     std::vector<gap_choice> changed = labels_;
     changed[m] = gap_choice::recompute;
-    const fit_result other = labelling_.least_of(changed);
+    const fit_result other = labels_to_plan_.fit_at_minimum(changed);
     return other.peak > room ? std::numeric_limits<nanoseconds>::max()
                              : other.recompute_time - now.predicted.recompute_time;
   }
 
   const problem& p_;
-  labelling labelling_;
-  forecaster beside_;  // keeps what it knows of one outcome while labelling_ looks at others
+  label_evaluator labels_to_plan_;
+  forecaster reference_;  // holds the outcome of set_reference() while labels_to_plan_ forecasts others
   std::vector<gap_choice> labels_;
 };
 
 }  // namespace
 
 memory_plan plan_pooch(const problem& p) {
-  classifying c(p);
+  pooch_planner c(p);
   return plan_within(p, packers::searched, "pooch", [&](byte_count room) { return c.plan(room); });
 }
 

@@ -12,7 +12,7 @@ bool is_backward_convolution(const problem& p, const use_table& uses, position a
   return has_kind<convolution_backward_data, convolution_backward_filter>(o);
 }
 
-// The convolution that the backward pass comes by before a position: where it begins.
+// Position at which the last backward convolution before `at` begins.
 position convolution_before(const problem& p, const use_table& uses, position at) {
   while (at > uses.backward_begin && is_backward_convolution(p, uses, at)) --at;
   while (at > uses.backward_begin && !is_backward_convolution(p, uses, at)) --at;
@@ -31,9 +31,9 @@ byte_count max_touched_bytes(const use_table& uses) {
   return most;
 }
 
-// Runs of maps that are computed again: all at once and held if they are together no more than the largest
-// operator takes, else one by one.
-void recompute_by_cost(const labelling& on, const std::vector<gap_choice>& labels,
+// A run of recomputed maps is recomputed at once and stays if it takes no more than the largest operator;
+// otherwise each map is recomputed right before its use.
+void recompute_by_cost(const label_evaluator& on, const std::vector<gap_choice>& labels,
                        std::vector<decision>& decisions) {
   const byte_count most = max_touched_bytes(on.uses());
   for (std::size_t begin = 0, end = 0; begin < labels.size(); begin = end + 1) {
@@ -50,25 +50,27 @@ void recompute_by_cost(const labelling& on, const std::vector<gap_choice>& label
 }  // namespace
 
 memory_plan plan_superneurons(const problem& p) {
-  labelling on(p);
+  label_evaluator on(p);
   const auto plan = [&](byte_count room) {
     std::vector<gap_choice> labels;
     for (const feature_map& m : on.maps()) {
-      const bool swaps = on.can_move() && (m.of_convolution || !m.again);
-      labels.push_back(swaps ? gap_choice::swap : m.again ? gap_choice::recompute : gap_choice::keep);
+      const bool swaps = on.can_move() && (m.made_by_product || !m.is_recomputable);
+      labels.push_back(swaps               ? gap_choice::swap
+                       : m.is_recomputable ? gap_choice::recompute
+                                           : gap_choice::keep);
     }
-    on.keep_latest(labels, room);
+    on.keep_latest_maps(labels, room);
     for (const bool by_cost : {true, false}) {
-      std::vector<decision> decisions = on.decisions_for(labels, arrival::just_in_time);
+      std::vector<decision> decisions = on.decisions_for(labels, return_moment::just_in_time);
       if (by_cost) recompute_by_cost(on, labels, decisions);
       for (std::size_t x = 0; x < decisions.size(); ++x) {
         if (decisions[x].choice == gap_choice::swap)
           decisions[x].return_before = convolution_before(p, on.uses(), on.gaps()[x].next_use);
       }
-      const labelling::outcome placed = on.place(std::move(decisions), room);
+      const label_evaluator::outcome placed = on.place(std::move(decisions), room);
       if (placed.room.peak <= room && placed.predicted.peak <= room) return on.plan(placed.decisions);
     }
-    throw infeasible(too_small(p, "superneurons", on.peak_of(labels)));
+    throw infeasible(budget_too_small_text(p, "superneurons", on.peak_of(labels)));
   };
   return plan_within(p, packers::searched, "superneurons", plan);
 }

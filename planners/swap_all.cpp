@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "core/lower.hpp"
 #include "planners/planners.hpp"
+#include "planners/within.hpp"
 #include "schedule/forecast.hpp"
 #include "schedule/orders.hpp"
 
@@ -9,8 +9,6 @@ namespace um {
 
 memory_plan plan_swap_all(const problem& p) {
   const graph& g = p.network;
-  problem unlimited = p;
-  unlimited.budget = std::numeric_limits<byte_count>::max();
   const use_table uses = make_use_table(g, graph_order(g));
   const std::vector<gap> gaps = find_gaps(g, uses);
   forecaster forecast(p, uses);
@@ -34,12 +32,12 @@ memory_plan plan_swap_all(const problem& p) {
     if (most == 0) break;
   }
   std::ranges::stable_sort(all, {}, [](const candidate& c) { return c.predicted.time; });
-  byte_count least = unlimited.budget;
+  byte_count least = std::numeric_limits<byte_count>::max();
   for (const candidate& c : all) {
     least = std::min(least, c.predicted.peak);
     if (c.predicted.peak > p.budget) continue;
     memory_plan plan = make_plan(g, uses, gaps, c.decisions);
-    if (lower(unlimited, plan).device_arena_bytes <= p.budget) return plan;
+    if (packed_bytes(p, plan) <= p.budget) return plan;
   }
   throw infeasible("swap_all needs " + to_text(least) + " even when it fetches just in time, the budget is " +
                    to_text(p.budget) + " (weights, gradients and one operator's operands stay resident)");

@@ -41,12 +41,12 @@ swap_chooser::swap_chooser(std::vector<byte_count> load, std::vector<double> sta
                            std::vector<absence> candidates)
     : load_(std::move(load)), starts_(std::move(starts)), candidates_(std::move(candidates)) {
   for (std::size_t s = 0; s < swap_scores && !candidates_.empty(); ++s) {
-    score_[s] = values_of(static_cast<swap_score>(s));
+    score_[s] = unscaled_scores(static_cast<swap_score>(s));
     standardize(score_[s]);
   }
 }
 
-std::vector<double> swap_chooser::areas_under(const std::vector<byte_count>& load) const {
+std::vector<double> swap_chooser::areas_until(const std::vector<byte_count>& load) const {
   std::vector<double> sums{0};
   for (std::size_t i = 0; i < load.size(); ++i)
     sums.push_back(sums.back() + static_cast<double>(load[i]) * (starts_[i + 1] - starts_[i]));
@@ -54,14 +54,14 @@ std::vector<double> swap_chooser::areas_under(const std::vector<byte_count>& loa
 }
 
 // One per candidate.
-std::vector<double> swap_chooser::values_of(swap_score s) const {
-  if (s == swap_score::swdoa) return areas_one_by_one();
-  const std::vector<double> areas = areas_under(load_);
+std::vector<double> swap_chooser::unscaled_scores(swap_score s) const {
+  if (s == swap_score::swdoa) return areas_after_removals();
+  const std::vector<double> areas = areas_until(load_);
   std::vector<double> values;
   for (const absence& a : candidates_) {
     const double duration = starts_[a.to] - starts_[a.from] - a.copies;
     const auto bytes = static_cast<double>(a.bytes);
-    values.push_back(s == swap_score::wdoa  ? area(a, areas)
+    values.push_back(s == swap_score::wdoa  ? area_of_absence(a, areas)
                      : s == swap_score::doa ? duration
                      : duration >= 0        ? duration * bytes
                                             : duration / bytes);
@@ -69,18 +69,19 @@ std::vector<double> swap_chooser::values_of(swap_score s) const {
   return values;
 }
 
-// The area under what is left of the load when a candidate's turn comes, the largest first.
-std::vector<double> swap_chooser::areas_one_by_one() const {
+// Area under the load during a candidate's absence, after candidates with larger areas are removed.
+std::vector<double> swap_chooser::areas_after_removals() const {
   std::vector<double> values(candidates_.size(), -1);
   std::vector<byte_count> load = load_;
   for (std::size_t taken = 0; taken < values.size(); ++taken) {
-    const std::vector<double> areas = areas_under(load);
+    const std::vector<double> areas = areas_until(load);
     std::optional<std::size_t> most;
     for (std::size_t c = 0; c < values.size(); ++c) {
       if (values[c] >= 0) continue;
-      if (!most || area(candidates_[c], areas) > area(candidates_[*most], areas)) most = c;
+      if (!most || area_of_absence(candidates_[c], areas) > area_of_absence(candidates_[*most], areas))
+        most = c;
     }
-    values[*most] = std::max(0.0, area(candidates_[*most], areas));
+    values[*most] = std::max(0.0, area_of_absence(candidates_[*most], areas));
     remove(load, candidates_[*most]);
   }
   return values;

@@ -1,5 +1,5 @@
-// AutoSwap's choice of what leaves (Zhang et al., arXiv 1903.06631): the same for a network's tensors and for
-// lifetimes that another program's allocator gives.
+// AutoSwap's choice of blocks to swap (Zhang et al., arXiv 1903.06631), for tensors of a network and for
+// lifetimes that another program's allocator recorded.
 #pragma once
 
 #include <array>
@@ -12,38 +12,38 @@ namespace um {
 
 inline constexpr byte_count smallest_swapped = MiB;
 
-// The score that a candidate is taken by: a sum of four, each standardized.
+// The four scores of the paper. A candidate's score is their weighted sum, each standardized.
 enum class swap_score : std::uint8_t { doa, aoa, wdoa, swdoa };
 inline constexpr std::size_t swap_scores = 4;
 using swap_weights = std::array<double, swap_scores>;
 
-// Each score alone, then 40 points of [-1, 1]^4 that fill it evenly (Halton 1960): they stand for the paper's
-// Bayesian optimisation, which is not repeatable.
+// The weights to try: each score alone, then 40 points that fill [-1, 1]^4 evenly (Halton 1960) in place of
+// the paper's Bayesian optimisation, which is not repeatable.
 std::vector<swap_weights> swap_weight_vectors();
 
-// A block between two accesses, without it during steps [from, to).
+// A block could be off the device during steps [from, to), between two accesses.
 struct absence {
   std::size_t from = 0, to = 0;
   byte_count bytes = 0;
-  double copies = 0;  // the time of both
+  double copies = 0;  // time of its copies, out and in
 };
 
 class swap_chooser {
  public:
-  // `load`: bytes alive at each step if all stays; `starts`: the time at which each begins, and the last
+  // `load`: bytes alive at each step without swaps. `starts`: time at which each step begins, and the last
   // ends.
   swap_chooser(std::vector<byte_count> load, std::vector<double> starts, std::vector<absence> candidates);
 
-  // The candidates that leave, by descending score until the load keeps within the limit, or all.
+  // The candidates to swap: by descending score until the load is within the limit, or all.
   std::vector<std::size_t> choose(const swap_weights& w, byte_count limit) const;
 
  private:
-  double area(const absence& a, const std::vector<double>& areas) const {
+  double area_of_absence(const absence& a, const std::vector<double>& areas) const {
     return areas[a.to] - areas[a.from];
   }
-  std::vector<double> areas_under(const std::vector<byte_count>& load) const;
-  std::vector<double> values_of(swap_score s) const;
-  std::vector<double> areas_one_by_one() const;
+  std::vector<double> areas_until(const std::vector<byte_count>& load) const;
+  std::vector<double> unscaled_scores(swap_score s) const;
+  std::vector<double> areas_after_removals() const;
 
   std::vector<byte_count> load_;
   std::vector<double> starts_;

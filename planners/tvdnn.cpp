@@ -4,7 +4,6 @@
 #include <optional>
 
 #include "core/errors.hpp"
-#include "core/lower.hpp"
 #include "planners/feature_maps.hpp"
 #include "planners/order_of_use.hpp"
 #include "planners/planners.hpp"
@@ -19,7 +18,7 @@ namespace {
 constexpr byte_count smallest_object = MiB;
 constexpr std::uint32_t most_sections = 64;
 
-byte_count bytes_touched(const graph& g, const op& o) {
+byte_count largest_operand_bytes(const graph& g, const op& o) {
   byte_count most = 0;
   for (const auto* operands : {&o.in, &o.out}) {
     for (const tensor_id t : *operands) {
@@ -33,10 +32,10 @@ byte_count bytes_touched(const graph& g, const op& o) {
 // operand divided by `sections`. An operator ends all its sections before the next one begins.
 std::vector<compute> order_in_sections(const graph& g, std::uint32_t sections) {
   byte_count largest = 1;
-  for (const op& o : g.ops) largest = std::max(largest, bytes_touched(g, o));
+  for (const op& o : g.ops) largest = std::max(largest, largest_operand_bytes(g, o));
   loop_nest all;
   for (op_id o = 0; o < g.ops.size() && sections > 1; ++o) {
-    const std::uint64_t parts = (bytes_touched(g, g.ops[o]) * sections + largest - 1) / largest;
+    const std::uint64_t parts = (largest_operand_bytes(g, g.ops[o]) * sections + largest - 1) / largest;
     auto cuts = std::bit_ceil(static_cast<std::uint32_t>(std::max<std::uint64_t>(parts, 1)));
     while (cuts > 1 && !can_split_batch(g, g.ops[o], cuts)) cuts /= 2;
     if (cuts > 1) all.inner_loops.push_back({o, o + 1, cuts});
@@ -44,9 +43,9 @@ std::vector<compute> order_in_sections(const graph& g, std::uint32_t sections) {
   return make_order(g, all);
 }
 
-class swapping_sections {
+class section_planner {
  public:
-  swapping_sections(const problem& p, std::uint32_t sections)
+  section_planner(const problem& p, std::uint32_t sections)
       : p_(p),
         uses_(make_use_table(p.network, order_in_sections(p.network, sections))),
         gaps_(find_gaps(p.network, uses_)),
@@ -70,10 +69,10 @@ class swapping_sections {
     return make_plan(p_.network, uses_, gaps_, decisions);
   }
 
-  // Where room is short the section that is needed last leaves (Belady 1966), of equals one that needs no
-  // copy, or that which is away longest; it comes back as early as there is room, in the order of need. Some
-  // room is spared for what is on its way. What is fastest of these.
-  std::vector<decision> by_next_use(byte_count room, const std::string& name) {
+  // Where memory is short, swaps the section with the furthest next use (Belady 1966; among equals one with a
+  // host copy) or the longest gap. It returns as early as there is room, in the order of use. Tries several
+  // reserves for copies under way and returns the fastest decisions.
+  std::vector<decision> swap_by_next_use(byte_count room, const std::string& name) {
     std::vector<decision> best;
     nanoseconds least = 0;
     byte_count peak = std::numeric_limits<byte_count>::max();
@@ -82,7 +81,7 @@ class swapping_sections {
       const bool longest = i % 2 == 1, all_may = i >= 2 * sixteenths_spared;
       if (all_may && !best.empty()) break;
       std::vector<decision> decisions =
-          leaving(room - room * (i / 2 % sixteenths_spared) / 16, longest, all_may);
+          choose_swaps(room - room * (i / 2 % sixteenths_spared) / 16, longest, all_may);
       const fit_result found = fit_transfers(p_.network, uses_, gaps_, forecaster_, room, decisions);
       peak = std::min(peak, found.peak);
       if (found.peak > room) continue;
@@ -91,12 +90,12 @@ class swapping_sections {
       least = time;
       best = std::move(decisions);
     }
-    if (best.empty()) throw infeasible(too_small(p_, name, peak));
+    if (best.empty()) throw infeasible(budget_too_small_text(p_, name, peak));
     return best;
   }
 
-  // By the integer program; none if it finds none that keeps to the room.
-  std::optional<std::vector<decision>> by_program(byte_count room) {
+  // Decisions of the integer program; nothing if it finds none within `room`.
+  std::optional<std::vector<decision>> solve_program(byte_count room) {
     gap_program_options what;
     what.memory_bytes = room;
     what.recomputes = false;
@@ -104,7 +103,7 @@ class swapping_sections {
     what.max_slots = static_cast<std::size_t>(p_.knobs.at("slots"));
     std::vector<decision> start;
     try {
-      start = by_next_use(room, "tvdnn");
+      start = swap_by_next_use(room, "tvdnn");
     } catch (const infeasible&) {
     }
     gap_solution s =
@@ -128,14 +127,14 @@ class swapping_sections {
     add_note("integer program: within " + percent + " % of its bound (" + size + ")");
   }
 
-  std::vector<decision> leaving(byte_count room, bool longest, bool all_may) const {
+  std::vector<decision> choose_swaps(byte_count room, bool longest, bool all_may) const {
     std::vector<decision> decisions(gaps_.size());
     std::vector<byte_count> load = load_;
     std::vector<std::uint32_t> by_start(gaps_.size()), open;
     for (std::uint32_t x = 0; x < gaps_.size(); ++x) by_start[x] = x;
     std::ranges::stable_sort(by_start, {}, [&](std::uint32_t x) { return gaps_[x].last_use; });
     auto next = by_start.begin();
-    const bool can_move = p_.target.link_to_device_bytes_per_s > 0 && p_.target.link_to_host_bytes_per_s > 0;
+    const bool can_move = has_link(p_.target);
     for (position at = 0; at < uses_.end(); ++at) {
       for (; next != by_start.end() && gaps_[*next].last_use < at; ++next) {
         if (can_move && can_leave(*next, all_may)) open.push_back(*next);
@@ -156,7 +155,8 @@ class swapping_sections {
     return *std::ranges::lower_bound(gaps_, p, {}, [](const gap& other) { return other.part; });
   }
 
-  // What starts at home and lies there is fetched first; unless all may, only if that hides.
+  // A part that starts on the host must be fetched first. Unless `all_may`, that copy must hide behind
+  // computes.
   bool can_leave(std::uint32_t x, bool all_may) const {
     const part_id p = gaps_[x].part;
     const gap& first = first_gap(p);
@@ -182,7 +182,7 @@ class swapping_sections {
   use_table uses_;
   std::vector<gap> gaps_;
   forecaster forecaster_;
-  std::vector<byte_count> load_;        // at every position, nothing swapped
+  std::vector<byte_count> load_;        // bytes alive at every position without swaps
   std::vector<nanoseconds> starts_{0};  // start of every position if there were no copies
 };
 
@@ -191,46 +191,41 @@ struct timed_plan {
   nanoseconds time = 0;
 };
 
-byte_count arena_of(const problem& p, const memory_plan& plan) {
-  problem unlimited = p;
-  unlimited.budget = std::numeric_limits<byte_count>::max();
-  return lower(unlimited, plan).device_arena_bytes;
-}
-
-timed_plan in_sections(const problem& p, std::uint32_t sections, const std::string& name, bool by_program) {
-  swapping_sections s(p, sections);
+timed_plan plan_with_sections(const problem& p, std::uint32_t sections, const std::string& name,
+                              bool solve_program) {
+  section_planner s(p, sections);
   timed_plan found;
   byte_count packs = 0;
   found.plan = plan_within(p, packers::searched, name, [&](byte_count room) {
     packs = room;
-    const std::vector<decision> decisions = s.by_next_use(room, name);
+    const std::vector<decision> decisions = s.swap_by_next_use(room, name);
     found.time = s.time_of(decisions);
     return s.plan(decisions);
   });
-  // As much room as packed, or a little less.
+  // The room that packed into the budget, or slightly less.
   for (const byte_count percent : {100, 97, 94}) {
-    if (!by_program || found.time <= s.least_time()) break;
+    if (!solve_program || found.time <= s.least_time()) break;
     const byte_count room = packs * percent / 100;
-    std::optional<std::vector<decision>> decisions = s.by_program(room);
+    std::optional<std::vector<decision>> decisions = s.solve_program(room);
     if (!decisions) break;
     const nanoseconds time = s.time_of(*decisions);
     memory_plan plan = s.plan(*decisions);
     if (time >= found.time) break;
-    if (arena_of(p, plan) > p.budget) continue;
+    if (packed_bytes(p, plan) > p.budget) continue;
     return {std::move(plan), time};
   }
   return found;
 }
 
-// With the fewest sections that fit, or with twice as many where that is faster.
-memory_plan plan_sections(const problem& p, const std::string& name, bool by_program) {
+// Uses the fewest sections that fit, or twice as many if that is faster.
+memory_plan plan_sections(const problem& p, const std::string& name, bool solve_program) {
   const auto asked = static_cast<std::uint32_t>(p.knobs.at("sections"));
-  if (asked > 0) return in_sections(p, asked, name, by_program).plan;
+  if (asked > 0) return plan_with_sections(p, asked, name, solve_program).plan;
   std::optional<timed_plan> best;
   for (std::uint32_t sections = 1;; sections *= 2) {
     const bool found = best.has_value();
     try {
-      timed_plan other = in_sections(p, sections, name, by_program);
+      timed_plan other = plan_with_sections(p, sections, name, solve_program);
       if (!found && sections == 1) return std::move(other.plan);
       if (!found || other.time < best->time) best = std::move(other);
     } catch (const infeasible&) {

@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "core/layout.hpp"
-#include "core/lower.hpp"
 #include "planners/feature_maps.hpp"
 #include "planners/planners.hpp"
+#include "planners/within.hpp"
 #include "schedule/orders.hpp"
 
 namespace um {
@@ -13,7 +13,7 @@ namespace {
 
 enum class offload : std::uint8_t { convolutions, all };
 
-// A layer's operators in one pass: those whose names say so, next to one another.
+// The neighbouring operators of one layer in one pass, recognised by their names.
 struct layer {
   std::string name;  // name of its forward operator
   position begin = 0, end = 0;
@@ -30,9 +30,9 @@ std::vector<layer> layers_of(const graph& g, const std::vector<compute>& order) 
   return all;
 }
 
-class vdnn {
+class vdnn_planner {
  public:
-  vdnn(const problem& p, std::vector<compute> order)
+  vdnn_planner(const problem& p, std::vector<compute> order)
       : g_(p.network),
         uses_(make_use_table(g_, std::move(order))),
         gaps_(find_gaps(g_, uses_)),
@@ -53,7 +53,7 @@ class vdnn {
     for (const layer& l : layers_) {
       const auto forward = forward_.find(l.name);
       if (l.begin < uses_.backward_begin || forward == forward_.end()) continue;
-      for (const std::uint32_t x : take_before(forward->second, offloaded))
+      for (const std::uint32_t x : take_prefetches_before(forward->second, offloaded))
         decisions[x].return_before = std::min(decisions[x].return_before, l.begin);
     }
     memory_plan plan = make_plan(g_, uses_, gaps_, decisions);
@@ -69,7 +69,8 @@ class vdnn {
   }
   const op& op_at(position at) const { return g_.ops[uses_.order[static_cast<std::size_t>(at)].op]; }
 
-  // What the last layer that reads it in the forward pass offloads, if that comes before the classifier.
+  // Whether the gap's tensor is offloaded by its last reader in the forward pass, a layer before the
+  // classifier.
   bool is_layer_input(const gap& e, offload what) const {
     const tensor& t = g_.tensors[uses_.parts[e.part].tensor];
     if (t.role != role::activation && t.role != role::input) return false;
@@ -81,10 +82,10 @@ class vdnn {
     return what == offload::all || has_kind<convolution>(op_at(e.last_use));
   }
 
-  // findPrefetchLayer: the nearest earlier layer that offloaded and has not been fetched; no further than the
-  // next convolution.
-  std::vector<std::uint32_t> take_before(std::size_t l,
-                                         std::vector<std::vector<std::uint32_t>>& offloaded) const {
+  // Takes the offloaded gaps of the nearest earlier layer that are not fetched yet; stops at the next
+  // convolution (findPrefetchLayer in the paper).
+  std::vector<std::uint32_t> take_prefetches_before(
+      std::size_t l, std::vector<std::vector<std::uint32_t>>& offloaded) const {
     while (l-- > 0) {
       if (!offloaded[l].empty()) return std::exchange(offloaded[l], {});
       if (has_kind<convolution>(op_at(layers_[l].begin))) return {};
@@ -92,7 +93,7 @@ class vdnn {
     return {};
   }
 
-  // Where a layer ends, both streams wait for each other.
+  // Makes both streams wait for each other at the end of each layer.
   void join(memory_plan& plan) const {
     std::size_t now = 0;
     position next = 0;
@@ -119,7 +120,7 @@ bool is_convolution(const graph& g, const compute& c) {
   return has_kind<convolution, convolution_backward_data, convolution_backward_filter>(g.ops[c.op]);
 }
 
-std::vector<compute> order_with(const problem& p, bool fastest) {
+std::vector<compute> order_with_workspaces(const problem& p, bool fastest) {
   std::vector<compute> order = graph_order(p.network);
   for (compute& c : order) {
     if (!fastest && is_convolution(p.network, c)) c.workspace = 0;
@@ -127,21 +128,15 @@ std::vector<compute> order_with(const problem& p, bool fastest) {
   return order;
 }
 
-byte_count arena_of(const problem& p, const memory_plan& plan) {
-  problem unlimited = p;
-  unlimited.budget = std::numeric_limits<byte_count>::max();
-  return lower(unlimited, plan).device_arena_bytes;
-}
-
 memory_plan plan_vdnn(const problem& p, const std::string& name, offload what) {
-  memory_plan plan = vdnn(p, order_with(p, p.knobs.at("fastest") == 1)).plan(what);
-  const byte_count need = arena_of(p, plan);
-  if (need > p.budget) throw infeasible(too_small(p, name, need));
+  memory_plan plan = vdnn_planner(p, order_with_workspaces(p, p.knobs.at("fastest") == 1)).plan(what);
+  const byte_count need = packed_bytes(p, plan);
+  if (need > p.budget) throw infeasible(budget_too_small_text(p, name, need));
   return plan;
 }
 
-// Walks the convolutions: where the budget overflows, the next algorithm with less workspace, until it fits
-// or there is none.
+// Gives convolutions that exceed the budget algorithms with less and less workspace, until they fit or there
+// is none.
 std::vector<compute> with_less_workspace(const problem& p, const memory_plan& plan) {
   const std::vector<byte_count> live = live_bytes(p, plan);
   std::vector<compute> order;
@@ -172,18 +167,18 @@ memory_plan plan_vdnn_conv(const problem& p) {
 
 memory_plan plan_vdnn_dyn(const problem& p) {
   memory_plan resident = plan_resident(p);
-  memory_plan least = vdnn(p, order_with(p, false)).plan(offload::all);
-  const byte_count need = arena_of(p, least);
-  if (arena_of(p, resident) <= p.budget) return resident;
-  if (need > p.budget) throw infeasible(too_small(p, "vdnn_dyn", need));
+  memory_plan least = vdnn_planner(p, order_with_workspaces(p, false)).plan(offload::all);
+  const byte_count need = packed_bytes(p, least);
+  if (packed_bytes(p, resident) <= p.budget) return resident;
+  if (need > p.budget) throw infeasible(budget_too_small_text(p, "vdnn_dyn", need));
   for (const offload what : {offload::convolutions, offload::all}) {
-    memory_plan fastest = vdnn(p, order_with(p, true)).plan(what);
-    if (arena_of(p, fastest) <= p.budget) return fastest;
+    memory_plan fastest = vdnn_planner(p, order_with_workspaces(p, true)).plan(what);
+    if (packed_bytes(p, fastest) <= p.budget) return fastest;
   }
   for (const offload what : {offload::convolutions, offload::all}) {
-    memory_plan fastest = vdnn(p, order_with(p, true)).plan(what);
-    memory_plan less = vdnn(p, with_less_workspace(p, fastest)).plan(what);
-    if (arena_of(p, less) <= p.budget) return less;
+    memory_plan fastest = vdnn_planner(p, order_with_workspaces(p, true)).plan(what);
+    memory_plan less = vdnn_planner(p, with_less_workspace(p, fastest)).plan(what);
+    if (packed_bytes(p, less) <= p.budget) return less;
   }
   return least;
 }

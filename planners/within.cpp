@@ -9,6 +9,11 @@
 
 namespace um {
 
+byte_count packed_bytes(problem p, const memory_plan& plan, packer how) {
+  p.budget = std::numeric_limits<byte_count>::max();
+  return lower(p, plan, how).device_arena_bytes;
+}
+
 nanoseconds least_time_of(const problem& p, const memory_plan& plan) {
   nanoseconds computing = 0;
   byte_count fetched = 0;
@@ -25,14 +30,12 @@ nanoseconds least_time_of(const problem& p, const memory_plan& plan) {
 
 memory_plan plan_within(const problem& p, packer how, const std::string& strategy,
                         const std::function<memory_plan(byte_count room)>& make) {
-  problem unlimited = p;
-  unlimited.budget = std::numeric_limits<byte_count>::max();
   byte_count room = p.budget, arena = 0, too_little = 0, too_much = p.budget;
   for (int tries = 0; tries < 12; ++tries) {
     try {
       memory_plan plan = make(room);
       if (least_time_of(p, plan) >= p.time_to_beat) break;
-      arena = lower(unlimited, plan, how).device_arena_bytes;
+      arena = packed_bytes(p, plan, how);
       if (arena <= p.budget) return plan;
       too_much = room;
       room -= std::min(room, (arena - p.budget) / 2 + p.budget / 500);

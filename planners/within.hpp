@@ -1,4 +1,4 @@
-// From decisions by live bytes to a plan whose packed arena keeps within the budget.
+// Finds a plan whose packed arena fits the budget, by a planner that counts live bytes only.
 #pragma once
 
 #include <functional>
@@ -8,12 +8,19 @@
 
 namespace um {
 
-// A lower bound on the plan's time: its computes one after the other, or its fetches.
+// Whether the machine's file knows the rates of the link to the host, over which tensors are swapped.
+constexpr bool has_link(const machine& m) {
+  return m.link_to_device_bytes_per_s > 0 && m.link_to_host_bytes_per_s > 0;
+}
+// Size of the plan's device arena, whatever the budget.
+byte_count packed_bytes(problem p, const memory_plan& plan, packer how = packers::searched);
+
+// A lower bound on the plan's time: the maximum of its computes and its fetches.
 nanoseconds least_time_of(const problem& p, const memory_plan& plan);
 
-// `make` gives a plan for so much room, or throws infeasible. What packing needs beyond live bytes is taken
-// off the room until the arena keeps within the budget; throws infeasible, naming the strategy, where it
-// never does, and where a plan takes problem::time_to_beat or longer.
+// `make` returns a plan for that many live bytes or throws infeasible. Reduces `room` by what packing needs
+// beyond live bytes until the arena fits the budget. Throws infeasible, naming the strategy, if it never fits
+// or if a plan takes problem::time_to_beat or longer.
 memory_plan plan_within(const problem& p, packer how, const std::string& strategy,
                         const std::function<memory_plan(byte_count room)>& make);
 

@@ -76,7 +76,7 @@ void change_evaluator::reset() {
   change_.visited.clear();
   change_.unchanged.clear();
   state_changes_.clear();
-  restaged_tensors_.clear();
+  tensors_with_changed_staging_.clear();
   changed_gaps_ = {};
 }
 
@@ -111,8 +111,8 @@ void change_evaluator::compare_initial_states() {
   for (const std::uint32_t changed : changed_gaps_) {
     const tensor_id t = uses_.parts[gaps_[changed].part].tensor;
     if (staged_[t] == (*new_staged_)[t]) continue;
-    if (std::ranges::find(restaged_tensors_, t) != restaged_tensors_.end()) continue;
-    restaged_tensors_.push_back(t);
+    if (std::ranges::find(tensors_with_changed_staging_, t) != tensors_with_changed_staging_.end()) continue;
+    tensors_with_changed_staging_.push_back(t);
     for (part_id p = uses_.first_part[t]; p < uses_.first_part[t + 1]; ++p) {
       const part_state is = builder_.initial_state(p, (*new_staged_)[t]);
       for (std::uint32_t x = builder_.first_gap_of(p); x < builder_.first_gap_of(p + 1); ++x) enqueue_gap(x);
@@ -220,7 +220,7 @@ void change_evaluator::accept() {
     }
   }
   for (const std::uint32_t x : changed_gaps_) decisions_[x] = new_decisions_[x];
-  for (const tensor_id t : restaged_tensors_) staged_[t] = (*new_staged_)[t];
+  for (const tensor_id t : tensors_with_changed_staging_) staged_[t] = (*new_staged_)[t];
   list_.set_totals(new_totals_);
   reset();
 }

@@ -91,7 +91,8 @@ class change_evaluator {
   std::span<const decision> new_decisions_;
   const std::vector<bool>* new_staged_ = nullptr;
   std::span<const std::uint32_t> changed_gaps_;
-  std::vector<tensor_id> restaged_tensors_;  // tensors that are staged in only one of the two lists
+  std::vector<tensor_id>
+      tensors_with_changed_staging_;  // tensors that are staged in only one of the two lists
   std::priority_queue<position, std::vector<position>, std::greater<>> pending_positions_;
   list_change change_;
   std::vector<state_change> state_changes_;

@@ -30,7 +30,7 @@ struct rated {
 // The functions that define a search. `rate` returns one cost a point, or nothing to stop the search.
 // `is_improvement` decides whether to step from one rated point to another, which has a cost.
 template <class Point, class Cost>
-struct landscape {
+struct search_problem {
   using costs = std::optional<std::vector<std::optional<Cost>>>;
   std::function<std::vector<neighbours<Point>>(const Point&)> neighbours_of;
   std::function<costs(std::span<const Point>, const std::string& kind)> rate;
@@ -41,7 +41,7 @@ template <class Point, class Cost, class Same = std::equal_to<>>
 class hill_climber {
  public:
   // Rates at most `max_points` points, and each point once.
-  hill_climber(landscape<Point, Cost> searched, std::size_t max_points)
+  hill_climber(search_problem<Point, Cost> searched, std::size_t max_points)
       : landscape_(std::move(searched)), max_points_(max_points) {}
 
   // Rates those points that are not rated yet, within the limit. False if the search has ended.
@@ -103,7 +103,7 @@ class hill_climber {
     return best == nullptr ? std::nullopt : std::optional<Point>(best->point);
   }
 
-  landscape<Point, Cost> landscape_;
+  search_problem<Point, Cost> landscape_;
   std::size_t max_points_;
   std::vector<rated<Point, Cost>> rated_points_;
   bool stopped_ = false;

@@ -41,7 +41,7 @@ class lane_simulator {
   // `residency` must have replayed these events, with that peak.
   lane_totals simulate(std::span<const event> events, const device_residency& stays, byte_count peak);
 
-  // Which releases an allocation waits for from now on.
+  // Sets the releases that later allocations wait for.
   void set_waits(memory_waits how) { waits_ = how; }
   // Time of the last list that was simulated, if copies of the part took none. That list must have copies.
   nanoseconds time_without_copies_of(part_id p);

@@ -106,7 +106,7 @@ live_summary live_tree::summarize(position begin, position end, std::int64_t mor
   return found;
 }
 
-// `more`: includes what the nodes above add.
+// `more`: bytes that the nodes above add.
 void live_tree::summarize(std::size_t k, std::size_t from, std::size_t to, std::size_t begin, std::size_t end,
                           std::int64_t more, std::int64_t budget, live_summary& found) const {
   const node& n = nodes_[k];

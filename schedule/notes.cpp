@@ -22,7 +22,7 @@ void add_note(const std::string& line) {
 }
 
 best_listener::best_listener(std::function<void(nanoseconds)> hear)
-    : hear_(std::move(hear)), outer_(current_listener) {
+    : on_best_(std::move(hear)), outer_(current_listener) {
   current_listener = this;
 }
 best_listener::~best_listener() {
@@ -30,7 +30,7 @@ best_listener::~best_listener() {
 }
 
 void tell_best(nanoseconds time) {
-  if (current_listener != nullptr) current_listener->hear_(time);
+  if (current_listener != nullptr) current_listener->on_best_(time);
 }
 
 }  // namespace um

@@ -36,7 +36,7 @@ class best_listener {
 
  private:
   friend void tell_best(nanoseconds time);
-  std::function<void(nanoseconds)> hear_;
+  std::function<void(nanoseconds)> on_best_;
   best_listener* outer_;
 };
 

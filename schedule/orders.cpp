@@ -35,7 +35,7 @@ class phase_builder {
         if (strict && x.is_cut) throw_reads_deferred(g.ops[o], deferred);
         continue;
       }
-      x.phase = phase_of(x);
+      x.phase = earliest_phase_of(x);
       record_op(x);
       placed_ops_.push_back(x);
     }
@@ -78,7 +78,7 @@ class phase_builder {
   }
   static bool is_whole_phase(int phase) { return phase % 2 == 1; }
 
-  int phase_of(const placed_op& x) const {
+  int earliest_phase_of(const placed_op& x) const {
     int least = independent;
     const auto wait_for = [&](int phase, bool whole) {
       if (phase == independent) return;

@@ -8,7 +8,7 @@ namespace um::driver {
 namespace {
 
 // Adds what a call that moves something takes beside the work on its blocks.
-void add_call(driver_operation& call, nanoseconds fixed) {
+void add_call_cost(driver_operation& call, nanoseconds fixed) {
   call.clock.wait_for_copies();
   call.clock.work(fixed);
 }
@@ -83,7 +83,7 @@ managed_traffic prefetch_to_device(block_table& blocks, const driver_times& time
     }
   }
   if (call.traffic.prefetched_in_bytes > 0)
-    add_call(call, costs.prefetch_call_ns + (queued ? walks * costs.prefetch_queued_ns : 0));
+    add_call_cost(call, costs.prefetch_call_ns + (queued ? walks * costs.prefetch_queued_ns : 0));
   return call.finish();
 }
 
@@ -109,7 +109,7 @@ managed_traffic prefetch_to_host(block_table& blocks, const driver_times& times,
     call.clock.work(costs.host_map_page_ns * pages_per_granule * count(fresh));
     b.host_mapped |= fresh;
   }
-  if (call.traffic.prefetched_out_bytes > 0) add_call(call, costs.prefetch_to_host_call_ns);
+  if (call.traffic.prefetched_out_bytes > 0) add_call_cost(call, costs.prefetch_to_host_call_ns);
   return call.finish();
 }
 

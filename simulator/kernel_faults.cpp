@@ -213,7 +213,7 @@ granule_set kernel_faults::touched_in(std::uint32_t id) const {
                           range_.offset);
 }
 
-// Of a sparse touch a page of each granule.
+// A sparse touch takes one page of each granule.
 byte_count kernel_faults::bytes_touched(std::uint32_t id, granule_set granules) const {
   const byte_count all = bytes_within(range_, id, granules);
   return pattern_.sparse ? std::min(all, count(granules) * page_bytes) : all;

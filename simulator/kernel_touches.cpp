@@ -83,10 +83,10 @@ class kernel_simulation {
   managed_traffic run() {
     if (all_resident()) return {};
     for (unsigned pass = 0; pass < passes_; ++pass) {
-      begin_pass(true);
+      reset_waves(true);
       for (std::uint64_t w = 0; w < waves_; ++w) touch_streamed(w, true);
     }
-    begin_pass(false);
+    reset_waves(false);
     for (std::uint64_t w = 0; w < waves_; ++w) {
       for (touched_operand& t : operands_) touch_in_every_wave(t);
       touch_streamed(w, false);
@@ -105,7 +105,7 @@ class kernel_simulation {
     });
   }
 
-  void begin_pass(bool inputs_only) {
+  void reset_waves(bool inputs_only) {
     const byte_count wave = wave_bytes(run_.on);
     waves_ = 1;
     for (touched_operand& t : operands_) {

@@ -7,7 +7,7 @@
 
 namespace um {
 
-// Of one operation, or of several.
+// What one or several operations of the driver moved and did.
 struct managed_traffic {
   nanoseconds time = 0;                // that the kernel or caller waits
   std::uint64_t batches = 0;           // batches of faults

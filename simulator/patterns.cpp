@@ -43,7 +43,7 @@ pattern_result isolated_access(const machine& on) {
 }
 
 template <state Data, access_mode Mode>
-pattern_result stream_through(const machine& on) {
+pattern_result streamed_access(const machine& on) {
   fresh_arena b(on, GiB, Data);
   return {GiB, b.memory.touch(b.all, Mode)};
 }
@@ -54,7 +54,7 @@ pattern_result read_mostly(const machine& on) {
   return {GiB, b.memory.touch(b.all, reads)};
 }
 
-// 32 MiB of which both sides have a copy.
+// 32 MiB of read-mostly data with a copy on each side.
 pattern_result write_read_mostly(const machine& on) {
   fresh_arena b(on, 32 * MiB, state::mapped);
   b.memory.advise(b.all, advice::read_mostly);
@@ -159,9 +159,9 @@ pattern_result partly_resident(const machine& on, double ratio) {
   return run_kernel(memory, How, false);
 }
 
-// At the default ratio of a pattern.
+// A pattern at ratio 2, its default.
 template <pattern_result (*AtRatio)(const machine&, double)>
-pattern_result at_ratio_two(const machine& on) {
+pattern_result at_ratio_2(const machine& on) {
   return AtRatio(on, 2);
 }
 
@@ -173,7 +173,7 @@ pattern_result cold_oversubscribed(const machine& on, double ratio) {
   return {GiB, memory.touch({0, GiB}, reads)};
 }
 
-// Data that lies nowhere: what was written before it leaves.
+// Data that is nowhere at first: written blocks are evicted.
 pattern_result new_oversubscribed(const machine& on, double ratio) {
   const auto room = static_cast<std::uint64_t>(static_cast<double>(GiB / managed_block) / ratio);
   managed_memory memory(GiB, std::max<std::uint64_t>(room, 1), on);
@@ -195,7 +195,7 @@ pattern_result prefetch_oversubscribed(const machine& on, double ratio) {
 }
 
 // The first time through data that is accessed by the device, where accesses are counted.
-pattern_result counted_over_the_link(const machine& on, double ratio) {
+pattern_result remote_access_until_migration(const machine& on, double ratio) {
   const auto room = static_cast<std::uint64_t>(static_cast<double>(GiB / managed_block) / ratio);
   managed_memory memory(GiB, std::max<std::uint64_t>(room, 1), on);
   memory.place_on_host({0, GiB});
@@ -204,7 +204,7 @@ pattern_result counted_over_the_link(const machine& on, double ratio) {
 }
 
 // The second sweep over twice what the device holds: every block comes in and another leaves.
-pattern_result sweep_oversubscribed(const machine& on) {
+pattern_result second_sweep_at_ratio_2(const machine& on) {
   managed_memory memory(GiB, GiB / 2 / managed_block, on);
   memory.place_on_host({0, GiB});
   memory.touch({0, GiB}, reads);
@@ -276,12 +276,12 @@ pattern_result touch_by_cpu(const machine& on) {
 template <access_order How>
 constexpr pattern oversubscribed_pattern(std::string_view name, std::string_view what) {
   constexpr bool in_no_order = How == access_order::chunk_a_thread || How == access_order::random;
-  return {name, what, at_ratio_two<second_pass_oversubscribed<How>>, second_pass_oversubscribed<How>,
+  return {name, what, at_ratio_2<second_pass_oversubscribed<How>>, second_pass_oversubscribed<How>,
           in_no_order ? second_pass_oversubscribed<How, true> : nullptr};
 }
 template <access_order How>
 constexpr pattern partly_resident_pattern(std::string_view name, std::string_view what) {
-  return {name, what, at_ratio_two<partly_resident<How>>, partly_resident<How>};
+  return {name, what, at_ratio_2<partly_resident<How>>, partly_resident<How>};
 }
 
 using enum state;
@@ -291,13 +291,13 @@ constexpr std::array table = std::to_array<pattern>({
     {"isolated_fault_unmapped", "the same, mapped by nobody", isolated_access<unmapped>},
     {"isolated_fault_cold", "the same of a block never visited", isolated_access<cold>},
     {"isolated_fault_nowhere", "the same of a block that lies nowhere", isolated_access<nowhere>},
-    {"stream_nowhere", "a full grid writes 1 GiB for the first time", stream_through<nowhere, writes>},
+    {"stream_nowhere", "a full grid writes 1 GiB for the first time", streamed_access<nowhere, writes>},
     {"stream_cold", "a full grid reads 1 GiB of host data, blocks never visited",
-     stream_through<cold, reads>},
-    {"stream_read", "a full grid reads 1 GiB of host data, visited", stream_through<mapped, reads>},
-    {"stream_write", "a full grid writes 1 GiB of host data, visited", stream_through<mapped, writes>},
+     streamed_access<cold, reads>},
+    {"stream_read", "a full grid reads 1 GiB of host data, visited", streamed_access<mapped, reads>},
+    {"stream_write", "a full grid writes 1 GiB of host data, visited", streamed_access<mapped, writes>},
     {"stream_unmapped", "a full grid reads 1 GiB of host data that nobody has mapped",
-     stream_through<unmapped, reads>},
+     streamed_access<unmapped, reads>},
     {"stream_read_mostly", "a full grid reads 1 GiB of host data, read-mostly", read_mostly},
     {"write_read_mostly", "a full grid writes 32 MiB, read-mostly, that it has read", write_read_mostly},
     {"one_by_one", "one thread block writes 128 MiB of host data", dependent_accesses<mapped>},
@@ -352,16 +352,16 @@ constexpr std::array table = std::to_array<pattern>({
     {"remote_read", "a full grid reads 1 GiB over the link", access_over_link<reads>},
     {"remote_write", "a full grid writes 1 GiB over the link", access_over_link<writes>},
     {"sweep_under_pressure", "a full grid reads 1 GiB for the second time with room for half of it",
-     sweep_oversubscribed},
+     second_sweep_at_ratio_2},
     {"cold_under_pressure", "a full grid reads 1 GiB for the first time with room for a part of it",
-     at_ratio_two<cold_oversubscribed>, cold_oversubscribed},
+     at_ratio_2<cold_oversubscribed>, cold_oversubscribed},
     {"new_under_pressure", "a full grid writes 1 GiB for the first time with room for a part of it",
-     at_ratio_two<new_oversubscribed>, new_oversubscribed},
+     at_ratio_2<new_oversubscribed>, new_oversubscribed},
     {"prefetch_under_pressure",
      "prefetch of 1 GiB in calls of 16 MiB for the second time, room for a part of it",
-     at_ratio_two<prefetch_oversubscribed>, prefetch_oversubscribed},
+     at_ratio_2<prefetch_oversubscribed>, prefetch_oversubscribed},
     {"counted_over_the_link", "a full grid reads 1 GiB that is accessed by the device, room for a part of it",
-     at_ratio_two<counted_over_the_link>, counted_over_the_link},
+     at_ratio_2<remote_access_until_migration>, remote_access_until_migration},
     oversubscribed_pattern<access_order::waves>("waves_under_pressure",
                                                 "a grid of many blocks reads 256 MiB for the second time"),
     oversubscribed_pattern<access_order::grid_stride>("grid_stride_under_pressure",

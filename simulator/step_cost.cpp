@@ -20,7 +20,7 @@ void add_to_counters(const managed_traffic& t, counters& moved) {
   add(moved.fault_batches, t.batches);
   add(moved.fault_to_device_bytes, t.fault_bytes);
   add(moved.prefetch_to_device_bytes, t.prefetched_in_bytes);
-  add(moved.driver_evict_bytes, t.evicted_bytes + t.host_fault_bytes);  // what the driver sends by itself
+  add(moved.driver_evict_bytes, t.evicted_bytes + t.host_fault_bytes);  // bytes that the driver moves out
   add(moved.plan_evict_bytes, t.prefetched_out_bytes);
   add(moved.evicted_blocks, t.evicted_blocks);
   add(moved.remote_bytes, t.remote_bytes);

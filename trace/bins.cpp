@@ -69,7 +69,7 @@ void bin::add(const event& e) {
   }
 }
 
-// Of a block that moved whole it does not matter how much of it faults asked for: neighbours share a run.
+// For a block that moved whole, the number of faulted granules is left out, so that neighbours share a run.
 std::string bin::fields() const {
   std::map<std::uint64_t, std::uint64_t> came, left;
   std::map<std::uint64_t, std::uint32_t> granules;

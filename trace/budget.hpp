@@ -16,15 +16,16 @@ class counting_budget {
 
   void spend(nanoseconds cost) { spent_ += cost; }
   // Whether to count from now on.
-  bool counts(nanoseconds now) {
-    const auto allowed = at_first + static_cast<nanoseconds>(share_ * static_cast<double>(now - start_));
+  bool may_count(nanoseconds now) {
+    const auto allowed =
+        initial_allowance + static_cast<nanoseconds>(share_ * static_cast<double>(now - start_));
     const nanoseconds left = allowed - spent_;
-    counting_ = share_ >= 1 || left >= (counting_ ? 0 : a_while);
+    counting_ = share_ >= 1 || left >= (counting_ ? 0 : resume_threshold);
     return counting_;
   }
 
  private:
-  static constexpr nanoseconds at_first = 1'000'000'000, a_while = 250'000'000;
+  static constexpr nanoseconds initial_allowance = 1'000'000'000, resume_threshold = 250'000'000;
   nanoseconds start_;
   std::atomic<nanoseconds> spent_ = 0;
   double share_;

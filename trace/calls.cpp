@@ -45,7 +45,7 @@ std::vector<hint> hints_of(const char* call, const call_batch& of, const CUmemLo
 }
 
 template <class Parameters>
-const Parameters& as(const void* parameters) {
+const Parameters& parameters_as(const void* parameters) {
   return *static_cast<const Parameters*>(parameters);
 }
 
@@ -69,7 +69,7 @@ std::vector<hint> hints_of(CUpti_CallbackId call, const void* p) {
   switch (call) {
     case CUPTI_DRIVER_TRACE_CBID_cuMemPrefetchAsync:
     case CUPTI_DRIVER_TRACE_CBID_cuMemPrefetchAsync_ptsz: {
-      const auto& a = as<cuMemPrefetchAsync_params>(p);
+      const auto& a = parameters_as<cuMemPrefetchAsync_params>(p);
       return {{.call = "prefetch",
                .address = a.devPtr,
                .bytes = a.count,
@@ -78,7 +78,7 @@ std::vector<hint> hints_of(CUpti_CallbackId call, const void* p) {
     }
     case CUPTI_DRIVER_TRACE_CBID_cuMemPrefetchAsync_v2:
     case CUPTI_DRIVER_TRACE_CBID_cuMemPrefetchAsync_v2_ptsz: {
-      const auto& a = as<cuMemPrefetchAsync_v2_params>(p);
+      const auto& a = parameters_as<cuMemPrefetchAsync_v2_params>(p);
       return {{.call = "prefetch",
                .address = a.devPtr,
                .bytes = a.count,
@@ -86,7 +86,7 @@ std::vector<hint> hints_of(CUpti_CallbackId call, const void* p) {
                .callers = {}}};
     }
     case CUPTI_DRIVER_TRACE_CBID_cuMemAdvise: {
-      const auto& a = as<cuMemAdvise_params>(p);
+      const auto& a = parameters_as<cuMemAdvise_params>(p);
       return {{.call = advice_name(a.advice),
                .address = a.devPtr,
                .bytes = a.count,
@@ -94,7 +94,7 @@ std::vector<hint> hints_of(CUpti_CallbackId call, const void* p) {
                .callers = {}}};
     }
     case CUPTI_DRIVER_TRACE_CBID_cuMemAdvise_v2: {
-      const auto& a = as<cuMemAdvise_v2_params>(p);
+      const auto& a = parameters_as<cuMemAdvise_v2_params>(p);
       return {{.call = advice_name(a.advice),
                .address = a.devPtr,
                .bytes = a.count,
@@ -103,18 +103,18 @@ std::vector<hint> hints_of(CUpti_CallbackId call, const void* p) {
     }
     case CUPTI_DRIVER_TRACE_CBID_cuMemPrefetchBatchAsync:
     case CUPTI_DRIVER_TRACE_CBID_cuMemPrefetchBatchAsync_ptsz: {
-      const auto& a = as<cuMemPrefetchBatchAsync_params>(p);
+      const auto& a = parameters_as<cuMemPrefetchBatchAsync_params>(p);
       return hints_of("prefetch", {a.dptrs, a.sizes, a.count}, a.prefetchLocs, a.prefetchLocIdxs,
                       a.numPrefetchLocs);
     }
     case CUPTI_DRIVER_TRACE_CBID_cuMemDiscardBatchAsync:
     case CUPTI_DRIVER_TRACE_CBID_cuMemDiscardBatchAsync_ptsz: {
-      const auto& a = as<cuMemDiscardBatchAsync_params>(p);
+      const auto& a = parameters_as<cuMemDiscardBatchAsync_params>(p);
       return hints_of("discard", {a.dptrs, a.sizes, a.count}, nullptr, nullptr, 0);
     }
     case CUPTI_DRIVER_TRACE_CBID_cuMemDiscardAndPrefetchBatchAsync:
     case CUPTI_DRIVER_TRACE_CBID_cuMemDiscardAndPrefetchBatchAsync_ptsz: {
-      const auto& a = as<cuMemDiscardAndPrefetchBatchAsync_params>(p);
+      const auto& a = parameters_as<cuMemDiscardAndPrefetchBatchAsync_params>(p);
       return hints_of("discard_and_prefetch", {a.dptrs, a.sizes, a.count}, a.prefetchLocs, a.prefetchLocIdxs,
                       a.numPrefetchLocs);
     }

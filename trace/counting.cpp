@@ -166,7 +166,7 @@ void leave_out_faults_if_lossy(const driver_sums& by_then) {
   begin_counting();
 }
 
-void look_for_losses(nanoseconds time) {
+void check_for_losses(nanoseconds time) {
   constexpr nanoseconds until_records_have_come = 500'000'000;
   if (!running->counts || time - running->last_look < until_records_have_come) return;
   running->last_look = time;
@@ -186,7 +186,7 @@ void pause_counting() {
 
 }  // namespace
 
-void count_on(std::uint32_t device) {
+void start_counting_on(std::uint32_t device) {
   const std::lock_guard lock(running->counting_mutex);
   if (!running->devices.insert(device).second) return;
   running->file.write(name_of_gpu(device));
@@ -195,11 +195,11 @@ void count_on(std::uint32_t device) {
   begin_counting();  // nothing to do for a later GPU: counting by CUPTI covers it (two H100s, driver 580)
 }
 
-void follow_budget(nanoseconds time) {
+void pause_or_resume_by_budget(nanoseconds time) {
   const std::lock_guard lock(running->counting_mutex);
-  if (!running->budget.counts(time) && !running->follower_wants_faults) return pause_counting();
+  if (!running->budget.may_count(time) && !running->follower_wants_faults) return pause_counting();
   begin_counting();
-  look_for_losses(time);
+  check_for_losses(time);
 }
 
 void fetch_events(bool flush) {

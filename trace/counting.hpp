@@ -9,9 +9,9 @@
 namespace um::tracing {
 
 // CUPTI and the driver count once there is a context on a GPU.
-void count_on(std::uint32_t device);
+void start_counting_on(std::uint32_t device);
 // Pauses and goes on as the budget says. By the fetcher.
-void follow_budget(nanoseconds time);
+void pause_or_resume_by_budget(nanoseconds time);
 // Reads the driver's new events; with `flush`, those of all finished work. By the fetcher.
 void fetch_events(bool flush);
 // Called once the program has ended.

@@ -35,7 +35,7 @@ void* pages(std::size_t bytes) {
 }
 
 template <class Event>
-Event as(driver_event bytes) {
+Event event_as(driver_event bytes) {
   static_assert(sizeof(Event) <= uvm::event_bytes);
   Event e;
   std::memcpy(&e, bytes.data(), sizeof(e));
@@ -50,7 +50,7 @@ unified_memory_record record_of(counter_kind counter, std::uint64_t address, std
   return {.counter = counter, .start = at, .end = at, .address = address};
 }
 
-std::uint32_t processor(std::uint8_t number, std::uint32_t device) {
+std::uint32_t processor_id(std::uint8_t number, std::uint32_t device) {
   return number == uvm::the_cpu ? host : device;
 }
 
@@ -62,8 +62,8 @@ unified_memory_record record_of(const uvm::migration& e, nanoseconds ahead, std:
   unified_memory_record r = record_of(counter, e.address, on_records_clock(e.begin, ahead));
   r.value = e.bytes;
   r.end = r.start + e.end_on_gpu - e.begin_on_gpu;
-  r.source = processor(e.source, device);
-  r.destination = processor(e.destination, device);
+  r.source = processor_id(e.source, device);
+  r.destination = processor_id(e.destination, device);
   r.flags = e.cause;  // causes have the same numbers
   return r;
 }
@@ -83,39 +83,40 @@ unified_memory_record record_of(const uvm::thrashing& e, nanoseconds ahead) {
 
 unified_memory_record record_of(const uvm::throttling& e, nanoseconds ahead, std::uint32_t device) {
   auto r = record_of(counter_kind::throttling, e.address, on_records_clock(e.time, ahead));
-  r.source = processor(e.processor, device);
+  r.source = processor_id(e.processor, device);
   return r;
 }
 
 unified_memory_record record_of(const uvm::remote_map& e, nanoseconds ahead, std::uint32_t device) {
   auto r = record_of(counter_kind::remote_map, e.address, on_records_clock(e.time, ahead));
   r.value = e.bytes;
-  r.source = processor(e.source, device);
-  r.destination = processor(e.destination, device);
+  r.source = processor_id(e.source, device);
+  r.destination = processor_id(e.destination, device);
   r.flags = e.cause;
   return r;
 }
 
 }  // namespace
 
-void gpu_clock::see(std::uint64_t gpu, std::uint64_t cpu) {
+void gpu_clock::add_sample(std::uint64_t gpu, std::uint64_t cpu) {
   if (gpu == 0) return;
-  if (cpu > since_ + a_while) {
-    least_before_ = cpu > since_ + 2 * a_while ? none : least_;  // clocks drift while nothing is counted
-    least_ = none;
+  if (cpu > since_ + sample_window) {
+    min_offset_before_ =
+        cpu > since_ + 2 * sample_window ? none : min_offset_;  // clocks drift while nothing is counted
+    min_offset_ = none;
     since_ = cpu;
   }
-  least_ = std::min(least_, cpu - gpu);
+  min_offset_ = std::min(min_offset_, cpu - gpu);
 }
 
-std::uint64_t gpu_clock::on_cpu(std::uint64_t gpu, std::uint64_t cpu) const {
-  const std::uint64_t least = std::min(least_before_, least_);
+std::uint64_t gpu_clock::to_cpu_time(std::uint64_t gpu, std::uint64_t cpu) const {
+  const std::uint64_t least = std::min(min_offset_before_, min_offset_);
   return gpu == 0 || least == none ? cpu : gpu + least;
 }
 
 void event_translator::add_fault(const uvm::gpu_fault& e, nanoseconds ahead, std::uint32_t device) {
-  clock_.see(e.time_on_gpu, e.time);
-  const std::uint64_t begin = on_records_clock(clock_.on_cpu(e.time_on_gpu, e.time), ahead);
+  clock_.add_sample(e.time_on_gpu, e.time);
+  const std::uint64_t begin = on_records_clock(clock_.to_cpu_time(e.time_on_gpu, e.time), ahead);
   const auto [known, is_new] = open_[e.batch].try_emplace({e.address >> block_shift, e.access});
   auto& [record, granules] = known->second;
   granules |= std::uint32_t{1} << ((e.address >> granule_shift) % granules_of_block);
@@ -140,7 +141,7 @@ void event_translator::emit_records(const batch& faults, std::uint64_t end, cons
 void event_translator::add_replay(const uvm::replay& e, nanoseconds ahead, const take_record& to) {
   const auto ended = open_.find(e.batch);
   if (ended == open_.end()) return;
-  emit_records(ended->second, on_records_clock(clock_.on_cpu(e.time_on_gpu, e.time), ahead), to);
+  emit_records(ended->second, on_records_clock(clock_.to_cpu_time(e.time_on_gpu, e.time), ahead), to);
   open_.erase(ended);
 }
 
@@ -158,22 +159,22 @@ void event_translator::add(driver_event bytes, nanoseconds ahead, std::uint32_t 
   using enum uvm::event_type;
   switch (static_cast<uvm::event_type>(bytes[0])) {
     case migration: {
-      const auto e = as<uvm::migration>(bytes);
+      const auto e = event_as<uvm::migration>(bytes);
       if (e.source != e.destination) to(record_of(e, ahead, device));  // not between nodes of the CPU
       return;
     }
     case cpu_fault:
-      return to(record_of(as<uvm::cpu_fault>(bytes), ahead));
+      return to(record_of(event_as<uvm::cpu_fault>(bytes), ahead));
     case gpu_fault:
-      return add_fault(as<uvm::gpu_fault>(bytes), ahead, device);
+      return add_fault(event_as<uvm::gpu_fault>(bytes), ahead, device);
     case replay:
-      return add_replay(as<uvm::replay>(bytes), ahead, to);
+      return add_replay(event_as<uvm::replay>(bytes), ahead, to);
     case thrashing:
-      return to(record_of(as<uvm::thrashing>(bytes), ahead));
+      return to(record_of(event_as<uvm::thrashing>(bytes), ahead));
     case throttling:
-      return to(record_of(as<uvm::throttling>(bytes), ahead, device));
+      return to(record_of(event_as<uvm::throttling>(bytes), ahead, device));
     case remote_map:
-      return to(record_of(as<uvm::remote_map>(bytes), ahead, device));
+      return to(record_of(event_as<uvm::remote_map>(bytes), ahead, device));
   }
 }
 

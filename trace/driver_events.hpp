@@ -29,13 +29,13 @@ using driver_event = std::span<const std::byte, uvm::event_bytes>;
 class gpu_clock {
  public:
   // The two times of a fault.
-  void see(std::uint64_t gpu, std::uint64_t cpu);
+  void add_sample(std::uint64_t gpu, std::uint64_t cpu);
   // `cpu` where there is no time of the GPU.
-  std::uint64_t on_cpu(std::uint64_t gpu, std::uint64_t cpu) const;
+  std::uint64_t to_cpu_time(std::uint64_t gpu, std::uint64_t cpu) const;
 
  private:
-  static constexpr std::uint64_t a_while = 1'000'000'000, none = ~std::uint64_t{0};
-  std::uint64_t least_before_ = none, least_ = none, since_ = 0;
+  static constexpr std::uint64_t sample_window = 1'000'000'000, none = ~std::uint64_t{0};
+  std::uint64_t min_offset_before_ = none, min_offset_ = none, since_ = 0;
 };
 
 // Makes records of CUPTI's layout from events. A fault waits from when it happened until the replay of its

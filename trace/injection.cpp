@@ -25,7 +25,7 @@ nanoseconds now() {
   return static_cast<nanoseconds>(time);
 }
 
-bool is_ours() {
+bool belongs_to_this_process() {
   return running != nullptr && running->owner == getpid() && !running->ended;
 }
 
@@ -52,7 +52,7 @@ void read_buffer(std::uint8_t* buffer, std::size_t valid) {
   std::free(buffer);
 }
 
-void CUPTIAPI take_buffer(CUcontext, std::uint32_t, std::uint8_t* buffer, std::size_t, std::size_t valid) {
+void CUPTIAPI receive_buffer(CUcontext, std::uint32_t, std::uint8_t* buffer, std::size_t, std::size_t valid) {
   if (valid == 0) return std::free(buffer);
   running->records_came = true;
   running->writer.post([buffer, valid] { read_buffer(buffer, valid); });
@@ -60,7 +60,7 @@ void CUPTIAPI take_buffer(CUcontext, std::uint32_t, std::uint8_t* buffer, std::s
 
 // --- what the program asks for ---
 
-const std::vector<std::string>& named(const call_stack& stack) {
+const std::vector<std::string>& callers_of_stack(const call_stack& stack) {
   const auto [known, is_new] = running->callers.try_emplace(stack);
   if (is_new) known->second = callers_of(stack);
   return known->second;
@@ -78,7 +78,8 @@ void watch_call(CUpti_CallbackId call, const CUpti_CallbackData& data) {
   if (failed) return;
   if (call == CUPTI_DRIVER_TRACE_CBID_cuMemAllocManaged) {
     const std::uint64_t at = *static_cast<const cuMemAllocManaged_params*>(data.functionParams)->dptr;
-    running->writer.post([at, stack = stack_here()] { running->translate.note_callers(at, named(stack)); });
+    running->writer.post(
+        [at, stack = stack_here()] { running->translate.note_callers(at, callers_of_stack(stack)); });
     return;
   }
   std::vector<hint> hints = hints_of(call, data.functionParams);
@@ -88,20 +89,20 @@ void watch_call(CUpti_CallbackId call, const CUpti_CallbackData& data) {
   }
   running->writer.post([hints = std::move(hints), stack = stack_here()]() mutable {
     for (hint& h : hints) {
-      h.callers = named(stack);
+      h.callers = callers_of_stack(stack);
       running->record.add(h);
     }
   });
 }
 
 void CUPTIAPI on_callback(void*, CUpti_CallbackDomain domain, CUpti_CallbackId call, const void* data) try {
-  if (!is_ours()) return;
+  if (!belongs_to_this_process()) return;
   if (domain == CUPTI_CB_DOMAIN_DRIVER_API) {
     watch_call(call, *static_cast<const CUpti_CallbackData*>(data));
   } else if (domain == CUPTI_CB_DOMAIN_RESOURCE && call == CUPTI_CBID_RESOURCE_CONTEXT_CREATED) {
     std::uint32_t device = 0;
     if (cupti().device_of(static_cast<const CUpti_ResourceData*>(data)->context, &device) == CUPTI_SUCCESS)
-      count_on(device);
+      start_counting_on(device);
   }
 } catch (const std::exception&) {  // no exception may pass through the driver
 }
@@ -120,10 +121,10 @@ std::chrono::microseconds pause_after(int calm_rounds) {
   return calm_rounds < rounds_of_calm ? while_they_come : else_;
 }
 
-void drain_later(nanoseconds time) {
+void post_write(nanoseconds time) {
   if (running->draining.exchange(true)) return;
   running->writer.post([time] {
-    running->record.drain(time);
+    running->record.write_until(time);
     running->draining = false;
   });
 }
@@ -139,10 +140,10 @@ void fetch() {
     const nanoseconds time = now();
     fetch_events(time - written > between_writes);
     if (time - written > between_writes) {
-      drain_later(time);
+      post_write(time);
       written = time;
     }
-    follow_budget(time);
+    pause_or_resume_by_budget(time);
     std::unique_lock lock(running->sleep_mutex);
     running->wake_fetcher.wait_for(lock, pause_after(calm));
   }
@@ -150,7 +151,7 @@ void fetch() {
 
 // The driver delivers its last records some time after the work.
 void finish() {
-  if (!is_ours()) return;
+  if (!belongs_to_this_process()) return;
   running->ended = true;
   if (running->fetcher.joinable()) running->fetcher.join();
   constexpr int last_flushes = 10;
@@ -210,7 +211,7 @@ void begin(const std::string& path) {
   running =
       new session(file, start, times_only, share != nullptr ? std::strtod(share, nullptr) : usual_share);
   try {
-    require(cupti().register_callbacks(&give_activity_buffer, &take_buffer));
+    require(cupti().register_callbacks(&give_activity_buffer, &receive_buffer));
   } catch (const unsupported& error) {
     running->record.note_missing(std::string("everything: ") + error.what());
     return running->record.finish(start);
@@ -245,5 +246,5 @@ extern "C" __attribute__((visibility("default"))) int InitializeInjection() {
 // For a program that counts by CUPTI itself, which hands records to one reader only.
 extern "C" __attribute__((visibility("default"))) void umbench_trace_follow(void (*each)(const void* record),
                                                                             bool with_faults) {
-  if (um::tracing::is_ours()) um::tracing::set_follower(each, with_faults);
+  if (um::tracing::belongs_to_this_process()) um::tracing::set_follower(each, with_faults);
 }

@@ -89,7 +89,7 @@ void launch_table::sort() {
   for (auto& [gpu, all] : by_gpu_)
     std::stable_sort(all.begin(), all.end(),
                      [](const launch& a, const launch& b) { return a.begin < b.begin; });
-  std::sort(moving_begins_.begin(), moving_begins_.end());
+  std::sort(begins_of_moving_launches_.begin(), begins_of_moving_launches_.end());
 }
 
 launch* launch_table::find(const event& e) {
@@ -109,17 +109,18 @@ launch* launch_table::find(const event& e) {
   return near;
 }
 
-bool launch_table::take(const event& e) {
+bool launch_table::add_to_launch(const event& e) {
   launch* const l = find(e);
   if (l == nullptr) return false;
-  if (l->moved.empty()) moving_begins_.push_back(l->begin);
+  if (l->moved.empty()) begins_of_moving_launches_.push_back(l->begin);
   l->moved.add(e);
   return true;
 }
 
-bool launch_table::began_between(nanoseconds after, nanoseconds until) const {
-  const auto next = std::upper_bound(moving_begins_.begin(), moving_begins_.end(), after);
-  return next != moving_begins_.end() && *next <= until;
+bool launch_table::has_moving_launch_between(nanoseconds after, nanoseconds until) const {
+  const auto next =
+      std::upper_bound(begins_of_moving_launches_.begin(), begins_of_moving_launches_.end(), after);
+  return next != begins_of_moving_launches_.end() && *next <= until;
 }
 
 void launch_table::write(nanoseconds before) {
@@ -131,14 +132,17 @@ void launch_table::write(nanoseconds before) {
         summed_.add(*l, was_counted(*l));
         continue;
       }
-      writer_.block_line(kind("kernel") + field("name", l->name) + field("launch", l->number) +
-                         field("gpu", gpu) + field("stream", l->stream) + writer_.time("begin_ns", l->begin) +
-                         writer_.time("end_ns", l->end) + l->moved.fields());
+      writer_.limited_line(kind("kernel") + field("name", l->name) + field("launch", l->number) +
+                           field("gpu", gpu) + field("stream", l->stream) +
+                           writer_.time("begin_ns", l->begin) + writer_.time("end_ns", l->end) +
+                           l->moved.fields());
     }
     all.erase(all.begin(), kept);
   }
-  moving_begins_.erase(moving_begins_.begin(), std::lower_bound(moving_begins_.begin(), moving_begins_.end(),
-                                                                before - longest_memory));
+  begins_of_moving_launches_.erase(
+      begins_of_moving_launches_.begin(),
+      std::lower_bound(begins_of_moving_launches_.begin(), begins_of_moving_launches_.end(),
+                       before - longest_memory));
 }
 
 void launch_table::finish() {

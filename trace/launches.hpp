@@ -63,9 +63,9 @@ class launch_table {
 
   void sort();
   // Adds an event to the last launch that had begun and not ended; false if there is none. Needs sort().
-  bool take(const event& e);
+  bool add_to_launch(const event& e);
   // Whether a launch that moved something began after `after` and not later than `until`. Needs sort().
-  bool began_between(nanoseconds after, nanoseconds until) const;
+  bool has_moving_launch_between(nanoseconds after, nanoseconds until) const;
   // Writes and forgets those that ended before.
   void write(nanoseconds before);
   void finish();
@@ -77,7 +77,7 @@ class launch_table {
   line_writer& writer_;
   summed_launches summed_;
   std::map<std::uint32_t, std::vector<launch>> by_gpu_;
-  std::vector<nanoseconds> moving_begins_;  // begins of launches that moved something
+  std::vector<nanoseconds> begins_of_moving_launches_;  // begins of launches that moved something
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t> next_numbers_;  // by GPU and name
   std::vector<std::pair<nanoseconds, nanoseconds>> uncounted_;  // when nothing was counted; end 0: still
 };

@@ -18,7 +18,7 @@ void line_writer::line(const std::string& fields) {
   text_ += "}\n";
 }
 
-void line_writer::block_line(const std::string& fields) {
+void line_writer::limited_line(const std::string& fields) {
   block_bytes_ += fields.size();
   if (block_bytes_ > sinks_.most_bytes)
     return note_missing("what moved after the first " + std::to_string(sinks_.most_bytes / 1'000'000) +

@@ -25,7 +25,7 @@ class line_writer {
 
   void line(const std::string& fields);
   // Writes a line about blocks, unless `most_bytes` of such lines were written.
-  void block_line(const std::string& fields);
+  void limited_line(const std::string& fields);
   // A time of the program's clock as one of the file.
   std::string time(const char* name, nanoseconds at) const { return field(name, at - start_); }
   // The number that stands for a text; the line that says so is written before.

@@ -17,28 +17,28 @@ struct pool {
   std::size_t most = 0, used = 0, peak = 0;
 };
 
-pool& the_pool() {
+pool& global_pool() {
   static pool one;
   return one;
 }
 
 constexpr std::string_view policies[] = {"none", "prefetch", "advise_host", "advise_device", "read_mostly"};
 
-bool try_count_in(std::size_t bytes) {
-  const std::lock_guard lock(the_pool().guard);
-  if (bytes > the_pool().most - the_pool().used) return false;
-  the_pool().used += bytes;
-  if (the_pool().used > the_pool().peak) the_pool().peak = the_pool().used;
+bool try_reserve(std::size_t bytes) {
+  const std::lock_guard lock(global_pool().guard);
+  if (bytes > global_pool().most - global_pool().used) return false;
+  global_pool().used += bytes;
+  if (global_pool().used > global_pool().peak) global_pool().peak = global_pool().used;
   return true;
 }
 
-void count_out(std::size_t bytes) {
-  const std::lock_guard lock(the_pool().guard);
-  the_pool().used -= bytes;
+void release_reserved(std::size_t bytes) {
+  const std::lock_guard lock(global_pool().guard);
+  global_pool().used -= bytes;
 }
 
 cudaError_t follow_policy(void* at, std::size_t bytes, int device, cudaStream_t stream) {
-  const std::string_view policy = the_pool().policy;
+  const std::string_view policy = global_pool().policy;
   const cudaMemLocation gpu{cudaMemLocationTypeDevice, device}, host{cudaMemLocationTypeHost, 0};
   if (policy == "prefetch") return cudaMemPrefetchAsync(at, bytes, gpu, 0, stream);
   if (policy == "advise_device") return cudaMemAdvise(at, bytes, cudaMemAdviseSetPreferredLocation, gpu);
@@ -55,27 +55,27 @@ cudaError_t follow_policy(void* at, std::size_t bytes, int device, cudaStream_t 
 UM_EXPORT int um_pool_configure(const char* policy, std::size_t most) {
   for (const std::string_view known : policies) {
     if (known != policy) continue;
-    const std::lock_guard lock(the_pool().guard);
-    the_pool().policy = known;
-    the_pool().most = most;
+    const std::lock_guard lock(global_pool().guard);
+    global_pool().policy = known;
+    global_pool().most = most;
     return 0;
   }
   return 1;
 }
 
 UM_EXPORT std::size_t um_pool_used() {
-  const std::lock_guard lock(the_pool().guard);
-  return the_pool().used;
+  const std::lock_guard lock(global_pool().guard);
+  return global_pool().used;
 }
 
 UM_EXPORT std::size_t um_pool_peak() {
-  const std::lock_guard lock(the_pool().guard);
-  return the_pool().peak;
+  const std::lock_guard lock(global_pool().guard);
+  return global_pool().peak;
 }
 
 // nullptr where the pool is full, or CUDA refuses.
 UM_EXPORT void* um_pool_alloc(std::size_t bytes, int device, cudaStream_t stream) {
-  if (!try_count_in(bytes)) return nullptr;
+  if (!try_reserve(bytes)) return nullptr;
   int before = 0;
   void* at = nullptr;
   static_cast<void>(cudaGetDevice(&before));
@@ -92,12 +92,12 @@ UM_EXPORT void* um_pool_alloc(std::size_t bytes, int device, cudaStream_t stream
   }
   static_cast<void>(cudaGetLastError());  // PyTorch looks for errors of its own calls there
   static_cast<void>(cudaSetDevice(before));
-  if (at == nullptr) count_out(bytes);
+  if (at == nullptr) release_reserved(bytes);
   return at;
 }
 
 UM_EXPORT void um_pool_free(void* at, std::size_t bytes, int, cudaStream_t) {
   if (at == nullptr) return;
   static_cast<void>(cudaFree(at));
-  count_out(bytes);
+  release_reserved(bytes);
 }

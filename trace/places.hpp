@@ -1,4 +1,4 @@
-// Where code is, in a form that outlives the process.
+// Names code addresses in a form that is valid after the process has ended.
 #pragma once
 
 #include <cstdint>

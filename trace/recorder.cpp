@@ -71,7 +71,7 @@ migration migration_of(const unified_memory_record& r, std::uint32_t source, std
 
 // --- what happened ---
 
-void recorder::split(event e, std::uint64_t address, std::uint64_t bytes) {
+void recorder::split_by_block(event e, std::uint64_t address, std::uint64_t bytes) {
   const std::uint64_t end = address + std::max<std::uint64_t>(bytes, 1);
   e.records = 1;
   for (std::uint64_t at = address; at < end;) {
@@ -91,25 +91,25 @@ void recorder::add(const migration& m) {
   e.device = m.destination == host ? m.source : m.destination;
   e.what = quantity_moved(m.why, m.destination == host);
   if (m.source != host && m.destination != host && m.source != m.destination) e.what = quantity::in_peer;
-  split(e, m.address, m.bytes);
+  split_by_block(e, m.address, m.bytes);
 }
 
 void recorder::add(const gpu_fault& f) {
-  split({.begin = f.begin,
-         .end = f.end,
-         .amount = f.groups,
-         .device = f.gpu,
-         .what = writes(f.how) ? quantity::gpu_write_faults : quantity::gpu_read_faults},
-        f.address, 0);
+  split_by_block({.begin = f.begin,
+                  .end = f.end,
+                  .amount = f.groups,
+                  .device = f.gpu,
+                  .what = writes(f.how) ? quantity::gpu_write_faults : quantity::gpu_read_faults},
+                 f.address, 0);
 }
 
 void recorder::add(const cpu_fault& f) {
-  split({.begin = f.at,
-         .end = f.at,
-         .amount = 1,
-         .program_counter = f.program_counter,
-         .what = writes(f.how) ? quantity::cpu_write_faults : quantity::cpu_read_faults},
-        f.address, 0);
+  split_by_block({.begin = f.at,
+                  .end = f.at,
+                  .amount = 1,
+                  .program_counter = f.program_counter,
+                  .what = writes(f.how) ? quantity::cpu_write_faults : quantity::cpu_read_faults},
+                 f.address, 0);
 }
 
 void recorder::add(const contended& c) {
@@ -166,20 +166,20 @@ void recorder::resume(nanoseconds at, const driver_sums& sums) {
 
 // --- giving events to launches and to lines ---
 
-void recorder::write_line(other_line& of) {
+void recorder::write_line(cause_line& of) {
   if (of.moved.empty()) return;
   const std::string place = lines_.place(of.moved.program_counter());
-  lines_.block_line(kind(of.kind) + lines_.time("begin_ns", of.moved.begin()) +
-                    lines_.time("end_ns", of.moved.end()) + of.moved.fields() + place);
+  lines_.limited_line(kind(of.kind) + lines_.time("begin_ns", of.moved.begin()) +
+                      lines_.time("end_ns", of.moved.end()) + of.moved.fields() + place);
   of.moved = {};
 }
 
 // Adds an event to the line of its cause. If a launch that moved data began since that line's last event, the
 // line is written first: lines sorted by time then give the order of accesses.
 void recorder::add_to_line_of_cause(const event& e) {
-  other_line& into = caused_by_user(e.what) ? user_ : caused_by_host(e.what) ? host_ : other_;
-  if (!into.moved.empty() &&
-      (launches_.began_between(into.moved.begin(), e.begin) || e.begin > into.moved.end() + longest_pause))
+  cause_line& into = caused_by_user(e.what) ? user_ : caused_by_host(e.what) ? host_ : other_;
+  if (!into.moved.empty() && (launches_.has_moving_launch_between(into.moved.begin(), e.begin) ||
+                              e.begin > into.moved.end() + longest_pause))
     write_line(into);
   into.moved.add(e);
 }
@@ -194,7 +194,7 @@ void recorder::assign_events(nanoseconds before, bool all) {
       kept.push_back(e);
     } else if (caused_by_user(e.what) || caused_by_host(e.what)) {
       no_launch.push_back(e);
-    } else if (!launches_.take(e)) {
+    } else if (!launches_.add_to_launch(e)) {
       (all ? no_launch : kept).push_back(e);  // kept: of a kernel that still runs
     }
   }
@@ -221,7 +221,7 @@ void recorder::merge_old_events() {
   note_missing("part of the time that kernels waited for faults: one ran long with many of them");
 }
 
-void recorder::drain(nanoseconds now) {
+void recorder::write_until(nanoseconds now) {
   assign_events(now - grace, false);
   launches_.write(now - 2 * grace);
   lines_.flush();
@@ -229,7 +229,7 @@ void recorder::drain(nanoseconds now) {
 
 void recorder::finish(nanoseconds now, const driver_sums* sums) {
   assign_events(now + grace, true);
-  for (other_line* of : {&user_, &host_, &other_}) write_line(*of);
+  for (cause_line* of : {&user_, &host_, &other_}) write_line(*of);
   launches_.write(now + grace);
   launches_.finish();
   resume(now, sums != nullptr ? *sums : sums_at_pause_);

@@ -43,28 +43,28 @@ class recorder {
   void pause(nanoseconds at, const driver_sums& sums);
   void resume(nanoseconds at, const driver_sums& sums);
 
-  // Writes what is old enough at `now`.
-  void drain(nanoseconds now);
+  // Writes events that are old enough at `now`.
+  void write_until(nanoseconds now);
   // Writes everything that is left, and the last line. `sums`: the driver's, nullptr where it counts nothing.
   void finish(nanoseconds now, const driver_sums* sums = nullptr);
 
  private:
   // Sums of events that belong to no launch; they get a line of their own.
-  struct other_line {
+  struct cause_line {
     const char* kind;
     bin moved;
   };
 
-  void split(event e, std::uint64_t address, std::uint64_t bytes);
+  void split_by_block(event e, std::uint64_t address, std::uint64_t bytes);
   void assign_events(nanoseconds before, bool all);
   void add_to_line_of_cause(const event& e);
-  void write_line(other_line& of);
+  void write_line(cause_line& of);
   void merge_old_events();
 
   line_writer lines_;
   launch_table launches_;
   std::vector<event> events_;  // not yet assigned to a launch or another line
-  other_line host_{"host", {}}, user_{"prefetched", {}}, other_{"other", {}};
+  cause_line host_{"host", {}}, user_{"prefetched", {}}, other_{"other", {}};
   nanoseconds paused_ = 0;  // time at which counting paused; 0 while it goes on
   driver_sums sums_at_pause_;
   std::uint64_t lost_ = 0, hints_ = 0, ranges_ = 0, timed_lines_ = 0;

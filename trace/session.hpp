@@ -80,7 +80,7 @@ extern session* running;
 
 nanoseconds now();
 // Whether the session belongs to this process, not to one that it was forked from.
-bool is_ours();
+bool belongs_to_this_process();
 // Writes that the trace lacks something.
 void note_missing(const std::string& what);
 

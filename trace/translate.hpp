@@ -19,7 +19,7 @@ class translator {
 
   // Ignores all other kinds.
   void add(const CUpti_Activity& record);
-  // Where a managed allocation at this address was made, known before CUPTI's record of it comes.
+  // Keeps the callers of a managed allocation until CUPTI's record of it arrives.
   void note_callers(std::uint64_t address, std::vector<std::string> called);
 
  private:

@@ -14,7 +14,7 @@ class worker {
  public:
   using task = std::function<void()>;
 
-  // At a lower priority than the threads of the program.
+  // Its thread has a lower priority than the program's.
   void start();
   void post(task work);
   // Waits until all tasks posted before are done. Must not be called by a task.

@@ -16,7 +16,7 @@
 namespace um {
 namespace {
 
-kernels::sampled_convolution samples_of(const convolution_problem& p) {
+kernels::sampled_convolution sampled_problem_of(const convolution_problem& p) {
   kernels::sampled_convolution made{
       p.x, p.w, p.y, p.how, operand_type(p.arithmetic), operand_type(p.arithmetic), p.order, 2};
   if (p.kind == convolution_kind::backward_data) made.result_operand = 0;
@@ -32,12 +32,12 @@ class trial_data {
  public:
   trial_data(session& gpu, const convolution_problem& p, byte_count workspace_cap)
       : session_(gpu),
-        samples_(samples_of(p)),
+        samples_(sampled_problem_of(p)),
         accuracy_(tolerance_of(p.arithmetic)),
         accumulates_(p.accumulates) {
     const std::array<byte_count, 4> bytes{
-        guarded_bytes(p.x, operand_type(p.arithmetic)), guarded_bytes(p.w, dtype::f32),
-        guarded_bytes(p.y, operand_type(p.arithmetic)), guarded_bytes({1, p.y.c, 1, 1}, dtype::f32)};
+        aligned_bytes(p.x, operand_type(p.arithmetic)), aligned_bytes(p.w, dtype::f32),
+        aligned_bytes(p.y, operand_type(p.arithmetic)), aligned_bytes({1, p.y.c, 1, 1}, dtype::f32)};
     byte_count end = 0;
     for (const byte_count size : bytes) end += size;
     std::byte* at = gpu.scratch_of_ones(end + workspace_cap, operand_type(p.arithmetic));
@@ -50,7 +50,7 @@ class trial_data {
     const auto* const b = p.has_bias ? reinterpret_cast<const float*>(data[3]) : nullptr;
     expected_ = kernels::sampled_results(gpu.compute(), samples_, data[0], data[1], data[2], b);
     if (!accumulates_) return;
-    for (double& value : expected_) value += value_of_bytes(samples_.result);
+    for (double& value : expected_) value += number_in_result(samples_.result);
   }
 
   // Times one call by trial_time(). Returns `never` if the recipe fails or is not accurate.
@@ -68,12 +68,12 @@ class trial_data {
   }
 
  private:
-  static byte_count guarded_bytes(const dims& shape, dtype type) {
+  static byte_count aligned_bytes(const dims& shape, dtype type) {
     return round_up(static_cast<byte_count>(element_count(shape)) * element_bytes(type), arena_alignment);
   }
 
-  static constexpr int byte_of_some_number = 0x3f;  // 0.747 of four such bytes, 0.746 of two
-  static double value_of_bytes(dtype type) {
+  static constexpr int byte_of_number = 0x3f;  // 0.747 of four such bytes, 0.746 of two
+  static double number_in_result(dtype type) {
     return type == dtype::bf16 ? from_bf16(0x3f3f) : std::bit_cast<float>(0x3f3f3f3f);
   }
 
@@ -85,8 +85,7 @@ class trial_data {
     const std::array<const dims*, 3> shapes{&samples_.x, &samples_.w, &samples_.y};
     const byte_count bytes =
         static_cast<byte_count>(element_count(*shapes.at(which))) * element_bytes(samples_.result);
-    check(
-        cudaMemsetAsync(result, accumulates_ ? byte_of_some_number : 0xff, bytes, session_.compute().stream));
+    check(cudaMemsetAsync(result, accumulates_ ? byte_of_number : 0xff, bytes, session_.compute().stream));
     const nanoseconds time = median_time(session_, call, 0, 1);
     const double difference = kernels::sampled_difference(session_.compute(), samples_, result, expected_);
     return difference <= accuracy_ ? time : never;
@@ -121,7 +120,7 @@ class engine_search {
     for (const convolution_method method : methods()) {
       if (best_ && is_brief()) break;
       if (method == convolution_method::winograd_4x4 || method == convolution_method::direct) {
-        try_sizes(method);
+        try_smaller_parts(method);
       } else {
         try_engines(method);
       }
@@ -178,7 +177,7 @@ class engine_search {
 
   // Tries smaller parts of a family whose workspace shrinks with the part, as long as they are faster: they
   // may fit the cache.
-  void try_sizes(convolution_method method) {
+  void try_smaller_parts(convolution_method method) {
     nanoseconds before = never;
     for (const std::int64_t parts : parts_of(problem_)) {
       nanoseconds here = never;
@@ -196,7 +195,7 @@ class engine_search {
 
   void try_engines(convolution_method method) {
     constexpr std::int64_t most_parts = 64;
-    std::set<std::string> open;  // families none of which ran within the cap
+    std::set<std::string> open;  // families without an engine that ran within the cap
     bool is_first = true;
     for (const std::int64_t parts : parts_of(problem_)) {
       if (best_ && (parts > most_parts || (!is_first && open.empty()))) return;
@@ -268,7 +267,7 @@ convolution_recipe fastest(session& gpu, const convolution_problem& problem, byt
   return *std::move(best);
 }
 
-bool is_of(const convolution_recipe& recipe, const engine_choice& choice) {
+bool is_recipe_of_choice(const convolution_recipe& recipe, const engine_choice& choice) {
   return recipe.name == choice.engine && recipe.parts == choice.parts &&
          recipe.workspace_bytes == choice.workspace_bytes;
 }
@@ -278,7 +277,7 @@ engine make_engine(session& gpu, const convolution_problem& problem, byte_count 
   std::optional<convolution_recipe> recipe;
   const auto usable = [&](const engine_choice& choice) {
     recipe = find_recipe(gpu, problem, choice);
-    return recipe && is_of(*recipe, choice);
+    return recipe && is_recipe_of_choice(*recipe, choice);
   };
   const auto search = [&]() -> engine_choice {
     nanoseconds time = 0;
@@ -287,7 +286,7 @@ engine make_engine(session& gpu, const convolution_problem& problem, byte_count 
   };
   const engine_choice standing = find_or_search(gpu, signature_of(problem), cap, version, usable, search);
   // Another process may have stored another choice meanwhile.
-  if ((!recipe || !is_of(*recipe, standing)) && !usable(standing)) {
+  if ((!recipe || !is_recipe_of_choice(*recipe, standing)) && !usable(standing)) {
     throw unsupported("engine " + standing.engine + " of the engine cache is not to be had");
   }
   gpu.precedents().try_emplace(

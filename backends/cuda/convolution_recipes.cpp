@@ -39,10 +39,10 @@ std::int64_t rows_of_padding_below(const convolution_problem& p) {
   return padding_after(p.x.h, p.how.pad_h, p.w.h, p.how.stride_h, p.y.h);
 }
 // Whether libraries support the padding without a copy of x.
-bool padding_is_plain(const convolution_problem& p) {
+bool libraries_take_padding(const convolution_problem& p) {
   return p.how.pad_h >= 0 && rows_of_padding_below(p) > -p.how.stride_h;
 }
-bool padding_is_even(const convolution_problem& p) {
+bool padding_is_symmetric(const convolution_problem& p) {
   return is_even({p.how.pad_h, rows_of_padding_below(p)}, p.how.stride_h);
 }
 
@@ -182,14 +182,14 @@ struct product_engine {
   std::function<kernel_call(const bound_operands&)> bind;
 };
 
-product_engine engine_of(session& gpu, const cudnn_plan& plan) {
+product_engine product_engine_of(session& gpu, const cudnn_plan& plan) {
   return {plan.name(), family_of(plan.name()), plan.workspace_bytes(),
           [&gpu, plan](const bound_operands& operands) { return plan.bind(gpu, operands); }};
 }
 
 // Copies the rows that a part of x and its padded copy share, in either direction.
-kernels::byte_box shared_rows(const convolution_problem& p, const dims& x, const dims& padded, bool back,
-                              byte_count& at_x, byte_count& at_padded) {
+kernels::byte_box copy_of_shared_rows(const convolution_problem& p, const dims& x, const dims& padded,
+                                      bool back, byte_count& at_x, byte_count& at_padded) {
   const std::int64_t before = p.how.pad_h, first = std::max<std::int64_t>(-before, 0);
   const std::int64_t rows = std::max<std::int64_t>(std::min(x.h, padded.h - before) - first, 0);
   const bool planes = p.order == memory_order::nchw;
@@ -210,7 +210,7 @@ kernel_call bind_padding(session& gpu, const convolution_problem& p, const dims&
                          std::byte* x, std::byte* padded) {
   const bool back = p.kind == convolution_kind::backward_data;
   byte_count at_x = 0, at_padded = 0;
-  const kernels::byte_box box = shared_rows(p, part, copied, back, at_x, at_padded);
+  const kernels::byte_box box = copy_of_shared_rows(p, part, copied, back, at_x, at_padded);
   const bool fills = !back || box.width < box.to_pitch;
   const byte_count filled = bytes_of(back ? part : copied, operand_type(p.arithmetic));
   return [stream = gpu.compute().stream, x, padded, box, back, fills, filled, at_x, at_padded] {
@@ -301,7 +301,7 @@ void visit_product_recipes(session& gpu, const convolution_problem& p, convoluti
       continue;
     const auto plan = candidates.build(i);
     if (!plan || (name.empty() && !seen.insert(plan->name()).second)) continue;
-    if (!visit(recipe_of(gpu, p, method, parts, engine_of(gpu, *plan), i))) return;
+    if (!visit(recipe_of(gpu, p, method, parts, product_engine_of(gpu, *plan), i))) return;
   }
 }
 
@@ -372,13 +372,13 @@ bool parts_are_aligned(const convolution_problem& p, std::int64_t parts) {
 
 // The heuristics of cuDNN 9.19 crash for unequal padding.
 std::vector<convolution_method> methods_of(const convolution_problem& p) {
-  if (!padding_is_plain(p)) {
+  if (!libraries_take_padding(p)) {
     std::vector<convolution_method> few{convolution_method::padded};
     if (p.how.groups > 1 && direct_applies(p)) few.push_back(convolution_method::direct);
     return few;
   }
   std::vector<convolution_method> all;
-  const bool even = padding_is_even(p), packs = packing_applies(p) && (even || p.how.stride_h > 1);
+  const bool even = padding_is_symmetric(p), packs = packing_applies(p) && (even || p.how.stride_h > 1);
   if (winograd_applies(p)) all.push_back(convolution_method::winograd_4x4);
   if (direct_applies(p)) all.push_back(convolution_method::direct);
   if (packs) all.push_back(convolution_method::packed);

@@ -124,7 +124,7 @@ fe::OperationGraph graph_of(session& gpu, const cudnn_convolution& p) {
 
 // Returns whether to reject an engine: its sums depend on timing or are rounded on the way, or it leaves fp32
 // without permission.
-bool is_unwanted(cudnnBackendDescriptor_t config, const cudnn_convolution& p) {
+bool is_rejected_engine(cudnnBackendDescriptor_t config, const cudnn_convolution& p) {
   if (fe::hasNumericalNote<CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC>(config) ||
       fe::hasNumericalNote<CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION>(config)) {
     return true;
@@ -219,7 +219,7 @@ cudnn_candidates::cudnn_candidates(session& gpu, const cudnn_convolution& proble
   } catch (const fe::cudnnException&) {
     return;  // cuDNN does not support such a graph: no candidates
   }
-  const auto unwanted = [&](cudnnBackendDescriptor_t config) { return is_unwanted(config, problem); };
+  const auto unwanted = [&](cudnnBackendDescriptor_t config) { return is_rejected_engine(config, problem); };
   const auto slow_to_make = [&](cudnnBackendDescriptor_t config) {
     return unwanted(config) || fe::hasBehaviorNote<CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION>(config);
   };

@@ -93,7 +93,7 @@ void unified_memory_counter::start() {
   collector_ = std::jthread([this](const std::stop_token& over) {
     const auto pause = std::chrono::microseconds(events_.active() ? 5000 : 200);
     while (!over.stop_requested()) {
-      fetch(false);
+      fetch_records(false);
       std::this_thread::sleep_for(pause);
     }
   });
@@ -105,7 +105,7 @@ unified_memory_counts unified_memory_counter::stop() {
   return collect();
 }
 
-void unified_memory_counter::fetch(bool all) {
+void unified_memory_counter::fetch_records(bool all) {
   if (events_.active()) {
     if (all) events_.flush();
     events_.read(0, [](const tracing::unified_memory_record& record) { count_record(&record); });
@@ -122,7 +122,7 @@ unified_memory_counts unified_memory_counter::collect() {
   constexpr int quiet_enough = 4, most_flushes = 50;
   std::uint64_t seen = 0;
   for (int quiet = 0, flushes = 0; quiet < quiet_enough && flushes < most_flushes; ++flushes) {
-    fetch(true);
+    fetch_records(true);
     const std::uint64_t now = records_so_far();
     quiet = now == seen ? quiet + 1 : 0;
     seen = now;

@@ -68,7 +68,7 @@ class unified_memory_counter {
 
  private:
   unified_memory_counts collect();
-  void fetch(bool all);  // new records; with `all`, those of all finished work
+  void fetch_records(bool all);  // new records; with `all`, those of all finished work
 
   bool counts_faults_;
   tracing::driver_events events_;  // CUPTI counts where these are not active

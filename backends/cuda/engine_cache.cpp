@@ -93,14 +93,14 @@ engine_cache::engine_cache(std::filesystem::path file) : file_(std::move(file)) 
 void engine_cache::read_new_lines() {
   std::ifstream in(file_, std::ios::binary);
   if (!in.seekg(0, std::ios::end)) return;
-  const bool is_shorter = in.tellg() < read_;
-  in.seekg(std::max<std::streamoff>(read_ - 1, 0));
+  const bool is_shorter = in.tellg() < bytes_read_;
+  in.seekg(std::max<std::streamoff>(bytes_read_ - 1, 0));
   // Somebody removed the file, and it was made anew.
-  if (is_shorter || (read_ > 0 && in.get() != '\n')) in.seekg(read_ = 0);
+  if (is_shorter || (bytes_read_ > 0 && in.get() != '\n')) in.seekg(bytes_read_ = 0);
   std::string line;
   while (std::getline(in, line) && !in.eof()) {
     read_line(line, engines_);
-    read_ += static_cast<std::streamoff>(line.size()) + 1;
+    bytes_read_ += static_cast<std::streamoff>(line.size()) + 1;
   }
 }
 
@@ -137,7 +137,7 @@ engine_choice engine_cache::store(const std::string& key, const engine_choice& c
   const auto [at, inserted] = engines_.try_emplace(key, choice);
   const bool replaces = !inserted && stale && at->second == *stale;
   if (replaces) at->second = choice;
-  const bool is_torn = std::filesystem::file_size(file_) > static_cast<std::uintmax_t>(read_);
+  const bool is_torn = std::filesystem::file_size(file_) > static_cast<std::uintmax_t>(bytes_read_);
   if (inserted || replaces) locked.append((is_torn ? "\n" : "") + line_of(key, at->second));
   return at->second;
 }

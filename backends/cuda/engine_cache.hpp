@@ -58,7 +58,7 @@ class engine_cache {
 
   std::filesystem::path file_;
   std::map<std::string, engine_choice> engines_;
-  std::streamoff read_ = 0;  // bytes of the file, all of whole lines
+  std::streamoff bytes_read_ = 0;  // bytes of the file, all of whole lines
 };
 
 }  // namespace um

@@ -108,13 +108,13 @@ std::optional<named_algorithm> parse_algorithm(const std::string& text) {
 
 // Bias, ReLU or bias gradient may be a separate pass after the product, in the product's workspace. Parts
 // after the first use it even with a joined epilogue, since they add to the result.
-byte_count pass_workspace(const matrix_problem& p) {
+byte_count bias_pass_workspace(const matrix_problem& p) {
   if (!p.bias || p.kind != matrix_kind::backward_filter) return 0;
   return kernels::bias_backward_workspace(
       {{p.n, p.out, 1, 1}, operand_type(p.arithmetic), memory_order::nchw});
 }
 
-kernel_call bind_pass(session& gpu, const matrix_problem& p, const bound_operands& operands) {
+kernel_call bind_bias_pass(session& gpu, const matrix_problem& p, const bound_operands& operands) {
   const kernels::tensor_form of{{p.n, p.out, 1, 1}, operand_type(p.arithmetic), memory_order::nchw};
   auto* const b = p.bias ? reinterpret_cast<float*>(operands.data.at(3)) : nullptr;
   if (p.kind == matrix_kind::backward_filter) {
@@ -147,11 +147,11 @@ kernel_call bind_product(session& gpu, const matrix_problem& p, const named_algo
   };
 }
 
-kernel_call bind_all(session& gpu, const matrix_problem& p, const named_algorithm& chosen,
-                     byte_count workspace_bytes, const bound_operands& operands) {
+kernel_call bind_product_and_bias(session& gpu, const matrix_problem& p, const named_algorithm& chosen,
+                                  byte_count workspace_bytes, const bound_operands& operands) {
   kernel_call product = bind_product(gpu, p, chosen, workspace_bytes, operands);
   if (chosen.joined || !has_epilogue(p)) return product;
-  return [product = std::move(product), pass = bind_pass(gpu, p, operands)] {
+  return [product = std::move(product), pass = bind_bias_pass(gpu, p, operands)] {
     product();
     pass();
   };
@@ -203,7 +203,7 @@ std::vector<proposal> proposed_algorithms(session& gpu, const matrix_problem& p,
   std::vector<proposal> all;
   if (can_fuse_epilogue(p)) append_proposals(gpu, p, cap, true, all);
   append_proposals(gpu, p, cap, false, all);
-  for (proposal& one : all) one.workspace_bytes = std::max(one.workspace_bytes, pass_workspace(p));
+  for (proposal& one : all) one.workspace_bytes = std::max(one.workspace_bytes, bias_pass_workspace(p));
   return all;
 }
 
@@ -217,7 +217,7 @@ engine_choice fastest(session& gpu, const matrix_problem& problem, byte_count ca
   for (const proposal& one : proposed) {
     const std::int64_t here = position++;
     try {
-      const kernel_call call = bind_all(gpu, problem, one.how, one.workspace_bytes, operands);
+      const kernel_call call = bind_product_and_bias(gpu, problem, one.how, one.workspace_bytes, operands);
       const bool is_brief = gpu.options().brief_search;
       const nanoseconds time = is_brief ? median_time(gpu, call, 0, 1) : time_of(gpu, call);
       if (time < best.time) best = {text_of(one.how), here, one.workspace_bytes, time};
@@ -249,9 +249,10 @@ engine choose_engine(session& gpu, const matrix_problem& problem, byte_count wor
                                               [&] { return fastest(gpu, problem, workspace_cap); });
   const auto algorithm = parse_algorithm(choice.engine);
   if (!algorithm) throw unsupported("algorithm " + choice.engine + " of the engine cache cannot be read");
-  return {choice,
-          [&gpu, problem, chosen = *algorithm, bytes = choice.workspace_bytes](
-              const bound_operands& operands) { return bind_all(gpu, problem, chosen, bytes, operands); }};
+  return {choice, [&gpu, problem, chosen = *algorithm,
+                   bytes = choice.workspace_bytes](const bound_operands& operands) {
+            return bind_product_and_bias(gpu, problem, chosen, bytes, operands);
+          }};
 }
 
 }  // namespace um

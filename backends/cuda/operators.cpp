@@ -46,7 +46,7 @@ struct kernel_operands {
 
   std::byte* operator[](std::size_t operand) const { return given.data[operand]; }
   float* floats(std::size_t operand) const { return reinterpret_cast<float*>(given.data[operand]); }
-  std::int32_t* integers(std::size_t operand) const {
+  std::int32_t* as_integers(std::size_t operand) const {
     return reinterpret_cast<std::int32_t*>(given.data[operand]);
   }
   float* workspace() const { return reinterpret_cast<float*>(given.workspace); }
@@ -62,7 +62,7 @@ engine kernel_engine(const bound_site& at, byte_count workspace, Launch launch) 
       }};
 }
 
-std::vector<std::int64_t> counts_of(const bound_site& at) {
+std::vector<std::int64_t> input_element_counts(const bound_site& at) {
   std::vector<std::int64_t> counts;
   for (std::size_t i = 0; i < at.inputs(); ++i) counts.push_back(at.count(i));
   return counts;
@@ -173,7 +173,7 @@ engine replay_engine(const bound_site& at, const opaque& attributes) {
 }
 
 // Copies between `whole` and the other operands, which lie in it one after the other.
-engine fuse_parts(const bound_site& at, std::size_t whole, bool together) {
+engine engine_of_parts_of_whole(const bound_site& at, std::size_t whole, bool together) {
   const bool last = at.whole(whole).order == memory_order::nhwc;
   const dims shape = at.shape(whole);
   const auto runs = static_cast<byte_count>(last ? shape.n * shape.h * shape.w : shape.n);
@@ -365,8 +365,8 @@ struct kernel_chooser {
                         kernels::average_pool_backward(where, to[0], to[1], problem);
                       });
   }
-  engine operator()(const concat&) const { return fuse_parts(at, at.inputs(), true); }
-  engine operator()(const concat_backward&) const { return fuse_parts(at, 0, false); }
+  engine operator()(const concat&) const { return engine_of_parts_of_whole(at, at.inputs(), true); }
+  engine operator()(const concat_backward&) const { return engine_of_parts_of_whole(at, 0, false); }
   engine operator()(const global_average_pool&) const {
     return own_kernel(0, [of = at.tensor_form_of(0)](auto where, kernel_operands to) {
       kernels::global_average_pool(where, to[0], to[1], of);
@@ -390,7 +390,7 @@ struct kernel_chooser {
   }
   engine operator()(const softmax_cross_entropy_backward&) const {  // probabilities, labels -> dlogits
     return own_kernel(0, [rows = softmax_problem_of_logits()](auto where, kernel_operands to) {
-      kernels::softmax_cross_entropy_backward(where, to[0], to.integers(1), to[2], rows);
+      kernels::softmax_cross_entropy_backward(where, to[0], to.as_integers(1), to[2], rows);
     });
   }
   engine operator()(const sgd_update& attributes) const {  // w, dw -> w
@@ -400,7 +400,7 @@ struct kernel_chooser {
                       });
   }
   engine operator()(const optimizer_step& update) const {
-    return own_kernel(0, [update, places = stepped_parameters(at.g, at.o), counts = counts_of(at)](
+    return own_kernel(0, [update, places = stepped_parameters(at.g, at.o), counts = input_element_counts(at)](
                              auto where, kernel_operands to) {
       std::vector<kernels::stepped_tensor> tensors;
       for (const stepped_parameter& p : places) {
@@ -412,7 +412,7 @@ struct kernel_chooser {
                            p.has_master ? state(update.moments) : nullptr, counts[p.parameter_index]});
       }
       kernels::take_step(where, tensors, update,
-                         update.moments > 1 ? to.integers(counts.size() - 1) : nullptr);
+                         update.moments > 1 ? to.as_integers(counts.size() - 1) : nullptr);
     });
   }
   engine operator()(const opaque& attributes) const { return replay_engine(at, attributes); }
@@ -431,7 +431,7 @@ struct kernel_chooser {
     const kernels::softmax_problem rows = softmax_problem_of_logits();
     return own_kernel(kernels::softmax_workspace(rows), [compute, rows, adds = at.accumulates(2)](
                                                             auto where, kernel_operands to) {
-      compute(where, to[0], to.integers(1), to.floats(2), to[3], rows, adds, to.workspace());
+      compute(where, to[0], to.as_integers(1), to.floats(2), to[3], rows, adds, to.workspace());
     });
   }
 };

@@ -7,7 +7,7 @@
 #include "harness/commands/trials.hpp"
 #include "harness/io/errors.hpp"
 #include "harness/io/say.hpp"
-#include "harness/json/rules_file.hpp"
+#include "harness/json/input_files.hpp"
 #include "harness/study/strategies.hpp"
 #include "hints/hints.hpp"
 
@@ -17,7 +17,7 @@ namespace {
 cell requested_setting(const ablate_options& o, const std::vector<machine>& machines) {
   experiment_options what = o.experiment;
   if (what.strategy.empty()) what.strategy = "managed";
-  return on_machine(requested_cell(what), machines);
+  return with_machine(requested_cell(what), machines);
 }
 
 // The set of rules to test, if the user names one.

@@ -22,7 +22,7 @@ struct figures {
   std::string to_device = "", to_host = "", remote = "", faults = "";
 };
 
-figures moved_figures(const record& r) {
+figures traffic_figures(const record& r) {
   if (!r.last) return {};
   const counters& c = *r.last;
   return {gib_text(bytes_to_device(c)), gib_text(bytes_to_host(c)), gib_text(c.remote_bytes),
@@ -47,7 +47,7 @@ std::string_view explain_harm(const hint_rule& r) {
   return "";
 }
 
-std::string rate_text(const record& r, const record& base, std::span<const hint_rule> added) {
+std::string verdict_text(const record& r, const record& base, std::span<const hint_rule> added) {
   const auto time = steady_ns(r), before = steady_ns(base);
   if (!time) return std::string(to_text(r.result));
   return before ? verdict(*before, *time, added) : "";
@@ -56,7 +56,7 @@ std::string rate_text(const record& r, const record& base, std::span<const hint_
 // --- tables ---
 
 std::string row(std::string_view name, const record& r, const std::string& said) {
-  const figures f = moved_figures(r);
+  const figures f = traffic_figures(r);
   const auto time = steady_ns(r);
   return fmt::format("  {:<38} {:>9} {:>9} {:>9} {:>9} {:>9}  {}\n", name, time ? time_text(*time) : "-",
                      f.to_device, f.to_host, f.remote, f.faults, said);
@@ -78,14 +78,14 @@ std::string strategy_rows(std::span<const record> named, const record& managed, 
   for (const record& r : named) {
     const std::vector<hint_rule>& rules = r.rules.value().rules;
     if (rules.empty() || (rules.size() == 1) != single) continue;
-    text += row(r.strategy, r, rate_text(r, managed, rules));
+    text += row(r.strategy, r, verdict_text(r, managed, rules));
   }
   return text;
 }
 
 // Verdict on a rule, from the times without and with it.
-std::string left_out_text(const record& r, const record& whole, const hint_strategy& set,
-                          const std::string& rule) {
+std::string verdict_without_rule(const record& r, const record& whole, const hint_strategy& set,
+                                 const std::string& rule) {
   const auto added = std::ranges::find(set.rules, rule, &hint_rule::name);
   const auto time = steady_ns(r);
   if (!time) return fmt::format("needed: without it {}", outcome_text(r));
@@ -136,14 +136,15 @@ std::string ablation_text(std::span<const record> named, const ablation_plan& pl
   for (const rule_subset& a : plan.single_rules) {
     const record& r = of_plan[next++];
     text += row(fmt::format("{} of {}", a.rule_name, plan.all_rules.name), r,
-                rate_text(r, managed, a.rules.rules));
+                verdict_text(r, managed, a.rules.rules));
   }
   text += table_head("several hints, against managed") + strategy_rows(named, managed, false);
   text += table_head(plan.all_rules.name + ", and each rule left out") +
-          row("all rules", whole, rate_text(whole, managed, {}));
+          row("all rules", whole, verdict_text(whole, managed, {}));
   for (const rule_subset& a : plan.without_one_rule) {
     const record& r = of_plan[next++];
-    text += row("without " + a.rule_name, r, "rule " + left_out_text(r, whole, plan.all_rules, a.rule_name));
+    text += row("without " + a.rule_name, r,
+                "rule " + verdict_without_rule(r, whole, plan.all_rules, a.rule_name));
   }
   return text;
 }

@@ -45,7 +45,7 @@ cell requested_setting(const advise_options& o, const std::vector<machine>& mach
     requested_cell(what);  // refuses invalid options before looking for a GPU
     what.backend = default_backend(signals);
   }
-  cell work = on_machine(requested_cell(what), machines);
+  cell work = with_machine(requested_cell(what), machines);
   if (work.backend.is_simulated && what.iterations.empty()) work.settings.iterations = simulated_iterations;
   work.skips_observation = !work.backend.is_simulated;
   return work;
@@ -71,7 +71,7 @@ cell with_strategy_name(const cell& setting, const std::string& strategy) {
   return c;
 }
 
-cell with_whole_device(cell c) {
+cell without_memory_limit(cell c) {
   c.settings.ratio.reset();
   c.settings.budget.reset();
   return c;
@@ -95,7 +95,7 @@ record record_of_excluded(const cell& c, const record& in_core, const managed_su
 }
 
 // Lets `lines` tell how many of the cells have ended and which is the fastest so far.
-std::function<void(const record&)> note_ended(progress& lines, std::size_t cells) {
+std::function<void(const record&)> progress_of_cells(progress& lines, std::size_t cells) {
   return [&lines, cells, done = std::size_t{0}, fastest = std::string(),
           least = std::numeric_limits<double>::infinity()](const record& r) mutable {
     ++done;
@@ -158,7 +158,7 @@ int advise_command(const advise_options& options) {
 
   progress lines("trying strategies");
   const auto tell = [&] { lines.tick(); };
-  const auto in_core = records_of(std::vector{with_whole_device(setting)}, jobs, signals, tell);
+  const auto in_core = records_of(std::vector{without_memory_limit(setting)}, jobs, signals, tell);
   if (!in_core) return stopped();
   const record& resident = in_core->front();
   const bool no_managed = !managed.can_oversubscribe && exceeds_device(setting, resident);
@@ -174,7 +174,7 @@ int advise_command(const advise_options& options) {
       of.push_back(i);
     }
   }
-  const auto records = records_of(cells, jobs, signals, tell, note_ended(lines, cells.size()));
+  const auto records = records_of(cells, jobs, signals, tell, progress_of_cells(lines, cells.size()));
   if (!records) return stopped();
   for (std::size_t i = 0; i < of.size(); ++i) tried[of[i]].result = (*records)[i];
 

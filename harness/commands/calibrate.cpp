@@ -78,7 +78,7 @@ const machine& base_machine_for(const std::string& gpu, const std::vector<machin
       gpu));
 }
 
-// From samples that were kept, on the machine that --like names; its host and source stay.
+// Makes the machine file from kept samples. The machine that --like names supplies host and source.
 int calibrate_from_samples(const calibrate_options& o, const std::vector<machine>& machines,
                            const std::string& name) {
   if (o.like.empty())

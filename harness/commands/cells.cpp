@@ -11,9 +11,8 @@
 #include "harness/io/numbers.hpp"
 #include "harness/io/say.hpp"
 #include "harness/io/text.hpp"
+#include "harness/json/input_files.hpp"
 #include "harness/json/machines.hpp"
-#include "harness/json/network_file.hpp"
-#include "harness/json/rules_file.hpp"
 #include "harness/process/collect.hpp"
 #include "harness/process/isolation.hpp"
 #include "harness/study/strategies.hpp"
@@ -165,7 +164,7 @@ std::vector<machine> load_machines_from(const std::string& folder) {
   return load_machines(folder.empty() ? std::nullopt : std::optional<std::filesystem::path>(folder));
 }
 
-cell on_machine(cell work, const std::vector<machine>& machines) {
+cell with_machine(cell work, const std::vector<machine>& machines) {
   if (work.backend.is_simulated) work.planner_machine = find_machine(machines, work.backend.machine);
   return work;
 }

@@ -25,11 +25,11 @@ std::vector<std::string> input_files_of(const experiment_options& options);
 std::vector<machine> load_machines_from(const std::string& folder);
 
 // Adds the machine of a simulated backend. Throws input_error if it is unknown.
-cell on_machine(cell work, const std::vector<machine>& machines);
+cell with_machine(cell work, const std::vector<machine>& machines);
 
 // The environment of these cells. Asks for a GPU only if one of them wants one; throws input_error if it is
-// not there. Those for a GPU learn whose figures planners go by: of machine `like`, or, where that is "", of
-// the GPU's kind. Where there is no such file it says on standard error whose stand in.
+// not there. Sets planner_machine of GPU cells: the machine `like` or, if that is "", the one of the GPU's
+// kind. Reports on standard error which machine stands in if there is none.
 environment environment_for(std::span<cell> cells, const std::vector<machine>& machines,
                             const std::string& like, signal_watch& signals);
 

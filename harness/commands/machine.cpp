@@ -27,7 +27,7 @@ std::vector<std::string> names_of(const std::vector<figure_setting>& set) {
 }
 
 // Without a base machine, all figures have to be set.
-void require_all(const std::string& name, const std::vector<figure_setting>& set) {
+void require_all_figures(const std::string& name, const std::vector<figure_setting>& set) {
   const std::vector<std::string> given = names_of(set);
   std::vector<std::string> missing;
   for (const figure& f : figures()) {
@@ -75,7 +75,7 @@ int new_machine(const machine_options& o) {
   const auto machines = load_machines_from(o.machines);
   const std::vector<figure_setting> set = figure_settings(o.set);
   const machine* base = o.from.empty() ? nullptr : &find_machine(machines, o.from);
-  if (base == nullptr) require_all(o.name, set);
+  if (base == nullptr) require_all_figures(o.name, set);
   if (set.empty()) throw input_error("machine new: nothing is set; give --set FIGURE=VALUE at least once");
   std::vector<std::string> followed;
   machine made = derived_machine(base != nullptr ? *base : with_borrowed_figures(), set, followed);

@@ -98,11 +98,11 @@ const figure& find_figure(std::string_view name) {
 }
 
 // A figure that depends on a link's rate, and that rate.
-struct link_figure {
+struct link_dependent_figure {
   std::string_view name;
   double (*rate)(const machine&);
 };
-constexpr link_figure link_figures[] = {
+constexpr link_dependent_figure link_dependent_figures[] = {
     {"link_both_bytes_per_s",
      [](const machine& m) {
        return static_cast<double>(m.link_to_device_bytes_per_s) +
@@ -149,7 +149,7 @@ machine derived_machine(machine base, const std::vector<figure_setting>& set,
     return std::ranges::any_of(set, [&](const figure_setting& s) { return s.of->name == name; });
   };
   for (const figure_setting& s : set) set_value(base, *s.of, s.value);
-  for (const auto& [name, rate] : link_figures) {
+  for (const auto& [name, rate] : link_dependent_figures) {
     if (is_set(name) || rate(before) <= 0 || rate(base) == rate(before)) continue;
     const figure& f = find_figure(name);
     set_value(base, f, std::llround(static_cast<double>(value_of(before, f)) * rate(base) / rate(before)));

@@ -34,7 +34,7 @@ int plan_command(const plan_options& options) {
   taken.push_back(options.out);
   check_output_file("--graph", options.graph_out, taken);
   const auto machines = load_machines_from(options.experiment.machines);
-  cell work = on_machine(requested_cell(options.experiment), machines);
+  cell work = with_machine(requested_cell(options.experiment), machines);
   if (!work.backend.is_simulated) {
     // A child checks for the GPU first; this process opens it only if it exists.
     signal_watch signals;

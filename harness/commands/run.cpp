@@ -17,7 +17,7 @@
 #include "harness/json/record_file.hpp"
 #include "harness/process/isolation.hpp"
 #include "harness/process/sweep_runner.hpp"
-#include "harness/study/digests.hpp"
+#include "harness/study/consistency.hpp"
 #include "harness/study/strategies.hpp"
 #include "harness/study/summary.hpp"
 
@@ -74,9 +74,9 @@ cell cell_from_plan(const run_options& options) {
 }
 
 cell cell_for(const run_options& options, const std::vector<machine>& machines) {
-  if (options.plan.empty()) return on_machine(requested_cell(options.experiment), machines);
+  if (options.plan.empty()) return with_machine(requested_cell(options.experiment), machines);
   const process_limits within(options.plan, process_limits::max_reading_time);
-  return on_machine(cell_from_plan(options), machines);
+  return with_machine(cell_from_plan(options), machines);
 }
 
 // Creates the folder if it does not exist.

@@ -129,7 +129,7 @@ std::pair<std::string, std::vector<cell>> read_cells(const sweep_options& option
   const sweep_spec spec = sweep_from_json(read_file(options.spec), options.spec, graph_of_trace);
   std::vector<cell> cells;
   for (cell& c : select_shard(expand(spec, options.spec, options.allow_native), options.shard)) {
-    cells.push_back(on_machine(std::move(c), machines));
+    cells.push_back(with_machine(std::move(c), machines));
     cells.back().skips_observation = options.times_only;
   }
   return {spec.name, std::move(cells)};

@@ -13,8 +13,8 @@
 #include "harness/io/numbers.hpp"
 #include "harness/io/say.hpp"
 #include "harness/io/text.hpp"
+#include "harness/json/input_files.hpp"
 #include "harness/json/json.hpp"
-#include "harness/json/rules_file.hpp"
 #include "harness/study/strategies.hpp"
 #include "harness/study/summary.hpp"
 #include "hints/hints.hpp"
@@ -54,7 +54,7 @@ cell tune_target(const tune_options& o, const std::vector<machine>& machines) {
     }
     what.strategy = "managed";
   }
-  return on_machine(requested_cell(what), machines);
+  return with_machine(requested_cell(what), machines);
 }
 
 std::vector<hint_strategy> tune_starts(const tune_options& o, const cell& target) {

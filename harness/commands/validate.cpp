@@ -113,7 +113,8 @@ void print_source(const std::string& source, std::vector<comparison> all) {
       source);
   for (const comparison& c : all) {
     fmt::print("| {} | {} | {} | {} | {} | {} | {}{} |\n", c.group, c.name, known_text(c), predicted_text(c),
-               deviation_text(c), band_text(c), validation_verdict(c), c.is_input ? " (input)" : "");
+               deviation_text(c), band_text(c), validation_verdict(c),
+               c.is_calibration_input ? " (input)" : "");
   }
   fmt::print("\n");
 }
@@ -128,7 +129,7 @@ void print_figures(const std::string& file, const std::vector<machine>& machines
     const comparison c = compare_figure(f, machines);
     if (!by_source.contains(c.source)) sources.push_back(c.source);
     by_source[c.source].push_back(c);
-    (c.is_input ? inputs : checks).push_back(c);
+    (c.is_calibration_input ? inputs : checks).push_back(c);
     used.insert(f.machine);
   }
   for (const std::string& source : sources) print_source(source, by_source.at(source));

@@ -24,7 +24,7 @@ progress_thread::progress_thread(std::string task)
     : lines_(std::move(task)), thread_([this](const std::stop_token& stop) {
         constexpr std::chrono::milliseconds a_moment{250};
         std::condition_variable_any stopped;
-        std::unique_lock lock(alone_);
+        std::unique_lock lock(lines_mutex_);
         while (!stop.stop_requested()) {
           stopped.wait_for(lock, stop, a_moment, [] { return false; });
           if (!stop.stop_requested()) lines_.tick();
@@ -32,7 +32,7 @@ progress_thread::progress_thread(std::string task)
       }) {}
 
 void progress_thread::note(std::string news) {
-  const std::lock_guard lock(alone_);
+  const std::lock_guard lock(lines_mutex_);
   lines_.note(std::move(news));
 }
 

@@ -32,7 +32,7 @@ class progress_thread {
   void note(std::string news);
 
  private:
-  std::mutex alone_;  // for lines_
+  std::mutex lines_mutex_;  // for lines_
   progress lines_;
   std::jthread thread_;  // the last member: it uses the others
 };

@@ -28,7 +28,7 @@ json_place place_of_field(const json_place& at, std::size_t index);
 json parse_json(std::string_view text, const std::string& source);
 // Whether the text is well formed; no proper prefix of an object is.
 bool is_json(std::string_view text);
-// As one line, or indented for humans.
+// JSON text on one line, or indented for readers.
 std::string dump_line(const json& value);
 std::string dump_indented(const json& value);
 // A digest of the text in that many hexadecimal digits, at most 16.

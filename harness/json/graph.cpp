@@ -20,13 +20,13 @@ constexpr std::int64_t longest_ns = 1'000'000'000'000, most_workspace = std::int
 
 // --- attributes ---
 
-struct two_numbers {
+struct number_pair {
   std::int32_t rows = 0, columns = 0;
 };
 struct pair_format {
   std::int64_t least = 0;
-  json write(two_numbers pair) const { return {pair.rows, pair.columns}; }
-  two_numbers read(const json& value, const json_place& at) const {
+  json write(number_pair pair) const { return {pair.rows, pair.columns}; }
+  number_pair read(const json& value, const json_place& at) const {
     const auto numbers =
         read_value<std::vector<std::int32_t>>(value, at, plain_format{least, most_attribute});
     if (numbers.size() != 2) throw_bad_value(at, "wants two numbers: rows, columns");
@@ -43,7 +43,7 @@ template <class Visitor>
 struct attribute_visitor {
   Visitor& v;
   void pair(const char* name, std::int32_t& rows, std::int32_t& columns, std::int64_t least) const {
-    two_numbers both{rows, columns};
+    number_pair both{rows, columns};
     v.field(name, both, pair_format{least});
     rows = both.rows;
     columns = both.columns;

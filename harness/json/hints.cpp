@@ -13,7 +13,7 @@ constexpr std::size_t most_rules = 1000;
 
 // --- which tensors ---
 
-struct role_name {
+struct role_format {
   json write(role use) const { return to_text(use); }
   role read(const json& value, const json_place& at) const {
     if (value == "workspace") {
@@ -32,7 +32,7 @@ constexpr checked_text pattern_text{nullptr, [](std::string_view pattern) { retu
                                     "an empty pattern fits nothing; drop it, or write \"*\"", false};
 
 // A kind of operator, or "opaque:LABEL".
-struct kind_or_label {
+struct operator_kind_format {
   json write(const std::string& kind) const { return kind; }
   std::string read(const json& value, const json_place& at) const {
     std::string given = text_of_value(value, at);
@@ -48,12 +48,12 @@ struct kind_or_label {
 constexpr checked_text rule_name{"^[a-z0-9_]+$"};  // defect_of() refuses other names
 
 void describe_choice(auto& v, tensor_choice& which) {
-  v.nonempty_list("roles", which.roles, role_name{});
+  v.nonempty_list("roles", which.roles, role_format{});
   v.optional_field("use", which.use);
   v.nonempty_list("names", which.names, pattern_text);
   v.optional_field("least_bytes", which.least_bytes, plain_format{1});
-  v.nonempty_list("read_by", which.read_by, kind_or_label{});
-  v.nonempty_list("written_by", which.written_by, kind_or_label{});
+  v.nonempty_list("read_by", which.read_by, operator_kind_format{});
+  v.nonempty_list("written_by", which.written_by, operator_kind_format{});
   v.note("roles", "left out: every role");
   v.note("names", "patterns as in a shell, of which one fits");
 }

@@ -44,7 +44,7 @@ std::int64_t standard_value(const figure& f) {
 }
 
 // Lists all missing figures in one message.
-void require_all(const json& document, const std::string& source) {
+void require_all_figures(const json& document, const std::string& source) {
   if (!document.is_object()) return;
   std::vector<std::string> missing;
   const auto at = document.find("uvm");
@@ -223,7 +223,7 @@ std::string to_json(const machine& of, const measure::calibration& from) {
 
 machine machine_from_json(std::string_view text, const std::string& source) {
   const json document = parse_json(text, source);
-  require_all(document, source);
+  require_all_figures(document, source);
   const json_place at{source, ""};
   machine to;
   std::optional<kept_calibration> any;

@@ -7,8 +7,7 @@
 
 #include "harness/io/errors.hpp"
 #include "harness/json/json.hpp"
-#include "harness/study/digests.hpp"
-#include "harness/study/settings.hpp"
+#include "harness/study/consistency.hpp"
 
 namespace um {
 namespace {

@@ -6,7 +6,7 @@
 #include "harness/io/errors.hpp"
 #include "harness/io/text.hpp"
 #include "harness/json/document.hpp"
-#include "harness/json/network_file.hpp"
+#include "harness/json/input_files.hpp"
 
 namespace um {
 namespace {

@@ -10,7 +10,7 @@ namespace um {
 namespace {
 
 // Formats of numbers that are derived from two byte counts.
-struct derived_quotient {
+struct quotient_format {
   json write(double value) const { return value; }
   double read(const json& value, const json_place& at) const {
     constexpr double most = 9223372036854775807.0;
@@ -234,7 +234,7 @@ void describe_identity(auto& v, record& r) {
   v.field("rules", r.rules, rules_object{});
   v.field("family", r.strategy_family);
   v.field("bits", r.same_bits, same_bits_format{});
-  v.field("ratio", r.ratio, derived_quotient{});
+  v.field("ratio", r.ratio, quotient_format{});
   v.field("mode", r.mode);
   v.field("backend", r.backend, backend_text);
   v.field("device", r.device);

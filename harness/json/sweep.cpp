@@ -8,8 +8,7 @@
 #include "harness/io/numbers.hpp"
 #include "harness/io/text.hpp"
 #include "harness/json/document.hpp"
-#include "harness/json/network_file.hpp"
-#include "harness/json/rules_file.hpp"
+#include "harness/json/input_files.hpp"
 
 namespace um {
 namespace {
@@ -71,7 +70,7 @@ struct optimizer_format {
 };
 
 // Reads what a name stands for; the message of a refusal names its place.
-auto look_up(const json& value, const json_place& at, const auto& read) {
+auto resolve_name(const json& value, const json_place& at, const auto& read) {
   const std::string text = text_of_value(value, at);
   const auto beside = [&] { return (std::filesystem::path(at.source).parent_path() / text).string(); };
   try {
@@ -85,7 +84,7 @@ auto look_up(const json& value, const json_place& at, const auto& read) {
 struct strategy_format {
   json write(const strategy_choice& choice) const { return choice->row.name; }
   strategy_choice read(const json& value, const json_place& at) const {
-    return look_up(value, at, [](const std::string& text, const auto& path) {
+    return resolve_name(value, at, [](const std::string& text, const auto& path) {
       return is_rules_file(text) ? strategy_from_rules(rules_from_file(path())) : strategy_named(text);
     });
   }
@@ -97,7 +96,7 @@ struct network_format {
   trace_converter graph_of_trace;  // empty: no trace is taken
   json write(const network_spec& n) const { return n.name; }
   network_spec read(const json& value, const json_place& at) const {
-    return look_up(value, at, [&](const std::string& text, const auto& path) {
+    return resolve_name(value, at, [&](const std::string& text, const auto& path) {
       if (graph_of_trace && text.ends_with(".jsonl")) return network_from_file(graph_of_trace(path()));
       return is_network_file(text) ? network_from_file(path()) : network_spec{.name = text};
     });

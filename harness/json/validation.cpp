@@ -30,7 +30,7 @@ void describe(auto& v, known_figure& k) {
   v.field("least", k.min_value, number_range{1e-6, most_figure});
   v.field("most", k.max_value, number_range{k.min_value, most_figure});
   v.field("unit", k.unit, constant_text{{"ns", "GB/s", "times", "ms"}});
-  v.field("input", k.is_input);
+  v.field("input", k.is_calibration_input);
   v.field("machine", k.machine);
   v.optional_field("why", k.miss_reason);
   v.optional_field("pattern", k.pattern);

@@ -16,7 +16,7 @@ namespace {
 // The last simulated iteration stands for all later ones.
 constexpr std::uint32_t most_rehearsed = 3;
 
-cell as_simulated(cell work) {
+cell as_short_simulation(cell work) {
   const machine stand_in = work.planner_machine.value();
   work = as_simulated_on(std::move(work), stand_in);
   work.settings.iterations = std::min(work.settings.iterations, most_rehearsed);
@@ -34,7 +34,7 @@ estimate estimate_of(const cell& work, const record& r) {
   e.device_bytes = r.memory.peak_device.value_or(0);
   e.device_arena_bytes = r.memory.device_arena.value_or(0);
   if (!facts_of_mode(work.settings.mode.value()).needs_permission)
-    e.guarded_bytes = r.memory.managed_arena.value_or(0);
+    e.guarded_managed_bytes = r.memory.managed_arena.value_or(0);
   e.pinned_bytes = r.memory.pinned_arena.value_or(0);
   e.host_bytes = host_bytes_needed(e.pinned_bytes, r.memory.managed_arena.value_or(0), e.device_arena_bytes,
                                    r.memory.budget.value_or(0));
@@ -54,10 +54,10 @@ std::optional<std::string> misfit_reason(const estimate& e, const available_memo
       return fmt::format("needs {} of device memory, {} are free", to_text(e.device_bytes),
                          to_text(*r.device_free));
     }
-    if (e.guarded_bytes > guarded_share(left)) {
+    if (e.guarded_managed_bytes > guarded_share(left)) {
       return fmt::format(
           "needs {} of managed memory, the limit is 80 % of the {} of device memory left to it",
-          to_text(e.guarded_bytes), to_text(left));
+          to_text(e.guarded_managed_bytes), to_text(left));
     }
   }
   return shortage_text(e.host_bytes, e.pinned_bytes, r.host);
@@ -100,7 +100,7 @@ std::optional<std::vector<estimate>> estimates_of(std::span<const cell> cells, s
                                                   signal_watch& signals, std::FILE* progress) {
   std::vector<estimate> all(cells.size());
   std::vector<cell> rehearsed;
-  for (const cell& work : cells) rehearsed.push_back(as_simulated(work));
+  for (const cell& work : cells) rehearsed.push_back(as_short_simulation(work));
   std::size_t done = 0;
   const auto ended = [&](std::size_t index, const record& r, const child_report& report) {
     all[index] = estimate_of(cells[index], r);

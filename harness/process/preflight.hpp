@@ -28,7 +28,7 @@ struct estimate {
   std::optional<std::string> reason = {};  // unless ok
   byte_count device_bytes = 0, host_bytes = 0, pinned_bytes = 0;
   byte_count device_arena_bytes = 0;
-  byte_count guarded_bytes = 0;          // managed memory under a guard (um_allocators/arena.hpp)
+  byte_count guarded_managed_bytes = 0;  // managed memory under a guard (um_allocators/arena.hpp)
   nanoseconds time = 0;                  // time of all iterations, without setup
   std::chrono::nanoseconds processor{};  // approximate processor time to plan and simulate them
 };

@@ -10,8 +10,7 @@
 #include "harness/io/text.hpp"
 #include "harness/json/json.hpp"
 #include "harness/process/isolation.hpp"
-#include "harness/study/digests.hpp"
-#include "harness/study/settings.hpp"
+#include "harness/study/consistency.hpp"
 #include "harness/study/summary.hpp"
 
 namespace um {
@@ -82,7 +81,7 @@ class sweep_run {
   }
 
   // Per line, the cell with the most memory that timed out or hung.
-  struct line_end {
+  struct failed_cell {
     const cell* work;
     outcome result;
   };
@@ -95,7 +94,7 @@ class sweep_run {
   void record_end(const cell& work, const record& r) {
     if (settings_.ignores_earlier_failures || (r.result != outcome::timeout && r.result != outcome::hung))
       return;
-    const auto [at, is_new] = line_ends_.emplace(work.line_key, line_end{&work, r.result});
+    const auto [at, is_new] = line_ends_.emplace(work.line_key, failed_cell{&work, r.result});
     if (!is_new && is_tighter(at->second.work->settings, work.settings)) at->second = {&work, r.result};
   }
 
@@ -169,7 +168,7 @@ class sweep_run {
   std::size_t skipped_ = 0, written_ = 0;  // written_: how many of waiting_ are written
   std::map<std::size_t, record> ended_;    // ended, but not written yet
   std::map<std::size_t, record> done_;
-  std::map<std::string, line_end> line_ends_;
+  std::map<std::string, failed_cell> line_ends_;
   std::optional<std::string> hung_;
 };
 

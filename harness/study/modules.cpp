@@ -19,11 +19,11 @@ constexpr std::array columns{std::pair{"compute again", &module_row::recomputed_
                              std::pair{"keep", &module_row::kept_bytes}};
 
 // Finds the column of a tensor from the plan's actions.
-struct treatment {
+struct plan_treatment {
   std::vector<bool> cut, again;  // by operator
   std::vector<bool> moved;       // by tensor
 
-  treatment(const graph& g, const memory_plan& plan)
+  plan_treatment(const graph& g, const memory_plan& plan)
       : cut(g.ops.size()), again(g.ops.size()), moved(g.tensors.size()) {
     std::vector<bool> computed(g.ops.size());
     for (const action& a : plan.actions) {
@@ -121,7 +121,7 @@ std::string_view module_of(std::string_view name) {
 std::vector<module_row> modules_of(const graph& g, const memory_plan& plan) {
   if (std::ranges::none_of(g.tensors, [](const tensor& t) { return t.name.find(':') != std::string::npos; }))
     return {};
-  const treatment treated(g, plan);
+  const plan_treatment treated(g, plan);
   std::vector<module_row> rows;
   std::map<std::string_view, std::size_t> known;
   for (op_id o = 0; o < g.ops.size(); ++o) {

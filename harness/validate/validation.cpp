@@ -96,7 +96,8 @@ void widen_band(std::optional<figure_band>& band, double value) {
   band = figure_band{std::min(band->low, value), std::max(band->high, value)};
 }
 
-// The time over that of the other cell; widens the band by both with the same of what is not known.
+// Ratio of the cell's time to the baseline's. Widens the band by this ratio at the ends of all uncertain
+// inputs.
 double compare_at(const known_figure& f, double ratio, const machine& target,
                   std::optional<figure_band>& band) {
   const cell_times one = times_of_cell(f, f.strategy, ratio, target);
@@ -150,7 +151,8 @@ double deviation_factor(const comparison& c) {
 
 comparison compare_figure(const known_figure& f, const std::vector<machine>& machines) {
   const machine& on = find_machine(machines, f.machine);
-  comparison c{f.machine, f.name, f.min_value, f.max_value, 0, f.unit, f.is_input, f.source, f.miss_reason};
+  comparison c{f.machine, f.name,       f.min_value, f.max_value, 0, f.unit, f.is_calibration_input,
+               f.source,  f.miss_reason};
   if (!f.pattern) {
     try {
       compare_cells(f, on, c);

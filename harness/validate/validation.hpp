@@ -15,8 +15,8 @@ namespace um {
 struct known_figure {
   std::string name, source;
   double min_value = 0, max_value = 0;
-  std::string unit;       // "ns", "GB/s", "times" or, of a cell alone, "ms"
-  bool is_input = false;  // the machine file's figures were derived from it, so it tests nothing
+  std::string unit;                   // "ns", "GB/s", "times" or, of a cell alone, "ms"
+  bool is_calibration_input = false;  // the machine file's figures were derived from it, so it tests nothing
   std::string machine;
   std::string miss_reason;             // what explains a miss; "": nothing is known
   std::optional<std::string> pattern;  // name in simulator/patterns.hpp; nothing: a cell
@@ -27,7 +27,7 @@ struct known_figure {
       baseline;  // "compute": the operators' time with everything resident; over "": nothing
 };
 
-// Range of the simulated value over what is not known: the order of accesses, and the figures of the machine
+// Range of the simulated value over uncertain inputs: the order of accesses, and the figures of the machine
 // file within their bounds.
 struct figure_band {
   double low = 0, high = 0;
@@ -36,7 +36,7 @@ struct comparison {
   std::string group, name;
   double least = 0, most = 0, predicted = 0;
   std::string unit;
-  bool is_input = false;  // the machine file was worked out from this figure
+  bool is_calibration_input = false;  // the machine file was worked out from this figure
   std::string source = {}, why = {};
   std::string missing_reason = {};       // why nothing is predicted; "": something is
   std::optional<figure_band> band = {};  // for managed memory just above ratio 1

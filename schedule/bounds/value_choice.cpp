@@ -8,7 +8,7 @@ namespace {
 
 constexpr double unlimited = std::numeric_limits<double>::max();
 
-// The value need not come back after its last gap.
+// After its last gap the value need not return to the device.
 bool needs_no_return(const value& v, std::size_t gap) {
   return v.ends_on_host && gap + 1 == v.absences.size();
 }

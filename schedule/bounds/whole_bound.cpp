@@ -60,7 +60,7 @@ class subgradient_ascent {
       } else {
         ++failed;
       }
-      smooth(along, lagrangian_.subgradient());
+      average_direction(along, lagrangian_.subgradient());
       constexpr int patience = 12;
       if (failed < patience) continue;
       failed = 0;
@@ -98,7 +98,7 @@ class subgradient_ascent {
     }
   }
 
-  static void smooth(prices& along, const prices& now) {
+  static void average_direction(prices& along, const prices& now) {
     constexpr double old = 0.6;
     const auto mix = [](double& a, double b) { a = old * a + (1 - old) * b; };
     for (std::size_t i = 0; i < along.byte_prices.size(); ++i) mix(along.byte_prices[i], now.byte_prices[i]);

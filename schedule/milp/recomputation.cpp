@@ -1,4 +1,4 @@
-// Adds the variables of recomputations, and what they require.
+// Adds the variables of recomputations, and the constraints on their inputs.
 #include <algorithm>
 
 #include "schedule/milp/gap_model.hpp"

@@ -165,7 +165,7 @@ std::string name_of(const convolution_problem& p, convolution_method method, std
          std::to_string(parts);
 }
 
-bool is_even(const convolution_problem& p) {
+bool is_symmetric(const convolution_problem& p) {
   return p.how.pad_h == padding_after(p.x.h, p.how.pad_h, p.w.h, p.how.stride_h, p.y.h);
 }
 
@@ -206,7 +206,7 @@ class convolution_engines : public on_gpu {
           }
           if (count.ran > 0) reached_.insert(method);
           // Libraries need not know of padding on one side alone, nor of results that are added to.
-          const bool may_refuse = method == convolution_method::adding || !is_even(p);
+          const bool may_refuse = method == convolution_method::adding || !is_symmetric(p);
           if (compiles || (may_refuse && method != convolution_method::padded)) {
             EXPECT_EQ(count.accurate > 0, count.ran > 0) << name_of(p, method, parts);
             EXPECT_TRUE(!compiles || count.accurate == count.ran) << name_of(p, method, parts);

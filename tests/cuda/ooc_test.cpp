@@ -39,7 +39,7 @@ memory_plan divided_by(const graph& g, const division& d, bool joined, residence
         g, c,
         {std::min(d.n, most.n), std::min(d.h, most.h), std::min(d.xc, most.xc), std::min(d.yc, most.yc)}));
   }
-  return streamed(g, std::vector<residence>(g.tensors.size(), home), steps, joined);
+  return stream_calls(g, std::vector<residence>(g.tensors.size(), home), steps, joined);
 }
 
 class ooc_calls_on_gpu : public on_gpu {

@@ -10,7 +10,7 @@ namespace um::gpu_tests {
 
 struct operator_case {
   std::string name;
-  graph g;  // f32; networks/storage.hpp makes other types and orders of it
+  graph g;  // f32; networks/passes.hpp makes other types and orders of it
 };
 
 struct operator_group {

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "networks/storage.hpp"
+#include "networks/passes.hpp"
 #include "tests/cuda/gpu.hpp"
 #include "tests/cuda/one_operator.hpp"
 #include "tests/cuda/operator_cases.hpp"

@@ -4,7 +4,7 @@
 
 #include "core/lower.hpp"
 #include "networks/catalogue.hpp"
-#include "networks/recompute.hpp"
+#include "networks/passes.hpp"
 
 namespace um {
 namespace {

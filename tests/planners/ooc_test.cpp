@@ -120,7 +120,7 @@ void expect_every_division_sound(const network_spec& spec, std::initializer_list
           homes.push_back(t.role == role::activation_gradient && t.name.find("conv") != std::string::npos
                               ? residence::device
                               : home);
-        const memory_plan plan = streamed(g, homes, steps, joined);
+        const memory_plan plan = stream_calls(g, homes, steps, joined);
         EXPECT_EQ(defect_of(g, plan), std::nullopt) << spec.name << " n" << d.n << " h" << d.h << " xc"
                                                     << d.xc << " yc" << d.yc << (joined ? " joined" : "");
       }
@@ -205,12 +205,12 @@ TEST_P(ooc_plans, divide_nothing_that_fits) {
   std::vector<std::vector<ooc_step>> steps;
   for (std::size_t i = 0; i < calls.size(); ++i) {
     byte_count least = 0;
-    const auto parts = divided(p, calls[i], at.home, at.left[i], least);
+    const auto parts = steps_within(p, calls[i], at.home, at.left[i], least);
     ASSERT_TRUE(parts.has_value()) << i;
     EXPECT_EQ(parts->size(), 1U) << i;
     steps.push_back(*parts);
   }
-  memory_plan plan = streamed(c.g, at.home, steps, true);
+  memory_plan plan = stream_calls(c.g, at.home, steps, true);
   EXPECT_FALSE(divides(plan));
   EXPECT_EQ(plan, plan_resident(p)) << "nothing moves, nobody joins";
 }
@@ -309,7 +309,7 @@ TEST(ooc_cudnn, copies_a_filter_at_home_again_for_each_part_but_not_where_it_kee
   const std::vector<std::vector<ooc_step>> steps{steps_of(c.g, calls[0], {4, 1, 1, 1})};
   const std::vector<residence> home(c.g.tensors.size(), residence::staged);
   const auto filters = [&](bool joined) {
-    const memory_plan plan = streamed(c.g, home, steps, joined);
+    const memory_plan plan = stream_calls(c.g, home, steps, joined);
     return std::ranges::count_if(plan.actions, [&](const action& a) {
       const auto* x = std::get_if<prefetch>(&a);
       return x != nullptr && c.g.tensors[x->tensor].name == "conv.w";

@@ -11,7 +11,7 @@
 #include "core/lower.hpp"
 #include "core/verify.hpp"
 #include "networks/builder.hpp"
-#include "networks/storage.hpp"
+#include "networks/passes.hpp"
 #include "planners/planners.hpp"
 #include "simulator/roofline.hpp"
 #include "tests/machines.hpp"

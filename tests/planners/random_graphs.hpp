@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "networks/storage.hpp"
+#include "networks/passes.hpp"
 #include "tests/planners/random_networks.hpp"
 
 namespace um::testing {

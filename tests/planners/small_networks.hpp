@@ -8,7 +8,7 @@
 
 #include "networks/builder.hpp"
 #include "networks/catalogue.hpp"
-#include "networks/storage.hpp"
+#include "networks/passes.hpp"
 
 namespace um::testing {
 

@@ -30,7 +30,7 @@ struct operator_case {
 std::vector<operator_case> operator_cases();
 
 // The operator alone: tensors t0, t1, ..., inputs first. What is f32 in every precision is a parameter or its
-// gradient, so that networks/storage.hpp leaves it so.
+// gradient, so that networks/passes.hpp leaves it so.
 graph graph_of(const operator_case& c);
 
 }  // namespace um::reference

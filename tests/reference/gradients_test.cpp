@@ -9,7 +9,7 @@
 
 #include "networks/builder.hpp"
 #include "networks/catalogue.hpp"
-#include "networks/recompute.hpp"
+#include "networks/passes.hpp"
 #include "tests/reference/reference.hpp"
 
 namespace um::reference {

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "networks/optimizer.hpp"
+#include "networks/passes.hpp"
 #include "tests/reference/reference.hpp"
 
 namespace um::reference {

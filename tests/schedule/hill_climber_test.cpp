@@ -19,7 +19,7 @@ struct numbers {
                return std::vector<neighbours<int>>{{"one away", {at - 1, at + 1}},
                                                    {"ten away", {at - 10, at + 10}}};
              },
-             [this](std::span<const int> all, const std::string&) -> landscape<int, int>::costs {
+             [this](std::span<const int> all, const std::string&) -> search_problem<int, int>::costs {
                if (stops) return std::nullopt;
                std::vector<std::optional<int>> costs;
                for (const int x : all) {

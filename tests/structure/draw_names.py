@@ -4,7 +4,7 @@
     tests/structure/draw_names.py [--seed N] [--names 60] [--comments 40] [FOLDER...]
     tests/structure/draw_names.py python plots benchmarks tests/results
 
-Folders of C++ are the default; of Python the docstrings are comments. Prints file:line, the name or the comment, and the line where a name is declared. The same seed and the same sources give the same draw.
+Folders of C++ are the default; of Python the docstrings are comments. Prints file:line, the name or the comment, and the line where a name is declared or that follows a comment. The same seed and the same sources give the same draw.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from structure import ROOT, functions, sources
 FOLDERS = ("core", "networks", "simulator", "schedule", "planners", "hints", "harness", "measure", "backends", "um_allocators", "trace")
 TYPE = re.compile(r"\s*(?:enum class|class|struct|using|concept) (\w+)(?: :| =| \{|\b)(?!.*;\s*//\s*forward)")
 MEMBER = re.compile(r"\s+(?:static |constexpr |const |mutable )*(?=\w)[\w:<>,\s\*&\[\]]+?[\s>&*](\w+)(?: = [^()]*|\{[^()]*\})?;(?:\s*//.*)?$")
-KEYWORDS = ("return", "throw", "using", "friend", "break", "continue", "case", "default", "else", "delete", "goto", "typename")
+KEYWORDS = ("asm", "return", "throw", "using", "friend", "break", "continue", "case", "default", "else", "delete", "goto", "typename")
 
 
 def names(path):
@@ -49,7 +49,7 @@ def comments(path):
             block.append(text.lstrip("/ "))
             continue
         if block:
-            yield first, " ".join(block)
+            yield first, " ".join(block) + (f"    [{text}]" if text else "")
             block, first = [], 0
         if text.startswith("}"):  # the end of a namespace
             continue

@@ -124,15 +124,15 @@ TEST_F(driver_events_read, faults_without_a_replay_end_with_the_last_of_their_ba
 
 TEST(gpu_clock, follows_a_drift_within_two_seconds) {
   gpu_clock clock;
-  EXPECT_EQ(clock.on_cpu(5, 3), 3U);  // nothing is known yet
+  EXPECT_EQ(clock.to_cpu_time(5, 3), 3U);  // nothing is known yet
   constexpr std::uint64_t second = 1'000'000'000;
-  clock.see(10 * second, second);
-  EXPECT_EQ(clock.on_cpu(10 * second + 7, 0), second + 7);
-  EXPECT_EQ(clock.on_cpu(0, 3), 3U);
-  for (std::uint64_t i = 2; i < 5; ++i) clock.see((9 + i) * second, i * second + 2 * i);
-  EXPECT_EQ(clock.on_cpu(13 * second, 0), 4 * second + 6);
-  clock.see(200 * second, 180 * second);  // after a long pause the old distance says nothing
-  EXPECT_EQ(clock.on_cpu(200 * second, 0), 180 * second);
+  clock.add_sample(10 * second, second);
+  EXPECT_EQ(clock.to_cpu_time(10 * second + 7, 0), second + 7);
+  EXPECT_EQ(clock.to_cpu_time(0, 3), 3U);
+  for (std::uint64_t i = 2; i < 5; ++i) clock.add_sample((9 + i) * second, i * second + 2 * i);
+  EXPECT_EQ(clock.to_cpu_time(13 * second, 0), 4 * second + 6);
+  clock.add_sample(200 * second, 180 * second);  // after a long pause the old distance says nothing
+  EXPECT_EQ(clock.to_cpu_time(200 * second, 0), 180 * second);
 }
 
 TEST_F(driver_events_read, faults_of_the_cpu_name_the_code) {

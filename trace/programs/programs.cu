@@ -130,13 +130,13 @@ double as(std::size_t bytes) {
 
 // --- what must move, to the byte ---
 
-truth stream_by_faults(std::size_t bytes, bool) {
+expected_traffic stream_by_faults(std::size_t bytes, bool) {
   const managed a(bytes);
   a.fill_on_host(1);
   return {seconds_of([&] { read(a); }), as(bytes), 0, 0, 0};
 }
 
-truth stream_by_prefetch(std::size_t bytes, bool) {
+expected_traffic stream_by_prefetch(std::size_t bytes, bool) {
   const managed a(bytes);
   a.fill_on_host(1);
   const double seconds = seconds_of([&] {
@@ -146,7 +146,7 @@ truth stream_by_prefetch(std::size_t bytes, bool) {
   return {seconds, 0, 0, as(bytes), 0};
 }
 
-truth pushed_out(std::size_t bytes, bool) {
+expected_traffic pushed_out(std::size_t bytes, bool) {
   const managed a(bytes);
   a.fill_on_host(1);
   const double seconds = seconds_of([&] {
@@ -159,7 +159,7 @@ truth pushed_out(std::size_t bytes, bool) {
 
 constexpr int rounds = 4;
 
-truth in_turns(std::size_t bytes, bool) {
+expected_traffic in_turns(std::size_t bytes, bool) {
   const managed a(bytes);
   a.fill_on_host(1);
   const double seconds = seconds_of([&] {
@@ -173,7 +173,7 @@ truth in_turns(std::size_t bytes, bool) {
 }
 
 // Every second granule of 64 KiB: half of a block, which the driver does not fill up.
-truth strided(std::size_t bytes, bool) {
+expected_traffic strided(std::size_t bytes, bool) {
   constexpr std::size_t stride = 128 * 1024 / sizeof(float);
   const managed a(bytes);
   a.fill_on_host(1);
@@ -181,7 +181,7 @@ truth strided(std::size_t bytes, bool) {
   return {seconds, as(bytes) / 2, 0, 0, 0};
 }
 
-truth duplicated(std::size_t bytes, bool) {
+expected_traffic duplicated(std::size_t bytes, bool) {
   const managed a(bytes);
   a.fill_on_host(1);
   a.advise(cudaMemAdviseSetReadMostly, cudaMemLocationTypeDevice);
@@ -196,7 +196,7 @@ truth duplicated(std::size_t bytes, bool) {
 }
 
 // GPU 0 reads all of one array, GPU 1 half of another, then GPU 1 what GPU 0 has. Needs two GPUs.
-truth on_two_gpus(std::size_t bytes, bool) {
+expected_traffic on_two_gpus(std::size_t bytes, bool) {
   int gpus = 0;
   check(cudaGetDeviceCount(&gpus));
   if (gpus < 2) {
@@ -221,7 +221,7 @@ truth on_two_gpus(std::size_t bytes, bool) {
 
 // --- programs with one fault each, and their fixed forms ---
 
-truth no_prefetch(std::size_t bytes, bool fixed) {
+expected_traffic no_prefetch(std::size_t bytes, bool fixed) {
   const managed a(bytes);
   a.fill_on_host(1);
   return {seconds_of([&] {
@@ -231,7 +231,7 @@ truth no_prefetch(std::size_t bytes, bool fixed) {
 }
 
 // Pages that nobody has written yet: nothing moves, but every block faults.
-truth fresh_output(std::size_t bytes, bool fixed) {
+expected_traffic fresh_output(std::size_t bytes, bool fixed) {
   const managed a(bytes);
   return {seconds_of([&] {
     if (fixed) a.to_gpu();
@@ -239,7 +239,7 @@ truth fresh_output(std::size_t bytes, bool fixed) {
   })};
 }
 
-truth late_prefetch(std::size_t bytes, bool fixed) {
+expected_traffic late_prefetch(std::size_t bytes, bool fixed) {
   const managed a(bytes);
   a.fill_on_host(1);
   cudaStream_t beside{};
@@ -256,7 +256,7 @@ truth late_prefetch(std::size_t bytes, bool fixed) {
   })};
 }
 
-truth prefetch_to_the_wrong_side(std::size_t bytes, bool fixed) {
+expected_traffic prefetch_to_the_wrong_side(std::size_t bytes, bool fixed) {
   const managed a(bytes);
   a.fill_on_host(1);
   return {seconds_of([&] {
@@ -269,7 +269,7 @@ truth prefetch_to_the_wrong_side(std::size_t bytes, bool fixed) {
   })};
 }
 
-truth ping_pong(std::size_t bytes, bool fixed) {
+expected_traffic ping_pong(std::size_t bytes, bool fixed) {
   const managed a(bytes);
   a.fill_on_host(1);
   return {seconds_of([&] {
@@ -283,7 +283,7 @@ truth ping_pong(std::size_t bytes, bool fixed) {
   })};
 }
 
-truth table_without_advice(std::size_t bytes, bool fixed) {
+expected_traffic table_without_advice(std::size_t bytes, bool fixed) {
   const managed a(bytes);
   a.fill_on_host(1);
   if (fixed) a.advise(cudaMemAdviseSetReadMostly, cudaMemLocationTypeDevice);
@@ -297,7 +297,7 @@ truth table_without_advice(std::size_t bytes, bool fixed) {
 }
 
 // A counter of the host in every block of the GPU's data.
-truth shared_blocks(std::size_t bytes, bool fixed) {
+expected_traffic shared_blocks(std::size_t bytes, bool fixed) {
   constexpr std::size_t block = 2 * 1024 * 1024 / sizeof(float);
   const managed a(bytes);
   std::vector<float> own(a.count() / block + 1);
@@ -315,7 +315,7 @@ truth shared_blocks(std::size_t bytes, bool fixed) {
   })};
 }
 
-truth sparse_reads(std::size_t bytes, bool fixed) {
+expected_traffic sparse_reads(std::size_t bytes, bool fixed) {
   constexpr std::size_t stride = 128 * 1024 / sizeof(float);
   const managed a(bytes);
   a.fill_on_host(1);
@@ -326,7 +326,7 @@ truth sparse_reads(std::size_t bytes, bool fixed) {
   return {seconds_of([&] { read_some<<<8, 64>>>(a.at(), a.count(), stride, result()); })};
 }
 
-truth pinned_to_the_host(std::size_t bytes, bool fixed) {
+expected_traffic pinned_to_the_host(std::size_t bytes, bool fixed) {
   const managed a(bytes);
   a.fill_on_host(1);
   if (!fixed) {
@@ -340,7 +340,7 @@ truth pinned_to_the_host(std::size_t bytes, bool fixed) {
 }
 
 // The driver writes such data page by page, so that little of it takes long.
-truth duplicates_that_are_written(std::size_t bytes, bool fixed) {
+expected_traffic duplicates_that_are_written(std::size_t bytes, bool fixed) {
   const managed a(bytes / 32);
   a.fill_on_host(1);
   if (!fixed) a.advise(cudaMemAdviseSetReadMostly, cudaMemLocationTypeDevice);
@@ -353,7 +353,7 @@ truth duplicates_that_are_written(std::size_t bytes, bool fixed) {
   })};
 }
 
-truth pushed_out_and_used_again(std::size_t bytes, bool fixed) {
+expected_traffic pushed_out_and_used_again(std::size_t bytes, bool fixed) {
   const managed a(bytes);
   a.fill_on_host(1);
   a.to_gpu();
@@ -367,7 +367,7 @@ truth pushed_out_and_used_again(std::size_t bytes, bool fixed) {
 }
 
 // The GPU writes, the CPU reads: by faults, or mended by a prefetch to the host.
-truth written_and_read_back(const managed& a, bool fixed) {
+expected_traffic written_and_read_back(const managed& a, bool fixed) {
   a.to_gpu();
   write(a);
   return {seconds_of([&] {
@@ -377,13 +377,13 @@ truth written_and_read_back(const managed& a, bool fixed) {
   })};
 }
 
-truth result_read_by_faults(std::size_t bytes, bool fixed) {
+expected_traffic result_read_by_faults(std::size_t bytes, bool fixed) {
   return written_and_read_back(managed(bytes), fixed);
 }
 
 // --- on which no rule was written ---
 
-truth one_of_three_forgotten(std::size_t bytes, bool fixed) {
+expected_traffic one_of_three_forgotten(std::size_t bytes, bool fixed) {
   const managed a(bytes / 2), b(bytes / 2), c(bytes / 2);
   for (const managed* m : {&a, &b, &c}) m->fill_on_host(1);
   return {seconds_of([&] {
@@ -394,7 +394,7 @@ truth one_of_three_forgotten(std::size_t bytes, bool fixed) {
   })};
 }
 
-truth half_prefetched(std::size_t bytes, bool fixed) {
+expected_traffic half_prefetched(std::size_t bytes, bool fixed) {
   const managed a(bytes);
   a.fill_on_host(1);
   return {seconds_of([&] {
@@ -404,7 +404,7 @@ truth half_prefetched(std::size_t bytes, bool fixed) {
   })};
 }
 
-truth parameters_that_travel(std::size_t bytes, bool fixed) {
+expected_traffic parameters_that_travel(std::size_t bytes, bool fixed) {
   const managed data(bytes), parameters(bytes / 8);
   data.to_gpu();
   write(data);
@@ -420,13 +420,13 @@ truth parameters_that_travel(std::size_t bytes, bool fixed) {
   })};
 }
 
-truth read_back_from_a_preferred_gpu(std::size_t bytes, bool fixed) {
+expected_traffic read_back_from_a_preferred_gpu(std::size_t bytes, bool fixed) {
   const managed a(bytes / 4);
   a.advise(cudaMemAdviseSetPreferredLocation, cudaMemLocationTypeDevice);
   return written_and_read_back(a, fixed);
 }
 
-truth gathered_rows(std::size_t bytes, bool fixed) {
+expected_traffic gathered_rows(std::size_t bytes, bool fixed) {
   constexpr std::size_t stride = 256 * 1024 / sizeof(float);
   const managed a(bytes);
   a.fill_on_host(1);
@@ -440,7 +440,7 @@ truth gathered_rows(std::size_t bytes, bool fixed) {
   })};
 }
 
-truth cleared_on_the_host(std::size_t bytes, bool fixed) {
+expected_traffic cleared_on_the_host(std::size_t bytes, bool fixed) {
   const managed a(bytes);
   a.to_gpu();
   return {seconds_of([&] {
@@ -517,7 +517,7 @@ int main(int argc, char** argv) {
                    "um_trace_programs: --mib wants a multiple of 64 below a quarter of what is free\n");
       return 2;
     }
-    const truth t = p.run(mib << 20, fixed);
+    const expected_traffic t = p.run(mib << 20, fixed);
     std::printf(
         "{\"program\":\"%s\",\"fixed\":%s,\"plants\":\"%s\",\"seconds\":%.6f,\"fault_in_bytes\":%.0f,"
         "\"fault_out_bytes\":%.0f,\"prefetch_in_bytes\":%.0f,\"prefetch_out_bytes\":%.0f}\n",

@@ -1,4 +1,4 @@
-// Small programs in managed memory of which it is known what must move. Each is run alone:
+// Small programs whose migrations of managed memory are known in advance. Each is run alone:
 //   um_trace_programs NAME [--fixed] [--mib N]
 // It prints one line of JSON: name, seconds of the part that counts, bytes that must move each way.
 #pragma once
@@ -8,9 +8,9 @@
 
 namespace um::programs {
 
-struct truth {
+struct expected_traffic {
   double seconds = 0;
-  // Bytes by faults (demand and what the driver brings along), and by prefetches; negative: not known.
+  // Bytes moved by faults (and by the driver's own prefetching), and by prefetches; negative: unknown.
   double fault_in = -1, fault_out = -1, prefetch_in = -1, prefetch_out = -1;
 };
 
@@ -18,7 +18,7 @@ struct program {
   const char* name;
   const char*
       planted_finding;  // the finding that umbench explain must name first; "" for a program without a fault
-  truth (*run)(std::size_t bytes, bool fixed);
+  expected_traffic (*run)(std::size_t bytes, bool fixed);
 };
 
 std::span<const program> all_programs();

@@ -59,7 +59,7 @@ execution executor::run(const execution_request& request) {
   return result;
 }
 
-// Goes on as the iterations before, each of which took `each`, and keeps no trace of it.
+// Runs more iterations like the timed ones, without traces. `each`: time of a timed iteration.
 void executor::run_untimed_iterations(const execution_request& request, nanoseconds each, bool in_graphs) {
   constexpr nanoseconds most = 1000;
   const auto count = static_cast<std::uint32_t>(

@@ -41,7 +41,8 @@ void step_issuer::move_managed(const step& s, cudaStream_t stream, std::uint32_t
   }
 }
 
-// To the host it copies; the discard thread discards behind that. To the device it makes room first.
+// Moves a twin. To the host: copies; the discard thread discards afterwards. To the device: makes room, then
+// copies.
 void step_issuer::move_twin(const step& s, cudaStream_t stream) const {
   const bool in = std::holds_alternative<prefetch>(s.command);
   if (in) room_.populate(s);

@@ -12,7 +12,7 @@ struct window_axis {
   __device__ int begin(int i) const { return i * static_cast<int>(stride.value) - pad; }
   __device__ bool holds(int element) const { return element >= 0 && element < extent; }
   // The number of elements that window i averages.
-  __device__ int count(int i) const {
+  __device__ int elements_in_window(int i) const {
     const int first = begin(i), end = first + window;
     if (counts_padding) return min(end, extent + pad) - first;
     return min(end, extent) - max(first, 0);
@@ -34,7 +34,7 @@ struct pool_geometry {
   int x_row, y_row;
 
   __device__ float weight_at(int row, int column) const {
-    return 1.0F / static_cast<float>(rows.count(row) * columns.count(column));
+    return 1.0F / static_cast<float>(rows.elements_in_window(row) * columns.elements_in_window(column));
   }
 };
 

@@ -73,7 +73,7 @@ __device__ deep_step step_at(const deep_form& f, std::int64_t index) {
 __device__ int rows_of(const deep_form& f, const deep_step& at) {
   return min(f.rows, f.result_height - at.first_row);
 }
-__device__ deep_step step_behind(const deep_form& f, deep_step at) {
+__device__ deep_step step_after(const deep_form& f, deep_step at) {
   at.first_row += f.rows;
   if (at.first_row < f.result_height) return at;
   at.first_row = 0;
@@ -82,7 +82,7 @@ __device__ deep_step step_behind(const deep_form& f, deep_step at) {
   return {at.image + 1, 0, 0};
 }
 
-__device__ int wrapped(int row, int rows) {
+__device__ int wrap_row(int row, int rows) {
   return row >= rows ? row - rows : row;
 }
 
@@ -142,18 +142,19 @@ class step_loader {
                       f_.channels, at.first_row + first - f_.pad_h + tap_row_, at.first_column - f_.pad_w,
                       inputs_left_);
     for (int left = f_.tap_rows - 1 + rows_of(f_, at) - first; left > 0; --left) {
-      inputs.copy_row(place(slot * f_.ring_columns), f_.ring_columns);
-      slot = wrapped(slot + 1, f_.ring_rows);
+      inputs.copy_row(shared_address(slot * f_.ring_columns), f_.ring_columns);
+      slot = wrap_row(slot + 1, f_.ring_rows);
     }
     pixel_rows gradients(
         dy_ + std::int64_t{at.image} * f_.result_height * f_.result_width * f_.result_channels,
         f_.result_height, f_.result_width, f_.result_channels, at.first_row, at.first_column, group);
     const int pixel = f_.ring_pixels() + buffer * f_.gradient_pixels();
-    for (int r = 0; r < rows_of(f_, at); ++r) gradients.copy_row(place(pixel + r * f_.columns), f_.columns);
+    for (int r = 0; r < rows_of(f_, at); ++r)
+      gradients.copy_row(shared_address(pixel + r * f_.columns), f_.columns);
   }
 
  private:
-  __device__ std::uint32_t place(int pixel) const {
+  __device__ std::uint32_t shared_address(int pixel) const {
     return shared_ + static_cast<std::uint32_t>(pixel * pixel_words * 4);
   }
   const deep_form& f_;
@@ -249,10 +250,10 @@ __global__ void __launch_bounds__(threads, 1)
     wait_for_copies();
     __syncthreads();  // the step is loaded, and all threads are done with the one before
     if (i + 1 < end) {
-      next = step_behind(f, next);
+      next = step_after(f, next);
       const int kept = next.first_row > 0 ? TapRows - 1 : 0;  // rows that the ring has
-      const int free = wrapped(slot + TapRows - 1 + f.rows, f.ring_rows);
-      next_slot = wrapped(slot + TapRows - 1 + f.rows - kept, f.ring_rows);
+      const int free = wrap_row(slot + TapRows - 1 + f.rows, f.ring_rows);
+      next_slot = wrap_row(slot + TapRows - 1 + f.rows - kept, f.ring_rows);
       loads.load(next, kept, free, buffer ^ 1);
     }
 #pragma unroll 1
@@ -260,7 +261,7 @@ __global__ void __launch_bounds__(threads, 1)
       const float* inputs[TapRows];
 #pragma unroll
       for (int r = 0; r < TapRows; ++r)
-        inputs[r] = lane_x + wrapped(slot + row + r, f.ring_rows) * f.ring_columns * pixel_words;
+        inputs[r] = lane_x + wrap_row(slot + row + r, f.ring_rows) * f.ring_columns * pixel_words;
       deep_fragments<TapRows, TapColumns> at_hand;
       at_hand.start(lane_dy + (buffer * f.gradient_pixels() + row * f.columns) * pixel_words, inputs);
 #pragma unroll 2

@@ -46,10 +46,10 @@ __device__ inline std::uint32_t to_tf32(float value) {
 }
 
 // A register of a fragment holds one f32 as tf32, or two bf16.
-__device__ inline std::uint32_t factor(float value, float) {
+__device__ inline std::uint32_t fragment_word(float value, float) {
   return to_tf32(value);
 }
-__device__ inline std::uint32_t factor(bf16 low, bf16 high) {
+__device__ inline std::uint32_t fragment_word(bf16 low, bf16 high) {
   return __bfloat16_as_ushort(low) | std::uint32_t{__bfloat16_as_ushort(high)} << 16;
 }
 template <class T>
@@ -135,7 +135,7 @@ __device__ void load_patch(const direct_form& f, const T* x, const tile_position
       return inside && left + e >= 0 && left + e < row_elements && e < run ? from[e] : T{};
     };
     for (int e = static_cast<int>(threadIdx.x) % warp_threads; e < run; e += warp_threads)
-      patch[r * run + e] = factor(element(e), factors_of_word<T> == 1 ? T{} : element(e + apart));
+      patch[r * run + e] = fragment_word(element(e), factors_of_word<T> == 1 ? T{} : element(e + apart));
   }
 }
 

@@ -11,7 +11,7 @@ constexpr int column_fragments = 4, warp_depths = 8 * column_fragments;
 constexpr int most_warps = 8;       // most warps of a block
 constexpr int resident_blocks = 2;  // blocks that fit on a multiprocessor; registers limit them
 
-struct division {
+struct work_division {
   int groups = 1;       // groups of channels of y, a row of the grid each
   int depth_warps = 1;  // warps of a block that differ in k
   int depth_blocks = 1;
@@ -32,9 +32,9 @@ direct_form form_of(const direct_convolution& of) {
   return direct_form_within(of, 1, 32 * 1024);
 }
 
-division division_of(const direct_convolution& of, int multiprocessors) {
+work_division work_division_of(const direct_convolution& of, int multiprocessors) {
   const direct_form f = form_of(of);
-  division d;
+  work_division d;
   d.groups = static_cast<int>(of.y.c) / (16 * rows_of(of));
   const auto depth_warps = static_cast<int>(divide_up(f.depth(), warp_depths));
   d.depth_blocks = static_cast<int>(divide_up(depth_warps, most_warps));
@@ -93,7 +93,7 @@ struct gradients {
 
 template <class T, int Rows>
 __global__ void __launch_bounds__(most_warps* warp_threads, resident_blocks)
-    filter_gradient(direct_form f, division d, const T* x, const T* dy, float* partials) {
+    filter_gradient(direct_form f, work_division d, const T* x, const T* dy, float* partials) {
   extern __shared__ uint4 shared[];
   auto* const patch = reinterpret_cast<std::uint32_t*>(shared);
   constexpr int step_pixels = mma_depth<T>, steps_of_row = tile_columns / step_pixels;
@@ -174,7 +174,7 @@ template <class T, int Rows>
 void launch(launch_site where, const direct_convolution& of, const T* x, const T* dy, float* dw, bool add,
             float* partials) {
   const direct_form f = form_of(of);
-  const division d = division_of(of, where.multiprocessors);
+  const work_division d = work_division_of(of, where.multiprocessors);
   const dim3 grid(static_cast<unsigned>(d.blocks), static_cast<unsigned>(d.groups),
                   static_cast<unsigned>(d.depth_blocks));
   launch_with(where, f.patch_bytes(), filter_gradient<T, Rows>, grid,
@@ -192,7 +192,7 @@ bool direct_filter_gradient_fits(const direct_convolution& of) {
 }
 
 std::size_t direct_filter_gradient_workspace(int multiprocessors, const direct_convolution& of) {
-  const division d = division_of(of, multiprocessors);
+  const work_division d = work_division_of(of, multiprocessors);
   return static_cast<std::size_t>(d.partials()) * static_cast<std::size_t>(of.y.c) *
          static_cast<std::size_t>(d.depths()) * sizeof(float);
 }

@@ -66,7 +66,7 @@ bool is_empty(const byte_box& box) {
 
 // Sets distances that do not matter as if runs and slices were contiguous. Joins runs that are contiguous on
 // both sides.
-byte_box fuse_parts(byte_box box) {
+byte_box merge_contiguous_runs(byte_box box) {
   for (int axis = 0; axis < 2; ++axis) {
     if (box.height == 1) box.from_pitch = box.to_pitch = box.width;
     if (box.from_pitch != box.width || box.to_pitch != box.width) break;
@@ -96,7 +96,7 @@ cudaPitchedPtr pitched(const std::byte* at, std::uint64_t pitch, std::uint64_t s
 
 void copy_box_by_kernel(cudaStream_t stream, std::byte* to, const std::byte* from, const byte_box& given) {
   if (is_empty(given)) return;
-  const byte_box box = fuse_parts(given);
+  const byte_box box = merge_contiguous_runs(given);
   const std::uint64_t all = box.width | box.from_pitch | box.from_slice | box.to_pitch | box.to_slice |
                             reinterpret_cast<std::uintptr_t>(to) | reinterpret_cast<std::uintptr_t>(from);
   if (all % 16 == 0) return launch_runs<uint4>(stream, to, from, box);
@@ -108,7 +108,7 @@ void copy_box_by_kernel(cudaStream_t stream, std::byte* to, const std::byte* fro
 
 void copy_box_by_engine(cudaStream_t stream, std::byte* to, const std::byte* from, const byte_box& given) {
   if (is_empty(given)) return;
-  const byte_box box = fuse_parts(given);
+  const byte_box box = merge_contiguous_runs(given);
   if (box.height == 1 && box.depth == 1) {
     return check(cudaMemcpyAsync(to, from, box.width, cudaMemcpyDefault, stream));
   }
@@ -136,7 +136,7 @@ void copy_box_by_engine(cudaStream_t stream, std::byte* to, const std::byte* fro
 }
 
 void copy_box(cudaStream_t stream, std::byte* to, const std::byte* from, const byte_box& box) {
-  if (fuse_parts(box).width < short_run) return copy_box_by_kernel(stream, to, from, box);
+  if (merge_contiguous_runs(box).width < short_run) return copy_box_by_kernel(stream, to, from, box);
   copy_box_by_engine(stream, to, from, box);
 }
 

@@ -27,7 +27,7 @@ struct shape_of {
 };
 
 // Returns the smallest number that is at least `floats` and leaves `rest` when divided by `of`.
-constexpr int padded(int floats, int of, int rest) {
+constexpr int smallest_congruent(int floats, int of, int rest) {
   return (floats - rest + of - 1) / of * of + rest;
 }
 
@@ -52,12 +52,12 @@ constexpr int block_channels = channel_groups * Channels;
 
 // Returns false if a tile of one row needs too much shared memory, or the filter too many threads.
 template <int Taps, int Stride, int Channels>
-bool shape_form(const direct_convolution& of, planar_form& f) {
+bool fill_form(const direct_convolution& of, planar_form& f) {
   using shape = shape_of<Taps, Stride>;
   f.tiles_across = divisor(divide_up(of.y.w, tile_columns));
-  f.columns = padded(static_cast<int>(divide_up(of.y.w, f.tiles_across.value)), run, 0);
-  f.result_pitch = padded(f.columns, warp_threads, 4);
-  f.patch_pitch = padded((f.columns - run) * Stride + 4 * shape::vectors, 8, 4);
+  f.columns = smallest_congruent(static_cast<int>(divide_up(of.y.w, f.tiles_across.value)), run, 0);
+  f.result_pitch = smallest_congruent(f.columns, warp_threads, 4);
+  f.patch_pitch = smallest_congruent((f.columns - run) * Stride + 4 * shape::vectors, 8, 4);
   const auto patch_rows_of = [&](int rows) { return (rows - 1) * f.stride + f.taps; };
   const auto floats = [&](int rows) {
     return rows * block_channels<Channels> * f.result_pitch +
@@ -258,9 +258,9 @@ struct planar_launch {
 template <int Taps, int Stride, int Channels>
 bool prepare(const direct_convolution& of, planar_launch& l) {
   using shape = shape_of<Taps, Stride>;
-  if (!shape_form<Taps, Stride, Channels>(of, l.form)) return false;
+  if (!fill_form<Taps, Stride, Channels>(of, l.form)) return false;
   const int threads = channel_groups * l.form.channels * l.form.taps / shape::tap_rows * l.form.splits;
-  l.threads = padded(threads, warp_threads, 0);
+  l.threads = smallest_congruent(threads, warp_threads, 0);
   l.groups = l.form.result_channels / block_channels<Channels>;
   l.resident = shape::resident;
   const int sums = l.form.splits > 1 ? block_channels<Channels> * l.form.depth() : 0;

@@ -40,7 +40,7 @@ const dims& result_shape(const sampled_convolution& of) {
 }
 
 // An element of a filter gradient is a sum over the batch, so it takes fewer of them.
-int samples_of(const sampled_convolution& of) {
+int sample_count(const sampled_convolution& of) {
   const int most = of.result_operand == 1 ? 512 : 4096;
   return static_cast<int>(std::min<std::int64_t>(element_count(result_shape(of)), most));
 }
@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(block_threads)
 
 // Copies the values that `launch` writes to device memory.
 template <class Launch>
-std::vector<double> fetched(launch_site where, int count, Launch launch) {
+std::vector<double> run_and_fetch(launch_site where, int count, Launch launch) {
   std::vector<double> out(static_cast<std::size_t>(count));
   const arena memory = device_arena(out.size() * sizeof(double));
   auto* const data = reinterpret_cast<double*>(memory.data());
@@ -159,7 +159,7 @@ void launch_direct(launch_site where, const sampled_convolution& of, const void*
   const auto kernel = of.result_operand == 0   ? &direct<0, T>
                       : of.result_operand == 1 ? &direct<1, T>
                                                : &direct<2, T>;
-  launch(where, kernel, static_cast<unsigned>(samples_of(of)), block_threads, form_of(of), xs, ws, ys, b,
+  launch(where, kernel, static_cast<unsigned>(sample_count(of)), block_threads, form_of(of), xs, ws, ys, b,
          out);
 }
 
@@ -167,15 +167,15 @@ void launch_direct(launch_site where, const sampled_convolution& of, const void*
 
 std::vector<double> sampled_results(launch_site where, const sampled_convolution& of, const void* x,
                                     const void* w, const void* y, const float* b) {
-  return fetched(where, samples_of(of), [&](double* out) {
+  return run_and_fetch(where, sample_count(of), [&](double* out) {
     with_type(of.operands, [&](auto type) { launch_direct<decltype(type)>(where, of, x, w, y, b, out); });
   });
 }
 
 double sampled_difference(launch_site where, const sampled_convolution& of, const void* result,
                           const std::vector<double>& expected) {
-  const int samples = samples_of(of);
-  const std::vector<double> out = fetched(where, samples, [&](double* to) {
+  const int samples = sample_count(of);
+  const std::vector<double> out = run_and_fetch(where, samples, [&](double* to) {
     with_type(of.result, [&](auto type) {
       using T = decltype(type);
       launch(where, &gather<T>, static_cast<unsigned>(divide_up(samples, block_threads)), block_threads,

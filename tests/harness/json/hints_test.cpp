@@ -7,9 +7,9 @@
 #include <fstream>
 
 #include "harness/io/errors.hpp"
+#include "harness/json/input_files.hpp"
 #include "harness/json/json.hpp"
 #include "harness/json/machines.hpp"
-#include "harness/json/rules_file.hpp"
 #include "harness/study/strategies.hpp"
 #include "tests/harness/samples.hpp"
 

@@ -8,8 +8,8 @@
 
 #include "core/figures.hpp"
 #include "harness/io/errors.hpp"
+#include "harness/json/input_files.hpp"
 #include "harness/json/machines.hpp"
-#include "harness/json/network_file.hpp"
 #include "harness/process/collect.hpp"
 #include "tests/harness/samples.hpp"
 

@@ -50,7 +50,7 @@ TEST(Preflight, OnlyCellsOfAGpuMustFitThisHost) {
 TEST(Preflight, CellsMustFitTheFreeDeviceMemory) {
   std::vector<estimate> all(1);
   all[0] = {.key = "real", .on_gpu = true, .device_bytes = 6 * GiB, .device_arena_bytes = GiB};
-  all[0].guarded_bytes = 8 * GiB;
+  all[0].guarded_managed_bytes = 8 * GiB;
   const auto warning = [&](byte_count free) { return preflight_warning(all, {{.available = GiB}, free}); };
   EXPECT_EQ(warning(11 * GiB), "");
   EXPECT_NE(warning(5 * GiB).find("needs 6.00 GiB of device memory, 5.00 GiB are free"), std::string::npos);

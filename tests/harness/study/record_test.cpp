@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "harness/study/digests.hpp"
+#include "harness/study/consistency.hpp"
 #include "harness/study/summary.hpp"
 
 namespace um {

@@ -1,12 +1,23 @@
-// Hint strategies from files of rules.
+// Networks and hint strategies from files that users supply: graphs, as `umbench plan --graph` and `umbench
+// export` write them, and rules.
 #pragma once
 
 #include <string>
 #include <string_view>
 
+#include "core/graph.hpp"
 #include "hints/rules.hpp"
+#include "networks/spec.hpp"
 
 namespace um {
+
+bool is_network_file(std::string_view network);
+
+// The graph as a network, named "NAME#DIGEST" after its content.
+network_spec spec_of_file(graph g);
+
+// Throws input_error, with the place of the fault, for what is no graph file or no well-formed graph.
+network_spec network_from_file(const std::string& path);
 
 // Whether a strategy is given as a file of rules: "path/to/FILE.json".
 bool is_rules_file(std::string_view strategy);
