@@ -42,7 +42,7 @@ box summation_ranges(const graph& g, const op& o, std::size_t which, const box& 
 // its neighbours' rows (halo), more for gradients whose first window begins outside the part, and negative
 // where no window of the part covers rows at a border. 0 for operators without windows.
 struct row_padding {
-  std::int64_t above = 0, below = 0;
+  std::int64_t above = 0, below = 0;  // rows
   friend bool operator==(const row_padding&, const row_padding&) = default;
 };
 row_padding padding_of(const graph& g, const op& o, const box& part);
@@ -52,7 +52,7 @@ std::uint64_t share_of(std::uint64_t total, const graph& g, const op& o, const b
 
 struct work {
   std::uint64_t flops = 0;
-  byte_count read = 0, written = 0;
+  byte_count read = 0, written = 0;  // bytes
 };
 // Multiply and add count as two operations; each operand byte is counted once.
 work work_of(const graph& g, const op& o, const box& part = {});

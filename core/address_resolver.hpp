@@ -44,7 +44,7 @@ pitched_copy make_copy(const address& from_base, const tensor& from, const regio
 // Copies that gather or scatter an operand that is not dense. Kernels make them, since kernels can access
 // managed and pinned memory.
 struct operand_copies {
-  std::vector<pitched_copy> before, after;
+  std::vector<pitched_copy> before, after;  // copies before and after the kernels
 };
 
 class address_resolver {

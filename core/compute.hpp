@@ -13,7 +13,7 @@ namespace um {
 inline constexpr byte_count as_profiled = std::numeric_limits<byte_count>::max();
 struct compute {  // the same operator again: recomputation; of a part: tiling
   op_id op = 0;
-  box part;
+  box part;                            // of the operator's iteration domain
   byte_count workspace = as_profiled;  // otherwise the maximum: the fastest engine within it is used
   bool cheap_recompute = false;  // computes only the first output, from the inputs and the other outputs
   friend bool operator==(const compute&, const compute&) = default;

@@ -13,7 +13,7 @@ namespace um {
 
 // A region in one strip.
 struct strip_region {
-  std::uint32_t strip = 0;
+  std::uint32_t strip = 0;  // number of the strip
   region where;
 };
 

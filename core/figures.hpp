@@ -26,7 +26,7 @@ struct figure {
   std::string_view name;  // "uvm.fault_ns"
   std::string_view unit;  // "ns", "bytes", "bytes/s", "operations/s", "percent", "" of counts
   figure_source source;
-  member_of member;
+  member_of member;  // where a machine holds it
   std::int64_t min_value = 0;
   std::int64_t max_value = std::numeric_limits<std::int64_t>::max();
   // A machine file may omit it: then it has its default or, if it is fitted, the value of the h200.

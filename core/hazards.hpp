@@ -57,11 +57,11 @@ class hazards {
 
   std::vector<std::vector<std::vector<last_uses>>> device_uses_;  // per tensor, strip, cell
   std::vector<std::vector<last_uses>> home_uses_;                 // per tensor, cell
-  last_steps awaited_ = no_steps;
+  last_steps awaited_ = no_steps;                                 // steps that the current step waits for
   last_steps last_joined_ = no_steps;  // last step of each lane before the last join()
   last_steps latest_ = no_steps;       // the last step of each lane so far
-  std::int32_t step_ = no_step;
-  lane lane_ = lane::compute;
+  std::int32_t step_ = no_step;        // the current step
+  lane lane_ = lane::compute;          // lane of the current step
 };
 
 }  // namespace um

@@ -22,7 +22,7 @@ enum class operand_cut : std::uint8_t {
 
 // The rule of one operand, per axis.
 struct cuts_by_axis {
-  operand_cut batch, channel, row, reduction = operand_cut::refused;
+  operand_cut batch, channel, row, reduction = operand_cut::refused;  // effect of a cut along each axis
 };
 
 // `cut_tensor`: the operand whose extents are cut.

@@ -21,8 +21,8 @@ inline constexpr std::uint32_t no_lifetime = std::numeric_limits<std::uint32_t>:
 struct lifetime {
   tensor_id tensor = no_lifetime;
   std::uint32_t strip = 0, segment = 0;
-  bool is_managed = false;  // true: in the managed arena; false: in the device arena
-  std::uint32_t begin = 0, end = 0;
+  bool is_managed = false;           // true: in the managed arena; false: in the device arena
+  std::uint32_t begin = 0, end = 0;  // actions [begin, end)
   std::uint32_t reused_from =
       0;  // action from which an in-place output has its address; `end` if there is none
   byte_count bytes = 0;
@@ -38,7 +38,7 @@ struct lifetime {
 // host.
 struct strip_use {
   strip_region part;
-  std::vector<std::uint32_t> lifetimes;
+  std::vector<std::uint32_t> lifetimes;  // indices of the lifetimes of its segments
 };
 
 // Where a compute accesses an operand: dense in a strip, or gathered into the workspace.

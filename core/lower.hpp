@@ -25,7 +25,7 @@ struct placement;  // core/placement.hpp
 
 // An action with all decisions made: a backend only executes it.
 struct step {
-  action command;
+  action command;                // the plan's action
   lane in_lane = lane::compute;  // the lane that issues it
   // Per lane, the last step that must have ended; no_step if none.
   std::array<std::int32_t, lane_count> waits_for{no_step, no_step, no_step};

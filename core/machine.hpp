@@ -82,8 +82,8 @@ struct uvm_costs {
   // Clearing them too, where no value is copied there. Prefetch to the host of discarded data that
   // never had host pages, against the above.
   nanoseconds host_clear_ns = 0;  // clearing a block's host pages
-  // Mapping one page of 4 KiB for the CPU. One prefetch of 1 GiB to the host, a block, less 2 *
-  // prefetch_block, divided by 512 (the copies are hidden unless that is less than they take).
+  // Mapping one page of 4 KiB for the CPU. Time per block of a 1 GiB prefetch to the host,
+  // less 2 * prefetch_block, divided by its 512 pages. The copies run beside the mapping.
   nanoseconds host_map_page_ns = 0;  // mapping a page for the CPU
   // A fault of the CPU on data that lies on the device, copy and mapping apart. One CPU thread reads
   // a byte in every block, 64 KiB granules coming back: time a block, less 64 KiB at
@@ -157,10 +157,10 @@ struct figure_bounds {
 // Share of the roofline rate that operators of a kind reach, in percent. It exceeds 100 where an algorithm
 // saves arithmetic, as Winograd's does; memory traffic is the limit even then.
 struct operator_speed {
-  std::string kind;         // kind_of(): "convolution"
-  std::string precision;    // to_text(): "bf16"
-  std::int64_t filter = 0;  // only convolutions with filters of that height; 0: all
-  std::uint64_t percent = 100;
+  std::string kind;             // kind_of(): "convolution"
+  std::string precision;        // to_text(): "bf16"
+  std::int64_t filter = 0;      // only convolutions with filters of that height; 0: all
+  std::uint64_t percent = 100;  // of the roofline rate
 };
 
 struct machine {
@@ -172,7 +172,7 @@ struct machine {
 
   byte_count device_bytes = 0;  // usable by a program after the context is up
   byte_count host_bytes = 0;
-  std::uint64_t multiprocessors = 1;
+  std::uint64_t multiprocessors = 1;  // number of them
 
   std::uint64_t fp32_flops_per_s = 0;
   std::uint64_t tf32_flops_per_s = 0, bf16_flops_per_s = 0;  // dense matrix products; 0: not supported

@@ -33,8 +33,8 @@ struct attempt {
   std::vector<std::size_t> order;           // indices of some or all of the task's blocks
   std::vector<placed_block> placed;         // by address
   std::vector<std::uint32_t> begins, ends;  // first and last step of each placed block, for fast comparison
-  byte_count bytes = 0;
-  byte_count bytes_above_goal = 0;  // sum over blocks of the bytes above the goal
+  byte_count bytes = 0;                     // size of the arena so far
+  byte_count bytes_above_goal = 0;          // sum over blocks of the bytes above the goal
 
   void insert(std::size_t at, const placed_block& s, const shape& b) {
     const auto after = static_cast<std::ptrdiff_t>(at);

@@ -99,7 +99,7 @@ inline constexpr std::array enum_names<memory_technique>{
 // A row of the table of strategies.
 struct strategy {
   std::string name, summary;
-  planner plan = {};
+  planner plan = {};  // the function that makes its plan
   packer packing_algorithm = packers::searched;
   std::vector<knob> knobs = {};
   bool is_bit_exact = true;  // results equal those of `device` to the bit; false: up to rounding

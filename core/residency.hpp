@@ -11,7 +11,7 @@ namespace um {
 
 // Numbers of the blocks of the managed arena that a range touches.
 struct block_range {
-  std::size_t begin = 0, end = 0;
+  std::size_t begin = 0, end = 0;  // [begin, end)
 };
 constexpr block_range blocks_of(const range& r) {
   if (r.bytes == 0) return {};

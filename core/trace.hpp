@@ -62,7 +62,7 @@ inline constexpr std::array<counter_field, 10> counter_fields{{
 std::optional<double> amplification(const counters& moved, byte_count touched);
 
 struct memory_sample {
-  nanoseconds time = 0;
+  nanoseconds time = 0;  // since the iteration began
   byte_count bytes = 0;  // device memory in use, of any kind
 };
 

@@ -268,7 +268,7 @@ class hint_planner {
   }
   static bool is_improvement(nanoseconds from, nanoseconds to) { return to <= from / 1000 * worth_permille; }
 
-  // Each setting is a kind of its own: the search moves to the first improvement.
+  // Each setting is a group of its own, so that the search moves to the first one that improves.
   std::vector<neighbours<search_setting>> neighbours_of(const search_setting& at) const {
     std::vector<neighbours<search_setting>> all;
     const auto add = [&](auto search_setting::* member, auto value) {

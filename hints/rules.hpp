@@ -31,7 +31,7 @@ inline constexpr std::array enum_names<tensor_use>{"any"sv, "read_only"sv, "writ
 // Selects tensors that match all of these conditions. A list matches if one of its entries does; an empty
 // list matches everything.
 struct tensor_choice {
-  std::vector<role> roles;
+  std::vector<role> roles;  // empty: all
   tensor_use use = tensor_use::any;
   std::vector<std::string> names = {};  // patterns of the shell (fnmatch): "layer1.*.y"
   byte_count least_bytes = 0;
@@ -76,7 +76,7 @@ inline constexpr std::array enum_names<fetch_source>{"network"sv, "recorded"sv};
 struct prefetch_rule {
   operand_side side = operand_side::both;
   look_ahead_unit unit = look_ahead_unit::operators;
-  std::int64_t ahead = 2;
+  std::int64_t ahead = 2;  // in units of `unit`
   fetch_source source = fetch_source::network;
   friend bool operator==(const prefetch_rule&, const prefetch_rule&) = default;
 };
@@ -123,7 +123,7 @@ struct cut_rule {
 // The numbers of the other rules are a start: the planner simulates neighbouring values, at most `trials`
 // plans, and takes the fastest plan.
 struct search_rule {
-  std::int64_t trials = 48;
+  std::int64_t trials = 48;  // maximum number of simulated plans
   friend bool operator==(const search_rule&, const search_rule&) = default;
 };
 

@@ -37,7 +37,7 @@ class block_set {
 
  private:
   std::vector<std::uint64_t> added_in_round_;
-  std::uint64_t round_ = 1;
+  std::uint64_t round_ = 1;  // number of the current set; clear() begins the next
   std::vector<std::size_t> members_;
 };
 
@@ -46,7 +46,7 @@ class block_set {
 struct eviction_rank {
   enum class rank_kind : std::uint8_t { dead, may_leave, last_resort };
   rank_kind kind = rank_kind::dead;
-  std::uint64_t order = 0;
+  std::uint64_t order = 0;  // within the kind: lower ones are evicted first
   friend auto operator<=>(const eviction_rank&, const eviction_rank&) = default;
 };
 
@@ -109,7 +109,7 @@ class resident_parts {
   victim_order order_;
   std::vector<std::uint64_t> last_arrival_;  // per block: clock value when it became resident
   std::vector<bool> may_be_resident_;        // per part: false if none of it is on the device
-  std::uint64_t clock_ = 0;
+  std::uint64_t clock_ = 0;                  // counts actions
 };
 
 }  // namespace um

@@ -58,7 +58,7 @@ class advised_data {
   bench& bench_;
   std::vector<advice> hints_;
   advised_step step_;
-  granted_memory memory_;
+  leased_memory memory_;
 };
 
 std::string reset_text(advised_step step) {
@@ -76,7 +76,7 @@ measurement pinned_access_case(access how, byte_count bytes) {
   m.link_direction = how == access::read ? copy_direction::to_device : copy_direction::to_host;
   m.reset = "nothing to put back: pinned memory, reached over the link";
   m.prepare = [how, bytes](bench& on) -> trial {
-    const auto memory = std::make_shared<granted_memory>(on.pinned_memory(bytes));
+    const auto memory = std::make_shared<leased_memory>(on.pinned_memory(bytes));
     return {{}, [&on, how, memory] {
               return timed_by_host([&] { touch_all(on.site(), memory->data(), memory->bytes(), how); });
             }};

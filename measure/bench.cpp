@@ -52,7 +52,7 @@ void release_system(void* data) noexcept {
 // Launches kernels once, so that loading them does not count in a first repetition.
 void load_kernels(bench& on) {
   constexpr byte_count bytes = 64 * KiB;
-  const granted_memory a = on.device_memory(bytes), b = on.device_memory(bytes);
+  const leased_memory a = on.device_memory(bytes), b = on.device_memory(bytes);
   const kernels::launch_site where = on.site();
   for (const access how : {access::write, access::read}) {
     touch_all(where, a.data(), bytes, how);
@@ -74,37 +74,37 @@ bench::bench(int device)
   load_kernels(*this);
 }
 
-granted_memory bench::device_memory(byte_count bytes) {
+leased_memory bench::device_memory(byte_count bytes) {
   auto lease = ledger_.grant({bytes, 0});
   return {std::move(lease), device_arena(bytes)};
 }
-granted_memory bench::pinned_memory(byte_count bytes) {
+leased_memory bench::pinned_memory(byte_count bytes) {
   auto lease = ledger_.grant({0, bytes});
   return {std::move(lease), pinned_arena(bytes)};
 }
-granted_memory bench::managed_memory(byte_count bytes) {
+leased_memory bench::managed_memory(byte_count bytes) {
   auto lease = ledger_.grant({bytes, bytes});
   return {std::move(lease), managed_arena(bytes)};
 }
 // Kernels may migrate it to the GPU, so it counts on both sides.
-granted_memory bench::system_memory(byte_count bytes) {
+leased_memory bench::system_memory(byte_count bytes) {
   auto lease = ledger_.grant({facts_.pageable_access ? bytes : 0, bytes});
   void* const data = std::aligned_alloc(managed_block, round_up(bytes, managed_block));
   if (data == nullptr) throw out_of_memory("cannot allocate " + to_text(bytes) + " of system memory");
   return {std::move(lease), arena(data, bytes, &release_system)};
 }
 
-std::shared_ptr<const granted_memory> bench::shared_pinned(byte_count bytes) {
+std::shared_ptr<const leased_memory> bench::shared_pinned(byte_count bytes) {
   if (!shared_pinned_ || shared_pinned_->bytes() < bytes) {
     shared_pinned_.reset();
-    shared_pinned_ = std::make_shared<granted_memory>(pinned_memory(bytes));
+    shared_pinned_ = std::make_shared<leased_memory>(pinned_memory(bytes));
   }
   return shared_pinned_;
 }
-std::shared_ptr<const granted_memory> bench::shared_device(byte_count bytes) {
+std::shared_ptr<const leased_memory> bench::shared_device(byte_count bytes) {
   if (!shared_device_ || shared_device_->bytes() < bytes) {
     shared_device_.reset();
-    shared_device_ = std::make_shared<granted_memory>(device_memory(bytes));
+    shared_device_ = std::make_shared<leased_memory>(device_memory(bytes));
   }
   return shared_device_;
 }

@@ -22,15 +22,15 @@ struct device_facts {
 };
 
 // Memory granted by the ledger; freed on destruction.
-class granted_memory {
+class leased_memory {
  public:
-  granted_memory() = default;
-  granted_memory(memory_ledger::lease lease, arena memory)
+  leased_memory() = default;
+  leased_memory(memory_ledger::lease lease, arena memory)
       : lease_(std::move(lease)), memory_(std::move(memory)) {}
   std::byte* data() const { return memory_.data(); }
   byte_count bytes() const { return memory_.bytes(); }
   managed_range range() const { return {data(), bytes()}; }
-  void release() { *this = granted_memory(); }
+  void release() { *this = leased_memory(); }
 
  private:
   memory_ledger::lease lease_;  // given back after the memory is freed
@@ -53,15 +53,15 @@ class bench {
   kernels::launch_site site(std::size_t which = 0) const { return {stream(which), facts_.multiprocessors}; }
 
   // Each throws out_of_memory, with the figures, if a limit would be exceeded.
-  granted_memory device_memory(byte_count bytes);
-  granted_memory pinned_memory(byte_count bytes);
-  granted_memory managed_memory(byte_count bytes);
-  granted_memory system_memory(byte_count bytes);
+  leased_memory device_memory(byte_count bytes);
+  leased_memory pinned_memory(byte_count bytes);
+  leased_memory managed_memory(byte_count bytes);
+  leased_memory system_memory(byte_count bytes);
 
   // Memory of at least `bytes` that cases share, since 1 GiB takes a third of a second to allocate. Its
   // contents change. release_shared_memory() frees it unless a case still has it.
-  std::shared_ptr<const granted_memory> shared_pinned(byte_count bytes);
-  std::shared_ptr<const granted_memory> shared_device(byte_count bytes);
+  std::shared_ptr<const leased_memory> shared_pinned(byte_count bytes);
+  std::shared_ptr<const leased_memory> shared_device(byte_count bytes);
   void release_shared_memory();
 
   // cuDNN and cuBLASLt, opened at the first call.
@@ -72,7 +72,7 @@ class bench {
   device_facts facts_;
   std::array<um::cuda_stream, streams> streams_;
   memory_ledger ledger_;
-  std::shared_ptr<const granted_memory> shared_pinned_, shared_device_;
+  std::shared_ptr<const leased_memory> shared_pinned_, shared_device_;
   std::unique_ptr<session> libraries_;
 };
 

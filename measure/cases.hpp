@@ -42,7 +42,7 @@ struct measurement {
 
 struct samples {
   repetition first;
-  std::vector<repetition> later;
+  std::vector<repetition> later;  // repetitions after the first
 };
 
 // A first repetition, then `repetitions` more.

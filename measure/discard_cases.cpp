@@ -69,7 +69,7 @@ class discarded_data {
   return_method step_;
   bool queued_;
   byte_count bytes_;
-  granted_memory memory_;
+  leased_memory memory_;
 };
 
 }  // namespace
@@ -101,7 +101,7 @@ measurement discarded_to_host(byte_count bytes, bool populated) {
   m.migrates = true;
   m.repetitions = 3;
   m.prepare = [=](bench& on) -> trial {
-    const auto memory = std::make_shared<granted_memory>();
+    const auto memory = std::make_shared<leased_memory>();
     return {[&on, memory, bytes, populated] {
               memory->release();
               *memory = on.managed_memory(bytes);

@@ -56,7 +56,7 @@ class evicted_data {
 
   bench& bench_;
   eviction_method how_;
-  granted_memory memory_, twin_;
+  leased_memory memory_, twin_;
 };
 
 // An operator that runs repeatedly on the compute stream for at least as long as a movement takes.

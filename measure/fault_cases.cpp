@@ -40,7 +40,7 @@ std::string name_of(const gpu_access& a) {
 trial block_chase_trial(bench& on, data_state wanted) {
   constexpr byte_count places = 64;
   const auto memory = std::make_shared<staged_data>(on, wanted, places * managed_block);
-  const auto times = std::make_shared<granted_memory>(on.device_memory(places * sizeof(std::uint32_t)));
+  const auto times = std::make_shared<leased_memory>(on.device_memory(places * sizeof(std::uint32_t)));
   return {[memory] { memory->reset(); },
           [&on, memory, times] {
             auto* const each = reinterpret_cast<std::uint32_t*>(times->data());
@@ -70,7 +70,7 @@ void touch_by_cpu(managed_range what, byte_count stride, access how) {
 
 trial cpu_access_trial(bench& on, byte_count bytes, byte_count stride, std::optional<advice> hint,
                        access how) {
-  const auto memory = std::make_shared<granted_memory>(on.managed_memory(bytes));
+  const auto memory = std::make_shared<leased_memory>(on.managed_memory(bytes));
   fill_by_host(memory->range());
   if (hint) advise_range(memory->range(), *hint, on.device());
   return {[&on, memory] { bring_to_device(on, memory->range()); },
@@ -93,7 +93,7 @@ measurement system_access(access how, byte_count bytes) {
     if (!on.facts().pageable_access) {
       throw unsupported("kernels cannot reach memory from malloc here (pageableMemoryAccess is 0)");
     }
-    const auto memory = std::make_shared<granted_memory>();
+    const auto memory = std::make_shared<leased_memory>();
     return {[&on, memory, bytes] {
               memory->release();
               *memory = on.system_memory(bytes);

@@ -12,7 +12,7 @@ namespace um::measure {
 // Managed and device memory together stay below `device`; host memory of every kind, that behind
 // managed memory included, below `host`.
 struct memory_limits {
-  byte_count device = 0, host = 0;
+  byte_count device = 0, host = 0;  // bytes
 };
 
 // Limits: 80 % of the free device memory and half of the available host memory.

@@ -106,7 +106,7 @@ class placed_convolution {
 
   bench& bench_;
   operand_place where_;
-  granted_memory memory_;
+  leased_memory memory_;
   bound_operator work_;
 };
 

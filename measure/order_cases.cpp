@@ -60,7 +60,7 @@ class partly_resident_data {
  private:
   bench& bench_;
   byte_count resident_bytes_;
-  granted_memory memory_, times_;
+  leased_memory memory_, times_;
 };
 
 measurement partly_resident_case(std::string name, byte_count read, byte_count missing) {

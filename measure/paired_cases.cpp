@@ -51,7 +51,7 @@ class chase_times {
 
  private:
   std::size_t places_;
-  granted_memory memory_;
+  leased_memory memory_;
 };
 
 void prefetch(const bench& on, copy_direction direction, managed_range what) {
@@ -62,8 +62,8 @@ void write(const bench& on, managed_range what) {
   touch_all(on.site(), what.data, what.bytes, access::write);
   check(cudaStreamSynchronize(on.stream()));
 }
-granted_memory data_visited_by_gpu(bench& on, byte_count bytes) {
-  granted_memory made = on.managed_memory(bytes);
+leased_memory data_visited_by_gpu(bench& on, byte_count bytes) {
+  leased_memory made = on.managed_memory(bytes);
   fill_by_host(made.range());
   bring_to_device(on, made.range());
   bring_to_host(on, made.range());
@@ -77,7 +77,7 @@ measurement round_trip(byte_count bytes) {
   m.name = "calibration/round_trip/size:" + bytes_text(bytes);
   m.reset = "nothing to put back: ends where it began, on the CPU and mapped there";
   m.prepare = [bytes](bench& on) -> trial {
-    const auto memory = std::make_shared<granted_memory>(data_visited_by_gpu(on, bytes));
+    const auto memory = std::make_shared<leased_memory>(data_visited_by_gpu(on, bytes));
     return {{}, [&on, memory] {
               repetition r;
               const auto step = [&](const char* name, copy_direction direction) {
@@ -97,7 +97,7 @@ measurement discard_and_prefetch_back(byte_count bytes) {
   m.name = "calibration/discard_and_back/size:" + bytes_text(bytes);
   m.reset = "on the GPU and written there";
   m.prepare = [bytes](bench& on) -> trial {
-    const auto memory = std::make_shared<granted_memory>(data_visited_by_gpu(on, bytes));
+    const auto memory = std::make_shared<leased_memory>(data_visited_by_gpu(on, bytes));
     return {[&on, memory] {
               bring_to_device(on, memory->range());
               write(on, memory->range());
@@ -119,7 +119,7 @@ measurement small_prefetches(int calls) {
   m.reset = "nothing to put back: ends where it began, on the CPU and mapped there";
   m.prepare = [calls](bench& on) -> trial {
     const auto count = static_cast<byte_count>(calls);
-    const auto memory = std::make_shared<granted_memory>(data_visited_by_gpu(on, count * managed_block));
+    const auto memory = std::make_shared<leased_memory>(data_visited_by_gpu(on, count * managed_block));
     return {{}, [&on, memory, count] {
               std::vector<double> in, out;
               for (byte_count i = 0; i < count; ++i) {
@@ -246,7 +246,7 @@ measurement host_population(byte_count bytes) {
   m.name = "calibration/host_population/size:" + bytes_text(bytes);
   m.reset = "allocated anew and written by the GPU";
   m.prepare = [bytes](bench& on) -> trial {
-    const auto memory = std::make_shared<granted_memory>();
+    const auto memory = std::make_shared<leased_memory>();
     return {[&on, memory, bytes] {
               memory->release();
               *memory = on.managed_memory(bytes);
@@ -272,8 +272,8 @@ measurement prefetch_out_beside_in(byte_count bytes_in, byte_count bytes_out) {
   m.name = "calibration/out_beside_in/in:" + bytes_text(bytes_in) + "/out:" + bytes_text(bytes_out);
   m.reset = "one part prefetched to the CPU, the other to the GPU";
   m.prepare = [bytes_in, bytes_out](bench& on) -> trial {
-    const auto in = std::make_shared<granted_memory>(data_visited_by_gpu(on, bytes_in));
-    const auto out = std::make_shared<granted_memory>(data_visited_by_gpu(on, bytes_out));
+    const auto in = std::make_shared<leased_memory>(data_visited_by_gpu(on, bytes_in));
+    const auto out = std::make_shared<leased_memory>(data_visited_by_gpu(on, bytes_out));
     return {[&on, in, out] {
               bring_to_device(on, out->range());
               bring_to_host(on, in->range());
@@ -294,8 +294,8 @@ measurement prefetch_out_beside_faults(byte_count bytes) {
   m.name = "calibration/out_beside_faults/size:" + bytes_text(bytes);
   m.reset = "one part prefetched to the GPU, the other to the CPU";
   m.prepare = [bytes](bench& on) -> trial {
-    const auto out = std::make_shared<granted_memory>(data_visited_by_gpu(on, bytes));
-    const auto faulted = std::make_shared<granted_memory>(data_visited_by_gpu(on, bytes));
+    const auto out = std::make_shared<leased_memory>(data_visited_by_gpu(on, bytes));
+    const auto faulted = std::make_shared<leased_memory>(data_visited_by_gpu(on, bytes));
     const auto reset = [&on, out, faulted] {
       bring_to_device(on, out->range());
       bring_to_host(on, faulted->range());

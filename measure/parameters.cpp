@@ -206,7 +206,7 @@ void warm_host_memory(bench& on) {
   const memory_limits& limits = on.ledger().limits();
   const byte_count bytes = round_down(std::min({most, limits.device, limits.host}), managed_block);
   if (bytes == 0) return;
-  const granted_memory memory = on.managed_memory(bytes);
+  const leased_memory memory = on.managed_memory(bytes);
   fill_by_host(memory.range());
 }
 

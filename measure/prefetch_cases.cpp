@@ -80,7 +80,7 @@ class prefetch_site {
  private:
   bench& bench_;
   prefetch_settings what_;
-  granted_memory memory_;
+  leased_memory memory_;
 };
 
 std::string reset_text(const prefetch_settings& p) {
@@ -154,8 +154,8 @@ measurement prefetch_both_ways(byte_count bytes) {
   m.reset = "one half prefetched to the CPU, the other to the GPU";
   m.migrates = true;
   m.prepare = [half = bytes / 2](bench& on) -> trial {
-    const auto in = std::make_shared<granted_memory>(on.managed_memory(half));
-    const auto out = std::make_shared<granted_memory>(on.managed_memory(half));
+    const auto in = std::make_shared<leased_memory>(on.managed_memory(half));
+    const auto out = std::make_shared<leased_memory>(on.managed_memory(half));
     fill_by_host(in->range());
     fill_by_host(out->range());
     return {[&on, in, out] {

@@ -35,7 +35,7 @@ void fill_by_gpu(session& on, std::byte* data, byte_count bytes, dtype type = dt
 // An operator bound to operands in `data`; it owns its workspace.
 struct bound_operator {
   kernel_call call;
-  granted_memory workspace;
+  leased_memory workspace;
   std::string engine;
 };
 bound_operator bind_operator(bench& on, const auto& what, std::byte* data) {
@@ -52,7 +52,7 @@ bound_operator bind_operator(bench& on, const auto& what, std::byte* data) {
 
 // The same, with its own operands in device memory.
 struct running_operator {
-  granted_memory memory;
+  leased_memory memory;
   bound_operator work;
 };
 running_operator operator_on_device(bench& on, const auto& what) {

@@ -24,7 +24,7 @@ class staged_data {
   bench& bench_;
   data_state wanted_;
   byte_count bytes_;
-  granted_memory memory_;
+  leased_memory memory_;
 };
 
 }  // namespace um::measure

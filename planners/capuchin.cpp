@@ -20,7 +20,7 @@ class capuchin_planner {
   memory_plan plan(byte_count room) {
     labels_.assign(labels_to_plan_.maps().size(), gap_choice::keep);
     for (fit_result now = evaluate(); now.peak > room; now = evaluate()) {
-      if (!swap_hidden(now.peak_position) && !take_cheapest(now.peak_position))
+      if (!swap_one_if_hidden(now.peak_position) && !swap_or_recompute_cheapest(now.peak_position))
         throw infeasible(budget_too_small_text(p_, "capuchin", now.peak));
     }
     return labels_to_plan_.plan(labels_to_plan_.place(labels_, return_moment::late, room).decisions);
@@ -66,7 +66,7 @@ class capuchin_planner {
   }
 
   // Swaps the map with the longest free time if its copies hide behind computes.
-  bool swap_hidden(position at) {
+  bool swap_one_if_hidden(position at) {
     const std::optional<std::size_t> m = longest_free_time(at);
     if (!m || free_time(*m) < 0) return false;
     labels_[*m] = gap_choice::swap;
@@ -74,7 +74,7 @@ class capuchin_planner {
   }
 
   // Compares the swap with the shortest exposed time to the recomputation that frees most bytes a second.
-  bool take_cheapest(position at) {
+  bool swap_or_recompute_cheapest(position at) {
     const std::optional<std::size_t> swapped = longest_free_time(at);
     std::optional<std::size_t> again;
     const auto saves = [&](std::size_t m) {

@@ -43,7 +43,7 @@ class label_evaluator {
 
   struct outcome {
     prediction predicted;  // the forecast
-    fit_result room;
+    fit_result room;       // memory of the decisions
     std::vector<decision> decisions;
     std::vector<event> events;
   };

@@ -15,7 +15,7 @@ namespace um {
 //   other     any other operator
 struct ooc_call {
   enum class kind : std::uint8_t { forward, backward, other };
-  op_id begin = 0, end = 0;
+  op_id begin = 0, end = 0;  // operators [begin, end)
   kind what = kind::other;
   friend bool operator==(const ooc_call&, const ooc_call&) = default;
 };

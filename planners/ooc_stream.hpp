@@ -12,7 +12,7 @@ namespace um {
 struct ooc_need {
   tensor_id what = 0;
   region where;
-  bool fetched = false, written = false;
+  bool fetched = false, written = false;  // it is copied in before, out after
 };
 std::vector<ooc_need> needs_of(const graph& g, const std::vector<residence>& home, const ooc_step& step);
 

@@ -23,7 +23,7 @@ std::vector<swap_weights> swap_weight_vectors();
 
 // A block could be off the device during steps [from, to), between two accesses.
 struct absence {
-  std::size_t from = 0, to = 0;
+  std::size_t from = 0, to = 0;  // steps [from, to)
   byte_count bytes = 0;
   double copies = 0;  // time of its copies, out and in
 };

@@ -61,7 +61,7 @@ gap_moves moves_of(const gap& e, const decision& d, bool staged, position end);
 class transfer_index {
  public:
   struct transfer {
-    position at = 0, next_use = 0;
+    position at = 0, next_use = 0;  // where it is scheduled; the next use of the part
     std::uint32_t part_or_gap = 0;  // part of a returning transfer, gap of a leaving one
   };
   explicit transfer_index(std::size_t positions) : returning_(positions), leaving_(positions) {}

@@ -65,8 +65,8 @@ class device_residency {
 
  private:
   enum class presence : std::uint8_t { absent, present, permanent };
-  struct in_place_output {  // an output computed in place of an input, at event `event`
-    std::uint32_t event = 0;
+  struct in_place_output {    // an output computed in place of an input, at event `event`
+    std::uint32_t event = 0;  // number of the event
     byte_count bytes = 0;
   };
   static constexpr std::uint32_t no_event = ~std::uint32_t{0};

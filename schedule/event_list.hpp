@@ -12,7 +12,7 @@ namespace um {
 
 // Totals of a list of events.
 struct list_totals {
-  byte_count peak = 0;
+  byte_count peak = 0;                               // maximum of the bytes alive
   std::uint64_t excess = 0;                          // sum over events of the bytes beyond the budget
   nanoseconds compute_time = 0, recompute_time = 0;  // time of all computes; of recomputations only
   byte_count fetched_bytes = 0;                      // bytes copied to the device

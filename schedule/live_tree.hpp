@@ -13,8 +13,8 @@ namespace um {
 
 // Peak of the bytes alive, and the bytes beyond a budget summed over events.
 struct live_summary {
-  std::int64_t peak = 0;  // bytes alive
-  std::uint64_t excess = 0;
+  std::int64_t peak = 0;     // bytes alive
+  std::uint64_t excess = 0;  // bytes beyond the budget, summed over events
 };
 
 class live_tree {

@@ -17,7 +17,7 @@ class note_collector {
   note_collector(const note_collector&) = delete;
   note_collector& operator=(const note_collector&) = delete;
 
-  std::vector<std::string> lines;
+  std::vector<std::string> lines;  // collected so far
 
  private:
   note_collector* outer_;

@@ -28,7 +28,7 @@ bool can_split_batch(const graph& g, const op& o, std::uint32_t parts);
 // they depend on parts. What reads a sum over parts waits for the whole sum in the same way.
 struct batch_loop {
   op_id begin = 0, end = 0;
-  std::uint32_t parts = 1;
+  std::uint32_t parts = 1;  // of the batch
   bool descending = false;  // iterates from the last part to the first
   friend bool operator==(const batch_loop&, const batch_loop&) = default;
 };

@@ -73,7 +73,7 @@ class part_states {
 
  private:
   struct state_change {
-    position after = -1;
+    position after = -1;  // the state holds after this position
     part_state state = 0;
   };
 
@@ -90,7 +90,7 @@ class part_states {
   std::vector<queried_part> queried_parts_;
   std::uint64_t current_step_ = 0,
                 step_count_ = 0;  // current step (0: every state is known); number of steps so far
-  position position_ = 0;
+  position position_ = 0;         // the current position
 };
 
 }  // namespace um

@@ -30,7 +30,7 @@ struct touched_part {
 };
 
 struct use_table {
-  std::vector<compute> order;
+  std::vector<compute> order;       // the computes; a position is an index into it
   std::vector<tensor_part> parts;   // by tensor, then by `begin`
   std::vector<part_id> first_part;  // per tensor, and one past the last
   std::vector<std::vector<use>>

@@ -16,11 +16,11 @@ namespace um {
 enum class chunk_list : std::uint8_t { none, unused, discarded, used };
 
 struct block_entry {
-  granule_set device = 0, host = 0;  // where the data is; in both: read-mostly data
-  granule_set host_pages = 0;        // with allocated host pages
-  granule_set host_mapped = 0;       // mapped by the CPU
-  granule_set remote = 0;            // on the host, mapped by the device
-  granule_set discarded = 0;
+  granule_set device = 0, host = 0;      // where the data is; in both: read-mostly data
+  granule_set host_pages = 0;            // with allocated host pages
+  granule_set host_mapped = 0;           // mapped by the CPU
+  granule_set remote = 0;                // on the host, mapped by the device
+  granule_set discarded = 0;             // on the device, without a value
   std::uint32_t previous = 0, next = 0;  // neighbours in the list that the block is in
   chunk_list list = chunk_list::none;
   std::uint8_t advice_bits = 0;
@@ -42,7 +42,7 @@ granule_set granules_made_resident(const block_entry& b, granule_set asked, bool
 
 // Blocks [first, last] of a non-empty range, and the granules that it covers of each.
 struct block_cover {
-  std::uint32_t first = 0, last = 0;
+  std::uint32_t first = 0, last = 0;  // numbers of the first and the last block
   granule_set first_granules = 0, last_granules = 0;
   granule_set granules_of(std::uint32_t id) const;
 };
@@ -79,8 +79,8 @@ class block_table {
   std::uint32_t sentinel(chunk_list of) const { return count_ + static_cast<std::uint32_t>(of) - 1; }
   void unlink(std::uint32_t id);
 
-  std::uint32_t count_ = 0;
-  std::uint64_t capacity_ = 0, chunks_in_use_ = 0, evictions_ = 0;
+  std::uint32_t count_ = 0;                                         // number of blocks
+  std::uint64_t capacity_ = 0, chunks_in_use_ = 0, evictions_ = 0;  // chunks of device memory
   std::vector<block_entry> entries_;  // the blocks, then the sentinels of the three lists
 };
 

@@ -47,7 +47,7 @@ class kernel_faults {
 
  private:
   struct fault {
-    std::uint32_t block = 0;
+    std::uint32_t block = 0;  // number of the block
     granule_set granules = 0;
   };
 

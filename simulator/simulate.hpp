@@ -36,8 +36,9 @@ inline bool has_band(const execution_plan& plan, double ratio) {
 // speeds on other machines is applied as well.
 std::vector<nanoseconds> times_at_figure_bounds(const simulated_run& run, std::uint32_t iterations);
 
-// Minimum and maximum time of a later iteration over both touch orders, both bounds of the machine's figures,
-// and the simulated iterations `known`. Each time is the median of as many iterations, at most four.
+// Minimum and maximum time of a later iteration over the orders by_address and hits_first, both bounds of the
+// machine's figures, and the simulated iterations `known`. Each time is the median of as many iterations, at
+// most four.
 time_band band_of(const simulated_run& run, const std::vector<trace>& known);
 
 }  // namespace um

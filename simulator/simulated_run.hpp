@@ -16,7 +16,7 @@ struct simulated_run {
   const graph& network;
   const execution_plan& plan;
   const machine& on;
-  const profile& costs;
+  const profile& costs;            // one per operator
   slice_costs cost_of_slice = {};  // not set: as cost_of() (core/planner.hpp) says
   touch_orders order = touch_orders::by_grid;
 };

@@ -12,7 +12,7 @@ namespace um {
 // `undisturbed`: time with no other transfer in the way. `link_bytes_per_s`: the rate at which the step
 // uses the link for all of that time, 0 if it does not.
 struct step_cost {
-  nanoseconds undisturbed = 0;
+  nanoseconds undisturbed = 0;  // time with no transfer in the way
   std::uint64_t link_bytes_per_s = 0;
   bool by_driver = false;              // a prefetch of managed memory that moves something
   nanoseconds fault_time = 0;          // the part of `undisturbed` in which a kernel waits for the driver

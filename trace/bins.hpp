@@ -47,7 +47,7 @@ inline constexpr std::array<const char*, 20> quantity_names{
 struct event {
   nanoseconds begin = 0, end = 0;
   std::uint64_t block = 0;
-  std::uint64_t amount = 0;
+  std::uint64_t amount = 0;           // bytes or number, by `what`
   std::uint64_t program_counter = 0;  // address of the instruction that caused a CPU fault
   std::uint32_t records = 0;          // number of CUPTI's records that it combines
   std::uint32_t granules = 0;         // which 64 KiB of the block, a bit each
@@ -77,7 +77,8 @@ class bin {
     std::uint32_t granules = 0;
   };
   std::map<std::pair<quantity, std::uint64_t>, sum> sums_;
-  nanoseconds begin_ = 0, end_ = 0, waiting_ = 0, serviced_until_ = 0;
+  nanoseconds begin_ = 0, end_ = 0, waiting_ = 0,
+              serviced_until_ = 0;  // span of its events; time waiting for faults
   std::uint64_t batches_ = 0, records_ = 0, program_counter_ = 0;
 };
 

@@ -27,7 +27,7 @@ class counting_budget {
  private:
   static constexpr nanoseconds initial_allowance = 1'000'000'000, resume_threshold = 250'000'000;
   nanoseconds start_;
-  std::atomic<nanoseconds> spent_ = 0;
+  std::atomic<nanoseconds> spent_ = 0;  // time spent on counting
   double share_;
   bool counting_ = true;
 };

@@ -17,7 +17,7 @@ struct launch {
   nanoseconds begin = 0, end = 0;
   std::uint32_t gpu = 0, stream = 0, name = 0;
   std::uint64_t number = 0;  // counts the launches of that name on that GPU
-  bin moved;
+  bin moved;                 // what its faults moved
 };
 
 // Sums launches and copies that get no line of their own, a second of a GPU at a time.
@@ -32,7 +32,7 @@ class summed_launches {
  private:
   struct total {
     std::uint64_t count = 0, bytes = 0;
-    nanoseconds busy = 0;
+    nanoseconds busy = 0;  // sum of their durations
     void add(std::uint64_t more, nanoseconds time);
   };
   struct time_slice {

@@ -51,7 +51,7 @@ class recorder {
  private:
   // Sums of events that belong to no launch; they get a line of their own.
   struct cause_line {
-    const char* kind;
+    const char* kind;  // kind of its line
     bin moved;
   };
 

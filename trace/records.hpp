@@ -33,8 +33,8 @@ struct migration {
 };
 
 struct gpu_fault {
-  nanoseconds begin = 0, end = 0;  // from the driver's work to the replay
-  std::uint64_t address = 0, groups = 1;
+  nanoseconds begin = 0, end = 0;         // from the driver's work to the replay
+  std::uint64_t address = 0, groups = 1;  // groups: faults that CUPTI combined
   std::uint32_t gpu = 0;
   access how = access::unknown;
 };

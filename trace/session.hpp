@@ -51,8 +51,8 @@ struct session {
   follower follow = nullptr;
   nanoseconds followed_since = 0;
 
-  std::mutex counting_mutex;  // guards the members up to the next mutex
-  std::set<std::uint32_t> devices;
+  std::mutex counting_mutex;        // guards the members up to the next mutex
+  std::set<std::uint32_t> devices;  // GPUs with a context
   driver_counters driver;
   driver_events events;  // active() needs no lock
   bool may_count = true, by_cupti = false, trace_wants_faults = true;
@@ -63,12 +63,12 @@ struct session {
 
   std::mutex sleep_mutex;
   std::condition_variable wake_fetcher;
-  std::thread fetcher;
+  std::thread fetcher;  // reads the driver's events
 
-  std::atomic<bool> ended = false, counts = false;
-  std::atomic<bool> with_faults = true;          // since counting last began
-  std::atomic<bool> records_came = false;        // records came with the last flush
-  std::atomic<bool> has_managed_memory = false;  // the program has managed memory
+  std::atomic<bool> ended = false, counts = false;  // the program ends; counting is on
+  std::atomic<bool> with_faults = true;             // since counting last began
+  std::atomic<bool> records_came = false;           // records came with the last flush
+  std::atomic<bool> has_managed_memory = false;     // the program has managed memory
   std::atomic<bool> draining = false;
   std::atomic<std::uint64_t> recorded_bytes_to_gpus = 0,
                              recorded_bytes_to_host = 0;  // bytes of all records

@@ -50,7 +50,7 @@ static_assert(sizeof(migration) == event_bytes);
 struct gpu_fault {
   event_type type;
   std::uint8_t kind, access, gpu;
-  std::uint16_t unit, client;
+  std::uint16_t unit, client;  // of the GPU that raised it
   std::uint64_t address, time, time_on_gpu;
   std::uint32_t batch;
   std::uint8_t client_type;

@@ -28,7 +28,7 @@ class worker {
   std::mutex mutex_;  // guards everything but the thread
   std::condition_variable changed_;
   std::deque<task> queue_;
-  std::size_t posted_ = 0, done_ = 0;
+  std::size_t posted_ = 0, done_ = 0;  // numbers of tasks
   bool stopping_ = false;
   std::thread thread_;
 };

@@ -26,7 +26,7 @@ enum class stream_priority { normal, highest };  // the highest priority gets a 
 
 // The stream does not wait for the legacy default stream.
 inline cuda_stream make_stream(stream_priority among_others = stream_priority::normal) {
-  int least = 0, greatest = 0;
+  int least = 0, greatest = 0;  // stream priorities
   check(cudaDeviceGetStreamPriorityRange(&least, &greatest));
   cudaStream_t raw = nullptr;
   check(cudaStreamCreateWithPriority(&raw, cudaStreamNonBlocking,

@@ -175,14 +175,15 @@ kernel_call bind_preprocessing(session& gpu, const convolution_problem& p, const
   };
 }
 
-// Computes the product of a part: an engine of cuDNN or one of umbench's own kernels.
-struct product_engine {
+// The convolution inside a recipe, without the work around it: an engine of cuDNN or one of umbench's
+// kernels.
+struct inner_engine {
   std::string name, family;
   byte_count workspace_bytes = 0;
   std::function<kernel_call(const bound_operands&)> bind;
 };
 
-product_engine product_engine_of(session& gpu, const cudnn_plan& plan) {
+inner_engine inner_engine_of(session& gpu, const cudnn_plan& plan) {
   return {plan.name(), family_of(plan.name()), plan.workspace_bytes(),
           [&gpu, plan](const bound_operands& operands) { return plan.bind(gpu, operands); }};
 }
@@ -221,7 +222,7 @@ kernel_call bind_padding(session& gpu, const convolution_problem& p, const dims&
 }
 
 kernel_call bind_recipe(session& gpu, const convolution_problem& p, convolution_method method,
-                        std::int64_t parts, const product_engine& engine, const bound_operands& operands) {
+                        std::int64_t parts, const inner_engine& engine, const bound_operands& operands) {
   const scratch_layout s = scratch_layout_of(p, method, parts);
   const byte_count x_step = bytes_of(part_of(p.x, parts), operand_type(p.arithmetic));
   const byte_count y_step = bytes_of(part_of(p.y, parts), operand_type(p.arithmetic));
@@ -255,7 +256,7 @@ kernel_call bind_recipe(session& gpu, const convolution_problem& p, convolution_
 }
 
 convolution_recipe recipe_of(session& gpu, const convolution_problem& p, convolution_method method,
-                             std::int64_t parts, const product_engine& engine, std::size_t position) {
+                             std::int64_t parts, const inner_engine& engine, std::size_t position) {
   const scratch_layout s = scratch_layout_of(p, method, parts);
   return {engine.name,
           engine.family,
@@ -268,8 +269,8 @@ convolution_recipe recipe_of(session& gpu, const convolution_problem& p, convolu
 }
 
 // Visits umbench's own kernels on packed operands. On other operands they are a method of their own.
-bool visit_direct_product(session& gpu, const convolution_problem& p, convolution_method method,
-                          std::int64_t parts, const std::function<bool(const convolution_recipe&)>& visit) {
+bool visit_with_own_kernel(session& gpu, const convolution_problem& p, convolution_method method,
+                           std::int64_t parts, const std::function<bool(const convolution_recipe&)>& visit) {
   const scratch_layout s = scratch_layout_of(p, method, parts);
   convolution_problem product = p;
   product.x = s.product.x;
@@ -287,12 +288,13 @@ bool visit_direct_product(session& gpu, const convolution_problem& p, convolutio
   return more;
 }
 
-void visit_product_recipes(session& gpu, const convolution_problem& p, convolution_method method,
-                           std::int64_t parts, const std::function<bool(const convolution_recipe&)>& visit,
-                           std::int64_t first, const recipe_filter& wants) {
+// Visits the recipes of a method whose inner convolution one engine computes.
+void visit_engine_recipes(session& gpu, const convolution_problem& p, convolution_method method,
+                          std::int64_t parts, const std::function<bool(const convolution_recipe&)>& visit,
+                          std::int64_t first, const recipe_filter& wants) {
   const bool aligned =
       parts_are_aligned(p, parts) || (method == convolution_method::padded && results_are_aligned(p, parts));
-  if (!aligned || !visit_direct_product(gpu, p, method, parts, visit)) return;
+  if (!aligned || !visit_with_own_kernel(gpu, p, method, parts, visit)) return;
   const cudnn_candidates candidates(gpu, scratch_layout_of(p, method, parts).product);
   std::set<std::string> seen;  // the heuristics name many engines several times
   for (auto i = static_cast<std::size_t>(first); i < candidates.size(); ++i) {
@@ -301,7 +303,7 @@ void visit_product_recipes(session& gpu, const convolution_problem& p, convoluti
       continue;
     const auto plan = candidates.build(i);
     if (!plan || (name.empty() && !seen.insert(plan->name()).second)) continue;
-    if (!visit(recipe_of(gpu, p, method, parts, product_engine_of(gpu, *plan), i))) return;
+    if (!visit(recipe_of(gpu, p, method, parts, inner_engine_of(gpu, *plan), i))) return;
   }
 }
 
@@ -419,7 +421,7 @@ void visit_recipes(session& gpu, const convolution_problem& p, convolution_metho
   } else if (method == convolution_method::direct) {
     visit_direct(gpu, p, parts, named);
   } else {
-    visit_product_recipes(gpu, p, method, parts, named, first, wants);
+    visit_engine_recipes(gpu, p, method, parts, named, first, wants);
   }
 }
 

@@ -18,8 +18,8 @@ namespace um {
 struct cudnn_convolution {
   convolution_kind kind = convolution_kind::forward;
   dims x, w, y;
-  convolution how;  // how.relu: epilogue; how.pad: padding before x, from which that behind x follows
-  bool bias = false;
+  convolution how;    // how.relu: epilogue; how.pad: padding before x, from which that behind x follows
+  bool bias = false;  // add a bias in the engine
   dtype operands = dtype::f32, result = dtype::f32;  // types of the two inputs, and of the result
   memory_order order = memory_order::nchw;
   bool allows_tensor_cores = false;  // f32 operands may be rounded to TF32

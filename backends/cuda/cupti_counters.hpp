@@ -31,7 +31,7 @@ struct unified_memory_counts {
   std::uint64_t gpu_faults = 0;  // records of faults: one a batch by CUPTI, one a batch and block by events
   // Sum of the values of these records: granules by events; by CUPTI 13.0 faults on each batch's first page.
   std::uint64_t gpu_fault_groups = 0;
-  std::uint64_t thrashing = 0, throttling = 0, remote_maps = 0;
+  std::uint64_t thrashing = 0, throttling = 0, remote_maps = 0;  // events of contention
   std::uint64_t record_count = 0;
   std::uint64_t dropped_records = 0;  // records lost: the counts are incomplete
   byte_count lost_bytes = 0;          // moved by the driver, but missing from the records

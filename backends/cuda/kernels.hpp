@@ -44,7 +44,7 @@ void fill(launch_site where, void* to, std::int64_t count, dtype type, std::uint
 struct stepped_tensor {
   void* w = nullptr;
   const float* dw = nullptr;
-  float *m = nullptr, *v = nullptr, *master = nullptr;
+  float *m = nullptr, *v = nullptr, *master = nullptr;  // optimizer states; fp32 master of w
   std::int64_t count = 0;
   bool is_aligned = false;  // set by the launcher
 };

@@ -65,7 +65,7 @@ class session {
   engine_cache engines_;
   std::map<std::string, engine> engines_by_key_;
   std::map<std::string, precedent> precedents_;
-  arena scratch_;
+  arena scratch_;  // grows to the largest request
 };
 
 // Returns the choice for `signature` within `workspace_cap`: from the engine cache, also one for a larger cap

@@ -22,7 +22,7 @@ struct experiment_options {
   std::string network, batch, insize, pass, fusion, precision, memory_order, strategy, ratio, budget, backend,
       mode, workspace_cap, iterations, deadline, effort, optimizer;
   std::vector<std::string> network_knobs, strategy_knobs;  // name=value
-  std::vector<std::string> without;
+  std::vector<std::string> without;                        // rules to switch off
   bool sgd = false, masters = false, timeline = false, allow_native = false, times_only = false;
   std::string machines, machine_like;
   std::string trace;  // file of `umbench trace`, which becomes the network

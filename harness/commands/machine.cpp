@@ -39,8 +39,8 @@ void require_all_figures(const std::string& name, const std::vector<figure_setti
       one_line(name), missing.size(), fmt::join(missing, ", ")));
 }
 
-// A machine whose fitted figures are all borrowed, as a file may omit them.
-machine with_borrowed_figures() {
+// A new machine. Every fitted figure counts as borrowed, as in a file that omits it.
+machine machine_of_borrowed_figures() {
   machine m;
   for (const figure& f : figures()) {
     if (f.source == figure_source::fitted) m.borrowed.emplace_back(f.name);
@@ -78,7 +78,7 @@ int new_machine(const machine_options& o) {
   if (base == nullptr) require_all_figures(o.name, set);
   if (set.empty()) throw input_error("machine new: nothing is set; give --set FIGURE=VALUE at least once");
   std::vector<std::string> followed;
-  machine made = derived_machine(base != nullptr ? *base : with_borrowed_figures(), set, followed);
+  machine made = derived_machine(base != nullptr ? *base : machine_of_borrowed_figures(), set, followed);
   made.name = o.name;
   made.source = describe_source(o, set, base);
   const std::string text = to_json(made);

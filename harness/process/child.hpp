@@ -39,7 +39,7 @@ class signal_watch {
 enum class deadline_clock_kind : std::uint8_t { clock, processor };
 
 struct child_limits {
-  std::chrono::milliseconds deadline;
+  std::chrono::milliseconds deadline;  // after which it is killed
   deadline_clock_kind deadline_clock = deadline_clock_kind::clock;
   std::chrono::milliseconds kill_patience{10'000};  // a killed child that takes longer is stuck
 };
@@ -78,8 +78,8 @@ class child_pool {
   // Starts a copy of this process (fork) that does `job` and ends: it finds every value as it is here, an
   // empty standard input, no signal held back or ignored, and none of the files that are to close on exec. It
   // dies with this process, and before it if memory runs out. This process has one thread and has not used
-  // CUDA, which does not survive a fork. `probe` reports the child's state. Throws `no_child_available` or another
-  // std::runtime_error if none can be started.
+  // CUDA, which does not survive a fork. `probe` reports the child's state. Throws `no_child_available` or
+  // another std::runtime_error if none can be started.
   void start(std::size_t id, const child_job& job, child_limits within,
              process_probe probe = make_kernel_probe());
   std::size_t running() const { return children_.size(); }

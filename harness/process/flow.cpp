@@ -39,8 +39,9 @@ std::unique_ptr<backend> open_backend(const cell& work) {
                   work.settings.allow_native);
 }
 
-// The machine whose figures planners use: on a GPU a machine file with the GPU's own sizes.
-machine machine_for_planners(const cell& work, const machine& target) {
+// The machine that planners use. Simulated: the target. On a GPU: the cell's machine file with the GPU's
+// sizes.
+machine planner_machine_with_sizes(const cell& work, const machine& target) {
   if (work.backend.is_simulated) return target;
   machine figures = work.planner_machine.value();
   figures.device_bytes = target.device_bytes;
@@ -141,7 +142,7 @@ prepared_cell prepare(const cell& work, record& r) {
   prepared_cell p{work, network_of(work), open_backend(work), {}, {}, {}, {}};
   r.is_replay = !r.simulated && has_opaque(*p.network);
   p.on = p.runs_on->describe();
-  p.figures = machine_for_planners(work, p.on);
+  p.figures = planner_machine_with_sizes(work, p.on);
   r.device = p.on.name;
   r.planner_machine = p.figures.name;
   r.planner_machine_digest = digest_of_figures(work.planner_machine.value());

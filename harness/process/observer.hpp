@@ -24,7 +24,7 @@ class observer {
 
  private:
   struct energy_mark {
-    std::uint32_t done = 0;
+    std::uint32_t done = 0;  // iterations that have ended
     nanoseconds host_cpu = 0;
     std::optional<std::uint64_t> energy_mj;
   };

@@ -61,7 +61,7 @@ void complete_workspace_cap(experiment& e, bool simulated) {
   if (!simulated) e.workspace_cap = e.workspace_cap.value_or(standard_workspace_cap);
 }
 
-void check_amounts(const experiment& e) {
+void refuse_ratio_with_budget(const experiment& e) {
   if (e.ratio && e.budget) {
     throw input_error("both a ratio and a budget are given; keep one (ratio = footprint / budget)");
   }
@@ -132,7 +132,7 @@ bool computes_whole_operators(const memory_plan& plan) {
 
 // `c` has its strategy or its plan.
 cell complete_cell(cell c, experiment e, built_network network) {
-  check_amounts(e);
+  refuse_ratio_with_budget(e);
   c.backend = parse_backend(e.backend);
   e.network = network.spec;
   complete_mode(e, c.backend.is_simulated);

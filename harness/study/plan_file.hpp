@@ -48,8 +48,8 @@ struct planned_cell {
   plan_file file;
   execution_plan steps;
   time_bounds bounds;
-  plan_bound bound;
-  std::vector<std::string> notes;
+  plan_bound bound;                // lower bound for plans of this kind
+  std::vector<std::string> notes;  // of the planner
   nanoseconds planning_time = 0;
   std::optional<nanoseconds> expected_time;  // simulated time of an iteration; nothing for managed memory
 };

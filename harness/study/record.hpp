@@ -53,14 +53,14 @@ struct engine_figure {
 };
 
 struct timeline_span {
-  lane where = lane::compute;
+  lane where = lane::compute;  // its lane
   std::string name;
   nanoseconds begin = 0, end = 0;
 };
 struct timeline_figures {
   std::uint32_t iteration = 0;  // counted from 0
   std::vector<timeline_span> spans;
-  std::vector<memory_sample> resident;
+  std::vector<memory_sample> resident;  // device bytes over time
 };
 
 struct record {
@@ -82,10 +82,10 @@ struct record {
   std::uint32_t iterations = 0;
   outcome result = outcome::ok;
   std::optional<std::string> reason;
-  std::vector<nanoseconds> samples;   // every iteration, the first one first
-  std::optional<time_band> band;      // bounds of a later iteration; only if simulated just above ratio 1
-  std::optional<steady_cycle> cycle;  // only if simulated iterations do not converge to one time
-  std::optional<counters> first, last;
+  std::vector<nanoseconds> samples;     // every iteration, the first one first
+  std::optional<time_band> band;        // bounds of a later iteration; only if simulated just above ratio 1
+  std::optional<steady_cycle> cycle;    // only if simulated iterations do not converge to one time
+  std::optional<counters> first, last;  // of the first and the last iteration
   std::optional<std::string> counters_reason;  // why some counters were not observed
   observation observed;
   memory_figures memory;

@@ -17,9 +17,9 @@ struct grid {
   std::vector<std::int64_t> batches{1};
   std::vector<std::int64_t> insizes;  // shorthand for the knob insize; empty: its default
   std::vector<pass> passes{pass::train};
-  std::vector<bool> sgd{false};
+  std::vector<bool> sgd{false};  // values of --sgd
   std::vector<std::optional<optimizer_kind>> optimizers{std::nullopt};
-  std::vector<bool> masters{false};
+  std::vector<bool> masters{false};  // values of --masters
   std::vector<fusion> fusions{fusion::fused};
   std::vector<precision> precisions{precision::fp32};
   std::vector<memory_order> orders;  // empty: the default of each precision

@@ -33,8 +33,8 @@ struct figure_band {
   double low = 0, high = 0;
 };
 struct comparison {
-  std::string group, name;
-  double least = 0, most = 0, predicted = 0;
+  std::string group, name;                    // machine and source, or setting; figure, or strategy
+  double least = 0, most = 0, predicted = 0;  // known range; simulated value
   std::string unit;
   bool is_calibration_input = false;  // the machine file was worked out from this figure
   std::string source = {}, why = {};

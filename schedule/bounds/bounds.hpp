@@ -25,7 +25,7 @@ struct class_bounds {
 // `passes` that compute whole operators in the graph's order, with large gradients of parameters deferred or
 // not, and that keep everything on the device or staged.
 struct time_bounds {
-  nanoseconds compute = 0;
+  nanoseconds compute = 0;  // sum of all operators
   class_bounds passes;
   std::optional<class_bounds> whole;  // absent in records written before it existed
 };

@@ -24,7 +24,7 @@ struct prices {
 // How a value returns before the end of a gap: by a copy or a recomputation that takes `copy_or_run_time`.
 // `credit` is the part of the lane's price that another value pays.
 struct return_path {
-  priced_lane lane = copy_in;
+  priced_lane lane = copy_in;  // lane of the copy or recomputation
   double copy_or_run_time = 0, credit = 0;
 };
 

@@ -8,16 +8,16 @@ namespace um {
 // min cost . x with x >= 0 and, for each row, coefficients . x <= limit. Costs are not negative.
 struct linear_program {
   struct row {
-    std::vector<double> coefficients;
-    double limit = 0;
+    std::vector<double> coefficients;  // one per variable
+    double limit = 0;                  // coefficients * x <= limit
   };
-  std::vector<double> costs;
+  std::vector<double> costs;  // one per variable; their sum is minimized
   std::vector<row> rows;
 };
 
 struct linear_solution {
   bool is_feasible = false;  // false: no x satisfies all rows
-  double value = 0;
+  double value = 0;          // the minimum
   std::vector<double> dual;  // one per row, not negative: decrease of the value per unit of the limit
 };
 

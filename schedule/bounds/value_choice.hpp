@@ -18,7 +18,7 @@ struct chosen_copy {
 
 struct value_choice {
   double cost = 0;
-  bool recomputes = false;
+  bool recomputes = false;  // recomputations may end its gaps
   std::size_t shared_begin = 0,
               shared_end = 0;  // gaps [begin, end) in which the closure pays for the run (closure.hpp)
   std::optional<chosen_copy> copy_out = {};

@@ -14,7 +14,7 @@ inline constexpr nanoseconds no_bound =
 
 // Initial prices: of a byte between the passes, and of a nanosecond of each copy lane.
 struct start_prices {
-  double byte = 0, out = 0, in = 0;
+  double byte = 0, out = 0, in = 0;  // prices of memory and of copies each way
 };
 
 // Lower bound for plans that compute every operator whole, first in `order`, and keep everything on the

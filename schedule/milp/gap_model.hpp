@@ -50,8 +50,8 @@ struct gap_columns {
 // Work of each lane in each slot and after the last. `stall`: while computing waits for it.
 struct lane_terms {
   std::vector<terms> copy_in, copy_out, copy_in_stall,
-      copy_out_stall;  // in *_stall: while computing waits for it
-  std::vector<terms> recompute;
+      copy_out_stall;                   // in *_stall: while computing waits for it
+  std::vector<terms> recompute;         // recomputations in each slot
   std::vector<terms> transient_memory;  // memory of recomputed parts at the beginning of the slot
 };
 

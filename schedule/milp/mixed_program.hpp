@@ -25,20 +25,20 @@ class mixed_program {
   void add_at_least(std::vector<term> terms, double from) { add_row(std::move(terms), from, no_limit); }
   void add_at_most(std::vector<term> terms, double to) { add_row(std::move(terms), -no_limit, to); }
 
-  double offset = 0;
+  double offset = 0;                                  // constant of the objective
   std::vector<double> costs, column_min, column_max;  // per column
   std::vector<bool> is_integer;
   std::vector<double> row_min, row_max;
   std::vector<std::int32_t> row_begin{0}, columns;  // row r has entries [row_begin[r], row_begin[r + 1])
-  std::vector<double> factors;
+  std::vector<double> factors;                      // nonzeros, row by row
 };
 
 struct mixed_solution {
   bool is_feasible = false;           // x satisfies all limits
   bool is_infeasible = false;         // proved: no x satisfies all limits
   double value = 0, lower_bound = 0;  // bound: proved lower bound
-  std::vector<double> x;
-  std::int64_t node_count = 0;  // nodes of the search tree visited
+  std::vector<double> x;              // values of the columns
+  std::int64_t node_count = 0;        // nodes of the search tree visited
 };
 
 // When to stop. The same limits give the same solution with the same version of HiGHS.

@@ -40,7 +40,7 @@ class graph_recorder {
   cuda_event fork_event_;
   std::vector<recording> operators_;  // one per step; empty where it was not recorded
   launch_order launch_order_;
-  std::vector<recording> stretches_;
+  std::vector<recording> stretches_;  // one per stretch of launch_order_
 };
 
 }  // namespace um

@@ -46,7 +46,7 @@ struct lane_state {
   std::atomic<std::int32_t> last_handed_over{no_step};  // last step handed to the discard thread
   std::atomic<std::int32_t> awaited_step{no_step};  // step of the lane to the host that this lane waits for
   std::atomic<bool> is_in_call{false};              // its thread is in a call, or about to be
-  std::exception_ptr failure;
+  std::exception_ptr failure;                       // exception of its thread
 };
 
 // A step needs this at run time in addition to the plan.

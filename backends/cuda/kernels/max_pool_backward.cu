@@ -98,9 +98,9 @@ class gathering_strip {
       unpack_windows<Masked>(own, inside && has_own_, g_own_, at_own_);
       if (Window == 3) unpack_windows<Masked>(before, inside && has_before_, g_before_, at_before_);
       if (a >= begin) {
-        write_row(2 * a - e_.pad_above, 0);
+        gather_and_write_row(2 * a - e_.pad_above, 0);
         clear();
-        write_row(2 * a + 1 - e_.pad_above, Window);
+        gather_and_write_row(2 * a + 1 - e_.pad_above, Window);
         if (odd_ == 0) add_to_bias(db);
       }
       clear();
@@ -133,7 +133,7 @@ class gathering_strip {
       }
     }
   }
-  __device__ void write_row(int row, int first) {
+  __device__ void gather_and_write_row(int row, int first) {
     gather(first);
     if (row < 0 || row >= e_.x_h) return;
 #pragma unroll
