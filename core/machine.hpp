@@ -97,7 +97,7 @@ struct uvm_costs {
   nanoseconds prefetch_call_ns = 0;
   // Additional cost of each walk behind another call on the stream. Prefetch of 256 MiB in calls of
   // one block on one stream, a call, less what one takes alone.
-  nanoseconds prefetch_queued_ns = 0;  // each walk behind another call
+  nanoseconds prefetch_queued_ns = 0;  // each pass over blocks behind another call
   // A prefetch of one granule to the host, less the copy, prefetch_block and 16 * host_map_page.
   nanoseconds prefetch_to_host_call_ns = 0;
   // Speed that a prefetch to the host keeps while one to the device runs, in percent. Prefetches

@@ -175,7 +175,7 @@ class draft_builder {
   std::vector<std::vector<part_id>> parts_to_prefetch(const tensor_choice& which,
                                                       const prefetch_rule& rule) const {
     const std::vector<std::vector<bool>> faulted = rule.source == fetch_source::recorded
-                                                       ? simulate_first_touch_faults(problem_)
+                                                       ? simulate_first_iteration_faults(problem_)
                                                        : std::vector<std::vector<bool>>{};
     const std::int64_t ahead = rule.unit == look_ahead_unit::operators ? rule.ahead : 0;
     std::vector<std::int64_t> called(uses_.parts.size(), -2 - ahead);

@@ -6,7 +6,7 @@
 
 namespace um {
 
-std::vector<std::vector<bool>> simulate_first_touch_faults(const problem& p) {
+std::vector<std::vector<bool>> simulate_first_iteration_faults(const problem& p) {
   const graph& g = p.network;
   problem by_driver = p;
   by_driver.evicted_by = pressure::driver;

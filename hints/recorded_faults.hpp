@@ -9,6 +9,6 @@ namespace um {
 
 // For each operator and tensor, whether the operator found some of it off the device in a simulated first
 // iteration of plain managed memory under the budget.
-std::vector<std::vector<bool>> simulate_first_touch_faults(const problem& p);
+std::vector<std::vector<bool>> simulate_first_iteration_faults(const problem& p);
 
 }  // namespace um

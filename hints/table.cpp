@@ -20,8 +20,8 @@ prefetch_rule prefetch_ops_ahead(operand_side of, std::int64_t ahead) {
   return {of, look_ahead_unit::operators, ahead, fetch_source::network};
 }
 
-// Rows of the table, and which of them are advised.
-struct hint_rows {
+// All hint strategies, and which of them are advised.
+struct strategy_table {
   std::vector<hint_strategy> strategies;
   std::vector<std::size_t> advised_indices;  // indices of strategies that `umbench advise` tries by default
   void add(hint_strategy s, bool is_advised = false) {
@@ -30,7 +30,7 @@ struct hint_rows {
   }
 };
 
-void append_advice_rows(hint_rows& rows) {
+void append_advice_rows(strategy_table& rows) {
   struct tensor_kind {
     std::string_view name;
     role use;
@@ -51,7 +51,7 @@ void append_advice_rows(hint_rows& rows) {
   }
 }
 
-void append_driver_call_rows(hint_rows& rows) {
+void append_driver_call_rows(strategy_table& rows) {
   rows.add({"managed", "cudaMallocManaged without any hint", {}}, true);
   rows.add({"managed_advise",
             "parameters and gradients prefer the device, inputs are read-mostly",
@@ -77,7 +77,7 @@ void append_driver_call_rows(hint_rows& rows) {
 
 const evict_rule behind{evict_when::after_use, evict_order::driver, 4, evict_means::prefetch_to_host};
 
-void append_eviction_rows(hint_rows& rows) {
+void append_eviction_rows(strategy_table& rows) {
   const tensor_choice kept{{activation, input}, tensor_use::needed_again};
   rows.add({"evict_behind",
             "prefetch to the host what is not used again for `gap` operators, right after its use",
@@ -101,7 +101,7 @@ void append_eviction_rows(hint_rows& rows) {
              {"source", {{activation}, tensor_use::needed_again}, advice_rule{advice::preferred_host}}}});
 }
 
-void append_planned_rows(hint_rows& rows) {
+void append_planned_rows(strategy_table& rows) {
   rows.add(
       {"deepum",
        "prefetch what faulted in a recorded iteration, evict early what is not needed soon, discard (after "
@@ -131,9 +131,9 @@ void append_planned_rows(hint_rows& rows) {
 
 namespace {
 
-const hint_rows& table_rows() {
-  static const hint_rows rows = [] {
-    hint_rows all;
+const strategy_table& table_rows() {
+  static const strategy_table rows = [] {
+    strategy_table all;
     append_driver_call_rows(all);
     append_eviction_rows(all);
     append_planned_rows(all);

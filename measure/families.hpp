@@ -142,13 +142,13 @@ measurement discard_and_prefetch_back(byte_count bytes);
 measurement small_prefetches(int calls);
 // Isolated faults by turns on data never seen and on data seen before, in one kernel: cold_ns, seen_ns, and
 // the one beyond the other, beyond_ns.
-measurement faults_on_new_and_seen_blocks(int blocks);
+measurement faults_on_new_and_seen_blocks(int managed_blocks);
 // Isolated faults of one kernel each, the driver resting before: idle_fault_ns.
 measurement isolated_faults_after_pause(int faults);
 // One place in every block of memory that lies nowhere, then another one: first_ns, again_ns. A thread a
 // place, or one thread (the median of a fault).
-measurement repeated_touches(int blocks);
-measurement repeated_isolated_faults(int blocks);
+measurement touches_again_in_blocks(int managed_blocks);
+measurement repeated_isolated_faults(int managed_blocks);
 // Prefetch to the host of data that the GPU touched first, and once more: new_ns, again_ns, beyond_ns.
 measurement host_population(byte_count bytes);
 // A prefetch to the host, alone_ns, and again with one to the device beside it: to_device_ns, to_host_ns.

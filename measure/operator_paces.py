@@ -35,7 +35,7 @@ def main():
     wanted = parser.parse_args()
     text = Path(wanted.machine).read_text(encoding="utf-8")
     machine = json.loads(text)
-    machine["operators"] = paces(networks_of(load.read_all(wanted.records), wanted.precision or list(RATES)), machine)
+    machine["operators"] = percents_of_roofline(record_of_each_network(load.read_all(wanted.records), wanted.precision or list(RATES)), machine)
     if not machine["operators"]:
         raise load.TooLittle("no record has the times of whole operators")
     Path(wanted.machine).write_text(json.dumps(machine, indent=indent_of(text), ensure_ascii=False) + "\n", encoding="utf-8")
@@ -49,7 +49,7 @@ def indent_of(text):
     return len(member) - len(member.lstrip(" ")) or 2
 
 
-def networks_of(records, precisions):
+def record_of_each_network(records, precisions):
     """A record for each network and precision: that of `device`, else of the lowest ratio."""
     found = {}
     for record in sorted(records, key=lambda r: (r["strategy"] != "device", r["ratio"] or 0)):
@@ -58,7 +58,8 @@ def networks_of(records, precisions):
     return found.values()
 
 
-def paces(records, machine):
+def percents_of_roofline(records, machine):
+    """For each kind of operator, the percent of the roofline's rate that it reached."""
     ideal, taken = defaultdict(float), defaultdict(float)
     for record in records:
         kinds = operators_of_network(record)

@@ -192,7 +192,7 @@ measurement isolated_faults_after_pause(int faults) {
   return m;
 }
 
-measurement repeated_touches(int blocks) {
+measurement touches_again_in_blocks(int blocks) {
   measurement m;
   m.name = "calibration/touches_again/count:" + std::to_string(blocks);
   m.reset = reset_text(data_state::nowhere);

@@ -30,7 +30,7 @@ division most_parts(const graph& g, const ooc_call& call);
 
 // Computes that run in one set of staging buffers.
 using ooc_step = std::vector<compute>;
-// Number of a part along batch, rows, channels of x and channels of y.
+// Index of a part along batch, rows, channels of x and channels of y.
 struct part_index {
   std::uint32_t n = 0, h = 0, xc = 0, yc = 0;
 };

@@ -25,7 +25,7 @@ memory_plan as_in_file(memory_plan plan, const std::vector<tensor_id>& number) {
   return plan;
 }
 
-// Packing depends on the order of tensors, too.
+// Whether the plan fits once packed, which depends on the order of tensors.
 bool fits(const problem& p, const memory_plan& plan) {
   try {
     lower(p, plan, packers::searched);

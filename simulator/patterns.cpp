@@ -103,7 +103,7 @@ constexpr byte_count ratio_bytes = 256 * MiB;
 // H200, 246 faulted, 22 to 29 us each (results/microbenchmarks, faults/gpu_read/chase and faults/isolated).
 constexpr nanoseconds dependent_hit_ns = 550;
 
-// `hits_wait`: threads in no order use nothing before its turn.
+// `hits_wait`: in random orders, hits do not run ahead of misses (worst case).
 pattern_result run_kernel(managed_memory& memory, access_order how, bool hits_wait) {
   const range all{0, ratio_bytes};
   pattern_result done{ratio_bytes, {}};

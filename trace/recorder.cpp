@@ -166,7 +166,7 @@ void recorder::resume(nanoseconds at, const driver_sums& sums) {
 
 // --- giving events to launches and to lines ---
 
-void recorder::write_line(cause_line& of) {
+void recorder::write_line(sum_of_cause& of) {
   if (of.moved.empty()) return;
   const std::string place = lines_.place(of.moved.program_counter());
   lines_.limited_line(kind(of.kind) + lines_.time("begin_ns", of.moved.begin()) +
@@ -176,8 +176,8 @@ void recorder::write_line(cause_line& of) {
 
 // Adds an event to the line of its cause. If a launch that moved data began since that line's last event, the
 // line is written first: lines sorted by time then give the order of accesses.
-void recorder::add_to_line_of_cause(const event& e) {
-  cause_line& into = caused_by_user(e.what) ? user_ : caused_by_host(e.what) ? host_ : other_;
+void recorder::add_to_sum_of_cause(const event& e) {
+  sum_of_cause& into = caused_by_user(e.what) ? user_ : caused_by_host(e.what) ? host_ : other_;
   if (!into.moved.empty() && (launches_.has_moving_launch_between(into.moved.begin(), e.begin) ||
                               e.begin > into.moved.end() + longest_pause))
     write_line(into);
@@ -199,7 +199,7 @@ void recorder::assign_events(nanoseconds before, bool all) {
     }
   }
   launches_.sort();
-  for (const event& e : no_launch) add_to_line_of_cause(e);
+  for (const event& e : no_launch) add_to_sum_of_cause(e);
   events_ = std::move(kept);
   if (events_.size() > most_waiting_events) merge_old_events();
 }
@@ -229,7 +229,7 @@ void recorder::write_until(nanoseconds now) {
 
 void recorder::finish(nanoseconds now, const driver_sums* sums) {
   assign_events(now + grace, true);
-  for (cause_line* of : {&user_, &host_, &other_}) write_line(*of);
+  for (sum_of_cause* of : {&user_, &host_, &other_}) write_line(*of);
   launches_.write(now + grace);
   launches_.finish();
   resume(now, sums != nullptr ? *sums : sums_at_pause_);

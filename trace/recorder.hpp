@@ -50,21 +50,21 @@ class recorder {
 
  private:
   // Sums of events that belong to no launch; they get a line of their own.
-  struct cause_line {
+  struct sum_of_cause {
     const char* kind;  // kind of its line
     bin moved;
   };
 
   void split_by_block(event e, std::uint64_t address, std::uint64_t bytes);
   void assign_events(nanoseconds before, bool all);
-  void add_to_line_of_cause(const event& e);
-  void write_line(cause_line& of);
+  void add_to_sum_of_cause(const event& e);
+  void write_line(sum_of_cause& of);
   void merge_old_events();
 
   line_writer lines_;
   launch_table launches_;
   std::vector<event> events_;  // not yet assigned to a launch or another line
-  cause_line host_{"host", {}}, user_{"prefetched", {}}, other_{"other", {}};
+  sum_of_cause host_{"host", {}}, user_{"prefetched", {}}, other_{"other", {}};
   nanoseconds paused_ = 0;  // time at which counting paused; 0 while it goes on
   driver_sums sums_at_pause_;
   std::uint64_t lost_ = 0, hints_ = 0, ranges_ = 0, timed_lines_ = 0;

@@ -30,6 +30,7 @@
 
 namespace um::tracing {
 
+// A callback of the traced program that counts Unified Memory as well.
 using follower = void (*)(const void* record);
 
 // Made once and never destroyed: CUPTI's threads may outlive static objects.

@@ -40,7 +40,7 @@ void require_option_value(const char* option, const std::string& value, const ch
 
 // A graph file fixes batch, pass and so on, so options must not change them.
 network_spec network_from_file_only(const experiment_options& o) {
-  if (const auto given = given_network_options(o); !given.empty()) {
+  if (const auto given = names_of_given_network_options(o); !given.empty()) {
     throw input_error(fmt::format("{}: {} is a network as it is; leave {} out, or export it otherwise",
                                   given.front(), o.network, given.front()));
   }
@@ -91,7 +91,7 @@ void report_machine_figures(const std::string& gpu, const std::vector<machine>& 
 
 }  // namespace
 
-std::vector<std::string> given_network_options(const experiment_options& o) {
+std::vector<std::string> names_of_given_network_options(const experiment_options& o) {
   std::vector<std::string> given;
   for (const auto& [option, is_given] : {std::pair{"--batch", !o.batch.empty()},
                                          {"--pass", !o.pass.empty()},

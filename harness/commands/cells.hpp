@@ -12,8 +12,8 @@
 
 namespace um {
 
-// The options that describe the network and are given, but for its name.
-std::vector<std::string> given_network_options(const experiment_options& options);
+// Names of the network options that were given; graph files and plans do not allow them.
+std::vector<std::string> names_of_given_network_options(const experiment_options& options);
 // The experiment as given by the options. Throws input_error naming the option.
 experiment parse_experiment(const experiment_options& options);
 // The cell that the options ask for. Files that it names are read within limits of memory and time.

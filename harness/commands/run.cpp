@@ -38,7 +38,7 @@ void check_knobs(const plan_file& plan, const std::string& source) {
 // The plan's file determines what to run; options only where and how often.
 cell cell_from_plan(const run_options& options) {
   const experiment_options& o = options.experiment;
-  std::vector<std::string> given = given_network_options(o);
+  std::vector<std::string> given = names_of_given_network_options(o);
   for (const auto& [option, is_given] : {std::pair{"--network", !o.network.empty()},
                                          {"--strategy", !o.strategy.empty()},
                                          {"--knob", !o.strategy_knobs.empty()},

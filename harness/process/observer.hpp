@@ -19,7 +19,8 @@ class observer {
   // `why_not`: the reason if there is no NVML.
   observer(std::uint32_t iterations, std::optional<nvml> gpu, std::string why_not = {});
 
-  void watch(std::uint32_t done);
+  // `iterations_done` have ended. Notes the GPU's state and energy before and after the timed ones.
+  void watch(std::uint32_t iterations_done);
   observation result() const;
 
  private:

@@ -39,8 +39,9 @@ void check_settings(std::span<const cell> cells, const record_file& file);
 
 // Cells that `file` does not hold yet run `jobs` at a time; their records are appended in the order
 // of `cells`, each before its line appears on `progress`. `here` goes before the first of them,
-// unless the file's last environment is the same. Once a cell has timed out, tighter ones of its line
-// are recorded without running them; once one hangs in the kernel, no other is started. Throws append_error.
+// unless the file's last environment is the same. Once a cell has timed out, cells that
+// differ from it only by a tighter budget are recorded without running them; once one hangs in the kernel, no
+// other is started. Throws append_error.
 sweep_result run_sweep(const std::vector<cell>& cells, const sweep_settings& settings, record_file& file,
                        const environment& here, signal_watch& signals, std::FILE* progress);
 

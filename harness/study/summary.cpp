@@ -44,8 +44,8 @@ std::string moved_text(const counters& c) {
   return fmt::format("to the device {}, to the host {}", text(bytes_to_device(c)), text(bytes_to_host(c)));
 }
 
-// Why the arenas may be larger than the budget.
-std::string beyond_budget_text(const memory_figures& m) {
+// Says how arenas larger than the budget keep to it; "" if they are not larger.
+std::string larger_arenas_note(const memory_figures& m) {
   if (!m.budget || *m.device_arena + *m.managed_arena <= *m.budget) return "";
   return fmt::format(" (addresses, of which at most {} are on the device at once)",
                      to_text(*m.budget - std::min(*m.budget, *m.device_arena)));
@@ -58,7 +58,7 @@ std::string memory_rows(const memory_figures& m) {
   if (m.device_arena && m.managed_arena && m.pinned_arena) {
     text += row("arenas",
                 fmt::format("device {}, managed {}{}, pinned host {}", to_text(*m.device_arena),
-                            to_text(*m.managed_arena), beyond_budget_text(m), to_text(*m.pinned_arena)));
+                            to_text(*m.managed_arena), larger_arenas_note(m), to_text(*m.pinned_arena)));
   }
   return text;
 }

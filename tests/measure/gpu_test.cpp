@@ -86,8 +86,8 @@ TEST_F(microbenchmarks, put_residency_back_before_every_repetition) {
 TEST_F(microbenchmarks, of_calibration_measure_both_sides_of_a_difference) {
   for (const measurement& m :
        {round_trip(64 * MiB), discard_and_prefetch_back(64 * MiB), small_prefetches(4),
-        faults_on_new_and_seen_blocks(4), isolated_faults_after_pause(4), repeated_touches(8), repeated_isolated_faults(8),
-        host_population(64 * MiB), prefetch_out_beside_in(64 * MiB, 64 * MiB)}) {
+        faults_on_new_and_seen_blocks(4), isolated_faults_after_pause(4), touches_again_in_blocks(8),
+        repeated_isolated_faults(8), host_population(64 * MiB), prefetch_out_beside_in(64 * MiB, 64 * MiB)}) {
     const samples all = take_samples(on(), m, 3);
     ASSERT_FALSE(all.first.counters.empty()) << m.name;
     for (const repetition& r : all.later) {

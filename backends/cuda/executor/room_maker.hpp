@@ -20,6 +20,7 @@ class room_maker {
  public:
   explicit room_maker(run_state& run);
 
+  // Discards the device memory of each twin after its copy out, and what the plan discards, in list order.
   // The discard thread runs this once an iteration.
   void discard_for_iteration();
   // For the thread of the lane to the host. Evicts, and returns when the copy has ended. Counts the bytes.

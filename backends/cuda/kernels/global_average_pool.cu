@@ -112,7 +112,7 @@ void with_vector(const tensor_form& of, bool aligned, Launch launch) {
 
 // Averages all pixels of `from` or, if not, spreads its values over all pixels.
 template <bool Averages>
-void launch_pool(launch_site where, const void* from, void* to, const tensor_form& of) {
+void launch_average_or_spread(launch_site where, const void* from, void* to, const tensor_form& of) {
   const auto size = static_cast<std::uint32_t>(of.shape.h * of.shape.w);
   with_type(of.type, [&](auto zero) {
     using T = decltype(zero);
@@ -136,11 +136,11 @@ void launch_pool(launch_site where, const void* from, void* to, const tensor_for
 }  // namespace
 
 void global_average_pool(launch_site where, const void* x, void* y, const tensor_form& of) {
-  launch_pool<true>(where, x, y, of);
+  launch_average_or_spread<true>(where, x, y, of);
 }
 
 void global_average_pool_backward(launch_site where, const void* dy, void* dx, const tensor_form& of) {
-  launch_pool<false>(where, dy, dx, of);
+  launch_average_or_spread<false>(where, dy, dx, of);
 }
 
 }  // namespace um::kernels
