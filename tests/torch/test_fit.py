@@ -393,7 +393,7 @@ def test_a_batch_in_parts_has_the_gradients_of_the_whole():
 
 
 @pytest.mark.parametrize("told, counts", (
-    ({1: 5, 2: 4, 4: 6}, [2, 4, 8, 16]), ({1: 5, 2: 6}, [1, 2, 4, 8, 16]), ({1: umt.NoPlan("refused")}, "refused"),
+    ({1: 5, 2: 4, 4: 6}, [2, 4, 8, 16]), ({1: 100, 2: 91, 4: 89, 8: 95}, [4, 8, 16]), ({1: 5, 2: 6}, [1, 2, 4, 8, 16]), ({1: umt.NoPlan("refused")}, "refused"),
     ({1: planner.NoRoom("small"), 2: 9, 4: 8, 8: umt.NoPlan("no 8 equal parts")}, [4, 8, 16]),
     ({count: planner.NoRoom("small") for count in micro.COUNTS}, "small")))
 def test_a_batch_is_cut_where_that_takes_less_time(told, counts):
