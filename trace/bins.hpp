@@ -77,8 +77,8 @@ class bin {
     std::uint32_t granules = 0;
   };
   std::map<std::pair<quantity, std::uint64_t>, sum> sums_;
-  nanoseconds begin_ = 0, end_ = 0, waiting_ = 0,
-              serviced_until_ = 0;  // span of its events; time waiting for faults
+  // Span of its events; time waiting for faults; end of the last service.
+  nanoseconds begin_ = 0, end_ = 0, waiting_ = 0, serviced_until_ = 0;
   std::uint64_t batches_ = 0, records_ = 0, program_counter_ = 0;
 };
 

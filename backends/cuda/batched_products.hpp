@@ -11,8 +11,8 @@ namespace um {
 
 // d = op(a) op(b) in column-major terms: d is rows x columns, and the sum runs over `depth`.
 struct batched_product {
-  std::int64_t rows = 1, columns = 1, depth = 1,
-               count = 1;  // rows x depth times depth x columns, `count` times
+  // `count` products of rows x depth and depth x columns.
+  std::int64_t rows = 1, columns = 1, depth = 1, count = 1;
   bool transpose_a = false, transpose_b = false;
 };
 
