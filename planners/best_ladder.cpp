@@ -31,7 +31,8 @@ class climbing {
         rungs_(rungs),
         best_so_far_(best_so_far),
         most_tries_(most.tries_for_each),
-        most_failures_(rungs.size() > coarse_ratios.size() ? 8 : 1),
+        is_fine_(rungs.size() > coarse_ratios.size()),
+        most_failures_(is_fine_ ? 8 : 1),
         end_(of.work() + most.work),
         found_(rungs.size()) {}
 
@@ -107,7 +108,7 @@ class climbing {
       constexpr int enough = 2;
       const nanoseconds time = found_[j]->score.forecast.time;
       slower = best_so_far_[j] < time - time / 8 ? slower + 1 : 0;
-      if (slower == enough && most_failures_ == 1) return j + 1;
+      if (slower == enough && !is_fine_) return j + 1;
     }
     return rungs_.size();
   }
@@ -127,6 +128,7 @@ class climbing {
   std::span<const rung> rungs_;
   std::span<const nanoseconds> best_so_far_;
   std::size_t most_tries_;
+  bool is_fine_;
   int most_failures_;
   std::uint64_t end_;
   std::vector<std::optional<solution>> found_;

@@ -79,8 +79,9 @@ std::optional<placed_plan> plan_of_rival(const problem& p, const placer& place, 
   return std::nullopt;
 }
 
-// In networks of more operators, where a planner may take a second, only rivals whose plan for the budget is
-// slower by at most a sixteenth are asked for smaller budgets.
+// In networks of more operators, where a planner may take a second, and of those of managed memory, which
+// pack twice, only rivals whose plan for the budget is slower by at most a sixteenth are asked for smaller
+// budgets.
 constexpr std::size_t few_operators = 12;
 
 nanoseconds with_tolerance(nanoseconds time) {
@@ -112,7 +113,8 @@ std::optional<placed_plan> best_rival(const problem& p, const placer& place, std
       const question q{&s, std::move(knobs)};
       const nanoseconds near = smaller_budgets.empty() ? to_beat : with_tolerance(to_beat);
       std::optional<placed_plan> now = plan_of_rival(p, place, q, near);
-      const bool may_win = now.has_value() || p.network.ops.size() <= few_operators;
+      const bool may_win =
+          now.has_value() || (s.kind == family::explicit_ && p.network.ops.size() <= few_operators);
       take(std::move(now), q);
       for (std::size_t i = 0; i < smaller_budgets.size() && may_win; ++i)
         take(plan_of_knobs(p, place, q, smaller_budgets[i], to_beat), q);

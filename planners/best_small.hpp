@@ -1,6 +1,7 @@
 // The best plan of a network of few operators. For each rung of a fixed ladder of budgets the search finds
-// one plan, whatever budget was asked for; the answer is the fastest plan of the rungs within the budget. So
-// more memory is never slower.
+// one plan, whatever budget was asked for, and for the last three rungs within the budget another one. The
+// answer is the fastest of these plans. So more memory is slower only where a plan for one of the three
+// would have been the fastest.
 #pragma once
 
 #include <cstdint>
