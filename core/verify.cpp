@@ -235,8 +235,8 @@ class symbolic_machine {
   std::vector<const partial_sum*> sums_;  // indexed by the number in their token
 };
 
-// Ids within bounds, so that the rest may index freely.
-std::optional<std::string> bounds_defect(const graph& g, const memory_plan& plan) {
+// Every index lies within the graph and the plan, so that the rest may index freely.
+std::optional<std::string> index_defect(const graph& g, const memory_plan& plan) {
   if (plan.residences.size() != g.tensors.size()) {
     return "the plan gives " + std::to_string(plan.residences.size()) + " residences for " +
            std::to_string(g.tensors.size()) + " tensors";
@@ -258,7 +258,7 @@ std::optional<std::string> bounds_defect(const graph& g, const memory_plan& plan
 }  // namespace
 
 std::optional<std::string> defect_of(const graph& g, const memory_plan& plan) {
-  if (auto wrong = bounds_defect(g, plan)) return wrong;
+  if (auto wrong = index_defect(g, plan)) return wrong;
   try {
     const std::vector<strip_layout> strips = make_strip_layouts(g, plan);
     return symbolic_machine(g, plan, strips).verify_iteration();

@@ -77,14 +77,14 @@ bool torch_copies::delay(const torch_kernels& kernels, const std::vector<std::in
   };
   for (const returning_copy& each : returning_) give(each, bytes_of(each));
   bool any = false;
-  std::size_t first = 0;  // copies begin in the order in which they are read
+  std::size_t earliest = 0;  // a copy begins no earlier than the one that is read before it
   for (returning_copy& each : returning_) {
-    std::size_t begin = std::max(each.begin, first), room = each.first_read;
+    std::size_t begin = std::max(each.begin, earliest), room = each.first_read;
     while (room > begin && left[room - 1] >= bytes_of(each)) --room;
     while (room < each.first_read && !may_begin(kernels, room)) ++room;
     any |= room > each.begin;
     begin_at(kernels, each, room);
-    first = each.begin;
+    earliest = each.begin;
     give(each, -bytes_of(each));
   }
   return any;

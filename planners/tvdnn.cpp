@@ -195,17 +195,17 @@ timed_plan plan_with_sections(const problem& p, std::uint32_t sections, const st
                               bool solve_program) {
   section_planner s(p, sections);
   timed_plan found;
-  byte_count packs = 0;
+  byte_count packed_room = 0;
   found.plan = plan_within(p, packers::searched, name, [&](byte_count room) {
-    packs = room;
+    packed_room = room;
     const std::vector<decision> decisions = s.swap_by_next_use(room, name);
     found.time = s.time_of(decisions);
     return s.plan(decisions);
   });
-  // The room that packed into the budget, or slightly less.
+  // Solves the program for the room whose plan packed above, then for slightly less.
   for (const byte_count percent : {100, 97, 94}) {
     if (!solve_program || found.time <= s.least_time()) break;
-    const byte_count room = packs * percent / 100;
+    const byte_count room = packed_room * percent / 100;
     std::optional<std::vector<decision>> decisions = s.solve_program(room);
     if (!decisions) break;
     const nanoseconds time = s.time_of(*decisions);

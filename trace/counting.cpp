@@ -166,7 +166,8 @@ void leave_out_faults_if_lossy(const driver_sums& by_then) {
   begin_counting();
 }
 
-void check_for_losses(nanoseconds time) {
+// Twice a second at most.
+void leave_out_faults_after_losses(nanoseconds time) {
   constexpr nanoseconds until_records_have_come = 500'000'000;
   if (!running->counts || time - running->last_look < until_records_have_come) return;
   running->last_look = time;
@@ -199,7 +200,7 @@ void pause_or_resume_by_budget(nanoseconds time) {
   const std::lock_guard lock(running->counting_mutex);
   if (!running->budget.may_count(time) && !running->follower_wants_faults) return pause_counting();
   begin_counting();
-  check_for_losses(time);
+  leave_out_faults_after_losses(time);
 }
 
 void fetch_events(bool flush) {

@@ -69,12 +69,12 @@ constexpr std::array<pinned_method, 3> pinned_methods{{
     {"pinned copies both ways at once", &machine::link_both_bytes_per_s},
 }};
 
-struct managed_method {
+struct managed_transfer {
   const char* what;
   const char* pattern;
   std::uint64_t machine::* link;  // rate of pinned copies in that direction
 };
-constexpr std::array<managed_method, 5> managed_methods{{
+constexpr std::array<managed_transfer, 5> managed_transfers{{
     {"prefetch to the device", "prefetch_in_1GiB", &machine::link_to_device_bytes_per_s},
     {"prefetch to the host", "prefetch_out_1GiB", &machine::link_to_host_bytes_per_s},
     {"kernel faults, data seen before", "stream_read", &machine::link_to_device_bytes_per_s},
@@ -92,7 +92,7 @@ void print_link(const machine& target) {
   for (const pinned_method& w : pinned_methods) {
     print_transfer_method(w.what, static_cast<double>(target.*w.rate), static_cast<double>(target.*w.rate));
   }
-  for (const managed_method& w : managed_methods) {
+  for (const managed_transfer& w : managed_transfers) {
     print_transfer_method(w.what, rate_of(find_pattern(w.pattern)->simulate(target)),
                           static_cast<double>(target.*w.link));
   }

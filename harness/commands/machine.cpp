@@ -71,6 +71,7 @@ void print_machine_notes(const machine& m) {
   if (!kernels.empty()) print_row("kernels", kernels);
 }
 
+// Writes a machine file from a base and the figures that --set gives.
 int new_machine(const machine_options& o) {
   const auto machines = load_machines_from(o.machines);
   const std::vector<figure_setting> set = figure_settings(o.set);

@@ -390,7 +390,7 @@ class field_schema {
   // A condition on several fields, as a part of the schema.
   void rule(const char* schema) { rules.update(json::parse(schema)); }
 
-  json object() const {
+  json object_schema() const {
     json made{{"type", "object"},
               {"properties", properties},
               {"required", required},
@@ -426,7 +426,7 @@ json schema_of_object() {
   field_schema v;
   T any{};
   describe(v, any);
-  return v.object();
+  return v.object_schema();
 }
 
 // The fields of a network of the catalogue; `name` and `knobs` are the names of two of them.

@@ -156,8 +156,8 @@ struct operator_format {
       o.attributes = what;
       describe_operator(v, o);
       v.properties["kind"] = true;
-      auto same = std::ranges::find(by_fields, v.object(), &std::pair<json, json>::first);
-      if (same == by_fields.end()) same = by_fields.emplace(same, v.object(), json::array());
+      auto same = std::ranges::find(by_fields, v.object_schema(), &std::pair<json, json>::first);
+      if (same == by_fields.end()) same = by_fields.emplace(same, v.object_schema(), json::array());
       same->second.push_back(kind_of(what));
     }
     json rules = json::array();

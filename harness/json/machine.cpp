@@ -243,7 +243,7 @@ std::string machine_schema() {
       schema_titled("A machine file of umbench",
                     "Made by `umbench list machine-schema`. core/machine.hpp explains the figures. Rates are "
                     "per second; 0 or no rate of tf32 or bf16: the machine has no such units.");
-  made.update(v.object());
+  made.update(v.object_schema());
   return dump_indented(made);
 }
 

@@ -48,8 +48,8 @@ std::string result_text(record r) {
   return to_json(r);
 }
 
-// Keeps the better of two records of one cell.
-void keep_better_record(part_entry& kept, part_entry&& other) {
+// Keeps the record that has a result. Two different results are an error.
+void keep_result(part_entry& kept, part_entry&& other) {
   if (!is_result(other.entry.result)) return;
   if (!is_result(kept.entry.result)) {
     kept = std::move(other);
@@ -67,7 +67,7 @@ part drop_duplicates(part all) {
     if (is_new) {
       kept.push_back(std::move(e));
     } else {
-      keep_better_record(kept[at->second], std::move(e));
+      keep_result(kept[at->second], std::move(e));
     }
   }
   return kept;

@@ -119,7 +119,7 @@ struct action_format {
       field_schema v;
       v.constant("do", verb_of(a));
       std::visit([&](auto& one) { describe_action(v, one, of); }, a);
-      kinds.push_back(v.object());
+      kinds.push_back(v.object_schema());
     }
     return {{"oneOf", std::move(kinds)}};
   }
@@ -173,7 +173,7 @@ struct network_format {
     describe_network(v, any, "name", "knobs");
     of_graph.properties["graph"] = {{"$ref", "graph.schema.json"}};
     of_graph.required.push_back("graph");
-    return {{"oneOf", {of_graph.object(), v.object()}}};
+    return {{"oneOf", {of_graph.object_schema(), v.object_schema()}}};
   }
 };
 

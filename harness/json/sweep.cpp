@@ -198,7 +198,7 @@ std::string sweep_schema() {
   field_schema v;
   grid any;
   describe_grid(v, any, {});
-  json of_grid = v.object(), made = schema_of_object<sweep_document>();
+  json of_grid = v.object_schema(), made = schema_of_object<sweep_document>();
   of_grid["not"] = {{"required", {"ratio", "budget"}}};
   made["properties"]["grids"]["minItems"] = 1;
   json all = schema_titled(

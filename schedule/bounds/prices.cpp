@@ -35,11 +35,12 @@ void price_index::find_cheaper_before(priced_lane l, std::size_t step) {
 
 void price_index::find_cheaper_copy_out_after() {
   const std::size_t count = prices_->lane_prices.size();
-  cheaper_after_.resize(count);
+  cheaper_copy_out_after_.resize(count);
   for (std::size_t i = count; i-- > 0;) {
     std::size_t next = i + 1;
-    while (next < count && lane_price(next, copy_out) >= lane_price(i, copy_out)) next = cheaper_after_[next];
-    cheaper_after_[i] = next;
+    while (next < count && lane_price(next, copy_out) >= lane_price(i, copy_out))
+      next = cheaper_copy_out_after_[next];
+    cheaper_copy_out_after_[i] = next;
   }
 }
 

@@ -45,7 +45,7 @@ class price_index {
     return end <= begin ? 0 : v.bytes * (byte_price_sum_[end] - byte_price_sum_[begin]);
   }
   // The next interval with a cheaper copy out.
-  std::size_t cheaper_after(std::size_t interval) const { return cheaper_after_[interval]; }
+  std::size_t cheaper_copy_out_after(std::size_t interval) const { return cheaper_copy_out_after_[interval]; }
   // The minimum price of computing a position again after it, and the interval of that price.
   double min_recompute_price(std::size_t at) const { return min_recompute_price_[at]; }
   std::size_t cheapest_recompute_interval(std::size_t at) const { return cheapest_recompute_interval_[at]; }
@@ -93,7 +93,7 @@ class price_index {
   std::vector<double> byte_price_sum_;  // prefix sums of byte prices, per instant
   std::array<std::vector<std::size_t>, 3>
       cheaper_before_;  // per lane and interval: one past the last earlier interval that costs less
-  std::vector<std::size_t> cheaper_after_;
+  std::vector<std::size_t> cheaper_copy_out_after_;
   std::vector<double> min_recompute_price_;               // per position: minimum price of computing it again
   std::vector<std::size_t> cheapest_recompute_interval_;  // per position: interval of that price
 };

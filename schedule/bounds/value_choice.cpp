@@ -34,7 +34,7 @@ void add_copies(value_costs& costs, const price_index& at, const value& v, std::
         [&](std::size_t i, double least) { costs.return_costs.emplace_back(i, least); });
   }
   costs.away_cost.push_back(back_from_start);
-  for (std::size_t i = begin; i <= s.end; i = at.cheaper_after(i)) {
+  for (std::size_t i = begin; i <= s.end; i = at.cheaper_copy_out_after(i)) {
     const std::size_t leaves = std::max(i, s.begin);
     while (!ends && costs.return_costs.back().first < leaves) costs.return_costs.pop_back();
     const double back = ends ? 0 : costs.return_costs.back().second;

@@ -58,6 +58,7 @@ struct gradients {
   static constexpr int vector_words = width * static_cast<int>(sizeof(T)) / 4;
   std::uint32_t word[pixels][values / width * vector_words];
 
+  // `g`: lane / 4.
   __device__ static int channel_of(int g, int value) {
     return value / width * 8 * width + g * width + value % width;
   }
