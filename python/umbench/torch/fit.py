@@ -27,8 +27,9 @@ def fit(model, budget, optimizer=None, tier="pinned", bits="rounding", micro_bat
     optimizer: of the parameters, or its class, or the name of that, whose states count; None counts none.
     tier: where tensors wait that are offloaded: "pinned" memory of the host, "managed" memory whose home is the host, or None: nothing is.
     bits: "rounding" allows what adds up in another order: losses in shares, batches in parts; "same" does not.
-    micro_batches: equal parts that each batch is computed in, one after the other; "auto" plans for several numbers and takes the shortest
-    step. The model's result has to be its loss, a mean over the batch. statistics_of_parts: parts may be normalised by statistics of their own.
+    micro_batches: equal parts that each batch is computed in, one after the other; "auto" takes the fewest that have a plan, or more
+    where that is predicted to save a tenth. The model's result has to be its loss, a mean over the batch. statistics_of_parts: parts may
+    be normalised by statistics of their own.
     backend: "inductor", or "aot_eager" which compiles nothing. effort: of the search, 1 is some seconds. Equal graphs and costs have
     equal plans on any machine.
     Raises NoPlan, in one line, here or at the first batch."""

@@ -15,8 +15,8 @@ class Planned(NoPlan):
 
 
 def by_time(predict):
-    """COUNTS from the one to take on: more parts only where they save a tenth. predict(count): milliseconds; raises NoPlan. More parts than
-    take longer are not tried."""
+    """COUNTS, beginning with the chosen one: the fewest that have a plan, or more where they save a tenth. predict(count): milliseconds;
+    raises NoPlan. Stops at the first count that is slower."""
     times, best = {}, None
     for count in COUNTS:
         try:

@@ -218,8 +218,8 @@ def memory_given_back():
 
 
 def call_straight(module, operators):
-    """Code of Inductor calls this package's operators as functions of `module`, which have their names: PyTorch's dispatcher takes the CPU
-    as long as launching a kernel."""
+    """Code of Inductor calls this package's operators as functions of `module`, which have their names: a call by PyTorch's dispatcher
+    costs the CPU as much as launching a kernel."""
     from torch._inductor.codegen.custom_extern_kernel_codegen import CUSTOM_EXTERN_KERNEL_CODEGEN, CustomCodegen
     from torch._inductor.codegen.wrapper import ExternKernelAllocLine
     from torch._inductor.virtualized import V

@@ -35,7 +35,7 @@ def backward_of(graph):
 
 def read_again(joint, skips):
     """The forward graph computes what leads to such a part element by element once more where it is read, instead of keeping the part. The backward graph, which
-    reads each twice, computes it twice, from the largest images on: it is not in memory in between."""
+    reads each twice, computes it twice, beginning at the largest images: it is not in memory in between."""
     backward = backward_of(joint.graph)
     largest = max(numel(part) for parts in skips.values() for part in parts)
     copies = {}
