@@ -6,10 +6,11 @@ writes the copy: nothing reads that before. On a CPU the copy itself is made as 
 
 import ctypes
 import itertools
+import weakref
 
 import torch
 
-from . import lines, managed, private
+from . import lines, managed
 from .planner import NoPlan
 
 GRAIN = 512
@@ -27,13 +28,14 @@ _slots, _numbers = {}, itertools.count()
 class Slot:
     """A part of a slab for the tensor of one node. stride: of the last source; host: a flat tensor for all that this spans, None where it spans
     more than was planned; address, bytes: of that; back: (extents, strides, type, device) of what the graph wants back; straight: whether
-    that lies as the source did. `holds`: a backward pass has yet to read it. By direction, True to the host: lines, done (their events), and
+    that lies as the source did. `holds`: a backward pass has yet to read it; shown: weakly, the view of the host that it has. By direction, True to the host: lines, done (their events), and
     unfinished, what finish_copy has to do beside waiting."""
 
     def __init__(self, memory, offset, size):
         self.memory, self.offset, self.size = memory, offset, size
         self.host = self.stride = self.back = self.lines = None
         self.holds, self.straight, self.address, self.bytes, self.unfinished = False, True, 0, 0, {}
+        self.shown = lambda: None
 
     def place(self, source):
         """Shapes and types do not change, but Inductor's strides may not be those that were traced."""
@@ -113,15 +115,14 @@ def copy_out(source, slot):
     part = _slots[slot]
     if source.stride() != part.stride:
         part.place(source)
-    if part.holds and part.host is not None and private.is_let_go(part.host):
-        part.holds = False  # its backward pass will not come
-    if part.holds or part.host is None:
+    if part.host is None or part.holds and part.shown() is not None:  # without a view its backward pass will not come
         copy = torch.empty(_spanned(source), dtype=source.dtype, pin_memory=source.is_cuda)
         part.begin(True, source, copy)
         return copy
-    part.holds = True
-    part.begin(True, source, part.host)
-    return part.host
+    shown, part.holds = part.host.detach(), True
+    part.shown = weakref.ref(shown)
+    part.begin(True, source, shown)
+    return shown
 
 
 def copy_back(host, slot):

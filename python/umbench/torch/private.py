@@ -7,7 +7,6 @@ import contextlib
 import importlib
 import operator
 import os
-import sys
 import types
 
 import torch
@@ -29,7 +28,6 @@ USED = {
     "torch._inductor.codegen.custom_extern_kernel_codegen": ("CUSTOM_EXTERN_KERNEL_CODEGEN", "CustomCodegen"),
     "torch._inductor.virtualized": ("V",),
     "torch._inductor.config": ("alignment_asserts", "custom_partitioner_fn", "reorder_for_peak_memory", "size_asserts"),
-    "torch": ("Tensor._use_count",),
     "torch._dynamo.backends.common": ("aot_autograd",),
     "torch._dynamo.backends.debugging": ("boxed_nop",),
     "torch._dynamo.exc": ("BackendCompilerFailed", "FailOnRecompileLimitHit", "Unsupported", "UserError"),
@@ -348,11 +346,6 @@ def allocations_so_far(device):
 def allocator_statistics(device):
     """As torch.cuda.memory_stats_as_nested_dict, in a fraction of the time of torch.cuda.memory_stats."""
     return torch._C._cuda_memoryStats(device.index or 0)
-
-
-def is_let_go(tensor):
-    """Whether nothing but the caller's one reference holds a tensor, neither Python nor autograd."""
-    return sys.getrefcount(tensor) <= 3 and tensor._use_count() == 1  # the caller's, this function's and getrefcount's own
 
 
 def raw_stream(gpu):
