@@ -314,7 +314,7 @@ class Planning:
         private.keep_order()
 
     def step_ms(self, parts):
-        """Of a step in so many parts, each by the last plan, with the sums of their gradients."""
+        """The predicted time of a step in `parts` parts: each takes what the last plan predicts, and their gradients are added."""
         gradients = sum(p.numel() * p.element_size() for p in self.model.parameters() if p.requires_grad)
         return parts * self.plan.predicted["ms"] + (parts - 1) * micro.ACCESSES * gradients / self.bytes_per_ns / 1e6
 

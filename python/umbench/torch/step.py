@@ -10,7 +10,7 @@ from .chunks import adds_to_first
 from .kernels import reads_straight
 from .operators import is_repeatable, is_view, name_of, reduces_rows
 from .rewrites import widens
-from .values import base_of, changed_inputs, module_of, outputs_of, padded_row, stored_elements, tensors_of, value_of
+from .values import base_of, changed_inputs, is_tangent, module_of, outputs_of, padded_row, stored_elements, tensors_of, value_of
 
 
 UNALIGNED_ROWS = 0.4  # the softmax of Swin-T's windows and its gradient, on an H100
@@ -64,7 +64,7 @@ def step_of(joint, info, num_fwd_outputs, costs):
             "kind": kind, "inputs": inputs, "bytes": own_bytes(node, kind, device, returned), "elements": elements_of(node, kind),
             "ns": costs.ns(node) if is_kernel else 0, "workspace": costs.workspace(node) if is_kernel else 0,
             "family": families.setdefault(family_of(node), len(families)), "forward": forward,
-            "resident": node.op == "get_attr" or node.op == "placeholder" and not node.target.startswith("tangents"),
+            "resident": node.op == "get_attr" or node.op == "placeholder" and not is_tangent(node),
             "repeatable": is_repeatable(node) and not reads_changed, "widens": widens(node),
             "over_first": adds_to_first(node), "pace": pace_of(node, kind), "shifted": [number[n] for n in shifted_inputs(node)],
             "forward_result": False, "backward_result": False})

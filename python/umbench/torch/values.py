@@ -9,6 +9,11 @@ from torch.utils._pytree import tree_leaves
 from .operators import VIEW, kind_of
 
 
+def is_tangent(node):
+    """Whether a node is an incoming gradient of a joint graph, by the name that PyTorch gives it."""
+    return node.op == "placeholder" and node.target.startswith("tangents")
+
+
 def value_of(node):
     return node.meta.get("val")
 
