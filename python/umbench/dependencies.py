@@ -1,6 +1,6 @@
-"""Says in one line which Python package is missing, before the import that would fail with a traceback."""
+"""Says in one line which Python package is missing or broken, before the import that would fail with a traceback."""
 
-import importlib.util
+import importlib
 import sys
 
 from umbench import output
@@ -10,9 +10,19 @@ PACKAGES = {"numpy": "python3-numpy", "scipy": "python3-scipy", "matplotlib": "p
 
 
 def require(*modules):
-    missing = [name for name in modules if importlib.util.find_spec(name) is None]
+    """Imports them; exits with 2 where one is missing, or where it or what it needs cannot be imported by this Python."""
+    missing = []
+    for name in modules:
+        try:
+            importlib.import_module(name)
+        except Exception as error:  # noqa: BLE001: a package made for another Python fails by whatever it runs into
+            if not (isinstance(error, ModuleNotFoundError) and error.name == name):
+                stop(f"{sys.executable} cannot import {name} ({type(error).__name__}: {error}); install it anew")
+            missing.append(name)
     if missing:
-        debian = " ".join(PACKAGES[name] for name in missing)
-        output.say(f"umbench: {sys.executable} lacks {', '.join(missing)}; install it (Debian: {debian}) or let "
-                    "UMBENCH_PYTHON name a Python that has it")
-        sys.exit(2)
+        stop(f"{sys.executable} lacks {', '.join(missing)}; install it (Debian: {' '.join(PACKAGES[name] for name in missing)})")
+
+
+def stop(why):
+    output.say(f"umbench: {why} or let UMBENCH_PYTHON name a Python that has it")
+    sys.exit(2)

@@ -300,6 +300,13 @@ def test_missing_packages_are_named(umbench, tmp_path):
         assert "lacks" in done.stderr and "UMBENCH_PYTHON" in done.stderr and "python3-" in done.stderr
 
 
+def test_packages_made_for_another_python_are_named(umbench, tmp_path):
+    (tmp_path / "scipy.py").write_text("raise TypeError('made for another Python')\n", encoding="utf-8")
+    done = umbench("compare", "a", "b", PYTHONPATH=str(tmp_path))
+    assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
+    assert "cannot import scipy (TypeError: made for another Python)" in done.stderr and "UMBENCH_PYTHON" in done.stderr
+
+
 def test_the_script_is_found_or_missed_clearly(umbench, tmp_path):
     done = umbench("compare", "a", "b", UMBENCH_HOME=str(tmp_path))
     assert done.returncode == 2 and "UMBENCH_HOME" in done.stderr
