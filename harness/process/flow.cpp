@@ -149,6 +149,7 @@ prepared_cell prepare(const cell& work, record& r) {
   r.borrowed_figures = p.figures.borrowed;
   r.calibrated = !r.simulated || all_measured(p.on);
   r.assumes_peak_kernels = r.simulated && kernels_at_peak(*p.network, p.on);
+  if (const auto why = misfit_without_workspaces(work, p.figures)) throw infeasible(*why);
   p.costs = p.runs_on->measure_operators(*p.network);
   p.slices = slice_cost_function(*p.runs_on, *p.network);
   r.compute_time = total_time(p.costs);
@@ -174,6 +175,19 @@ auto run_or_report_defect(const prepared_cell& p, auto make) {
     throw invalid_plan(
         fmt::format("strategy {} made a wrong plan: {}", p.work.settings.strategy, one_line(defect.what())));
   }
+}
+
+// Whether operators of the cell's strategy use all operands on the device, whatever they cost.
+bool keeps_operands_on_device(const cell& work) {
+  if (!work.strategy || !work.strategy->row.is_bit_exact) return false;
+  const memory_technique way = technique_of(work.strategy->row);
+  return way == memory_technique::in_core || way == memory_technique::managed ||
+         way == memory_technique::managed_hints;
+}
+
+// Whether workspaces enlarge the budget by more than they take.
+bool makes_workspaces_room(const experiment& e) {
+  return !e.budget && e.ratio.value_or(0) < 1;
 }
 
 // A plan and its lowered steps.
@@ -232,6 +246,19 @@ void set_outcome(record& r, outcome result, const char* why) {
 }
 
 }  // namespace
+
+std::optional<std::string> misfit_without_workspaces(const cell& work, const machine& figures) {
+  if (work.backend.is_simulated || !keeps_operands_on_device(work) || makes_workspaces_room(work.settings))
+    return std::nullopt;
+  const cell rehearsed = as_simulated_on(work, figures);
+  record r = make_record(rehearsed);
+  try {
+    load_or_make_plan(prepare(rehearsed, r), r);
+  } catch (const infeasible& misfit) {
+    return misfit.what();
+  }
+  return std::nullopt;
+}
 
 record with_outcome(const cell& work, const std::function<void(record&)>& fill_in) {
   record r = make_record(work);

@@ -67,5 +67,34 @@ TEST(Outcome, FaultyPlansAreWrong) {
   EXPECT_EQ(twinned.result, outcome::wrong_result) << twinned.reason.value_or("");
 }
 
+std::optional<std::string> misfit(const char* strategy, std::optional<double> ratio,
+                                  std::optional<byte_count> budget = {}) {
+  experiment e = sample_experiment();
+  e.backend = "cuda:0";
+  e.strategy = strategy;
+  e.ratio = ratio;
+  e.budget = budget;
+  return misfit_without_workspaces(complete_cell(e), find_machine(load_machines(std::nullopt), "h200"));
+}
+
+// AlexNet's first fully connected layer has weights of 144 MiB.
+TEST(Misfit, IsToldBeforeEnginesAreSearched) {
+  for (const char* strategy : {"managed", "managed_prefetch", "managed_advise"}) {
+    EXPECT_NE(misfit(strategy, {}, 128 * MiB).value_or("").find("at once, the budget leaves 128 MiB"),
+              std::string::npos)
+        << strategy;
+    EXPECT_EQ(misfit(strategy, {}, 512 * MiB), std::nullopt) << strategy;
+    EXPECT_EQ(misfit(strategy, 1.25), std::nullopt) << strategy;
+  }
+  EXPECT_NE(misfit("device", 1.25), std::nullopt);
+  EXPECT_NE(misfit("device", {}, 128 * MiB), std::nullopt);
+}
+
+TEST(Misfit, IsNotToldWhereEnginesDecide) {
+  EXPECT_EQ(misfit("device", 0.9), std::nullopt) << "workspaces are part of the footprint";
+  for (const char* strategy : {"swap_all", "best", "ooc_cudnn", "best_managed"})
+    EXPECT_EQ(misfit(strategy, {}, MiB), std::nullopt) << strategy;
+}
+
 }  // namespace
 }  // namespace um
