@@ -14,7 +14,7 @@ namespace um {
 namespace {
 
 using placing::attempt, placing::block_placer, placing::gap_rule, placing::shape, placing::to_signed,
-    placing::placed_block, placing::placement_request;
+    placing::placed_block, placing::placement_request, placing::placing_order;
 
 // The search stops when the arena is at most 1/500 larger than the lower bound.
 constexpr byte_count near_enough = 500;
@@ -31,10 +31,10 @@ constexpr std::size_t most_comparisons = 400'000'000, most_of_pieces = 100'000'0
 constexpr std::size_t most_tries = 16'000, tries_each = 250, least_starts = 24;
 
 // Indices of blocks, heaviest first.
-std::vector<std::size_t> heaviest_first(std::span<const shape> blocks, const auto& weight) {
-  std::vector<std::size_t> order(blocks.size());
-  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::ranges::stable_sort(order, std::ranges::greater{}, [&](std::size_t i) { return weight(blocks[i]); });
+placing_order heaviest_first(std::span<const shape> blocks, const auto& weight) {
+  placing_order order(blocks.size());
+  for (std::uint32_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::ranges::stable_sort(order, std::ranges::greater{}, [&](std::uint32_t i) { return weight(blocks[i]); });
   return order;
 }
 
@@ -55,15 +55,17 @@ std::uint32_t lifetime_steps(const shape& b) {
 using generator = std::mt19937;
 
 // Draws a block above `goal`, as an index into the order, but never the first; nothing if there is none.
-std::optional<std::size_t> draw_index_above(const attempt& a, std::vector<byte_count>& top, byte_count goal,
-                                            generator& dice) {
-  for (const placed_block& s : a.placed) top[s.index] = static_cast<byte_count>(s.end);
-  std::vector<std::size_t> all;
-  for (std::size_t k = 1; k < a.order.size(); ++k) {
-    if (top[a.order[k]] > goal) all.push_back(k);
-  }
-  if (all.empty()) return std::nullopt;
-  return all[dice() % all.size()];
+std::optional<std::size_t> draw_index_above(const attempt& a, const placement_request& t, generator& dice) {
+  const auto is_above = [&](std::uint32_t i) {
+    return a.address_of[i] + to_signed(t.blocks[i].extent) > to_signed(t.goal);
+  };
+  const auto others = std::span(a.order).subspan(1);
+  const auto count = static_cast<std::uint64_t>(std::ranges::count_if(others, is_above));
+  if (count == 0) return std::nullopt;
+  std::uint64_t skipped = dice() % count;
+  std::size_t k = 1;
+  while (!is_above(a.order[k]) || skipped-- > 0) ++k;
+  return k;
 }
 
 // Moves blocks above the goal to earlier places in the order, one by one, until none is left. At first it
@@ -72,19 +74,14 @@ std::optional<std::size_t> draw_index_above(const attempt& a, std::vector<byte_c
 attempt lower_blocks_above_goal(attempt now, const placement_request& t, block_placer& by, std::size_t tries,
                                 generator& dice) {
   constexpr std::uint32_t shares = 1024;
-  attempt best = now;
-  std::vector<byte_count> top(t.blocks.size());
+  attempt best = now, candidate;
   for (std::size_t i = 0; i < tries && best.bytes_above_goal > 0; ++i) {
-    const auto from = draw_index_above(now, top, t.goal, dice);
+    const auto from = draw_index_above(now, t, dice);
     if (!from) break;
     const std::size_t to = dice() % *from;
-    std::vector<std::size_t> order = now.order;
-    const auto moved = order.begin() + static_cast<std::ptrdiff_t>(*from);
-    std::rotate(order.begin() + static_cast<std::ptrdiff_t>(to), moved, moved + 1);
     const byte_count rise = t.goal / most_rise * (tries - i) / tries * (dice() % shares) / shares;
-    auto candidate = by.place(std::move(order), now.bytes_above_goal + rise, now, to);
-    if (!candidate) continue;
-    now = std::move(*candidate);
+    if (!by.place_earlier(now, *from, to, now.bytes_above_goal + rise, candidate)) continue;
+    std::swap(now, candidate);
     if (now.bytes_above_goal < best.bytes_above_goal) best = now;
   }
   return best;
@@ -104,19 +101,18 @@ std::vector<char> find_small_blocks(const placement_request& t) {
 
 // Uses a fixed seed, so that equal blocks give equal arenas.
 attempt search_orders(placement_request& t) {
-  constexpr byte_count any = std::numeric_limits<byte_count>::max();
   const std::vector<char> is_small = find_small_blocks(t);
   const auto large_by = [&](const auto& weight) {
-    std::vector<std::size_t> order = heaviest_first(t.blocks, weight);
-    std::erase_if(order, [&](std::size_t i) { return is_small[i] != 0; });
+    placing_order order = heaviest_first(t.blocks, weight);
+    std::erase_if(order, [&](std::uint32_t i) { return is_small[i] != 0; });
     return order;
   };
   const std::array orders{large_by(bytes_of), large_by(bytes_times_steps_of), large_by(lifetime_steps)};
   constexpr std::size_t ways = 2 * orders.size();  // each order with both gap rules
-  std::vector<std::size_t> rest = heaviest_first(t.blocks, bytes_of);
-  std::erase_if(rest, [&](std::size_t i) { return is_small[i] == 0; });
+  placing_order rest = heaviest_first(t.blocks, bytes_of);
+  std::erase_if(rest, [&](std::uint32_t i) { return is_small[i] == 0; });
   std::size_t pieces = 0;
-  for (const std::size_t i : orders[0]) pieces += t.blocks[i].pieces.size();
+  for (const std::uint32_t i : orders[0]) pieces += t.blocks[i].pieces.size();
   const std::size_t tries = std::min(
       (t.has_only_single_blocks ? most_comparisons : most_of_pieces) / (pieces * orders[0].size() + 1),
       most_tries);
@@ -127,14 +123,12 @@ attempt search_orders(placement_request& t) {
   bool may_differ = false;  // whether a start was improved by random moves, so that repeating it can pay
   for (std::size_t i = 0; i < starts && (i < ways || may_differ) && (!best || best->bytes > t.goal); ++i) {
     t.rule = i / orders.size() % 2 == 0 ? gap_rule::tightest_gap : gap_rule::lowest_gap;
-    attempt a = *by.place(orders[i % orders.size()], any);
+    attempt a = by.place(orders[i % orders.size()]);
     may_differ = may_differ || a.bytes_above_goal > 0;
     a = lower_blocks_above_goal(std::move(a), t, by, tries / starts, dice);
-    std::vector<std::size_t> order = a.order;
-    order.insert(order.end(), rest.begin(), rest.end());
     t.rule = gap_rule::tightest_gap;
-    attempt all = *by.place(std::move(order), any, a, a.order.size());
-    if (!best || all.bytes < best->bytes) best = std::move(all);
+    by.place_too(a, rest);
+    if (!best || a.bytes < best->bytes) best = std::move(a);
   }
   return *best;
 }
@@ -158,7 +152,7 @@ prepared_packing prepare_packing(std::span<const block> blocks) {
   }
   p.result.offsets.assign(blocks.size(), 0);
   p.result.peak_live_bytes = placing::peak_live(shapes);
-  for (const std::size_t i : heaviest_first(shapes, [](const shape& b) { return b.alignment; })) {
+  for (const std::uint32_t i : heaviest_first(shapes, [](const shape& b) { return b.alignment; })) {
     const shape& b = shapes[i];
     if (b.pieces.empty()) continue;
     if (b.last_begin == begin && b.first_end == end) {
@@ -186,10 +180,16 @@ packing to_packing(prepared_packing&& p, const attempt& a) {
 packing pack_once(std::span<const block> blocks, gap_rule how, const auto& weight) {
   prepared_packing p = prepare_packing(blocks);
   p.searched.rule = how;
-  const attempt a =
-      *block_placer(p.searched)
-           .place(heaviest_first(p.searched.blocks, weight), std::numeric_limits<byte_count>::max());
+  const attempt a = block_placer(p.searched).place(heaviest_first(p.searched.blocks, weight));
   return to_packing(std::move(p), a);
+}
+
+packing pack_anew(std::span<const block> blocks) {
+  prepared_packing p = prepare_packing(blocks);
+  const byte_count peak = p.result.peak_live_bytes;
+  p.searched.goal = peak + peak / near_enough;
+  const attempt best = search_orders(p.searched);
+  return to_packing(std::move(p), best);
 }
 
 auto earliest_begin_first(const shape& b) {
@@ -199,11 +199,7 @@ auto earliest_begin_first(const shape& b) {
 }  // namespace
 
 packing pack_searched(std::span<const block> blocks) {
-  prepared_packing p = prepare_packing(blocks);
-  const byte_count peak = p.result.peak_live_bytes;
-  p.searched.goal = peak + peak / near_enough;
-  const attempt best = search_orders(p.searched);
-  return to_packing(std::move(p), best);
+  return pack_anew(blocks);
 }
 
 packing pack_first_fit(std::span<const block> blocks) {

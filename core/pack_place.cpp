@@ -41,61 +41,130 @@ class gap_finder {
 
 }  // namespace
 
-std::optional<attempt> block_placer::place(std::vector<std::size_t> order, byte_count most) {
-  return place_rest(0, empty_attempt(std::move(order)), most);
-}
-
-std::optional<attempt> block_placer::place(std::vector<std::size_t> order, byte_count most,
-                                           const attempt& before, std::size_t kept) {
-  attempt a = empty_attempt(std::move(order));
-  is_kept_.assign(task_.blocks.size(), 0);
-  for (std::size_t k = 0; k < kept; ++k) is_kept_[a.order[k]] = 1;
-  for (const placed_block& s : before.placed) {
-    if (is_kept_[s.index] == 0) continue;
-    a.insert(a.placed.size(), s, task_.blocks[s.index]);
-    add_extent(s, a);
+block_placer::block_placer(const placement_request& t)
+    : task_(t),
+      conflicts_(t.blocks),
+      lifetimes_(t.blocks.size()),
+      is_kept_(t.blocks.size()),
+      overlapping_(t.blocks.size() + 1) {
+  std::uint32_t end = 1;
+  for (const shape& b : t.blocks) end = std::max(end, b.end);
+  steps_of_range_ = 1 + end / std::numeric_limits<step_range>::max();
+  constexpr std::uint64_t bits = 256;
+  const auto range_of = [&](std::uint32_t step) { return static_cast<step_range>(step / steps_of_range_); };
+  for (std::size_t i = 0; i < t.blocks.size(); ++i) {
+    const shape& b = t.blocks[i];
+    lifetime& x = lifetimes_[i];
+    x.begin = range_of(b.begin);
+    x.end = static_cast<step_range>(range_of(b.end - 1) + 1);
+    for (std::uint64_t bit = b.begin * bits / end; bit <= (b.end - 1) * bits / end; ++bit)
+      x.steps.bits.at(bit / 64) |= std::uint64_t{1} << bit % 64;
   }
-  return place_rest(kept, std::move(a), most);
 }
 
-std::optional<attempt> block_placer::place_rest(std::size_t kept, attempt&& a, byte_count most) {
-  for (std::size_t k = kept; k < a.order.size(); ++k) {
-    const std::size_t i = a.order[k];
-    const shape& b = task_.blocks[i];
-    const std::int64_t at = address_for(i, a);
-    const placed_block s{at, at + to_signed(b.extent), static_cast<std::uint32_t>(i)};
-    add_extent(s, a);
-    if (a.bytes_above_goal > most) return std::nullopt;
-    const auto after = std::ranges::upper_bound(a.placed, at, {}, &placed_block::begin);
-    a.insert(static_cast<std::size_t>(after - a.placed.begin()), s, b);
-  }
-  return std::move(a);
-}
-
-void block_placer::add_extent(const placed_block& s, attempt& a) const {
-  const auto top = static_cast<byte_count>(s.end);
-  a.bytes = std::max(a.bytes, top);
-  if (top > task_.goal) a.bytes_above_goal += std::min(top - task_.goal, task_.blocks[s.index].extent);
-}
-
-attempt block_placer::empty_attempt(std::vector<std::size_t> order) const {
-  attempt a{std::move(order), {}, {}, {}, task_.floor, 0};
-  a.placed.reserve(task_.blocks.size());
-  a.begins.reserve(task_.blocks.size());
-  a.ends.reserve(task_.blocks.size());
+attempt block_placer::place(placing_order order) {
+  attempt a;
+  a.bytes = task_.floor;
+  a.address_of.resize(task_.blocks.size());
+  place_too(a, order);
   return a;
 }
 
-std::span<const std::uint32_t> block_placer::overlapping_in_time(const shape& b, const attempt& a) {
+void block_placer::place_too(attempt& a, const placing_order& order) {
+  for (const std::uint32_t i : order) {
+    a.order.push_back(i);
+    insert(i, address_for(i, a), a);
+  }
+}
+
+bool block_placer::place_earlier(const attempt& before, std::size_t from, std::size_t to, byte_count most,
+                                 attempt& a) {
+  begin_as(before, to, a);
+  const auto moved = a.order.begin() + static_cast<std::ptrdiff_t>(from);
+  std::rotate(a.order.begin() + static_cast<std::ptrdiff_t>(to), moved, moved + 1);
+  step_set changed;  // steps of `changes_`
+  changes_.clear();
+  for (std::size_t k = to; k < a.order.size(); ++k) {
+    const std::uint32_t i = a.order[k];
+    const std::int64_t was = before.address_of[i];
+    const bool stays = k > to && (!changed.meets(lifetimes_[i].steps) || keeps_lowest_gap(i, was));
+    const std::int64_t at = stays ? was : address_for(i, a);
+    insert(i, at, a);
+    if (a.bytes_above_goal > most) return false;
+    if (k == to) {
+      changes_.push_back({i, std::numeric_limits<std::int64_t>::max(), at});
+      changed = lifetimes_[i].steps;
+    } else if (at != was) {
+      changes_.push_back({i, was, at});
+      changed.add(lifetimes_[i].steps);
+    }
+    if (k != from) continue;
+    // From here on the block that moved was there before, too.
+    change& first = changes_.front();
+    first.was = before.address_of[first.index];
+    if (first.is != first.was) continue;
+    changes_.erase(changes_.begin());
+    if (changes_.empty()) {  // all others stay
+      placing_order order = std::move(a.order);
+      a = before;
+      a.order = std::move(order);
+      return true;
+    }
+    changed = {};
+    for (const change& c : changes_) changed.add(lifetimes_[c.index].steps);
+  }
+  return true;
+}
+
+bool block_placer::keeps_lowest_gap(std::uint32_t i, std::int64_t at) const {
+  if (task_.rule != gap_rule::lowest_gap) return false;
+  const std::int64_t above = at + to_signed(task_.blocks[i].extent);
+  const lifetime& x = lifetimes_[i];
+  return std::ranges::all_of(changes_, [&](const change& c) {
+    const lifetime& y = lifetimes_[c.index];
+    if (y.begin >= x.end || x.begin >= y.end) return true;
+    return c.was >= above && (c.is >= above || c.is + to_signed(task_.blocks[c.index].extent) <= at);
+  });
+}
+
+// The first `kept` blocks of an order are placed.
+void block_placer::begin_as(const attempt& before, std::size_t kept, attempt& a) {
+  a.order = before.order;
+  a.address_of.resize(task_.blocks.size());
+  a.placed.clear();
+  a.begins.clear();
+  a.ends.clear();
+  a.bytes = task_.floor;
+  a.bytes_above_goal = 0;
+  is_kept_.assign(task_.blocks.size(), 0);
+  for (std::size_t k = 0; k < kept; ++k) is_kept_[a.order[k]] = 1;
+  for (const placed_block& s : before.placed) {
+    if (is_kept_[s.index] != 0) insert(s.index, s.begin, a);
+  }
+}
+
+void block_placer::insert(std::uint32_t i, std::int64_t at, attempt& a) const {
+  const shape& b = task_.blocks[i];
+  const placed_block s{at, at + to_signed(b.extent), i};
+  const auto top = static_cast<byte_count>(s.end);
+  a.bytes = std::max(a.bytes, top);
+  if (top > task_.goal) a.bytes_above_goal += std::min(top - task_.goal, b.extent);
+  a.address_of[i] = at;
+  const auto after = std::ranges::upper_bound(a.placed, at, {}, &placed_block::begin) - a.placed.begin();
+  a.placed.insert(a.placed.begin() + after, s);
+  a.begins.insert(a.begins.begin() + after, lifetimes_[i].begin);
+  a.ends.insert(a.ends.begin() + after, lifetimes_[i].end);
+}
+
+std::span<const std::uint32_t> block_placer::overlapping_in_time(std::uint32_t i, const attempt& a) {
   constexpr std::size_t at_once = sizeof(std::uint64_t);
   const std::size_t known = a.placed.size();
-  const std::uint32_t begin = b.begin, end = b.end;
-  const std::uint32_t *const begins = a.begins.data(), *const ends = a.ends.data();
+  const auto [begin, end, steps] = lifetimes_[i];
+  const step_range *const begins = a.begins.data(), *const ends = a.ends.data();
   is_overlapping_.assign(round_up(known, at_once), 0);
   unsigned char* const __restrict meets = is_overlapping_.data();
-  for (std::size_t k = 0; k < known; ++k) {
+  for (std::size_t k = 0; k < known; ++k)
     meets[k] = static_cast<unsigned char>((ends[k] > begin ? 1U : 0U) & (begins[k] < end ? 1U : 0U));
-  }
   std::size_t count = 0;
   for (std::size_t first = 0; first < known; first += at_once) {
     std::uint64_t some = 0;
@@ -106,15 +175,22 @@ std::span<const std::uint32_t> block_placer::overlapping_in_time(const shape& b,
       count += is_overlapping_[k];
     }
   }
-  return std::span(overlapping_).first(count);
+  const auto found = std::span(overlapping_).first(count);
+  if (steps_of_range_ == 1) return found;
+  const shape& b = task_.blocks[i];
+  const auto others = std::ranges::remove_if(found, [&](std::uint32_t k) {
+    const shape& other = task_.blocks[a.placed[k].index];
+    return other.begin >= b.end || b.begin >= other.end;
+  });
+  return found.first(count - others.size());
 }
 
-std::int64_t block_placer::address_for(std::size_t i, const attempt& a) {
+std::int64_t block_placer::address_for(std::uint32_t i, const attempt& a) {
   const std::vector<placed_block>& placed = a.placed;
   const shape& b = task_.blocks[i];
   gap_finder found(task_, b.alignment);
   if (task_.has_only_single_blocks) {
-    for (const std::uint32_t k : overlapping_in_time(b, a)) {
+    for (const std::uint32_t k : overlapping_in_time(i, a)) {
       if (!found.add({placed[k].begin - to_signed(b.extent), placed[k].end})) break;
     }
   } else {
@@ -126,11 +202,11 @@ std::int64_t block_placer::address_for(std::size_t i, const attempt& a) {
   return found.address();
 }
 
-void block_placer::find_forbidden_addresses(std::size_t i, const attempt& a) {
+void block_placer::find_forbidden_addresses(std::uint32_t i, const attempt& a) {
   const shape& b = task_.blocks[i];
   forbidden_.clear();
   bool in_order = true;
-  for (const std::uint32_t k : overlapping_in_time(b, a)) {
+  for (const std::uint32_t k : overlapping_in_time(i, a)) {
     const placed_block& s = a.placed[k];
     if (overlap_throughout(b, task_.blocks[s.index])) {
       forbidden_.push_back({s.begin - to_signed(b.extent), s.end});
@@ -138,7 +214,7 @@ void block_placer::find_forbidden_addresses(std::size_t i, const attempt& a) {
     }
     in_order = false;
     if (b.is_single) {
-      for (const offset_interval& x : conflicts_.forbidden_offsets(s.index, static_cast<std::uint32_t>(i)))
+      for (const offset_interval& x : conflicts_.forbidden_offsets(s.index, i))
         forbidden_.push_back({s.begin - x.below, s.begin - x.above});
     } else {
       for (const offset_interval& x : conflicts_.forbidden_offsets(i, s.index))

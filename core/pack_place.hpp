@@ -1,9 +1,9 @@
 // Places blocks in a given order (core/pack_orders.cpp chooses the orders).
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -28,48 +28,75 @@ struct placed_block {
   std::uint32_t index = 0;          // index of the block in the task
 };
 
+using placing_order = std::vector<std::uint32_t>;  // indices of some or all of the task's blocks
+
+// Numbers of small ranges of steps, in order, so that eight compare at once: blocks that share a step share
+// one.
+using step_range = std::int16_t;
+
 // A packing of some or all of the blocks.
 struct attempt {
-  std::vector<std::size_t> order;           // indices of some or all of the task's blocks
-  std::vector<placed_block> placed;         // by address
-  std::vector<std::uint32_t> begins, ends;  // first and last step of each placed block, for fast comparison
-  byte_count bytes = 0;                     // size of the arena so far
-  byte_count bytes_above_goal = 0;          // sum over blocks of the bytes above the goal
+  placing_order order;
+  std::vector<placed_block> placed;      // by address
+  std::vector<step_range> begins, ends;  // of each placed block
+  std::vector<std::int64_t> address_of;  // per block of the task that is placed
+  byte_count bytes = 0;                  // size of the arena so far
+  byte_count bytes_above_goal = 0;       // sum over blocks of the bytes above the goal
+};
 
-  void insert(std::size_t at, const placed_block& s, const shape& b) {
-    const auto after = static_cast<std::ptrdiff_t>(at);
-    placed.insert(placed.begin() + after, s);
-    begins.insert(begins.begin() + after, b.begin);
-    ends.insert(ends.begin() + after, b.end);
+// Steps as bits, many steps a bit.
+struct step_set {
+  std::array<std::uint64_t, 4> bits{};
+  bool meets(const step_set& other) const {
+    std::uint64_t common = 0;
+    for (std::size_t i = 0; i < bits.size(); ++i) common |= bits[i] & other.bits[i];
+    return common != 0;
+  }
+  void add(const step_set& other) {
+    for (std::size_t i = 0; i < bits.size(); ++i) bits[i] |= other.bits[i];
   }
 };
 
 // Places blocks of a task, which must outlive it; its rule may change.
 class block_placer {
  public:
-  explicit block_placer(const placement_request& t)
-      : task_(t), conflicts_(t.blocks), is_kept_(t.blocks.size()), overlapping_(t.blocks.size() + 1) {}
+  explicit block_placer(const placement_request& t);
 
-  // Returns nothing as soon as more than `most` bytes lie above the goal.
-  std::optional<attempt> place(std::vector<std::size_t> order, byte_count most);
-  // The same for an order that shares its first `kept` blocks with `before`.
-  std::optional<attempt> place(std::vector<std::size_t> order, byte_count most, const attempt& before,
-                               std::size_t kept);
+  attempt place(placing_order order);
+  // Places further blocks, each as if the order had begun with those that are placed.
+  void place_too(attempt& a, const placing_order& order);
+  // To `a`, whose memory is reused: `before` with the block of its place `from` moved to the earlier place
+  // `to`. False, and `a` is of no use, as soon as more than `most` bytes lie above the goal.
+  bool place_earlier(const attempt& before, std::size_t from, std::size_t to, byte_count most, attempt& a);
 
  private:
-  std::optional<attempt> place_rest(std::size_t kept, attempt&& a, byte_count most);
-  attempt empty_attempt(std::vector<std::size_t> order) const;
-  void add_extent(const placed_block& s, attempt& a) const;
-  // Indices of the placed blocks that are live at the same time as `b`. Compares eight at once.
-  std::span<const std::uint32_t> overlapping_in_time(const shape& b, const attempt& a);
+  struct lifetime {
+    step_range begin = 0, end = 0;
+    step_set steps;
+  };
+  // A block that lies elsewhere than in the attempt before, or was not there at the time.
+  struct change {
+    std::uint32_t index = 0;
+    std::int64_t was = 0, is = 0;  // addresses
+  };
+
+  void begin_as(const attempt& before, std::size_t kept, attempt& a);
+  void insert(std::uint32_t i, std::int64_t at, attempt& a) const;
+  // Whether a block that took the lowest gap takes the same in spite of the changes.
+  bool keeps_lowest_gap(std::uint32_t i, std::int64_t at) const;
+  // Indices of the placed blocks that are live at the same time as block `i`.
+  std::span<const std::uint32_t> overlapping_in_time(std::uint32_t i, const attempt& a);
   // The address of block `i` by the rule, given the placed blocks.
-  std::int64_t address_for(std::size_t i, const attempt& a);
+  std::int64_t address_for(std::uint32_t i, const attempt& a);
   // Address ranges that block `i` cannot take, in order.
-  void find_forbidden_addresses(std::size_t i, const attempt& a);
+  void find_forbidden_addresses(std::uint32_t i, const attempt& a);
 
   const placement_request& task_;
   const conflicts conflicts_;
+  std::uint32_t steps_of_range_ = 1;
+  std::vector<lifetime> lifetimes_;            // per block
   std::vector<char> is_kept_;                  // per block
+  std::vector<change> changes_;                // scratch of place_earlier()
   std::vector<unsigned char> is_overlapping_;  // scratch: per placed block
   std::vector<std::uint32_t> overlapping_;
   std::vector<offset_interval> forbidden_;

@@ -57,25 +57,26 @@ shape shape_of(const block& b) {
   return s;
 }
 
-conflicts::conflicts(std::span<const shape> blocks) {
-  for (const shape& b : blocks) {
-    first_pair_.push_back(pairs_.size());
+conflicts::conflicts(std::span<const shape> blocks) : row_(blocks.size()) {
+  const auto offset_count = [&] { return static_cast<std::uint32_t>(offsets_.size()); };
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    const shape& b = blocks[i];
+    row_[i] = first_pair_.size();
     if (b.is_single) continue;
     for (std::uint32_t other = 0; other < blocks.size(); ++other) {
+      if (other % group == 0) first_pair_.push_back(static_cast<std::uint32_t>(pairs_.size()));
       const shape& o = blocks[other];
       if (&o == &b || o.begin >= b.end || b.begin >= o.end || overlap_throughout(b, o)) continue;
-      pairs_.push_back({other, offsets_.size()});
+      pairs_.push_back({other, offset_count()});
       append_forbidden_offsets(b, o, offsets_);
     }
   }
-  first_pair_.push_back(pairs_.size());
-  pairs_.push_back({0, offsets_.size()});
+  pairs_.push_back({0, offset_count()});
 }
 
 std::span<const offset_interval> conflicts::forbidden_offsets(std::size_t i, std::uint32_t other) const {
-  const auto row = std::span(pairs_).subspan(first_pair_[i], first_pair_[i + 1] - first_pair_[i]);
-  const auto at = std::ranges::lower_bound(row, other, {}, &conflicting_pair::other) - row.begin();
-  const conflicting_pair* const found = pairs_.data() + first_pair_[i] + at;
+  const conflicting_pair* found = &pairs_[first_pair_[row_[i] + other / group]];
+  while (found->other != other) ++found;
   return std::span(offsets_).subspan(found->first_offset, found[1].first_offset - found->first_offset);
 }
 

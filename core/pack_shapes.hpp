@@ -54,10 +54,12 @@ class conflicts {
  private:
   struct conflicting_pair {
     std::uint32_t other = 0;
-    std::size_t first_offset = 0;  // index of its first interval in offsets_
+    std::uint32_t first_offset = 0;  // index of its first interval in offsets_
   };
-  std::vector<std::size_t> first_pair_;  // per block: index of its first pair; one entry past the last block
-  std::vector<conflicting_pair> pairs_;  // one entry past the last
+  static constexpr std::uint32_t group = 16;  // blocks
+  std::vector<std::size_t> row_;              // per block of several pieces: index of its first group
+  std::vector<std::uint32_t> first_pair_;     // per group of others: index of the first pair with one of it
+  std::vector<conflicting_pair> pairs_;       // one entry past the last
   std::vector<offset_interval> offsets_;
 };
 

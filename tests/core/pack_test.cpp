@@ -8,6 +8,8 @@
 #include <string>
 #include <tuple>
 
+#include "core/pack_place.hpp"
+
 namespace {
 
 using namespace um;
@@ -261,6 +263,34 @@ TEST_P(every_packer, never_lets_random_blocks_collide_nor_beats_the_lower_bound)
     expect_disjoint(blocks, p);
     EXPECT_GE(p.bytes, p.peak_live_bytes);
     EXPECT_EQ(GetParam().pack(blocks).offsets, p.offsets);
+  }
+}
+
+// Of long plans, too, where steps are compared roughly at first.
+TEST(pack, a_block_placed_earlier_leads_to_the_packing_of_that_order) {
+  std::mt19937 random(17);
+  for (int trial = 0; trial < 60; ++trial) {
+    const std::uint32_t steps_each = trial % 3 == 0 ? 5000 : 1;
+    placing::placement_request t{{}, 512, 512, placing::gap_rule{}, trial % 2 == 0};
+    for (block b : small_composites(random, 24)) {
+      if (t.has_only_single_blocks) b.pieces = {{0, b.pieces[0].bytes, b.pieces[0].begin, b.pieces[0].end}};
+      for (piece& p : b.pieces) p.begin *= steps_each, p.end *= steps_each;
+      if (placing::shape s = placing::shape_of(b); !s.pieces.empty()) t.blocks.push_back(std::move(s));
+    }
+    t.rule = trial % 4 < 2 ? placing::gap_rule::lowest_gap : placing::gap_rule::tightest_gap;
+    placing::block_placer by(t);
+    placing::placing_order order;
+    for (std::uint32_t i = 0; i < t.blocks.size(); ++i) order.push_back(i);
+    placing::attempt now = by.place(order), next;
+    for (int change = 0; change < 30; ++change) {
+      const std::size_t from = 1 + random() % (order.size() - 1), to = random() % from;
+      ASSERT_TRUE(by.place_earlier(now, from, to, ~byte_count{0}, next));
+      const placing::attempt anew = by.place(next.order);
+      EXPECT_EQ(next.address_of, anew.address_of) << trial;
+      EXPECT_EQ(next.bytes, anew.bytes);
+      EXPECT_EQ(next.bytes_above_goal, anew.bytes_above_goal);
+      std::swap(now, next);
+    }
   }
 }
 
