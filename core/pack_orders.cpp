@@ -9,6 +9,7 @@
 
 #include "core/pack.hpp"
 #include "core/pack_place.hpp"
+#include "core/pack_recent.hpp"
 
 namespace um {
 namespace {
@@ -199,7 +200,8 @@ auto earliest_begin_first(const shape& b) {
 }  // namespace
 
 packing pack_searched(std::span<const block> blocks) {
-  return pack_anew(blocks);
+  thread_local placing::recent_packings recent;
+  return recent.find_or(blocks, pack_anew);
 }
 
 packing pack_first_fit(std::span<const block> blocks) {
