@@ -129,7 +129,7 @@ TEST_P(executor_threads, give_the_bits_of_the_device) {
       const memory_plan plan = s.plan(p);
       const bool timeline = s.name.starts_with("m") || s.name == "twin";  // issued, not launched as graphs
       const std::uint64_t done = digest_of(
-          p, plan, {.iterations = 3, .records_timeline = timeline, .poisons_released_memory = true});
+          p, plan, {.iterations = 2, .records_timeline = timeline, .poisons_released_memory = true});
       EXPECT_EQ(done, digest_of(roomy, resident_like(g, plan), {.iterations = 1}));
       return;
     } catch (const infeasible&) {

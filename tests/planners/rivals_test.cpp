@@ -135,16 +135,8 @@ TEST_P(random_graphs, best_is_no_worse_than_its_rivals) {
                               << (under == pressure::plan ? " by plan" : " by driver");
 }
 
-// Of three seeds one is a network of convolutions, which takes ten seconds and more.
-std::vector<std::uint32_t> sample() {
-  std::vector<std::uint32_t> seeds;
-  for (std::uint32_t seed = 1; seed <= 21; ++seed) {
-    if (seed % 3 != 0) seeds.push_back(seed);
-  }
-  return seeds;
-}
-
-INSTANTIATE_TEST_SUITE_P(sample, random_graphs, ::testing::ValuesIn(sample()));
+// Those of the first twenty that take at most two seconds each; others take up to half a minute.
+INSTANTIATE_TEST_SUITE_P(sample, random_graphs, ::testing::Values(1U, 7U, 8U, 10U, 11U, 14U, 16U, 19U));
 INSTANTIATE_TEST_SUITE_P(thousand, random_graphs, ::testing::Range(1U, 1001U));
 
 }  // namespace
