@@ -1,9 +1,13 @@
 """Offloaded tensors: copies that are as late as they may be leave the gradients right, and the operators that see to this are needed."""
 
+import contextlib
 import copy
+import ctypes
 import gc
 import importlib
 import os
+import types
+import weakref
 
 import pytest
 
@@ -98,7 +102,7 @@ def there_and_back(source, slot, like):
 
 
 def test_a_tensor_with_gaps_takes_memory_of_its_own():
-    slab = copies.Slab([64, 64], "pinned", False)
+    slab = copies.Slab([64, 64], "pinned", None)
     gaps, dense = torch.arange(64.0).as_strided((4, 4), (16, 1)), torch.arange(16.0).reshape(4, 4).t()
     for source, slot in ((gaps, slab.slots[0]), (dense, slab.slots[1])):
         host, back = there_and_back(source, slot, source)
@@ -108,7 +112,7 @@ def test_a_tensor_with_gaps_takes_memory_of_its_own():
 
 
 def test_a_slot_is_free_again_where_the_backward_pass_does_not_come():
-    source, slab = torch.arange(16.0), copies.Slab([64], "pinned", False)
+    source, slab = torch.arange(16.0), copies.Slab([64], "pinned", None)
     copies.expect(slab.slots[0], source)
     abandoned = torch.ops.umbench.copy_out(source, slab.slots[0])
     torch.ops.umbench.finish_copy(source, abandoned, slab.slots[0], True)
@@ -121,10 +125,90 @@ def test_a_slot_is_free_again_where_the_backward_pass_does_not_come():
 
 def test_a_tensor_comes_back_in_the_strides_that_were_traced():
     source = torch.arange(24.0).reshape(2, 3, 4)
-    slab = copies.Slab([96], "pinned", False)
+    slab = copies.Slab([96], "pinned", None)
     _, back = there_and_back(source.permute(2, 0, 1), slab.slots[0], source.permute(2, 0, 1).contiguous())
     assert torch.equal(back, source.permute(2, 0, 1)) and back.is_contiguous() and copies.unfinished() == []
     slab.close()
+
+
+class MadeUpLine:
+    """Copies at once, between addresses of the CPU."""
+
+    def begin(self, target, source, size, done):
+        ctypes.memmove(target, source, size)
+
+    def finish(self, done):
+        pass
+
+
+def test_a_backward_pass_that_fails_leaves_nothing_to_the_next():
+    source, slab = torch.arange(24.0).reshape(2, 3, 4), copies.Slab([96], "pinned", None)
+    slot, part = slab.slots[0], copies._slots[slab.slots[0]]
+    part.lines, part.done = dict.fromkeys((True, False), MadeUpLine()), dict.fromkeys((True, False))
+    turned = source.permute(2, 0, 1)
+    copies.expect(slot, turned.contiguous())
+    host = torch.ops.umbench.copy_out(turned, slot)
+    torch.ops.umbench.finish_copy(turned, host, slot, True)
+    landed = weakref.ref(torch.ops.umbench.copy_back(host, slot))  # and no finish_copy
+    del host
+    for _ in range(2):
+        assert torch.equal(there_and_back(turned, slot, turned.contiguous())[1], turned)
+    assert landed() is None and not part.unfinished
+    slab.close()
+
+
+@pytest.mark.parametrize("backend", ("aot_eager", "inductor"))
+def test_a_model_that_is_no_longer_used_leaves_no_memory(backend):
+    model, inputs = test_fit.made("perceptron")
+    model, _ = test_fit.fitted(model, inputs, 0.72, backend=backend)
+    test_fit.trained(model, inputs)
+    slots = [slot for slab in model._compiled_call_impl.planning.slabs for slot in slab.slots]
+    gone = weakref.ref(model)
+    assert slots and set(slots) <= set(copies._slots)
+    del model
+    gc.collect()
+    assert gone() is None and set(slots).isdisjoint(copies._slots)
+
+
+def test_copies_are_waited_for_on_the_gpu_that_made_them(monkeypatch):
+    waited, slab = [], copies.Slab([64], "pinned", None)
+    monkeypatch.setattr(torch.cuda, "synchronize", waited.append)
+    slab.gpu = 1
+    slab.close()
+    assert waited == [1]
+
+
+def test_the_driver_is_called_with_the_gpu_as_the_current_one(monkeypatch):
+    """The handle of a default stream, 0, is that of the current GPU."""
+    now, calls = [0], []
+
+    @contextlib.contextmanager
+    def device(gpu):
+        before, now[0] = now[0], gpu
+        yield
+        now[0] = before
+
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: now[0])
+    monkeypatch.setattr(torch.cuda, "device", device)
+    monkeypatch.setattr(lines.private, "raw_stream", lambda gpu: 0)
+    line = object.__new__(lines.Line)
+    line.gpu, line.managed, line.handle, line.ready = 1, False, 11, 12
+    line.record = line.wait = line.copy = lambda *given: calls.append((now[0], *given)) or 0
+    line.begin(1000, 2000, 64, 13)
+    line.finish(13)
+    assert calls == [(1, 12, 0), (1, 11, 12, 0), (1, 1000, 2000, 64, 11), (1, 13, 11), (1, 0, 13, 0)] and now == [0]
+
+
+def test_what_the_driver_refuses_is_named(monkeypatch):
+    def name(error, found):
+        found._obj.value = b"CUDA_ERROR_ILLEGAL_ADDRESS" if error == 700 else None
+
+    monkeypatch.setattr(lines.ctypes, "CDLL", lambda library: types.SimpleNamespace(cuGetErrorName=name))
+    lines.refuse(0)
+    with pytest.raises(RuntimeError, match=r"a copy, or a kernel before it, failed: CUDA_ERROR_ILLEGAL_ADDRESS \(700\)"):
+        lines.refuse(700)
+    with pytest.raises(RuntimeError, match=r"an unknown error \(12345\)"):
+        lines.refuse(12345)
 
 
 def test_whatever_is_saved_may_wait_on_the_host(monkeypatch):
@@ -212,7 +296,7 @@ def test_tensors_come_back(device, tier, cycles, monkeypatch):
     monkeypatch.setitem(lines.SLOWED, "cycles", cycles)
     made = torch.arange(2.0**20, device=device)
     sources = [made.view(1024, 1024), made.view(1024, 1024).t(), made.view(1024, 1024)[:, :512], made.to(torch.uint8)[:4099]]
-    slab = copies.Slab([source.numel() * source.element_size() for source in sources], tier, device == "cuda")
+    slab = copies.Slab([source.numel() * source.element_size() for source in sources], tier, 0 if device == "cuda" else None)
     for source, slot in zip(sources, slab.slots):
         copies.expect(slot, source if source is not sources[1] else source.contiguous())
         for times in (1, 2, 3):

@@ -434,6 +434,52 @@ def test_no_number_of_parts_is_chosen_where_planning_fails(monkeypatch):
     assert model.plan.micro_batches == 1
 
 
+def test_parts_take_the_time_to_add_their_gradients_too():
+    fit_file = importlib.import_module("umbench.torch.fit")
+    model, _ = made("perceptron")
+    planning = fit_file.Planning(model, umt.Plan(2**30), None, None, "rounding", "aot_eager", 1)
+    planning.bytes_per_ns, planning.plan.predicted = 2, {"ms": 1.0}
+    once = sum(4 * p.numel() for p in model.parameters()) / 2 / 1e6  # to read all gradients
+    assert planning.step_ms(1) == 1 and planning.step_ms(4) == pytest.approx(4 + (3 * 3 + 2) * once)
+
+
+def test_images_are_computed_again_only_where_no_plan_fits_otherwise(monkeypatch):
+    fit_file = importlib.import_module("umbench.torch.fit")
+    model, _ = made("perceptron")
+    planning, tries = fit_file.Planning(model, umt.Plan(2**30), None, None, "rounding", "aot_eager", 1), []
+
+    def compiled(graph, *rest):
+        tries.append((graph, planning.reads_again))
+        planning.has_skips = graph != "plain"
+        if graph == "huge" or not planning.reads_again and graph != "small":
+            raise planner.NoRoom(graph)
+
+    monkeypatch.setattr(private, "compiled", compiled)
+    planning.compiled("large", [])
+    planning.compiled("small", [])
+    for graph in ("huge", "plain"):
+        assert refusal(lambda: planning.compiled(graph, [])) == graph
+    assert tries == [("large", False), ("large", True), ("small", False), ("huge", False), ("huge", True), ("plain", False)]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_on_a_gpu_a_batch_is_cut_where_it_has_no_plan_otherwise():
+    torch.manual_seed(0)
+    held = torch.cuda.memory_allocated()  # by other tests
+    model = Mean(nn.Sequential(*[layer for _ in range(4) for layer in (nn.Linear(512, 4096), nn.GELU(), nn.Linear(4096, 512))])).cuda()
+    inputs = (torch.randn(16384, 512, device="cuda"),)
+    plain = copy.deepcopy(model)
+    unplanned = trained(torch.compile(plain), inputs)
+    model = umt.fit(model, budget=held + 400 * 2**20, tier=None, micro_batches="auto", effort=0.02)
+    for _ in range(5):
+        model.zero_grad()
+        planned = trained(model, inputs)
+    assert model.plan.micro_batches > 1 and model.plan.within
+    torch.testing.assert_close(planned, unplanned)
+    for own, other in zip(plain.parameters(), model.parameters()):
+        torch.testing.assert_close(own.grad, other.grad, rtol=1e-3, atol=1e-6)
+
+
 def test_parts_are_refused_where_they_change_what_is_computed():
     model, inputs = made("convolutions")
     assert "statistics of its batch" in refusal(lambda: umt.fit(model, budget="1GiB", micro_batches=2))
@@ -658,3 +704,16 @@ def test_a_cell_waits_for_the_peak_that_its_budget_is_a_share_of():
     assert bench.ready([plain, fit, other]) == [plain, other] and bench.ready([fit]) == [fit]
     bench.peaks["a"] = 8
     assert bench.ready([fit, other]) == [fit, other] and bench.budget_of(fit) == 4
+
+
+def test_cells_that_are_none_are_refused():
+    from umbench.torch.bench import __main__ as bench
+
+    assert bench.cell_of("unet/3/managed") == ["unet", "3", "managed"] and bench.cell_of("unet/blocks/2") == ["unet", "blocks", "2"]
+    for text in ("unet", "unknown/2", "unet/blocks", "unet/much"):
+        with pytest.raises((ValueError, bench.argparse.ArgumentTypeError)):
+            bench.cell_of(text)
+    assert [bench.parts_of(text) for text in ("2", "auto")] == ["2", "auto"]
+    for text in ("0", "many"):
+        with pytest.raises((ValueError, bench.argparse.ArgumentTypeError)):
+            bench.parts_of(text)

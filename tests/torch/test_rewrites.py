@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 
 import umbench.torch  # noqa: E402
-from umbench.torch import planner, private, rewrites, skips, step  # noqa: E402
+from umbench.torch import planner, private, rewrites, skips, step, values  # noqa: E402
 from umbench.torch.bench import models  # noqa: E402
 
 aten = torch.ops.aten
@@ -129,7 +129,7 @@ def test_masks_are_computed_from_what_was_normalised():
         made, second = (aten.convolution(x, filters, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1) for x in (image, other))
         alone, both = (made * 2 - 1).relu(), (made + second).relu()
         masks = [aten.le.Scalar(relu, 0) for relu in (alone, both)]
-        return [aten.where.self(mask, tangents * 0, tangents) for mask in masks] + [alone + both]
+        return [aten.where.self(mask, tangents * 0, tangents) for mask in masks] + [alone + both, (made * 2) * tangents, second * tangents]
 
     inputs = torch.randn(2, 3, 8, 8), torch.randn(2, 3, 8, 8), torch.randn(2, 3, 8, 8), torch.randn(3, 3, 3, 3)
     graph = make_fx(gradients, tracing_mode="fake")(*inputs)
@@ -141,6 +141,18 @@ def test_masks_are_computed_from_what_was_normalised():
     assert [user.target for user in alone.users] == [aten.add.Tensor]
     assert aten.le.Scalar in [user.target for user in both.users]  # two results would have to be read
     assert all(map(torch.equal, graph(*inputs), wanted))
+
+
+def test_masks_stay_where_the_backward_pass_reads_nothing_else():
+    def gradients(tangents, image, filters):
+        relu = (aten.convolution(image, filters, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1) * 2).relu()
+        return relu, aten.where.self(aten.le.Scalar(relu, 0), tangents * 0, tangents)
+
+    graph = make_fx(gradients, tracing_mode="fake")(torch.randn(2, 3, 8, 8), torch.randn(2, 3, 8, 8), torch.randn(3, 3, 3, 3))
+    before = graph.code
+    rewrites.compute_masks(graph)
+    graph.recompile()
+    assert graph.code == before
 
 
 def test_images_that_are_read_long_after_are_computed_twice():
@@ -174,7 +186,7 @@ def test_images_that_are_read_long_after_are_computed_twice():
     graph.recompile()
     kinds = [node.target for node in graph.graph.nodes]
     assert kinds.count(aten.cat.default) == 4 and kinds.count(aten.convolution.default) == 8 + 1  # the largest is not repeated
-    backward = skips.backward_of(graph.graph)
+    backward = values.backward_of(graph.graph)
     for cat, parts in found.items():
         assert not backward & set(cat.users) and not set(parts) & set(cat.args[0])
     assert all(map(torch.allclose, graph(*inputs), wanted))

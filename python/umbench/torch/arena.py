@@ -8,7 +8,9 @@ lengths on a model of the allocator (c10/cuda/CUDACachingAllocator.cpp: get_free
 
 import bisect
 import contextlib
+import gc
 import random
+import weakref
 
 import torch
 
@@ -192,14 +194,17 @@ class Arena:
         self.device, self.budget = device, budget
         self.requests, self.runs, self.tried, self.laid = [], None, [], 0
         self.work, self.kept, self.held = WORK, 0, False  # work that is left for all searches
-        self.recording, self.stream = False, 0  # the stream of the step, as the allocator names it
+        self.recording, self.stream = None, 0  # the stream of the step, as the allocator names it
         self.reserved = self.retries = 0  # as _told() says right after the runs were mapped
 
     def record(self):
         """Leaves a history alone that the user records."""
+        if private.records_allocations():
+            gc.collect()  # ends what an arena began that is gone
         if not private.records_allocations():
             private.record_allocations(True)
-            self.recording = True
+            self.recording = weakref.finalize(self, private.record_allocations, False)
+            self.recording.atexit = False
 
     def recorded(self):
         """Whether the step was recorded."""
@@ -216,8 +221,8 @@ class Arena:
     def close(self):
         """Ends recording."""
         if self.recording:
-            private.record_allocations(False)
-            self.recording = False
+            self.recording()
+            self.recording = None
 
     def find_runs(self):
         """Whether there are runs, other ones than before, in which the recorded step finds room."""

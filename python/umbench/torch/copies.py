@@ -70,29 +70,31 @@ class Slot:
 
 
 class Slab:
-    """One piece of host memory. tier: "pinned", or "managed" for managed memory whose home is the host. `slots`: numbers of its parts."""
+    """One piece of host memory. tier: "pinned", or "managed" for managed memory whose home is the host. gpu: the number of the GPU whose
+    tensors wait here, None for the CPU's. `slots`: numbers of its parts."""
 
-    def __init__(self, sizes, tier, on_gpu):
+    def __init__(self, sizes, tier, gpu):
         offsets = list(itertools.accumulate((-(-size // GRAIN) * GRAIN for size in sizes), initial=0))
-        self.bytes, self.on_gpu = offsets.pop(), on_gpu
+        self.bytes, self.gpu = offsets.pop(), gpu
         self.free = lambda: None
-        if tier == "managed" and on_gpu:
-            self.memory, self.free = managed_bytes(self.bytes)
+        if tier == "managed" and gpu is not None:
+            with torch.cuda.device(gpu):
+                self.memory, self.free = managed_bytes(self.bytes)
         else:
-            self.memory = torch.empty(self.bytes, dtype=torch.uint8, pin_memory=on_gpu)
+            self.memory = torch.empty(self.bytes, dtype=torch.uint8, pin_memory=gpu is not None)
         self.slots = [next(_numbers) for _ in sizes]
         _slots.update({slot: Slot(self.memory, offset, size) for slot, offset, size in zip(self.slots, offsets, sizes)})
 
     def close(self):
         for slot in self.slots:
             _slots.pop(slot, None)
-        if self.on_gpu:
-            torch.cuda.synchronize()  # PyTorch does not know of the copies
+        if self.gpu is not None:
+            torch.cuda.synchronize(self.gpu)  # PyTorch does not know of the copies
         self.free()
 
 
 def managed_bytes(size):
-    """(a tensor in managed memory whose preferred location is the host and that the GPU reaches over the link, what frees it)."""
+    """(a tensor in managed memory whose preferred location is the host and that the current GPU reaches over the link, what frees it)."""
     pool = managed.library("advise_host", size)
     pool.um_pool_alloc.restype = ctypes.c_void_p
     pool.um_pool_alloc.argtypes = [ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
@@ -135,6 +137,7 @@ def copy_back(host, slot):
         part.begin(False, host, made)
         return made
     landed, was = torch.empty(host.shape, dtype=dtype, device=device), part.stride
+    part.unfinished.pop(False, None)  # of a backward pass that failed
     part.begin(False, host, landed)
     there = part.unfinished.get(False, lambda: None)
 
@@ -150,7 +153,7 @@ def finish_copy(source, copy, slot, out):
     part = _slots[slot]
     if part.lines:
         part.lines[out].finish(part.done[out])
-    if part.unfinished:
+    if out in part.unfinished:
         part.unfinished.pop(out)()
 
 

@@ -3,6 +3,7 @@
 import math
 import re
 import time
+import weakref
 
 import torch
 
@@ -65,7 +66,7 @@ class Call:
         self.steps, self.plan.micro_batches, self.arena = 0, self.counts[0], None
         self.plan.settled, self.plan.within = False, None
         self.planning.close()
-        self.run = torch.compile(private.plain_call(self.model), backend=self.planning.compile, fullgraph=True, dynamic=False)
+        self.run = torch.compile(private.plain_call(self.model), backend=weakly(self.planning.compile), fullgraph=True, dynamic=False)
 
     def choose(self, inputs, named):
         """Plans for numbers of parts, and compiles none."""
@@ -206,6 +207,17 @@ def bytes_of(budget):
     return size
 
 
+def weakly(method):
+    """As a method, whose object it does not keep: PyTorch keeps what it was given to compile with."""
+    held = weakref.WeakMethod(method)
+    return lambda *given, **named: held()(*given, **named)
+
+
+def close_all(slabs):
+    while slabs:
+        slabs.pop().close()
+
+
 class Planning:
     """Compiles the graphs that Dynamo finds, each with a plan."""
 
@@ -216,17 +228,17 @@ class Planning:
     def __init__(self, model, plan, optimizer, tier, bits, backend, effort):
         self.bits = bits
         self.shares, self.costs, self.slabs, self.allocated, self.workspaces = 1, None, [], 0, 0
-        self.skips, self.reads_again = {}, False  # images that are read long after they were made; whether they are computed again for that
+        self.has_skips = self.reads_again = False  # images that are read long after they were made; whether they are computed again for that
         self.model, self.plan, self.optimizer, self.tier, self.backend, self.effort = model, plan, optimizer, tier, backend, effort
         self.only_plans, self.bytes_per_ns = False, 0
+        weakref.finalize(self, close_all, self.slabs).atexit = False
 
     def on_gpu(self):
         return any(p.is_cuda for p in self.model.parameters())
 
     def close(self):
         """Gives back the host memory of all graphs so far."""
-        while self.slabs:
-            self.slabs.pop().close()
+        close_all(self.slabs)
 
     def compile(self, graph, inputs):
         """Compiles Dynamo's graph, its losses cut into as few shares as have a plan."""
@@ -251,13 +263,15 @@ class Planning:
                     raise
 
     def compiled(self, graph, inputs):
+        """Compiles a graph; images that are read long after they were made are computed again for that where no plan fits otherwise."""
+        self.has_skips = self.reads_again = False
         try:
-            return private.compiled(graph, inputs, self.partition, self.backend)
+            return private.compiled(graph, inputs, weakly(self.partition), self.backend)
         except NoRoom:
-            if not self.skips or self.reads_again:
+            if not self.has_skips:
                 raise
         self.reads_again = True
-        return private.compiled(graph, inputs, self.partition, self.backend)
+        return private.compiled(graph, inputs, weakly(self.partition), self.backend)
 
     def partition(self, joint, inputs, *, num_fwd_outputs, static_lifetime_input_indices=None, **others):
         begun = time.monotonic()
@@ -270,9 +284,10 @@ class Planning:
         private.simplified(joint)
         if on_gpu and self.bits == "rounding":
             rewrites.compute_masks(joint)
-            self.skips = skips.skips_of(joint, self.plan.usable)
-            if self.skips and self.reads_again:
-                skips.read_again(joint, self.skips)
+            found = skips.skips_of(joint, self.plan.usable)
+            self.has_skips = bool(found)
+            if self.reads_again:
+                skips.read_again(joint, found)
             rewrites.part_convolutions(joint, self.plan.usable)
         self.costs = self.costs or costs_for(device)
         step, begin = step_and_own_choice(joint, num_fwd_outputs, static_lifetime_input_indices, self.costs)
@@ -285,12 +300,13 @@ class Planning:
         answer["bound"] -= unforeseen  # which another plan may not need
         self.plan.take(step, answer, base, self.shares)
         self.plan.untimed = sorted(self.costs.untimed)
-        self.plan.seconds = time.monotonic() - begun
+        seconds = time.monotonic() - begun
+        self.plan.seconds += seconds
         if answer["plan"]["peak"] > self.plan.usable:
             least, bound = in_gib(self.plan.least_budget()), in_gib(self.plan.least_budget(self.plan.bound))
             raise NoRoom(f"no plan within {in_gib(self.plan.budget)}; the least found is {least}, none is below {bound}")
         if self.only_plans:
-            raise micro.Planned(f"planned in {self.plan.seconds:.1f} s")
+            raise micro.Planned(f"planned in {seconds:.1f} s")
         self.plan.plans += 1
         forward, backward = private.extract(joint, inputs, step.names(answer["plan"]["saved"]), num_fwd_outputs=num_fwd_outputs,
                                             static_lifetime_input_indices=static_lifetime_input_indices, **others)
@@ -306,17 +322,20 @@ class Planning:
         return forward, backward
 
     def offload(self, step, planned, forward, backward, num_fwd_outputs, on_gpu):
+        gpu = next(self.model.parameters()).device.index if on_gpu else None
         with private.real_tensors():
-            slab = copies.Slab([copies.bytes_of(step.nodes[i]) for i, _, _ in planned], self.tier, on_gpu)
+            slab = copies.Slab([copies.bytes_of(step.nodes[i]) for i, _, _ in planned], self.tier, gpu)
         names = [tuple(None if i is None else step.nodes[i].name for i in each) for each in planned]
         self.slabs.append(slab)
         copies.offload(forward, backward, num_fwd_outputs, names, slab)
         private.keep_order()
 
     def step_ms(self, parts):
-        """The predicted time of a step in `parts` parts: each takes what the last plan predicts, and their gradients are added."""
+        """The predicted time of a step in `parts` parts: each takes what the last plan predicts, and their gradients are added, and then
+        multiplied by the gradient of the loss."""
         gradients = sum(p.numel() * p.element_size() for p in self.model.parameters() if p.requires_grad)
-        return parts * self.plan.predicted["ms"] + (parts - 1) * micro.ACCESSES * gradients / self.bytes_per_ns / 1e6
+        accesses = (parts - 1) * micro.ACCESSES + micro.ACCESSES_AT_END * (parts > 1)
+        return parts * self.plan.predicted["ms"] + accesses * gradients / self.bytes_per_ns / 1e6
 
     def base_bytes(self, step):
         """What is on the device beside the tensors that the two graphs make."""

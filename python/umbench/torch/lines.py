@@ -1,5 +1,6 @@
 """Copies that the CUDA driver begins itself, on streams of their own: PyTorch's tensors, streams and events take the CPU several times as long."""
 
+import contextlib
 import ctypes
 import functools
 
@@ -20,6 +21,20 @@ def driver():
     return calls
 
 
+def current(gpu):
+    """A context in which a GPU is the current one: the driver takes the handle of a default stream, 0, as that of the current GPU."""
+    return contextlib.nullcontext() if torch.cuda.current_device() == gpu else torch.cuda.device(gpu)
+
+
+def refuse(error):
+    """Raises what the driver says where one of its calls failed: that reports faults of earlier kernels as well."""
+    if error:
+        name = ctypes.c_char_p()
+        ctypes.CDLL("libcuda.so.1").cuGetErrorName(error, ctypes.byref(name))
+        told = (name.value or b"an unknown error").decode()
+        raise RuntimeError(f"a copy, or a kernel before it, failed: {told} ({error})")
+
+
 class Line:
     """A stream for the copies of one GPU (its number) in one direction, of pinned memory or of managed memory."""
 
@@ -31,14 +46,13 @@ class Line:
         self.record, self.wait, self.copy = driver()
 
     def begin(self, target, source, size, done):
-        """Copies `size` bytes between two addresses once all is there that the current stream was given so far, and records the event `done`."""
-        refused = self.record(self.ready, private.raw_stream(self.gpu)) or self.wait(self.handle, self.ready, 0)
-        if SLOWED["cycles"]:
-            with torch.cuda.stream(self.stream):
-                torch.cuda._sleep(SLOWED["cycles"])
-        refused = refused or self._move(target, source, size) or self.record(done, self.handle)
-        if refused:
-            raise RuntimeError(f"CUDA's driver refuses a copy: error {refused}")
+        """Copies `size` bytes between two addresses once all is there that the GPU's current stream was given so far, and records the event `done`."""
+        with current(self.gpu):
+            refused = self.record(self.ready, private.raw_stream(self.gpu)) or self.wait(self.handle, self.ready, 0)
+            if SLOWED["cycles"]:
+                with torch.cuda.stream(self.stream):
+                    torch.cuda._sleep(SLOWED["cycles"])
+            refuse(refused or self._move(target, source, size) or self.record(done, self.handle))
 
     def _move(self, target, source, size):
         if self.managed and kernel_copies() and (target | source | size) % 8 == 0:
@@ -48,9 +62,9 @@ class Line:
         return self.copy(target, source, size, self.handle)
 
     def finish(self, done):
-        """Makes the current stream wait for the event."""
-        if refused := self.wait(private.raw_stream(self.gpu), done, 0):
-            raise RuntimeError(f"CUDA's driver refuses to wait: error {refused}")
+        """Makes the GPU's current stream wait for the event."""
+        with current(self.gpu):
+            refuse(self.wait(private.raw_stream(self.gpu), done, 0))
 
 
 @functools.cache

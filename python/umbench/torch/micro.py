@@ -7,7 +7,7 @@ from .planner import NoPlan, NoRoom
 KEEP_STATISTICS = (torch.nn.modules.batchnorm._BatchNorm,)
 COUNTS = (1, 2, 4, 8, 16)  # that "auto" tries
 WORTH = 0.9  # of the time in fewer parts: more parts have taken 6 % longer than predicted (results/torch/parts_h100.jsonl)
-ACCESSES = 3  # of a gradient and the sum so far, to add it
+ACCESSES, ACCESSES_AT_END = 3, 2  # of a gradient and the sum so far, to add it; of the sum, to multiply it
 
 
 class Planned(NoPlan):

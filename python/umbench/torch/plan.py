@@ -14,7 +14,7 @@ class Plan:
     """budget, usable: bytes. Empty until the first batch.
 
     saved, offloaded, recomputed: names of nodes, offloaded ones among the saved; differences: those that PyTorch treated otherwise. predicted: {"peak": bytes, "ms": float}; unplanned: the same of PyTorch's own choice, of a graph whose losses are cut alike; measured: {"peak", "reserved", "ms"} of a whole step on a GPU.
-    chunks: shares that the loss is computed in; micro_batches: parts that a batch is computed in. plans: how many were made; unforeseen: bytes measured above the prediction, by shares of the loss; settled: no other plan will be made; then reserved: bytes that PyTorch reserves, within: whether these are within the budget."""
+    chunks: shares that the loss is computed in; micro_batches: parts that a batch is computed in. plans: how many were made; seconds: of planning so far, all trials; unforeseen: bytes measured above the prediction, by shares of the loss; settled: no other plan will be made; then reserved: bytes that PyTorch reserves, within: whether these are within the budget."""
 
     def __init__(self, budget):
         self.budget, self.usable, self.more_slack = budget, budget, 0

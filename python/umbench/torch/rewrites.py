@@ -3,7 +3,7 @@
 import torch
 
 from .operators import COMPUTED, VIEW, kind_of, name_of
-from .values import numel, stored_bytes, value_of
+from .values import backward_of, numel, stored_bytes, value_of
 
 aten = torch.ops.aten
 PART_OF_BUDGET = 1 / 25  # that image and result of a convolution take at least where its gradients are parted: each operator has to be launched
@@ -153,12 +153,26 @@ def widens(node):
 
 
 def compute_masks(joint):
-    """Where a gradient goes through a ReLU, its kernel reads the convolution's result for the normalisation before that, too: the mask is computed
+    """Where the gradient of a ReLU reads the convolution's result as well, for the normalisation before that, the mask is computed
     from that result, not read from the ReLU's, which may leave earlier."""
+    backward = backward_of(joint.graph)
     for node in joint.graph.find_nodes(op="call_function", target=aten.le.Scalar):
         relu = node.args[0]
-        if name_of(relu) == "relu" and len(_large_sources(relu)) == 1:
+        sources = _large_sources(relu) if name_of(relu) == "relu" else ()
+        if len(sources) == 1 and _is_read(*sources, relu, backward):
             node.replace_input_with(relu, computed_anew(relu))
+
+
+def _is_read(source, relu, backward):
+    """Whether the backward graph reads a node, or what is computed from it element by element before the ReLU."""
+    left, seen = [source], {relu}
+    while left:
+        users = set(left.pop().users) - seen
+        if users & backward:
+            return True
+        seen |= users
+        left += [user for user in users if user.op == "call_function" and kind_of(user) in (COMPUTED, VIEW) and numel(user) >= numel(source)]
+    return False
 
 
 def _large_sources(node):

@@ -4,7 +4,7 @@ import torch
 
 from .operators import ALONE, is_repeatable, kind_of
 from .rewrites import PART_OF_BUDGET, computed_anew
-from .values import is_tangent, numel, stored_bytes, tensors_of, value_of
+from .values import backward_of, numel, stored_bytes, tensors_of, value_of
 
 FAR = 2  # more library calls than that lie between the first reader of an image and where it is put together with others
 
@@ -21,15 +21,6 @@ def skips_of(joint, budget):
         parts = [part for part, first in firsts.items() if sum(first < at < order[node] for at in calls) > FAR]
         if parts:
             found[node] = parts
-    return found
-
-
-def backward_of(graph):
-    """All that is computed from incoming gradients."""
-    found = set()
-    for node in graph.nodes:
-        if is_tangent(node) or not found.isdisjoint(node.all_input_nodes):
-            found.add(node)
     return found
 
 

@@ -14,6 +14,15 @@ def is_tangent(node):
     return node.op == "placeholder" and node.target.startswith("tangents")
 
 
+def backward_of(graph):
+    """All that is computed from incoming gradients."""
+    found = set()
+    for node in graph.nodes:
+        if is_tangent(node) or not found.isdisjoint(node.all_input_nodes):
+            found.add(node)
+    return found
+
+
 def value_of(node):
     return node.meta.get("val")
 

@@ -13,6 +13,7 @@ import time
 
 from .cell import WAYS
 from .cells import Cell, gpus_here
+from .models import MODELS
 
 GIB = 2**30
 TURNS = 4  # of the plain model and of another
@@ -22,8 +23,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--models", nargs="*", default=[])
     parser.add_argument("--ratios", nargs="*", type=float, default=[1.5, 2, 3])
-    parser.add_argument("--cells", nargs="*", default=[], help="MODEL/RATIO or MODEL/RATIO/TIER of further fitted cells, or MODEL/WAY/VALUE (cell.py), in this order")
-    parser.add_argument("--parts", default="1", help="micro batches of fitted cells, or auto (1)")
+    parser.add_argument("--cells", nargs="*", type=cell_of, default=[], help="MODEL/RATIO or MODEL/RATIO/TIER of further fitted cells, or MODEL/WAY/VALUE (cell.py), in this order")
+    parser.add_argument("--parts", type=parts_of, default="1", help="micro batches of fitted cells, or auto (1)")
     parser.add_argument("--tiers", nargs="*", default=["pinned"], help="where offloaded tensors wait: pinned, managed, or none: nothing is offloaded")
     parser.add_argument("--shares", nargs="*", type=float, default=[], help="values of PyTorch's activation_memory_budget")
     parser.add_argument("--blocks", nargs="*", type=float, default=[], help="numbers N: one of every N blocks is checkpointed")
@@ -45,11 +46,26 @@ def main():
     print_table(bench.rows)
 
 
+def cell_of(text):
+    """The words of a cell."""
+    model, *rest = words = text.split("/")
+    if model not in MODELS or not rest or rest[0] in WAYS and len(rest) != 2:
+        raise argparse.ArgumentTypeError(f"{text} is no MODEL/RATIO, MODEL/RATIO/TIER or MODEL/WAY/VALUE")
+    float(rest[1] if rest[0] in WAYS else rest[0])
+    return words
+
+
+def parts_of(text):
+    if text != "auto" and int(text) < 1:
+        raise argparse.ArgumentTypeError("give a number above 0, or auto")
+    return text
+
+
 def heads_of(options):
     """(model, way, value, ratio, tier) of each cell. A model's plain one comes before its others: budgets are shares of its peak."""
     heads = [(model, "plain", None, None, None) for model in options.models]
     heads += [(model, "fit", None, ratio, tier) for ratio in options.ratios for tier in options.tiers for model in options.models]
-    for model, *rest in (cell.split("/") for cell in options.cells):
+    for model, *rest in options.cells:
         if rest[0] in WAYS:
             heads.append((model, rest[0], float(rest[1]), None, None))
             continue
