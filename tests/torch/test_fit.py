@@ -304,6 +304,13 @@ def test_refuses_sizes_that_are_not_fixed():
     assert "fixed shapes" in refusal(lambda: umt.fit(ByValues(), budget="1GiB", backend="aot_eager")(torch.randn(8, 4)))
 
 
+def test_takes_inputs_of_a_model_that_was_compiled_for_several_sizes():
+    model, inputs = made("perceptron")
+    torch._dynamo.maybe_mark_dynamic(inputs[0], 0)
+    trained(umt.fit(model, budget="1GiB", backend="aot_eager", effort=0.003), inputs)
+    assert model.plan.plans == 1
+
+
 def test_refuses_tensor_subclasses():
     class Other(torch.Tensor):
         pass

@@ -120,6 +120,7 @@ class Call:
                 refusals.of_model(self.model)  # which may have been sharded since
             refusals.of_wrappers()
             refusals.of_inputs(inputs, named)
+            private.forget_hints((inputs, named))
             with private.told_of_breaks(NoPlan):
                 count = micro.dividing(self.counts[0], inputs, named) if self.is_auto and self.chosen else self.counts[0]
                 if count == 1 or not torch.is_grad_enabled():

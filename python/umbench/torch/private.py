@@ -377,6 +377,13 @@ def after_backward(result, call):
     return bool(tensors)
 
 
+def forget_hints(values):
+    """Forgets that sizes of tensors may change: PyTorch notes that at tensors that a model compiled for other sizes, too, has had."""
+    for leaf in tree_leaves(values):
+        if isinstance(leaf, torch.Tensor):
+            vars(leaf).pop("_dynamo_weak_dynamic_indices", None)
+
+
 def install(model, call):
     """model(...) becomes call(...)."""
     model._compiled_call_impl = call
