@@ -22,7 +22,6 @@ std::int64_t torch_copies::kernel_delay_of(torch_id tensor) const {
 void torch_copies::begin_forward() {
   open_.clear();
   made_.clear();
-  returning_.clear();
   free_at_ = padded_free_at_ = 0;
 }
 
@@ -34,6 +33,7 @@ void torch_copies::begin_copy_out(torch_id tensor, std::int64_t now) {
 
 void torch_copies::begin_backward(const torch_kernels& kernels, const std::vector<std::int64_t>& starts,
                                   std::int64_t now) {
+  returning_.clear();
   if (made_.empty()) return;
   free_at_ = backward_begins_ = now;
   for (const torch_offload& each : made_) first_read_[each.tensor] = SIZE_MAX;
@@ -82,8 +82,9 @@ bool torch_copies::delay(const torch_kernels& kernels, const std::vector<std::in
     std::size_t begin = std::max(each.begin, earliest), room = each.first_read;
     while (room > begin && left[room - 1] >= bytes_of(each)) --room;
     while (room < each.first_read && !may_begin(kernels, room)) ++room;
-    any |= room > each.begin;
+    const std::size_t before = each.begin;
     begin_at(kernels, each, room);
+    any |= each.begin != before;
     earliest = each.begin;
     give(each, -bytes_of(each));
   }

@@ -52,7 +52,7 @@ class torch_copies {
   void begin_at(const torch_kernels& kernels, returning_copy& each, std::size_t t);
   bool may_begin(const torch_kernels& kernels, std::size_t t) const;
   std::int64_t bytes_of(const returning_copy& each) const {
-    return orders_.wiring.at(made_[each.copy].tensor).bytes;
+    return orders_.wiring.allocated(made_[each.copy].tensor);
   }
   std::int64_t ns_of(torch_id tensor) const;
   std::int64_t padded_ns_of(torch_id tensor) const;

@@ -12,6 +12,8 @@ struct torch_wiring {
   explicit torch_wiring(const torch_step& step);
 
   const torch_node& at(torch_id v) const { return step.nodes[v]; }
+  // What the caching allocator gives a root: whole grains of 512 bytes.
+  std::int64_t allocated(torch_id root_id) const { return (at(root_id).bytes + 511) / 512 * 512; }
   // The node that writes the memory of a root.
   torch_id maker(torch_id root_id) const {
     return at(root_id).kind == torch_kind::item ? at(root_id).inputs[0] : root_id;

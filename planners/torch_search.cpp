@@ -52,7 +52,7 @@ class torch_search {
   bool is_better_than(const torch_search& other) const { return best_ < other.best_; }
 
  private:
-  bool late() const { return work_ <= 0; }
+  bool late() const { return model_.work() >= work_; }
   point at(std::vector<torch_fate> fates);
   // What the backward graph reads of the candidates, with their fates.
   point trimmed(std::vector<torch_fate> fates);
@@ -74,7 +74,7 @@ class torch_search {
 
   const torch_step& step_;
   std::int64_t budget_, aim_;
-  std::int64_t work_;  // that is left: nodes of evaluated choices
+  std::int64_t work_;  // at most: nodes of evaluated choices
   torch_model model_;
   torch_moves moves_;
   point now_, best_;
@@ -100,7 +100,6 @@ torch_search::torch_search(const torch_step& step, std::int64_t budget, std::int
 
 torch_search::point torch_search::at(std::vector<torch_fate> fates) {
   ++evaluations_;
-  work_ -= static_cast<std::int64_t>(step_.nodes.size());
   const torch_estimate e = model_.evaluate(fates);
   point p{std::move(fates), 0, static_cast<double>(e.ns)};
   // The mean shows the way where several moments share the peak.
@@ -109,10 +108,9 @@ torch_search::point torch_search::at(std::vector<torch_fate> fates) {
 }
 
 torch_search::point torch_search::trimmed(std::vector<torch_fate> fates) {
-  at(fates);
   std::vector<torch_fate> used(fates.size());
   for (const torch_id v : moves_.small) used[v] = torch_fate::saved;
-  for (const torch_id v : model_.plan().saved)
+  for (const torch_id v : model_.used_of(fates))
     used[v] = fates[v] == torch_fate::again ? torch_fate::saved : fates[v];
   return at(std::move(used));
 }

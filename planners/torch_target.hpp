@@ -7,16 +7,9 @@
 #include <memory>
 #include <vector>
 
-#include "planners/torch_orders.hpp"
+#include "planners/torch_walk.hpp"
 
 namespace um {
-
-struct torch_estimate {
-  std::int64_t ns = 0;
-  std::int64_t peak = 0, forward_peak = 0, saved_bytes = 0;
-  double excess = 0;             // bytes above the budget, averaged over the kernels
-  torch_id peak_node = no_node;  // the node whose kernel runs at the peak
-};
 
 struct torch_plan {
   std::vector<torch_id> saved;           // sent from the forward to the backward graph, without residents
@@ -27,7 +20,8 @@ struct torch_plan {
   std::int64_t evaluations = 0;
 };
 
-// Evaluates choices of saved tensors, O(nodes + edges) each.
+// Evaluates choices of saved tensors, O(nodes + edges) each. One that comes to the same as one before takes a
+// part of that.
 class torch_model {
  public:
   torch_model(const torch_step& step, std::int64_t budget);
@@ -40,7 +34,11 @@ class torch_model {
   // What becomes of v if the backward graph needs it.
   torch_estimate evaluate(const std::vector<torch_fate>& fates);
   // The plan that the last evaluation was of.
-  torch_plan plan() const;
+  torch_plan plan();
+  // Of what the choice saves, what the backward graph reads.
+  const std::vector<torch_id>& used_of(const std::vector<torch_fate>& fates);
+  // Nodes that all this has gone over.
+  std::int64_t work() const;
 
  private:
   struct parts;

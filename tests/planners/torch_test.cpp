@@ -110,11 +110,12 @@ TEST(torch_plans, a_gradient_that_takes_less_than_its_sources_is_stored) {
              node(torch_kind::pointwise, {3, 5}, 4 * kib, false)};  // 6
   s.nodes[4].elements = 4 * kib;
   s.nodes[6].backward_result = true;
-  torch_model model(s, unlimited);
+  torch_model storing(s, unlimited);
   const std::vector<torch_fate> fates(s.nodes.size());
-  const auto stored = model.evaluate(fates);
-  EXPECT_EQ(model.plan().stored, (std::vector<torch_id>{3}));
+  const auto stored = storing.evaluate(fates);
+  EXPECT_EQ(storing.plan().stored, (std::vector<torch_id>{3}));
   s.stores_gradients = false;
+  torch_model model(s, unlimited);
   const auto in_each_reader = model.evaluate(fates);
   EXPECT_TRUE(model.plan().stored.empty());
   EXPECT_LT(stored.peak, in_each_reader.peak);
@@ -303,6 +304,30 @@ TEST(torch_plans, what_comes_back_begins_later_where_it_has_no_room) {
   EXPECT_EQ(tight.plan().offloaded[0].back_before, 9U);
   EXPECT_EQ(early.peak - late.peak, 8 * kib);
   EXPECT_EQ(early.ns, late.ns);
+}
+
+// Under the same aim, a choice is known that differs in what the backward graph does not read.
+TEST(torch_plans, a_choice_that_comes_to_the_same_is_not_walked_again) {
+  torch_step s = blocks(3);
+  s.link_bytes_per_ns = 8.192;
+  torch_model model(s, unlimited);
+  const torch_estimate first = model.evaluate(only(s, {1, 2, 3, 4, 5}));
+  const std::int64_t work = model.work();
+  EXPECT_EQ(model.evaluate(only(s, {1, 2, 3, 4, 5, 6})).ns,
+            first.ns);  // 6 is the result, which nothing reads
+  EXPECT_LT(model.work() - work, work);
+  model.evaluate(only(s, {1}));
+  EXPECT_EQ(model.evaluate(only(s, {1, 2, 3, 4, 5})).peak, first.peak);
+  EXPECT_EQ(model.plan().saved, (std::vector<torch_id>{1, 2, 3, 4, 5}));
+  EXPECT_EQ(model.plan().recomputed, std::vector<torch_id>{});
+  std::vector<torch_fate> fates = only(s, {2, 3, 4, 5});
+  fates[1] = torch_fate::offloaded;
+  for (const double times : {1.0, 4.0, 1.0}) {
+    torch_model fresh(s, unlimited);
+    for (torch_model* each : {&model, &fresh}) each->leave_time(times);
+    EXPECT_EQ(model.evaluate(fates).peak, fresh.evaluate(fates).peak);
+    EXPECT_EQ(model.plan().offloaded[0].back_before, fresh.plan().offloaded[0].back_before);
+  }
 }
 
 TEST(torch_plans, parts_end_where_little_crosses) {

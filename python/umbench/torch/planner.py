@@ -33,7 +33,7 @@ def program():
     raise NoPlan("the program umbench is not found; run ./quickstart --build-only, or let UMBENCH_PROGRAM name it")
 
 
-WORK = 40_000_000  # of each search (planners/torch_target.hpp: plan_torch): some 4 s on eight cores
+WORK = 15_000_000  # of each search (planners/torch_target.hpp: plan_torch): some 2 s on eight cores
 COPY_NS = 20000  # a copy to the host or back, beside its bytes: two waits for events
 # By how much of a copy's time kernels take longer while it runs (H100): to pinned memory 1 to 4 %, back 3 to 8 %; copies of managed memory are
 # kernels themselves.
