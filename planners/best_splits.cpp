@@ -89,8 +89,8 @@ std::vector<batch_loop> regions_above(const problem& p, byte_count most, const s
 
 std::vector<batch_split> splits_of(const problem& p, const split_request& what, std::string& why) {
   const std::vector<op_id> late = ops_with_large_parameter_gradients(p.network);
-  std::vector<loop_nest> all{{1, {}, late}};
-  std::size_t fixed = 1;
+  std::vector<loop_nest> all = whole_nests(p.network);
+  std::size_t fixed = all.size();
   if (!what.same_bits) {
     add_micro_batches(p, late, all, why);
     const auto add = [&](byte_count most) {

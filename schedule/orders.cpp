@@ -258,4 +258,20 @@ std::vector<op_id> ops_with_large_parameter_gradients(const graph& g) {
   return all;
 }
 
+std::vector<loop_nest> whole_nests(const graph& g) {
+  const std::vector<op_id> large = ops_with_large_parameter_gradients(g);
+  std::vector<loop_nest> all{{1, {}, large}};
+  const auto written_by = [&](op_id o) {
+    byte_count bytes = 0;
+    for (const tensor_id t : g.ops[o].out) bytes += bytes_of(g.tensors[t]);
+    return bytes;
+  };
+  byte_count in_all = 0;
+  for (const op_id o : large) in_all += written_by(o);
+  for (const op_id o : large) {
+    if (large.size() > 1 && written_by(o) > in_all / 2) all.push_back({1, {}, {o}});
+  }
+  return all;
+}
+
 }  // namespace um

@@ -49,4 +49,8 @@ std::vector<compute> make_order(const graph& g, const loop_nest& l);
 // Operators whose outputs, gradients of parameters, are larger than their inputs: candidates for deferral.
 std::vector<op_id> ops_with_large_parameter_gradients(const graph& g);
 
+// Orders of whole operators for searches: all of these deferred and, where one of them writes more than all
+// others together, that one alone.
+std::vector<loop_nest> whole_nests(const graph& g);
+
 }  // namespace um

@@ -25,8 +25,10 @@ bool computes_in_order(const memory_plan& plan, const std::vector<compute>& orde
 // The orders of whole operators that the class contains.
 std::vector<std::vector<compute>> whole_orders(const graph& g) {
   std::vector<std::vector<compute>> all{graph_order(g)};
-  std::vector<compute> late = make_order(g, {1, {}, ops_with_large_parameter_gradients(g)});
-  if (late != all.front()) all.push_back(std::move(late));
+  for (const loop_nest& by : whole_nests(g)) {
+    std::vector<compute> late = make_order(g, by);
+    if (std::ranges::find(all, late) == all.end()) all.push_back(std::move(late));
+  }
   return all;
 }
 
@@ -60,13 +62,19 @@ plan_kind plan_kind_of(const graph& g, const memory_plan& plan) {
   }
   const auto is_moved_by_plan = [](residence r) { return r == residence::device || r == residence::staged; };
   const bool explicit_alone = std::ranges::all_of(plan.residences, is_moved_by_plan);
+  const auto moves_part = [](const action& a) {
+    return std::visit(overloaded{[](const compute&) { return false; }, [](const advise&) { return false; },
+                                 [](const auto& x) { return !is_whole(x.part); }},
+                      a);
+  };
   kind.swaps = kind.swaps || !explicit_alone;
   if (!ends_forward_first(g, plan)) return kind;
   kind.narrowest_class = plan_class::passes;
   const auto orders = whole_orders(g);
   const bool whole =
       std::ranges::any_of(orders, [&](const auto& order) { return computes_in_order(plan, order); });
-  if (explicit_alone && whole) kind.narrowest_class = plan_class::whole;
+  if (explicit_alone && whole && std::ranges::none_of(plan.actions, moves_part))
+    kind.narrowest_class = plan_class::whole;
   return kind;
 }
 

@@ -22,8 +22,8 @@ struct class_bounds {
 //
 // `passes`: for plans that finish the forward pass of the whole batch before any backward operator; within a
 // pass they may use any parts. Without a backward pass it equals `compute`. `whole`: for those plans of
-// `passes` that compute whole operators in the graph's order, with large gradients of parameters deferred or
-// not, and that keep everything on the device or staged.
+// `passes` that compute whole operators in the graph's order, as it is or as one of
+// whole_nests(), move tensors whole, and keep everything on the device or staged.
 struct time_bounds {
   nanoseconds compute = 0;  // sum of all operators
   class_bounds passes;

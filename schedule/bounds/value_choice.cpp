@@ -13,12 +13,23 @@ bool needs_no_return(const value& v, std::size_t gap) {
   return v.ends_on_host && gap + 1 == v.absences.size();
 }
 
+// More than any plan costs, in units of the operators' time.
+constexpr double forbidden = 1e6;
+
+double keep_cost(const price_index& at, const value& v, const absence& s) {
+  return s.must_leave() ? forbidden : at.holding_cost(v, s.begin, s.end);
+}
+std::size_t earliest_return(const absence& s, std::size_t leaves) {
+  return std::max(leaves, s.room_again);
+}
+
 // Cost of a gap if the value is kept or, if cheaper, computed again.
 double cost_without_copy(const price_index& at, const value& v, const value_choice& c, std::size_t gap,
                          double kept) {
   const absence& s = v.absences[gap];
   if (!c.recomputes || !s.is_recomputable) return kept;
-  return at.min_return_cost(v, s, at.return_by_recompute(v, c.shares_run(gap)), s.begin, kept);
+  return at.min_return_cost(v, s, at.return_by_recompute(v, c.shares_run(gap)), earliest_return(s, s.begin),
+                            kept);
 }
 
 // Adds the copies out between `begin` and the end of a gap that may be optimal.
@@ -30,11 +41,12 @@ void add_copies(value_costs& costs, const price_index& at, const value& v, std::
   double back_from_start = 0;
   if (!ends) {
     back_from_start = at.for_each_return_interval(
-        v, s, at.return_by_copy(v), s.begin, unlimited,
+        v, s, at.return_by_copy(v), earliest_return(s, s.begin), unlimited,
         [&](std::size_t i, double least) { costs.return_costs.emplace_back(i, least); });
   }
   costs.away_cost.push_back(back_from_start);
-  for (std::size_t i = begin; i <= s.end; i = at.cheaper_copy_out_after(i)) {
+  const std::size_t latest = s.must_leave() ? s.first_without_room : s.end;
+  for (std::size_t i = begin; i <= latest; i = at.cheaper_copy_out_after(i)) {
     const std::size_t leaves = std::max(i, s.begin);
     while (!ends && costs.return_costs.back().first < leaves) costs.return_costs.pop_back();
     const double back = ends ? 0 : costs.return_costs.back().second;
@@ -81,7 +93,8 @@ value_choice cheapest_without_copy_out(const value_costs& costs, const price_ind
   for (std::size_t k = 0; k < v.absences.size(); ++k) {
     resident += costs.keep_cost[k];
     if (needs_no_return(v, k)) continue;
-    const double cost = at.min_return_cost(v, v.absences[k], at.return_by_copy(v), v.absences[k].begin);
+    const absence& s = v.absences[k];
+    const double cost = at.min_return_cost(v, s, at.return_by_copy(v), earliest_return(s, s.begin));
     c.cost += must_return_first(v, k) ? cost : std::min(cost, costs.keep_cost[k]);
   }
   c.stays_resident = resident <= c.cost;
@@ -94,16 +107,17 @@ gap_use gap_use_without_copy_out(const price_index& at, const value& v, const va
   const absence& s = v.absences[gap];
   if (c.stays_resident) return {s.end, s.end};
   if (needs_no_return(v, gap)) return {s.begin, s.end};
-  const double cost = at.min_return_cost(v, s, at.return_by_copy(v), s.begin);
-  if (!must_return_first(v, gap) && cost >= at.holding_cost(v, s.begin, s.end)) return {s.end, s.end};
-  return {s.begin, at.first_return_interval(v, s, at.return_by_copy(v), s.begin, cost), true};
+  const std::size_t from = earliest_return(s, s.begin);
+  const double cost = at.min_return_cost(v, s, at.return_by_copy(v), from);
+  if (!must_return_first(v, gap) && cost >= keep_cost(at, v, s)) return {s.end, s.end};
+  return {s.begin, at.first_return_interval(v, s, at.return_by_copy(v), from, cost), true};
 }
 
 }  // namespace
 
 void tabulate_value_costs(value_costs& costs, const price_index& at, const value& v, bool swaps) {
   costs.keep_cost.clear();
-  for (const absence& s : v.absences) costs.keep_cost.push_back(at.holding_cost(v, s.begin, s.end));
+  for (const absence& s : v.absences) costs.keep_cost.push_back(keep_cost(at, v, s));
   costs.away_cost.clear();
   costs.copy_candidates.clear();
   if (!swaps || v.leaves_without_copy) return;
@@ -142,18 +156,19 @@ value_choice cheapest_with_recompute(value_costs& costs, const price_index& at, 
 gap_use choose_gap_use(const price_index& at, const value& v, const value_choice& c, std::size_t gap) {
   const absence& s = v.absences[gap];
   if (v.leaves_without_copy) return gap_use_without_copy_out(at, v, c, gap);
-  const double stays = cost_without_copy(at, v, c, gap, at.holding_cost(v, s.begin, s.end));
+  const double kept = keep_cost(at, v, s), stays = cost_without_copy(at, v, c, gap, kept);
   if (c.copy_out && gap >= c.copy_out->gap) {
     const std::size_t leaves = gap == c.copy_out->gap ? std::max(c.copy_out->interval, s.begin) : s.begin;
     const bool ends = needs_no_return(v, gap);
-    const double back = ends ? 0 : at.min_return_cost(v, s, at.return_by_copy(v), leaves);
+    const std::size_t from = earliest_return(s, leaves);
+    const double back = ends ? 0 : at.min_return_cost(v, s, at.return_by_copy(v), from);
     if (back + at.holding_cost(v, s.begin, leaves) < stays)
-      return {leaves, ends ? s.end : at.first_return_interval(v, s, at.return_by_copy(v), leaves, back),
-              !ends};
+      return {leaves, ends ? s.end : at.first_return_interval(v, s, at.return_by_copy(v), from, back), !ends};
   }
-  if (stays >= at.holding_cost(v, s.begin, s.end)) return {s.end, s.end};
+  if (stays >= kept) return {s.end, s.end};
   const bool shared = c.shares_run(gap);
-  return {s.begin, at.first_return_interval(v, s, at.return_by_recompute(v, shared), s.begin, stays), false,
+  const std::size_t from = earliest_return(s, s.begin);
+  return {s.begin, at.first_return_interval(v, s, at.return_by_recompute(v, shared), from, stays), false,
           true, shared};
 }
 

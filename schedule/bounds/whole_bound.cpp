@@ -17,6 +17,7 @@ using whole::copy_in;
 using whole::copy_out;
 using whole::lagrangian;
 using whole::model;
+using whole::priced_lane;
 using whole::prices;
 using whole::recompute;
 using whole::value;
@@ -127,6 +128,40 @@ prices expand_start_prices(const model& m, std::size_t loss, const start_prices&
   return x;
 }
 
+// A copy lane's time in the intervals [begin, end] costs as much as waiting; the rest of a wait is the
+// recomputations'.
+void occupy(prices& x, priced_lane lane, std::size_t begin, std::size_t end) {
+  for (std::size_t i = begin; i <= end; ++i) {
+    x.lane_prices[i][lane] = 1;
+    if (i % 2 == 0) project_onto_simplex(x.lane_prices[i] = {x.lane_prices[i][0], x.lane_prices[i][1], 0});
+  }
+}
+
+// Of the start and prices at which one large copy waits for its lane: those of the highest value. The ascent
+// raises one interval at a time and does not get from the one to the other.
+prices best_start(const model& m, allowed_moves allowed, prices start) {
+  constexpr std::size_t most_values = 8;
+  std::vector<const value*> largest;
+  for (const value& v : m.values) largest.push_back(&v);
+  std::ranges::stable_sort(largest, std::ranges::greater{}, [](const value* v) { return v->bytes; });
+  largest.resize(std::min(largest.size(), most_values));
+  lagrangian at(m, allowed);
+  double best = at.evaluate(start);
+  const auto consider = [&](priced_lane lane, std::size_t begin, std::size_t end) {
+    prices x = start;
+    occupy(x, lane, begin, end);
+    const double value = at.evaluate(x);
+    if (value <= best) return;
+    best = value;
+    start = std::move(x);
+  };
+  for (const value* v : largest) {
+    if (v->starts_on_host) consider(copy_in, 0, v->absences.front().end);
+    if (!v->leaves_without_copy) consider(copy_out, v->first_leave, v->absences.back().end);
+  }
+  return start;
+}
+
 }  // namespace
 
 nanoseconds whole_bound(const problem& p, const std::vector<compute>& order, allowed_moves allowed,
@@ -140,7 +175,9 @@ nanoseconds whole_bound(const problem& p, const std::vector<compute>& order, all
   }
   const auto loss = static_cast<std::size_t>(make_use_table(p.network, order).backward_begin);
   constexpr std::size_t work = 20'000'000, least = 20, most = 400;
-  subgradient_ascent up(m, allowed, expand_start_prices(m, loss, start, static_cast<double>(p.budget)));
+  prices first = expand_start_prices(m, loss, start, static_cast<double>(p.budget));
+  if (allowed.swaps) first = best_start(m, allowed, std::move(first));
+  subgradient_ascent up(m, allowed, std::move(first));
   const double value = up.maximize(std::clamp(work / size, least, most));
   constexpr double rounding = 1e-9;
   return static_cast<nanoseconds>(std::floor(std::max(1.0, value - rounding) * m.unit_ns));

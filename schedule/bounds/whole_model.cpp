@@ -29,6 +29,7 @@ class model_builder {
     model_.fixed_bytes.assign(2 * model_.position_count, 0);
     add_operands();
     add_values();
+    find_room();
     add_required_positions();
     constexpr double rounding = 1e-9;
     model_.is_feasible = model_.fixed_bytes.empty() || std::ranges::max(model_.fixed_bytes) <= 1 + rounding;
@@ -109,6 +110,20 @@ class model_builder {
       s.end = s.begin;
     }
     if (allowed_.swaps || some) model_.values.push_back(std::move(v));
+  }
+
+  // Plans move values whole: one that does not fit beside the operands of an instant is away then.
+  void find_room() {
+    constexpr double rounding = 1e-9;
+    for (value& v : model_.values) {
+      for (absence& s : v.absences) {
+        for (std::size_t i = s.begin; i < s.end; ++i) {
+          if (model_.fixed_bytes[i] + v.bytes <= 1 + rounding) continue;
+          if (!s.must_leave()) s.first_without_room = i;
+          s.room_again = i + 1;
+        }
+      }
+    }
   }
 
   // A recomputation requires inputs that are dead by then. Other inputs are not required, since it is not

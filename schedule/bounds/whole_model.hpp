@@ -21,6 +21,9 @@ namespace whole {
 struct absence {
   std::size_t begin = 0, end = 0;  // instants [begin, end) at which a value may be off the device
   bool is_recomputable = false;    // it may be computed again at the end of the absence
+  // Instants at which operands leave no room for it, if there are any: [first_without_room, room_again).
+  std::size_t first_without_room = 0, room_again = 0;
+  bool must_leave() const { return room_again > 0; }
 };
 
 // A value of a part: what one producer wrote, and the gaps between its uses.

@@ -116,6 +116,21 @@ TEST_P(bounds, no_plan_is_below_that_of_its_kind) {
   EXPECT_GE(whole, 1);
 }
 
+// AlexNet's largest weight and its gradient do not fit together: each iteration copies the weight in.
+TEST(bounds, of_whole_plans_count_the_copy_of_a_weight_that_cannot_stay) {
+  const graph g = small("alexnet", "alexnet", 8, {}).g;
+  byte_count largest = 0;
+  for (const tensor& t : g.tensors) largest = std::max(largest, t.role == role::parameter ? bytes_of(t) : 0);
+  machine on = managed_test_machine();
+  const profile costs = estimate(g, on);
+  const byte_count budget = largest + largest / 10 * 9;
+  on.link_to_device_bytes_per_s = on.link_to_host_bytes_per_s = 1'000'000'000;
+  const time_bounds b = compute_time_bounds({g, costs, on, budget, pressure::none, {}, {}});
+  ASSERT_NE(b.whole->swap, no_bound);
+  EXPECT_GE(b.whole->swap, time_at(largest, 1'000'000'000) / 10 * 9);
+  EXPECT_GE(b.whole->swap, 2 * b.compute) << "the copy takes longer than all operators";
+}
+
 // Decisions by dice, whatever they need: a budget of just that.
 TEST_P(bounds, no_decisions_by_dice_are_below_them) {
   std::mt19937 dice(17);

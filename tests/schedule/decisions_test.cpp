@@ -160,6 +160,15 @@ TEST(orders, every_operator_is_computed_for_every_image_once) {
   }
 }
 
+TEST(orders, a_gradient_larger_than_all_others_may_be_deferred_alone) {
+  const graph g = small("alexnet", "alexnet", 8, {}).g;
+  const std::vector<loop_nest> all = whole_nests(g);
+  ASSERT_EQ(all.size(), 2);
+  EXPECT_GT(all[0].deferred.size(), 1);
+  ASSERT_EQ(all[1].deferred.size(), 1);
+  EXPECT_EQ(make_order(g, all[1]).back().op, all[1].deferred[0]);
+}
+
 // x -> y part by part, s sums over y, z reads y in parts and s whole; w is a whole operator on z, v is cut.
 graph with_sums() {
   graph g;
