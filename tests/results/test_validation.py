@@ -3,7 +3,6 @@
 import itertools
 import json
 import re
-import statistics
 import subprocess
 
 import conftest
@@ -14,7 +13,7 @@ HEADING = re.compile(r"(?m)^## (results/(\S+))(?: on machine file ([^,\n]+).*)?$
 COUNTS = r"^{} least disturbed of all runs: (\d+) figures, median (\d+) % off, worst (\d+) %, (\d+) within 15 %$"
 CALIBRATED = {"h200_host_1": "first host: AlexNet", "h200_host_2": "second host: VGG-16 64", "h200_large_batches": "second host: VGG-16 256",
               "h200_host_3": "third host", "h100_host_2": "an H100", "h100_host_3": "another H100",
-              "h200_host_4": "fourth host", "h100_host_4": "a third H100"}
+              "h200_host_4": "fourth host", "h100_host_4": "a third H100", "h200_host_5": "fifth host"}
 
 
 def sections():
@@ -65,7 +64,7 @@ def test_the_page_of_validation_quotes_what_is_printed():
         for cell, quoted in zip([*cells, order(text)], row.split("|")[2:]):
             assert quoted.strip().startswith(cell), (row, cell)
         compared += 1
-    assert compared == 15
+    assert compared == 16
 
 
 def test_the_page_of_the_simulator_sums_them_up():
@@ -85,7 +84,7 @@ def test_the_page_of_the_simulator_sums_them_up():
     others, worst = within("later", [*capped, "hints_h200", "hints_alexnet_h200", "untuned_h100"])
     assert f"| {others} | the time, within 20 %; large batches within {worst} % |" in page
     assert f"| first iterations | {within('first', CALIBRATED)[0]}; two runs" in page
-    inside = [re.search(r"just above ratio 1: (\d+) of (\d+)", told[name]) for name in ("published", "h100_patterns", "h100_host_4_patterns")]
+    inside = [re.search(r"just above ratio 1: (\d+) of (\d+)", told[name]) for name in ("published", "h100_patterns", "h100_host_4_patterns", "h200_host_5_patterns")]
     assert "| just above ratio 1 | {} of {} in the band |".format(*(sum(int(each[i]) for each in inside) for i in (1, 2))) in page
 
 
@@ -106,16 +105,6 @@ def test_the_page_says_how_far_runs_of_a_cell_are_apart():
     page = " ".join((FOLDER / "README.md").read_text(encoding="utf-8").split())
     first, later = near(lambda samples: samples[0]), near(lambda samples: min(samples[1:]))
     assert f"within 15 % of each other in {first} of {len(pairs)} pairs; later iterations in {later}." in page
-
-    told = {name.rpartition("/")[2].partition(".")[0]: text for _, name, _, text in sections()}
-    within = {min: 0, statistics.median: 0}
-    often = {cell: [samples[0] / 1e6 for samples in each] for cell, each in runs.items() if len(each) > 2}
-    for (stem, _, _), firsts in often.items():
-        simulated = float(re.search(rf"\| {min(firsts):.1f} ms \| ([\d.]+) ms \|", told[stem])[1])
-        for time in within:
-            within[time] += abs(simulated / time(firsts) - 1) <= 0.15
-    least, median = within.values()
-    assert f"Of {len(often)} cells with three runs the least is within 15 % in {least}, the median in {median}." in page
 
 
 @pytest.mark.study
