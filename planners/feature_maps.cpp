@@ -20,7 +20,8 @@ label_evaluator::label_evaluator(const problem& p)
       uses_(make_use_table(p.network, graph_order(p.network))),
       gaps_(find_gaps(p.network, uses_)),
       forecaster_(p, uses_),
-      builder_(p.network, uses_, gaps_) {
+      builder_(p.network, uses_, gaps_),
+      minimum_(p.network, uses_, gaps_, forecaster_) {
   const graph& g = p.network;
   std::vector<bool> is_map(uses_.parts.size(), false);
   for (std::uint32_t x = 0; x < gaps_.size(); ++x) {
@@ -65,11 +66,6 @@ std::vector<decision> label_evaluator::decisions_for(const std::vector<gap_choic
       d.return_before = std::max(when == return_moment::late ? d.return_before : 0, uses_.backward_begin);
   }
   return all;
-}
-
-fit_result label_evaluator::fit_at_minimum(const std::vector<gap_choice>& labels) {
-  std::vector<decision> decisions = decisions_for(labels, return_moment::just_in_time);
-  return fit_transfers(builder_, uses_, gaps_, forecaster_, 0, decisions);
 }
 
 label_evaluator::outcome label_evaluator::place(std::vector<decision> decisions, byte_count room) {

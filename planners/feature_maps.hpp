@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "schedule/fit_transfers.hpp"
+#include "schedule/minimum_fit.hpp"
 
 namespace um {
 
@@ -37,9 +38,11 @@ class label_evaluator {
 
   // A recomputed map stays on the device after its first recomputation.
   std::vector<decision> decisions_for(const std::vector<gap_choice>& labels, return_moment when) const;
-  // The fit with the least memory: every swap lasts as long as possible.
-  fit_result fit_at_minimum(const std::vector<gap_choice>& labels);
-  byte_count peak_of(const std::vector<gap_choice>& labels) { return fit_at_minimum(labels).peak; }
+  // Every swap lasts as long as possible.
+  minimum_need need_of(const std::vector<gap_choice>& labels) {
+    return minimum_.need_of(decisions_for(labels, return_moment::just_in_time));
+  }
+  byte_count peak_of(const std::vector<gap_choice>& labels) { return need_of(labels).peak; }
 
   struct outcome {
     prediction predicted;  // the forecast
@@ -65,6 +68,7 @@ class label_evaluator {
   std::vector<gap> gaps_;
   forecaster forecaster_;
   event_builder builder_;
+  minimum_fitter minimum_;
   std::vector<feature_map> maps_;
 };
 

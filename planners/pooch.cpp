@@ -132,7 +132,7 @@ class pooch_planner {
   nanoseconds added_recompute_time(std::size_t m, const label_evaluator::outcome& now, byte_count room) {
     std::vector<gap_choice> changed = labels_;
     changed[m] = gap_choice::recompute;
-    const fit_result other = labels_to_plan_.fit_at_minimum(changed);
+    const minimum_need other = labels_to_plan_.need_of(changed);
     return other.peak > room ? std::numeric_limits<nanoseconds>::max()
                              : other.recompute_time - now.predicted.recompute_time;
   }

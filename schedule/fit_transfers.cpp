@@ -54,7 +54,7 @@ class transfer_fitter {
   void reserve_minimum() {
     for (const std::uint32_t x : swapped_)
       decisions_[x] = {gap_choice::swap, gaps_[x].last_use, gaps_[x].next_use};
-    for (int tries = 0; tries < 4 && update_live_bytes(); ++tries) {
+    for (int tries = 0; tries < most_minimum_tries && update_live_bytes(); ++tries) {
     }
   }
 

@@ -14,6 +14,9 @@ namespace um {
 std::vector<byte_count> live_at_positions(const use_table& uses, std::span<const event> events,
                                           std::span<const byte_count> live);
 
+// Maximum number of attempts to let parts return where recomputations need them.
+inline constexpr int most_minimum_tries = 4;
+
 struct fit_result {
   byte_count peak =
       0;  // with every swapped part on the device as briefly as possible; a budget below it is infeasible

@@ -5,6 +5,8 @@
 
 #include <limits>
 
+#include "schedule/fit_transfers.hpp"
+#include "schedule/minimum_fit.hpp"
 #include "tests/schedule/random_decisions.hpp"
 
 namespace {
@@ -82,6 +84,28 @@ TEST_P(changed_lists, are_as_if_made_anew) {
       if (dice() % 2 == 0) continue;
       list.accept();
       now = next;
+    }
+  }
+}
+
+TEST_P(changed_lists, need_at_least_what_fitting_into_no_room_needs) {
+  std::mt19937 dice(9);
+  for (const loop_nest& l : loops_for(g)) {
+    const use_table uses = make_use_table(g, make_order(g, l));
+    const std::vector<gap> gaps = find_gaps(g, uses);
+    forecaster own_costs(p, uses), whole_costs(p, uses);
+    minimum_fitter fitter(g, uses, gaps, own_costs);
+    std::vector<decision> now = random_decisions(gaps, dice, 2);
+    for (int i = 0; i < 40 && !gaps.empty(); ++i) {
+      const std::vector<decision> others = random_decisions(gaps, dice, 2);
+      const std::size_t changed = dice() % gaps.size();
+      now[changed] = others[changed];
+      if (i % 10 == 5) now = others;
+      std::vector<decision> fitted = now;
+      const fit_result expected = fit_transfers(g, uses, gaps, whole_costs, 0, fitted);
+      const minimum_need need = fitter.need_of(now);
+      EXPECT_EQ(need.peak, expected.peak);
+      EXPECT_EQ(need.recompute_time, expected.recompute_time);
     }
   }
 }
