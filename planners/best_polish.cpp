@@ -20,14 +20,19 @@ class polishing {
  public:
   polishing(search_space& of, const placer& place, byte_count budget, placed_decisions from,
             std::uint64_t work)
-      : of_(of), place_(place), budget_(budget), now_(std::move(from)), left_(work / work_of_placing(of)) {
+      : of_(of),
+        place_(place),
+        budget_(budget),
+        now_(std::move(from)),
+        decisions_(of.decisions_for(now_.treatments)),
+        left_(work / work_of_placing(of)) {
     evaluation e = of.memory_of(now_.treatments, budget);
     of.add_time(e);
     forecast_ = e.forecast.time;
   }
 
   placed_decisions run() {
-    while (change_one() || exchange_two()) {
+    while (change_one() || exchange_two() || shift_copies()) {
     }
     return std::move(now_);
   }
@@ -63,14 +68,53 @@ class polishing {
       treatments[c] = how;
     }
     evaluation e = of_.memory_of(treatments, budget_);
-    if (e.over > 0 || e.least_time >= now_.placed.time) return false;
-    of_.add_time(e);
-    if (e.forecast.time > forecast_ + forecast_ / forecast_tolerance) return false;
+    if (e.least_time >= now_.placed.time) return false;
+    if (e.over == 0) of_.add_time(e);
+    if (e.over == 0 && e.forecast.time <= forecast_ + forecast_ / forecast_tolerance &&
+        take_if_faster(treatments, of_.decisions_for(treatments), e.forecast.time))
+      return true;
+    return std::ranges::any_of(treatments, swaps) &&
+           try_copies(treatments, fitted_decisions(of_, treatments, budget_), now_.placed.time);
+  }
+
+  // Copies leave or return one position earlier or later.
+  bool shift_copies() {
+    bool better = false;
+    for (std::size_t x = 0; x < decisions_.size(); ++x) {
+      if (decisions_[x].choice != gap_choice::swap) continue;
+      const gap& e = of_.gaps()[x];
+      for (const position by : {-1, 1}) {
+        for (position decision::* when : {&decision::leave_after, &decision::return_before}) {
+          std::vector<decision> shifted = decisions_;
+          decision& d = shifted[x];
+          d.*when += by;
+          const bool may = e.last_use <= d.leave_after && d.leave_after < d.return_before &&
+                           d.return_before <= e.next_use && left_ > 0;
+          better =
+              (may && try_copies(now_.treatments, shifted, forecast_ + forecast_ / forecast_tolerance)) ||
+              better;
+        }
+      }
+    }
+    return better;
+  }
+
+  bool try_copies(const std::vector<treatment>& treatments, const std::vector<decision>& decisions,
+                  nanoseconds most) {
+    const std::optional<nanoseconds> time = forecast_time(of_, decisions, budget_);
+    return time && *time < most && take_if_faster(treatments, decisions, *time);
+  }
+
+  bool take_if_faster(const std::vector<treatment>& treatments, const std::vector<decision>& decisions,
+                      nanoseconds forecast) {
+    if (left_ == 0) return false;
     --left_;
-    std::optional<placed_plan> placed = place_.decided(of_.plan(treatments), budget_);
+    std::optional<placed_plan> placed =
+        place_.decided(make_plan(of_.of_problem().network, of_.uses(), of_.gaps(), decisions), budget_);
     if (!placed || placed->need > budget_ || placed->time >= now_.placed.time) return false;
-    now_ = {std::move(treatments), std::move(*placed)};
-    forecast_ = e.forecast.time;
+    now_ = {treatments, std::move(*placed)};
+    decisions_ = decisions;
+    forecast_ = forecast;
     return true;
   }
 
@@ -78,8 +122,9 @@ class polishing {
   const placer& place_;
   byte_count budget_;
   placed_decisions now_;
-  nanoseconds forecast_ = 0;  // of now_
-  std::uint64_t left_;        // plans that may still be placed
+  std::vector<decision> decisions_;  // of now_
+  nanoseconds forecast_ = 0;         // of now_
+  std::uint64_t left_;               // plans that may still be placed
 };
 
 }  // namespace

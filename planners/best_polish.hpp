@@ -6,7 +6,8 @@
 
 namespace um {
 
-// A placed plan and the decisions that it follows.
+// A placed plan and what it decides; its copies may leave and return at other times than decisions_for()
+// says.
 struct placed_decisions {
   std::vector<treatment> treatments;
   placed_plan placed;
@@ -16,8 +17,9 @@ struct placed_decisions {
 // plan, on ResNet-50 and a U-Net, where a unit takes 25 to 33 ns.
 std::uint64_t work_of_placing(const search_space& of);
 
-// Changes one decision at a time, then exchanges two, as long as that makes the placed plan faster within the
-// budget. `work`: limit, as in search_space::work.
+// Changes one decision at a time, with copies early or fitted to the budget, exchanges two, then moves single
+// copies by one position, as long as that makes the placed plan faster within the budget. `work`: limit, as
+// in search_space::work.
 placed_decisions polish(search_space& of, const placer& place, byte_count budget, placed_decisions from,
                         std::uint64_t work);
 

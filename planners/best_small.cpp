@@ -201,7 +201,7 @@ class rung_search {
         x.reset();
         continue;
       }
-      x->what = polish(space_of(x->split), place_, rungs_[j].budget, std::move(x->what), work_ / 64);
+      x->what = polish(space_of(x->split), place_, rungs_[j].budget, std::move(x->what), work_ / 16);
       least = x->what.placed.time;
     }
   }

@@ -5,6 +5,8 @@
 #include <map>
 #include <tuple>
 
+#include "schedule/fit_transfers.hpp"
+
 namespace um {
 namespace {
 
@@ -236,6 +238,25 @@ bool search_space::gap_spans(std::size_t c, position at) const {
 
 memory_plan search_space::plan(const std::vector<treatment>& treatments) {
   return make_plan(p_.network, uses_, gaps_, decisions_for(treatments));
+}
+
+std::vector<decision> fitted_decisions(search_space& of, const std::vector<treatment>& treatments,
+                                       byte_count budget) {
+  std::vector<decision> decisions = of.decisions_for(treatments);
+  forecaster costs(of.of_problem(), of.uses());
+  fit_transfers(of.of_problem().network, of.uses(), of.gaps(), costs, budget, decisions);
+  return decisions;
+}
+
+std::optional<nanoseconds> forecast_time(const search_space& of, const std::vector<decision>& decisions,
+                                         byte_count budget) {
+  const std::vector<bool> staged = find_staged_tensors(of.uses(), of.gaps(), decisions);
+  event_builder builder(of.of_problem().network, of.uses(), of.gaps());
+  forecaster costs(of.of_problem(), of.uses());
+  const prediction found = costs.forecast(builder.build(decisions, staged), staged);
+  if (found.peak > budget) return std::nullopt;
+  return found.time +
+         copy_price(of.of_problem(), found.bytes_to_device, found.bytes_to_host, found.copy_count);
 }
 
 std::uint64_t computes_if_all_recomputed(const use_table& uses, const std::vector<gap>& gaps) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "schedule/change_evaluator.hpp"
@@ -77,6 +78,7 @@ class search_space {
 
   std::vector<decision> decisions_for(const std::vector<treatment>& treatments);
   memory_plan plan(const std::vector<treatment>& treatments);
+  const problem& of_problem() const { return p_; }
   const use_table& uses() const { return uses_; }
   const std::vector<gap>& gaps() const { return gaps_; }
 
@@ -111,6 +113,14 @@ class search_space {
   list_totals found_;                   // figures of `evaluated_`
   std::uint64_t work_ = 0;
 };
+
+// The decisions for treatments, with copies that wait for memory (fit_transfers) where decisions_for() holds
+// it too long.
+std::vector<decision> fitted_decisions(search_space& of, const std::vector<treatment>& treatments,
+                                       byte_count budget);
+// The time of decisions with copy_price(); nothing where they need more than the budget.
+std::optional<nanoseconds> forecast_time(const search_space& of, const std::vector<decision>& decisions,
+                                         byte_count budget);
 
 // About how many computes there are if every gap is recomputed and nothing stays: chains of recomputations
 // may make it many times the order (recurrent networks, deep ones in many parts).

@@ -9,6 +9,8 @@
 
 #include "core/lower.hpp"
 #include "core/verify.hpp"
+#include "planners/best_moves.hpp"
+#include "planners/best_space.hpp"
 #include "planners/order_of_use.hpp"
 #include "planners/planners.hpp"
 #include "simulator/simulate.hpp"
@@ -104,6 +106,33 @@ INSTANTIATE_TEST_SUITE_P(more, order_of_tensors, ::testing::Values(4U, 5U, 7U, 1
 
 INSTANTIATE_TEST_SUITE_P(catalogue, best_plans, ::testing::ValuesIn(small_network_labels()),
                          [](const auto& row) { return row.param; });
+
+// Treatments by dice: fitted copies make some fit where early ones need more than the budget.
+TEST(search_space, forecasts_decisions_as_their_treatments_and_fits_copies) {
+  const graph g = small_graph("residual");
+  const machine on = test_machine();
+  const profile costs = estimate(g, on);
+  const strategy& best = *find_strategy(planners(), "best");
+  const byte_count budget = footprint_of(g, costs).total / 3 * 2;
+  const problem p{g, costs, on, budget, pressure::none, complete_knobs(best, {}), {}};
+  search_space of(p, graph_order(g), true, memory_waits::until_enough);
+  std::mt19937 dice(3);
+  int fitted = 0;
+  for (int round = 0; round < 60; ++round) {
+    std::vector<treatment> treatments(of.classes().size(), treatment::keep);
+    for (std::size_t c = 0; c < treatments.size(); ++c) {
+      const treatment how = drawn_treatments[dice() % drawn_treatments.size()];
+      if (of.allows(c, how)) treatments[c] = how;
+    }
+    evaluation e = of.memory_of(treatments, budget);
+    of.add_time(e);
+    constexpr byte_count unlimited = std::numeric_limits<byte_count>::max();
+    EXPECT_EQ(forecast_time(of, of.decisions_for(treatments), unlimited), e.forecast.time);
+    const bool fits = forecast_time(of, fitted_decisions(of, treatments, budget), budget).has_value();
+    if (fits && e.over > 0) ++fitted;
+  }
+  EXPECT_GE(fitted, 1);
+}
 
 // Two of those where it is; the program um_exact makes the record of many, misses included.
 TEST(exact, plans_of_whole_operators_are_close_to_the_optimum) {
