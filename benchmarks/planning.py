@@ -1,0 +1,118 @@
+"""CPU seconds and peak memory of `umbench plan`, one core, simulated on an H200, appended to results/planning.jsonl.
+
+Cases: networks of the catalogue and exported ones, and a chain of 2,500 and of 10,000 operators. A line tells what was planned,
+by which build, on which processor. A later run goes on where the file ends.
+"""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "benchmarks")]
+
+import timed  # noqa: E402
+
+CATALOGUE = {"alexnet": 512, "vgg16": 256, "resnet50": 128, "resnet152": 128}  # batch, bf16
+EXPORTED = ("gpt2_small", "unet", "vit_b_16", "swin_t", "densenet121", "gru")
+CHAINS = (2500, 10000)
+RATIOS = (1.25, 1.5, 2, 3, 4, 64)  # 64: no plan
+RATIOS_OF_CHAINS = (1.25, 2, 64)
+DEADLINE = 100  # CPU seconds of a plan
+SEARCHES = ("best", "best_managed")
+PAPERS = ("pooch", "checkmate", "autoswap")  # of ResNet-152 alone
+FIELDS = ("network", "strategy", "ratio", "build")
+
+
+def chain(operators):
+    """A graph of that many operators: layers forward, each of which keeps its result, and backward."""
+    def op(name, read, written):
+        return {"name": name, "kind": "opaque", "label": "layer", "flops": 2_000_000_000, "bytes": 100_000_000, "in": read, "out": [written]}
+
+    layers = operators // 2
+    tensors = [{"name": "x0", "shape": [16, 512, 32, 32], "use": "input"}]
+    forward, backward = [], []
+    for i in range(1, layers + 1):
+        tensors += [{"name": f"w{i}", "shape": [512, 512, 1, 1], "use": "parameter"},
+                    {"name": f"x{i}", "shape": [16, 512 if i % 3 else 1024, 32, 32]},
+                    {"name": f"g{i}", "shape": [16, 512 if i % 3 else 1024, 32, 32]}]
+        forward.append(op(f"f{i}", [f"x{i - 1}", f"w{i}"], f"x{i}"))
+        above = [f"g{i + 1}"] if i < layers else []
+        backward.insert(0, op(f"b{i}", [f"x{i}", f"w{i}", *above], f"g{i}"))
+    return {"schema": 1, "kind": "graph", "name": f"chain_{operators}", "precision": "bf16", "tensors": tensors, "ops": forward + backward}
+
+
+def cases(folder):
+    """Those that take longest come first."""
+    for operators in reversed(CHAINS):
+        path = Path(folder) / f"chain_{operators}.json"
+        path.write_text(json.dumps(chain(operators)), encoding="utf-8")
+        yield path.stem, [str(path)]
+    for network, batch in CATALOGUE.items():
+        yield network, [network, "--batch", str(batch), "--precision", "bf16"]
+    for network in EXPORTED:
+        yield f"exported {network}", [str(ROOT / f"tests/networks/exported/{network}.json")]
+
+
+def operators_of(umbench, words, folder):
+    """How many operators a network has, by its graph file."""
+    path = Path(words[0])
+    if not path.suffix:
+        path = Path(folder) / "operators.json"
+        subprocess.run([str(umbench), "plan", "--network", *words, "--strategy", "device", "--backend", "sim:h200", "--graph", str(path)],
+                       stdout=subprocess.DEVNULL, check=True)
+    return len(json.loads(path.read_text(encoding="utf-8"))["ops"])
+
+
+def tasks(umbench, folder, build):
+    for network, words in cases(folder):
+        operators = operators_of(umbench, words, folder)
+        for strategy in SEARCHES + (PAPERS if network == "resnet152" else ()):
+            for ratio in RATIOS_OF_CHAINS if network.startswith("chain") else RATIOS:
+                yield {"network": network, "strategy": strategy, "ratio": ratio, "build": build, "operators": operators,
+                       "words": words}
+
+
+def processor():
+    names = re.findall(r"(?m)^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"))
+    return names[0] if names else "unknown"
+
+
+def measure(umbench, task):
+    line = [str(umbench), "plan", "--network", *task["words"], "--strategy", task["strategy"], "--ratio", str(task["ratio"]),
+            "--backend", "sim:h200", "--deadline", str(DEADLINE)]
+    with tempfile.TemporaryFile("w+") as text:
+        child = subprocess.Popen(line, stdout=text, stderr=subprocess.STDOUT)
+        _, status, used = os.wait4(child.pid, 0)
+        text.seek(0)
+        said = text.read()
+    found = re.search(r"(?m)^  expected +(.+?) an iteration", said)
+    last = said.strip().splitlines()[-1] if said.strip() else ""
+    return {**{field: task[field] for field in FIELDS}, "cpu_s": round(used.ru_utime + used.ru_stime, 2),
+            "peak_mib": used.ru_maxrss // 1024, "processor": processor(),
+            "operators": task["operators"], "outcome": found[1] if found else last.removeprefix("umbench: ")[:120]}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("umbench", type=Path)
+    parser.add_argument("--build", required=True, help="commit that was built")
+    parser.add_argument("--out", type=Path, default=ROOT / "results/planning.jsonl")
+    parser.add_argument("--jobs", type=int, default=1, help="cores that plan, a case each")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as pool:
+        done = {tuple(line.get(field) for field in FIELDS) for line in timed.measured_lines(options.out)}
+        left = [task for task in tasks(options.umbench, folder, options.build) if tuple(task[field] for field in FIELDS) not in done]
+        with options.out.open("a", encoding="utf-8") as file:
+            for line in as_completed([pool.submit(measure, options.umbench, task) for task in left]):
+                print(json.dumps(line.result()), file=file, flush=True)
+
+
+if __name__ == "__main__":
+    main()
