@@ -139,18 +139,23 @@ void block_placer::begin_as(const attempt& before, std::size_t kept, attempt& a)
   is_kept_.assign(task_.blocks.size(), 0);
   for (std::size_t k = 0; k < kept; ++k) is_kept_[a.order[k]] = 1;
   for (const placed_block& s : before.placed) {
-    if (is_kept_[s.index] != 0) insert(s.index, s.begin, a);
+    if (is_kept_[s.index] != 0) insert_at(a.placed.size(), s.index, s.begin, a);
   }
 }
 
 void block_placer::insert(std::uint32_t i, std::int64_t at, attempt& a) const {
+  const auto after = std::ranges::upper_bound(a.placed, at, {}, &placed_block::begin) - a.placed.begin();
+  insert_at(static_cast<std::size_t>(after), i, at, a);
+}
+
+void block_placer::insert_at(std::size_t place, std::uint32_t i, std::int64_t at, attempt& a) const {
   const shape& b = task_.blocks[i];
   const placed_block s{at, at + to_signed(b.extent), i};
   const auto top = static_cast<byte_count>(s.end);
   a.bytes = std::max(a.bytes, top);
   if (top > task_.goal) a.bytes_above_goal += std::min(top - task_.goal, b.extent);
   a.address_of[i] = at;
-  const auto after = std::ranges::upper_bound(a.placed, at, {}, &placed_block::begin) - a.placed.begin();
+  const auto after = static_cast<std::ptrdiff_t>(place);
   a.placed.insert(a.placed.begin() + after, s);
   a.begins.insert(a.begins.begin() + after, lifetimes_[i].begin);
   a.ends.insert(a.ends.begin() + after, lifetimes_[i].end);
@@ -195,9 +200,17 @@ std::int64_t block_placer::address_for(std::uint32_t i, const attempt& a) {
     }
   } else {
     find_forbidden_addresses(i, a);
+    auto part = forbidden_to_parts_.begin();
+    const auto add_parts_up_to = [&](std::int64_t above) {
+      for (; part != forbidden_to_parts_.end() && part->above <= above; ++part) {
+        if (!found.add(*part)) return false;
+      }
+      return true;
+    };
     for (const offset_interval& x : forbidden_) {
-      if (!found.add(x)) break;
+      if (!add_parts_up_to(x.above) || !found.add(x)) return found.address();
     }
+    add_parts_up_to(std::numeric_limits<std::int64_t>::max());
   }
   return found.address();
 }
@@ -205,23 +218,22 @@ std::int64_t block_placer::address_for(std::uint32_t i, const attempt& a) {
 void block_placer::find_forbidden_addresses(std::uint32_t i, const attempt& a) {
   const shape& b = task_.blocks[i];
   forbidden_.clear();
-  bool in_order = true;
+  forbidden_to_parts_.clear();
   for (const std::uint32_t k : overlapping_in_time(i, a)) {
     const placed_block& s = a.placed[k];
     if (overlap_throughout(b, task_.blocks[s.index])) {
       forbidden_.push_back({s.begin - to_signed(b.extent), s.end});
       continue;
     }
-    in_order = false;
     if (b.is_single) {
       for (const offset_interval& x : conflicts_.forbidden_offsets(s.index, i))
-        forbidden_.push_back({s.begin - x.below, s.begin - x.above});
+        forbidden_to_parts_.push_back({s.begin - x.below, s.begin - x.above});
     } else {
       for (const offset_interval& x : conflicts_.forbidden_offsets(i, s.index))
-        forbidden_.push_back({s.begin + x.above, s.begin + x.below});
+        forbidden_to_parts_.push_back({s.begin + x.above, s.begin + x.below});
     }
   }
-  if (!in_order) std::ranges::sort(forbidden_, {}, &offset_interval::above);
+  std::ranges::sort(forbidden_to_parts_, {}, &offset_interval::above);
 }
 
 }  // namespace um::placing

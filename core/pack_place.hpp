@@ -82,13 +82,15 @@ class block_placer {
 
   void begin_as(const attempt& before, std::size_t kept, attempt& a);
   void insert(std::uint32_t i, std::int64_t at, attempt& a) const;
+  void insert_at(std::size_t place, std::uint32_t i, std::int64_t at, attempt& a) const;
   // Whether a block that took the lowest gap takes the same in spite of the changes.
   bool keeps_lowest_gap(std::uint32_t i, std::int64_t at) const;
   // Indices of the placed blocks that are live at the same time as block `i`.
   std::span<const std::uint32_t> overlapping_in_time(std::uint32_t i, const attempt& a);
   // The address of block `i` by the rule, given the placed blocks.
   std::int64_t address_for(std::uint32_t i, const attempt& a);
-  // Address ranges that block `i` cannot take, in order.
+  // Address ranges that block `i` cannot take, in order: of blocks that it may not meet at all, and of
+  // others.
   void find_forbidden_addresses(std::uint32_t i, const attempt& a);
 
   const placement_request& task_;
@@ -99,7 +101,7 @@ class block_placer {
   std::vector<change> changes_;                // scratch of place_earlier()
   std::vector<unsigned char> is_overlapping_;  // scratch: per placed block
   std::vector<std::uint32_t> overlapping_;
-  std::vector<offset_interval> forbidden_;
+  std::vector<offset_interval> forbidden_, forbidden_to_parts_;
 };
 
 }  // namespace um::placing
