@@ -49,7 +49,8 @@ class section_planner {
       : p_(p),
         uses_(make_use_table(p.network, order_in_sections(p.network, sections))),
         gaps_(find_gaps(p.network, uses_)),
-        forecaster_(p, uses_) {
+        forecaster_(p, uses_),
+        builder_(p.network, uses_, gaps_) {
     const std::vector<decision> kept(gaps_.size());
     const std::vector<event> events = build_events(p.network, uses_, gaps_, kept);
     forecaster_.forecast_memory(events, find_staged_tensors(uses_, gaps_, kept));
@@ -82,7 +83,7 @@ class section_planner {
       if (all_may && !best.empty()) break;
       std::vector<decision> decisions =
           choose_swaps(room - room * (i / 2 % sixteenths_spared) / 16, longest, all_may);
-      const fit_result found = fit_transfers(p_.network, uses_, gaps_, forecaster_, room, decisions);
+      const fit_result found = fit_transfers(builder_, uses_, gaps_, forecaster_, room, decisions);
       peak = std::min(peak, found.peak);
       if (found.peak > room) continue;
       const nanoseconds time = time_of(decisions);
@@ -182,6 +183,7 @@ class section_planner {
   use_table uses_;
   std::vector<gap> gaps_;
   forecaster forecaster_;
+  event_builder builder_;
   std::vector<byte_count> load_;        // bytes alive at every position without swaps
   std::vector<nanoseconds> starts_{0};  // start of every position if there were no copies
 };
