@@ -65,7 +65,7 @@ class Advise(InterfaceTest):
         self.assertIn("page tables (ATS)", " ".join(self.well(*ASK, "sim:gh200", "--ratio", "2", *SOME).split()))
 
     def test_none_works(self):
-        done = self.umbench(*ASK, "sim:h200", "--budget", "1MiB")
+        done = self.umbench(*ASK, "sim:h200", "--budget", "1MiB", *SOME)
         self.assertEqual(done.returncode, 1)
         self.assertIn("Nothing that was tried works", " ".join(done.stdout.split()))
 

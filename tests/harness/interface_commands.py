@@ -41,9 +41,10 @@ class Validate(InterfaceTest):
         return re.findall(r"(?m)^\| (?:alexnet|vgg16) b.* \|$", self.well("validate", *files))
 
     def test_runs_of_a_cell_are_one_row_and_those_of_another_build_are_not(self):
-        one = ROOT / "results/validation/h200_host_2.jsonl"
-        lines = one.read_text(encoding="utf-8").splitlines()
-        cells = {json.loads(line)["key"] for line in lines if '"kind":"record"' in line}
+        kept = (ROOT / "results/validation/h200_host_2.jsonl").read_text(encoding="utf-8").splitlines()
+        cells = sorted({json.loads(line)["key"] for line in kept if '"kind":"record"' in line})[:4]
+        lines = [line for line in kept if '"kind":"record"' not in line or json.loads(line)["key"] in cells]
+        one = self.write("one_build.jsonl", "\n".join(lines) + "\n")
         self.assertGreater(len(lines), 2 * len(cells))
         self.assertEqual(len(self.rows(one)), len(cells))
         other = self.folder / "two_builds.jsonl"
@@ -203,13 +204,13 @@ class Levels(InterfaceTest):
         self.assertTrue(bf16[0] < tf32[0] and bf16[1] < tf32[1])
 
     def test_branching_networks_run_at_every_level(self):
-        branching = {"network": ["resnet18", "resnet20_cifar"], "batch": 8,
+        branching = {"network": "resnet20_cifar", "batch": 8,
                      "strategy": ["device", "swap_all", "managed", "managed_advise", "managed_prefetch"]}
         self.well("sweep", self.spec(grids=[
             branching | {"fusion": ["none", "fused", "lean"], "precision": ["fp32", "bf16"], "ratio": 1.5, "mode": "simulated"},
             branching | {"ratio": [1, 1.5], "mode": "capped"}]))
         records = entries(self.folder / "study.jsonl")[1]
-        self.assertEqual(len(records), 2 * 5 * (3 * 2 + 2))
+        self.assertEqual(len(records), 5 * (3 * 2 + 2))
         for record in records:
             self.assertIn(record["outcome"], ["ok", "infeasible"])
             if (record["strategy"], record["mode"]) == ("managed", "simulated"):
@@ -252,7 +253,7 @@ class Plan(InterfaceTest):
     def test_best_managed_leaves_room_for_whole_blocks(self):
         """Where its search finds nothing, others decide for less than the budget."""
         cell = ["--network", "alexnet", "--batch", "128", "--precision", "bf16", "--ratio", "1.25", "--mode", "capped",
-                "--backend", "sim:h200"]
+                "--backend", "sim:h200", "--knob", "effort=0"]
         self.assertIn("managed", self.well("plan", *cell, "--strategy", "best_managed", "-o", "plan.json"))
 
     def test_plan_and_graph_on_standard_output(self):
