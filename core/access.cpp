@@ -11,7 +11,7 @@ namespace {
 
 using cutting::cuts_by_axis, cutting::operand_cut;
 
-__extension__ using wide = unsigned __int128;
+__extension__ using uint128 = unsigned __int128;
 
 // --- rows and windows ---
 
@@ -170,8 +170,8 @@ box with_explicit_ranges(const graph& g, const op& o, const cutting::cut_rules& 
 
 std::uint64_t share_of(std::uint64_t total, const interval& part, const interval& all) {
   const auto up_to = [&](std::int64_t end) {
-    return static_cast<std::uint64_t>(static_cast<wide>(total) * static_cast<wide>(end) /
-                                      static_cast<wide>(all.end));
+    return static_cast<std::uint64_t>(static_cast<uint128>(total) * static_cast<uint128>(end) /
+                                      static_cast<uint128>(all.end));
   };
   return up_to(part.end) - up_to(part.begin);
 }

@@ -8,7 +8,7 @@
 namespace um {
 namespace {
 
-__extension__ using wide = __int128;
+__extension__ using int128 = __int128;
 
 std::string to_text(const interval& i) {
   return std::to_string(i.begin) + ":" + std::to_string(i.end);
@@ -53,7 +53,7 @@ interval part_of(std::int64_t extent, std::uint32_t part, std::uint32_t parts) {
   }
   if (parts == 1) return {};
   const auto border = [&](std::uint64_t p) {
-    return static_cast<std::int64_t>(static_cast<wide>(extent) * static_cast<wide>(p) / parts);
+    return static_cast<std::int64_t>(static_cast<int128>(extent) * static_cast<int128>(p) / parts);
   };
   return {border(part), border(std::uint64_t{part} + 1)};
 }

@@ -8,8 +8,8 @@
 namespace um::measure {
 namespace {
 
-constexpr std::array<const char*, 6> step_names{"advise",           "read",     "read_again", "write",
-                                                "write_after_read", "cpu_touch"};
+constexpr std::array<const char*, 6> advice_steps{"advise",           "read",     "read_again", "write",
+                                                  "write_after_read", "cpu_touch"};
 
 std::string name_of(const std::vector<advice>& hints) {
   std::string name;
@@ -88,7 +88,7 @@ measurement pinned_access_case(access how, byte_count bytes) {
 
 measurement advice_case(const std::vector<advice>& hints, advised_step step, byte_count bytes) {
   measurement m;
-  m.name = "advice/" + name_of(hints) + '/' + step_names.at(static_cast<std::size_t>(step)) +
+  m.name = "advice/" + name_of(hints) + '/' + advice_steps.at(static_cast<std::size_t>(step)) +
            "/size:" + bytes_text(bytes);
   if (step != advised_step::advise) m.bytes = bytes;
   if (step == advised_step::read || step == advised_step::write) m.link_direction = copy_direction::to_device;
@@ -113,7 +113,7 @@ std::vector<measurement> advice_cases(const device_facts&) {
   constexpr byte_count bytes = 32 * MiB;
   std::vector<measurement> all;
   for (const std::vector<advice>& given : hints) {
-    for (std::size_t step = given.empty() ? 1 : 0; step < step_names.size(); ++step) {
+    for (std::size_t step = given.empty() ? 1 : 0; step < advice_steps.size(); ++step) {
       all.push_back(advice_case(given, static_cast<advised_step>(step), bytes));
     }
   }

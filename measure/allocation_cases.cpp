@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::array<const char*, 6> kind_names{"device",      "managed",      "pinned",
                                                 "device_pool", "managed_pool", "system"};
-constexpr std::array<const char*, 3> step_names{"allocate", "first_use", "free"};
+constexpr std::array<const char*, 3> allocation_steps{"allocate", "first_use", "free"};
 
 using memory_pool = handle<cudaMemPool_t, &cudaMemPoolDestroy>;
 
@@ -167,7 +167,7 @@ trial make_trial(bench& on, memory_kind kind, allocation_step step, byte_count b
 measurement allocation_case(memory_kind kind, allocation_step step, byte_count bytes) {
   measurement m;
   m.name = std::string("allocation/") + kind_names.at(static_cast<std::size_t>(kind)) + '/' +
-           step_names.at(static_cast<std::size_t>(step)) + "/size:" + bytes_text(bytes);
+           allocation_steps.at(static_cast<std::size_t>(step)) + "/size:" + bytes_text(bytes);
   m.reset = step == allocation_step::allocate    ? "freed before"
             : step == allocation_step::first_use ? "freed and allocated before, written by the GPU"
                                                  : "allocated and written before";
@@ -180,7 +180,7 @@ measurement allocation_case(memory_kind kind, allocation_step step, byte_count b
 std::vector<measurement> allocation_cases(const device_facts&) {
   std::vector<measurement> all;
   for (std::size_t kind = 0; kind < kind_names.size(); ++kind) {
-    for (std::size_t step = 0; step < step_names.size(); ++step) {
+    for (std::size_t step = 0; step < allocation_steps.size(); ++step) {
       for (const byte_count bytes : {64 * KiB, 16 * MiB, 512 * MiB}) {
         all.push_back(
             allocation_case(static_cast<memory_kind>(kind), static_cast<allocation_step>(step), bytes));

@@ -8,9 +8,9 @@
 namespace um::measure {
 namespace {
 
-constexpr std::array<const char*, 6> step_names{"discard",  "discard_and_prefetch", "discard_then_prefetch",
-                                                "prefetch", "write_after_prefetch", "write"};
-constexpr std::array<const char*, 6> put_back_texts{
+constexpr std::array<const char*, 6> discard_steps{
+    "discard", "discard_and_prefetch", "discard_then_prefetch", "prefetch", "write_after_prefetch", "write"};
+constexpr std::array<const char*, 6> discard_resets{
     "on the GPU and written there",
     "on the GPU and written there",
     "on the GPU and written there",
@@ -77,10 +77,10 @@ class discarded_data {
 measurement discard_case(return_method step, byte_count bytes, bool queued) {
   const auto which = static_cast<std::size_t>(step);
   measurement m;
-  m.name = std::string("discard/") + step_names.at(which) + (queued ? "_queued" : "") +
+  m.name = std::string("discard/") + discard_steps.at(which) + (queued ? "_queued" : "") +
            "/size:" + bytes_text(bytes);
   m.bytes = bytes;
-  m.reset = put_back_texts.at(which);
+  m.reset = discard_resets.at(which);
   if (queued) m.reset += " while its stream was at work";
   m.migrates = true;
   m.repetitions = bytes <= 32 * MiB && step != return_method::write ? 10 : 3;
@@ -121,7 +121,7 @@ measurement discarded_to_host(byte_count bytes, bool populated) {
 
 std::vector<measurement> discard_cases(const device_facts&) {
   std::vector<measurement> all;
-  for (std::size_t step = 0; step < step_names.size(); ++step) {
+  for (std::size_t step = 0; step < discard_steps.size(); ++step) {
     const auto what = static_cast<return_method>(step);
     if (what == return_method::write) {
       for (const byte_count bytes : {2 * MiB, 16 * MiB}) {

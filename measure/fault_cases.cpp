@@ -37,7 +37,7 @@ std::string name_of(const gpu_access& a) {
 }
 
 // Every read's time by the GPU's clock.
-trial block_chase_trial(bench& on, data_state wanted) {
+trial run_block_chase(bench& on, data_state wanted) {
   constexpr byte_count places = 64;
   const auto memory = std::make_shared<staged_data>(on, wanted, places * managed_block);
   const auto times = std::make_shared<leased_memory>(on.device_memory(places * sizeof(std::uint32_t)));
@@ -140,7 +140,7 @@ measurement isolated_fault(data_state data) {
            "/isolated/data:" + state_names.at(static_cast<std::size_t>(data));
   m.reset = reset_text(data);
   m.migrates = true;
-  m.prepare = [data](bench& on) { return block_chase_trial(on, data); };
+  m.prepare = [data](bench& on) { return run_block_chase(on, data); };
   return m;
 }
 

@@ -12,7 +12,7 @@ namespace {
 enum class operand_place : std::uint8_t { device, managed_cold, managed_warm, prefetched, zero_copy };
 constexpr std::array<const char*, 5> placing_names{"device", "managed_cold", "managed_warm", "prefetched",
                                                    "zero_copy"};
-constexpr std::array<const char*, 5> put_back_texts{
+constexpr std::array<const char*, 5> operand_resets{
     "nothing to put back: device memory", "operands prefetched to the CPU", "operands prefetched to the GPU",
     "operands prefetched to the CPU", "nothing to put back: pinned memory, reached over the link"};
 
@@ -120,7 +120,7 @@ measurement convolution_case(const layer& of, convolution_kind kind, operand_pla
   for (const byte_count bytes : operand_bytes(what)) m.bytes += bytes;
   if (where != operand_place::device && where != operand_place::managed_warm)
     m.link_direction = copy_direction::to_device;
-  m.reset = put_back_texts.at(place);
+  m.reset = operand_resets.at(place);
   m.migrates = where == operand_place::managed_cold && m.bytes <= most_counted;
   m.repetitions = m.bytes > GiB || where == operand_place::zero_copy ? 1 : 3;
   m.prepare = [=, bytes = m.bytes](bench& on) -> trial {

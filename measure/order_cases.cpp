@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "core/quantiles.hpp"
+#include "measure/calibration_sizes.hpp"
 #include "measure/families.hpp"
 
 namespace um::measure {
 namespace {
 
-constexpr byte_count granule = 64 * KiB;
 constexpr std::array<const char*, 6> walk_names{"waves",  "grid_stride",   "chunk_a_thread",
                                                 "random", "block_strided", "sparse_pages"};
 constexpr const char* put_back_of_part = "prefetched to the CPU, the end of it to the GPU";

@@ -8,7 +8,7 @@ namespace um {
 namespace {
 
 constexpr std::array<int, 4> layers_of_blocks{6, 12, 24, 16};
-constexpr std::int64_t growth = 32, bottleneck = 4 * growth, first_channels = 64;
+constexpr std::int64_t growth = 32, bottleneck_channels = 4 * growth, stem_channels = 64;
 
 tensor_id norm_and_relu(builder& b, const std::string& norm, const std::string& relu, tensor_id x) {
   return b.relu(relu, b.batch_norm(norm, x));
@@ -17,7 +17,7 @@ tensor_id norm_and_relu(builder& b, const std::string& norm, const std::string& 
 // The new features of a layer.
 tensor_id dense_layer(builder& b, const std::string& name, tensor_id x) {
   x = b.convolution(name + ".conv1", norm_and_relu(b, name + ".norm1", name + ".relu1", x),
-                    {bottleneck, 1, 1, 0, false});
+                    {bottleneck_channels, 1, 1, 0, false});
   return b.convolution(name + ".conv2", norm_and_relu(b, name + ".norm2", name + ".relu2", x),
                        {growth, 3, 1, 1, false});
 }
@@ -46,7 +46,7 @@ graph build_densenet121(const network_spec& spec) {
   const std::int64_t insize = spec.knobs.at("insize");
   builder b(spec.name, spec.mode);
   tensor_id x = b.input("data", {spec.batch, 3, insize, insize});
-  x = b.convolution("conv0", x, {first_channels, 7, 2, 3, false});
+  x = b.convolution("conv0", x, {stem_channels, 7, 2, 3, false});
   x = b.max_pool("pool0", norm_and_relu(b, "norm0", "relu0", x), 3, 2, partial_windows::dropped, 1);
   for (std::size_t i = 0; i < layers_of_blocks.size(); ++i) {
     const std::string number = std::to_string(i + 1);

@@ -7,7 +7,7 @@
 namespace um {
 namespace {
 
-constexpr std::array<std::int64_t, 5> channels{64, 128, 256, 512, 512};
+constexpr std::array<std::int64_t, 5> stage_channels{64, 128, 256, 512, 512};
 constexpr std::int64_t reduction = 32;
 
 std::int64_t insize_of(const network_spec& spec) {
@@ -25,7 +25,7 @@ tensor_id convolution_layers(builder& b, const network_spec& spec, const vgg_sta
     const std::string number = std::to_string(stage + 1);
     for (int i = 1; i <= depth[stage]; ++i) {
       const std::string place = number + "_" + std::to_string(i);
-      x = b.convolution("conv" + place, x, {channels[stage], 3, 1, 1, !with_norms});
+      x = b.convolution("conv" + place, x, {stage_channels[stage], 3, 1, 1, !with_norms});
       if (with_norms) x = b.batch_norm("bn" + place, x);
       x = b.relu("relu" + place, x);
     }

@@ -11,15 +11,15 @@ constexpr std::size_t most_reads_if_shared = 4, most_reads = 8;
 constexpr int most_operations_if_shared = 30;
 constexpr std::size_t no_kernel = SIZE_MAX, read_by_library = SIZE_MAX;
 
-bool fusible(torch_kind kind) {
-  return kind == torch_kind::pointwise || kind == torch_kind::reduction || kind == torch_kind::far_reduction;
+bool fusible(torch_kind of) {
+  return of == torch_kind::pointwise || of == torch_kind::reduction || of == torch_kind::far_reduction;
 }
 
 bool has(const std::vector<torch_id>& among, torch_id id) {
   return std::ranges::find(among, id) != among.end();
 }
 
-void add(std::vector<torch_id>& to, torch_id id) {
+void append_new(std::vector<torch_id>& to, torch_id id) {
   if (!has(to, id)) to.push_back(id);
 }
 
@@ -78,8 +78,8 @@ void torch_kernels::read_inputs(torch_id v) {
   operations_[v] = 1;
   int deepest = 0;
   const auto read = [&](torch_id b, bool shifted) {
-    add(reads_[v], b);
-    if (shifted) add(shifted_[v], b);
+    append_new(reads_[v], b);
+    if (shifted) append_new(shifted_[v], b);
   };
   for (const torch_id b : wiring_.sources[v]) {
     const torch_id maker = wiring_.maker(b);
@@ -204,8 +204,8 @@ void torch_kernels::collect(const std::vector<torch_id>& order) {
       for (const torch_id b : reads_[v]) {
         const torch_id maker = wiring_.maker(b);
         if (runs_[b] && kernel_of_[maker] == k) continue;
-        if (has(found_[k].reads, b)) add(found_[k].read_often, b);
-        add(found_[k].reads, b);
+        if (has(found_[k].reads, b)) append_new(found_[k].read_often, b);
+        append_new(found_[k].reads, b);
         read_elsewhere_[b] = 1;
       }
     }

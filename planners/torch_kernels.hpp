@@ -24,7 +24,7 @@ class torch_kernels {
   // reads.
   void fuse(const std::vector<torch_id>& order, bool backward);
   std::size_t count() const { return placed_.size(); }
-  const torch_kernel& kernel(std::size_t position) const { return found_[placed_[position]]; }
+  const torch_kernel& kernel(std::size_t at) const { return found_[placed_[at]]; }
   // Roots that a member of a kernel reads, those of other members among them.
   const std::vector<torch_id>& reads_of(torch_id member) const { return reads_[member]; }
   // Those of them that it reads elsewhere than where it writes.

@@ -18,7 +18,7 @@ using fe_type = fe::DescriptorType_t;
 // epilogue.
 constexpr std::array<std::int64_t, 4> operand_ids{'x', 'w', 'y', 'b'};
 constexpr std::int64_t product_id = 'p', sum_id = 's';
-constexpr std::int64_t operand_alignment = 16;
+constexpr std::int64_t pointer_alignment = 16;
 
 cudnnDataType_t cudnn_type(dtype type) {
   return type == dtype::bf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
@@ -34,7 +34,7 @@ fe::Tensor describe(const dims& shape, std::int64_t id, dtype type, const cudnn_
       .setDim(4, extent.data())
       .setStride(4, stride.data())
       .setId(id)
-      .setAlignment(operand_alignment)
+      .setAlignment(pointer_alignment)
       .setDataType(cudnn_type(type))
       .setVirtual(between)
       .build();

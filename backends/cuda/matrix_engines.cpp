@@ -71,11 +71,11 @@ product describe(const matrix_problem& p, bool joined) {
   return made;
 }
 
-using algorithm = cublasLtMatmulAlgo_t;
+using matmul_algorithm = cublasLtMatmulAlgo_t;
 
 // A choice is kept as text: cuBLASLt can store and restore an algorithm, for the same version of the library.
 struct named_algorithm {
-  algorithm how{};
+  matmul_algorithm how{};
   bool joined = false;
 };
 constexpr const char* plain_name = "cublaslt";

@@ -25,7 +25,7 @@ int checked_device(int device) {
   return device;
 }
 
-int attribute(cudaDeviceAttr attribute, int device) {
+int device_attribute(cudaDeviceAttr attribute, int device) {
   int value = 0;
   check(cudaDeviceGetAttribute(&value, attribute, device));
   return value;
@@ -86,8 +86,8 @@ nanoseconds median_as_launched(session& gpu, const std::function<void()>& call, 
 }
 
 std::int64_t bandwidth_of(int device) {
-  const std::int64_t khz = attribute(cudaDevAttrMemoryClockRate, device);
-  const std::int64_t bits = attribute(cudaDevAttrGlobalMemoryBusWidth, device);
+  const std::int64_t khz = device_attribute(cudaDevAttrMemoryClockRate, device);
+  const std::int64_t bits = device_attribute(cudaDevAttrGlobalMemoryBusWidth, device);
   return std::max<std::int64_t>(2 * khz * 1000 * bits / 8, 1);  // transfers on both edges of the clock
 }
 
@@ -96,7 +96,7 @@ std::int64_t bandwidth_of(int device) {
 session::session(int device, const cuda_options& options)
     : device_(checked_device(device)),
       options_(options),
-      multiprocessors_(attribute(cudaDevAttrMultiProcessorCount, device)),
+      multiprocessors_(device_attribute(cudaDevAttrMultiProcessorCount, device)),
       memory_bytes_per_s_(bandwidth_of(device)),
       compute_(make_stream()),
       cudnn_(make_cudnn(compute_.get())),

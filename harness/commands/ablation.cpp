@@ -18,11 +18,11 @@ std::string gib_text(std::optional<byte_count> bytes) {
   return bytes ? fmt::format("{:.2f}", static_cast<double>(*bytes) / static_cast<double>(GiB)) : "?";
 }
 
-struct figures {
+struct traffic_texts {
   std::string to_device = "", to_host = "", remote = "", faults = "";
 };
 
-figures traffic_figures(const record& r) {
+traffic_texts texts_of_traffic(const record& r) {
   if (!r.last) return {};
   const counters& c = *r.last;
   return {gib_text(bytes_to_device(c)), gib_text(bytes_to_host(c)), gib_text(c.remote_bytes),
@@ -56,7 +56,7 @@ std::string verdict_text(const record& r, const record& base, std::span<const hi
 // --- tables ---
 
 std::string row(std::string_view name, const record& r, const std::string& said) {
-  const figures f = traffic_figures(r);
+  const traffic_texts f = texts_of_traffic(r);
   const auto time = steady_ns(r);
   return fmt::format("  {:<38} {:>9} {:>9} {:>9} {:>9} {:>9}  {}\n", name, time ? time_text(*time) : "-",
                      f.to_device, f.to_host, f.remote, f.faults, said);

@@ -57,7 +57,7 @@ std::string describe_source(const machine_options& o, const std::vector<figure_s
   return text;
 }
 
-void print_row(std::string_view label, const std::string& text) {
+void print_machine_row(std::string_view label, const std::string& text) {
   constexpr std::size_t indent = 12;
   fmt::print("  {:<{}}{}\n", label, indent - 2, wrap_text(text, indent));
 }
@@ -65,10 +65,10 @@ void print_row(std::string_view label, const std::string& text) {
 // Prints how many figures are known, and the most important assumptions.
 void print_machine_notes(const machine& m) {
   const std::size_t all = figures().size(), guessed = m.estimated.size(), lent = m.borrowed.size();
-  print_row("figures", fmt::format("{} measured, {} estimated, {} taken from {}", all - guessed - lent,
-                                   guessed, lent, standard_machine));
+  print_machine_row("figures", fmt::format("{} measured, {} estimated, {} taken from {}",
+                                           all - guessed - lent, guessed, lent, standard_machine));
   const std::string kernels = kernels_text(m);
-  if (!kernels.empty()) print_row("kernels", kernels);
+  if (!kernels.empty()) print_machine_row("kernels", kernels);
 }
 
 // Writes a machine file from a base and the figures that --set gives.
@@ -93,11 +93,13 @@ int new_machine(const machine_options& o) {
   write_file(out, text);
   fmt::print("{}: machine {}, {} figures set{}\n", out, made.name, set.size(),
              base == nullptr ? "" : fmt::format(", the others of {}", base->name));
-  if (!followed.empty()) print_row("link", fmt::format("in proportion to it: {}", fmt::join(followed, ", ")));
+  if (!followed.empty())
+    print_machine_row("link", fmt::format("in proportion to it: {}", fmt::join(followed, ", ")));
   print_machine_notes(made);
   const std::filesystem::path folder = std::filesystem::path(out).parent_path();
-  print_row("use", fmt::format("--backend sim:{} --machines {}, where all .json files are machine files",
-                               made.name, folder.empty() ? "." : folder.string()));
+  print_machine_row(
+      "use", fmt::format("--backend sim:{} --machines {}, where all .json files are machine files", made.name,
+                         folder.empty() ? "." : folder.string()));
   return 0;
 }
 
@@ -117,7 +119,7 @@ int show_machine(const machine_options& o) {
     fmt::print("  {:<42} {:>14}  {}\n", f.name, figure_text(f, value_of(m, f)), how);
   }
   print_machine_notes(m);
-  print_row("source", m.source);
+  print_machine_row("source", m.source);
   return 0;
 }
 
@@ -126,7 +128,7 @@ int check_machine(const machine_options& o) {
   fmt::print("{}: a complete machine file, {}\n", o.name, m.name);
   print_machine_notes(m);
   for (const machine& built_in : load_machines_from("")) {
-    if (built_in.name == m.name) print_row("name", "it replaces the built-in machine of that name");
+    if (built_in.name == m.name) print_machine_row("name", "it replaces the built-in machine of that name");
   }
   return 0;
 }

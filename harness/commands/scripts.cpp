@@ -66,7 +66,7 @@ std::string interpreter() {
   const std::string asked = environment_variable("UMBENCH_PYTHON");
   if (!asked.empty()) return asked;
   constexpr const char* debian = "/usr/bin/python3";
-  return access(debian, X_OK) == 0 ? debian : "python3";
+  return ::access(debian, X_OK) == 0 ? debian : "python3";
 }
 
 }  // namespace

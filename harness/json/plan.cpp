@@ -142,7 +142,7 @@ struct homes_format {
 };
 
 // A network of the catalogue is written by its knobs, one from a file with its graph.
-struct network_format {
+struct built_network_format {
   json write(const built_network& n) const {
     if (n.spec.imported_graph) return {{"graph", json_of(*n.spec.imported_graph)}};
     network_spec spec = n.spec;
@@ -212,7 +212,7 @@ void describe(auto& v, named_homes& homes) {
 void describe(auto& v, plan_file& file) {
   v.constant("schema", 1);
   v.constant("kind", "plan");
-  v.field("network", file.network, network_format{});
+  v.field("network", file.network, built_network_format{});
   v.field("strategy", file.strategy, strategy_name);
   v.field("strategy_knobs", file.strategy_knobs, any_integer);
   v.field("ratio", file.ratio, number_range{least_ratio, most_ratio});

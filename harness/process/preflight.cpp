@@ -24,8 +24,8 @@ cell as_short_simulation(cell work) {
   return work;
 }
 
-estimate estimate_of(const cell& work, const record& r) {
-  estimate e;
+cell_needs estimate_of(const cell& work, const record& r) {
+  cell_needs e;
   e.key = work.key;
   e.on_gpu = !work.backend.is_simulated;
   e.result = r.result;
@@ -44,7 +44,7 @@ estimate estimate_of(const cell& work, const record& r) {
 }
 
 // Why a cell does not fit into memory; nothing if it fits or does not run on a GPU.
-std::optional<std::string> misfit_reason(const estimate& e, const available_memory& r) {
+std::optional<std::string> misfit_reason(const cell_needs& e, const available_memory& r) {
   if (!e.on_gpu) return std::nullopt;
   if (e.result == outcome::infeasible) return "is infeasible: " + e.reason.value_or("");
   if (e.result != outcome::ok) return std::nullopt;
@@ -64,12 +64,12 @@ std::optional<std::string> misfit_reason(const estimate& e, const available_memo
 }
 
 // Total time of iterations on a GPU, and, separately, time to simulate them here.
-std::string total_text(std::span<const estimate> all, std::size_t jobs) {
+std::string total_text(std::span<const cell_needs> all, std::size_t jobs) {
   nanoseconds on_gpu = 0, simulated = 0;
   std::chrono::nanoseconds processor{};
   byte_count device = 0, host = 0;
   std::size_t failed = 0, gpu_cells = 0;
-  for (const estimate& e : all) {
+  for (const cell_needs& e : all) {
     (e.on_gpu ? on_gpu : simulated) += e.time;
     if (!e.on_gpu) processor += e.processor;
     gpu_cells += e.on_gpu;
@@ -96,9 +96,9 @@ std::string total_text(std::span<const estimate> all, std::size_t jobs) {
 
 }  // namespace
 
-std::optional<std::vector<estimate>> estimates_of(std::span<const cell> cells, std::size_t jobs,
-                                                  signal_watch& signals, std::FILE* progress) {
-  std::vector<estimate> all(cells.size());
+std::optional<std::vector<cell_needs>> estimates_of(std::span<const cell> cells, std::size_t jobs,
+                                                    signal_watch& signals, std::FILE* progress) {
+  std::vector<cell_needs> all(cells.size());
   std::vector<cell> rehearsed;
   for (const cell& work : cells) rehearsed.push_back(as_short_simulation(work));
   std::size_t done = 0;
@@ -113,10 +113,10 @@ std::optional<std::vector<estimate>> estimates_of(std::span<const cell> cells, s
   return all;
 }
 
-std::string preflight_text(std::span<const estimate> all, const std::string& stand_in, std::size_t jobs,
+std::string preflight_text(std::span<const cell_needs> all, const std::string& stand_in, std::size_t jobs,
                            const available_memory& r) {
   std::string text = fmt::format("{:>10}  {:>10}  {:>9}  cell\n", "device", "host", "time");
-  for (const estimate& e : all) {
+  for (const cell_needs& e : all) {
     if (e.result == outcome::ok) {
       text += fmt::format("{:>10}  {:>10}  {:>9}  {}\n", to_text(e.device_bytes), to_text(e.host_bytes),
                           time_text(static_cast<double>(e.time)), e.key);
@@ -124,15 +124,15 @@ std::string preflight_text(std::span<const estimate> all, const std::string& sta
       text += fmt::format("{:>33}  {}\n", to_text(e.result), e.key);
     }
   }
-  if (std::any_of(all.begin(), all.end(), [](const estimate& e) { return e.on_gpu; })) {
+  if (std::any_of(all.begin(), all.end(), [](const cell_needs& e) { return e.on_gpu; })) {
     text += fmt::format("what runs on a GPU is estimated on the simulated machine {}\n", stand_in);
   }
   if (const std::string warning = preflight_warning(all, r); !warning.empty()) text += warning + "\n";
   return text + total_text(all, jobs) + "\n";
 }
 
-std::string preflight_warning(std::span<const estimate> all, const available_memory& r) {
-  const auto too_large = [&](const estimate& e) { return misfit_reason(e, r).has_value(); };
+std::string preflight_warning(std::span<const cell_needs> all, const available_memory& r) {
+  const auto too_large = [&](const cell_needs& e) { return misfit_reason(e, r).has_value(); };
   const auto first = std::find_if(all.begin(), all.end(), too_large);
   if (first == all.end()) return "";
   return fmt::format("{} of {} cells do not fit here and will not run, such as {}: it {}",
@@ -140,9 +140,9 @@ std::string preflight_warning(std::span<const estimate> all, const available_mem
                      misfit_reason(*first, r).value());
 }
 
-bool any_fits(std::span<const estimate> all, const available_memory& r) {
+bool any_fits(std::span<const cell_needs> all, const available_memory& r) {
   return all.empty() ||
-         std::any_of(all.begin(), all.end(), [&](const estimate& e) { return !misfit_reason(e, r); });
+         std::any_of(all.begin(), all.end(), [&](const cell_needs& e) { return !misfit_reason(e, r); });
 }
 
 }  // namespace um

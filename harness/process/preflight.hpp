@@ -21,7 +21,7 @@ struct available_memory {
 };
 
 // The simulator's estimate of a cell.
-struct estimate {
+struct cell_needs {
   std::string key;
   bool on_gpu = false;
   outcome result = outcome::ok;
@@ -35,15 +35,15 @@ struct estimate {
 
 // Simulates every cell in child processes, `jobs` at a time; those for a GPU on the machine whose figures
 // they go by. A line for each appears on `progress`, unless that is nullptr. Nothing if a stop signal came.
-std::optional<std::vector<estimate>> estimates_of(std::span<const cell> cells, std::size_t jobs,
-                                                  signal_watch& signals, std::FILE* progress = nullptr);
+std::optional<std::vector<cell_needs>> estimates_of(std::span<const cell> cells, std::size_t jobs,
+                                                    signal_watch& signals, std::FILE* progress = nullptr);
 
 // A row per cell, totals with `jobs` at a time, and what does not fit.
-std::string preflight_text(std::span<const estimate> all, const std::string& stand_in, std::size_t jobs,
+std::string preflight_text(std::span<const cell_needs> all, const std::string& stand_in, std::size_t jobs,
                            const available_memory& r);
 
 // One line if GPU cells need more device or host memory than there is; "" otherwise.
-std::string preflight_warning(std::span<const estimate> all, const available_memory& r);
-bool any_fits(std::span<const estimate> all, const available_memory& r);
+std::string preflight_warning(std::span<const cell_needs> all, const available_memory& r);
+bool any_fits(std::span<const cell_needs> all, const available_memory& r);
 
 }  // namespace um

@@ -17,7 +17,7 @@ struct column {
 };
 
 // Dual prices: of a byte on the device, of a nanosecond of each copy lane and of computing.
-struct prices {
+struct dual_prices {
   double byte = 0, out = 0, in = 0, recompute = 0;
 };
 
@@ -27,7 +27,7 @@ struct copy_rates {
 };
 
 // The cheapest decisions at these prices, and their price.
-std::pair<column, double> cheapest_column(const passes& x, const copy_rates& r, const prices& at) {
+std::pair<column, double> cheapest_column(const passes& x, const copy_rates& r, const dual_prices& at) {
   std::vector<double> gain(x.recompute_time.size(), 0);
   for (std::size_t o = 0; o < x.recompute_time.size(); ++o) gain[o] = -x.recompute_time[o] * at.recompute;
   const auto price_kept = [&](const saved_tensor& t) { return t.bytes * at.byte; };
@@ -81,7 +81,8 @@ linear_program mixture_program(const std::vector<column>& columns, const passes&
 pass_bound generate_columns(const passes& x, const copy_rates& r, double budget) {
   const double unit = x.forward_time + x.backward_time;
   std::vector<column> columns;
-  for (const prices& at : {prices{1, 0, 0, 0}, prices{0, 1, 1, 1}, prices{1e9, 1e-9, 1e-9, 1e-9}})
+  for (const dual_prices& at :
+       {dual_prices{1, 0, 0, 0}, dual_prices{0, 1, 1, 1}, dual_prices{1e9, 1e-9, 1e-9, 1e-9}})
     columns.push_back(cheapest_column(x, r, at).first);
   const double least = std::ranges::min_element(columns, {}, &column::kept_bytes)->kept_bytes;
   if (least > budget) return {};
@@ -91,7 +92,7 @@ pass_bound generate_columns(const passes& x, const copy_rates& r, double budget)
   for (int i = 0; i < most_columns; ++i) {
     const linear_solution s = minimize(mixture_program(columns, x, budget));
     if (!s.is_feasible) break;
-    const prices at{s.dual[1] * unit / budget, s.dual[2], s.dual[4], s.dual[3]};
+    const dual_prices at{s.dual[1] * unit / budget, s.dual[2], s.dual[4], s.dual[3]};
     const auto [next, price] = cheapest_column(x, r, at);
     // The dual value at these prices is a bound even if a column is missing.
     const double value = unit + price - at.byte * budget - at.out * x.forward_time - at.in * x.backward_time;

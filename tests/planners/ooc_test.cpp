@@ -146,9 +146,9 @@ TEST(ooc_calls, can_be_cut_along_every_axis) {
 
 // --- plans ---
 
-struct cell {
-  explicit cell(graph network) : g(std::move(network)), costs(estimate(g, on)) {}
-  explicit cell(const network_spec& spec) : cell(build_network(spec)) {}
+struct ooc_cell {
+  explicit ooc_cell(graph network) : g(std::move(network)), costs(estimate(g, on)) {}
+  explicit ooc_cell(const network_spec& spec) : ooc_cell(build_network(spec)) {}
   problem with(byte_count budget, std::int64_t keep) const {
     return {g, costs, on, budget, pressure::none, {{"keep", keep}, {"share", 90}}, estimate_slices(g, on)};
   }
@@ -176,7 +176,7 @@ class ooc_plans : public ::testing::TestWithParam<std::string> {};
 
 // What strategies_test asks of every strategy, where results stay for the next call.
 TEST_P(ooc_plans, keep_within_the_budget_where_results_stay) {
-  const cell c(small_graph(GetParam()));
+  const ooc_cell c(small_graph(GetParam()));
   for (const double ratio : {1.25, 3.0}) {
     const problem p = c.at(ratio, 1);
     try {
@@ -193,7 +193,7 @@ TEST_P(ooc_plans, keep_within_the_budget_where_results_stay) {
 
 // Not only since such a plan is never asked for: its placement and its model decide so, too.
 TEST_P(ooc_plans, divide_nothing_that_fits) {
-  const cell c(small_graph(GetParam()));
+  const ooc_cell c(small_graph(GetParam()));
   for (const std::int64_t keep : {0, 1}) {
     const memory_plan plan = plan_ooc_cudnn(c.at(1, keep));
     EXPECT_FALSE(divides(plan));
@@ -220,7 +220,7 @@ INSTANTIATE_TEST_SUITE_P(catalogue, ooc_plans, ::testing::ValuesIn(small_network
 
 // As a GPU says of itself that nobody has calibrated: neither launches nor copies cost anything there.
 TEST(ooc_cudnn, cuts_no_finer_than_it_must_where_the_machine_has_no_figures) {
-  const cell c(small_spec("vgg11", 16, {.fusion_mode = fusion::none, .knobs = {{"insize", 64}}}));
+  const ooc_cell c(small_spec("vgg11", 16, {.fusion_mode = fusion::none, .knobs = {{"insize", 64}}}));
   machine unknown;
   unknown.device_bytes = c.on.device_bytes;
   unknown.host_bytes = c.on.host_bytes;
@@ -253,15 +253,15 @@ TEST(ooc_cudnn, cuts_no_finer_than_it_must_where_the_machine_has_no_figures) {
 // The paper's first experiment: a convolution of 1024 x 1024, batch 1, ever more channels, 16 GB.
 TEST(ooc_cudnn, computes_convolutions_of_any_size) {
   for (const std::int64_t channels : {512, 1024, 1536, 2048, 3072, 4096}) {
-    const cell c(small_spec("conv", 1,
-                            {.mode = pass::inference,
-                             .knobs = {{"c", channels},
-                                       {"h", 1024},
-                                       {"w", 1024},
-                                       {"k", channels},
-                                       {"kernel", 3},
-                                       {"stride", 1},
-                                       {"pad", 1}}}));
+    const ooc_cell c(small_spec("conv", 1,
+                                {.mode = pass::inference,
+                                 .knobs = {{"c", channels},
+                                           {"h", 1024},
+                                           {"w", 1024},
+                                           {"k", channels},
+                                           {"kernel", 3},
+                                           {"stride", 1},
+                                           {"pad", 1}}}));
     const problem p = c.with(16'000'000'000, 0);
     const memory_plan plan = plan_ooc_cudnn(p);
     const execution_plan steps = lower(p, plan);
@@ -273,7 +273,7 @@ TEST(ooc_cudnn, computes_convolutions_of_any_size) {
 }
 
 TEST(ooc_cudnn, joins_where_calls_end_and_keep_does_not) {
-  const cell c(small_spec("vgg11", 8, {.fusion_mode = fusion::none}));
+  const ooc_cell c(small_spec("vgg11", 8, {.fusion_mode = fusion::none}));
   const problem published = c.at(3, 0), kept = c.at(3, 1);
   const memory_plan plan = plan_ooc_cudnn(published), other = plan_ooc_cudnn(kept);
   EXPECT_GT(plan.joins.size(), 10U);
@@ -282,7 +282,7 @@ TEST(ooc_cudnn, joins_where_calls_end_and_keep_does_not) {
 }
 
 TEST(ooc_cudnn, places_tensors_first_come_first_served) {
-  const cell c(small_spec("vgg11", 8, {.fusion_mode = fusion::none}));
+  const ooc_cell c(small_spec("vgg11", 8, {.fusion_mode = fusion::none}));
   const std::vector<ooc_call> calls = calls_of(c.g);
   const byte_count room = footprint_of(c.g, c.costs).total / 2, most = room / 10 * 9;
   const ooc_placement at = place_first_come(c.g, calls, room, most);
@@ -301,7 +301,7 @@ TEST(ooc_cudnn, places_tensors_first_come_first_served) {
 }
 
 TEST(ooc_cudnn, copies_a_filter_at_home_again_for_each_part_but_not_where_it_keeps) {
-  const cell c(small_spec(
+  const ooc_cell c(small_spec(
       "conv", 4,
       {.mode = pass::inference,
        .knobs = {{"c", 32}, {"h", 32}, {"w", 32}, {"k", 32}, {"kernel", 3}, {"stride", 1}, {"pad", 1}}}));

@@ -16,7 +16,7 @@ namespace {
 using namespace um;
 using namespace um::testing;
 
-constexpr byte_count unlimited = std::numeric_limits<byte_count>::max();
+constexpr byte_count no_limit = std::numeric_limits<byte_count>::max();
 
 struct held {
   prediction said;

@@ -8,9 +8,6 @@
 namespace um {
 namespace {
 
-constexpr auto reads = access_mode::read;
-constexpr auto writes = access_mode::write;
-
 TEST(execute, computes_run_one_after_the_other) {
   hand_plan h;
   h.add_compute(3 * ms, {});

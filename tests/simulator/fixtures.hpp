@@ -12,6 +12,8 @@
 
 namespace um {
 
+inline constexpr access_mode reads = access_mode::read, writes = access_mode::write;
+
 inline constexpr range blocks(std::uint64_t first, std::uint64_t count) {
   return {first * managed_block, count * managed_block};
 }

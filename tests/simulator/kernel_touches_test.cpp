@@ -9,9 +9,6 @@
 namespace um {
 namespace {
 
-constexpr auto reads = access_mode::read;
-constexpr auto writes = access_mode::write;
-
 // One operator over managed tensors that lie one behind the other.
 struct one_operator {
   hand_plan h;

@@ -8,9 +8,6 @@
 namespace um {
 namespace {
 
-constexpr auto reads = access_mode::read;
-constexpr auto writes = access_mode::write;
-
 managed_memory arena(std::uint64_t blocks_in_arena, std::uint64_t capacity,
                      const machine& on = round_machine()) {
   return {blocks_in_arena * managed_block, capacity, on};

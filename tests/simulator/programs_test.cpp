@@ -14,7 +14,7 @@
 namespace um {
 namespace {
 
-constexpr byte_count arena = 24 * managed_block;
+constexpr byte_count arena_bytes = 24 * managed_block;
 
 // What is done to a managed arena, one after the other.
 struct operation {
@@ -54,9 +54,9 @@ machine any_machine(std::mt19937_64& random) {
 }
 
 range any_range(std::mt19937_64& random) {
-  const byte_count most = random() % 2 == 0 ? 3 * granule_bytes : arena;
-  const byte_count begin = random() % arena;
-  return {begin, random() % std::min(arena - begin, most) + 1};
+  const byte_count most = random() % 2 == 0 ? 3 * granule_bytes : arena_bytes;
+  const byte_count begin = random() % arena_bytes;
+  return {begin, random() % std::min(arena_bytes - begin, most) + 1};
 }
 
 program any_program(std::mt19937_64& random) {
@@ -99,8 +99,8 @@ managed_traffic apply(managed_memory& m, const operation& o) {
 using watcher = std::function<void(const managed_memory&, const operation&, const managed_traffic&)>;
 
 managed_traffic run(const program& p, const machine& on, const watcher& watch = {}) {
-  managed_memory m(arena, p.capacity, on);
-  m.place_on_host({0, arena});
+  managed_memory m(arena_bytes, p.capacity, on);
+  m.place_on_host({0, arena_bytes});
   managed_traffic all;
   for (const operation& o : p.all) {
     const managed_traffic done = apply(m, o);
@@ -213,7 +213,7 @@ TEST(programs, are_not_hurt_by_read_mostly_advice_on_data_that_is_only_read) {
     const nanoseconds without = run(p, on).time;
     operation advice_first;
     advice_first.kind = operation::what::advise;
-    advice_first.where = {0, arena};
+    advice_first.where = {0, arena_bytes};
     p.all.insert(p.all.begin(), advice_first);
     EXPECT_LE(run(p, on).time, without);
   });

@@ -6,12 +6,12 @@
 #include <cstring>
 #include <vector>
 
+#include "tests/trace/lines.hpp"
 #include "trace/bins.hpp"
 
 namespace um::tracing {
 namespace {
 
-constexpr std::uint64_t base = std::uint64_t{100} << block_shift;
 constexpr nanoseconds ahead = 1'000'000;
 constexpr std::uint32_t gpu = 3;
 

@@ -1,6 +1,7 @@
 // The lines that a recorder wrote, as JSON.
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -9,6 +10,8 @@
 #include "trace/recorder.hpp"
 
 namespace um::tracing {
+
+inline constexpr std::uint64_t base = std::uint64_t{100} << block_shift;  // of traced memory
 
 struct written {
   std::string text;

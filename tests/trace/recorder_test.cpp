@@ -13,7 +13,6 @@ namespace {
 
 using nlohmann::json;
 constexpr nanoseconds ms = 1'000'000, second = 1'000 * ms;
-constexpr std::uint64_t base = std::uint64_t{100} << block_shift;
 
 class recorded : public ::testing::Test {
  protected:

@@ -9,7 +9,6 @@ namespace um::tracing {
 namespace {
 
 using nlohmann::json;
-constexpr std::uint64_t base = std::uint64_t{100} << block_shift;
 
 class translated : public ::testing::Test {
  protected:

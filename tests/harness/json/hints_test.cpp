@@ -26,7 +26,7 @@ constexpr const char* mine = R"({
     {"name": "dead", "discard": {"prefetch": true}}
   ]})";
 
-std::string refusal(const std::string& text) {
+std::string refusal_of_rules(const std::string& text) {
   try {
     hint_strategy_from_json(text, "mine.json");
   } catch (const input_error& error) {
@@ -43,7 +43,7 @@ std::string with(const std::string& what, const std::string& by) {
 }
 
 void expect_refused(const std::string& text, std::initializer_list<const char*> words) {
-  const std::string message = refusal(text);
+  const std::string message = refusal_of_rules(text);
   EXPECT_EQ(message.find('\n'), std::string::npos);
   EXPECT_NE(message.find("mine.json"), std::string::npos) << message;
   for (const char* word : words) EXPECT_NE(message.find(word), std::string::npos) << message << " / " << word;

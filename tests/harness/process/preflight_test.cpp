@@ -35,7 +35,7 @@ TEST(Preflight, AShortageNamesItsFigures) {
 
 TEST(Preflight, OnlyCellsOfAGpuMustFitThisHost) {
   const available_memory m{{.available = 10 * GiB}};
-  std::vector<estimate> all(2);
+  std::vector<cell_needs> all(2);
   all[0] = {.key = "simulated", .host_bytes = 100 * GiB};
   all[1] = {.key = "real", .on_gpu = true, .host_bytes = 100 * GiB};
   EXPECT_NE(preflight_warning(all, m).find("1 of 2 cells do not fit here and will not run, such as real"),
@@ -48,7 +48,7 @@ TEST(Preflight, OnlyCellsOfAGpuMustFitThisHost) {
 }
 
 TEST(Preflight, CellsMustFitTheFreeDeviceMemory) {
-  std::vector<estimate> all(1);
+  std::vector<cell_needs> all(1);
   all[0] = {.key = "real", .on_gpu = true, .device_bytes = 6 * GiB, .device_arena_bytes = GiB};
   all[0].guarded_managed_bytes = 8 * GiB;
   const auto warning = [&](byte_count free) { return preflight_warning(all, {{.available = GiB}, free}); };
@@ -61,7 +61,7 @@ TEST(Preflight, CellsMustFitTheFreeDeviceMemory) {
 }
 
 TEST(Preflight, WhatIsInfeasibleWillNotRun) {
-  std::vector<estimate> all(1);
+  std::vector<cell_needs> all(1);
   all[0] = {.key = "real", .on_gpu = true, .result = outcome::infeasible, .reason = "too tight"};
   EXPECT_NE(preflight_warning(all, {}).find("real: it is infeasible: too tight"), std::string::npos);
   EXPECT_FALSE(any_fits(all, {}));

@@ -16,7 +16,7 @@ std::vector<cell> cells_of(const std::string& body, const std::string& common = 
   return expand(sweep_from_json(text, "t.json"), "t.json");
 }
 
-std::string refusal(const std::string& body, const std::string& common = "{}") {
+std::string refusal_of_sweep(const std::string& body, const std::string& common = "{}") {
   try {
     cells_of(body, common);
   } catch (const input_error& error) {
@@ -90,7 +90,8 @@ TEST(Expand, TheSameCellRunsOnceAndKeepsItsTimeline) {
   EXPECT_TRUE(cells[0].settings.timeline);
   const std::string longer =
       R"({"network": "conv", "strategy": "device", "backend": "sim:h200", "iterations": 9})";
-  EXPECT_NE(refusal(std::string(some_grid) + "," + longer).find("asked for twice"), std::string::npos);
+  EXPECT_NE(refusal_of_sweep(std::string(some_grid) + "," + longer).find("asked for twice"),
+            std::string::npos);
 }
 
 TEST(Expand, NamesTheGridAndTheField) {
@@ -102,47 +103,50 @@ TEST(Expand, NamesTheGridAndTheField) {
     return std::string(some_grid) + R"(, {"network": "conv", "strategy": "device", "backend": "sim:h200", )" +
            field + "}";
   };
-  expect(refusal(grid_with(R"("batch": -1)")), {"t.json", "grids[1].batch", "-1"});
-  expect(refusal(grid_with(R"("batch": 0)")), {"grids[1].batch"});
-  expect(refusal(grid_with(R"("batch": [1, 9223372036854775808])")),
+  expect(refusal_of_sweep(grid_with(R"("batch": -1)")), {"t.json", "grids[1].batch", "-1"});
+  expect(refusal_of_sweep(grid_with(R"("batch": 0)")), {"grids[1].batch"});
+  expect(refusal_of_sweep(grid_with(R"("batch": [1, 9223372036854775808])")),
          {"grids[1].batch[1]", "9223372036854775808"});
-  expect(refusal(grid_with(R"("batch": 9223372036854775807)")), {"grids[1]", "2^63"});
-  expect(refusal(grid_with(R"("batch": "8")")), {"grids[1].batch", "not a whole number"});
-  expect(refusal(grid_with(R"("batch": [])")), {"grids[1].batch", "empty"});
-  expect(refusal(grid_with(R"("ratio": 0)")), {"grids[1].ratio", "0.1"});
-  expect(refusal(grid_with(R"("ratio": 65)")), {"grids[1].ratio", "64"});
-  expect(refusal(grid_with(R"("ratio": 1, "budget": "1GiB")")), {"grids[1]", "both"});
-  expect(refusal(grid_with(R"("budget": "-1GiB")")), {"grids[1].budget", "-1GiB"});
-  expect(refusal(grid_with(R"("budget": "8388608TiB")")), {"grids[1].budget", "2^63"});
-  expect(refusal(grid_with(R"("iterations": 0)")), {"grids[1].iterations"});
-  expect(refusal(grid_with(R"("batchs": 1)")),
+  expect(refusal_of_sweep(grid_with(R"("batch": 9223372036854775807)")), {"grids[1]", "2^63"});
+  expect(refusal_of_sweep(grid_with(R"("batch": "8")")), {"grids[1].batch", "not a whole number"});
+  expect(refusal_of_sweep(grid_with(R"("batch": [])")), {"grids[1].batch", "empty"});
+  expect(refusal_of_sweep(grid_with(R"("ratio": 0)")), {"grids[1].ratio", "0.1"});
+  expect(refusal_of_sweep(grid_with(R"("ratio": 65)")), {"grids[1].ratio", "64"});
+  expect(refusal_of_sweep(grid_with(R"("ratio": 1, "budget": "1GiB")")), {"grids[1]", "both"});
+  expect(refusal_of_sweep(grid_with(R"("budget": "-1GiB")")), {"grids[1].budget", "-1GiB"});
+  expect(refusal_of_sweep(grid_with(R"("budget": "8388608TiB")")), {"grids[1].budget", "2^63"});
+  expect(refusal_of_sweep(grid_with(R"("iterations": 0)")), {"grids[1].iterations"});
+  expect(refusal_of_sweep(grid_with(R"("batchs": 1)")),
          {"grids[1]", "unknown field \"batchs\"", "did you mean batch?"});
-  expect(refusal(grid_with(R"("strategy_knobs": {"ahed": 1})")), {"grids[1]", "ahed"});
-  expect(refusal(grid_with(R"("network_knobs": {"q": 1})")), {"grids[1]", "\"q\""});
-  expect(refusal(grid_with(R"("mode": "real")")), {"grids[1].mode", "real"});
-  expect(refusal(grid_with(R"("pass": "training")")), {"grids[1].pass"});
-  expect(refusal(grid_with(R"("fusion": "fussed")")), {"grids[1].fusion", "did you mean fused?"});
-  expect(refusal(grid_with(R"("fusion": true)")), {"grids[1].fusion", "not a text"});
-  expect(refusal(grid_with(R"("precision": ["fp32", "bf61"])")), {"grids[1].precision[1]", "did you mean"});
-  expect(refusal(grid_with(R"("memory_order": [])")), {"grids[1].memory_order", "empty"});
-  expect(refusal(grid_with(R"("memory_order": "hwcn")")), {"grids[1].memory_order", "known: nchw, nhwc"});
-  expect(refusal(R"({"network": "conv", "strategy": "device"})"), {"grids[0]", "\"backend\" is missing"});
-  expect(refusal(""), {"t.json: grids: the list is empty"});
+  expect(refusal_of_sweep(grid_with(R"("strategy_knobs": {"ahed": 1})")), {"grids[1]", "ahed"});
+  expect(refusal_of_sweep(grid_with(R"("network_knobs": {"q": 1})")), {"grids[1]", "\"q\""});
+  expect(refusal_of_sweep(grid_with(R"("mode": "real")")), {"grids[1].mode", "real"});
+  expect(refusal_of_sweep(grid_with(R"("pass": "training")")), {"grids[1].pass"});
+  expect(refusal_of_sweep(grid_with(R"("fusion": "fussed")")), {"grids[1].fusion", "did you mean fused?"});
+  expect(refusal_of_sweep(grid_with(R"("fusion": true)")), {"grids[1].fusion", "not a text"});
+  expect(refusal_of_sweep(grid_with(R"("precision": ["fp32", "bf61"])")),
+         {"grids[1].precision[1]", "did you mean"});
+  expect(refusal_of_sweep(grid_with(R"("memory_order": [])")), {"grids[1].memory_order", "empty"});
+  expect(refusal_of_sweep(grid_with(R"("memory_order": "hwcn")")),
+         {"grids[1].memory_order", "known: nchw, nhwc"});
+  expect(refusal_of_sweep(R"({"network": "conv", "strategy": "device"})"),
+         {"grids[0]", "\"backend\" is missing"});
+  expect(refusal_of_sweep(""), {"t.json: grids: the list is empty"});
 }
 
 TEST(Expand, RefusesMoreCellsThanAnyoneWaitsFor) {
   std::string numbers = "1";
   for (int i = 2; i <= 1000; ++i) numbers += "," + std::to_string(i);
   const std::string message =
-      refusal(R"({"network": "conv", "strategy": "device", "backend": "sim:h200", "batch": [)" + numbers +
-              R"(], "network_knobs": {"k": [)" + numbers + "]}}");
+      refusal_of_sweep(R"({"network": "conv", "strategy": "device", "backend": "sim:h200", "batch": [)" +
+                       numbers + R"(], "network_knobs": {"k": [)" + numbers + "]}}");
   EXPECT_NE(message.find("more than 100000 cells"), std::string::npos) << message;
 }
 
 TEST(Expand, CountsEveryAxisBeforeItBuildsAnything) {
   std::string numbers = "1";
   for (int i = 2; i <= 20'000; ++i) numbers += "," + std::to_string(i);
-  const std::string message = refusal(
+  const std::string message = refusal_of_sweep(
       R"({"network": "conv", "strategy": "device", "backend": "sim:h200", "fusion": ["none", "fused", "lean"],
           "precision": ["fp32", "tf32"], "batch": [)" +
       numbers + "]}");
