@@ -56,9 +56,13 @@ void torch_copies::begin_backward(const torch_kernels& kernels, const std::vecto
   }
 }
 
-// Inductor computes what it fuses when a library call wants it, so a copy begins right behind such a call.
+// Inductor computes what it fuses when a library call wants it, so a copy begins right behind such a call,
+// and before one that keeps its place among the nodes.
 bool torch_copies::may_begin(const torch_kernels& kernels, std::size_t t) const {
-  return !orders_.wiring.step.fused || t == 0 || kernels.kernel(t - 1).library;
+  if (!orders_.wiring.step.fused || t == 0) return true;
+  if (!kernels.kernel(t - 1).library) return false;
+  while (t + 1 < kernels.count() && !kernels.kernel(t).library) ++t;
+  return !kernels.kernel(t).early;
 }
 
 // Or as soon before t as it may. The graph begins the copy before the first node of the next library call.

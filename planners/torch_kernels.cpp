@@ -61,7 +61,7 @@ void torch_kernels::fuse(const std::vector<torch_id>& order, bool backward) {
   }
   collect(order);
   placed_.clear();
-  for (std::size_t k = 0; k < found_count_; ++k) place_kernel(k);
+  for (std::size_t k = 0; k < found_count_; ++k) place_kernel(k, false);
 }
 
 bool torch_kernels::is_kept(torch_id root, bool backward) const {
@@ -239,12 +239,13 @@ torch_kernel& torch_kernels::new_kernel(bool library) {
   return kernel;
 }
 
-void torch_kernels::place_kernel(std::size_t k) {
+void torch_kernels::place_kernel(std::size_t k, bool early) {
   if (found_[k].placed) return;
   found_[k].placed = true;
+  found_[k].early = early;
   for (const torch_id b : found_[k].reads) {
     const torch_id maker = wiring_.maker(b);
-    if (runs_[b] && kernel_of_[maker] != no_kernel) place_kernel(kernel_of_[maker]);
+    if (runs_[b] && kernel_of_[maker] != no_kernel) place_kernel(kernel_of_[maker], true);
   }
   placed_.push_back(k);
 }

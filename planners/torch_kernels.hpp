@@ -13,6 +13,8 @@ struct torch_kernel {
   std::vector<torch_id> members, reads, writes;
   std::vector<torch_id> read_often;  // read by several members: Inductor does not write a result over these
   bool library = false, placed = false;
+  bool early =
+      false;  // it runs before its place among the nodes, since a kernel with an earlier node needs it
 };
 
 // The kernels of one graph. Memory is kept from one graph to the next.
@@ -48,7 +50,7 @@ class torch_kernels {
   void collect(const std::vector<torch_id>& order);
   void collect_writes();
   torch_kernel& new_kernel(bool library);
-  void place_kernel(std::size_t k);
+  void place_kernel(std::size_t k, bool early);
 
   const torch_orders& orders_;
   const torch_wiring& wiring_;

@@ -109,9 +109,10 @@ bool torch_walk::make_room(bool backward) {
   return true;
 }
 
-// Inductor computes what it fuses when a library call wants it: a wait behind a fused node comes too early.
+// Inductor computes what it fuses when a library call wants it: a wait behind a fused node comes too early. A
+// wait keeps its place among the nodes: behind a call that runs early it comes too late.
 bool torch_walk::may_wait_behind(const torch_kernel& kernel) const {
-  return kernel.library || !wiring_.step.fused;
+  return (kernel.library && !kernel.early) || !wiring_.step.fused;
 }
 
 // Begins the copies of what a kernel wrote, and frees what has been copied and read.

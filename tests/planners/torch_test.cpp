@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "planners/torch_checkpoints.hpp"
+#include "planners/torch_kernels.hpp"
 #include "planners/torch_target.hpp"
 
 namespace um {
@@ -96,6 +97,27 @@ TEST(torch_plans, what_is_computed_again_shares_a_kernel_with_a_gradient_that_ne
   const auto still_apart = torch_model(s, unlimited).evaluate(fates);
   s.nodes[2].elements -= 1;
   EXPECT_EQ(still_apart.ns - torch_model(s, unlimited).evaluate(fates).ns, 4 * kib);  // a is read once
+}
+
+// a and c read x and share a kernel, which needs b: b runs before its place behind a.
+TEST(torch_plans, a_library_call_that_an_earlier_kernel_needs_runs_early) {
+  torch_step s;
+  s.nodes = {node(torch_kind::input, {}, kib, false),              // 0
+             node(torch_kind::kernel, {0}, 4 * kib, true),         // 1: x
+             node(torch_kind::pointwise, {1}, 4 * kib, true),      // 2: a
+             node(torch_kind::kernel, {1}, 4 * kib, true),         // 3: b
+             node(torch_kind::pointwise, {1, 3}, 4 * kib, true)};  // 4: c
+  s.nodes[2].forward_result = s.nodes[4].forward_result = true;
+  const torch_wiring wiring(s);
+  torch_orders orders(wiring);
+  orders.choose(std::vector<torch_fate>(s.nodes.size()));
+  torch_kernels kernels(orders);
+  kernels.fuse(orders.forward, false);
+  ASSERT_EQ(kernels.count(), 3U);
+  EXPECT_FALSE(kernels.kernel(0).early);
+  EXPECT_EQ(kernels.kernel(1).members, (std::vector<torch_id>{3}));
+  EXPECT_TRUE(kernels.kernel(1).early);
+  EXPECT_FALSE(kernels.kernel(2).early);
 }
 
 // Gradients of two branches are added up for a sum over a batch and for what reads that sum.
