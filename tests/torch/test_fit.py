@@ -190,6 +190,18 @@ def test_a_loss_over_many_words_is_cut_where_that_saves_memory(frozen, monkeypat
     assert over[-2:] == [(0, 0) if frozen else (model.plan.chunks, model.plan.chunks - 1), (0, 0)]
 
 
+def test_the_rows_of_a_loss_are_counted_behind_all_its_shares():
+    """The kernel that divides by the count runs where the count is made, and all shares before it."""
+    def loss(hidden, weight, labels):
+        return chunks.share_by_share(hidden, weight, None, labels, -100, 4)
+
+    graph = torch.fx.experimental.proxy_tensor.make_fx(loss)(torch.randn(8, 4), torch.randn(6, 4), torch.randint(6, (8,)))
+    targets = [node.target for node in graph.graph.nodes]
+    last_product = max(i for i, target in enumerate(targets) if target is torch.ops.aten.mm.default)
+    (count,) = (i for i, node in enumerate(graph.graph.nodes) if node.target is torch.ops.aten.sum.default and node.meta["val"].dtype == torch.int64)
+    assert count > last_product
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("half", (False, True))
 def test_a_loss_on_a_gpu_is_summed_over_the_sum_so_far(half):
