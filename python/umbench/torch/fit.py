@@ -286,6 +286,7 @@ class Planning:
             self.has_skips = bool(found)
             if self.reads_again:
                 skips.read_again(joint, found)
+            skips.compute_parts_anew(found)
             rewrites.part_convolutions(joint, self.plan.usable)
         self.costs = self.costs or costs_for(device)
         step, begin = step_and_own_choice(joint, num_fwd_outputs, static_lifetime_input_indices, self.costs)

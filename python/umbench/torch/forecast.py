@@ -88,6 +88,7 @@ def planned_once(options, budget, times, reads_again):
     found = skips.skips_of(joint.graph, budget)
     if reads_again:
         skips.read_again(joint.graph, found)
+    skips.compute_parts_anew(found)
     rewrites.part_convolutions(joint.graph, budget)
     costs = ByMachine(machine(options.gpu.removeprefix("sim:")))
     step, begin = step_and_own_choice(joint.graph, joint.num_fwd_outputs, joint.static_inputs, costs)

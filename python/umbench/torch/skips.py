@@ -24,9 +24,16 @@ def skips_of(joint, budget):
     return found
 
 
+def compute_parts_anew(skips):
+    """What leads to such a part element by element is computed once more where it is put together with others. Inductor would write the part
+    into the memory of the whole as soon as it is made."""
+    for node, parts in skips.items():
+        for part in parts:
+            node.replace_input_with(part, computed_anew(part))
+
+
 def read_again(joint, skips):
-    """The forward graph computes what leads to such a part element by element once more where it is read, instead of keeping the part. The backward graph, which
-    reads each twice, computes it twice, beginning at the largest images: it is not in memory in between."""
+    """The backward graph, which reads each such part twice, computes it twice, beginning at the largest images: it is not in memory in between."""
     backward = backward_of(joint.graph)
     largest = max(numel(part) for parts in skips.values() for part in parts)
     copies = {}
@@ -40,8 +47,6 @@ def read_again(joint, skips):
                 again.replace_input_with(part, _copied(part, largest, copies))
         for reader in readers:
             reader.replace_input_with(node, again)
-        for part in parts:
-            node.replace_input_with(part, computed_anew(part))
 
 
 def _copied(node, largest, copies):
