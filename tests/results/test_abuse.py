@@ -7,6 +7,7 @@ import sys
 import xml.etree.ElementTree as xml
 
 import conftest
+import forked
 import pytest
 import synthetic
 from umbench import load
@@ -17,10 +18,13 @@ MODULES = {"compare": "compare", "export": "export", "interleave": "interleave",
 
 @pytest.fixture
 def run(tmp_path):
-    """Starts a script as umbench does; its output is kept as bytes."""
+    """Starts a script as umbench does; its output is kept as bytes. In a process of its own where that is given anything."""
 
-    def start(name, *arguments, python=(sys.executable,), shell="", **environment):
-        command = [*python, str(conftest.ROOT / "python/start.py"), MODULES[name], *map(os.fsdecode, arguments)]
+    def start(name, *arguments, python=(), shell="", **environment):
+        if not (python or shell or environment):
+            done = forked.run(MODULES[name], *map(os.fsdecode, arguments), cwd=tmp_path)
+            return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.encode(), done.stderr.encode())
+        command = [*(python or (sys.executable,)), str(conftest.ROOT / "python/start.py"), MODULES[name], *map(os.fsdecode, arguments)]
         if shell:
             command = ["bash", "-c", f'"$@" {shell}', "bash", *command]
         return subprocess.run(command, capture_output=True, cwd=tmp_path, check=False,
@@ -58,7 +62,7 @@ def test_a_closed_standard_error_loses_only_what_it_would_have_said(run, study):
 
 
 def test_encodings(run, write, study, tmp_path):
-    one_line(run("export", b"\xff.jsonl", "--format", "csv"))
+    one_line(run("export", b"\xff.jsonl", "--format", "csv", python=(sys.executable,)))
     done = run("compare", study, study, "--format", "markdown", "--all", PYTHONIOENCODING="latin-1")
     assert done.returncode == 0 and "✅".encode() in done.stdout
     done = run("compare", study, study, LC_ALL="C", PYTHONUTF8="0")
@@ -69,7 +73,7 @@ def test_encodings(run, write, study, tmp_path):
     assert run("export", odd, "--format", "csv").returncode == 0
     done = run("slowdown", odd, "--out", "drawn")
     assert done.returncode == 0, done.stderr
-    done = run("report", odd, "--out", "page", "--title", b"\xff")
+    done = run("report", odd, "--out", "page", "--title", b"\xff", python=(sys.executable,))
     assert done.returncode == 0 and (tmp_path / "page/index.html").exists(), done.stderr
 
 
