@@ -1,6 +1,7 @@
 #include "planners/torch_kernels.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace um {
 namespace {
@@ -240,8 +241,7 @@ torch_kernel& torch_kernels::new_kernel(bool library) {
 }
 
 void torch_kernels::place_kernel(std::size_t k, bool early) {
-  if (found_[k].placed) return;
-  found_[k].placed = true;
+  if (std::exchange(found_[k].placed, true)) return;
   found_[k].early = early;
   for (const torch_id b : found_[k].reads) {
     const torch_id maker = wiring_.maker(b);
