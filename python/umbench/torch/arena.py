@@ -122,15 +122,14 @@ def served(requests, runs, others=()):
     return len(requests)
 
 
-def runs_for(requests, pages, work, others=(), tried=(), page=PAGE, pieces=None):
-    """Lengths in pages of `page` bytes, `pages` in all, of runs in which all requests find room, none of those `tried`; None where none were
-    found. `work`: requests that may be served on the way. What is left of that, as well. pieces(runs): the free pieces that runs of these
-    lengths are, with what each could grow by, where they are not mapped as Arena has it."""
-    sizes = sorted({size for is_taken, _, size in requests if is_taken and size > page // 2}) or [page]
-    search, most, best = _Lengths(pages, sizes, random.Random(len(tried)), page), -1, None
+def runs_for(requests, pages, work, others=(), tried=()):
+    """Lengths in pages, `pages` in all, of runs in which all requests find room, none of those `tried`; None where none were
+    found. `work`: requests that may be served on the way. What is left of that, as well."""
+    sizes = sorted({size for is_taken, _, size in requests if is_taken and size > PAGE // 2}) or [PAGE]
+    search, most, best = _Lengths(pages, sizes, random.Random(len(tried))), -1, None
     runs = [pages]
     while pages >= 2:
-        done = served(requests, [], pieces(runs)) if pieces else served(requests, [run * page for run in runs], others)
+        done = served(requests, [run * PAGE for run in runs], others)
         work -= done + 1
         if done == len(requests) and runs not in tried:
             return runs, work
@@ -145,13 +144,13 @@ def runs_for(requests, pages, work, others=(), tried=(), page=PAGE, pieces=None)
 class _Lengths:
     """Random lengths of runs, of two pages at least. `sizes`: bytes of what they are for."""
 
-    def __init__(self, pages, sizes, source, page=PAGE):
-        self.pages, self.sizes, self.random, self.page = pages, sizes, source, page
+    def __init__(self, pages, sizes, source):
+        self.pages, self.sizes, self.random = pages, sizes, source
 
     def one(self):
         if self.random.random() < 0.25:
             return self.random.randint(2, max(2, self.pages // 2))
-        return max(2, -(-self.random.choice(self.sizes) * self.random.choice((1, 1, 1, 2, 2, 3, 3, 4, 6, 8)) // self.page))
+        return max(2, -(-self.random.choice(self.sizes) * self.random.choice((1, 1, 1, 2, 2, 3, 3, 4, 6, 8)) // PAGE))
 
     def anew(self):
         runs = []
@@ -181,15 +180,6 @@ class _Lengths:
         else:
             self.random.shuffle(runs)
         return runs
-
-
-def take_workspaces(device):
-    """Makes the libraries of products take the memory that they keep, in the threads of both passes, so that it is seen."""
-    for kind in (torch.float32, torch.bfloat16):
-        a = torch.ones(16, 16, device=device, dtype=kind, requires_grad=True)
-        with torch.enable_grad():
-            torch.autograd.backward((a @ a).sum(), inputs=[a])
-    torch.cuda.synchronize(device)
 
 
 class Arena:

@@ -7,8 +7,8 @@ import weakref
 
 import torch
 
-from . import chunks, copies, micro, private, refusals, replay, rewrites, skips
-from .arena import Arena, take_workspaces
+from . import chunks, copies, micro, private, refusals, rewrites, skips
+from .arena import Arena
 from .costs import RATES, costs_for, rates_of
 from .operators import name_of
 from .plan import Plan, in_gib
@@ -21,8 +21,7 @@ STATES = {"AdamW": 2, "Adam": 2, "NAdam": 2, "RAdam": 2, "Adamax": 2, "SGD": 0, 
 PRODUCTS = {"mm", "addmm", "bmm", "baddbmm", "add_product"}  # that cuBLAS keeps workspaces for
 
 
-def fit(model, budget, optimizer=None, tier="pinned", bits="rounding", micro_batches=1, statistics_of_parts=False, backend="inductor", effort=1.0,
-        cuda_graphs=False):
+def fit(model, budget, optimizer=None, tier="pinned", bits="rounding", micro_batches=1, statistics_of_parts=False, backend="inductor", effort=1.0):
     """Compiles `model` in place and returns it; a plan is made when the first batch arrives, and told by `model.plan`.
 
     budget: bytes of the device for all of training ("24GiB" or a number): parameters, gradients, the optimizer's states, activations.
@@ -32,20 +31,18 @@ def fit(model, budget, optimizer=None, tier="pinned", bits="rounding", micro_bat
     micro_batches: equal parts that each batch is computed in, one after the other; "auto" takes the fewest that have a plan, or more
     where that is predicted to save a tenth. The model's result has to be its loss, a mean over the batch. statistics_of_parts: parts may
     be normalised by statistics of their own.
-    cuda_graphs: records a step's launches once and replays them, as two CUDA graphs with all copies. Gradients have to be set to None before
-    each forward pass; what the optimizer takes for a moment is not in the budget then.
     backend: "inductor", or "aot_eager" which compiles nothing. effort: of the search, 1 is some seconds. Equal graphs and costs have
     equal plans on any machine.
     Raises NoPlan, in one line, here or at the first batch."""
     refusals.of_model(model)
-    refusals.of_options(tier, bits, micro_batches, effort, backend, cuda_graphs)
+    refusals.of_options(tier, bits, micro_batches, effort, backend)
     states_per_byte(optimizer)
     if micro_batches != 1 and not statistics_of_parts:
         micro.refuse_statistics(model)
     plan = Plan(bytes_of(budget))
     if torch.cuda.is_available():
         private.lose_less_memory()
-    private.install(model, Call(model, plan, Planning(model, plan, optimizer, tier, bits, backend, effort, cuda_graphs), micro_batches))
+    private.install(model, Call(model, plan, Planning(model, plan, optimizer, tier, bits, backend, effort), micro_batches))
     model.plan = plan
     return model
 
@@ -69,9 +66,6 @@ class Call:
         self.steps, self.plan.micro_batches, self.arena = 0, self.counts[0], None
         self.plan.settled, self.plan.within = False, None
         self.planning.close()
-        if self.planning.replays:
-            self.planning.replays.release()
-        self.planning.replays = replay.Replays(self.model, self.plan.budget) if self.planning.cuda_graphs and self.planning.on_gpu() else None
         self.run = torch.compile(private.plain_call(self.model), backend=weakly(self.planning.compile), fullgraph=True, dynamic=False)
 
     def choose(self, inputs, named):
@@ -99,7 +93,7 @@ class Call:
             self.choose(inputs, named)
         if not self.plan.settled and torch.is_grad_enabled() and self.planning.on_gpu():
             self.look()
-        elif self.arena is not None and torch.is_grad_enabled() and not (self.planning.replays and self.planning.replays.begin(self.arena)):
+        elif self.arena is not None and torch.is_grad_enabled():
             self.arena.keep()
             if self.arena.has_given_up():
                 self.plan.give_up()
@@ -193,6 +187,15 @@ class Call:
             self.plan.settle(self.plan.measured["reserved"])
 
 
+def take_workspaces(device):
+    """Makes the libraries of products take the memory that they keep, in the threads of both passes, so that it is seen."""
+    for kind in (torch.float32, torch.bfloat16):
+        a = torch.ones(16, 16, device=device, dtype=kind, requires_grad=True)
+        with torch.enable_grad():
+            torch.autograd.backward((a @ a).sum(), inputs=[a])
+    torch.cuda.synchronize(device)
+
+
 def bytes_of(budget):
     """Bytes of 24GiB, 512 MB or a number."""
     found = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*([A-Za-z]*)\s*", budget) if isinstance(budget, str) else None
@@ -223,8 +226,8 @@ class Planning:
     SHARE_OF_BUDGET = 0.2      # that the logits of one share and their gradients may take
     SHARE_IF_FROZEN = 0.08     # of weights that do not learn: more shares cost no sums of their gradients
 
-    def __init__(self, model, plan, optimizer, tier, bits, backend, effort, cuda_graphs=False):
-        self.bits, self.cuda_graphs, self.replays = bits, cuda_graphs, None
+    def __init__(self, model, plan, optimizer, tier, bits, backend, effort):
+        self.bits = bits
         self.shares, self.costs, self.slabs, self.allocated, self.workspaces = 1, None, [], 0, 0
         self.has_skips = self.reads_again = False  # images that are read long after they were made; whether they are computed again for that
         self.model, self.plan, self.optimizer, self.tier, self.backend, self.effort = model, plan, optimizer, tier, backend, effort
@@ -264,12 +267,12 @@ class Planning:
         """Compiles a graph; images that are read long after they were made are computed again for that where no plan fits otherwise."""
         self.has_skips = self.reads_again = False
         try:
-            return private.compiled(graph, inputs, weakly(self.partition), self.backend, self.replays and self.replays.wrapped)
+            return private.compiled(graph, inputs, weakly(self.partition), self.backend)
         except NoRoom:
             if not self.has_skips:
                 raise
         self.reads_again = True
-        return private.compiled(graph, inputs, weakly(self.partition), self.backend, self.replays and self.replays.wrapped)
+        return private.compiled(graph, inputs, weakly(self.partition), self.backend)
 
     def partition(self, joint, inputs, *, num_fwd_outputs, static_lifetime_input_indices=None, **others):
         begun = time.monotonic()
@@ -294,7 +297,7 @@ class Planning:
         if on_gpu:
             private.free_workspaces()  # those of the stream on which operators were measured
         unforeseen = self.plan.unforeseen.get(self.shares, 0)
-        base = self.base_bytes(step) + unforeseen + (replay.bytes_copied(joint, static_lifetime_input_indices) if self.replays else 0)
+        base = self.base_bytes(step) + unforeseen
         answer = ask(step, self.plan.usable, base, rates, self.backend == "inductor", begin, self.effort, self.tier, on_gpu, self.bits)
         answer["bound"] -= unforeseen  # which another plan may not need
         self.plan.take(step, answer, base, self.shares)
@@ -307,8 +310,6 @@ class Planning:
         if self.only_plans:
             raise micro.Planned(f"planned in {seconds:.1f} s")
         self.plan.plans += 1
-        if self.replays:
-            self.replays.expect(num_fwd_outputs)
         forward, backward = private.extract(joint, inputs, step.names(answer["plan"]["saved"]), num_fwd_outputs=num_fwd_outputs,
                                             static_lifetime_input_indices=static_lifetime_input_indices, **others)
         if self.plan.offloaded:

@@ -22,8 +22,6 @@ USED = {
     "torch._functorch.aot_autograd": ("aot_module_simplified",),
     "torch._inductor.custom_graph_pass": ("CustomPartitionerFn",),
     "torch._inductor.compile_fx": ("compile_fx", "compile_fx_inner"),
-    "torch.multiprocessing.reductions": ("StorageWeakRef",),
-    "torch.utils.weak": ("WeakIdKeyDictionary",),
     "torch._inductor.graph": ("GraphLowering.find_nodes_prefer_channels_last", "GraphLowering.run_node"),
     "torch._inductor.ir": ("TensorBox",),
     "torch._inductor.codegen.wrapper": ("AllocateLine.should_reuse_buffer", "ExternKernelAllocLine"),
@@ -39,7 +37,7 @@ USED = {
     "torch.utils._mode_utils": ("no_dispatch",),
     "torch.cuda.memory": ("_record_memory_history", "_snapshot"),
     "torch._C": ("_cuda_clearCublasWorkspaces", "_cuda_memoryStats", "_cuda_setStream", "_cuda_getCurrentRawStream", "_accelerator_setAllocatorSettings", "_cuda_attach_out_of_memory_observer",
-                 "_cuda_isHistoryEnabled", "_construct_storage_from_data_pointer", "_construct_CUDA_Tensor_From_Storage_And_Metadata"),
+                 "_cuda_isHistoryEnabled"),
 }
 # Of the caching allocator: it maps pages of 12 MiB, its smallest, and gives back those that hold nothing.
 ALLOCATOR = "expandable_segments:True,large_segment_size_mb:12"
@@ -124,9 +122,8 @@ def extract(joint, inputs, names, **kwargs):
         partitioners.choose_saved_values_set = kept
 
 
-def compiled(graph, inputs, partition, backend, wrapped=None):
-    """The callable that `backend` ("inductor" or "aot_eager") makes of Dynamo's graph, split by `partition`. wrapped(function, whether it is
-    the backward pass's): what is called in place of a function that Inductor made for training."""
+def compiled(graph, inputs, partition, backend):
+    """The callable that `backend` ("inductor" or "aot_eager") makes of Dynamo's graph, split by `partition`."""
     from torch._functorch import config
     from torch._inductor import config as inductor
 
@@ -137,18 +134,12 @@ def compiled(graph, inputs, partition, backend, wrapped=None):
             from torch._dynamo.backends.debugging import boxed_nop
 
             return aot_autograd(fw_compiler=boxed_nop, partition_fn=partition)(graph, inputs)
-        from torch._inductor.compile_fx import compile_fx, compile_fx_inner
-
-        def compile_pass(module, examples, **options):
-            made = compile_fx_inner(module, examples, **options)
-            if wrapped and not options.get("is_inference"):
-                made.current_callable = wrapped(made.current_callable, bool(options.get("is_backward")))
-            return made
+        from torch._inductor.compile_fx import compile_fx
 
         call_straight("copies", ("copy_out", "copy_back", "finish_copy"))
         call_straight("chunks", ("behind", "add_product", "add_product_"))
         with layouts_as_traced(), memory_given_back(), stored_as_told():
-            return compile_fx(graph, inputs, compile_pass, config_patches={
+            return compile_fx(graph, inputs, config_patches={
                 "custom_partitioner_fn": partitioner(partition), "fx_graph_cache": False,
                 "size_asserts": False, "alignment_asserts": False})  # launching is what binds small kernels
 
@@ -314,22 +305,6 @@ def _large_segments(device, stream):
     wanted = {"device": device.index or 0, "stream": stream, "segment_type": "large", "is_expandable": True, "segment_pool_id": (0, 0)}
     segments = torch.cuda.memory_snapshot(include_traces=False)
     return sorted((each for each in segments if all(each[name] == value for name, value in wanted.items())), key=lambda each: each["address"])
-
-
-def tensor_at(tensor):
-    """A tensor that lies as another does in the same memory of a GPU, without keeping that memory."""
-    memory = tensor.untyped_storage()
-    told = {"nbytes": memory.nbytes(), "data_ptr": memory.data_ptr(), "size": tensor.shape, "stride": tensor.stride(), "dtype": tensor.dtype,
-            "device": tensor.device, "storage_offset": tensor.storage_offset()}
-    shown = torch._C._construct_storage_from_data_pointer(told["data_ptr"], told["device"], told["nbytes"])
-    return torch._C._construct_CUDA_Tensor_From_Storage_And_Metadata(told, shown)
-
-
-def weak_memory(tensor):
-    """A weak reference to a tensor's memory, with expired()."""
-    from torch.multiprocessing.reductions import StorageWeakRef
-
-    return StorageWeakRef(tensor.untyped_storage())
 
 
 def stream_of(number, device):

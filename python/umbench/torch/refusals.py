@@ -30,7 +30,7 @@ def of_wrappers():
         raise NoPlan("the model runs within DistributedDataParallel: fit plans for one GPU")
 
 
-def of_options(tier, bits, micro_batches, effort, backend, cuda_graphs=False):
+def of_options(tier, bits, micro_batches, effort, backend):
     if not is_number(effort) or not 0 < effort <= MOST_EFFORT:
         raise NoPlan(f"effort={effort!r} is not above 0 and at most {MOST_EFFORT}")
     if tier not in TIERS:
@@ -43,8 +43,6 @@ def of_options(tier, bits, micro_batches, effort, backend, cuda_graphs=False):
         raise NoPlan(f"micro_batches={micro_batches!r} is neither 'auto' nor a whole number from 1")
     if bits == "same" and micro_batches != 1:
         raise NoPlan("a batch in parts adds up gradients in another order; give bits='rounding' or micro_batches=1")
-    if cuda_graphs and (backend != "inductor" or micro_batches != 1):
-        raise NoPlan("cuda_graphs=True needs backend='inductor' and micro_batches=1")
 
 
 def is_number(value):

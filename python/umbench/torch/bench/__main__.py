@@ -25,7 +25,6 @@ def main():
     parser.add_argument("--ratios", nargs="*", type=float, default=[1.5, 2, 3])
     parser.add_argument("--cells", nargs="*", type=cell_of, default=[], help="MODEL/RATIO or MODEL/RATIO/TIER of further fitted cells, or MODEL/WAY/VALUE (cell.py), in this order")
     parser.add_argument("--parts", type=parts_of, default="1", help="micro batches of fitted cells, or auto (1)")
-    parser.add_argument("--graphs", action="store_true", help="fitted cells are replayed as CUDA graphs")
     parser.add_argument("--tiers", nargs="*", default=["pinned"], help="where offloaded tensors wait: pinned, managed, or none: nothing is offloaded")
     parser.add_argument("--shares", nargs="*", type=float, default=[], help="values of PyTorch's activation_memory_budget")
     parser.add_argument("--blocks", nargs="*", type=float, default=[], help="numbers N: one of every N blocks is checkpointed")
@@ -35,7 +34,7 @@ def main():
     parser.add_argument("--wait", type=int, default=150, help="seconds, after which those that have compiled are timed, and others are ended")
     parser.add_argument("--seconds", type=int, default=10**6, help="after which no more cells are begun")
     options = parser.parse_args()
-    bench, begun, waiting = Bench(options.out, known_peaks(options), options.parts, options.graphs), time.monotonic(), heads_of(options)
+    bench, begun, waiting = Bench(options.out, known_peaks(options), options.parts), time.monotonic(), heads_of(options)
     while waiting and time.monotonic() - begun < options.seconds:
         heads = bench.ready(waiting[:options.at_once])
         waiting = [head for head in waiting if head not in heads]
@@ -88,8 +87,8 @@ def known_peaks(options):
 class Bench:
     """Rows of cells, each appended to a file. Plain cells stay to be timed beside others. peaks: bytes, by model."""
 
-    def __init__(self, out, peaks, parts="1", graphs=False):
-        self.out, self.peaks, self.parts, self.graphs, self.plain, self.rows = out, dict(peaks), parts, graphs, {}, []
+    def __init__(self, out, peaks, parts="1"):
+        self.out, self.peaks, self.parts, self.plain, self.rows = out, dict(peaks), parts, {}, []
 
     def ready(self, heads):
         """Those whose budgets are known: a fitted cell comes behind its plain one, unless its peak was known before."""
@@ -99,7 +98,7 @@ class Bench:
     def measure(self, heads, wait, gpu=None):
         """`heads` compile side by side, for at most `wait` seconds, and are measured one after the other. A budget needs its model's peak."""
         gpu = gpu or gpus_here()[0]
-        cells = [Cell(head, self.budget_of(head), gpu, self.parts, self.graphs) for head in heads]
+        cells = [Cell(head, self.budget_of(head), gpu, self.parts) for head in heads]
         until = time.monotonic() + wait
         for cell in cells:
             cell.begin(until)

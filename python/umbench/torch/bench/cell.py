@@ -2,7 +2,7 @@
 
     python -m umbench.torch.bench.cell MODEL WAY [VALUE] [--tier TIER]
 
-WAY: plain (torch.compile as it is), reduce_overhead (its mode with CUDA graphs), share (VALUE is PyTorch's activation_memory_budget), blocks (one of VALUE blocks is checkpointed),
+WAY: plain (torch.compile as it is), share (VALUE is PyTorch's activation_memory_budget), blocks (one of VALUE blocks is checkpointed),
 selective (the same, but products, convolutions and attention are saved), save_on_cpu (of pinned memory), fit (VALUE is a budget in bytes).
 Compiles, says so by a JSON line, and answers each line that it reads, a key of ANSWERS, by another."""
 
@@ -16,13 +16,13 @@ import time
 import torch
 import torch.utils.checkpoint
 
-from .. import private, replay
+from .. import private
 from . import gpu_events
 from .models import MODELS
 
 STEPS_UNDER_CAP = 100
 STEPS_BEFORE, STEPS_TIMED = 2, 8
-WAYS = ("plain", "reduce_overhead", "share", "blocks", "selective", "save_on_cpu", "fit")
+WAYS = ("plain", "share", "blocks", "selective", "save_on_cpu", "fit")
 aten = torch.ops.aten
 SAVED = [aten.mm.default, aten.addmm.default, aten.bmm.default, aten.convolution.default, aten._scaled_dot_product_flash_attention.default,
          aten._scaled_dot_product_cudnn_attention.default, aten._scaled_dot_product_efficient_attention.default]
@@ -36,7 +36,6 @@ def main():
     parser.add_argument("--batch", type=int)
     parser.add_argument("--tier", choices=("pinned", "managed", "none"), default="pinned")
     parser.add_argument("--parts", default="1")
-    parser.add_argument("--graphs", action="store_true", help="steps are replayed as CUDA graphs")
     options = parser.parse_args()
     answers = sys.stdout
     sys.stdout = sys.stderr  # PyTorch prints as well
@@ -102,7 +101,7 @@ class Cell:
         loss.backward()
         end.record()
         issued = time.perf_counter() - issued
-        self.losses.append(loss.detach().clone())
+        self.losses.append(loss.detach())
         self.optimizer.step()
         return begin, end, issued
 
@@ -111,10 +110,8 @@ class Cell:
         marks = [self.step() for _ in range(STEPS_BEFORE + STEPS_TIMED)][STEPS_BEFORE:]
         torch.cuda.synchronize()
         self.peak = torch.cuda.max_memory_allocated()
-        call = getattr(self.model, "_compiled_call_impl", None)
-        runs, replays = getattr(call, "arena", None), getattr(getattr(call, "planning", None), "replays", None)
+        runs = getattr(getattr(self.model, "_compiled_call_impl", None), "arena", None)
         laid = {"runs": runs.runs, "laid": runs.laid} if runs is not None else {}
-        laid |= {"replays": replays.refusal or replays.state == replay.REPLAYS} if replays else {}
         return laid | {"ms": [begin.elapsed_time(end) for begin, end, _ in marks], "peak": self.peak, "reserved": torch.cuda.max_memory_reserved()}
 
     def profiled(self):
@@ -165,12 +162,12 @@ def compiled(model, optimizer, options):
         import umbench.torch
 
         return umbench.torch.fit(model, budget=int(options.value), optimizer=optimizer, tier=None if options.tier == "none" else options.tier,
-                                 micro_batches=options.parts if options.parts == "auto" else int(options.parts), cuda_graphs=options.graphs)
+                                 micro_batches=options.parts if options.parts == "auto" else int(options.parts))
     if options.way == "share":
         torch._functorch.config.activation_memory_budget = options.value
     if options.way in ("blocks", "selective"):
         checkpoint_blocks(model.model, int(options.value), options.way == "selective")
-    run = torch.compile(model, mode="reduce-overhead" if options.way == "reduce_overhead" else None)
+    run = torch.compile(model)
     return saving_on_cpu(run) if options.way == "save_on_cpu" else run
 
 

@@ -28,11 +28,11 @@ def gpus_here():
 class Cell:
     """`row`: what is known of it, with `error` once it has failed; then it answers no more."""
 
-    def __init__(self, head, value, gpu, parts="1", graphs=False):
+    def __init__(self, head, value, gpu, parts="1"):
         self.model, self.way, _, ratio, tier = head
         self.row = {"model": self.model, "way": self.way, "value": value, "ratio": ratio, "tier": tier}
         words = [sys.executable, "-m", "umbench.torch.bench.cell", self.model, self.way, *([str(value)] if value is not None else []),
-                 *(["--tier", tier] if tier else []), *(["--parts", parts] if self.way == "fit" else []), *(["--graphs"] if graphs and self.way == "fit" else [])]
+                 *(["--tier", tier] if tier else []), *(["--parts", parts] if self.way == "fit" else [])]
         environment = {**os.environ, "PYTORCH_CUDA_ALLOC_CONF": ALLOCATOR, "TORCHINDUCTOR_COMPILE_THREADS": "4", "CUDA_VISIBLE_DEVICES": gpu}
         self.errors, self.lines = tempfile.TemporaryFile("w+"), queue.Queue()
         self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True, env=environment)
