@@ -5,7 +5,7 @@
 
 #include <limits>
 
-#include "harness/json/machines.hpp"
+#include "harness/json/input_files.hpp"
 #include "networks/catalogue.hpp"
 #include "schedule/orders.hpp"
 #include "simulator/roofline.hpp"

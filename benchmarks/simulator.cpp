@@ -4,7 +4,7 @@
 
 #include "backends/simulator_backend.hpp"
 #include "core/lower.hpp"
-#include "harness/json/machines.hpp"
+#include "harness/json/input_files.hpp"
 #include "hints/hints.hpp"
 #include "networks/catalogue.hpp"
 #include "simulator/managed_memory.hpp"

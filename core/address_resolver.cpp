@@ -1,6 +1,38 @@
 #include "core/address_resolver.hpp"
 
+#include <algorithm>
+
 namespace um {
+
+home_addresses home_addresses_of(const graph& g, const memory_plan& plan, const lifetime_table& table,
+                                 const layout& at) {
+  home_addresses all;
+  all.pinned_offset.assign(g.tensors.size(), 0);
+  std::vector<bool> leaves(g.tensors.size(), false);
+  for (const action& a : plan.actions) {
+    if (const auto* e = std::get_if<evict>(&a)) leaves[e->tensor] = true;
+  }
+  const auto last = static_cast<std::uint32_t>(plan.actions.empty() ? 0 : plan.actions.size() - 1);
+  for (tensor_id t = 0; t < g.tensors.size(); ++t) {
+    const residence home = plan.residences[t];
+    const bool pinned = is_pinned(home), has_twin = leaves[t] || persists(g.tensors[t].role);
+    if (pinned && (home != residence::twinned || has_twin)) {
+      all.pinned_offset[t] = all.pinned_bytes;
+      all.pinned_bytes += round_up(bytes_of(g.tensors[t]), arena_alignment);
+    }
+    const auto place = [&](std::uint32_t now) -> address {
+      if (pinned) return {space::pinned, all.pinned_offset[t]};
+      const auto l = std::ranges::find_if(table.by_tensor[t], [&](std::uint32_t i) {
+        return table.lifetimes[i].begin <= now && now < table.lifetimes[i].end;
+      });
+      if (l == table.by_tensor[t].end()) return {};
+      return {home == residence::managed ? space::managed : space::device, at.offsets[*l]};
+    };
+    all.at_start.push_back(place(0));
+    all.at_end.push_back(place(last));
+  }
+  return all;
+}
 
 pitched_copy make_copy(const address& from_base, const tensor& from, const region& in_from,
                        const address& to_base, const tensor& to, const region& in_to) {
@@ -72,12 +104,6 @@ pitched_copy address_resolver::staged_copy(tensor_id t, const strip_use& moved, 
                       : make_copy(base, part, there, home, whole, moved.part.where);
   if (c.height * c.depth > 1 && c.width < machine_.engine_row_bytes) c.made_by = copier::kernel;
   return c;
-}
-pitched_copy address_resolver::copy_from_host(tensor_id t, const strip_use& moved) const {
-  return staged_copy(t, moved, true);
-}
-pitched_copy address_resolver::copy_to_host(tensor_id t, const strip_use& moved) const {
-  return staged_copy(t, moved, false);
 }
 
 std::vector<movement> address_resolver::twin_moves(tensor_id t,

@@ -4,11 +4,24 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/homes.hpp"
+#include "core/layout.hpp"
 #include "core/machine.hpp"
 #include "core/managed_map.hpp"
 
 namespace um {
+
+// Offsets of tensors in pinned host memory, and the address of each tensor at the start and end of an
+// iteration.
+struct home_addresses {
+  std::vector<byte_count> pinned_offset;  // per tensor that has a place in pinned host memory
+  byte_count pinned_bytes = 0;
+  std::vector<address> at_start;  // per tensor; meaningful for tensors that persist
+  std::vector<address> at_end;    // per tensor; meaningful for tensors that survive
+};
+
+// A twin has an offset only if the plan copies to it or the tensor starts there.
+home_addresses home_addresses_of(const graph& g, const memory_plan& plan, const lifetime_table& table,
+                                 const layout& at);
 
 // One operand of a compute: its region, and its address as a dense tensor of that shape.
 struct operand {
@@ -57,8 +70,12 @@ class address_resolver {
   address address_of(const access& a, const operand_use& u, byte_count workspace) const;
   operand_copies copies_for(const operand& o, const operand_use& u) const;
   // Copies between a part of a staged tensor and its host copy; made by a copy engine unless rows are short.
-  pitched_copy copy_from_host(tensor_id t, const strip_use& moved) const;
-  pitched_copy copy_to_host(tensor_id t, const strip_use& moved) const;
+  pitched_copy copy_from_host(tensor_id t, const strip_use& moved) const {
+    return staged_copy(t, moved, true);
+  }
+  pitched_copy copy_to_host(tensor_id t, const strip_use& moved) const {
+    return staged_copy(t, moved, false);
+  }
   // Movements between cells of a twinned tensor and its twin; adjacent runs are merged.
   std::vector<movement> twin_moves(tensor_id t, const std::vector<std::uint32_t>& cells) const;
 

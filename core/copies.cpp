@@ -27,10 +27,6 @@ copy_tracker::copy_tracker(const graph& g, const memory_plan& plan, const std::v
   }
 }
 
-std::vector<std::uint32_t> copy_tracker::cells_in(tensor_id t, const region& r) const {
-  return strips_[t].cells_of(r);
-}
-
 std::string copy_tracker::describe(tensor_id t, std::uint32_t cell) const {
   std::string text = "tensor " + g_.tensors[t].name;
   if (!strips_[t].grid.is_whole()) {

@@ -44,7 +44,7 @@ class copy_tracker {
   // Whether a stale copy of the cell exists.
   bool is_stale(tensor_id t, std::uint32_t cell) const;
 
-  std::vector<std::uint32_t> cells_in(tensor_id t, const region& r) const;
+  std::vector<std::uint32_t> cells_in(tensor_id t, const region& r) const { return strips_[t].cells_of(r); }
   std::string describe(tensor_id t, std::uint32_t cell) const;
 
  private:

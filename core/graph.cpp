@@ -4,6 +4,16 @@
 
 namespace um {
 
+std::string_view kind_of(const op_attributes& attributes) {
+  return std::visit([]<class Kind>(const Kind&) { return Kind::kind; }, attributes.value);
+}
+
+std::vector<op_attributes> every_kind() {
+  return []<class... Kinds>(const std::variant<Kinds...>&) {
+    return std::vector<op_attributes>{Kinds{}...};
+  }(op_attributes{}.value);
+}
+
 bool has_opaque(const graph& g) {
   return std::ranges::any_of(g.ops, [](const op& o) { return has_kind<opaque>(o); });
 }

@@ -15,6 +15,12 @@
 
 namespace um {
 
+// Consecutive operators or steps: indices first to last, both included.
+struct index_range {
+  std::uint32_t first = 0, last = 0;
+  friend bool operator==(const index_range&, const index_range&) = default;
+};
+
 // Precision of products: the arithmetic unit, and the type to which operands are rounded. Sums are always
 // fp32.
 enum class precision : std::uint8_t {
@@ -59,6 +65,16 @@ struct graph {
 // Why the graph is not well formed (an id out of range, two writers of a tensor, a read before
 // the write, extents that do not fit the operator, a size beyond 2^63), or nothing.
 std::optional<std::string> defect_of(const graph& g);
+
+// Operators that stand for work of a program on the CPU between its kernels, as traces record it. They access
+// managed memory as the CPU does, and can only be simulated.
+inline constexpr std::string_view cpu_label = "cpu";
+
+// Whether `o` is an opaque operator with the label "cpu".
+inline bool runs_on_cpu(const op& o) {
+  const auto* const a = std::get_if<opaque>(&o.attributes.value);
+  return a != nullptr && a->label == cpu_label;
+}
 
 // Whether some operator is opaque: then the values in tensors are meaningless.
 bool has_opaque(const graph& g);

@@ -59,19 +59,6 @@ void hazards::write(last_uses& u) {
   u.write[static_cast<std::size_t>(lane_)] = step_;
 }
 
-void hazards::read(tensor_id t, std::uint32_t strip, const std::vector<std::uint32_t>& cells) {
-  for (const std::uint32_t c : cells) read(device_uses_[t][strip][c]);
-}
-void hazards::write(tensor_id t, std::uint32_t strip, const std::vector<std::uint32_t>& cells) {
-  for (const std::uint32_t c : cells) write(device_uses_[t][strip][c]);
-}
-void hazards::read_home(tensor_id t, const std::vector<std::uint32_t>& cells) {
-  for (const std::uint32_t c : cells) read(home_uses_[t][c]);
-}
-void hazards::write_home(tensor_id t, const std::vector<std::uint32_t>& cells) {
-  for (const std::uint32_t c : cells) write(home_uses_[t][c]);
-}
-
 void hazards::use(address_users& arena, const range& r, const last_steps& before) {
   merge_later_steps(awaited_, before);
   arena.record(r, lane_, step_);
@@ -89,6 +76,31 @@ last_steps hazards::awaited_steps() const {
   last_steps all = awaited_;
   all[static_cast<std::size_t>(lane_)] = no_step;
   return all;
+}
+
+address_hazards::address_hazards(const lifetime_table& table, const layout& at, hazards& waits)
+    : table_(table), layout_(at), hazards_(waits), previous_users_(table.lifetimes.size()) {}
+
+void address_hazards::use_addresses(std::uint32_t l) {
+  const lifetime& held = table_.lifetimes[l];
+  address_users& arena = held.is_managed ? managed_ : device_;
+  const range bytes{layout_.offsets[l], held.bytes};
+  if (!previous_users_[l]) previous_users_[l] = arena.users_of(bytes);
+  hazards_.use(arena, bytes, *previous_users_[l]);
+}
+
+void address_hazards::release_addresses(tensor_id t, const std::vector<range>& what, lane where,
+                                        std::int32_t step) {
+  for (const std::uint32_t l : table_.by_tensor[t]) {
+    if (previous_users_[l])
+      use_addresses(l);  // first use in this lifetime: kernels that used these addresses before may still run
+    managed_.record({layout_.offsets[l], table_.lifetimes[l].bytes}, where, step);
+  }
+  for (const range& r : what) releases_.record(r, where, step);
+}
+
+void address_hazards::wait_for_release(const range& r) {
+  hazards_.wait_for(releases_.users_of(r));
 }
 
 }  // namespace um

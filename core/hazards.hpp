@@ -5,9 +5,11 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "core/box.hpp"
+#include "core/layout.hpp"
 #include "core/strips.hpp"
 #include "core/trace.hpp"
 
@@ -37,10 +39,18 @@ class hazards {
   void begin_step(std::int32_t step, lane where);
   // Makes every later step wait for every earlier one.
   void join() { last_joined_ = latest_; }
-  void read(tensor_id t, std::uint32_t strip, const std::vector<std::uint32_t>& cells);
-  void write(tensor_id t, std::uint32_t strip, const std::vector<std::uint32_t>& cells);
-  void read_home(tensor_id t, const std::vector<std::uint32_t>& cells);
-  void write_home(tensor_id t, const std::vector<std::uint32_t>& cells);
+  void read(tensor_id t, std::uint32_t strip, const std::vector<std::uint32_t>& cells) {
+    for (const std::uint32_t c : cells) read(device_uses_[t][strip][c]);
+  }
+  void write(tensor_id t, std::uint32_t strip, const std::vector<std::uint32_t>& cells) {
+    for (const std::uint32_t c : cells) write(device_uses_[t][strip][c]);
+  }
+  void read_home(tensor_id t, const std::vector<std::uint32_t>& cells) {
+    for (const std::uint32_t c : cells) read(home_uses_[t][c]);
+  }
+  void write_home(tensor_id t, const std::vector<std::uint32_t>& cells) {
+    for (const std::uint32_t c : cells) write(home_uses_[t][c]);
+  }
   // Records a use of bytes. The step waits for the earlier users `before`, which may differ by lane.
   void use(address_users& arena, const range& r, const last_steps& before);
   void wait_for(const last_steps& others);
@@ -62,6 +72,35 @@ class hazards {
   last_steps latest_ = no_steps;       // the last step of each lane so far
   std::int32_t step_ = no_step;        // the current step
   lane lane_ = lane::compute;          // lane of the current step
+};
+
+// Hazards between tensors that share addresses: a step that uses bytes of an arena waits for all earlier
+// steps that used these bytes, also for other tensors.
+class address_hazards {
+ public:
+  // Keeps references. Adds the waits of the current step to `waits`.
+  address_hazards(const lifetime_table& table, const layout& at, hazards& waits);
+
+  // The step uses the addresses of a lifetime: it waits for the steps that used them before the lifetime.
+  void use_addresses(std::uint32_t lifetime);
+  void use_addresses(const strip_use& u) {
+    for (const std::uint32_t l : u.lifetimes) use_addresses(l);
+  }
+
+  // Records that a step moves ranges of a managed tensor, which uses their addresses even if the tensor is
+  // dead or left from the iteration before. Data comes in only after the data released at its addresses has
+  // left.
+  void release_addresses(tensor_id t, const std::vector<range>& what, lane where, std::int32_t step);
+  void wait_for_release(const range& r);
+
+ private:
+  const lifetime_table& table_;
+  const layout& layout_;
+  hazards& hazards_;
+  std::vector<std::optional<last_steps>>
+      previous_users_;  // per lifetime that has been used: steps that used its addresses before it
+  address_users device_, managed_;
+  address_users releases_;  // per byte of the managed arena: steps that released it
 };
 
 }  // namespace um

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "core/graph.hpp"
-#include "core/index_range.hpp"
 
 namespace um {
 

@@ -4,9 +4,9 @@
 #include <stdexcept>
 #include <string>
 
-#include "core/address_hazards.hpp"
-#include "core/compute.hpp"
-#include "core/placement.hpp"
+#include "core/hazards.hpp"
+#include "core/managed_map.hpp"
+#include "core/memory_plan.hpp"
 #include "core/residency.hpp"
 
 namespace um {

@@ -21,7 +21,7 @@ namespace um {
 // by_stretch: a stretch of the compute lane (core/stretches.hpp), recorded once, in one launch.
 enum class launch_method : std::uint8_t { by_call, as_operator, by_stretch };
 
-struct placement;  // core/placement.hpp
+struct placement;  // core/managed_map.hpp
 
 // An action with all decisions made: a backend only executes it.
 struct step {

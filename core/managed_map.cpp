@@ -69,10 +69,6 @@ bool managed_map::has_taken_over(std::uint32_t later, tensor_id t, std::uint32_t
   return now >= born ? born < taken && taken <= now : taken > born || taken <= now;
 }
 
-std::vector<range> managed_map::owned_ranges(tensor_id t, const box& part, std::uint32_t now) const {
-  return owned_ranges_in(t, range_of(t, part), now);
-}
-
 range managed_map::discardable_range(tensor_id t, const box& part) const {
   range r = range_of(t, part);
   if (r.bytes == 0) return r;
@@ -115,5 +111,15 @@ void managed_map::throw_if_prefetch_is_early(tensor_id t, std::uint32_t now) con
     }
   }
 }
+
+placement::placement(const problem& p, const memory_plan& plan, packer how)
+    : table(lifetimes_of(p, plan)),
+      addresses(make_layout(p.network, table, plan, how)),
+      managed(p.network, plan, table, addresses) {}
+
+placement::placement(const problem& p, const memory_plan& plan, const placement& known)
+    : table(lifetimes_of(p, plan)),
+      addresses(make_layout_like(known.addresses, p.network, table, plan)),
+      managed(p.network, plan, table, addresses) {}
 
 }  // namespace um

@@ -2,6 +2,7 @@
 // after later tensors have reused its addresses.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -33,7 +34,9 @@ class managed_map {
 
   // The ranges of a part that the tensor owns at action `now`. Tensors smaller than a block share blocks and
   // own none: they are never released alone.
-  std::vector<range> owned_ranges(tensor_id t, const box& part, std::uint32_t now) const;
+  std::vector<range> owned_ranges(tensor_id t, const box& part, std::uint32_t now) const {
+    return owned_ranges_in(t, range_of(t, part), now);
+  }
   // The same for discardable_range().
   std::vector<range> owned_discardable_ranges(tensor_id t, const box& part, std::uint32_t now) const;
 
@@ -47,6 +50,27 @@ class managed_map {
   const layout& layout_;
   std::vector<bool> is_twinned_;                         // per tensor
   std::vector<std::vector<std::uint32_t>> overlapping_;  // per tensor: lifetimes that share addresses with it
+};
+
+// The lifetimes of a plan, their addresses, and the owners of the managed arena. Not copyable:
+// members refer to one another.
+struct placement {
+  // `how` places blocks in each arena.
+  placement(const problem& p, const memory_plan& plan, packer how);
+  // Takes the addresses of `known`, whose plan differs only in movements of managed memory and stages
+  // nothing.
+  placement(const problem& p, const memory_plan& plan, const placement& known);
+  placement(const placement&) = delete;
+  placement& operator=(const placement&) = delete;
+
+  // Blocks of managed memory that fit the budget next to the device arena.
+  std::uint64_t blocks_within(byte_count budget) const {
+    return (budget - std::min(budget, addresses.device_bytes)) / managed_block;
+  }
+
+  lifetime_table table;
+  layout addresses;
+  managed_map managed;
 };
 
 }  // namespace um

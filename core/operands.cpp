@@ -249,10 +249,6 @@ defect softmax_backward_defect(const operands& all) {
                        expect_shape(all.out(0), probabilities.shape)});
 }
 
-defect bias_backward_defect(const operands& all) {
-  return first_defect({expect_one_floating_type({&all.in(0)}), expect_vector(all.out(0), all.in(0).shape.c)});
-}
-
 defect pointwise_defect(const operands& all) {
   for (const tensor_id id : all.o.in) {
     const tensor& t = all.g.tensors[id];
@@ -261,10 +257,6 @@ defect pointwise_defect(const operands& all) {
       return d;
   }
   return std::nullopt;
-}
-
-defect relu_bias_defect(const operands& all) {
-  return first_defect({pointwise_defect(all), expect_vector(all.out(1), all.out(0).shape.c)});
 }
 
 // Operand `like` has x's type and shape.
@@ -425,10 +417,16 @@ defect operands_defect(const operands& all) {
             return first_defect(
                 {expect_no_relu(a.forward), filter_defect(a.forward, all.in(0), all.out(0), all.in(1))});
           },
-          [&](const bias_backward&) { return bias_backward_defect(all); },
+          [&](const bias_backward&) {
+            return first_defect(
+                {expect_one_floating_type({&all.in(0)}), expect_vector(all.out(0), all.in(0).shape.c)});
+          },
+          [&](const relu_bias_backward&) {
+            return first_defect({pointwise_defect(all), expect_vector(all.out(1), all.out(0).shape.c)});
+          },
           [&](const relu&) { return pointwise_defect(all); },
           [&](const relu_backward&) { return pointwise_defect(all); },
-          [&](const relu_bias_backward&) { return relu_bias_defect(all); },
+          [&](const add&) { return pointwise_defect(all); },
           [&](const max_pool& a) { return pool_forward_defect(a, all); },
           [&](const max_pool_backward& a) { return pool_backward_defect(a, all); },
           [&](const average_pool& a) { return average_pool_defect(a, all.in(0), all.out(0)); },
@@ -447,7 +445,6 @@ defect operands_defect(const operands& all) {
           [&](const batch_norm_backward& a) {
             return first_defect({relu6_defect(a), batch_norm_backward_defect(all)});
           },
-          [&](const add&) { return pointwise_defect(all); },
           [&](const global_average_pool&) { return average_defect(all.in(0), all.out(0)); },
           [&](const global_average_pool_backward&) { return average_defect(all.out(0), all.in(0)); },
           [&](const cast&) { return cast_defect(all); },

@@ -1,4 +1,5 @@
 // The packers of core/pack.hpp: the orders in which they place blocks.
+
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -215,6 +216,17 @@ packing pack_best_fit(std::span<const block> blocks) {
 packing pack_smartpool(std::span<const block> blocks) {
   return pack_once(blocks, gap_rule::tightest_gap,
                    [](const shape& b) { return std::pair(bytes_of(b), earliest_begin_first(b)); });
+}
+
+std::span<const packer> all_packers() {
+  static constexpr std::array all{packers::searched, packers::first_fit, packers::best_fit,
+                                  packers::smartpool};
+  return all;
+}
+
+const packer* find_packer(std::string_view name) {
+  const auto at = std::ranges::find(all_packers(), name, &packer::name);
+  return at == all_packers().end() ? nullptr : &*at;
 }
 
 }  // namespace um

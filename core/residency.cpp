@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/compute.hpp"
+#include "core/memory_plan.hpp"
 
 namespace um {
 block_ledger::block_ledger(const graph& g, const std::vector<residence>& home, const managed_map& managed,
@@ -99,10 +99,6 @@ bool block_ledger::is_fully_resident(const range& r) const {
     if (!resident_[b] || !is_filled_[b]) return false;
   }
   return true;
-}
-
-std::uint64_t residency::peak_blocks() const {
-  return resident_blocks.empty() ? 0 : *std::ranges::max_element(resident_blocks);
 }
 
 std::int32_t residency::release_to_wait_for(std::size_t at, std::uint64_t capacity) const {

@@ -73,7 +73,9 @@ struct residency {
   byte_count bytes_in_use(std::size_t at) const {
     return live_device_bytes[at] + resident_blocks[at] * managed_block;
   }
-  std::uint64_t peak_blocks() const;
+  std::uint64_t peak_blocks() const {
+    return resident_blocks.empty() ? 0 : *std::ranges::max_element(resident_blocks);
+  }
   // The last action whose release action `at` must wait for so that at most `capacity` blocks are ever in
   // use; -1: none.
   std::int32_t release_to_wait_for(std::size_t at, std::uint64_t capacity) const;

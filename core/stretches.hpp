@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "core/index_range.hpp"
+#include "core/graph.hpp"
 #include "core/lower.hpp"
 
 namespace um {

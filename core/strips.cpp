@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "core/compute.hpp"
+#include "core/memory_plan.hpp"
 
 namespace um {
 namespace {

@@ -6,8 +6,8 @@
 #include <stdexcept>
 #include <vector>
 
-#include "core/compute.hpp"
 #include "core/copies.hpp"
+#include "core/memory_plan.hpp"
 
 namespace um {
 namespace {

@@ -5,7 +5,7 @@ foreach(file ${FILES})
   get_filename_component(name ${file} NAME)
   string(APPEND rows "      {\"${name}\", R\"um(${text})um\"},\n")
 endforeach()
-file(WRITE ${OUT} "#include \"harness/json/machines.hpp\"
+file(WRITE ${OUT} "#include \"harness/json/input_files.hpp\"
 
 namespace um {
 

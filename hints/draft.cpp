@@ -4,9 +4,10 @@
 
 #include <algorithm>
 
-#include "core/cpu_work.hpp"
+#include "core/lower.hpp"
 #include "hints/parts.hpp"
-#include "hints/recorded_faults.hpp"
+#include "schedule/orders.hpp"
+#include "simulator/simulate.hpp"
 
 namespace um {
 namespace {
@@ -15,7 +16,25 @@ namespace {
 // to the second size may move as a whole for each slice.
 constexpr byte_count share_of_large_input = 20, share_moved_whole = 10;
 
-// Smaller tensors share their block with others and arrive with them.
+// For each operator and tensor, whether the operator found some of it off the device in a simulated first
+// iteration of plain managed memory under the budget.
+std::vector<std::vector<bool>> simulate_first_iteration_faults(const problem& p) {
+  const graph& g = p.network;
+  problem by_driver = p;
+  by_driver.evicted_by = pressure::driver;
+  const execution_plan plan = lower(by_driver, make_plan(g, graph_order(g), residence::managed));
+  std::vector<std::vector<bool>> faulted(g.ops.size(), std::vector<bool>(g.tensors.size(), false));
+  simulate({g, plan, p.target, p.operator_costs}, 1, false, [&](const step& s, const managed_memory& memory) {
+    const op_id o = std::get<compute>(s.command).op;
+    for (const operand& x : s.operands) {
+      if (x.location.where != space::managed) continue;
+      const range r{x.location.offset, bytes_of(g.tensors[x.accessed.tensor])};
+      if (!memory.hits(r, x.accessed.mode)) faulted[o][x.accessed.tensor] = true;
+    }
+  });
+  return faulted;
+}
+
 bool reads(access_mode mode) {
   return mode != access_mode::write;
 }
@@ -50,6 +69,7 @@ bool moves_in_parts(const problem& p, const use_table& uses, tensor_id t) {
 bool can_evict_by_twin(const problem& p, const use_table& uses, const tensor_choice& which, tensor_id t) {
   const tensor& what = p.network.tensors[t];
   const bool is_used = !uses.uses_of_part[uses.first_part[t]].empty();
+  // Smaller tensors share their block with others and arrive with them.
   if (!is_used || !is_block_sized(what) || !moves_in_parts(p, uses, t)) return false;
   if (what.role == role::input) {
     return !which.roles.empty() || !which.names.empty() || bytes_of(what) > p.budget / share_of_large_input;

@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "core/compute.hpp"
+#include "core/memory_plan.hpp"
 #include "core/residency.hpp"
-#include "hints/durations.hpp"
 #include "schedule/calendar.hpp"
 #include "simulator/simulate.hpp"
 
@@ -242,6 +241,12 @@ profile slow_down_by_copies(const problem& p, nanoseconds copies) {
   return slower;
 }
 
+constexpr nanoseconds pages_per_block = managed_block / (4 * KiB);
+
+nanoseconds link_time(byte_count blocks, std::uint64_t rate) {
+  return rate == 0 ? 0 : time_at(blocks * managed_block, rate);
+}
+
 }  // namespace
 
 memory_plan retime_evictions(const problem& p, const memory_plan& plan, const placement& at,
@@ -254,6 +259,20 @@ nanoseconds expected_iteration_time(const problem& p, const execution_plan& step
   target.launch_ns += target.slice_ns;
   const profile costs = slow_down_by_copies(p, twin_copy_time(p.target, steps));
   return simulate({p.network, steps, target, costs}, 3).back().duration;
+}
+
+nanoseconds evict_time(const machine& m, byte_count blocks, residence home) {
+  const auto count = static_cast<nanoseconds>(blocks);
+  if (home == residence::twinned) {
+    return m.launch_ns + std::max(link_time(blocks, rate_to_twin(m)), discard_time(m, blocks));
+  }
+  const nanoseconds mapped = count * pages_per_block * m.uvm.host_map_page_ns;
+  return m.uvm.prefetch_to_host_call_ns + count * 2 * m.uvm.prefetch_block_ns +
+         std::max(mapped, link_time(blocks, m.link_to_host_bytes_per_s));
+}
+
+nanoseconds discard_time(const machine& m, byte_count blocks) {
+  return static_cast<nanoseconds>(blocks) * m.uvm.discard_block_ns;
 }
 
 }  // namespace um

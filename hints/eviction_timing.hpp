@@ -2,7 +2,9 @@
 #pragma once
 
 #include "core/lower.hpp"
-#include "core/placement.hpp"
+#include "core/machine.hpp"
+#include "core/managed_map.hpp"
+#include "core/memory_plan.hpp"
 
 namespace um {
 
@@ -19,5 +21,10 @@ memory_plan retime_evictions(const problem& p, const memory_plan& plan, const pl
 // Time of a plan's steady iteration in the simulator, with two corrections: slices take longer than their
 // share of an operator, and copies to and from twins slow down operators that run beside them.
 nanoseconds expected_iteration_time(const problem& p, const execution_plan& steps);
+
+// Times from a machine's figures, with nothing else running. Time to evict: by the driver or, for twinned
+// memory, by a copy to the twin and a discard.
+nanoseconds evict_time(const machine& m, byte_count blocks, residence home);
+nanoseconds discard_time(const machine& m, byte_count blocks);
 
 }  // namespace um

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/compute.hpp"
+#include "core/memory_plan.hpp"
 
 namespace um {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "core/placement.hpp"
+#include "core/managed_map.hpp"
 #include "schedule/uses.hpp"
 
 namespace um {

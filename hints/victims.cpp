@@ -1,8 +1,8 @@
-#include "hints/victims.hpp"
-
 #include <algorithm>
 #include <limits>
 #include <tuple>
+
+#include "hints/make_room.hpp"
 
 namespace um {
 namespace {
@@ -48,10 +48,6 @@ eviction_rank victim_order::rank_of(const evictable_part& x, position now, std::
 action victim_order::eviction_of(const evictable_part& x, position now) const {
   if (next_use(x, now) == never && is_discarded(x) && x.shares_no_block) return discard{x.tensor, x.region};
   return evict{x.tensor, x.region};
-}
-
-bool victim_order::is_discarded(const evictable_part& x) const {
-  return !options_.is_discarded.empty() && options_.is_discarded[x.tensor];
 }
 
 // Positions of the next iteration follow those of this one.

@@ -71,6 +71,7 @@ measurement cpu_touch_case(byte_count bytes, byte_count stride, std::optional<ad
 measurement cpu_first_touch(byte_count bytes);
 
 // --- prefetch ---
+void prefetch(const bench& on, copy_direction direction, managed_range what, std::size_t stream = 0);
 struct prefetch_settings {
   copy_direction direction = copy_direction::to_device;
   byte_count bytes = GiB;

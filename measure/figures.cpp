@@ -113,9 +113,6 @@ double host_fault(const readings_view& v) {
   return v("cpu_touches") / blocks_in(touched_bytes) - time_at_rate(granule, link_to_host_rate(v)) -
          migrate_copy(v) - as_double(granule / page) * host_map_page(v);
 }
-double discard_block(const readings_view& v) {
-  return v("discard_1GiB") / blocks_in(GiB);
-}
 
 double host_unmap(const readings_view& v) {
   return (v("sparse_mapped") - v("sparse_unmapped")) / blocks_in(sparse_bytes) / (granules_in_block / 2.0);
@@ -210,32 +207,8 @@ double eviction(const readings_view& v) {
   return std::max(0.0, prefetch_to_host_call(v)) + std::max(0.0, parts_of_fault(v).service);
 }
 
-double interrupt(const readings_view& v) {
-  return v("isolated_idle") - v("isolated_mapped");
-}
-double batch(const readings_view& v) {
-  return parts_of_fault(v).batch;
-}
-double fault(const readings_view& v) {
-  return parts_of_fault(v).fault;
-}
-double service(const readings_view& v) {
-  return parts_of_fault(v).service;
-}
-double granule_cost(const readings_view& v) {
-  return parts_of_fault(v).granule;
-}
 double first_visit(const readings_view& v) {
   return v.median_of_quieter_half("cold_beyond_mapped", "isolated_cold", "isolated_mapped");
-}
-double page_fault(const readings_view& v) {
-  return v("refill") / as_double(refilled_bytes / page);
-}
-double remote_read(const readings_view& v) {
-  return rate(stream_bytes, v("remote_read"));
-}
-double remote_write(const readings_view& v) {
-  return rate(stream_bytes, v("remote_write"));
 }
 
 // --- what the driver does at all ---
@@ -287,18 +260,19 @@ constexpr std::array machine_figures = std::to_array<figure>({
 });
 
 constexpr std::array driver_figures = std::to_array<figure>({
-    {"uvm.interrupt_ns", &interrupt},
-    {"uvm.batch_ns", &batch},
-    {"uvm.fault_ns", &fault},
+    {"uvm.interrupt_ns", [](const readings_view& v) { return v("isolated_idle") - v("isolated_mapped"); }},
+    {"uvm.batch_ns", [](const readings_view& v) { return parts_of_fault(v).batch; }},
+    {"uvm.fault_ns", [](const readings_view& v) { return parts_of_fault(v).fault; }},
     {"uvm.batch_granules", &granules_of_batch, 1},
     {"uvm.read_batches_percent", &read_batches_percent, 100},
-    {"uvm.service_ns", &service},
+    {"uvm.service_ns", [](const readings_view& v) { return parts_of_fault(v).service; }},
     {"uvm.chunk_ns", &chunk_allocation},
-    {"uvm.granule_ns", &granule_cost},
+    {"uvm.granule_ns", [](const readings_view& v) { return parts_of_fault(v).granule; }},
     {"uvm.first_visit_ns", &first_visit},
     {"uvm.issue_copy_ns", &issue_copy},
     {"uvm.host_unmap_ns", &host_unmap},
-    {"uvm.page_fault_ns", &page_fault},
+    {"uvm.page_fault_ns",
+     [](const readings_view& v) { return v("refill") / as_double(refilled_bytes / page); }},
     {"uvm.migrate_copy_ns", &migrate_copy},
     {"uvm.host_chunk_bytes", &host_chunk, 1},
     {"uvm.page_copy_ns", &page_copy},
@@ -315,9 +289,11 @@ constexpr std::array driver_figures = std::to_array<figure>({
     {"uvm.faults_beside_prefetch_percent", &faults_beside_percent, 1},
     {"uvm.prefetch_block_ns", &prefetch_block},
     {"uvm.populate_ns", &populate},
-    {"uvm.discard_block_ns", &discard_block},
-    {"uvm.remote_read_bytes_per_s", &remote_read, 1},
-    {"uvm.remote_write_bytes_per_s", &remote_write, 1},
+    {"uvm.discard_block_ns", [](const readings_view& v) { return v("discard_1GiB") / blocks_in(GiB); }},
+    {"uvm.remote_read_bytes_per_s",
+     [](const readings_view& v) { return rate(stream_bytes, v("remote_read")); }, 1},
+    {"uvm.remote_write_bytes_per_s",
+     [](const readings_view& v) { return rate(stream_bytes, v("remote_write")); }, 1},
     {"uvm.access_counter_threshold", &access_counters},
 });
 

@@ -54,10 +54,6 @@ class chase_times {
   leased_memory memory_;
 };
 
-void prefetch(const bench& on, copy_direction direction, managed_range what) {
-  if (direction == copy_direction::to_device) return prefetch_to_device(what, on.device(), on.stream());
-  prefetch_to_host(what, on.stream());
-}
 void write(const bench& on, managed_range what) {
   touch_all(on.site(), what.data, what.bytes, access::write);
   check(cudaStreamSynchronize(on.stream()));

@@ -10,14 +10,6 @@
 namespace um::measure {
 namespace {
 
-void prefetch(const bench& on, copy_direction direction, managed_range what, std::size_t stream) {
-  if (direction == copy_direction::to_device) {
-    prefetch_to_device(what, on.device(), on.stream(stream));
-  } else {
-    prefetch_to_host(what, on.stream(stream));
-  }
-}
-
 std::vector<managed_range> cut_into_calls(managed_range whole, byte_count each) {
   std::vector<managed_range> parts;
   for (byte_count at = 0; at < whole.bytes; at += each) {
@@ -105,6 +97,11 @@ nanoseconds elapsed(std::chrono::steady_clock::time_point since) {
 }
 
 }  // namespace
+
+void prefetch(const bench& on, copy_direction direction, managed_range what, std::size_t stream) {
+  if (direction == copy_direction::to_device) return prefetch_to_device(what, on.device(), on.stream(stream));
+  prefetch_to_host(what, on.stream(stream));
+}
 
 repetition prefetch_both_ways_at_once(const bench& on, managed_range in, managed_range out) {
   nanoseconds in_ns = 0, out_ns = 0;

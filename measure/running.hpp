@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/cuda/convolution_engines.hpp"
+#include "backends/cuda/convolution_problem.hpp"
 #include "backends/cuda/matrix_engines.hpp"
 #include "measure/bench.hpp"
 

@@ -1,4 +1,3 @@
-
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -7,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/compute.hpp"
 #include "core/liveness.hpp"
+#include "core/memory_plan.hpp"
 #include "networks/passes.hpp"
 
 namespace um {

@@ -6,7 +6,7 @@
 
 #include "core/layout.hpp"
 #include "core/lower.hpp"
-#include "core/placement.hpp"
+#include "core/managed_map.hpp"
 #include "core/verify.hpp"
 #include "hints/hints.hpp"
 #include "planners/best.hpp"

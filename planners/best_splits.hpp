@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/planner.hpp"
-#include "schedule/lane_simulator.hpp"
+#include "schedule/forecast.hpp"
 #include "schedule/orders.hpp"
 
 namespace um {

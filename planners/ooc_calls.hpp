@@ -2,12 +2,63 @@
 // computes, and a call into parts.
 #pragma once
 
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "core/memory_plan.hpp"
-#include "planners/ooc_model.hpp"
+#include "core/units.hpp"
 
 namespace um {
+
+// Performance model of ooc_cuDNN (Ito, Matsumiya, Endo, IEEE BigData 2017; src/*_optimize.cpp of its code):
+// the time of a call whose parts stream through staging memory, and the division with the least time.
+
+// Number of parts of the batch, of rows, of the channels of x and of the channels of y.
+struct division {
+  std::uint32_t n = 1, h = 1, xc = 1, yc = 1;
+  friend bool operator==(const division&, const division&) = default;
+};
+constexpr std::uint64_t parts_of(const division& d) {
+  return std::uint64_t{d.n} * d.h * d.xc * d.yc;
+}
+
+// Times of one part: `pre` copies x and w to the device, `conv` runs the operators, `off` copies y to the
+// host.
+// `_last`: of the last part.
+struct forward_part {
+  nanoseconds pre = 0, conv = 0, off = 0, conv_last = 0, off_last = 0;
+};
+nanoseconds forward_time(const forward_part& t, const division& d);
+
+// Times of one part that computes the gradients of x, w and bias. pre1 copies x in, pre2 w, dy, dw and db;
+// off1 copies dw and db out, off2 dx.
+struct backward_part {
+  nanoseconds pre1 = 0, pre2 = 0, conv = 0, off1 = 0, off2 = 0, conv_last = 0, off1_last = 0, off2_last = 0;
+};
+nanoseconds backward_time(const backward_part& t, const division& d);
+
+// Time of a share of an operator: `bias` plus the share of the rest of the measured time `whole`.
+nanoseconds part_time(nanoseconds whole, nanoseconds bias, double share);
+// Convolutions count output channels in multiples of 32.
+double share_of_channels(std::int64_t part, std::int64_t all, bool of_convolution);
+
+using coordinate = std::uint32_t division::*;
+inline constexpr std::array<coordinate, 4> forward_order{&division::n, &division::h, &division::xc,
+                                                         &division::yc};
+inline constexpr std::array<coordinate, 3> backward_order{&division::n, &division::h, &division::xc};
+
+// Time of a call in this division; nothing if a part does not fit.
+using division_time = std::function<std::optional<nanoseconds>(const division&)>;
+
+// One pass of coordinate descent in the given order. It tries all counts of a coordinate, up to that of
+// `most`, that change the size of the largest part. If no coordinate alone makes parts that fit, it cuts the
+// first coordinates as finely as possible and makes another pass. Nothing if no division fits.
+std::optional<division> divide(const division& most, std::span<const coordinate> order,
+                               const division_time& time);
 
 // Operators [begin, end).
 //   forward   a convolution [, its ReLU] [, the pool behind it]

@@ -99,7 +99,7 @@ memory_plan plan_ooc_cudnn(const problem& p);
 // after the other: `sections` where operands are largest (0: the fewest that fit, or twice as many), fewer
 // where they are smaller; an operator that needs the whole batch takes all sections at once. tvdnn: where
 // room is short, what is needed last leaves, or what is away longest; it comes back as early as there is
-// room. tvdnn_ilp: an integer program over gaps (schedule/milp/gap_program.hpp) of `slots` runs of operators,
+// room. tvdnn_ilp: an integer program over gaps (schedule/milp/gap_model.hpp) of `slots` runs of operators,
 // `nodes` of its tree, where that is forecast to be faster. Nothing is computed again. The latter throws
 // unsupported without HiGHS.
 memory_plan plan_tvdnn(const problem& p);

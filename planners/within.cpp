@@ -4,8 +4,8 @@
 #include <limits>
 #include <variant>
 
-#include "core/compute.hpp"
 #include "core/lower.hpp"
+#include "core/memory_plan.hpp"
 
 namespace um {
 

@@ -202,10 +202,6 @@ void change_evaluator::compare_state(part_id p, position at, part_state was) {
   enqueue(next_dependent(p, at));
 }
 
-void change_evaluator::add_unchanged_range(position begin, position end) {
-  if (begin < end && total_difference_ != 0) change_.unchanged.push_back({begin, end, total_difference_});
-}
-
 void change_evaluator::accept() {
   for (const list_change::unchanged_range& s : change_.unchanged)
     list_.add_live_bytes(s.begin, s.end, s.added_bytes);

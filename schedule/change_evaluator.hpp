@@ -74,7 +74,9 @@ class change_evaluator {
   void compare_initial_states();
   void rebuild_position(position at);
   void compare_state(part_id p, position at, part_state was);
-  void add_unchanged_range(position begin, position end);
+  void add_unchanged_range(position begin, position end) {
+    if (begin < end && total_difference_ != 0) change_.unchanged.push_back({begin, end, total_difference_});
+  }
   bool is_staged(const std::vector<bool>& staged, part_id p) const { return staged[uses_.parts[p].tensor]; }
 
   const use_table& uses_;

@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "core/compute.hpp"
+#include "core/memory_plan.hpp"
 
 namespace um {
 
@@ -151,9 +151,6 @@ void event_builder::throw_impossible(const gap& e, const std::string& verb) cons
 
 // --- events ---
 
-void event_builder::mark_off_device(part_id p) {
-  states_.state_of(p) = parts_[p].persists && !(*staged_)[parts_[p].tensor] ? occupies_memory : 0;
-}
 void event_builder::append_prefetch(part_id p) {
   events_.push_back({event_kind::prefetch, p});
   mark_on_device(p);

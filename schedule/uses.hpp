@@ -36,8 +36,8 @@ struct use_table {
   std::vector<std::vector<use>>
       uses_of_part;  // uses of each part, in order; an operator that reads and writes it counts as a write
   std::vector<std::vector<touched_part>> touched_parts;  // per position: the parts that it touches, each once
-  // The same for a recomputation of the position, if that is another operator (core/compute.hpp); otherwise
-  // empty.
+  // The same for a recomputation of the position, if that is another operator (core/memory_plan.hpp);
+  // otherwise empty.
   std::vector<std::vector<touched_part>> recompute_touched_parts;
   // First position that writes a gradient: the backward pass begins. The size of the order if there is none.
   position backward_begin = 0;

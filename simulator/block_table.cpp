@@ -41,10 +41,6 @@ granule_set granules_made_resident(const block_entry& b, granule_set asked, bool
   return asked | (with_prefetched_granules(b.device | dead, rest) & ~b.discarded);
 }
 
-granule_set block_cover::granules_of(std::uint32_t id) const {
-  return id == first ? first_granules : id == last ? last_granules : all_granules;
-}
-
 block_cover cover_of(range r) {
   const byte_count last = r.offset + r.bytes - 1;
   const auto granule_of = [](byte_count at) {
@@ -116,10 +112,6 @@ void block_table::append(std::uint32_t id, chunk_list to) {
   b.previous = entries_[s].previous;
   entries_[b.previous].next = id;
   entries_[s].previous = id;
-}
-
-void block_table::release_if_empty(std::uint32_t id) {
-  if (entries_[id].device == 0 && entries_[id].list != chunk_list::none) append(id, chunk_list::unused);
 }
 
 void block_table::unlink(std::uint32_t id) {

@@ -44,7 +44,9 @@ granule_set granules_made_resident(const block_entry& b, granule_set asked, bool
 struct block_cover {
   std::uint32_t first = 0, last = 0;  // numbers of the first and the last block
   granule_set first_granules = 0, last_granules = 0;
-  granule_set granules_of(std::uint32_t id) const;
+  granule_set granules_of(std::uint32_t id) const {
+    return id == first ? first_granules : id == last ? last_granules : all_granules;
+  }
 };
 block_cover cover_of(range r);
 
@@ -73,7 +75,9 @@ class block_table {
   // Moves the block to the tail of a list, from wherever it was.
   void append(std::uint32_t id, chunk_list to);
   // A chunk with nothing resident left is the first to be taken.
-  void release_if_empty(std::uint32_t id);
+  void release_if_empty(std::uint32_t id) {
+    if (entries_[id].device == 0 && entries_[id].list != chunk_list::none) append(id, chunk_list::unused);
+  }
 
  private:
   std::uint32_t sentinel(chunk_list of) const { return count_ + static_cast<std::uint32_t>(of) - 1; }

@@ -4,11 +4,19 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <string_view>
 
 #include "core/machine.hpp"
 #include "simulator/granules.hpp"
 
 namespace um {
+
+// Time for `amount` at a rate of `on`; 0 for amount 0, also where the rate is not known. Throws
+// std::invalid_argument, naming the machine and the rate, if something is to be done and the rate
+// is 0, or so low that the clock could overflow.
+nanoseconds time_for(std::uint64_t amount, std::uint64_t per_second, const machine& on,
+                     std::string_view rate_name);
 
 // Times that depend only on the machine.
 class driver_times {
@@ -23,9 +31,15 @@ class driver_times {
   nanoseconds to_device(unsigned granules) const { return to_device_[granules] + overhead(granules); }
   nanoseconds to_host(unsigned granules) const { return to_host_[granules] + overhead(granules); }
   nanoseconds zero(unsigned granules) const { return zero_[granules]; }
-  nanoseconds copy_both_ways(byte_count bytes) const;
-  nanoseconds remote_read(byte_count bytes) const;
-  nanoseconds remote_write(byte_count bytes) const;
+  nanoseconds copy_both_ways(byte_count bytes) const {
+    return time_for(bytes, machine_.link_both_bytes_per_s, machine_, "link_both_bytes_per_s");
+  }
+  nanoseconds remote_read(byte_count bytes) const {
+    return time_for(bytes, costs_.remote_read_bytes_per_s, machine_, "uvm.remote_read_bytes_per_s");
+  }
+  nanoseconds remote_write(byte_count bytes) const {
+    return time_for(bytes, costs_.remote_write_bytes_per_s, machine_, "uvm.remote_write_bytes_per_s");
+  }
 
  private:
   nanoseconds overhead(unsigned granules) const {

@@ -1,8 +1,8 @@
-#include "simulator/kernel_faults.hpp"
-
 #include <algorithm>
 #include <map>
 #include <utility>
+
+#include "simulator/managed_memory.hpp"
 
 namespace um {
 namespace {

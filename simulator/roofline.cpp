@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "core/access.hpp"
-#include "core/compute.hpp"
 #include "core/errors.hpp"
-#include "simulator/cost.hpp"
+#include "core/memory_plan.hpp"
+#include "simulator/driver_clock.hpp"
 
 namespace um {
 namespace {

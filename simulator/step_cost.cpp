@@ -1,10 +1,9 @@
-#include "simulator/step_cost.hpp"
-
 #include <algorithm>
 #include <stdexcept>
 #include <string>
 
-#include "simulator/cost.hpp"
+#include "simulator/driver_clock.hpp"
+#include "simulator/execute.hpp"
 #include "simulator/kernel_touches.hpp"
 
 namespace um {

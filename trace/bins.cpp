@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "trace/text.hpp"
+#include "trace/line_writer.hpp"
 
 namespace um::tracing {
 namespace {

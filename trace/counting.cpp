@@ -1,5 +1,3 @@
-#include "trace/counting.hpp"
-
 #include <cuda.h>
 #include <dlfcn.h>
 
@@ -12,7 +10,8 @@
 
 #include "core/errors.hpp"
 #include "trace/cupti_library.hpp"
-#include "trace/text.hpp"
+#include "trace/line_writer.hpp"
+#include "trace/session.hpp"
 
 namespace um::tracing {
 namespace {

@@ -211,10 +211,6 @@ std::uint64_t event_ring::lost() const {
   return all;
 }
 
-driver_events::~driver_events() {
-  if (tracker_.file >= 0) close(tracker_.file);
-}
-
 bool driver_events::begin(std::uint32_t device, bool with_faults) {
   constexpr std::uint32_t entries = 1 << 20;  // some seconds of heavy faulting
   if (active_) return true;
@@ -230,10 +226,6 @@ bool driver_events::begin(std::uint32_t device, bool with_faults) {
 void driver_events::pause() {
   if (active_) static_cast<void>(switch_events(tracker_, false, all_events));
   active_ = false;
-}
-
-void driver_events::flush() const {
-  if (active_) flush_events(tracker_);
 }
 
 std::uint64_t driver_events::take_lost() {

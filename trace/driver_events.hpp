@@ -13,8 +13,7 @@
 #include <utility>
 
 #include "core/units.hpp"
-#include "trace/unified_memory.hpp"
-#include "trace/uvm_events.hpp"
+#include "trace/records.hpp"
 #include "trace/uvm_tools.hpp"
 
 namespace um::tracing {
@@ -96,7 +95,9 @@ class event_ring {
 class driver_events {
  public:
   driver_events() = default;
-  ~driver_events();
+  ~driver_events() {
+    if (tracker_.file >= 0) close(tracker_.file);
+  }
   driver_events(const driver_events&) = delete;
   driver_events& operator=(const driver_events&) = delete;
 
@@ -107,7 +108,9 @@ class driver_events {
   // Any thread may ask.
   bool active() const { return active_; }
   // The driver hands over finished work at once.
-  void flush() const;
+  void flush() const {
+    if (active_) flush_events(tracker_);
+  }
   // Hands out records that have come since. `ahead`: the records' clock less CLOCK_MONOTONIC_RAW; with 0,
   // times of one clock in all reads.
   void read(nanoseconds ahead, const take_record& to);

@@ -9,11 +9,10 @@
 #include <exception>
 
 #include "core/errors.hpp"
-#include "trace/calls.hpp"
-#include "trace/counting.hpp"
 #include "trace/cupti_library.hpp"
+#include "trace/line_writer.hpp"
 #include "trace/session.hpp"
-#include "trace/text.hpp"
+#include "trace/translate.hpp"
 
 namespace um::tracing {
 

@@ -1,8 +1,7 @@
-#include "trace/launches.hpp"
-
 #include <algorithm>
 
-#include "trace/text.hpp"
+#include "trace/line_writer.hpp"
+#include "trace/recorder.hpp"
 
 namespace um::tracing {
 namespace {
@@ -25,14 +24,6 @@ void summed_launches::total::add(std::uint64_t more, nanoseconds time) {
   ++count;
   bytes += more;
   busy += time;
-}
-
-void summed_launches::add(const launch& l, bool counted) {
-  at({l.gpu, counted}, l.begin, l.end).kernels[l.name].add(0, l.end - l.begin);
-}
-
-void summed_launches::add(const copy& c) {
-  at({c.gpu, true}, c.begin, c.end).copies[std::string(c.direction)].add(c.bytes, c.end - c.begin);
 }
 
 summed_launches::time_slice& summed_launches::at(key of, nanoseconds begin, nanoseconds end) {
@@ -58,10 +49,6 @@ void summed_launches::write(key of, time_slice& s) {
   s = {};
 }
 
-void summed_launches::finish() {
-  for (auto& [of, s] : slices_) write(of, s);
-}
-
 // --- all launches ---
 
 void launch_table::add(const kernel& k) {
@@ -69,14 +56,6 @@ void launch_table::add(const kernel& k) {
   l.name = writer_.name_of(k.name);
   l.number = next_number(l.gpu, l.name);
   by_gpu_[k.gpu].push_back(std::move(l));
-}
-
-void launch_table::counting_paused(nanoseconds from) {
-  uncounted_.emplace_back(from, 0);
-}
-
-void launch_table::counting_resumed(nanoseconds from) {
-  if (!uncounted_.empty()) uncounted_.back().second = from;
 }
 
 bool launch_table::was_counted(const launch& l) const {
@@ -143,10 +122,6 @@ void launch_table::write(nanoseconds before) {
       begins_of_moving_launches_.begin(),
       std::lower_bound(begins_of_moving_launches_.begin(), begins_of_moving_launches_.end(),
                        before - longest_memory));
-}
-
-void launch_table::finish() {
-  summed_.finish();
 }
 
 }  // namespace um::tracing

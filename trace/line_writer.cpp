@@ -1,6 +1,8 @@
 #include "trace/line_writer.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
 #include <utility>
 
 namespace um::tracing {
@@ -9,6 +11,36 @@ namespace {
 constexpr std::uint64_t most_lines = 100'000;  // most lines of a kind that has a limit
 
 }  // namespace
+
+// Bytes that are not ASCII pass: names are UTF-8, and where they are not a reader replaces them.
+std::string quoted(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      std::array<char, 8> code{};
+      std::snprintf(code.data(), code.size(), "\\u%04x", static_cast<unsigned>(c));
+      out += code.data();
+    } else {
+      out += c;
+    }
+  }
+  return out + '"';
+}
+
+std::string kind(std::string_view name) {
+  return "\"kind\":" + quoted(name);
+}
+
+std::string field(const char* name, std::string_view text) {
+  return std::string(",\"") + name + "\":" + quoted(text);
+}
+
+std::string device_field(std::uint32_t device) {
+  return device == host ? field("device", "host") : field("device", device);
+}
 
 line_writer::line_writer(sinks to, nanoseconds start) : sinks_(std::move(to)), start_(start) {}
 

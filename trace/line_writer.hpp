@@ -1,6 +1,7 @@
 // Writes lines of one trace file: numbers stand for names, and limits keep the file from growing without end.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -9,9 +10,24 @@
 #include <vector>
 
 #include "core/units.hpp"
-#include "trace/text.hpp"
+#include "trace/records.hpp"
 
 namespace um::tracing {
+
+// JSON, as far as the lines of a trace need it.
+std::string quoted(std::string_view text);
+
+// `"kind":"name"`, which every line begins with.
+std::string kind(std::string_view name);
+
+// `,"name":value`
+template <std::integral Number>
+std::string field(const char* name, Number value) {
+  return std::string(",\"") + name + "\":" + std::to_string(value);
+}
+std::string field(const char* name, std::string_view text);
+// A GPU's number, or "host".
+std::string device_field(std::uint32_t device);
 
 struct sinks {
   std::function<void(std::string_view)> write;      // whole lines, each with its end of line

@@ -5,7 +5,7 @@
 #include <tuple>
 #include <utility>
 
-#include "trace/text.hpp"
+#include "trace/line_writer.hpp"
 
 namespace um::tracing {
 namespace {
@@ -129,10 +129,6 @@ void recorder::add(const allocation& a) {
   const std::string called = lines_.callers_field(a.callers);
   lines_.line(kind("allocation") + lines_.time("at_ns", a.at) + field("address", a.address) +
               field("bytes", a.bytes) + device_field(a.device) + field("memory", a.memory) + called);
-}
-
-void recorder::add(const release& r) {
-  lines_.line(kind("free") + lines_.time("at_ns", r.at) + field("address", r.address));
 }
 
 void recorder::add(const hint& h) {

@@ -19,13 +19,12 @@
 #include <thread>
 #include <vector>
 
-#include "trace/budget.hpp"
 #include "trace/driver_events.hpp"
-#include "trace/driver_sums.hpp"
 #include "trace/output.hpp"
-#include "trace/places.hpp"
 #include "trace/recorder.hpp"
+#include "trace/records.hpp"
 #include "trace/translate.hpp"
+#include "trace/uvm_tools.hpp"
 #include "trace/worker.hpp"
 
 namespace um::tracing {
@@ -84,5 +83,22 @@ nanoseconds now();
 bool belongs_to_this_process();
 // Writes that the trace lacks something.
 void note_missing(const std::string& what);
+
+// When Unified Memory is counted, and on which GPUs.
+
+// CUPTI and the driver count once there is a context on a GPU.
+void start_counting_on(std::uint32_t device);
+// Pauses and goes on as the budget says. By the fetcher.
+void pause_or_resume_by_budget(nanoseconds time);
+// Reads the driver's new events; with `flush`, those of all finished work. By the fetcher.
+void fetch_events(bool flush);
+// Called once the program has ended.
+void end_counting();
+// Also passes each record to `each`, so that the program counts the same; nullptr ends it. `with_faults`:
+// whether it needs faults. The trace keeps its own beside it, unless CUPTI counts, and then says that it
+// lacks them. It marks the time between two calls as a range.
+void set_follower(follower each, bool with_faults);
+// Adds a record to the trace and to what counting has cost, and passes it to the follower. By the writer.
+void take_record_of_memory(const unified_memory_record& r);
 
 }  // namespace um::tracing

@@ -5,10 +5,13 @@
 #include <cupti.h>
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "trace/recorder.hpp"
+#include "trace/records.hpp"
 
 namespace um::tracing {
 
@@ -20,7 +23,9 @@ class translator {
   // Ignores all other kinds.
   void add(const CUpti_Activity& record);
   // Keeps the callers of a managed allocation until CUPTI's record of it arrives.
-  void note_callers(std::uint64_t address, std::vector<std::string> called);
+  void note_callers(std::uint64_t address, std::vector<std::string> called) {
+    callers_[address] = std::move(called);
+  }
 
  private:
   void add_kernel(const CUpti_ActivityKernel10& k);
@@ -37,5 +42,14 @@ class translator {
   std::unordered_map<std::uint32_t, open_range> open_ranges_;  // by marker
   std::unordered_map<std::uint64_t, std::vector<std::string>> callers_;
 };
+
+// Calls of the CUDA driver that tell it about managed memory.
+
+// cuMemAllocManaged, and every prefetch, advice and discard.
+std::span<const CUpti_CallbackId> watched_calls();
+
+// The hints that such a call gives, one for each of its ranges, without times and callers; empty for other
+// calls. `parameters` are CUPTI's (generated_cuda_meta.h).
+std::vector<hint> hints_of(CUpti_CallbackId call, const void* parameters);
 
 }  // namespace um::tracing

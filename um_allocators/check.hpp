@@ -1,6 +1,6 @@
 // Turns status codes of the CUDA runtime into exceptions with place and meaning.
 //     check(cudaMemcpy(to, from, bytes, cudaMemcpyDefault));
-// The libraries' own status types have their overloads in backends/cuda/library_check.hpp.
+// The libraries' own status types have their overloads in backends/cuda/session.hpp.
 #pragma once
 
 #include <cuda_runtime_api.h>

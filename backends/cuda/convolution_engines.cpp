@@ -1,5 +1,3 @@
-#include "backends/cuda/convolution_engines.hpp"
-
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -9,9 +7,10 @@
 
 #include "backends/bf16.hpp"
 #include "backends/cuda/convolution_kernels.hpp"
+#include "backends/cuda/convolution_problem.hpp"
 #include "backends/cuda/convolution_recipes.hpp"
 #include "backends/cuda/engine_trial.hpp"
-#include "backends/cuda/library_check.hpp"
+#include "backends/cuda/session.hpp"
 
 namespace um {
 namespace {

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
+#include "backends/cuda/engine.hpp"
+#include "backends/cuda/session.hpp"
 #include "core/graph.hpp"
 
 namespace um {
@@ -41,5 +44,26 @@ constexpr dtype operand_type(precision arithmetic) {
 constexpr double tolerance_of(precision arithmetic) {
   return arithmetic == precision::fp32 ? 1e-4 : arithmetic == precision::tf32 ? 2e-3 : 2e-2;
 }
+
+// One way to compute a convolution.
+struct convolution_recipe {
+  std::string name;
+  std::string engine_family;  // variants of one engine share it: if one is far behind, so are the others
+  std::int64_t position = 0;  // in the library's list of candidates
+  std::int64_t parts = 1;     // equal parts of the batch, computed one after the other
+  byte_count workspace_bytes = 0;
+  std::function<kernel_call(const bound_operands&)> bind;
+};
+
+// Chooses the fastest way to compute a convolution. Only deterministic engines are tried. A problem whose
+// fastest engine needs more workspace than allowed is cut into parts along the batch, each within the cap
+// (µ-cuDNN, Oyama et al. 2018).
+
+// Returns the fastest recipe within `workspace_cap`: from the engine cache or, the first time, by timing. A
+// recipe is rejected if its result differs from one in double precision by more than the accuracy of the
+// precision. (cuDNN 9.19 has an unmarked filter gradient for 5x5 filters that is off by 1e-3 in fp32.) Throws
+// unsupported if there is none. Operands come in the order x, w, y [, b] for every direction. Each address is
+// a multiple of 16 bytes. b is f32.
+engine choose_engine(session& gpu, const convolution_problem& problem, byte_count workspace_cap);
 
 }  // namespace um

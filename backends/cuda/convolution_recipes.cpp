@@ -7,10 +7,8 @@
 
 #include "backends/cuda/convolution_kernels.hpp"
 #include "backends/cuda/cudnn_plans.hpp"
-#include "backends/cuda/direct_engines.hpp"
 #include "backends/cuda/kernels/pitched_copy.hpp"
-#include "backends/cuda/library_check.hpp"
-#include "backends/cuda/winograd_engines.hpp"
+#include "backends/cuda/session.hpp"
 #include "core/lifetimes.hpp"
 
 namespace um {

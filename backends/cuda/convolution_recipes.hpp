@@ -3,11 +3,13 @@
 // a recipe: a name, a number of parts, a workspace, and calls. convolution_engines.hpp finds the fastest.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <vector>
 
-#include "backends/cuda/convolution_recipe.hpp"
+#include "backends/cuda/convolution_problem.hpp"
+#include "backends/cuda/engine.hpp"
 #include "backends/cuda/session.hpp"
 
 namespace um {
@@ -53,5 +55,22 @@ void visit_recipes(session& gpu, const convolution_problem& problem, convolution
 // Returns the recipe of a choice in the engine cache, or nothing if it cannot be built here.
 std::optional<convolution_recipe> find_recipe(session& gpu, const convolution_problem& problem,
                                               const engine_choice& choice);
+
+// umbench's own kernels compute some convolutions:
+//   tf32 and bf16, nhwc   few input channels
+//   tf32, nhwc            filter gradients of many channels
+//   fp32, nchw            filter gradients of few input channels
+//   any type and order    convolutions in groups
+bool direct_applies(const convolution_problem& problem);
+// Visits one recipe, in one part: its workspace needs no smaller parts.
+void visit_direct(session& gpu, const convolution_problem& problem, std::int64_t parts,
+                  const std::function<bool(const convolution_recipe&)>& visit);
+
+// 3 x 3 convolutions of stride 1 in fp32 as Winograd tiles: umbench's own transforms around batches of 36
+// matrix products. cuDNN's engines of this kind hold the transforms of the whole batch at once; these hold
+// those of one part.
+bool winograd_applies(const convolution_problem& problem);
+void visit_winograd(session& gpu, const convolution_problem& problem, std::int64_t parts,
+                    const std::function<bool(const convolution_recipe&)>& visit);
 
 }  // namespace um

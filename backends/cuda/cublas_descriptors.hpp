@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "backends/cuda/library_check.hpp"
+#include "backends/cuda/session.hpp"
 #include "core/tensor.hpp"
 #include "um_allocators/handle.hpp"
 

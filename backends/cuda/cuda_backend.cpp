@@ -4,7 +4,7 @@
 
 #include "backends/cuda/executor/executor.hpp"
 #include "backends/cuda/operators.hpp"
-#include "core/compute.hpp"
+#include "core/memory_plan.hpp"
 
 namespace um {
 namespace {

@@ -6,7 +6,7 @@
 #include <array>
 #include <utility>
 
-#include "backends/cuda/library_check.hpp"
+#include "backends/cuda/session.hpp"
 
 namespace um {
 namespace {

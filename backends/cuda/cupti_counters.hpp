@@ -11,8 +11,8 @@
 #include "core/trace.hpp"
 #include "core/units.hpp"
 #include "trace/driver_events.hpp"
-#include "trace/driver_sums.hpp"
 #include "trace/records.hpp"
+#include "trace/uvm_tools.hpp"
 
 namespace um {
 

@@ -1,7 +1,7 @@
 #include <cstring>
 
 #include "backends/cuda/cupti_counters.hpp"
-#include "trace/unified_memory.hpp"
+#include "trace/records.hpp"
 
 namespace um {
 namespace {

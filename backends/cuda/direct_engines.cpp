@@ -1,7 +1,6 @@
-#include "backends/cuda/direct_engines.hpp"
-
 #include "backends/cuda/convolution_kernels.hpp"
-#include "backends/cuda/library_check.hpp"
+#include "backends/cuda/convolution_recipes.hpp"
+#include "backends/cuda/session.hpp"
 
 namespace um {
 namespace {

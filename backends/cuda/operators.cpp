@@ -5,10 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "backends/cuda/convolution_engines.hpp"
+#include "backends/cuda/convolution_problem.hpp"
 #include "backends/cuda/kernels/pitched_copy.hpp"
 #include "backends/cuda/matrix_engines.hpp"
-#include "core/cpu_work.hpp"
 #include "core/lifetimes.hpp"
 #include "core/operands.hpp"
 

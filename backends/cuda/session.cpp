@@ -4,8 +4,7 @@
 #include <vector>
 
 #include "backends/cuda/engine_trial.hpp"
-#include "backends/cuda/executor/recording.hpp"
-#include "backends/cuda/library_check.hpp"
+#include "backends/cuda/executor/operator_calls.hpp"
 #include "core/quantiles.hpp"
 
 namespace um {
@@ -147,6 +146,20 @@ nanoseconds time_of(session& gpu, const std::function<void()>& call) {
   if (first > very_long_call) return first;
   const nanoseconds once = std::max<nanoseconds>(median_time(gpu, call, 0, 1), 1);
   return median_as_launched(gpu, call, static_cast<int>(std::clamp<nanoseconds>(span / once, 3, 20)));
+}
+
+void check(cudnnStatus_t status, std::source_location where) {
+  if (status == CUDNN_STATUS_SUCCESS) return;
+  const std::string meaning = cudnnGetErrorString(status);
+  if (status == CUDNN_STATUS_ALLOC_FAILED) throw out_of_memory(error_text(where, "cuDNN", meaning));
+  throw cuda_error(error_text(where, "cuDNN", meaning));
+}
+
+void check(cublasStatus_t status, std::source_location where) {
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  const std::string meaning = cublasLtGetStatusString(status);
+  if (status == CUBLAS_STATUS_ALLOC_FAILED) throw out_of_memory(error_text(where, "cuBLASLt", meaning));
+  throw cuda_error(error_text(where, "cuBLASLt", meaning));
 }
 
 }  // namespace um

@@ -7,12 +7,14 @@
 
 #include <functional>
 #include <map>
+#include <source_location>
 #include <string>
 
 #include "backends/cuda/cuda_options.hpp"
 #include "backends/cuda/engine.hpp"
 #include "backends/cuda/kernels.hpp"
 #include "um_allocators/arena.hpp"
+#include "um_allocators/check.hpp"
 #include "um_allocators/handle.hpp"
 
 namespace um {
@@ -79,5 +81,10 @@ engine_choice find_or_search(session& gpu, const std::string& signature, byte_co
 nanoseconds time_of(session& gpu, const std::function<void()>& call);
 // Returns the median time of `counted` calls, after `before` calls that are not counted.
 nanoseconds median_time(session& gpu, const std::function<void()>& call, int before, int counted);
+
+// Checks the status types of cuDNN and cuBLAS. um_allocators checks the runtime's.
+
+void check(cudnnStatus_t status, std::source_location where = std::source_location::current());
+void check(cublasStatus_t status, std::source_location where = std::source_location::current());
 
 }  // namespace um

@@ -1,14 +1,15 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <utility>
 
 #include "harness/commands/ablation.hpp"
 #include "harness/commands/cells.hpp"
-#include "harness/commands/trials.hpp"
+#include "harness/commands/tuning.hpp"
 #include "harness/io/errors.hpp"
 #include "harness/io/say.hpp"
 #include "harness/json/input_files.hpp"
-#include "harness/study/strategies.hpp"
+#include "harness/study/experiment.hpp"
 #include "hints/hints.hpp"
 
 namespace um {
@@ -31,12 +32,6 @@ std::optional<hint_strategy> requested_rules(const ablate_options& o, const cell
   }
   hint_strategy set = with_knobs(*rules, c.settings.strategy_knobs);
   return set == *rules ? set : with_digest(std::move(set));
-}
-
-std::vector<cell> cells_of_named_strategies(const cell& setting) {
-  std::vector<cell> all;
-  for (const hint_strategy& s : hint_table()) all.push_back(with_strategy(setting, strategy_named(s.name)));
-  return all;
 }
 
 const hint_strategy* fastest_rules(const std::vector<record>& records) {
@@ -67,7 +62,9 @@ int ablate_command(const ablate_options& options) {
     return 128 + stop;
   };
 
-  const auto named = runs.run(cells_of_named_strategies(setting), "every named strategy");
+  std::vector<cell> what;
+  for (const hint_strategy& s : hint_table()) what.push_back(with_strategy(setting, strategy_named(s.name)));
+  const auto named = runs.run(std::exchange(what, {}), "every named strategy");
   if (!named) return stopped();
   if (!set) {
     const hint_strategy* best = fastest_rules(*named);
@@ -76,7 +73,6 @@ int ablate_command(const ablate_options& options) {
     set = *best;
   }
   const ablation_plan plan = plan_ablation(*set);
-  std::vector<cell> what;
   for (const hint_strategy& s : strategies_of(plan))
     what.push_back(with_strategy(setting, strategy_from_rules(s)));
   const auto records = runs.run(what, "the rules of " + set->name);

@@ -38,9 +38,8 @@ bool is_written_by_operators(role use) {
 // Why a harmful hint harms, by the driver's rules; "" if they do not tell.
 std::string_view explain_harm(const hint_rule& r) {
   const auto* a = std::get_if<advice_rule>(&r.policy);
-  const bool written = r.tensors.roles.empty() || std::ranges::any_of(r.tensors.roles, [](role use) {
-                         return is_written_by_operators(use);
-                       });
+  const bool written =
+      r.tensors.roles.empty() || std::ranges::any_of(r.tensors.roles, is_written_by_operators);
   if (a != nullptr && a->hint == advice::read_mostly && written) return "every write takes back the copies";
   const auto* d = std::get_if<discard_rule>(&r.policy);
   if (d != nullptr && !d->repopulates) return "with no prefetch, the next write populates page by page";

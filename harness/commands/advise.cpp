@@ -14,9 +14,9 @@
 #include "harness/process/flow.hpp"
 #include "harness/process/isolation.hpp"
 #include "harness/study/advice.hpp"
+#include "harness/study/experiment.hpp"
 #include "harness/study/machines.hpp"
 #include "harness/study/modules.hpp"
-#include "harness/study/strategies.hpp"
 #include "harness/study/summary.hpp"
 
 namespace um {

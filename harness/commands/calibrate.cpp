@@ -9,8 +9,8 @@
 #include "harness/io/errors.hpp"
 #include "harness/io/files.hpp"
 #include "harness/io/say.hpp"
+#include "harness/json/input_files.hpp"
 #include "harness/json/json.hpp"
-#include "harness/json/machines.hpp"
 #include "harness/process/collect.hpp"
 #include "harness/process/gpu.hpp"
 

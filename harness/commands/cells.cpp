@@ -12,10 +12,9 @@
 #include "harness/io/say.hpp"
 #include "harness/io/text.hpp"
 #include "harness/json/input_files.hpp"
-#include "harness/json/machines.hpp"
 #include "harness/process/collect.hpp"
 #include "harness/process/isolation.hpp"
-#include "harness/study/strategies.hpp"
+#include "harness/study/experiment.hpp"
 #include "harness/study/summary.hpp"
 
 namespace um {

@@ -122,4 +122,8 @@ int merge_command(const merge_options& options);
 // Packs the lifetimes of a file; 1 if no requested packer stays within the limit.
 int pack_command(const pack_options& options);
 
+// Runs the given command and returns its exit code; 0 after --help and --version. Throws input_error, and
+// what the command throws. The parser is large: only options.cpp includes it.
+int run_command_line(int argc, const char* const* argv);
+
 }  // namespace um

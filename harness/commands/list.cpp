@@ -9,7 +9,7 @@
 #include "harness/io/errors.hpp"
 #include "harness/io/text.hpp"
 #include "harness/json/json.hpp"
-#include "harness/study/strategies.hpp"
+#include "harness/study/experiment.hpp"
 #include "harness/study/summary.hpp"
 #include "hints/hints.hpp"
 #include "networks/catalogue.hpp"

@@ -2,23 +2,187 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "core/figures.hpp"
 #include "harness/commands/cells.hpp"
 #include "harness/commands/commands.hpp"
-#include "harness/commands/machine_values.hpp"
 #include "harness/io/errors.hpp"
 #include "harness/io/files.hpp"
 #include "harness/io/text.hpp"
+#include "harness/json/input_files.hpp"
 #include "harness/json/json.hpp"
-#include "harness/json/machines.hpp"
 #include "harness/study/machines.hpp"
 #include "harness/study/summary.hpp"
 
 namespace um {
 namespace {
+
+struct figure_setting {
+  const figure* of = nullptr;
+  std::int64_t value = 0;
+};
+
+// "24.0 GiB", "1008 GB/s", "82.6 TFLOPS", "4000 ns", "3 %".
+std::string figure_text(const figure& of, std::int64_t value) {
+  const auto number = static_cast<double>(value);
+  if (of.unit == "bytes") return to_text(static_cast<byte_count>(value));
+  if (of.unit == "bytes/s") return fmt::format("{:.4g} GB/s", number / 1e9);
+  if (of.unit == "operations/s") return fmt::format("{:.4g} TFLOPS", number / 1e12);
+  if (of.unit == "percent") return fmt::format("{} %", value);
+  return of.unit.empty() ? fmt::format("{}", value) : fmt::format("{} {}", value, of.unit);
+}
+
+struct unit {
+  std::string_view suffix;
+  double factor;
+};
+
+// Units of a figure's values; a number without a unit has the first. `example` appears in error messages.
+struct unit_list {
+  std::string_view of, example;
+  std::vector<unit> known;
+};
+
+const unit_list& units_of_figure(const figure& f) {
+  static const std::vector<unit_list> lists{
+      {"bytes",
+       "24GiB",
+       {{"", 1},
+        {"B", 1},
+        {"kB", 1e3},
+        {"MB", 1e6},
+        {"GB", 1e9},
+        {"TB", 1e12},
+        {"KiB", 1024.0},
+        {"MiB", 1048576.0},
+        {"GiB", 1073741824.0},
+        {"TiB", 1099511627776.0}}},
+      {"bytes/s",
+       "25.1GB/s",
+       {{"", 1},
+        {"B/s", 1},
+        {"MB/s", 1e6},
+        {"GB/s", 1e9},
+        {"TB/s", 1e12},
+        {"MiB/s", 1048576.0},
+        {"GiB/s", 1073741824.0}}},
+      {"operations/s", "82.6TFLOPS", {{"", 1}, {"GFLOPS", 1e9}, {"TFLOPS", 1e12}, {"PFLOPS", 1e15}}},
+      {"ns", "4us", {{"", 1}, {"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}}},
+      {"percent", "90%", {{"", 1}, {"%", 1}}},
+      {"", "132", {{"", 1}}},
+  };
+  return *std::ranges::find(lists, f.unit, &unit_list::of);
+}
+
+std::optional<double> parse_amount(std::string_view text, const unit_list& units) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{}) return std::nullopt;
+  std::string_view suffix = text.substr(static_cast<std::size_t>(end - text.data()));
+  while (suffix.starts_with(' ')) suffix.remove_prefix(1);
+  const auto found = std::ranges::find(units.known, suffix, &unit::suffix);
+  if (found == units.known.end()) return std::nullopt;
+  return number * found->factor;
+}
+
+std::int64_t parse_figure_value(const figure& f, std::string_view text) {
+  const unit_list& units = units_of_figure(f);
+  const auto value = parse_amount(text, units);
+  const bool whole = value && std::abs(*value - std::round(*value)) < 1e-6 * std::max(1.0, std::abs(*value));
+  if (!whole) {
+    throw input_error(fmt::format("--set {}: \"{}\" is no such value; write for example {}", f.name,
+                                  one_line(text.substr(0, 80)), units.example));
+  }
+  const auto least = static_cast<double>(f.min_value),
+             most = static_cast<double>(std::min(f.max_value, std::int64_t{1} << 62));
+  if (*value < least || *value > most) {
+    throw input_error(fmt::format("--set {}: {} is not from {} to {}", f.name, one_line(text.substr(0, 80)),
+                                  figure_text(f, f.min_value),
+                                  figure_text(f, static_cast<std::int64_t>(most))));
+  }
+  return std::llround(*value);
+}
+
+const figure& find_figure(std::string_view name) {
+  const auto found = std::ranges::find(figures(), name, &figure::name);
+  if (found != figures().end()) return *found;
+  std::vector<std::string> known;
+  for (const figure& f : figures()) known.emplace_back(f.name);
+  const std::string of_driver = fmt::format("uvm.{}", name);
+  const bool is_of_driver = std::ranges::find(known, of_driver) != known.end();
+  const std::string near = is_of_driver ? of_driver : nearest_name(name, known);
+  throw input_error(fmt::format("--set {}: no such figure; {}`umbench list figures` names them",
+                                one_line(name.substr(0, 80)),
+                                near.empty() ? "" : fmt::format("did you mean {}? ", near)));
+}
+
+// A figure that depends on a link's rate, and that rate.
+struct link_dependent_figure {
+  std::string_view name;
+  double (*rate)(const machine&);
+};
+constexpr link_dependent_figure link_dependent_figures[] = {
+    {"link_both_bytes_per_s",
+     [](const machine& m) {
+       return static_cast<double>(m.link_to_device_bytes_per_s) +
+              static_cast<double>(m.link_to_host_bytes_per_s);
+     }},
+    {"uvm.remote_read_bytes_per_s",
+     [](const machine& m) { return static_cast<double>(m.link_to_device_bytes_per_s); }},
+    {"uvm.remote_write_bytes_per_s",
+     [](const machine& m) { return static_cast<double>(m.link_to_host_bytes_per_s); }},
+};
+
+// Parses options --set FIGURE=VALUE. A value without a unit is in the figure's own unit. Throws input_error
+// for an unknown or repeated figure, or a value out of range.
+std::vector<figure_setting> figure_settings(const std::vector<std::string>& options) {
+  std::vector<figure_setting> all;
+  for (const std::string& text : options) {
+    const std::size_t equals = text.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      throw input_error(
+          fmt::format("--set: \"{}\" is not of the form FIGURE=VALUE", one_line(text.substr(0, 80))));
+    }
+    const figure& f = find_figure(std::string_view(text).substr(0, equals));
+    if (std::ranges::find(all, &f, &figure_setting::of) != all.end()) {
+      throw input_error(fmt::format("--set {} is given more than once; keep one", f.name));
+    }
+    all.push_back({&f, parse_figure_value(f, std::string_view(text).substr(equals + 1))});
+  }
+  return all;
+}
+
+// A machine that nobody measured: figures of `base` with `set` in place. What base measured over its link
+// (both ways at once, kernels' accesses) follows the link in proportion where it is not set; `followed` gets
+// the names of these. Every figure is marked as estimated.
+machine derived_machine(machine base, const std::vector<figure_setting>& set,
+                        std::vector<std::string>& followed) {
+  const machine before = base;
+  const auto is_set = [&](std::string_view name) {
+    return std::ranges::any_of(set, [&](const figure_setting& s) { return s.of->name == name; });
+  };
+  for (const figure_setting& s : set) set_value(base, *s.of, s.value);
+  for (const auto& [name, rate] : link_dependent_figures) {
+    if (is_set(name) || rate(before) <= 0 || rate(base) == rate(before)) continue;
+    const figure& f = find_figure(name);
+    set_value(base, f, std::llround(static_cast<double>(value_of(before, f)) * rate(base) / rate(before)));
+    followed.emplace_back(name);
+  }
+  std::erase_if(base.borrowed, is_set);
+  std::erase_if(base.bounds, [&](const figure_bounds& w) { return is_set(w.name); });
+  base.calibrated = false;
+  base.estimated.clear();
+  for (const figure& f : figures()) {
+    if (std::ranges::find(base.borrowed, f.name) == base.borrowed.end()) base.estimated.emplace_back(f.name);
+  }
+  return base;
+}
 
 std::vector<std::string> names_of(const std::vector<figure_setting>& set) {
   std::vector<std::string> names;

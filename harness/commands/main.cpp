@@ -12,7 +12,7 @@
 #include <new>
 #include <system_error>
 
-#include "harness/commands/options.hpp"
+#include "harness/commands/commands.hpp"
 #include "harness/commands/scripts.hpp"
 #include "harness/io/errors.hpp"
 #include "harness/io/say.hpp"

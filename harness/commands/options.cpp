@@ -1,4 +1,4 @@
-#include "harness/commands/options.hpp"
+#include "harness/commands/commands.hpp"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <memory>
 
-#include "harness/commands/commands.hpp"
 #include "harness/commands/scripts.hpp"
 #include "harness/io/errors.hpp"
 #include "harness/io/text.hpp"

@@ -8,7 +8,7 @@
 #include "harness/io/numbers.hpp"
 #include "harness/io/progress.hpp"
 #include "harness/io/text.hpp"
-#include "harness/json/machines.hpp"
+#include "harness/json/input_files.hpp"
 #include "harness/pack/lifetime_file.hpp"
 
 namespace um {

@@ -1,13 +1,17 @@
 #include <fmt/format.h>
 
+#include <limits>
+
 #include "core/errors.hpp"
 #include "harness/commands/cells.hpp"
+#include "harness/commands/commands.hpp"
 #include "harness/commands/limits.hpp"
 #include "harness/io/errors.hpp"
 #include "harness/io/files.hpp"
 #include "harness/io/progress.hpp"
 #include "harness/io/say.hpp"
 #include "harness/json/json.hpp"
+#include "harness/json/torch_step.hpp"
 #include "harness/process/flow.hpp"
 #include "harness/study/modules.hpp"
 #include "harness/study/summary.hpp"
@@ -64,6 +68,19 @@ int plan_command(const plan_options& options) {
     print_text("umbench: no plan: out of memory: {}\n", error.what());
   }
   return 1;
+}
+
+int plan_torch_command(const plan_torch_options& options) {
+  const torch_question q = torch_question_from(read_file(options.file), options.file);
+  std::vector<torch_fate> fates(q.step.nodes.size());
+  for (const torch_id v : q.default_saved) fates[v] = torch_fate::saved;
+  torch_step unplanned = q.step;
+  unplanned.stores_gradients = false;
+  torch_model own(unplanned, std::numeric_limits<std::int64_t>::max());
+  own.evaluate(fates);
+  fmt::print("{}\n", to_json(own.plan(), plan_torch(q.step, q.budget, q.default_saved, q.work),
+                             least_torch_peak(q.step)));
+  return 0;
 }
 
 }  // namespace um

@@ -12,13 +12,13 @@
 #include "harness/io/progress.hpp"
 #include "harness/io/say.hpp"
 #include "harness/io/text.hpp"
+#include "harness/json/input_files.hpp"
 #include "harness/json/json.hpp"
-#include "harness/json/machines.hpp"
 #include "harness/json/record_file.hpp"
 #include "harness/process/isolation.hpp"
 #include "harness/process/sweep_runner.hpp"
-#include "harness/study/consistency.hpp"
-#include "harness/study/strategies.hpp"
+#include "harness/study/experiment.hpp"
+#include "harness/study/record.hpp"
 #include "harness/study/summary.hpp"
 
 namespace um {

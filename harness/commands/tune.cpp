@@ -6,7 +6,6 @@
 #include <filesystem>
 
 #include "harness/commands/cells.hpp"
-#include "harness/commands/trials.hpp"
 #include "harness/commands/tuning.hpp"
 #include "harness/io/errors.hpp"
 #include "harness/io/files.hpp"
@@ -15,7 +14,7 @@
 #include "harness/io/text.hpp"
 #include "harness/json/input_files.hpp"
 #include "harness/json/json.hpp"
-#include "harness/study/strategies.hpp"
+#include "harness/study/experiment.hpp"
 #include "harness/study/summary.hpp"
 #include "hints/hints.hpp"
 
@@ -26,13 +25,6 @@ constexpr std::int64_t most_trials = 100'000, standard_trials = 150, standard_be
 
 std::size_t parse_count(const char* option, const std::string& text, std::int64_t standard) {
   return static_cast<std::size_t>(text.empty() ? standard : parse_whole_number(option, text, 1, most_trials));
-}
-
-std::size_t parse_trials(const tune_options& o) {
-  return parse_count("--trials", o.trials, standard_trials);
-}
-std::size_t parse_measured_count(const tune_options& o) {
-  return parse_count("--best", o.best, standard_best);
 }
 
 std::string tune_output_file(const tune_options& o) {
@@ -67,30 +59,17 @@ std::vector<hint_strategy> tune_starts(const tune_options& o, const cell& target
   return {with_knobs(*rules, target.settings.strategy_knobs)};
 }
 
-// Throws early for input that would be refused after the search.
-void check(const tune_options& o, const cell& target) {
-  tune_starts(o, target);
-  parse_trials(o);
-  parse_measured_count(o);
-}
-
-bool is_catalogue_strategy(const hint_strategy& s) {
-  return std::ranges::find(hint_table(), s) != hint_table().end();
-}
-
 class tuning_run {
  public:
-  tuning_run(const tune_options& o, const cell& target, trials& runs)
-      : o_(o),
-        target_(target),
+  tuning_run(const tune_options& o, const cell& target)
+      : target_(target),
         searched_(as_simulated_on(target, target.planner_machine.value())),
-        runs_(runs),
-        trials_(parse_trials(o)),
-        measured_ones_(parse_measured_count(o)) {}
+        starts_(tune_starts(o, target)),
+        trials_(parse_count("--trials", o.trials, standard_trials)),
+        measured_ones_(parse_count("--best", o.best, standard_best)) {}
 
   // False if it was stopped.
-  bool search() {
-    const std::vector<hint_strategy> starts = tune_starts(o_, target_);
+  bool search(trials& runs) {
     std::size_t done = 0;
     std::optional<double> fastest;
     const auto began = std::chrono::steady_clock::now();
@@ -98,7 +77,7 @@ class tuning_run {
                            const std::string& why) -> std::optional<std::vector<std::optional<double>>> {
       std::vector<cell> what;
       for (const hint_strategy& s : all) what.push_back(make_trial(searched_, s));
-      const auto records = runs_.run(
+      const auto records = runs.run(
           what, fmt::format("{} of at most {} tried{}, next {}", done, trials_,
                             progress_text(fastest, done, std::chrono::steady_clock::now() - began), why));
       if (!records) return std::nullopt;
@@ -110,14 +89,14 @@ class tuning_run {
       }
       return times;
     };
-    search_result found = search_strategies(starts, trials_, time);
+    search_result found = search_strategies(starts_, trials_, time);
     tried_ = std::move(found.timed_strategies);
     const auto begins = [&](const timed_strategy& t) {
-      return t.cost && std::ranges::find(starts, t.point) != starts.end();
+      return t.cost && std::ranges::find(starts_, t.point) != starts_.end();
     };
     const auto start = std::ranges::find_if(tried_, begins);
     if (start != tried_.end()) start_ = *start;
-    return !found.was_stopped && time_best();
+    return !found.was_stopped && time_best(runs);
   }
 
   bool found_one() const { return best_.has_value(); }
@@ -142,13 +121,14 @@ class tuning_run {
     return s;
   }
   cell make_trial(const cell& where, const hint_strategy& s) const {
-    return with_strategy(where, is_catalogue_strategy(s)
+    const bool is_of_catalogue = std::ranges::find(hint_table(), s) != hint_table().end();
+    return with_strategy(where, is_of_catalogue
                                     ? strategy_named(s.name)
                                     : strategy_from_rules(with_digest(without_summary_text(s))));
   }
 
   // Times the best strategies, and those they are compared with, on the target.
-  bool time_best() {
+  bool time_best(trials& runs) {
     std::vector<timed_strategy> few = tried_;
     std::erase_if(few, [](const timed_strategy& t) { return !t.cost; });
     const bool simulated = target_.backend.is_simulated;
@@ -158,7 +138,7 @@ class tuning_run {
     std::vector<cell> what{with_strategy(target_, strategy_named(baseline_strategy)),
                            with_strategy(target_, strategy_named("managed"))};
     for (const timed_strategy& t : few) what.push_back(make_trial(target_, t.point));
-    const auto records = runs_.run(what, simulated ? "what the best is held against" : "the best on the GPU");
+    const auto records = runs.run(what, simulated ? "what the best is held against" : "the best on the GPU");
     if (!records) return false;
     device_ = records->at(0);
     managed_ = records->at(1);
@@ -222,10 +202,9 @@ class tuning_run {
     return text.empty() ? "none" : text;
   }
 
-  const tune_options& o_;
   const cell& target_;
   cell searched_;
-  trials& runs_;
+  std::vector<hint_strategy> starts_;
   std::size_t trials_, measured_ones_;
   std::vector<timed_strategy> tried_;
   std::vector<std::pair<timed_strategy, record>> measured_;
@@ -241,15 +220,14 @@ int tune_command(const tune_options& options) {
   check_output_file("--out", out, input_files_of(options.experiment));
   const auto machines = load_machines_from(options.experiment.machines);
   cell target = tune_target(options, machines);
-  check(options, target);
+  tuning_run work(options, target);
   const std::size_t jobs = parse_jobs(options.jobs, true);
   signal_watch signals;
   const environment here =
       environment_for(std::span(&target, 1), machines, options.experiment.machine_like, signals);
   record_file file(kept, options.resume ? open_mode::resume : open_mode::create);
   trials runs(file, here, signals, jobs);
-  tuning_run work(options, target, runs);
-  if (!work.search()) {
+  if (!work.search(runs)) {
     const int stop = signals.stop_signal().value_or(0);
     print_text("umbench: stopped by {}; what was tried is in {}; go on with the same command and --resume\n",
                signal_name(stop), kept);

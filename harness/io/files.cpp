@@ -13,7 +13,6 @@
 #include <new>
 #include <stdexcept>
 
-#include "harness/io/descriptor.hpp"
 #include "harness/io/errors.hpp"
 #include "harness/io/text.hpp"
 

@@ -3,11 +3,14 @@
 // file.
 #pragma once
 
+#include <unistd.h>
+
 #include <cerrno>
 #include <filesystem>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace um {
 
@@ -34,5 +37,26 @@ auto retry_if_interrupted(auto call) {
   while (result < 0 && errno == EINTR) result = call();
   return result;
 }
+
+// Owns a file descriptor and closes it on destruction.
+class descriptor {
+ public:
+  descriptor() = default;
+  explicit descriptor(int fd) : fd_(fd) {}
+  descriptor(descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  descriptor& operator=(descriptor&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~descriptor() { reset(); }
+
+  int get() const { return fd_; }
+  bool open() const { return fd_ >= 0; }
+  // Closes it. False, with errno set, if written data is lost.
+  bool reset() { return !open() || close(std::exchange(fd_, -1)) == 0 || errno == EINTR; }
+
+ private:
+  int fd_ = -1;
+};
 
 }  // namespace um

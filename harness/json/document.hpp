@@ -25,7 +25,6 @@
 #include <vector>
 
 #include "harness/json/fields.hpp"
-#include "harness/json/parts.hpp"
 
 namespace um {
 
@@ -130,7 +129,7 @@ struct checked_text {
   }
 };
 
-// Names that can stand in keys and file names (harness/json/parts.hpp).
+// Names that can stand in keys and file names (harness/json/fields.hpp).
 inline constexpr checked_text plain_name{"^[a-z0-9._-]+$", is_plain_name,
                                          "use lower-case letters, digits, '-', '_', '.'"};
 inline constexpr checked_text strategy_name{"^[a-z0-9._-][a-z0-9._#,=-]*$", is_strategy_name,

@@ -175,10 +175,6 @@ bool fields::has(std::string_view name) {
   return object_->contains(name);
 }
 
-bool fields::is_null(std::string_view name) {
-  return at(name).is_null();
-}
-
 const json& fields::at(std::string_view name) {
   if (!has(name)) throw_bad_value(at_, fmt::format("field \"{}\" is missing; add it", name));
   return object_->find(name).value();
@@ -199,6 +195,17 @@ void fields::finish() {
       throw_bad_value(at_, unknown_name("field", name, names_read_));
     }
   }
+}
+
+bool is_plain_name(std::string_view name) {
+  return !name.empty() &&
+         name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-_.") == std::string_view::npos;
+}
+
+bool is_strategy_name(std::string_view name) {
+  std::string plain(name);
+  std::erase_if(plain, [](char c) { return c == '#' || c == ',' || c == '='; });
+  return is_plain_name(plain) && is_plain_name(name.substr(0, 1));
 }
 
 }  // namespace um

@@ -4,13 +4,16 @@
 
 #include <cstdint>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/names.hpp"
+#include "harness/json/json.hpp"
 
 namespace um {
 
@@ -66,8 +69,10 @@ class fields {
   const json_place& where() const { return at_; }
   json_place where(std::string_view name) const { return place_of_field(at_, name); }
 
-  bool has(std::string_view name);      // whether the field is present, null or not
-  bool is_null(std::string_view name);  // whether the field, which must be present, is null
+  bool has(std::string_view name);  // whether the field is present, null or not
+  bool is_null(std::string_view name) {
+    return at(name).is_null();
+  }  // whether the field, which must be present, is null
   const json& at(std::string_view name);
 
   std::string text(std::string_view name) { return text_of_value(at(name), where(name)); }
@@ -93,5 +98,30 @@ class fields {
   json_place at_;
   std::vector<std::string> names_read_;
 };
+
+// JSON of the parts that several documents share; for the files of this folder.
+
+template <class T>
+json nullable(const std::optional<T>& value) {
+  return value ? json(*value) : json(nullptr);
+}
+
+json json_of(const machine& m);
+
+json environment_schema();
+
+json json_of(const hint_strategy& s);
+hint_strategy hint_strategy_from(const json& value, const json_place& at);
+
+json json_of(const graph& g);
+graph graph_from(const json& value, const json_place& at);
+
+// Names of kinds of operators, as in graphs and machine files.
+std::vector<std::string> operator_kinds();
+
+// Lower-case letters, digits, '-', '_', '.'; not empty. Such names can stand in keys and file names.
+bool is_plain_name(std::string_view name);
+// A plain name, with the suffixes of strategies of rules: "NAME#DIGEST", ",without=RULE".
+bool is_strategy_name(std::string_view name);
 
 }  // namespace um

@@ -2,10 +2,15 @@
 // export` write them, and rules.
 #pragma once
 
+#include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/graph.hpp"
+#include "core/machine.hpp"
+#include "harness/study/machines.hpp"
 #include "hints/rules.hpp"
 #include "networks/spec.hpp"
 
@@ -26,5 +31,17 @@ hint_strategy rules_from_file(const std::string& path);
 // Named "NAME#DIGEST" with six digits that depend on all but the summary, so that records of two
 // versions of a file stay apart.
 hint_strategy with_digest(hint_strategy s);
+
+// Machine files: built into the program, or from a folder that the user names.
+
+struct machine_text {
+  std::string file_name, text;
+};
+// Written at build time from results/machines/*.json.
+std::vector<machine_text> embedded_machines();
+
+// All machines by name; a file of `extra` replaces a built-in one of the same name. Throws
+// input_error for a file that is malformed or a folder that cannot be read.
+std::vector<machine> load_machines(const std::optional<std::filesystem::path>& extra);
 
 }  // namespace um

@@ -6,7 +6,7 @@
 #include "core/figures.hpp"
 #include "harness/io/errors.hpp"
 #include "harness/json/document.hpp"
-#include "harness/json/machines.hpp"
+#include "harness/json/input_files.hpp"
 
 namespace um {
 namespace {

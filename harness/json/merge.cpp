@@ -7,7 +7,7 @@
 
 #include "harness/io/errors.hpp"
 #include "harness/json/json.hpp"
-#include "harness/study/consistency.hpp"
+#include "harness/study/record.hpp"
 
 namespace um {
 namespace {

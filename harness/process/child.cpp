@@ -22,7 +22,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "harness/io/descriptor.hpp"
+#include "harness/io/files.hpp"
 #include "harness/io/say.hpp"
 
 namespace um {

@@ -1,6 +1,8 @@
 // Child processes that run a job, each in its own process group, with a deadline.
 #pragma once
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -10,9 +12,21 @@
 #include <string>
 #include <vector>
 
-#include "harness/process/process_probe.hpp"
-
 namespace um {
+
+// Queries about a child process, as a value that tests can replace.
+
+struct process_probe {
+  // The state letter of /proc/PID/stat: 'D' is uninterruptible sleep, which not even SIGKILL ends; 0 is
+  // unknown.
+  std::function<char(pid_t)> state;
+  // Number of processes that the kernel has killed for lack of memory so far, here or in this cgroup.
+  std::function<std::uint64_t()> out_of_memory_kills;
+  // Processor time of the process, over all threads; nothing: unknown.
+  std::function<std::optional<std::chrono::nanoseconds>(pid_t)> processor_time;
+};
+
+process_probe make_kernel_probe();
 
 // Takes over SIGCHLD, and those of SIGINT, SIGTERM and SIGHUP that are not ignored, and makes a write to
 // a closed pipe or beyond a size limit an error instead of a signal. Undone on destruction.

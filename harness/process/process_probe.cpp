@@ -1,10 +1,9 @@
-#include "harness/process/process_probe.hpp"
-
 #include <time.h>
 
 #include <fstream>
 #include <string>
 
+#include "harness/process/child.hpp"
 #include "measure/host_memory.hpp"
 
 namespace um {

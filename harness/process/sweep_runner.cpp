@@ -10,7 +10,7 @@
 #include "harness/io/text.hpp"
 #include "harness/json/json.hpp"
 #include "harness/process/isolation.hpp"
-#include "harness/study/consistency.hpp"
+#include "harness/study/record.hpp"
 #include "harness/study/summary.hpp"
 
 namespace um {

@@ -9,7 +9,6 @@
 #include "core/machine.hpp"
 #include "harness/study/experiment.hpp"
 #include "harness/study/plan_file.hpp"
-#include "harness/study/strategies.hpp"
 
 namespace um {
 

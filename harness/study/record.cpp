@@ -7,6 +7,18 @@
 #include "core/quantiles.hpp"
 
 namespace um {
+namespace {
+
+// The same for cells with the same computation on the same machine, whatever their strategy.
+std::string comparison_key(const record& r) {
+  std::string knobs;
+  for (const auto& [name, value] : r.network.knobs) knobs += fmt::format(",{}={}", name, value);
+  return fmt::format("{}{}/b{}/{}{}/{}/{}/{}/{}/{}", r.network.name, knobs, r.network.batch,
+                     to_text(r.network.mode), optimizer_text(r.network), to_text(r.network.fusion_mode),
+                     storage_text(r.network), r.workspace_cap.value_or(0), r.backend, r.device.value_or("?"));
+}
+
+}  // namespace
 
 record make_record(const cell& work) {
   const experiment& e = work.settings;
@@ -50,6 +62,49 @@ std::optional<double> steady_ns(const record& r) {
   const std::vector<nanoseconds> times = steady_samples(r);
   if (times.empty()) return std::nullopt;
   return quantile_of(times, 0.5);
+}
+
+void digest_checker::check(record& r) {
+  if (r.result != outcome::ok || !r.digest) return;
+  if (r.strategy != baseline_strategy && !r.same_bits) return;
+  // With SGD the result depends on how many iterations ran.
+  const std::string group = fmt::format("{}/i{}", comparison_key(r), r.iterations);
+  if (r.strategy == baseline_strategy) by_group_.emplace(group, *r.digest);
+  const auto expected = by_group_.find(group);
+  if (expected == by_group_.end() || expected->second == *r.digest) return;
+  r.result = outcome::wrong_result;
+  r.reason = fmt::format("loss and gradients have digest {:016x}, those of device {:016x}", *r.digest,
+                         expected->second);
+}
+
+namespace {
+
+// Ignores the summary, since it does not affect runs.
+hint_strategy without_summary(hint_strategy s) {
+  s.summary.clear();
+  return s;
+}
+
+}  // namespace
+
+void settings_checker::remember(const record& r) {
+  if (r.simulated && r.planner_machine_digest)
+    figures_.insert_or_assign(r.backend, *r.planner_machine_digest);
+  if (r.rules) rules_.insert_or_assign(r.strategy, without_summary(*r.rules));
+}
+
+std::optional<std::string> settings_checker::conflict(const record& r) const {
+  const auto figures = figures_.find(r.backend);
+  if (r.simulated && r.planner_machine_digest && figures != figures_.end() &&
+      figures->second != *r.planner_machine_digest) {
+    return fmt::format("{} was simulated there with other figures (digest {}, here {})", r.backend,
+                       figures->second, *r.planner_machine_digest);
+  }
+  const auto rules = rules_.find(r.strategy);
+  if (r.rules && rules != rules_.end() && !(rules->second == without_summary(*r.rules))) {
+    return fmt::format("strategy {} has other rules there", r.strategy);
+  }
+  return std::nullopt;
 }
 
 }  // namespace um

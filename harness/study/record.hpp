@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,11 +12,30 @@
 #include "backends/backend.hpp"
 #include "core/lower.hpp"
 #include "core/trace.hpp"
+#include "core/units.hpp"
 #include "harness/study/cell.hpp"
-#include "harness/study/observation.hpp"
 #include "schedule/bounds/bounds.hpp"
 
 namespace um {
+
+// The state of a GPU at one moment; members are empty if unknown.
+struct gpu_state {
+  std::optional<std::uint64_t> sm_clock_mhz, memory_clock_mhz, temperature_c, power_mw;
+  std::optional<std::uint64_t> pcie_generation,
+      pcie_width;                                        // of the link as it runs now: idle links slow down
+  std::optional<std::uint64_t> other_processes;          // other processes with a context on the GPU
+  std::optional<std::vector<std::string>> throttled_by;  // reasons why clocks are reduced
+  friend bool operator==(const gpu_state&, const gpu_state&) = default;
+};
+
+// Members are empty if not observed.
+struct observation {
+  std::optional<gpu_state> before, after;  // just before and just after the timed iterations
+  // Averages per iteration, over the iterations that follow the timed ones.
+  std::optional<nanoseconds> host_cpu;  // processor time of the cell's process, all threads, user and system
+  std::optional<std::uint64_t> energy_uj;     // energy of the whole GPU
+  std::optional<std::string> missing_reason;  // why some members are empty
+};
 
 enum class outcome : std::uint8_t {
   ok,
@@ -117,5 +137,33 @@ struct quartiles {
   double low = 0, high = 0;
 };
 std::optional<quartiles> steady_quartiles(const record& r);
+
+// Checks of records of one file against each other. Strategies may differ only in time: their results must
+// equal those of `device` bit by bit, unless their row says that they sum in another order. A file holds one
+// version of the figures of each machine and of the rules of each strategy, which keys do not contain.
+
+// Remembers the digest of `device` for each group and iteration count.
+class digest_checker {
+ public:
+  // Sets the outcome wrong_result, with the reason, if the record's digest differs from that of `device`.
+  // Remembers the digest of a successful `device` record.
+  void check(record& r);
+
+ private:
+  std::map<std::string, std::uint64_t> by_group_;
+};
+
+class settings_checker {
+ public:
+  // Adds the settings of a record in the file.
+  void remember(const record& r);
+  // The first setting of this record that differs from the remembered ones, as text without the file's name;
+  // nothing if none does. A record without figures agrees with all.
+  std::optional<std::string> conflict(const record& r) const;
+
+ private:
+  std::map<std::string, std::string> figures_;  // by backend
+  std::map<std::string, hint_strategy> rules_;  // by strategy
+};
 
 }  // namespace um

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "schedule/bounds/prices.hpp"
+#include "schedule/bounds/whole_model.hpp"
 
 namespace um::whole {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "schedule/forecast.hpp"
-#include "schedule/milp/gap_program.hpp"
+#include "schedule/milp/gap_model.hpp"
 #include "schedule/milp/mixed_program.hpp"
 
 namespace um {

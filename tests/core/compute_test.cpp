@@ -1,10 +1,9 @@
-#include "core/compute.hpp"
-
 #include <gtest/gtest.h>
 
 #include <limits>
 
 #include "core/lower.hpp"
+#include "core/memory_plan.hpp"
 #include "core/verify.hpp"
 #include "tests/core/chain.hpp"
 

@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "core/placement.hpp"
+#include "core/managed_map.hpp"
 #include "core/verify.hpp"
 #include "tests/core/chain.hpp"
 

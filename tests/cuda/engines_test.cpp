@@ -6,11 +6,11 @@
 #include <filesystem>
 #include <set>
 
-#include "backends/cuda/convolution_engines.hpp"
+#include "backends/cuda/convolution_problem.hpp"
 #include "backends/cuda/convolution_recipes.hpp"
 #include "backends/cuda/kernels.hpp"
-#include "backends/cuda/library_check.hpp"
 #include "backends/cuda/matrix_engines.hpp"
+#include "backends/cuda/session.hpp"
 #include "tests/cuda/elements.hpp"
 #include "tests/cuda/gpu.hpp"
 

@@ -12,7 +12,7 @@
 #include <set>
 #include <utility>
 
-#include "backends/cuda/executor/recording.hpp"
+#include "backends/cuda/executor/operator_calls.hpp"
 #include "backends/npy.hpp"
 #include "networks/catalogue.hpp"
 #include "tests/cuda/gpu.hpp"

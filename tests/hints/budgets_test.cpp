@@ -7,7 +7,7 @@
 
 #include "backends/simulator_backend.hpp"
 #include "core/lower.hpp"
-#include "core/placement.hpp"
+#include "core/managed_map.hpp"
 #include "core/residency.hpp"
 #include "core/verify.hpp"
 #include "hints/hints.hpp"

@@ -7,7 +7,6 @@
 
 #include "core/lower.hpp"
 #include "core/verify.hpp"
-#include "hints/durations.hpp"
 #include "hints/make_room.hpp"
 #include "simulator/simulate.hpp"
 #include "tests/core/chain.hpp"

@@ -6,7 +6,7 @@
 
 #include <cstdio>
 
-#include "harness/json/machines.hpp"
+#include "harness/json/input_files.hpp"
 #include "tests/planners/random_networks.hpp"
 
 int main(int count, char** words) {

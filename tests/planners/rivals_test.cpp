@@ -8,7 +8,7 @@
 
 #include "core/layout.hpp"
 #include "core/lower.hpp"
-#include "harness/json/machines.hpp"
+#include "harness/json/input_files.hpp"
 #include "hints/hints.hpp"
 #include "planners/best_place.hpp"
 #include "planners/planners.hpp"

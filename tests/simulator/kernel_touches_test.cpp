@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include "simulator/touch_order.hpp"
 #include "tests/simulator/fixtures.hpp"
 
 namespace um {

@@ -1,9 +1,9 @@
 // What prefetch, advice and discard calls say, from the parameters that CUPTI hands over.
-#include "trace/calls.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
+
+#include "trace/translate.hpp"
 
 namespace um::tracing {
 namespace {

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "tests/trace/lines.hpp"
-#include "trace/budget.hpp"
 #include "trace/output.hpp"
 #include "trace/worker.hpp"
 

@@ -1,3 +1,6 @@
+// Small programs whose migrations of managed memory are known in advance. Each is run alone:
+//   um_trace_programs NAME [--fixed] [--mib N]
+// It prints one line of JSON: name, seconds of the part that counts, bytes that must move each way.
 #include <cuda_runtime.h>
 
 #include <chrono>
@@ -8,10 +11,21 @@
 #include <thread>
 #include <vector>
 
-#include "trace/programs/programs.hpp"
-
 namespace um::programs {
 namespace {
+
+struct expected_traffic {
+  double seconds = 0;
+  // Bytes moved by faults (and by the driver's own prefetching), and by prefetches; negative: unknown.
+  double fault_in = -1, fault_out = -1, prefetch_in = -1, prefetch_out = -1;
+};
+
+struct program {
+  const char* name;
+  // The finding that umbench explain must name first; "" for a program without a fault.
+  const char* planted_finding;
+  expected_traffic (*run)(std::size_t bytes, bool fixed);
+};
 
 void check(cudaError_t error) {
   if (error == cudaSuccess) return;
@@ -57,15 +71,14 @@ constexpr int blocks = 264, threads = 512;
 class managed {
  public:
   explicit managed(std::size_t bytes) : bytes_(bytes) { check(cudaMallocManaged(&at_, bytes)); }
+  // On the host, which fills it with ones.
+  static managed of_host(std::size_t bytes) { return managed(bytes, 1); }
   ~managed() { static_cast<void>(cudaFree(at_)); }
   managed(const managed&) = delete;
   managed& operator=(const managed&) = delete;
   float* at() const { return at_; }
   std::size_t count() const { return bytes_ / sizeof(float); }
 
-  void fill_on_host(float value) const {
-    for (std::size_t i = 0; i < count(); ++i) at_[i] = value;
-  }
   // One value of every 4 KiB page.
   float read_on_host() const {
     float sum = 0;
@@ -83,8 +96,17 @@ class managed {
   void advise(cudaMemoryAdvise advice, cudaMemLocationType where) const {
     check(cudaMemAdvise(at_, bytes_, advice, cudaMemLocation{where, 0}));
   }
+  // The GPU reaches for it over the link.
+  void keep_on_host() const {
+    advise(cudaMemAdviseSetPreferredLocation, cudaMemLocationTypeHost);
+    advise(cudaMemAdviseSetAccessedBy, cudaMemLocationTypeDevice);
+  }
 
  private:
+  managed(std::size_t bytes, float value) : managed(bytes) {
+    for (std::size_t i = 0; i < count(); ++i) at_[i] = value;
+  }
+
   float* at_ = nullptr;
   std::size_t bytes_;
 };
@@ -131,14 +153,12 @@ double as(std::size_t bytes) {
 // --- what must move, to the byte ---
 
 expected_traffic stream_by_faults(std::size_t bytes, bool) {
-  const managed a(bytes);
-  a.fill_on_host(1);
+  const managed a = managed::of_host(bytes);
   return {seconds_of([&] { read(a); }), as(bytes), 0, 0, 0};
 }
 
 expected_traffic stream_by_prefetch(std::size_t bytes, bool) {
-  const managed a(bytes);
-  a.fill_on_host(1);
+  const managed a = managed::of_host(bytes);
   const double seconds = seconds_of([&] {
     a.to_gpu();
     read(a);
@@ -147,8 +167,7 @@ expected_traffic stream_by_prefetch(std::size_t bytes, bool) {
 }
 
 expected_traffic pushed_out(std::size_t bytes, bool) {
-  const managed a(bytes);
-  a.fill_on_host(1);
+  const managed a = managed::of_host(bytes);
   const double seconds = seconds_of([&] {
     a.to_gpu();
     add(a);
@@ -160,8 +179,7 @@ expected_traffic pushed_out(std::size_t bytes, bool) {
 constexpr int rounds = 4;
 
 expected_traffic in_turns(std::size_t bytes, bool) {
-  const managed a(bytes);
-  a.fill_on_host(1);
+  const managed a = managed::of_host(bytes);
   const double seconds = seconds_of([&] {
     for (int i = 0; i < rounds; ++i) {
       add(a);
@@ -175,15 +193,13 @@ expected_traffic in_turns(std::size_t bytes, bool) {
 // Every second granule of 64 KiB: half of a block, which the driver does not fill up.
 expected_traffic strided(std::size_t bytes, bool) {
   constexpr std::size_t stride = 128 * 1024 / sizeof(float);
-  const managed a(bytes);
-  a.fill_on_host(1);
+  const managed a = managed::of_host(bytes);
   const double seconds = seconds_of([&] { read_some<<<8, 64>>>(a.at(), a.count(), stride, result()); });
   return {seconds, as(bytes) / 2, 0, 0, 0};
 }
 
 expected_traffic duplicated(std::size_t bytes, bool) {
-  const managed a(bytes);
-  a.fill_on_host(1);
+  const managed a = managed::of_host(bytes);
   a.advise(cudaMemAdviseSetReadMostly, cudaMemLocationTypeDevice);
   const double seconds = seconds_of([&] {
     for (int i = 0; i < rounds; ++i) {
@@ -203,9 +219,7 @@ expected_traffic on_two_gpus(std::size_t bytes, bool) {
     std::fprintf(stderr, "um_trace_programs: on_two_gpus needs two GPUs\n");
     std::exit(3);
   }
-  const managed a(bytes), b(bytes);
-  a.fill_on_host(1);
-  b.fill_on_host(1);
+  const managed a = managed::of_host(bytes), b = managed::of_host(bytes);
   const double seconds = seconds_of([&] { read(a); });
   check(cudaSetDevice(1));
   float* sum = nullptr;
@@ -222,8 +236,7 @@ expected_traffic on_two_gpus(std::size_t bytes, bool) {
 // --- programs with one fault each, and their fixed forms ---
 
 expected_traffic no_prefetch(std::size_t bytes, bool fixed) {
-  const managed a(bytes);
-  a.fill_on_host(1);
+  const managed a = managed::of_host(bytes);
   return {seconds_of([&] {
     if (fixed) a.to_gpu();
     read(a);
@@ -240,8 +253,7 @@ expected_traffic fresh_output(std::size_t bytes, bool fixed) {
 }
 
 expected_traffic late_prefetch(std::size_t bytes, bool fixed) {
-  const managed a(bytes);
-  a.fill_on_host(1);
+  const managed a = managed::of_host(bytes);
   cudaStream_t beside{};
   check(cudaStreamCreateWithFlags(&beside, cudaStreamNonBlocking));
   return {seconds_of([&] {
@@ -257,8 +269,7 @@ expected_traffic late_prefetch(std::size_t bytes, bool fixed) {
 }
 
 expected_traffic prefetch_to_the_wrong_side(std::size_t bytes, bool fixed) {
-  const managed a(bytes);
-  a.fill_on_host(1);
+  const managed a = managed::of_host(bytes);
   return {seconds_of([&] {
     if (fixed) {
       a.to_gpu();
@@ -270,8 +281,7 @@ expected_traffic prefetch_to_the_wrong_side(std::size_t bytes, bool fixed) {
 }
 
 expected_traffic ping_pong(std::size_t bytes, bool fixed) {
-  const managed a(bytes);
-  a.fill_on_host(1);
+  const managed a = managed::of_host(bytes);
   return {seconds_of([&] {
     for (int i = 0; i < rounds; ++i) {
       if (fixed) a.to_gpu();
@@ -284,8 +294,7 @@ expected_traffic ping_pong(std::size_t bytes, bool fixed) {
 }
 
 expected_traffic table_without_advice(std::size_t bytes, bool fixed) {
-  const managed a(bytes);
-  a.fill_on_host(1);
+  const managed a = managed::of_host(bytes);
   if (fixed) a.advise(cudaMemAdviseSetReadMostly, cudaMemLocationTypeDevice);
   return {seconds_of([&] {
     for (int i = 0; i < rounds; ++i) {
@@ -317,22 +326,14 @@ expected_traffic shared_blocks(std::size_t bytes, bool fixed) {
 
 expected_traffic sparse_reads(std::size_t bytes, bool fixed) {
   constexpr std::size_t stride = 128 * 1024 / sizeof(float);
-  const managed a(bytes);
-  a.fill_on_host(1);
-  if (fixed) {
-    a.advise(cudaMemAdviseSetPreferredLocation, cudaMemLocationTypeHost);
-    a.advise(cudaMemAdviseSetAccessedBy, cudaMemLocationTypeDevice);
-  }
+  const managed a = managed::of_host(bytes);
+  if (fixed) a.keep_on_host();
   return {seconds_of([&] { read_some<<<8, 64>>>(a.at(), a.count(), stride, result()); })};
 }
 
 expected_traffic pinned_to_the_host(std::size_t bytes, bool fixed) {
-  const managed a(bytes);
-  a.fill_on_host(1);
-  if (!fixed) {
-    a.advise(cudaMemAdviseSetPreferredLocation, cudaMemLocationTypeHost);
-    a.advise(cudaMemAdviseSetAccessedBy, cudaMemLocationTypeDevice);
-  }
+  const managed a = managed::of_host(bytes);
+  if (!fixed) a.keep_on_host();
   return {seconds_of([&] {
     if (fixed) a.to_gpu();
     for (int i = 0; i < 4 * rounds; ++i) read(a);
@@ -341,8 +342,7 @@ expected_traffic pinned_to_the_host(std::size_t bytes, bool fixed) {
 
 // The driver writes such data page by page, so that little of it takes long.
 expected_traffic duplicates_that_are_written(std::size_t bytes, bool fixed) {
-  const managed a(bytes / 32);
-  a.fill_on_host(1);
+  const managed a = managed::of_host(bytes / 32);
   if (!fixed) a.advise(cudaMemAdviseSetReadMostly, cudaMemLocationTypeDevice);
   a.to_gpu();
   return {seconds_of([&] {
@@ -354,8 +354,7 @@ expected_traffic duplicates_that_are_written(std::size_t bytes, bool fixed) {
 }
 
 expected_traffic pushed_out_and_used_again(std::size_t bytes, bool fixed) {
-  const managed a(bytes);
-  a.fill_on_host(1);
+  const managed a = managed::of_host(bytes);
   a.to_gpu();
   return {seconds_of([&] {
     for (int i = 0; i < rounds; ++i) {
@@ -384,8 +383,8 @@ expected_traffic result_read_by_faults(std::size_t bytes, bool fixed) {
 // --- on which no rule was written ---
 
 expected_traffic one_of_three_forgotten(std::size_t bytes, bool fixed) {
-  const managed a(bytes / 2), b(bytes / 2), c(bytes / 2);
-  for (const managed* m : {&a, &b, &c}) m->fill_on_host(1);
+  const std::size_t each = bytes / 2;
+  const managed a = managed::of_host(each), b = managed::of_host(each), c = managed::of_host(each);
   return {seconds_of([&] {
     a.to_gpu();
     if (fixed) b.to_gpu();
@@ -395,8 +394,7 @@ expected_traffic one_of_three_forgotten(std::size_t bytes, bool fixed) {
 }
 
 expected_traffic half_prefetched(std::size_t bytes, bool fixed) {
-  const managed a(bytes);
-  a.fill_on_host(1);
+  const managed a = managed::of_host(bytes);
   return {seconds_of([&] {
     check(cudaMemPrefetchAsync(a.at(), fixed ? bytes : bytes / 2,
                                cudaMemLocation{cudaMemLocationTypeDevice, 0}, 0, nullptr));
@@ -405,10 +403,9 @@ expected_traffic half_prefetched(std::size_t bytes, bool fixed) {
 }
 
 expected_traffic parameters_that_travel(std::size_t bytes, bool fixed) {
-  const managed data(bytes), parameters(bytes / 8);
+  const managed data(bytes), parameters = managed::of_host(bytes / 8);
   data.to_gpu();
   write(data);
-  parameters.fill_on_host(1);
   if (fixed) parameters.advise(cudaMemAdviseSetReadMostly, cudaMemLocationTypeDevice);
   return {seconds_of([&] {
     for (int i = 0; i < 2 * rounds; ++i) {
@@ -428,12 +425,8 @@ expected_traffic read_back_from_a_preferred_gpu(std::size_t bytes, bool fixed) {
 
 expected_traffic gathered_rows(std::size_t bytes, bool fixed) {
   constexpr std::size_t stride = 256 * 1024 / sizeof(float);
-  const managed a(bytes);
-  a.fill_on_host(1);
-  if (fixed) {
-    a.advise(cudaMemAdviseSetPreferredLocation, cudaMemLocationTypeHost);
-    a.advise(cudaMemAdviseSetAccessedBy, cudaMemLocationTypeDevice);
-  }
+  const managed a = managed::of_host(bytes);
+  if (fixed) a.keep_on_host();
   return {seconds_of([&] {
     for (int i = 0; i < rounds; ++i)
       read_some<<<4, 32>>>(a.at() + i * 1024, a.count() - i * 1024, stride, result());
@@ -484,10 +477,6 @@ constexpr program programs[] = {
 
 }  // namespace
 
-std::span<const program> all_programs() {
-  return programs;
-}
-
 }  // namespace um::programs
 
 int main(int argc, char** argv) {
@@ -506,7 +495,7 @@ int main(int argc, char** argv) {
     }
   }
   std::size_t free_bytes = 0, all_bytes = 0;
-  for (const program& p : all_programs()) {
+  for (const program& p : programs) {
     if (wanted != p.name) continue;
     if (cudaMemGetInfo(&free_bytes, &all_bytes) != cudaSuccess) {
       std::fprintf(stderr, "um_trace_programs: no GPU\n");
@@ -525,6 +514,6 @@ int main(int argc, char** argv) {
         t.prefetch_in, t.prefetch_out);
     return 0;
   }
-  for (const program& p : all_programs()) std::printf("%s %s\n", p.name, p.planted_finding);
+  for (const program& p : programs) std::printf("%s %s\n", p.name, p.planted_finding);
   return wanted.empty() ? 0 : 2;
 }

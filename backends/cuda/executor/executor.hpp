@@ -21,7 +21,6 @@
 #include "backends/cuda/executor/result_reader.hpp"
 #include "backends/cuda/executor/room_maker.hpp"
 #include "backends/cuda/executor/run_state.hpp"
-#include "backends/cuda/executor/step_issuer.hpp"
 #include "backends/cuda/session.hpp"
 
 namespace um {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "backends/cuda/executor/iteration_trace.hpp"
+#include "backends/cuda/executor/lane_runner.hpp"
 
 namespace um {
 

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "backends/backend.hpp"
-#include "backends/cuda/executor/recording.hpp"
+#include "backends/cuda/executor/lane_runner.hpp"
+#include "backends/cuda/executor/operator_calls.hpp"
 #include "backends/cuda/executor/run_state.hpp"
-#include "backends/cuda/executor/step_issuer.hpp"
 #include "core/stretches.hpp"
 
 namespace um {

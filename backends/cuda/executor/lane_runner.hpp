@@ -10,6 +10,8 @@
 // lanes are idle between iterations.
 #pragma once
 
+#include <cuda_runtime_api.h>
+
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -17,10 +19,29 @@
 
 #include "backends/cuda/executor/room_maker.hpp"
 #include "backends/cuda/executor/run_state.hpp"
-#include "backends/cuda/executor/step_issuer.hpp"
 #include "core/trace.hpp"
 
 namespace um {
+
+// Puts single steps of a plan on a stream.
+
+class step_issuer {
+ public:
+  step_issuer(run_state& run, const room_maker& room) : run_(run), room_(room) {}
+
+  // Called by the thread of the step's lane, or by the caller while no other thread exists. Counts what it
+  // moves in the lane's state. Blocks where room_maker does. Advice is given in iteration 0 only: it stays
+  // in force.
+  void issue(std::uint32_t index, cudaStream_t stream, std::uint32_t iteration) const;
+
+ private:
+  void move_managed(const step& s, cudaStream_t stream, std::uint32_t iteration) const;
+  void move_twin(const step& s, cudaStream_t stream) const;
+  void poison(const step& s, cudaStream_t stream) const;
+
+  run_state& run_;
+  const room_maker& room_;
+};
 
 class lane_runner {
  public:
@@ -47,5 +68,13 @@ class lane_runner {
   room_maker& room_;
   const step_issuer& steps_;
 };
+
+// The trace of an iteration has its timeline and the bytes that it moved.
+
+// Copies and evictions are counted where they are issued. A prefetch of managed memory may find some of its
+// range in place or nowhere yet, so the bytes that it moved stay unobserved, and so do faults and the
+// driver's evictions. The timeline is of the events that the last iteration recorded.
+trace trace_of(const run_state& run, std::chrono::nanoseconds duration, const moved_bytes& moved,
+               bool timeline);
 
 }  // namespace um

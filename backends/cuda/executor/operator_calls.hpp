@@ -1,6 +1,9 @@
 // Makes calls on a GPU from the computes of a plan.
 #pragma once
 
+#include <cuda_runtime_api.h>
+
+#include <functional>
 #include <vector>
 
 #include "backends/backend.hpp"
@@ -9,6 +12,7 @@
 #include "backends/cuda/session.hpp"
 #include "core/graph.hpp"
 #include "core/lower.hpp"
+#include "um_allocators/handle.hpp"
 
 namespace um {
 
@@ -28,5 +32,14 @@ kernel_call operator_call(const engine& chosen, const step& s, const plan_memory
 // kernels are not.
 std::vector<slice_cost> costs_of_cut_operators(const execution_plan& plan,
                                                const std::vector<engine>& engines);
+
+// Work that is recorded once as a CUDA graph and launched by one call each time.
+using recording = handle<cudaGraphExec_t, &cudaGraphExecDestroy>;
+
+// Records the work that `issue` puts on `stream`, and on other streams between a fork from it and a join to
+// it. Nothing runs. The recording is empty if something cannot be recorded (a library that waits or
+// allocates): `stream` and the context are as before, and the work may be issued directly instead. Run
+// kernels once before: loading them during a recording fails with some drivers.
+recording record(cudaStream_t stream, const std::function<void()>& issue);
 
 }  // namespace um

@@ -4,7 +4,7 @@
 
 Each launch that moved something becomes an opaque operator that reads what it moved or faulted on, by blocks of 2 MiB, and takes the
 time that it did not wait. Launches that moved nothing take their time and touch nothing: which memory they use is not known. Where the
-CPU faulted on what launches had used, an operator of the label "cpu" touches it as the CPU does (core/cpu_work.hpp); what the CPU does
+CPU faulted on what launches had used, an operator of the label "cpu" touches it as the CPU does (core/graph.hpp); what the CPU does
 with it takes no time here. The driver writes back whatever it evicts, read or written, so reads stand for writes too; strategies that
 copy explicitly are told less than they would have to move, and have no plan where the CPU takes part.
 """

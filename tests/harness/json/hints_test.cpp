@@ -9,8 +9,7 @@
 #include "harness/io/errors.hpp"
 #include "harness/json/input_files.hpp"
 #include "harness/json/json.hpp"
-#include "harness/json/machines.hpp"
-#include "harness/study/strategies.hpp"
+#include "harness/study/experiment.hpp"
 #include "tests/harness/samples.hpp"
 
 namespace um {

@@ -9,7 +9,6 @@
 #include "core/figures.hpp"
 #include "harness/io/errors.hpp"
 #include "harness/json/input_files.hpp"
-#include "harness/json/machines.hpp"
 #include "harness/process/collect.hpp"
 #include "tests/harness/samples.hpp"
 

@@ -6,7 +6,7 @@
 #include <stdexcept>
 
 #include "core/errors.hpp"
-#include "harness/json/machines.hpp"
+#include "harness/json/input_files.hpp"
 #include "planners/planners.hpp"
 #include "tests/harness/samples.hpp"
 

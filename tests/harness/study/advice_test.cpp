@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-#include "harness/study/strategies.hpp"
+#include "harness/study/experiment.hpp"
 #include "tests/harness/samples.hpp"
 
 namespace um {

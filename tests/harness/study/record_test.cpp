@@ -1,6 +1,7 @@
+#include "harness/study/record.hpp"
+
 #include <gtest/gtest.h>
 
-#include "harness/study/consistency.hpp"
 #include "harness/study/summary.hpp"
 
 namespace um {

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "harness/json/machines.hpp"
+#include "harness/json/input_files.hpp"
 #include "harness/process/flow.hpp"
 #include "tests/harness/samples.hpp"
 

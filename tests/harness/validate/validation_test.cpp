@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "harness/io/errors.hpp"
+#include "harness/json/input_files.hpp"
 #include "harness/json/json.hpp"
-#include "harness/json/machines.hpp"
 #include "harness/process/flow.hpp"
 #include "simulator/patterns.hpp"
 
