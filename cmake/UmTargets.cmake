@@ -1,11 +1,12 @@
 # um_join(variable sources...): with UM_JOIN, puts up to 16 C++ sources at a time into one that includes them; sets the
 # variable to what is to be compiled. Headers are then read once. CMake's own UNITY_BUILD names files by absolute paths,
-# which no compiler cache finds again in another clone.
+# which no compiler cache finds again in another clone. Sources with definitions of their own stay alone.
 function(um_join variable)
   set(together "")
   set(alone "")
   foreach(source ${ARGN})
-    if(UM_JOIN AND source MATCHES "^[a-z][a-z0-9_/]*\\.cpp$")
+    get_source_file_property(own ${source} COMPILE_DEFINITIONS)
+    if(UM_JOIN AND NOT own AND source MATCHES "^[a-z][a-z0-9_/]*\\.cpp$")
       list(APPEND together ${source})
     else()
       list(APPEND alone ${source})
@@ -33,14 +34,11 @@ function(um_join variable)
   set(${variable} ${alone} PARENT_SCOPE)
 endfunction()
 
-# um_library(name [APART] SOURCES ... DEPENDS ...): static library um_<name>, alias um::<name>. APART: no sources are joined.
+# um_library(name SOURCES ... DEPENDS ...): static library um_<name>, alias um::<name>.
 # Dependencies are PUBLIC and name the floors below only, so a missing edge fails to link.
 function(um_library name)
-  cmake_parse_arguments(ARG "APART" "" "SOURCES;DEPENDS" ${ARGN})
-  set(sources ${ARG_SOURCES})
-  if(NOT ARG_APART)
-    um_join(sources ${ARG_SOURCES})
-  endif()
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
+  um_join(sources ${ARG_SOURCES})
   add_library(um_${name} STATIC ${sources})
   add_library(um::${name} ALIAS um_${name})
   set_target_properties(um_${name} PROPERTIES EXPORT_NAME ${name})
