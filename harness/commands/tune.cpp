@@ -63,13 +63,14 @@ class tuning_run {
  public:
   tuning_run(const tune_options& o, const cell& target)
       : target_(target),
-        searched_(as_simulated_on(target, target.planner_machine.value())),
+        searched_(target),
         starts_(tune_starts(o, target)),
         trials_(parse_count("--trials", o.trials, standard_trials)),
         measured_ones_(parse_count("--best", o.best, standard_best)) {}
 
-  // False if it was stopped.
+  // False if it was stopped. The target's machine must be known by now.
   bool search(trials& runs) {
+    searched_ = as_simulated_on(target_, target_.planner_machine.value());
     std::size_t done = 0;
     std::optional<double> fastest;
     const auto began = std::chrono::steady_clock::now();
