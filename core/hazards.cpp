@@ -1,6 +1,7 @@
 #include "core/hazards.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace um {
 namespace {
@@ -37,9 +38,20 @@ void address_users::record(const range& r, lane where, std::int32_t step) {
 
 hazards::hazards(const std::vector<strip_layout>& strips) {
   for (const strip_layout& l : strips) {
-    device_uses_.emplace_back(l.strips.size(), std::vector<last_uses>(l.grid.cell_count()));
+    std::vector<strip_uses>& of_tensor = device_uses_.emplace_back();
+    for (const region& strip : l.strips) {
+      std::vector<std::uint32_t> cells = l.cells_of(strip);
+      std::ranges::sort(cells);
+      std::vector<last_uses> none(cells.size());
+      of_tensor.push_back({std::move(cells), std::move(none)});
+    }
     home_uses_.emplace_back(l.grid.cell_count());
   }
+}
+
+hazards::last_uses* hazards::strip_uses::find(std::uint32_t cell) {
+  const auto at = std::ranges::lower_bound(cells, cell);
+  return at == cells.end() || *at != cell ? nullptr : &uses[static_cast<std::size_t>(at - cells.begin())];
 }
 
 void hazards::begin_step(std::int32_t step, lane where) {

@@ -40,10 +40,14 @@ class hazards {
   // Makes every later step wait for every earlier one.
   void join() { last_joined_ = latest_; }
   void read(tensor_id t, std::uint32_t strip, const std::vector<std::uint32_t>& cells) {
-    for (const std::uint32_t c : cells) read(device_uses_[t][strip][c]);
+    for (const std::uint32_t c : cells) {
+      if (last_uses* const u = device_uses_[t][strip].find(c)) read(*u);
+    }
   }
   void write(tensor_id t, std::uint32_t strip, const std::vector<std::uint32_t>& cells) {
-    for (const std::uint32_t c : cells) write(device_uses_[t][strip][c]);
+    for (const std::uint32_t c : cells) {
+      if (last_uses* const u = device_uses_[t][strip].find(c)) write(*u);
+    }
   }
   void read_home(tensor_id t, const std::vector<std::uint32_t>& cells) {
     for (const std::uint32_t c : cells) read(home_uses_[t][c]);
@@ -62,16 +66,22 @@ class hazards {
   struct last_uses {
     last_steps read = no_steps, write = no_steps;
   };
+  // Uses of the cells of one strip; other cells have none.
+  struct strip_uses {
+    std::vector<std::uint32_t> cells;  // in order
+    std::vector<last_uses> uses;       // per cell
+    last_uses* find(std::uint32_t cell);
+  };
   void read(last_uses& u);
   void write(last_uses& u);
 
-  std::vector<std::vector<std::vector<last_uses>>> device_uses_;  // per tensor, strip, cell
-  std::vector<std::vector<last_uses>> home_uses_;                 // per tensor, cell
-  last_steps awaited_ = no_steps;                                 // steps that the current step waits for
-  last_steps last_joined_ = no_steps;  // last step of each lane before the last join()
-  last_steps latest_ = no_steps;       // the last step of each lane so far
-  std::int32_t step_ = no_step;        // the current step
-  lane lane_ = lane::compute;          // lane of the current step
+  std::vector<std::vector<strip_uses>> device_uses_;  // per tensor, strip
+  std::vector<std::vector<last_uses>> home_uses_;     // per tensor, cell
+  last_steps awaited_ = no_steps;                     // steps that the current step waits for
+  last_steps last_joined_ = no_steps;                 // last step of each lane before the last join()
+  last_steps latest_ = no_steps;                      // the last step of each lane so far
+  std::int32_t step_ = no_step;                       // the current step
+  lane lane_ = lane::compute;                         // lane of the current step
 };
 
 // Hazards between tensors that share addresses: a step that uses bytes of an arena waits for all earlier
