@@ -30,7 +30,7 @@ class recent_packings {
   }
 
  private:
-  static constexpr std::size_t most_words = 1'000'000;  // 8 MB
+  static constexpr std::size_t most_words = 1'000'000;  // 8 MB of keys, for each thread
   using entry = std::pair<std::vector<std::uint64_t>, packing>;
 
   static std::vector<std::uint64_t> key_of(std::span<const block> blocks) {

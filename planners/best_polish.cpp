@@ -77,7 +77,7 @@ class polishing {
            try_copies(treatments, fitted_decisions(of_, treatments, budget_), now_.placed.time);
   }
 
-  // Copies leave or return one position earlier or later.
+  // Tries each copy one position earlier and later, out and back.
   bool shift_copies() {
     bool better = false;
     for (std::size_t x = 0; x < decisions_.size(); ++x) {

@@ -29,8 +29,7 @@ std::int64_t least_torch_peak(const torch_step& step) {
   return step.base_bytes + most;
 }
 
-// Parts of an evaluation's work: to look a choice up, and to find its graphs. Each takes as long as some
-// nodes beside.
+// The work of looking a choice up, and of finding its graphs: the nodes divided by these, and `beside` on top.
 constexpr std::int64_t of_lookup = 20, of_graphs = 4, beside = 10;
 
 struct torch_model::parts {

@@ -24,8 +24,8 @@ class minimum_fitter {
   minimum_need need_of(std::vector<decision> decisions);
 
  private:
-  // The list of events of one attempt to let parts return in time: attempts differ by many returns from each
-  // other, and by few from the same attempt for other decisions.
+  // The list of events of one attempt to let parts return in time. The attempts of one call differ by many
+  // returns; the same attempt of two calls differs by few.
   struct attempt {
     attempt(const graph& g, const use_table& uses, const std::vector<gap>& gaps, forecaster& costs)
         : builder(g, uses, gaps), evaluator(uses, gaps, builder, costs) {}

@@ -181,8 +181,7 @@ auto run_or_report_defect(const prepared_cell& p, auto make) {
 bool keeps_operands_on_device(const cell& work) {
   if (!work.strategy || !work.strategy->row.is_bit_exact) return false;
   const memory_technique way = technique_of(work.strategy->row);
-  return way == memory_technique::in_core || way == memory_technique::managed ||
-         way == memory_technique::managed_hints;
+  return way == memory_technique::in_core || way == memory_technique::managed;
 }
 
 // Whether workspaces enlarge the budget by more than they take.

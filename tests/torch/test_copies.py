@@ -123,6 +123,15 @@ def test_a_slot_is_free_again_where_the_backward_pass_does_not_come():
     slab.close()
 
 
+def test_a_backward_pass_whose_model_is_gone_is_refused_in_one_line():
+    source, slab = torch.arange(16.0), copies.Slab([64], "pinned", None)
+    copies.expect(slab.slots[0], source)
+    host = torch.ops.umbench.copy_out(source, slab.slots[0])
+    slab.close()
+    with pytest.raises(RuntimeError, match="keep the model until the pass has run"):
+        torch.ops.umbench.copy_back(host, slab.slots[0])
+
+
 def test_a_tensor_comes_back_in_the_strides_that_were_traced():
     source = torch.arange(24.0).reshape(2, 3, 4)
     slab = copies.Slab([96], "pinned", None)

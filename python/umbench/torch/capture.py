@@ -21,6 +21,7 @@ from torch.utils._pytree import tree_leaves
 
 from . import as_cuda, checkpoints, private
 from .as_cuda import AsCuda, autocast_as_cuda, compiling, eager_kernels
+from .values import is_tangent
 
 logging.getLogger("torch").setLevel(logging.CRITICAL)  # errors are reported in one line
 
@@ -178,7 +179,7 @@ def _joint(wrapped, inputs, labels, decompositions):
                               decompositions=decompositions, inference_compiler=take_forward)
     except _Captured as captured:
         graph, outputs, static = captured.args
-        placeholders = [n for n in graph.graph.nodes if n.op == "placeholder" and not n.name.startswith("tangents")]
+        placeholders = [n for n in graph.graph.nodes if n.op == "placeholder" and not is_tangent(n)]
         own = len(placeholders) - len(inputs)
         paths = [path.removeprefix("model.") for path in bare.paths.values()]
         names = {n.name: path for n, path in zip(placeholders, paths)}

@@ -25,7 +25,7 @@ from .liveness import size_of
 from .operators import is_repeatable, launches_of_library, name_of, work_of_kernel
 from .order import in_running_order
 from .private import split
-from .values import base_of, module_of, mutations_of, outputs_of, padded_row, stored_bytes, stored_elements, unique_name, value_of
+from .values import base_of, is_tangent, module_of, mutations_of, outputs_of, padded_row, stored_bytes, stored_elements, unique_name, value_of
 
 COPIED = 3  # operands and results of a convolution, each by a kernel
 
@@ -97,7 +97,7 @@ def _primals(joint, static_inputs, num_fwd_outputs, names):
     """(name, role) of each input of the forward pass, by its placeholder's name."""
     static, gradients = set(static_inputs or ()), outputs_of(joint)[num_fwd_outputs:]
     found = {}
-    placeholders = [n for n in joint.nodes if n.op == "placeholder" and not n.name.startswith("tangents")]
+    placeholders = [n for n in joint.nodes if n.op == "placeholder" and not is_tangent(n)]
     for i, node in enumerate(placeholders):
         desc = node.meta.get("desc")
         told = getattr(desc, "target", None)

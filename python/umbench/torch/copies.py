@@ -128,16 +128,21 @@ def copy_out(source, slot):
 
 
 def copy_back(host, slot):
+    if slot not in _slots:
+        raise RuntimeError("a backward pass reads tensors of a fitted model that is gone; keep the model until the pass has run")
     part = _slots[slot]
+    if part.unfinished.get(False) and part.lines:  # of a backward pass that failed
+        part.lines[False].finish(part.done[False])
+    part.unfinished.pop(False, None)
     size, stride, dtype, device = part.back
     made = torch.empty_strided(size, stride, dtype=dtype, device=device)
     if host.data_ptr() == part.address:
         part.holds = False
     if part.straight:
         part.begin(False, host, made)
+        part.unfinished.setdefault(False, lambda: made)  # whose memory must stay until the copy has ended
         return made
     landed, was = torch.empty(host.shape, dtype=dtype, device=device), part.stride
-    part.unfinished.pop(False, None)  # of a backward pass that failed
     part.begin(False, host, landed)
     there = part.unfinished.get(False, lambda: None)
 
@@ -158,7 +163,7 @@ def finish_copy(source, copy, slot, out):
 
 
 def unfinished():
-    """Slots with copies that nothing has waited for, on a CPU."""
+    """Slots with copies that nothing has waited for."""
     return [slot for slot, part in _slots.items() if part.unfinished]
 
 

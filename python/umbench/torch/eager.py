@@ -11,7 +11,7 @@ import torch
 from . import capture, computed_layers, computed_loss, operators
 from .convert import Converted
 from .opaque import opaque, update
-from .values import mutations_of, outputs_of, unique_name
+from .values import is_tangent, mutations_of, outputs_of, unique_name
 from .walk import View, Walk
 
 KNOWN = computed_layers.KNOWN | computed_loss.KNOWN
@@ -113,7 +113,7 @@ def call(walk, node):
 
 def name_gradients(walk, joint, gradients):
     """Names the gradient of each parameter; those wanted."""
-    placeholders = [n for n in joint.graph.graph.nodes if n.op == "placeholder" and not n.name.startswith("tangents")]
+    placeholders = [n for n in joint.graph.graph.nodes if n.op == "placeholder" and not is_tangent(n)]
     wanted = set()
     for node, gradient in zip(placeholders, gradients):
         view = walk.views.get(gradient) if isinstance(gradient, torch.fx.Node) else None
