@@ -63,6 +63,11 @@ struct infeasible : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// One operator's operands exceed the budget: no plan fits that has them all on the device.
+struct operands_too_large : infeasible {
+  using infeasible::infeasible;
+};
+
 struct knob {
   std::string name, summary;
   std::int64_t default_value = 0, min_value = 0, max_value = 0;

@@ -173,11 +173,12 @@ class eviction_planner {
 
   [[noreturn]] void throw_no_room() const {
     const std::uint64_t wanted = wanted_blocks_.members().size();
-    throw infeasible("operator " + current_op().name + " touches " + to_text(wanted * managed_block) +
-                     " of managed memory at once, the budget leaves " +
-                     to_text(block_limit_ * managed_block) +
-                     (wanted > block_limit_ ? "; in mode capped an operator cannot be evicted from within"
-                                            : ", and what else lies there cannot all leave"));
+    const std::string why = "operator " + current_op().name + " touches " + to_text(wanted * managed_block) +
+                            " of managed memory at once, the budget leaves " +
+                            to_text(block_limit_ * managed_block);
+    if (wanted > block_limit_)
+      throw operands_too_large(why + "; in mode capped an operator cannot be evicted from within");
+    throw infeasible(why + ", and what else lies there cannot all leave");
   }
 
   // --- the end of an iteration ---

@@ -181,7 +181,8 @@ auto run_or_report_defect(const prepared_cell& p, auto make) {
 bool keeps_operands_on_device(const cell& work) {
   if (!work.strategy || !work.strategy->row.is_bit_exact) return false;
   const memory_technique way = technique_of(work.strategy->row);
-  return way == memory_technique::in_core || way == memory_technique::managed;
+  return way == memory_technique::in_core || way == memory_technique::managed ||
+         way == memory_technique::managed_hints;
 }
 
 // Whether workspaces enlarge the budget by more than they take.
@@ -253,8 +254,10 @@ std::optional<std::string> misfit_without_workspaces(const cell& work, const mac
   record r = make_record(rehearsed);
   try {
     load_or_make_plan(prepare(rehearsed, r), r);
-  } catch (const infeasible& misfit) {
+  } catch (const operands_too_large& misfit) {
     return misfit.what();
+  } catch (const infeasible& misfit) {  // rules may find room at another budget
+    if (technique_of(work.strategy->row) == memory_technique::in_core) return misfit.what();
   }
   return std::nullopt;
 }
