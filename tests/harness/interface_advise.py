@@ -1,7 +1,6 @@
 """Which way of using memory `umbench advise` names, and what it says of machines on which managed memory is another thing."""
 
 import json
-import unittest
 
 from interface import InterfaceTest
 
@@ -79,7 +78,3 @@ class Advise(InterfaceTest):
         self.refused(*ASK, "sim:h200", "--system", "wsl", words=["--system", "wsl2"])
         self.refused(*ASK, "sim:h200", "--strategy", "twins", words=["twin"])
         self.refused(*ASK, "sim:h200", "--ratio", "2", "--budget", "1GiB", words=["keep one"])
-
-
-if __name__ == "__main__":
-    unittest.main()

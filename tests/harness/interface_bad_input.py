@@ -4,7 +4,6 @@ import json
 import os
 import re
 import resource
-import unittest
 
 from interface import ROOT, InterfaceTest, entries
 
@@ -303,8 +302,3 @@ class FullDisk(InterfaceTest):
         self.assertEqual(kept, wanted[:len(kept)])
         self.well("sweep", spec, "--out", "full.jsonl", "--resume")
         self.assertEqual(entries(self.folder / "full.jsonl")[1], wanted)
-
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import unittest
 
 from interface import CELLS, ROOT, SPEC, InterfaceTest, entries
 
@@ -388,7 +387,3 @@ class Schema(InterfaceTest):
         for row in rows:
             self.assertIn(row["bits"], ("same", "rounding"), row["name"])
         self.refused("list", "--json", words=["strategies"])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -87,7 +87,3 @@ class Driver(InterfaceTest):
         forks = "import ctypes, os; ctypes.CDLL('libcuda.so.1').cuInit(0); os.fork() or os._exit(0); os.wait()"
         with self.assertRaisesRegex(AssertionError, "Lists differ"):
             self.initialised_by([sys.executable, "-c", forks])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -109,7 +109,3 @@ class FailingCells(InterfaceTest):
         self.assertNotIn("crashed", done.stdout)
         last = {record["key"]: record for record in entries(self.folder / "study.jsonl")[1]}
         self.assertEqual(list(last.values()), wanted)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -336,7 +336,3 @@ class Commands(FilesTest):
             words = self.shell(f"printf '%s\\n' {command}").stdout.splitlines()
             self.assertEqual(words, ["umbench", "sweep", given, "--out", f"./{name}l", "--resume"])
             spec.unlink()
-
-
-if __name__ == "__main__":
-    unittest.main()

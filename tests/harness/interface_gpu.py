@@ -113,7 +113,3 @@ def uses_gpu(process):
     except OSError:  # it has just ended
         return False
     return "/dev/nvidia-uvm" in links
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,7 +1,6 @@
 """What every command says of its options, and what lists look like."""
 
 import re
-import unittest
 
 from interface import InterfaceTest
 
@@ -159,7 +158,3 @@ class Spread(InterfaceTest):
         self.assertRegex(shown, r"iteration  first \S+ \S+, then \S+ \S+ \(median; quartiles \S+ \S+ and \S+ \S+, n = 5\)")
         shown = self.well("run", "--network", "conv", "--strategy", "device", "--backend", "sim:h200", "--iterations", "1")
         self.assertRegex(shown, r"iteration  first \S+ \S+, then \S+ \S+ \(median, n = 1\)")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -5,7 +5,6 @@ import pathlib
 import signal
 import subprocess
 import time
-import unittest
 
 from interface import CELLS, PATIENCE_S, InterfaceTest, entries
 
@@ -127,7 +126,3 @@ class Interruption(InterfaceTest):
         self.assertEqual(run.returncode, 130)
         self.assertIn("nothing was recorded", error)
         self.assertEqual((self.folder / "a.jsonl").read_text(encoding="utf-8"), "")
-
-
-if __name__ == "__main__":
-    unittest.main()

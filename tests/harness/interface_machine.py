@@ -1,7 +1,6 @@
 """Machine files from data sheets: made, shown, checked, and what is said of their assumptions."""
 
 import json
-import unittest
 
 from interface import ROOT, InterfaceTest, entries
 
@@ -171,7 +170,3 @@ class Ready(InterfaceTest):
         self.assertEqual(asymmetric["link_to_host_bytes_per_s"], 170 * 10**9)
         gb300 = json.loads(self.well("machine", "show", "gb300", "--json"))
         self.assertEqual((gb300["link_to_device_bytes_per_s"], gb300["link_to_host_bytes_per_s"]), (211 * 10**9, 193 * 10**9))
-
-
-if __name__ == "__main__":
-    unittest.main()

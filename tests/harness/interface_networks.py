@@ -4,7 +4,6 @@ The files under tests/networks/exported were written by umbench export; models.p
 """
 
 import json
-import unittest
 
 import jsonschema
 from interface import ROOT, InterfaceTest, entries
@@ -143,8 +142,3 @@ class OwnNetwork(InterfaceTest):
         record = records(self.folder / "r.jsonl")[0]
         self.assertGreater(record["compute_ns"], 5_000_000)
         self.assertLess(record["compute_ns"], 5_100_000)
-
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -5,7 +5,6 @@ import os
 import re
 import subprocess
 import sys
-import unittest
 
 from interface import PROGRAM, ROOT, InterfaceTest, entries
 
@@ -115,7 +114,3 @@ class Reproduce(InterfaceTest):
 
     def test_what_is_no_paper(self):
         self.refused("reproduce", "vdn", words=["unknown paper \"vdn\"", "vdnn"])
-
-
-if __name__ == "__main__":
-    unittest.main()

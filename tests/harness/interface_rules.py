@@ -2,7 +2,6 @@
 
 import copy
 import json
-import unittest
 
 import jsonschema
 from interface import ROOT, InterfaceTest
@@ -76,7 +75,3 @@ class Rules(InterfaceTest):
         plan = json.loads((self.folder / "plan.json").read_text(encoding="utf-8"))
         found = {action["what"] for action in plan["actions"] if action["do"] == "advise"}
         self.assertTrue(found and all("gelu" in name for name in found), found)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -173,7 +173,3 @@ class Machines(SchemaTest):
         for path in kept:
             schema.validate(read(path))
             self.assertEqual(read(path)["name"], path.stem)
-
-
-if __name__ == "__main__":
-    unittest.main()

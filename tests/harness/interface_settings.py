@@ -4,7 +4,6 @@ sizes that cannot be are refused by name."""
 import json
 import os
 import resource
-import unittest
 
 from interface import CELLS, ROOT, InterfaceTest, entries
 
@@ -209,7 +208,3 @@ class Deadlines(SettingsTest):
         spec = self.spec(grids=[{"network": "vgg16", "batch": 64, "strategy": "managed", "ratio": 2, "iterations": 5,
                                  "deadline_s": 30, "backend": "sim:h200"}])
         self.well("sweep", spec, preexec_fn=lambda: os.nice(19))
-
-
-if __name__ == "__main__":
-    unittest.main()

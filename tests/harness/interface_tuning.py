@@ -4,7 +4,6 @@ import json
 import signal
 import subprocess
 import time
-import unittest
 
 from interface import PATIENCE_S, InterfaceTest, entries
 
@@ -106,7 +105,3 @@ class Ablate(InterfaceTest):
     def test_what_it_refuses(self):
         self.refused("ablate", *SETTING, "--strategy", "managed", words=["managed", "no rules"])
         self.refused("ablate", *SETTING, "--strategy", "device", words=["device", "no rules"])
-
-
-if __name__ == "__main__":
-    unittest.main()
