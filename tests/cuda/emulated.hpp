@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cuda_runtime.h>
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <algorithm>
@@ -60,7 +61,8 @@ struct meeting {
 };
 
 struct thread {
-  ucontext_t context;
+  jmp_buf place;
+  bool begun = false;
   std::vector<std::byte> stack = std::vector<std::byte>(std::size_t{64} << 10);
   bool ended = false;
 };
@@ -71,7 +73,7 @@ struct block_state {
   std::array<meeting, most_threads / warp_threads> of_warp;
   meeting of_all;
   std::array<float, most_threads> given;  // by each thread to its warp
-  ucontext_t turns;
+  jmp_buf turns;
   unsigned now = 0;  // the thread whose turn it is
   std::function<void()> kernel;
 };
@@ -80,22 +82,42 @@ inline block_state& block() {
   return it;
 }
 
+// Jumps ask nothing of the operating system, which swapcontext() does.
+inline void end_turn() {
+  if (_setjmp(block().threads[block().now].place) == 0) _longjmp(block().turns, 1);
+}
+
 inline void meet(meeting& where) {
   const unsigned before = where.held;
   ++where.arrived;
   where.release_if_all();
-  while (where.held == before) swapcontext(&block().threads[block().now].context, &block().turns);
+  while (where.held == before) end_turn();
 }
 
-inline void run_thread() {
+// Kernel by kernel, as long as the program runs.
+[[noreturn]] inline void run_thread() {
   block_state& b = block();
-  b.kernel();
-  b.threads[b.now].ended = true;
-  for (meeting* m :
-       {&b.of_all, &b.of_warp[b.now / warp_threads]}) {  // as on a GPU, nobody waits for who has ended
-    --m->expected;
-    m->release_if_all();
+  for (;;) {
+    b.kernel();
+    b.threads[b.now].ended = true;
+    for (meeting* m :
+         {&b.of_all, &b.of_warp[b.now / warp_threads]}) {  // as on a GPU, nobody waits for who has ended
+      --m->expected;
+      m->release_if_all();
+    }
+    end_turn();
   }
+}
+
+inline void take_turn(thread& t) {
+  if (_setjmp(block().turns) != 0) return;
+  if (t.begun) _longjmp(t.place, 1);
+  t.begun = true;
+  ucontext_t first;
+  getcontext(&first);
+  first.uc_stack = {t.stack.data(), 0, t.stack.size()};
+  makecontext(&first, run_thread, 0);
+  setcontext(&first);
 }
 
 inline void run_block() {
@@ -104,18 +126,13 @@ inline void run_block() {
   b.of_all = {count};
   b.of_warp = {};
   for (unsigned t = 0; t < count; ++t) {
-    thread& made = b.threads[t];
-    made.ended = false;
+    b.threads[t].ended = false;
     ++b.of_warp[t / warp_threads].expected;
-    getcontext(&made.context);
-    made.context.uc_stack = {made.stack.data(), 0, made.stack.size()};
-    made.context.uc_link = &b.turns;
-    makecontext(&made.context, &run_thread, 0);
   }
   while (b.of_all.expected > 0) {
     for (b.now = 0; b.now < count; ++b.now) {
       threadIdx = {b.now % blockDim.x, b.now / blockDim.x, 0};
-      if (!b.threads[b.now].ended) swapcontext(&b.turns, &b.threads[b.now].context);
+      if (!b.threads[b.now].ended) take_turn(b.threads[b.now]);
     }
   }
 }

@@ -116,12 +116,20 @@ struct executor_threads : ::testing::TestWithParam<strategy> {
     EXPECT_EQ(done.iterations.size(), request.iterations);
     return done.digest.value();
   }
+  // Of everything on the device, once for each order of computations.
+  std::uint64_t resident_digest(const memory_plan& resident) {
+    static std::vector<std::pair<memory_plan, std::uint64_t>> known;
+    const auto same = std::ranges::find(known, resident, &std::pair<memory_plan, std::uint64_t>::first);
+    if (same != known.end()) return same->second;
+    const problem roomy = within(std::numeric_limits<byte_count>::max(), pressure::none);
+    known.emplace_back(resident, digest_of(roomy, resident, {.iterations = 1}));
+    return known.back().second;
+  }
   problem within(byte_count budget, pressure under) const { return {g, costs, figures, budget, under, {}}; }
 };
 
 TEST_P(executor_threads, give_the_bits_of_the_device) {
   const strategy& s = GetParam();
-  const problem roomy = within(std::numeric_limits<byte_count>::max(), pressure::none);
   for (const byte_count percent : {140U, 90U}) {  // with room only where there is no plan without
     problem p = within(footprint_of(g, costs).total * 100 / percent, pressure::plan);
     try {
@@ -130,7 +138,7 @@ TEST_P(executor_threads, give_the_bits_of_the_device) {
       const bool timeline = s.name.starts_with("m") || s.name == "twin";  // issued, not launched as graphs
       const std::uint64_t done = digest_of(
           p, plan, {.iterations = 2, .records_timeline = timeline, .poisons_released_memory = true});
-      EXPECT_EQ(done, digest_of(roomy, resident_like(g, plan), {.iterations = 1}));
+      EXPECT_EQ(done, resident_digest(resident_like(g, plan)));
       return;
     } catch (const infeasible&) {
     }

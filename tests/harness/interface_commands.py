@@ -206,10 +206,10 @@ class Levels(InterfaceTest):
         branching = {"network": "resnet20_cifar", "batch": 8,
                      "strategy": ["device", "swap_all", "managed", "managed_advise", "managed_prefetch"]}
         self.well("sweep", self.spec(grids=[
-            branching | {"fusion": ["none", "fused", "lean"], "precision": ["fp32", "bf16"], "ratio": 1.5, "mode": "simulated"},
+            branching | {"fusion": ["none", "lean"], "precision": ["fp32", "bf16"], "ratio": 1.5, "mode": "simulated"},
             branching | {"ratio": [1, 1.5], "mode": "capped"}]))
         records = entries(self.folder / "study.jsonl")[1]
-        self.assertEqual(len(records), 5 * (3 * 2 + 2))
+        self.assertEqual(len(records), 5 * (2 * 2 + 2))
         for record in records:
             self.assertIn(record["outcome"], ["ok", "infeasible"])
             if (record["strategy"], record["mode"]) == ("managed", "simulated"):

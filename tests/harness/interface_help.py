@@ -69,12 +69,6 @@ class Help(InterfaceTest):
                 self.refused(*run, option, "0", words=[option.lstrip("-")])
                 self.assertGreater(most, least)
 
-    def test_what_is_required_is_missed(self):
-        for command in ("run", "plan", "tune", "ablate"):
-            self.refused(command, words=["--network is missing"])
-        self.refused("run", "--network", "alexnet", words=["--strategy is missing"])
-        self.refused("advise", words=["--network is missing"])
-
 
 class Lists(InterfaceTest):
     def test_they_fit_a_page(self):

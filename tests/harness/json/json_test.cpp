@@ -219,10 +219,8 @@ TEST(PlanJson, NamesWhatIsWrong) {
   const std::string text = to_json(sample_plan());
   const auto read = [](const std::string& t) { return refusal([&] { plan_from_json(t, "p.json"); }); };
   const graph g = *sample_plan().network.network;
-  const std::string tensor = g.tensors[0].name, op_name = g.ops[0].name;
+  const std::string op_name = g.ops[0].name;
   expect_mentions(read(replaced(text, "\"managed\"", "\"mangaed\"")), {"homes", "did you mean managed?"});
-  expect_mentions(read(replaced(text, "\"budget_bytes\": 123456789", "\"budget_bytes\": -1")),
-                  {"p.json", "budget_bytes", "-1"});
   expect_mentions(
       read(replaced(text, "\"budget_bytes\": 123456789", "\"budget_bytes\": 9223372036854775808")),
       {"budget_bytes", "9223372036854775808"});
@@ -230,14 +228,10 @@ TEST(PlanJson, NamesWhatIsWrong) {
   const std::string part = part_in(text);
   expect_mentions(read(replaced(text, part, "\"part\": {\"batch\": [2, 2]}")),
                   {"actions[1]", "part.batch", "[0, 8]"});
-  expect_mentions(read(replaced(text, part, "\"part\": {\"batch\": [2]}")), {"actions[1]", "part.batch"});
-  expect_mentions(read(replaced(text, part, "\"part\": {\"columns\": [2, 4]}")), {"actions[1]", "columns"});
   expect_mentions(read(replaced(text, part, "\"part\": {\"batch\": [2, 5]}")), {"2:5", "4 elements"});
   expect_mentions(read(replaced(text, "\"do\": \"compute\",\n   \"what\": \"" + op_name,
                                 "\"do\": \"compute\",\n   \"what\": \"x" + op_name)),
                   {"actions[2].what", "no operator"});
-  expect_mentions(read(replaced(text, "\"schema\": 1", "\"schema\": 2")), {"schema", "reads 1"});
-  expect_mentions(read(replaced(text, "\"ratio\": 1.25", "\"ratio\": \"1.25\"")), {"ratio", "not a number"});
   expect_mentions(read(replaced(text, "\"smartpool\"", "\"smart_pool\"")),
                   {"placed_by", "did you mean smartpool?"});
   expect_mentions(read(replaced(text, "\"ratio\": 1.25,", "")), {"\"ratio\" is missing"});
