@@ -140,6 +140,26 @@ def test_a_tensor_comes_back_in_the_strides_that_were_traced():
     slab.close()
 
 
+def test_a_tensor_that_inductor_lays_out_anew_comes_back_in_its_strides():
+    """In one copy: as long as it was turned on the device as well, it took memory twice."""
+    source, slab = torch.arange(24.0).reshape(2, 3, 4), copies.Slab([96], "pinned", None)
+    slot, part = slab.slots[0], copies._slots[slab.slots[0]]
+    turned = source.permute(2, 0, 1).contiguous()
+    copies.expect(slot, turned)
+
+    @torch.compile(backend="inductor", fullgraph=True)
+    def forward(x):
+        made = (x.permute(2, 0, 1) * 2).contiguous()
+        host = torch.ops.umbench.copy_out(made, slot)
+        torch.ops.umbench.finish_copy(made, host, slot, True)
+        return host
+
+    back = torch.ops.umbench.copy_back(forward(source), slot)
+    torch.ops.umbench.finish_copy(part.host, back, slot, False)
+    assert part.stride != turned.stride() and part.straight and torch.equal(back, 2 * turned)
+    slab.close()
+
+
 class MadeUpLine:
     """Copies at once, between addresses of the CPU."""
 

@@ -13,7 +13,7 @@ import torch
 from . import lines, managed
 from .planner import NoPlan
 
-GRAIN = 512
+GRAIN, PADDING = 512, 16  # PADDING: a part in so many, by which Inductor may lay rows apart
 
 library = torch.library.Library("umbench", "FRAGMENT")
 # What lies on the host is flat: Inductor would copy it once more, before it is there, where it wants a result in other strides.
@@ -27,7 +27,7 @@ _slots, _numbers = {}, itertools.count()
 
 class Slot:
     """A part of a slab for the tensor of one node. stride: of the last source; host: a flat tensor for all that this spans, None where it spans
-    more than was planned; address, bytes: of that; back: (extents, strides, type, device) of what the graph wants back; straight: whether
+    more than there is; address, bytes: of that; back: (extents, strides, type, device) of what the graph wants back; straight: whether
     that lies as the source did. `holds`: a backward pass has yet to read it; shown: weakly, the view of the host that it has. By direction, True to the host: lines, done (their events), and
     unfinished, what finish_copy has to do beside waiting."""
 
@@ -74,6 +74,7 @@ class Slab:
     tensors wait here, None for the CPU's. `slots`: numbers of its parts."""
 
     def __init__(self, sizes, tier, gpu):
+        sizes = [size + size // PADDING for size in sizes]
         offsets = list(itertools.accumulate((-(-size // GRAIN) * GRAIN for size in sizes), initial=0))
         self.bytes, self.gpu = offsets.pop(), gpu
         self.free = lambda: None
@@ -109,7 +110,7 @@ def managed_bytes(size):
 
 
 def expect(slot, value):
-    """What comes back into the slot's place lies as `value`."""
+    """What comes back into the slot's place lies as `value`, until a compiled forward graph lays it out in another way."""
     _slots[slot].back = tuple(value.shape), tuple(value.stride()), value.dtype, value.device
 
 
@@ -183,6 +184,9 @@ for function in (copy_out, copy_back, finish_copy):
 
 @torch.library.register_fake("umbench::copy_out", lib=library)
 def _(source, slot):
+    part = _slots[slot]
+    if part.back:  # the last to ask is Inductor, once it has fixed the source's strides, and the backward graph is compiled later
+        part.back = part.back[0], tuple(source.stride()), *part.back[2:]
     return torch.empty(_spanned(source), dtype=source.dtype, device=_slots[slot].memory.device)
 
 
