@@ -186,6 +186,26 @@ def test_a_backward_pass_that_fails_leaves_nothing_to_the_next():
     slab.close()
 
 
+def graph_of(function, names):
+    """A module of one line for each name given, with meta values of 16 elements."""
+    with torch._subclasses.FakeTensorMode():
+        made = torch.fx.experimental.proxy_tensor.make_fx(function)(*[torch.empty(16) for _ in names])
+    for node, name in zip(made.graph.find_nodes(op="placeholder"), names):
+        node.name = name
+    return made
+
+
+def test_what_is_read_first_comes_back_first():
+    forward = graph_of(lambda x: (x.sum(), x.sin(), x.cos()), ["x"])
+    backward = graph_of(lambda early, late, gradient: (gradient.neg() + late, late * early), ["sin", "cos", "gradient"])
+    slab = copies.Slab([64, 64], "pinned", None)
+    copies.offload(forward, backward, 1, [("sin", None, "neg"), ("cos", None, "neg")], slab)
+    begun = backward.graph.find_nodes(op="call_function", target=torch.ops.umbench.copy_back.default)
+    assert [node.args[0].name for node in begun] == ["cos", "sin"]
+    assert [node.next.target for node in begun] == [torch.ops.umbench.copy_back.default, torch.ops.aten.neg.default]
+    slab.close()
+
+
 @pytest.mark.parametrize("backend", ("aot_eager", "inductor"))
 def test_a_model_that_is_no_longer_used_leaves_no_memory(backend):
     model, inputs = test_fit.made("perceptron")

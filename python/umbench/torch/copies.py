@@ -211,12 +211,20 @@ def bytes_of(node):
 def offload(forward, backward, num_fwd_outputs, copies, slab):
     """Puts the copies into both graphs. `copies`: (tensor, gone_after, back_before), names of nodes as torch_offload has them, None for
     the end of the forward graph and for right before the first reader."""
-    for (name, gone_after, back_before), slot in zip(copies, slab.slots):
-        host = _copy_out(forward.graph, num_fwd_outputs, name, gone_after, slot)
+    hosts = [_copy_out(forward.graph, num_fwd_outputs, name, gone_after, slot) for (name, gone_after, _), slot in zip(copies, slab.slots)]
+    for name, back_before, slot, host in _by_first_reader(backward.graph, copies, slab.slots, hosts):
         _copy_back(backward.graph, name, back_before, slot, host)
     for module in (forward, backward):
         module.graph.lint()
         module.recompile()
+
+
+def _by_first_reader(graph, copies, slots, hosts):
+    """Copies back that begin at one node come one after the other: what is read first is not to wait for the others."""
+    order = {node: i for i, node in enumerate(graph.nodes)}
+    first = {node.name: min(map(order.get, node.users)) for node in graph.find_nodes(op="placeholder") if node.users}
+    copied = [(name, back_before, slot, host) for (name, _, back_before), slot, host in zip(copies, slots, hosts)]
+    return sorted(copied, key=lambda copy: first[copy[0]])
 
 
 def _copy_out(graph, num_fwd_outputs, name, gone_after, slot):
