@@ -24,6 +24,14 @@ void append_new(std::vector<torch_id>& to, torch_id id) {
   if (!has(to, id)) to.push_back(id);
 }
 
+// Whether windows, such as those of a maximum, read v: each of its elements several times.
+bool is_read_by_windows(const torch_wiring& wiring, const std::vector<char>& runs, torch_id v) {
+  return std::ranges::any_of(wiring.readers[v], [&](torch_id w) {
+    return runs[w] && wiring.at(w).kind == torch_kind::reduction &&
+           std::ranges::any_of(wiring.at(w).shifted, [&](torch_id u) { return wiring.root[u] == v; });
+  });
+}
+
 }  // namespace
 
 torch_kernels::torch_kernels(const torch_orders& orders)
@@ -107,7 +115,7 @@ bool torch_kernels::is_stored(torch_id v) const {
   const torch_node& node = wiring_.at(v);
   if (node.kind != torch_kind::pointwise || runs_alone(node) || is_kept(v, backward_)) return true;
   const std::size_t users = fused_readers(v), reads = reads_[v].size();
-  if (users == read_by_library) return true;
+  if (users == read_by_library || (reads > 1 && is_read_by_windows(wiring_, runs_, v))) return true;
   if (node.widens) return false;
   return reads > most_reads ||
          (users > 1 && (reads > most_reads_if_shared || operations_[v] > most_operations_if_shared));

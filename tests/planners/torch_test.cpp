@@ -195,6 +195,22 @@ TEST(torch_plans, what_is_inside_a_kernel_takes_no_memory) {
   EXPECT_EQ(both.evaluate(only(s, {2, 3})).forward_peak, 12 * kib);
 }
 
+// b reads the maxima of windows of r.
+TEST(torch_plans, what_windows_read_is_in_memory_unless_it_is_read_as_cheaply_from_elsewhere) {
+  torch_step s = chain();
+  s.nodes[3].kind = torch_kind::reduction;
+  s.nodes[3].elements = kib;
+  s.nodes[5].inputs = {4, 3};
+  s.nodes[6].inputs = {5, 3};
+  const auto forward = [&](std::vector<torch_id> inputs, bool windows) {
+    s.nodes[2].inputs = std::move(inputs);
+    s.nodes[3].shifted = windows ? std::vector<torch_id>{2} : std::vector<torch_id>{};
+    return torch_model(s, unlimited).evaluate(only(s, {3})).ns;
+  };
+  EXPECT_EQ(forward({1, 0}, true), forward({1, 0}, false) + 8 * kib);  // r is written and read
+  EXPECT_EQ(forward({1}, true), forward({1}, false));
+}
+
 // x -> n -> w, in wider elements: both sums of w read n, and w takes no memory.
 TEST(torch_plans, what_widens_takes_no_memory) {
   torch_step s;
