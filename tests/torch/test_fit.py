@@ -488,23 +488,19 @@ def test_parts_take_the_time_to_add_their_gradients_too():
     assert planning.step_ms(1) == 1 and planning.step_ms(4) == pytest.approx(4 + (3 * 3 + 2) * once)
 
 
-def test_images_are_computed_again_only_where_no_plan_fits_otherwise(monkeypatch):
+def test_of_graphs_that_compute_the_same_the_fastest_that_fits_is_taken():
+    def chosen(**plans):
+        def planned(graph):
+            peak, ns = plans[graph]
+            return graph, {"plan": {"peak": peak, "ns": ns}, "begin": graph, "bound": peak - 1}
+
+        graph, (made, answer) = fit_file.fastest_of(list(plans), planned, 10)
+        assert graph == made and answer["begin"] == next(iter(plans)) and answer["bound"] == min(peak for peak, _ in plans.values()) - 1
+        return graph
+
     fit_file = importlib.import_module("umbench.torch.fit")
-    model, _ = made("perceptron")
-    planning, tries = fit_file.Planning(model, umt.Plan(2**30), None, None, "rounding", "aot_eager", 1), []
-
-    def compiled(graph, *rest):
-        tries.append((graph, planning.reads_again))
-        planning.has_skips = graph != "plain"
-        if graph == "huge" or not planning.reads_again and graph != "small":
-            raise planner.NoRoom(graph)
-
-    monkeypatch.setattr(private, "compiled", compiled)
-    planning.compiled("large", [])
-    planning.compiled("small", [])
-    for graph in ("huge", "plain"):
-        assert refusal(lambda: planning.compiled(graph, [])) == graph
-    assert tries == [("large", False), ("large", True), ("small", False), ("huge", False), ("huge", True), ("plain", False)]
+    assert chosen(plain=(9, 5), anew=(4, 6)) == "plain" and chosen(plain=(9, 5), anew=(10, 4)) == "anew"
+    assert chosen(plain=(11, 5), anew=(10, 6)) == "anew" and chosen(plain=(12, 6), anew=(13, 5)) == "plain"
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

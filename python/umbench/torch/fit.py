@@ -229,7 +229,6 @@ class Planning:
     def __init__(self, model, plan, optimizer, tier, bits, backend, effort):
         self.bits = bits
         self.shares, self.costs, self.slabs, self.allocated, self.workspaces = 1, None, [], 0, 0
-        self.has_skips = self.reads_again = False  # images that are read long after they were made; whether they are computed again for that
         self.model, self.plan, self.optimizer, self.tier, self.backend, self.effort = model, plan, optimizer, tier, backend, effort
         self.only_plans, self.bytes_per_ns = False, 0
         weakref.finalize(self, close_all, self.slabs).atexit = False
@@ -258,21 +257,10 @@ class Planning:
                 continue
             self.shares = shares
             try:
-                return self.compiled(chunks.cut(graph, shares), inputs)
+                return private.compiled(chunks.cut(graph, shares), inputs, weakly(self.partition), self.backend)
             except NoRoom:
                 if not more:
                     raise
-
-    def compiled(self, graph, inputs):
-        """Compiles a graph; images that are read long after they were made are computed again for that where no plan fits otherwise."""
-        self.has_skips = self.reads_again = False
-        try:
-            return private.compiled(graph, inputs, weakly(self.partition), self.backend)
-        except NoRoom:
-            if not self.has_skips:
-                raise
-        self.reads_again = True
-        return private.compiled(graph, inputs, weakly(self.partition), self.backend)
 
     def partition(self, joint, inputs, *, num_fwd_outputs, static_lifetime_input_indices=None, **others):
         begun = time.monotonic()
@@ -283,22 +271,19 @@ class Planning:
         if on_gpu:
             self.plan.leave_slack()
         private.simplified(joint)
-        if on_gpu and self.bits == "rounding":
-            rewrites.compute_masks(joint)
-            found = skips.skips_of(joint, self.plan.usable)
-            self.has_skips = bool(found)
-            if self.reads_again:
-                skips.read_again(joint, found)
-            skips.compute_parts_anew(found)
-            rewrites.part_convolutions(joint, self.plan.usable)
         self.costs = self.costs or costs_for(device)
-        step, begin = step_and_own_choice(joint, num_fwd_outputs, static_lifetime_input_indices, self.costs)
         rates = {**rates, "link": self.costs.link()} if self.tier else rates
-        if on_gpu:
-            private.free_workspaces()  # those of the stream on which operators were measured
         unforeseen = self.plan.unforeseen.get(self.shares, 0)
-        base = self.base_bytes(step) + unforeseen
-        answer = ask(step, self.plan.usable, base, rates, self.backend == "inductor", begin, self.effort, self.tier, on_gpu, self.bits)
+
+        def planned(graph):
+            step, begin = step_and_own_choice(graph, num_fwd_outputs, static_lifetime_input_indices, self.costs)
+            if on_gpu:
+                private.free_workspaces()  # those of the stream on which operators were measured
+            base = self.base_bytes(step) + unforeseen
+            return step, base, ask(step, self.plan.usable, base, rates, self.backend == "inductor", begin, self.effort, self.tier, on_gpu, self.bits)
+
+        graphs = skips.variants_of(joint, self.plan.usable) if on_gpu and self.bits == "rounding" else [joint]
+        joint, (step, base, answer) = fastest_of(graphs, planned, self.plan.usable)
         answer["bound"] -= unforeseen  # which another plan may not need
         self.plan.take(step, answer, base, self.shares)
         self.plan.untimed = sorted(self.costs.untimed)
@@ -349,6 +334,17 @@ class Planning:
             multiplies = any(name_of(node) in PRODUCTS for node in step.nodes if node.op == "call_function")
             return self.allocated + (self.workspaces if multiplies else 0) + max(0, wanted - held)
         return sum(row["bytes"] for row in step.rows if row["resident"]) + wanted
+
+
+def fastest_of(graphs, planned, budget):
+    """(graph, planned(graph)), which ends with the planner's answer, of the graph whose plan fits and is the fastest, or needs least.
+    `begin` is of the first graph, `bound` of all."""
+    found = [(graph, planned(graph)) for graph in graphs]
+    answers = [made[-1] for _, made in found]
+    begin, bound = answers[0]["begin"], min(answer["bound"] for answer in answers)
+    graph, made = min(found, key=lambda each: (max(budget, each[1][-1]["plan"]["peak"]), each[1][-1]["plan"]["ns"]))
+    made[-1].update(begin=begin, bound=bound)
+    return graph, made
 
 
 def states_per_byte(optimizer):

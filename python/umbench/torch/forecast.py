@@ -60,21 +60,12 @@ def forecast(options, times):
 
 
 def planned(options, budget, times):
-    """(the step, the planner's answer, the batch) with the example inputs repeated `times` times. As fit has it, images that are read long
-    after they were made are computed again where no plan fits otherwise."""
-    step, answer, batch, has_skips = planned_once(options, budget, times, False)
-    if has_skips and answer["plan"]["peak"] > budget:
-        step, answer, batch, _ = planned_once(options, budget, times, True)
-    return step, answer, batch
-
-
-def planned_once(options, budget, times, reads_again):
-    """The same, and whether there are such images."""
+    """(the step, the planner's answer, the batch) with the example inputs repeated `times` times."""
     import torch
 
-    from . import capture, private, rewrites, skips
+    from . import capture, private, skips
     from .costs import ByMachine
-    from .fit import states_per_byte
+    from .fit import fastest_of, states_per_byte
     from .planner import ask
     from .step import step_and_own_choice
 
@@ -84,17 +75,15 @@ def planned_once(options, budget, times, reads_again):
     except capture.CannotExport as error:
         raise load.BadInput(f"{options.model}: {error}") from None
     private.simplified(joint.graph)
-    rewrites.compute_masks(joint.graph)
-    found = skips.skips_of(joint.graph, budget)
-    if reads_again:
-        skips.read_again(joint.graph, found)
-    skips.compute_parts_anew(found)
-    rewrites.part_convolutions(joint.graph, budget)
     costs = ByMachine(machine(options.gpu.removeprefix("sim:")))
-    step, begin = step_and_own_choice(joint.graph, joint.num_fwd_outputs, joint.static_inputs, costs)
-    resident = [row["bytes"] for row in step.rows if row["resident"]]
-    trained = sum(row["bytes"] for row in step.rows if row["backward_result"])
-    base = LIBRARY_BYTES + sum(resident) + states_per_byte(options.optimizer) * trained
+
+    def answered(graph):
+        step, begin = step_and_own_choice(graph, joint.num_fwd_outputs, joint.static_inputs, costs)
+        resident = [row["bytes"] for row in step.rows if row["resident"]]
+        trained = sum(row["bytes"] for row in step.rows if row["backward_result"])
+        base = LIBRARY_BYTES + sum(resident) + states_per_byte(options.optimizer) * trained
+        return step, ask(step, budget, base, costs.rates, True, begin, options.effort, None if options.tier == "none" else options.tier)
+
+    _, (step, answer) = fastest_of(skips.variants_of(joint.graph, budget), answered, budget)
     batches = [n.meta["val"].shape[0] for n in step.nodes if n.op == "placeholder" and joint.names.get(n.name, "").startswith("data")]
-    answer = ask(step, budget, base, costs.rates, True, begin, options.effort, None if options.tier == "none" else options.tier)
-    return step, answer, batches[0] if batches else 0, bool(found)
+    return step, answer, batches[0] if batches else 0

@@ -1,12 +1,31 @@
 """Images that a graph puts together with others long after they were made, as a U-Net does in its second half."""
 
+import copy
+
 import torch
 
 from .operators import ALONE, is_repeatable, kind_of
-from .rewrites import PART_OF_BUDGET, computed_anew
+from .rewrites import PART_OF_BUDGET, compute_masks, computed_anew, part_convolutions
 from .values import backward_of, numel, stored_bytes, tensors_of, value_of
 
 FAR = 2  # more library calls than that lie between the first reader of an image and where it is put together with others
+
+
+def variants_of(joint, budget):
+    """The joint graph, changed to take less memory, and where it has such images, a copy that computes them again for their late readers,
+    which takes less memory still. budget: bytes."""
+    compute_masks(joint)
+    if skips_of(joint, budget):
+        budget /= 2  # smaller parts pay as well: few operators are so large
+    found = [(joint, skips_of(joint, budget))]
+    if found[0][1]:
+        graph = torch.fx.GraphModule(joint, copy.deepcopy(joint.graph))
+        found.append((graph, skips_of(graph, budget)))
+        read_again(*found[1])
+    for graph, skips in found:
+        compute_parts_anew(skips)
+        part_convolutions(graph, budget)
+    return [graph for graph, _ in found]
 
 
 def skips_of(joint, budget):
