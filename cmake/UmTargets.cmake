@@ -18,6 +18,16 @@ function(um_compile_quickly)
   endforeach()
 endfunction()
 
+# um_precompile(target how...): target_precompile_headers(); a compiler cache takes what it compiles if it is told to.
+function(um_precompile target)
+  target_precompile_headers(${target} ${ARGN})
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>)
+  if(UM_CCACHE)
+    set_target_properties(${target} PROPERTIES CXX_COMPILER_LAUNCHER
+      "${CMAKE_COMMAND};-E;env;CCACHE_SLOPPINESS=pch_defines,time_macros;${UM_CCACHE}")
+  endif()
+endfunction()
+
 set(UM_TEST_TIMEOUT 7200 CACHE STRING "Seconds after which a test hangs: no test is told to be quick")
 # Debian's interpreter by path: it sees the packages of apt, which another python3 may not.
 set(UM_PYTHON /usr/bin/python3 CACHE FILEPATH "Python with matplotlib, scipy, jsonschema and pytest")
@@ -42,6 +52,7 @@ function(um_test name)
   add_executable(${name} ${ARG_SOURCES} $<TARGET_OBJECTS:um_test_main>)
   target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} GTest::gtest um_warnings)
   um_compile_quickly(${name})
+  um_precompile(${name} REUSE_FROM um_test_main)
   set(more "")
   if(ARG_LOCK)
     list(APPEND more RESOURCE_LOCK ${ARG_LOCK})
