@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "core/errors.hpp"
+#include "tests/refusal.hpp"
 
 namespace {
 
@@ -43,13 +44,8 @@ TEST(ballast, there_is_none_where_the_driver_decides_nothing) {
 }
 
 TEST(ballast, less_free_than_the_budget_leaves_is_refused_with_both_figures) {
-  try {
-    ballast_bytes(native(1 * GiB, 4 * GiB, 8 * GiB), 6 * GiB);
-    FAIL();
-  } catch (const out_of_memory& refused) {
-    EXPECT_NE(std::string(refused.what()).find("7.00 GiB"), std::string::npos) << refused.what();
-    EXPECT_NE(std::string(refused.what()).find("6.00 GiB"), std::string::npos) << refused.what();
-  }
+  const auto take = [] { ballast_bytes(native(1 * GiB, 4 * GiB, 8 * GiB), 6 * GiB); };
+  expect_words(refusal<out_of_memory>(take), {"7.00 GiB", "6.00 GiB"});
 }
 
 TEST(ballast, what_is_left_to_the_driver_is_what_exceeds_the_budget) {

@@ -7,6 +7,7 @@
 #include "core/managed_map.hpp"
 #include "core/verify.hpp"
 #include "tests/core/chain.hpp"
+#include "tests/refusal.hpp"
 
 namespace {
 
@@ -127,13 +128,8 @@ TEST_F(lowering, a_clean_eviction_moves_nothing) {
 
 TEST_F(lowering, a_budget_below_the_arena_is_infeasible_with_the_figures) {
   p.budget = 5 * chain_bytes;
-  try {
-    lower(p, in_order(g, residence::device));
-    FAIL();
-  } catch (const infeasible& refused) {
-    EXPECT_NE(std::string(refused.what()).find(to_text(6 * chain_bytes)), std::string::npos)
-        << refused.what();
-  }
+  const auto lowered = [&] { lower(p, in_order(g, residence::device)); };
+  expect_words(refusal<infeasible>(lowered), {to_text(6 * chain_bytes)});
 }
 
 TEST_F(lowering, a_wrong_plan_is_refused) {

@@ -1,6 +1,7 @@
 #include <cstring>
 
 #include "tests/cuda/gpu.hpp"
+#include "tests/refusal.hpp"
 #include "um_allocators/arena.hpp"
 #include "um_allocators/managed_range.hpp"
 
@@ -8,14 +9,9 @@ namespace um::gpu_tests {
 namespace {
 
 TEST(check, tells_where_and_what) {
-  try {
-    check(cudaErrorInvalidValue);
-    FAIL() << "no exception";
-  } catch (const cuda_error& e) {
-    const std::string text = e.what();
-    EXPECT_EQ(text.rfind("allocators_test.cpp:", 0), 0U) << text;
-    EXPECT_NE(text.find("cudaErrorInvalidValue"), std::string::npos) << text;
-  }
+  const std::string text = refusal<cuda_error>([] { check(cudaErrorInvalidValue); });
+  EXPECT_TRUE(text.starts_with("allocators_test.cpp:")) << text;
+  expect_words(text, {"cudaErrorInvalidValue"});
 }
 
 TEST(check, tells_failed_allocations_apart) {

@@ -24,16 +24,9 @@ namespace {
 using namespace um;
 using namespace um::testing;
 
-class best_plans : public ::testing::TestWithParam<std::string> {
- protected:
-  graph g = small_graph(GetParam());
-  machine on = managed_test_machine();
-  profile costs = estimate(g, on);
-  byte_count footprint = footprint_of(g, costs).total;
-
+struct best_plans : within_ratio {
   problem at(double ratio, const strategy& by, const knob_values& knobs = {}) {
-    const auto budget = static_cast<byte_count>(static_cast<double>(footprint) / ratio);
-    return {g, costs, on, budget, pressure::none, complete_knobs(by, knobs), estimate_slices(g, on)};
+    return within_ratio::at(ratio, complete_knobs(by, knobs));
   }
 };
 

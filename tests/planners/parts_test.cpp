@@ -7,6 +7,7 @@
 #include "simulator/roofline.hpp"
 #include "simulator/simulate.hpp"
 #include "tests/core/chain.hpp"
+#include "tests/refusal.hpp"
 #include "tests/simulator/fixtures.hpp"
 
 namespace um {
@@ -167,12 +168,8 @@ TEST_F(driver_order, never_takes_an_operand_of_the_next_operator) {
 }
 
 TEST_F(driver_order, an_operator_larger_than_the_budget_is_infeasible_and_named) {
-  try {
-    within_budget(with(16 * MiB), in_order(g, residence::managed));
-    FAIL();
-  } catch (const infeasible& refused) {
-    EXPECT_NE(std::string(refused.what()).find("back3"), std::string::npos) << refused.what();
-  }
+  const auto plan = [&] { within_budget(with(16 * MiB), in_order(g, residence::managed)); };
+  expect_words(refusal<infeasible>(plan), {"back3"});
 }
 
 TEST_F(driver_order, a_prefetch_without_room_is_dropped) {

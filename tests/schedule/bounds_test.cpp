@@ -57,17 +57,7 @@ TEST(simplex, solves_what_can_be_seen) {
   EXPECT_FALSE(minimize({{1}, {{{-1}, -2}, {{1}, 1}}}).is_feasible) << "x cannot be 2 at least and 1 at most";
 }
 
-class bounds : public ::testing::TestWithParam<std::string> {
- protected:
-  graph g = small_graph(GetParam());
-  machine on = managed_test_machine();
-  profile costs = estimate(g, on);
-  byte_count footprint = footprint_of(g, costs).total;
-  problem at(double ratio, knob_values knobs) {
-    const auto budget = static_cast<byte_count>(static_cast<double>(footprint) / ratio);
-    return {g, costs, on, budget, pressure::none, std::move(knobs), estimate_slices(g, on)};
-  }
-};
+using bounds = within_ratio;
 
 TEST_P(bounds, fall_with_the_budget_to_computing_alone) {
   time_bounds before{0, {}, class_bounds{}};

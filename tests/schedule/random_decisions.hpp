@@ -7,6 +7,7 @@
 #include <random>
 
 #include "core/layout.hpp"
+#include "core/lower.hpp"
 #include "schedule/forecast.hpp"
 #include "schedule/orders.hpp"
 #include "simulator/roofline.hpp"
@@ -21,6 +22,20 @@ class on_small_network : public ::testing::TestWithParam<std::string> {
   machine on = test_machine();
   profile costs = estimate(g, on);
   problem p{g, costs, on, std::numeric_limits<byte_count>::max(), pressure::none, {}, estimate_slices(g, on)};
+};
+
+// Problems within a share of the footprint, on a machine that manages memory.
+class within_ratio : public ::testing::TestWithParam<std::string> {
+ protected:
+  graph g = small_graph(GetParam());
+  machine on = managed_test_machine();
+  profile costs = estimate(g, on);
+  byte_count footprint = footprint_of(g, costs).total;
+
+  problem at(double ratio, knob_values knobs) {
+    const auto budget = static_cast<byte_count>(static_cast<double>(footprint) / ratio);
+    return {g, costs, on, budget, pressure::none, std::move(knobs), estimate_slices(g, on)};
+  }
 };
 
 // One out of `rarity` gaps is not kept.

@@ -5,18 +5,14 @@
 
 #include "core/errors.hpp"
 #include "schedule/milp/mixed_program.hpp"
+#include "tests/refusal.hpp"
 
 namespace um {
 namespace {
 
 TEST(without_solver, exact_programs_are_unsupported_and_say_how_to_get_it) {
   EXPECT_FALSE(has_mixed_solver());
-  try {
-    minimize(mixed_program{}, {});
-    FAIL();
-  } catch (const unsupported& refused) {
-    EXPECT_NE(std::string(refused.what()).find("pip install highsbox"), std::string::npos);
-  }
+  expect_words(refusal<unsupported>([] { minimize(mixed_program{}, {}); }), {"pip install highsbox"});
 }
 
 }  // namespace

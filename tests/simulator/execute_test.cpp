@@ -22,16 +22,7 @@ TEST(execute, every_counter_is_filled_also_when_nothing_moves) {
   hand_plan h;
   h.add_compute(1, {});
   const counters c = h.simulate(1).front().counts;
-  EXPECT_EQ(c.faults, 0U);
-  EXPECT_EQ(c.fault_batches, 0U);
-  EXPECT_EQ(c.remote_bytes, 0U);
-  EXPECT_EQ(c.fault_to_device_bytes, 0U);
-  EXPECT_EQ(c.prefetch_to_device_bytes, 0U);
-  EXPECT_EQ(c.copy_to_device_bytes, 0U);
-  EXPECT_EQ(c.driver_evict_bytes, 0U);
-  EXPECT_EQ(c.plan_evict_bytes, 0U);
-  EXPECT_EQ(c.copy_to_host_bytes, 0U);
-  EXPECT_EQ(c.evicted_blocks, 0U);
+  for (const counter_field& f : counter_fields) EXPECT_EQ(c.*f.member, 0U) << f.name;
 }
 
 TEST(execute, a_copy_hidden_under_compute_costs_nothing) {

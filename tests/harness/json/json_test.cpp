@@ -11,29 +11,15 @@
 #include "harness/json/input_files.hpp"
 #include "harness/process/collect.hpp"
 #include "tests/harness/samples.hpp"
+#include "tests/refusal.hpp"
 
 namespace um {
 namespace {
-
-// The one line that refuses, or "" if nothing was refused.
-std::string refusal(auto read) {
-  try {
-    read();
-  } catch (const input_error& error) {
-    return error.what();
-  }
-  return {};
-}
 
 std::string replaced(std::string text, const std::string& what, const std::string& by) {
   const std::size_t at = text.find(what);
   EXPECT_NE(at, std::string::npos) << what;
   return text.replace(at, what.size(), by);
-}
-
-void expect_mentions(const std::string& message, std::initializer_list<const char*> words) {
-  EXPECT_EQ(message.find('\n'), std::string::npos);
-  for (const char* word : words) EXPECT_NE(message.find(word), std::string::npos) << message << " / " << word;
 }
 
 // Two operators that nobody knows, the first with all that can be said of one.
@@ -156,32 +142,34 @@ TEST(GraphJson, WhatIsLeftOutIsWhatIsUsual) {
 
 TEST(GraphJson, NamesWhatIsWrongWithAnOpaqueOperator) {
   const std::string text = to_json(opaque_graph(true));
-  const auto read = [](const std::string& t) { return refusal([&] { graph_from_json(t, "g.json"); }); };
-  expect_mentions(read(replaced(text, "\"label\"", "\"labels\"")), {"ops[0]", "label"});
-  expect_mentions(read(replaced(text, "\"flops\": 96", "\"flops\": -1")), {"ops[0].flops"});
-  expect_mentions(read(replaced(text, "\"duration_ns\": 1234", "\"duration_ns\": -5")),
-                  {"ops[0].duration_ns"});
-  expect_mentions(read(replaced(text, "\"part\"", "\"prat\"")), {"ops[0].cut.in[0]", "did you mean part?"});
-  expect_mentions(read(replaced(text, "\"name\": \"again\"", "\"name\": \"act\"")),
-                  {"ops[1].name", "two operators"});
+  const auto read = [](const std::string& t) {
+    return refusal<input_error>([&] { graph_from_json(t, "g.json"); });
+  };
+  expect_words(read(replaced(text, "\"label\"", "\"labels\"")), {"ops[0]", "label"});
+  expect_words(read(replaced(text, "\"flops\": 96", "\"flops\": -1")), {"ops[0].flops"});
+  expect_words(read(replaced(text, "\"duration_ns\": 1234", "\"duration_ns\": -5")), {"ops[0].duration_ns"});
+  expect_words(read(replaced(text, "\"part\"", "\"prat\"")), {"ops[0].cut.in[0]", "did you mean part?"});
+  expect_words(read(replaced(text, "\"name\": \"again\"", "\"name\": \"act\"")),
+               {"ops[1].name", "two operators"});
 }
 
 TEST(GraphJson, NamesWhatIsWrong) {
   const std::string text = to_json(*complete_and_build({.name = "conv", .mode = pass::inference}).network);
-  const auto read = [](const std::string& t) { return refusal([&] { graph_from_json(t, "g.json"); }); };
-  expect_mentions(read(replaced(text, "\"stride\"", "\"strides\"")), {"g.json", "ops[0]", "stride"});
-  expect_mentions(read(replaced(text, "\"convolution\"", "\"convolutoin\"")), {"did you mean convolution?"});
-  expect_mentions(read(replaced(text, "\"repeatable\": true", "\"repeatable\": 1")),
-                  {"repeatable", "true nor"});
-  expect_mentions(read(replaced(text, "\"relu\": false", "\"relu\": 0")), {"ops[0].relu", "true nor"});
-  expect_mentions(read(replaced(text, "\"order\": \"nchw\"", "\"order\": \"nhcw\"")),
-                  {"tensors[0].order", "did you mean"});
-  expect_mentions(read(replaced(text, "\"precision\": \"fp32\"", "\"precision\": \"fp23\"")),
-                  {"precision", "did you mean fp32?"});
-  expect_mentions(read(replaced(text, "\"type\": \"f32\"", "\"type\": \"f33\"")),
-                  {"tensors[0].type", "did you mean f32?"});
-  expect_mentions(read("{"), {"g.json", "not JSON", "line 1"});
-  expect_mentions(read("[]"), {"g.json", "not an object"});
+  const auto read = [](const std::string& t) {
+    return refusal<input_error>([&] { graph_from_json(t, "g.json"); });
+  };
+  expect_words(read(replaced(text, "\"stride\"", "\"strides\"")), {"g.json", "ops[0]", "stride"});
+  expect_words(read(replaced(text, "\"convolution\"", "\"convolutoin\"")), {"did you mean convolution?"});
+  expect_words(read(replaced(text, "\"repeatable\": true", "\"repeatable\": 1")), {"repeatable", "true nor"});
+  expect_words(read(replaced(text, "\"relu\": false", "\"relu\": 0")), {"ops[0].relu", "true nor"});
+  expect_words(read(replaced(text, "\"order\": \"nchw\"", "\"order\": \"nhcw\"")),
+               {"tensors[0].order", "did you mean"});
+  expect_words(read(replaced(text, "\"precision\": \"fp32\"", "\"precision\": \"fp23\"")),
+               {"precision", "did you mean fp32?"});
+  expect_words(read(replaced(text, "\"type\": \"f32\"", "\"type\": \"f33\"")),
+               {"tensors[0].type", "did you mean f32?"});
+  expect_words(read("{"), {"g.json", "not JSON", "line 1"});
+  expect_words(read("[]"), {"g.json", "not an object"});
 }
 
 TEST(PlanJson, KeepsWhatIsComputedAgainFromTheFirstTime) {
@@ -217,26 +205,27 @@ std::string part_in(const std::string& text) {
 
 TEST(PlanJson, NamesWhatIsWrong) {
   const std::string text = to_json(sample_plan());
-  const auto read = [](const std::string& t) { return refusal([&] { plan_from_json(t, "p.json"); }); };
+  const auto read = [](const std::string& t) {
+    return refusal<input_error>([&] { plan_from_json(t, "p.json"); });
+  };
   const graph g = *sample_plan().network.network;
   const std::string op_name = g.ops[0].name;
-  expect_mentions(read(replaced(text, "\"managed\"", "\"mangaed\"")), {"homes", "did you mean managed?"});
-  expect_mentions(
-      read(replaced(text, "\"budget_bytes\": 123456789", "\"budget_bytes\": 9223372036854775808")),
-      {"budget_bytes", "9223372036854775808"});
-  expect_mentions(read(replaced(text, "\"budget_bytes\": 123456789", "\"budget_bytes\": 1e400")), {"p.json"});
+  expect_words(read(replaced(text, "\"managed\"", "\"mangaed\"")), {"homes", "did you mean managed?"});
+  expect_words(read(replaced(text, "\"budget_bytes\": 123456789", "\"budget_bytes\": 9223372036854775808")),
+               {"budget_bytes", "9223372036854775808"});
+  expect_words(read(replaced(text, "\"budget_bytes\": 123456789", "\"budget_bytes\": 1e400")), {"p.json"});
   const std::string part = part_in(text);
-  expect_mentions(read(replaced(text, part, "\"part\": {\"batch\": [2, 2]}")),
-                  {"actions[1]", "part.batch", "[0, 8]"});
-  expect_mentions(read(replaced(text, part, "\"part\": {\"batch\": [2, 5]}")), {"2:5", "4 elements"});
-  expect_mentions(read(replaced(text, "\"do\": \"compute\",\n   \"what\": \"" + op_name,
-                                "\"do\": \"compute\",\n   \"what\": \"x" + op_name)),
-                  {"actions[2].what", "no operator"});
-  expect_mentions(read(replaced(text, "\"smartpool\"", "\"smart_pool\"")),
-                  {"placed_by", "did you mean smartpool?"});
-  expect_mentions(read(replaced(text, "\"ratio\": 1.25,", "")), {"\"ratio\" is missing"});
-  expect_mentions(read(replaced(text, "\"kind\"", "\"extra\": 0, \"kind\"")), {"unknown field \"extra\""});
-  expect_mentions(read(replaced(text, "\"kind\"", "\"ratio\": 2, \"kind\"")), {"\"ratio\" is given twice"});
+  expect_words(read(replaced(text, part, "\"part\": {\"batch\": [2, 2]}")),
+               {"actions[1]", "part.batch", "[0, 8]"});
+  expect_words(read(replaced(text, part, "\"part\": {\"batch\": [2, 5]}")), {"2:5", "4 elements"});
+  expect_words(read(replaced(text, "\"do\": \"compute\",\n   \"what\": \"" + op_name,
+                             "\"do\": \"compute\",\n   \"what\": \"x" + op_name)),
+               {"actions[2].what", "no operator"});
+  expect_words(read(replaced(text, "\"smartpool\"", "\"smart_pool\"")),
+               {"placed_by", "did you mean smartpool?"});
+  expect_words(read(replaced(text, "\"ratio\": 1.25,", "")), {"\"ratio\" is missing"});
+  expect_words(read(replaced(text, "\"kind\"", "\"extra\": 0, \"kind\"")), {"unknown field \"extra\""});
+  expect_words(read(replaced(text, "\"kind\"", "\"ratio\": 2, \"kind\"")), {"\"ratio\" is given twice"});
 }
 
 TEST(PlanJson, SaysWhatTheNetworkIsStoredAs) {
@@ -255,14 +244,16 @@ TEST(PlanJson, SaysWhatTheNetworkIsStoredAs) {
   EXPECT_EQ(back.network.spec.fusion_mode, fusion::none);
   EXPECT_EQ(back.network.spec.arithmetic, precision::bf16);
   EXPECT_EQ(back.network.spec.order, memory_order::nchw);
-  expect_mentions(refusal([&] { plan_from_json(replaced(text, "\"bf16\"", "\"fp16\""), "p.json"); }),
-                  {"network.precision", "did you mean"});
+  expect_words(
+      refusal<input_error>([&] { plan_from_json(replaced(text, "\"bf16\"", "\"fp16\""), "p.json"); }),
+      {"network.precision", "did you mean"});
 }
 
 TEST(PlanJson, RefusesAPlanThatComputesNothing) {
   plan_file file = sample_plan();
   file.plan.actions.pop_back();
-  expect_mentions(refusal([&] { plan_from_json(to_json(file), "p.json"); }), {"p.json", "the plan is wrong"});
+  expect_words(refusal<input_error>([&] { plan_from_json(to_json(file), "p.json"); }),
+               {"p.json", "the plan is wrong"});
 }
 
 TEST(MachineJson, EmbeddedMachinesReadBackEqual) {
@@ -277,15 +268,17 @@ TEST(MachineJson, EmbeddedMachinesReadBackEqual) {
 
 TEST(MachineJson, NamesWhatIsWrong) {
   const std::string text = to_json(load_machines(std::nullopt).front());
-  const auto read = [](const std::string& t) { return refusal([&] { machine_from_json(t, "m.json"); }); };
-  expect_mentions(read(replaced(text, "\"host_bytes\": ", "\"host_bytes\": -")), {"m.json", "host_bytes"});
-  expect_mentions(read(replaced(text, "\"device_bytes\": ", "\"device_bytes\": 0, \"was\": ")),
-                  {"device_bytes", "0"});
-  expect_mentions(read(replaced(text, "\"calibrated\": false", "\"calibrated\": null")), {"calibrated"});
-  expect_mentions(read(replaced(text, "\"launch_ns\"", "\"lunch_ns\"")), {"\"launch_ns\" is missing"});
-  expect_mentions(read(replaced(text, "\"name\": \"", "\"name\": \"a/b ")), {"name", "lower-case"});
-  expect_mentions(read(replaced(text, "\"estimated\": [", "\"estimated\": [\"speed\",")),
-                  {"estimated[0]", "speed"});
+  const auto read = [](const std::string& t) {
+    return refusal<input_error>([&] { machine_from_json(t, "m.json"); });
+  };
+  expect_words(read(replaced(text, "\"host_bytes\": ", "\"host_bytes\": -")), {"m.json", "host_bytes"});
+  expect_words(read(replaced(text, "\"device_bytes\": ", "\"device_bytes\": 0, \"was\": ")),
+               {"device_bytes", "0"});
+  expect_words(read(replaced(text, "\"calibrated\": false", "\"calibrated\": null")), {"calibrated"});
+  expect_words(read(replaced(text, "\"launch_ns\"", "\"lunch_ns\"")), {"\"launch_ns\" is missing"});
+  expect_words(read(replaced(text, "\"name\": \"", "\"name\": \"a/b ")), {"name", "lower-case"});
+  expect_words(read(replaced(text, "\"estimated\": [", "\"estimated\": [\"speed\",")),
+               {"estimated[0]", "speed"});
 }
 
 // As after a calibration that could measure three figures.
@@ -363,26 +356,30 @@ TEST(json, a_calibrated_machine_file_is_a_machine_file) {
   const std::string text = to_json(made, found);
   EXPECT_EQ(to_json(machine_from_json(text, "m.json")), to_json(made));
   EXPECT_NE(text.find("batches_nowhere"), std::string::npos);
-  const auto read = [](const std::string& t) { return refusal([&] { machine_from_json(t, "m.json"); }); };
+  const auto read = [](const std::string& t) {
+    return refusal<input_error>([&] { machine_from_json(t, "m.json"); });
+  };
   EXPECT_EQ(read(replaced(text, "\"typical\"", "\"tipical\"")).rfind("m.json: calibration.", 0), 0U)
       << read(replaced(text, "\"typical\"", "\"tipical\""));
 }
 
 TEST(json, a_machine_file_names_the_figure_of_the_driver_that_is_wrong) {
   const std::string text = to_json(find_machine(load_machines(std::nullopt), "h200"));
-  const auto read = [](const std::string& t) { return refusal([&] { machine_from_json(t, "m.json"); }); };
-  expect_mentions(read(replaced(text, "\"batch_granules\": 24", "\"batch_granules\": 257")),
-                  {"uvm.batch_granules", "256"});
-  expect_mentions(read(replaced(text, "\"host_chunk_bytes\": 2097152", "\"host_chunk_bytes\": 8192")),
-                  {"uvm.host_chunk_bytes", "65536"});
+  const auto read = [](const std::string& t) {
+    return refusal<input_error>([&] { machine_from_json(t, "m.json"); });
+  };
+  expect_words(read(replaced(text, "\"batch_granules\": 24", "\"batch_granules\": 257")),
+               {"uvm.batch_granules", "256"});
+  expect_words(read(replaced(text, "\"host_chunk_bytes\": 2097152", "\"host_chunk_bytes\": 8192")),
+               {"uvm.host_chunk_bytes", "65536"});
   for (const char* share : {"prefetch_to_host_beside_percent", "prefetch_to_host_beside_faults_percent",
                             "faults_beside_prefetch_percent"}) {
     const std::string name = std::string("\"") + share + "\": ";
-    expect_mentions(read(replaced(text, name, name + "10")), {share, "100"});  // 1038 percent
-    expect_mentions(read(replaced(text, name, name + "-")), {share});
+    expect_words(read(replaced(text, name, name + "10")), {share, "100"});  // 1038 percent
+    expect_words(read(replaced(text, name, name + "-")), {share});
   }
-  expect_mentions(read(replaced(text, "\"batch_ns\"", "\"batch_us\"")), {"uvm", "batch_ns", "missing"});
-  expect_mentions(read(replaced(text, "\"uvm.evict_ns\"", "\"uvm.evct_ns\"")), {"uvm.evct_ns", "evict_ns"});
+  expect_words(read(replaced(text, "\"batch_ns\"", "\"batch_us\"")), {"uvm", "batch_ns", "missing"});
+  expect_words(read(replaced(text, "\"uvm.evict_ns\"", "\"uvm.evct_ns\"")), {"uvm.evct_ns", "evict_ns"});
 }
 
 TEST(MachineJson, WithoutMatrixUnitsTheirRatesMayBeAbsent) {
@@ -501,19 +498,18 @@ TEST(RecordJson, AmplificationFollowsFromTheCountersWhereTheyAreKnown) {
   const std::string line = to_json(r);
   EXPECT_NE(line.find(R"("amplification":6.0)"), std::string::npos);
   EXPECT_EQ(to_json(record_from_json(line, "line")), line);
-  expect_mentions(refusal([&] {
-                    record_from_json(replaced(line, R"("amplification":6.0)", R"("amplification":-1)"), "l");
-                  }),
-                  {"counters.last.amplification"});
+  expect_words(refusal<input_error>([&] {
+                 record_from_json(replaced(line, R"("amplification":6.0)", R"("amplification":-1)"), "l");
+               }),
+               {"counters.last.amplification"});
 }
 
 TEST(RecordJson, ASimulatedRunWasNotLaunched) {
   const std::string line = to_json(sample_record());
-  expect_mentions(refusal([&] {
-                    record_from_json(replaced(line, R"("launch":"cuda_graph")", R"("launch":"simulated")"),
-                                     "l");
-                  }),
-                  {"launch", "simulated", "streams"});
+  expect_words(refusal<input_error>([&] {
+                 record_from_json(replaced(line, R"("launch":"cuda_graph")", R"("launch":"simulated")"), "l");
+               }),
+               {"launch", "simulated", "streams"});
 }
 
 TEST(RecordJson, BytesThatAreNotUtf8DoNotBreakALine) {

@@ -12,6 +12,7 @@
 #include "harness/json/merge.hpp"
 #include "harness/process/collect.hpp"
 #include "tests/harness/samples.hpp"
+#include "tests/refusal.hpp"
 
 namespace um {
 namespace {
@@ -123,12 +124,8 @@ TEST_F(RecordFile, WhatOthersTearIsCutOff) {
 TEST_F(RecordFile, IsHeldByOneAtATime) {
   begin();
   record_file file(path_, open_mode::resume);
-  try {
-    record_file second(path_, open_mode::resume);
-    FAIL();
-  } catch (const input_error& error) {
-    EXPECT_NE(std::string(error.what()).find("another umbench"), std::string::npos);
-  }
+  expect_words(refusal<input_error>([&] { record_file second(path_, open_mode::resume); }),
+               {"another umbench"});
 }
 
 TEST_F(RecordFile, AFailedAppendLeavesWholeLines) {

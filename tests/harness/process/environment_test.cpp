@@ -5,6 +5,7 @@
 #include "harness/process/collect.hpp"
 #include "harness/process/facts.hpp"
 #include "harness/process/preflight.hpp"
+#include "tests/refusal.hpp"
 
 namespace um {
 namespace {
@@ -99,12 +100,10 @@ TEST(Preflight, AShortageNamesItsFigures) {
   EXPECT_EQ(shortage_text(9 * GiB, 0, {.available = 10 * GiB}), std::nullopt);
   const host_memory m{
       .available = 20 * GiB, .swap_free = GiB, .cgroup_left = 10 * GiB, .pin_limit = GiB / 1024};
-  const std::string why = shortage_text(9 * GiB + 1, 2 * GiB, m).value();
-  for (const char* word : {"9.00 GiB of host memory", "2.00 GiB pinned", "20.0 GiB available",
-                           "10.0 GiB left to its control group", "1.00 GiB of swap do not count",
-                           "RLIMIT_MEMLOCK is 1.00 MiB"}) {
-    EXPECT_NE(why.find(word), std::string::npos) << word << " in " << why;
-  }
+  expect_words(
+      shortage_text(9 * GiB + 1, 2 * GiB, m).value(),
+      {"9.00 GiB of host memory", "2.00 GiB pinned", "20.0 GiB available",
+       "10.0 GiB left to its control group", "1.00 GiB of swap do not count", "RLIMIT_MEMLOCK is 1.00 MiB"});
 }
 
 TEST(Preflight, OnlyCellsOfAGpuMustFitThisHost) {

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "core/errors.hpp"
+#include "tests/refusal.hpp"
 
 namespace um {
 namespace {
@@ -20,13 +21,8 @@ nvml fake_gpu() {
   return nvml(bus_id, fake_library().c_str());
 }
 
-std::string refusal(const char* bus, const std::string& library) {
-  try {
-    nvml(bus, library.c_str());
-  } catch (const unsupported& reason) {
-    return reason.what();
-  }
-  return "";
+std::string nvml_refusal(const char* bus, const std::string& library) {
+  return refusal<unsupported>([&] { nvml(bus, library.c_str()); });
 }
 
 TEST(Nvml, NamesItsFacts) {
@@ -55,9 +51,9 @@ TEST(Nvml, TellsTheStateOfTheMoment) {
 }
 
 TEST(Nvml, SaysWhyItIsNotThere) {
-  EXPECT_NE(refusal(bus_id, "libthere-is-none.so.1").find("libthere-is-none.so.1"), std::string::npos);
-  EXPECT_EQ(refusal("0000:00:00.0", fake_library()), "NVML does not know GPU 0000:00:00.0: Not Found");
-  EXPECT_EQ(refusal(bus_id, "libm.so.6"), "no NVML: libm.so.6 lacks nvmlInit_v2");
+  expect_words(nvml_refusal(bus_id, "libthere-is-none.so.1"), {"libthere-is-none.so.1"});
+  EXPECT_EQ(nvml_refusal("0000:00:00.0", fake_library()), "NVML does not know GPU 0000:00:00.0: Not Found");
+  EXPECT_EQ(nvml_refusal(bus_id, "libm.so.6"), "no NVML: libm.so.6 lacks nvmlInit_v2");
 }
 
 void burn(std::clock_t ticks) {

@@ -2,6 +2,7 @@
 
 #include "harness/io/errors.hpp"
 #include "harness/study/cell.hpp"
+#include "tests/refusal.hpp"
 
 namespace um {
 namespace {
@@ -135,13 +136,7 @@ TEST(Completed, NativeNeedsItsPermission) {
     e.allow_native = allowed;
     return complete_cell(e);
   };
-  try {
-    native(false);
-    FAIL();
-  } catch (const input_error& error) {
-    EXPECT_NE(std::string(error.what()).find("--allow-native-oversubscription"), std::string::npos);
-    EXPECT_NE(std::string(error.what()).find("hang"), std::string::npos);
-  }
+  expect_words(refusal<input_error>([&] { native(false); }), {"--allow-native-oversubscription", "hang"});
   EXPECT_EQ(native(true).settings.mode, run_mode::native);
 }
 
