@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <optional>
+#include <set>
 
 #include "planners/feature_maps.hpp"
 #include "planners/planners.hpp"
@@ -76,11 +77,14 @@ class autoswap_planner {
     const auto which = static_cast<std::size_t>(p_.knobs.at("score"));
     const std::vector<swap_weights> all = swap_weight_vectors();
     std::vector<swap_choice> choices;
+    std::set<std::vector<std::size_t>> chosen;  // so far: the same again is scheduled alike
     for (std::size_t i = 0; i < all.size(); ++i) {
       if (which < swap_scores && i != which) continue;
       swap_choice w{0, i < swap_scores, std::vector<decision>(gaps_.size())};
-      for (const std::size_t c : chooser_->choose(all[i], limit))
-        w.decisions[candidates_[c]].choice = gap_choice::swap;
+      std::vector<std::size_t> absent = chooser_->choose(all[i], limit);
+      std::ranges::sort(absent);
+      if (!chosen.insert(absent).second) continue;
+      for (const std::size_t c : absent) w.decisions[candidates_[c]].choice = gap_choice::swap;
       const std::optional<nanoseconds> time = schedule(w.decisions, limit);
       if (!time) continue;
       w.time = *time;
@@ -94,6 +98,7 @@ class autoswap_planner {
   // time; nothing if they exceed the limit.
   std::optional<nanoseconds> schedule(std::vector<decision>& decisions, byte_count limit) {
     place_transfers(forecaster_, uses_, gaps_, decisions);
+    if (least_time_of(p_, make_plan(p_.network, uses_, gaps_, decisions)) >= p_.time_to_beat) return {};
     const fit_result found = fit_transfers(p_.network, uses_, gaps_, forecaster_, limit, decisions);
     least_ = std::min(least_, found.peak);
     if (found.peak > limit) return {};

@@ -36,9 +36,10 @@ constexpr std::size_t tiny_network = 48;
 // Limit of search_space::work for the whole search, by knob `effort`. A unit takes 25 to 33 ns.
 std::uint64_t all_work(const problem& p) {
   const std::uint64_t size = p.network.ops.size();
-  const std::uint64_t normal = size <= tiny_network    ? 2'000'000 + 800'000 * size
-                               : size <= small_network ? 80'000'000 + 15'000 * size
-                                                       : 120'000'000 + 20'000 * size;
+  const std::uint64_t normal = size <= tiny_network ? 2'000'000 + 800'000 * size
+                               : size <= small_network
+                                   ? 80'000'000 + 15'000 * size
+                                   : std::min<std::uint64_t>(120'000'000 + 20'000 * size, 165'000'000);
   const auto effort = p.knobs.find("effort");
   if (effort == p.knobs.end() || effort->second == 1) return normal;
   return effort->second == 0 ? normal / 8 : normal * 4;

@@ -39,10 +39,18 @@ std::vector<knob_values> knobs_for(const strategy& s) {
   return all;
 }
 
-// Whether the strategy only swaps: it recomputes nothing and does not split the batch.
+// Whether the strategy only swaps: it recomputes nothing, does not split the batch, and operators read
+// nothing over the link.
 bool only_swaps(const strategy& s) {
   constexpr std::array recomputing{"pooch"sv, "superneurons"sv, "capuchin"sv};
+  constexpr std::array managed{"deepum"sv, "planned"sv, "twin"sv};
+  if (s.kind == family::managed) return std::ranges::find(managed, s.name) != managed.end();
   return s.kind == family::explicit_ && std::ranges::find(recomputing, s.name) == recomputing.end();
+}
+
+// The same, and it ends an operator before it begins the next one.
+bool swaps_whole_operators(const strategy& s) {
+  return only_swaps(s) && s.name != "ooc_cudnn";
 }
 
 struct question {
@@ -99,6 +107,7 @@ std::optional<placed_plan> best_rival(const problem& p, const placer& place, std
   const passes x = split_passes(p);
   const bool swaps_win =
       x.backward_time == 0 || bound_passes(x, p.target, p.budget, swaps).min_time < to_beat;
+  const nanoseconds swapping = least_time_of_swaps(p);
   std::optional<placed_plan> best;
   std::optional<question> won;
   const auto take = [&](std::optional<placed_plan> now, const question& q) {
@@ -108,7 +117,9 @@ std::optional<placed_plan> best_rival(const problem& p, const placer& place, std
     won = q;
   };
   for (const strategy& s : rivals) {
-    if (!is_asked(s) || (same_bits && !s.is_bit_exact) || (only_swaps(s) && !swaps_win)) continue;
+    if (!is_asked(s) || (same_bits && !s.is_bit_exact) || (only_swaps(s) && !swaps_win) ||
+        (swaps_whole_operators(s) && swapping >= to_beat))
+      continue;
     for (knob_values& knobs : knobs_for(s)) {
       const question q{&s, std::move(knobs)};
       const nanoseconds near = smaller_budgets.empty() ? to_beat : with_tolerance(to_beat);

@@ -34,12 +34,9 @@ bool is_of_one_call(const graph& g, const ooc_call& call, tensor_id t, const ind
 class first_come_placer {
  public:
   first_come_placer(const graph& g, byte_count room, byte_count most)
-      : g_(g),
-        touched_(touched_ranges(g)),
-        room_(room),
-        free_(std::min(most, room)),
-        placed_(g.tensors.size()) {
+      : g_(g), room_(room), free_(std::min(most, room)), placed_(g.tensors.size()) {
     all_.home.assign(g.tensors.size(), residence::device);
+    all_.touched = touched_ranges(g);
   }
 
   ooc_placement run(const std::vector<ooc_call>& calls) {
@@ -70,7 +67,7 @@ class first_come_placer {
   void place_outputs(const ooc_call& call, op_id o) {
     for (std::size_t i = 0; i < g_.ops[o].out.size(); ++i) {
       const tensor_id t = g_.ops[o].out[i];
-      if (is_of_one_call(g_, call, t, *touched_[t])) continue;
+      if (is_of_one_call(g_, call, t, *all_.touched[t])) continue;
       if (!takes_over_memory(call, o, i)) place(t);
     }
   }
@@ -81,8 +78,8 @@ class first_come_placer {
     if (!x.alias || x.alias->output != output) return false;
     const tensor_id from = x.in[x.alias->input], to = x.out[output];
     const bool has_place = placed_[from] && all_.home[from] == residence::device && !placed_[to];
-    if (!has_place || from == to || survives(g_.tensors[from].role) || touched_[from]->last != o ||
-        is_of_one_call(g_, call, from, *touched_[from]) ||
+    if (!has_place || from == to || survives(g_.tensors[from].role) || all_.touched[from]->last != o ||
+        is_of_one_call(g_, call, from, *all_.touched[from]) ||
         held_bytes(g_.tensors[from]) != held_bytes(g_.tensors[to])) {
       return false;
     }
@@ -99,14 +96,13 @@ class first_come_placer {
     }
     for (const tensor_id t : done) {
       const bool has_place = placed_[t] && all_.home[t] == residence::device && !taken_over_.contains(t);
-      if (!has_place || survives(g_.tensors[t].role) || touched_[t]->last >= call.end) continue;
+      if (!has_place || survives(g_.tensors[t].role) || all_.touched[t]->last >= call.end) continue;
       free_ += held_bytes(g_.tensors[t]);
       taken_ -= held_bytes(g_.tensors[t]);
     }
   }
 
   const graph& g_;
-  std::vector<std::optional<index_range>> touched_;
   byte_count room_, free_, taken_ = 0;
   std::vector<bool> placed_;
   std::set<tensor_id> taken_over_;  // tensors whose memory an output took over
@@ -117,19 +113,18 @@ class first_come_placer {
 
 class call_divider {
  public:
-  call_divider(const problem& p, const ooc_call& call, const std::vector<residence>& home, byte_count left)
-      : p_(p), g_(p.network), call_(call), home_(home), left_(left), most_(most_parts(g_, call)) {
+  call_divider(const problem& p, const ooc_call& call, const ooc_placement& at, byte_count left)
+      : p_(p), g_(p.network), call_(call), home_(at.home), left_(left), most_(most_parts(g_, call)) {
     for (op_id o = call.begin; o < call.end; ++o) {
       workspace_ = std::max(workspace_, p.operator_costs[o].workspace_bytes);
       for (const auto* operands : {&g_.ops[o].in, &g_.ops[o].out}) {
-        for (const tensor_id t : *operands)
-          has_staged_operands_ = has_staged_operands_ || home[t] == residence::staged;
+        for (const tensor_id t : *operands) {
+          has_staged_operands_ = has_staged_operands_ || home_[t] == residence::staged;
+          if (is_of_one_call(g_, call, t, *at.touched[t])) private_.insert(t);
+        }
       }
     }
     if (has_staged_operands_) workspace_ = std::min(workspace_, left / 4);
-    const std::vector<std::optional<index_range>> touched = touched_ranges(g_);
-    for (tensor_id t = 0; t < g_.tensors.size(); ++t)
-      is_private_.push_back(touched[t] && is_of_one_call(g_, call, t, *touched[t]));
   }
 
   std::optional<std::vector<ooc_step>> run() {
@@ -193,7 +188,7 @@ class call_divider {
         const byte_count bytes = round_up(bytes_of(t, a.where), arena_alignment);
         if (a.mode == access_mode::accumulate) scratch += bytes;
         if (home_[a.tensor] == residence::staged) continue;
-        if (is_private_[a.tensor]) own[a.tensor] = std::max(own[a.tensor], bytes);
+        if (private_.contains(a.tensor)) own[a.tensor] = std::max(own[a.tensor], bytes);
         if (!is_dense(t, a.where)) scratch += bytes;
       }
       all.scratch = std::max(all.scratch, scratch);
@@ -285,7 +280,7 @@ class call_divider {
   division most_;
   byte_count workspace_ = 0, least_ = std::numeric_limits<byte_count>::max();
   bool has_staged_operands_ = false;
-  std::vector<bool> is_private_;  // per tensor: no other call touches it
+  std::set<tensor_id> private_;  // no other call touches them
 };
 
 // --- plans ---
@@ -307,7 +302,7 @@ memory_plan plan_calls(const problem& p, byte_count room, bool joined) {
     std::vector<std::vector<ooc_step>> steps;
     for (std::size_t c = 0; c < calls.size() && !again; ++c) {
       byte_count least = 0;
-      auto parts = steps_within(p, calls[c], at.home, at.left[c], least);
+      auto parts = steps_within(p, calls[c], at, at.left[c], least);
       if (parts) {
         steps.push_back(std::move(*parts));
         continue;
@@ -340,6 +335,7 @@ memory_plan plan_within_budget(const problem& p, const std::function<memory_plan
       if (tries == 0) throw;
       break;
     }
+    if (least_time_of(p, plan) >= p.time_to_beat) throw too_slow("ooc_cudnn");
     try {
       need = std::ranges::max(live_bytes(p, plan));
       if (need <= p.budget) need = packed_bytes(p, plan);
@@ -364,9 +360,9 @@ ooc_placement place_first_come(const graph& g, const std::vector<ooc_call>& call
 }
 
 std::optional<std::vector<ooc_step>> steps_within(const problem& p, const ooc_call& call,
-                                                  const std::vector<residence>& home, byte_count left,
+                                                  const ooc_placement& at, byte_count left,
                                                   byte_count& least) {
-  call_divider d(p, call, home, left);
+  call_divider d(p, call, at, left);
   auto steps = d.run();
   least = d.least();
   return steps;

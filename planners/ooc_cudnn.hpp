@@ -12,6 +12,7 @@ namespace um {
 struct ooc_placement {
   std::vector<residence> home;   // staged or device
   std::vector<byte_count> left;  // per call: bytes of `room` that resident tensors leave while it runs
+  std::vector<std::optional<index_range>> touched;  // touched_ranges()
 };
 // Gives device memory to tensors, first come, first served: inputs, labels and parameters, then what
 // operators write, in order. A tensor that is not smaller than what is left of `most` bytes is staged in host
@@ -24,7 +25,7 @@ ooc_placement place_first_come(const graph& g, const std::vector<ooc_call>& call
 // with one); tensors of the call alone and workspace count once. Nothing if no division fits; `least` is then
 // the memory of the finest division.
 std::optional<std::vector<ooc_step>> steps_within(const problem& p, const ooc_call& call,
-                                                  const std::vector<residence>& home, byte_count left,
+                                                  const ooc_placement& at, byte_count left,
                                                   byte_count& least);
 
 // Runs each part of the batch through as many calls as possible, so that results stay on the device for the

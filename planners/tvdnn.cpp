@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <limits>
 #include <optional>
@@ -78,11 +79,16 @@ class section_planner {
     nanoseconds least = 0;
     byte_count peak = std::numeric_limits<byte_count>::max();
     constexpr byte_count sixteenths_spared = 8;
+    std::array<bool, 4> slow{};  // per way to choose: with less room it moves more
     for (byte_count i = 0; i < 4 * sixteenths_spared; ++i) {
       const bool longest = i % 2 == 1, all_may = i >= 2 * sixteenths_spared;
       if (all_may && !best.empty()) break;
+      bool& is_slow = slow.at((all_may ? 2 : 0) + (longest ? 1 : 0));
+      if (is_slow) continue;
       std::vector<decision> decisions =
           choose_swaps(room - room * (i / 2 % sixteenths_spared) / 16, longest, all_may);
+      is_slow = least_time_of(p_, plan(decisions)) >= p_.time_to_beat;
+      if (is_slow) continue;
       const fit_result found = fit_transfers(builder_, uses_, gaps_, forecaster_, room, decisions);
       peak = std::min(peak, found.peak);
       if (found.peak > room) continue;
@@ -91,6 +97,7 @@ class section_planner {
       least = time;
       best = std::move(decisions);
     }
+    if (best.empty() && std::ranges::find(slow, true) != slow.end()) throw too_slow(name);
     if (best.empty()) throw infeasible(budget_too_small_text(p_, name, peak));
     return best;
   }
@@ -224,16 +231,21 @@ memory_plan plan_sections(const problem& p, const std::string& name, bool solve_
   const auto asked = static_cast<std::uint32_t>(p.knobs.at("sections"));
   if (asked > 0) return plan_with_sections(p, asked, name, solve_program).plan;
   std::optional<timed_plan> best;
+  bool fits = false;
   for (std::uint32_t sections = 1;; sections *= 2) {
-    const bool found = best.has_value();
+    const bool is_last = fits || sections == most_sections;
     try {
       timed_plan other = plan_with_sections(p, sections, name, solve_program);
-      if (!found && sections == 1) return std::move(other.plan);
-      if (!found || other.time < best->time) best = std::move(other);
+      if (sections == 1) return std::move(other.plan);
+      fits = true;
+      if (!best || other.time < best->time) best = std::move(other);
+    } catch (const too_slow&) {
+      if (sections == 1 || (is_last && !best)) throw;
+      fits = true;
     } catch (const infeasible&) {
-      if (!found && sections == most_sections) throw;
+      if (is_last && !best) throw;
     }
-    if (found || sections == most_sections) return std::move(best->plan);
+    if (is_last) return std::move(best->plan);
   }
 }
 

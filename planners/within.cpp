@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <variant>
+#include <vector>
 
+#include "core/liveness.hpp"
 #include "core/lower.hpp"
 #include "core/memory_plan.hpp"
 
@@ -28,17 +31,43 @@ nanoseconds least_time_of(const problem& p, const memory_plan& plan) {
   return rate == 0 || fetched == 0 ? computing : std::max(computing, time_at(fetched, rate));
 }
 
+nanoseconds least_time_of_swaps(const problem& p) {
+  const graph& g = p.network;
+  std::vector<std::optional<index_range>> used = touched_ranges(g);
+  for (const op& o : g.ops) {  // outputs in place take no memory of their own as long as the input is used
+    if (o.alias) used[o.out[o.alias->output]]->first = used[o.in[o.alias->input]]->last;
+  }
+  std::vector<byte_count> ends(g.ops.size());  // per operator: bytes last used there
+  std::vector<byte_count> begins(g.ops.size());
+  for (tensor_id t = 0; t < g.tensors.size(); ++t) {
+    if (!used[t] || used[t]->first >= used[t]->last) continue;
+    begins[used[t]->first] += bytes_of(g.tensors[t]);
+    ends[used[t]->last] += bytes_of(g.tensors[t]);
+  }
+  nanoseconds computing = 0, most = 0;
+  byte_count live = 0;  // after an operator, and used later
+  for (op_id o = 0; o < g.ops.size(); ++o) {
+    computing += p.operator_costs[o].time;
+    live = live + begins[o] - ends[o];
+    const std::uint64_t rate = p.target.link_to_device_bytes_per_s;
+    if (live > p.budget && rate > 0) most = std::max(most, computing + time_at(live - p.budget, rate));
+  }
+  return std::max(computing, most);
+}
+
 memory_plan plan_within(const problem& p, packer how, const std::string& strategy,
                         const std::function<memory_plan(byte_count room)>& make) {
   byte_count room = p.budget, arena = 0, too_little = 0, too_much = p.budget;
   for (int tries = 0; tries < 12; ++tries) {
     try {
       memory_plan plan = make(room);
-      if (least_time_of(p, plan) >= p.time_to_beat) break;
+      if (least_time_of(p, plan) >= p.time_to_beat) throw too_slow(strategy);
       arena = packed_bytes(p, plan, how);
       if (arena <= p.budget) return plan;
       too_much = room;
       room -= std::min(room, (arena - p.budget) / 2 + p.budget / 500);
+    } catch (const too_slow&) {
+      throw;
     } catch (const infeasible&) {
       if (tries == 0) throw;
       too_little = room;

@@ -205,7 +205,7 @@ TEST_P(ooc_plans, divide_nothing_that_fits) {
   std::vector<std::vector<ooc_step>> steps;
   for (std::size_t i = 0; i < calls.size(); ++i) {
     byte_count least = 0;
-    const auto parts = steps_within(p, calls[i], at.home, at.left[i], least);
+    const auto parts = steps_within(p, calls[i], at, at.left[i], least);
     ASSERT_TRUE(parts.has_value()) << i;
     EXPECT_EQ(parts->size(), 1U) << i;
     steps.push_back(*parts);

@@ -8,6 +8,7 @@
 #include "core/errors.hpp"
 #include "core/verify.hpp"
 #include "planners/planners.hpp"
+#include "planners/within.hpp"
 #include "schedule/milp/mixed_program.hpp"
 #include "tests/machines.hpp"
 #include "tests/planners/small_networks.hpp"
@@ -50,6 +51,35 @@ template <class Action>
 std::ptrdiff_t count(const memory_plan& plan) {
   return std::ranges::count_if(plan.actions,
                                [](const action& a) { return std::holds_alternative<Action>(a); });
+}
+
+TEST(swaps, take_no_less_than_what_must_still_be_fetched) {
+  const setting s(small_spec("vgg16_cifar", 100, {.fusion_mode = fusion::none}));
+  int fetching = 0;
+  for (const std::string name : {"swap_all", "vdnn_all", "vdnn_dyn", "autoswap", "tvdnn"}) {
+    for (const double ratio : {1.2, 1.6, 2.2}) {
+      try {
+        const nanoseconds least = least_time_of_swaps(s.at(name, ratio)), time = s.time(name, ratio);
+        EXPECT_GE(time, least) << name << " " << ratio;
+        fetching += 2 * least > time ? 1 : 0;
+      } catch (const infeasible&) {
+      }
+    }
+  }
+  EXPECT_GT(fetching, 3);
+}
+
+TEST(swaps, are_given_up_only_where_they_do_not_beat_a_time) {
+  const setting s(small_spec("vgg16_cifar", 100, {.fusion_mode = fusion::none}));
+  for (const std::string name : {"autoswap", "tvdnn", "ooc_cudnn"}) {
+    const strategy& by = *find_strategy(planners(), name);
+    problem p = s.at(name, 1.4);
+    const memory_plan plan = by.plan(p);
+    p.time_to_beat = s.time(name, 1.4) + 1;
+    EXPECT_EQ(by.plan(p), plan) << name;
+    p.time_to_beat = least_time_of(p, plan_resident(p));
+    EXPECT_THROW(by.plan(p), infeasible) << name;
+  }
 }
 
 TEST(autoswap, with_its_limit_at_the_peak_nothing_moves) {
