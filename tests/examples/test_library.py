@@ -37,6 +37,10 @@ def settings(build):
             for name in ("CMAKE_CXX_COMPILER", "CMAKE_CXX_FLAGS", "CMAKE_BUILD_TYPE", "CMAKE_MAKE_PROGRAM")] + ["-G", generator]
 
 
+def test_it_is_configured_without_its_tests(build, tmp_path):
+    run("cmake", "-S", ROOT, "-B", tmp_path / "build", "-DUM_TESTS=OFF", "-DUM_CUDA=OFF", *settings(build))
+
+
 def test_a_project_of_ones_own_builds_on_the_libraries(build, tmp_path):
     prefix = installed(build, "library", tmp_path / "prefix")
     assert not (prefix / "bin").exists()
