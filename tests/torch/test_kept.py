@@ -25,6 +25,15 @@ def one(rows, model, way, ratio=None):
     return row
 
 
+WANTED = {model: (1.06, 1.10, 1.18) if model in ("resnet50", "convnext_t", "unet") else (1.04, 1.08, 1.15) for model in NAMES}
+RATIOS = {1.5: "two thirds", 2: "half", 3: "a third"}
+
+
+def peak_of(row):
+    """Of a step's tensors: what is held beside them, so that they lie where they should, is no part of it."""
+    return row["tried"][-1][1] if row["way"] == "fit" else row["peak"]
+
+
 def kernels(row, rows):
     """How many times as long the GPU works as for the plain model, on the same machine."""
     return row["kernel_ms"]["all"] / (row.get("plain_kernel_ms") or one(rows, row["model"], "plain")["kernel_ms"]["all"])
@@ -36,13 +45,28 @@ def time_off(row):
     return row["predicted"]["ms"] / (gpu["all"] - gpu["optimizer"] + 0.0025 * gpu["count"]) - 1
 
 
+def time_missed(row):
+    """By how much the predicted time is below the GPU's own, or above the measured one, in which kernels wait for copies."""
+    return max(0, -time_off(row), row["predicted"]["ms"] / row["ms"] - 1)
+
+
+def slower_than_wanted(rows):
+    """Lines of the page's table, without their reasons."""
+    for model, name in NAMES.items():
+        late = [(ratio, row, most) for ratio, most in zip(RATIOS, WANTED[model])
+                for row in [one(rows, model, "fit", ratio)] if round(row["over"], 2) > most]
+        if late:
+            told = [", ".join(words) for words in zip(*((RATIOS[ratio], f"{row['over']:.2f}", f"{most:.2f}", f"{kernels(row, rows):.2f}") for ratio, row, most in late))]
+            yield f"| {name.split(',')[0]}, {told[0]} | {told[1]} | {told[2]} | kernels alone take {told[3]}"
+
+
 def line_of(row, rows):
     """Of the table of fitted models."""
     if row["way"] == "plain":
         return f"| {NAMES[row['model']]} | none | {row['peak'] / 2**30:.2f} GiB | | {row['ms']:.1f} | | {row['kernel_ms']['all']:.1f} | |"
     beside = f"{row['plain_ms']:.1f}" if "plain_ms" in row else ""
-    cap = ("yes" if row["under_cap"] is True else f"no, {row['under_cap']} steps") + ("" if "runs" in row else " *")
-    return (f"| | {row['value'] / 2**30:.2f} GiB | {row['peak'] / 2**30:.2f} GiB | {row['predicted']['peak'] / 2**30:.2f} | {row['ms']:.1f} | {beside} | "
+    cap = "yes" if row["under_cap"] is True else f"no, {row['under_cap']} steps"
+    return (f"| | {row['value'] / 2**30:.2f} GiB | {peak_of(row) / 2**30:.2f} GiB | {row['predicted']['peak'] / 2**30:.2f} | {row['ms']:.1f} | {beside} | "
             f"{row['kernel_ms']['all']:.1f} ({kernels(row, rows):.2f}) | {cap} |")
 
 
@@ -52,20 +76,19 @@ def test_the_table_quotes_the_records():
     shown = [row["model"] for row in fitted if row["way"] == "fit"]
     for row in fitted:
         assert row["model"] not in shown or line_of(row, fitted) in page, line_of(row, fitted)
-    assert [row["fails_below"] for row in fitted if row["way"] == "fit" and row["fails_below"] is not True] == [None]
-    laid = [row for row in fitted if row["way"] == "fit" and "runs" in row]
-    assert all(row["under_cap"] is True for row in laid)
+    untried = [row for row in fitted if row["way"] == "fit" and row["fails_below"] is not True]
+    assert [row["fails_below"] for row in untried] == [None] * len(untried)
+    assert f"each ran out of memory{'; one was not tried' if untried else ''}." in "\n".join(page) and len(untried) < 2
+    fitted = [row for row in fitted if row["way"] == "fit"]
+    assert all(row["under_cap"] is True for row in fitted)
     text = " ".join(" ".join(page).split())
-    used = sorted(100 * row["peak"] / row["value"] for row in laid)
-    assert f"All {len(laid)} use {used[0]:.0f} to {used[-1]:.0f} % of the budget" in text
-    peaks = {(row["model"], row["ratio"]): 100 * abs(row["predicted"]["peak"] / row["peak"] - 1) for row in laid}
-    unet = peaks.pop(("unet", 3))
-    assert f"within {max(peaks.values()):.1f} % (U-Net in a third: {unet:.1f} %)" in text
-    waits = one(laid, "unet", "fit", 3)
-    assert f"waits {waits['ms'] - waits['kernel_ms']['all']:.1f} ms for copies" in text and abs(waits["predicted"]["ms"] / waits["ms"] - 1) < 0.01
-    off = max(abs(100 * time_off(row)) for row in laid if row["model"] != "swin_t" and row is not waits)
-    swin = max(-100 * time_off(row) for row in laid if row["model"] == "swin_t")
-    assert f"times within {off:.0f} % (Swin-T's {swin:.0f} % too short)" in text
+    used = sorted(100 * peak_of(row) / row["value"] for row in fitted)
+    assert f"All {len(fitted)} use {used[0]:.0f} to {used[-1]:.0f} % of the budget" in text
+    peaks = [100 * abs(row["predicted"]["peak"] / peak_of(row) - 1) for row in fitted]
+    assert f"Peaks were predicted within {max(peaks):.1f} %" in text
+    off = {row["model"]: max(100 * time_missed(each) for each in fitted if each["model"] == row["model"]) for row in fitted}
+    swin = off.pop("swin_t")
+    assert f"times within {max(off.values()):.0f} % (Swin-T's {swin:.0f} % too short" in text
 
 
 def test_the_page_quotes_what_launching_copies_takes():
@@ -90,7 +113,7 @@ def test_the_table_of_the_h200_quotes_its_records():
     assert all(line_of(row, rows) in page.splitlines() for row in rows)
     held, short = sum(row["under_cap"] is True for row in fitted), sorted(-100 * time_off(row) for row in fitted)
     assert f"{held} of {len(fitted)} kept the cap; times were predicted {short[0]:.0f} to {short[-1]:.0f} % too short" in page
-    laid = [row for row in kept("fit_h100.jsonl") if "runs" in row and row["way"] == "fit"]
+    laid = [row for row in kept("fit_h100.jsonl") if row["way"] == "fit"]
     assert f"In {held + len(laid)} of {len(fitted) + len(laid)} runs" in (ROOT / "docs/torch.md").read_text(encoding="utf-8")
 
 
@@ -100,7 +123,7 @@ def test_the_page_quotes_the_ways_of_pytorch():
 
     def share(model, ratio):
         row = one(fitted, model, "fit", ratio)
-        ways = [each["kernel_ms"]["all"] for each in stock if each["model"] == model and each["peak"] <= row["peak"] and "kernel_ms" in each]
+        ways = [each["kernel_ms"]["all"] for each in stock if each["model"] == model and each["peak"] <= peak_of(row) and "kernel_ms" in each]
         return f"{row['kernel_ms']['all'] / min(ways):.2f}"
 
     page = " ".join((ROOT / "results/torch/README.md").read_text(encoding="utf-8").split())
@@ -137,21 +160,14 @@ def test_the_pages_quote_the_records():
     assert f"ViT-B/16 takes {two_thirds}, {half} and {third} times as long" in text("docs/torch.md")
     for model, name in (("gpt2_medium", "GPT-2 medium"), ("llama_lora", "a Llama with LoRA")):
         assert "{} {}, {} and {}".format(name, *slower(model, 1.5, 2, 3)) in text("docs/torch.md")
-    alone = [f"{kernels(one(rows, 'llama_lora', 'fit', ratio), rows):.2f}" for ratio in (1.5, 2, 3)]
-    medium = [f"{kernels(one(rows, 'gpt2_medium', 'fit', ratio), rows):.2f}" for ratio in (2, 3)]
-    swin, unet = one(rows, "swin_t", "fit", 1.5), one(rows, "unet", "fit", 3)
-    missed = {"Llama with LoRA": ("{}, {}, {}".format(*slower("llama_lora", 1.5, 2, 3)), "kernels alone take {}, {}, {}".format(*alone)),
-              "GPT-2 medium, half, a third": ("{}, {}".format(*slower("gpt2_medium", 2, 3)), "kernels alone take {}, {}".format(*medium)),
-              "Swin-T, two thirds": (f"{swin['over']:.2f}", f"predicted {-100 * time_off(swin):.0f} % too short"),
-              "U-Net, a third": (f"{unet['over']:.2f}", f"waits {unet['ms'] - unet['kernel_ms']['all']:.1f} ms for copies")}
-    lines = [line.split(" | ") for line in (ROOT / "results/torch/README.md").read_text(encoding="utf-8").splitlines()]
-    for name, (took, why) in missed.items():
-        (line,) = [line for line in lines if line[0] == f"| {name}"]
-        assert line[1] == took and why in line[3]
+    lines = (ROOT / "results/torch/README.md").read_text(encoding="utf-8").splitlines()
+    late = [line for line in lines if "| kernels alone take" in line]
+    assert len(late) == len(list(slower_than_wanted(rows))) and all(line.startswith(told) for line, told in zip(late, slower_than_wanted(rows)))
     assert all(one(rows, "vit_b16", "fit", ratio)["under_cap"] is True for ratio in (1.5, 2, 3))
-    pinned, *managed = kept("tiers_h100.jsonl")
-    assert [(row["tier"], row["ratio"], row["tensors_offloaded"]) for row in managed] == [("managed", 2, 0)] * 3
-    medium, unet, llama = (row["ms"] / (pinned if row["model"] == pinned["model"] else one(rows, row["model"], "fit", 2))["ms"] for row in managed)
+    tiers = kept("tiers_h100.jsonl")
+    pinned, managed = ({row["model"]: row for row in tiers if row["tier"] == tier} for tier in ("pinned", "managed"))
+    assert all(row["ratio"] == 2 and row["tensors_offloaded"] == 0 for row in managed.values())
+    medium, unet, llama = (managed[model]["ms"] / pinned[model]["ms"] for model in ("gpt2_medium", "unet", "llama_lora"))
     assert (f"takes [{medium:.2f} of pinned memory's time for GPT-2 medium, {unet:.2f} for U-Net, {llama:.2f} for the Llama](tiers_h100.jsonl)"
             in text("results/torch/README.md"))
     copies = kept("copies_h100.jsonl")
