@@ -7,7 +7,7 @@ from .operators import is_view, name_of
 from .values import module_of
 
 # Left to the caching allocator's unused pieces on a GPU (arena.py): a share of the budget within limits.
-SLACK, LEAST_SLACK, MOST_SLACK = 0.05, 64 * 2**20, 768 * 2**20
+SLACK, LEAST_SLACK, MOST_SLACK = 0.05, 48 * 2**20, 768 * 2**20
 
 
 class Plan:
