@@ -55,6 +55,7 @@ struct list_options {
 
 struct pack_options {
   std::string file, packer, limit;  // packer "": each of them
+  bool addresses = false;           // print the address of each lifetime alone
 };
 
 struct machine_options {

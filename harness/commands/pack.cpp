@@ -71,14 +71,24 @@ bool print_swapped(const packer& p, const std::vector<traced_lifetime>& lifetime
   return best->packed.bytes <= limit;
 }
 
+int print_addresses(const packer& p, const std::vector<traced_lifetime>& lifetimes) {
+  const packing packed = pack_row(p, lifetimes).packed;
+  for (std::size_t i = 0; i < lifetimes.size(); ++i)
+    fmt::print("{},{}\n", lifetimes[i].id, packed.offsets[i]);
+  return 0;
+}
+
 }  // namespace
 
 int pack_command(const pack_options& options) {
   const std::vector<packer> by = requested_packers(options.packer);
   std::optional<byte_count> limit;
   if (!options.limit.empty()) limit = parse_size("--limit", options.limit);
+  if (limit && options.addresses)
+    throw input_error("--addresses goes without --limit: what is swapped has two addresses");
   const auto lifetimes = lifetimes_from_csv(read_file(options.file), options.file);
   const progress_thread line("packing");
+  if (options.addresses) return print_addresses(by.front(), lifetimes);
   bool fits = false;
   fmt::print("{} lifetimes\n{:<10} {:>16} {:>16} {:>8} {:>10}\n", lifetimes.size(), "packer", "peak", "arena",
              "ratio", "ms");

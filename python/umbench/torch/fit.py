@@ -7,7 +7,7 @@ import weakref
 
 import torch
 
-from . import chunks, copies, micro, private, refusals, rewrites, skips
+from . import chunks, copies, micro, placing, private, refusals, rewrites, skips
 from .arena import Arena
 from .costs import RATES, costs_for, rates_of
 from .operators import name_of
@@ -51,7 +51,7 @@ class Call:
     """model(...): compiles, looks at the peak of the second step, and plans again where that is above the budget, where the forward pass
     runs out of memory, or where no memory of the budget's size can be laid out for the step."""
 
-    MOST_PLANS, MOST_FORGOTTEN = 4, 3
+    MOST_PLANS, MOST_FORGOTTEN, MOST_LAID = 4, 3, 3
 
     def __init__(self, model, plan, planning, micro_batches):
         self.model, self.plan, self.planning = model, plan, planning
@@ -63,6 +63,7 @@ class Call:
 
     def compile(self):
         self.forget_step()
+        placing.follow(None)
         self.steps, self.plan.micro_batches, self.arena = 0, self.counts[0], None
         self.plan.settled, self.plan.within = False, None
         self.planning.close()
@@ -97,7 +98,10 @@ class Call:
             self.arena.keep()
             if self.arena.has_given_up():
                 self.plan.give_up()
+                placing.follow(None)
                 self.arena = None
+        if self.arena is not None and torch.is_grad_enabled() and not self.arena.recording:
+            self.arena.begin()
         try:
             result = self.once(inputs, named)
             if self.steps == 2 and torch.is_grad_enabled():
@@ -175,10 +179,8 @@ class Call:
 
     def lay_out(self):
         """Plans again where memory cannot be laid out: with more slack, unless the prediction missed more than that."""
-        while self.arena.find_runs():
-            self.arena.lay()
-            if self.arena.has_room():
-                return
+        if self.arena.laid < self.MOST_LAID and self.arena.lay():
+            return
         if self.plan.plans < self.MOST_PLANS:
             if not self.plan.too_much():
                 self.plan.leave_more_slack()

@@ -5,6 +5,7 @@ Written for torch 2.11. `missing()` names what a release lacks.
 
 import contextlib
 import importlib
+import itertools
 import operator
 import os
 import types
@@ -24,7 +25,7 @@ USED = {
     "torch._inductor.compile_fx": ("compile_fx", "compile_fx_inner"),
     "torch._inductor.graph": ("GraphLowering.find_nodes_prefer_channels_last", "GraphLowering.run_node"),
     "torch._inductor.ir": ("TensorBox",),
-    "torch._inductor.codegen.wrapper": ("AllocateLine.should_reuse_buffer", "ExternKernelAllocLine"),
+    "torch._inductor.codegen.wrapper": ("AllocateLine.codegen", "AllocateLine.should_reuse_buffer", "ExternKernelAllocLine.codegen"),
     "torch._inductor.codegen.custom_extern_kernel_codegen": ("CUSTOM_EXTERN_KERNEL_CODEGEN", "CustomCodegen"),
     "torch._inductor.virtualized": ("V",),
     "torch._inductor.config": ("alignment_asserts", "custom_partitioner_fn", "reorder_for_peak_memory", "size_asserts"),
@@ -37,7 +38,7 @@ USED = {
     "torch.utils._mode_utils": ("no_dispatch",),
     "torch.cuda.memory": ("_record_memory_history", "_snapshot"),
     "torch._C": ("_cuda_clearCublasWorkspaces", "_cuda_memoryStats", "_cuda_setStream", "_cuda_getCurrentRawStream", "_accelerator_setAllocatorSettings", "_cuda_attach_out_of_memory_observer",
-                 "_cuda_isHistoryEnabled"),
+                 "_cuda_isHistoryEnabled", "_dynamo.guards._empty_strided_cuda"),
 }
 # Of the caching allocator: it maps pages of 12 MiB, its smallest, and gives back those that hold nothing.
 ALLOCATOR = "expandable_segments:True,large_segment_size_mb:12"
@@ -138,7 +139,7 @@ def compiled(graph, inputs, partition, backend):
 
         call_straight("copies", ("copy_out", "copy_back", "finish_copy"))
         call_straight("chunks", ("behind", "add_product", "add_product_"))
-        with layouts_as_traced(), memory_given_back(), stored_as_told():
+        with layouts_as_traced(), memory_given_back(), stored_as_told(), points_told():
             return compile_fx(graph, inputs, config_patches={
                 "custom_partitioner_fn": partitioner(partition), "fx_graph_cache": False,
                 "size_asserts": False, "alignment_asserts": False})  # launching is what binds small kernels
@@ -213,6 +214,39 @@ def memory_given_back():
         yield
     finally:
         AllocateLine.should_reuse_buffer = usual
+
+
+@contextlib.contextmanager
+def points_told():
+    """Within, Inductor's code calls placing.before(number) ahead of each allocation and of each operator that allocates; numbers differ."""
+    from torch._inductor.codegen.wrapper import AllocateLine, ExternKernelAllocLine
+    from torch._inductor.virtualized import V
+
+    def told(usual):
+        def codegen(self, code):
+            V.graph.wrapper_code.add_import_once(f"from {__package__}.placing import before as umbench_before")
+            code.writeline(f"umbench_before({next(_points)})")
+            usual(self, code)
+
+        return codegen
+
+    kinds = (AllocateLine, ExternKernelAllocLine)
+    usual = [kind.codegen for kind in kinds]
+    for kind in kinds:
+        kind.codegen = told(kind.codegen)
+    try:
+        yield
+    finally:
+        for kind, codegen in zip(kinds, usual):
+            kind.codegen = codegen
+
+
+_points = itertools.count()
+
+
+def bytes_of_device(size):
+    """A tensor of so many bytes on the current GPU, in a third of the time of torch.empty."""
+    return torch._C._dynamo.guards._empty_strided_cuda((size,), (1,), torch.uint8)
 
 
 def call_straight(module, operators):

@@ -110,8 +110,9 @@ class Cell:
         marks = [self.step() for _ in range(STEPS_BEFORE + STEPS_TIMED)][STEPS_BEFORE:]
         torch.cuda.synchronize()
         self.peak = torch.cuda.max_memory_allocated()
-        runs = getattr(getattr(self.model, "_compiled_call_impl", None), "arena", None)
-        laid = {"runs": runs.runs, "laid": runs.laid} if runs is not None else {}
+        arena = getattr(getattr(self.model, "_compiled_call_impl", None), "arena", None)
+        sizes = arena.holds.sizes if arena is not None and arena.holds else {}
+        laid = {"holds": sum(map(len, sizes.values())), "laid": arena.laid} if arena is not None else {}
         return laid | {"ms": [begin.elapsed_time(end) for begin, end, _ in marks], "peak": self.peak, "reserved": torch.cuda.max_memory_reserved()}
 
     def profiled(self):
