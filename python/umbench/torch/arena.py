@@ -178,16 +178,16 @@ class Arena:
     def _hold(self):
         """Whether the recorded step finds room in what was mapped, holding what it held before or something else."""
         pieces = Pieces(private.free_pieces(self.device, self.stream))
-        sizes = self.holds.sizes if self.holds else {}
-        if placing.served(self.requests, sizes, pieces.copy()) < len(self.requests):
+        changes = self.holds.changes if self.holds is not None else {}
+        if placing.served(self.requests, changes, pieces.copy()) < len(self.requests):
             room, begin = max(pieces.free, default=(0, 0))
-            sizes = placing.found(self.requests, pieces, begin, room)
-        self.holds = None if sizes is None else placing.Holds(self.points, sizes)
+            changes = placing.found(self.requests, pieces, begin, room)
+        self.holds = None if changes is None else placing.Holds(self.points, changes)
         return self.holds is not None
 
     def begin(self):
         """A step begins."""
-        if self.holds:
+        if self.holds is not None:
             self.holds.begin()
         placing.follow(self.holds)
 

@@ -19,7 +19,7 @@ LARGE = MIB           # above it allocations share the pool that is laid out her
 MARK = 7              # bytes: an allocation of this size is a mark of before() among the allocator's events
 MOST_HELD = 40        # pieces before one allocation
 ROUNDINGS = (512, MIB, 2 * MIB, 65536)  # of the sizes that are packed: others leave other gaps
-TRIALS = 200          # of holding less
+TRIALS = 600          # of holding less
 
 
 _follows = None       # what before() tells
@@ -54,33 +54,41 @@ class Marks:
 
 
 class Holds:
-    """Holds pieces of memory in each step. points: numbers of the step's points, in order; sizes: {index of a point: bytes of each piece}."""
+    """Holds pieces of memory in each step. points: numbers of the step's points, in order; changes: {index of a point: (keys of pieces that are
+    let go there, {key: bytes} of those that are taken)}."""
 
-    def __init__(self, points, sizes):
-        self.points, self.sizes = points, sizes
-        self.known, self.held, self.next = set(points), [], 0
+    def __init__(self, points, changes):
+        self.points, self.changes = points, changes
+        self.known, self.held, self.next = set(points), {}, 0
 
     def begin(self):
-        self.held, self.next = [], 0
+        self.held, self.next = {}, 0
 
     def at(self, point):
-        """Points of other graphs count for nothing. Behind one that comes out of order, nothing is held."""
-        if self.held:
-            self.held = []
+        """Points of other graphs count for nothing. From one on that comes out of order, nothing is held."""
         if self.next < len(self.points) and point == self.points[self.next]:
-            sizes = self.sizes.get(self.next)
+            change = self.changes.get(self.next)
             self.next += 1
-            if sizes:
-                try:
-                    for size in sizes:
-                        self.held.append(private.bytes_of_device(size))
-                except torch.OutOfMemoryError:
-                    self.held, self.next = [], len(self.points)
+            if change:
+                self._change(*change)
         elif point in self.known:
-            self.next = len(self.points)
+            self.held, self.next = {}, len(self.points)
+
+    def _change(self, let_go, taken):
+        held = self.held
+        for key in let_go:
+            held.pop(key, None)
+        try:
+            for key, size in taken.items():
+                held[key] = private.bytes_of_device(size)
+        except torch.OutOfMemoryError:
+            self.held, self.next = {}, len(self.points)
 
     def end(self):
-        self.held = []
+        self.held = {}
+
+    def __len__(self):
+        return sum(len(taken) for _, taken in self.changes.values())
 
 
 def addresses(requests, rounding):
@@ -101,31 +109,40 @@ def addresses(requests, rounding):
     return found, max((found[key] + sizes[key] for key in found), default=0)
 
 
-def served(requests, sizes, pieces):
-    """Counts the requests that find room in `pieces`, one after the other, where before each point's the given sizes are held."""
-    at, held, last = {}, [], None
+def served(requests, changes, pieces):
+    """Counts the requests that find room in `pieces`, one after the other, with the changes of what is held (as Holds has them)."""
+    at, held, last = {}, {}, None
     for number, (is_taken, key, size, point) in enumerate(requests):
         if not is_taken:
             pieces.give(at.pop(key), size)
             continue
         if point != last:
-            for address, bytes_held in held:
-                pieces.give(address, bytes_held)
-            held, last = [], point
-            for bytes_held in sizes.get(point, ()):
-                address = pieces.take(bytes_held)
-                if address is None:
+            for passed in range(-1 if last is None else last, point):
+                if passed + 1 in changes and not changed(pieces, held, *changes[passed + 1]):
                     return number
-                held.append((address, bytes_held))
+            last = point
         at[key] = pieces.take(size)
         if at[key] is None:
             return number
     return len(requests)
 
 
+def changed(pieces, held, let_go, taken):
+    """Changes what is held, {key: (address, bytes)}. Whether there was room."""
+    for key in let_go:
+        if key in held:
+            pieces.give(*held.pop(key))
+    for key, size in taken.items():
+        address = pieces.take(size)
+        if address is None:
+            return False
+        held[key] = (address, size)
+    return True
+
+
 def found(requests, pieces, begin, room):
-    """Sizes to hold, {point: bytes of each piece}, with which all requests find room in `pieces`, of which the one from `begin` has `room` bytes;
-    None where none were found."""
+    """Changes of what is held with which all requests find room in `pieces`, of which the one from `begin` has `room` bytes; None where
+    none were found."""
     if served(requests, {}, pieces.copy()) == len(requests):
         return {}
     lengths = {key: size for is_taken, key, size, _ in requests if is_taken}
@@ -135,49 +152,62 @@ def found(requests, pieces, begin, room):
             continue
         end = max(wanted[key] + lengths[key] for key in wanted)
         for turned in (wanted, {key: end - wanted[key] - lengths[key] for key in wanted}):
-            sizes = steered(requests, {key: begin + address for key, address in turned.items()}, pieces.copy())
-            if sizes is not None and served(requests, sizes, pieces.copy()) == len(requests):
-                return fewer(requests, sizes, pieces)
+            changes = steered(requests, {key: begin + address for key, address in turned.items()}, pieces.copy())
+            if changes is not None and served(requests, changes, pieces.copy()) == len(requests):
+                return fewer(requests, changes, pieces)
     return None
 
 
-def fewer(requests, sizes, pieces):
-    """Without those that are not needed: each piece held costs the CPU some 2 us a step."""
-    points, trials = sorted(sizes), TRIALS
+def fewer(requests, changes, pieces):
+    """Without those that are not needed: each piece that is taken costs the CPU some microseconds a step."""
+    points, trials = sorted(changes), TRIALS
     length = max(1, len(points) // 2)
     while points and trials > 0:
         begin = 0
         while begin < len(points) and trials > 0:
-            rest = points[:begin] + points[begin + length:]
             trials -= 1
-            if served(requests, {point: sizes[point] for point in rest}, pieces.copy()) == len(requests):
-                points = rest
-            else:
-                begin += length
+            rest = {point: changes[point] for point in points}
+            rest |= {point: (changes[point][0], {}) for point in points[begin:begin + length]}
+            if any(changes[point][1] for point in points[begin:begin + length]) and served(requests, rest, pieces.copy()) == len(requests):
+                changes = rest
+            begin += length
         if length == 1:
             break
         length = max(1, length // 2)
-    return {point: sizes[point] for point in points}
+    return {point: change for point, change in changes.items() if change[0] or change[1]}
+
+
+class State:
+    """What is free, where tensors lie, {key: address}, and what is held, {key: (address, bytes)}."""
+
+    def __init__(self, pieces, at, held):
+        self.pieces, self.at, self.held = pieces, at, held
+
+    def copy(self):
+        return State(self.pieces.copy(), dict(self.at), dict(self.held))
+
+    def let_go(self, keys):
+        for key in keys:
+            self.pieces.give(*self.held.pop(key))
 
 
 def steered(requests, wanted, pieces):
-    """Sizes to hold so that as many tensors as can be have the wanted addresses; None where one finds no room."""
-    at, sizes, groups = {}, {}, [list(group) for group in grouped(requests)]
+    """Changes of what is held so that as many tensors as can be have the wanted addresses; None where one finds no room."""
+    state, changes = State(pieces, {}, {}), {}
     final = max((request[3] for request in requests), default=0)
-    for group in groups:
-        point = next((request[3] for request in group if request[0]), None)
-        best = None
-        for way in WAYS[:1] if point in (None, -1, final) else WAYS:
-            tried = trial(group, wanted, pieces, at, way)
+    for group in grouped(requests):
+        point, best = group[0][3] if group[0][0] else None, None
+        for way in (nothing,) if point in (None, -1, final) else WAYS:
+            tried = trial(group, wanted, state, way)
             best = tried if tried and (best is None or tried[0] < best[0]) else best
             if best and best[0][0] == 0:
                 break
         if best is None:
             return None
-        _, held, pieces, at = best
-        if held:
-            sizes[point] = held
-    return sizes
+        _, change, state = best
+        if any(change):
+            changes[point] = change
+    return changes
 
 
 def grouped(requests):
@@ -193,36 +223,50 @@ def grouped(requests):
         yield group
 
 
-def trial(group, wanted, pieces, at, hold):
-    """(tensors elsewhere than wanted and pieces held, sizes held, pieces behind the group, addresses of what is held then); None without room."""
-    pieces, at = pieces.copy(), dict(at)
-    taken = [(key, size) for is_taken, key, size, _ in group if is_taken]
-    held = hold(pieces, [(wanted[key], size) for key, size in taken])
-    if held is None:
+def trial(group, wanted, state, way):
+    """((tensors elsewhere than wanted, pieces taken), the change of what is held, the state behind the group); None without room."""
+    state = state.copy()
+    before = set(state.held)
+    taken = way(state, [(wanted[key], size) for is_taken, key, size, _ in group if is_taken])
+    if taken is None:
         return None
+    change = tuple(before - set(state.held)), {}
+    for address, size in taken:
+        key = address, size, group[0][3]
+        state.held[key] = (address, size)
+        change[1][key] = size
     astray = 0
     for is_taken, key, size, _ in group:
         if is_taken:
-            at[key] = pieces.take(size)
-            if at[key] is None:
+            state.at[key] = state.pieces.take(size)
+            if state.at[key] is None:
                 return None
-            astray += at[key] != wanted[key]
+            astray += state.at[key] != wanted[key]
         else:
-            pieces.give(at.pop(key), size)
-    for address, size in held:
-        pieces.give(address, size)
-    return (astray, len(held)), [size for _, size in held], pieces, at
+            state.pieces.give(state.at.pop(key), size)
+    return (astray, len(taken)), change, state
 
 
-def nothing(pieces, spans):
+def nothing(state, spans):
+    state.let_go(list(state.held))
     return []
 
 
-def rivals(pieces, spans):
-    """Holds the pieces that the allocator would rather take than the one with the first span, and what is free before that span."""
-    if not spans:
-        return []
-    (target, size), held = spans[0], []
+def more(state, spans):
+    """Holds what is held already, but for what lies in the first span, and the pieces that the allocator would rather take."""
+    begin, size = spans[0]
+    state.let_go([key for key, (address, length) in state.held.items() if address < begin + size and begin < address + length])
+    return rivals(state.pieces, spans[0])
+
+
+def anew(state, spans):
+    state.let_go(list(state.held))
+    return rivals(state.pieces, spans[0])
+
+
+def rivals(pieces, span):
+    """Takes the pieces that the allocator would rather take than the one with the span, and what is free before the span: [(address, bytes)]."""
+    (target, size), held = span, []
     while len(held) < MOST_HELD:
         choice = pieces.best(size)
         if choice is None:
@@ -240,11 +284,12 @@ def rivals(pieces, spans):
     return None
 
 
-def all_else(pieces, spans):
+def all_else(state, spans):
     """Holds all that is free but the spans: for an operator that allocates more than once."""
     if len(spans) < 2:
         return None
-    held, left = [], []
+    state.let_go(list(state.held))
+    pieces, held, left = state.pieces, [], []
     for length, begin in [piece for piece in pieces.free if piece[0] > LARGE]:
         at, cuts = begin, []
         for span, size in sorted(spans):
@@ -267,4 +312,4 @@ def all_else(pieces, spans):
     return held
 
 
-WAYS = (nothing, rivals, all_else)
+WAYS = (more, anew, all_else, nothing)

@@ -106,13 +106,14 @@ class Cell:
         return begin, end, issued
 
     def timed(self):
-        """Milliseconds of forward and backward passes, and the peak of all that were timed so far."""
+        """Milliseconds of forward and backward passes, and the peak: of tensors alone where memory is held to place them."""
         marks = [self.step() for _ in range(STEPS_BEFORE + STEPS_TIMED)][STEPS_BEFORE:]
         torch.cuda.synchronize()
         self.peak = torch.cuda.max_memory_allocated()
         arena = getattr(getattr(self.model, "_compiled_call_impl", None), "arena", None)
-        sizes = arena.holds.sizes if arena is not None and arena.holds else {}
-        laid = {"holds": sum(map(len, sizes.values())), "laid": arena.laid} if arena is not None else {}
+        laid = {"holds": len(arena.holds or ()), "laid": arena.laid} if arena is not None else {}
+        if laid.get("holds"):
+            self.peak = self.plan.measured["peak"]
         return laid | {"ms": [begin.elapsed_time(end) for begin, end, _ in marks], "peak": self.peak, "reserved": torch.cuda.max_memory_reserved()}
 
     def profiled(self):

@@ -1,0 +1,39 @@
+"""Requests of training steps that are made up."""
+
+MIB = 2**20
+
+
+def step(*changes):
+    """Requests of so many MiB, each with a point of its own: +8 takes, -8 gives back the oldest of that size."""
+    found, held = [], []
+    for number, change in enumerate(changes):
+        if change > 0:
+            held.append((number, change * MIB))
+            found.append((True, number, change * MIB, number))
+        else:
+            key, size = next(each for each in held if each[1] == -change * MIB)
+            held.remove((key, size))
+            found.append((False, key, size, number))
+    return found + [(False, *each, len(changes)) for each in held]
+
+
+def random_step(source, count):
+    """A forward pass that keeps some tensors, and a backward pass that gives them back in turn; an operator now and then takes two."""
+    found, kept, key, point = [], [], 0, 0
+
+    def take(size):
+        nonlocal key
+        key += 1
+        found.append((True, key, size, point))
+        return key, size
+
+    for back in (False, True):
+        for _ in range(count):
+            point += 1
+            made = [take(source.choice((3, 6, 12, 24, 48)) * MIB) for _ in range(1 + (source.random() < 0.2))]
+            if back and kept:
+                found.append((False, *kept.pop(), point))
+            elif not back and source.random() < 0.7:
+                kept.append(made.pop())
+            found.extend((False, *each, point) for each in made)
+    return found + [(False, *each, point) for each in kept]

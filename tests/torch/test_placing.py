@@ -1,0 +1,126 @@
+"""Where tensors of a step are put, on the model of PyTorch's allocator."""
+
+import random
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from placed_steps import MIB, random_step, step  # noqa: E402
+from umbench.torch import fit, placing, private  # noqa: E402
+from umbench.torch.arena import PAGE, Pieces  # noqa: E402
+
+
+def peak_of(requests):
+    held = most = 0
+    for is_taken, _, size, _ in requests:
+        held += size if is_taken else -size
+        most = max(most, held)
+    return most
+
+
+def within(size):
+    return Pieces([(5 * MIB, 0), (size, 2**40)])
+
+
+def holds(requests, size):
+    return placing.found(requests, within(size), 5 * MIB + PAGE, size)
+
+
+def test_a_tensor_is_put_where_a_later_one_finds_room():
+    """Best fit puts the second tensor in the middle of 120 MiB, where 96 MiB no longer find room."""
+    requests = step(48, 24, -48, 96)
+    assert placing.served(requests, {}, within(120 * MIB)) == 3 and holds(requests, 120 * MIB)
+    assert holds(requests, 168 * MIB) == {} and holds(requests, 119 * MIB) is None
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_steps_find_room_in_less_than_best_fit_takes(seed):
+    """What is found serves all requests and is no more than is needed. Half of what best fit wastes is got back at least."""
+    requests = random_step(random.Random(seed), 24)
+    peak = peak_of(requests)
+    alone = next(size for size in range(peak, 3 * peak, MIB) if placing.served(requests, {}, within(size)) == len(requests))
+    size, changes = next((size, found) for size in range(peak, alone + 1, 2 * MIB) if (found := holds(requests, size)) is not None)
+    assert placing.served(requests, changes, within(size)) == len(requests)
+    assert alone == peak or size - peak <= (alone - peak) / 2, (peak / MIB, size / MIB, alone / MIB)
+    taken = [point for point, change in changes.items() if change[1]]
+    assert not taken or placing.served(requests, {}, within(size)) < len(requests)
+
+
+def test_what_is_let_go_is_free_again():
+    changes = {0: ((), {"a": 48 * MIB}), 1: (("a", "gone"), {})}
+    assert placing.served(step(48, 48), changes, within(96 * MIB)) == 2 + 2
+    assert placing.served(step(48, 48), {0: changes[0]}, within(96 * MIB)) == 1
+    assert placing.served(step(48, 48), {0: ((), {"a": 97 * MIB})}, within(96 * MIB)) == 0
+
+
+class Taken:
+    """Memory of the device that is made up: sizes of what is held, and a limit."""
+
+    def __init__(self, monkeypatch, most=10**9):
+        self.sizes, self.most = [], most
+        monkeypatch.setattr(private, "bytes_of_device", self.take)
+
+    def take(self, size):
+        if sum(self.sizes) + size > self.most:
+            raise torch.OutOfMemoryError
+        self.sizes.append(size)
+        sizes = self.sizes
+
+        class Piece:
+            def __del__(self):
+                sizes.remove(size)
+
+        return Piece()
+
+
+def test_pieces_are_held_from_point_to_point(monkeypatch):
+    taken = Taken(monkeypatch)
+    found = placing.Holds([70, 71, 70, 72], {0: ((), {"a": 5, "b": 6}), 2: (("a",), {"c": 7}), 3: (("b", "c"), {})})
+    placing.follow(found)
+    told = []
+    for point in (70, 99, 71, 70, 72):  # 99 is of another graph
+        placing.before(point)
+        told.append(list(taken.sizes))
+    assert told == [[5, 6], [5, 6], [5, 6], [6, 7], []] and len(found) == 3
+    found.begin()
+    placing.before(70)
+    placing.before(72)  # out of order
+    assert taken.sizes == [] and found.next == 4
+    found.begin()
+    placing.before(70)
+    placing.follow(None)
+    assert taken.sizes == []
+    placing.before(71)
+
+
+def test_nothing_is_held_where_there_is_no_room(monkeypatch):
+    taken = Taken(monkeypatch, most=10)
+    found = placing.Holds([1, 2], {0: ((), {"a": 5, "b": 6}), 1: ((), {"c": 1})})
+    for point in (1, 2):
+        found.at(point)
+        assert taken.sizes == []
+
+
+def test_code_of_inductor_tells_its_points():
+    """The same ones in each step, different ones within a step."""
+    class Points:
+        def __init__(self):
+            self.all = []
+
+        def at(self, point):
+            self.all.append(point)
+
+        def end(self):
+            pass
+
+    model = torch.nn.Sequential(torch.nn.Linear(8, 64), torch.nn.GELU(), torch.nn.Linear(64, 8))
+    fit(model, budget="1GiB", effort=0.003)
+    x, told = torch.randn(16, 8), []
+    model(x).square().mean().backward()
+    for _ in range(2):
+        told.append(Points())
+        placing.follow(told[-1])
+        model(x).square().mean().backward()
+    placing.follow(None)
+    assert told[0].all == told[1].all and len(set(told[0].all)) == len(told[0].all) >= 4
