@@ -89,7 +89,7 @@ class Pack(InterfaceTest):
     def test_addresses_are_those_of_the_packer(self):
         lives = self.write("a.csv", "a,100,0,2\nb,50,1,3\nc,100,2,4\n")
         for packer in ([], ["--packer", "smartpool"]):
-            self.assertEqual(self.well("pack", lives, "--addresses", *packer).stdout.split(), ["a,0", "b,100", "c,0"])
+            self.assertEqual(self.well("pack", lives, "--addresses", *packer).split(), ["a,0", "b,100", "c,0"])
         self.refused("pack", lives, "--addresses", "--limit", "149", words=["--addresses", "--limit"])
 
     def test_a_limit_is_kept_to_or_not(self):
