@@ -108,7 +108,8 @@ std::optional<placed_plan> place_in_fastest_scope(problem p, const memory_plan& 
 }
 
 // Another strategy's plan for managed memory.
-std::optional<placed_plan> place_as_decided(const problem& p, memory_plan plan) {
+std::optional<placed_plan> place_as_decided(problem p, memory_plan plan, byte_count budget) {
+  p.budget = budget;
   if (std::ranges::none_of(plan.residences, is_managed)) return std::nullopt;
   const execution_plan steps = lower(p, plan, packers::searched);
   placed_plan placed{std::move(plan), steps.peak_device_bytes, 0};
@@ -123,7 +124,7 @@ memory_plan plan_best_managed(const problem& of) {
   return plan_in_order_of_use(of, [](const problem& p) {
     const placer place{
         [&](const memory_plan& plan, byte_count budget) { return place_in_fastest_scope(p, plan, budget); },
-        [&](memory_plan plan) { return place_as_decided(p, std::move(plan)); }};
+        [&](memory_plan plan, byte_count budget) { return place_as_decided(p, std::move(plan), budget); }};
     if (footprint_of(p.network, p.operator_costs).total <= p.budget) {
       std::optional<placed_plan> resident = place.decided(plan_resident(p), p.budget);
       if (resident && resident->need <= p.budget) return std::move(resident->plan);

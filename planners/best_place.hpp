@@ -16,11 +16,11 @@ struct placed_plan {
 };
 
 // How plans are placed and timed. `decided`: a plan of whole or cut operators with data on the device or
-// staged, within a budget; `finished`: a plan as it is, within the problem's budget. Nothing where the data
-// cannot live so.
+// staged, within a budget; `finished`: a plan as it is, within a budget. Nothing where the data cannot live
+// so.
 struct placer {
   std::function<std::optional<placed_plan>(memory_plan, byte_count budget)> decided;
-  std::function<std::optional<placed_plan>(memory_plan)> finished;
+  std::function<std::optional<placed_plan>(memory_plan, byte_count budget)> finished;
 };
 
 // Simulated time of the `iterations`th iteration.

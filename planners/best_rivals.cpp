@@ -72,7 +72,7 @@ std::optional<placed_plan> plan_of_knobs(const problem& p, const placer& place, 
   try {
     memory_plan plan = q.by->plan(smaller);
     if (least_time_of(p, plan) >= to_beat) return std::nullopt;
-    return place.finished(std::move(plan));
+    return place.finished(std::move(plan), p.budget);
   } catch (const std::runtime_error&) {  // infeasible, or unsupported
     return std::nullopt;
   }
@@ -87,21 +87,10 @@ std::optional<placed_plan> plan_of_rival(const problem& p, const placer& place, 
   return std::nullopt;
 }
 
-// In networks of more operators, where a planner may take a second, and of those of managed memory, which
-// pack twice, only rivals whose plan for the budget is slower by at most a sixteenth are asked for smaller
-// budgets.
-constexpr std::size_t few_operators = 12;
-
-nanoseconds with_tolerance(nanoseconds time) {
-  constexpr nanoseconds most = std::numeric_limits<nanoseconds>::max();
-  return time > most - time / 16 ? most : time + time / 16;
-}
-
 }  // namespace
 
 std::optional<placed_plan> best_rival(const problem& p, const placer& place, std::span<const strategy> rivals,
-                                      bool same_bits, nanoseconds to_beat,
-                                      std::span<const byte_count> smaller_budgets) {
+                                      bool same_bits, nanoseconds to_beat) {
   const allowed_moves swaps{p.target.link_to_device_bytes_per_s > 0 && p.target.link_to_host_bytes_per_s > 0,
                             false};
   const passes x = split_passes(p);
@@ -122,13 +111,7 @@ std::optional<placed_plan> best_rival(const problem& p, const placer& place, std
       continue;
     for (knob_values& knobs : knobs_for(s)) {
       const question q{&s, std::move(knobs)};
-      const nanoseconds near = smaller_budgets.empty() ? to_beat : with_tolerance(to_beat);
-      std::optional<placed_plan> now = plan_of_rival(p, place, q, near);
-      const bool may_win =
-          now.has_value() || (s.kind == family::explicit_ && p.network.ops.size() <= few_operators);
-      take(std::move(now), q);
-      for (std::size_t i = 0; i < smaller_budgets.size() && may_win; ++i)
-        take(plan_of_knobs(p, place, q, smaller_budgets[i], to_beat), q);
+      take(plan_of_rival(p, place, q, to_beat), q);
     }
   }
   // The fastest rival may be faster still with less memory: most planners are not monotonic.

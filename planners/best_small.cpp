@@ -12,6 +12,9 @@
 
 namespace um {
 namespace {
+// A plan within one in a thousand of the operators' own time ends the search, as in the search of larger
+// networks.
+constexpr nanoseconds close_permille = 1;
 
 // For most networks of few operators the forecast differs from the placed time by at most this many percent.
 // Seen on eleven random graphs. Outliers exist: 2,366 us forecast, 1,807 us placed.
@@ -19,25 +22,39 @@ constexpr nanoseconds forecast_error = 15;
 
 constexpr nanoseconds never = std::numeric_limits<nanoseconds>::max();
 
+// Of networks whose ways to split the batch have few computes in all, every rung is searched, and rivals are
+// asked for it, of others only the last three: a rung takes as long as so many computes. AlexNet has 3,400 in
+// batches of 32, random graphs mostly less than 3,000.
+constexpr std::size_t few_computes = 3000, fewest_computes = 1000, last_rungs = 3;
+
 class rung_search {
  public:
   rung_search(const problem& p, const placer& place, std::span<const batch_split> splits,
-              std::span<const rung> rungs, std::uint64_t work)
+              std::span<const rung> rungs, const rival_planner& rival, std::uint64_t work)
       : p_(p),
         place_(place),
         splits_(splits),
         rungs_(rungs),
+        rival_(rival),
         work_(work),
         forecast_(rungs.size(), never),
         found_(splits.size()),
-        placed_(rungs.size()) {}
+        later_(rungs.size()) {
+    for (const op_cost& c : p.operator_costs) compute_time_ += c.time;
+    std::size_t computes = 0;
+    for (const batch_split& x : splits) {
+      if (x.may_swap && x.waits == memory_waits::for_all) computes += make_order(p.network, x.by).size();
+    }
+    goes_up_ = computes <= few_computes;
+    in_turn_ = goes_up_ ? 1 + computes / fewest_computes : 1;
+  }
 
   std::optional<placed_plan> run() {
     climb_all(work_ / 3, false);
     climb_all(work_ * 2 / 3, true);
-    for (const std::size_t s : fastest_splits_first()) place_split(s);
-    search_last_rungs();
-    polish_all();
+    order_ = fastest_splits_first();
+    while (largest_ < rungs_.size() && !is_within(largest_)) ++largest_;
+    for (std::size_t j = rungs_.size(); j-- > 0 && is_within(j) && !is_close();) search_rung(j);
     return fastest();
   }
 
@@ -58,6 +75,9 @@ class rung_search {
     return *space_;
   }
   bool is_within(std::size_t j) const { return rungs_[j].budget <= p_.budget; }
+  bool is_close() const {
+    return std::min(least_, rivals_least_) <= compute_time_ + compute_time_ * close_permille / 1000;
+  }
 
   // --- forecasts, of all rungs ---
 
@@ -88,20 +108,7 @@ class rung_search {
     }
   }
 
-  // --- placed plans, of rungs within the budget; each depends on smaller rungs alone ---
-
-  // Of the plans of this rung and smaller ones.
-  nanoseconds time_at(std::size_t j) const {
-    nanoseconds least = never;
-    for (; j < rungs_.size(); ++j) {
-      if (placed_[j]) least = std::min(least, placed_[j]->what.placed.time);
-    }
-    return least;
-  }
-
-  bool may_be_fast(nanoseconds forecast, std::size_t j) const {
-    return forecast - forecast / 100 * forecast_error < time_at(j);
-  }
+  // --- plans of one budget after the other; what is done for one depends on smaller ones alone ---
 
   // By the number of rungs at which their forecast is near the fastest.
   std::vector<std::size_t> fastest_splits_first() const {
@@ -120,17 +127,63 @@ class rung_search {
     return splits;
   }
 
-  void place_split(std::size_t s) {
+  bool may_be_fast(const std::optional<solution>& x) const {
+    return !x || x->score.forecast.time - x->score.forecast.time / 100 * forecast_error < least_;
+  }
+
+  // Tries what was found for the rung, splits anew, the fastest with more effort, and rivals.
+  void search_rung(std::size_t j) {
+    const byte_count budget = rungs_[j].budget;
+    const nanoseconds before = least_;
+    if (later_[j]) take(std::move(*later_[j]));
+    for (const std::size_t s : order_) place_found(s, j);
+    const bool is_searched = goes_up_ || j < largest_ + last_rungs;
+    if (is_searched) decide_all(j, before);
+    if (now_ && (is_searched || least_ < before)) {
+      const std::uint64_t work = work_ / (least_ < before ? 16 : 64);
+      take({now_->split, polish(space_of(now_->split), place_, budget, now_->what, work)});
+    }
+    if (!is_searched) return;
+    // A rival's plan cannot be polished: the search goes on from its own.
+    std::optional<placed_plan> rival = rival_(budget, std::min(least_, rivals_least_));
+    if (!rival || rival->time >= std::min(least_, rivals_least_)) return;
+    rivals_least_ = rival->time;
+    plans_.push_back(std::move(rival->plan));
+  }
+
+  // Every split with little effort, or every second or third in turn, then the fastest with more.
+  void decide_all(std::size_t j, nanoseconds before) {
+    const byte_count budget = rungs_[j].budget;
+    const std::uint64_t work = work_ / (goes_up_ ? 16 : 4);
+    std::size_t fastest = now_ ? now_->split : splits_.size();
+    // Plans that forecasts call slower by their error are placed, too.
+    nanoseconds to_beat = !goes_up_ || least_ == never ? never : least_ + least_ / 100 * forecast_error;
+    const auto decide_for = [&](std::size_t split, const effort_limits& by) {
+      search_space& of = space_of(split);
+      if (of.least_memory() > budget) return;
+      repaired found = decide_and_place(of, place_, {budget, budget, to_beat}, by);
+      if (!found.best) return;
+      to_beat = found.best->placed.time;
+      fastest = split;
+      take({split, std::move(*found.best)});
+    };
+    for (std::size_t s = 0; s < splits_.size(); ++s) {
+      if (goes_up_ && ((j + s) % in_turn_ != 0 || !may_be_fast(found_[s][j]))) continue;
+      decide_for(s, quick_effort(work / splits_.size()));
+    }
+    if (fastest < splits_.size() && (least_ < before || j % in_turn_ == 0))
+      decide_for(fastest, full_effort(work));
+  }
+
+  void place_found(std::size_t s, std::size_t j) {
+    const std::optional<solution>& x = found_[s][j];
     // Of orders that take long to place not every rung is placed.
     const std::uint64_t each = work_of_placing(space_of(s)) * splits_.size();
     const std::size_t step = 1 + rungs_.size() * each / (2 * work_);
-    const solution* below = nullptr;
-    for (std::size_t j = rungs_.size(); j-- > 0 && is_within(j);) {
-      const std::optional<solution>& x = found_[s][j];
-      if (j % step != 0 || !x || (below != nullptr && below->treatments == x->treatments)) continue;
-      below = &*x;
-      if (may_be_fast(x->score.forecast.time, j)) place_at(s, j, *x);
-    }
+    if (j % step != 0 || !x || !may_be_fast(x)) return;
+    if (j + step < rungs_.size() && found_[s][j + step] && found_[s][j + step]->treatments == x->treatments)
+      return;
+    place_at(s, j, *x);
   }
 
   // Decides for less where packing needs more than the rung.
@@ -139,79 +192,40 @@ class rung_search {
     const byte_count budget = rungs_[j].budget;
     byte_count aim = budget;
     search_space& of = space_of(split);
-    for (int i = 0; i < most_placed && now.score.over == 0 && may_be_fast(now.score.forecast.time, j); ++i) {
+    for (int i = 0; i < most_placed && now.score.over == 0 && may_be_fast(now); ++i) {
       std::optional<placed_plan> placed = place_.decided(of.plan(now.treatments), budget);
       const byte_count need = placed ? placed->need : aim + aim / 20;
-      if (placed && need > budget) placed = place_in_larger(of.plan(now.treatments), j, need);
-      if (placed) take(split, j, {now.treatments, std::move(*placed)});
+      if (placed && need > budget) place_in_larger(split, j, now, need);
+      if (placed && need <= budget) take({split, {now.treatments, std::move(*placed)}});
       if (need <= budget) return;
       aim -= std::min(aim, (need - budget) * 3 / 4 + budget / 1000);
       now = decide_again(of, aim, {4, work_ / 64}, now);
     }
   }
 
-  std::optional<placed_plan> place_in_larger(memory_plan plan, std::size_t j, byte_count need) const {
+  // For the smallest rung that holds the plan.
+  void place_in_larger(std::size_t split, std::size_t j, const solution& now, byte_count need) {
     while (j > 0 && rungs_[j].budget < need) --j;
-    if (rungs_[j].budget < need || !is_within(j)) return std::nullopt;
-    return place_.decided(std::move(plan), rungs_[j].budget);
+    if (rungs_[j].budget < need || !is_within(j)) return;
+    std::optional<placed_plan> placed =
+        place_.decided(space_of(split).plan(now.treatments), rungs_[j].budget);
+    if (!placed || placed->need > rungs_[j].budget) return;
+    if (!later_[j] || placed->time < later_[j]->what.placed.time)
+      later_[j] = {split, {now.treatments, std::move(*placed)}};
   }
 
-  // For the smallest rung from `j` on that holds the plan.
-  void take(std::size_t split, std::size_t j, placed_decisions what) {
-    while (what.placed.need > rungs_[j].budget) {
-      if (j == 0 || !is_within(j - 1)) return;
-      --j;
-    }
-    if (!placed_[j] || what.placed.time < placed_[j]->what.placed.time) placed_[j] = {split, std::move(what)};
-  }
-
-  // Searches the last rungs up to the budget one by one, each with the same effort.
-  void search_last_rungs() {
-    constexpr std::size_t most_rungs = 3;
-    const auto largest = static_cast<std::size_t>(
-        std::ranges::find_if(rungs_, [&](const rung& r) { return r.budget <= p_.budget; }) - rungs_.begin());
-    for (std::size_t j = std::min(largest + most_rungs, rungs_.size()); j-- > largest;) search_rung(j);
-  }
-
-  // Every split with little effort, then the fastest with more.
-  void search_rung(std::size_t j) {
-    const byte_count budget = rungs_[j].budget;
-    nanoseconds least = never;
-    std::size_t fastest_split = splits_.size();
-    const auto consider = [&](std::size_t s, const effort_limits& by) {
-      search_space& of = space_of(s);
-      if (of.least_memory() > budget) return;
-      repaired found = decide_and_place(of, place_, {budget, budget, least}, by);
-      if (!found.best) return;
-      least = found.best->placed.time;
-      fastest_split = s;
-      take(s, j, std::move(*found.best));
-    };
-    for (std::size_t s = 0; s < splits_.size(); ++s) consider(s, quick_effort(work_ / 4 / splits_.size()));
-    if (fastest_split < splits_.size()) consider(fastest_split, full_effort(work_ / 4));
-  }
-
-  // Drops plans that are no faster than one of less memory.
-  void polish_all() {
-    nanoseconds least = never;
-    for (std::size_t j = rungs_.size(); j-- > 0 && is_within(j);) {
-      std::optional<candidate>& x = placed_[j];
-      if (!x) continue;
-      if (x->what.placed.time >= least) {
-        x.reset();
-        continue;
-      }
-      x->what = polish(space_of(x->split), place_, rungs_[j].budget, std::move(x->what), work_ / 16);
-      least = x->what.placed.time;
-    }
+  void take(candidate x) {
+    if (x.what.placed.time >= least_) return;
+    least_ = x.what.placed.time;
+    plans_.push_back(x.what.placed.plan);
+    now_ = std::move(x);
   }
 
   // In the budget itself: where the driver evicts, times depend on it.
   std::optional<placed_plan> fastest() {
     std::optional<placed_plan> best;
-    for (std::optional<candidate>& x : placed_) {
-      if (!x) continue;
-      std::optional<placed_plan> now = place_.finished(std::move(x->what.placed.plan));
+    for (memory_plan& x : plans_) {
+      std::optional<placed_plan> now = place_.finished(std::move(x), p_.budget);
       if (now && now->need <= p_.budget && (!best || now->time < best->time)) best = std::move(now);
     }
     return best;
@@ -221,10 +235,19 @@ class rung_search {
   const placer& place_;
   std::span<const batch_split> splits_;
   std::span<const rung> rungs_;
+  const rival_planner& rival_;
   std::uint64_t work_;
-  times forecast_;                                           // per rung: the least of all splits
+  bool goes_up_ = false;          // searches at each rung, not only at the last ones
+  std::size_t in_turn_ = 1;       // at a rung, one of so many splits is decided for anew
+  std::size_t largest_ = 0;       // rung within the budget
+  nanoseconds compute_time_ = 0;  // of all operators
+  times forecast_;                // per rung: the least of all splits
   std::vector<std::vector<std::optional<solution>>> found_;  // per split and rung
-  std::vector<std::optional<candidate>> placed_;             // per rung: the fastest
+  std::vector<std::size_t> order_;                           // of splits
+  std::vector<std::optional<candidate>> later_;  // per rung: the fastest plan of smaller ones that needs it
+  std::optional<candidate> now_;  // the fastest plan so far, within its budget, and its time; and of rivals
+  nanoseconds least_ = never, rivals_least_ = never;
+  std::vector<memory_plan> plans_;  // these and those that were the fastest before
   std::unique_ptr<search_space> space_;
   std::size_t split_ = 0;  // of space_
 };
@@ -233,8 +256,8 @@ class rung_search {
 
 std::optional<placed_plan> plan_by_rungs(const problem& p, const placer& place,
                                          std::span<const batch_split> splits, std::span<const rung> rungs,
-                                         std::uint64_t work) {
-  return rung_search(p, place, splits, rungs, work).run();
+                                         const rival_planner& rival, std::uint64_t work) {
+  return rung_search(p, place, splits, rungs, rival, work).run();
 }
 
 }  // namespace um

@@ -1,10 +1,10 @@
-// The best plan of a network of few operators. For each rung of a fixed ladder of budgets the search finds
-// one plan, whatever budget was asked for, and for the last three rungs within the budget another one. The
-// answer is the fastest of these plans. So more memory is slower only where a plan for one of the three
-// would have been the fastest.
+// The best plan of a network of few operators. The search goes up a fixed ladder of budgets, as far as the
+// budget asked for. What it does at a rung depends on smaller rungs alone, and it keeps the fastest plan, so
+// more memory is never slower.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 
 #include "planners/best_ladder.hpp"
@@ -13,10 +13,13 @@
 
 namespace um {
 
+// The best plan of other strategies for a budget, if one takes less time.
+using rival_planner = std::function<std::optional<placed_plan>(byte_count budget, nanoseconds to_beat)>;
+
 // `rungs`: all of the ladder. `splits` must not depend on the budget. `work`: limit of search_space::work for
 // all decisions; placing and polishing take about as much again.
 std::optional<placed_plan> plan_by_rungs(const problem& p, const placer& place,
                                          std::span<const batch_split> splits, std::span<const rung> rungs,
-                                         std::uint64_t work);
+                                         const rival_planner& rival, std::uint64_t work);
 
 }  // namespace um
