@@ -18,7 +18,8 @@ MIB = 2**20
 LARGE = MIB           # above it allocations share the pool that is laid out here
 MARK = 7              # bytes: an allocation of this size is a mark of before() among the allocator's events
 MOST_HELD = 40        # pieces before one allocation
-ROUNDINGS = (512, MIB, 2 * MIB, 65536)  # of the sizes that are packed: others leave other gaps
+ROUNDINGS = (512, MIB, 2 * MIB)  # of the sizes that are packed: others leave other gaps
+FEW = 40              # pieces that need not be made fewer: each one that is taken costs the CPU 20 us a step on the host of an H100
 TRIALS = 600          # of holding less
 
 
@@ -88,7 +89,7 @@ class Holds:
         self.held = {}
 
     def __len__(self):
-        return sum(len(taken) for _, taken in self.changes.values())
+        return pieces_in(self.changes)
 
 
 def addresses(requests, rounding):
@@ -145,7 +146,7 @@ def found(requests, pieces, begin, room):
     none were found."""
     if served(requests, {}, pieces.copy()) == len(requests):
         return {}
-    lengths = {key: size for is_taken, key, size, _ in requests if is_taken}
+    lengths, best = {key: size for is_taken, key, size, _ in requests if is_taken}, None
     for rounding in ROUNDINGS:
         wanted, size = addresses(requests, rounding)
         if not wanted or size > room + 2 * rounding:
@@ -154,12 +155,19 @@ def found(requests, pieces, begin, room):
         for turned in (wanted, {key: end - wanted[key] - lengths[key] for key in wanted}):
             changes = steered(requests, {key: begin + address for key, address in turned.items()}, pieces.copy())
             if changes is not None and served(requests, changes, pieces.copy()) == len(requests):
-                return fewer(requests, changes, pieces)
-    return None
+                best = min(best or changes, fewer(requests, changes, pieces), key=pieces_in)
+        if best is not None and pieces_in(best) <= FEW:
+            break
+    return best
+
+
+def pieces_in(changes):
+    """How many pieces are taken in a step."""
+    return sum(len(taken) for _, taken in changes.values())
 
 
 def fewer(requests, changes, pieces):
-    """Without those that are not needed: each piece that is taken costs the CPU some microseconds a step."""
+    """Without pieces that are not needed."""
     points, trials = sorted(changes), TRIALS
     length = max(1, len(points) // 2)
     while points and trials > 0:
