@@ -76,7 +76,7 @@ class Taken:
 
 def test_pieces_are_held_from_point_to_point(monkeypatch):
     taken = Taken(monkeypatch)
-    found = placing.Holds([70, 71, 70, 72], {0: ((), {"a": 5, "b": 6}), 2: (("a",), {"c": 7}), 3: (("b", "c"), {})})
+    found = placing.Holds([70, 71, 70, 72], {0: ((), {"a": 5, "b": 6}), 2: (("a",), {"c": 7}), 3: (("b",), {})})
     placing.follow(found)
     told = []
     for point in (70, 99, 71, 70, 72):  # 99 is of another graph

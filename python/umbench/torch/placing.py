@@ -66,12 +66,14 @@ class Holds:
         self.held, self.next = {}, 0
 
     def at(self, point):
-        """Points of other graphs count for nothing. From one on that comes out of order, nothing is held."""
+        """Points of other graphs count for nothing. From one on that comes out of order, and behind the last, nothing is held."""
         if self.next < len(self.points) and point == self.points[self.next]:
             change = self.changes.get(self.next)
             self.next += 1
             if change:
                 self._change(*change)
+            if self.next == len(self.points):
+                self.held = {}
         elif point in self.known:
             self.held, self.next = {}, len(self.points)
 
