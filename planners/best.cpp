@@ -34,7 +34,7 @@ constexpr std::size_t small_network = 600;
 constexpr std::size_t tiny_network = 48;
 
 // Maximum number of operators of a network whose search gets four times the work of other small ones: it
-// takes half as long again, and a plan of exported AlexNet (55) at 1.5 2.59 ms in place of 3.34.
+// plans for 1.5 times as long, and the step of exported AlexNet (55) at 1.5 falls from 3.34 to 2.59 ms.
 constexpr std::size_t few_operators = 64;
 
 // Limit of search_space::work for the whole search, by knob `effort`. A unit takes 25 to 33 ns.

@@ -316,8 +316,9 @@ void add_pack_options(CLI::App& pack, pack_options& o) {
              {"searched|first_fit|best_fit|smartpool", "How they are placed", "each of them"});
   add_option(pack, "--limit", o.limit,
              {"SIZE", "Such as 4GiB, 1 byte or more; what does not keep to it is auto-swapped", "none"});
-  pack.add_flag("--addresses", o.addresses,
-                "Print a line `id,address` for each lifetime instead, as the first packer places it");
+  pack.add_flag(
+      "--addresses", o.addresses,
+      "Print a line `id,address` for each lifetime instead, as --packer places it; default: searched");
 }
 
 void add_validate_options(CLI::App& validate, validate_options& o) {

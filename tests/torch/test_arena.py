@@ -63,6 +63,24 @@ def test_requests_are_the_large_ones_of_the_stream_that_has_most():
         (True, 0, 2 * MIB + 512, -1), (False, 0, 2 * MIB + 512, 0), (True, 7, 3 * MIB, 1), (False, 7, 3 * MIB, 1)]
 
 
+@pytest.mark.parametrize("others, points", [((), [5, 6]), ((placing.MARK,), [])])
+def test_points_count_where_nobody_else_allocates_as_much_as_a_mark(monkeypatch, others, points):
+    def event(action, addr, size):
+        return {"action": action, "addr": addr, "size": size, "stream": 0}
+
+    told, found = histories(monkeypatch), arena.Arena(torch.device("cuda", 0), 2**30)
+    monkeypatch.setattr(private, "bytes_of_device", lambda size: None)
+    found.record()
+    for point in (5, 6):
+        placing.before(point)
+    found.begin()  # as another model's: it leaves the marks alone
+    events = [event("alloc", 1, size) for size in (*others, placing.MARK, placing.MARK, 2 * MIB)]
+    monkeypatch.setattr(private, "allocations_so_far", lambda device: events)
+    assert found.recorded() and found.points == points
+    assert [request[3] for request in found.requests] == [len(points) - 1] * 2
+    assert told[0]["enabled"] is None and not placing.marks()
+
+
 def test_free_memory_is_that_of_the_stream_outside_pools_of_graphs(monkeypatch):
     def segment(address, size, stream=0, **others):
         blocks = [{"address": address, "size": 4, "state": "active_allocated"}, {"address": address + 4, "size": size - 4, "state": "inactive"}]

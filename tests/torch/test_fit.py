@@ -378,6 +378,11 @@ class LaidOut:
         self.recording, self.laid = None, 0
 
     record = close = begin = keep = lambda self: None
+    given_up = False
+
+    def give_up(self):
+        self.given_up = True
+
     has_given_up = lambda self: False  # noqa: E731
 
     def recorded(self):
@@ -663,6 +668,7 @@ def test_says_where_more_is_reserved_than_the_budget(monkeypatch):
         for _ in range(12):
             trained(model, inputs)
     assert model.plan.settled and model.plan.within is False and "a hard cap at the budget may fail" in str(model.plan)
+    assert model._compiled_call_impl.arena.given_up
 
 
 def test_says_once_that_memory_is_no_longer_laid_out(monkeypatch):

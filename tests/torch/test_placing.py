@@ -24,13 +24,13 @@ def within(size):
 
 
 def holds(requests, size):
-    return placing.found(requests, within(size), 5 * MIB + PAGE, size)
+    return placing.find_holds(requests, within(size), 5 * MIB + PAGE, size)
 
 
 def test_a_tensor_is_put_where_a_later_one_finds_room():
     """Best fit puts the second tensor in the middle of 120 MiB, where 96 MiB no longer find room."""
     requests = step(48, 24, -48, 96)
-    assert placing.served(requests, {}, within(120 * MIB)) == 3 and holds(requests, 120 * MIB)
+    assert placing.count_served(requests, {}, within(120 * MIB)) == 3 and holds(requests, 120 * MIB)
     assert holds(requests, 168 * MIB) == {} and holds(requests, 119 * MIB) is None
 
 
@@ -39,19 +39,19 @@ def test_steps_find_room_in_less_than_best_fit_takes(seed):
     """What is found serves all requests and is no more than is needed. Half of what best fit wastes is got back at least."""
     requests = random_step(random.Random(seed), 24)
     peak = peak_of(requests)
-    alone = next(size for size in range(peak, 3 * peak, MIB) if placing.served(requests, {}, within(size)) == len(requests))
+    alone = next(size for size in range(peak, 3 * peak, MIB) if placing.count_served(requests, {}, within(size)) == len(requests))
     size, changes = next((size, found) for size in range(peak, alone + 1, 2 * MIB) if (found := holds(requests, size)) is not None)
-    assert placing.served(requests, changes, within(size)) == len(requests)
+    assert placing.count_served(requests, changes, within(size)) == len(requests)
     assert alone == peak or size - peak <= (alone - peak) / 2, (peak / MIB, size / MIB, alone / MIB)
     taken = [point for point, change in changes.items() if change[1]]
-    assert not taken or placing.served(requests, {}, within(size)) < len(requests)
+    assert not taken or placing.count_served(requests, {}, within(size)) < len(requests)
 
 
 def test_what_is_let_go_is_free_again():
     changes = {0: ((), {"a": 48 * MIB}), 1: (("a", "gone"), {})}
-    assert placing.served(step(48, 48), changes, within(96 * MIB)) == 2 + 2
-    assert placing.served(step(48, 48), {0: changes[0]}, within(96 * MIB)) == 1
-    assert placing.served(step(48, 48), {0: ((), {"a": 97 * MIB})}, within(96 * MIB)) == 0
+    assert placing.count_served(step(48, 48), changes, within(96 * MIB)) == 2 + 2
+    assert placing.count_served(step(48, 48), {0: changes[0]}, within(96 * MIB)) == 1
+    assert placing.count_served(step(48, 48), {0: ((), {"a": 97 * MIB})}, within(96 * MIB)) == 0
 
 
 class Taken:

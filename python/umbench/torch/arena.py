@@ -1,7 +1,7 @@
 """Memory that is mapped so that a training step finds room in it and never asks the device for more.
 
 PyTorch's caching allocator takes the smallest free piece that is large enough. What is free at the peak lies in many pieces, so a step
-maps 5 to 29 % more than it uses. Under a hard cap the allocator first gives back pages that are free; that takes as long as the step,
+maps 12 to 29 % more than it uses. Under a hard cap the allocator first gives back pages that are free; that takes as long as the step,
 comes again in the next, and fails in the end where the pieces end within pages. But steps repeat themselves. Arena records the
 allocations of a step, maps all that the budget allows as one piece, and finds, on a model of the allocator
 (c10/cuda/CUDACachingAllocator.cpp: get_free_block), what has to be held at which point so that all tensors find room there."""
@@ -106,11 +106,16 @@ def requests_of(events, main):
     return found + [(False, *each, point) for each in held.values()]
 
 
+def end_recording(marks):
+    private.record_allocations(False)
+    placing.leave(marks)
+
+
 class Arena:
     """The memory of one device. `budget`: bytes that may be reserved in all.
 
-    record() before a step and recorded() behind it, or close() where it fails; lay() and has_room() before the next, and undisturbed()
-    behind that. keep() before each later step."""
+    record() before a step and recorded() behind it, or close() where it fails; lay() and begin() before the next, and undisturbed()
+    behind that. keep() and begin() before each later step. give_up() where it was disturbed too often."""
 
     def __init__(self, device, budget):
         self.device, self.budget = device, budget
@@ -125,9 +130,9 @@ class Arena:
             gc.collect()  # ends what an arena began that is gone
         if not private.records_allocations():
             private.record_allocations(True)
-            self.recording = weakref.finalize(self, private.record_allocations, False)
-            self.recording.atexit = False
             self.marks = placing.Marks()
+            self.recording = weakref.finalize(self, end_recording, self.marks)
+            self.recording.atexit = False
             placing.follow(self.marks)
 
     def recorded(self):
@@ -140,6 +145,8 @@ class Arena:
             self.close()
         self.stream = main_stream(events)
         self.requests, self.points = requests_of(events, self.stream), self.marks.points
+        if sum(event["action"] == "alloc" and event["size"] == MARK for event in events) != len(self.points):  # somebody allocates as much
+            self.requests, self.points = [(*request[:3], -1) for request in self.requests], []
         return True
 
     def close(self):
@@ -147,7 +154,6 @@ class Arena:
         if self.recording:
             self.recording()
             self.recording = None
-            placing.follow(None)
 
     def room(self):
         """Bytes that may be mapped beside what is in use, but for the small allocations of a step."""
@@ -159,6 +165,7 @@ class Arena:
     def lay(self):
         """Maps all that the budget allows as one piece, for the stream of the step. Whether the recorded step finds room there."""
         self.laid += 1
+        placing.follow(None)
         is_current = torch.cuda.current_stream(self.device).cuda_stream == self.stream
         with contextlib.nullcontext() if is_current else torch.cuda.stream(private.stream_of(self.stream, self.device)):
             torch.cuda.empty_cache()
@@ -179,17 +186,17 @@ class Arena:
         """Whether the recorded step finds room in what was mapped, holding what it held before or something else."""
         pieces = Pieces(private.free_pieces(self.device, self.stream))
         changes = self.holds.changes if self.holds is not None else {}
-        if placing.served(self.requests, changes, pieces.copy()) < len(self.requests):
+        if placing.count_served(self.requests, changes, pieces.copy()) < len(self.requests):
             room, begin = max(pieces.free, default=(0, 0))
-            changes = placing.found(self.requests, pieces, begin, room)
+            changes = placing.find_holds(self.requests, pieces, begin, room)
         self.holds = None if changes is None else placing.Holds(self.points, changes)
         return self.holds is not None
 
     def begin(self):
-        """A step begins."""
-        if self.holds is not None:
+        """A step begins. Where another model's step is being recorded, this one's tensors are not placed."""
+        if self.holds is not None and not placing.marks():
             self.holds.begin()
-        placing.follow(self.holds)
+            placing.follow(self.holds)
 
     def undisturbed(self):
         """Whether the step since lay() found room for all its large tensors, within the budget."""
@@ -207,6 +214,10 @@ class Arena:
         self.kept += 1
         if self.kept > MOST_KEPT or not self.lay():
             self.holds = None
+
+    def give_up(self):
+        self.holds = None
+        placing.follow(None)
 
     def has_given_up(self):
         """Whether a step found room in the memory once, and it is no longer there."""

@@ -186,6 +186,7 @@ class Call:
                 self.plan.leave_more_slack()
             self.compile()
         else:
+            self.arena.give_up()
             self.plan.settle(self.plan.measured["reserved"])
 
 

@@ -5,7 +5,6 @@ their lifetimes (`umbench pack`) they need 0 to 9 % more. So before an allocatio
 held, until the piece with the wanted address is its choice. Inductor's code calls before() ahead of each allocation. What is
 held changes where tensors lie, nothing else: a step that goes another way stays right, and needs more memory."""
 
-import bisect
 import subprocess
 import tempfile
 
@@ -38,6 +37,17 @@ def follow(follower):
     if _follows is not None:
         _follows.end()
     _follows = follower
+
+
+def leave(follower):
+    """before() tells this one nothing any more."""
+    if _follows is follower:
+        follow(None)
+
+
+def marks():
+    """Whether a step's points are being marked."""
+    return isinstance(_follows, Marks)
 
 
 class Marks:
@@ -108,11 +118,11 @@ def addresses(requests, rounding):
         done = subprocess.run([program(), "pack", file.name, "--packer", "searched", "--addresses"], capture_output=True, text=True)
     if done.returncode != 0:
         return {}, 0
-    found = {int(key): int(address) for key, address in (line.split(",") for line in done.stdout.split())}
-    return found, max((found[key] + sizes[key] for key in found), default=0)
+    placed = {int(key): int(address) for key, address in (line.split(",") for line in done.stdout.split())}
+    return placed, max((placed[key] + sizes[key] for key in placed), default=0)
 
 
-def served(requests, changes, pieces):
+def count_served(requests, changes, pieces):
     """Counts the requests that find room in `pieces`, one after the other, with the changes of what is held (as Holds has them)."""
     at, held, last = {}, {}, None
     for number, (is_taken, key, size, point) in enumerate(requests):
@@ -143,10 +153,10 @@ def changed(pieces, held, let_go, taken):
     return True
 
 
-def found(requests, pieces, begin, room):
+def find_holds(requests, pieces, begin, room):
     """Changes of what is held with which all requests find room in `pieces`, of which the one from `begin` has `room` bytes; None where
     none were found."""
-    if served(requests, {}, pieces.copy()) == len(requests):
+    if count_served(requests, {}, pieces.copy()) == len(requests):
         return {}
     lengths, best = {key: size for is_taken, key, size, _ in requests if is_taken}, None
     for rounding in ROUNDINGS:
@@ -156,7 +166,7 @@ def found(requests, pieces, begin, room):
         end = max(wanted[key] + lengths[key] for key in wanted)
         for turned in (wanted, {key: end - wanted[key] - lengths[key] for key in wanted}):
             changes = steered(requests, {key: begin + address for key, address in turned.items()}, pieces.copy())
-            if changes is not None and served(requests, changes, pieces.copy()) == len(requests):
+            if changes is not None and count_served(requests, changes, pieces.copy()) == len(requests):
                 best = min(best or changes, fewer(requests, changes, pieces), key=pieces_in)
         if best is not None and pieces_in(best) <= FEW:
             break
@@ -178,7 +188,7 @@ def fewer(requests, changes, pieces):
             trials -= 1
             rest = {point: changes[point] for point in points}
             rest |= {point: (changes[point][0], {}) for point in points[begin:begin + length]}
-            if any(changes[point][1] for point in points[begin:begin + length]) and served(requests, rest, pieces.copy()) == len(requests):
+            if any(changes[point][1] for point in points[begin:begin + length]) and count_served(requests, rest, pieces.copy()) == len(requests):
                 changes = rest
             begin += length
         if length == 1:
@@ -207,8 +217,8 @@ def steered(requests, wanted, pieces):
     final = max((request[3] for request in requests), default=0)
     for group in grouped(requests):
         point, best = group[0][3] if group[0][0] else None, None
-        for way in (nothing,) if point in (None, -1, final) else WAYS:
-            tried = trial(group, wanted, state, way)
+        for way in (hold_nothing,) if point in (None, -1, final) else WAYS:
+            tried = try_way(group, wanted, state, way)
             best = tried if tried and (best is None or tried[0] < best[0]) else best
             if best and best[0][0] == 0:
                 break
@@ -233,14 +243,14 @@ def grouped(requests):
         yield group
 
 
-def trial(group, wanted, state, way):
+def try_way(group, wanted, state, way):
     """((tensors elsewhere than wanted, pieces taken), the change of what is held, the state behind the group); None without room."""
     state = state.copy()
-    before = set(state.held)
+    held_before = set(state.held)
     taken = way(state, [(wanted[key], size) for is_taken, key, size, _ in group if is_taken])
     if taken is None:
         return None
-    change = tuple(before - set(state.held)), {}
+    change = tuple(held_before - set(state.held)), {}
     for address, size in taken:
         key = address, size, group[0][3]
         state.held[key] = (address, size)
@@ -257,24 +267,24 @@ def trial(group, wanted, state, way):
     return (astray, len(taken)), change, state
 
 
-def nothing(state, spans):
+def hold_nothing(state, spans):
     state.let_go(list(state.held))
     return []
 
 
-def more(state, spans):
+def hold_more(state, spans):
     """Holds what is held already, but for what lies in the first span, and the pieces that the allocator would rather take."""
     begin, size = spans[0]
     state.let_go([key for key, (address, length) in state.held.items() if address < begin + size and begin < address + length])
-    return rivals(state.pieces, spans[0])
+    return take_preferred(state.pieces, spans[0])
 
 
-def anew(state, spans):
+def hold_anew(state, spans):
     state.let_go(list(state.held))
-    return rivals(state.pieces, spans[0])
+    return take_preferred(state.pieces, spans[0])
 
 
-def rivals(pieces, span):
+def take_preferred(pieces, span):
     """Takes the pieces that the allocator would rather take than the one with the span, and what is free before the span: [(address, bytes)]."""
     (target, size), held = span, []
     while len(held) < MOST_HELD:
@@ -294,7 +304,7 @@ def rivals(pieces, span):
     return None
 
 
-def all_else(state, spans):
+def hold_all_else(state, spans):
     """Holds all that is free but the spans: for an operator that allocates more than once."""
     if len(spans) < 2:
         return None
@@ -322,4 +332,4 @@ def all_else(state, spans):
     return held
 
 
-WAYS = (more, anew, all_else, nothing)
+WAYS = (hold_more, hold_anew, hold_all_else, hold_nothing)
