@@ -22,10 +22,10 @@ constexpr nanoseconds forecast_error = 15;
 
 constexpr nanoseconds never = std::numeric_limits<nanoseconds>::max();
 
-// Of networks whose ways to split the batch have few computes in all, every rung is searched, and rivals are
-// asked for it, of others only the last three: a rung takes as long as so many computes. AlexNet has 3,400 in
+// The time of a search grows with the computes of all splits together. Up to `few_computes`, each rung is
+// searched and rivals are asked at each. Above, only the last three rungs are. AlexNet has 3,400 computes in
 // batches of 32, random graphs mostly less than 3,000.
-constexpr std::size_t few_computes = 3000, fewest_computes = 1000, last_rungs = 3;
+constexpr std::size_t few_computes = 3000, computes_per_turn = 1000, last_rungs = 3;
 
 class rung_search {
  public:
@@ -46,7 +46,7 @@ class rung_search {
       if (x.may_swap && x.waits == memory_waits::for_all) computes += make_order(p.network, x.by).size();
     }
     goes_up_ = computes <= few_computes;
-    in_turn_ = goes_up_ ? 1 + computes / fewest_computes : 1;
+    turns_ = goes_up_ ? 1 + computes / computes_per_turn : 1;
   }
 
   std::optional<placed_plan> run() {
@@ -168,10 +168,10 @@ class rung_search {
       take({split, std::move(*found.best)});
     };
     for (std::size_t s = 0; s < splits_.size(); ++s) {
-      if (goes_up_ && ((j + s) % in_turn_ != 0 || !may_be_fast(found_[s][j]))) continue;
+      if (goes_up_ && ((j + s) % turns_ != 0 || !may_be_fast(found_[s][j]))) continue;
       decide_for(s, quick_effort(work / splits_.size()));
     }
-    if (fastest < splits_.size() && (least_ < before || j % in_turn_ == 0))
+    if (fastest < splits_.size() && (least_ < before || j % turns_ == 0))
       decide_for(fastest, full_effort(work));
   }
 
@@ -238,7 +238,7 @@ class rung_search {
   const rival_planner& rival_;
   std::uint64_t work_;
   bool goes_up_ = false;          // searches at each rung, not only at the last ones
-  std::size_t in_turn_ = 1;       // at a rung, one of so many splits is decided for anew
+  std::size_t turns_ = 1;         // a rung searches every turns_-th split; the next rung, the next ones
   std::size_t largest_ = 0;       // rung within the budget
   nanoseconds compute_time_ = 0;  // of all operators
   times forecast_;                // per rung: the least of all splits

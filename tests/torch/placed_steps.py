@@ -4,7 +4,7 @@ MIB = 2**20
 
 
 def step(*changes):
-    """Requests of so many MiB, each with a point of its own: +8 takes, -8 gives back the oldest of that size."""
+    """A list of requests, one for each change: 8 allocates 8 MiB, -8 frees the oldest tensor of 8 MiB. Each has its own point."""
     found, held = [], []
     for number, change in enumerate(changes):
         if change > 0:

@@ -13,7 +13,8 @@ import torch
 from . import lines, managed
 from .planner import NoPlan
 
-GRAIN, PADDING = 512, 16  # PADDING: a part in so many, by which Inductor may lay rows apart
+GRAIN = 512   # bytes: slots begin at multiples of it
+PADDING = 16  # Inductor may pad rows; a slot has room for 1/16 more
 
 library = torch.library.Library("umbench", "FRAGMENT")
 # What lies on the host is flat: Inductor would copy it once more, before it is there, where it wants a result in other strides.
