@@ -372,7 +372,7 @@ def test_this_release_has_what_fit_uses():
 class LaidOut:
     """An arena that needs no GPU and lays out nothing until `fails` is used up."""
 
-    fails = 0
+    fails = lacking = 0
 
     def __init__(self, device, budget):
         self.recording, self.laid = None, 0
@@ -626,10 +626,11 @@ def test_plans_again_with_more_slack_where_no_memory_can_be_laid_out(monkeypatch
     model, inputs = made("perceptron")
     on_made_up_gpu(monkeypatch, LaidOut, max_memory_allocated=2**26, max_memory_reserved=2**41)
     monkeypatch.setattr(LaidOut, "fails", 1)
+    monkeypatch.setattr(LaidOut, "lacking", 2**36)
     model = umt.fit(model, budget="1TiB", backend="aot_eager", effort=0.003)
     for _ in range(8):
         trained(model, inputs)
-    assert model.plan.plans == 2 and model.plan.more_slack > 0 and model.plan.settled and model.plan.within
+    assert model.plan.plans == 2 and model.plan.more_slack == 2**36 and model.plan.settled and model.plan.within
 
 
 def test_a_step_whose_backward_pass_fails_is_not_the_one_that_is_measured(monkeypatch):

@@ -24,7 +24,7 @@ def within(size):
 
 
 def holds(requests, size):
-    return placing.find_holds(requests, within(size), 5 * MIB + PAGE, size)
+    return placing.find_holds(requests, within(size), 5 * MIB + PAGE, size)[0]
 
 
 def test_a_tensor_is_put_where_a_later_one_finds_room():
@@ -32,6 +32,7 @@ def test_a_tensor_is_put_where_a_later_one_finds_room():
     requests = step(48, 24, -48, 96)
     assert placing.count_served(requests, {}, within(120 * MIB)) == 3 and holds(requests, 120 * MIB)
     assert holds(requests, 168 * MIB) == {} and holds(requests, 119 * MIB) is None
+    assert placing.find_holds(requests, within(110 * MIB), 5 * MIB + PAGE, 110 * MIB) == (None, 10 * MIB)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -55,56 +56,67 @@ def test_what_is_let_go_is_free_again():
 
 
 class Taken:
-    """Memory of the device that is made up: sizes of what is held, and a limit."""
+    """Memory of the device that is made up: sizes of what is held, by address, and a limit."""
 
     def __init__(self, monkeypatch, most=10**9):
-        self.sizes, self.most = [], most
-        monkeypatch.setattr(private, "bytes_of_device", self.take)
+        self.size_at, self.most, self.addresses = {}, most, iter(range(1000))
+        monkeypatch.setattr(private, "take_bytes", self.take)
+        monkeypatch.setattr(private, "give_bytes", self.size_at.pop)
 
-    def take(self, size):
-        if sum(self.sizes) + size > self.most:
+    def take(self, size, stream):
+        assert stream == 7
+        if sum(self.size_at.values()) + size > self.most:
             raise torch.OutOfMemoryError
-        self.sizes.append(size)
-        sizes = self.sizes
+        address = next(self.addresses)
+        self.size_at[address] = size
+        return address
 
-        class Piece:
-            def __del__(self):
-                sizes.remove(size)
+    def sizes(self):
+        return list(self.size_at.values())
 
-        return Piece()
+
+def allocate(point):
+    """As Inductor's code does."""
+    if point in placing.told:
+        placing.before(point)
 
 
 def test_pieces_are_held_from_point_to_point(monkeypatch):
     taken = Taken(monkeypatch)
-    found = placing.Holds([70, 71, 70, 72], {0: ((), {"a": 5, "b": 6}), 2: (("a",), {"c": 7}), 3: (("b",), {})})
+    found = placing.Holds([70, 71, 70, 71, 72, 73], {0: ((), {"a": 5, "b": 6}), 2: (("a",), {"c": 7}), 4: (("b",), {})}, 7)
     placing.follow(found)
     told = []
-    for point in (70, 99, 71, 70, 72):  # 99 is of another graph
-        placing.before(point)
-        told.append(list(taken.sizes))
-    assert told == [[5, 6], [5, 6], [5, 6], [6, 7], []] and len(found) == 3
+    for point in (70, 99, 71, 70, 71, 72, 73):  # 99 is of another graph
+        allocate(point)
+        told.append(taken.sizes())
+    assert told == [[5, 6], [5, 6], [5, 6], [6, 7], [6, 7], [7], []] and len(found) == 3 and 71 not in placing.told
     found.begin()
-    placing.before(70)
-    placing.before(72)  # out of order
-    assert taken.sizes == [] and found.next == 4
+    allocate(70)
+    allocate(72)  # out of order
+    assert taken.sizes() == []
+    allocate(70)
+    assert taken.sizes() == []
     found.begin()
-    placing.before(70)
+    allocate(70)
     placing.follow(None)
-    assert taken.sizes == []
-    placing.before(71)
+    assert taken.sizes() == []
+    allocate(70)
+    assert taken.sizes() == []
 
 
 def test_nothing_is_held_where_there_is_no_room(monkeypatch):
     taken = Taken(monkeypatch, most=10)
-    found = placing.Holds([1, 2], {0: ((), {"a": 5, "b": 6}), 1: ((), {"c": 1})})
-    for point in (1, 2):
+    found = placing.Holds([1, 2, 3], {0: ((), {"a": 5, "b": 6}), 1: ((), {"c": 1})}, 7)
+    for point in (1, 2, 3):
         found.at(point)
-        assert taken.sizes == []
+        assert taken.sizes() == []
 
 
 def test_code_of_inductor_tells_its_points():
     """The same ones in each step, different ones within a step."""
     class Points:
+        told = range(10**9)
+
         def __init__(self):
             self.all = []
 

@@ -122,6 +122,8 @@ class Arena:
         self.requests, self.points, self.holds = [], [], None
         self.pages, self.laid, self.kept, self.held = 0, 0, 0, False
         self.recording, self.stream = None, 0  # the stream of the step, as the allocator names it
+        self.small = 0  # bytes: the most seen that were reserved for small allocations; who measures a peak begins PyTorch's count anew
+        self.lacking = 0  # bytes that the best packing of the step needs beside what was mapped
         self.reserved = self.retries = 0  # as _told() says right after the memory was mapped
 
     def record(self):
@@ -159,8 +161,9 @@ class Arena:
         """Bytes that may be mapped beside what is in use, but for the small allocations of a step."""
         told = private.allocator_statistics(self.device)
         small = told["reserved_bytes"]["small_pool"]
+        self.small = max(self.small, small["peak"])
         allowed = torch.cuda.get_per_process_memory_fraction(self.device) * torch.cuda.get_device_properties(self.device).total_memory
-        return int(min(self.budget, allowed)) - told["reserved_bytes"]["all"]["current"] - (small["peak"] - small["current"])
+        return int(min(self.budget, allowed)) - told["reserved_bytes"]["all"]["current"] - (self.small - small["current"])
 
     def lay(self):
         """Maps all that the budget allows as one piece, for the stream of the step. Whether the recorded step finds room there."""
@@ -188,8 +191,8 @@ class Arena:
         changes = self.holds.changes if self.holds is not None else {}
         if placing.count_served(self.requests, changes, pieces.copy()) < len(self.requests):
             room, begin = max(pieces.free, default=(0, 0))
-            changes = placing.find_holds(self.requests, pieces, begin, room)
-        self.holds = None if changes is None else placing.Holds(self.points, changes)
+            changes, self.lacking = placing.find_holds(self.requests, pieces, begin, room)
+        self.holds = None if changes is None else placing.Holds(self.points, changes, self.stream)
         return self.holds is not None
 
     def begin(self):
@@ -226,4 +229,5 @@ class Arena:
     def _told(self):
         """Bytes reserved for large allocations, and how often the allocator gave memory back to find some."""
         told = private.allocator_statistics(self.device)
+        self.small = max(self.small, told["reserved_bytes"]["small_pool"]["peak"])
         return told["reserved_bytes"]["large_pool"]["current"], told["num_alloc_retries"]

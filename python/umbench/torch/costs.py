@@ -9,9 +9,10 @@ from .rates import products_per_s
 from .values import stored_elements, tensors_of
 
 # Operations and bytes a nanosecond that well-tuned kernels reach, and copies between pinned memory and the device, by a word of the device's name.
+# Bytes of the H200 and the H100: what generated kernels reached in results/torch/fit_h200.jsonl and fit_h100.jsonl.
 RATES = {
-    "H200": {"half": 600e3, "single": 50e3, "bytes": 3100.0, "link": 50.0},  # bytes: after generated kernels of fit_h200.jsonl, priced at 4000
-    "H100": {"half": 600e3, "single": 50e3, "bytes": 2700.0, "link": 50.0},
+    "H200": {"half": 600e3, "single": 50e3, "bytes": 3100.0, "link": 50.0},
+    "H100": {"half": 600e3, "single": 50e3, "bytes": 2300.0, "link": 50.0},
     "A100": {"half": 240e3, "single": 18e3, "bytes": 1500.0, "link": 24.0},
     "4090": {"half": 150e3, "single": 70e3, "bytes": 900.0, "link": 24.0},
     "": {"half": 100e3, "single": 15e3, "bytes": 700.0, "link": 12.0},

@@ -183,7 +183,7 @@ class Call:
             return
         if self.plan.plans < self.MOST_PLANS:
             if not self.plan.too_much():
-                self.plan.leave_more_slack()
+                self.plan.leave_more_slack(self.arena.lacking)
             self.compile()
         else:
             self.arena.give_up()

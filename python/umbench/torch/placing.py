@@ -2,9 +2,10 @@
 
 The allocator takes the smallest free piece that is large enough. Under that rule a step needs 12 to 29 % more memory than its tensors; packed by
 their lifetimes (`umbench pack`) they need 0 to 9 % more. So before an allocation, pieces that the allocator would rather take are
-held, until the piece with the wanted address is its choice. Inductor's code calls before() ahead of each allocation. What is
-held changes where tensors lie, nothing else: a step that goes another way stays right, and needs more memory."""
+held, until the piece with the wanted address is its choice. Inductor's code calls before(number) ahead of an allocation whose number
+is in `told`. What is held changes where tensors lie, nothing else: a step that goes another way stays right, and needs more memory."""
 
+import math
 import subprocess
 import tempfile
 
@@ -23,20 +24,20 @@ TRIALS = 600          # of holding less
 
 
 _follows = None       # what before() tells
+told = ()             # numbers of the allocations that it is called for
 
 
 def before(point):
     """Inductor's code is about to allocate. point: the number of this place in the code."""
-    if _follows is not None:
-        _follows.at(point)
+    _follows.at(point)
 
 
 def follow(follower):
     """What before() tells from now on: a Marks, a Holds, or None."""
-    global _follows
+    global _follows, told
     if _follows is not None:
         _follows.end()
-    _follows = follower
+    _follows, told = follower, () if follower is None else follower.told
 
 
 def leave(follower):
@@ -53,12 +54,14 @@ def marks():
 class Marks:
     """Marks points among the allocator's events. points: their numbers, in order."""
 
+    told = range(2**62)
+
     def __init__(self):
         self.points = []
 
     def at(self, point):
         self.points.append(point)
-        private.bytes_of_device(MARK)
+        private.give_bytes(private.take_bytes(MARK, private.raw_stream(torch.cuda.current_device())))
 
     def end(self):
         pass
@@ -66,39 +69,44 @@ class Marks:
 
 class Holds:
     """Holds pieces of memory in each step. points: numbers of the step's points, in order; changes: {index of a point: (keys of pieces that are
-    let go there, {key: bytes} of those that are taken)}."""
+    let go there, {key: bytes} of those that are taken)}; stream: as the allocator names it. At the last point all are let go."""
 
-    def __init__(self, points, changes):
-        self.points, self.changes = points, changes
-        self.known, self.held, self.next = set(points), {}, 0
+    def __init__(self, points, changes, stream=0):
+        self.changes, self.stream, self.held, self.next = changes, stream, {}, 0
+        self.told = {points[index] for index in changes} | set(points[-1:]) if changes else set()
+        self.steps = [(point, changes.get(index)) for index, point in enumerate(points) if point in self.told]
 
     def begin(self):
-        self.held, self.next = {}, 0
+        self.end()
+        self.next = 0
 
     def at(self, point):
-        """Points of other graphs count for nothing. From one on that comes out of order, and behind the last, nothing is held."""
-        if self.next < len(self.points) and point == self.points[self.next]:
-            change = self.changes.get(self.next)
-            self.next += 1
-            if change:
-                self._change(*change)
-            if self.next == len(self.points):
-                self.held = {}
-        elif point in self.known:
-            self.held, self.next = {}, len(self.points)
+        """From a point on that comes out of order nothing is held."""
+        if self.next == len(self.steps):
+            return
+        expected, change = self.steps[self.next]
+        self.next += 1
+        if point != expected:
+            self.next = len(self.steps)
+        elif change:
+            self._change(*change)
+        if self.next == len(self.steps):
+            self.end()
 
     def _change(self, let_go, taken):
-        held = self.held
         for key in let_go:
-            held.pop(key, None)
+            if key in self.held:
+                private.give_bytes(self.held.pop(key))
         try:
             for key, size in taken.items():
-                held[key] = private.bytes_of_device(size)
+                self.held[key] = private.take_bytes(size, self.stream)
         except torch.OutOfMemoryError:
-            self.held, self.next = {}, len(self.points)
+            self.next = len(self.steps)
 
     def end(self):
-        self.held = {}
+        """Lets all go."""
+        while self.held:
+            private.give_bytes(self.held.popitem()[1])
 
     def __len__(self):
         return pieces_in(self.changes)
@@ -154,13 +162,14 @@ def changed(pieces, held, let_go, taken):
 
 
 def find_holds(requests, pieces, begin, room):
-    """Changes of what is held with which all requests find room in `pieces`, of which the one from `begin` has `room` bytes; None where
-    none were found."""
+    """(changes, bytes): of what is held, so that all requests find room in `pieces`, of which the one from `begin` has `room` bytes; None where none
+    were found, and then how many bytes the best packing lacks."""
     if count_served(requests, {}, pieces.copy()) == len(requests):
-        return {}
-    lengths, best = {key: size for is_taken, key, size, _ in requests if is_taken}, None
+        return {}, 0
+    lengths, best, least = {key: size for is_taken, key, size, _ in requests if is_taken}, None, math.inf
     for rounding in ROUNDINGS:
         wanted, size = addresses(requests, rounding)
+        least = min(least, size or math.inf)
         if not wanted or size > room + 2 * rounding:
             continue
         end = max(wanted[key] + lengths[key] for key in wanted)
@@ -170,7 +179,7 @@ def find_holds(requests, pieces, begin, room):
                 best = min(best or changes, fewer(requests, changes, pieces), key=pieces_in)
         if best is not None and pieces_in(best) <= FEW:
             break
-    return best
+    return best, max(0, least - room) if best is None and least < math.inf else 0
 
 
 def pieces_in(changes):

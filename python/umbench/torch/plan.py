@@ -30,9 +30,9 @@ class Plan:
     def leave_slack(self):
         self.usable = self.budget - min(max(int(self.budget * SLACK), LEAST_SLACK), MOST_SLACK) - self.more_slack
 
-    def leave_more_slack(self):
-        """The allocator lost more than was left to it."""
-        self.more_slack += max(self.budget // 50, LEAST_SLACK)
+    def leave_more_slack(self, lacking=0):
+        """The allocator lost more than was left to it, `lacking` bytes at least."""
+        self.more_slack += max(self.budget // 50, lacking)
 
     def measure(self, allocated, reserved, ms):
         """Peaks in bytes and milliseconds of one step, the optimizer's part included. What the prediction did not see is foreseen by the next plan."""
