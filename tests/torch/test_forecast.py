@@ -1,8 +1,10 @@
 """The table of `umbench fit`: no GPU, no step that runs."""
 
+import importlib
+
 import pytest
 
-pytest.importorskip("torch", minversion="2.9")
+torch = pytest.importorskip("torch", minversion="2.9")
 
 import test_fit  # noqa: E402, F401  skips where the program umbench is not built
 import test_zoo  # noqa: E402
@@ -10,7 +12,8 @@ import test_zoo  # noqa: E402
 from umbench import model_arguments  # noqa: E402
 from umbench.torch import capture, convert, export, forecast, layouts, liveness, private  # noqa: E402
 from umbench.torch.costs import ByMachine  # noqa: E402
-from umbench.torch.planner import ask  # noqa: E402
+from umbench.torch.plan import Plan  # noqa: E402
+from umbench.torch.planner import NoPlan, ask  # noqa: E402
 from umbench.torch.step import step_and_own_choice  # noqa: E402
 
 MODEL = """
@@ -35,9 +38,60 @@ def test_the_table_tells_which_batch_fits(tmp_path, capsys):
 def test_fit_and_export_tell_peaks_alike(model, library, most):
     pytest.importorskip(library)
     options = model_arguments.fit([f"{test_zoo.__file__}:{model}", "--budget", "1TiB", "--effort", "0.001"])
-    _, answer, _ = forecast.planned(options, 2**40, 1)
+    _, answer, *_ = forecast.planned(options, Plan(2**40), 1)
     nodes, kernels = answer["begin"]["peak"] - forecast.LIBRARY_BYTES, liveness.peak_of(convert.of_model(getattr(test_zoo, model)).document)[0]
     assert abs(nodes / kernels - 1) < most
+
+
+WORDS = """
+import torch
+from torch import nn
+
+class Words(nn.Module):
+    def __init__(self, learns, tells_logits):
+        super().__init__()
+        self.hidden, self.head, self.tells_logits = nn.Linear(16, 16), nn.Linear(16, 4000), tells_logits
+        self.head.weight.requires_grad_(learns)
+
+    def forward(self, x, labels):
+        logits = self.head(self.hidden(x).relu())
+        loss = nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
+        return {"loss": loss, "logits": logits} if self.tells_logits else loss
+
+def words(learns=True, tells_logits=False):
+    return Words(learns, tells_logits), (torch.randn(4, 512, 16), torch.randint(4000, (4, 512)))
+
+def frozen():
+    return words(learns=False)
+
+def told():
+    return words(tells_logits=True)
+"""
+
+
+@pytest.mark.parametrize(("name", "shares"), [("words", 2), ("frozen", 4), ("told", 1)])
+def test_a_loss_is_cut_as_fit_cuts_it(name, shares, tmp_path, monkeypatch, capsys):
+    """Into as many shares, and the graph is the same, but for results beside the loss, which have gradients of their own."""
+    file = tmp_path / "words.py"
+    file.write_text(WORDS, encoding="utf-8")
+    given = [f"{file}:{name}", "--budget", "200MiB", "--effort", "0.001"]
+    step, *_, found = forecast.planned(model_arguments.fit(given), Plan(200 * 2**20), 1)
+    assert found == shares
+
+    def operators(step):
+        return [node.target for node in step.nodes if node.op == "call_function"]
+
+    def seen(own, *_):
+        products = [sum(target == torch.ops.aten.mm.default for target in operators(each)) for each in (own, step)]
+        assert products[0] == products[1] and (name == "told" or operators(own) == operators(step))
+        raise NoPlan("seen")
+
+    monkeypatch.setattr(importlib.import_module("umbench.torch.fit"), "ask", seen)
+    model, inputs = export.function_named(f"{file}:{name}")()
+    with pytest.raises(NoPlan, match="seen"):
+        test_fit.umt.fit(model, budget="200MiB")(*inputs)
+    forecast.main(model_arguments.fit(given))
+    assert (f"the loss in {shares} shares of its rows" in capsys.readouterr().out) == (shares > 1)
 
 
 def rounded(size):

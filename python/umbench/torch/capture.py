@@ -78,12 +78,16 @@ class WithLoss(torch.nn.Module):
 
     def __init__(self, model, own_loss, autocast):
         super().__init__()
-        self.model, self.own_loss, self.autocast = model, own_loss, autocast
+        self.model, self.own_loss, self.autocast, self.in_shares = model, own_loss, autocast, None
 
     def forward(self, *inputs):
         with AsCuda(), casting(self.autocast):
             if self.own_loss:
-                return (first_result(self.model(*inputs)),)
+                with self.in_shares or contextlib.nullcontext():
+                    results = self.model(*inputs)
+                if self.in_shares:
+                    self.in_shares.see(tree_leaves(results))
+                return (first_result(results),)
             return (torch.nn.functional.cross_entropy(first_result(self.model(*inputs[:-1])), inputs[-1]),)
 
 
@@ -131,9 +135,10 @@ def first_result(result):
     return next(leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor))
 
 
-def capture(factory, *, compiled, inference=False, autocast=None, times=1):
+def capture(factory, *, compiled, inference=False, autocast=None, times=1, in_shares=None):
     """`factory()` returns (model, inputs). `compiled`: with the decompositions and passes of torch.compile, else
-    in eager PyTorch's operators. `times`: by how much the batch of the example inputs is repeated. Raises CannotExport."""
+    in eager PyTorch's operators. `times`: by how much the batch of the example inputs is repeated. in_shares: a
+    chunks.InShares for the loss that the model returns. Raises CannotExport."""
     mode = FakeMode(allow_non_fake_inputs=True)
     at = _Place()
     with mode, converts_fake_parameters(), autocast_as_cuda(), compiling(), checkpoints.marked():
@@ -153,6 +158,7 @@ def capture(factory, *, compiled, inference=False, autocast=None, times=1):
                 wrapped = Outputs(model.eval(), autocast)
             else:
                 wrapped, inputs, labels = with_loss(model.train(), inputs, autocast)
+                wrapped.in_shares = in_shares
             with contextlib.nullcontext() if compiled else eager_kernels():
                 joint = _joint(wrapped, inputs, labels, as_cuda.decompositions() if compiled else {})
             at.leave_alone()

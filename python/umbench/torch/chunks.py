@@ -7,10 +7,14 @@ import contextlib
 
 import torch
 from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
 from torch.utils.flop_counter import register_flop_formula
 
 FLATTENS = {"flatten", "view", "reshape", "contiguous", "float"}
 LINEAR = {F.linear, torch._C._nn.linear}
+SHARES = (1, 2, 4, 8, 16)  # of the rows of a loss over many words
+SHARE_OF_BUDGET = 0.2      # that the logits of one share and their gradients may take
+SHARE_IF_FROZEN = 0.08     # of weights that do not learn: more shares cost no sums of their gradients
 
 
 # A copy of the rows, made once the gradients of the share before are there: Inductor would compute all logits first.
@@ -147,7 +151,7 @@ def losses_of(graph):
     """[(linear, cross_entropy)] nodes of Dynamo's graph that can be cut."""
     found = []
     for node in graph.nodes:
-        if node.op != "call_function" or node.target is not F.cross_entropy or not is_mean(node):
+        if node.op != "call_function" or node.target is not F.cross_entropy or not is_mean(node.args, node.kwargs, example_of):
             continue
         source = node.args[0] if node.args else None
         while isinstance(source, torch.fx.Node) and source.op == "call_method" and source.target in FLATTENS and len(source.users) == 1:
@@ -159,12 +163,12 @@ def losses_of(graph):
 
 def bytes_of_logits(graph):
     """What the logits of the largest loss and their gradients take in the type that the products have."""
-    sizes = [0]
-    for linear, loss in losses_of(graph):
-        value = linear.meta["example_value"]
-        half = torch.is_autocast_enabled(value.device.type) or value.element_size() == 2
-        sizes.append(value.numel() * 2 * (2 if half else 4))
-    return max(sizes)
+    return max([bytes_with_gradients(linear.meta["example_value"]) for linear, _ in losses_of(graph)], default=0)
+
+
+def bytes_with_gradients(logits):
+    half = torch.is_autocast_enabled(logits.device.type) or logits.element_size() == 2
+    return logits.numel() * 2 * (2 if half else 4)
 
 
 def learns(graph):
@@ -172,20 +176,25 @@ def learns(graph):
     return any(linear.args[1].meta["example_value"].requires_grad for linear, _ in losses_of(graph))
 
 
-def is_mean(node):
-    """Whether a cross-entropy is the mean over rows with class numbers as labels, and nothing else."""
-    options = dict(zip(("input", "target", "weight", "size_average", "ignore_index", "reduce", "reduction", "label_smoothing"), node.args))
-    options |= node.kwargs
-    label = options.get("target")
-    value = label.meta.get("example_value") if isinstance(label, torch.fx.Node) else None
-    return (isinstance(value, torch.Tensor) and not value.is_floating_point() and options.get("weight") is None
-            and options.get("reduction", "mean") == "mean" and not options.get("label_smoothing") and options.get("reduce") is None
-            and options.get("size_average") is None and classes_last(options["input"], value))
+def shares_to_try(logits, weight_learns, budget):
+    """Into how many shares a loss may be cut, of which the first is wanted that has a plan. logits: bytes, with their gradients."""
+    if logits <= 0.01 * budget:
+        return [1]
+    most = budget * (SHARE_OF_BUDGET if weight_learns else SHARE_IF_FROZEN)
+    return [shares for shares in SHARES if logits / shares <= most or shares == SHARES[-1]]
 
 
-def classes_last(logits, labels):
-    value = logits.meta.get("example_value")
-    return isinstance(value, torch.Tensor) and value.dim() == 2 and labels.dim() == 1
+def example_of(argument):
+    return argument.meta.get("example_value") if isinstance(argument, torch.fx.Node) else argument
+
+
+def is_mean(args, kwargs, example_of=lambda argument: argument):
+    """Whether a cross-entropy is the mean over rows with class numbers as labels, and nothing else. `example_of` an argument is a tensor."""
+    options = dict(zip(("input", "target", "weight", "size_average", "ignore_index", "reduce", "reduction", "label_smoothing"), args)) | kwargs
+    logits, label = example_of(options.get("input")), example_of(options.get("target"))
+    return (isinstance(logits, torch.Tensor) and isinstance(label, torch.Tensor) and not label.is_floating_point()
+            and options.get("weight") is None and options.get("reduction", "mean") == "mean" and not options.get("label_smoothing")
+            and options.get("reduce") is None and options.get("size_average") is None and (logits.dim(), label.dim()) == (2, 1))
 
 
 def cut(module, shares):
@@ -211,3 +220,36 @@ def cut(module, shares):
                 dead = dead.args[0]
             graph.erase_node(copied[linear])
     return torch.fx.GraphModule(module, graph)
+
+
+class InShares(TorchFunctionMode):
+    """Computes losses in `shares` while a model is traced, as `cut` does in Dynamo's graph. `logits`: bytes of the largest loss's, with
+    their gradients; weight_learns: of the layers before losses, whether any does."""
+
+    def __init__(self, shares):
+        super().__init__()
+        self.shares, self.logits, self.weight_learns = shares, 0, False
+        self.made = {}  # the results of linear layers, and views of them, with what the layer was given, by id
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if function is F.cross_entropy and is_mean(args, kwargs):
+            options = dict(zip(("input", "target", "weight", "size_average", "ignore_index"), args)) | kwargs
+            _, logits, given = self.made.get(id(options["input"]), (None, None, None))
+            if given:
+                self.logits = max(self.logits, bytes_with_gradients(logits))
+                self.weight_learns |= given["weight"].requires_grad
+                if self.shares > 1:
+                    return share_by_share(given["input"], given["weight"], given.get("bias"), options["target"], options.get("ignore_index", -100),
+                                          self.shares, given["weight"].requires_grad)
+        result = function(*args, **kwargs)
+        if function in LINEAR:
+            self.made[id(result)] = result, result, dict(zip(("input", "weight", "bias"), args)) | kwargs
+        elif getattr(function, "__name__", "") in FLATTENS and id(args[0]) in self.made:
+            self.made[id(result)] = result, *self.made[id(args[0])][1:]
+        return result
+
+    def see(self, results):
+        """The model's results: logits among them are wanted whole."""
+        if any(id(each) in self.made for each in results):
+            self.logits = 0

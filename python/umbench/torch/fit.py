@@ -1,5 +1,6 @@
 """fit(): a model that trains within a budget of device memory."""
 
+import contextlib
 import math
 import re
 import time
@@ -225,10 +226,6 @@ def close_all(slabs):
 class Planning:
     """Compiles the graphs that Dynamo finds, each with a plan."""
 
-    SHARES = (1, 2, 4, 8, 16)  # of the rows of a loss over many words
-    SHARE_OF_BUDGET = 0.2      # that the logits of one share and their gradients may take
-    SHARE_IF_FROZEN = 0.08     # of weights that do not learn: more shares cost no sums of their gradients
-
     def __init__(self, model, plan, optimizer, tier, bits, backend, effort):
         self.bits = bits
         self.shares, self.costs, self.slabs, self.allocated, self.workspaces = 1, None, [], 0, 0
@@ -253,17 +250,15 @@ class Planning:
             self.allocated = torch.cuda.memory_allocated(device)
             self.workspaces = allocated - self.allocated
         logits = chunks.bytes_of_logits(graph.graph) if self.bits == "rounding" else 0
-        most = self.plan.budget * (self.SHARE_OF_BUDGET if chunks.learns(graph.graph) else self.SHARE_IF_FROZEN)
-        for shares in self.SHARES:
-            more = shares < self.SHARES[-1] and logits > 0.01 * self.plan.budget
-            if more and logits / shares > most:
-                continue
-            self.shares = shares
-            try:
-                return private.compiled(chunks.cut(graph, shares), inputs, weakly(self.partition), self.backend)
-            except NoRoom:
-                if not more:
-                    raise
+        *others, last = chunks.shares_to_try(logits, chunks.learns(graph.graph), self.plan.budget)
+        for self.shares in others:
+            with contextlib.suppress(NoRoom):
+                return self.compile_shares(graph, inputs)
+        self.shares = last
+        return self.compile_shares(graph, inputs)
+
+    def compile_shares(self, graph, inputs):
+        return private.compiled(chunks.cut(graph, self.shares), inputs, weakly(self.partition), self.backend)
 
     def partition(self, joint, inputs, *, num_fwd_outputs, static_lifetime_input_indices=None, **others):
         begun = time.monotonic()

@@ -1,12 +1,13 @@
 """What fit would make of a model on a GPU that need not be there: a table of whether it fits, how much slower it gets, and what is done.
 
 MODEL.py:FUNCTION names a function without arguments that returns (model, inputs), the batch first. Nothing is run: the graph is
-traced with fake tensors, and times follow a machine file. Losses are not cut into shares here."""
+traced with fake tensors, and times follow a machine file. A batch is not computed in parts here."""
 
 from umbench import load, model_arguments
 
 from .export import function_named, machine
 
+LEAST_EFFORT = 0.001
 LIBRARY_BYTES = 65 * 2**20  # what cuBLAS keeps for the threads of the two passes: measured on an H100 with torch 2.11
 
 
@@ -50,40 +51,64 @@ def forecast(options, times):
 
     plan = Plan(bytes_of(options.budget))
     plan.leave_slack()
-    step, answer, batch = planned(options, plan.usable, times)
+    step, answer, batch, shares = planned(options, plan, times)
     made, own = answer["plan"], answer["begin"]
     again = Counter(name_of(step.nodes[i]) for i in made["recomputed"] if step.rows[i]["kind"] == "kernel")
     told = ", ".join(f"{count} {name}" for name, count in again.most_common()) or "no product and no library call"
+    told += f"; the loss in {shares} shares of its rows" if shares > 1 else ""
     fits, away = made["peak"] <= plan.usable, sum(step.rows[i]["bytes"] for i, _, _ in made["offloaded"])
     return (batch, fits, f"{batch:>6} {'yes' if fits else 'no':>5} {in_gib(made['peak']):>10} {in_gib(own['peak']):>10} {made['ns'] / own['ns']:>6.2f}x "
             f"{in_gib(made['saved_bytes']):>10} {in_gib(away):>10}  {told}")
 
 
-def planned(options, budget, times):
-    """(the step, the planner's answer, the batch) with the example inputs repeated `times` times."""
+def planned(options, plan, times):
+    """(the step, the planner's answer, the batch, shares of the loss) with the example inputs repeated `times` times. `begin` of the answer is
+    PyTorch's own choice where the loss is whole."""
+    from . import chunks
+
+    whole = chunks.InShares(1)
+    joint = captured(options, times, whole)
+    tries = chunks.shares_to_try(whole.logits, whole.weight_learns, plan.budget)
+    own = None if tries[0] == 1 else answered(options, plan.usable, joint, LEAST_EFFORT)[1]["begin"]
+    for shares in tries:
+        if shares > 1:
+            joint = captured(options, times, chunks.InShares(shares))
+        step, answer = answered(options, plan.usable, joint, options.effort)
+        own = answer["begin"] = own or answer["begin"]
+        if answer["plan"]["peak"] <= plan.usable:
+            break
+    batches = [n.meta["val"].shape[0] for n in step.nodes if n.op == "placeholder" and joint.names.get(n.name, "").startswith("data")]
+    return step, answer, batches[0] if batches else 0, shares
+
+
+def captured(options, times, in_shares):
     import torch
 
-    from . import capture, private, skips
+    from . import capture, private
+
+    try:
+        joint = capture.capture(function_named(options.model), compiled=True, times=times, in_shares=in_shares,
+                                autocast=getattr(torch, model_arguments.HALVES[options.autocast]) if options.autocast else None)
+    except capture.CannotExport as error:
+        raise load.BadInput(f"{options.model}: {error}") from None
+    private.simplified(joint.graph)
+    return joint
+
+
+def answered(options, budget, joint, effort):
+    from . import skips
     from .costs import ByMachine
     from .fit import fastest_of, states_per_byte
     from .planner import ask
     from .step import step_and_own_choice
 
-    try:
-        joint = capture.capture(function_named(options.model), compiled=True, times=times,
-                                autocast=getattr(torch, model_arguments.HALVES[options.autocast]) if options.autocast else None)
-    except capture.CannotExport as error:
-        raise load.BadInput(f"{options.model}: {error}") from None
-    private.simplified(joint.graph)
     costs = ByMachine(machine(options.gpu.removeprefix("sim:")))
 
-    def answered(graph):
+    def ask_about(graph):
         step, begin = step_and_own_choice(graph, joint.num_fwd_outputs, joint.static_inputs, costs)
         resident = [row["bytes"] for row in step.rows if row["resident"]]
         trained = sum(row["bytes"] for row in step.rows if row["backward_result"])
         base = LIBRARY_BYTES + sum(resident) + states_per_byte(options.optimizer) * trained
-        return step, ask(step, budget, base, costs.rates, True, begin, options.effort, None if options.tier == "none" else options.tier)
+        return step, ask(step, budget, base, costs.rates, True, begin, effort, None if options.tier == "none" else options.tier)
 
-    _, (step, answer) = fastest_of(skips.variants_of(joint.graph, budget), answered, budget)
-    batches = [n.meta["val"].shape[0] for n in step.nodes if n.op == "placeholder" and joint.names.get(n.name, "").startswith("data")]
-    return step, answer, batches[0] if batches else 0
+    return fastest_of(skips.variants_of(joint.graph, budget), ask_about, budget)[1]

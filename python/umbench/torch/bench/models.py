@@ -253,13 +253,36 @@ def texts(model, batch, tokens, words, device):
     return WithLoss(model.to(device)), (torch.randint(words, (batch, tokens), device=device), torch.randint(words, (batch, tokens), device=device))
 
 
-MODELS = {
-    "resnet50": lambda device="cuda", batch=128: images(ResNet(), batch, 224, 1000, device),
-    "gpt2_small": lambda device="cuda", batch=8: texts(GPT2(), batch, 1024, 50304, device),
-    "gpt2_medium": lambda device="cuda", batch=8: texts(GPT2(24, 1024, 16), batch, 1024, 50304, device),
-    "vit_b16": lambda device="cuda", batch=128: images(ViT(), batch, 224, 1000, device),
-    "swin_t": lambda device="cuda", batch=128: images(Swin(), batch, 224, 1000, device),
-    "convnext_t": lambda device="cuda", batch=128: images(ConvNeXt(), batch, 224, 1000, device),
-    "llama_lora": lambda device="cuda", batch=8: texts(frozen_in_half(Llama()), batch, 1024, 128256, device),
-    "unet": lambda device="cuda", batch=16: images(UNet(), batch, 256, 2, device, dense=True),
-}
+def resnet50(device="cuda", batch=128):
+    return images(ResNet(), batch, 224, 1000, device)
+
+
+def gpt2_small(device="cuda", batch=8):
+    return texts(GPT2(), batch, 1024, 50304, device)
+
+
+def gpt2_medium(device="cuda", batch=8):
+    return texts(GPT2(24, 1024, 16), batch, 1024, 50304, device)
+
+
+def vit_b16(device="cuda", batch=128):
+    return images(ViT(), batch, 224, 1000, device)
+
+
+def swin_t(device="cuda", batch=128):
+    return images(Swin(), batch, 224, 1000, device)
+
+
+def convnext_t(device="cuda", batch=128):
+    return images(ConvNeXt(), batch, 224, 1000, device)
+
+
+def llama_lora(device="cuda", batch=8):
+    return texts(frozen_in_half(Llama()), batch, 1024, 128256, device)
+
+
+def unet(device="cuda", batch=16):
+    return images(UNet(), batch, 256, 2, device, dense=True)
+
+
+MODELS = {make.__name__: make for make in (resnet50, gpt2_small, gpt2_medium, vit_b16, swin_t, convnext_t, llama_lora, unet)}
