@@ -18,7 +18,7 @@ MIB = 2**20
 LARGE = MIB           # above it allocations share the pool that is laid out here
 MARK = 7              # bytes: an allocation of this size is a mark of before() among the allocator's events
 MOST_HELD = 40        # pieces before one allocation
-ROUNDINGS = (512, MIB, 2 * MIB)  # of the sizes that are packed: others leave other gaps
+ROUNDINGS = (512, MIB)  # of the sizes that are packed: others leave other gaps
 FEW = 40              # pieces that need not be made fewer: each one that is taken costs the CPU 20 us a step on the host of an H100
 TRIALS = 600          # of holding less
 
@@ -174,7 +174,8 @@ def find_holds(requests, pieces, begin, room):
             continue
         end = max(wanted[key] + lengths[key] for key in wanted)
         for turned in (wanted, {key: end - wanted[key] - lengths[key] for key in wanted}):
-            changes = steered(requests, {key: begin + address for key, address in turned.items()}, pieces.copy())
+            wanted_here = Wanted(requests, {key: begin + address for key, address in turned.items()}, begin, begin + room)
+            changes = steered(requests, wanted_here, pieces.copy())
             if changes is not None and count_served(requests, changes, pieces.copy()) == len(requests):
                 best = min(best or changes, fewer(requests, changes, pieces), key=pieces_in)
         if best is not None and pieces_in(best) <= FEW:
@@ -206,11 +207,49 @@ def fewer(requests, changes, pieces):
     return {point: change for point, change in changes.items() if change[0] or change[1]}
 
 
+class Wanted:
+    """The address that each tensor shall have, within `begin` and `end`."""
+
+    def __init__(self, requests, addresses, begin, end):
+        self.at, self.begin, self.end = addresses, begin, end
+        self.size, self.born, self.dies = {}, {}, {}
+        for number, (is_taken, key, size, _) in enumerate(requests):
+            if is_taken:
+                self.born[key], self.size[key] = number, size
+            else:
+                self.dies[key] = number
+
+    def lies(self, key, address, now):
+        """A tensor lies elsewhere than wanted. Those that come after the request `now` in its place get another."""
+        self.at[key], end = address, address + self.size[key]
+        in_its_place = [other for other in self._beside(key) if self.born[other] > now and self.at[other] < end and address < self.at[other] + self.size[other]]
+        for other in sorted(in_its_place, key=self.size.get, reverse=True):
+            self._move(other)
+
+    def _beside(self, key):
+        """Tensors that are there at the same time."""
+        return [other for other in self.at if other != key and self.born[other] < self.dies[key] and self.born[key] < self.dies[other]]
+
+    def _move(self, key):
+        """To the nearest place that is free all the time, if there is one."""
+        size, old, places, at = self.size[key], self.at[key], [], self.begin
+        for begin, end in sorted((self.at[other], self.at[other] + self.size[other]) for other in self._beside(key)) + [(self.end, self.end)]:
+            if begin - at >= size:
+                place = min(max(old, at), begin - size)
+                if 0 < place - at <= LARGE:  # which cannot be held
+                    place = at
+                elif 0 < begin - size - place <= LARGE:
+                    place = begin - size
+                places.append(place)
+            at = max(at, end)
+        self.at[key] = min(places, key=lambda place: abs(place - old), default=old)
+
+
 class State:
-    """What is free, where tensors lie, {key: address}, and what is held, {key: (address, bytes)}."""
+    """What is free, where tensors lie, {key: address}, and what is held, {key: (address, bytes)}. lain: where those of the last group did."""
 
     def __init__(self, pieces, at, held):
-        self.pieces, self.at, self.held = pieces, at, held
+        self.pieces, self.at, self.held, self.lain = pieces, at, held, {}
 
     def copy(self):
         return State(self.pieces.copy(), dict(self.at), dict(self.held))
@@ -222,18 +261,22 @@ class State:
 
 def steered(requests, wanted, pieces):
     """Changes of what is held so that as many tensors as can be have the wanted addresses; None where one finds no room."""
-    state, changes = State(pieces, {}, {}), {}
+    state, changes, now = State(pieces, {}, {}), {}, -1
     final = max((request[3] for request in requests), default=0)
     for group in grouped(requests):
         point, best = group[0][3] if group[0][0] else None, None
         for way in (hold_nothing,) if point in (None, -1, final) else WAYS:
-            tried = try_way(group, wanted, state, way)
+            tried = try_way(group, wanted.at, state, way)
             best = tried if tried and (best is None or tried[0] < best[0]) else best
             if best and best[0][0] == 0:
                 break
         if best is None:
             return None
-        _, change, state = best
+        (astray, _), change, state = best
+        now += len(group)
+        if astray:
+            for key, address in state.lain.items():
+                wanted.lies(key, address, now)
         if any(change):
             changes[point] = change
     return changes
@@ -267,7 +310,7 @@ def try_way(group, wanted, state, way):
     astray = 0
     for is_taken, key, size, _ in group:
         if is_taken:
-            state.at[key] = state.pieces.take(size)
+            state.at[key] = state.lain[key] = state.pieces.take(size)
             if state.at[key] is None:
                 return None
             astray += state.at[key] != wanted[key]
