@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from placed_steps import MIB, random_step, step  # noqa: E402
-from umbench.torch import fit, placing, private  # noqa: E402
+from umbench.torch import fit, placing, private, steering  # noqa: E402
 from umbench.torch.arena import PAGE, Pieces  # noqa: E402
 
 
@@ -24,15 +24,15 @@ def within(size):
 
 
 def holds(requests, size):
-    return placing.find_holds(requests, within(size), 5 * MIB + PAGE, size)[0]
+    return steering.find_holds(requests, within(size), 5 * MIB + PAGE, size)[0]
 
 
 def test_a_tensor_is_put_where_a_later_one_finds_room():
     """Best fit puts the second tensor in the middle of 120 MiB, where 96 MiB no longer find room."""
     requests = step(48, 24, -48, 96)
-    assert placing.count_served(requests, {}, within(120 * MIB)) == 3 and holds(requests, 120 * MIB)
+    assert steering.count_served(requests, {}, within(120 * MIB)) == 3 and holds(requests, 120 * MIB)
     assert holds(requests, 168 * MIB) == {} and holds(requests, 119 * MIB) is None
-    assert placing.find_holds(requests, within(110 * MIB), 5 * MIB + PAGE, 110 * MIB) == (None, 10 * MIB)
+    assert steering.find_holds(requests, within(110 * MIB), 5 * MIB + PAGE, 110 * MIB) == (None, 10 * MIB)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -40,19 +40,29 @@ def test_steps_find_room_in_less_than_best_fit_takes(seed):
     """What is found serves all requests and is no more than is needed. Half of what best fit wastes is got back at least."""
     requests = random_step(random.Random(seed), 24)
     peak = peak_of(requests)
-    alone = next(size for size in range(peak, 3 * peak, MIB) if placing.count_served(requests, {}, within(size)) == len(requests))
+    alone = next(size for size in range(peak, 3 * peak, MIB) if steering.count_served(requests, {}, within(size)) == len(requests))
     size, changes = next((size, found) for size in range(peak, alone + 1, 2 * MIB) if (found := holds(requests, size)) is not None)
-    assert placing.count_served(requests, changes, within(size)) == len(requests)
+    assert steering.count_served(requests, changes, within(size)) == len(requests)
     assert alone == peak or size - peak <= (alone - peak) / 2, (peak / MIB, size / MIB, alone / MIB)
     taken = [point for point, change in changes.items() if change[1]]
-    assert not taken or placing.count_served(requests, {}, within(size)) < len(requests)
+    assert not taken or steering.count_served(requests, {}, within(size)) < len(requests)
 
 
 def test_what_is_let_go_is_free_again():
     changes = {0: ((), {"a": 48 * MIB}), 1: (("a", "gone"), {})}
-    assert placing.count_served(step(48, 48), changes, within(96 * MIB)) == 2 + 2
-    assert placing.count_served(step(48, 48), {0: changes[0]}, within(96 * MIB)) == 1
-    assert placing.count_served(step(48, 48), {0: ((), {"a": 97 * MIB})}, within(96 * MIB)) == 0
+    assert steering.count_served(step(48, 48), changes, within(96 * MIB)) == 2 + 2
+    assert steering.count_served(step(48, 48), {0: changes[0]}, within(96 * MIB)) == 1
+    assert steering.count_served(step(48, 48), {0: ((), {"a": 97 * MIB})}, within(96 * MIB)) == 0
+
+
+@pytest.mark.parametrize("third, end, moved", [(40, 70, 15), (30, 90, 60), (30, 70, 10)])
+def test_what_is_wanted_where_something_else_lies_moves_to_the_nearest_free_place(third, end, moved):
+    """The first lies at 5 MiB instead of 0; the second, of 20 MiB, was to lie at 10."""
+    wanted = steering.Wanted(step(10, 20, 30), {0: 0, 1: 10 * MIB, 2: third * MIB}, 0, end * MIB)
+    wanted.lies(0, 5 * MIB, 0)
+    assert wanted.at == {0: 5 * MIB, 1: moved * MIB, 2: third * MIB}
+    wanted.lies(1, 0, 2)
+    assert wanted.at == {0: 5 * MIB, 1: 0, 2: third * MIB}  # it comes last of all
 
 
 class Taken:

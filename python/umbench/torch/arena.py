@@ -13,8 +13,9 @@ import weakref
 
 import torch
 
-from . import placing, private
-from .placing import LARGE, MARK
+from . import placing, private, steering
+from .placing import MARK
+from .steering import LARGE
 
 MIB = 2**20
 PAGE = 12 * MIB       # that the allocator maps at a time (private.ALLOCATOR)
@@ -189,9 +190,9 @@ class Arena:
         """Whether the recorded step finds room in what was mapped, holding what it held before or something else."""
         pieces = Pieces(private.free_pieces(self.device, self.stream))
         changes = self.holds.changes if self.holds is not None else {}
-        if placing.count_served(self.requests, changes, pieces.copy()) < len(self.requests):
+        if steering.count_served(self.requests, changes, pieces.copy()) < len(self.requests):
             room, begin = max(pieces.free, default=(0, 0))
-            changes, self.lacking = placing.find_holds(self.requests, pieces, begin, room)
+            changes, self.lacking = steering.find_holds(self.requests, pieces, begin, room)
         self.holds = None if changes is None else placing.Holds(self.points, changes, self.stream)
         return self.holds is not None
 
