@@ -497,18 +497,6 @@ TEST(Work, CountsEachOperandOnce) {
   EXPECT_EQ(second.written, bytes_of(sum.g.tensors[2]));
 }
 
-TEST(Work, PartsAddUpToTheWhole) {
-  for (const single& s : {strided_convolution(), strided_backward_data(), strided_backward_filter()}) {
-    for (const slice cut : {slice{axis::batch, 0, 3}, slice{axis::channel, 0, 3}, slice{axis::row, 0, 7}}) {
-      std::uint64_t total = 0;
-      for (std::uint32_t part = 0; part < cut.of; ++part) {
-        total += work_of(s.g, s.o(), s.part({cut.along, part, cut.of})).flops;
-      }
-      EXPECT_EQ(total, work_of(s.g, s.o()).flops) << kind_of(s.o().attributes) << " " << to_text(cut.along);
-    }
-  }
-}
-
 TEST(Work, PartsOfAGridAddUpToTheWhole) {
   const single s = strided_convolution();
   std::uint64_t total = 0;

@@ -28,10 +28,6 @@ def test_the_largest_gap_comes_first():
     assert len(floors.gaps_of(ENGINES, CEILINGS, "fp32", top=1)) == 1
 
 
-def test_a_floor_says_that_convolutions_are_the_direct_ones():
-    assert floors.floor_of(ENGINES, CEILINGS, "fp32")["convolutions"] == "direct"
-
-
 @pytest.mark.parametrize("op, kind", [
     ("conv1", "convolution"), ("conv1.again2", "convolution.again"), ("conv1.w.bf16", "cast"),
     ("layer1.0.conv2.backward_filter", "convolution.backward_filter"),

@@ -217,9 +217,3 @@ def test_bad_arguments_get_one_clear_line(arguments, complaint):
                           capture_output=True, text=True)
     assert done.returncode != 0
     assert complaint in done.stderr.splitlines()[-1] and "Traceback" not in done.stderr
-
-
-def test_the_list_can_be_run_again(capsys):
-    assert pytorch.main(["--list"]) == 0
-    listed = capsys.readouterr().out.split()
-    assert [pytorch.rows.parse_row(text) for text in listed] == pytorch.rows.TABLE

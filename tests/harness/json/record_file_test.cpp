@@ -1,9 +1,7 @@
 #include "harness/json/record_file.hpp"
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
-#include <csignal>
 #include <fstream>
 
 #include "harness/io/errors.hpp"
@@ -37,33 +35,6 @@ class RecordFile : public testing::Test {
 
   std::filesystem::path path_;
 };
-
-TEST_F(RecordFile, HoldsWhatWasAppended) {
-  begin();
-  record_file file(path_, open_mode::resume);
-  ASSERT_EQ(file.earlier().size(), 1U);
-  EXPECT_EQ(to_json(file.earlier()[0]), to_json(sample_record()));
-  EXPECT_EQ(file.environments().size(), 1U);
-  EXPECT_FALSE(file.was_torn());
-}
-
-TEST_F(RecordFile, IsNotOverwrittenUnasked) {
-  begin();
-  EXPECT_THROW(record_file(path_, open_mode::create), input_error);
-  EXPECT_NO_THROW(record_file(path_, open_mode::resume));
-}
-
-TEST_F(RecordFile, ATornLastLineIsCutOff) {
-  begin();
-  const std::string whole = text();
-  for (const std::size_t kept : {std::size_t{1}, std::size_t{20}, to_json(sample_record()).size() - 1}) {
-    write(whole + to_json(sample_record()).substr(0, kept));
-    record_file file(path_, open_mode::resume);
-    EXPECT_TRUE(file.was_torn());
-    EXPECT_EQ(file.earlier().size(), 1U);
-    EXPECT_EQ(text(), whole);
-  }
-}
 
 TEST_F(RecordFile, ALastLineThatLacksOnlyItsEndIsARecord) {
   begin();
@@ -126,28 +97,6 @@ TEST_F(RecordFile, IsHeldByOneAtATime) {
   record_file file(path_, open_mode::resume);
   expect_words(refusal<input_error>([&] { record_file second(path_, open_mode::resume); }),
                {"another umbench"});
-}
-
-TEST_F(RecordFile, AFailedAppendLeavesWholeLines) {
-  begin();
-  const std::string before = text();
-  record_file file(path_, open_mode::resume);
-  rlimit old{};
-  getrlimit(RLIMIT_FSIZE, &old);
-  const rlimit tight{before.size() + 100, old.rlim_max};
-  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
-  setrlimit(RLIMIT_FSIZE, &tight);
-  EXPECT_THROW(file.append(sample_record()), append_error);
-  setrlimit(RLIMIT_FSIZE, &old);
-  std::signal(SIGXFSZ, handler);
-  EXPECT_EQ(text(), before);
-  file.append(sample_record());
-  EXPECT_EQ(text(), before + to_json(sample_record()) + "\n");
-}
-
-TEST_F(RecordFile, CannotBeWhereThereIsNoFolder) {
-  EXPECT_THROW(record_file("/nonexistent/folder/x.jsonl", open_mode::create), input_error);
-  EXPECT_THROW(record_file(testing::TempDir(), open_mode::create), input_error);
 }
 
 TEST_F(RecordFile, TheSameEnvironmentIsNotedOnce) {
@@ -234,24 +183,11 @@ TEST(Merge, AResultOutweighsAFailure) {
   }
 }
 
-TEST(Merge, TwoResultsOfOneCellAreRefusedUnlessEqual) {
-  const environment here = place("a");
-  record other = cell_at(1);
-  other.samples.back() = 7;
-  EXPECT_EQ(outline(merge_parts({{{here, cell_at(1)}}, {{here, cell_at(1)}}})), "E1");
-  EXPECT_THROW(merge_parts({{{here, cell_at(1)}}, {{here, other}}}), input_error);
-}
-
 TEST(Merge, ResultsAreHeldAgainstDeviceOfAnotherPart) {
   const environment here = place("a");
   const auto all = merge_parts({{{here, cell_at(1, "managed", 2)}}, {{here, cell_at(2, "device", 1)}}});
   EXPECT_EQ(nth(all, 1).result, outcome::wrong_result);
   EXPECT_EQ(nth(all, 2).result, outcome::ok);
-}
-
-TEST(Merge, NothingGivesNothing) {
-  EXPECT_TRUE(merge_parts({}).empty());
-  EXPECT_TRUE(merge_parts({{}, {}}).empty());
 }
 
 }  // namespace
