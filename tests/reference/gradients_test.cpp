@@ -253,41 +253,6 @@ graph conv_of(std::int64_t batch, std::map<std::string, std::int64_t> knobs, boo
   return build_network(spec);
 }
 
-struct conv_case {
-  std::int64_t batch, c, h, w, k, kernel, stride, pad;
-};
-
-// Of the sum of y * dy, whose gradient with respect to y is dy. It is linear in each operand, so
-// differences have rounding errors only.
-TEST(Gradients, OfOneConvolution) {
-  for (const conv_case& c : std::initializer_list<conv_case>{{2, 3, 6, 5, 4, 3, 1, 1},
-                                                             {1, 2, 9, 11, 3, 3, 2, 0},
-                                                             {2, 2, 7, 7, 2, 2, 3, 1},
-                                                             {1, 1, 4, 4, 2, 1, 1, 2},
-                                                             {1, 2, 10, 13, 2, 5, 4, 2}}) {
-    const graph g = conv_of(c.batch, {{"c", c.c},
-                                      {"h", c.h},
-                                      {"w", c.w},
-                                      {"k", c.k},
-                                      {"kernel", c.kernel},
-                                      {"stride", c.stride},
-                                      {"pad", c.pad}});
-    const state given = numbers_for(g, 5);
-    const state all = execute(g, given);
-    const tensor_id y = id_of(g, "conv.y"), dy = id_of(g, "conv.dy");
-    const auto scalar = [&](const state& s) {
-      double sum = 0;
-      for (std::size_t i = 0; i < s.at(y).size(); ++i) sum += s.at(y)[i] * given.at(dy)[i];
-      return sum;
-    };
-    const graph forward = forward_part(g);
-    for (const auto& [of, gradient] : {std::pair{"x", "dx"}, {"conv.w", "conv.dw"}, {"conv.b", "conv.db"}}) {
-      expect_gradient(all.at(id_of(g, gradient)), differences(forward, given, id_of(g, of), scalar),
-                      gradient);
-    }
-  }
-}
-
 TEST(Gradients, UpdatesGoAgainstThem) {
   const graph g = conv_of(2, {{"c", 2}, {"h", 4}, {"w", 4}, {"k", 2}}, true);
   const state given = numbers_for(g, 6);

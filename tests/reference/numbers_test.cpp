@@ -78,14 +78,5 @@ TEST(Execute, RefusesAGraphThatIsNotWellFormed) {
   EXPECT_THROW(execute(g, given), std::invalid_argument);
 }
 
-TEST(Execute, GivesEveryTensorItsSize) {
-  const graph g = small_network();
-  const auto all = execute(g, numbers_for(g, 1));
-  ASSERT_EQ(all.size(), g.tensors.size());
-  for (const auto& [id, numbers] : all) {
-    EXPECT_EQ(static_cast<std::int64_t>(numbers.size()), element_count(g.tensors[id].shape));
-  }
-}
-
 }  // namespace
 }  // namespace um::reference
