@@ -8,7 +8,7 @@ import time
 
 # Tests that compare times or free memory run alone, and first. The others run in shards, the most telling first: the time may end.
 ALONE = ("cuda_executor_test", "cuda_allocators_test", "cuda_replay_test", "measure_gpu_test")
-SHARDS = {"cuda_engines_test": 4, "cuda_convolution_kernels_test": 2, "cuda_ooc_test": 2, "cuda_strategies_test": 16, "cuda_operators_test": 24,
+SHARDS = {"cuda_engines_test": 4, "cuda_convolution_kernels_test": 2, "cuda_strategies_test": 16, "cuda_operators_test": 24,
           "cuda_parts_test": 4}  # on an H100 with 12 cores all tests end in 390 s
 AT_ONCE = max(4, min(20, len(os.sched_getaffinity(0)) + 4))
 LEFT_OUT = "*ballast*"  # tests of a ballast, which takes nearly all device memory

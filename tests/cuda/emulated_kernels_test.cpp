@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <map>
 #include <random>
 #include <vector>
 
@@ -14,6 +13,8 @@
 #include "backends/cuda/kernels/pitched_copy.cu"
 #include "backends/cuda/kernels/planar_filter_gradient.cu"
 #include "backends/cuda/kernels/pool.cuh"
+#include "core/access.hpp"
+#include "tests/reference/reference.hpp"
 
 namespace um::kernels {
 namespace {
@@ -111,135 +112,130 @@ TEST(Emulated, StripsOfLargeTensors) {
   }
 }
 
-// --- average pools ---
+// --- operators, held against the reference ---
 
-// Values of a tensor in memory, behind `offset` elements, which decide how they are aligned.
+// A tensor in memory, behind `offset` elements, which decide how it is aligned.
 template <class T>
-class values {
+class operand {
  public:
-  values(const dims& shape, memory_order order, std::size_t offset)
-      : laid_(shape, order),
-        offset_(offset),
-        data_(offset + static_cast<std::size_t>(element_count(shape)) + 16) {
+  operand(const dims& shape, memory_order order, std::size_t offset = 0)
+      : what_{"t", shape, sizeof(T) == 2 ? dtype::bf16 : dtype::f32, role::activation, order},
+        data_(offset + count() + 16) {
     first_ =
-        (16 - reinterpret_cast<std::uintptr_t>(data_.data()) % 16) / sizeof(T) % (16 / sizeof(T)) + offset_;
+        (16 - reinterpret_cast<std::uintptr_t>(data_.data()) % 16) / sizeof(T) % (16 / sizeof(T)) + offset;
   }
   T* data() { return data_.data() + first_; }
-  T& at(std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) {
-    return data()[laid_.at(n, c, h, w)];
+  reference::values numbers() {
+    reference::values all(count());
+    for (std::size_t i = 0; i < all.size(); ++i) all[place_of(i)] = static_cast<float>(data()[i]);
+    return all;
+  }
+  void set(const reference::values& numbers) {
+    for (std::size_t i = 0; i < count(); ++i) data()[i] = static_cast<float>(numbers.at(place_of(i)));
   }
 
  private:
-  tensor_strides laid_;
-  std::size_t offset_, first_ = 0;
+  std::size_t count() const { return static_cast<std::size_t>(element_count(what_.shape)); }
+  std::size_t place_of(std::size_t i) const {
+    return static_cast<std::size_t>(logical_index(what_, static_cast<std::int64_t>(i)));
+  }
+
+  tensor what_;
+  std::size_t first_ = 0;
   std::vector<T> data_;
 };
+
+// Numbers from -2 to 2 that bf16 holds.
+reference::values some_numbers(const dims& shape, std::mt19937& random) {
+  reference::values all(static_cast<std::size_t>(element_count(shape)));
+  for (double& number : all) number = static_cast<double>(random() % 64) / 16 - 2;
+  return all;
+}
+
+graph graph_with(std::initializer_list<dims> shapes) {
+  graph g;
+  for (const dims& shape : shapes) g.tensors.push_back({"t", shape, dtype::f32, role::activation});
+  return g;
+}
+
+// The values of tensor `out` by an operator that reads tensors `in`.
+reference::values expected_of(const graph& g, op_attributes attributes, std::vector<tensor_id> in,
+                              tensor_id out, const std::vector<reference::values>& given) {
+  return reference::execute(g, {"o", std::move(attributes), std::move(in), {out}, true, {}}, given).at(0);
+}
+
+void expect_near(const reference::values& found, const reference::values& wanted, double tolerance) {
+  ASSERT_EQ(found.size(), wanted.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    ASSERT_NEAR(found[i], wanted[i], tolerance * (1 + std::abs(wanted[i]))) << "at " << i;
+  }
+}
+
+// --- average pools ---
 
 struct pool_case {
   average_pool how;
   std::int64_t h = 0, w = 0, y_h = 0, y_w = 0;
 };
 
-// The number of elements that the mean of window `i` is of, along one axis.
-std::int64_t counted(std::int64_t i, std::int64_t window, std::int64_t stride, std::int64_t pad,
-                     std::int64_t extent, bool with_padding) {
-  std::int64_t count = 0;
-  for (std::int64_t at = i * stride - pad; at < i * stride - pad + window; ++at) {
-    count += with_padding ? at < extent + pad : at >= 0 && at < extent;
+reference::values rows_of(const dims& shape, const reference::values& all, const interval& rows) {
+  reference::values some;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const std::int64_t row = static_cast<std::int64_t>(i) / shape.w % shape.h;
+    if (row >= rows.begin && row < rows.end) some.push_back(all[i]);
   }
-  return count;
+  return some;
 }
 
-// How much of element (h, w) is in the mean of window (i, j).
-double weight(const pool_case& p, std::int64_t i, std::int64_t j, std::int64_t h, std::int64_t w) {
-  const average_pool& a = p.how;
-  const std::int64_t row = h - (i * a.stride_h - a.pad_h), column = w - (j * a.stride_w - a.pad_w);
-  if (row < 0 || row >= a.window_h || column < 0 || column >= a.window_w) return 0;
-  return 1.0 / static_cast<double>(counted(i, a.window_h, a.stride_h, a.pad_h, p.h, a.count_include_pad) *
-                                   counted(j, a.window_w, a.stride_w, a.pad_w, p.w, a.count_include_pad));
-}
-
-struct rows {
-  std::int64_t begin = 0, end = 0;
-};
-
-// Rows of x that rows of y take, or rows of y that rows of x are in.
-rows taken_by(const pool_case& p, rows y) {
-  const average_pool& a = p.how;
-  return {std::max<std::int64_t>(y.begin * a.stride_h - a.pad_h, 0),
-          std::min<std::int64_t>((y.end - 1) * a.stride_h - a.pad_h + a.window_h, p.h)};
-}
-rows that_take(const pool_case& p, rows x) {
-  rows all{p.y_h, 0};
-  for (std::int64_t i = 0; i < p.y_h; ++i) {
-    const rows mine = taken_by(p, {i, i + 1});
-    if (mine.begin >= x.end || mine.end <= x.begin) continue;
-    all = {std::min(all.begin, i), i + 1};
-  }
-  return all;
-}
-
+// Some rows of a pool's result, or of its gradient, from the rows that they need.
 template <class T>
-void check_part(const pool_case& p, memory_order order, std::int64_t channels, std::size_t offset,
-                rows written, bool forward) {
-  constexpr std::int64_t samples = 2;
-  const double tolerance = sizeof(T) == 2 ? 1.0 / 128 : 1e-6;
-  const rows x = forward ? taken_by(p, written) : written, y = forward ? written : that_take(p, written);
-  average_problem problem{{samples, channels, x.end - x.begin, p.w},
-                          {samples, channels, y.end - y.begin, p.y_w},
-                          p.how,
-                          sizeof(T) == 2 ? dtype::bf16 : dtype::f32,
-                          order,
-                          x.begin,
-                          y.begin,
-                          p.h};
-  values<T> of_x(problem.x, order, offset), of_y(problem.y, order, offset);
+void check_part(const average_pool& how, const graph& g, const box& part, memory_order order,
+                std::size_t offset) {
+  const op& o = g.ops[0];
+  const bool forward = std::holds_alternative<average_pool>(o.attributes.value);
+  const std::vector<access> touched = accesses_of(g, o, part);
+  const interval read = touched[0].where.row, written = touched[1].where.row;
+  dims in = g.tensors[0].shape, out = g.tensors[1].shape;
   std::mt19937 random(7);
-  const auto fill = [&](values<T>& v, const dims& shape) {
-    for (std::int64_t i = 0; i < element_count(shape); ++i)
-      v.data()[i] = static_cast<float>(random() % 64) / 16.0F;
-  };
-  fill(forward ? of_x : of_y, forward ? problem.x : problem.y);
+  const reference::values given = some_numbers(in, random),
+                          wanted = reference::execute(g, o, {{given}}).at(0);
+  const reference::values given_rows = rows_of(in, given, read), wanted_rows = rows_of(out, wanted, written);
+  const std::int64_t height = (forward ? in : out).h;
+  in.h = read.size();
+  out.h = written.size();
+  operand<T> from(in, order, offset), to(out, order, offset);
+  from.set(given_rows);
+  const dtype type = sizeof(T) == 2 ? dtype::bf16 : dtype::f32;
   if (forward) {
-    average_pool_forward({}, of_x.data(), of_y.data(), problem);
+    average_pool_forward({}, from.data(), to.data(),
+                         {in, out, how, type, order, read.begin, written.begin, height});
   } else {
-    average_pool_backward({}, of_y.data(), of_x.data(), problem);
+    average_pool_backward({}, from.data(), to.data(),
+                          {out, in, how, type, order, written.begin, read.begin, height});
   }
-  for (std::int64_t n = 0; n < samples; ++n) {
-    for (std::int64_t c = 0; c < channels; ++c) {
-      for (std::int64_t i = written.begin; i < written.end; ++i) {
-        for (std::int64_t j = 0; j < (forward ? p.y_w : p.w); ++j) {
-          const rows from = forward ? x : y;
-          double sum = 0;
-          for (std::int64_t h = from.begin; h < from.end; ++h) {
-            for (std::int64_t w = 0; w < (forward ? p.w : p.y_w); ++w) {
-              const double of = forward ? weight(p, i, j, h, w) : weight(p, h, w, i, j);
-              if (of > 0) sum += of * static_cast<float>((forward ? of_x : of_y).at(n, c, h - from.begin, w));
-            }
-          }
-          const float found = (forward ? of_y : of_x).at(n, c, i - written.begin, j);
-          ASSERT_NEAR(found, sum, tolerance * (1 + sum)) << n << ' ' << c << ' ' << i << ' ' << j;
-        }
-      }
-    }
-  }
+  expect_near(to.numbers(), wanted_rows, sizeof(T) == 2 ? 1.0 / 128 : 1e-6);
 }
 
 class AveragePools : public testing::TestWithParam<pool_case> {};
 
 TEST_P(AveragePools, PartsOfRowsInAnyOrderTypeAndAlignment) {
   const pool_case p = GetParam();
-  for (const bool forward : {true, false}) {
-    const std::int64_t height = forward ? p.y_h : p.h;
-    for (const rows written : {rows{0, height}, rows{0, height / 2}, rows{height / 2, height}}) {
-      for (const memory_order order : {memory_order::nchw, memory_order::nhwc}) {
-        for (const std::int64_t channels : {1, 5, 8}) {
+  for (const std::int64_t channels : {1, 5, 8}) {
+    const dims x{2, channels, p.h, p.w}, y{2, channels, p.y_h, p.y_w};
+    graph forward = graph_with({x, y}), backward = graph_with({y, x});
+    forward.ops = {{"o", p.how, {0}, {1}, true, {}}};
+    backward.ops = {{"o", um::average_pool_backward{p.how}, {0}, {1}, true, {}}};
+    for (const graph& g : {forward, backward}) {
+      const std::int64_t height = g.tensors[1].shape.h;
+      for (const interval& rows :
+           {interval{0, height}, interval{0, height / 2}, interval{height / 2, height}}) {
+        for (const memory_order order : {memory_order::nchw, memory_order::nhwc}) {
           for (const std::size_t offset : {0, 1}) {
             SCOPED_TRACE(testing::Message()
-                         << (forward ? "forward " : "backward ") << written.begin << " to " << written.end
-                         << ' ' << to_text(order) << ' ' << channels << " channels, offset " << offset);
-            check_part<float>(p, order, channels, offset, written, forward);
-            check_part<bf16>(p, order, channels, offset, written, forward);
+                         << kind_of(g.ops[0].attributes) << ' ' << rows.begin << " to " << rows.end << ' '
+                         << to_text(order) << ' ' << channels << " channels, offset " << offset);
+            check_part<float>(p.how, g, {{}, {}, rows, {}}, order, offset);
+            check_part<bf16>(p.how, g, {{}, {}, rows, {}}, order, offset);
             if (HasFatalFailure()) return;
           }
         }
@@ -267,70 +263,37 @@ struct grouped_case {
   std::int64_t y_h = 0, y_w = 0;
 };
 
-// What tap (r, s) of filter k's result at (i, j) meets.
-void for_each_product(const grouped_case& p, auto visit) {
-  const std::int64_t filters = p.w.n / p.how.groups;
-  for (std::int64_t n = 0; n < p.x.n; ++n) {
-    for (std::int64_t k = 0; k < p.w.n; ++k) {
-      for (std::int64_t at = 0; at < p.y_h * p.y_w * p.w.c * p.w.h * p.w.w; ++at) {
-        const std::int64_t s = at % p.w.w, r = at / p.w.w % p.w.h, c = at / (p.w.w * p.w.h) % p.w.c;
-        const std::int64_t j = at / (p.w.w * p.w.h * p.w.c) % p.y_w, i = at / (p.w.w * p.w.h * p.w.c) / p.y_w;
-        const std::int64_t h = i * p.how.stride_h - p.how.pad_h + r, v = j * p.how.stride_w - p.how.pad_w + s;
-        if (h < 0 || h >= p.x.h || v < 0 || v >= p.x.w) continue;
-        visit(dims{n, k / filters * p.w.c + c, h, v}, dims{k, c, r, s}, dims{n, k, i, j});
-      }
-    }
-  }
-}
-
 template <class T>
 void check_grouped(const grouped_case& p, memory_order order, std::size_t offset) {
   const grouped_convolution of{
       p.x, p.w, {p.x.n, p.w.n, p.y_h, p.y_w}, p.how, sizeof(T) == 2 ? dtype::bf16 : dtype::f32, order};
-  values<T> x(of.x, order, offset), w(of.w, order, 0), y(of.y, order, offset), dx(of.x, order, offset);
-  values<float> b({1, of.w.n, 1, 1}, order, 0), dw(of.w, order, 0);
+  const dims vector{1, of.w.n, 1, 1};
+  const graph g = graph_with({of.x, of.w, vector, of.y});
+  operand<T> x(of.x, order, offset), w(of.w, order), y(of.y, order, offset), dx(of.x, order, offset);
+  operand<float> b(vector, order), dw(of.w, order);
   std::mt19937 random(11);
-  const auto fill = [&](auto& v, const dims& shape) {
-    for (std::int64_t i = 0; i < element_count(shape); ++i)
-      v.data()[i] = static_cast<float>(random() % 15) / 8.0F - 1;
-  };
-  fill(x, of.x), fill(w, of.w), fill(b, {1, of.w.n, 1, 1}), fill(dw, of.w);
-  constexpr int multiprocessors = 2;
-  std::vector<float> workspace(grouped_filter_workspace(multiprocessors, of) / sizeof(float), NAN);
-  const auto at = [&](auto& v, const dims& d) -> auto& { return v.at(d.n, d.c, d.h, d.w); };
-
-  grouped_forward({nullptr, multiprocessors}, of, x.data(), w.data(), b.data(), y.data());
-  std::map<std::array<std::int64_t, 4>, double> sums;
-  const auto key = [](const dims& d) { return std::array{d.n, d.c, d.h, d.w}; };
-  for_each_product(p, [&](const dims& in, const dims& tap, const dims& out) {
-    sums[key(out)] += static_cast<double>(static_cast<float>(at(x, in))) * static_cast<float>(at(w, tap));
-  });
+  x.set(some_numbers(of.x, random));
+  w.set(some_numbers(of.w, random));
+  b.set(some_numbers(vector, random));
+  constexpr launch_site where{nullptr, 2};  // multiprocessors
   const double tolerance = sizeof(T) == 2 ? 1.0 / 128 : 1e-5;
-  for (const auto& [d, sum] : sums) {
-    const double expected = std::max(sum + b.data()[d[1]], p.how.relu ? 0.0 : -1e9);
-    const float found = y.at(d[0], d[1], d[2], d[3]);
-    ASSERT_NEAR(found, expected, tolerance * (1 + std::abs(expected))) << "forward";
-  }
+  grouped_forward(where, of, x.data(), w.data(), b.data(), y.data());
+  expect_near(y.numbers(), expected_of(g, p.how, {0, 1, 2}, 3, {x.numbers(), w.numbers(), b.numbers()}),
+              tolerance);
 
-  fill(y, of.y);
-  const std::vector<float> before(dw.data(), dw.data() + element_count(of.w));
-  grouped_backward_data({nullptr, multiprocessors}, of, w.data(), y.data(), dx.data());
-  grouped_backward_filter({nullptr, multiprocessors}, of, x.data(), y.data(), dw.data(), true,
-                          workspace.data());
-  std::map<std::array<std::int64_t, 4>, double> of_x, of_w;
-  for_each_product(p, [&](const dims& in, const dims& tap, const dims& out) {
-    const double gradient = static_cast<float>(at(y, out));
-    of_x[key(in)] += gradient * static_cast<float>(at(w, tap));
-    of_w[key(tap)] += gradient * static_cast<float>(at(x, in));
-  });
-  for (const auto& [d, sum] : of_x) {
-    const float found = dx.at(d[0], d[1], d[2], d[3]);
-    ASSERT_NEAR(found, sum, tolerance * (1 + std::abs(sum))) << "backward data";
-  }
-  for (const auto& [d, sum] : of_w) {
-    const std::ptrdiff_t place = &dw.at(d[0], d[1], d[2], d[3]) - dw.data();
-    ASSERT_NEAR(dw.data()[place] - before[static_cast<std::size_t>(place)], sum, 1e-3) << "backward filter";
-  }
+  y.set(some_numbers(of.y, random));
+  grouped_backward_data(where, of, w.data(), y.data(), dx.data());
+  expect_near(dx.numbers(),
+              expected_of(g, convolution_backward_data{p.how}, {1, 3}, 0, {w.numbers(), y.numbers()}),
+              tolerance);
+
+  reference::values sums =
+      expected_of(g, convolution_backward_filter{p.how}, {0, 3}, 1, {x.numbers(), y.numbers()});
+  for (double& sum : sums) sum += 0.5;
+  dw.set(reference::values(sums.size(), 0.5));
+  std::vector<float> workspace(grouped_filter_workspace(where.multiprocessors, of) / sizeof(float), NAN);
+  grouped_backward_filter(where, of, x.data(), y.data(), dw.data(), true, workspace.data());
+  expect_near(dw.numbers(), sums, 1e-4);
 }
 
 TEST(Emulated, ConvolutionsInGroups) {
@@ -394,40 +357,23 @@ dims result_of(const planar_case& p) {
 }
 
 void check_planar(const planar_case& p) {
+  SCOPED_TRACE(to_text(p.w) + " of " + to_text(p.x));
   const dims y = result_of(p);
   const direct_convolution of{p.x, p.w, y, {p.stride, p.stride, p.pad, p.pad, false}, dtype::f32};
   ASSERT_TRUE(planar_filter_gradient_fits(of));
   std::mt19937 random(11);
-  const auto some = [&](const dims& shape) {
-    std::vector<float> all(static_cast<std::size_t>(element_count(shape)));
-    for (float& value : all) value = static_cast<float>(random() % 64) / 32.0F - 1.0F;
-    return all;
-  };
-  const std::vector<float> x = some(p.x), dy = some(y), before = some(p.w);
+  operand<float> x(p.x, memory_order::nchw), dy(y, memory_order::nchw), dw(p.w, memory_order::nchw);
+  x.set(some_numbers(p.x, random));
+  dy.set(some_numbers(y, random));
+  reference::values wanted = expected_of(graph_with({p.x, p.w, y}), convolution_backward_filter{of.how},
+                                         {0, 2}, 1, {x.numbers(), dy.numbers()});
+  dw.set(reference::values(wanted.size(), 0.5));
+  for (double& sum : wanted) sum += p.add ? 0.5 : 0;
   constexpr int multiprocessors = 2;  // blocks take several tiles, and one block's partials differ
-  std::vector<float> dw = before,
-                     workspace(planar_filter_gradient_workspace(multiprocessors, of) / sizeof(float));
+  std::vector<float> workspace(planar_filter_gradient_workspace(multiprocessors, of) / sizeof(float));
   planar_filter_gradient({nullptr, multiprocessors}, of, x.data(), dy.data(), dw.data(), p.add,
                          workspace.data());
-  const tensor_strides in_x(p.x, memory_order::nchw), in_y(y, memory_order::nchw),
-      in_w(p.w, memory_order::nchw);
-  for (std::int64_t i = 0; i < element_count(p.w); ++i) {
-    const std::int64_t s = i % p.w.w, r = i / p.w.w % p.w.h, c = i / (p.w.w * p.w.h) % p.w.c,
-                       k = i / (p.w.w * p.w.h * p.w.c);
-    double sum = p.add ? before[static_cast<std::size_t>(in_w.at(k, c, r, s))] : 0;
-    for (std::int64_t n = 0; n < y.n; ++n) {
-      for (std::int64_t h = 0; h < y.h; ++h) {
-        for (std::int64_t w = 0; w < y.w; ++w) {
-          const std::int64_t row = h * p.stride - p.pad + r, column = w * p.stride - p.pad + s;
-          if (row < 0 || row >= p.x.h || column < 0 || column >= p.x.w) continue;
-          sum += static_cast<double>(dy[static_cast<std::size_t>(in_y.at(n, k, h, w))]) *
-                 x[static_cast<std::size_t>(in_x.at(n, c, row, column))];
-        }
-      }
-    }
-    ASSERT_NEAR(dw[static_cast<std::size_t>(in_w.at(k, c, r, s))], sum, 1e-3 * (1 + std::abs(sum)))
-        << to_text(p.w) << " of " << to_text(p.x) << " at " << k << ", " << c << ", " << r << ", " << s;
-  }
+  expect_near(dw.numbers(), wanted, 1e-3);
 }
 
 TEST(Emulated, FilterGradientsOfFewInputChannels) {

@@ -33,26 +33,6 @@ std::string text_of(const dims& d) {
          std::to_string(d.w);
 }
 
-// Forward with bias and ReLU and without, and both gradients, from independent inputs.
-operator_case convolutions(dims x, std::int64_t filters, std::int64_t kernel, std::int32_t stride,
-                           std::int32_t pad) {
-  const convolution how{stride, stride, pad, pad}, rectified{stride, stride, pad, pad, true};
-  const auto reach = [&](std::int64_t extent) { return (extent + 2 * pad - kernel) / stride + 1; };
-  const dims w{filters, x.c, kernel, kernel}, y{x.n, filters, reach(x.h), reach(x.w)};
-  operator_case c;
-  c.name = "convolution_" + text_of(x) + "_k" + std::to_string(filters) + "_" + std::to_string(kernel) + "s" +
-           std::to_string(stride) + "p" + std::to_string(pad);
-  graph& g = c.g;
-  const tensor_id tx = input(g, "x", x), tw = tensor_of(g, "w", w, role::parameter);
-  const tensor_id b = vector_in(g, "b", filters), dy = input(g, "dy", y);
-  apply(g, how, {tx, tw}, {output(g, "plain", y)});
-  apply(g, how, {tx, tw, b}, {output(g, "biased", y)});
-  apply(g, rectified, {tx, tw, b}, {output(g, "rectified", y)});
-  apply(g, convolution_backward_data{how}, {tw, dy}, {output(g, "dx", x)});
-  apply(g, convolution_backward_filter{how}, {tx, dy}, {tensor_of(g, "dw", w, role::parameter_gradient)});
-  return c;
-}
-
 operator_case linears(dims x, std::int64_t out) {
   const dims w{out, x.c, x.h, x.w}, y{x.n, out, 1, 1};
   operator_case c;
@@ -182,18 +162,7 @@ operator_case losses(std::int64_t batch, std::int64_t classes) {
   return c;
 }
 
-operator_case updates(dims w) {
-  operator_case c;
-  c.name = "sgd_" + text_of(w);
-  graph& g = c.g;
-  const tensor_id tw = tensor_of(g, "w", w, role::parameter);
-  const tensor_id dw = tensor_of(g, "dw", w, role::parameter);
-  apply(g, sgd_update{0.25F}, {tw, dw}, {tw}, may_alias{0, 0});
-  g.ops.back().is_repeatable = false;
-  return c;
-}
-
-// Forward and both gradients, in groups, with filters, strides and paddings of their own along each axis.
+// Forward with bias and ReLU and without, and both gradients, from independent inputs.
 operator_case convolutions(dims x, std::int64_t filters, dims kernel, const convolution& attributes) {
   const auto reach = [](std::int64_t extent, std::int64_t taps, std::int64_t stride, std::int64_t pad) {
     return (extent + 2 * pad - taps) / stride + 1;
@@ -202,18 +171,25 @@ operator_case convolutions(dims x, std::int64_t filters, dims kernel, const conv
   const dims y{x.n, filters, reach(x.h, kernel.h, attributes.stride_h, attributes.pad_h),
                reach(x.w, kernel.w, attributes.stride_w, attributes.pad_w)};
   operator_case c;
-  c.name = "convolution_" + text_of(x) + "_w" + text_of(w) + "_g" + std::to_string(attributes.groups);
+  c.name = "convolution_" + text_of(x) + "_w" + text_of(w) + "_s" + std::to_string(attributes.stride_h) +
+           "_g" + std::to_string(attributes.groups);
   graph& g = c.g;
   const tensor_id tx = input(g, "x", x), tw = tensor_of(g, "w", w, role::parameter);
   const tensor_id b = vector_in(g, "b", filters), dy = input(g, "dy", y);
   convolution rectified = attributes;
   rectified.relu = true;
   apply(g, attributes, {tx, tw}, {output(g, "plain", y)});
+  apply(g, attributes, {tx, tw, b}, {output(g, "biased", y)});
   apply(g, rectified, {tx, tw, b}, {output(g, "rectified", y)});
   apply(g, convolution_backward_data{attributes}, {tw, dy}, {output(g, "dx", x)});
   apply(g, convolution_backward_filter{attributes}, {tx, dy},
         {tensor_of(g, "dw", w, role::parameter_gradient)});
   return c;
+}
+
+operator_case convolutions(dims x, std::int64_t filters, std::int64_t kernel, std::int32_t stride,
+                           std::int32_t pad) {
+  return convolutions(x, filters, {1, 1, kernel, kernel}, convolution{stride, stride, pad, pad});
 }
 
 convolution in_groups(std::int32_t groups, std::int32_t stride, std::int32_t pad) {
@@ -350,7 +326,7 @@ std::vector<operator_group> operator_groups() {
            {pools({4, 64, 56, 56}, 28, 28, {3, 2, 1}), pools({4, 64, 56, 56}, 28, 28, {2, 2, 0})}),
       ours("pointwise", {pointwise({3, 5, 7, 11}), pointwise({6, 16, 32, 32}), pointwise({2, 40, 9, 9}),
                          pointwise({1, 1, 64, 48}), pointwise({70, 1000, 1, 1}), casts({7, 5, 3, 3}),
-                         casts({64, 64, 3, 3}), updates({7, 5, 3, 3}), updates({64, 128, 1, 1})}),
+                         casts({64, 64, 3, 3})}),
       ours("large_pointwise", {pointwise({3, 2048, 7, 7}), pointwise({16, 64, 56, 56})}),
       ours("norms", {norms({4, 3, 17, 13}), norms({6, 16, 12, 12}), norms({2, 64, 28, 28}),
                      norms({5, 40, 9, 9}), norms({37, 10, 1, 1})}),
