@@ -1,6 +1,7 @@
 #include "core/layout.hpp"
 
 #include <algorithm>
+#include <array>
 #include <tuple>
 
 #include "core/blocks.hpp"
@@ -10,22 +11,13 @@ namespace {
 
 byte_count& footprint_term(footprint_terms& terms, const graph& g, const lifetime& l) {
   if (l.tensor == no_lifetime) return terms.workspace;
-  switch (g.tensors[l.tensor].role) {
-    case role::input:
-    case role::label:
-      return terms.inputs;
-    case role::parameter:
-    case role::state:
-      return terms.parameters;
-    case role::parameter_gradient:
-      return terms.parameter_gradients;
-    case role::activation_gradient:
-      return terms.activation_gradients;
-    case role::activation:
-    case role::output:
-      return terms.activations;
-  }
-  return terms.activations;
+  using term = byte_count footprint_terms::*;
+  static constexpr std::array<term, enum_names<role>.size()> by_role{
+      &footprint_terms::inputs,      &footprint_terms::inputs,
+      &footprint_terms::parameters,  &footprint_terms::parameter_gradients,
+      &footprint_terms::activations, &footprint_terms::activation_gradients,
+      &footprint_terms::activations, &footprint_terms::parameters};
+  return terms.*by_role.at(static_cast<std::size_t>(g.tensors[l.tensor].role));
 }
 
 // result[i]: number of computes among the actions before i.

@@ -2,6 +2,8 @@
 
 #include <cxxabi.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <utility>
 
@@ -20,38 +22,31 @@ std::string readable(const char* name) {
   return text;
 }
 
-const char* direction_of(std::uint8_t kind) {
-  switch (kind) {
-    case CUPTI_ACTIVITY_MEMCPY_KIND_HTOD:
-      return "host_to_device";
-    case CUPTI_ACTIVITY_MEMCPY_KIND_DTOH:
-      return "device_to_host";
-    case CUPTI_ACTIVITY_MEMCPY_KIND_DTOD:
-      return "device_to_device";
-    case CUPTI_ACTIVITY_MEMCPY_KIND_HTOH:
-      return "host_to_host";
-    case CUPTI_ACTIVITY_MEMCPY_KIND_PTOP:
-      return "peer_to_peer";
-    default:
-      return "copy";
-  }
+// A value of CUPTI or the driver, and its name in a trace.
+template <class Kind, std::size_t N>
+const char* name_in(const std::array<std::pair<Kind, const char*>, N>& names, std::uint64_t kind,
+                    const char* otherwise) {
+  const auto found =
+      std::ranges::find(names, kind, [](const auto& row) { return static_cast<std::uint64_t>(row.first); });
+  return found == names.end() ? otherwise : found->second;
 }
 
-const char* memory_of(CUpti_ActivityMemoryKind kind) {
-  switch (kind) {
-    case CUPTI_ACTIVITY_MEMORY_KIND_PAGEABLE:
-      return "pageable";
-    case CUPTI_ACTIVITY_MEMORY_KIND_PINNED:
-      return "pinned";
-    case CUPTI_ACTIVITY_MEMORY_KIND_DEVICE:
-      return "device";
-    case CUPTI_ACTIVITY_MEMORY_KIND_MANAGED:
-    case CUPTI_ACTIVITY_MEMORY_KIND_MANAGED_STATIC:
-      return "managed";
-    default:
-      return "other";
-  }
-}
+constexpr std::array directions{std::pair{CUPTI_ACTIVITY_MEMCPY_KIND_HTOD, "host_to_device"},
+                                std::pair{CUPTI_ACTIVITY_MEMCPY_KIND_DTOH, "device_to_host"},
+                                std::pair{CUPTI_ACTIVITY_MEMCPY_KIND_DTOD, "device_to_device"},
+                                std::pair{CUPTI_ACTIVITY_MEMCPY_KIND_HTOH, "host_to_host"},
+                                std::pair{CUPTI_ACTIVITY_MEMCPY_KIND_PTOP, "peer_to_peer"}};
+constexpr std::array memory_kinds{std::pair{CUPTI_ACTIVITY_MEMORY_KIND_PAGEABLE, "pageable"},
+                                  std::pair{CUPTI_ACTIVITY_MEMORY_KIND_PINNED, "pinned"},
+                                  std::pair{CUPTI_ACTIVITY_MEMORY_KIND_DEVICE, "device"},
+                                  std::pair{CUPTI_ACTIVITY_MEMORY_KIND_MANAGED, "managed"},
+                                  std::pair{CUPTI_ACTIVITY_MEMORY_KIND_MANAGED_STATIC, "managed"}};
+constexpr std::array advices{std::pair{CU_MEM_ADVISE_SET_READ_MOSTLY, "read_mostly"},
+                             std::pair{CU_MEM_ADVISE_UNSET_READ_MOSTLY, "unset_read_mostly"},
+                             std::pair{CU_MEM_ADVISE_SET_PREFERRED_LOCATION, "preferred_location"},
+                             std::pair{CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION, "unset_preferred_location"},
+                             std::pair{CU_MEM_ADVISE_SET_ACCESSED_BY, "accessed_by"},
+                             std::pair{CU_MEM_ADVISE_UNSET_ACCESSED_BY, "unset_accessed_by"}};
 
 template <class Record>
 const Record& as_record(const CUpti_Activity& record) {
@@ -60,25 +55,6 @@ const Record& as_record(const CUpti_Activity& record) {
 
 std::uint32_t device_of(const CUmemLocation& at) {
   return at.type == CU_MEM_LOCATION_TYPE_DEVICE ? static_cast<std::uint32_t>(at.id) : host;
-}
-
-const char* advice_name(CUmem_advise advice) {
-  switch (advice) {
-    case CU_MEM_ADVISE_SET_READ_MOSTLY:
-      return "read_mostly";
-    case CU_MEM_ADVISE_UNSET_READ_MOSTLY:
-      return "unset_read_mostly";
-    case CU_MEM_ADVISE_SET_PREFERRED_LOCATION:
-      return "preferred_location";
-    case CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION:
-      return "unset_preferred_location";
-    case CU_MEM_ADVISE_SET_ACCESSED_BY:
-      return "accessed_by";
-    case CU_MEM_ADVISE_UNSET_ACCESSED_BY:
-      return "unset_accessed_by";
-    default:
-      return "advice";
-  }
 }
 
 struct call_batch {
@@ -141,8 +117,8 @@ void translator::add_memory(const CUpti_ActivityMemory4& m) {
     callers = std::move(known->second);
     callers_.erase(known);
   }
-  recorder_.add(allocation{at(m.timestamp), m.address, m.bytes, m.deviceId, memory_of(m.memoryKind),
-                           std::move(callers)});
+  recorder_.add(allocation{at(m.timestamp), m.address, m.bytes, m.deviceId,
+                           name_in(memory_kinds, m.memoryKind, "other"), std::move(callers)});
 }
 
 void translator::add_marker(const CUpti_ActivityMarker2& m) {
@@ -162,7 +138,8 @@ void translator::add(const CUpti_Activity& record) {
       return add_kernel(as_record<CUpti_ActivityKernel10>(record));
     case CUPTI_ACTIVITY_KIND_MEMCPY: {
       const auto& c = as_record<CUpti_ActivityMemcpy6>(record);
-      return recorder_.add(copy{at(c.start), at(c.end), c.bytes, c.deviceId, direction_of(c.copyKind)});
+      return recorder_.add(
+          copy{at(c.start), at(c.end), c.bytes, c.deviceId, name_in(directions, c.copyKind, "copy")});
     }
     case CUPTI_ACTIVITY_KIND_MEMSET: {
       const auto& s = as_record<CUpti_ActivityMemset4>(record);
@@ -192,11 +169,12 @@ std::vector<hint> hints_of(CUpti_CallbackId call, const void* p) {
     }
     case CUPTI_DRIVER_TRACE_CBID_cuMemAdvise: {
       const auto& a = parameters_as<cuMemAdvise_params>(p);
-      return one_hint(advice_name(a.advice), a.devPtr, a.count, static_cast<std::uint32_t>(a.device));
+      return one_hint(name_in(advices, a.advice, "advice"), a.devPtr, a.count,
+                      static_cast<std::uint32_t>(a.device));
     }
     case CUPTI_DRIVER_TRACE_CBID_cuMemAdvise_v2: {
       const auto& a = parameters_as<cuMemAdvise_v2_params>(p);
-      return one_hint(advice_name(a.advice), a.devPtr, a.count, device_of(a.location));
+      return one_hint(name_in(advices, a.advice, "advice"), a.devPtr, a.count, device_of(a.location));
     }
     case CUPTI_DRIVER_TRACE_CBID_cuMemPrefetchBatchAsync:
     case CUPTI_DRIVER_TRACE_CBID_cuMemPrefetchBatchAsync_ptsz: {

@@ -1,5 +1,6 @@
 #include "um_allocators/managed_range.hpp"
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -8,30 +9,17 @@
 namespace um {
 namespace {
 
-cudaMemoryAdvise to_runtime_advice(advice hint) {
-  switch (hint) {
-    case advice::read_mostly:
-      return cudaMemAdviseSetReadMostly;
-    case advice::preferred_device:
-    case advice::preferred_host:
-      return cudaMemAdviseSetPreferredLocation;
-    case advice::accessed_by_device:
-      return cudaMemAdviseSetAccessedBy;
-  }
-  throw unsupported("advice " + std::to_string(static_cast<int>(hint)) + " is unknown to the CUDA runtime");
-}
-
-cudaMemoryAdvise to_runtime_withdrawal(advice hint) {
-  switch (hint) {
-    case advice::read_mostly:
-      return cudaMemAdviseUnsetReadMostly;
-    case advice::preferred_device:
-    case advice::preferred_host:
-      return cudaMemAdviseUnsetPreferredLocation;
-    case advice::accessed_by_device:
-      return cudaMemAdviseUnsetAccessedBy;
-  }
-  throw unsupported("advice " + std::to_string(static_cast<int>(hint)) + " is unknown to the CUDA runtime");
+struct advice_calls {
+  cudaMemoryAdvise give, withdraw;
+};
+const advice_calls& calls_for(advice hint) {
+  static constexpr std::array calls{
+      advice_calls{cudaMemAdviseSetReadMostly, cudaMemAdviseUnsetReadMostly},
+      advice_calls{cudaMemAdviseSetPreferredLocation, cudaMemAdviseUnsetPreferredLocation},  // the device
+      advice_calls{cudaMemAdviseSetPreferredLocation, cudaMemAdviseUnsetPreferredLocation},  // the host
+      advice_calls{cudaMemAdviseSetAccessedBy, cudaMemAdviseUnsetAccessedBy}};
+  static_assert(calls.size() == enum_names<advice>.size());
+  return calls.at(static_cast<std::size_t>(hint));
 }
 
 // The runtime has calls that an older driver does not support.
@@ -104,12 +92,12 @@ void require_demand_paging(int device) {
 
 void advise_range(managed_range memory, advice hint, int device) {
   const auto place = hint == advice::preferred_host ? host_location() : device_location(device);
-  check(cudaMemAdvise(memory.data, memory.bytes, to_runtime_advice(hint), place));
+  check(cudaMemAdvise(memory.data, memory.bytes, calls_for(hint).give, place));
 }
 
 void withdraw_advice(managed_range memory, advice hint, int device) {
   const auto place = hint == advice::preferred_host ? host_location() : device_location(device);
-  check(cudaMemAdvise(memory.data, memory.bytes, to_runtime_withdrawal(hint), place));
+  check(cudaMemAdvise(memory.data, memory.bytes, calls_for(hint).withdraw, place));
 }
 
 void prefetch_to_device(managed_range memory, int device, cudaStream_t stream) {

@@ -9,53 +9,18 @@
 namespace um {
 namespace {
 
-std::uint64_t attribute(cudaDeviceAttr attribute, int device) {
-  int value = 0;
-  check(cudaDeviceGetAttribute(&value, attribute, device));
-  return static_cast<std::uint64_t>(value);
-}
-
-// A multiprocessor has this many lanes of single-precision arithmetic, by compute capability (CUDA C++
-// Programming Guide, "Arithmetic Instructions"), or 0 where that is not listed.
-std::uint64_t fp32_lanes(const cudaDeviceProp& p) {
-  switch (p.major * 10 + p.minor) {
-    case 70:
-    case 72:
-    case 75:
-    case 80:
-      return 64;
-    case 86:
-    case 87:
-    case 89:
-    case 90:
-    case 100:
-    case 103:
-    case 120:
-    case 121:
-      return 128;
-    default:
-      return 0;
-  }
-}
-
+// Rates stay 0: planners take them from a machine file.
 machine probe_machine(int device) {
   cudaDeviceProp properties{};
   check(cudaGetDeviceProperties(&properties, device));
   std::size_t free = 0, total = 0;
   check(cudaMemGetInfo(&free, &total));
-  constexpr std::uint64_t kilo = 1000;
   machine m;
   m.name = properties.name;
-  m.source = "device properties; rates that they do not tell are 0";
+  m.source = "device properties";
   m.device_bytes = free;
   m.host_bytes =
       static_cast<byte_count>(sysconf(_SC_PHYS_PAGES)) * static_cast<byte_count>(sysconf(_SC_PAGE_SIZE));
-  const std::uint64_t core_hz = attribute(cudaDevAttrClockRate, device) * kilo;
-  const std::uint64_t memory_hz = attribute(cudaDevAttrMemoryClockRate, device) * kilo;
-  const std::uint64_t bus_bytes = attribute(cudaDevAttrGlobalMemoryBusWidth, device) / 8;
-  m.fp32_flops_per_s =
-      2 * fp32_lanes(properties) * attribute(cudaDevAttrMultiProcessorCount, device) * core_hz;
-  m.device_bytes_per_s = 2 * memory_hz * bus_bytes;  // two transfers a clock
   return m;
 }
 

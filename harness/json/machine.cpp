@@ -158,10 +158,7 @@ void describe(auto& v, operator_speed& p) {
   v.field("kind", p.kind, constant_text{operator_kinds()});
   v.field("precision", p.precision,
           constant_text{{enum_names<precision>.begin(), enum_names<precision>.end()}});
-  std::optional<std::int64_t> filter;
-  if (p.filter != 0) filter = p.filter;
-  v.optional_field("filter", filter, plain_format{1, 1 << 20});
-  p.filter = filter.value_or(0);
+  v.optional_field("filter", p.filter, plain_format{1, 1 << 20});
   v.field("percent", p.percent, plain_format{1, 1000});
 }
 

@@ -63,25 +63,17 @@ struct range_format {
   }
 };
 
-// A part of an operator or a tensor; the whole is left out.
-void describe_part(auto& v, box& b) {
-  std::optional<box> part;
-  if (!is_whole(b)) part = b;
-  v.optional_field("part", part);
-  b = part.value_or(box{});
-}
-
 void describe_action(auto& v, advise& a, const named_graph& of) {
   v.field("what", a.tensor, name_format{of});
   v.field("hint", a.hint);
 }
 void describe_action(auto& v, auto& m, const named_graph& of) {
   v.field("what", m.tensor, name_format{of});
-  describe_part(v, m.part);
+  v.optional_field("part", m.part);
 }
 void describe_action(auto& v, compute& c, const named_graph& of) {
   v.field("what", c.op, name_format{of, true});
-  describe_part(v, c.part);
+  v.optional_field("part", c.part);
   std::optional<byte_count> workspace;
   if (c.workspace != as_profiled) workspace = c.workspace;
   v.optional_field("workspace_bytes", workspace);
@@ -196,10 +188,7 @@ void describe(auto& v, box& b) {
                                       {"channel", &box::channel},
                                       {"row", &box::row},
                                       {"reduction", &box::reduction}}) {
-    std::optional<interval> cut;
-    if (!is_all(b.*member)) cut = b.*member;
-    v.optional_field(along, cut, range_format{});
-    b.*member = cut.value_or(interval{});
+    v.optional_field(along, b.*member, range_format{});
   }
 }
 

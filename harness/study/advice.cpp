@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "harness/io/text.hpp"
 #include "harness/study/summary.hpp"
@@ -14,21 +15,11 @@ namespace {
 
 constexpr double alike = 1.02;  // times that differ by less say nothing of which is faster
 
-std::string_view reason_of(system_kind system) {
-  switch (system) {
-    case system_kind::wsl2:
-      return "under WSL2 (concurrentManagedAccess = 0) it cannot exceed the device's memory";
-    case system_kind::windows:
-      return "under Windows (concurrentManagedAccess = 0) it cannot exceed the device's memory";
-    case system_kind::linux_native:
-      break;
-  }
-  return "";
-}
-
 managed_support support_on_system(system_kind system, bool coherent) {
-  const std::string why(reason_of(system));
-  return {why.empty(), coherent, why};
+  if (system == system_kind::linux_native) return {true, coherent, ""};
+  return {false, coherent,
+          fmt::format("under {} (concurrentManagedAccess = 0) it cannot exceed the device's memory",
+                      system == system_kind::wsl2 ? "WSL2" : "Windows")};
 }
 
 double slowdown_of(const memory_advice& a, const tried_strategy& t) {
@@ -104,27 +95,17 @@ std::string table_row(const memory_advice& a, const tried_strategy& t) {
 }  // namespace
 
 std::string_view program_changes_for(memory_technique way) {
-  switch (way) {
-    case memory_technique::in_core:
-      return "everything on the device";
-    case memory_technique::batch_parts:
-      return "gradients added up over parts of the batch";
-    case memory_technique::recomputation:
-      return "activations recomputed in the backward pass";
-    case memory_technique::managed:
-      return "cudaMallocManaged alone";
-    case memory_technique::managed_hints:
-      return "advice, prefetches or discards at operators";
-    case memory_technique::host_access:
-      return "pinned memory that kernels reach";
-    case memory_technique::swapping:
-      return "copies planned ahead";
-    case memory_technique::managed_plan:
-      return "a plan of hints and copies";
-    case memory_technique::search:
-      return "a plan that keeps, swaps, recomputes and splits the batch";
-  }
-  return "";
+  static constexpr std::array changes{"everything on the device"sv,
+                                      "gradients added up over parts of the batch"sv,
+                                      "activations recomputed in the backward pass"sv,
+                                      "cudaMallocManaged alone"sv,
+                                      "advice, prefetches or discards at operators"sv,
+                                      "pinned memory that kernels reach"sv,
+                                      "copies planned ahead"sv,
+                                      "a plan of hints and copies"sv,
+                                      "a plan that keeps, swaps, recomputes and splits the batch"sv};
+  static_assert(changes.size() == enum_names<memory_technique>.size());
+  return changes.at(static_cast<std::size_t>(way));
 }
 
 std::vector<std::string_view> advised_strategies() {

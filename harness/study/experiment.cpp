@@ -29,10 +29,8 @@ std::pair<std::string, std::vector<std::string>> parts_of_name(std::string_view 
 }
 
 const hint_strategy* find_rules_row(std::string_view name) {
-  for (const hint_strategy& s : hint_table()) {
-    if (s.name == name) return &s;
-  }
-  return nullptr;
+  const auto found = std::ranges::find(hint_table(), name, &hint_strategy::name);
+  return found == hint_table().end() ? nullptr : &*found;
 }
 
 strategy_choice choice_of(hint_strategy rules, bool own) {
