@@ -22,10 +22,11 @@ constexpr nanoseconds forecast_error = 15;
 
 constexpr nanoseconds never = std::numeric_limits<nanoseconds>::max();
 
-// The time of a search grows with the computes of all splits together. Up to `few_computes`, each rung is
-// searched and rivals are asked at each. Above, only the last three rungs are. AlexNet has 3,400 computes in
-// batches of 32, random graphs mostly less than 3,000.
-constexpr std::size_t few_computes = 3000, computes_per_turn = 1000, last_rungs = 3;
+// The time of a search grows with the computes of all splits together. Up to `most_computes`, each rung is
+// searched and rivals are asked at each. Above, only the last three rungs are, so there more memory may be
+// slower. AlexNet has 3,400 computes in batches of 32, random graphs mostly less than 3,000. Searched at each
+// rung, AlexNet in batches of 512 took eight times as long, and its plan at 1.5 4.42 ms in place of 3.91.
+constexpr std::size_t most_computes = 3000, computes_per_turn = 1000, last_rungs = 3;
 
 class rung_search {
  public:
@@ -45,8 +46,8 @@ class rung_search {
     for (const batch_split& x : splits) {
       if (x.may_swap && x.waits == memory_waits::for_all) computes += make_order(p.network, x.by).size();
     }
-    goes_up_ = computes <= few_computes;
-    turns_ = goes_up_ ? 1 + computes / computes_per_turn : 1;
+    searches_all_ = computes <= most_computes;
+    turns_ = searches_all_ ? 1 + computes / computes_per_turn : 1;
   }
 
   std::optional<placed_plan> run() {
@@ -131,13 +132,14 @@ class rung_search {
     return !x || x->score.forecast.time - x->score.forecast.time / 100 * forecast_error < least_;
   }
 
-  // Tries what was found for the rung, splits anew, the fastest with more effort, and rivals.
+  // Tries the plans that forecasts found for this budget, decides again for each split, then with more effort
+  // for the fastest, and asks rivals.
   void search_rung(std::size_t j) {
     const byte_count budget = rungs_[j].budget;
     const nanoseconds before = least_;
     if (later_[j]) take(std::move(*later_[j]));
     for (const std::size_t s : order_) place_found(s, j);
-    const bool is_searched = goes_up_ || j < largest_ + last_rungs;
+    const bool is_searched = searches_all_ || j < largest_ + last_rungs;
     if (is_searched) decide_all(j, before);
     if (now_ && (is_searched || least_ < before)) {
       const std::uint64_t work = work_ / (least_ < before ? 16 : 64);
@@ -154,10 +156,10 @@ class rung_search {
   // Every split with little effort, or every second or third in turn, then the fastest with more.
   void decide_all(std::size_t j, nanoseconds before) {
     const byte_count budget = rungs_[j].budget;
-    const std::uint64_t work = work_ / (goes_up_ ? 16 : 4);
+    const std::uint64_t work = work_ / (searches_all_ ? 16 : 4);
     std::size_t fastest = now_ ? now_->split : splits_.size();
     // Plans that forecasts call slower by their error are placed, too.
-    nanoseconds to_beat = !goes_up_ || least_ == never ? never : least_ + least_ / 100 * forecast_error;
+    nanoseconds to_beat = !searches_all_ || least_ == never ? never : least_ + least_ / 100 * forecast_error;
     const auto decide_for = [&](std::size_t split, const effort_limits& by) {
       search_space& of = space_of(split);
       if (of.least_memory() > budget) return;
@@ -168,7 +170,7 @@ class rung_search {
       take({split, std::move(*found.best)});
     };
     for (std::size_t s = 0; s < splits_.size(); ++s) {
-      if (goes_up_ && ((j + s) % turns_ != 0 || !may_be_fast(found_[s][j]))) continue;
+      if (searches_all_ && ((j + s) % turns_ != 0 || !may_be_fast(found_[s][j]))) continue;
       decide_for(s, quick_effort(work / splits_.size()));
     }
     if (fastest < splits_.size() && (least_ < before || j % turns_ == 0))
@@ -237,7 +239,7 @@ class rung_search {
   std::span<const rung> rungs_;
   const rival_planner& rival_;
   std::uint64_t work_;
-  bool goes_up_ = false;          // searches at each rung, not only at the last ones
+  bool searches_all_ = false;     // each rung, not only the last ones
   std::size_t turns_ = 1;         // a rung searches every turns_-th split; the next rung, the next ones
   std::size_t largest_ = 0;       // rung within the budget
   nanoseconds compute_time_ = 0;  // of all operators
@@ -245,9 +247,9 @@ class rung_search {
   std::vector<std::vector<std::optional<solution>>> found_;  // per split and rung
   std::vector<std::size_t> order_;                           // of splits
   std::vector<std::optional<candidate>> later_;  // per rung: the fastest plan of smaller ones that needs it
-  std::optional<candidate> now_;  // the fastest plan so far, within its budget, and its time; and of rivals
-  nanoseconds least_ = never, rivals_least_ = never;
-  std::vector<memory_plan> plans_;  // these and those that were the fastest before
+  std::optional<candidate> now_;                 // the fastest plan so far, within its budget
+  nanoseconds least_ = never, rivals_least_ = never;  // times of that and of the fastest rival's plan
+  std::vector<memory_plan> plans_;                    // these and those that were the fastest before
   std::unique_ptr<search_space> space_;
   std::size_t split_ = 0;  // of space_
 };

@@ -10,7 +10,8 @@ std::span<const strategy> planners() {
       {"bits", "1: only plans that give the bits of `device`, nothing added up in parts", 0, 0, 1},
       {"copies", "percent of its time that a copy costs the operators beside it", 5, 0, 100},
       {"copy_us", "microseconds that every copy costs them on top", 3, 0, 10'000},
-      {"effort", "how much is searched, 0: an eighth, 1: as limits say, 2: four times as much", 1, 0, 2}};
+      {"effort", "how much is searched, 0: an eighth, 1: as limits say, 2: four times as much on top", 1, 0,
+       2}};
   static const std::array table = std::to_array<strategy>({
       {.name = "device",
        .summary = "everything in device memory: the baseline",
