@@ -136,6 +136,7 @@ class rung_search {
   // for the fastest, and asks rivals.
   void search_rung(std::size_t j) {
     const byte_count budget = rungs_[j].budget;
+    if (p_.evicted_by == pressure::driver) time_again(budget);
     const nanoseconds before = least_;
     if (later_[j]) take(std::move(*later_[j]));
     for (const std::size_t s : order_) place_found(s, j);
@@ -150,7 +151,18 @@ class rung_search {
     std::optional<placed_plan> rival = rival_(budget, std::min(least_, rivals_least_));
     if (!rival || rival->time >= std::min(least_, rivals_least_)) return;
     rivals_least_ = rival->time;
-    plans_.push_back(std::move(rival->plan));
+    plans_.push_back(rival->plan);
+    rivals_plan_ = std::move(rival->plan);
+  }
+
+  // Where the driver evicts, a plan may be slower with more memory.
+  void time_again(byte_count budget) {
+    const auto time = [&](const memory_plan& x) {
+      const std::optional<placed_plan> now = place_.finished(x, budget);
+      return now ? now->time : never;
+    };
+    if (now_) least_ = now_->what.placed.time = time(now_->what.placed.plan);
+    if (rivals_plan_) rivals_least_ = time(*rivals_plan_);
   }
 
   // Every split with little effort, or every second or third in turn, then the fastest with more.
@@ -249,7 +261,8 @@ class rung_search {
   std::vector<std::optional<candidate>> later_;  // per rung: the fastest plan of smaller ones that needs it
   std::optional<candidate> now_;                 // the fastest plan so far, within its budget
   nanoseconds least_ = never, rivals_least_ = never;  // times of that and of the fastest rival's plan
-  std::vector<memory_plan> plans_;                    // these and those that were the fastest before
+  std::optional<memory_plan> rivals_plan_;
+  std::vector<memory_plan> plans_;  // these and those that were the fastest before
   std::unique_ptr<search_space> space_;
   std::size_t split_ = 0;  // of space_
 };

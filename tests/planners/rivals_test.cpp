@@ -135,8 +135,9 @@ TEST_P(random_graphs, best_is_no_worse_than_its_rivals) {
                               << (under == pressure::plan ? " by plan" : " by driver");
 }
 
-// Those of the first twenty that take at most two seconds each; others take up to half a minute.
-INSTANTIATE_TEST_SUITE_P(sample, random_graphs, ::testing::Values(1U, 7U, 8U, 10U, 11U, 14U, 16U, 19U));
+// Those of the first twenty that take at most two seconds each; others take up to a minute or more. 458: for
+// the driver a rival beats the plan for less memory.
+INSTANTIATE_TEST_SUITE_P(sample, random_graphs, ::testing::Values(1U, 7U, 8U, 10U, 11U, 14U, 16U, 19U, 458U));
 INSTANTIATE_TEST_SUITE_P(thousand, random_graphs, ::testing::Range(1U, 1001U));
 
 }  // namespace
