@@ -80,8 +80,10 @@ def test_the_table_quotes_the_records():
     assert [row["fails_below"] for row in untried] == [None] * len(untried)
     assert f"each ran out of memory{'; one was not tried' if untried else ''}." in "\n".join(page) and len(untried) < 2
     fitted = [row for row in fitted if row["way"] == "fit"]
-    assert all(row["under_cap"] is True for row in fitted)
     text = " ".join(" ".join(page).split())
+    failed = [(row["model"], row["ratio"]) for row in fitted if row["under_cap"] is not True]
+    assert failed == [("convnext_t", 3), ("swin_t", 3)] and "ConvNeXt-T and Swin-T in a third ran out of memory in the first step under the cap" in text
+    assert {row["model"] for row in fitted if "build" not in row} == {"gpt2_medium"} and "GPT-2 medium's rows are of an older build" in text
     used = sorted(100 * peak_of(row) / row["value"] for row in fitted)
     assert f"All {len(fitted)} use {used[0]:.0f} to {used[-1]:.0f} % of the budget" in text
     peaks = [100 * abs(row["predicted"]["peak"] / peak_of(row) - 1) for row in fitted]
@@ -103,18 +105,6 @@ def test_the_page_quotes_what_launching_copies_takes():
     assert f"takes the CPU [{span('now')} us](launching_h100.jsonl), by PyTorch {span('before')}." in page
 
 
-def test_the_page_quotes_what_placing_takes():
-    page = (ROOT / "results/torch/README.md").read_text(encoding="utf-8").splitlines()
-    rows = [row for row in kept("placed_h100.jsonl") if row["way"] == "fit" and (row["ratio"] == 3 or "holds" in row)]
-    for row in rows:
-        name = f"{NAMES[row['model']].split(',')[0]}, {RATIOS[row['ratio']]}" + ("" if row.get("holds") else ", not placed")
-        cap = "yes" if row["under_cap"] is True else f"no, {row['under_cap']} steps"
-        beside = f"{row['plain_ms']:.1f}" if "plain_ms" in row else ""
-        assert (f"| {name} | {row['plans']} | {100 * peak_of(row) / row['value']:.0f} % | {row['ms']:.1f} | {beside} | {row['kernel_ms']['all']:.1f} | "
-                f"{cap} |") in page
-    assert {row["under_cap"] is True for row in rows if row.get("holds")} == {True}
-
-
 def test_the_table_of_the_h200_quotes_its_records():
     page = (ROOT / "results/torch/README.md").read_text(encoding="utf-8")
     rows = kept("fit_h200.jsonl")
@@ -123,7 +113,8 @@ def test_the_table_of_the_h200_quotes_its_records():
     held, short = sum(row["under_cap"] is True for row in fitted), sorted(-100 * time_off(row) for row in fitted)
     assert f"{held} of {len(fitted)} kept the cap; times were predicted {short[0]:.0f} to {short[-1]:.0f} % too short" in page
     laid = [row for row in kept("fit_h100.jsonl") if row["way"] == "fit"]
-    assert f"In {held + len(laid)} of {len(fitted) + len(laid)} runs" in (ROOT / "docs/torch.md").read_text(encoding="utf-8")
+    held += sum(row["under_cap"] is True for row in laid)
+    assert f"In {held} of {len(fitted) + len(laid)} runs" in (ROOT / "docs/torch.md").read_text(encoding="utf-8")
 
 
 def test_the_page_quotes_the_ways_of_pytorch():
