@@ -120,22 +120,36 @@ def test_the_table_of_the_h200_quotes_its_records():
 def test_the_page_quotes_the_ways_of_pytorch():
     """Of those in no more memory, the fastest."""
     fitted, stock = kept("fit_h100.jsonl"), kept("stock_h100.jsonl")
-
-    def share(model, ratio):
-        row = one(fitted, model, "fit", ratio)
-        ways = [each["kernel_ms"]["all"] for each in stock if each["model"] == model and each["peak"] <= peak_of(row) and "kernel_ms" in each]
-        return f"{row['kernel_ms']['all'] / min(ways):.2f}"
-
-    page = " ".join((ROOT / "results/torch/README.md").read_text(encoding="utf-8").split())
-    vit, (convnext, swin, gpt) = [share("vit_b16", ratio) for ratio in (1.5, 2, 3)], [[share(model, ratio) for ratio in (1.5, 2)] for model in
-                                                                                   ("convnext_t", "swin_t", "gpt2_small")]
     ways = {(row["model"], row["way"]): row for row in stock}
     selective, llama, on_cpu = ways["convnext_t", "selective"], ways["llama_lora", "selective"], ways["llama_lora", "save_on_cpu"]
-    than = f"{one(fitted, 'convnext_t', 'fit', 1.5)['kernel_ms']['all'] / selective['kernel_ms']['all']:.2f}"
-    assert (f"ResNet-50 in two thirds takes {share('resnet50', 1.5)} of the time, ViT-B/16 {vit[0]}, {vit[1]} and {vit[2]}. ConvNeXt-T takes {convnext[0]} "
-            f"and {convnext[1]} ({than} beside selective checkpointing in {selective['peak'] / 2**30:.2f} GiB), U-Net {share('unet', 1.5)}, "
-            f"Swin-T {swin[0]} and {swin[1]}, GPT-2 small {gpt[0]} and {gpt[1]}, the Llama in half {share('llama_lora', 2)}. The Llama needs "
+    found = {}  # (the time over that way's, and what 0.92 of that is over the unplanned model's), by model and ratio
+
+    def compare(row, way):
+        return row["kernel_ms"]["all"] / way["kernel_ms"]["all"], 0.92 * kernels(way, fitted)
+
+    for row in (row for row in fitted if row["way"] == "fit"):
+        rivals = [each for each in stock if each["model"] == row["model"] and each["peak"] <= peak_of(row) and "kernel_ms" in each]
+        if rivals:
+            found[row["model"], row["ratio"]] = compare(row, min(rivals, key=lambda way: way["kernel_ms"]["all"]))
+    fast = [share for share, _ in found.values() if share <= 0.92]
+    slow = [found.pop(cell) for cell in (("vit_b16", 3), ("swin_t", 1.5), ("gpt2_small", 2))]
+    assert all(share <= 0.92 for share, _ in found.values())
+    slow.append(compare(one(fitted, "convnext_t", "fit", 1.5), selective))
+    (vit, swin, gpt, convnext), wanted = zip(*((f"{share:.2f}", f"{most:.2f}") for share, most in slow))
+    page = " ".join((ROOT / "results/torch/README.md").read_text(encoding="utf-8").split())
+    assert (f"{len(fast)} of {len(fast) + 3} cells take {min(fast):.2f} to {max(fast):.2f} of the time. ViT-B/16 in a third takes {vit}, Swin-T in two thirds {swin}, "
+            f"GPT-2 small in half {gpt}, ConvNeXt-T {convnext} (selective checkpointing, {selective['peak'] / 2**30:.2f} GiB). For 0.92 they had to take "
+            f"{', '.join(wanted[:3])} and {wanted[3]} of the unplanned time. The Llama needs "
             f"{llama['peak'] / 2**30:.1f} GiB with selective checkpointing, {on_cpu['peak'] / 2**30:.1f} and {on_cpu['ms']:.0f} ms with save_on_cpu.") in page
+
+
+def test_the_page_says_how_well_fit_is_forecast_without_a_gpu():
+    rows = kept("fit_h100.jsonl")
+    pairs = [(row, one(rows, row["model"], "fit", row["ratio"])) for row in kept("forecast.jsonl")]
+    assert all(told["fits"] and told["chunks"] == made["chunks"] for told, made in pairs)
+    close, own = (sum(abs(told["slower"] / slower(made) - 1) <= 0.06 for told, made in pairs) for slower in (lambda row: row["over"], lambda row: kernels(row, rows)))
+    page = " ".join((ROOT / "results/torch/README.md").read_text(encoding="utf-8").split())
+    assert f"[forecasts](forecast.jsonl) {close} of {len(pairs)} slowdowns within 6 %, {own} of the GPU's own." in page
 
 
 def test_the_page_says_what_parts_of_a_batch_take():
