@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "core/units.hpp"
+
 namespace um {
 
 // `all` is not empty. Of an even number of values, the mean of the two in the middle.
@@ -12,6 +14,11 @@ inline double median_of(std::vector<double> all) {
   std::nth_element(all.begin(), middle, all.end());
   if (all.size() % 2 == 1) return *middle;
   return (*middle + *std::max_element(all.begin(), middle)) / 2;
+}
+
+// The median of all times but the first; of a single one, itself.
+inline double steady_time(const std::vector<nanoseconds>& times) {
+  return median_of({times.begin() + (times.size() > 1 ? 1 : 0), times.end()});
 }
 
 // Quantile of ascending values, at least one; interpolates between two of them, as NumPy does.

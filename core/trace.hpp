@@ -56,6 +56,10 @@ inline constexpr std::array<counter_field, 10> counter_fields{{
     {"remote_bytes", &counters::remote_bytes},
 }};
 
+// What moved in that direction by faults, prefetches, evictions and copies; nothing if one was not observed.
+std::optional<byte_count> bytes_to_device(const counters& c);
+std::optional<byte_count> bytes_to_host(const counters& c);
+
 // Bytes migrated or copied in both directions, over the bytes of all tensors that operators touch. 2 if
 // everything comes and leaves once. Access over the link does not count. Nothing if a counter was not
 // observed, or no tensor is touched.
@@ -72,6 +76,7 @@ struct trace {
   std::vector<memory_sample> memory_samples;  // empty unless asked for
   counters counts;
 };
+std::vector<nanoseconds> durations_of(const std::vector<trace>& iterations);
 
 // Bounds on the time of an iteration, over uncertain figures and access orders.
 struct time_band {

@@ -10,15 +10,8 @@
 namespace um::measure {
 namespace {
 
-int checked_device(int device) {
-  int count = 0;
-  const cudaError_t status = cudaGetDeviceCount(&count);
-  if (status != cudaSuccess || device < 0 || device >= count) {
-    static_cast<void>(cudaGetLastError());
-    throw unsupported(
-        "there is no GPU " + std::to_string(device) + ": " +
-        (status == cudaSuccess ? std::to_string(count) + " are visible" : cudaGetErrorString(status)));
-  }
+int selected_device(int device) {
+  require_gpu(device);
   check(cudaSetDevice(device));
   require_demand_paging(device);
   return device;
@@ -27,9 +20,8 @@ int checked_device(int device) {
 device_facts facts_of(int device) {
   cudaDeviceProp properties{};
   check(cudaGetDeviceProperties(&properties, device));
-  int pageable = 0;
-  check(cudaDeviceGetAttribute(&pageable, cudaDevAttrPageableMemoryAccess, device));
-  return {properties.name, properties.multiProcessorCount, pageable != 0};
+  return {properties.name, properties.multiProcessorCount,
+          device_attribute(cudaDevAttrPageableMemoryAccess, device) != 0};
 }
 
 memory_limits limits_of_this_machine() {
@@ -67,7 +59,7 @@ void load_kernels(bench& on) {
 }  // namespace
 
 bench::bench(int device)
-    : device_(checked_device(device)),
+    : device_(selected_device(device)),
       facts_(facts_of(device)),
       streams_(make_streams()),
       ledger_(limits_of_this_machine()) {

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "core/figures.hpp"
+#include "core/quantiles.hpp"
 #include "simulator/roofline.hpp"
 
 namespace um {
@@ -14,17 +15,8 @@ constexpr std::uint32_t extra_iterations = 24, longest_period = 8, iterations_of
 // percent of the arithmetic rate (SINGA on a GTX 1080 Ti, PyTorch on a V100).
 constexpr nanoseconds slowest_speed_percent = 30, fastest_speed_percent = 138;
 
-nanoseconds median(std::vector<nanoseconds> all) {
-  std::ranges::sort(all);
-  const std::size_t half = all.size() / 2;
-  return all.size() % 2 == 1 ? all[half] : (all[half - 1] + all[half]) / 2;
-}
-
-// The median of all iterations but the first; of a single iteration, its time.
-nanoseconds steady_time(const std::vector<trace>& all) {
-  std::vector<nanoseconds> times;
-  for (std::size_t i = all.size() > 1 ? 1 : 0; i < all.size(); ++i) times.push_back(all[i].duration);
-  return median(std::move(times));
+nanoseconds steady_time_of(const std::vector<trace>& iterations) {
+  return static_cast<nanoseconds>(steady_time(durations_of(iterations)));
 }
 
 // The shortest period that occurs twice at the end of the times; 0: none.
@@ -37,8 +29,7 @@ std::uint32_t period_of(const std::vector<nanoseconds>& times) {
 
 std::optional<steady_cycle> cycle_of(const simulated_run& run, managed_memory memory,
                                      const std::vector<trace>& known) {
-  std::vector<nanoseconds> times;
-  for (const trace& t : known) times.push_back(t.duration);
+  std::vector<nanoseconds> times = durations_of(known);
   if (times.size() < 2 || times.back() == times[times.size() - 2]) return std::nullopt;
   // Two equal times may be a coincidence, so the period is searched after all additional iterations.
   for (std::uint32_t i = 0; i < extra_iterations; ++i)
@@ -48,7 +39,7 @@ std::optional<steady_cycle> cycle_of(const simulated_run& run, managed_memory me
   const std::size_t window = found.period != 0 ? found.period : extra_iterations;
   const std::vector<nanoseconds> one(times.end() - static_cast<std::ptrdiff_t>(window), times.end());
   found.mean = std::accumulate(one.begin(), one.end(), nanoseconds{0}) / static_cast<nanoseconds>(window);
-  found.median = median(one);
+  found.median = static_cast<nanoseconds>(median_of({one.begin(), one.end()}));
   return found;
 }
 
@@ -84,7 +75,8 @@ std::vector<nanoseconds> times_at_figure_bounds(const simulated_run& run, std::u
     for (op_cost& c : costs) c.time = c.time * 100 / percent;
     const slice_costs of_slice = percent == 100 ? run.cost_of_slice : slice_costs{};
     for (const touch_orders order : {touch_orders::by_address, touch_orders::hits_first}) {
-      times.push_back(steady_time(simulate({run.network, run.plan, on, costs, of_slice, order}, iterations)));
+      times.push_back(
+          steady_time_of(simulate({run.network, run.plan, on, costs, of_slice, order}, iterations)));
     }
   };
   add(with_fastest_figures(run.on), at_peak ? fastest_speed_percent : 100);
@@ -96,7 +88,7 @@ std::vector<nanoseconds> times_at_figure_bounds(const simulated_run& run, std::u
 time_band band_of(const simulated_run& run, const std::vector<trace>& known) {
   std::vector<nanoseconds> times =
       times_at_figure_bounds(run, std::min(static_cast<std::uint32_t>(known.size()), iterations_of_band));
-  times.push_back(steady_time(known));
+  times.push_back(steady_time_of(known));
   const auto [low, high] = std::ranges::minmax(times);
   return {low, high};
 }

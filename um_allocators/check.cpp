@@ -21,4 +21,24 @@ void check(cudaError_t status, std::source_location where) {
   throw cuda_error(error_text(where, "CUDA", meaning));
 }
 
+void require_gpu(int device) {
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status != cudaSuccess || count == 0) {
+    throw unsupported(std::string("no GPU can be used: ") +
+                      (status == cudaSuccess ? "none is visible" : cudaGetErrorString(status)) +
+                      "; check the driver with nvidia-smi, or use a simulated machine (sim:NAME)");
+  }
+  if (device >= count) {
+    throw unsupported("there is no GPU cuda:" + std::to_string(device) +
+                      "; this machine has cuda:0 to cuda:" + std::to_string(count - 1));
+  }
+}
+
+int device_attribute(cudaDeviceAttr what, int device) {
+  int value = 0;
+  check(cudaDeviceGetAttribute(&value, what, device));
+  return value;
+}
+
 }  // namespace um

@@ -25,4 +25,8 @@ std::string error_text(std::source_location where, std::string_view library, std
 // leaves the context usable is cleared, so that the next call does not report it again.
 void check(cudaError_t status, std::source_location where = std::source_location::current());
 
+// Throws unsupported with the reason if this process cannot use GPU `device`.
+void require_gpu(int device);
+int device_attribute(cudaDeviceAttr what, int device);
+
 }  // namespace um

@@ -82,9 +82,7 @@ void prefetch_batch(std::span<const managed_range>, int, cudaStream_t) {
 }  // namespace
 
 void require_demand_paging(int device) {
-  int paged = 0;
-  check(cudaDeviceGetAttribute(&paged, cudaDevAttrConcurrentManagedAccess, device));
-  if (paged == 0) {
+  if (device_attribute(cudaDevAttrConcurrentManagedAccess, device) == 0) {
     throw unsupported("device " + std::to_string(device) +
                       " does not page managed memory on demand (concurrentManagedAccess is 0)");
   }

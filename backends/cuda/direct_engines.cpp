@@ -90,22 +90,16 @@ byte_count workspace_of(session& gpu, const convolution_problem& p) {
   return 0;
 }
 
-int device_attribute(session& gpu, cudaDeviceAttr which) {
-  int value = 0;
-  check(cudaDeviceGetAttribute(&value, which, gpu.device()));
-  return value;
-}
-
 bool supports_problem(session& gpu, const convolution_problem& p) {
   if (p.how.groups > 1) return true;
   const kernels::direct_convolution of = direct_problem_of(p);
   const gradient_kernel which =
       p.kind == convolution_kind::forward ? gradient_kernel::none : gradient_kernel_of(p);
-  const int most_shared = device_attribute(gpu, cudaDevAttrMaxSharedMemoryPerBlockOptin);
+  const int most_shared = device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, gpu.device());
   if (which == gradient_kernel::planar)
     return kernels::planar_filter_gradient_shared_bytes(of) <= most_shared;
   constexpr int tensor_cores_of_these = 8;  // major compute capability
-  if (device_attribute(gpu, cudaDevAttrComputeCapabilityMajor) < tensor_cores_of_these) return false;
+  if (device_attribute(cudaDevAttrComputeCapabilityMajor, gpu.device()) < tensor_cores_of_these) return false;
   return which != gradient_kernel::deep || kernels::deep_filter_gradient_shared_bytes(of) <= most_shared;
 }
 

@@ -10,24 +10,10 @@
 namespace um {
 namespace {
 
-int checked_device(int device) {
-  int count = 0;
-  const cudaError_t status = cudaGetDeviceCount(&count);
-  if (status != cudaSuccess) {
-    static_cast<void>(cudaGetLastError());
-    throw unsupported(std::string("no usable CUDA device: ") + cudaGetErrorString(status));
-  }
-  if (device < 0 || device >= count) {
-    throw unsupported("no CUDA device " + std::to_string(device) + ": there are " + std::to_string(count));
-  }
+int selected_device(int device) {
+  require_gpu(device);
   check(cudaSetDevice(device));
   return device;
-}
-
-int device_attribute(cudaDeviceAttr attribute, int device) {
-  int value = 0;
-  check(cudaDeviceGetAttribute(&value, attribute, device));
-  return value;
 }
 
 cudnn_handle make_cudnn(cudaStream_t stream) {
@@ -93,7 +79,7 @@ std::int64_t bandwidth_of(int device) {
 }  // namespace
 
 session::session(int device, const cuda_options& options)
-    : device_(checked_device(device)),
+    : device_(selected_device(device)),
       options_(options),
       multiprocessors_(device_attribute(cudaDevAttrMultiProcessorCount, device)),
       memory_bytes_per_s_(bandwidth_of(device)),

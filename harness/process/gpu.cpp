@@ -33,12 +33,6 @@ std::string cudnn_version(std::size_t number) {
   return fmt::format("{}.{}.{}", number / 10000, number % 10000 / 100, number % 100);
 }
 
-bool attribute(cudaDeviceAttr what, int device) {
-  int value = 0;
-  check(cudaDeviceGetAttribute(&value, what, device));
-  return value != 0;
-}
-
 // The version number in "NVRM version: NVIDIA UNIX ... Module  580.159.04  Release Build ...".
 std::optional<std::string> driver_version() {
   std::ifstream file("/proc/driver/nvidia/version");
@@ -106,8 +100,8 @@ void add_nvml_facts(fact_sheet& facts, int device) {
 
 // How a kernel accesses memory of malloc: by faults of the driver, by the link's hardware, or not at all.
 const char* addressing(int device) {
-  if (!attribute(cudaDevAttrPageableMemoryAccess, device)) return "none";
-  return attribute(cudaDevAttrPageableMemoryAccessUsesHostPageTables, device) ? "ats" : "hmm";
+  if (device_attribute(cudaDevAttrPageableMemoryAccess, device) == 0) return "none";
+  return device_attribute(cudaDevAttrPageableMemoryAccessUsesHostPageTables, device) != 0 ? "ats" : "hmm";
 }
 
 fact_sheet further_facts(const cudaDeviceProp& properties, int device) {
@@ -118,23 +112,9 @@ fact_sheet further_facts(const cudaDeviceProp& properties, int device) {
   facts.known["ecc"] = yes(properties.ECCEnabled != 0);
   facts.known["addressing"] = addressing(device);
   facts.known["host_accesses_device_memory"] =
-      yes(attribute(cudaDevAttrDirectManagedMemAccessFromHost, device));
+      yes(device_attribute(cudaDevAttrDirectManagedMemAccessFromHost, device) != 0);
   add_nvml_facts(facts, device);
   return facts;
-}
-
-void throw_if_absent(int device) {
-  int count = 0;
-  const cudaError_t status = cudaGetDeviceCount(&count);
-  if (status != cudaSuccess || count == 0) {
-    throw unsupported(fmt::format(
-        "no GPU can be used: {}; check the driver with nvidia-smi, or use a simulated machine (sim:NAME)",
-        status == cudaSuccess ? "none is visible" : cudaGetErrorString(status)));
-  }
-  if (device >= count) {
-    throw unsupported(
-        fmt::format("there is no GPU cuda:{}; this machine has cuda:0 to cuda:{}", device, count - 1));
-  }
 }
 
 }  // namespace
@@ -144,7 +124,7 @@ bool built_with_cuda() {
 }
 
 std::unique_ptr<backend> open_gpu(int device, byte_count workspace_cap, bool allow_native_oversubscription) {
-  throw_if_absent(device);
+  require_gpu(device);
   cuda_options options;
   options.workspace_cap = workspace_cap;
   options.allow_native_oversubscription = allow_native_oversubscription;
@@ -152,7 +132,7 @@ std::unique_ptr<backend> open_gpu(int device, byte_count workspace_cap, bool all
 }
 
 gpu_facts probe_gpu(int device) {
-  throw_if_absent(device);
+  require_gpu(device);
   cudaDeviceProp properties{};
   check(cudaGetDeviceProperties(&properties, device));
   int driver = 0, runtime = 0;
@@ -167,8 +147,8 @@ gpu_facts probe_gpu(int device) {
   check(cudaMemGetInfo(&free, &total));
   gpu.free_bytes = free;
   gpu.compute_capability = fmt::format("{}.{}", properties.major, properties.minor);
-  gpu.concurrent_managed_access = attribute(cudaDevAttrConcurrentManagedAccess, device);
-  gpu.pageable_memory_access = attribute(cudaDevAttrPageableMemoryAccess, device);
+  gpu.concurrent_managed_access = device_attribute(cudaDevAttrConcurrentManagedAccess, device) != 0;
+  gpu.pageable_memory_access = device_attribute(cudaDevAttrPageableMemoryAccess, device) != 0;
   gpu.cuda_driver = cuda_version(driver);
   gpu.cuda_runtime = cuda_version(runtime);
   gpu.cudnn = cudnn_version(cudnnGetVersion());
@@ -218,7 +198,7 @@ std::vector<counters> count_on_gpu(backend& target, const graph& g, const execut
 
 measure::calibration calibrate_gpu(int device, const uvm_costs& given,
                                    const std::function<void(std::string_view)>& progress) {
-  throw_if_absent(device);
+  require_gpu(device);
   measure::bench on(device);
   return measure::calibrate(on, given, progress);
 }

@@ -50,7 +50,7 @@ bool all_observed(const counters& c) {
 }
 
 void record_execution(record& r, const graph& g, const execution& done) {
-  for (const trace& t : done.iterations) r.samples.push_back(t.duration);
+  r.samples = durations_of(done.iterations);
   if (!done.iterations.empty()) {
     r.first = done.iterations.front().counts;
     r.last = done.iterations.back().counts;

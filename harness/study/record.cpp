@@ -41,27 +41,16 @@ record make_record(const cell& work) {
   return r;
 }
 
-namespace {
-
-std::vector<nanoseconds> steady_samples(const record& r) {
-  if (r.result != outcome::ok || r.samples.empty()) return {};
-  std::vector<nanoseconds> times(r.samples.begin() + (r.samples.size() > 1 ? 1 : 0), r.samples.end());
-  std::sort(times.begin(), times.end());
-  return times;
-}
-
-}  // namespace
-
 std::optional<quartiles> steady_quartiles(const record& r) {
-  const std::vector<nanoseconds> times = steady_samples(r);
-  if (times.size() < 2) return std::nullopt;
+  if (r.result != outcome::ok || r.samples.size() < 3) return std::nullopt;
+  std::vector<nanoseconds> times(r.samples.begin() + 1, r.samples.end());
+  std::ranges::sort(times);
   return quartiles{quantile_of(times, 0.25), quantile_of(times, 0.75)};
 }
 
 std::optional<double> steady_ns(const record& r) {
-  const std::vector<nanoseconds> times = steady_samples(r);
-  if (times.empty()) return std::nullopt;
-  return quantile_of(times, 0.5);
+  if (r.result != outcome::ok || r.samples.empty()) return std::nullopt;
+  return steady_time(r.samples);
 }
 
 void digest_checker::check(record& r) {

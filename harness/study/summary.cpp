@@ -30,15 +30,6 @@ std::string footprint_rows(const footprint_terms& f) {
   return text;
 }
 
-std::optional<byte_count> sum_of(std::initializer_list<std::optional<byte_count>> parts) {
-  byte_count sum = 0;
-  for (const auto& part : parts) {
-    if (!part) return std::nullopt;
-    sum += *part;
-  }
-  return sum;
-}
-
 std::string moved_text(const counters& c) {
   const auto text = [](std::optional<byte_count> b) { return b ? to_text(*b) : "not observed"; };
   return fmt::format("to the device {}, to the host {}", text(bytes_to_device(c)), text(bytes_to_host(c)));
@@ -113,19 +104,11 @@ std::string actions_text(const memory_plan& plan) {
   return counts_text(verbs, plan.actions, [](const action& a) { return verb_of(a); });
 }
 
-std::string launch_text(launch_mode way) {
-  switch (way) {
-    case launch_mode::cuda_graph:
-      return "as one CUDA graph";
-    case launch_mode::stretch_graphs:
-      return "as CUDA graphs, with the copies beside them";
-    case launch_mode::operator_graphs:
-      return "operator by operator, each a CUDA graph";
-    case launch_mode::streams:
-    case launch_mode::simulated:
-      return "call by call";
-  }
-  return "";
+std::string_view launch_text(launch_mode way) {
+  if (way == launch_mode::cuda_graph) return "as one CUDA graph";
+  if (way == launch_mode::stretch_graphs) return "as CUDA graphs, with the copies beside them";
+  if (way == launch_mode::operator_graphs) return "operator by operator, each a CUDA graph";
+  return "call by call";
 }
 
 std::string bound_text(nanoseconds ns) {
@@ -142,15 +125,10 @@ std::string kind_text(const plan_kind& kind) {
                      : kind.swaps                  ? "only swap"
                      : kind.recomputes             ? "only recompute"
                                                    : "neither swap nor recompute";
-  switch (kind.narrowest_class) {
-    case plan_class::any:
-      return "any plan";
-    case plan_class::passes:
-      return fmt::format("plans that {}, the whole batch forward and then backward", does);
-    case plan_class::whole:
-      return fmt::format("plans that {}, whole operators in this order", does);
-  }
-  return "";
+  if (kind.narrowest_class == plan_class::any) return "any plan";
+  return fmt::format("plans that {}, {}", does,
+                     kind.narrowest_class == plan_class::passes ? "the whole batch forward and then backward"
+                                                                : "whole operators in this order");
 }
 
 // "1.06 of 20.7 ms, the least for plans that ...", and what holds for other kinds. Measured operators were
@@ -194,13 +172,6 @@ std::string peak_text(const planned_cell& p) {
 }
 
 }  // namespace
-
-std::optional<byte_count> bytes_to_device(const counters& c) {
-  return sum_of({c.fault_to_device_bytes, c.prefetch_to_device_bytes, c.copy_to_device_bytes});
-}
-std::optional<byte_count> bytes_to_host(const counters& c) {
-  return sum_of({c.driver_evict_bytes, c.plan_evict_bytes, c.copy_to_host_bytes});
-}
 
 std::string time_text(double ns) {
   struct unit {
@@ -268,7 +239,7 @@ std::string summary(const record& r) {
   if (r.bound && r.bound->min_time != no_bound)
     text += row("bound", lower_bound_text(*r.bound, steady_ns(r)));
   for (const std::string& line : r.notes) text += row("planner", line);
-  if (r.launch) text += row("launched", launch_text(*r.launch));
+  if (r.launch) text += row("launched", std::string(launch_text(*r.launch)));
   if (r.last)
     text += row("moved", moved_text(*r.last) + amplification_text(r) + faults_text(*r.last) +
                              " in the last iteration");

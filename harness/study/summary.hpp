@@ -20,10 +20,6 @@ std::string kernels_text(const machine& m);
 // "fp32 without TF32; ..." if the machine is faster with TF32 and the user did not choose it; otherwise "".
 std::string precision_text(const network_spec& of, const machine& target);
 
-// What moved in that direction by faults, prefetches, evictions and copies; nothing if one was not observed.
-std::optional<byte_count> bytes_to_device(const counters& c);
-std::optional<byte_count> bytes_to_host(const counters& c);
-
 // "calibrated", or "not calibrated, 42 of its figures estimated".
 std::string provenance(const machine& m);
 

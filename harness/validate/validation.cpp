@@ -24,23 +24,9 @@ namespace {
 
 constexpr double clear_difference = 1.05;
 
-std::vector<nanoseconds> durations_of(const std::vector<trace>& iterations) {
-  std::vector<nanoseconds> times;
-  for (const trace& t : iterations) times.push_back(t.duration);
-  return times;
-}
-
-double median(const std::vector<nanoseconds>& all) {
-  return median_of({all.begin(), all.end()});
-}
-
 double lower_decile(std::vector<nanoseconds> all) {
   std::sort(all.begin(), all.end());
   return static_cast<double>(all[all.size() / 10]);
-}
-
-double steady_time(const std::vector<nanoseconds>& samples) {
-  return median(samples.size() == 1 ? samples : std::vector<nanoseconds>(samples.begin() + 1, samples.end()));
 }
 
 // Every operator as measured, one that was cut as the sum of its slices. As estimated: slices of kernels that
@@ -220,7 +206,8 @@ std::optional<cell_comparison> compare_cell(const std::vector<record>& runs, con
     return comparison{group, r.strategy, known, known, predicted, "ns", false, {}, {}, not_run};
   };
   return cell_comparison{row(lower_decile(first), static_cast<double>(times.front())),
-                         row(lower_decile(later), steady_time(times)), median(later), other_addresses};
+                         row(lower_decile(later), steady_time(times)),
+                         median_of({later.begin(), later.end()}), other_addresses};
 }
 
 order_check check_order(const std::vector<comparison>& all) {

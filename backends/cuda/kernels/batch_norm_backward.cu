@@ -1,9 +1,7 @@
 // The gradient takes two passes. With g the gradient behind the ReLU, M elements a channel and
 // h = (x - mean) * inverse_deviation:
 //   dshift = sum of g, dscale = sum of g * h
-//   dx = scale * inverse_deviation * (g - dshift
-// M - h * dscale
-// M)
+//   dx = scale * inverse_deviation * (g - dshift / M - h * dscale / M)
 // With a residual the first pass writes g to dresidual, and the second reads it. Without one the second
 // computes g again.
 #include "backends/cuda/kernels/batch_norm.cuh"

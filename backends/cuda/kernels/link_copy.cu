@@ -125,10 +125,9 @@ constexpr std::size_t rounded(std::size_t bytes) {
 }
 
 bool copies_in_bulk() {
-  int device = 0, major = 0;
+  int device = 0;
   check(cudaGetDevice(&device));
-  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
-  return major >= 9;
+  return device_attribute(cudaDevAttrComputeCapabilityMajor, device) >= 9;
 }
 
 }  // namespace
