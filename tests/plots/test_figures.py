@@ -40,17 +40,6 @@ def test_slowdown_without_a_baseline_shows_milliseconds(script, tmp_path):
     assert "no device baseline" in text and "ms per iteration" in text and "slowdown" not in text
 
 
-def test_measured_and_simulated_get_panels_of_their_own(script, tmp_path):
-    simulated = synthetic.write(tmp_path / "s.jsonl", synthetic.study(["vgg16"], ["sim:h200"]))
-    measured = synthetic.write(tmp_path / "m.jsonl", [
-        synthetic.record("vgg16", s, r, "cuda:0", synthetic.outcome_of(s, r), device="NVIDIA H200")
-        for s in synthetic.STRATEGIES for r in (0.5, 1.0, 2.0)])
-    done = script("plots.slowdown", simulated, measured, "--out", tmp_path, "--name", "both")
-    assert done.returncode == 0, done.stderr
-    text = svg_text(tmp_path, "both")
-    assert f"h200, simulated, {synthetic.H200_MEASURED}" in text and "NVIDIA H200, measured, capped" in text
-
-
 def test_a_network_keeps_its_row_whatever_ran_it():
     from umbench.plots import slowdown
     from umbench import load
@@ -132,10 +121,6 @@ def test_timeline_shows_lanes_memory_and_budget(script, with_timeline, tmp_path)
     for shown in ("compute", "to device", "to host", "budget 5.33 GiB", "footprint 8 GiB", "resident on the device",
                   f"simulated, {synthetic.H200_MEASURED}", "iteration 5 of 5", "managed, ratio 1.5"):
         assert shown in text
-
-
-def test_timeline_needs_no_key_where_one_record_has_one(script, with_timeline, tmp_path):
-    assert script("plots.timeline", with_timeline[0], "--out", tmp_path).returncode == 0
 
 
 def one_line(done, code, *shown):

@@ -40,17 +40,8 @@ def test_a_regression_fails_and_is_named(umbench, write):
     assert "/x0.90/" in row and "+2" in row
 
 
-def test_an_improvement_does_not_fail(umbench, write):
-    done = umbench("compare", write("base.jsonl", study(1)), write("head.jsonl", study(2, slower=0.8)))
-    assert done.returncode == 0 and "3 improved" in done.stdout
-
-
-def test_few_samples_are_judged_and_too_few_said_to_be(umbench, write):
-    def compared(count):
-        return umbench("compare", write("base.jsonl", study(1, count=count)), write("head.jsonl", study(2, 1.2, count=count)))
-
-    assert compared(4).returncode == 1  # the standard five iterations
-    done = compared(1)
+def test_too_few_samples_are_said_to_be(umbench, write):
+    done = umbench("compare", write("base.jsonl", study(1, count=1)), write("head.jsonl", study(2, 1.2, count=1)))
     assert done.returncode == 3 and "3 insufficient" in done.stdout and "4 (--iterations 5) the standard" in done.stdout
     assert done.stdout.count("+2") + done.stdout.count("+1") >= 3  # the change is told all the same
 
