@@ -82,8 +82,8 @@ def test_the_table_quotes_the_records():
     fitted = [row for row in fitted if row["way"] == "fit"]
     text = " ".join(" ".join(page).split())
     failed = [(row["model"], row["ratio"]) for row in fitted if row["under_cap"] is not True]
-    assert failed == [("convnext_t", 3), ("swin_t", 3)] and "ConvNeXt-T and Swin-T in a third ran out of memory in the first step under the cap" in text
-    assert {row["model"] for row in fitted if "build" not in row} == {"gpt2_medium"} and "GPT-2 medium's rows are of an older build" in text
+    assert failed == [("convnext_t", 3), ("swin_t", 3)] and "ConvNeXt-T and Swin-T in a third ran out of memory in the cap's first step" in text
+    assert {row["model"] for row in fitted if "build" not in row} == {"gpt2_medium"} and "GPT-2 medium's rows are older" in text
     used = sorted(100 * peak_of(row) / row["value"] for row in fitted)
     assert f"All {len(fitted)} use {used[0]:.0f} to {used[-1]:.0f} % of the budget" in text
     peaks = [100 * abs(row["predicted"]["peak"] / peak_of(row) - 1) for row in fitted]
@@ -110,8 +110,11 @@ def test_the_table_of_the_h200_quotes_its_records():
     rows = kept("fit_h200.jsonl")
     fitted = [row for row in rows if row["way"] == "fit"]
     assert all(line_of(row, rows) in page.splitlines() for row in rows)
-    held, short = sum(row["under_cap"] is True for row in fitted), sorted(-100 * time_off(row) for row in fitted)
-    assert f"{held} of {len(fitted)} kept the cap; times were predicted {short[0]:.0f} to {short[-1]:.0f} % too short" in page
+    held, off = sum(row["under_cap"] is True for row in fitted), sorted(100 * time_off(row) for row in fitted)
+    late = sum(round(row["over"], 2) > WANTED[row["model"]][list(RATIOS).index(row["ratio"])] for row in fitted)
+    assert {row["model"] for row in fitted if "build" not in row} == {"vit_b16"} and held == len(fitted) and {(model, 3.0) for model in ("convnext_t", "swin_t")} <= {(row["model"], row["ratio"]) for row in fitted}
+    assert (f"all {held} kept the cap; times predicted {-off[0]:.0f} % short to {off[-1]:.0f} % long; "
+            f"{late} slower than wanted, cause open. ViT-B/16's is older." in page and "Mended: H200s keep it." in page)
     laid = [row for row in kept("fit_h100.jsonl") if row["way"] == "fit"]
     held += sum(row["under_cap"] is True for row in laid)
     assert f"In {held} of {len(fitted) + len(laid)} runs" in (ROOT / "docs/torch.md").read_text(encoding="utf-8")
