@@ -80,19 +80,41 @@ int print_cells(const std::vector<cell>& cells) {
   return 0;
 }
 
-int report_sweep_end(const sweep_result& result, std::size_t cells, const std::string& out) {
+std::string shell_quoted(const std::string& word) {
+  constexpr std::string_view harmless =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=:,./@%";
+  if (!word.empty() && word.find_first_not_of(harmless) == std::string::npos) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  return quoted + "'";
+}
+
+std::string command_to_resume(const sweep_options& options, const std::string& out) {
+  std::string words =
+      fmt::format("umbench sweep {} --out {} --resume", shell_quoted(options.spec), shell_quoted(out));
+  if (!options.shard.empty()) words += " --shard " + options.shard;
+  if (!options.jobs.empty()) words += " --jobs " + options.jobs;
+  if (!options.machines.empty()) words += " --machines " + shell_quoted(options.machines);
+  if (options.no_skip) words += " --no-skip";
+  if (options.no_preflight) words += " --no-preflight";
+  if (options.times_only) words += " --times-only";
+  if (options.allow_native) words += " --allow-native-oversubscription";
+  return words;
+}
+
+int report_sweep_end(const sweep_result& result, const sweep_options& options, std::size_t cells,
+                     const std::string& out) {
   if (result.stop_signal) {
-    print_text("umbench: stopped by {}; {} of {} cells are in {}; go on with the same command and --resume\n",
-               signal_name(*result.stop_signal), result.records.size(), cells, out);
+    print_text("umbench: stopped by {}; {} of {} cells are in {}; go on with: {}\n",
+               signal_name(*result.stop_signal), result.records.size(), cells, out,
+               command_to_resume(options, out));
     return 128 + *result.stop_signal;
   }
   if (result.hung_cell) {
     print_text(
         "umbench: {} hangs in the kernel and cannot be killed, and cells after it might too, so the sweep "
-        "stops; {} of {} cells are in {}; reboot the machine, then go on without that cell by the same "
-        "command "
-        "and --resume\n",
-        *result.hung_cell, result.records.size(), cells, out);
+        "stops; {} of {} cells are in {}; reboot the machine, then go on without that cell with: {}\n",
+        *result.hung_cell, result.records.size(), cells, out, command_to_resume(options, out));
     return 1;
   }
   print_slowdowns(out);
@@ -143,7 +165,7 @@ int sweep_command(const sweep_options& options) {
   const std::string out = options.out.empty() ? name + ".jsonl" : options.out;
   record_file file(out, options.resume ? open_mode::resume : open_mode::create);
   const sweep_result result = run_sweep(cells, {jobs, options.no_skip}, file, here, signals, stderr);
-  return report_sweep_end(result, cells.size(), out);
+  return report_sweep_end(result, options, cells.size(), out);
 }
 
 int merge_command(const merge_options& options) {

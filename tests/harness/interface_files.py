@@ -318,3 +318,21 @@ class Others(FilesTest):
         _, said = sweep.communicate(timeout=PATIENCE_S)
         self.assertEqual(sweep.returncode, 1)
         self.assertIn("a.jsonl: was removed or replaced", said.splitlines()[-1])
+
+
+class Commands(FilesTest):
+    def test_the_command_that_goes_on_can_be_pasted(self):
+        for name in ("it's a.json", "a`b.json", "a b!.json", "$HOME.json", "-x.json"):
+            spec = self.write(name, json.loads(self.spec().read_text(encoding="utf-8")))
+            given = f"./{name}"
+            environment = dict(os.environ, UMBENCH_TEST_CELL="hang:")
+            sweep = subprocess.Popen(self.command("sweep", given, "--out", f"./{name}l"), cwd=self.folder, env=environment,
+                                     stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            self.addCleanup(sweep.kill)
+            self.wait_until((self.folder / f"{name}l").exists)
+            sweep.send_signal(signal.SIGINT)
+            _, said = sweep.communicate(timeout=PATIENCE_S)
+            command = said.splitlines()[-1].split("go on with: ")[1]
+            words = self.shell(f"printf '%s\\n' {command}").stdout.splitlines()
+            self.assertEqual(words, ["umbench", "sweep", given, "--out", f"./{name}l", "--resume"])
+            spec.unlink()

@@ -58,7 +58,7 @@ class Interruption(InterfaceTest):
                 said = self.interrupted(spec, number, code)
                 self.assertIn(number.name, said)
                 self.assertIn(f"9 of {CELLS} cells", said)
-                self.assertIn("--resume", said)
+                self.assertIn("--out a.jsonl --resume", said)
                 self.assertEqual(entries(self.folder / "a.jsonl")[1], wanted[:9])
                 self.well("sweep", spec, "--out", "a.jsonl", "--resume")
                 environments, records = entries(self.folder / "a.jsonl")
