@@ -217,7 +217,7 @@ class rung_search {
     }
   }
 
-  // For the smallest rung that holds the plan.
+  // Keeps the plan for the smallest rung that it fits.
   void place_in_larger(std::size_t split, std::size_t j, const solution& now, byte_count need) {
     while (j > 0 && rungs_[j].budget < need) --j;
     if (rungs_[j].budget < need || !is_within(j)) return;
@@ -258,8 +258,9 @@ class rung_search {
   times forecast_;                // per rung: the least of all splits
   std::vector<std::vector<std::optional<solution>>> found_;  // per split and rung
   std::vector<std::size_t> order_;                           // of splits
-  std::vector<std::optional<candidate>> later_;  // per rung: the fastest plan of smaller ones that needs it
-  std::optional<candidate> now_;                 // the fastest plan so far, within its budget
+  std::vector<std::optional<candidate>>
+      later_;                     // per rung: the fastest plan for a smaller one that fits from here on
+  std::optional<candidate> now_;  // the fastest plan so far, within its budget
   nanoseconds least_ = never, rivals_least_ = never;  // times of that and of the fastest rival's plan
   std::optional<memory_plan> rivals_plan_;
   std::vector<memory_plan> plans_;  // these and those that were the fastest before

@@ -1,7 +1,6 @@
 // The best plan of a network of few operators. The search goes up a fixed ladder of budgets, as far as the
 // budget asked for. What it does at a rung depends on smaller rungs alone, and it keeps the fastest plan, so
-// more memory is never slower from rung to rung. An exception are networks with too many computes to search
-// each.
+// more memory is never slower from rung to rung. Not so where the computes are too many to search each rung.
 #pragma once
 
 #include <cstdint>

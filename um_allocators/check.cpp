@@ -25,11 +25,12 @@ void require_gpu(int device) {
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status != cudaSuccess || count == 0) {
+    static_cast<void>(cudaGetLastError());
     throw unsupported(std::string("no GPU can be used: ") +
                       (status == cudaSuccess ? "none is visible" : cudaGetErrorString(status)) +
                       "; check the driver with nvidia-smi, or use a simulated machine (sim:NAME)");
   }
-  if (device >= count) {
+  if (device < 0 || device >= count) {
     throw unsupported("there is no GPU cuda:" + std::to_string(device) +
                       "; this machine has cuda:0 to cuda:" + std::to_string(count - 1));
   }

@@ -155,7 +155,7 @@ def step():
     \"\"\"Best fit puts the second tensor in the middle of 144 MiB; the third finds room where it lies at an end.\"\"\"
     held = []
     for point, size in enumerate((48, 24, None, 96)):
-        if point in placing.told:
+        if point in placing.called_at:
             placing.before(point)
         if size is None:
             del held[0]

@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch", minversion="2.9")
 import test_fit  # noqa: E402, F401  skips where the program umbench is not built
 import test_zoo  # noqa: E402
 
-from umbench import model_arguments  # noqa: E402
+from umbench import load, model_arguments  # noqa: E402
 from umbench.torch import capture, convert, export, forecast, layouts, liveness, private  # noqa: E402
 from umbench.torch.costs import ByMachine  # noqa: E402
 from umbench.torch.plan import Plan  # noqa: E402
@@ -32,6 +32,45 @@ def test_the_table_tells_which_batch_fits(tmp_path, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[:2] for line in lines[1:3]] == [["512", "yes"], ["131072", "no"]]
     assert lines[-1] == "largest batch that fits: 512"
+
+
+SCALED = """
+import torch
+from torch import nn
+
+class Scaled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.database = nn.Linear(24, 8)
+
+    def forward(self, scale, x):
+        return scale * self.database(x)
+
+def scaled():
+    return Scaled(), (torch.ones(()), torch.randn(6, 24))
+
+def lone():
+    return nn.Linear(24, 8), torch.randn(6, 24)
+
+def unbatched():
+    return Scaled(), (torch.ones(()), 2)
+"""
+
+
+@pytest.mark.parametrize("name", ["scaled", "lone"])
+def test_the_batch_is_that_of_the_first_input_that_has_one(name, tmp_path, capsys):
+    """Not the extent of a parameter whose name begins as those of inputs do."""
+    file = tmp_path / "scaled.py"
+    file.write_text(SCALED, encoding="utf-8")
+    forecast.main(model_arguments.fit([f"{file}:{name}", "--budget", "140MiB", "--batch", "6", "12", "--effort", "0.01"]))
+    assert [line.split()[:2] for line in capsys.readouterr().out.splitlines()[1:3]] == [["6", "yes"], ["12", "yes"]]
+
+
+def test_without_a_batch_none_can_be_multiplied(tmp_path):
+    file = tmp_path / "scaled.py"
+    file.write_text(SCALED, encoding="utf-8")
+    with pytest.raises(load.BadInput, match="unbatched gives no example input with a batch"):
+        forecast.main(model_arguments.fit([f"{file}:unbatched", "--budget", "140MiB", "--batch", "6"]))
 
 
 @pytest.mark.parametrize(("model", "library", "most"), [("regnet", "torchvision", 0.03), ("gpt2", "transformers", 0.05), ("mixtral", "transformers", 0.03)])

@@ -59,9 +59,9 @@ def test_what_is_let_go_is_free_again():
 def test_what_is_wanted_where_something_else_lies_moves_to_the_nearest_free_place(third, end, moved):
     """The first lies at 5 MiB instead of 0; the second, of 20 MiB, was to lie at 10."""
     wanted = steering.Wanted(step(10, 20, 30), {0: 0, 1: 10 * MIB, 2: third * MIB}, 0, end * MIB)
-    wanted.lies(0, 5 * MIB, 0)
+    wanted.settle(0, 5 * MIB, 0)
     assert wanted.at == {0: 5 * MIB, 1: moved * MIB, 2: third * MIB}
-    wanted.lies(1, 0, 2)
+    wanted.settle(1, 0, 2)
     assert wanted.at == {0: 5 * MIB, 1: 0, 2: third * MIB}  # it comes last of all
 
 
@@ -87,7 +87,7 @@ class Taken:
 
 def allocate(point):
     """As Inductor's code does."""
-    if point in placing.told:
+    if point in placing.called_at:
         placing.before(point)
 
 
@@ -99,7 +99,7 @@ def test_pieces_are_held_from_point_to_point(monkeypatch):
     for point in (70, 99, 71, 70, 71, 72, 73):  # 99 is of another graph
         allocate(point)
         told.append(taken.sizes())
-    assert told == [[5, 6], [5, 6], [5, 6], [6, 7], [6, 7], [7], []] and len(found) == 3 and 71 not in placing.told
+    assert told == [[5, 6], [5, 6], [5, 6], [6, 7], [6, 7], [7], []] and len(found) == 3 and 71 not in placing.called_at
     found.begin()
     allocate(70)
     allocate(72)  # out of order
@@ -125,7 +125,7 @@ def test_nothing_is_held_where_there_is_no_room(monkeypatch):
 def test_code_of_inductor_tells_its_points():
     """The same ones in each step, different ones within a step."""
     class Points:
-        told = range(10**9)
+        called_at = range(10**9)
 
         def __init__(self):
             self.all = []

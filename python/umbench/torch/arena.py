@@ -109,7 +109,7 @@ def requests_of(events, main):
 
 def end_recording(marks):
     private.record_allocations(False)
-    placing.leave(marks)
+    placing.stop_following(marks)
 
 
 class Arena:

@@ -86,7 +86,7 @@ class WithLoss(torch.nn.Module):
                 with self.in_shares or contextlib.nullcontext():
                     results = self.model(*inputs)
                 if self.in_shares:
-                    self.in_shares.see(tree_leaves(results))
+                    self.in_shares.keep_whole(tree_leaves(results))
                 return (first_result(results),)
             return (torch.nn.functional.cross_entropy(first_result(self.model(*inputs[:-1])), inputs[-1]),)
 

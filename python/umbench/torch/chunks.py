@@ -184,13 +184,18 @@ def shares_to_try(logits, weight_learns, budget):
     return [shares for shares in SHARES if logits / shares <= most or shares == SHARES[-1]]
 
 
+def options_of(args, kwargs):
+    """The arguments of a call of cross_entropy by name."""
+    return dict(zip(("input", "target", "weight", "size_average", "ignore_index", "reduce", "reduction", "label_smoothing"), args)) | kwargs
+
+
 def example_of(argument):
     return argument.meta.get("example_value") if isinstance(argument, torch.fx.Node) else argument
 
 
 def is_mean(args, kwargs, example_of=lambda argument: argument):
     """Whether a cross-entropy is the mean over rows with class numbers as labels, and nothing else. `example_of` an argument is a tensor."""
-    options = dict(zip(("input", "target", "weight", "size_average", "ignore_index", "reduce", "reduction", "label_smoothing"), args)) | kwargs
+    options = options_of(args, kwargs)
     logits, label = example_of(options.get("input")), example_of(options.get("target"))
     return (isinstance(logits, torch.Tensor) and isinstance(label, torch.Tensor) and not label.is_floating_point()
             and options.get("weight") is None and options.get("reduction", "mean") == "mean" and not options.get("label_smoothing")
@@ -205,7 +210,7 @@ def cut(module, shares):
     if shares > 1:
         for linear, loss in losses_of(module.graph):
             hidden, weight, bias = [*(copied.get(a, a) for a in linear.args), None][:3]
-            options = dict(zip(("input", "target", "weight", "size_average", "ignore_index"), loss.args)) | loss.kwargs
+            options = options_of(loss.args, loss.kwargs)
             node = copied[loss]
             learns = linear.args[1].meta["example_value"].requires_grad
             with graph.inserting_before(node):
@@ -234,7 +239,7 @@ class InShares(TorchFunctionMode):
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         if function is F.cross_entropy and is_mean(args, kwargs):
-            options = dict(zip(("input", "target", "weight", "size_average", "ignore_index"), args)) | kwargs
+            options = options_of(args, kwargs)
             _, logits, given = self.made.get(id(options["input"]), (None, None, None))
             if given:
                 self.logits = max(self.logits, bytes_with_gradients(logits))
@@ -245,11 +250,11 @@ class InShares(TorchFunctionMode):
         result = function(*args, **kwargs)
         if function in LINEAR:
             self.made[id(result)] = result, result, dict(zip(("input", "weight", "bias"), args)) | kwargs
-        elif getattr(function, "__name__", "") in FLATTENS and id(args[0]) in self.made:
+        elif getattr(function, "__name__", "") in FLATTENS and args and id(args[0]) in self.made:
             self.made[id(result)] = result, *self.made[id(args[0])][1:]
         return result
 
-    def see(self, results):
-        """The model's results: logits among them are wanted whole."""
+    def keep_whole(self, results):
+        """Logits among the model's results are not cut: the caller reads them."""
         if any(id(each) in self.made for each in results):
             self.logits = 0

@@ -9,7 +9,7 @@ from .rates import products_per_s
 from .values import stored_elements, tensors_of
 
 # Operations and bytes a nanosecond that well-tuned kernels reach, and copies between pinned memory and the device, by a word of the device's name.
-# Bytes of the H200 and the H100: what generated kernels reached in results/torch/fit_h200.jsonl and fit_h100.jsonl.
+# Bytes are what generated kernels reached in fitted models: of the H100 in results/torch/fit_h100.jsonl, of the H200 in that table's earlier rows.
 RATES = {
     "H200": {"half": 600e3, "single": 50e3, "bytes": 3100.0, "link": 50.0},
     "H100": {"half": 600e3, "single": 50e3, "bytes": 2300.0, "link": 50.0},

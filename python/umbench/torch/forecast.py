@@ -30,6 +30,8 @@ def multiples(options):
     if not options.batch:
         return [1]
     own = example_batch(options)
+    if not own:
+        raise load.BadInput(f"--batch: {options.model} gives no example input with a batch")
     for batch in options.batch:
         if batch < own or batch % own:
             raise load.BadInput(f"--batch {batch}: give multiples of {own}, the batch of the example inputs")
@@ -39,7 +41,8 @@ def multiples(options):
 def example_batch(options):
     import torch
 
-    return next(x.shape[0] for x in function_named(options.model)()[1] if isinstance(x, torch.Tensor))
+    inputs = function_named(options.model)()[1]
+    return first_size([inputs] if isinstance(inputs, torch.Tensor) else inputs)
 
 
 def forecast(options, times):
@@ -77,8 +80,13 @@ def planned(options, plan, times):
         own = answer["begin"] = own or answer["begin"]
         if answer["plan"]["peak"] <= plan.usable:
             break
-    batches = [n.meta["val"].shape[0] for n in step.nodes if n.op == "placeholder" and joint.names.get(n.name, "").startswith("data")]
-    return step, answer, batches[0] if batches else 0, shares
+    given = [n.meta["val"] for n in joint.graph.graph.nodes if n.name in joint.names and not joint.is_own(n)]
+    return step, answer, first_size(given), shares
+
+
+def first_size(inputs):
+    """The first extent of the first tensor that has one; 0 without any."""
+    return next((x.shape[0] for x in inputs if getattr(x, "shape", ())), 0)
 
 
 def captured(options, times, in_shares):

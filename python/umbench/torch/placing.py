@@ -1,6 +1,6 @@
 """Holds pieces of memory while a compiled step runs, so that PyTorch's caching allocator puts its tensors where steering.py wants them.
 
-Inductor's code calls before(number) ahead of an allocation whose number is in `told`. What is held changes where tensors lie, nothing else: a
+Inductor's code calls before(number) ahead of an allocation whose number is in `called_at`. What is held changes where tensors lie, nothing else: a
 step that goes another way stays right, and needs more memory."""
 
 import torch
@@ -9,8 +9,8 @@ from . import private
 
 MARK = 7  # bytes: an allocation of this size is a mark of before() among the allocator's events
 
-_follows = None       # what before() tells
-told = ()             # numbers of the allocations that it is called for
+_follows = None  # the Marks or Holds whose at() before() calls
+called_at = ()   # numbers of the allocations ahead of which it is called
 
 
 def before(point):
@@ -19,15 +19,15 @@ def before(point):
 
 
 def follow(follower):
-    """What before() tells from now on: a Marks, a Holds, or None."""
-    global _follows, told
+    """before() calls at() of `follower` from now on: a Marks, a Holds, or None for nothing."""
+    global _follows, called_at
     if _follows is not None:
         _follows.end()
-    _follows, told = follower, () if follower is None else follower.told
+    _follows, called_at = follower, () if follower is None else follower.called_at
 
 
-def leave(follower):
-    """before() tells this one nothing any more."""
+def stop_following(follower):
+    """before() does not call this one any more. Another one stays."""
     if _follows is follower:
         follow(None)
 
@@ -40,7 +40,7 @@ def marks():
 class Marks:
     """Marks points among the allocator's events. points: their numbers, in order."""
 
-    told = range(2**62)
+    called_at = range(2**62)  # everywhere
 
     def __init__(self):
         self.points = []
@@ -59,8 +59,8 @@ class Holds:
 
     def __init__(self, points, changes, stream=0):
         self.changes, self.stream, self.held, self.next = changes, stream, {}, 0
-        self.told = {points[index] for index in changes} | set(points[-1:]) if changes else set()
-        self.steps = [(point, changes.get(index)) for index, point in enumerate(points) if point in self.told]
+        self.called_at = {points[index] for index in changes} | set(points[-1:]) if changes else set()
+        self.steps = [(point, changes.get(index)) for index, point in enumerate(points) if point in self.called_at]
 
     def begin(self):
         self.end()

@@ -139,7 +139,7 @@ def compiled(graph, inputs, partition, backend):
 
         call_straight("copies", ("copy_out", "copy_back", "finish_copy"))
         call_straight("chunks", ("behind", "add_product", "add_product_"))
-        with layouts_as_traced(), memory_given_back(), stored_as_told(), points_told():
+        with layouts_as_traced(), memory_given_back(), stored_as_told(), calls_before_allocations():
             return compile_fx(graph, inputs, config_patches={
                 "custom_partitioner_fn": partitioner(partition), "fx_graph_cache": False,
                 "size_asserts": False, "alignment_asserts": False})  # launching is what binds small kernels
@@ -217,17 +217,17 @@ def memory_given_back():
 
 
 @contextlib.contextmanager
-def points_told():
-    """Within, Inductor's code calls placing.before(number) ahead of each allocation and of each operator that allocates, where placing.told
+def calls_before_allocations():
+    """Within, Inductor's code calls placing.before(number) ahead of each allocation and of each operator that allocates, where placing.called_at
     has the number; numbers differ."""
     from torch._inductor.codegen.wrapper import AllocateLine, ExternKernelAllocLine
     from torch._inductor.virtualized import V
 
-    def told(usual):
+    def with_call(usual):
         def codegen(self, code):
             V.graph.wrapper_code.add_import_once(f"from {__package__} import placing as umbench_placing")
             number = next(_points)
-            code.writeline(f"if {number} in umbench_placing.told: umbench_placing.before({number})")
+            code.writeline(f"if {number} in umbench_placing.called_at: umbench_placing.before({number})")
             usual(self, code)
 
         return codegen
@@ -235,7 +235,7 @@ def points_told():
     kinds = (AllocateLine, ExternKernelAllocLine)
     usual = [kind.codegen for kind in kinds]
     for kind in kinds:
-        kind.codegen = told(kind.codegen)
+        kind.codegen = with_call(kind.codegen)
     try:
         yield
     finally:

@@ -14,7 +14,7 @@ MIB = 2**20
 LARGE = MIB           # above it allocations share the pool that is laid out here
 MOST_HELD = 40        # pieces before one allocation
 ROUNDINGS = (512, MIB)  # of the sizes that are packed: others leave other gaps
-FEW = 40              # pieces that need not be made fewer: each one that is taken costs the CPU 20 us a step on the host of an H100
+FEW = 40              # pieces that need not be made fewer: each one that is taken costs the CPU time in each step
 TRIALS = 600          # of holding less
 
 
@@ -125,7 +125,7 @@ class Wanted:
             else:
                 self.dies[key] = number
 
-    def lies(self, key, address, now):
+    def settle(self, key, address, now):
         """A tensor lies elsewhere than wanted. Those that come after the request `now` in its place get another."""
         self.at[key], end = address, address + self.size[key]
         in_its_place = [other for other in self._beside(key) if self.born[other] > now and self.at[other] < end and address < self.at[other] + self.size[other]]
@@ -152,10 +152,10 @@ class Wanted:
 
 
 class State:
-    """What is free, where tensors lie, {key: address}, and what is held, {key: (address, bytes)}. lain: where those of the last group did."""
+    """What is free, where tensors lie, {key: address}, and what is held, {key: (address, bytes)}. last_placed: {key: address} of the last group."""
 
     def __init__(self, pieces, at, held):
-        self.pieces, self.at, self.held, self.lain = pieces, at, held, {}
+        self.pieces, self.at, self.held, self.last_placed = pieces, at, held, {}
 
     def copy(self):
         return State(self.pieces.copy(), dict(self.at), dict(self.held))
@@ -181,8 +181,8 @@ def steered(requests, wanted, pieces):
         (astray, _), change, state = best
         now += len(group)
         if astray:
-            for key, address in state.lain.items():
-                wanted.lies(key, address, now)
+            for key, address in state.last_placed.items():
+                wanted.settle(key, address, now)
         if any(change):
             changes[point] = change
     return changes
@@ -216,7 +216,7 @@ def try_way(group, wanted, state, way):
     astray = 0
     for is_taken, key, size, _ in group:
         if is_taken:
-            state.at[key] = state.lain[key] = state.pieces.take(size)
+            state.at[key] = state.last_placed[key] = state.pieces.take(size)
             if state.at[key] is None:
                 return None
             astray += state.at[key] != wanted[key]
