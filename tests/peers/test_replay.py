@@ -32,6 +32,12 @@ def test_every_operator_keeps_what_it_touches_and_takes_its_time():
     assert by_label["convolution"]["cut"] == {"in": ["part", "whole", "whole"], "out": ["part"]}
 
 
+def test_operators_together_take_what_an_iteration_takes(monkeypatch):
+    engines = [{"op": "a", "time_ns": 300, "workspace_bytes": 8}, {"op": "b", "time_ns": 100, "workspace_bytes": 0}]
+    monkeypatch.setattr(replay.load, "read", lambda path: ({}, [record("vgg16", "device", 0.9, 200) | {"engines": engines}]))
+    assert replay.engines_of(Path("in_core.jsonl"), "vgg16") == {"a": (150, 8), "b": (50, 0)}
+
+
 def test_the_made_network_is_taken(tmp_path):
     if "UMBENCH" not in os.environ:
         pytest.skip("UMBENCH does not name a binary")
