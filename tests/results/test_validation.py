@@ -13,7 +13,9 @@ HEADING = re.compile(r"(?m)^## (results/(\S+))(?: on machine file ([^,\n]+).*)?$
 COUNTS = r"^{} least disturbed of all runs: (\d+) figures, median (\d+) % off, worst (\d+) %, (\d+) within 15 %$"
 CALIBRATED = {"h200_host_1": "first host: AlexNet", "h200_host_2": "second host: VGG-16 64", "h200_large_batches": "second host: VGG-16 256",
               "h200_host_3": "third host", "h100_host_2": "an H100", "h100_host_3": "another H100",
-              "h200_host_4": "fourth host", "h100_host_4": "a third H100", "h200_host_5": "fifth host", "h100_host_6": "sixth host"}
+              "h200_host_4": "fourth host", "h100_host_4": "a third H100", "h200_host_5": "fifth host", "h100_host_6": "sixth host", "h100_host_7": "seventh host",
+              "h100_host_8": "eighth host"}
+USED_MEMORY = ("h200_host_5", "h100_host_6", "h100_host_7", "h100_host_8")
 
 
 def sections():
@@ -64,7 +66,7 @@ def test_the_page_of_validation_quotes_what_is_printed():
         for cell, quoted in zip([*cells, order(text)], row.split("|")[2:]):
             assert quoted.strip().startswith(cell), (row, cell)
         compared += 1
-    assert compared == 17
+    assert compared == 19
 
 
 def test_the_page_of_the_simulator_sums_them_up():
@@ -78,12 +80,13 @@ def test_the_page_of_the_simulator_sums_them_up():
     later, worst = within("later", CALIBRATED)
     same = [found for found in (with_its_addresses(told[name]) for name in CALIBRATED) if found]
     same = f"{sum(within for within, _ in same)} of {sum(cells for _, cells in same)}"
-    assert f"| {later}; {same} with the record's addresses | the time; `managed_prefetch` up to {worst} % off |" in page
+    assert f"| {later}; {same} with the record's addresses | the time; `managed` up to {worst} % off |" in page
     capped = ["h200_capped", "h200_capped_least_workspace", "h200_capped_small_workspace"]
     assert within("later", capped)[1] < 20
     others, worst = within("later", [*capped, "hints_h200", "hints_alexnet_h200", "untuned_h100"])
     assert f"| {others} | the time, within 20 %; large batches within {worst} % |" in page
     assert f"| first iterations | {within('first', CALIBRATED)[0]}; two runs" in page
+    assert f"{within('first', USED_MEMORY)[0]} where the host's memory had been used before |" in page
     inside = [re.search(r"just above ratio 1: (\d+) of (\d+)", told[name]) for name in ("published", "h100_patterns", "h100_host_4_patterns", "h200_host_5_patterns")]
     assert "| just above ratio 1 | {} of {} in the band |".format(*(sum(int(each[i]) for each in inside) for i in (1, 2))) in page
 
@@ -105,6 +108,16 @@ def test_the_page_says_how_far_runs_of_a_cell_are_apart():
     page = " ".join((FOLDER / "README.md").read_text(encoding="utf-8").split())
     first, later = near(lambda samples: samples[0]), near(lambda samples: min(samples[1:]))
     assert f"within 15 % of each other in {first} of {len(pairs)} pairs; later iterations in {later}." in page
+
+
+def test_the_page_says_what_first_iterations_load():
+    kept = map(json.loads, (FOLDER / "samples/first_iterations_h100.jsonl").read_text(encoding="utf-8").splitlines())
+    cells = {(cell["module_loading"], *cell["key"].split("/")[::5][:2]): cell for cell in kept}
+    late, early, parts = cells["lazy", "mobilenet_v2", "device"], cells["eager", "mobilenet_v2", "device"], cells["lazy", "vgg16", "best"]
+    first_calls = sorted(parts["longest_steps_ms"].values())[-5:]
+    page = " ".join((FOLDER / "README.md").read_text(encoding="utf-8").split())
+    assert f"MobileNetV2 takes {late['first_ms']:.1f} ms, {early['first_ms']:.1f} where" in page
+    assert f"takes {parts['first_ms']:.1f}, {sum(first_calls):.1f} of them in five first calls" in page
 
 
 @pytest.mark.study
