@@ -630,7 +630,8 @@ def test_plans_again_with_more_slack_where_no_memory_can_be_laid_out(monkeypatch
     model = umt.fit(model, budget="1TiB", backend="aot_eager", effort=0.003)
     for _ in range(8):
         trained(model, inputs)
-    assert model.plan.plans == 2 and model.plan.more_slack == 2**36 and model.plan.settled and model.plan.within
+    foreseen = 2**26 - model.plan.tried[0][0]
+    assert model.plan.plans == 2 and model.plan.more_slack == 2**36 - foreseen and model.plan.settled and model.plan.within
 
 
 def test_a_step_whose_backward_pass_fails_is_not_the_one_that_is_measured(monkeypatch):

@@ -48,6 +48,30 @@ def test_steps_find_room_in_less_than_best_fit_takes(seed):
     assert not taken or steering.count_served(requests, {}, within(size)) < len(requests)
 
 
+class Accepted:
+    """Tries changes that serve where `serve` says so."""
+
+    def __init__(self, serve):
+        self.serve = serve
+
+    def better(self, changes, others):
+        return others if self.serve(others) else changes
+
+
+def test_changes_come_together_where_that_serves_as_well():
+    changes = {0: ((), {"a": 1}), 2: (("a",), {"b": 2}), 5: (("b",), {}), 7: ((), {"c": 3})}
+    assert steering.joined(changes, Accepted(lambda _: False)) == changes
+    assert steering.joined(changes, Accepted(lambda _: True)) == {0: ((), {"c": 3})}
+    assert steering.joined(changes, Accepted(lambda others: 2 in others)) == {2: ((), {"c": 3})}
+    assert steering.joined(changes, Accepted(lambda others: 7 in others)) == {7: ((), {"c": 3})}
+    assert steering.joined(changes, Accepted(lambda others: len(others) > 2)) == {0: ((), {"a": 1}), 2: (("a",), {"b": 2}), 5: (("b",), {"c": 3})}
+
+
+def test_nothing_is_let_go_that_is_not_held():
+    changes = {0: (("b",), {"a": 1}), 2: (("b",), {}), 5: (("a", "b"), {}), 6: (("a",), {"c": 3})}
+    assert steering.without_idle(changes) == {0: ((), {"a": 1}), 5: (("a",), {}), 6: ((), {"c": 3})}
+
+
 def test_what_is_let_go_is_free_again():
     changes = {0: ((), {"a": 48 * MIB}), 1: (("a", "gone"), {})}
     assert steering.count_served(step(48, 48), changes, within(96 * MIB)) == 2 + 2

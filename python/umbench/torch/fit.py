@@ -183,8 +183,9 @@ class Call:
         if self.arena.laid < self.MOST_LAID and self.arena.lay():
             return
         if self.plan.plans < self.MOST_PLANS:
-            if not self.plan.too_much():
-                self.plan.leave_more_slack(self.arena.lacking)
+            foreseen = self.plan.measured["peak"] - self.plan.predicted["peak"]  # by the next plan
+            if not self.plan.too_much() or self.arena.lacking > foreseen:
+                self.plan.leave_more_slack(self.arena.lacking - foreseen)
             self.compile()
         else:
             self.arena.give_up()

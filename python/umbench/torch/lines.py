@@ -21,9 +21,12 @@ def driver():
     return calls
 
 
+NOTHING = contextlib.nullcontext()
+
+
 def current(gpu):
     """A context in which a GPU is the current one: the driver takes the handle of a default stream, 0, as that of the current GPU."""
-    return contextlib.nullcontext() if torch.cuda.current_device() == gpu else torch.cuda.device(gpu)
+    return NOTHING if torch.cuda.current_device() == gpu else torch.cuda.device(gpu)
 
 
 def refuse(error):
@@ -48,13 +51,13 @@ class Line:
     def begin(self, target, source, size, done):
         """Copies `size` bytes between two addresses once all is there that the GPU's current stream was given so far, and records the event `done`."""
         with current(self.gpu):
-            refused = self.record(self.ready, private.raw_stream(self.gpu)) or self.wait(self.handle, self.ready, 0)
-            if SLOWED["cycles"]:
-                with torch.cuda.stream(self.stream):
-                    torch.cuda._sleep(SLOWED["cycles"])
-            refuse(refused or self._move(target, source, size) or self.record(done, self.handle))
+            refuse(self.record(self.ready, private.raw_stream(self.gpu)) or self.wait(self.handle, self.ready, 0)
+                   or self._move(target, source, size) or self.record(done, self.handle))
 
     def _move(self, target, source, size):
+        if SLOWED["cycles"]:
+            with torch.cuda.stream(self.stream):
+                torch.cuda._sleep(SLOWED["cycles"])
         if self.managed and kernel_copies() and (target | source | size) % 8 == 0:
             with private.on_stream(self.stream, torch.cuda.current_stream(self.gpu)):
                 kernel_copies().copy(target, source, size)

@@ -1,7 +1,7 @@
 """Holds pieces of memory while a compiled step runs, so that PyTorch's caching allocator puts its tensors where steering.py wants them.
 
-Inductor's code calls before(number) ahead of an allocation whose number is in `called_at`. What is held changes where tensors lie, nothing else: a
-step that goes another way stays right, and needs more memory."""
+Inductor's code calls before(number) ahead of an allocation whose number is in `called_at`: a step has hundreds, and the CPU may be what binds it.
+What is held changes where tensors lie, nothing else: a step that goes another way stays right, and needs more memory."""
 
 import torch
 
@@ -9,21 +9,23 @@ from . import private
 
 MARK = 7  # bytes: an allocation of this size is a mark of before() among the allocator's events
 
-_follows = None  # the Marks or Holds whose at() before() calls
+_follows = None  # the Marks or Holds whose at() before() is
 called_at = ()   # numbers of the allocations ahead of which it is called
 
 
 def before(point):
     """Inductor's code is about to allocate. point: the number of this place in the code."""
-    _follows.at(point)
+
+
+ignored = before
 
 
 def follow(follower):
-    """before() calls at() of `follower` from now on: a Marks, a Holds, or None for nothing."""
-    global _follows, called_at
+    """before() is at() of `follower` from now on: a Marks, a Holds, or None for nothing."""
+    global _follows, called_at, before
     if _follows is not None:
         _follows.end()
-    _follows, called_at = follower, () if follower is None else follower.called_at
+    _follows, called_at, before = (None, (), ignored) if follower is None else (follower, follower.called_at, follower.at)
 
 
 def stop_following(follower):
@@ -58,36 +60,38 @@ class Holds:
     let go there, {key: bytes} of those that are taken)}; stream: as the allocator names it. At the last point all are let go."""
 
     def __init__(self, points, changes, stream=0):
-        self.changes, self.stream, self.held, self.next = changes, stream, {}, 0
+        self.changes, self.stream, self.held = changes, stream, {}
         self.called_at = {points[index] for index in changes} | set(points[-1:]) if changes else set()
-        self.steps = [(point, changes.get(index)) for index, point in enumerate(points) if point in self.called_at]
+        steps = [(point, *changes.get(index, ((), {}))) for index, point in enumerate(points) if point in self.called_at]
+        self.steps = [(point, let_go, tuple(taken.items())) for point, let_go, taken in steps]
+        self.begin()
 
     def begin(self):
         self.end()
-        self.next = 0
+        self.coming = self.steps[::-1]
 
     def at(self, point):
         """From a point on that comes out of order nothing is held."""
-        if self.next == len(self.steps):
+        if not self.coming:
             return
-        expected, change = self.steps[self.next]
-        self.next += 1
+        expected, let_go, taken = self.coming.pop()
         if point != expected:
-            self.next = len(self.steps)
-        elif change:
-            self._change(*change)
-        if self.next == len(self.steps):
+            self.coming = []
+        elif let_go or taken:
+            self._change(let_go, taken)
+        if not self.coming:
             self.end()
 
     def _change(self, let_go, taken):
+        held, give, take = self.held, private.give_bytes, private.take_bytes
         for key in let_go:
-            if key in self.held:
-                private.give_bytes(self.held.pop(key))
+            if key in held:
+                give(held.pop(key))
         try:
-            for key, size in taken.items():
-                self.held[key] = private.take_bytes(size, self.stream)
+            for key, size in taken:
+                held[key] = take(size, self.stream)
         except torch.OutOfMemoryError:
-            self.next = len(self.steps)
+            self.coming = []
 
     def end(self):
         """Lets all go."""

@@ -246,13 +246,12 @@ def calls_before_allocations():
 _points = itertools.count()
 
 
-def take_bytes(size, stream):
-    """The address of `size` bytes of the current GPU from the caching allocator, in less time than a tensor. stream: as its events name it."""
-    return torch._C._cuda_cudaCachingAllocator_raw_alloc(size, stream)
-
-
-def give_bytes(address):
-    torch._C._cuda_cudaCachingAllocator_raw_delete(address)
+# raw_stream(gpu): the handle of the current stream of a GPU, by its number.
+raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+# take_bytes(size, stream): the address of `size` bytes of the current GPU from the caching allocator, in less time than a tensor. stream: as its
+# events name it. give_bytes(address) gives them back. None where PyTorch has no GPU.
+take_bytes = getattr(torch._C, "_cuda_cudaCachingAllocator_raw_alloc", None)
+give_bytes = getattr(torch._C, "_cuda_cudaCachingAllocator_raw_delete", None)
 
 
 def call_straight(module, operators):
@@ -386,11 +385,6 @@ def allocations_so_far(device):
 def allocator_statistics(device):
     """As torch.cuda.memory_stats_as_nested_dict, in a fraction of the time of torch.cuda.memory_stats."""
     return torch._C._cuda_memoryStats(device.index or 0)
-
-
-def raw_stream(gpu):
-    """The handle of the current stream of a GPU, by its number."""
-    return torch._C._cuda_getCurrentRawStream(gpu)
 
 
 @contextlib.contextmanager

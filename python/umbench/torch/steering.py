@@ -83,10 +83,12 @@ def find_holds(requests, pieces, begin, room):
             wanted_here = Wanted(requests, {key: begin + address for key, address in turned.items()}, begin, begin + room)
             changes = steered(requests, wanted_here, pieces.copy())
             if changes is not None and count_served(requests, changes, pieces.copy()) == len(requests):
-                best = min(best or changes, fewer(requests, changes, pieces), key=pieces_in)
+                best = min(best or changes, fewer(changes, Served(requests, pieces, TRIALS)), key=pieces_in)
         if best is not None and pieces_in(best) <= FEW:
             break
-    return best, max(0, least - room) if best is None and least < math.inf else 0
+    if best is None:
+        return None, max(0, least - room) if least < math.inf else 0
+    return at_fewer_points(best, Served(requests, pieces, 2 * TRIALS)), 0
 
 
 def pieces_in(changes):
@@ -94,23 +96,71 @@ def pieces_in(changes):
     return sum(len(taken) for _, taken in changes.values())
 
 
-def fewer(requests, changes, pieces):
+def fewer(changes, served):
     """Without pieces that are not needed."""
-    points, trials = sorted(changes), TRIALS
-    length = max(1, len(points) // 2)
-    while points and trials > 0:
-        begin = 0
-        while begin < len(points) and trials > 0:
-            trials -= 1
-            rest = {point: changes[point] for point in points}
-            rest |= {point: (changes[point][0], {}) for point in points[begin:begin + length]}
-            if any(changes[point][1] for point in points[begin:begin + length]) and count_served(requests, rest, pieces.copy()) == len(requests):
-                changes = rest
-            begin += length
+    length = max(1, len(changes) // 2)
+    while changes:
+        points = sorted(changes)
+        for begin in range(0, len(points), length):
+            run = points[begin:begin + length]
+            if any(changes[point][1] for point in run):
+                changes = served.better(changes, changes | {point: (changes[point][0], {}) for point in run})
         if length == 1:
             break
         length = max(1, length // 2)
-    return {point: change for point, change in changes.items() if change[0] or change[1]}
+    return without_idle(changes)
+
+
+def at_fewer_points(changes, served):
+    """The same at fewer points, without single pieces that are not needed then."""
+    changes = joined(changes, served)
+    for point in sorted(changes):
+        for key in list(changes[point][1]):
+            let_go, taken = changes[point]
+            changes = served.better(changes, changes | {point: (let_go, {other: size for other, size in taken.items() if other != key})})
+    return joined(without_idle(changes), served)
+
+
+class Served:
+    """Tries changes on a model of the allocator, at most `trials` times."""
+
+    def __init__(self, requests, pieces, trials):
+        self.requests, self.pieces, self.trials = requests, pieces, trials
+
+    def better(self, changes, others):
+        """`others` if all requests find room with them."""
+        self.trials -= 1
+        return others if self.trials >= 0 and count_served(self.requests, others, self.pieces.copy()) == len(self.requests) else changes
+
+
+def without_idle(changes):
+    """Without letting go of what is not held, and without points where nothing changes."""
+    held, found = set(), {}
+    for point in sorted(changes):
+        let_go, taken = tuple(key for key in changes[point][0] if key in held), changes[point][1]
+        held = held.difference(let_go) | taken.keys()
+        if let_go or taken:
+            found[point] = let_go, taken
+    return found
+
+
+def joined(changes, served):
+    """Each change together with the one before or behind it, where that serves as well."""
+    points = sorted(changes)
+    second = points.pop() if points else None
+    for first in reversed(points):
+        (gone, taken), (gone_then, taken_then) = changes[first], changes[second]
+        passing = taken.keys() & set(gone_then)
+        both = (*gone, *(key for key in gone_then if key not in passing)), {key: size for key, size in (taken | taken_then).items() if key not in passing}
+        others = {point: change for point, change in changes.items() if point not in (first, second)}
+        for point in (first, second):
+            tried = served.better(changes, others | {point: both})
+            if tried is not changes:
+                changes, second = tried, point
+                break
+        else:
+            second = first
+    return changes
 
 
 class Wanted:
