@@ -26,6 +26,9 @@ constexpr double hot = 2, warm = 0.7, lukewarm = 0.075, cold = 0.025;
 // plans of larger networks six became faster by it and seven slower.
 constexpr std::size_t few_classes = 96;
 
+// Limits of an evaluation's time.
+constexpr nanoseconds any_time = std::numeric_limits<nanoseconds>::max(), untimed = -1;
+
 // Which excess over the budget annealing puts a price on: bytes summed over events, or bytes at the peak.
 enum class excess : std::uint8_t { summed, at_peak };
 
@@ -124,7 +127,7 @@ class search {
 
   void begin(treatment how) { begin(treat_all(of_, large_, how)); }
   void begin(std::vector<treatment> treatments) {
-    const evaluation e = evaluate(treatments, [](const evaluation&) { return true; });
+    const evaluation e = evaluate(treatments, [](const evaluation&) { return any_time; });
     take({std::move(treatments), e});
   }
 
@@ -255,26 +258,26 @@ class search {
     return take_if_better(std::move(treatments));
   }
   bool take_if_better(std::vector<treatment> treatments) {
-    const evaluation e = evaluate_to_improve(treatments);
+    const evaluation e = evaluate(treatments, [&](const evaluation& m) {
+      return m.over > 0 ? untimed : current_.score.over > 0 ? any_time : current_.score.forecast.time;
+    });
     if (!is_better(e, current_.score)) return false;
     take({std::move(treatments), e});
     return true;
   }
-  // Adds the time only if memory says `worth_timing`: that takes longest.
-  evaluation evaluate(const std::vector<treatment>& treatments, const auto& worth_timing) {
+  // Timed if it may take no longer than `longest` says of its memory. A longer time may be any longer one.
+  evaluation evaluate(const std::vector<treatment>& treatments, const auto& longest) {
     evaluation e = of_.memory_of(treatments, budget_);
-    if (worth_timing(e)) of_.add_time(e);
+    const nanoseconds most = longest(e);
+    if (e.least_time <= most) of_.add_time(e, most);
     return e;
   }
   // Timed if the objective may be `most` or less.
   evaluation evaluate_up_to(const std::vector<treatment>& treatments, double most, double price) {
-    return evaluate(treatments,
-                    [&](const evaluation& e) { return energy_of(e, e.least_time, price, priced_) <= most; });
-  }
-  // Timed if it may be better than the current solution.
-  evaluation evaluate_to_improve(const std::vector<treatment>& treatments) {
     return evaluate(treatments, [&](const evaluation& e) {
-      return e.over == 0 && (current_.score.over > 0 || e.least_time <= current_.score.forecast.time);
+      constexpr double never = untimed, any = 1e18;
+      return static_cast<nanoseconds>(
+          std::clamp(std::floor(most - energy_of(e, 0, price, priced_)), never, any));
     });
   }
   void take(solution s) {
@@ -334,10 +337,10 @@ class search {
     for (std::size_t i = 0; i < all.size() && (i < tried_at_once || !best); ++i) {
       std::vector<treatment> treatments = current_.treatments;
       treatments[all[i].which] = all[i].how;
-      const double over = current_.score.over;
-      const evaluation e =
-          evaluate(treatments, [&](const evaluation& m) { return !is_large_network() && m.over < over; });
-      const double gain = over - e.over;  // not above 0: not worth it
+      const evaluation e = evaluate(treatments, [&](const evaluation& m) {
+        return !is_large_network() && m.over < current_.score.over ? any_time : untimed;
+      });
+      const double gain = current_.score.over - e.over;  // not above 0: not worth it
       // A forecast goes through all events, so large networks count the candidate's own time.
       const nanoseconds least = of_.compute_time() / 20'000;
       const nanoseconds more = e.timed ? e.forecast.time - current_.score.forecast.time : all[i].time;

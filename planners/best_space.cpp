@@ -210,7 +210,7 @@ void search_space::decide_for(const std::vector<treatment>& treatments) {
   }
 }
 
-void search_space::add_time(evaluation& e) {
+void search_space::add_time(evaluation& e, nanoseconds most) {
   e.timed = true;
   if (found_.transfer_count == 0) {  // nothing waits
     e.forecast.time = found_.compute_time;
@@ -218,7 +218,12 @@ void search_space::add_time(evaluation& e) {
     return;
   }
   const std::span<const event> events = evaluator_.new_events();
-  e.forecast = forecast_.forecast(events, staged_);
+  const memory_in_time memory{
+      forecast_.reads_live_bytes() ? evaluator_.new_live_bytes() : std::span<const byte_count>{},
+      found_.peak};
+  const nanoseconds least_price = e.least_time - found_.compute_time;
+  static_cast<lane_totals&>(e.forecast) =
+      forecast_.forecast_time(events, staged_, memory, most - least_price);
   work_ += 2 * events.size();
   e.forecast.time +=
       copy_price(p_, e.forecast.bytes_to_device, e.forecast.bytes_to_host, e.forecast.copy_count);

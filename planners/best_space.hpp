@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -64,8 +65,8 @@ class search_space {
 
   // All but the time and what is copied. Cheap where few decisions differ from the current ones.
   evaluation memory_of(const std::vector<treatment>& treatments, byte_count budget);
-  // To what memory_of() said just now, the rest.
-  void add_time(evaluation& e);
+  // To what memory_of() said just now, the rest. A time above `most` may be any other above it.
+  void add_time(evaluation& e, nanoseconds most = std::numeric_limits<nanoseconds>::max());
   // These decisions are the current ones from now on.
   void take(const std::vector<treatment>& treatments, byte_count budget);
   // Events and positions that were gone through so far: the measure of all limits, since it does not depend

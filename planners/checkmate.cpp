@@ -1,9 +1,12 @@
 #include <algorithm>
+#include <array>
 #include <optional>
+#include <utility>
 
 #include "planners/feature_maps.hpp"
 #include "planners/planners.hpp"
 #include "planners/within.hpp"
+#include "schedule/change_evaluator.hpp"
 
 namespace um {
 namespace {
@@ -18,6 +21,7 @@ class checkmate_planner {
       : p_(p),
         labels_to_plan_(p),
         builder_(p.network, labels_to_plan_.uses(), labels_to_plan_.gaps()),
+        evaluator_(labels_to_plan_.uses(), labels_to_plan_.gaps(), builder_, labels_to_plan_.costs()),
         nothing_staged_(p.network.tensors.size()) {}
 
   memory_plan plan(byte_count room) {
@@ -25,12 +29,14 @@ class checkmate_planner {
     if (const byte_count least = least_need(); least > room)
       throw infeasible(budget_too_small_text(p_, "checkmate", least));
     retentions_.assign(labels_to_plan_.maps().size(), retention::keep);
-    now_ = evaluate(retentions_);
+    decisions_.assign(labels_to_plan_.gaps().size(), {});
+    evaluator_.rebuild(decisions_, nothing_staged_, room_);
+    now_ = evaluate({});
     while (now_.over > 0) {
       if (!lower_peak()) throw infeasible(budget_too_small_text(p_, "checkmate", now_.peak));
     }
     restore_fitting();
-    return labels_to_plan_.plan(decisions_for(retentions_));
+    return labels_to_plan_.plan(decisions_);
   }
 
  private:
@@ -41,30 +47,35 @@ class checkmate_planner {
     position at = 0;       // the position at the peak
   };
 
-  std::vector<decision> decisions_for(const std::vector<retention>& retentions) const {
-    std::vector<decision> all(labels_to_plan_.gaps().size());
-    for (std::size_t m = 0; m < retentions.size(); ++m) {
-      const gap& e = labels_to_plan_.gaps()[labels_to_plan_.maps()[m].gap];
-      if (retentions[m] == retention::keep) continue;
-      all[labels_to_plan_.maps()[m].gap] = {
-          gap_choice::recompute, e.last_use,
-          retentions[m] == retention::recomputed_once ? e.last_use : e.next_use};
-    }
-    return all;
+  decision decision_for(std::size_t map, retention how) const {
+    const gap& e = labels_to_plan_.gaps()[labels_to_plan_.maps()[map].gap];
+    if (how == retention::keep) return {};
+    return {gap_choice::recompute, e.last_use, how == retention::recomputed_once ? e.last_use : e.next_use};
   }
 
-  evaluation evaluate(const std::vector<retention>& retentions) {
-    const std::vector<decision> decisions = decisions_for(retentions);
-    const std::span<const event> events = builder_.build(decisions, nothing_staged_);
-    evaluation e;
-    e.peak = labels_to_plan_.costs().forecast_memory(events, nothing_staged_).peak;
-    for (const event& x : events)
-      e.time += x.kind == event_kind::compute ? labels_to_plan_.costs().compute_time(x) : 0;
+  // Of decisions_, which differ from those of the last accept() at these gaps.
+  evaluation evaluate(std::span<const std::uint32_t> changed) {
+    const list_totals found = evaluator_.evaluate(decisions_, nothing_staged_, changed, room_);
+    evaluation e{found.peak, found.compute_time, 0, 0};
     const std::vector<byte_count> live =
-        live_at_positions(labels_to_plan_.uses(), events, labels_to_plan_.costs().live_bytes());
+        live_at_positions(labels_to_plan_.uses(), evaluator_.new_events(), evaluator_.new_live_bytes());
     e.at = static_cast<position>(std::ranges::max_element(live) - live.begin());
     for (const byte_count l : live) e.over += l > room_ ? static_cast<double>(l - room_) : 0;
     return e;
+  }
+  evaluation evaluate_with(std::size_t map, retention how) {
+    const std::array<std::uint32_t, 1> changed{labels_to_plan_.maps()[map].gap};
+    const decision before = std::exchange(decisions_[changed[0]], decision_for(map, how));
+    const evaluation e = evaluate(changed);
+    decisions_[changed[0]] = before;
+    return e;
+  }
+  void take(std::size_t map, retention how) {
+    const std::array<std::uint32_t, 1> changed{labels_to_plan_.maps()[map].gap};
+    retentions_[map] = how;
+    decisions_[changed[0]] = decision_for(map, how);
+    now_ = evaluate(changed);
+    evaluator_.accept();
   }
 
   // Memory that no recomputation frees. It is the maximum over positions of what the position touches and of
@@ -117,21 +128,18 @@ class checkmate_planner {
     }
     std::ranges::stable_sort(all, std::ranges::greater{}, &candidate::worth);
     constexpr std::size_t tried_at_once = 4;
-    std::optional<std::pair<candidate, evaluation>> best;
+    std::optional<candidate> best;
     double most = 0;
     for (std::size_t i = 0; i < all.size() && (i < tried_at_once || !best); ++i) {
-      std::vector<retention> changed = retentions_;
-      changed[all[i].map] = all[i].how;
-      const evaluation e = evaluate(changed);
+      const evaluation e = evaluate_with(all[i].map, all[i].how);
       const double gain =
           (now_.over - e.over) / static_cast<double>(std::max<nanoseconds>(e.time - now_.time, 1000));
       if (gain <= most) continue;
       most = gain;
-      best = {all[i], e};
+      best = all[i];
     }
     if (!best) return false;
-    retentions_[best->first.map] = best->first.how;
-    now_ = best->second;
+    take(best->map, best->how);
     return true;
   }
 
@@ -148,12 +156,9 @@ class checkmate_planner {
     std::ranges::stable_sort(given_up, std::ranges::greater{}, time);
     for (const std::size_t m : given_up) {
       for (const retention how : {retention::keep, retention::recomputed_once}) {
-        std::vector<retention> changed = retentions_;
-        changed[m] = how;
-        const evaluation e = evaluate(changed);
+        const evaluation e = evaluate_with(m, how);
         if (e.over > 0 || e.time >= now_.time) continue;
-        retentions_ = std::move(changed);
-        now_ = e;
+        take(m, how);
         break;
       }
     }
@@ -162,9 +167,11 @@ class checkmate_planner {
   const problem& p_;
   label_evaluator labels_to_plan_;
   event_builder builder_;
+  change_evaluator evaluator_;
   std::vector<bool> nothing_staged_;  // per tensor
   byte_count room_ = 0;
   std::vector<retention> retentions_;
+  std::vector<decision> decisions_;  // of retentions_
   evaluation now_;
 };
 

@@ -77,7 +77,7 @@ label_evaluator::outcome label_evaluator::place(std::vector<decision> decisions,
     o.events.assign(events.begin(), events.end());
     o.predicted =
         o.room.last_forecast ? *o.room.last_forecast : forecaster_.forecast_memory(o.events, staged);
-    forecaster_.add_time(o.events, o.predicted);
+    forecaster_.add_time(o.events, staged, o.predicted);
   }
   o.decisions = std::move(decisions);
   return o;

@@ -41,6 +41,38 @@ list_totals totals_with(const event_list& list, const list_change& change, posit
   return found;
 }
 
+void events_with(const event_list& list, const list_change& change, position end, std::vector<event>& into) {
+  into.clear();
+  auto v = change.visited.begin();
+  for (position at = 0; at < end; ++at) {
+    const bool visited = v != change.visited.end() && v->at == at;
+    const auto& all = visited ? change.blocks[v->block_index].events : list.block_at(at).events;
+    if (visited) ++v;
+    into.insert(into.end(), all.begin(), all.end());
+  }
+}
+
+void live_bytes_with(event_list& list, const list_change& change, position end,
+                     std::vector<byte_count>& into) {
+  into.clear();
+  const auto add = [&](std::int64_t more, const live_tree::live_at_events& live) {
+    for (const std::int64_t bytes : live) into.push_back(static_cast<byte_count>(more + bytes));
+  };
+  const std::span<const std::int64_t> before = list.live_before_each();
+  auto v = change.visited.begin();
+  auto u = change.unchanged.begin();
+  for (position at = 0; at < end; ++at) {
+    if (v != change.visited.end() && v->at == at) {
+      add(v->live_before, change.blocks[v->block_index].live_bytes);
+      ++v;
+      continue;
+    }
+    while (u != change.unchanged.end() && u->end <= at) ++u;
+    const bool moved = u != change.unchanged.end() && u->begin <= at;
+    add(before[static_cast<std::size_t>(at)] + (moved ? u->added_bytes : 0), list.block_at(at).live_bytes);
+  }
+}
+
 change_evaluator::change_evaluator(const use_table& uses, std::span<const gap> gaps,
                                    event_builder& new_events, forecaster& costs)
     : uses_(uses),
@@ -219,18 +251,6 @@ void change_evaluator::accept() {
   for (const tensor_id t : tensors_with_changed_staging_) staged_[t] = (*new_staged_)[t];
   list_.set_totals(new_totals_);
   reset();
-}
-
-std::span<const event> change_evaluator::new_events() {
-  all_events_.clear();
-  auto v = change_.visited.begin();
-  for (position at = 0; at < uses_.end(); ++at) {
-    const bool visited = v != change_.visited.end() && v->at == at;
-    const auto& all = visited ? change_.blocks[v->block_index].events : list_.block_at(at).events;
-    if (visited) ++v;
-    all_events_.insert(all_events_.end(), all.begin(), all.end());
-  }
-  return all_events_;
 }
 
 }  // namespace um

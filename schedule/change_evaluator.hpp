@@ -33,6 +33,10 @@ struct list_change {
 };
 // Totals of the list after the change.
 list_totals totals_with(const event_list& list, const list_change& change, position end, byte_count budget);
+// Events of the list after the change, and bytes alive at each of them.
+void events_with(const event_list& list, const list_change& change, position end, std::vector<event>& into);
+void live_bytes_with(event_list& list, const list_change& change, position end,
+                     std::vector<byte_count>& into);
 
 class change_evaluator {
  public:
@@ -54,7 +58,15 @@ class change_evaluator {
   const std::vector<decision>& decisions() const { return decisions_; }
   const std::vector<bool>& staged() const { return staged_; }
   // All events of the list that was evaluated last. Valid until the next call.
-  std::span<const event> new_events();
+  std::span<const event> new_events() {
+    events_with(list_, change_, uses_.end(), all_events_);
+    return all_events_;
+  }
+  // Bytes alive at each of them.
+  std::span<const byte_count> new_live_bytes() {
+    live_bytes_with(list_, change_, uses_.end(), all_live_bytes_);
+    return all_live_bytes_;
+  }
   // Number of positions built so far, a measure of work; one with many events counts as several.
   std::uint64_t visited_count() const { return visited_count_; }
 
@@ -103,6 +115,7 @@ class change_evaluator {
   std::int64_t total_difference_ = 0;  // sum of live_difference_
   list_totals new_totals_;
   std::vector<event> all_events_;
+  std::vector<byte_count> all_live_bytes_;
   std::uint64_t visited_count_ = 0;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <ranges>
 #include <stdexcept>
 #include <string>
 
@@ -264,11 +265,16 @@ std::vector<event> build_events(const graph& g, const use_table& uses, std::span
                                 std::span<const decision> decisions) {
   event_builder builder(g, uses, gaps);
   const std::span<const event> all = builder.build(decisions, find_staged_tensors(uses, gaps, decisions));
-  // Drops discards of parts that nothing touches afterwards: they have no effect.
+  return {all.begin(), all.end()};
+}
+
+namespace {
+
+// Without discards of parts that nothing touches afterwards: a plan needs none.
+std::vector<event> without_last_discards(const use_table& uses, const std::vector<event>& events) {
   std::vector<bool> later(uses.parts.size(), false);
   std::vector<event> kept;
-  for (std::size_t i = all.size(); i-- > 0;) {
-    const event& e = all[i];
+  for (const event& e : std::views::reverse(events)) {
     if (e.kind == event_kind::discard && !later[e.subject]) continue;
     if (e.kind == event_kind::compute) {
       const auto at = static_cast<position>(e.subject);
@@ -284,12 +290,14 @@ std::vector<event> build_events(const graph& g, const use_table& uses, std::span
   return kept;
 }
 
+}  // namespace
+
 memory_plan make_plan(const graph& g, const use_table& uses, std::span<const gap> gaps,
                       std::span<const decision> decisions) {
   memory_plan plan;
   for (const bool is_staged : find_staged_tensors(uses, gaps, decisions))
     plan.residences.push_back(is_staged ? residence::staged : residence::device);
-  for (const event& e : build_events(g, uses, gaps, decisions)) {
+  for (const event& e : without_last_discards(uses, build_events(g, uses, gaps, decisions))) {
     if (e.kind == event_kind::compute) {
       const compute& c = uses.order[e.subject];
       plan.actions.emplace_back(e.is_recompute ? as_cheap_recomputation(g, c) : c);

@@ -131,7 +131,8 @@ std::vector<bool> find_staged_tensors(const use_table& uses, std::span<const gap
 // The events of a plan. `decisions`: one per gap of find_gaps(). An input that is not on the device is first
 // copied there or computed again, and so, recursively, are the inputs of that. A staged tensor that starts on
 // the host is fetched at the start unless its decision says otherwise; one that must be kept is copied to the
-// host at the end. Throws std::invalid_argument where `recompute` or `swap` is decided but impossible.
+// host at the end. Includes discards of parts that nothing touches afterwards, which plans leave out. Throws
+// std::invalid_argument where `recompute` or `swap` is decided but impossible.
 std::vector<event> build_events(const graph& g, const use_table& uses, std::span<const gap> gaps,
                                 std::span<const decision> decisions);
 
@@ -181,8 +182,7 @@ class event_builder {
  public:
   event_builder(const graph& g, const use_table& uses, std::span<const gap> gaps);
 
-  // Includes discards of parts that nothing touches afterwards. The result is valid until the next call.
-  // `staged`: as find_staged_tensors() returns.
+  // The result is valid until the next call. `staged`: as find_staged_tensors() returns.
   std::span<const event> build(std::span<const decision> decisions, const std::vector<bool>& staged);
 
   // --- position by position ---

@@ -7,19 +7,17 @@ namespace um {
 device_residency::device_residency(const event_costs& costs)
     : costs_(costs),
       presence_(costs.parts.size(), presence::absent),
-      last_touches_(costs.parts.size()),
+      last_touch_(costs.parts.size()),
       last_in_place_(costs.parts.size(), no_event) {}
 
 byte_count device_residency::replay(std::span<const event> events, const std::vector<bool>& staged) {
-  has_copies_ = std::ranges::any_of(
-      events, [](const event& e) { return e.kind == event_kind::prefetch || e.kind == event_kind::evict; });
   reset(events.size(), staged);
   apply(events);
   const auto count = static_cast<std::uint32_t>(events.size());
   for (part_id p = 0; p < costs_.parts.size(); ++p) {
     if (presence_[p] != presence::present) continue;
     const planned_part& part = costs_.parts[p];
-    remove(p, part.survives && !staged[part.tensor] ? count : last_touch(p) + 1);
+    remove(p, part.survives && !staged[part.tensor] ? count : last_touch_[p] + 1);
   }
   return sum_live_bytes(events);
 }
@@ -27,8 +25,6 @@ byte_count device_residency::replay(std::span<const event> events, const std::ve
 void device_residency::reset(std::size_t events, const std::vector<bool>& staged) {
   const std::size_t parts = costs_.parts.size();
   live_bytes_.assign(events + 1, 0);
-  takes_memory_.assign(events + 1, 0);
-  departures_.clear();
   in_place_outputs_.clear();
   presence_.assign(parts, presence::absent);
   last_in_place_.assign(parts, no_event);
@@ -48,16 +44,15 @@ void device_residency::apply(std::span<const event> events) {
         apply_compute(e, i);
         break;
       case event_kind::prefetch:
-        touch(e.subject, i, lane::to_device);
+        touch(e.subject, i);
         break;
       case event_kind::evict:
         if (presence_[e.subject] == presence::present) {
-          touch(e.subject, i, lane::to_host);
           remove(e.subject, i + 1);
         }
         break;
       case event_kind::discard:
-        if (presence_[e.subject] == presence::present) remove(e.subject, last_touch(e.subject) + 1);
+        if (presence_[e.subject] == presence::present) remove(e.subject, last_touch_[e.subject] + 1);
         break;
     }
   }
@@ -65,9 +60,7 @@ void device_residency::apply(std::span<const event> events) {
 
 std::span<const byte_count> device_residency::replay_position(std::span<const event> events) {
   live_bytes_.assign(events.size() + 1, 0);
-  takes_memory_.assign(events.size() + 1, 0);
   in_place_outputs_.clear();
-  has_copies_ = false;
   permanent_bytes_ = 0;
   apply(events);
   sum_live_bytes(events);
@@ -80,23 +73,16 @@ void device_residency::apply_compute(const event& e, std::uint32_t at) {
   if (from != to && !elsewhere && presence_[to] == presence::absent && presence_[from] != presence::absent)
     last_in_place_[from] = at;
   for (const touched_part& x : costs_.touches_of(e)) {
-    if (presence_[x.part] != presence::permanent) touch(x.part, at, lane::compute);
+    if (presence_[x.part] != presence::permanent) touch(x.part, at);
   }
 }
 
-void device_residency::touch(part_id p, std::uint32_t at, lane by) {
+void device_residency::touch(part_id p, std::uint32_t at) {
   if (presence_[p] == presence::absent) {
     presence_[p] = presence::present;
-    last_touches_[p] = {-1, -1, -1};
     live_bytes_[at] += costs_.parts[p].bytes;
-    takes_memory_[at] = 1;
   }
-  last_touches_[p][static_cast<std::size_t>(by)] = static_cast<std::int32_t>(at);
-}
-
-std::uint32_t device_residency::last_touch(part_id p) const {
-  return static_cast<std::uint32_t>(
-      std::max({last_touches_[p][0], last_touches_[p][1], last_touches_[p][2]}));
+  last_touch_[p] = at;
 }
 
 void device_residency::remove(part_id p, std::uint32_t end) {
@@ -104,7 +90,6 @@ void device_residency::remove(part_id p, std::uint32_t end) {
   presence_[p] = presence::absent;
   live_bytes_[end] -= bytes;
   if (last_in_place_[p] == end - 1) in_place_outputs_.push_back({end - 1, bytes});
-  if (has_copies_) departures_.push_back({p, end, last_touches_[p]});
 }
 
 // Sets live_bytes_ and returns their maximum.

@@ -1,8 +1,6 @@
 // Which parts are on the device during a list of events, and how many bytes are alive at each event.
 #pragma once
 
-#include <algorithm>
-#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -10,19 +8,6 @@
 #include "schedule/event_costs.hpp"
 
 namespace um {
-
-// The last event in each lane; -1: none.
-using last_events = std::array<std::int32_t, lane_count>;
-inline void merge_latest(last_events& into, const last_events& from) {
-  for (std::size_t l = 0; l < lane_count; ++l) into[l] = std::max(into[l], from[l]);
-}
-
-// A part left the device before event `end_event`.
-struct departure {
-  part_id part = 0;
-  std::uint32_t end_event = 0;
-  last_events last_touches{-1, -1, -1};  // last event that touched it, per lane
-};
 
 // Keeps a reference to the costs. Reuses its buffers between lists; not thread-safe.
 class device_residency {
@@ -43,8 +28,7 @@ class device_residency {
       presence_[x] = part.persists && !staged[part.tensor] ? presence::permanent
                      : (before(x) & on_device) != 0        ? presence::present
                                                            : presence::absent;
-      last_touches_[x] = {-1, -1, -1};
-      last_in_place_[x] = no_event;
+      last_touch_[x] = last_in_place_[x] = no_event;
     };
     for (const event& e : events) {
       if (e.kind != event_kind::compute) {
@@ -56,12 +40,8 @@ class device_residency {
     return replay_position(events);
   }
 
-  // Results of the last replay(), per event.
+  // Of the last replay(), per event.
   std::span<const byte_count> live_bytes() const { return live_bytes_; }
-  bool takes_memory(std::uint32_t at) const { return takes_memory_[at] != 0; }
-  bool has_copies() const { return has_copies_; }  // whether the list contains copies
-  // Empty if the list contains no copies.
-  std::span<const departure> departures() const { return departures_; }
 
  private:
   enum class presence : std::uint8_t { absent, present, permanent };
@@ -74,22 +54,18 @@ class device_residency {
   void reset(std::size_t events, const std::vector<bool>& staged);
   void apply(std::span<const event> events);
   void apply_compute(const event& e, std::uint32_t at);
-  void touch(part_id p, std::uint32_t at, lane by);
-  std::uint32_t last_touch(part_id p) const;
+  void touch(part_id p, std::uint32_t at);
   void remove(part_id p, std::uint32_t end);
   byte_count sum_live_bytes(std::span<const event> events);
 
   const event_costs& costs_;
-  bool has_copies_ = false;                   // whether the list contains copies
   std::vector<presence> presence_;            // per part, as the next two
-  std::vector<last_events> last_touches_;     // last events that touched it since it came to the device
+  std::vector<std::uint32_t> last_touch_;     // last event that touched it since it came to the device
   std::vector<std::uint32_t> last_in_place_;  // last event that computed an output in its place
-  std::vector<departure> departures_;
   std::vector<in_place_output> in_place_outputs_;
   byte_count permanent_bytes_ = 0;  // bytes of parts that never leave the device
   std::vector<byte_count>
       live_bytes_;  // until sum_live_bytes(): change of the bytes alive at each event, modulo 2^64
-  std::vector<char> takes_memory_;  // per event: whether it allocates memory
 };
 
 }  // namespace um

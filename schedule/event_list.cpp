@@ -91,6 +91,12 @@ void live_tree::add(std::size_t k, std::size_t from, std::size_t to, std::size_t
   update_node(k);
 }
 
+std::span<const std::int64_t> live_tree::live_before_each() {
+  added_above_.assign(nodes_.size(), 0);
+  for (std::size_t k = 1; k < nodes_.size(); ++k) added_above_[k] = added_above_[k / 2] + nodes_[k].added;
+  return std::span(added_above_).subspan(leaf_count_);
+}
+
 std::int64_t live_tree::live_before(position at) const {
   std::int64_t bytes = 0;
   for (std::size_t k = leaf_count_ + static_cast<std::size_t>(at); k > 0; k /= 2) bytes += nodes_[k].added;

@@ -35,6 +35,8 @@ class live_tree {
   void add(position begin, position end, std::int64_t bytes);
 
   std::int64_t live_before(position at) const;
+  // The same for every position: the result begins with them. Takes O(n).
+  std::span<const std::int64_t> live_before_each();
   const live_at_events& live_at(position p) const { return live_at_events_[static_cast<std::size_t>(p)]; }
   // Summary of [begin, end), with `more` bytes added to every event.
   live_summary summarize(position begin, position end, std::int64_t more, std::int64_t budget) const;
@@ -57,8 +59,9 @@ class live_tree {
                  std::int64_t more, std::int64_t budget, live_summary& found) const;
 
   std::vector<live_at_events> live_at_events_;
-  std::size_t leaf_count_ = 1;  // a power of two
-  std::vector<node> nodes_;     // 1 is the root, 2k and 2k + 1 are below k
+  std::size_t leaf_count_ = 1;             // a power of two
+  std::vector<node> nodes_;                // 1 is the root, 2k and 2k + 1 are below k
+  std::vector<std::int64_t> added_above_;  // scratch: per node
 };
 
 // Summary of one position's events.
@@ -103,6 +106,7 @@ class event_list {
 
   const position_block& block_at(position p) const { return blocks_[static_cast<std::size_t>(p)]; }
   const live_tree& live_bytes() const { return live_bytes_; }
+  std::span<const std::int64_t> live_before_each() { return live_bytes_.live_before_each(); }
   const list_totals& totals() const { return totals_; }
   // Positions before which this one is computed again.
   std::span<const position> recomputed_before(position which) const {

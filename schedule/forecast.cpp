@@ -8,9 +8,16 @@ namespace um {
 namespace {
 
 constexpr std::int64_t full_pace = 1000;
+constexpr std::int32_t absent = -1, permanent = -2;  // in place of a part's last touch
 
 constexpr std::size_t index_of(lane l) {
   return static_cast<std::size_t>(l);
+}
+constexpr std::size_t on_compute = index_of(lane::compute), on_fetch = index_of(lane::to_device),
+                      on_evict = index_of(lane::to_host);
+
+void wait_for(last_events& after, std::size_t l, std::int32_t e) {
+  after[l] = std::max(after[l], e);
 }
 
 // Mirrors speed_beside in simulator/execute.cpp. Full pace if the machine has no rate for both directions.
@@ -21,183 +28,194 @@ std::int64_t concurrent_pace(std::uint64_t own, std::uint64_t other, std::uint64
       static_cast<std::int64_t>(share / std::max<std::uint64_t>(own / full_pace, 1)), 1, full_pace);
 }
 
-// Time until all lanes have finished. Paces: speed of copies while both directions are busy, in thousandths.
-nanoseconds simulate_lanes(const lane_steps& lanes, std::int64_t pace_in, std::int64_t pace_out) {
-  constexpr nanoseconds never = std::numeric_limits<nanoseconds>::max();
-  std::array<std::size_t, lane_count> next{};
-  std::array<bool, lane_count> busy{};
-  std::array<nanoseconds, lane_count> left{};
-  // A lane runs its steps in order, so its next step tells which events have ended.
-  const auto has_ended = [&](std::size_t l, std::int32_t e) {
-    return e < 0 || next[l] == lanes[l].size() || lanes[l][next[l]].event > static_cast<std::uint32_t>(e);
-  };
-  nanoseconds now = 0;
-  for (;;) {
-    for (std::size_t l = 0; l < lane_count; ++l) {
-      if (busy[l] || next[l] == lanes[l].size()) continue;
-      const lane_step& s = lanes[l][next[l]];
-      if (!has_ended(0, s.waits_for[0]) || !has_ended(1, s.waits_for[1]) || !has_ended(2, s.waits_for[2]))
-        continue;
-      busy[l] = true;
-      left[l] = s.time_alone;
-    }
-    std::array<std::int64_t, lane_count> pace{};
-    std::array<nanoseconds, lane_count> wait{};
-    const bool both = busy[index_of(lane::to_device)] && busy[index_of(lane::to_host)];
-    nanoseconds passed = never;
-    for (std::size_t l = 0; l < lane_count; ++l) {
-      pace[l] = !both || l == index_of(lane::compute) ? full_pace
-                : l == index_of(lane::to_device)      ? pace_in
-                                                      : pace_out;
-      wait[l] = !busy[l]               ? never
-                : pace[l] == full_pace ? left[l]
-                                       : (left[l] * full_pace + pace[l] - 1) / pace[l];
-      passed = std::min(passed, wait[l]);
-    }
-    if (passed == never) return now;
-    now += passed;
-    for (std::size_t l = 0; l < lane_count; ++l) {
-      if (!busy[l]) continue;
-      left[l] -= pace[l] == full_pace ? passed : passed * pace[l] / full_pace;
-      if (wait[l] > passed) continue;
-      busy[l] = false;
-      ++next[l];
-    }
-  }
+bool is_copy(const event& e) {
+  return e.kind == event_kind::prefetch || e.kind == event_kind::evict;
 }
 
 }  // namespace
 
-lane_simulator::lane_simulator(const event_costs& costs) : costs_(costs) {
+lane_simulator::lane_simulator(const event_costs& costs)
+    : costs_(costs), last_touches_(costs.parts.size()), copied_parts_(costs.parts.size()) {
   const auto in = costs.target.link_to_device_bytes_per_s, out = costs.target.link_to_host_bytes_per_s;
-  pace_to_device_ = concurrent_pace(in, out, costs.target.link_both_bytes_per_s);
-  pace_to_host_ = concurrent_pace(out, in, costs.target.link_both_bytes_per_s);
+  pace_.to_device = concurrent_pace(in, out, costs.target.link_both_bytes_per_s);
+  pace_.to_host = concurrent_pace(out, in, costs.target.link_both_bytes_per_s);
+  for (part_id p = 0; p < costs.parts.size(); ++p) {
+    if (costs.parts[p].persists) persisting_.push_back(p);
+  }
 }
 
-lane_totals lane_simulator::simulate(std::span<const event> events, const device_residency& stays,
-                                     byte_count peak) {
-  lane_totals found;
+lane_totals lane_simulator::simulate(std::span<const event> events, const std::vector<bool>& staged,
+                                     const memory_in_time& memory, nanoseconds most) {
+  found_ = {};
   for (auto& l : lanes_) l.clear();
-  if (!stays.has_copies()) {  // without copies nothing waits
+  if (std::ranges::none_of(events, is_copy)) {  // nothing waits
     for (const event& e : events) {
       if (e.kind != event_kind::compute) continue;
-      found.time += costs_.time_of_compute(e);
-      if (e.is_recompute) found.recompute_time += costs_.time_of_compute(e);
+      found_.time += costs_.time_of_compute(e);
+      if (e.is_recompute) found_.recompute_time += costs_.time_of_compute(e);
     }
-    return found;
+    return found_;
   }
-  record_releases(stays);
-  make_steps(events, stays, peak, found);
-  found.time = simulate_lanes(lanes_, pace_to_device_, pace_to_host_);
-  return found;
+  memory_ = memory;
+  reset(events, staged);
+  for (std::size_t i = 0; i < events.size(); ++i) {
+    const event& e = events[i];
+    const auto at = static_cast<std::int32_t>(i);
+    switch (e.kind) {
+      case event_kind::compute:
+        add_compute(e, at);
+        break;
+      case event_kind::prefetch:
+        add_fetch(e.subject, at);
+        break;
+      case event_kind::evict:
+        add_evict(e.subject, at);
+        break;
+      case event_kind::discard:
+        add_discard(e.subject);
+        break;
+    }
+  }
+  found_.time = time_of_lanes(lanes_, pace_, most);
+  return found_;
 }
 
 nanoseconds lane_simulator::time_without_copies_of(part_id p) {
   std::vector<std::pair<lane_step*, nanoseconds>> freed;
-  for (const lane l : {lane::to_device, lane::to_host}) {
-    for (lane_step& s : lanes_[index_of(l)]) {
+  for (const std::size_t l : {on_fetch, on_evict}) {
+    for (lane_step& s : lanes_[l]) {
       if (s.copied_part == p) freed.emplace_back(&s, std::exchange(s.time_alone, 0));
     }
   }
-  const nanoseconds time = simulate_lanes(lanes_, pace_to_device_, pace_to_host_);
+  const nanoseconds time = time_of_lanes(lanes_, pace_, std::numeric_limits<nanoseconds>::max());
   for (const auto& [step, alone] : freed) step->time_alone = alone;
   return time;
 }
 
-void lane_simulator::record_releases(const device_residency& stays) {
-  const std::size_t count = stays.live_bytes().size();
-  released_bytes_.assign(count, 0);
-  releasers_.assign(count, {-1, -1, -1});
-  for (const departure& d : stays.departures()) {
-    released_bytes_[d.end_event - 1] += costs_.parts[d.part].bytes;
-    merge_latest(releasers_[d.end_event - 1], d.last_touches);
-  }
-  for (std::size_t i = 1; i < count; ++i) {
-    released_bytes_[i] += released_bytes_[i - 1];
-    merge_latest(releasers_[i], releasers_[i - 1]);
-  }
-}
-
-// An allocation waits for releases, in order, until enough memory is free for it in an arena of `peak` bytes.
-void lane_simulator::wait_for_memory(std::uint32_t at, const device_residency& stays, byte_count peak,
-                                     last_events& after) const {
-  if (at == 0 || !stays.takes_memory(at)) return;
-  if (waits_ == memory_waits::for_all) return merge_latest(after, releasers_[at - 1]);
-  const byte_count spare = peak - stays.live_bytes()[at];
-  if (released_bytes_[at - 1] <= spare) return;
-  const byte_count needed = released_bytes_[at - 1] - spare;
-  const auto releaser = std::lower_bound(released_bytes_.begin(), released_bytes_.begin() + at, needed);
-  merge_latest(after, releasers_[static_cast<std::size_t>(releaser - released_bytes_.begin())]);
-}
-
-void lane_simulator::make_steps(std::span<const event> events, const device_residency& stays, byte_count peak,
-                                lane_totals& found) {
+void lane_simulator::reset(std::span<const event> events, const std::vector<bool>& staged) {
   is_copied_.assign(costs_.parts.size(), 0);
-  is_home_valid_.resize(costs_.parts.size());
-  users_on_device_.resize(costs_.parts.size());
-  users_on_host_.resize(costs_.parts.size());
+  std::ranges::fill(last_touches_, absent);
+  for (const part_id p : persisting_) {
+    if (!staged[costs_.parts[p].tensor]) last_touches_[p] = permanent;
+  }
   for (const event& e : events) {
-    if (e.kind != event_kind::prefetch && e.kind != event_kind::evict) continue;
+    if (!is_copy(e)) continue;
     is_copied_[e.subject] = 1;
-    is_home_valid_[e.subject] = costs_.parts[e.subject].persists ? 1 : 0;
-    users_on_device_[e.subject] = users_on_host_[e.subject] = {};
+    copied_parts_[e.subject] = {};
+    copied_parts_[e.subject].is_home_valid = costs_.parts[e.subject].persists;
   }
-  for (std::uint32_t i = 0; i < events.size(); ++i) {
-    const event& e = events[i];
-    lane_step s{i, 0, 0, {-1, -1, -1}};
-    const auto reads = [&](copy_users& u, lane l) {
-      merge_latest(s.waits_for, u.last_writes);
-      u.last_reads[index_of(l)] = static_cast<std::int32_t>(i);
-    };
-    const auto writes = [&](copy_users& u, lane l) {
-      merge_latest(s.waits_for, u.last_reads);
-      merge_latest(s.waits_for, u.last_writes);
-      u.last_writes[index_of(l)] = static_cast<std::int32_t>(i);
-    };
-    lane where = lane::compute;
-    if (e.kind == event_kind::discard) {
-      is_home_valid_[e.subject] = 0;
-      continue;
-    }
-    if (e.kind == event_kind::compute) {
-      s.time_alone = costs_.time_of_compute(e);
-      if (e.is_recompute) found.recompute_time += s.time_alone;
-      for (const touched_part& x : costs_.touches_of(e)) {
-        if (is_copied_[x.part] == 0) continue;  // only kernels use it, and one lane runs in order anyway
-        x.mode == access_mode::read ? reads(users_on_device_[x.part], where)
-                                    : writes(users_on_device_[x.part], where);
-        if (x.mode != access_mode::read) is_home_valid_[x.part] = 0;
-      }
+  releasers_ = {-1, -1, -1};
+  releases_.clear();
+}
+
+void lane_simulator::add_step(lane where, lane_step s) {
+  s.waits_for[index_of(where)] = -1;  // a lane runs in order anyway
+  lanes_[index_of(where)].push_back(s);
+}
+
+void lane_simulator::add_compute(const event& e, std::int32_t at) {
+  lane_step s{at, 0, costs_.time_of_compute(e), {-1, -1, -1}};
+  if (e.is_recompute) found_.recompute_time += s.time_alone;
+  bool takes_memory = false;
+  for (const touched_part& x : costs_.touches_of(e)) {
+    std::int32_t& last = last_touches_[x.part];
+    if (last == permanent) continue;
+    const bool comes = last == absent;
+    takes_memory = takes_memory || comes;
+    last = at;
+    if (is_copied_[x.part] == 0) continue;
+    copied_part& c = copied_parts_[x.part];
+    if (comes) c.fetched_in_stay = -1;
+    c.computed_in_stay = at;
+    wait_for(s.waits_for, on_fetch, c.fetched);
+    if (x.mode == access_mode::read) {
+      c.read = at;
     } else {
-      const planned_part& part = costs_.parts[e.subject];
-      const bool in = e.kind == event_kind::prefetch;
-      if (!in && is_home_valid_[e.subject] != 0) continue;
-      where = in ? lane::to_device : lane::to_host;
-      (in ? found.bytes_to_device : found.bytes_to_host) += part.bytes;
-      ++found.copy_count;
-      s.time_alone = in ? part.copy_to_device : part.copy_to_host;
-      s.copied_part = e.subject;
-      reads(in ? users_on_host_[e.subject] : users_on_device_[e.subject], where);
-      writes(in ? users_on_device_[e.subject] : users_on_host_[e.subject], where);
-      is_home_valid_[e.subject] = 1;
+      wait_for(s.waits_for, on_evict, c.evicted);
+      c.written = at;
+      c.is_home_valid = false;
     }
-    wait_for_memory(i, stays, peak, s.waits_for);
-    s.waits_for[index_of(where)] = -1;
-    lanes_[index_of(where)].push_back(s);
   }
+  if (takes_memory) wait_for_memory(at, s.waits_for);
+  add_step(lane::compute, s);
+}
+
+void lane_simulator::add_fetch(part_id p, std::int32_t at) {
+  copied_part& c = copied_parts_[p];
+  lane_step s{at, p, costs_.parts[p].copy_to_device, {std::max(c.read, c.written), -1, c.evicted}};
+  if (last_touches_[p] == absent) {
+    c.computed_in_stay = -1;
+    wait_for_memory(at, s.waits_for);
+  }
+  if (last_touches_[p] != permanent) last_touches_[p] = at;
+  c.fetched = c.fetched_in_stay = at;
+  c.is_home_valid = true;
+  found_.bytes_to_device += costs_.parts[p].bytes;
+  ++found_.copy_count;
+  add_step(lane::to_device, s);
+}
+
+void lane_simulator::add_evict(part_id p, std::int32_t at) {
+  copied_part& c = copied_parts_[p];
+  if (!c.is_home_valid) {
+    add_step(lane::to_host, {at, p, costs_.parts[p].copy_to_host, {c.written, c.fetched, -1}});
+    c.evicted = at;
+    c.is_home_valid = true;
+    found_.bytes_to_host += costs_.parts[p].bytes;
+    ++found_.copy_count;
+  }
+  if (last_touches_[p] >= 0) end_stay(p, at);
+}
+
+void lane_simulator::add_discard(part_id p) {
+  if (is_copied_[p] != 0) copied_parts_[p].is_home_valid = false;
+  if (last_touches_[p] >= 0) end_stay(p, -1);
+}
+
+// `evicted`: the event that evicts the part; -1: it is discarded.
+void lane_simulator::end_stay(part_id p, std::int32_t evicted) {
+  const copied_part& c = copied_parts_[p];
+  const std::int32_t touched = std::exchange(last_touches_[p], absent);
+  const last_events by = is_copied_[p] == 0 ? last_events{touched, -1, -1}
+                                            : last_events{c.computed_in_stay, c.fetched_in_stay, evicted};
+  merge_latest(releasers_, by);
+  if (waits_ == memory_waits::until_enough)
+    record_release({std::max(touched, evicted), costs_.parts[p].bytes, by});
+}
+
+void lane_simulator::record_release(release added) {
+  auto at = releases_.end();
+  while (at != releases_.begin() && std::prev(at)->event >= added.event) --at;
+  if (at == releases_.end() || at->event != added.event) {
+    const release before = at == releases_.begin() ? release{} : *std::prev(at);
+    at = releases_.insert(at, {added.event, before.bytes, before.by});
+  }
+  for (; at != releases_.end(); ++at) {
+    at->bytes += added.bytes;
+    merge_latest(at->by, added.by);
+  }
+}
+
+// An allocation waits for releases, in order, until enough memory is free for it in an arena of the size of
+// the peak.
+void lane_simulator::wait_for_memory(std::int32_t at, last_events& after) const {
+  if (waits_ == memory_waits::for_all) return merge_latest(after, releasers_);
+  if (releases_.empty()) return;
+  const byte_count spare = memory_.peak - memory_.live_bytes[static_cast<std::size_t>(at)];
+  if (releases_.back().bytes <= spare) return;
+  merge_latest(after,
+               std::ranges::lower_bound(releases_, releases_.back().bytes - spare, {}, &release::bytes)->by);
 }
 
 prediction forecaster::forecast_memory(std::span<const event> events, const std::vector<bool>& staged) {
   prediction found;
   found.peak = residency_.replay(events, staged);
-  const auto live = residency_.live_bytes();
-  found.peak_event = static_cast<std::uint32_t>(std::ranges::find(live, found.peak) - live.begin());
   return found;
 }
 
 prediction forecaster::forecast(std::span<const event> events, const std::vector<bool>& staged) {
   prediction found = forecast_memory(events, staged);
-  add_time(events, found);
+  add_time(events, staged, found);
   return found;
 }
 

@@ -1,26 +1,16 @@
 // Fast estimates of time and memory for searches: no plan is verified, packed or lowered.
 #pragma once
 
-#include <array>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
 #include "schedule/device_residency.hpp"
 #include "schedule/event_costs.hpp"
+#include "schedule/lane_race.hpp"
 
 namespace um {
-
-// Simulates a list of events in three lanes: kernels, copies to the device and copies to the host.
-
-// One event of a lane. It begins when the events of other lanes that it waits for have ended.
-struct lane_step {
-  std::uint32_t event = 0;
-  nanoseconds time_alone = 0;  // duration if no other copy shares the link
-  part_id copied_part = 0;     // of a copy
-  last_events waits_for{-1, -1, -1};
-};
-using lane_steps = std::array<std::vector<lane_step>, lane_count>;
 
 struct lane_totals {
   nanoseconds time = 0;                               // when all lanes have finished
@@ -33,50 +23,70 @@ struct lane_totals {
 // take at least as long as with the first, and hardly ever longer than with the second.
 enum class memory_waits : std::uint8_t { until_enough, for_all };
 
-// Models lanes as simulator/execute.hpp does, with slower copies where they share the link. Waits are those
-// that lower() finds, except that addresses are unknown: an allocation reuses the memory that was released
-// first, in an arena as large as the peak. Does not model managed memory. Keeps a reference to the costs; not
-// thread-safe.
+// Memory of a list of events. Read only where allocations wait `until_enough`.
+struct memory_in_time {
+  std::span<const byte_count> live_bytes;  // alive at each event
+  byte_count peak = 0;                     // their maximum
+};
+
+// Simulates a list of events in three lanes as simulator/execute.hpp does, with slower copies where they
+// share the link. Waits are those that lower() finds, except that addresses are unknown: an allocation reuses
+// the memory that was released first, in an arena as large as the peak. Does not model managed memory. Keeps
+// a reference to the costs; not thread-safe.
 class lane_simulator {
  public:
   explicit lane_simulator(const event_costs& costs);
 
-  // `residency` must have replayed these events, with that peak.
-  lane_totals simulate(std::span<const event> events, const device_residency& stays, byte_count peak);
+  // Ends as soon as the time is known to exceed `most`; the time is then some time above it.
+  lane_totals simulate(std::span<const event> events, const std::vector<bool>& staged,
+                       const memory_in_time& memory, nanoseconds most);
 
   // Sets the releases that later allocations wait for.
   void set_waits(memory_waits how) { waits_ = how; }
+  memory_waits waits() const { return waits_; }
   // Time of the last list that was simulated, if copies of the part took none. That list must have copies.
   nanoseconds time_without_copies_of(part_id p);
 
  private:
-  struct copy_users {  // users of one copy of a part (device or host): its last readers and writers
-    last_events last_reads{-1, -1, -1}, last_writes{-1, -1, -1};
+  // The last events that used a part that the list copies. A stay begins when the part comes to the device.
+  struct copied_part {
+    std::int32_t computed_in_stay = -1, fetched_in_stay = -1;
+    std::int32_t read = -1, written = -1;     // by computes
+    std::int32_t evicted = -1, fetched = -1;  // by copies that took place
+    bool is_home_valid = false;               // its host copy is valid
   };
-  void record_releases(const device_residency& stays);
-  void make_steps(std::span<const event> events, const device_residency& stays, byte_count peak,
-                  lane_totals& found);
-  void wait_for_memory(std::uint32_t at, const device_residency& stays, byte_count peak,
-                       last_events& after) const;
+  struct release {  // of memory, up to an event, inclusive
+    std::int32_t event = 0;
+    byte_count bytes = 0;
+    last_events by{-1, -1, -1};
+  };
+  void reset(std::span<const event> events, const std::vector<bool>& staged);
+  void add_compute(const event& e, std::int32_t at);
+  void add_fetch(part_id p, std::int32_t at);
+  void add_evict(part_id p, std::int32_t at);
+  void add_discard(part_id p);
+  void end_stay(part_id p, std::int32_t evicted);
+  void record_release(release added);
+  void wait_for_memory(std::int32_t at, last_events& after) const;
+  void add_step(lane where, lane_step s);
 
   const event_costs& costs_;
-  std::int64_t pace_to_device_ = 1000,
-               pace_to_host_ =
-                   1000;  // speed of copies that run in both directions at once, in thousandths of full speed
+  std::vector<part_id> persisting_;
+  shared_pace pace_;
   memory_waits waits_ = memory_waits::until_enough;
-  std::vector<char> is_copied_,
-      is_home_valid_;  // per part, as the next two: whether the list copies it; whether its host copy is
-                       // valid
-  std::vector<copy_users> users_on_device_, users_on_host_;
-  std::vector<byte_count> released_bytes_;  // per event: bytes released up to it, inclusive
-  std::vector<last_events> releasers_;      // per event: the last events that released memory by then
+  memory_in_time memory_;
+  std::vector<char> is_copied_;             // per part, as the next two: whether the list copies it
+  std::vector<std::int32_t> last_touches_;  // the last event that touched it in this stay; absent, permanent
+  std::vector<copied_part> copied_parts_;
+  last_events releasers_{-1, -1, -1};  // the last events that released memory
+  std::vector<release> releases_;      // by event; only where allocations wait `until_enough`
+  lane_totals found_;
   lane_steps lanes_;
 };
 
 // Estimates for one iteration. Times and byte totals are 0 if only memory was forecast.
 struct prediction : lane_totals {
-  byte_count peak = 0;           // maximum bytes alive at once, with workspaces: no packing needs less
-  std::uint32_t peak_event = 0;  // index of the first event at the peak
+  byte_count peak = 0;  // maximum bytes alive at once, with workspaces: no packing needs less
 };
 
 // Forecasts lists of events for one order. Not thread-safe.
@@ -92,9 +102,16 @@ class forecaster {
   prediction forecast_memory(std::span<const event> events, const std::vector<bool>& staged);
   // Adds the time totals to the result of forecast_memory() for the same events, which must be the last
   // forecast.
-  void add_time(std::span<const event> events, prediction& found) {
-    static_cast<lane_totals&>(found) = lanes_.simulate(events, residency_, found.peak);
+  void add_time(std::span<const event> events, const std::vector<bool>& staged, prediction& found) {
+    static_cast<lane_totals&>(found) =
+        forecast_time(events, staged, {live_bytes(), found.peak}, std::numeric_limits<nanoseconds>::max());
   }
+  // The time totals alone (lane_simulator::simulate).
+  lane_totals forecast_time(std::span<const event> events, const std::vector<bool>& staged,
+                            const memory_in_time& memory, nanoseconds most) {
+    return lanes_.simulate(events, staged, memory, most);
+  }
+  bool reads_live_bytes() const { return lanes_.waits() == memory_waits::until_enough; }
 
   // See device_residency.
   template <class Before>
