@@ -335,7 +335,6 @@ memory_plan plan_within_budget(const problem& p, const std::function<memory_plan
       if (tries == 0) throw;
       break;
     }
-    if (least_time_of(p, plan) >= p.time_to_beat) throw too_slow("ooc_cudnn");
     try {
       need = std::ranges::max(live_bytes(p, plan));
       if (need <= p.budget) need = packed_bytes(p, plan);
@@ -345,6 +344,7 @@ memory_plan plan_within_budget(const problem& p, const std::function<memory_plan
       room -= room / 32;
       continue;
     }
+    if (need <= p.budget && least_time_of(p, plan) >= p.time_to_beat) throw too_slow("ooc_cudnn");
     if (need <= p.budget) return plan;
     room -= std::min(room, need - p.budget + p.budget / 200);
   }

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <limits>
 #include <optional>
@@ -73,22 +72,19 @@ class section_planner {
 
   // Where memory is short, swaps the section with the furthest next use (Belady 1966; among equals one with a
   // host copy) or the longest gap. It returns as early as there is room, in the order of use. Tries several
-  // reserves for copies under way and returns the fastest decisions.
+  // reserves for copies under way and returns the fastest decisions. Those that do not beat
+  // problem::time_to_beat count until one fits: whether its plan packs tells which room to try next.
   std::vector<decision> swap_by_next_use(byte_count room, const std::string& name) {
     std::vector<decision> best;
     nanoseconds least = 0;
     byte_count peak = std::numeric_limits<byte_count>::max();
     constexpr byte_count sixteenths_spared = 8;
-    std::array<bool, 4> slow{};  // per way to choose: with less room it moves more
     for (byte_count i = 0; i < 4 * sixteenths_spared; ++i) {
       const bool longest = i % 2 == 1, all_may = i >= 2 * sixteenths_spared;
       if (all_may && !best.empty()) break;
-      bool& is_slow = slow.at((all_may ? 2 : 0) + (longest ? 1 : 0));
-      if (is_slow) continue;
       std::vector<decision> decisions =
           choose_swaps(room - room * (i / 2 % sixteenths_spared) / 16, longest, all_may);
-      is_slow = least_time_of(p_, plan(decisions)) >= p_.time_to_beat;
-      if (is_slow) continue;
+      if (!best.empty() && least_time_of(p_, plan(decisions)) >= p_.time_to_beat) continue;
       const fit_result found = fit_transfers(builder_, uses_, gaps_, forecaster_, room, decisions);
       peak = std::min(peak, found.peak);
       if (found.peak > room) continue;
@@ -97,7 +93,6 @@ class section_planner {
       least = time;
       best = std::move(decisions);
     }
-    if (best.empty() && std::ranges::find(slow, true) != slow.end()) throw too_slow(name);
     if (best.empty()) throw infeasible(budget_too_small_text(p_, name, peak));
     return best;
   }

@@ -61,8 +61,8 @@ memory_plan plan_within(const problem& p, packer how, const std::string& strateg
   for (int tries = 0; tries < 12; ++tries) {
     try {
       memory_plan plan = make(room);
-      if (least_time_of(p, plan) >= p.time_to_beat) throw too_slow(strategy);
       arena = packed_bytes(p, plan, how);
+      if (arena <= p.budget && least_time_of(p, plan) >= p.time_to_beat) throw too_slow(strategy);
       if (arena <= p.budget) return plan;
       too_much = room;
       room -= std::min(room, (arena - p.budget) / 2 + p.budget / 500);

@@ -1,5 +1,6 @@
 // Over random graphs: `best` is no slower than any explicit strategy and has a plan wherever one of them has,
-// `best_managed` the same among managed ones, no plan of anybody is wrong, and more memory is never slower.
+// `best_managed` the same among managed ones, no plan of anybody is wrong, and more memory is never slower. A
+// planner that is told what time to beat gives up slower plans only.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -33,8 +34,9 @@ class contest {
   }
 
   // With the price of copies and launches; `never` where there is no plan. Throws where the plan is wrong.
-  // `planned_for`: the ratio that it plans for, if that is another.
-  nanoseconds time_of(const strategy& by, double ratio, pressure under, double planned_for = 0) const {
+  // `planned_for`: the ratio that it plans for, if that is another. `to_beat`: problem::time_to_beat.
+  nanoseconds time_of(const strategy& by, double ratio, pressure under, double planned_for = 0,
+                      nanoseconds to_beat = never) const {
     const auto bytes_at = [&](double r) {
       return static_cast<byte_count>(static_cast<double>(footprint) / r);
     };
@@ -44,7 +46,8 @@ class contest {
               bytes_at(planned_for == 0 ? ratio : planned_for),
               under,
               complete_knobs(by, {}),
-              estimate_slices(g, on)};
+              estimate_slices(g, on),
+              to_beat};
     try {
       const memory_plan plan = by.plan(p);
       p.budget = bytes_at(ratio);
@@ -133,6 +136,18 @@ TEST_P(random_graphs, best_is_no_worse_than_its_rivals) {
   found.compare(c, ratio, under, "best_managed", hint_strategies(), true);
   EXPECT_EQ(found.text(), "") << c.g.ops.size() << " operators on " << c.on.name
                               << (under == pressure::plan ? " by plan" : " by driver");
+}
+
+TEST_P(random_graphs, a_time_to_beat_hides_no_faster_plan) {
+  const contest c(GetParam());
+  for (const char* name : {"autoswap", "tvdnn", "ooc_cudnn"}) {
+    const strategy& by = *find_strategy(planners(), name);
+    for (const double ratio : {1.1, 1.2, 1.4, 2.0, 3.0}) {
+      const nanoseconds time = c.time_of(by, ratio, pressure::plan);
+      if (time == never) continue;
+      EXPECT_LE(c.time_of(by, ratio, pressure::plan, 0, time + 1), time) << name << " at " << ratio;
+    }
+  }
 }
 
 // Those of the first twenty that take at most two seconds each; others take up to a minute or more. 458: for
