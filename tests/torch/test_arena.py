@@ -47,20 +47,46 @@ def test_room_is_left_for_small_allocations_whose_peak_was_reset(monkeypatch):
     assert found.room() == 470 * MIB
 
 
-def test_memory_is_kept_until_the_cache_was_emptied_too_often(monkeypatch):
+def test_memory_is_kept_until_too_many_steps_in_a_row_were_disturbed(monkeypatch):
     monkeypatch.setattr(arena, "MOST_KEPT", 2)
     found = arena.Arena(torch.device("cuda", 0), 2**30)
     found.holds, found.held, times = placing.Holds([], {}), True, []
-    monkeypatch.setattr(found, "_told", lambda: (1, 0))
     monkeypatch.setattr(found, "lay", lambda: times.append(1) or True)
-    for time in (1, 2):
+    for mapped, has_given_up in (((1, 0), False), ((1, 0), False), ((0, 0), False), ((1, 0), False), ((1, 0), False), ((1, 0), True)):
+        monkeypatch.setattr(found, "_told", lambda mapped=mapped: mapped)
         found.keep()
-        assert len(times) == time and not found.has_given_up()
-    found.keep()
-    assert len(times) == 2 and found.has_given_up()
+        assert found.has_given_up() is has_given_up
+    assert len(times) == 4
     never = arena.Arena(torch.device("cuda", 0), 2**30)
     never.keep()
     assert not never.has_given_up()
+
+
+def test_memory_that_another_process_took_is_mapped_once_it_is_back(monkeypatch):
+    found = laid(monkeypatch, step(48, 24, -48, 96), 168)
+    told = {"reserved_bytes": dict.fromkeys(("small_pool", "all", "large_pool"), {"current": 0, "peak": 0}), "num_alloc_retries": 0}
+    taken = []
+
+    def empty(size, **others):
+        if taken:
+            raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(private, "allocator_statistics", lambda device: told)
+    monkeypatch.setattr(torch.cuda, "get_per_process_memory_fraction", lambda device: 1.0)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: type("Device", (), {"total_memory": 2**30}))
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: type("Stream", (), {"cuda_stream": 0}))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 0)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    monkeypatch.setattr(torch, "empty", empty)
+    assert found.lay() and found.undisturbed()
+    changes = found.holds.changes
+    taken.append("by another process")
+    told["reserved_bytes"]["large_pool"] = {"current": 12 * MIB, "peak": 0}
+    found.keep()
+    assert found.holds is None and not found.has_given_up()
+    taken.clear()
+    found.keep()
+    assert found.holds.changes is changes and not found.has_given_up()
 
 
 def test_requests_are_the_large_ones_of_the_stream_that_has_most():

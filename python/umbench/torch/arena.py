@@ -20,7 +20,7 @@ from .steering import LARGE
 MIB = 2**20
 PAGE = 12 * MIB       # that the allocator maps at a time (private.ALLOCATOR)
 GRAIN = 512           # of allocations
-MOST_KEPT = 40        # times that memory is mapped again after somebody emptied the cache
+MOST_KEPT = 20        # steps in a row before which memory is mapped again
 
 
 class Pieces:
@@ -121,6 +121,7 @@ class Arena:
     def __init__(self, device, budget):
         self.device, self.budget = device, budget
         self.requests, self.points, self.holds = [], [], None
+        self.changes = {}  # of what is held, that were found last
         self.pages, self.laid, self.kept, self.held = 0, 0, 0, False
         self.recording, self.stream = None, 0  # the stream of the step, as the allocator names it
         self.small = 0  # bytes: the most seen that were reserved for small allocations; who measures a peak begins PyTorch's count anew
@@ -168,7 +169,7 @@ class Arena:
 
     def lay(self):
         """Maps all that the budget allows as one piece, for the stream of the step. Whether the recorded step finds room there."""
-        self.laid += 1
+        self.laid, self.holds = self.laid + 1, None
         placing.follow(None)
         is_current = torch.cuda.current_stream(self.device).cuda_stream == self.stream
         with contextlib.nullcontext() if is_current else torch.cuda.stream(private.stream_of(self.stream, self.device)):
@@ -189,12 +190,14 @@ class Arena:
     def _hold(self):
         """Whether the recorded step finds room in what was mapped, holding what it held before or something else."""
         pieces = Pieces(private.free_pieces(self.device, self.stream))
-        changes = self.holds.changes if self.holds is not None else {}
+        changes = self.changes
         if steering.count_served(self.requests, changes, pieces.copy()) < len(self.requests):
             room, begin = max(pieces.free, default=(0, 0))
             changes, self.lacking = steering.find_holds(self.requests, pieces, begin, room)
-        self.holds = None if changes is None else placing.Holds(self.points, changes, self.stream)
-        return self.holds is not None
+        if changes is None:
+            return False
+        self.changes, self.holds = changes, placing.Holds(self.points, changes, self.stream)
+        return True
 
     def begin(self):
         """A step begins. Where another model's step is being recorded, this one's tensors are not placed."""
@@ -212,20 +215,25 @@ class Arena:
         return torch.cuda.memory_reserved(self.device)
 
     def keep(self):
-        """Maps the memory again where somebody has emptied the cache, or has taken what was free in it."""
-        if self.holds is None or self._told() == (self.reserved, self.retries):
+        """Maps the memory again where somebody has emptied the cache, or has taken what was free in it. Another process may have the room by then,
+        and give it back later: the next step tries again."""
+        if not self.held:
             return
-        self.kept += 1
-        if self.kept > MOST_KEPT or not self.lay():
-            self.holds = None
+        if self.holds is not None and self._told() == (self.reserved, self.retries):
+            self.kept = 0
+        elif self.kept < MOST_KEPT:
+            self.kept += 1
+            self.lay()
+        else:
+            self.give_up()
 
     def give_up(self):
         self.holds = None
         placing.follow(None)
 
     def has_given_up(self):
-        """Whether a step found room in the memory once, and it is no longer there."""
-        return self.held and self.holds is None
+        """Whether a step found room in the memory once, and MOST_KEPT in a row have not."""
+        return self.held and self.holds is None and self.kept == MOST_KEPT
 
     def _told(self):
         """Bytes reserved for large allocations, and how often the allocator gave memory back to find some."""
