@@ -148,58 +148,62 @@ def share_by_share(hidden, weight, bias, labels, ignored, shares, weight_learns=
 
 
 def losses_of(graph):
-    """[(linear, cross_entropy)] nodes of Dynamo's graph that can be cut."""
-    found = []
-    for node in graph.nodes:
-        if node.op != "call_function" or node.target is not F.cross_entropy or not is_mean(node.args, node.kwargs, example_of):
-            continue
-        source = node.args[0] if node.args else None
-        while isinstance(source, torch.fx.Node) and source.op == "call_method" and source.target in FLATTENS and len(source.users) == 1:
-            source = source.args[0]
-        if isinstance(source, torch.fx.Node) and source.op == "call_function" and source.target in LINEAR and len(source.users) == 1:
-            found.append((source, node))
-    return found
+    """[(linear, cross_entropy)] nodes of a graph, Dynamo's or InShares', that can be cut."""
+    return [(linear, node) for node in graph.nodes if node.op == "call_function" and node.target is F.cross_entropy for linear in linear_of(node)]
 
 
-def bytes_of_logits(graph):
-    """What the logits of the largest loss and their gradients take in the type that the products have."""
-    return max([bytes_with_gradients(linear.meta["example_value"]) for linear, _ in losses_of(graph)], default=0)
+def linear_of(loss):
+    """[the linear layer before a cross-entropy], empty where the two cannot be cut."""
+    source = options_of(loss)["input"] if is_mean(loss) else None
+    while isinstance(source, torch.fx.Node) and source.op == "call_method" and source.target in FLATTENS and len(source.users) == 1:
+        source = source.args[0]
+    is_linear = isinstance(source, torch.fx.Node) and source.op == "call_function" and source.target in LINEAR and len(source.users) == 1
+    return [source] if is_linear else []
+
+
+def shares_to_try(graph, budget):
+    """Into how many shares losses may be cut, of which the first is wanted that has a plan."""
+    losses = losses_of(graph)
+    most = max([bytes_with_gradients(example_of(linear)) for linear, _ in losses], default=0)
+    if most <= 0.01 * budget:
+        return [1]
+    allowed = budget * (SHARE_OF_BUDGET if any(learns(linear) for linear, _ in losses) else SHARE_IF_FROZEN)
+    return [shares for shares in SHARES if most / shares <= allowed or shares == SHARES[-1]]
 
 
 def bytes_with_gradients(logits):
+    """In the type that products have."""
     half = torch.is_autocast_enabled(logits.device.type) or logits.element_size() == 2
     return logits.numel() * 2 * (2 if half else 4)
 
 
-def learns(graph):
-    """Whether the weights of a linear layer before a loss learn."""
-    return any(linear.args[1].meta["example_value"].requires_grad for linear, _ in losses_of(graph))
+def learns(linear):
+    return example_of(linear.args[1]).requires_grad
 
 
-def shares_to_try(logits, weight_learns, budget):
-    """Into how many shares a loss may be cut, of which the first is wanted that has a plan. logits: bytes, with their gradients."""
-    if logits <= 0.01 * budget:
-        return [1]
-    most = budget * (SHARE_OF_BUDGET if weight_learns else SHARE_IF_FROZEN)
-    return [shares for shares in SHARES if logits / shares <= most or shares == SHARES[-1]]
-
-
-def options_of(args, kwargs):
-    """The arguments of a call of cross_entropy by name."""
-    return dict(zip(("input", "target", "weight", "size_average", "ignore_index", "reduce", "reduction", "label_smoothing"), args)) | kwargs
+def options_of(loss):
+    """The arguments of a cross-entropy by name."""
+    return dict(zip(("input", "target", "weight", "size_average", "ignore_index", "reduce", "reduction", "label_smoothing"), loss.args)) | loss.kwargs
 
 
 def example_of(argument):
     return argument.meta.get("example_value") if isinstance(argument, torch.fx.Node) else argument
 
 
-def is_mean(args, kwargs, example_of=lambda argument: argument):
-    """Whether a cross-entropy is the mean over rows with class numbers as labels, and nothing else. `example_of` an argument is a tensor."""
-    options = options_of(args, kwargs)
+def is_mean(loss):
+    """Whether a cross-entropy is the mean over rows with class numbers as labels, and nothing else."""
+    options = options_of(loss)
     logits, label = example_of(options.get("input")), example_of(options.get("target"))
     return (isinstance(logits, torch.Tensor) and isinstance(label, torch.Tensor) and not label.is_floating_point()
             and options.get("weight") is None and options.get("reduction", "mean") == "mean" and not options.get("label_smoothing")
             and options.get("reduce") is None and options.get("size_average") is None and (logits.dim(), label.dim()) == (2, 1))
+
+
+def in_shares(linear, loss, shares):
+    """What share_by_share is given in their place."""
+    hidden, weight, bias = [*linear.args, None][:3]
+    options = options_of(loss)
+    return hidden, weight, bias, options["target"], options.get("ignore_index", -100), shares, learns(linear)
 
 
 def cut(module, shares):
@@ -209,17 +213,12 @@ def cut(module, shares):
     graph.output(graph.graph_copy(module.graph, copied))
     if shares > 1:
         for linear, loss in losses_of(module.graph):
-            hidden, weight, bias = [*(copied.get(a, a) for a in linear.args), None][:3]
-            options = options_of(loss.args, loss.kwargs)
-            node = copied[loss]
-            learns = linear.args[1].meta["example_value"].requires_grad
+            node, dead = copied[loss], options_of(loss)["input"]
             with graph.inserting_before(node):
-                new = graph.call_function(share_by_share, (hidden, weight, bias, copied[options["target"]], options.get("ignore_index", -100), shares,
-                                                           learns))
+                new = graph.call_function(share_by_share, torch.fx.node.map_arg(in_shares(linear, loss, shares), copied.get))
             new.meta = dict(node.meta)
             node.replace_all_uses_with(new)
             graph.erase_node(node)
-            dead = next(n for n in reversed(list(loss.all_input_nodes)) if n is not options["target"])
             while dead is not linear:
                 graph.erase_node(copied[dead])
                 dead = dead.args[0]
@@ -228,33 +227,32 @@ def cut(module, shares):
 
 
 class InShares(TorchFunctionMode):
-    """Computes losses in `shares` while a model is traced, as `cut` does in Dynamo's graph. `logits`: bytes of the largest loss's, with
-    their gradients; weight_learns: of the layers before losses, whether any does."""
+    """Computes losses in `shares` while a model is traced, as `cut` does in Dynamo's graph. graph: linear layers, views of their results, and
+    losses, as Dynamo's graph has them."""
 
     def __init__(self, shares):
         super().__init__()
-        self.shares, self.logits, self.weight_learns = shares, 0, False
-        self.made = {}  # the results of linear layers, and views of them, with what the layer was given, by id
+        self.shares, self.graph = shares, torch.fx.Graph()
+        self.nodes = {}  # by the id of the result
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
-        if function is F.cross_entropy and is_mean(args, kwargs):
-            options = options_of(args, kwargs)
-            _, logits, given = self.made.get(id(options["input"]), (None, None, None))
-            if given:
-                self.logits = max(self.logits, bytes_with_gradients(logits))
-                self.weight_learns |= given["weight"].requires_grad
-                if self.shares > 1:
-                    return share_by_share(given["input"], given["weight"], given.get("bias"), options["target"], options.get("ignore_index", -100),
-                                          self.shares, given["weight"].requires_grad)
+        kwargs, name, node = kwargs or {}, getattr(function, "__name__", ""), None
+        given, named = self._noted((args, kwargs))
+        if function in LINEAR or function is F.cross_entropy:
+            node = self.graph.call_function(function, given, named)
+        elif name in FLATTENS and given and isinstance(given[0], torch.fx.Node):
+            node = self.graph.call_method(name, given, named)
+        if function is F.cross_entropy and self.shares > 1:
+            for linear in linear_of(node):
+                return share_by_share(*torch.fx.node.map_arg(in_shares(linear, node, self.shares), example_of))
         result = function(*args, **kwargs)
-        if function in LINEAR:
-            self.made[id(result)] = result, result, dict(zip(("input", "weight", "bias"), args)) | kwargs
-        elif getattr(function, "__name__", "") in FLATTENS and args and id(args[0]) in self.made:
-            self.made[id(result)] = result, *self.made[id(args[0])][1:]
+        if node is not None:
+            node.meta["example_value"], self.nodes[id(result)] = result, node
         return result
+
+    def _noted(self, values):
+        return torch.fx.node.map_aggregate(values, lambda each: self.nodes.get(id(each), each))
 
     def keep_whole(self, results):
         """Logits among the model's results are not cut: the caller reads them."""
-        if any(id(each) in self.made for each in results):
-            self.logits = 0
+        self.graph.output(self._noted(results))

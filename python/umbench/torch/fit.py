@@ -250,8 +250,7 @@ class Planning:
             private.free_workspaces()
             self.allocated = torch.cuda.memory_allocated(device)
             self.workspaces = allocated - self.allocated
-        logits = chunks.bytes_of_logits(graph.graph) if self.bits == "rounding" else 0
-        *others, last = chunks.shares_to_try(logits, chunks.learns(graph.graph), self.plan.budget)
+        *others, last = chunks.shares_to_try(graph.graph, self.plan.budget) if self.bits == "rounding" else [1]
         for self.shares in others:
             with contextlib.suppress(NoRoom):
                 return self.compile_shares(graph, inputs)

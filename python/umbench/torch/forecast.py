@@ -71,7 +71,7 @@ def planned(options, plan, times):
 
     whole = chunks.InShares(1)
     joint = captured(options, times, whole)
-    tries = chunks.shares_to_try(whole.logits, whole.weight_learns, plan.budget)
+    tries = chunks.shares_to_try(whole.graph, plan.budget)
     own = None if tries[0] == 1 else answered(options, plan.usable, joint, LEAST_EFFORT)[1]["begin"]
     for shares in tries:
         if shares > 1:
