@@ -62,31 +62,54 @@ def test_memory_is_kept_until_too_many_steps_in_a_row_were_disturbed(monkeypatch
     assert not never.has_given_up()
 
 
-def test_memory_that_another_process_took_is_mapped_once_it_is_back(monkeypatch):
-    found = laid(monkeypatch, step(48, 24, -48, 96), 168)
-    told = {"reserved_bytes": dict.fromkeys(("small_pool", "all", "large_pool"), {"current": 0, "peak": 0}), "num_alloc_retries": 0}
-    taken = []
+class Device:
+    """A device that is made up: `small`: bytes reserved for small allocations; taken: by other processes; pages: that were mapped, each time."""
 
-    def empty(size, **others):
-        if taken:
+    total_memory = 2**30
+
+    def __init__(self, monkeypatch):
+        self.small, self.large, self.taken, self.pages = 0, 0, False, []
+        monkeypatch.setattr(private, "allocator_statistics", lambda device: self.told())
+        monkeypatch.setattr(private, "free_pieces", lambda device, stream: [(self.large, 0)])
+        for name, value in (("get_per_process_memory_fraction", 1.0), ("get_device_properties", self), ("memory_reserved", 0),
+                            ("current_stream", type("Stream", (), {"cuda_stream": 0})), ("empty_cache", None)):
+            monkeypatch.setattr(torch.cuda, name, lambda *device, value=value: value)
+        monkeypatch.setattr(torch, "empty", self.map)
+
+    def told(self):
+        small, large = ({"current": size, "peak": size} for size in (self.small, self.large))
+        return {"reserved_bytes": {"small_pool": small, "large_pool": large, "all": small}, "num_alloc_retries": 0}
+
+    def map(self, size, **others):
+        if self.taken:
             raise torch.OutOfMemoryError
+        self.pages.append(size // arena.PAGE)
+        self.large = size
 
-    monkeypatch.setattr(private, "allocator_statistics", lambda device: told)
-    monkeypatch.setattr(torch.cuda, "get_per_process_memory_fraction", lambda device: 1.0)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: type("Device", (), {"total_memory": 2**30}))
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: type("Stream", (), {"cuda_stream": 0}))
-    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 0)
-    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
-    monkeypatch.setattr(torch, "empty", empty)
-    assert found.lay() and found.undisturbed()
-    changes = found.holds.changes
-    taken.append("by another process")
-    told["reserved_bytes"]["large_pool"] = {"current": 12 * MIB, "peak": 0}
+
+def laid_on(monkeypatch, budget):
+    device, found = Device(monkeypatch), arena.Arena(torch.device("cuda", 0), budget)
+    found.requests, found.points = step(48, 24, -48, 96), [0, 1, 2, 3]
+    assert found.lay() and found.undisturbed() and found.holds.changes
+    return device, found
+
+
+def test_memory_that_another_process_took_is_mapped_once_it_is_back(monkeypatch):
+    device, found = laid_on(monkeypatch, 13 * arena.PAGE)
+    changes, device.taken, device.large = found.holds.changes, True, 0
     found.keep()
     assert found.holds is None and not found.has_given_up()
-    taken.clear()
+    device.taken = False
     found.keep()
     assert found.holds.changes is changes and not found.has_given_up()
+
+
+def test_as_much_memory_is_mapped_again_where_small_allocations_have_grown(monkeypatch):
+    device, found = laid_on(monkeypatch, 11 * arena.PAGE + 5 * MIB)
+    for grown, pages in ((0, 10), (arena.PAGE, 10), (2 * arena.PAGE, 9)):
+        device.small, device.large = grown, 0
+        found.keep()
+        assert device.pages[-1] == pages and (found.holds is None) is (pages < 10)
 
 
 def test_requests_are_the_large_ones_of_the_stream_that_has_most():
@@ -187,12 +210,12 @@ def step():
             del held[0]
         else:
             held.append(torch.empty(size << 20, dtype=torch.uint8, device=device))
-found = arena.Arena(device, 172 << 20)
+found = arena.Arena(device, 184 << 20)
 found.record(); step(); assert found.recorded()
 assert found.lay() and len(found.holds), (found.room(), found.holds)
 for _ in range(3): found.begin(); step()
 assert found.undisturbed(), (found._told(), found.reserved, found.retries)
-assert torch.cuda.memory_reserved() <= 172 << 20
+assert torch.cuda.memory_reserved() <= 184 << 20
 torch.cuda.empty_cache()
 found.keep()
 found.begin(); step()

@@ -634,6 +634,19 @@ def test_plans_again_with_more_slack_where_no_memory_can_be_laid_out(monkeypatch
     assert model.plan.plans == 2 and model.plan.more_slack == 2**36 - foreseen and model.plan.settled and model.plan.within
 
 
+@pytest.mark.parametrize(("over", "lacking", "slack"), [(0, 5, 20), (0, 50, 50), (100, 90, 0), (100, 105, 20), (100, 150, 50)])
+def test_the_next_plan_leaves_what_memory_lacked_and_it_does_not_foresee(over, lacking, slack, monkeypatch):
+    from types import SimpleNamespace as Made
+
+    fit_file = importlib.import_module("umbench.torch.fit")
+    monkeypatch.setattr(importlib.import_module("umbench.torch.plan"), "LEAST_SLACK", 0)
+    plan = umt.Plan(1000)
+    plan.predicted, plan.measured = {"peak": 1000}, {"peak": 1000 + over}
+    call = Made(arena=Made(laid=0, lay=lambda: False, lacking=lacking), plan=plan, compile=lambda: None, MOST_LAID=3, MOST_PLANS=4)
+    fit_file.Call.lay_out(call)
+    assert plan.more_slack == slack
+
+
 def test_a_step_whose_backward_pass_fails_is_not_the_one_that_is_measured(monkeypatch):
     def fails(gradient):
         raise ArithmeticError

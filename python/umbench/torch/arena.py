@@ -21,6 +21,7 @@ MIB = 2**20
 PAGE = 12 * MIB       # that the allocator maps at a time (private.ALLOCATOR)
 GRAIN = 512           # of allocations
 MOST_KEPT = 20        # steps in a row before which memory is mapped again
+SPARE = 1             # page that small allocations may take before memory is mapped again
 
 
 class Pieces:
@@ -123,6 +124,7 @@ class Arena:
         self.requests, self.points, self.holds = [], [], None
         self.changes = {}  # of what is held, that were found last
         self.pages, self.laid, self.kept, self.held = 0, 0, 0, False
+        self.enough = 0  # pages in which a step found room, 0 as long as none has
         self.recording, self.stream = None, 0  # the stream of the step, as the allocator names it
         self.small = 0  # bytes: the most seen that were reserved for small allocations; who measures a peak begins PyTorch's count anew
         self.lacking = 0  # bytes that the best packing of the step needs beside what was mapped
@@ -168,13 +170,15 @@ class Arena:
         return int(min(self.budget, allowed)) - told["reserved_bytes"]["all"]["current"] - (self.small - small["current"])
 
     def lay(self):
-        """Maps all that the budget allows as one piece, for the stream of the step. Whether the recorded step finds room there."""
+        """Maps all that the budget allows, but for what is spared, as one piece for the stream of the step; later what was enough. Whether the recorded
+        step finds room there."""
         self.laid, self.holds = self.laid + 1, None
         placing.follow(None)
         is_current = torch.cuda.current_stream(self.device).cuda_stream == self.stream
         with contextlib.nullcontext() if is_current else torch.cuda.stream(private.stream_of(self.stream, self.device)):
             torch.cuda.empty_cache()
-            self.pages = self.room() // PAGE
+            allowed = self.room() // PAGE
+            self.pages = min(allowed, self.enough or allowed - SPARE)
             if self.pages < 1 or not self._map():
                 return False
         self.reserved, self.retries = self._told()
@@ -209,6 +213,7 @@ class Arena:
         """Whether the step since lay() found room for all its large tensors, within the budget."""
         reserved, retries = self._told()
         self.held = retries == self.retries and reserved <= self.reserved and self.reserved_in_all() <= self.budget
+        self.enough = self.pages if self.held else 0
         return self.held
 
     def reserved_in_all(self):

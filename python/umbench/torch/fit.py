@@ -179,7 +179,7 @@ class Call:
         self.steps += 1
 
     def lay_out(self):
-        """Plans again where memory cannot be laid out: with more slack, unless the prediction missed more than that."""
+        """Plans again where memory cannot be laid out: with more slack, unless the next plan foresees what is lacking."""
         if self.arena.laid < self.MOST_LAID and self.arena.lay():
             return
         if self.plan.plans < self.MOST_PLANS:
