@@ -612,6 +612,26 @@ def test_workspaces_of_products_count_where_there_are_products():
     assert bytes_with == [40, 100]
 
 
+def test_states_of_an_optimizer_count_once_and_for_all_plans(monkeypatch):
+    """Its first step makes them, behind the first plan."""
+    from types import SimpleNamespace as Made
+
+    fit_file = importlib.import_module("umbench.torch.fit")
+    model, _ = made("perceptron")
+    wanted = 2 * sum(p.numel() * p.element_size() for p in model.parameters())
+    states = []
+    monkeypatch.setattr(fit_file, "held_states", lambda optimizer: states)
+    monkeypatch.setattr(private, "free_workspaces", lambda: None)
+    for already in (0, wanted):
+        states[:] = [torch.zeros(already, dtype=torch.uint8)]
+        monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device, already=already: 40 + already)
+        planning = fit_file.Planning(model, umt.Plan(2**30), "AdamW", None, "rounding", "aot_eager", 1)
+        planning.look_at_memory()
+        for held in (already, wanted):
+            states[:] = [torch.zeros(held, dtype=torch.uint8)]
+            assert planning.base_bytes(Made(nodes=[])) == 40 + wanted
+
+
 def on_made_up_gpu(monkeypatch, arena, **figures):
     """fit takes the CPU for a GPU whose functions return these figures."""
     fit_file = importlib.import_module("umbench.torch.fit")

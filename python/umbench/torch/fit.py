@@ -229,7 +229,8 @@ class Planning:
 
     def __init__(self, model, plan, optimizer, tier, bits, backend, effort):
         self.bits = bits
-        self.shares, self.costs, self.slabs, self.allocated, self.workspaces = 1, None, [], 0, 0
+        self.shares, self.costs, self.slabs = 1, None, []
+        self.allocated = self.workspaces = self.states = 0  # bytes before the first plan: without workspaces, of them, of the optimizer's states
         self.model, self.plan, self.optimizer, self.tier, self.backend, self.effort = model, plan, optimizer, tier, backend, effort
         self.only_plans, self.bytes_per_ns = False, 0
         weakref.finalize(self, close_all, self.slabs).atexit = False
@@ -245,17 +246,21 @@ class Planning:
         """Compiles Dynamo's graph, its losses cut into as few shares as have a plan."""
         refusals.of_graph(graph.graph)
         if not self.allocated and self.on_gpu():
-            device = next(self.model.parameters()).device
-            allocated = torch.cuda.memory_allocated(device)
-            private.free_workspaces()
-            self.allocated = torch.cuda.memory_allocated(device)
-            self.workspaces = allocated - self.allocated
+            self.look_at_memory()
         *others, last = chunks.shares_to_try(graph.graph, self.plan.budget) if self.bits == "rounding" else [1]
         for self.shares in others:
             with contextlib.suppress(NoRoom):
                 return self.compile_shares(graph, inputs)
         self.shares = last
         return self.compile_shares(graph, inputs)
+
+    def look_at_memory(self):
+        device = next(self.model.parameters()).device
+        allocated = torch.cuda.memory_allocated(device)
+        private.free_workspaces()
+        self.allocated = torch.cuda.memory_allocated(device)
+        self.workspaces = allocated - self.allocated
+        self.states = sum(t.numel() * t.element_size() for t in held_states(self.optimizer))
 
     def compile_shares(self, graph, inputs):
         return private.compiled(chunks.cut(graph, self.shares), inputs, weakly(self.partition), self.backend)
@@ -328,9 +333,8 @@ class Planning:
         sums = self.plan.micro_batches > 1  # of the gradients of all parts
         wanted = (states_per_byte(self.optimizer) + sums) * sum(p.numel() * p.element_size() for p in trained)
         if self.allocated:
-            held = sum(t.numel() * t.element_size() for t in held_states(self.optimizer))
             multiplies = any(name_of(node) in PRODUCTS for node in step.nodes if node.op == "call_function")
-            return self.allocated + (self.workspaces if multiplies else 0) + max(0, wanted - held)
+            return self.allocated + (self.workspaces if multiplies else 0) + max(0, wanted - self.states)
         return sum(row["bytes"] for row in step.rows if row["resident"]) + wanted
 
 
