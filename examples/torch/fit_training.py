@@ -85,7 +85,7 @@ def main():
         frozen_in_half(model)
     if wanted.network == "resnet50":
         model = model.to(memory_format=torch.channels_last)
-    fitted = copy.deepcopy(model)
+    fitted = copy.deepcopy(model).cpu()  # it takes nothing of the device until its turn
 
     def optimizer_of(model):
         return torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=wanted.rate)
@@ -97,7 +97,7 @@ def main():
         probe(*next(batches(wanted.network, model, wanted.small, device)))
         peak = probe.plan.unplanned["peak"]
     del model
-    optimizer = optimizer_of(fitted)
+    optimizer = optimizer_of(fitted.to(device))
     budget = int(peak / wanted.ratio)
     parts = "auto" if wanted.network != "resnet50" else 1
     effort = 0.01 if wanted.small else 1.0
