@@ -27,11 +27,6 @@ void add_borders(cell_grid& to, const region& r) {
   add_borders(to.row, r.row);
 }
 
-void sort_and_remove_duplicates(borders& b) {
-  std::ranges::sort(b);
-  b.erase(std::ranges::unique(b).begin(), b.end());
-}
-
 // The parts [first, last) between borders that an interval touches.
 std::pair<std::uint32_t, std::uint32_t> indices_between(const borders& b, const interval& i) {
   const auto first = std::ranges::upper_bound(b, i.begin) - b.begin() - 1;

@@ -2,6 +2,7 @@
 // actions may overlap.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <limits>
@@ -116,6 +117,11 @@ struct memory_plan {
 
 // "prefetch conv1.w [batch 0:8]".
 std::string to_text(const graph& g, const action& a);
+
+void sort_and_remove_duplicates(auto& values) {
+  std::ranges::sort(values);
+  values.erase(std::ranges::unique(values).begin(), values.end());
+}
 
 // How a plan cuts a tensor: the sorted borders that its parts draw along each axis, with 0 and the extent.
 // The borders form a grid of cells; every action covers whole cells. Cells are numbered row first, then

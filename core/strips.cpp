@@ -60,11 +60,6 @@ class cross_section_use {
   bool has_whole_ = false, has_part_ = false, is_mixed_ = false;
 };
 
-void sort_and_remove_duplicates(auto& values) {
-  std::ranges::sort(values);
-  values.erase(std::ranges::unique(values).begin(), values.end());
-}
-
 class strip_finder {
  public:
   strip_finder(const graph& g, const memory_plan& plan)

@@ -10,7 +10,7 @@ bool is_plain_name(std::string_view name) {
   return !name.empty() && name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == name.npos;
 }
 
-bool can_evict_by_twin(role use) {
+bool can_have_twin(role use) {
   return use == role::input || use == role::activation || use == role::activation_gradient;
 }
 
@@ -25,7 +25,7 @@ std::optional<std::string> defect_of(const hint_rule& r) {
   }
   if (const auto* e = std::get_if<evict_rule>(&r.policy); e != nullptr && e->means == evict_means::twin) {
     for (const role use : r.tensors.roles) {
-      if (!can_evict_by_twin(use)) {
+      if (!can_have_twin(use)) {
         return "a " + std::string(to_text(use)) +
                " outlives the iteration and cannot leave by twin; name input, activation, "
                "activation_gradient";

@@ -11,7 +11,7 @@ namespace {
 constexpr std::array<const char*, 6> advice_steps{"advise",           "read",     "read_again", "write",
                                                   "write_after_read", "cpu_touch"};
 
-std::string name_of(const std::vector<advice>& hints) {
+std::string advice_names(const std::vector<advice>& hints) {
   std::string name;
   for (const advice hint : hints) name += (name.empty() ? "" : "+") + std::string(to_text(hint));
   return name.empty() ? "none" : name;
@@ -61,7 +61,7 @@ class advised_data {
   leased_memory memory_;
 };
 
-std::string reset_text(advised_step step) {
+std::string advice_reset(advised_step step) {
   constexpr const char* base = "advice withdrawn, prefetched to the CPU";
   if (step == advised_step::advise) return base;
   if (step == advised_step::read || step == advised_step::write) return std::string(base) + ", advised anew";
@@ -88,12 +88,12 @@ measurement pinned_access_case(access how, byte_count bytes) {
 
 measurement advice_case(const std::vector<advice>& hints, advised_step step, byte_count bytes) {
   measurement m;
-  m.name = "advice/" + name_of(hints) + '/' + advice_steps.at(static_cast<std::size_t>(step)) +
+  m.name = "advice/" + advice_names(hints) + '/' + advice_steps.at(static_cast<std::size_t>(step)) +
            "/size:" + bytes_text(bytes);
   if (step != advised_step::advise) m.bytes = bytes;
   if (step == advised_step::read || step == advised_step::write) m.link_direction = copy_direction::to_device;
   if (step == advised_step::cpu_touch) m.bytes = bytes / (4 * KiB) * sizeof(int);
-  m.reset = reset_text(step);
+  m.reset = advice_reset(step);
   m.migrates = true;
   m.repetitions = 3;
   m.prepare = [=](bench& on) -> trial {

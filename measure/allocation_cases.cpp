@@ -140,7 +140,7 @@ class allocation_site {
   void* data_ = nullptr;
 };
 
-trial make_trial(bench& on, memory_kind kind, allocation_step step, byte_count bytes) {
+trial allocation_trial(bench& on, memory_kind kind, allocation_step step, byte_count bytes) {
   const auto at = std::make_shared<allocation_site>(on, kind, bytes);
   switch (step) {
     case allocation_step::allocate:
@@ -173,7 +173,7 @@ measurement allocation_case(memory_kind kind, allocation_step step, byte_count b
                                                  : "allocated and written before";
   if (step == allocation_step::first_use) m.bytes = bytes;
   m.repetitions = 3;
-  m.prepare = [=](bench& on) { return make_trial(on, kind, step, bytes); };
+  m.prepare = [=](bench& on) { return allocation_trial(on, kind, step, bytes); };
   return m;
 }
 

@@ -100,7 +100,7 @@ class concurrent_kernel {
   nanoseconds alone_ = 0;
 };
 
-repetition run_once(evicted_data& data, copy_direction direction, concurrent_kernel* beside) {
+repetition run_copy(evicted_data& data, copy_direction direction, concurrent_kernel* beside) {
   if (beside != nullptr) beside->start();
   repetition r = timed_on(data.stream(), [&] {
     if (direction == copy_direction::to_host) return data.issue_eviction();
@@ -136,7 +136,7 @@ measurement eviction_case(eviction_method how, copy_direction direction, concurr
               if (!out) data->issue_eviction();
               check(cudaDeviceSynchronize());
             },
-            [data, direction, other] { return run_once(*data, direction, other.get()); }};
+            [data, direction, other] { return run_copy(*data, direction, other.get()); }};
   };
   return m;
 }

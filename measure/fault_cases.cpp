@@ -26,7 +26,7 @@ void launch_access(const bench& on, const gpu_access& what, std::byte* data) {
   }
 }
 
-std::string name_of(const gpu_access& a) {
+std::string access_name(const gpu_access& a) {
   std::string name = a.data == data_state::nowhere ? "first_touch/gpu_" : "faults/gpu_";
   name += a.access_kind == access::read ? "read/" : "write/";
   name += pattern_names.at(static_cast<std::size_t>(a.order));
@@ -112,7 +112,7 @@ measurement gpu_touches(const gpu_access& what) {
   measurement m;
   const bool whole = what.order == access_pattern::sequential;
   const byte_count touches = whole ? 0 : what.bytes / what.stride;
-  m.name = name_of(what);
+  m.name = access_name(what);
   m.bytes = whole ? what.bytes : touches * sizeof(int);
   m.link_direction = whole && what.data != data_state::nowhere && what.data != data_state::device
                          ? copy_direction::to_device

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kernel_blocks = 16;  // more than needed to saturate a link
 
-const char* name_of(copy_direction direction) {
+const char* direction_name(copy_direction direction) {
   constexpr std::array<const char*, 4> names{"none", "to_device", "to_host", "both"};
   return names.at(static_cast<std::size_t>(direction));
 }
@@ -28,7 +28,7 @@ void start_copy(const bench& on, copy_method by, const one_way_copy& what) {
   }
 }
 
-trial make_trial(bench& on, copy_method by, copy_direction direction, byte_count bytes) {
+trial copy_trial(bench& on, copy_method by, copy_direction direction, byte_count bytes) {
   const auto pinned = on.shared_pinned(bytes), resident = on.shared_device(bytes);
   std::byte *const host = pinned->data(), *const device = resident->data();
   std::vector<one_way_copy> copies;
@@ -52,12 +52,12 @@ trial make_trial(bench& on, copy_method by, copy_direction direction, byte_count
 measurement pinned_copy(copy_method by, copy_direction direction, byte_count bytes) {
   measurement m;
   m.name = std::string("link/") + (by == copy_method::kernel ? "kernel/" : "copy_engine/") +
-           name_of(direction) + "/size:" + bytes_text(bytes);
+           direction_name(direction) + "/size:" + bytes_text(bytes);
   m.bytes = bytes;
   m.link_direction = direction;
   m.reset = "nothing to put back: pinned and device memory";
   m.repetitions = bytes <= 16 * MiB ? 20 : 4;
-  m.prepare = [=](bench& on) { return make_trial(on, by, direction, bytes); };
+  m.prepare = [=](bench& on) { return copy_trial(on, by, direction, bytes); };
   return m;
 }
 

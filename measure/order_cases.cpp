@@ -75,7 +75,7 @@ measurement partly_resident_case(std::string name, byte_count read, byte_count m
   return m;
 }
 
-std::string name_of(const char* read_order, byte_count bytes, int percent) {
+std::string order_name(const char* read_order, byte_count bytes, int percent) {
   return std::string("order/") + read_order + "/resident:" + std::to_string(percent) +
          "/size:" + bytes_text(bytes);
 }
@@ -87,7 +87,7 @@ measurement read_partly_resident(read_order how, byte_count bytes, int percent) 
                           : how == read_order::block_strided ? bytes / 2
                                                              : bytes;
   measurement m =
-      partly_resident_case(name_of(walk_names.at(static_cast<std::size_t>(how)), bytes, percent), read, 0);
+      partly_resident_case(order_name(walk_names.at(static_cast<std::size_t>(how)), bytes, percent), read, 0);
   m.prepare = [=](bench& on) -> trial {
     const auto data = std::make_shared<partly_resident_data>(on, bytes, percent);
     return {[data] { data->reset(); },
@@ -103,7 +103,7 @@ measurement read_partly_resident(read_order how, byte_count bytes, int percent) 
 
 measurement chase_partly_resident(byte_count bytes, int percent) {
   measurement m =
-      partly_resident_case(name_of("pointer_chase", bytes, percent), bytes / granule * sizeof(int), 0);
+      partly_resident_case(order_name("pointer_chase", bytes, percent), bytes / granule * sizeof(int), 0);
   m.prepare = [=](bench& on) -> trial {
     const auto data = std::make_shared<partly_resident_data>(on, bytes, percent);
     return {[data] { data->reset(); },

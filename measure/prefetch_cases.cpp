@@ -75,14 +75,14 @@ class prefetch_site {
   leased_memory memory_;
 };
 
-std::string reset_text(const prefetch_settings& p) {
+std::string prefetch_reset(const prefetch_settings& p) {
   const bool to_device = p.direction == copy_direction::to_device;
   if (!p.is_populated)
     return to_device ? "allocated anew, touched by nobody" : "allocated anew and written by the GPU";
   return to_device == p.is_in_place ? "prefetched to the GPU" : "prefetched to the CPU, where it is mapped";
 }
 
-std::string name_of(const prefetch_settings& p) {
+std::string prefetch_name(const prefetch_settings& p) {
   std::string name = p.direction == copy_direction::to_device ? "prefetch/to_device" : "prefetch/to_host";
   name += p.is_in_place ? "/data:there" : p.is_populated ? "/data:moves" : "/data:new";
   name += "/size:" + bytes_text(p.bytes) + "/call:" + bytes_text(p.call_bytes);
@@ -125,12 +125,12 @@ repetition prefetch_both_ways_at_once(const bench& on, managed_range in, managed
 
 measurement prefetch_case(const prefetch_settings& what) {
   measurement m;
-  m.name = name_of(what);
+  m.name = prefetch_name(what);
   m.bytes = what.bytes;
   m.link_direction = what.is_in_place || (what.direction == copy_direction::to_device && !what.is_populated)
                          ? copy_direction::none
                          : what.direction;
-  m.reset = reset_text(what);
+  m.reset = prefetch_reset(what);
   m.migrates = true;
   if (!what.is_in_place && what.direction == copy_direction::to_host) m.expected_out_bytes = what.bytes;
   if (!what.is_in_place && what.direction == copy_direction::to_device && what.is_populated)

@@ -20,7 +20,7 @@ constexpr std::array<stage, 7> stages{{{1, 16, 1, 1},
                                        {6, 320, 1, 1}}};
 constexpr std::int64_t first_channels = 32, last_channels = 1280;
 
-tensor_id convolution_and_norm(builder& b, const std::string& name, tensor_id x, const filters& f) {
+tensor_id conv_bn(builder& b, const std::string& name, tensor_id x, const filters& f) {
   return b.batch_norm(name + ".bn", b.convolution(name + ".conv", x, f));
 }
 
@@ -31,12 +31,11 @@ tensor_id inverted_residual(builder& b, const std::string& name, tensor_id x, co
   const std::int64_t before = b.so_far().tensors[x].shape.c, hidden = before * s.expansion;
   tensor_id y = x;
   if (s.expansion > 1) {
-    y = b.relu(name + ".expand.relu", convolution_and_norm(b, name + ".expand", y, {hidden, 1, 1, 0, false}),
-               true);
+    y = b.relu(name + ".expand.relu", conv_bn(b, name + ".expand", y, {hidden, 1, 1, 0, false}), true);
   }
   y = b.relu(name + ".depthwise.relu",
-             convolution_and_norm(b, name + ".depthwise", y, {hidden, 3, stride, 1, false, hidden}), true);
-  y = convolution_and_norm(b, name + ".project", y, {s.channels, 1, 1, 0, false});
+             conv_bn(b, name + ".depthwise", y, {hidden, 3, stride, 1, false, hidden}), true);
+  y = conv_bn(b, name + ".project", y, {s.channels, 1, 1, 0, false});
   return stride == 1 && before == s.channels ? b.add(name + ".add", y, x) : y;
 }
 
@@ -46,8 +45,7 @@ graph build_mobilenet_v2(const network_spec& spec) {
   const std::int64_t insize = spec.knobs.at("insize");
   builder b(spec.name, spec.mode);
   tensor_id x = b.input("data", {spec.batch, 3, insize, insize});
-  x = b.relu("features.0.relu", convolution_and_norm(b, "features.0", x, {first_channels, 3, 2, 1, false}),
-             true);
+  x = b.relu("features.0.relu", conv_bn(b, "features.0", x, {first_channels, 3, 2, 1, false}), true);
   int number = 0;
   for (const stage& s : stages) {
     for (std::int64_t i = 0; i < s.blocks; ++i) {
@@ -56,7 +54,7 @@ graph build_mobilenet_v2(const network_spec& spec) {
     }
   }
   const std::string last = "features." + std::to_string(number + 1);
-  x = b.relu(last + ".relu", convolution_and_norm(b, last, x, {last_channels, 1, 1, 0, false}), true);
+  x = b.relu(last + ".relu", conv_bn(b, last, x, {last_channels, 1, 1, 0, false}), true);
   x = b.linear("classifier", b.global_average_pool("average", x), 1000);
   return b.complete(x, spec);
 }

@@ -23,9 +23,6 @@ namespace {
 
 constexpr nanoseconds any_time = std::numeric_limits<nanoseconds>::max();
 
-// A plan within one in a thousand of the operators' own time ends the search: no measurement tells less
-// apart.
-constexpr nanoseconds close_permille = 1;
 // Maximum number of operators of a network that is searched for all budgets of the ladder. In larger networks
 // each budget would get too little work.
 constexpr std::size_t small_network = 600;

@@ -12,10 +12,6 @@
 
 namespace um {
 namespace {
-// A plan within one in a thousand of the operators' own time ends the search, as in the search of larger
-// networks.
-constexpr nanoseconds close_permille = 1;
-
 // For most networks of few operators the forecast differs from the placed time by at most this many percent.
 // Seen on eleven random graphs. Outliers exist: 2,366 us forecast, 1,807 us placed.
 constexpr nanoseconds forecast_error = 15;

@@ -12,7 +12,7 @@ namespace {
 constexpr std::array micro_batches{2U, 3U, 4U, 6U, 8U, 12U, 16U, 24U, 32U};
 // Limit of the computes of an order, but for whole operators. A search takes about 20 kB for each, and
 // planning has 500 MB.
-constexpr std::size_t most_computes = 16'000;
+constexpr std::size_t most_computes_of_order = 16'000;
 // An operator belongs to a region if its operands take more than this part of the footprint or of the budget.
 // Regions are cut until they take at most half of that.
 constexpr std::array<byte_count, 3> shares{6, 20, 64};
@@ -53,7 +53,7 @@ void add_micro_batches(const problem& p, const std::vector<op_id>& late, std::ve
                        std::string& why) {
   const graph& g = p.network;
   for (const std::uint32_t k : micro_batches) {
-    if (batch_size(g) % k != 0 || k * g.ops.size() > most_computes || !cuts_anything(g, k)) continue;
+    if (batch_size(g) % k != 0 || k * g.ops.size() > most_computes_of_order || !cuts_anything(g, k)) continue;
     loop_nest by{k, {}, late};
     try {
       if (why.empty()) make_order(g, by);
@@ -97,7 +97,7 @@ std::vector<batch_split> splits_of(const problem& p, const split_request& what, 
       loop_nest regions{1, regions_above(p, most, late), late};
       std::size_t computes = p.network.ops.size();
       for (const batch_loop& x : regions.inner_loops) computes += (x.end - x.begin) * (x.parts - 1);
-      if (!regions.inner_loops.empty() && computes <= most_computes &&
+      if (!regions.inner_loops.empty() && computes <= most_computes_of_order &&
           std::ranges::find(all, regions) == all.end())
         all.push_back(std::move(regions));
     };

@@ -13,7 +13,7 @@ memory_plan with(const graph& g, std::uint32_t k) {
   return make_plan(g, make_order(g, {k, {}, {}}), residence::device);
 }
 
-bool fits(const problem& p, const memory_plan& plan) {
+bool fits_in_budget(const problem& p, const memory_plan& plan) {
   if (std::ranges::max(live_bytes(p, plan)) > p.budget) return false;
   return packed_bytes(p, plan) <= p.budget;
 }
@@ -33,7 +33,7 @@ memory_plan plan_micro_batches(const problem& p) {
   std::uint32_t too_few = 0, parts = 1;
   for (;;) {
     memory_plan plan = with(p.network, parts);
-    if (fits(p, plan)) {
+    if (fits_in_budget(p, plan)) {
       if (parts <= one_by_one) return plan;
       break;
     }
@@ -48,7 +48,7 @@ memory_plan plan_micro_batches(const problem& p) {
   }
   while (parts - too_few > 1) {
     const std::uint32_t middle = too_few + (parts - too_few) / 2;
-    (fits(p, with(p.network, middle)) ? parts : too_few) = middle;
+    (fits_in_budget(p, with(p.network, middle)) ? parts : too_few) = middle;
   }
   return with(p.network, parts);
 }

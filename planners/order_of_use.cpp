@@ -26,7 +26,7 @@ memory_plan as_in_file(memory_plan plan, const std::vector<tensor_id>& number) {
 }
 
 // Whether the plan fits once packed, which depends on the order of tensors.
-bool fits(const problem& p, const memory_plan& plan) {
+bool fits_when_packed(const problem& p, const memory_plan& plan) {
   try {
     lower(p, plan, packers::searched);
     return true;
@@ -69,7 +69,7 @@ memory_plan plan_in_order_of_use(const problem& p, const planner& make) {
   memory_plan plan = as_in_file(make({other, p.operator_costs, p.target, p.budget, p.evicted_by, p.knobs,
                                       p.cost_of_slice, p.time_to_beat}),
                                 number);
-  return fits(p, plan) ? plan : make(p);
+  return fits_when_packed(p, plan) ? plan : make(p);
 }
 
 }  // namespace um

@@ -36,9 +36,7 @@ void cut_into_parts(const graph& g, const std::vector<std::vector<access>>& touc
     }
   }
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {
-    std::ranges::sort(borders[t]);
-    const auto repeated = std::ranges::unique(borders[t]);
-    borders[t].erase(repeated.begin(), repeated.end());
+    sort_and_remove_duplicates(borders[t]);
     table.first_part.push_back(static_cast<part_id>(table.parts.size()));
     const byte_count each = bytes_of(g.tensors[t]) / static_cast<byte_count>(g.tensors[t].shape.n);
     for (std::size_t i = 0; i + 1 < borders[t].size(); ++i) {

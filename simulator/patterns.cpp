@@ -266,7 +266,7 @@ pattern_result prefetch_out_discarded(const machine& on) {
 // --- the CPU ---
 
 template <byte_count Bytes, byte_count Stride>
-pattern_result touch_by_cpu(const machine& on) {
+pattern_result cpu_touches(const machine& on) {
   fresh_arena b(on, Bytes, state::device);
   managed_traffic t;
   for (byte_count at = 0; at < Bytes; at += Stride) t += b.memory.touch_by_host({at, 1}, writes);
@@ -391,9 +391,9 @@ constexpr std::array table = std::to_array<pattern>({
     partly_resident_pattern<access_order::sparse>("sparse_pages_partly_resident",
                                                   "the same of one page in every granule"),
     {"cpu_2MiB", "the CPU writes one place in every block of 128 MiB on the device",
-     touch_by_cpu<128 * MiB, 2 * MiB>},
+     cpu_touches<128 * MiB, 2 * MiB>},
     {"cpu_64KiB", "the CPU writes one place in every granule of 16 MiB on the device",
-     touch_by_cpu<16 * MiB, 64 * KiB>},
+     cpu_touches<16 * MiB, 64 * KiB>},
 });
 
 }  // namespace

@@ -24,7 +24,7 @@ struct block_run {
   bool joins = false;      // whatever its neighbour's value is
 };
 
-void append(std::vector<block_run>& runs, std::uint64_t block, std::uint64_t value, bool joins) {
+void append_block(std::vector<block_run>& runs, std::uint64_t block, std::uint64_t value, bool joins) {
   if (!runs.empty()) {
     block_run& last = runs.back();
     if (last.first + last.blocks == block && ((last.joins && joins) || last.each == value)) {
@@ -87,13 +87,13 @@ std::string bin::fields() const {
       const std::uint64_t block = at->first.second;
       auto& moved = what <= quantity::in_counter ? came : left;
       const bool joins = !is_bytes(what) || (what != quantity::in_peer && moved[block] == block_bytes);
-      append(runs, block, at->second.amount, joins);
+      append_block(runs, block, at->second.amount, joins);
     }
     write(out, quantity_names.at(static_cast<std::size_t>(what)), runs, true);
   }
   std::vector<block_run> masks;
   for (const auto& [block, mask] : granules) {
-    if (mask != 0 && mask != every_granule) append(masks, block, mask, false);
+    if (mask != 0 && mask != every_granule) append_block(masks, block, mask, false);
   }
   if (!masks.empty()) write(out, "granules", masks, false);
   return out;

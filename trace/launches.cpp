@@ -11,7 +11,7 @@ constexpr nanoseconds clock_skew = 50'000;  // between the clocks of GPU and dri
 // Begins of kernels are kept this long: other lines end where a kernel began.
 constexpr nanoseconds longest_memory = 200'000'000;
 
-void append(std::string& list, const std::string& entry) {
+void append_entry(std::string& list, const std::string& entry) {
   if (!list.empty()) list += ',';
   list += entry;
 }
@@ -38,11 +38,11 @@ void summed_launches::write(key of, time_slice& s) {
   if (s.begin == 0) return;
   std::string kernels, copies;
   for (const auto& [name, sum] : s.kernels)
-    append(kernels, '[' + std::to_string(name) + ',' + std::to_string(sum.count) + ',' +
-                        std::to_string(sum.busy) + ']');
+    append_entry(kernels, '[' + std::to_string(name) + ',' + std::to_string(sum.count) + ',' +
+                              std::to_string(sum.busy) + ']');
   for (const auto& [way, sum] : s.copies)
-    append(copies, quoted(way) + ":[" + std::to_string(sum.count) + ',' + std::to_string(sum.bytes) + ',' +
-                       std::to_string(sum.busy) + ']');
+    append_entry(copies, quoted(way) + ":[" + std::to_string(sum.count) + ',' + std::to_string(sum.bytes) +
+                             ',' + std::to_string(sum.busy) + ']');
   writer_.line(kind(of.second ? "quiet" : "unseen") + field("gpu", of.first) +
                writer_.time("begin_ns", s.begin) + writer_.time("end_ns", s.end) + ",\"kernels\":[" +
                kernels + "],\"copies\":{" + copies + '}');

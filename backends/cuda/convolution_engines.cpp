@@ -256,8 +256,8 @@ const session::precedent* precedent_of(session& gpu, const convolution_problem& 
   return nullptr;
 }
 
-convolution_recipe fastest(session& gpu, const convolution_problem& problem, byte_count cap,
-                           nanoseconds& time) {
+convolution_recipe fastest_recipe(session& gpu, const convolution_problem& problem, byte_count cap,
+                                  nanoseconds& time) {
   auto best = engine_search(gpu, problem, cap).find_fastest(time, precedent_of(gpu, problem, cap));
   if (!best) {
     throw unsupported("no deterministic engine for " + signature_of(problem) + " within " + to_text(cap) +
@@ -280,7 +280,7 @@ engine make_engine(session& gpu, const convolution_problem& problem, byte_count 
   };
   const auto search = [&]() -> engine_choice {
     nanoseconds time = 0;
-    recipe = fastest(gpu, problem, cap, time);
+    recipe = fastest_recipe(gpu, problem, cap, time);
     return {recipe->name, recipe->position, recipe->workspace_bytes, time, recipe->parts};
   };
   const engine_choice standing = find_or_search(gpu, signature_of(problem), cap, version, usable, search);

@@ -25,8 +25,8 @@ cudnnDataType_t cudnn_type(dtype type) {
 }
 
 // A tensor `between` operations is never written to memory.
-fe::Tensor describe(const dims& shape, std::int64_t id, dtype type, const cudnn_convolution& in,
-                    bool between = false) {
+fe::Tensor describe_tensor(const dims& shape, std::int64_t id, dtype type, const cudnn_convolution& in,
+                           bool between = false) {
   const dims strides = strides_of({{}, shape, type, role::activation, in.order});
   const std::array<std::int64_t, 4> extent{shape.n, shape.c, shape.h, shape.w};
   const std::array<std::int64_t, 4> stride{strides.n, strides.c, strides.h, strides.w};
@@ -62,16 +62,16 @@ fe::ConvDesc describe_convolution(const cudnn_convolution& p) {
       .build();
 }
 
-bool has_epilogue(const cudnn_convolution& p) {
+bool needs_epilogue(const cudnn_convolution& p) {
   return p.bias || p.how.relu;
 }
 
 fe::Operation describe_product(const cudnn_convolution& p, const fe::Tensor& y) {
   using kind = convolution_kind;
   const fe::Tensor x =
-      describe(p.x, operand_ids[0], p.kind == kind::backward_data ? p.result : p.operands, p);
+      describe_tensor(p.x, operand_ids[0], p.kind == kind::backward_data ? p.result : p.operands, p);
   const fe::Tensor w =
-      describe(p.w, operand_ids[1], p.kind == kind::backward_filter ? p.result : p.operands, p);
+      describe_tensor(p.w, operand_ids[1], p.kind == kind::backward_filter ? p.result : p.operands, p);
   const std::array<fe_type, 3> types{fe_type::OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
                                      fe_type::OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
                                      fe_type::OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR};
@@ -99,16 +99,16 @@ fe::Operation describe_pointwise(cudnnPointwiseMode_t mode, const fe::Tensor& in
 
 fe::OperationGraph graph_of(session& gpu, const cudnn_convolution& p) {
   const dtype y_type = p.kind == convolution_kind::forward ? p.result : p.operands;
-  const fe::Tensor y = describe(p.y, operand_ids[2], y_type, p);
+  const fe::Tensor y = describe_tensor(p.y, operand_ids[2], y_type, p);
   std::vector<fe::Operation> operations;
-  if (!has_epilogue(p)) {
+  if (!needs_epilogue(p)) {
     operations.push_back(describe_product(p, y));
   } else {
-    const fe::Tensor product = describe(p.y, product_id, dtype::f32, p, true);
-    const fe::Tensor sum = describe(p.y, sum_id, dtype::f32, p, true);
+    const fe::Tensor product = describe_tensor(p.y, product_id, dtype::f32, p, true);
+    const fe::Tensor sum = describe_tensor(p.y, sum_id, dtype::f32, p, true);
     operations.push_back(describe_product(p, product));
     if (p.bias) {
-      const fe::Tensor b = describe({1, p.y.c, 1, 1}, operand_ids[3], dtype::f32, p);
+      const fe::Tensor b = describe_tensor({1, p.y.c, 1, 1}, operand_ids[3], dtype::f32, p);
       operations.push_back(describe_pointwise(CUDNN_POINTWISE_ADD, product, &b, p.how.relu ? sum : y));
     }
     if (p.how.relu)

@@ -27,13 +27,13 @@ dtype filter_type(const matrix_problem& p) {
   return p.kind == matrix_kind::backward_filter ? dtype::f32 : operand_type(p.arithmetic);
 }
 
-bool has_epilogue(const matrix_problem& p) {
+bool has_bias_or_relu(const matrix_problem& p) {
   return p.bias || p.relu;
 }
 
 // cuBLASLt cannot add to a bias gradient.
 bool can_fuse_epilogue(const matrix_problem& p) {
-  return has_epilogue(p) && !(p.kind == matrix_kind::backward_filter && p.accumulate);
+  return has_bias_or_relu(p) && !(p.kind == matrix_kind::backward_filter && p.accumulate);
 }
 
 cublasLtEpilogue_t epilogue_of(const matrix_problem& p) {
@@ -43,7 +43,7 @@ cublasLtEpilogue_t epilogue_of(const matrix_problem& p) {
 }
 
 // With `joined`, bias, ReLU or bias gradient are the product's epilogue, not a pass of their own.
-product describe(const matrix_problem& p, bool joined) {
+product describe_matrix_product(const matrix_problem& p, bool joined) {
   const auto multiplied = p.arithmetic == precision::tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
   const dtype type = operand_type(p.arithmetic);
   product made{make_matmul_description(multiplied),
@@ -130,7 +130,7 @@ kernel_call bind_bias_pass(session& gpu, const matrix_problem& p, const bound_op
 
 kernel_call bind_product(session& gpu, const matrix_problem& p, const named_algorithm& chosen,
                          byte_count workspace_bytes, const bound_operands& operands) {
-  auto made = std::make_shared<product>(describe(p, chosen.joined));
+  auto made = std::make_shared<product>(describe_matrix_product(p, chosen.joined));
   if (chosen.joined && p.bias) {
     const void* const bias = operands.data.at(3);
     set(made->how, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
@@ -150,7 +150,7 @@ kernel_call bind_product(session& gpu, const matrix_problem& p, const named_algo
 kernel_call bind_product_and_bias(session& gpu, const matrix_problem& p, const named_algorithm& chosen,
                                   byte_count workspace_bytes, const bound_operands& operands) {
   kernel_call product = bind_product(gpu, p, chosen, workspace_bytes, operands);
-  if (chosen.joined || !has_epilogue(p)) return product;
+  if (chosen.joined || !has_bias_or_relu(p)) return product;
   return [product = std::move(product), pass = bind_bias_pass(gpu, p, operands)] {
     product();
     pass();
@@ -181,7 +181,7 @@ void append_proposals(session& gpu, const matrix_problem& p, byte_count cap, boo
     set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
         static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
   }
-  const product made = describe(p, with_epilogue);
+  const product made = describe_matrix_product(p, with_epilogue);
   std::array<cublasLtMatmulHeuristicResult_t, 32> found{};
   int count = 0;
   const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
@@ -199,7 +199,7 @@ void append_proposals(session& gpu, const matrix_problem& p, byte_count cap, boo
 }
 
 // Algorithms with a joined epilogue come first.
-std::vector<proposal> proposed_algorithms(session& gpu, const matrix_problem& p, byte_count cap) {
+std::vector<proposal> proposals_for(session& gpu, const matrix_problem& p, byte_count cap) {
   std::vector<proposal> all;
   if (can_fuse_epilogue(p)) append_proposals(gpu, p, cap, true, all);
   append_proposals(gpu, p, cap, false, all);
@@ -207,8 +207,8 @@ std::vector<proposal> proposed_algorithms(session& gpu, const matrix_problem& p,
   return all;
 }
 
-engine_choice fastest(session& gpu, const matrix_problem& problem, byte_count cap) {
-  const auto proposed = proposed_algorithms(gpu, problem, cap);
+engine_choice fastest_engine(session& gpu, const matrix_problem& problem, byte_count cap) {
+  const auto proposed = proposals_for(gpu, problem, cap);
   byte_count workspace = 0;
   for (const proposal& one : proposed) workspace = std::max(workspace, one.workspace_bytes);
   const bound_operands operands = scratch_operands(gpu, problem, workspace);
@@ -246,7 +246,7 @@ std::string signature_of(const matrix_problem& p) {
 engine choose_engine(session& gpu, const matrix_problem& problem, byte_count workspace_cap) {
   const auto usable = [](const engine_choice& choice) { return parse_algorithm(choice.engine).has_value(); };
   const engine_choice choice = find_or_search(gpu, signature_of(problem), workspace_cap, {}, usable,
-                                              [&] { return fastest(gpu, problem, workspace_cap); });
+                                              [&] { return fastest_engine(gpu, problem, workspace_cap); });
   const auto algorithm = parse_algorithm(choice.engine);
   if (!algorithm) throw unsupported("algorithm " + choice.engine + " of the engine cache cannot be read");
   return {choice, [&gpu, problem, chosen = *algorithm,

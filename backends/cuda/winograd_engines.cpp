@@ -36,7 +36,7 @@ matrix_layout make_batch(std::int64_t rows, std::int64_t columns, std::int64_t c
   return made;
 }
 
-description describe(const batched_product& p) {
+description describe_batch(const batched_product& p) {
   description made{
       make_matmul_description(CUBLAS_COMPUTE_32F),
       p.transpose_a ? make_batch(p.depth, p.rows, p.count) : make_batch(p.rows, p.depth, p.count),
@@ -51,7 +51,7 @@ description describe(const batched_product& p) {
 // ones.
 std::vector<batched_algorithm> proposed_algorithms(session& gpu, const batched_product& problem,
                                                    byte_count cap) {
-  const description made = describe(problem);
+  const description made = describe_batch(problem);
   const matmul_preference preference = make_preference(cap, 16);
   std::array<cublasLtMatmulHeuristicResult_t, 16> found{};
   int count = 0;
@@ -69,7 +69,7 @@ std::vector<batched_algorithm> proposed_algorithms(session& gpu, const batched_p
 // The data come in the order a, b, d.
 kernel_call bind(session& gpu, const batched_product& problem, const batched_algorithm& algorithm,
                  const bound_operands& operands) {
-  return [made = std::make_shared<const description>(describe(problem)), algorithm, operands,
+  return [made = std::make_shared<const description>(describe_batch(problem)), algorithm, operands,
           library = gpu.cublas(), stream = gpu.compute().stream] {
     const float alpha = 1.0F, beta = 0.0F;
     check(cublasLtMatmul(library, made->how.get(), &alpha, operands.data[0], made->a.get(), operands.data[1],

@@ -15,7 +15,7 @@
 namespace um {
 namespace {
 
-cell requested_setting(const ablate_options& o, const std::vector<machine>& machines) {
+cell setting_to_ablate(const ablate_options& o, const std::vector<machine>& machines) {
   experiment_options what = o.experiment;
   if (what.strategy.empty()) what.strategy = "managed";
   return with_machine(requested_cell(what), machines);
@@ -47,7 +47,7 @@ const hint_strategy* fastest_rules(const std::vector<record>& records) {
 
 int ablate_command(const ablate_options& options) {
   const auto machines = load_machines_from(options.experiment.machines);
-  cell setting = requested_setting(options, machines);
+  cell setting = setting_to_ablate(options, machines);
   std::optional<hint_strategy> set = requested_rules(options, setting);
   const std::size_t jobs = parse_jobs(options.jobs, true);
   signal_watch signals;

@@ -37,7 +37,7 @@ std::string default_backend(signal_watch& signals) {
   }
 }
 
-cell requested_setting(const advise_options& o, const std::vector<machine>& machines, signal_watch& signals) {
+cell setting_to_advise(const advise_options& o, const std::vector<machine>& machines, signal_watch& signals) {
   experiment_options what = o.experiment;
   what.strategy = baseline_strategy;
   if (what.backend.empty()) {
@@ -146,7 +146,7 @@ std::string modules_text(const cell& setting, const memory_advice& given) {
 int advise_command(const advise_options& options) {
   const auto machines = load_machines_from(options.experiment.machines);
   signal_watch signals;
-  cell setting = requested_setting(options, machines, signals);
+  cell setting = setting_to_advise(options, machines, signals);
   const environment here =
       environment_for(std::span(&setting, 1), machines, options.experiment.machine_like, signals);
   const system_kind system = options.system.empty() ? system_of_kernel(here.host.kernel.value_or(""))

@@ -44,7 +44,7 @@ class progress_lines {
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
-std::string describe_source(const environment& here, const std::string& like) {
+std::string describe_calibration(const environment& here, const std::string& like) {
   const gpu_facts& gpu = *here.gpu;
   return fmt::format(
       "Measured by umbench calibrate ({}) on one {}, driver {}, CUDA {}, {}, {}. Of the figures under "
@@ -54,7 +54,7 @@ std::string describe_source(const environment& here, const std::string& like) {
       here.host.kernel.value_or("unknown kernel"), here.created.substr(0, 10), like);
 }
 
-void print_figures(const measure::figures& found) {
+void print_calibration(const measure::figures& found) {
   fmt::print("{:<34} {:>18} {:>10}\n", "figure", "value", "spread");
   for (const auto& [name, s] : found.spread_of_figure) {
     const double reach = s.typical > 0 ? (s.max - s.min) / s.typical * 100 : 0;
@@ -94,7 +94,7 @@ int calibrate_from_samples(const calibrate_options& o, const std::vector<machine
   machine made = with_measured_figures(with_machine_name(base, name), found.results);
   made.operators = base.operators;
   write_file(o.out, to_json(made, found));
-  print_figures(found.results);
+  print_calibration(found.results);
   return 0;
 }
 
@@ -122,10 +122,10 @@ int calibrate_command(const calibrate_options& o) {
     }
     made = with_measured_figures(with_machine_name(base, name), found.results);
     made.calibrated = true;
-    made.source = describe_source(here, base.name);
+    made.source = describe_calibration(here, base.name);
     write_file(o.out, to_json(made, found));
     if (!o.samples.empty()) write_file(o.samples, to_json(found.raw_readings));
-    print_figures(found.results);
+    print_calibration(found.results);
   } catch (const unsupported& reason) {
     throw input_error(reason.what());
   }

@@ -15,7 +15,7 @@
 namespace um {
 namespace {
 
-void print_row(const char* label, const std::optional<std::string>& value) {
+void print_fact(const char* label, const std::optional<std::string>& value) {
   fmt::print("{:<13}{}\n", label, value.value_or("unknown"));
 }
 
@@ -24,14 +24,14 @@ std::optional<std::string> bytes_text(std::optional<byte_count> bytes) {
 }
 
 void print_gpu(const gpu_facts& g) {
-  print_row("GPU", fmt::format("{}, {}, compute capability {}", g.name, to_text(g.memory_bytes),
-                               g.compute_capability));
-  print_row("driver", g.driver);
-  print_row("CUDA",
-            fmt::format("runtime {}, driver supports {}, cuDNN {}", g.cuda_runtime, g.cuda_driver, g.cudnn));
-  print_row("managed",
-            fmt::format("concurrent access {}, pageable access {}",
-                        g.concurrent_managed_access ? "yes" : "no", g.pageable_memory_access ? "yes" : "no"));
+  print_fact("GPU", fmt::format("{}, {}, compute capability {}", g.name, to_text(g.memory_bytes),
+                                g.compute_capability));
+  print_fact("driver", g.driver);
+  print_fact("CUDA",
+             fmt::format("runtime {}, driver supports {}, cuDNN {}", g.cuda_runtime, g.cuda_driver, g.cudnn));
+  print_fact("managed", fmt::format("concurrent access {}, pageable access {}",
+                                    g.concurrent_managed_access ? "yes" : "no",
+                                    g.pageable_memory_access ? "yes" : "no"));
 }
 
 void print_facts(const char* of, const fact_sheet& facts) {
@@ -40,18 +40,18 @@ void print_facts(const char* of, const fact_sheet& facts) {
 }
 
 void print_environment(const environment& e, const std::string& why_no_gpu) {
-  print_row("umbench", fmt::format("{}, built by {}, {} CUDA backend", e.umbench, e.compiler,
-                                   e.has_cuda_backend ? "with" : "without"));
-  print_row("system", e.host.os);
-  print_row("kernel", e.host.kernel);
-  print_row("CPU", e.host.cpu);
-  print_row("cores", e.host.cores ? std::optional(std::to_string(*e.host.cores)) : std::nullopt);
-  print_row("memory", bytes_text(e.host.memory_bytes));
-  print_row("cgroup limit", e.host.cgroup_limit_bytes ? to_text(*e.host.cgroup_limit_bytes) : "none");
+  print_fact("umbench", fmt::format("{}, built by {}, {} CUDA backend", e.umbench, e.compiler,
+                                    e.has_cuda_backend ? "with" : "without"));
+  print_fact("system", e.host.os);
+  print_fact("kernel", e.host.kernel);
+  print_fact("CPU", e.host.cpu);
+  print_fact("cores", e.host.cores ? std::optional(std::to_string(*e.host.cores)) : std::nullopt);
+  print_fact("memory", bytes_text(e.host.memory_bytes));
+  print_fact("cgroup limit", e.host.cgroup_limit_bytes ? to_text(*e.host.cgroup_limit_bytes) : "none");
   if (e.gpu) {
     print_gpu(*e.gpu);
   } else {
-    print_row("GPU", "none: " + why_no_gpu);
+    print_fact("GPU", "none: " + why_no_gpu);
   }
   print_facts("host", e.host.facts);
   if (e.gpu) print_facts("GPU", e.gpu->facts);

@@ -147,7 +147,7 @@ void print_figures(const std::string& file, const std::vector<machine>& machines
 }
 
 // The part of a record's key that identifies network and workspace limit.
-std::string network_of(const record& r) {
+std::string network_key(const record& r) {
   return r.key.substr(0, r.key.find("/" + r.strategy + "/"));
 }
 
@@ -160,7 +160,7 @@ std::vector<std::vector<record>> group_by_cell(const record_file& file) {
   std::map<std::pair<std::string, std::string>, const record*> timed;
   for (std::size_t i = 0; i < file.earlier().size(); ++i) {
     const record& r = file.earlier()[i];
-    if (r.engines && r.strategy == "device") timed.try_emplace({network_of(r), build_of(i)}, &r);
+    if (r.engines && r.strategy == "device") timed.try_emplace({network_key(r), build_of(i)}, &r);
   }
   std::vector<std::vector<record>> cells;
   std::map<std::pair<std::string, std::string>, std::size_t> known;
@@ -169,7 +169,7 @@ std::vector<std::vector<record>> group_by_cell(const record_file& file) {
     const auto [at, is_new] = known.try_emplace({r.key, build_of(i)}, cells.size());
     if (is_new) cells.emplace_back();
     cells[at->second].push_back(r);
-    const auto device = timed.find({network_of(r), build_of(i)});
+    const auto device = timed.find({network_key(r), build_of(i)});
     if (!r.engines && device != timed.end()) cells[at->second].back().engines = device->second->engines;
   }
   return cells;

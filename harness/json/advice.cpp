@@ -4,7 +4,7 @@
 namespace um {
 namespace {
 
-json json_of(const memory_advice& a, const tried_strategy& t) {
+json write_row(const memory_advice& a, const tried_strategy& t) {
   const std::optional<double> time = steady_ns(t.result);
   const bool known = time && a.in_core_ns;
   return {{"way", to_text(t.technique)},
@@ -22,7 +22,7 @@ json json_of(const memory_advice& a, const tried_strategy& t) {
           {"pinned_arena_bytes", nullable(t.result.memory.pinned_arena)}};
 }
 
-json json_of(const strategy& s) {
+json write_row(const strategy& s) {
   json knobs = json::array();
   for (const knob& k : s.knobs) {
     knobs.push_back({{"name", k.name},
@@ -47,7 +47,7 @@ std::string to_json(const memory_advice& a) {
   const record& any = a.tried.front().result;
   const tried_strategy* named = recommended_strategy(a);
   json ways = json::array();
-  for (const tried_strategy& t : a.tried) ways.push_back(json_of(a, t));
+  for (const tried_strategy& t : a.tried) ways.push_back(write_row(a, t));
   const auto footprint = any.memory.footprint;
   return dump_indented(
       {{"schema", 1},
@@ -70,7 +70,7 @@ std::string to_json(const memory_advice& a) {
 
 std::string to_json(std::span<const strategy> rows) {
   json all = json::array();
-  for (const strategy& s : rows) all.push_back(json_of(s));
+  for (const strategy& s : rows) all.push_back(write_row(s));
   return dump_indented({{"schema", 1}, {"kind", "strategies"}, {"strategies", std::move(all)}});
 }
 

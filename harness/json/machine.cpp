@@ -196,7 +196,7 @@ void describe(auto& v, machine& m, std::optional<kept_calibration>& calibration)
   v.optional_field("calibration", calibration);
 }
 
-json json_of(const machine& m, std::optional<kept_calibration> calibration) {
+json write_machine(const machine& m, std::optional<kept_calibration> calibration) {
   machine copy = m;
   field_writer v;
   describe(v, copy, calibration);
@@ -206,7 +206,7 @@ json json_of(const machine& m, std::optional<kept_calibration> calibration) {
 }  // namespace
 
 json json_of(const machine& from) {
-  return json_of(from, std::nullopt);
+  return write_machine(from, std::nullopt);
 }
 
 std::string to_json(const machine& from) {
@@ -215,7 +215,7 @@ std::string to_json(const machine& from) {
 
 std::string to_json(const machine& of, const measure::calibration& from) {
   return dump_indented(
-      json_of(of, kept_calibration{from.results.spread_of_figure, from.samples, from.results.notes}));
+      write_machine(of, kept_calibration{from.results.spread_of_figure, from.samples, from.results.notes}));
 }
 
 machine machine_from_json(std::string_view text, const std::string& source) {

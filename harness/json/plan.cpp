@@ -14,7 +14,7 @@ namespace {
 using ids_by_name = std::map<std::string, std::uint32_t, std::less<>>;
 
 template <class T>
-ids_by_name ids_of(const std::vector<T>& things) {
+ids_by_name numbers_by_name(const std::vector<T>& things) {
   ids_by_name ids;
   for (const T& thing : things) ids.emplace(thing.name, static_cast<std::uint32_t>(ids.size()));
   return ids;
@@ -23,7 +23,7 @@ ids_by_name ids_of(const std::vector<T>& things) {
 // A graph, and the numbers of its tensors and operators by name.
 struct named_graph {
   const graph& g;
-  ids_by_name tensors = ids_of(g.tensors), ops = ids_of(g.ops);
+  ids_by_name tensors = numbers_by_name(g.tensors), ops = numbers_by_name(g.ops);
 };
 
 // A tensor or an operator, by its name.
@@ -246,7 +246,7 @@ void check_amounts(const plan_file& file, const json_place& at) {
                               *file.ratio, file.footprint, budget));
 }
 
-json json_of(plan_file file) {
+json write_plan(plan_file file) {
   return write_object(file);
 }
 
@@ -275,7 +275,7 @@ std::string plan_schema() {
 }
 
 std::string digest_of_plan(const plan_file& file) {
-  json all = json_of(file);
+  json all = write_plan(file);
   for (const char* said_by_the_key :
        {"network", "strategy", "strategy_knobs", "ratio", "mode", "footprint_bytes"}) {
     all.erase(said_by_the_key);
@@ -284,7 +284,7 @@ std::string digest_of_plan(const plan_file& file) {
 }
 
 std::string to_json(const plan_file& file) {
-  return dump_indented(json_of(file));
+  return dump_indented(write_plan(file));
 }
 
 }  // namespace um

@@ -49,7 +49,7 @@ std::vector<std::string> names_of(unsigned long long bits) {
 }
 
 template <std::size_t N>
-std::string name_of(unsigned value, const std::array<const char*, N>& names) {
+std::string name_of_value(unsigned value, const std::array<const char*, N>& names) {
   return value < N ? names[value] : std::to_string(value);
 }
 
@@ -142,7 +142,7 @@ fact_sheet nvml::facts() const {
   constexpr const char* why_not = "NVML does not tell";
   fact_sheet facts;
   const auto named = [&](const char* fact, std::optional<std::uint64_t> value, const auto& names) {
-    facts.add(fact, value ? std::optional(name_of(static_cast<unsigned>(*value), names)) : std::nullopt,
+    facts.add(fact, value ? std::optional(name_of_value(static_cast<unsigned>(*value), names)) : std::nullopt,
               why_not);
   };
   const auto plain = [&](const char* fact, std::optional<std::uint64_t> value) {

@@ -18,7 +18,7 @@ engine_figure figure_of(std::string name, const op_cost& c, const work& w) {
   return {std::move(name), c.engine, c.time, c.workspace_bytes, w.flops, w.read + w.written, c.batch_parts};
 }
 
-std::string name_of(const graph& g, const action& a) {
+std::string name_of_action(const graph& g, const action& a) {
   const auto* c = std::get_if<compute>(&a);
   return c && is_whole(c->part) ? g.ops[c->op].name : to_text(g, a);
 }
@@ -38,7 +38,7 @@ timeline_figures timeline_of(const graph& g, const execution_plan& plan, const e
   timeline_figures t;
   t.iteration = static_cast<std::uint32_t>(done.iterations.size() - 1);
   for (const span& s : last.spans) {
-    t.spans.push_back({s.in_lane, name_of(g, plan.steps.at(s.step).command), s.begin, s.end});
+    t.spans.push_back({s.in_lane, name_of_action(g, plan.steps.at(s.step).command), s.begin, s.end});
   }
   t.resident = last.memory_samples;
   return t;

@@ -24,19 +24,19 @@ std::vector<operator_case> well_formed() {
   return all;
 }
 
-std::vector<operand_of> all_of(const operator_case& c) {
+std::vector<operand_of> operands_of(const operator_case& c) {
   std::vector<operand_of> all = c.in;
   all.insert(all.end(), c.out.begin(), c.out.end());
   return all;
 }
 
 constexpr dims image{2, 4, 6, 6}, filter{4, 4, 3, 3};
-constexpr operand_of x{image}, y{{2, 4, 3, 3}};
+constexpr operand_of image_operand{image}, half_operand{{2, 4, 3, 3}};
 constexpr convolution rectified{1, 1, 1, 1, true};
 
-class Operator : public testing::TestWithParam<operator_case> {};
+class Operator : public ::testing::TestWithParam<operator_case> {};
 
-void expect_defect(const graph& g, const std::string& why) {
+void expect_operator_defect(const graph& g, const std::string& why) {
   const auto defect = defect_of(g);
   ASSERT_TRUE(defect) << why;
   EXPECT_TRUE(defect->starts_with("operator op (")) << *defect;
@@ -48,7 +48,7 @@ TEST_P(Operator, IsWellFormedInEitherTypeAndOrder) {
     graph g = graph_of(GetParam());
     for (tensor& t : g.tensors) t.order = order;
     EXPECT_EQ(defect_of(g), std::nullopt);
-    const auto operands = all_of(GetParam());
+    const auto operands = operands_of(GetParam());
     for (std::size_t i = 0; i < operands.size(); ++i) {
       if (operands[i].as == kept::alike) g.tensors[i].type = dtype::bf16;
     }
@@ -64,7 +64,7 @@ TEST_P(Operator, TakesNoOperandLess) {
     const bool other = std::ranges::any_of(well_formed(), [&](const operator_case& o) {
       return o.what == c.what && o.in.size() == c.in.size() && o.out.size() == c.out.size();
     });
-    if (!other) expect_defect(graph_of(c), input ? "an input less" : "an output less");
+    if (!other) expect_operator_defect(graph_of(c), input ? "an input less" : "an output less");
   }
 }
 
@@ -72,7 +72,7 @@ TEST_P(Operator, TakesNoOperandMore) {
   for (const bool input : {true, false}) {
     operator_case c = GetParam();
     (input ? c.in : c.out).push_back({image, kept::fixed, dtype::u16});
-    expect_defect(graph_of(c), input ? "an input more" : "an output more");
+    expect_operator_defect(graph_of(c), input ? "an input more" : "an output more");
   }
 }
 
@@ -87,44 +87,44 @@ bool is_summed_over(const op& o, std::size_t operand, extent along) {
 }
 
 TEST_P(Operator, FitsNoOtherExtent) {
-  for (std::size_t i = 0; i < all_of(GetParam()).size(); ++i) {
+  for (std::size_t i = 0; i < operands_of(GetParam()).size(); ++i) {
     for (const extent along : {&dims::n, &dims::c, &dims::h, &dims::w}) {
       graph g = graph_of(GetParam());
       g.tensors[i].shape.*along += 7;
-      if (!is_summed_over(g.ops[0], i, along)) expect_defect(g, "operand " + std::to_string(i));
+      if (!is_summed_over(g.ops[0], i, along)) expect_operator_defect(g, "operand " + std::to_string(i));
     }
   }
 }
 
 TEST_P(Operator, HoldsNoOtherType) {
-  const auto operands = all_of(GetParam());
+  const auto operands = operands_of(GetParam());
   for (std::size_t i = 0; i < operands.size(); ++i) {
     graph g = graph_of(GetParam());
     g.tensors[i].type = operands[i].as == kept::fixed ? dtype::f32 : dtype::u16;
-    expect_defect(g, "operand " + std::to_string(i));
+    expect_operator_defect(g, "operand " + std::to_string(i));
     const auto alike = std::ranges::count(operands, kept::alike, &operand_of::as);
     if (operands[i].as == kept::fixed || (operands[i].as == kept::alike && alike == 1)) continue;
     g.tensors[i].type = dtype::bf16;
-    expect_defect(g, "operand " + std::to_string(i) + " in bf16");
+    expect_operator_defect(g, "operand " + std::to_string(i) + " in bf16");
   }
 }
 
 TEST_P(Operator, LiesInOneOrder) {
-  const auto operands = all_of(GetParam());
+  const auto operands = operands_of(GetParam());
   const auto ordered = [](const operand_of& o) { return o.shape.c > 1 && o.shape.h * o.shape.w > 1; };
   const auto count = std::ranges::count_if(operands, ordered);
   for (std::size_t i = 0; i < operands.size(); ++i) {
     graph g = graph_of(GetParam());
     g.tensors[i].order = memory_order::nhwc;
     if (ordered(operands[i]) && count > 1) {
-      expect_defect(g, "operand " + std::to_string(i));
+      expect_operator_defect(g, "operand " + std::to_string(i));
     } else {
       EXPECT_EQ(defect_of(g), std::nullopt) << "the order of operand " << i << " makes no difference";
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Graph, Operator, testing::ValuesIn(well_formed()), [](const auto& which) {
+INSTANTIATE_TEST_SUITE_P(Graph, Operator, ::testing::ValuesIn(well_formed()), [](const auto& which) {
   return std::string(kind_of(which.param.what)) + "_" + std::to_string(which.index);
 });
 
@@ -135,20 +135,25 @@ TEST(Cast, IsBetweenFloatingTypes) {
                 std::nullopt);
     }
   }
-  expect_defect(graph_of({cast{}, {{image, kept::fixed, dtype::i32}}, {x}}), "from i32");
-  expect_defect(graph_of({cast{}, {x}, {{image, kept::fixed, dtype::u8}}}), "to u8");
-  expect_defect(graph_of({cast{}, {x}, {y}}), "to another shape");
+  expect_operator_defect(graph_of({cast{}, {{image, kept::fixed, dtype::i32}}, {image_operand}}), "from i32");
+  expect_operator_defect(graph_of({cast{}, {image_operand}, {{image, kept::fixed, dtype::u8}}}), "to u8");
+  expect_operator_defect(graph_of({cast{}, {image_operand}, {half_operand}}), "to another shape");
 }
 
 TEST(BackwardProducts, HaveNoRelu) {
-  expect_defect(graph_of({convolution_backward_data{rectified}, {{filter}, x}, {x}}), "data");
-  expect_defect(graph_of({convolution_backward_filter{rectified}, {x, x}, {{filter, kept::f32}}}), "filter");
+  expect_operator_defect(
+      graph_of({convolution_backward_data{rectified}, {{filter}, image_operand}, {image_operand}}), "data");
+  expect_operator_defect(
+      graph_of(
+          {convolution_backward_filter{rectified}, {image_operand, image_operand}, {{filter, kept::f32}}}),
+      "filter");
 }
 
 TEST(MaxPool, PadsByLessThanItsWindow) {
   const operand_of padded{{2, 4, 4, 4}}, where{{2, 4, 4, 4}, kept::fixed, dtype::u8};
-  EXPECT_EQ(defect_of(graph_of({max_pool{2, 2, 1}, {x}, {padded, where}})), std::nullopt);
-  expect_defect(graph_of({max_pool{2, 2, 2}, {x}, {padded, where}}), "a window of padding alone");
+  EXPECT_EQ(defect_of(graph_of({max_pool{2, 2, 1}, {image_operand}, {padded, where}})), std::nullopt);
+  expect_operator_defect(graph_of({max_pool{2, 2, 2}, {image_operand}, {padded, where}}),
+                         "a window of padding alone");
 }
 
 }  // namespace

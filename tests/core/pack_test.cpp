@@ -52,8 +52,8 @@ void expect_disjoint(const std::vector<block>& blocks, const packing& p) {
   EXPECT_EQ(p.bytes, top);
 }
 
-class every_packer : public testing::TestWithParam<packer> {};
-INSTANTIATE_TEST_SUITE_P(pack, every_packer, testing::ValuesIn(all_packers().begin(), all_packers().end()),
+class every_packer : public ::testing::TestWithParam<packer> {};
+INSTANTIATE_TEST_SUITE_P(pack, every_packer, ::testing::ValuesIn(all_packers().begin(), all_packers().end()),
                          [](const auto& which) { return std::string(which.param.name); });
 
 TEST_P(every_packer, is_found_by_its_name) {

@@ -26,7 +26,7 @@ constexpr const char* mine = R"({
     {"name": "dead", "discard": {"prefetch": true}}
   ]})";
 
-std::string with(const std::string& what, const std::string& by) {
+std::string with_replaced(const std::string& what, const std::string& by) {
   std::string text = mine;
   const std::size_t at = text.find(what);
   EXPECT_NE(at, std::string::npos) << what;
@@ -56,22 +56,25 @@ TEST(HintsJson, AFileSaysWhatItMeans) {
 }
 
 TEST(HintsJson, ARefusalNamesTheRuleAndTheMend) {
-  expect_refused(with("preferred_device", "prefered_device"),
+  expect_refused(with_replaced("preferred_device", "prefered_device"),
                  {"rules[0]", "prefered_device", "preferred_device"});
-  expect_refused(with("\"parameter\"", "\"workspace\""), {"rules[0].roles[0]", "device arena", "drop"});
-  expect_refused(with("ahead_operators", "ahead_ops"), {"rules[1]", "ahead_operators"});
-  expect_refused(with("\"ahead_operators\": 3", "\"ahead_operators\": -1"), {"rules[1]", "-1"});
-  expect_refused(with(R"("ahead_operators": 3)", R"("ahead_operators": 3, "ahead": "room")"),
+  expect_refused(with_replaced("\"parameter\"", "\"workspace\""),
+                 {"rules[0].roles[0]", "device arena", "drop"});
+  expect_refused(with_replaced("ahead_operators", "ahead_ops"), {"rules[1]", "ahead_operators"});
+  expect_refused(with_replaced("\"ahead_operators\": 3", "\"ahead_operators\": -1"), {"rules[1]", "-1"});
+  expect_refused(with_replaced(R"("ahead_operators": 3)", R"("ahead_operators": 3, "ahead": "room")"),
                  {"rules[1]", "give one of"});
-  expect_refused(with(R"("ahead_operators": 3)", R"("ahead": "now")"), {"rules[1]", "now", "room"});
-  expect_refused(with(R"(, "advise": "preferred_device")", ""), {"rules[0]", "decides nothing", "prefetch"});
-  expect_refused(with(R"("discard": {"prefetch": true})", R"("discard": {"prefetch": true}, "cut": {})"),
-                 {"rules[3]", "discard", "cut", "two rules"});
-  expect_refused(with(R"("name": "dead")", R"("name": "fetch")"), {"rule fetch", "two rules"});
-  expect_refused(with(R"("name": "dead")", R"("name": "Dead Ones")"), {"Dead Ones", "lower-case"});
-  expect_refused(with(R"("discard": {"prefetch": true})", R"("search": {"trials": 3})"),
+  expect_refused(with_replaced(R"("ahead_operators": 3)", R"("ahead": "now")"), {"rules[1]", "now", "room"});
+  expect_refused(with_replaced(R"(, "advise": "preferred_device")", ""),
+                 {"rules[0]", "decides nothing", "prefetch"});
+  expect_refused(
+      with_replaced(R"("discard": {"prefetch": true})", R"("discard": {"prefetch": true}, "cut": {})"),
+      {"rules[3]", "discard", "cut", "two rules"});
+  expect_refused(with_replaced(R"("name": "dead")", R"("name": "fetch")"), {"rule fetch", "two rules"});
+  expect_refused(with_replaced(R"("name": "dead")", R"("name": "Dead Ones")"), {"Dead Ones", "lower-case"});
+  expect_refused(with_replaced(R"("discard": {"prefetch": true})", R"("search": {"trials": 3})"),
                  {"rule dead", "nothing to search", "evicts under pressure"});
-  expect_refused(with("prefetch_to_host", "copy"), {"rules[2].evict.by", "copy", "twin"});
+  expect_refused(with_replaced("prefetch_to_host", "copy"), {"rules[2].evict.by", "copy", "twin"});
 }
 
 constexpr const char* picking = R"({
@@ -93,7 +96,7 @@ TEST(HintsJson, TensorsAreNamedByPatternSizeAndOperator) {
 }
 
 TEST(HintsJson, AWeightCannotLeaveByTwin) {
-  std::string text = with("prefetch_to_host", "twin");
+  std::string text = with_replaced("prefetch_to_host", "twin");
   const std::string role = R"("roles": ["activation"])";
   text.replace(text.find(role), role.size(), R"("roles": ["parameter"])");
   expect_refused(text, {"rule away", "parameter", "activation"});
@@ -145,7 +148,7 @@ TEST_F(rules_file, TwoVersionsHaveTwoNames) {
   const std::string before = rules_from_file(path.string()).name;
   EXPECT_EQ(before.rfind("mine#", 0), 0U);
   EXPECT_EQ(rules_from_file(path.string()).name, before);
-  write(with("\"ahead_operators\": 3", "\"ahead_operators\": 4"));
+  write(with_replaced("\"ahead_operators\": 3", "\"ahead_operators\": 4"));
   EXPECT_NE(rules_from_file(path.string()).name, before);
 }
 

@@ -7,7 +7,7 @@
 namespace um {
 namespace {
 
-experiment with(void (*change)(experiment&)) {
+experiment changed_by(void (*change)(experiment&)) {
   experiment e;
   e.network = {.name = "alexnet", .batch = 2};
   e.strategy = "swap_all";
@@ -18,7 +18,7 @@ experiment with(void (*change)(experiment&)) {
 }
 
 std::string key_with(void (*change)(experiment&)) {
-  return complete_cell(with(change)).key;
+  return complete_cell(changed_by(change)).key;
 }
 
 TEST(Key, HoldsWhatDiffersFromTheDefaults) {
@@ -63,16 +63,17 @@ TEST(Key, RatiosKeepTheirDigits) {
 }
 
 TEST(Completed, FillsInKnobsAndMode) {
-  const experiment e = complete_cell(with([](experiment&) {})).settings;
+  const experiment e = complete_cell(changed_by([](experiment&) {})).settings;
   EXPECT_EQ(e.network.knobs.at("insize"), 224);
   EXPECT_EQ(e.strategy_knobs.count("ahead"), 1U);
   EXPECT_EQ(e.mode, run_mode::simulated);
-  EXPECT_EQ(complete_cell(with([](experiment& c) { c.backend = "cuda:1"; })).settings.mode, run_mode::capped);
+  EXPECT_EQ(complete_cell(changed_by([](experiment& c) { c.backend = "cuda:1"; })).settings.mode,
+            run_mode::capped);
 }
 
 TEST(Completed, ThePrecisionChoosesTheMemoryOrder) {
-  EXPECT_EQ(complete_cell(with([](experiment&) {})).settings.network.order, memory_order::nchw);
-  EXPECT_EQ(complete_cell(with([](experiment& e) {
+  EXPECT_EQ(complete_cell(changed_by([](experiment&) {})).settings.network.order, memory_order::nchw);
+  EXPECT_EQ(complete_cell(changed_by([](experiment& e) {
               e.network.arithmetic = precision::bf16;
             })).settings.network.order,
             memory_order::nhwc);
@@ -80,7 +81,7 @@ TEST(Completed, ThePrecisionChoosesTheMemoryOrder) {
 
 TEST(Completed, WorkspaceIsCappedOnAGpuOnly) {
   const auto capped_at = [](const char* backend, std::optional<byte_count> cap) {
-    experiment e = with([](experiment&) {});
+    experiment e = changed_by([](experiment&) {});
     e.backend = backend;
     e.workspace_cap = cap;
     return complete_cell(e);
@@ -96,7 +97,7 @@ TEST(Completed, WorkspaceIsCappedOnAGpuOnly) {
 
 TEST(Completed, RefusesWhatCannotBe) {
   const auto refused = [](void (*change)(experiment&)) {
-    EXPECT_THROW(complete_cell(with(change)), input_error);
+    EXPECT_THROW(complete_cell(changed_by(change)), input_error);
   };
   refused([](experiment& e) { e.network.name = "alexnett"; });
   refused([](experiment& e) { e.network.knobs["insze"] = 224; });
@@ -113,11 +114,11 @@ TEST(Completed, RefusesWhatCannotBe) {
 }
 
 TEST(Completed, APlanIsNoStrategy) {
-  EXPECT_THROW(complete_cell(with([](experiment& e) { e.strategy = "plan:swap_all"; })), input_error);
+  EXPECT_THROW(complete_cell(changed_by([](experiment& e) { e.strategy = "plan:swap_all"; })), input_error);
 }
 
 TEST(Completed, HasWhatItsNamesStandFor) {
-  const cell c = complete_cell(with([](experiment& e) { e.backend = "cuda:3"; }));
+  const cell c = complete_cell(changed_by([](experiment& e) { e.backend = "cuda:3"; }));
   EXPECT_EQ(c.strategy->row.name, "swap_all");
   EXPECT_EQ(c.backend.device, 3);
   EXPECT_EQ(c.network.network->ops.size(), build_network(c.settings.network).ops.size());
@@ -130,7 +131,7 @@ TEST(Completed, HasWhatItsNamesStandFor) {
 
 TEST(Completed, NativeNeedsItsPermission) {
   const auto native = [](bool allowed) {
-    experiment e = with([](experiment&) {});
+    experiment e = changed_by([](experiment&) {});
     e.backend = "cuda:0";
     e.mode = run_mode::native;
     e.allow_native = allowed;
