@@ -600,6 +600,23 @@ def test_memory_is_kept_for_the_next_kernel_alone():
     assert keeps == [True, False] and AllocateLine.should_reuse_buffer is usual
 
 
+def test_code_stays_on_a_gpu_between_operators_with_tensors_of_the_host():
+    from types import SimpleNamespace as Made
+
+    from torch._inductor.codegen.wrapper import PythonWrapperCodegen as Wrapper
+
+    wrapper = Made(lines=[], last_seen_device_guard_index=None)
+    wrapper.writeline = lambda line: wrapper.lines.append(line)
+    usual = Wrapper.codegen_device_guard_enter
+    with private.one_guard():
+        for device in (0, 0, 1):
+            Wrapper.codegen_device_guard_enter(wrapper, device)
+            wrapper.lines.append("copy")
+            Wrapper.codegen_device_guard_exit(wrapper)
+    told = [type(line).__name__[:5] if line != "copy" else line for line in wrapper.lines]
+    assert told == ["Enter", "copy", "copy", "ExitD", "Enter", "copy", "ExitD"] and Wrapper.codegen_device_guard_enter is usual
+
+
 def test_workspaces_of_products_count_where_there_are_products():
     from types import SimpleNamespace as Made
 

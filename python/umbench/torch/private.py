@@ -25,7 +25,8 @@ USED = {
     "torch._inductor.compile_fx": ("compile_fx", "compile_fx_inner"),
     "torch._inductor.graph": ("GraphLowering.find_nodes_prefer_channels_last", "GraphLowering.run_node"),
     "torch._inductor.ir": ("TensorBox",),
-    "torch._inductor.codegen.wrapper": ("AllocateLine.codegen", "AllocateLine.should_reuse_buffer", "ExternKernelAllocLine.codegen"),
+    "torch._inductor.codegen.wrapper": ("AllocateLine.codegen", "AllocateLine.should_reuse_buffer", "EnterDeviceContextManagerLine", "ExitDeviceContextManagerLine",
+                                        "ExternKernelAllocLine.codegen", "PythonWrapperCodegen.codegen_device_guard_enter"),
     "torch._inductor.codegen.custom_extern_kernel_codegen": ("CUSTOM_EXTERN_KERNEL_CODEGEN", "CustomCodegen"),
     "torch._inductor.virtualized": ("V",),
     "torch._inductor.config": ("alignment_asserts", "custom_partitioner_fn", "reorder_for_peak_memory", "size_asserts"),
@@ -139,7 +140,7 @@ def compiled(graph, inputs, partition, backend):
 
         call_straight("copies", ("copy_out", "copy_back", "finish_copy"))
         call_straight("chunks", ("behind", "add_product", "add_product_"))
-        with layouts_as_traced(), memory_given_back(), stored_as_told(), calls_before_allocations():
+        with layouts_as_traced(), memory_given_back(), stored_as_told(), calls_before_allocations(), one_guard():
             return compile_fx(graph, inputs, config_patches={
                 "custom_partitioner_fn": partitioner(partition), "fx_graph_cache": False,
                 "size_asserts": False, "alignment_asserts": False})  # launching is what binds small kernels
@@ -241,6 +242,28 @@ def calls_before_allocations():
     finally:
         for kind, codegen in zip(kinds, usual):
             kind.codegen = codegen
+
+
+@contextlib.contextmanager
+def one_guard():
+    """Inductor's code leaves its GPU ahead of an operator with tensors of the host, and comes back behind it, which takes the CPU
+    time. Within, it stays."""
+    from torch._inductor.codegen.wrapper import EnterDeviceContextManagerLine, ExitDeviceContextManagerLine, PythonWrapperCodegen
+
+    usual = PythonWrapperCodegen.codegen_device_guard_enter
+
+    def enter(self, device, *others, **named):
+        guards = [at for at, line in enumerate(self.lines) if isinstance(line, (EnterDeviceContextManagerLine, ExitDeviceContextManagerLine))]
+        if guards and isinstance(self.lines[guards[-1]], ExitDeviceContextManagerLine) and self.lines[guards[-2]].device_idx == device:
+            del self.lines[guards[-1]]
+        else:
+            usual(self, device, *others, **named)
+
+    PythonWrapperCodegen.codegen_device_guard_enter = enter
+    try:
+        yield
+    finally:
+        PythonWrapperCodegen.codegen_device_guard_enter = usual
 
 
 _points = itertools.count()
