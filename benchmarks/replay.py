@@ -9,6 +9,7 @@ Records are appended to files in a folder, where a later run goes on.
 """
 
 import json
+import statistics
 import sys
 import time
 from pathlib import Path
@@ -148,21 +149,10 @@ def size_of(graph, op):
 
 
 def report(records):
-    """Slowdowns of computed and replayed networks side by side; whether they agree in size and order."""
-    slowdowns, succeeded = {}, True
-    for name in NETWORKS:
-        for replayed in (False, True):
-            mine = [r for r in records if r["network"].split("#")[0] == (name + "_replayed" if replayed else name)]
-            base = next((load.steady_ns(r) for r in mine if r["strategy"] == "device" and r["outcome"] == "ok"), None)
-            for record in mine:
-                if base and record["outcome"] == "ok":
-                    slowdowns[(name, record["ratio"], record["strategy"], replayed)] = load.steady_ns(record) / base
+    """Slowdowns of computed and replayed networks side by side, medians over all runs; whether they agree in size and order."""
+    found, succeeded, orders = compared(records), True, {}
     print("| network | ratio | strategy | computed | replayed | replayed / computed |\n|---|---|---|---|---|---|")
-    orders = {}
-    for name, ratio, strategy, replayed in sorted(key for key in slowdowns if not key[3]):
-        ours, theirs = slowdowns[(name, ratio, strategy, False)], slowdowns.get((name, ratio, strategy, True))
-        if theirs is None:
-            continue
+    for (name, ratio, strategy), (ours, theirs) in found.items():
         succeeded = succeeded and abs(theirs / ours - 1) <= BOUND
         orders.setdefault((name, ratio), []).append((ours, theirs))
         print(f"| {name} | {ratio} | {strategy} | {ours:.2f} | {theirs:.2f} | {theirs / ours:.3f} |")
@@ -172,3 +162,16 @@ def report(records):
             succeeded = False
             print(f"{name} at {ratio}: in another order")
     return succeeded and bool(orders)
+
+
+def compared(records):
+    """{(network, ratio, strategy): (slowdown of the computed network, of the replayed one)}"""
+    slowdowns = {}
+    for name in NETWORKS:
+        for network in (name, name + "_replayed"):
+            mine = [r for r in records if r["network"].split("#")[0] == network and r["outcome"] == "ok"]
+            base = [load.steady_ns(r) for r in mine if r["strategy"] == "device"]
+            for record in mine if base else ():
+                runs = slowdowns.setdefault((name, record["ratio"], record["strategy"]), {}).setdefault(network, [])
+                runs.append(load.steady_ns(record) / statistics.median(base))
+    return {key: tuple(map(statistics.median, runs.values())) for key, runs in sorted(slowdowns.items()) if len(runs) == 2}
