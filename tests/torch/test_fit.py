@@ -125,6 +125,36 @@ def test_gradients_are_those_of_the_unplanned_model(name, share):
     assert model.plan.bound <= model.plan.predicted["peak"] <= model.plan.budget
 
 
+class Halved(nn.Module):
+    """Products in bfloat16."""
+
+    def __init__(self, body):
+        super().__init__()
+        self.body = body
+
+    def forward(self, x):
+        with torch.autocast(x.device.type, torch.bfloat16):
+            return nn.functional.cross_entropy(self.body(x).flatten(0, 1), x.flatten())
+
+
+@pytest.mark.parametrize("device, batch, share, size", [
+    ("cpu", 4, 0.9, (1, 32, 2, 101, 48)),
+    pytest.param("cuda", 32, 0.75, (4, 512, 8, 8192, 256), marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"))])
+def test_gradients_by_inductor_are_no_further_from_float32_than_without_a_plan(device, batch, share, size):
+    torch.manual_seed(0)
+    exact, x = models.GPT2(*size).to(device), torch.randint(size[3], (batch, size[4]), device=device)
+    plain, model = Halved(copy.deepcopy(exact)), Halved(copy.deepcopy(exact))
+    nn.functional.cross_entropy(exact(x).flatten(0, 1), x.flatten()).backward()
+    trained(torch.compile(plain), (x,))
+    model, _ = fitted(model, (x,), share, backend="inductor")
+    trained(model, (x,))
+
+    def off(halved):
+        return sum((own.grad - other.grad).square().sum() for own, other in zip(halved.body.parameters(), exact.parameters())).sqrt()
+
+    assert model.plan.recomputed and off(model) < 1.05 * off(plain), (off(model), off(plain))
+
+
 def test_a_forward_pass_out_of_memory_is_planned_again_with_more_slack(monkeypatch):
     model, inputs = made("perceptron")
     model, _ = fitted(model, inputs, 1.2)
