@@ -35,6 +35,22 @@ def test_a_tensor_is_put_where_a_later_one_finds_room():
     assert steering.find_holds(requests, within(110 * MIB), 5 * MIB + PAGE, 110 * MIB) == (None, 10 * MIB)
 
 
+def test_a_tensor_that_stays_lies_in_a_piece_beside_the_others():
+    """Best fit puts the first there, which soon goes: the last finds no room where the second lies."""
+    requests, pieces = step(24, 24, -24, 72), Pieces([(25 * MIB, 0), (72 * MIB, 2**40)])
+    changes, _ = steering.find_holds(requests, pieces, 25 * MIB + PAGE, 72 * MIB)
+    assert steering.count_served(requests, {}, pieces.copy()) == 3 and steering.count_served(requests, changes, pieces) == len(requests)
+    assert steering.find_holds(requests, Pieces([(23 * MIB, 0), (72 * MIB, 2**40)]), 23 * MIB + PAGE, 72 * MIB) == (None, 24 * MIB)
+
+
+@pytest.mark.parametrize(("end", "place"), [(60, 30), (40, 0)])
+def test_what_lies_in_other_pieces_is_in_nobodys_way(end, place):
+    """The first lies at 0 instead of in another piece behind the end; the second, wanted at 0, moves to the nearest place within."""
+    wanted = steering.Wanted(step(30, 20, 8), {0: 90 * MIB, 1: 0, 2: 200 * MIB}, 0, end * MIB)
+    wanted.settle(0, 0, 0)
+    assert wanted.at == {0: 0, 1: place * MIB, 2: 200 * MIB}
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_steps_find_room_in_less_than_best_fit_takes(seed):
     """What is found serves all requests and is no more than is needed. Half of what best fit wastes is got back at least."""

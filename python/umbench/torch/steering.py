@@ -72,23 +72,49 @@ def find_holds(requests, pieces, begin, room):
     were found, and then how many bytes the best packing lacks."""
     if count_served(requests, {}, pieces.copy()) == len(requests):
         return {}, 0
+    for elsewhere in ({}, in_other_pieces(requests, pieces, begin)):
+        best, least = packed(requests, pieces, begin, room, elsewhere)
+        if best is not None:
+            return at_fewer_points(best, Served(requests, pieces, 2 * TRIALS)), 0
+    return None, max(0, least - room) if least < math.inf else 0
+
+
+def packed(requests, pieces, begin, room, elsewhere):
+    """The same before pieces are joined, with tensors that lie in other pieces, {key: address}."""
     lengths, best, least = {key: size for is_taken, key, size, _ in requests if is_taken}, None, math.inf
     for rounding in ROUNDINGS:
-        wanted, size = addresses(requests, rounding)
+        wanted, size = addresses([request for request in requests if request[1] not in elsewhere], rounding)
         least = min(least, size or math.inf)
         if not wanted or size > room + 2 * rounding:
             continue
         end = max(wanted[key] + lengths[key] for key in wanted)
         for turned in (wanted, {key: end - wanted[key] - lengths[key] for key in wanted}):
-            wanted_here = Wanted(requests, {key: begin + address for key, address in turned.items()}, begin, begin + room)
+            wanted_here = Wanted(requests, {key: begin + address for key, address in turned.items()} | elsewhere, begin, begin + room)
             changes = steered(requests, wanted_here, pieces.copy())
             if changes is not None and count_served(requests, changes, pieces.copy()) == len(requests):
                 best = min(best or changes, fewer(changes, Served(requests, pieces, TRIALS)), key=pieces_in)
         if best is not None and pieces_in(best) <= FEW:
             break
-    if best is None:
-        return None, max(0, least - room) if least < math.inf else 0
-    return at_fewer_points(best, Served(requests, pieces, 2 * TRIALS)), 0
+    return best, least
+
+
+def in_other_pieces(requests, pieces, begin):
+    """{key: address} of tensors that find room, one at a time, in pieces other than the one from `begin`, those first that take most for longest."""
+    born, alive, found = {}, {}, {}
+    for number, (is_taken, key, size, _) in enumerate(requests):
+        if is_taken:
+            born[key] = number
+        else:
+            alive[key] = size, born[key], number
+    by_weight = sorted(alive, key=lambda key: alive[key][0] * (alive[key][2] - alive[key][1]), reverse=True)
+    for length, address in sorted(pieces.free, reverse=True):
+        here = []
+        for key in by_weight if address != begin else ():
+            size, first, last = alive[key]
+            if key not in found and size <= length and all(last < other_first or other_last < first for other_first, other_last in here):
+                found[key] = address
+                here.append((first, last))
+    return found
 
 
 def pieces_in(changes):
@@ -189,7 +215,8 @@ class Wanted:
     def _move(self, key):
         """To the nearest place that is free all the time, if there is one."""
         size, old, places, at = self.size[key], self.at[key], [], self.begin
-        for begin, end in sorted((self.at[other], self.at[other] + self.size[other]) for other in self._beside(key)) + [(self.end, self.end)]:
+        beside = ((self.at[other], self.at[other] + self.size[other]) for other in self._beside(key))
+        for begin, end in sorted(span for span in beside if self.begin <= span[0] < self.end) + [(self.end, self.end)]:
             if begin - at >= size:
                 place = min(max(old, at), begin - size)
                 if 0 < place - at <= LARGE:  # which cannot be held
