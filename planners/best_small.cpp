@@ -142,7 +142,8 @@ class rung_search {
       const std::uint64_t work = work_ / (least_ < before ? 16 : 64);
       take({now_->split, polish(space_of(now_->split), place_, budget, now_->what, work)});
     }
-    if (!is_searched) return;
+    // With less than half of the budget rivals cut finely, and each size of a part takes long to time.
+    if (!is_searched || budget < p_.budget / 2) return;
     // A rival's plan cannot be polished: the search goes on from its own.
     std::optional<placed_plan> rival = rival_(budget, std::min(least_, rivals_least_));
     if (!rival || rival->time >= std::min(least_, rivals_least_)) return;

@@ -36,12 +36,16 @@ struct kept_plan {
   nanoseconds time = 0;
 };
 
-// Swaps parts at the peak, the furthest next use first, until the rest fits.
+// Swaps parts at the peak, the furthest next use first, until the rest fits. Nothing if computing alone takes
+// `to_beat`.
 std::optional<kept_plan> plan_in_parts(const problem& p, std::uint32_t parts, byte_count room,
-                                       byte_count& least) {
+                                       nanoseconds to_beat, byte_count& least) {
   const use_table uses = make_use_table(p.network, order_in_parts(p.network, parts));
   const std::vector<gap> gaps = find_gaps(p.network, uses);
   forecaster costs(p, uses);
+  nanoseconds computing = 0;
+  for (position at = 0; at < uses.end(); ++at) computing += costs.compute_time(at);
+  if (computing >= to_beat) return std::nullopt;
   std::vector<decision> decisions(gaps.size());
   fit_result now = fit_transfers(p.network, uses, gaps, costs, 0, decisions);
   while (now.peak > room) {
@@ -81,7 +85,8 @@ memory_plan plan_ooc_kept(const problem& p, byte_count room) {
   const std::int64_t images = batch_size(p.network);
   for (const std::uint32_t parts : {1U, 2U, 3U, 4U, 6U, 8U, 12U, 16U, 24U, 32U, 64U, 128U, 256U}) {
     if (parts > images) break;
-    auto next = plan_in_parts(p, parts, room, least);
+    const nanoseconds to_beat = best ? std::min(best->time, p.time_to_beat) : p.time_to_beat;
+    auto next = plan_in_parts(p, parts, room, to_beat, least);
     if (next && (!best || next->time < best->time)) best = std::move(next);
   }
   if (!best) {
