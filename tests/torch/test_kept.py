@@ -125,30 +125,31 @@ def test_the_table_of_the_h200_quotes_its_records():
     assert f"In {sum(runs)} of {len(runs)} runs" in (ROOT / "docs/torch.md").read_text(encoding="utf-8")
 
 
-def test_the_page_quotes_the_ways_of_pytorch():
-    """Of those in no more memory, the fastest."""
-    fitted, stock = kept("fit_h100.jsonl"), kept("stock_h100.jsonl")
-    ways = {(row["model"], row["way"]): row for row in stock}
-    selective, llama, on_cpu = ways["convnext_t", "selective"], ways["llama_lora", "selective"], ways["llama_lora", "save_on_cpu"]
-    found = {}  # (the time over that way's, and what 0.92 of that is over the unplanned model's), by model and ratio
-
-    def compare(row, way):
-        return row["kernel_ms"]["all"] / way["kernel_ms"]["all"], 0.92 * kernels(way, fitted)
-
+def beside_stock(fitted, stock):
+    """Of the fastest way of PyTorch in no more memory, what a fitted model takes of its time, and the unplanned model; by model and ratio."""
+    found = {}
     for row in (row for row in fitted if row["way"] == "fit"):
         rivals = [each for each in stock if each["model"] == row["model"] and each["peak"] <= peak_of(row) and "kernel_ms" in each]
         if rivals:
-            found[row["model"], row["ratio"]] = compare(row, min(rivals, key=lambda way: way["kernel_ms"]["all"]))
-    fast = [share for share, _ in found.values() if share <= 0.92]
-    slow = [found.pop(cell) for cell in (("vit_b16", 3), ("swin_t", 1.5), ("gpt2_small", 2))]
-    assert all(share <= 0.92 for share, _ in found.values())
-    slow.append(compare(one(fitted, "convnext_t", "fit", 1.5), selective))
-    (vit, swin, gpt, convnext), wanted = zip(*((f"{share:.2f}", f"{most:.2f}") for share, most in slow))
+            fastest = min(rivals, key=lambda way: way["kernel_ms"]["all"])
+            found[row["model"], row["ratio"]] = row["kernel_ms"]["all"] / fastest["kernel_ms"]["all"], 1 / kernels(fastest, fitted)
+    return found
+
+
+def test_the_page_quotes_the_ways_of_pytorch():
+    fitted, stock = kept("fit_h100.jsonl"), kept("stock_h100.jsonl")
     page = " ".join((ROOT / "results/torch/README.md").read_text(encoding="utf-8").split())
-    assert (f"{len(fast)} of {len(fast) + 3} cells take {min(fast):.2f} to {max(fast):.2f} of the time. ViT-B/16 in a third takes {vit}, Swin-T in two thirds {swin}, "
-            f"GPT-2 small in half {gpt}, ConvNeXt-T {convnext} (selective checkpointing, {selective['peak'] / 2**30:.2f} GiB). For 0.92 they had to take "
-            f"{', '.join(wanted[:3])} and {wanted[3]} of the unplanned time. The Llama needs "
-            f"{llama['peak'] / 2**30:.1f} GiB with selective checkpointing, {on_cpu['peak'] / 2**30:.1f} and {on_cpu['ms']:.0f} ms with save_on_cpu.") in page
+    found = beside_stock(fitted, stock)
+    fast = [share for share, _ in found.values() if share <= 0.92]
+    assert f"in no more memory, {len(fast)} of {len(found)} cells take {min(fast):.2f} to {max(fast):.2f} of the time" in page
+    slow = {cell: shares for cell, shares in found.items() if shares[0] > 0.92}
+    for (model, ratio), shares in slow.items():
+        assert "{} in {} {:.2f}, unplanned {:.2f}".format(NAMES[model].split(",")[0], RATIOS[ratio], *shares) in page
+    assert page.count(", unplanned ") == len(slow)
+    told = {name: one_way for name in ("gpt2_small", "gpt2_medium", "vit_b16", "convnext_t") for one_way in stock if (one_way["model"], one_way["way"]) == (name, "selective")}
+    sizes, times = [f"{row['peak'] / 2**30:.2f}" for row in told.values()], sorted(kernels(row, fitted) for row in told.values())
+    assert "of GPT-2 small in {} GiB, medium in {}, ViT-B/16 in {} and ConvNeXt-T in {}".format(*sizes) in page
+    assert f"takes {times[0]:.2f} to {times[-1]:.2f} of the unplanned time" in page
 
 
 def test_the_page_says_how_well_fit_is_forecast_without_a_gpu():
@@ -199,22 +200,19 @@ def test_the_pages_quote_the_records():
     assert {row["tier"] for row in slowed} == {"pinned", "managed"} and all(row["worst"] == 0 and row["offloaded"] for row in slowed)
 
 
+def test_the_page_quotes_how_long_plans_are_searched_for():
+    page, rows = " ".join((ROOT / "results/torch/README.md").read_text(encoding="utf-8").split()), kept("searches.jsonl")
+    (least, most), (few, many) = ((min(found), max(found)) for found in ([row[name] for row in rows] for name in ("seconds", "nodes")))
+    assert f"[Searches](searches.jsonl) for {few:,} to {many:,} nodes took {least:.1f} to {most:.1f} s, up to seven at once." in page
+
+
 def test_the_page_quotes_how_long_compiling_takes():
     page = " ".join((ROOT / "results/torch/README.md").read_text(encoding="utf-8").split())
     rows = {(row["model"], row["way"]): row for row in kept("compile_h100.jsonl")}
     gpt, again, resnet = rows["gpt2_small", "fit"], rows["gpt2_small", "fit, operators timed before"], rows["resnet50", "fit"]
     ratios = [row["first_step_s"] / rows[row["model"], "plain"]["first_step_s"] for row in (gpt, again, resnet)]
     assert max(ratios) <= 1.3 and len({row["cores"] for row in rows.values()}) == 1
-    spent = gpt["seconds_of"]
-    assert (f"over compiling alone, on {gpt['cores']} cores: GPT-2 small in half {ratios[0]:.2f} times "
-            f"({gpt['first_step_s']:.0f} s: {spent['search']:.1f} for the search, "
-            f"{spent['timing']:.1f} for timing operators), ResNet-50 {ratios[2]:.2f}") in page
-
-
-def test_the_page_says_at_which_power_the_llama_is_trained():
-    page = " ".join((ROOT / "results/torch/README.md").read_text(encoding="utf-8").split())
-    (row,) = [row for row in kept("power_h100.jsonl") if row["way"] == "fit"]
-    assert f"draw {row['watts_median']} W](power_h100.jsonl), at {row['sm_mhz']['median']:,} of {row['sm_mhz']['max']:,} MHz" in page
+    assert f"over compiling alone, on {gpt['cores']} cores: GPT-2 small in half {ratios[0]:.2f} times, ResNet-50 {ratios[2]:.2f}." in page
 
 
 def test_images_in_a_third_of_the_memory_are_learned_as_without_a_plan():
