@@ -144,7 +144,7 @@ def test_the_page_quotes_the_ways_of_pytorch():
     assert f"in no more memory, {len(fast)} of {len(found)} cells take {min(fast):.2f} to {max(fast):.2f} of the time" in page
     slow = {cell: shares for cell, shares in found.items() if shares[0] > 0.92}
     for (model, ratio), shares in slow.items():
-        assert "{} in {} {:.2f}, unplanned {:.2f}".format(NAMES[model].split(",")[0], RATIOS[ratio], *shares) in page
+        assert "{} in {} ({:.2f}, unplanned {:.2f})".format(NAMES[model].split(",")[0], RATIOS[ratio], *shares) in page
     assert page.count(", unplanned ") == len(slow)
     told = {name: one_way for name in ("gpt2_small", "gpt2_medium", "vit_b16", "convnext_t") for one_way in stock if (one_way["model"], one_way["way"]) == (name, "selective")}
     sizes, times = [f"{row['peak'] / 2**30:.2f}" for row in told.values()], sorted(kernels(row, fitted) for row in told.values())
