@@ -197,7 +197,8 @@ std::int64_t torch_walk::in_place(const torch_kernel& kernel, std::size_t t, boo
       if (std::ranges::find(shifted, b) != shifted.end()) continue;
       const bool from_outside = std::ranges::find(kernel.reads, b) != kernel.reads.end();
       const bool is_taken = std::ranges::find(taken, b) != taken.end();
-      if (!from_outside || is_taken || wiring_.at(b).bytes != wiring_.at(written).bytes ||
+      const bool came_back = backward && orders_.is_offloaded[b];  // Inductor writes over no copy
+      if (!from_outside || is_taken || came_back || wiring_.at(b).bytes != wiring_.at(written).bytes ||
           !is_last_use(b, t, backward))
         continue;
       bytes += wiring_.allocated(b);

@@ -163,6 +163,19 @@ TEST(torch_plans, nothing_is_written_over_what_is_read_elsewhere) {
   EXPECT_EQ(torch_model(s, unlimited).evaluate(only(s, {2})).forward_peak, 16 * kib);
 }
 
+// The gradient of a takes the place of r, unless r came back from the host.
+TEST(torch_plans, nothing_is_written_over_a_copy) {
+  torch_step s = chain();
+  s.link_bytes_per_ns = 1e6;
+  s.nodes[2].bytes = s.nodes[6].bytes = 8 * kib;
+  s.nodes[5].bytes = 2 * kib;
+  std::vector<torch_fate> fates = only(s, {2});
+  EXPECT_EQ(torch_model(s, unlimited).evaluate(fates).peak,
+            18 * kib);  // b, its gradient, r, and r's gradient
+  fates[2] = torch_fate::offloaded;
+  EXPECT_EQ(torch_model(s, unlimited).evaluate(fates).peak, 22 * kib);  // b, r, and the gradients of r and a
+}
+
 // The gradient of r is computed with two tensors of 4 KiB beside it.
 TEST(torch_plans, no_plan_is_below_the_largest_library_call) {
   torch_step s = chain();
