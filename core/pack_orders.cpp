@@ -16,7 +16,7 @@ namespace um {
 namespace {
 
 using placing::attempt, placing::block_placer, placing::gap_rule, placing::shape, placing::to_signed,
-    placing::placed_block, placing::placement_request, placing::placing_order;
+    placing::placement_request, placing::placing_order;
 
 // The search stops when the arena is at most 1/500 larger than the lower bound.
 constexpr byte_count near_enough = 500;
@@ -129,7 +129,7 @@ attempt search_orders(placement_request& t) {
     may_differ = may_differ || a.bytes_above_goal > 0;
     a = lower_blocks_above_goal(std::move(a), t, by, tries / starts, dice);
     t.rule = gap_rule::tightest_gap;
-    by.place_too(a, rest);
+    by.place_too(a, rest, best ? best->bytes : std::numeric_limits<byte_count>::max());
     if (!best || a.bytes < best->bytes) best = std::move(a);
   }
   return *best;
@@ -172,8 +172,8 @@ prepared_packing prepare_packing(std::span<const block> blocks) {
 }
 
 packing to_packing(prepared_packing&& p, const attempt& a) {
-  for (const placed_block& s : a.placed)
-    p.result.offsets[p.original_index[s.index]] = static_cast<byte_count>(s.begin);
+  for (const std::uint32_t i : a.placed)
+    p.result.offsets[p.original_index[i]] = static_cast<byte_count>(a.address_of[i]);
   p.result.bytes = a.bytes;
   return std::move(p.result);
 }

@@ -45,6 +45,7 @@ block_placer::block_placer(const placement_request& t)
     : task_(t),
       conflicts_(t.blocks),
       lifetimes_(t.blocks.size()),
+      extents_(t.blocks.size()),
       is_kept_(t.blocks.size()),
       overlapping_(t.blocks.size() + 1) {
   std::uint32_t end = 1;
@@ -54,6 +55,7 @@ block_placer::block_placer(const placement_request& t)
   const auto range_of = [&](std::uint32_t step) { return static_cast<step_range>(step / steps_of_range_); };
   for (std::size_t i = 0; i < t.blocks.size(); ++i) {
     const shape& b = t.blocks[i];
+    extents_[i] = to_signed(b.extent);
     lifetime& x = lifetimes_[i];
     x.begin = range_of(b.begin);
     x.end = static_cast<step_range>(range_of(b.end - 1) + 1);
@@ -66,12 +68,13 @@ attempt block_placer::place(placing_order order) {
   attempt a;
   a.bytes = task_.floor;
   a.address_of.resize(task_.blocks.size());
-  place_too(a, order);
+  place_too(a, order, std::numeric_limits<byte_count>::max());
   return a;
 }
 
-void block_placer::place_too(attempt& a, const placing_order& order) {
+void block_placer::place_too(attempt& a, const placing_order& order, byte_count enough) {
   for (const std::uint32_t i : order) {
+    if (a.bytes >= enough) return;
     a.order.push_back(i);
     insert(i, address_for(i, a), a);
   }
@@ -118,12 +121,12 @@ bool block_placer::place_earlier(const attempt& before, std::size_t from, std::s
 
 bool block_placer::keeps_lowest_gap(std::uint32_t i, std::int64_t at) const {
   if (task_.rule != gap_rule::lowest_gap) return false;
-  const std::int64_t above = at + to_signed(task_.blocks[i].extent);
+  const std::int64_t above = at + extents_[i];
   const lifetime& x = lifetimes_[i];
   return std::ranges::all_of(changes_, [&](const change& c) {
     const lifetime& y = lifetimes_[c.index];
     if (y.begin >= x.end || x.begin >= y.end) return true;
-    return c.was >= above && (c.is >= above || c.is + to_signed(task_.blocks[c.index].extent) <= at);
+    return c.was >= above && (c.is >= above || c.is + extents_[c.index] <= at);
   });
 }
 
@@ -138,25 +141,25 @@ void block_placer::begin_as(const attempt& before, std::size_t kept, attempt& a)
   a.bytes_above_goal = 0;
   is_kept_.assign(task_.blocks.size(), 0);
   for (std::size_t k = 0; k < kept; ++k) is_kept_[a.order[k]] = 1;
-  for (const placed_block& s : before.placed) {
-    if (is_kept_[s.index] != 0) insert_at(a.placed.size(), s.index, s.begin, a);
+  for (const std::uint32_t i : before.placed) {
+    if (is_kept_[i] != 0) insert_at(a.placed.size(), i, before.address_of[i], a);
   }
 }
 
 void block_placer::insert(std::uint32_t i, std::int64_t at, attempt& a) const {
-  const auto after = std::ranges::upper_bound(a.placed, at, {}, &placed_block::begin) - a.placed.begin();
+  const auto address = [&](std::uint32_t k) { return a.address_of[k]; };
+  const auto after = std::ranges::upper_bound(a.placed, at, {}, address) - a.placed.begin();
   insert_at(static_cast<std::size_t>(after), i, at, a);
 }
 
 void block_placer::insert_at(std::size_t place, std::uint32_t i, std::int64_t at, attempt& a) const {
-  const shape& b = task_.blocks[i];
-  const placed_block s{at, at + to_signed(b.extent), i};
-  const auto top = static_cast<byte_count>(s.end);
+  const auto top = static_cast<byte_count>(at + extents_[i]);
   a.bytes = std::max(a.bytes, top);
-  if (top > task_.goal) a.bytes_above_goal += std::min(top - task_.goal, b.extent);
+  if (top > task_.goal)
+    a.bytes_above_goal += std::min(top - task_.goal, static_cast<byte_count>(extents_[i]));
   a.address_of[i] = at;
   const auto after = static_cast<std::ptrdiff_t>(place);
-  a.placed.insert(a.placed.begin() + after, s);
+  a.placed.insert(a.placed.begin() + after, i);
   a.begins.insert(a.begins.begin() + after, lifetimes_[i].begin);
   a.ends.insert(a.ends.begin() + after, lifetimes_[i].end);
 }
@@ -184,19 +187,19 @@ std::span<const std::uint32_t> block_placer::overlapping_in_time(std::uint32_t i
   if (steps_of_range_ == 1) return found;
   const shape& b = task_.blocks[i];
   const auto others = std::ranges::remove_if(found, [&](std::uint32_t k) {
-    const shape& other = task_.blocks[a.placed[k].index];
+    const shape& other = task_.blocks[a.placed[k]];
     return other.begin >= b.end || b.begin >= other.end;
   });
   return found.first(count - others.size());
 }
 
 std::int64_t block_placer::address_for(std::uint32_t i, const attempt& a) {
-  const std::vector<placed_block>& placed = a.placed;
   const shape& b = task_.blocks[i];
   gap_finder found(task_, b.alignment);
   if (task_.has_only_single_blocks) {
     for (const std::uint32_t k : overlapping_in_time(i, a)) {
-      if (!found.add({placed[k].begin - to_signed(b.extent), placed[k].end})) break;
+      const std::uint32_t other = a.placed[k];
+      if (!found.add({a.address_of[other] - extents_[i], end_of(other, a)})) break;
     }
   } else {
     find_forbidden_addresses(i, a);
@@ -220,17 +223,18 @@ void block_placer::find_forbidden_addresses(std::uint32_t i, const attempt& a) {
   forbidden_.clear();
   forbidden_to_parts_.clear();
   for (const std::uint32_t k : overlapping_in_time(i, a)) {
-    const placed_block& s = a.placed[k];
-    if (overlap_throughout(b, task_.blocks[s.index])) {
-      forbidden_.push_back({s.begin - to_signed(b.extent), s.end});
+    const std::uint32_t other = a.placed[k];
+    const std::int64_t begin = a.address_of[other];
+    if (overlap_throughout(b, task_.blocks[other])) {
+      forbidden_.push_back({begin - extents_[i], end_of(other, a)});
       continue;
     }
     if (b.is_single) {
-      for (const offset_interval& x : conflicts_.forbidden_offsets(s.index, i))
-        forbidden_to_parts_.push_back({s.begin - x.below, s.begin - x.above});
+      for (const offset_interval& x : conflicts_.forbidden_offsets(other, i))
+        forbidden_to_parts_.push_back({begin - x.below, begin - x.above});
     } else {
-      for (const offset_interval& x : conflicts_.forbidden_offsets(i, s.index))
-        forbidden_to_parts_.push_back({s.begin + x.above, s.begin + x.below});
+      for (const offset_interval& x : conflicts_.forbidden_offsets(i, other))
+        forbidden_to_parts_.push_back({begin + x.above, begin + x.below});
     }
   }
   std::ranges::sort(forbidden_to_parts_, {}, &offset_interval::above);

@@ -23,11 +23,6 @@ struct placement_request {
   bool has_only_single_blocks = true;  // each block has one piece, at offset 0
 };
 
-struct placed_block {
-  std::int64_t begin = 0, end = 0;  // addresses
-  std::uint32_t index = 0;          // index of the block in the task
-};
-
 using placing_order = std::vector<std::uint32_t>;  // indices of some or all of the task's blocks
 
 // Numbers of small ranges of steps, in order, so that eight compare at once: blocks that share a step share
@@ -37,7 +32,7 @@ using step_range = std::int16_t;
 // A packing of some or all of the blocks.
 struct attempt {
   placing_order order;
-  std::vector<placed_block> placed;      // by address
+  placing_order placed;                  // by address
   std::vector<step_range> begins, ends;  // of each placed block
   std::vector<std::int64_t> address_of;  // per block of the task that is placed
   byte_count bytes = 0;                  // size of the arena so far
@@ -63,8 +58,9 @@ class block_placer {
   explicit block_placer(const placement_request& t);
 
   attempt place(placing_order order);
-  // Places further blocks, each as if the order had begun with those that are placed.
-  void place_too(attempt& a, const placing_order& order);
+  // Places further blocks, each as if the order had begun with those that are placed, while the arena is
+  // below `enough`.
+  void place_too(attempt& a, const placing_order& order, byte_count enough);
   // To `a`, whose memory is reused: `before` with the block of its place `from` moved to the earlier place
   // `to`. False, and `a` is of no use, as soon as more than `most` bytes lie above the goal.
   bool place_earlier(const attempt& before, std::size_t from, std::size_t to, byte_count most, attempt& a);
@@ -85,7 +81,8 @@ class block_placer {
   void insert_at(std::size_t place, std::uint32_t i, std::int64_t at, attempt& a) const;
   // Whether a block that took the lowest gap takes the same in spite of the changes.
   bool keeps_lowest_gap(std::uint32_t i, std::int64_t at) const;
-  // Indices of the placed blocks that are live at the same time as block `i`.
+  std::int64_t end_of(std::uint32_t i, const attempt& a) const { return a.address_of[i] + extents_[i]; }
+  // Places, by address, of the placed blocks that are live at the same time as block `i`.
   std::span<const std::uint32_t> overlapping_in_time(std::uint32_t i, const attempt& a);
   // The address of block `i` by the rule, given the placed blocks.
   std::int64_t address_for(std::uint32_t i, const attempt& a);
@@ -97,6 +94,7 @@ class block_placer {
   const conflicts conflicts_;
   std::uint32_t steps_of_range_ = 1;
   std::vector<lifetime> lifetimes_;            // per block
+  std::vector<std::int64_t> extents_;          // per block
   std::vector<char> is_kept_;                  // per block
   std::vector<change> changes_;                // scratch of place_earlier()
   std::vector<unsigned char> is_overlapping_;  // scratch: per placed block

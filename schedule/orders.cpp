@@ -200,10 +200,11 @@ bool can_split_batch(const graph& g, const op& o, std::uint32_t parts) {
   if (parts == 1) return true;
   try {
     const std::int64_t images = images_of(g, o);
+    if (std::int64_t{parts} > images) return false;
     return std::ranges::all_of(accesses_of(g, o, batch_part(images, parts - 1, parts)), [&](const access& a) {
       return !belongs_to_parameter(g.tensors[a.tensor].role) || is_whole(g.tensors[a.tensor].shape, a.where);
     });
-  } catch (const std::invalid_argument&) {  // the operator cannot be cut so, or has fewer images than parts
+  } catch (const std::invalid_argument&) {  // the operator cannot be cut so
     return false;
   }
 }
