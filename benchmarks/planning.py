@@ -93,7 +93,7 @@ def measure(umbench, task):
         text.seek(0)
         said = text.read()
     found = re.search(r"(?m)^  expected +(.+?) an iteration", said)
-    last = said.strip().splitlines()[-1] if said.strip() else ""
+    last = "planned" if status == 0 else said.strip().splitlines()[-1] if said.strip() else ""
     return {**{field: task[field] for field in FIELDS}, "cpu_s": round(used.ru_utime + used.ru_stime, 2),
             "peak_mib": used.ru_maxrss // 1024, "processor": processor(),
             "operators": task["operators"], "outcome": found[1] if found else last.removeprefix("umbench: ")[:120]}
