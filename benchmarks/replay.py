@@ -166,12 +166,15 @@ def report(records):
 
 def compared(records):
     """{(network, ratio, strategy): (slowdown of the computed network, of the replayed one)}"""
-    slowdowns = {}
-    for name in NETWORKS:
-        for network in (name, name + "_replayed"):
-            mine = [r for r in records if r["network"].split("#")[0] == network and r["outcome"] == "ok"]
-            base = [load.steady_ns(r) for r in mine if r["strategy"] == "device"]
-            for record in mine if base else ():
-                runs = slowdowns.setdefault((name, record["ratio"], record["strategy"]), {}).setdefault(network, [])
-                runs.append(load.steady_ns(record) / statistics.median(base))
-    return {key: tuple(map(statistics.median, runs.values())) for key, runs in sorted(slowdowns.items()) if len(runs) == 2}
+    succeeded = [record for record in records if record["outcome"] == "ok"]
+    bases, slowdowns = {}, {}
+    for record in succeeded:
+        if record["strategy"] == "device":
+            bases.setdefault(record["network"], []).append(load.steady_ns(record))
+    for record in succeeded:
+        network = record["network"].split("#")[0]
+        if record["network"] in bases:
+            runs = slowdowns.setdefault((network.removesuffix("_replayed"), record["ratio"], record["strategy"]), {})
+            runs.setdefault(network, []).append(load.steady_ns(record) / statistics.median(bases[record["network"]]))
+    return {key: (statistics.median(runs[key[0]]), statistics.median(runs[key[0] + "_replayed"]))
+            for key, runs in sorted(slowdowns.items()) if len(runs) == 2}
