@@ -140,8 +140,9 @@ class best_search {
 
   struct split_result {
     std::size_t split = 0;
-    nanoseconds time = 0;
+    nanoseconds time = any_time;
     byte_count aim = 0;
+    bool is_cut_off = false;
   };
   static nanoseconds with_tolerance(nanoseconds time) { return time == any_time ? time : time + time / 20; }
   bool is_near() const { return best_ && best_->time <= compute_time_ + compute_time_ / 10; }
@@ -162,13 +163,12 @@ class best_search {
     take(plan_by_rungs(p_, place_, fixed, rungs_, rival, work_));
   }
 
-  std::optional<split_result> consider(std::size_t split, const effort_limits& most, byte_count aim,
-                                       nanoseconds to_beat) {
+  split_result consider(std::size_t split, const effort_limits& most, byte_count aim, nanoseconds to_beat) {
     search_space& of = space_of(split);
     least_memory_ = std::min(least_memory_, of.least_memory());
-    if (of.least_memory() > p_.budget) return std::nullopt;
+    if (of.least_memory() > p_.budget) return {split};
     repaired found = decide_and_place(of, place_, {p_.budget, aim, to_beat}, most);
-    if (!found.best) return std::nullopt;
+    if (!found.best) return {split, any_time, aim, found.is_cut_off};
     const split_result seen{split, found.best->placed.time, found.aim};
     take(std::move(found.best->placed));
     return seen;
@@ -176,16 +176,19 @@ class best_search {
 
   // Searches for the budget itself: every split with little effort, then the fastest three with more, of
   // which the second and third are skipped if the best plan is fast and they are slower by a fortieth: more
-  // effort gains less (LSTM, three exported networks).
+  // effort gains less (LSTM, three exported networks). Where fewer have a plan, the work of the others goes
+  // to splits that little effort was too little for (regions of exported VGG-16 at ratio 4).
   void search_for_budget() {
     std::vector<split_result> results;
+    std::vector<std::size_t> cut_off;
     nanoseconds fastest = any_time;  // of the results: plans of the ladder had more effort
     const effort_limits quick = quick_effort(work_ / (is_small_ ? 4 : 2) / splits_.size());
     for (std::size_t split = 0; split < splits_.size() && !is_close(); ++split) {
-      const auto seen = consider(split, quick, p_.budget, with_tolerance(fastest));
-      if (!seen) continue;
-      results.push_back(*seen);
-      fastest = std::min(fastest, seen->time);
+      const split_result seen = consider(split, quick, p_.budget, with_tolerance(fastest));
+      if (seen.is_cut_off) cut_off.push_back(split);
+      if (seen.time == any_time) continue;
+      results.push_back(seen);
+      fastest = std::min(fastest, seen.time);
     }
     if (results.empty())
       results.push_back({candidates_.empty() ? 0 : candidates_.front().split, any_time, p_.budget});
@@ -194,6 +197,10 @@ class best_search {
     for (std::size_t i = 0; i < std::min(results.size(), most_results) && !is_close(); ++i) {
       if (i > 0 && is_near() && results[i].time > least_time() + least_time() / 40) continue;
       consider(results[i].split, full_effort(i == 0 ? work_ / 2 : work_ / 4), results[i].aim, least_time());
+    }
+    cut_off.resize(std::min(cut_off.size(), 2 * (most_results - std::min(results.size(), most_results))));
+    for (const std::size_t split : cut_off) {
+      if (!is_close()) consider(split, full_effort(work_ / 8), p_.budget, least_time());
     }
   }
 

@@ -20,6 +20,7 @@ class repairing {
     if (of_.compute_time() >= at_.to_beat) return {};
     const std::uint64_t begun = of_.work();
     solution now = decide(of_, aim_, {tries_, most_.work});
+    found_.is_cut_off = now.score.over > 0;
     for (int i = 0; i < most_.placings; ++i) {
       if (i > 0 && of_.work() - begun > 2 * most_.work) break;
       if (i > 0) now = decide_again(of_, aim_, {tries_ / 8, most_.work / 8}, now);

@@ -24,7 +24,8 @@ struct target {
 
 struct repaired {
   std::optional<placed_decisions> best;
-  byte_count aim = 0;  // the memory that `best` was decided for
+  byte_count aim = 0;       // the memory that `best` was decided for
+  bool is_cut_off = false;  // the work was spent before the first decisions fitted
 };
 
 // Decides for `aim`, then for less where the placed plan needs more than the budget, and for more where it

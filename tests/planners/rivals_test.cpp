@@ -11,6 +11,7 @@
 #include "core/lower.hpp"
 #include "harness/json/input_files.hpp"
 #include "hints/hints.hpp"
+#include "networks/spec.hpp"
 #include "planners/best_place.hpp"
 #include "planners/planners.hpp"
 #include "simulator/roofline.hpp"
@@ -28,10 +29,10 @@ constexpr nanoseconds launched_alone = 3000;
 // A graph on a machine, and the times that its strategies come to.
 class contest {
  public:
-  explicit contest(std::uint32_t seed)
-      : g(random_graph(seed)), on(machine_for(seed, g.arithmetic)), costs(estimate(g, on)) {
+  contest(graph network, machine with) : g(std::move(network)), on(std::move(with)), costs(estimate(g, on)) {
     footprint = footprint_of(g, costs).total;
   }
+  explicit contest(std::uint32_t seed) : contest(random_graph(seed), machine_for(seed)) {}
 
   // With the price of copies and launches; `never` where there is no plan. Throws where the plan is wrong.
   // `planned_for`: the ratio that it plans for, if that is another. `to_beat`: problem::time_to_beat.
@@ -67,7 +68,8 @@ class contest {
   byte_count footprint = 0;
 
  private:
-  static machine machine_for(std::uint32_t seed, precision arithmetic) {
+  static machine machine_for(std::uint32_t seed) {
+    const precision arithmetic = random_graph(seed).arithmetic;
     static const std::vector<machine> all = load_machines(std::nullopt);
     for (std::size_t i = seed;; ++i) {
       const machine& m = all[i % all.size()];
@@ -148,6 +150,17 @@ TEST_P(random_graphs, a_time_to_beat_hides_no_faster_plan) {
       EXPECT_LE(c.time_of(by, ratio, pressure::plan, 0, time + 1), time) << name << " at " << ratio;
     }
   }
+}
+
+// Little effort ends before any decisions for its fastest split, three regions, fit; four micro-batches take
+// 1.35 of the operators' time, copies priced.
+TEST(best, searches_more_where_little_effort_was_too_little) {
+  const network_spec spec = network_from_file(UM_SOURCE_FOLDER "/tests/networks/exported/vgg16.json");
+  const std::vector<machine> all = load_machines(std::nullopt);
+  const contest c(*spec.imported_graph, *std::ranges::find(all, "h200", &machine::name));
+  nanoseconds computing = 0;
+  for (const op_cost& x : c.costs) computing += x.time;
+  EXPECT_LE(c.time_of(*find_strategy(planners(), "best"), 4, pressure::plan), computing / 100 * 125);
 }
 
 // Those of the first twenty that take at most two seconds each; others take up to a minute or more. 458: for
