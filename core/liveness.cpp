@@ -27,7 +27,7 @@ std::vector<std::optional<index_range>> live_ranges(const graph& g) {
   return all;
 }
 
-std::vector<byte_count> arena_sizes(const graph& g) {
+std::vector<byte_count> sizes_in_arena(const graph& g) {
   std::vector<byte_count> sizes;
   for (const tensor& t : g.tensors) sizes.push_back(round_up(bytes_of(t), arena_alignment));
   return sizes;

@@ -15,8 +15,8 @@ std::vector<std::optional<index_range>> touched_ranges(const graph& g);
 // last.
 std::vector<std::optional<index_range>> live_ranges(const graph& g);
 
-// Bytes that each tensor takes in an arena.
-std::vector<byte_count> arena_sizes(const graph& g);
+// Per tensor: the bytes that it takes in an arena.
+std::vector<byte_count> sizes_in_arena(const graph& g);
 
 // Bytes alive while each operator runs, with `size` per tensor. An output computed in place counts once.
 std::vector<byte_count> live_bytes(const graph& g, const std::vector<byte_count>& size);

@@ -207,7 +207,8 @@ inline bool all_measured(const machine& m) {
   return m.calibrated && m.estimated.empty() && m.borrowed.empty();
 }
 
-// Bytes per second of copies to and from a pinned twin; 0 if the link's rate is not known.
+// Bytes per second of copies to and from a twin, which is a tensor's second copy in pinned host memory; 0 if
+// the link's rate is not known.
 constexpr std::uint64_t rate_to_twin(const machine& on) {
   return std::min(on.link_to_host_bytes_per_s, on.uvm.remote_write_bytes_per_s) * on.uvm.twin_copy_percent /
          100;

@@ -43,8 +43,8 @@ struct packer {
 // the tightest or the lowest gap. A bounded search changes the orders while the arena exceeds the lower bound
 // by more than 1 part in 500. Small blocks follow, each in the tightest gap. Returns the smallest arena.
 packing pack_searched(std::span<const block> blocks);
-// Packs in the order in which blocks begin, as an allocator meets them, without a search: into the lowest gap
-// that is wide enough, or the tightest.
+// Pack as an allocator does, without a search: each block when it begins, by first fit into the lowest gap
+// that is wide enough, by best fit into the tightest.
 packing pack_first_fit(std::span<const block> blocks);
 packing pack_best_fit(std::span<const block> blocks);
 // SmartPool (Zhang et al., arXiv 1903.06631): largest first, equal ones in their order, each into the

@@ -60,7 +60,7 @@ class conflicts {
   std::vector<std::size_t> row_;              // per block of several pieces: index of its first group
   std::vector<std::uint32_t> first_pair_;     // per group of others: index of the first pair with one of it
   std::vector<conflicting_pair> pairs_;       // one entry past the last
-  std::vector<offset_interval> offsets_;
+  std::vector<offset_interval> offsets_;      // forbidden ones of all pairs
 };
 
 }  // namespace um::placing

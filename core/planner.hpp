@@ -44,7 +44,7 @@ struct problem {
   const profile& operator_costs;  // one per operator
   const machine& target;
   byte_count budget = std::numeric_limits<byte_count>::max();
-  pressure evicted_by = pressure::none;  // who evicts managed memory
+  pressure evicted_by = pressure::none;  // the plan, the driver or nobody
   knob_values knobs;                     // every knob of the strategy, defaults filled in
   slice_costs cost_of_slice = {};        // if not set: cost_of() estimates
   // A plan that takes so long is of no use: the planner may give up, as if there were none.

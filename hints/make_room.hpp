@@ -44,8 +44,8 @@ class block_set {
   std::vector<std::size_t> members_;
 };
 
-// Rank of a part in the order of eviction: dead parts first, then those that may leave, then the last resort;
-// within a kind the smaller `order` first.
+// Rank of a part in the order of eviction: parts that are not used again first, then those that the rules let
+// leave, last all others and those that are needed soon; within a kind the smaller `order` first.
 struct eviction_rank {
   enum class rank_kind : std::uint8_t { dead, may_leave, last_resort };
   rank_kind kind = rank_kind::dead;

@@ -133,7 +133,7 @@ using hint_policy =
 
 struct hint_rule {
   std::string name;
-  tensor_choice tensors;  // ignored by cut and search
+  tensor_choice tensors;  // not read if the policy is a cut_rule or a search_rule
   hint_policy policy;
   friend bool operator==(const hint_rule&, const hint_rule&) = default;
 };

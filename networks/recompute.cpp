@@ -56,7 +56,7 @@ struct applied_recomputation {
 // Recomputes tensors that are alive at the peak, one by one, cheapest first, while that lowers the peak.
 class peak_reducer {
  public:
-  explicit peak_reducer(const graph& g) : graph_(g), size_(arena_sizes(g)) {}
+  explicit peak_reducer(const graph& g) : graph_(g), size_(sizes_in_arena(g)) {}
 
   graph run(double most_traffic) {
     graph best = graph_;
@@ -228,7 +228,7 @@ class peak_reducer {
 }  // namespace
 
 byte_count peak_live_bytes(const graph& g) {
-  return largest(live_bytes(g, arena_sizes(g)));
+  return largest(live_bytes(g, sizes_in_arena(g)));
 }
 
 graph recompute_cheap(const graph& g, double most_traffic) {

@@ -12,6 +12,7 @@
 #include "planners/best_polish.hpp"
 #include "planners/best_repair.hpp"
 #include "planners/best_rivals.hpp"
+#include "planners/best_search.hpp"
 #include "planners/best_small.hpp"
 #include "planners/best_splits.hpp"
 #include "planners/order_of_use.hpp"
@@ -20,8 +21,6 @@
 
 namespace um {
 namespace {
-
-constexpr nanoseconds any_time = std::numeric_limits<nanoseconds>::max();
 
 // Maximum number of operators of a network that is searched for all budgets of the ladder. In larger networks
 // each budget would get too little work.
@@ -46,7 +45,7 @@ std::uint64_t normal_work(const problem& p) {
 // The work of each search, by knob `effort`. The greatest effort is the normal one and a longer search apart,
 // so it is never slower. Begun with the plan of the first, the second misses plans of exported VGG-16 at
 // ratio 4.
-std::vector<std::uint64_t> works_of(const problem& p) {
+std::vector<std::uint64_t> work_of_searches(const problem& p) {
   const std::uint64_t normal = normal_work(p);
   const auto effort = p.knobs.find("effort");
   if (effort == p.knobs.end() || effort->second == 1) return {normal};
@@ -254,7 +253,7 @@ std::optional<placed_plan> place_explicitly(const problem& p, memory_plan plan, 
 
 memory_plan plan_best(const problem& p, const placer& place, const search_request& by) {
   std::optional<placed_plan> best;
-  const std::vector<std::uint64_t> works = works_of(p);
+  const std::vector<std::uint64_t> works = work_of_searches(p);
   for (const std::uint64_t work : works) {
     try {
       placed_plan found = best_search(p, place, by, work).run();

@@ -76,7 +76,7 @@ class climbing {
   effort share_of(std::size_t searches) const {
     constexpr std::size_t least_tries = 4;
     const std::uint64_t work = (end_ - std::min(end_, of_.work())) / std::max<std::size_t>(searches, 1);
-    // The least work of one try.
+    // The least work (search_space::work) of a try of one class of gaps.
     constexpr std::uint64_t of_a_try = 200;
     const std::uint64_t tries = work / of_a_try / std::max<std::size_t>(of_.classes().size(), 1);
     return {std::clamp<std::size_t>(tries, least_tries, most_tries_), std::max<std::uint64_t>(work, 1000)};

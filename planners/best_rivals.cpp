@@ -12,7 +12,7 @@
 namespace um {
 namespace {
 
-using namespace std::string_view_literals;
+using std::string_view_literals::operator""sv;
 
 // Not asked: `device`, which does not fit, strategies that solve an integer program, which take longer than
 // the search, and `best` itself.

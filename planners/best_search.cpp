@@ -26,8 +26,8 @@ constexpr double hot = 2, warm = 0.7, lukewarm = 0.075, cold = 0.025;
 // plans of larger networks six became faster by it and seven slower.
 constexpr std::size_t few_classes = 96;
 
-// Limits of an evaluation's time.
-constexpr nanoseconds any_time = std::numeric_limits<nanoseconds>::max(), untimed = -1;
+// In place of a limit: the evaluation is not timed.
+constexpr nanoseconds untimed = -1;
 
 // Which excess over the budget annealing puts a price on: bytes summed over events, or bytes at the peak.
 enum class excess : std::uint8_t { summed, at_peak };
@@ -265,7 +265,7 @@ class search {
     take({std::move(treatments), e});
     return true;
   }
-  // Timed if it may take no longer than `longest` says of its memory. A longer time may be any longer one.
+  // Timed unless it surely takes longer than longest(memory). A time above that limit is not exact.
   evaluation evaluate(const std::vector<treatment>& treatments, const auto& longest) {
     evaluation e = of_.memory_of(treatments, budget_);
     const nanoseconds most = longest(e);

@@ -1,9 +1,14 @@
 // Searches for the fastest decisions within a budget, for one order of computes.
 #pragma once
 
+#include <limits>
+
 #include "planners/best_space.hpp"
 
 namespace um {
+
+// A limit that every time keeps.
+inline constexpr nanoseconds any_time = std::numeric_limits<nanoseconds>::max();
 
 struct solution {
   std::vector<treatment> treatments;

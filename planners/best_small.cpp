@@ -214,7 +214,7 @@ class rung_search {
     }
   }
 
-  // Keeps the plan for the smallest rung that it fits.
+  // Keeps the plan for the smallest budget of the ladder in which it fits.
   void place_in_larger(std::size_t split, std::size_t j, const solution& now, byte_count need) {
     while (j > 0 && rungs_[j].budget < need) --j;
     if (rungs_[j].budget < need || !is_within(j)) return;

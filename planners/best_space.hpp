@@ -65,7 +65,8 @@ class search_space {
 
   // All but the time and what is copied. Cheap where few decisions differ from the current ones.
   evaluation memory_of(const std::vector<treatment>& treatments, byte_count budget);
-  // To what memory_of() said just now, the rest. A time above `most` may be any other above it.
+  // Adds the time and the bytes copied to what memory_of() just returned. A time above `most` is not exact:
+  // it is some time above `most`.
   void add_time(evaluation& e, nanoseconds most = std::numeric_limits<nanoseconds>::max());
   // These decisions are the current ones from now on.
   void take(const std::vector<treatment>& treatments, byte_count budget);

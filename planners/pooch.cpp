@@ -24,11 +24,11 @@ class pooch_planner {
     if (least > room) throw infeasible(budget_too_small_text(p_, "pooch", least));
     if (p_.knobs.at("keep") == 1) keep_stalled_maps(room);
     if (p_.knobs.at("recompute") == 1) recompute_by_ratio(room);
-    return labels_to_plan_.plan(labels_to_plan_.place(labels_, return_time(), room).decisions);
+    return labels_to_plan_.plan(labels_to_plan_.place(labels_, moment_of_return(), room).decisions);
   }
 
  private:
-  return_moment return_time() const {
+  return_moment moment_of_return() const {
     const std::int64_t schedule = p_.knobs.at("schedule");
     return schedule == 0   ? return_moment::just_in_time
            : schedule == 1 ? return_moment::early
@@ -64,7 +64,7 @@ class pooch_planner {
   // then all that fit.
   void keep_stalled_maps(byte_count room) {
     const std::vector<std::uint32_t> stalled =
-        labels_to_plan_.place(labels_, return_time(), room).room.stalled_gaps;
+        labels_to_plan_.place(labels_, moment_of_return(), room).room.stalled_gaps;
     for (std::size_t i = stalled.size(); i-- > 0;) {
       const auto m = std::ranges::find(labels_to_plan_.maps(), stalled[i], &feature_map::gap) -
                      labels_to_plan_.maps().begin();
@@ -95,14 +95,14 @@ class pooch_planner {
                        candidate{m, labels_to_plan_.costs().recompute_time(
                                         labels_to_plan_.gaps()[labels_to_plan_.maps()[m].gap].producer)});
     }
-    label_evaluator::outcome now = labels_to_plan_.place(labels_, return_time(), room);
+    label_evaluator::outcome now = labels_to_plan_.place(labels_, moment_of_return(), room);
     set_reference(now);
     for (int round = 0; !by_ratio.empty();) {
       candidate c = by_ratio.begin()->second;
       by_ratio.erase(by_ratio.begin());
       if (c.computed_in == round) {
         labels_[c.map] = gap_choice::recompute;
-        now = labels_to_plan_.place(labels_, return_time(), room);
+        now = labels_to_plan_.place(labels_, moment_of_return(), room);
         set_reference(now);
         ++round;
         continue;

@@ -11,8 +11,8 @@ namespace {
 class borders {
  public:
   explicit borders(const torch_wiring& wiring);
-  // The border of each part but the last: where least crosses, of the places where parts end that are about
-  // as large, the nearest to the middle.
+  // The border behind each part but the last: where tensors of the fewest bytes cross, among the places at
+  // which parts are about equally large; of equal ones the nearest to the middle.
   std::vector<std::size_t> between(std::size_t parts) const;
   const std::vector<std::int64_t>& crossing() const { return crossing_; }
   // All positions.
@@ -21,7 +21,8 @@ class borders {
     std::iota(found.begin(), found.end(), 0);
     return found;
   }
-  // What crosses the borders and what is made behind the last.
+  // The tensors to save: those that are read behind a border after they were made before it, and those made
+  // behind the last border.
   std::vector<torch_id> saved_at(const std::vector<std::size_t>& ends) const;
 
  private:

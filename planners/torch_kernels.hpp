@@ -31,9 +31,9 @@ class torch_kernels {
   const std::vector<torch_id>& reads_of(torch_id member) const { return reads_[member]; }
   // Those of them that it reads elsewhere than where it writes.
   const std::vector<torch_id>& shifted_reads_of(torch_id member) const { return shifted_[member]; }
-  // Whether the last graph ran v.
+  // Whether the graph of the last fuse() ran v.
   bool runs(torch_id v) const { return runs_[v]; }
-  // Gradients of the last graph that Inductor has to be told to store: it would compute them in each reader.
+  // Gradients of the last fuse() that Inductor must be told to store: each reader would compute them again.
   const std::vector<torch_id>& told_to_store() const { return told_to_store_; }
   // Whether what lies in a root is wanted after the graph.
   bool is_kept(torch_id root, bool backward) const;

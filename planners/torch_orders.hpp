@@ -7,7 +7,7 @@
 
 namespace um {
 
-// Who shares memory and who reads it: the same for each choice.
+// Which nodes share memory and which read it: the same whatever is kept, copied or recomputed.
 struct torch_wiring {
   explicit torch_wiring(const torch_step& step);
 

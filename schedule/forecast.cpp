@@ -7,7 +7,6 @@
 namespace um {
 namespace {
 
-constexpr std::int64_t full_pace = 1000;
 constexpr std::int32_t absent = -1, permanent = -2;  // in place of a part's last touch
 
 constexpr std::size_t index_of(lane l) {

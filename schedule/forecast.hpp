@@ -23,7 +23,7 @@ struct lane_totals {
 // take at least as long as with the first, and hardly ever longer than with the second.
 enum class memory_waits : std::uint8_t { until_enough, for_all };
 
-// Memory of a list of events. Read only where allocations wait `until_enough`.
+// Memory of a list of events. Not used where allocations wait `for_all`.
 struct memory_in_time {
   std::span<const byte_count> live_bytes;  // alive at each event
   byte_count peak = 0;                     // their maximum
@@ -48,14 +48,15 @@ class lane_simulator {
   nanoseconds time_without_copies_of(part_id p);
 
  private:
-  // The last events that used a part that the list copies. A stay begins when the part comes to the device.
+  // Indices of the last events that used a part that the list copies; -1: none. A stay begins when the part
+  // comes to the device.
   struct copied_part {
     std::int32_t computed_in_stay = -1, fetched_in_stay = -1;
     std::int32_t read = -1, written = -1;     // by computes
     std::int32_t evicted = -1, fetched = -1;  // by copies that took place
     bool is_home_valid = false;               // its host copy is valid
   };
-  struct release {  // of memory, up to an event, inclusive
+  struct release {  // sums over all releases of memory up to an event and by it
     std::int32_t event = 0;
     byte_count bytes = 0;
     last_events by{-1, -1, -1};
@@ -75,8 +76,9 @@ class lane_simulator {
   shared_pace pace_;
   memory_waits waits_ = memory_waits::until_enough;
   memory_in_time memory_;
-  std::vector<char> is_copied_;             // per part, as the next two: whether the list copies it
-  std::vector<std::int32_t> last_touches_;  // the last event that touched it in this stay; absent, permanent
+  std::vector<char> is_copied_;  // per part, as the next two: whether the list copies it
+  std::vector<std::int32_t>
+      last_touches_;  // the last event that touched it in this stay, or absent, or permanent
   std::vector<copied_part> copied_parts_;
   last_events releasers_{-1, -1, -1};  // the last events that released memory
   std::vector<release> releases_;      // by event; only where allocations wait `until_enough`

@@ -5,7 +5,6 @@
 namespace um {
 namespace {
 
-constexpr std::int64_t full_pace = 1000;
 constexpr nanoseconds never = std::numeric_limits<nanoseconds>::max();
 constexpr std::int32_t no_event = std::numeric_limits<std::int32_t>::max();
 
@@ -53,8 +52,8 @@ class running_lane {
   const lane_step *next_, *end_;
   std::int32_t next_event_ = no_event;
   bool is_busy_ = false;
-  nanoseconds left_ = 0;   // of the step that runs, at full pace
-  nanoseconds to_do_ = 0;  // of the steps that have not ended
+  nanoseconds left_ = 0;   // time that the running step still takes at full pace
+  nanoseconds to_do_ = 0;  // time of the steps that have not ended
 };
 
 class race {

@@ -28,8 +28,9 @@ struct lane_step {
 using lane_steps = std::array<std::vector<lane_step>, lane_count>;
 
 // Speed of copies while both directions are busy, in thousandths of full speed.
+inline constexpr std::int64_t full_pace = 1000;
 struct shared_pace {
-  std::int64_t to_device = 1000, to_host = 1000;
+  std::int64_t to_device = full_pace, to_host = full_pace;
 };
 
 // Time until all lanes have finished. Ends as soon as that is known to exceed `most`, and then returns some

@@ -61,8 +61,9 @@ namespace um {
 struct touch_pattern {
   unsigned stride = 1;     // in granules, from the first one of the range
   bool dependent = false;  // a single thread makes dependent accesses: one granule a batch
-  bool sparse = false;     // one page of each granule, by a thread of its own, by address; else every byte
-  bool shuffled = false;   // granules of the whole range in random order
+  bool sparse = false;    // a thread for each granule touches one page of it, in order of address; else every
+                          // byte is touched
+  bool shuffled = false;  // granules of the whole range in random order
   bool hits_wait = false;  // in a sparse or shuffled touch, hits do not run ahead of misses
   friend bool operator==(const touch_pattern&, const touch_pattern&) = default;
 };
@@ -90,8 +91,8 @@ class kernel_faults {
 
  private:
   struct fault {
-    std::uint32_t block = 0;  // number of the block
-    granule_set granules = 0;
+    std::uint32_t block = 0;   // number of the block
+    granule_set granules = 0;  // that were not resident
   };
 
   void touch_by_address();

@@ -90,7 +90,8 @@ class launch_table {
   std::map<std::uint32_t, std::vector<launch>> by_gpu_;
   std::vector<nanoseconds> begins_of_moving_launches_;  // begins of launches that moved something
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t> next_numbers_;  // by GPU and name
-  std::vector<std::pair<nanoseconds, nanoseconds>> uncounted_;  // when nothing was counted; end 0: still
+  std::vector<std::pair<nanoseconds, nanoseconds>>
+      uncounted_;  // begin and end of times without counting; end 0: not ended
 };
 
 // Not safe for several threads at once: the owner locks. Records may come in any order within `grace` of each

@@ -130,14 +130,14 @@ void global_average_pool(launch_site where, const void* x, void* y, const tensor
 void global_average_pool_backward(launch_site where, const void* dy, void* dx, const tensor_form& of);
 
 // --- average_pool.cu ---
-// A part of an average pool or of its gradient. It begins with rows x_row of x and y_row of y. The whole
-// input has `height` rows.
+// A part of an average pool or of its gradient. It begins with rows first_x_row of x and first_y_row of y.
+// The whole input has `height` rows.
 struct average_problem {
   dims x, y;
   average_pool how;
   dtype type = dtype::f32;
   memory_order order = memory_order::nchw;
-  std::int64_t x_row = 0, y_row = 0, height = 1;
+  std::int64_t first_x_row = 0, first_y_row = 0, height = 1;
 };
 void average_pool_forward(launch_site where, const void* x, void* y, const average_problem& problem);
 void average_pool_backward(launch_site where, const void* dy, void* dx, const average_problem& problem);

@@ -121,7 +121,8 @@ kernels::average_problem problem_of(const bound_site& at, const average_pool& at
           at.whole(x).shape.h};
 }
 
-// An operand of a concatenation has its first byte in a run of the whole, and runs on both sides.
+// An operand of a concatenation: where its bytes lie in the whole. Each image, or each pixel, is a run of
+// bytes of the whole; the operand begins with byte `first` of a run.
 struct fused_part {
   std::size_t operand = 0;
   byte_count first = 0;

@@ -82,12 +82,12 @@ struct bound_time {
 };
 
 // Members of a record that form one object in the document.
-struct counted_iteration {
+struct iteration_counts {
   counters counted;
   byte_count touched = 0;  // bytes touched by an iteration
 };
-struct counted_iterations {
-  counted_iteration first, last;
+struct first_and_last_counts {
+  iteration_counts first, last;
 };
 struct written_bounds {
   class_bounds passes;
@@ -99,12 +99,12 @@ struct written_bounds {
 
 // --- counters, memory ---
 
-void describe(auto& v, counted_iteration& c) {
+void describe(auto& v, iteration_counts& c) {
   for (const counter_field& row : counter_fields) v.field(row.name, c.counted.*row.member);
   v.derived("amplification", amplification(c.counted, c.touched));
 }
 
-void describe(auto& v, counted_iterations& c) {
+void describe(auto& v, first_and_last_counts& c) {
   v.field("first", c.first);
   v.field("last", c.last);
 }
@@ -245,7 +245,7 @@ void describe_identity(auto& v, record& r) {
 }
 
 void describe_counters(auto& v, record& r) {
-  std::optional<counted_iterations> counted;
+  std::optional<first_and_last_counts> counted;
   const byte_count touched = r.memory.touched.value_or(0);
   if (r.first && r.last) counted = {{*r.first, touched}, {*r.last, touched}};
   v.field("counters", counted);

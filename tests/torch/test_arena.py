@@ -53,7 +53,7 @@ def test_memory_is_kept_until_too_many_steps_in_a_row_were_disturbed(monkeypatch
     found.holds, found.held, times = placing.Holds([], {}), True, []
     monkeypatch.setattr(found, "lay", lambda: times.append(1) or True)
     for mapped, has_given_up in (((1, 0), False), ((1, 0), False), ((0, 0), False), ((1, 0), False), ((1, 0), False), ((1, 0), True)):
-        monkeypatch.setattr(found, "_told", lambda mapped=mapped: mapped)
+        monkeypatch.setattr(found, "_counts", lambda mapped=mapped: mapped)
         found.keep()
         assert found.has_given_up() is has_given_up
     assert len(times) == 4
@@ -87,7 +87,7 @@ class Device:
         self.large = size
 
 
-def laid_on(monkeypatch, budget):
+def arena_after_layout(monkeypatch, budget):
     device, found = Device(monkeypatch), arena.Arena(torch.device("cuda", 0), budget)
     found.requests, found.points = step(48, 24, -48, 96), [0, 1, 2, 3]
     assert found.lay() and found.undisturbed() and found.holds.changes
@@ -95,7 +95,7 @@ def laid_on(monkeypatch, budget):
 
 
 def test_memory_that_another_process_took_is_mapped_once_it_is_back(monkeypatch):
-    device, found = laid_on(monkeypatch, 13 * arena.PAGE)
+    device, found = arena_after_layout(monkeypatch, 13 * arena.PAGE)
     changes, device.taken, device.large = found.holds.changes, True, 0
     found.keep()
     assert found.holds is None and not found.has_given_up()
@@ -105,7 +105,7 @@ def test_memory_that_another_process_took_is_mapped_once_it_is_back(monkeypatch)
 
 
 def test_as_much_memory_is_mapped_again_where_small_allocations_have_grown(monkeypatch):
-    device, found = laid_on(monkeypatch, 11 * arena.PAGE + 5 * MIB)
+    device, found = arena_after_layout(monkeypatch, 11 * arena.PAGE + 5 * MIB)
     for grown, pages in ((0, 10), (arena.PAGE, 10), (2 * arena.PAGE, 9)):
         device.small, device.large = grown, 0
         found.keep()
@@ -214,7 +214,7 @@ found = arena.Arena(device, 184 << 20)
 found.record(); step(); assert found.recorded()
 assert found.lay() and len(found.holds), (found.room(), found.holds)
 for _ in range(3): found.begin(); step()
-assert found.undisturbed(), (found._told(), found.reserved, found.retries)
+assert found.undisturbed(), (found._counts(), found.reserved, found.retries)
 assert torch.cuda.memory_reserved() <= 184 << 20
 torch.cuda.empty_cache()
 found.keep()

@@ -93,11 +93,11 @@ def trained(model, inputs):
     return loss.detach()
 
 
-def fitted(model, inputs, share, tier="pinned", backend="aot_eager"):
-    """`model` under the peak of PyTorch's own choice, by `share`; the budget that this is."""
+def fitted(model, inputs, part_of_peak, tier="pinned", backend="aot_eager"):
+    """`model` under the peak of PyTorch's own choice, by `part_of_peak`; the budget that this is."""
     probe = umt.fit(copy.deepcopy(model), budget="1TiB", backend="aot_eager", effort=0.003)
     trained(probe, inputs)
-    budget = int(probe.plan.unplanned["peak"] * share)
+    budget = int(probe.plan.unplanned["peak"] * part_of_peak)
     return umt.fit(model, budget=budget, tier=tier, backend=backend, effort=0.01), budget
 
 
@@ -137,16 +137,16 @@ class Halved(nn.Module):
             return nn.functional.cross_entropy(self.body(x).flatten(0, 1), x.flatten())
 
 
-@pytest.mark.parametrize("device, batch, share, size", [
+@pytest.mark.parametrize("device, batch, part_of_peak, size", [
     ("cpu", 4, 0.9, (1, 32, 2, 101, 48)),
     pytest.param("cuda", 32, 0.75, (4, 512, 8, 8192, 256), marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"))])
-def test_gradients_by_inductor_are_no_further_from_float32_than_without_a_plan(device, batch, share, size):
+def test_gradients_by_inductor_are_no_further_from_float32_than_without_a_plan(device, batch, part_of_peak, size):
     torch.manual_seed(0)
     exact, x = models.GPT2(*size).to(device), torch.randint(size[3], (batch, size[4]), device=device)
     plain, model = Halved(copy.deepcopy(exact)), Halved(copy.deepcopy(exact))
     nn.functional.cross_entropy(exact(x).flatten(0, 1), x.flatten()).backward()
     trained(torch.compile(plain), (x,))
-    model, _ = fitted(model, (x,), share, backend="inductor")
+    model, _ = fitted(model, (x,), part_of_peak, backend="inductor")
     trained(model, (x,))
 
     def off(halved):

@@ -66,7 +66,7 @@ def test_the_batch_is_that_of_the_first_input_that_has_one(name, tmp_path, capsy
     assert [line.split()[:2] for line in capsys.readouterr().out.splitlines()[1:3]] == [["6", "yes"], ["12", "yes"]]
 
 
-def test_without_a_batch_none_can_be_multiplied(tmp_path):
+def test_a_batch_can_only_be_set_where_an_example_input_has_one(tmp_path):
     file = tmp_path / "scaled.py"
     file.write_text(SCALED, encoding="utf-8")
     with pytest.raises(load.BadInput, match="unbatched gives no example input with a batch"):

@@ -168,16 +168,16 @@ def test_the_page_says_what_parts_of_a_batch_take():
 
 
 def test_the_pages_quote_the_records():
-    def slower(name, model):
+    def slowdowns(name, model):
         return [f"{one(kept(name), model, 'fit', ratio)['over']:.2f}" for ratio in RATIOS]
 
     def text(name):
         return " ".join((ROOT / name).read_text(encoding="utf-8").split())
 
-    _, half, third = slower("fit_h100.jsonl", "vit_b16")
+    _, half, third = slowdowns("fit_h100.jsonl", "vit_b16")
     assert f"ViT-B/16 took {half} times as long in half of its memory and [{third} times in a third]" in text("README.md")
     for model, told in (("vit_b16", "ViT-B/16 takes {}, {} and {} times as long"), ("gpt2_medium", "GPT-2 medium {}, {} and {}"), ("llama_lora", "a Llama with LoRA {}, {} and {}")):
-        assert told.format(*slower("fit_h200.jsonl", model)) in text("docs/torch.md")
+        assert told.format(*slowdowns("fit_h200.jsonl", model)) in text("docs/torch.md")
     tiers = kept("tiers_h100.jsonl")
     pinned, managed = ({row["model"]: row for row in tiers if row["tier"] == tier} for tier in ("pinned", "managed"))
     assert all(row["ratio"] == 2 and row["tensors_offloaded"] == 0 for row in managed.values())

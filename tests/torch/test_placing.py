@@ -30,7 +30,7 @@ def holds(requests, size):
 def test_a_tensor_is_put_where_a_later_one_finds_room():
     """Best fit puts the second tensor in the middle of 120 MiB, where 96 MiB no longer find room."""
     requests = step(48, 24, -48, 96)
-    assert steering.count_served(requests, {}, within(120 * MIB)) == 3 and holds(requests, 120 * MIB)
+    assert steering.count_satisfied(requests, {}, within(120 * MIB)) == 3 and holds(requests, 120 * MIB)
     assert holds(requests, 168 * MIB) == {} and holds(requests, 119 * MIB) is None
     assert steering.find_holds(requests, within(110 * MIB), 5 * MIB + PAGE, 110 * MIB) == (None, 10 * MIB)
 
@@ -39,7 +39,7 @@ def test_a_tensor_that_stays_lies_in_a_piece_beside_the_others():
     """Best fit puts the first there, which soon goes: the last finds no room where the second lies."""
     requests, pieces = step(24, 24, -24, 72), Pieces([(25 * MIB, 0), (72 * MIB, 2**40)])
     changes, _ = steering.find_holds(requests, pieces, 25 * MIB + PAGE, 72 * MIB)
-    assert steering.count_served(requests, {}, pieces.copy()) == 3 and steering.count_served(requests, changes, pieces) == len(requests)
+    assert steering.count_satisfied(requests, {}, pieces.copy()) == 3 and steering.count_satisfied(requests, changes, pieces) == len(requests)
     assert steering.find_holds(requests, Pieces([(23 * MIB, 0), (72 * MIB, 2**40)]), 23 * MIB + PAGE, 72 * MIB) == (None, 24 * MIB)
 
 
@@ -56,22 +56,22 @@ def test_steps_find_room_in_less_than_best_fit_takes(seed):
     """What is found serves all requests and is no more than is needed. Half of what best fit wastes is got back at least."""
     requests = random_step(random.Random(seed), 24)
     peak = peak_of(requests)
-    alone = next(size for size in range(peak, 3 * peak, MIB) if steering.count_served(requests, {}, within(size)) == len(requests))
+    alone = next(size for size in range(peak, 3 * peak, MIB) if steering.count_satisfied(requests, {}, within(size)) == len(requests))
     size, changes = next((size, found) for size in range(peak, alone + 1, 2 * MIB) if (found := holds(requests, size)) is not None)
-    assert steering.count_served(requests, changes, within(size)) == len(requests)
+    assert steering.count_satisfied(requests, changes, within(size)) == len(requests)
     assert alone == peak or size - peak <= (alone - peak) / 2, (peak / MIB, size / MIB, alone / MIB)
     taken = [point for point, change in changes.items() if change[1]]
-    assert not taken or steering.count_served(requests, {}, within(size)) < len(requests)
+    assert not taken or steering.count_satisfied(requests, {}, within(size)) < len(requests)
 
 
 class Accepted:
-    """Tries changes that serve where `serve` says so."""
+    """Takes those changes that `accepts` accepts."""
 
-    def __init__(self, serve):
-        self.serve = serve
+    def __init__(self, accepts):
+        self.accepts = accepts
 
     def better(self, changes, others):
-        return others if self.serve(others) else changes
+        return others if self.accepts(others) else changes
 
 
 def test_changes_come_together_where_that_serves_as_well():
@@ -85,14 +85,14 @@ def test_changes_come_together_where_that_serves_as_well():
 
 def test_nothing_is_let_go_that_is_not_held():
     changes = {0: (("b",), {"a": 1}), 2: (("b",), {}), 5: (("a", "b"), {}), 6: (("a",), {"c": 3})}
-    assert steering.without_idle(changes) == {0: ((), {"a": 1}), 5: (("a",), {}), 6: ((), {"c": 3})}
+    assert steering.without_empty(changes) == {0: ((), {"a": 1}), 5: (("a",), {}), 6: ((), {"c": 3})}
 
 
 def test_what_is_let_go_is_free_again():
     changes = {0: ((), {"a": 48 * MIB}), 1: (("a", "gone"), {})}
-    assert steering.count_served(step(48, 48), changes, within(96 * MIB)) == 2 + 2
-    assert steering.count_served(step(48, 48), {0: changes[0]}, within(96 * MIB)) == 1
-    assert steering.count_served(step(48, 48), {0: ((), {"a": 97 * MIB})}, within(96 * MIB)) == 0
+    assert steering.count_satisfied(step(48, 48), changes, within(96 * MIB)) == 2 + 2
+    assert steering.count_satisfied(step(48, 48), {0: changes[0]}, within(96 * MIB)) == 1
+    assert steering.count_satisfied(step(48, 48), {0: ((), {"a": 97 * MIB})}, within(96 * MIB)) == 0
 
 
 @pytest.mark.parametrize("third, end, moved", [(40, 70, 15), (30, 90, 60), (30, 70, 10)])

@@ -31,7 +31,7 @@ struct window_axis {
 struct pool_geometry {
   tensor_strides x, y;
   window_axis rows, columns;
-  int x_row, y_row;
+  int first_x_row, first_y_row;
 
   __device__ float weight_at(int row, int column) const {
     return 1.0F / static_cast<float>(rows.elements_in_window(row) * columns.elements_in_window(column));
@@ -44,8 +44,8 @@ pool_geometry geometry_of(const average_problem& p) {
           tensor_strides(p.y, p.order),
           {a.window_h, a.pad_h, static_cast<int>(p.height), divisor(a.stride_h), a.count_include_pad},
           {a.window_w, a.pad_w, static_cast<int>(p.x.w), divisor(a.stride_w), a.count_include_pad},
-          static_cast<int>(p.x_row),
-          static_cast<int>(p.y_row)};
+          static_cast<int>(p.first_x_row),
+          static_cast<int>(p.first_y_row)};
 }
 
 template <class T, int N>
@@ -63,9 +63,9 @@ __global__ void __launch_bounds__(block_threads)
     average_windows(const T* x, T* y, pool_geometry g, position_finder<Index> find, Index count) {
   for (auto i = thread_index<Index>(); i < count; i += grid_stride<Index>()) {
     const dims at = find(i);
-    const int row = g.y_row + static_cast<int>(at.h), column = static_cast<int>(at.w);
+    const int row = g.first_y_row + static_cast<int>(at.h), column = static_cast<int>(at.w);
     const int top = g.rows.begin(row), left = g.columns.begin(column);
-    const std::int64_t first = g.x.at(at.n, at.c, top - g.x_row, left);
+    const std::int64_t first = g.x.at(at.n, at.c, top - g.first_x_row, left);
     float sum[N] = {};
     if constexpr (Window > 0) {
       bits<T, N> taken[Window][Window] = {};
@@ -103,11 +103,11 @@ __global__ void __launch_bounds__(block_threads)
     spread_windows(const T* dy, T* dx, pool_geometry g, position_finder<Index> find, Index count) {
   for (auto i = thread_index<Index>(); i < count; i += grid_stride<Index>()) {
     const dims at = find(i);
-    const int h = g.x_row + static_cast<int>(at.h), w = static_cast<int>(at.w);
-    const int top = max(g.rows.first_window(h), g.y_row), left = g.columns.first_window(w);
-    const int rows = min(g.rows.last_window(h) + 1, g.y_row + static_cast<int>(g.y.shape.h)) - top;
+    const int h = g.first_x_row + static_cast<int>(at.h), w = static_cast<int>(at.w);
+    const int top = max(g.rows.first_window(h), g.first_y_row), left = g.columns.first_window(w);
+    const int rows = min(g.rows.last_window(h) + 1, g.first_y_row + static_cast<int>(g.y.shape.h)) - top;
     const int columns = min(g.columns.last_window(w) + 1, static_cast<int>(g.y.shape.w)) - left;
-    const std::int64_t first = g.y.at(at.n, at.c, top - g.y_row, left);
+    const std::int64_t first = g.y.at(at.n, at.c, top - g.first_y_row, left);
     float sum[N] = {};
     if constexpr (Reach > 0) {
       bits<T, N> taken[Reach][Reach] = {};

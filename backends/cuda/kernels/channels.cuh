@@ -315,7 +315,7 @@ void launch_reduction(launch_site where, const Op& op, const dims& shape, float*
   launch_combine(where, static_cast<const sum*>(partial), shape.c, c.grid.y, finish);
 }
 
-// The bytes are enough for every layout that the alignment of the data may allow.
+// Bytes of workspace of a reduction: enough for every layout that the alignment of the data may allow.
 template <class Sum>
 std::size_t reduction_workspace(const tensor_form& of) {
   std::int64_t parts = 0;

@@ -3,8 +3,8 @@
 namespace um::kernels {
 namespace {
 
-constexpr int lanes = 64,
-              rows_of_block = 4;  // of vectors of channels, and of pixels, where channels are last
+// Threads of a block where channels are last: `lanes` vectors of channels by `rows_of_block` pixels.
+constexpr int lanes = 64, rows_of_block = 4;
 
 // A block takes one sample and up to 64 vectors of its channels. Its row r takes pixels r, r + 4, ...
 template <class T, int N>

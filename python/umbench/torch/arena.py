@@ -122,13 +122,13 @@ class Arena:
     def __init__(self, device, budget):
         self.device, self.budget = device, budget
         self.requests, self.points, self.holds = [], [], None
-        self.changes = {}  # of what is held, that were found last
+        self.changes = {}  # of the pieces that are held, as find_holds() last found them
         self.pages, self.laid, self.kept, self.held = 0, 0, 0, False
         self.enough = 0  # pages in which a step found room, 0 as long as none has
         self.recording, self.stream = None, 0  # the stream of the step, as the allocator names it
-        self.small = 0  # bytes: the most seen that were reserved for small allocations; who measures a peak begins PyTorch's count anew
+        self.small = 0  # most bytes seen that small allocations reserved; kept here since a measurement of the peak resets PyTorch's count
         self.lacking = 0  # bytes that the best packing of the step needs beside what was mapped
-        self.reserved = self.retries = 0  # as _told() says right after the memory was mapped
+        self.reserved = self.retries = 0  # as _counts() says right after the memory was mapped
 
     def record(self):
         """Leaves a history alone that the user records."""
@@ -181,7 +181,7 @@ class Arena:
             self.pages = min(allowed, self.enough or allowed - SPARE)
             if self.pages < 1 or not self._map():
                 return False
-        self.reserved, self.retries = self._told()
+        self.reserved, self.retries = self._counts()
         return self._hold()
 
     def _map(self):
@@ -195,7 +195,7 @@ class Arena:
         """Whether the recorded step finds room in what was mapped, holding what it held before or something else."""
         pieces = Pieces(private.free_pieces(self.device, self.stream))
         changes = self.changes
-        if steering.count_served(self.requests, changes, pieces.copy()) < len(self.requests):
+        if steering.count_satisfied(self.requests, changes, pieces.copy()) < len(self.requests):
             room, begin = max(pieces.free, default=(0, 0))
             changes, self.lacking = steering.find_holds(self.requests, pieces, begin, room)
         if changes is None:
@@ -211,7 +211,7 @@ class Arena:
 
     def undisturbed(self):
         """Whether the step since lay() found room for all its large tensors, within the budget."""
-        reserved, retries = self._told()
+        reserved, retries = self._counts()
         self.held = retries == self.retries and reserved <= self.reserved and self.reserved_in_all() <= self.budget
         self.enough = self.pages if self.held else 0
         return self.held
@@ -224,7 +224,7 @@ class Arena:
         and give it back later: the next step tries again."""
         if not self.held:
             return
-        if self.holds is not None and self._told() == (self.reserved, self.retries):
+        if self.holds is not None and self._counts() == (self.reserved, self.retries):
             self.kept = 0
         elif self.kept < MOST_KEPT:
             self.kept += 1
@@ -240,7 +240,7 @@ class Arena:
         """Whether a step found room in the memory once, and MOST_KEPT in a row have not."""
         return self.held and self.holds is None and self.kept == MOST_KEPT
 
-    def _told(self):
+    def _counts(self):
         """Bytes reserved for large allocations, and how often the allocator gave memory back to find some."""
         told = private.allocator_statistics(self.device)
         self.small = max(self.small, told["reserved_bytes"]["small_pool"]["peak"])

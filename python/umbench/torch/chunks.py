@@ -162,7 +162,7 @@ def linear_of(loss):
 
 
 def shares_to_try(graph, budget):
-    """Into how many shares losses may be cut, of which the first is wanted that has a plan."""
+    """The numbers of shares of the batch to compute losses in, best first: the first that has a plan is taken."""
     losses = losses_of(graph)
     most = max([bytes_with_gradients(example_of(linear)) for linear, _ in losses], default=0)
     if most <= 0.01 * budget:
@@ -237,7 +237,7 @@ class InShares(TorchFunctionMode):
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs, name, node = kwargs or {}, getattr(function, "__name__", ""), None
-        given, named = self._noted((args, kwargs))
+        given, named = self._nodes_of((args, kwargs))
         if function in LINEAR or function is F.cross_entropy:
             node = self.graph.call_function(function, given, named)
         elif name in FLATTENS and given and isinstance(given[0], torch.fx.Node):
@@ -250,9 +250,9 @@ class InShares(TorchFunctionMode):
             node.meta["example_value"], self.nodes[id(result)] = result, node
         return result
 
-    def _noted(self, values):
+    def _nodes_of(self, values):
         return torch.fx.node.map_aggregate(values, lambda each: self.nodes.get(id(each), each))
 
     def keep_whole(self, results):
         """Logits among the model's results are not cut: the caller reads them."""
-        self.graph.output(self._noted(results))
+        self.graph.output(self._nodes_of(results))

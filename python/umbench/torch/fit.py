@@ -183,7 +183,7 @@ class Call:
         if self.arena.laid < self.MOST_LAID and self.arena.lay():
             return
         if self.plan.plans < self.MOST_PLANS:
-            foreseen = self.plan.measured["peak"] - self.plan.predicted["peak"]  # by the next plan
+            foreseen = self.plan.measured["peak"] - self.plan.predicted["peak"]  # the next plan leaves room for that
             if not self.plan.too_much() or self.arena.lacking > foreseen:
                 self.plan.leave_more_slack(self.arena.lacking - foreseen)
             self.compile()

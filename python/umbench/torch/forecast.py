@@ -72,11 +72,11 @@ def planned(options, plan, times):
     whole = chunks.InShares(1)
     joint = captured(options, times, whole)
     tries = chunks.shares_to_try(whole.graph, plan.budget)
-    own = None if tries[0] == 1 else answered(options, plan.usable, joint, LEAST_EFFORT)[1]["begin"]
+    own = None if tries[0] == 1 else plan_of(options, plan.usable, joint, LEAST_EFFORT)[1]["begin"]
     for shares in tries:
         if shares > 1:
             joint = captured(options, times, chunks.InShares(shares))
-        step, answer = answered(options, plan.usable, joint, options.effort)
+        step, answer = plan_of(options, plan.usable, joint, options.effort)
         own = answer["begin"] = own or answer["begin"]
         if answer["plan"]["peak"] <= plan.usable:
             break
@@ -103,7 +103,8 @@ def captured(options, times, in_shares):
     return joint
 
 
-def answered(options, budget, joint, effort):
+def plan_of(options, budget, joint, effort):
+    """(the step of the joint graph, the planner's answer)."""
     from . import skips
     from .costs import ByMachine
     from .fit import fastest_of, states_per_byte

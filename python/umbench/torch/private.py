@@ -224,12 +224,12 @@ def calls_before_allocations():
     from torch._inductor.codegen.wrapper import AllocateLine, ExternKernelAllocLine
     from torch._inductor.virtualized import V
 
-    def with_call(usual):
+    def with_call(inductors):
         def codegen(self, code):
             V.graph.wrapper_code.add_import_once(f"from {__package__} import placing as umbench_placing")
             number = next(_points)
             code.writeline(f"if {number} in umbench_placing.called_at: umbench_placing.before({number})")
-            usual(self, code)
+            inductors(self, code)
 
         return codegen
 

@@ -36,8 +36,9 @@ def addresses(requests, rounding):
     return placed, max((placed[key] + sizes[key] for key in placed), default=0)
 
 
-def count_served(requests, changes, pieces):
-    """Counts the requests that find room in `pieces`, one after the other, with the changes of what is held (as Holds has them)."""
+def count_satisfied(requests, changes, pieces):
+    """How many requests, in order, find room in `pieces` before one does not. `changes`: of what is held, {point: (keys to release, {key: bytes to
+    take})}; they are made before the first allocation at their point of the step."""
     at, held, last = {}, {}, None
     for number, (is_taken, key, size, point) in enumerate(requests):
         if not is_taken:
@@ -45,7 +46,7 @@ def count_served(requests, changes, pieces):
             continue
         if point != last:
             for passed in range(-1 if last is None else last, point):
-                if passed + 1 in changes and not changed(pieces, held, *changes[passed + 1]):
+                if passed + 1 in changes and not apply_change(pieces, held, *changes[passed + 1]):
                     return number
             last = point
         at[key] = pieces.take(size)
@@ -54,9 +55,9 @@ def count_served(requests, changes, pieces):
     return len(requests)
 
 
-def changed(pieces, held, let_go, taken):
-    """Changes what is held, {key: (address, bytes)}. Whether there was room."""
-    for key in let_go:
+def apply_change(pieces, held, released, taken):
+    """Makes one change of what is held, {key: (address, bytes)}: releases, then takes. Whether there was room."""
+    for key in released:
         if key in held:
             pieces.give(*held.pop(key))
     for key, size in taken.items():
@@ -68,19 +69,20 @@ def changed(pieces, held, let_go, taken):
 
 
 def find_holds(requests, pieces, begin, room):
-    """(changes, bytes): of what is held, so that all requests find room in `pieces`, of which the one from `begin` has `room` bytes; None where none
-    were found, and then how many bytes the best packing lacks."""
-    if count_served(requests, {}, pieces.copy()) == len(requests):
+    """(changes, 0): changes of what is held with which all requests find room in `pieces`, of which the one from address `begin` has `room` bytes.
+    (None, bytes) where none were found: what `room` lacks for the best packing."""
+    if count_satisfied(requests, {}, pieces.copy()) == len(requests):
         return {}, 0
     for elsewhere in ({}, in_other_pieces(requests, pieces, begin)):
         best, least = packed(requests, pieces, begin, room, elsewhere)
         if best is not None:
-            return at_fewer_points(best, Served(requests, pieces, 2 * TRIALS)), 0
+            return at_fewer_points(best, Trials(requests, pieces, 2 * TRIALS)), 0
     return None, max(0, least - room) if least < math.inf else 0
 
 
 def packed(requests, pieces, begin, room, elsewhere):
-    """The same before pieces are joined, with tensors that lie in other pieces, {key: address}."""
+    """(changes or None, bytes of the best packing) where tensors of `elsewhere`, {key: address}, lie in pieces other than the one from `begin`. The
+    changes take no pieces that can be left out one by one."""
     lengths, best, least = {key: size for is_taken, key, size, _ in requests if is_taken}, None, math.inf
     for rounding in ROUNDINGS:
         wanted, size = addresses([request for request in requests if request[1] not in elsewhere], rounding)
@@ -91,21 +93,22 @@ def packed(requests, pieces, begin, room, elsewhere):
         for turned in (wanted, {key: end - wanted[key] - lengths[key] for key in wanted}):
             wanted_here = Wanted(requests, {key: begin + address for key, address in turned.items()} | elsewhere, begin, begin + room)
             changes = steered(requests, wanted_here, pieces.copy())
-            if changes is not None and count_served(requests, changes, pieces.copy()) == len(requests):
-                best = min(best or changes, fewer(changes, Served(requests, pieces, TRIALS)), key=pieces_in)
-        if best is not None and pieces_in(best) <= FEW:
+            if changes is not None and count_satisfied(requests, changes, pieces.copy()) == len(requests):
+                best = min(best or changes, fewer(changes, Trials(requests, pieces, TRIALS)), key=count_taken)
+        if best is not None and count_taken(best) <= FEW:
             break
     return best, least
 
 
 def in_other_pieces(requests, pieces, begin):
-    """{key: address} of tensors that find room, one at a time, in pieces other than the one from `begin`, those first that take most for longest."""
-    born, alive, found = {}, {}, {}
+    """{key: address} of tensors for which pieces other than the one from `begin` have room. Tensors that take the most bytes times requests choose
+    first; two that are alive together share no piece."""
+    taken_at, alive, found = {}, {}, {}
     for number, (is_taken, key, size, _) in enumerate(requests):
         if is_taken:
-            born[key] = number
+            taken_at[key] = number
         else:
-            alive[key] = size, born[key], number
+            alive[key] = size, taken_at[key], number
     by_weight = sorted(alive, key=lambda key: alive[key][0] * (alive[key][2] - alive[key][1]), reverse=True)
     for length, address in sorted(pieces.free, reverse=True):
         here = []
@@ -117,70 +120,70 @@ def in_other_pieces(requests, pieces, begin):
     return found
 
 
-def pieces_in(changes):
+def count_taken(changes):
     """How many pieces are taken in a step."""
     return sum(len(taken) for _, taken in changes.values())
 
 
-def fewer(changes, served):
-    """Without pieces that are not needed."""
+def fewer(changes, trials):
+    """The changes without pieces that are not needed."""
     length = max(1, len(changes) // 2)
     while changes:
         points = sorted(changes)
         for begin in range(0, len(points), length):
             run = points[begin:begin + length]
             if any(changes[point][1] for point in run):
-                changes = served.better(changes, changes | {point: (changes[point][0], {}) for point in run})
+                changes = trials.better(changes, changes | {point: (changes[point][0], {}) for point in run})
         if length == 1:
             break
         length = max(1, length // 2)
-    return without_idle(changes)
+    return without_empty(changes)
 
 
-def at_fewer_points(changes, served):
-    """The same at fewer points, without single pieces that are not needed then."""
-    changes = joined(changes, served)
+def at_fewer_points(changes, trials):
+    """The changes made at fewer points of the step, and without pieces that are not needed if so."""
+    changes = joined(changes, trials)
     for point in sorted(changes):
         for key in list(changes[point][1]):
-            let_go, taken = changes[point]
-            changes = served.better(changes, changes | {point: (let_go, {other: size for other, size in taken.items() if other != key})})
-    return joined(without_idle(changes), served)
+            released, taken = changes[point]
+            changes = trials.better(changes, changes | {point: (released, {other: size for other, size in taken.items() if other != key})})
+    return joined(without_empty(changes), trials)
 
 
-class Served:
-    """Tries changes on a model of the allocator, at most `trials` times."""
+class Trials:
+    """Tries changes on a model of the allocator, at most `limit` times."""
 
-    def __init__(self, requests, pieces, trials):
-        self.requests, self.pieces, self.trials = requests, pieces, trials
+    def __init__(self, requests, pieces, limit):
+        self.requests, self.pieces, self.left = requests, pieces, limit
 
     def better(self, changes, others):
-        """`others` if all requests find room with them."""
-        self.trials -= 1
-        return others if self.trials >= 0 and count_served(self.requests, others, self.pieces.copy()) == len(self.requests) else changes
+        """`others` if all requests find room with them, else `changes`."""
+        self.left -= 1
+        return others if self.left >= 0 and count_satisfied(self.requests, others, self.pieces.copy()) == len(self.requests) else changes
 
 
-def without_idle(changes):
-    """Without letting go of what is not held, and without points where nothing changes."""
+def without_empty(changes):
+    """The changes without releases of what is not held, and without points where nothing changes."""
     held, found = set(), {}
     for point in sorted(changes):
-        let_go, taken = tuple(key for key in changes[point][0] if key in held), changes[point][1]
-        held = held.difference(let_go) | taken.keys()
-        if let_go or taken:
-            found[point] = let_go, taken
+        released, taken = tuple(key for key in changes[point][0] if key in held), changes[point][1]
+        held = held.difference(released) | taken.keys()
+        if released or taken:
+            found[point] = released, taken
     return found
 
 
-def joined(changes, served):
-    """Each change together with the one before or behind it, where that serves as well."""
+def joined(changes, trials):
+    """Makes neighbouring changes at one of their two points, where all requests still find room."""
     points = sorted(changes)
     second = points.pop() if points else None
     for first in reversed(points):
-        (gone, taken), (gone_then, taken_then) = changes[first], changes[second]
-        passing = taken.keys() & set(gone_then)
-        both = (*gone, *(key for key in gone_then if key not in passing)), {key: size for key, size in (taken | taken_then).items() if key not in passing}
+        (released, taken), (released_then, taken_then) = changes[first], changes[second]
+        passing = taken.keys() & set(released_then)
+        both = (*released, *(key for key in released_then if key not in passing)), {key: size for key, size in (taken | taken_then).items() if key not in passing}
         others = {point: change for point, change in changes.items() if point not in (first, second)}
         for point in (first, second):
-            tried = served.better(changes, others | {point: both})
+            tried = trials.better(changes, others | {point: both})
             if tried is not changes:
                 changes, second = tried, point
                 break
@@ -190,27 +193,27 @@ def joined(changes, served):
 
 
 class Wanted:
-    """The address that each tensor shall have, within `begin` and `end`."""
+    """The address that each tensor shall have, within `begin` and `end`; the numbers of the requests that take it and give it back."""
 
     def __init__(self, requests, addresses, begin, end):
         self.at, self.begin, self.end = addresses, begin, end
-        self.size, self.born, self.dies = {}, {}, {}
+        self.size, self.taken_at, self.given_at = {}, {}, {}
         for number, (is_taken, key, size, _) in enumerate(requests):
             if is_taken:
-                self.born[key], self.size[key] = number, size
+                self.taken_at[key], self.size[key] = number, size
             else:
-                self.dies[key] = number
+                self.given_at[key] = number
 
     def settle(self, key, address, now):
-        """A tensor lies elsewhere than wanted. Those that come after the request `now` in its place get another."""
+        """Notes that a tensor lies at `address`, not where it was wanted. Tensors of requests after `now` that were wanted there move elsewhere."""
         self.at[key], end = address, address + self.size[key]
-        in_its_place = [other for other in self._beside(key) if self.born[other] > now and self.at[other] < end and address < self.at[other] + self.size[other]]
-        for other in sorted(in_its_place, key=self.size.get, reverse=True):
+        displaced = [other for other in self._beside(key) if self.taken_at[other] > now and self.at[other] < end and address < self.at[other] + self.size[other]]
+        for other in sorted(displaced, key=self.size.get, reverse=True):
             self._move(other)
 
     def _beside(self, key):
         """Tensors that are there at the same time."""
-        return [other for other in self.at if other != key and self.born[other] < self.dies[key] and self.born[key] < self.dies[other]]
+        return [other for other in self.at if other != key and self.taken_at[other] < self.given_at[key] and self.taken_at[key] < self.given_at[other]]
 
     def _move(self, key):
         """To the nearest place that is free all the time, if there is one."""
@@ -219,7 +222,7 @@ class Wanted:
         for begin, end in sorted(span for span in beside if self.begin <= span[0] < self.end) + [(self.end, self.end)]:
             if begin - at >= size:
                 place = min(max(old, at), begin - size)
-                if 0 < place - at <= LARGE:  # which cannot be held
+                if 0 < place - at <= LARGE:  # so small a gap cannot be held
                     place = at
                 elif 0 < begin - size - place <= LARGE:
                     place = begin - size
@@ -228,36 +231,36 @@ class Wanted:
         self.at[key] = min(places, key=lambda place: abs(place - old), default=old)
 
 
-class State:
+class AllocatorState:
     """What is free, where tensors lie, {key: address}, and what is held, {key: (address, bytes)}. last_placed: {key: address} of the last group."""
 
     def __init__(self, pieces, at, held):
         self.pieces, self.at, self.held, self.last_placed = pieces, at, held, {}
 
     def copy(self):
-        return State(self.pieces.copy(), dict(self.at), dict(self.held))
+        return AllocatorState(self.pieces.copy(), dict(self.at), dict(self.held))
 
-    def let_go(self, keys):
+    def release(self, keys):
         for key in keys:
             self.pieces.give(*self.held.pop(key))
 
 
 def steered(requests, wanted, pieces):
     """Changes of what is held so that as many tensors as can be have the wanted addresses; None where one finds no room."""
-    state, changes, now = State(pieces, {}, {}), {}, -1
+    state, changes, now = AllocatorState(pieces, {}, {}), {}, -1
     final = max((request[3] for request in requests), default=0)
-    for group in grouped(requests):
+    for group in grouped_by_point(requests):
         point, best = group[0][3] if group[0][0] else None, None
-        for way in (hold_nothing,) if point in (None, -1, final) else WAYS:
-            tried = try_way(group, wanted.at, state, way)
+        for choose_pieces in (hold_nothing,) if point in (None, -1, final) else RULES:
+            tried = try_rule(group, wanted.at, state, choose_pieces)
             best = tried if tried and (best is None or tried[0] < best[0]) else best
             if best and best[0][0] == 0:
                 break
         if best is None:
             return None
-        (astray, _), change, state = best
+        (misplaced, _), change, state = best
         now += len(group)
-        if astray:
+        if misplaced:
             for key, address in state.last_placed.items():
                 wanted.settle(key, address, now)
         if any(change):
@@ -265,8 +268,8 @@ def steered(requests, wanted, pieces):
     return changes
 
 
-def grouped(requests):
-    """Requests up to the last that is taken for one point, and what is given back behind it."""
+def grouped_by_point(requests):
+    """Yields runs of requests: the allocations at one point of the step, and what is given back before the next allocation at another."""
     group, point = [], None
     for request in requests:
         if request[0] and request[3] != point:
@@ -278,11 +281,12 @@ def grouped(requests):
         yield group
 
 
-def try_way(group, wanted, state, way):
-    """((tensors elsewhere than wanted, pieces taken), the change of what is held, the state behind the group); None without room."""
+def try_rule(group, wanted, state, choose_pieces):
+    """Takes the pieces of one rule, then the group's requests, on a copy of the state: ((tensors elsewhere than wanted, pieces taken), the change of
+    what is held, the state after the group); None where one finds no room."""
     state = state.copy()
     held_before = set(state.held)
-    taken = way(state, [(wanted[key], size) for is_taken, key, size, _ in group if is_taken])
+    taken = choose_pieces(state, [(wanted[key], size) for is_taken, key, size, _ in group if is_taken])
     if taken is None:
         return None
     change = tuple(held_before - set(state.held)), {}
@@ -290,32 +294,34 @@ def try_way(group, wanted, state, way):
         key = address, size, group[0][3]
         state.held[key] = (address, size)
         change[1][key] = size
-    astray = 0
+    misplaced = 0
     for is_taken, key, size, _ in group:
         if is_taken:
             state.at[key] = state.last_placed[key] = state.pieces.take(size)
             if state.at[key] is None:
                 return None
-            astray += state.at[key] != wanted[key]
+            misplaced += state.at[key] != wanted[key]
         else:
             state.pieces.give(state.at.pop(key), size)
-    return (astray, len(taken)), change, state
+    return (misplaced, len(taken)), change, state
 
 
 def hold_nothing(state, spans):
-    state.let_go(list(state.held))
+    """Releases all that is held."""
+    state.release(list(state.held))
     return []
 
 
 def hold_more(state, spans):
-    """Holds what is held already, but for what lies in the first span, and the pieces that the allocator would rather take."""
+    """Releases what lies in the first span, and holds also the pieces that the allocator would rather take."""
     begin, size = spans[0]
-    state.let_go([key for key, (address, length) in state.held.items() if address < begin + size and begin < address + length])
+    state.release([key for key, (address, length) in state.held.items() if address < begin + size and begin < address + length])
     return take_preferred(state.pieces, spans[0])
 
 
-def hold_anew(state, spans):
-    state.let_go(list(state.held))
+def hold_others(state, spans):
+    """Releases all that is held, and holds the pieces that the allocator would rather take."""
+    state.release(list(state.held))
     return take_preferred(state.pieces, spans[0])
 
 
@@ -340,10 +346,10 @@ def take_preferred(pieces, span):
 
 
 def hold_all_else(state, spans):
-    """Holds all that is free but the spans: for an operator that allocates more than once."""
+    """Holds all free memory outside of the spans: for an operator that allocates more than once."""
     if len(spans) < 2:
         return None
-    state.let_go(list(state.held))
+    state.release(list(state.held))
     pieces, held, left = state.pieces, [], []
     for length, begin in [piece for piece in pieces.free if piece[0] > LARGE]:
         at, cuts = begin, []
@@ -367,4 +373,4 @@ def hold_all_else(state, spans):
     return held
 
 
-WAYS = (hold_more, hold_anew, hold_all_else, hold_nothing)
+RULES = (hold_more, hold_others, hold_all_else, hold_nothing)
