@@ -19,17 +19,18 @@ class capuchin_planner {
 
   memory_plan plan(byte_count room) {
     labels_.assign(labels_to_plan_.maps().size(), gap_choice::keep);
-    for (fit_result now = evaluate(); now.peak > room; now = evaluate()) {
-      if (!swap_one_if_hidden(now.peak_position) && !swap_or_recompute_cheapest(now.peak_position))
-        throw infeasible(budget_too_small_text(p_, "capuchin", now.peak));
+    for (byte_count peak = labels_to_plan_.peak_of(labels_); peak > room;
+         peak = labels_to_plan_.peak_of(labels_)) {
+      const position at = labels_to_plan_.peak_position();
+      if (!swap_one_if_hidden(at) && !swap_or_recompute_cheapest(at))
+        throw infeasible(budget_too_small_text(p_, "capuchin", peak));
     }
-    return labels_to_plan_.plan(labels_to_plan_.place(labels_, return_moment::late, room).decisions);
+    return labels_to_plan_.plan(labels_to_plan_.place(labels_, return_moment::late, room), "capuchin");
   }
 
  private:
   static constexpr std::size_t none = ~std::size_t{0};
 
-  fit_result evaluate() { return labels_to_plan_.place(labels_, return_moment::just_in_time, 0).room; }
   const gap& gap_of(std::size_t m) const { return labels_to_plan_.gaps()[labels_to_plan_.maps()[m].gap]; }
   // Whether the map is kept, and position `at` lies in its gap.
   bool is_kept_across(std::size_t m, position at) const {

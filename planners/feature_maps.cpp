@@ -83,6 +83,12 @@ label_evaluator::outcome label_evaluator::place(std::vector<decision> decisions,
   return o;
 }
 
+memory_plan label_evaluator::plan(const outcome& placed, const std::string& strategy) const {
+  constexpr nanoseconds error = 8;  // forecasts were above the time by up to an eighth of it
+  if (placed.predicted.time - placed.predicted.time / error >= p_.time_to_beat) throw too_slow(strategy);
+  return plan(placed.decisions);
+}
+
 void label_evaluator::keep_latest_maps(std::vector<gap_choice>& labels, byte_count room) {
   for (std::size_t m = labels.size(); m-- > 0;) {
     const gap_choice before = labels[m];

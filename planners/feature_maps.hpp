@@ -43,6 +43,8 @@ class label_evaluator {
     return minimum_.need_of(decisions_for(labels, return_moment::just_in_time));
   }
   byte_count peak_of(const std::vector<gap_choice>& labels) { return need_of(labels).peak; }
+  // Of the labels asked for last.
+  position peak_position() { return minimum_.peak_position(); }
 
   struct outcome {
     prediction predicted;  // the forecast
@@ -58,6 +60,9 @@ class label_evaluator {
   memory_plan plan(const std::vector<decision>& decisions) const {
     return make_plan(p_.network, uses_, gaps_, decisions);
   }
+  // The plan of an outcome that fits. Throws too_slow where its forecast takes clearly more than
+  // problem::time_to_beat.
+  memory_plan plan(const outcome& placed, const std::string& strategy) const;
 
   // Labels maps as kept, the last one first, as long as the labels need no more than `room`.
   void keep_latest_maps(std::vector<gap_choice>& labels, byte_count room);

@@ -1,5 +1,6 @@
 #include "schedule/minimum_fit.hpp"
 
+#include <algorithm>
 #include <iterator>
 #include <limits>
 
@@ -16,10 +17,17 @@ minimum_need minimum_fitter::need_of(std::vector<decision> decisions) {
     attempt& now = attempt_at(i);
     evaluate(now, decisions);
     if (i + 1 == most_minimum_tries || !return_for_earlier_readers(now, decisions)) {
+      last_ = &now;
       const list_totals& found = now.evaluator.list().totals();
       return {found.peak, found.recompute_time};
     }
   }
+}
+
+position minimum_fitter::peak_position() {
+  change_evaluator& by = last_->evaluator;
+  const std::vector<byte_count> live = live_at_positions(uses_, by.new_events(), by.new_live_bytes());
+  return static_cast<position>(std::ranges::max_element(live) - live.begin());
 }
 
 minimum_fitter::attempt& minimum_fitter::attempt_at(std::size_t i) {

@@ -22,6 +22,8 @@ class minimum_fitter {
       : g_(g), uses_(uses), gaps_(gaps), costs_(costs) {}
 
   minimum_need need_of(std::vector<decision> decisions);
+  // Of the decisions asked for last: the first position at the peak.
+  position peak_position();
 
  private:
   // The list of events of one attempt to let parts return in time. The attempts of one call differ by many
@@ -44,6 +46,7 @@ class minimum_fitter {
   const std::vector<gap>& gaps_;
   forecaster& costs_;
   std::list<attempt> attempts_;  // their evaluators refer to their builders
+  attempt* last_ = nullptr;      // of the last need_of()
   std::vector<bool> fetched_;    // scratch: per part
 };
 
