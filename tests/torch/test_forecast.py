@@ -22,7 +22,18 @@ from torch import nn
 
 def perceptron():
     return nn.Sequential(*[layer for _ in range(6) for layer in (nn.Linear(64, 64), nn.GELU())], nn.Linear(64, 8)), (torch.randn(512, 64),)
+
+def convolution():
+    return nn.Sequential(nn.Conv2d(3, 8, 3), nn.GELU(), nn.Conv2d(8, 8, 3)), (torch.randn(2, 3, 32, 32),)
 """
+
+
+@pytest.mark.parametrize(("model", "fits"), [("perceptron", "no"), ("convolution", "yes")])
+def test_the_library_of_products_takes_memory_where_there_are_products(model, fits, tmp_path, capsys):
+    file = tmp_path / "small.py"
+    file.write_text(MODEL, encoding="utf-8")
+    forecast.main(model_arguments.fit([f"{file}:{model}", "--budget", "100MiB", "--effort", "0.01"]))
+    assert capsys.readouterr().out.splitlines()[1].split()[1] == fits
 
 
 def test_the_table_tells_which_batch_fits(tmp_path, capsys):

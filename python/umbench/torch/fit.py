@@ -333,9 +333,12 @@ class Planning:
         sums = self.plan.micro_batches > 1  # of the gradients of all parts
         wanted = (states_per_byte(self.optimizer) + sums) * sum(p.numel() * p.element_size() for p in trained)
         if self.allocated:
-            multiplies = any(name_of(node) in PRODUCTS for node in step.nodes if node.op == "call_function")
-            return self.allocated + (self.workspaces if multiplies else 0) + max(0, wanted - self.states)
+            return self.allocated + (self.workspaces if has_products(step) else 0) + max(0, wanted - self.states)
         return sum(row["bytes"] for row in step.rows if row["resident"]) + wanted
+
+
+def has_products(step):
+    return any(name_of(node) in PRODUCTS for node in step.nodes if node.op == "call_function")
 
 
 def fastest_of(graphs, planned, budget):

@@ -107,7 +107,7 @@ def plan_of(options, budget, joint, effort):
     """(the step of the joint graph, the planner's answer)."""
     from . import skips
     from .costs import ByMachine
-    from .fit import fastest_of, states_per_byte
+    from .fit import fastest_of, has_products, states_per_byte
     from .planner import ask
     from .step import step_and_own_choice
 
@@ -117,7 +117,7 @@ def plan_of(options, budget, joint, effort):
         step, begin = step_and_own_choice(graph, joint.num_fwd_outputs, joint.static_inputs, costs)
         resident = [row["bytes"] for row in step.rows if row["resident"]]
         trained = sum(row["bytes"] for row in step.rows if row["backward_result"])
-        base = LIBRARY_BYTES + sum(resident) + states_per_byte(options.optimizer) * trained
+        base = LIBRARY_BYTES * has_products(step) + sum(resident) + states_per_byte(options.optimizer) * trained
         return step, ask(step, budget, base, costs.rates, True, begin, effort, None if options.tier == "none" else options.tier)
 
     return fastest_of(skips.variants_of(joint.graph, budget), ask_about, budget)[1]
