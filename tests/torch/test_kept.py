@@ -76,7 +76,7 @@ def test_the_table_quotes_the_records():
     assert all(line_of(row, fitted) in page for row in fitted)
     assert all(row["under_cap"] is row["fails_below"] is True for row in fitted if row["way"] == "fit")
     text = " ".join(" ".join(page).split())
-    assert "All kept the cap. The Llama and GPT-2 in a third are slower than wanted. Older rows: Llama in half, GPT-2 in a third." in text
+    assert "All kept the cap. The Llama and GPT-2 in a third are slower than wanted. Older rows: Llama in half, GPT-2 in a third;" in text
     assert "3 % below its peak each ran out of memory." in text
     older = {(row["model"], row["ratio"]) for row in fitted if row.get("build") != "14d05dc9"}
     assert older == {("llama_lora", 2), ("gpt2_small", 3), ("gpt2_medium", 3)}
