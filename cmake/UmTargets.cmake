@@ -1,8 +1,53 @@
-# um_library(name SOURCES ... DEPENDS ...): static library um_<name>, alias um::<name>.
+# um_join(variable sources...): with UM_JOIN, puts up to 8 C++ sources at a time into one that includes them, so that
+# their headers are read once; sets the variable to what is to be compiled. tests/structure/structure.py holds that no two
+# of a target name something of their own alike. CMake's UNITY_BUILD writes absolute paths, which no compiler cache finds
+# again in another clone. Sources with options of their own stay alone.
+function(um_join variable)
+  set(together "")
+  set(alone "")
+  foreach(source ${ARGN})
+    get_source_file_property(definitions ${source} COMPILE_DEFINITIONS)
+    get_source_file_property(options ${source} COMPILE_OPTIONS)
+    if(UM_JOIN AND NOT definitions AND NOT options AND source MATCHES "^[a-z][a-z0-9_/]*\\.cpp$")
+      list(APPEND together ${source})
+    else()
+      list(APPEND alone ${source})
+    endif()
+  endforeach()
+  file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
+  list(LENGTH together count)
+  math(EXPR groups "(${count} + 7) / 8")
+  while(together)
+    list(LENGTH together count)
+    math(EXPR size "(${count} + ${groups} - 1) / ${groups}")
+    math(EXPR groups "${groups} - 1")
+    list(SUBLIST together 0 ${size} some)
+    list(REMOVE_ITEM together ${some})
+    if(size EQUAL 1)
+      list(APPEND alone ${some})
+      continue()
+    endif()
+    list(GET some 0 first)
+    set(joined ${CMAKE_CURRENT_BINARY_DIR}/joined/${first})
+    list(TRANSFORM some REPLACE "(.+)" "#include \"${folder}/\\1\"\n")
+    list(JOIN some "" text)
+    file(CONFIGURE OUTPUT ${joined} CONTENT "${text}")
+    # A local variable may be named as something of another file. That an insertion writes beyond its end is a false
+    # alarm of GCC 12 about its own std::vector.
+    set_source_files_properties(${joined} PROPERTIES
+      COMPILE_OPTIONS "$<$<CXX_COMPILER_ID:GNU>:-Wno-shadow;-Wshadow=local;-Wno-subobject-linkage;-Wno-stringop-overflow>")
+    list(APPEND alone ${joined})
+  endwhile()
+  set(${variable} ${alone} PARENT_SCOPE)
+endfunction()
+
+# um_library(name SOURCES ... [APART ...] DEPENDS ...): static library um_<name>, alias um::<name>. The sources after APART
+# are never joined: a test brings its own of some of them.
 # Dependencies are PUBLIC and name the floors below only, so a missing edge fails to link.
 function(um_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
-  add_library(um_${name} STATIC ${ARG_SOURCES})
+  cmake_parse_arguments(ARG "" "" "SOURCES;APART;DEPENDS" ${ARGN})
+  um_join(sources ${ARG_SOURCES})
+  add_library(um_${name} STATIC ${sources} ${ARG_APART})
   add_library(um::${name} ALIAS um_${name})
   set_target_properties(um_${name} PROPERTIES EXPORT_NAME ${name})
   target_include_directories(um_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:include/umbench>)
@@ -49,7 +94,8 @@ function(um_test name)
   if(NOT UM_TESTS)
     return()
   endif()
-  add_executable(${name} ${ARG_SOURCES} $<TARGET_OBJECTS:um_test_main>)
+  um_join(sources ${ARG_SOURCES})
+  add_executable(${name} ${sources} $<TARGET_OBJECTS:um_test_main>)
   target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} GTest::gtest um_warnings)
   um_compile_quickly(${name})
   um_precompile(${name} REUSE_FROM um_test_main)

@@ -191,7 +191,7 @@ configure_and_build() {
   (($#)) && shift
   (($#)) && targets=(--target "$@")
   say "Configuring: preset $preset"
-  cmake --preset "$preset" "${options[@]}" || die "cmake could not configure the preset $preset"
+  cmake --preset "$preset" -DUM_JOIN=ON "${options[@]}" || die "cmake could not configure the preset $preset"
   say "Building in build/$preset with $(nproc) jobs"
   cmake --build --preset "$preset" --parallel "$(nproc)" "${targets[@]}" || die "the build failed"
 }

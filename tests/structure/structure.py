@@ -117,6 +117,39 @@ def class_sizes():
     return sizes
 
 
+NO_NAME = re.compile(r"using|template|friend|static_assert|namespace|extern|__extension__|INSTANTIATE|[A-Z_]+\(")
+JOINED = re.compile(r"(?:um_library|um_test|um_join)\((\S+)(.*?)(?:DEPENDS|\)\n)", re.DOTALL)
+
+
+def own_names(lines):
+    """What a source names outside of functions and classes for itself alone: in a namespace without a name, or static."""
+    is_own = False
+    for line in lines:
+        if line in ("namespace {", "}  // namespace"):
+            is_own = line == "namespace {"
+        elif re.match(r"[A-Za-z_\[]", line) and not NO_NAME.match(line) and (is_own or line.startswith("static ")):
+            line = re.sub(r"__launch_bounds__\(.*?\)|\[\[.*?\]\] ?|//.*", "", line)
+            while (shorter := re.sub(r"<[^<>]*>", "", line)) != line:
+                line = shorter
+            if kind := re.match(r"(?:enum class|class|struct|union|concept) (\w+)", line):
+                yield kind[1]
+            elif re.match(r"[^={]*\w\(", line):
+                yield from re.findall(r"^[^(]*[ &*](\w+)\(", line)
+            else:
+                yield from re.findall(r"[ &*]([A-Za-z_]\w*)(?:\[.*?\])*(?: =|\{|;|$)", re.sub(r"= [^,;]*", "=", line))
+
+
+def joined_sources():
+    """{target: sources that are compiled together with UM_JOIN}; a target of tests without names has all of its folder."""
+    lists = [path for path in sorted(ROOT.rglob("CMakeLists.txt")) if path.relative_to(ROOT).parts[0] not in LEFT_OUT]
+    found = {}
+    for path in lists:
+        for target, text in JOINED.findall(path.read_text(encoding="utf-8")):
+            named = [path.parent / name for name in re.findall(r"(?<=[ \n])[a-z][a-z0-9_/]*\.cpp\b", text)]
+            found[target] = named or (list(path.parent.glob("*_test.cpp")) if "{files}" in text else [])
+    return found
+
+
 def text_of(path):
     return (ROOT / path).read_text(encoding="utf-8")
 
@@ -180,6 +213,25 @@ class Structure(unittest.TestCase):
 
     def test_a_circle_is_found(self):
         self.assertEqual(circle({"a": {"b"}, "b": {"c"}, "c": {"b"}}), ["b", "c", "b"])
+
+    def test_sources_that_are_compiled_together_name_nothing_alike(self):
+        """Functions of one name would overload each other: a call might mean that of another file."""
+        total = 0
+        for target, files in joined_sources().items():
+            owner = {}
+            for path in sorted(files):
+                text = path.read_text(encoding="utf-8")
+                if path.relative_to(ROOT).parts[0] != "tests":
+                    self.assertIsNone(re.search(r"^(using namespace|#define)", text, re.MULTILINE), path)
+                for name in set(own_names(text.splitlines())):
+                    self.assertEqual(owner.setdefault(name, path), path, f"{target}: {name}")
+            total += len(owner)
+        self.assertGreater(total, 1500)
+
+    def test_names_of_a_source_alone_are_found(self):
+        lines = ["int shared(int x) {", "static int f(int x) {", "namespace {", "constexpr std::array<int, 2> a{1, 2}, b{};", "struct s {",
+                 "  int member;", "std::pair<int, int>* g(const t& x,", "using size = int;", "}  // namespace", "int after = 1;"]
+        self.assertEqual(list(own_names(lines)), ["f", "a", "b", "s", "g"])
 
     def test_a_cell_is_run_without_looking_names_up(self):
         """They are looked up once, where a cell is made (harness/study/cell.cpp)."""
