@@ -41,7 +41,7 @@ class part_states {
   }
   // Parts whose state was queried since begin_step().
   const std::vector<queried_part>& queried_parts() const { return queried_parts_; }
-  void pin(part_id p, part_state s) {
+  void pin(part_id p, part_state s) {  // it has this state until unpin(), whatever is decided
     pinned_[p] = 1;
     current_[p] = s;
   }

@@ -78,7 +78,7 @@ class access_counters {
 
  private:
   std::uint64_t threshold_;
-  std::vector<std::uint32_t> access_counts_;
+  std::vector<std::uint32_t> access_counts_;  // per granule
 };
 
 // One touch of one range by a kernel.

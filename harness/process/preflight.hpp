@@ -22,7 +22,7 @@ struct available_memory {
 
 // The simulator's estimate of a cell.
 struct cell_needs {
-  std::string key;
+  std::string key;  // of the cell
   bool on_gpu = false;
   outcome result = outcome::ok;
   std::optional<std::string> reason = {};  // unless ok

@@ -76,8 +76,9 @@ linear_program mixture_program(const std::vector<column>& columns, const passes&
   return lp;
 }
 
-// Column generation over all mixtures of columns: min f + b with f >= forward, f >= out, b >= backward +
-// again, b >= in and kept <= budget. The dual prices yield the next column.
+// Column generation. A column is a choice for every value, with its times of copies out, in, and of
+// recomputation (again). Over all mixtures of columns: min f + b, the times of the passes, with f >= forward,
+// f >= out, b >= backward + again, b >= in and kept <= budget. The dual prices yield the next column.
 pass_bound generate_columns(const passes& x, const copy_rates& r, double budget) {
   const double unit = x.forward_time + x.backward_time;
   std::vector<column> columns;

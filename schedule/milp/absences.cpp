@@ -14,8 +14,8 @@ bool is_memory_short(const gap_model& m, const gap& e) {
   return false;
 }
 
-// Gaps of large parts while memory is short. Includes the gaps of the same tensors at the start and the end
-// of the iteration, when they may be on the host.
+// The gaps in which parts may leave the device: those of large parts while memory is short, and those of the
+// same tensors at the start and the end of the iteration.
 std::vector<std::uint32_t> find_absent_gaps(const gap_model& m) {
   std::vector<bool> moves(m.network.tensors.size(), false), wanted(m.gaps.size(), false);
   const auto is_at_border = [&](const gap& e) { return m.is_at_start(e) || m.is_at_end(e); };
