@@ -263,7 +263,7 @@ void read_device(bench& on, readings& all) {
 
 }  // namespace
 
-calibration calibrate(bench& on, const uvm_costs& given,
+calibration calibrate(bench& on, const uvm_costs& fitted,
                       const std::function<void(std::string_view)>& progress) {
   constexpr std::chrono::seconds rounds_end(44);
   const auto begin = clock::now();
@@ -286,7 +286,7 @@ calibration calibrate(bench& on, const uvm_costs& given,
   } catch (const unsupported& reason) {
     notes.push_back(std::string("batches were not counted: ") + reason.what());
   }
-  calibration made{figures_from(all, given), {}, {}};
+  calibration made{figures_from(all, fitted), {}, {}};
   made.results.notes.insert(made.results.notes.begin(), notes.begin(), notes.end());
   for (const auto& [name, values] : all) made.samples[name] = spread_of(values);
   made.raw_readings = std::move(all);

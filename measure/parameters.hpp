@@ -9,9 +9,10 @@
 
 namespace um::measure {
 
-// Measures all figures of a machine. `given`: fitted figures, which no case measures (figures_from()).
-// `progress` gets the name of each measurement. A measurement that fails is noted, and the others go on.
-calibration calibrate(bench& on, const uvm_costs& given,
+// Measures all figures of a machine. `fitted`: figures that were fitted and no case measures
+// (figures_from()). `progress` gets the name of each measurement. A measurement that fails is noted, and the
+// others go on.
+calibration calibrate(bench& on, const uvm_costs& fitted,
                       const std::function<void(std::string_view)>& progress);
 
 }  // namespace um::measure

@@ -131,7 +131,7 @@ class search {
     take({std::move(treatments), e});
   }
 
-  // Gives up classes until the budget holds. `just_enough`: bytes beyond the excess do not count.
+  // Gives up classes until the budget holds. `just_enough`: bytes beyond the excess do not raise their rank.
   void make_room(bool may_swap, bool just_enough) {
     while (current_.score.over > 0 && !has_spent_its_work() &&
            (lower_peak_at_once(may_swap, just_enough) || lower_peak(may_swap, just_enough))) {

@@ -47,7 +47,7 @@ torch_kernels::torch_kernels(const torch_orders& orders)
 
 void torch_kernels::fuse(const std::vector<torch_id>& order, bool backward) {
   backward_ = backward;
-  told_to_store_.clear();
+  gradients_to_store_.clear();
   std::ranges::fill(runs_, 0);
   for (const torch_id v : order) runs_[v] = 1;
   std::size_t place = 0;
@@ -60,7 +60,7 @@ void torch_kernels::fuse(const std::vector<torch_id>& order, bool backward) {
     stored_[v] = is_stored(v);
     if (!stored_[v] && saves_memory(v)) {
       stored_[v] = true;
-      told_to_store_.push_back(v);
+      gradients_to_store_.push_back(v);
     }
     place += stored_[v];
   }

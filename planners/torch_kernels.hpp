@@ -34,7 +34,7 @@ class torch_kernels {
   // Whether the graph of the last fuse() ran v.
   bool runs(torch_id v) const { return runs_[v]; }
   // Gradients of the last fuse() that Inductor must be told to store: each reader would compute them again.
-  const std::vector<torch_id>& told_to_store() const { return told_to_store_; }
+  const std::vector<torch_id>& gradients_to_store() const { return gradients_to_store_; }
   // Whether what lies in a root is wanted after the graph.
   bool is_kept(torch_id root, bool backward) const;
 
@@ -65,7 +65,7 @@ class torch_kernels {
   std::vector<torch_kernel> found_;  // the first found_count_ are of the last graph
   std::size_t found_count_ = 0;
   std::vector<std::size_t> placed_;
-  std::vector<torch_id> told_to_store_;
+  std::vector<torch_id> gradients_to_store_;
 };
 
 }  // namespace um

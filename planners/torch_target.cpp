@@ -29,7 +29,8 @@ std::int64_t least_torch_peak(const torch_step& step) {
   return step.base_bytes + most;
 }
 
-// The work of looking a choice up, and of finding its graphs: the nodes divided by these, and `beside` on top.
+// The work of looking a choice up, and of finding its graphs: the nodes divided by these, and `beside` on
+// top.
 constexpr std::int64_t of_lookup = 20, of_graphs = 4, beside = 10;
 
 struct torch_model::parts {
@@ -136,7 +137,7 @@ torch_plan torch_model::plan() {
   }
   std::ranges::sort(made.saved);
   made.offloaded = p.walk.copies();
-  made.stored = p.walk.told_to_store();
+  made.stored = p.walk.gradients_to_store();
   std::ranges::sort(made.recomputed);
   made.estimate = p.estimate;
   return made;

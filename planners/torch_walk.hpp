@@ -31,7 +31,7 @@ class torch_walk {
 
   torch_estimate run_both_passes();
   const std::vector<torch_offload>& copies() const { return copies_.made(); }
-  const std::vector<torch_id>& told_to_store() const { return backward_kernels_.told_to_store(); }
+  const std::vector<torch_id>& gradients_to_store() const { return backward_kernels_.gradients_to_store(); }
   void aim_at(std::int64_t budget) { budget_ = budget; }
   void leave_time(double times) { copies_.leave_time(times); }
 

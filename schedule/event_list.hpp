@@ -83,8 +83,8 @@ void subtract_from_totals(list_totals& all, const list_totals& one);
 
 class event_list {
  public:
-  struct position_block {  // the events of one position
-    std::vector<event> events;
+  struct position_block {       // the events of one position
+    std::vector<event> events;  // of that position
     live_tree::live_at_events live_bytes;
     list_totals totals;  // without peak and excess
   };
@@ -122,7 +122,7 @@ class event_list {
   event_builder& builder_;
   forecaster& forecaster_;
   std::vector<position_block> blocks_;                    // per position
-  std::vector<std::vector<position>> recomputed_before_;  // per position
+  std::vector<std::vector<position>> recomputed_before_;  // per position: before which it is run again
   live_tree live_bytes_;
   list_totals totals_;
   byte_count budget_ = 0;

@@ -38,7 +38,7 @@ class transfer_placer {
     std::uint32_t gap = 0;  // index into gaps
     nanoseconds time = 0;   // with slack
   };
-  // Copies of all gaps in one direction, in the order in which they are placed.
+  // A list: copies of all gaps in one direction, in the order in which they are placed.
   class copy_order {
    public:
     void add(const gap_copy& c) { copies_.push_back(c); }

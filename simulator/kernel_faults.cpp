@@ -307,7 +307,7 @@ void kernel_faults::write_read_mostly(const fault& f) {
   driver_is_busy_ = true;
 }
 
-// --- over the link ---
+// --- access over the link ---
 
 // What was accessed often enough before comes to the device now; the rest is read and written where it lies.
 // The driver learns of a full counter while the kernel goes on, so a pass ends over the link.

@@ -49,7 +49,7 @@ struct event {
   std::uint64_t block = 0;
   std::uint64_t amount = 0;           // bytes or number, by `what`
   std::uint64_t program_counter = 0;  // address of the instruction that caused a CPU fault
-  std::uint32_t records = 0;          // number of CUPTI's records that it combines
+  std::uint32_t records = 0;          // number of CUPTI's records that this event combines
   std::uint32_t granules = 0;         // which 64 KiB of the block, a bit each
   std::uint32_t device = host;        // the GPU that it belongs to; host if the CPU caused it
   quantity what{};

@@ -11,6 +11,7 @@ namespace {
 
 #define UM_EXPORT extern "C" __attribute__((visibility("default")))
 
+// The memory itself belongs to PyTorch's allocator; this counts its bytes against the cap.
 struct pool {
   std::mutex guard;
   std::string_view policy = "none";

@@ -44,14 +44,15 @@ class progress_lines {
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
-std::string describe_calibration(const environment& here, const std::string& like) {
+// The text for a new machine file: how it was measured, and from which file the rest is.
+std::string describe_measurement(const environment& here, const std::string& rest_from) {
   const gpu_facts& gpu = *here.gpu;
   return fmt::format(
       "Measured by umbench calibrate ({}) on one {}, driver {}, CUDA {}, {}, {}. Of the figures under "
       "estimated, "
       "evict_ns follows from others; the rest were not measured and are those of machine file {}.",
       here.umbench, gpu.name, gpu.driver.value_or("unknown"), gpu.cuda_runtime,
-      here.host.kernel.value_or("unknown kernel"), here.created.substr(0, 10), like);
+      here.host.kernel.value_or("unknown kernel"), here.created.substr(0, 10), rest_from);
 }
 
 void print_calibration(const measure::figures& found) {
@@ -122,7 +123,7 @@ int calibrate_command(const calibrate_options& o) {
     }
     made = with_measured_figures(with_machine_name(base, name), found.results);
     made.calibrated = true;
-    made.source = describe_calibration(here, base.name);
+    made.source = describe_measurement(here, base.name);
     write_file(o.out, to_json(made, found));
     if (!o.samples.empty()) write_file(o.samples, to_json(found.raw_readings));
     print_calibration(found.results);

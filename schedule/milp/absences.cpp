@@ -16,7 +16,7 @@ bool is_memory_short(const gap_model& m, const gap& e) {
 
 // The gaps in which parts may leave the device: those of large parts while memory is short, and those of the
 // same tensors at the start and the end of the iteration.
-std::vector<std::uint32_t> find_absent_gaps(const gap_model& m) {
+std::vector<std::uint32_t> gaps_that_may_leave(const gap_model& m) {
   std::vector<bool> moves(m.network.tensors.size(), false), wanted(m.gaps.size(), false);
   const auto is_at_border = [&](const gap& e) { return m.is_at_start(e) || m.is_at_end(e); };
   for (std::uint32_t x = 0; x < m.gaps.size(); ++x) {
@@ -158,7 +158,7 @@ void add_absence(gap_model& m, std::uint32_t x) {
 }  // namespace
 
 void add_absences(gap_model& m) {
-  for (const std::uint32_t x : find_absent_gaps(m)) add_absence(m, x);
+  for (const std::uint32_t x : gaps_that_may_leave(m)) add_absence(m, x);
 }
 
 }  // namespace um::milp

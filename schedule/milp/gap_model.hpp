@@ -95,7 +95,7 @@ struct gap_model {
   std::vector<column> stall_columns;  // time waited before each slot and after the last
   lane_terms lanes;
   std::vector<gap_columns> absences;
-  std::vector<std::optional<std::size_t>> absence_of_gap;  // per gap: index into away
+  std::vector<std::optional<std::size_t>> absence_of_gap;  // per gap: index into absences
   std::vector<std::optional<column>>
       staged_columns;  // per tensor: whether it is on the host at the start or the end
   std::map<std::pair<position, std::size_t>, column>

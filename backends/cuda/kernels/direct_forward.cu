@@ -46,7 +46,7 @@ struct shared_layout {
   }
 };
 
-// A lane's two words lie side by side.
+// The two words of the filter that a lane needs lie side by side in shared memory.
 template <class T, int Columns>
 __device__ void load_filter(const direct_form& f, const T* w, std::uint32_t* to) {
   const filter_depth<T> d(f);
