@@ -103,7 +103,8 @@ def test_the_container_s_script_configures_and_links(tmp_path):
     done = subprocess.run(["bash", "-euo", "pipefail", "-c", quiet], cwd=ROOT, capture_output=True, text=True, check=False,
                           env=os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "ARCHITECTURES": "90"})
     assert done.returncode == 0, done.stderr
-    assert "cmake --preset cpu -DUM_TESTS=OFF" in done.stdout and "--target umbench" in done.stdout and "link cpu" in done.stdout
+    assert re.search(r"^cmake --preset cpu .*-DUM_TESTS=OFF", done.stdout, re.MULTILINE), done.stdout
+    assert "--target umbench" in done.stdout and "link cpu" in done.stdout
 
 
 def test_reframe_runs_the_check(tmp_path):
