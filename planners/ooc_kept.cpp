@@ -1,5 +1,6 @@
 // ooc_cuDNN with results kept on the device: each part of the batch runs through many calls.
 #include <algorithm>
+#include <limits>
 #include <optional>
 
 #include "planners/ooc_cudnn.hpp"
@@ -89,6 +90,7 @@ memory_plan plan_ooc_kept(const problem& p, byte_count room) {
     auto next = plan_in_parts(p, parts, room, to_beat, least);
     if (next && (!best || next->time < best->time)) best = std::move(next);
   }
+  if (!best && least == std::numeric_limits<byte_count>::max()) throw too_slow("ooc_cudnn");
   if (!best) {
     throw infeasible("ooc_cudnn takes " + to_text(least) + " even where it keeps nothing, the budget is " +
                      to_text(p.budget));

@@ -8,7 +8,7 @@
 
 #include "schedule/device_residency.hpp"
 #include "schedule/event_costs.hpp"
-#include "schedule/lane_race.hpp"
+#include "schedule/lane_times.hpp"
 
 namespace um {
 

@@ -1,6 +1,6 @@
 // Over random graphs: `best` is no slower than any explicit strategy and has a plan wherever one of them has,
-// `best_managed` the same among managed ones, no plan of anybody is wrong, and more memory is never slower. A
-// planner that is told what time to beat gives up slower plans only.
+// `best_managed` the same among managed ones, no strategy makes a wrong plan, and more memory is never
+// slower. With problem::time_to_beat set, a planner rejects only plans that take that time or longer.
 #include <gtest/gtest.h>
 
 #include <algorithm>

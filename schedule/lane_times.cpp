@@ -1,4 +1,4 @@
-#include "schedule/lane_race.hpp"
+#include "schedule/lane_times.hpp"
 
 #include <limits>
 
@@ -56,9 +56,9 @@ class running_lane {
   nanoseconds to_do_ = 0;  // time of the steps that have not ended
 };
 
-class race {
+class lane_timer {
  public:
-  race(const lane_steps& lanes, const shared_pace& pace)
+  lane_timer(const lane_steps& lanes, const shared_pace& pace)
       : compute_(lanes[static_cast<std::size_t>(lane::compute)]),
         fetch_(lanes[static_cast<std::size_t>(lane::to_device)]),
         evict_(lanes[static_cast<std::size_t>(lane::to_host)]),
@@ -120,7 +120,7 @@ class race {
 }  // namespace
 
 nanoseconds time_of_lanes(const lane_steps& lanes, const shared_pace& pace, nanoseconds most) {
-  return race(lanes, pace).run(most);
+  return lane_timer(lanes, pace).run(most);
 }
 
 }  // namespace um
