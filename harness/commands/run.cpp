@@ -98,9 +98,8 @@ std::string folder_for_values(const std::string& folder, const cell& work) {
   return folder;
 }
 
-// Another process may have added records to the file since it was read.
-void append_record(record& r, const cell& work, const environment& here, record_file& file) {
-  const record_file::write_lock lock(file);
+void append_record(record& r, const cell& work, const environment& here, const std::string& out) {
+  record_file file(out, open_mode::add);
   check_settings(std::span(&work, 1), file);
   digest_checker digests;
   for (record before : file.earlier()) digests.check(before);
@@ -123,11 +122,8 @@ int run_command(const run_options& options) {
   signal_watch signals;
   const environment here =
       environment_for(std::span(&work, 1), machines, options.experiment.machine_like, signals);
-  std::optional<record_file> file;
-  if (!options.out.empty()) {
-    file.emplace(options.out, open_mode::add);
-    check_settings(std::span(&work, 1), *file);
-  }
+  // Others may add to the file while this cell runs.
+  if (!options.out.empty()) check_settings(std::span(&work, 1), record_file(options.out, open_mode::add));
 
   child_pool pool(signals);
   start_cell(pool, 0, work);
@@ -139,7 +135,7 @@ int run_command(const run_options& options) {
     return 128 + stop;
   }
   record r = record_of(work, *report);
-  if (file) append_record(r, work, here, *file);
+  if (!options.out.empty()) append_record(r, work, here, options.out);
   fmt::print("{}{}", summary(r), setting_rows(work));
   if (r.result == outcome::ok) return 0;
   print_text("umbench: {}: {}\n", r.key, outcome_text(r));

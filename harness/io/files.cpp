@@ -24,22 +24,9 @@ namespace {
   throw input_error(fmt::format("{}: {}: {}", one_line(path.string()), action, why));
 }
 
-bool write_all(int to, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t n = retry_if_interrupted([&] { return write(to, text.data(), text.size()); });
-    if (n == 0) errno = EIO;
-    if (n <= 0) return false;
-    text.remove_prefix(static_cast<std::size_t>(n));
-  }
-  return true;
-}
-
-// Reads all bytes: of a regular file by offset, independent of its current position; of a pipe as they
-// arrive.
-std::string read_from_descriptor(int from, const struct stat& status, const std::filesystem::path& path,
-                                 std::size_t begin) {
-  const bool has_places = S_ISREG(status.st_mode);
-  const std::size_t size = static_cast<std::size_t>(status.st_size) - (has_places ? begin : 0);
+// Reads all bytes, from a pipe as they arrive.
+std::string read_from_descriptor(int from, const struct stat& status, const std::filesystem::path& path) {
+  const auto size = static_cast<std::size_t>(status.st_size);
   std::string text;
   std::size_t end = 0;
   while (true) {
@@ -47,19 +34,15 @@ std::string read_from_descriptor(int from, const struct stat& status, const std:
     if (text.size() - end < least) {
       text.resize(std::max({2 * text.size(), end + least, size + least}));
     }
-    const ssize_t n = retry_if_interrupted([&] {
-      char* const into = text.data() + end;
-      const std::size_t most = text.size() - end;
-      return has_places ? pread(from, into, most, static_cast<off_t>(begin + end)) : read(from, into, most);
-    });
+    const ssize_t n = retry_if_interrupted([&] { return read(from, text.data() + end, text.size() - end); });
     if (n < 0) throw_file_error(path, "cannot read", std::strerror(errno));
     if (n == 0) break;
     end += static_cast<std::size_t>(n);
   }
   struct stat now{};
-  if (has_places && fstat(from, &now) == 0 &&
-      begin + end < static_cast<std::size_t>(std::min(now.st_size, status.st_size))) {
-    throw_file_error(path, "cannot read", fmt::format("{} of {} bytes came", begin + end, status.st_size));
+  if (S_ISREG(status.st_mode) && fstat(from, &now) == 0 &&
+      end < static_cast<std::size_t>(std::min(now.st_size, status.st_size))) {
+    throw_file_error(path, "cannot read", fmt::format("{} of {} bytes came", end, status.st_size));
   }
   text.resize(end);
   return text;
@@ -111,7 +94,17 @@ bool contains_records(const std::string& path) {
 
 }  // namespace
 
-std::string read_descriptor(int from, const std::filesystem::path& path, std::size_t from_byte) {
+bool write_all(int to, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t n = retry_if_interrupted([&] { return write(to, text.data(), text.size()); });
+    if (n == 0) errno = EIO;
+    if (n <= 0) return false;
+    text.remove_prefix(static_cast<std::size_t>(n));
+  }
+  return true;
+}
+
+std::string read_descriptor(int from, const std::filesystem::path& path) {
   struct stat status{};
   if (fstat(from, &status) != 0) throw_file_error(path, "cannot read", std::strerror(errno));
   if (S_ISDIR(status.st_mode)) throw_file_error(path, "cannot read", "is a folder");
@@ -119,7 +112,7 @@ std::string read_descriptor(int from, const std::filesystem::path& path, std::si
     throw_file_error(path, "cannot read", "is a device; give a file or a pipe");
   }
   try {
-    return read_from_descriptor(from, status, path, from_byte);
+    return read_from_descriptor(from, status, path);
   } catch (const std::bad_alloc&) {
     throw_file_error(path, "cannot read", "memory does not suffice for it");
   } catch (const std::length_error&) {

@@ -17,8 +17,10 @@ namespace um {
 // The contents of a regular file or a pipe. Throws for folders, devices, errors or an early end while
 // reading, and contents that do not fit into memory.
 std::string read_file(const std::filesystem::path& path);
-// The same for an open descriptor, from byte `from_byte` of a file on; `path` is for messages.
-std::string read_descriptor(int descriptor, const std::filesystem::path& path, std::size_t from_byte = 0);
+// The same for an open descriptor; `path` is for messages.
+std::string read_descriptor(int descriptor, const std::filesystem::path& path);
+// False, with errno set, if not all of it can be written.
+bool write_all(int descriptor, std::string_view text);
 
 // Checks an output file named with `option`: refuses one that is an input, by whatever path, and a file of
 // records. "" and "-" are no files.

@@ -28,9 +28,9 @@ std::string clock_text(std::chrono::seconds time) {
 class sweep_run {
  public:
   sweep_run(const std::vector<cell>& cells, const sweep_settings& settings, record_file& file,
-            const environment& here, signal_watch& signals, std::FILE* progress)
-      : cells_(cells), settings_(settings), file_(file), here_(here), pool_(signals), progress_(progress) {
-    check_earlier_digests();
+            signal_watch& signals, std::FILE* progress)
+      : cells_(cells), settings_(settings), file_(file), pool_(signals), progress_(progress) {
+    for (record r : file.earlier()) digests_.check(r);
     for (std::size_t i = 0; i < cells.size(); ++i) {
       if (const record* r = finished_record(file.earlier(), cells[i])) {
         done_.emplace(i, *r);
@@ -76,10 +76,6 @@ class sweep_run {
   }
 
  private:
-  void check_earlier_digests() {
-    for (record r : file_.earlier()) digests_.check(r);
-  }
-
   // Per line, the cell with the most memory that timed out or hung.
   struct failed_cell {
     const cell* work;
@@ -123,27 +119,12 @@ class sweep_run {
       auto next = ended_.extract(waiting_[written_]);
       if (next.empty()) return;
       record& r = next.mapped();
-      keep_record(cells_[next.key()], r);
+      digests_.check(r);
+      file_.append(r);
       ++written_;
       report(r);
       done_.emplace(next.key(), std::move(r));
     }
-  }
-
-  // Other processes may have added to the file meanwhile, even this very cell.
-  void keep_record(const cell& work, record& r) {
-    const record_file::write_lock lock(file_);
-    if (lock.others_added()) {
-      check_settings(std::span(&work, 1), file_);
-      check_earlier_digests();
-      if (const record* theirs = finished_record(file_.earlier(), work)) {
-        r = *theirs;
-        return;
-      }
-      append_environment_if_new(file_, here_);
-    }
-    digests_.check(r);
-    file_.append(r);
   }
 
   void report(const record& r) const {
@@ -159,7 +140,6 @@ class sweep_run {
   const std::vector<cell>& cells_;
   sweep_settings settings_;
   record_file& file_;
-  const environment& here_;
   child_pool pool_;
   std::FILE* progress_;
   digest_checker digests_;
@@ -203,15 +183,13 @@ void check_settings(std::span<const cell> cells, const record_file& file) {
 
 sweep_result run_sweep(const std::vector<cell>& cells, const sweep_settings& settings, record_file& file,
                        const environment& here, signal_watch& signals, std::FILE* progress) {
-  std::optional<record_file::write_lock> lock(std::in_place, file);
   check_settings(cells, file);
-  sweep_run run(cells, settings, file, here, signals, progress);
+  sweep_run run(cells, settings, file, signals, progress);
   if (run.skipped() > 0) {
     print_to(progress, "{} of {} cells are in {} already\n", run.skipped(), cells.size(),
              file.path().string());
   }
   if (!run.nothing_to_do()) append_environment_if_new(file, here);
-  lock.reset();
   const bool complete = run.run();
   sweep_result result = run.result();
   if (!complete) result.stop_signal = signals.stop_signal();

@@ -275,10 +275,6 @@ class RecordFiles(InterfaceTest):
 
 
 class FullDisk(InterfaceTest):
-    def test_a_full_device(self):
-        self.refused(*RUN, "device", "--out", "/dev/full", code=1, words=["/dev/full", "No space left"])
-        self.refused("sweep", self.spec(), "--out", "/dev/full", code=1, words=["No space left"])
-
     def test_earlier_records_stay_whole_and_a_resumed_sweep_ends_the_same(self):
         spec = self.spec()
         self.well("sweep", spec, "--out", "undisturbed.jsonl")

@@ -3,7 +3,6 @@ pipes, files that others change meanwhile."""
 
 import json
 import os
-import pathlib
 import signal
 import subprocess
 import threading
@@ -170,6 +169,10 @@ class Overwriting(FilesTest):
             self.assertEqual(done.returncode, 2)
             self.assertIn(word, done.stderr)
             self.assertNotIn('"kind"', done.stderr)
+        os.mkfifo(self.folder / "pipe.jsonl")
+        for place in ("pipe.jsonl", "/dev/full"):
+            self.refused(*RUN, "device", "--out", place, words=[place, "regular file"])
+            self.refused("sweep", self.spec(), "--out", place, words=[place, "regular file"])
 
 
 class Streams(FilesTest):
@@ -207,37 +210,6 @@ class Streams(FilesTest):
             self.assertIn(done.returncode, (141, -signal.SIGPIPE))
             self.assertEqual(done.stderr, "")
         os.close(writer)
-
-    def test_records_through_a_pipe_end_with_its_reader(self):
-        done = self.shell(f'"$U" sweep {self.spec()} --jobs 1 --out /dev/stdout 2> said | head -n 1; '
-                          'code=${PIPESTATUS[0]}; tail -n 1 said; exit $code')
-        self.assertEqual(done.returncode, 1, done.stdout)
-        self.assertIn("cannot add a record: Broken pipe", done.stdout)
-
-    def test_a_pipe_that_nobody_reads_is_refused(self):
-        os.mkfifo(self.folder / "pipe.jsonl")
-        self.refused(*RUN, "device", "--out", "pipe.jsonl", words=["pipe.jsonl", "nobody reads"])
-        self.refused("sweep", self.spec(), "--out", "pipe.jsonl", words=["pipe.jsonl", "nobody reads"])
-
-    def test_a_pipe_whose_reader_sleeps_can_be_interrupted(self):
-        path = self.folder / "pipe.jsonl"
-        os.mkfifo(path)
-        for end in (os.open(path, os.O_RDONLY | os.O_NONBLOCK), os.open(path, os.O_WRONLY | os.O_NONBLOCK)):
-            self.addCleanup(os.close, end)
-        with self.assertRaises(BlockingIOError):
-            while True:
-                os.write(end, b" " * 4096)
-        sweep = subprocess.Popen(self.command("sweep", self.spec(), "--out", "pipe.jsonl"), cwd=self.folder,
-                                 stderr=subprocess.DEVNULL)
-        self.addCleanup(sweep.kill)
-        self.wait_until(lambda: self.has_open(sweep.pid, path))
-        sweep.send_signal(signal.SIGINT)
-        self.assertIn(sweep.wait(timeout=PATIENCE_S), (1, 130))
-
-    @staticmethod
-    def has_open(pid, path):
-        links = pathlib.Path(f"/proc/{pid}/fd").iterdir()
-        return any(link.exists() and link.samefile(path) for link in links)
 
 
 class Others(FilesTest):
@@ -279,33 +251,23 @@ class Others(FilesTest):
         self.assertEqual((len(environments), len(records)), (1, 12))
         self.assertEqual({record["iterations"] for record in records}, set(range(1, 13)))
 
-    def test_a_sweep_leaves_its_file_to_others_while_its_cells_run(self):
-        """A cell of it that another one has run meanwhile is not doubled, and its environment is noted again after another's."""
-        spec = self.spec()
-        whole = self.folder / "whole.jsonl"
-        self.well("sweep", spec, "--out", whole)
-        sweep = subprocess.Popen(self.command("sweep", spec, "--out", "a.jsonl", "--jobs", "1"), cwd=self.folder, text=True,
+    def test_a_run_waits_for_a_sweep_into_the_same_file(self):
+        sweep = subprocess.Popen(self.command("sweep", self.spec(), "--out", "a.jsonl", "--jobs", "1"), cwd=self.folder,
                                  env=dict(os.environ, UMBENCH_TEST_CELL="hang:swap_all/x2"),
-                                 stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        self.addCleanup(sweep.stderr.close)
+                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.addCleanup(sweep.kill)
         path = self.folder / "a.jsonl"
         self.wait_until(lambda: path.exists() and path.read_text(encoding="utf-8").count("\n") == CELLS // 2)
-        self.well(*RUN, "managed", "--ratio", "3", "--out", "a.jsonl")
-        cell = [*RUN[:-1], "--strategy", "swap_all", "--iterations", "3", "--deadline", "60"]
-        self.assertEqual(self.umbench(*cell, "--ratio", "2", "--out", "a.jsonl").returncode, 4)  # it does not fit
-        cells = pathlib.Path(f"/proc/{sweep.pid}/task/{sweep.pid}/children").read_text(encoding="utf-8").split()
-        self.assertEqual(len(cells), 1)
-        os.kill(int(cells[0]), signal.SIGKILL)
-        self.wait_until(lambda: path.read_text(encoding="utf-8").count("\n") >= CELLS + 1)
+        self.refused("sweep", self.spec(), "--out", "a.jsonl", "--resume", words=["a.jsonl", "another umbench"])
+        run = subprocess.Popen(self.command(*RUN, "managed", "--ratio", "3", "--out", "a.jsonl"), cwd=self.folder, text=True,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        self.addCleanup(run.kill)
+        self.assertIn("a.jsonl: waiting for another umbench", run.stderr.readline())
         sweep.kill()
         sweep.wait()
-        environments, records = entries(path)
-        self.assertEqual(len(environments), 1)
-        keys = [record["key"] for record in records]
-        self.assertEqual(len(keys), len(set(keys)))
-        swept = [record for record in records if record["ratio"] != 3]
-        self.assertEqual(sorted(map(json.dumps, swept)), sorted(map(json.dumps, entries(whole)[1][:len(swept)])))
+        self.assertEqual((run.wait(timeout=PATIENCE_S), run.stderr.read()), (0, ""))
+        run.stderr.close()
+        self.assertEqual(len(entries(path)[1]), CELLS // 2)
 
     def test_a_file_that_is_removed_meanwhile_is_missed(self):
         spec = self.spec()

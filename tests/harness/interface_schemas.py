@@ -62,7 +62,7 @@ class Sweeps(SchemaTest):
     def test_kept_files(self):
         schema = self.schema("sweep")
         kept = [*(ROOT / "benchmarks/sweeps").glob("*.json"), ROOT / "tests/simulator/reference/sweep.json",
-                *(ROOT / "fuzz/corpus/sweep").glob("*.json")]
+                *(ROOT / "tests/harness/json/kept_inputs/sweep").glob("*.json")]
         self.assertGreater(len(kept), 12)
         for path in kept:
             schema.validate(read(path))
@@ -113,7 +113,7 @@ class Plans(SchemaTest):
             if done.returncode == 0:
                 schema.validate(read(self.folder / f"{strategy}.json"))
         self.assertGreater(len(list(self.folder.glob("*.json"))), 4)
-        for path in (ROOT / "fuzz/corpus/plan").glob("*.json"):
+        for path in (ROOT / "tests/harness/json/kept_inputs/plan").glob("*.json"):
             schema.validate(read(path))
 
     def test_a_plan_for_a_graph_of_ones_own(self):
@@ -159,7 +159,7 @@ class Rules(SchemaTest):
 
     def test_kept_files(self):
         schema = self.schema("rules")
-        kept = list((ROOT / "fuzz/corpus/hints").glob("*.json"))
+        kept = list((ROOT / "tests/harness/json/kept_inputs/hints").glob("*.json"))
         self.assertTrue(kept)
         for path in kept:
             schema.validate(read(path))

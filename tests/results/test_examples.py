@@ -3,10 +3,7 @@
 import json
 import os
 import re
-import shutil
-import signal
 import subprocess
-import time
 
 import conftest
 import pytest
@@ -110,73 +107,4 @@ def test_one_part_is_run_again_alone(umbench, study, tmp_path, batch_script):
         batch_script(task, "2")
     (tmp_path / "parts/part0002.jsonl").unlink()
     batch_script("2", "1", SHARDS="2")  # as of an array of this task alone
-    merged_equals_whole(umbench, study, tmp_path)
-
-
-SLURM_CONF = """ClusterName=test
-SlurmctldHost=localhost
-SlurmUser=root
-AuthType=auth/munge
-ProctrackType=proctrack/pgid
-TaskPlugin=task/none
-ReturnToService=2
-SlurmctldParameters=enable_configless
-StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool
-SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd.pid
-SlurmctldLogFile={folder}/slurmctld.log
-SlurmdLogFile={folder}/slurmd.log
-SelectType=select/linear
-NodeName=localhost CPUs={cpus} State=UNKNOWN
-PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
-"""
-
-
-@pytest.fixture
-def slurm(tmp_path):
-    """A Slurm of one node, from Debian's packages, for this test alone."""
-    if any(shutil.which(name) is None for name in ("slurmctld", "slurmd", "sbatch", "munged")):
-        pytest.skip("Slurm is not installed (Debian: slurmctld slurmd slurm-client munge)")
-    if os.geteuid() != 0:
-        pytest.skip("starting Slurm's daemons takes root")
-    conf = tmp_path / "slurm.conf"
-    conf.write_text(SLURM_CONF.format(folder=tmp_path, cpus=os.cpu_count()), encoding="utf-8")
-    for name in ("state", "spool"):
-        (tmp_path / name).mkdir()
-    environment = os.environ | {"SLURM_CONF": str(conf)}
-    started = []
-    if subprocess.run(["munge", "-n"], capture_output=True, check=False).returncode != 0:
-        os.makedirs("/run/munge", exist_ok=True)
-        started.append(subprocess.Popen(["munged", "--foreground", "--force"]))
-        while subprocess.run(["munge", "-n"], capture_output=True, check=False).returncode != 0 and started[0].poll() is None:
-            time.sleep(0.1)
-    started += [subprocess.Popen(["slurmctld", "-D"], env=environment),
-                subprocess.Popen(["slurmd", "-D", "-N", "localhost"], env=environment)]
-    yield environment
-    for process in reversed(started):
-        process.terminate()
-        process.wait()
-
-
-def submit(slurm, tmp_path, *options, **more):
-    """Submits the example and waits for its end."""
-    return subprocess.run(["sbatch", "--wait", "--gres=none", *options, EXAMPLES / "slurm/sweep.sbatch"], cwd=tmp_path,
-                          env=slurm | {"OUT": str(tmp_path / "parts")} | more, capture_output=True, text=True,
-                          check=False)
-
-
-def test_a_real_slurm_runs_the_array(umbench, study, tmp_path, slurm):
-    """Before its time limit a hanging sweep is told to stop and leaves what it has; run again, it goes on."""
-    named = {"UMBENCH": umbench.program, "SPEC": str(study)}
-    stopped = submit(slurm, tmp_path, "--array=1", "--time=1", "--output=first.txt", SHARDS="2",
-                     UMBENCH_TEST_CELL="hang:managed/x1.00", **named)
-    assert stopped.returncode == 128 + signal.SIGTERM, stopped.stderr
-    said = (tmp_path / "first.txt").read_text(encoding="utf-8")
-    assert "stopped by SIGTERM" in said and "TIME LIMIT" not in said
-    before = records(tmp_path / "parts/part0001.jsonl")
-    assert 0 < len(before) < 3
-    done = submit(slurm, tmp_path, "--array=1-2", **named)
-    assert done.returncode == 0, done.stderr
-    assert records(tmp_path / "parts/part0001.jsonl")[:len(before)] == before
     merged_equals_whole(umbench, study, tmp_path)

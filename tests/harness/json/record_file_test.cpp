@@ -62,36 +62,6 @@ TEST_F(RecordFile, OtherFilesAreLeftAlone) {
   }
 }
 
-TEST_F(RecordFile, OneIsAtWorkOnItAndOthersAddToIt) {
-  begin();
-  record_file work(path_, open_mode::resume);
-  record_file other(path_, open_mode::add);
-  EXPECT_FALSE(record_file::write_lock(work).others_added());
-  other.append(sample_record());
-  {
-    const record_file::write_lock lock(work);
-    EXPECT_TRUE(lock.others_added());
-    EXPECT_EQ(work.earlier().size(), 2U);
-    work.append(sample_record());
-    EXPECT_FALSE(record_file::write_lock(work).others_added());
-  }
-  EXPECT_TRUE(record_file::write_lock(other).others_added());
-  EXPECT_EQ(other.earlier().size(), 2U);  // that of the beginning and that of `work`
-  EXPECT_EQ(record_file(path_, open_mode::read).earlier().size(), 3U);
-}
-
-TEST_F(RecordFile, WhatOthersTearIsCutOff) {
-  begin();
-  const std::string whole = text();
-  write(whole.substr(0, whole.size() - 1));  // the line break is missing
-  record_file file(path_, open_mode::resume);
-  write(whole + R"({"kind":"rec)");
-  EXPECT_TRUE(record_file::write_lock(file).others_added());
-  EXPECT_EQ(file.earlier().size(), 1U);
-  file.append(sample_record());
-  EXPECT_EQ(text(), whole + to_json(sample_record()) + "\n");
-}
-
 TEST_F(RecordFile, IsHeldByOneAtATime) {
   begin();
   record_file file(path_, open_mode::resume);
