@@ -1,19 +1,29 @@
-# um_join(variable sources...): with UM_JOIN, puts up to 8 C++ sources at a time into one that includes them, so that
+# um_join(variable sources...): with UM_JOIN, puts up to 8 sources of C++ or CUDA at a time into one that includes them, so that
 # their headers are read once; sets the variable to what is to be compiled. tests/structure/structure.py holds that no two
 # of a target name something of their own alike. CMake's UNITY_BUILD writes absolute paths, which no compiler cache finds
 # again in another clone. Sources with options of their own stay alone.
 function(um_join variable)
-  set(together "")
   set(alone "")
+  set(together_cpp "")
+  set(together_cu "")
   foreach(source ${ARGN})
     get_source_file_property(definitions ${source} COMPILE_DEFINITIONS)
     get_source_file_property(options ${source} COMPILE_OPTIONS)
-    if(UM_JOIN AND NOT definitions AND NOT options AND source MATCHES "^[a-z][a-z0-9_/]*\\.cpp$")
-      list(APPEND together ${source})
+    if(UM_JOIN AND NOT definitions AND NOT options AND source MATCHES "^[a-z][a-z0-9_/]*\\.(cpp|cu)$")
+      list(APPEND together_${CMAKE_MATCH_1} ${source})
     else()
       list(APPEND alone ${source})
     endif()
   endforeach()
+  um_join_all(cpp ${together_cpp})
+  um_join_all(cu ${together_cu})
+  set(${variable} ${alone} ${joined_cpp} ${joined_cu} PARENT_SCOPE)
+endfunction()
+
+# Sets joined_<language> to sources that include all of those given.
+function(um_join_all language)
+  set(together ${ARGN})
+  set(made "")
   file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
   list(LENGTH together count)
   math(EXPR groups "(${count} + 7) / 8")
@@ -24,7 +34,7 @@ function(um_join variable)
     list(SUBLIST together 0 ${size} some)
     list(REMOVE_ITEM together ${some})
     if(size EQUAL 1)
-      list(APPEND alone ${some})
+      list(APPEND made ${some})
       continue()
     endif()
     list(GET some 0 first)
@@ -34,11 +44,11 @@ function(um_join variable)
     file(CONFIGURE OUTPUT ${joined} CONTENT "${text}")
     # A local variable may be named as something of another file. That an insertion writes beyond its end is a false
     # alarm of GCC 12 about its own std::vector.
-    set_source_files_properties(${joined} PROPERTIES
-      COMPILE_OPTIONS "$<$<CXX_COMPILER_ID:GNU>:-Wno-shadow;-Wshadow=local;-Wno-subobject-linkage;-Wno-stringop-overflow>")
-    list(APPEND alone ${joined})
+    set_source_files_properties(${joined} PROPERTIES COMPILE_OPTIONS
+      "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-shadow;-Wshadow=local;-Wno-subobject-linkage;-Wno-stringop-overflow>")
+    list(APPEND made ${joined})
   endwhile()
-  set(${variable} ${alone} PARENT_SCOPE)
+  set(joined_${language} ${made} PARENT_SCOPE)
 endfunction()
 
 # um_library(name SOURCES ... [APART ...] DEPENDS ...): static library um_<name>, alias um::<name>. The sources after APART

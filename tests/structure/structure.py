@@ -118,7 +118,7 @@ def class_sizes():
 
 
 NO_NAME = re.compile(r"using|template|friend|static_assert|namespace|extern|__extension__|INSTANTIATE|[A-Z_]+\(")
-JOINED = re.compile(r"(?:um_library|um_test|um_join)\((\S+)(.*?)(?:DEPENDS|\)\n)", re.DOTALL)
+JOINED = re.compile(r"(?:um_library|um_test|um_join)\((\S+)(.*?)(?:APART|DEPENDS|\)\n)", re.DOTALL)
 
 
 def own_names(lines):
@@ -145,7 +145,7 @@ def joined_sources():
     found = {}
     for path in lists:
         for target, text in JOINED.findall(path.read_text(encoding="utf-8")):
-            named = [path.parent / name for name in re.findall(r"(?<=[ \n])[a-z][a-z0-9_/]*\.cpp\b", text)]
+            named = [path.parent / name for name in re.findall(r"(?<=[ \n])[a-z][a-z0-9_/]*\.(?:cpp|cu)\b", text)]
             found[target] = named or (list(path.parent.glob("*_test.cpp")) if "{files}" in text else [])
     return found
 
