@@ -9,9 +9,9 @@ from .rates import products_per_s
 from .values import stored_elements, tensors_of
 
 # Operations and bytes a nanosecond that well-tuned kernels reach, and copies between pinned memory and the device, by a word of the device's name.
-# Bytes are what generated kernels reached in fitted models: of the H100 in results/torch/fit_h100.jsonl, of the H200 in that table's earlier rows.
+# Bytes are what generated kernels reached in fitted models (results/torch/fit_h100.jsonl, fit_h200.jsonl).
 RATES = {
-    "H200": {"half": 600e3, "single": 50e3, "bytes": 3100.0, "link": 50.0},
+    "H200": {"half": 600e3, "single": 50e3, "bytes": 2850.0, "link": 50.0},
     "H100": {"half": 600e3, "single": 50e3, "bytes": 2300.0, "link": 50.0},
     "A100": {"half": 240e3, "single": 18e3, "bytes": 1500.0, "link": 24.0},
     "4090": {"half": 150e3, "single": 70e3, "bytes": 900.0, "link": 24.0},
