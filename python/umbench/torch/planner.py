@@ -38,7 +38,7 @@ COPY_NS = 20000  # a copy to the host or back, beside its bytes: two waits for e
 # By how much of a copy's time kernels take longer while it runs (H100): to pinned memory 1 to 4 %, back 3 to 8 %; copies of managed memory are
 # kernels themselves.
 COPY_DRAG = {"pinned": 0.04, "managed": 0.6}
-HOST_KERNEL_NS, HOST_COPY_NS = 25_000, 30_000  # of launching: a copy takes as long as a product, or little longer (results/torch/launching_h100.jsonl)
+HOST_KERNEL_NS, HOST_COPY_NS = 30_000, 70_000  # of launching within a step (results/torch/fit_h200.jsonl, held_steps_h100.jsonl)
 
 
 def ask(step, budget, base_bytes, rates, fused, begin, effort, tier=None, on_gpu=True, bits="rounding"):
