@@ -73,6 +73,7 @@ def main():
     parser.add_argument("--ratio", type=float, default=3, help="of the unplanned peak to the budget (3)")
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--rate", type=float, default=1e-3, help="of AdamW (0.001)")
+    parser.add_argument("--parts", help="parts that a batch is computed in, or auto (auto for texts, 1 for images)")
     parser.add_argument("--out", help="file for the two curves, a JSON line for each step")
     parser.add_argument("--small", action="store_true")
     wanted = parser.parse_args()
@@ -99,9 +100,9 @@ def main():
     del model
     optimizer = optimizer_of(fitted.to(device))
     budget = int(peak / wanted.ratio)
-    parts = "auto" if wanted.network != "resnet50" else 1
+    parts = wanted.parts or ("auto" if wanted.network != "resnet50" else 1)
     effort = 0.01 if wanted.small else 1.0
-    fitted = umbench.torch.fit(fitted, budget=budget, optimizer=optimizer, micro_batches=parts, backend=backend, effort=effort)
+    fitted = umbench.torch.fit(fitted, budget=budget, optimizer=optimizer, micro_batches=parts if parts == "auto" else int(parts), backend=backend, effort=effort)
     planned, used = train(fitted, optimizer, batches(wanted.network, fitted, wanted.small, device), wanted.steps, budget)
     print(fitted.plan)
     print(f"{'step':>6} {'unplanned':>10} {'fitted':>10}")
