@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 
 #include "core/figures.hpp"
 #include "harness/commands/cells.hpp"
@@ -164,9 +163,11 @@ void list_operators() {
 
 int list_command(const list_options& options) {
   const std::string& what = options.what;
-  const std::vector<std::string> known{"networks",    "strategies",   "machines",      "figures",
-                                       "operators",   "schema",       "sweep-schema",  "graph-schema",
-                                       "plan-schema", "rules-schema", "machine-schema"};
+  const std::vector<std::pair<std::string, std::string (*)()>> schemas{
+      {"schema", record_schema},    {"sweep-schema", sweep_schema}, {"graph-schema", graph_schema},
+      {"plan-schema", plan_schema}, {"rules-schema", rules_schema}, {"machine-schema", machine_schema}};
+  std::vector<std::string> known{"networks", "strategies", "machines", "figures", "operators"};
+  for (const auto& [name, make] : schemas) known.push_back(name);
   if (!what.empty() && std::find(known.begin(), known.end(), what) == known.end()) {
     throw input_error(unknown_name("list", what, known));
   }
@@ -175,17 +176,17 @@ int list_command(const list_options& options) {
     fmt::print("{}\n", to_json(strategies()));
     return 0;
   }
-  const std::map<std::string, std::string (*)()> schemas{
-      {"schema", record_schema},    {"sweep-schema", sweep_schema}, {"graph-schema", graph_schema},
-      {"plan-schema", plan_schema}, {"rules-schema", rules_schema}, {"machine-schema", machine_schema}};
-  if (const auto schema = schemas.find(what); schema != schemas.end()) {
-    fmt::print("{}", schema->second());
+  for (const auto& [name, make] : schemas) {
+    if (what != name) continue;
+    fmt::print("{}", make());
     return 0;
   }
-  const auto machines = load_machines_from(options.machines);
+  const bool lists_machines = what.empty() || what == "machines";
+  const auto machines = lists_machines || !options.machines.empty() ? load_machines_from(options.machines)
+                                                                    : std::vector<machine>{};
   if (what.empty() || what == "networks") list_networks();
   if (what.empty() || what == "strategies") options.all ? list_strategies() : list_strategies_by_technique();
-  if (what.empty() || what == "machines") list_machines(machines);
+  if (lists_machines) list_machines(machines);
   if (what == "figures") list_machine_figures();
   if (what == "operators") list_operators();
   return 0;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "core/pack.hpp"
 #include "harness/commands/commands.hpp"
 #include "harness/commands/scripts.hpp"
 #include "harness/io/errors.hpp"
@@ -312,8 +313,10 @@ void add_plan_torch_options(CLI::App& plan, plan_torch_options& o) {
 void add_pack_options(CLI::App& pack, pack_options& o) {
   add_option(pack, "FILE", o.file, {"FILE", "Comma-separated values: id, bytes, begin, end, access times"})
       .required();
+  std::vector<std::string_view> packers;
+  for (const packer& p : all_packers()) packers.push_back(p.name);
   add_option(pack, "--packer", o.packer,
-             {"searched|first_fit|best_fit|smartpool", "How they are placed", "each of them"});
+             {fmt::format("{}", fmt::join(packers, "|")), "How they are placed", "each of them"});
   add_option(pack, "--limit", o.limit,
              {"SIZE", "Such as 4GiB, 1 byte or more; what does not keep to it is auto-swapped", "none"});
   pack.add_flag(
