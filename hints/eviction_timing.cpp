@@ -185,7 +185,7 @@ class eviction_timetable {
     calendar lane;
     for (const bool copying : {false, true}) {
       for (departure& d : departures_) {
-        if (is_copy(d) == copying) d.turn = lane.book_earliest(start_times_[d.from], departure_duration(d));
+        if (is_copy(d) == copying) d.turn = lane.book_first_free(start_times_[d.from], departure_duration(d));
       }
     }
   }

@@ -43,7 +43,7 @@ std::uint32_t choose_part_count(const graph& g, const batch_loop& r, std::uint32
 
 bool has_accumulation(const graph& g, const batch_loop& r) {
   for (op_id o = r.begin; o < r.end; ++o) {
-    const auto touched = accesses_of(g, g.ops[o], batch_part(images_of(g, g.ops[o]), r.parts - 1, r.parts));
+    const auto touched = accesses_of(g, g.ops[o], batch_part(images_of_op(g, g.ops[o]), r.parts - 1, r.parts));
     if (std::ranges::any_of(touched, [](const access& a) { return a.mode == access_mode::accumulate; }))
       return true;
   }

@@ -20,20 +20,20 @@ class autoswap_planner {
         gaps_(find_gaps(p.network, uses_)),
         forecaster_(p, uses_) {
     for (position at = 0; at < uses_.end(); ++at)
-      starts_.push_back(starts_.back() + forecaster_.compute_time(at));
+      start_times_.push_back(start_times_.back() + forecaster_.compute_time(at));
     const std::vector<decision> kept(gaps_.size());
     const std::vector<event> events = build_events(p.network, uses_, gaps_, kept);
     forecaster_.forecast_memory(events, find_staged_tensors(uses_, gaps_, kept));
-    load_ = live_at_positions(uses_, events, forecaster_.live_bytes());
+    live_bytes_ = live_at_positions(uses_, events, forecaster_.live_bytes());
     find_candidates();
   }
 
-  // The fastest choice that packs into the budget; if none does, the fastest.
+  // The plan of the fastest choice that packs into the budget; if none does, of the fastest choice.
   memory_plan plan(byte_count limit) {
     std::vector<swap_choice> choices = choices_within(limit);
-    if (choices.empty()) throw infeasible(budget_too_small_text(p_, "autoswap", least_));
+    if (choices.empty()) throw infeasible(budget_too_small_text(p_, "autoswap", min_peak_));
     std::ranges::stable_sort(choices, {}, &swap_choice::time);
-    constexpr std::size_t packed_at_once = 8;  // and choices by a single score, whatever their time
+    constexpr std::size_t packed_at_once = 8;  // of later choices, only those by a single score are packed
     for (std::size_t i = 0; i < choices.size(); ++i) {
       if (i >= packed_at_once && !choices[i].has_one_score) continue;
       memory_plan plan = make_plan(p_.network, uses_, gaps_, choices[i].decisions);
@@ -45,9 +45,9 @@ class autoswap_planner {
  private:
   byte_count bytes_of(std::uint32_t x) const { return uses_.parts[gaps_[x].part].bytes; }
 
-  // Gaps across the peak.
+  // Finds the gaps that span the peak and whose parts may be swapped.
   void find_candidates() {
-    const auto peak = static_cast<position>(std::ranges::max_element(load_) - load_.begin());
+    const auto peak = static_cast<position>(std::ranges::max_element(live_bytes_) - live_bytes_.begin());
     const bool can_move = has_link(p_.target);
     for (std::uint32_t x = 0; x < gaps_.size() && can_move; ++x) {
       const gap& e = gaps_[x];
@@ -63,7 +63,8 @@ class autoswap_planner {
                           static_cast<std::size_t>(gaps_[x].next_use), bytes_of(x),
                           static_cast<double>(copies)});
     }
-    chooser_.emplace(load_, std::vector<double>(starts_.begin(), starts_.end()), std::move(absences));
+    chooser_.emplace(live_bytes_, std::vector<double>(start_times_.begin(), start_times_.end()),
+                     std::move(absences));
   }
 
   struct swap_choice {
@@ -72,12 +73,12 @@ class autoswap_planner {
     std::vector<decision> decisions;
   };
 
-  // Distinct choices that keep the limit.
+  // Distinct sets of swaps that keep the live bytes within the limit.
   std::vector<swap_choice> choices_within(byte_count limit) {
     const auto which = static_cast<std::size_t>(p_.knobs.at("score"));
     const std::vector<swap_weights> all = swap_weight_vectors();
     std::vector<swap_choice> choices;
-    std::set<std::vector<std::size_t>> chosen;  // so far: the same again is scheduled alike
+    std::set<std::vector<std::size_t>> chosen;  // sets chosen so far, to skip equal ones
     for (std::size_t i = 0; i < all.size(); ++i) {
       if (which < swap_scores && i != which) continue;
       swap_choice w{0, i < swap_scores, std::vector<decision>(gaps_.size())};
@@ -94,13 +95,13 @@ class autoswap_planner {
     return choices;
   }
 
-  // Schedules copies out in the order of access and copies in as late as they arrive in time. Returns the
-  // time; nothing if they exceed the limit.
+  // Schedules copies out in the order of last use, and copies in as late as they arrive in time. Returns the
+  // time; nothing if the live bytes exceed the limit.
   std::optional<nanoseconds> schedule(std::vector<decision>& decisions, byte_count limit) {
     place_transfers(forecaster_, uses_, gaps_, decisions);
-    if (least_time_of(p_, make_plan(p_.network, uses_, gaps_, decisions)) >= p_.time_to_beat) return {};
+    if (time_lower_bound(p_, make_plan(p_.network, uses_, gaps_, decisions)) >= p_.time_to_beat) return {};
     const fit_result found = fit_transfers(p_.network, uses_, gaps_, forecaster_, limit, decisions);
-    least_ = std::min(least_, found.peak);
+    min_peak_ = std::min(min_peak_, found.peak);
     if (found.peak > limit) return {};
     const std::vector<event> events = build_events(p_.network, uses_, gaps_, decisions);
     return forecaster_.forecast(events, find_staged_tensors(uses_, gaps_, decisions)).time;
@@ -110,11 +111,11 @@ class autoswap_planner {
   use_table uses_;
   std::vector<gap> gaps_;
   forecaster forecaster_;
-  std::vector<nanoseconds> starts_{0};     // start of every position if there were no copies
-  std::vector<byte_count> load_;           // bytes alive at every position without swaps
-  std::vector<std::uint32_t> candidates_;  // gaps
+  std::vector<nanoseconds> start_times_{0};  // per position: start time without copies
+  std::vector<byte_count> live_bytes_;       // per position: bytes alive without swaps
+  std::vector<std::uint32_t> candidates_;    // indices of gaps
   std::optional<swap_chooser> chooser_;
-  byte_count least_ = std::numeric_limits<byte_count>::max();  // minimum load of the choices so far
+  byte_count min_peak_ = std::numeric_limits<byte_count>::max();  // minimum peak of the choices so far
 };
 
 }  // namespace

@@ -25,12 +25,14 @@ namespace {
 // Maximum number of operators of a network that is searched for all budgets of the ladder. In larger networks
 // each budget would get too little work.
 constexpr std::size_t small_network = 600;
-// Maximum number of operators of a network that is searched for every rung of a fine ladder, with both
-// assumptions about waits, and by placed plans. In larger networks each of these would get too little work.
+// Maximum number of operators of a network that is searched for every rung of a fine ladder, with both values
+// of memory_waits, and by the time of placed plans. In larger networks each of these would get too little
+// work.
 constexpr std::size_t tiny_network = 48;
 
-// Maximum number of operators of a network whose search gets four times the work of other small ones: it
-// plans for 1.5 times as long, and the step of exported AlexNet (55) at 1.5 falls from 3.34 to 2.59 ms.
+// Maximum number of operators of a network whose search gets four times the work of other small ones.
+// Planning then takes 1.5 times as long, and the step of exported AlexNet (55 operators) at ratio 1.5 falls
+// from 3.34 to 2.59 ms.
 constexpr std::size_t few_operators = 64;
 
 // Limit of search_space::work for a whole search. A unit takes 25 to 33 ns.
@@ -42,9 +44,9 @@ std::uint64_t normal_work(const problem& p) {
   return std::min<std::uint64_t>(120'000'000 + 20'000 * size, 165'000'000);
 }
 
-// The work of each search, by knob `effort`. The greatest effort is the normal one and a longer search apart,
-// so it is never slower. Begun with the plan of the first, the second misses plans of exported VGG-16 at
-// ratio 4.
+// Work limits of the searches that run one after another, by knob `effort`. The greatest effort runs the
+// normal search and then a longer one. The two are independent, so a greater effort is never slower, and
+// starting the second from the first one's plan misses plans of exported VGG-16 at ratio 4.
 std::vector<std::uint64_t> work_of_searches(const problem& p) {
   const std::uint64_t normal = normal_work(p);
   const auto effort = p.knobs.find("effort");
@@ -58,16 +60,16 @@ class best_search {
   best_search(const problem& p, const placer& place, const search_request& by, std::uint64_t work)
       : p_(p),
         place_(place),
-        by_(by),
+        request_(by),
         work_(work),
         same_bits_(p.knobs.at("bits") == 1),
         footprint_(footprint_of(p.network, p.operator_costs).total),
         is_small_(p.network.ops.size() <= small_network),
         is_tiny_(p.network.ops.size() <= tiny_network),
         rungs_(ladder_of(footprint_, is_tiny_)),
-        splits_(splits_of(p, {same_bits_, by.and_without, is_tiny_, is_tiny_}, why_)),
-        best_at_(rungs_.size(), any_time),
-        left_(work / 6) {
+        splits_(splits_of(p, {same_bits_, by.also_without_swaps, is_tiny_, is_tiny_}, micro_batch_error_)),
+        best_time_at_rung_(rungs_.size(), any_time),
+        ladder_work_left_(work / 6) {
     for (const op_cost& c : p.operator_costs) compute_time_ += c.time;
   }
 
@@ -75,22 +77,24 @@ class best_search {
     if (is_tiny_) search_rungs();
     if (is_small_ && !is_tiny_) {
       for (std::size_t s = 0; s < splits_.size(); ++s) {
-        if (!splits_[s].of_budget) decide_for(s);
+        if (!splits_[s].depends_on_budget) solve_ladder_for(s);
       }
       place_candidates_by_time();
     }
     if (!is_tiny_ || !best_ || !is_rung(p_.budget)) {
       search_for_budget();
-      // After the search: a rival's plan would cut it short where it is nearly as fast.
-      if (!is_close()) take(best_rival(p_, place_, by_.rivals, same_bits_, least_time()));
+      // Rivals are asked last: a rival's plan that is nearly as fast would end the search too early.
+      if (!is_near_optimal())
+        accept_if_faster(best_rival(p_, place_, request_.rivals, same_bits_, best_time()));
     }
     if (!best_) {
-      throw infeasible(by_.name + " finds no plan within " + to_text(p_.budget) + " of the " +
+      throw infeasible(request_.name + " finds no plan within " + to_text(p_.budget) + " of the " +
                        to_text(footprint_) + " that everything takes" +
-                       (least_memory_ > p_.budget
-                            ? "; no way to cut it that was tried needs less than " + to_text(least_memory_)
+                       (min_memory_ > p_.budget
+                            ? "; no way to cut it that was tried needs less than " + to_text(min_memory_)
                             : "") +
-                       (by_.and_without ? "; managed memory takes whole blocks" : "") + why_);
+                       (request_.also_without_swaps ? "; managed memory takes whole blocks" : "") +
+                       micro_batch_error_);
     }
     return std::move(*best_);
   }
@@ -98,40 +102,41 @@ class best_search {
  private:
   struct candidate {
     std::size_t split = 0;
-    byte_count budget = 0;  // the rung that it was decided for
+    byte_count budget = 0;  // budget of the rung whose search found it
     solution decided;
   };
   static nanoseconds time_of(const candidate& c) { return c.decided.score.forecast.time; }
 
-  void take(std::optional<placed_plan> found) {
-    if (!found || found->need > p_.budget || found->time >= least_time()) return;
+  void accept_if_faster(std::optional<placed_plan> found) {
+    if (!found || found->device_bytes > p_.budget || found->time >= best_time()) return;
     best_ = std::move(found);
-    tell_best(best_->time);
+    report_best_time(best_->time);
   }
-  nanoseconds least_time() const { return best_ ? best_->time : any_time; }
-  bool is_close() const {
-    return best_ && best_->time <= compute_time_ + compute_time_ * close_permille / 1000;
+  nanoseconds best_time() const { return best_ ? best_->time : any_time; }
+  bool is_near_optimal() const {
+    return best_ && best_->time <= compute_time_ + compute_time_ * near_optimal_permille / 1000;
   }
 
   search_space& space_of(std::size_t split) {
-    if (!space_ || split != split_) {
-      split_ = split;
-      space_.reset();  // two would take twice the memory
+    if (!space_ || split != split_of_space_) {
+      split_of_space_ = split;
+      space_.reset();  // frees the old space before the new one is made
       space_ = std::make_unique<search_space>(p_, make_order(p_.network, splits_[split].by),
                                               splits_[split].may_swap, splits_[split].waits);
     }
     return *space_;
   }
 
-  // Work that one split leaves goes to those that follow.
-  void decide_for(std::size_t split) {
+  // Solves the ladder for one split. Later splits get the work that this one leaves.
+  void solve_ladder_for(std::size_t split) {
     search_space& of = space_of(split);
-    const std::uint64_t before = of.work(), share = left_ / std::min<std::size_t>(splits_.size() - split, 3);
-    std::vector<std::optional<solution>> found = climb(of, rungs_, best_at_, {40, share});
-    left_ -= std::min(left_, of.work() - before);
+    const std::uint64_t before = of.work(),
+                        share = ladder_work_left_ / std::min<std::size_t>(splits_.size() - split, 3);
+    std::vector<std::optional<solution>> found = solve_ladder(of, rungs_, best_time_at_rung_, {40, share});
+    ladder_work_left_ -= std::min(ladder_work_left_, of.work() - before);
     for (std::size_t j = 0; j < found.size(); ++j) {
       if (!found[j]) continue;
-      best_at_[j] = std::min(best_at_[j], found[j]->score.forecast.time);
+      best_time_at_rung_[j] = std::min(best_time_at_rung_[j], found[j]->score.forecast.time);
       if (rungs_[j].budget <= p_.budget)
         candidates_.push_back({split, rungs_[j].budget, std::move(*found[j])});
     }
@@ -140,11 +145,11 @@ class best_search {
   struct split_result {
     std::size_t split = 0;
     nanoseconds time = any_time;
-    byte_count aim = 0;
+    byte_count live_limit = 0;
     bool is_cut_off = false;
   };
-  static nanoseconds with_tolerance(nanoseconds time) { return time == any_time ? time : time + time / 20; }
-  bool is_near() const { return best_ && best_->time <= compute_time_ + compute_time_ / 10; }
+  static nanoseconds add_tolerance(nanoseconds time) { return time == any_time ? time : time + time / 20; }
+  bool is_within_tenth() const { return best_ && best_->time <= compute_time_ + compute_time_ / 10; }
 
   bool is_rung(byte_count budget) const {
     return std::ranges::find(rungs_, budget, &rung::budget) != rungs_.end();
@@ -153,37 +158,39 @@ class best_search {
   void search_rungs() {
     std::vector<batch_split> fixed;
     std::ranges::copy_if(splits_, std::back_inserter(fixed),
-                         [](const batch_split& s) { return !s.of_budget; });
-    const auto rival = [&](byte_count budget, nanoseconds to_beat) {
+                         [](const batch_split& s) { return !s.depends_on_budget; });
+    const auto rival = [&](byte_count budget, nanoseconds time_to_beat) {
       problem smaller = p_;
       smaller.budget = budget;
-      return best_rival(smaller, place_, by_.rivals, same_bits_, to_beat);
+      return best_rival(smaller, place_, request_.rivals, same_bits_, time_to_beat);
     };
-    take(plan_by_rungs(p_, place_, fixed, rungs_, rival, work_));
+    accept_if_faster(plan_small_network(p_, place_, fixed, rungs_, rival, work_));
   }
 
-  split_result consider(std::size_t split, const effort_limits& most, byte_count aim, nanoseconds to_beat) {
+  split_result search_split(std::size_t split, const effort_limits& most, byte_count live_limit,
+                            nanoseconds time_to_beat) {
     search_space& of = space_of(split);
-    least_memory_ = std::min(least_memory_, of.least_memory());
-    if (of.least_memory() > p_.budget) return {split};
-    repaired found = decide_and_place(of, place_, {p_.budget, aim, to_beat}, most);
-    if (!found.best) return {split, any_time, aim, found.is_cut_off};
-    const split_result seen{split, found.best->placed.time, found.aim};
-    take(std::move(found.best->placed));
+    min_memory_ = std::min(min_memory_, of.min_memory());
+    if (of.min_memory() > p_.budget) return {split};
+    repair_result found = decide_and_place(of, place_, {p_.budget, live_limit, time_to_beat}, most);
+    if (!found.best) return {split, any_time, live_limit, found.is_cut_off};
+    const split_result seen{split, found.best->placed.time, found.live_limit};
+    accept_if_faster(std::move(found.best->placed));
     return seen;
   }
 
-  // Searches for the budget itself: every split with little effort, then the fastest three with more, of
-  // which the second and third are skipped if the best plan is fast and they are slower by a fortieth: more
-  // effort gains less (LSTM, three exported networks). Where fewer have a plan, the work of the others goes
-  // to splits that little effort was too little for (regions of exported VGG-16 at ratio 4).
+  // Searches for the exact budget: every split with little effort, then the fastest three with more. The
+  // second and third are skipped if the best plan is fast and they are slower by a fortieth, since more
+  // effort gains less than that (LSTM, three exported networks). If fewer than three splits have a plan, the
+  // remaining work goes to splits that ran out of work with little effort (regions of exported VGG-16 at
+  // ratio 4).
   void search_for_budget() {
     std::vector<split_result> results;
     std::vector<std::size_t> cut_off;
-    nanoseconds fastest = any_time;  // of the results: plans of the ladder had more effort
+    nanoseconds fastest = any_time;  // among `results` only: plans of the ladder had more effort
     const effort_limits quick = quick_effort(work_ / (is_small_ ? 4 : 2) / splits_.size());
-    for (std::size_t split = 0; split < splits_.size() && !is_close(); ++split) {
-      const split_result seen = consider(split, quick, p_.budget, with_tolerance(fastest));
+    for (std::size_t split = 0; split < splits_.size() && !is_near_optimal(); ++split) {
+      const split_result seen = search_split(split, quick, p_.budget, add_tolerance(fastest));
       if (seen.is_cut_off) cut_off.push_back(split);
       if (seen.time == any_time) continue;
       results.push_back(seen);
@@ -192,49 +199,51 @@ class best_search {
     if (results.empty())
       results.push_back({candidates_.empty() ? 0 : candidates_.front().split, any_time, p_.budget});
     std::ranges::stable_sort(results, {}, &split_result::time);
-    constexpr std::size_t most_results = 3;
-    for (std::size_t i = 0; i < std::min(results.size(), most_results) && !is_close(); ++i) {
-      if (i > 0 && is_near() && results[i].time > least_time() + least_time() / 40) continue;
-      consider(results[i].split, full_effort(i == 0 ? work_ / 2 : work_ / 4), results[i].aim, least_time());
+    constexpr std::size_t max_results = 3;
+    for (std::size_t i = 0; i < std::min(results.size(), max_results) && !is_near_optimal(); ++i) {
+      if (i > 0 && is_within_tenth() && results[i].time > best_time() + best_time() / 40) continue;
+      search_split(results[i].split, full_effort(i == 0 ? work_ / 2 : work_ / 4), results[i].live_limit,
+                   best_time());
     }
-    cut_off.resize(std::min(cut_off.size(), 2 * (most_results - std::min(results.size(), most_results))));
+    cut_off.resize(std::min(cut_off.size(), 2 * (max_results - std::min(results.size(), max_results))));
     for (const std::size_t split : cut_off) {
-      if (!is_close()) consider(split, full_effort(work_ / 8), p_.budget, least_time());
+      if (!is_near_optimal()) search_split(split, full_effort(work_ / 8), p_.budget, best_time());
     }
   }
 
-  // Places decisions of the ladder, the fastest first, until no other can be faster or a quarter of the work
-  // is spent. Then, as long as none was placed, those for clearly less memory: they hardly need repair.
+  // Places solutions of the ladder, the fastest first, until no other can be faster or a quarter of the work
+  // is spent. If none fits by then, places those for at most 90 % of the budget, which hardly need repair.
   void place_candidates_by_time() {
     std::ranges::stable_sort(candidates_, {}, time_of);
     const repair_limits most{3, {4, work_ / 64}};
     std::uint64_t left = work_ / 4;
     for (candidate& c : candidates_) {
-      if (time_of(c) >= least_time() || (left == 0 && best_)) return;
+      if (time_of(c) >= best_time() || (left == 0 && best_)) return;
       if (left == 0 && c.budget > p_.budget / 10 * 9) continue;
       search_space& of = space_of(c.split);
       const std::uint64_t before = of.work();
-      take(place_or_repair(of, place_, std::move(c.decided), c.budget, p_.budget, least_time(), most));
+      accept_if_faster(
+          place_or_repair(of, place_, std::move(c.decided), c.budget, p_.budget, best_time(), most));
       left -= std::min(left, of.work() - before + work_of_placing(of));
     }
   }
 
   const problem& p_;
   const placer& place_;
-  const search_request& by_;
+  const search_request& request_;
   std::uint64_t work_;  // limit of search_space::work
   bool same_bits_;
-  std::string why_;
+  std::string micro_batch_error_;
   byte_count footprint_ = 0;
-  byte_count least_memory_ = std::numeric_limits<byte_count>::max();  // of the splits that were considered
+  byte_count min_memory_ = std::numeric_limits<byte_count>::max();  // minimum over the splits searched
   bool is_small_ = false, is_tiny_ = false;
   std::vector<rung> rungs_;
   std::vector<batch_split> splits_;
-  std::vector<nanoseconds> best_at_;  // per rung: of all splits so far
-  std::uint64_t left_;                // work left for the ladder
-  nanoseconds compute_time_ = 0;      // of all operators
+  std::vector<nanoseconds> best_time_at_rung_;  // per rung: best forecast of all splits so far
+  std::uint64_t ladder_work_left_;              // work left for the ladder
+  nanoseconds compute_time_ = 0;                // sum over all operators
   std::unique_ptr<search_space> space_;
-  std::size_t split_ = 0;  // the split of space_
+  std::size_t split_of_space_ = 0;  // the split that space_ belongs to
   std::vector<candidate> candidates_;
   std::optional<placed_plan> best_;
 };
@@ -245,7 +254,7 @@ std::optional<placed_plan> place_explicitly(const problem& p, memory_plan plan, 
   unlimited.budget = std::numeric_limits<byte_count>::max();
   const execution_plan steps = lower(unlimited, plan, packers::searched);
   placed_plan placed{std::move(plan), steps.device_arena_bytes, 0};
-  if (placed.need <= budget) placed.time = time_with_copy_price(p, steps, 1);
+  if (placed.device_bytes <= budget) placed.time = time_with_copy_price(p, steps, 1);
   return placed;
 }
 
@@ -267,7 +276,7 @@ memory_plan plan_best(const problem& p, const placer& place, const search_reques
 
 memory_plan plan_best(const problem& of) {
   if (footprint_of(of.network, of.operator_costs).total <= of.budget) return plan_resident(of);
-  return plan_in_order_of_use(of, [](const problem& p) {
+  return plan_independent_of_numbering(of, [](const problem& p) {
     const auto decided = [&](memory_plan plan, byte_count budget) {
       return place_explicitly(p, std::move(plan), budget);
     };

@@ -1,4 +1,5 @@
-// What `best` and `best_managed` share (docs/method/best.md): candidates, decide, place, repair.
+// The search shared by `best` and `best_managed` (docs/method/best.md): generate candidate splits, decide,
+// place, repair.
 #pragma once
 
 #include <span>
@@ -10,13 +11,13 @@ namespace um {
 
 struct search_request {
   std::string name;                  // the strategy that error messages name
-  bool and_without = false;          // also search plans that move nothing
-  std::span<const strategy> rivals;  // strategies whose plans it must not be slower than
+  bool also_without_swaps = false;   // also search each split without swaps
+  std::span<const strategy> rivals;  // strategies whose plans are candidates, too
 };
 
-// The plan of the least priced time: of the plans decided for a ladder of budgets, which does not
-// depend on the budget asked for, for that budget itself, and of the rivals' plans. Reads knobs `bits`,
-// `copies` and `copy_us`. Throws infeasible where there is none.
+// Returns the plan with the least time including copy_price(). Candidates are plans for a fixed ladder of
+// budgets, plans for the exact budget, and the rivals' plans. Reads knobs `bits`, `copies` and `copy_us`.
+// Throws infeasible if no plan fits.
 memory_plan plan_best(const problem& p, const placer& place, const search_request& by);
 
 }  // namespace um

@@ -9,26 +9,29 @@
 
 namespace um {
 
-// A budget of the ladder, whatever budget was asked for. `decided`: searched from the start, not only from
-// solutions of its neighbours.
+// One budget of a fixed ladder, which does not depend on the budget asked for. `is_searched_afresh`: searched
+// from the start; other rungs start from the solutions of their neighbours.
 struct rung {
   byte_count budget = 0;
-  bool decided = false;
+  bool is_searched_afresh = false;
 };
 
-// The largest first, in steps of five percent and more. `fine`: in steps of 0.05 of the ratio.
+// Rungs in order of falling budgets, in steps of at least five percent. `fine`: the footprint-to-budget ratio
+// rises in steps of 0.05.
 std::vector<rung> ladder_of(byte_count footprint, bool fine);
 
-// Goes down the ladder, from everything kept, as long as something fits; then up again, each time from the
-// better of the solutions found on the way down and at the rung below. So no rung is slower than one below
-// it. `best_so_far`: times of other orders at each rung. Skips rungs where that is the operators' own time,
-// and stops going down after several rungs where this order is clearly slower. `most`: limits of a rung's
-// tries and of all work.
-std::vector<std::optional<solution>> climb(search_space& of, std::span<const rung> rungs,
-                                           std::span<const nanoseconds> best_so_far, const effort& most);
-// From the least rung up: decides anew for each, or improves the better of its solution and the one below,
-// where that is close to `best_so_far`.
-void climb_again(search_space& of, std::span<const rung> rungs, std::span<const nanoseconds> best_so_far,
-                 const effort& most, std::vector<std::optional<solution>>& found);
+// Solves one order for all rungs. First pass: searches in order of falling budgets, starting with everything
+// kept, until a rung has no solution. Second pass: improves each rung in order of rising budgets, starting
+// from its own solution or the one of the rung below, whichever is faster. So no rung is slower than one
+// below it. `best_so_far`: times of other orders at each rung. Rungs where that equals the operators' time
+// are skipped; the first pass ends after several rungs where this order is clearly slower. `most`: limits of
+// the tries per rung and of the work in all.
+std::vector<std::optional<solution>> solve_ladder(search_space& of, std::span<const rung> rungs,
+                                                  std::span<const nanoseconds> best_so_far,
+                                                  const effort& most);
+// Improves the solutions of rungs that are close to `best_so_far`, in order of rising budgets: starts from
+// the rung's own solution or the one of the rung below, and also searches the rung from the start.
+void improve_ladder(search_space& of, std::span<const rung> rungs, std::span<const nanoseconds> best_so_far,
+                    const effort& most, std::vector<std::optional<solution>>& found);
 
 }  // namespace um

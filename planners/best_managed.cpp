@@ -16,45 +16,45 @@
 namespace um {
 namespace {
 
-// Which tensors become managed. A swapped tensor has a twin under each choice. A managed tensor holds its
-// range from its first use to its last. A tensor that is computed again would be discarded and populated each
+// Which tensors become managed. In every scope a swapped tensor has a twin. A managed tensor holds its
+// address range from its first use to its last. A recomputed tensor would be discarded and populated each
 // time, so it stays in device memory.
 enum class placement_scope : std::uint8_t {
-  everything,  // all others
-  lasting,     // of them, what outlives an iteration
-  given,       // of that, what an iteration begins with: gradients share the device's arena
-  large,       // of that, what fills a block: most of the block of a smaller one would be empty
+  all_kept,          // all tensors that are neither swapped nor recomputed
+  surviving,         // those of them whose values outlive the iteration
+  persistent,        // those whose values exist when an iteration begins; gradients share the device's arena
+  persistent_large,  // the same without tensors smaller than a block, which would leave most of it empty
 };
 
 memory_plan in_managed_memory(const graph& g, memory_plan plan, placement_scope how) {
-  std::vector<bool> given_up(g.tensors.size(), false);
+  std::vector<bool> discarded(g.tensors.size(), false);
   for (const action& a : plan.actions) {
-    if (const auto* d = std::get_if<discard>(&a)) given_up[d->tensor] = true;
+    if (const auto* d = std::get_if<discard>(&a)) discarded[d->tensor] = true;
   }
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {
     const role use = g.tensors[t].role;
-    const bool fills = how != placement_scope::large || is_block_sized(g.tensors[t]);
-    const bool lasts = fills && (persists(use) || (how == placement_scope::lasting && survives(use)));
+    const bool fills = how != placement_scope::persistent_large || is_block_sized(g.tensors[t]);
+    const bool lasts = fills && (persists(use) || (how == placement_scope::surviving && survives(use)));
     residence& home = plan.residences[t];
     if (home == residence::staged) {
       home = residence::twinned;
-    } else if (!given_up[t] && (lasts || how == placement_scope::everything)) {
+    } else if (!discarded[t] && (lasts || how == placement_scope::all_kept)) {
       home = residence::managed;
     }
   }
   return plan;
 }
 
-// An operator that is launched by itself, as it must be while managed memory moves, takes so much longer than
-// in a recording of many. Measured: results/study/README.md.
-constexpr nanoseconds launched_alone = 3000;
+// While managed memory moves, operators are launched one by one instead of as a recorded graph. Each such
+// launch takes this much longer. Measured: results/study/README.md.
+constexpr nanoseconds single_launch_time = 3000;
 
-nanoseconds price_of_launches(const execution_plan& plan) {
+nanoseconds launch_time(const execution_plan& plan) {
   const auto alone = [](const step& s) { return s.launch == launch_method::as_operator; };
-  return launched_alone * std::ranges::count_if(plan.steps, alone);
+  return single_launch_time * std::ranges::count_if(plan.steps, alone);
 }
 
-// Parts of a tensor with a twin can leave and come back only by whole blocks of managed memory.
+// Whether all moved parts of tensors with a twin are whole blocks of managed memory; others cannot be moved.
 bool moves_whole_blocks(const graph& g, const memory_plan& plan) {
   const auto fits = [&](tensor_id t, const box& part) {
     const byte_count bytes = bytes_of(g.tensors[t]);
@@ -77,7 +77,8 @@ bool moves_whole_blocks(const graph& g, const memory_plan& plan) {
 // The plan in managed memory; nothing if it moves parts of tensors that are not whole 2 MiB blocks.
 std::optional<placed_plan> place_in_scope(const problem& p, const memory_plan& decided, placement_scope how) {
   memory_plan managed = in_managed_memory(p.network, decided, how);
-  if (std::ranges::none_of(managed.residences, is_managed)) return std::nullopt;  // `best` makes such plans
+  if (std::ranges::none_of(managed.residences, is_managed))
+    return std::nullopt;  // `best` finds plans without managed memory
   if (!moves_whole_blocks(p.network, managed)) return std::nullopt;
   problem kept = p;
   kept.evicted_by = pressure::plan;
@@ -85,49 +86,52 @@ std::optional<placed_plan> place_in_scope(const problem& p, const memory_plan& d
   const verified_plan plan = verify_plan(p.network, std::move(managed));
   const placement at(kept, plan.plan(), packers::searched);
   placed_plan placed{plan.plan(), lower(kept, plan, at).peak_device_bytes, 0};
-  if (placed.need <= p.budget) {
+  if (placed.device_bytes <= p.budget) {
     const execution_plan steps = lower(p, plan, at);
-    placed.time = time_with_copy_price(p, steps, 2) + price_of_launches(steps);
+    placed.time = time_with_copy_price(p, steps, 2) + launch_time(steps);
   }
   return placed;
 }
 
-// Tries each scope. The fastest that fits the budget, or, where none does, the one that takes least memory.
+// Tries each scope. Returns the fastest plan that fits the budget; if none fits, the one that takes the least
+// memory.
 std::optional<placed_plan> place_in_fastest_scope(problem p, const memory_plan& decided, byte_count budget) {
   p.budget = budget;
   std::optional<placed_plan> best;
-  for (const placement_scope how : {placement_scope::everything, placement_scope::lasting,
-                                    placement_scope::given, placement_scope::large}) {
-    if (how == placement_scope::large && best && best->need <= p.budget) break;
+  for (const placement_scope how : {placement_scope::all_kept, placement_scope::surviving,
+                                    placement_scope::persistent, placement_scope::persistent_large}) {
+    if (how == placement_scope::persistent_large && best && best->device_bytes <= p.budget) break;
     std::optional<placed_plan> now = place_in_scope(p, decided, how);
     if (!now) continue;
-    const auto rank = [&](const placed_plan& t) { return std::tuple(std::max(t.need, p.budget), t.time); };
+    const auto rank = [&](const placed_plan& t) {
+      return std::tuple(std::max(t.device_bytes, p.budget), t.time);
+    };
     if (!best || rank(*now) < rank(*best)) best = std::move(now);
   }
   return best;
 }
 
-// Another strategy's plan for managed memory.
+// Times another strategy's plan, with its data where that strategy puts it.
 std::optional<placed_plan> place_as_decided(problem p, memory_plan plan, byte_count budget) {
   p.budget = budget;
   if (std::ranges::none_of(plan.residences, is_managed)) return std::nullopt;
   const execution_plan steps = lower(p, plan, packers::searched);
   placed_plan placed{std::move(plan), steps.peak_device_bytes, 0};
-  if (p.evicted_by == pressure::driver) placed.need = steps.device_arena_bytes;
-  placed.time = time_with_copy_price(p, steps, 2) + price_of_launches(steps);
+  if (p.evicted_by == pressure::driver) placed.device_bytes = steps.device_arena_bytes;
+  placed.time = time_with_copy_price(p, steps, 2) + launch_time(steps);
   return placed;
 }
 
 }  // namespace
 
 memory_plan plan_best_managed(const problem& of) {
-  return plan_in_order_of_use(of, [](const problem& p) {
+  return plan_independent_of_numbering(of, [](const problem& p) {
     const placer place{
         [&](const memory_plan& plan, byte_count budget) { return place_in_fastest_scope(p, plan, budget); },
         [&](memory_plan plan, byte_count budget) { return place_as_decided(p, std::move(plan), budget); }};
     if (footprint_of(p.network, p.operator_costs).total <= p.budget) {
-      std::optional<placed_plan> resident = place.decided(plan_resident(p), p.budget);
-      if (resident && resident->need <= p.budget) return std::move(resident->plan);
+      std::optional<placed_plan> resident = place.place_decided(plan_resident(p), p.budget);
+      if (resident && resident->device_bytes <= p.budget) return std::move(resident->plan);
     }
     return plan_best(p, place, {"best_managed", true, hint_strategies()});
   });

@@ -1,4 +1,4 @@
-// Where the data of a plan of `best` lives, and what the plan takes there.
+// Placing a plan of `best`: where its data lies, the memory it needs there, and its time.
 #pragma once
 
 #include <functional>
@@ -11,21 +11,22 @@ namespace um {
 
 struct placed_plan {
   memory_plan plan;
-  byte_count need = 0;   // bytes of device memory that it needs
-  nanoseconds time = 0;  // of an iteration, with copy_price(); only if `need` is within the budget
+  byte_count device_bytes = 0;  // bytes of device memory that it needs
+  nanoseconds time =
+      0;  // of an iteration, with copy_price(); set only if `device_bytes` is within the budget
 };
 
-// How plans are placed and timed. `decided`: a plan of whole or cut operators with data on the device or
-// staged, within a budget; `finished`: a plan as it is, within a budget. Nothing where the data cannot live
-// so.
+// Functions that place and time plans for a budget. `place_decided`: a plan of the search, whose tensors are
+// on the device or staged. `place_finished`: a plan of another strategy, placed as it is. They return nothing
+// if the data cannot be placed.
 struct placer {
-  std::function<std::optional<placed_plan>(memory_plan, byte_count budget)> decided;
-  std::function<std::optional<placed_plan>(memory_plan, byte_count budget)> finished;
+  std::function<std::optional<placed_plan>(memory_plan, byte_count budget)> place_decided;
+  std::function<std::optional<placed_plan>(memory_plan, byte_count budget)> place_finished;
 };
 
-// Simulated time of the `iterations`th iteration.
+// Simulated time of the last of `iterations` iterations.
 nanoseconds simulated_time(const problem& p, const execution_plan& steps, int iterations);
-// The same, and what its copies cost the operators beside them (copy_price).
+// The same with copy_price() added: what copies cost the operators that run beside them.
 nanoseconds time_with_copy_price(const problem& p, const execution_plan& steps, int iterations);
 
 }  // namespace um

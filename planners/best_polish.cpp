@@ -13,20 +13,20 @@ constexpr std::array all_treatments{treatment::keep,
                                     treatment::swap_just_in_time,
                                     treatment::swap_back_late};
 
-// Plans whose forecast is slower by more than this part of it are not placed.
+// A plan is not placed if its forecast is slower by more than one part in this many.
 constexpr nanoseconds forecast_tolerance = 50;
 
-class polishing {
+class plan_polisher {
  public:
-  polishing(search_space& of, const placer& place, byte_count budget, placed_decisions from,
-            std::uint64_t work)
+  plan_polisher(search_space& of, const placer& place, byte_count budget, placed_decisions from,
+                std::uint64_t work)
       : of_(of),
         place_(place),
         budget_(budget),
-        now_(std::move(from)),
-        decisions_(of.decisions_for(now_.treatments)),
-        left_(work / work_of_placing(of)) {
-    evaluation e = of.memory_of(now_.treatments, budget);
+        current_(std::move(from)),
+        decisions_(of.decisions_for(current_.treatments)),
+        placings_left_(work / work_of_placing(of)) {
+    evaluation e = of.memory_of(current_.treatments, budget);
     of.add_time(e);
     forecast_ = e.forecast.time;
   }
@@ -34,26 +34,26 @@ class polishing {
   placed_decisions run() {
     while (change_one() || exchange_two() || shift_copies()) {
     }
-    return std::move(now_);
+    return std::move(current_);
   }
 
  private:
   bool change_one() {
     bool better = false;
-    for (std::size_t c = 0; c < now_.treatments.size(); ++c) {
-      for (const treatment how : all_treatments) better = try_with({{c, how}}) || better;
+    for (std::size_t c = 0; c < current_.treatments.size(); ++c) {
+      for (const treatment how : all_treatments) better = try_changes({{c, how}}) || better;
     }
     return better;
   }
 
-  // Keeps what is given up, and the other way round.
+  // Keeps one class that was not kept, and treats a kept one otherwise.
   bool exchange_two() {
-    for (std::size_t c = 0; c < now_.treatments.size(); ++c) {
-      if (now_.treatments[c] == treatment::keep) continue;
-      for (std::size_t other = 0; other < now_.treatments.size(); ++other) {
-        if (other == c || now_.treatments[other] != treatment::keep) continue;
+    for (std::size_t c = 0; c < current_.treatments.size(); ++c) {
+      if (current_.treatments[c] == treatment::keep) continue;
+      for (std::size_t other = 0; other < current_.treatments.size(); ++other) {
+        if (other == c || current_.treatments[other] != treatment::keep) continue;
         for (const treatment how : all_treatments) {
-          if (how != treatment::keep && try_with({{c, treatment::keep}, {other, how}})) return true;
+          if (how != treatment::keep && try_changes({{c, treatment::keep}, {other, how}})) return true;
         }
       }
     }
@@ -61,23 +61,23 @@ class polishing {
   }
 
   using change = std::pair<std::size_t, treatment>;
-  bool try_with(std::initializer_list<change> changes) {
-    std::vector<treatment> treatments = now_.treatments;
+  bool try_changes(std::initializer_list<change> changes) {
+    std::vector<treatment> treatments = current_.treatments;
     for (const auto& [c, how] : changes) {
-      if (left_ == 0 || treatments[c] == how || !of_.allows(c, how)) return false;
+      if (placings_left_ == 0 || treatments[c] == how || !of_.allows(c, how)) return false;
       treatments[c] = how;
     }
     evaluation e = of_.memory_of(treatments, budget_);
-    if (e.least_time >= now_.placed.time) return false;
-    if (e.over == 0) of_.add_time(e);
-    if (e.over == 0 && e.forecast.time <= forecast_ + forecast_ / forecast_tolerance &&
-        take_if_faster(treatments, of_.decisions_for(treatments), e.forecast.time))
+    if (e.min_time >= current_.placed.time) return false;
+    if (e.excess == 0) of_.add_time(e);
+    if (e.excess == 0 && e.forecast.time <= forecast_ + forecast_ / forecast_tolerance &&
+        accept_if_faster(treatments, of_.decisions_for(treatments), e.forecast.time))
       return true;
     return std::ranges::any_of(treatments, swaps) &&
-           try_copies(treatments, fitted_decisions(of_, treatments, budget_), now_.placed.time);
+           try_copy_times(treatments, fitted_decisions(of_, treatments, budget_), current_.placed.time);
   }
 
-  // Tries each copy one position earlier and later, out and back.
+  // Tries to move each single copy, out and back, by one position in either direction.
   bool shift_copies() {
     bool better = false;
     for (std::size_t x = 0; x < decisions_.size(); ++x) {
@@ -89,30 +89,30 @@ class polishing {
           decision& d = shifted[x];
           d.*when += by;
           const bool may = e.last_use <= d.leave_after && d.leave_after < d.return_before &&
-                           d.return_before <= e.next_use && left_ > 0;
-          better =
-              (may && try_copies(now_.treatments, shifted, forecast_ + forecast_ / forecast_tolerance)) ||
-              better;
+                           d.return_before <= e.next_use && placings_left_ > 0;
+          better = (may && try_copy_times(current_.treatments, shifted,
+                                          forecast_ + forecast_ / forecast_tolerance)) ||
+                   better;
         }
       }
     }
     return better;
   }
 
-  bool try_copies(const std::vector<treatment>& treatments, const std::vector<decision>& decisions,
-                  nanoseconds most) {
+  bool try_copy_times(const std::vector<treatment>& treatments, const std::vector<decision>& decisions,
+                      nanoseconds max_time) {
     const std::optional<nanoseconds> time = forecast_time(of_, decisions, budget_);
-    return time && *time < most && take_if_faster(treatments, decisions, *time);
+    return time && *time < max_time && accept_if_faster(treatments, decisions, *time);
   }
 
-  bool take_if_faster(const std::vector<treatment>& treatments, const std::vector<decision>& decisions,
-                      nanoseconds forecast) {
-    if (left_ == 0) return false;
-    --left_;
+  bool accept_if_faster(const std::vector<treatment>& treatments, const std::vector<decision>& decisions,
+                        nanoseconds forecast) {
+    if (placings_left_ == 0) return false;
+    --placings_left_;
     std::optional<placed_plan> placed =
-        place_.decided(make_plan(of_.of_problem().network, of_.uses(), of_.gaps(), decisions), budget_);
-    if (!placed || placed->need > budget_ || placed->time >= now_.placed.time) return false;
-    now_ = {treatments, std::move(*placed)};
+        place_.place_decided(make_plan(of_.of_problem().network, of_.uses(), of_.gaps(), decisions), budget_);
+    if (!placed || placed->device_bytes > budget_ || placed->time >= current_.placed.time) return false;
+    current_ = {treatments, std::move(*placed)};
     decisions_ = decisions;
     forecast_ = forecast;
     return true;
@@ -121,10 +121,10 @@ class polishing {
   search_space& of_;
   const placer& place_;
   byte_count budget_;
-  placed_decisions now_;
+  placed_decisions current_;
   std::vector<decision> decisions_;  // of now_
   nanoseconds forecast_ = 0;         // of now_
-  std::uint64_t left_;               // plans that may still be placed
+  std::uint64_t placings_left_;      // number of plans that may still be placed
 };
 
 }  // namespace
@@ -136,7 +136,7 @@ std::uint64_t work_of_placing(const search_space& of) {
 
 placed_decisions polish(search_space& of, const placer& place, byte_count budget, placed_decisions from,
                         std::uint64_t work) {
-  return polishing(of, place, budget, std::move(from), work).run();
+  return plan_polisher(of, place, budget, std::move(from), work).run();
 }
 
 }  // namespace um

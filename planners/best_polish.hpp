@@ -1,4 +1,5 @@
-// Local search by the time of placed plans: forecasts know no addresses, and miss it by several percent.
+// Local search that compares placed plans. A forecast knows no addresses, so it differs from the placed
+// plan's time by several percent.
 #pragma once
 
 #include "planners/best_place.hpp"
@@ -6,20 +7,21 @@
 
 namespace um {
 
-// A placed plan and what it decides; its copies may leave and return at other times than decisions_for()
-// says.
+// A placed plan and its decisions. Its copies may begin and end at other positions than decisions_for()
+// chooses.
 struct placed_decisions {
   std::vector<treatment> treatments;
   placed_plan placed;
 };
 
-// Packing takes about as long as so much search_space::work: 10 to 240 us, mostly 125, for each compute of a
-// plan, on ResNet-50 and a U-Net, where a unit takes 25 to 33 ns.
+// Work, in units of search_space::work, that takes as long as placing one plan of this space. Placing takes
+// 10 to 240 us, mostly 125, for each compute of a plan of ResNet-50 or a U-Net; a unit of work takes 25 to 33
+// ns.
 std::uint64_t work_of_placing(const search_space& of);
 
-// Changes one decision at a time, with copies early or fitted to the budget, exchanges two, then moves single
-// copies by one position, as long as that makes the placed plan faster within the budget. `work`: limit, as
-// in search_space::work.
+// Applies every change that makes the placed plan faster within the budget: other treatments for one class,
+// with copies early or fitted to the budget; exchanges of two classes; single copies moved by one position.
+// `work`: limit in units of search_space::work.
 placed_decisions polish(search_space& of, const placer& place, byte_count budget, placed_decisions from,
                         std::uint64_t work);
 

@@ -1,5 +1,5 @@
-// From an order of computes to a plan that fits: decides, places, and decides again for less where packing
-// needs more.
+// Turns an order of computes into a plan that fits: decides, places, and decides again with a lower limit if
+// packing needs more than the budget.
 #pragma once
 
 #include "planners/best_polish.hpp"
@@ -7,40 +7,41 @@
 
 namespace um {
 
-// Limits of a search: tries for each class of gaps, how often a plan is placed, and work.
+// Limits of a search: tries per gap class, number of plans placed, and work.
 struct effort_limits {
-  std::size_t least_tries = 0, most_tries = 0;
-  int placings = 0;
+  std::size_t min_tries = 0, max_tries = 0;
+  int max_placements = 0;
   std::uint64_t work = 0;
 };
 effort_limits quick_effort(std::uint64_t work);
 effort_limits full_effort(std::uint64_t work);
 
-struct target {
+struct search_goal {
   byte_count budget = 0;
-  byte_count aim = 0;       // the memory that is decided for at first
-  nanoseconds to_beat = 0;  // slower plans are of no use
+  byte_count live_limit = 0;     // limit of live bytes for the first decisions
+  nanoseconds time_to_beat = 0;  // only faster plans are returned
 };
 
-struct repaired {
+struct repair_result {
   std::optional<placed_decisions> best;
-  byte_count aim = 0;       // the memory that `best` was decided for
-  bool is_cut_off = false;  // the work was spent before the first decisions fitted
+  byte_count live_limit = 0;  // limit of live bytes of the decisions of `best`
+  bool is_cut_off = false;    // the work was spent before any decisions fitted
 };
 
-// Decides for `aim`, then for less where the placed plan needs more than the budget, and for more where it
-// needs less. Returns the fastest plan that fits.
-repaired decide_and_place(search_space& of, const placer& place, const target& at, const effort_limits& most);
+// Decides with at most `live_limit` live bytes, then with fewer if the placed plan needs more than the
+// budget, and with more if it needs less. Returns the fastest plan that fits.
+repair_result decide_and_place(search_space& of, const placer& place, const search_goal& at,
+                               const effort_limits& most);
 
 struct repair_limits {
-  int placings = 0;  // how often a plan is placed at most
-  effort by;         // of deciding again
+  int max_placements = 0;  // maximum number of plans placed
+  effort by;               // of each new decision
 };
 
-// Places decisions that were made for `rung` bytes in `budget` >= `rung` bytes. Where packing needs more,
-// decides again for as much less than `rung`. Nothing if that fails or is no faster than `to_beat`.
+// Places decisions made for at most `rung` live bytes in a budget of at least `rung` bytes. If packing needs
+// more, decides again with a lower limit. Returns nothing if no plan fits and is faster than `time_to_beat`.
 std::optional<placed_plan> place_or_repair(search_space& of, const placer& place, solution decided,
-                                           byte_count rung, byte_count budget, nanoseconds to_beat,
+                                           byte_count rung, byte_count budget, nanoseconds time_to_beat,
                                            const repair_limits& most);
 
 }  // namespace um

@@ -1,4 +1,4 @@
-// Plans of other strategies as candidates of `best`, so that it is not slower than they are.
+// Plans of other strategies that compete with those of `best`, so that `best` is not slower.
 #pragma once
 
 #include <optional>
@@ -8,10 +8,10 @@
 
 namespace um {
 
-// The least priced time of the plans of `rivals` for the budget and, where their data takes more when it
-// is placed, for somewhat less; nothing where none takes less than `to_beat`. `same_bits`: only of strategies
-// that keep the bits.
+// The fastest plan of `rivals`, by time including copy_price(). Rivals plan for the budget and, if their data
+// takes more once it is placed, for somewhat less. Returns nothing if no plan takes less than `time_to_beat`.
+// `same_bits`: asks only strategies whose results have the same bits.
 std::optional<placed_plan> best_rival(const problem& p, const placer& place, std::span<const strategy> rivals,
-                                      bool same_bits, nanoseconds to_beat);
+                                      bool same_bits, nanoseconds time_to_beat);
 
 }  // namespace um

@@ -7,27 +7,27 @@
 
 namespace um {
 
-// A limit that every time keeps.
+// No limit on the time.
 inline constexpr nanoseconds any_time = std::numeric_limits<nanoseconds>::max();
 
 struct solution {
   std::vector<treatment> treatments;
-  evaluation score;  // time and memory of the treatments; score.over == 0: they fit the budget
+  evaluation score;  // time and memory of the treatments; they fit the budget if score.excess is 0
 };
 
-// Limits of a search: tries for each class of gaps, and work in all (search_space::work).
+// Limits of a search: tries per gap class, and work in all (search_space::work).
 struct effort {
   std::size_t tries_for_each = 0;
   std::uint64_t work = 0;
 };
 
-// The fastest decisions that a search of that effort finds. Equal arguments give equal decisions.
+// The fastest decisions found with that effort. Equal arguments give equal decisions.
 solution decide(search_space& of, byte_count budget, const effort& by);
 // The same, starting from decisions for another budget.
 solution decide_again(search_space& of, byte_count budget, const effort& by, const solution& from);
-// The same for a smaller budget and without swaps: frees memory, then anneals.
+// Starts from decisions for a larger budget. Frees memory by recomputation alone, then anneals.
 solution recompute_more(search_space& of, byte_count budget, const effort& by, const solution& from);
-// The same, starting from decisions that fit; the result is never slower.
+// Starts from decisions that fit and keeps more; the result is never slower.
 solution keep_more(search_space& of, byte_count budget, const effort& by, const solution& from);
 
 }  // namespace um

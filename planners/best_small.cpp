@@ -12,47 +12,48 @@
 
 namespace um {
 namespace {
-// For most networks of few operators the forecast differs from the placed time by at most this many percent.
-// Seen on eleven random graphs. Outliers exist: 2,366 us forecast, 1,807 us placed.
+// Percent by which the forecast differs at most from the placed plan's time, for most networks of few
+// operators. Seen on eleven random graphs. Outliers exist: forecast 2,366 us, placed 1,807 us.
 constexpr nanoseconds forecast_error = 15;
 
-constexpr nanoseconds never = std::numeric_limits<nanoseconds>::max();
+constexpr nanoseconds no_time = std::numeric_limits<nanoseconds>::max();
 
-// The time of a search grows with the computes of all splits together. Up to `most_computes`, each rung is
-// searched and rivals are asked at each. Above, only the last three rungs are, so there more memory may be
-// slower. AlexNet has 3,400 computes in batches of 32, random graphs mostly less than 3,000. Searched at each
-// rung, AlexNet in batches of 512 took eight times as long, and its plan at 1.5 4.42 ms in place of 3.91.
-constexpr std::size_t most_computes = 3000, computes_per_turn = 1000, last_rungs = 3;
+// Search time grows with the computes of all splits together. With at most `max_computes`, each rung is
+// searched and rivals are asked at each. With more, only the last three rungs are searched, so more memory
+// may give a slower plan there. AlexNet with batch 32 has 3,400 computes, random graphs mostly fewer than
+// 3,000. When each rung was searched, AlexNet with batch 512 took eight times as long, and its plan at
+// ratio 1.5 took 4.42 ms instead of 3.91 ms.
+constexpr std::size_t max_computes = 3000, computes_per_stride = 1000, last_rungs = 3;
 
-class rung_search {
+class rung_searcher {
  public:
-  rung_search(const problem& p, const placer& place, std::span<const batch_split> splits,
-              std::span<const rung> rungs, const rival_planner& rival, std::uint64_t work)
+  rung_searcher(const problem& p, const placer& place, std::span<const batch_split> splits,
+                std::span<const rung> rungs, const rival_planner& rival, std::uint64_t work)
       : p_(p),
         place_(place),
         splits_(splits),
         rungs_(rungs),
         rival_(rival),
         work_(work),
-        forecast_(rungs.size(), never),
-        found_(splits.size()),
-        later_(rungs.size()) {
+        best_forecasts_(rungs.size(), no_time),
+        solutions_(splits.size()),
+        larger_plans_(rungs.size()) {
     for (const op_cost& c : p.operator_costs) compute_time_ += c.time;
     std::size_t computes = 0;
     for (const batch_split& x : splits) {
       if (x.may_swap && x.waits == memory_waits::for_all) computes += make_order(p.network, x.by).size();
     }
-    searches_all_ = computes <= most_computes;
-    turns_ = searches_all_ ? 1 + computes / computes_per_turn : 1;
+    searches_all_rungs_ = computes <= max_computes;
+    split_stride_ = searches_all_rungs_ ? 1 + computes / computes_per_stride : 1;
   }
 
   std::optional<placed_plan> run() {
-    climb_all(work_ / 3, false);
-    climb_all(work_ * 2 / 3, true);
-    order_ = fastest_splits_first();
-    while (largest_ < rungs_.size() && !is_within(largest_)) ++largest_;
-    for (std::size_t j = rungs_.size(); j-- > 0 && is_within(j) && !is_close();) search_rung(j);
-    return fastest();
+    solve_ladders(work_ / 3, false);
+    solve_ladders(work_ * 2 / 3, true);
+    split_order_ = fastest_splits_first();
+    while (largest_rung_ < rungs_.size() && !is_within(largest_rung_)) ++largest_rung_;
+    for (std::size_t j = rungs_.size(); j-- > 0 && is_within(j) && !is_near_optimal();) search_rung(j);
+    return place_fastest();
   }
 
  private:
@@ -63,58 +64,61 @@ class rung_search {
   using times = std::vector<nanoseconds>;
 
   search_space& space_of(std::size_t split) {
-    if (!space_ || split_ != split) {
+    if (!space_ || split_of_space_ != split) {
       const batch_split& x = splits_[split];
-      space_.reset();  // two would take twice the memory
+      space_.reset();  // frees the old space before the new one is made
       space_ = std::make_unique<search_space>(p_, make_order(p_.network, x.by), x.may_swap, x.waits);
-      split_ = split;
+      split_of_space_ = split;
     }
     return *space_;
   }
   bool is_within(std::size_t j) const { return rungs_[j].budget <= p_.budget; }
-  bool is_close() const {
-    return std::min(least_, rivals_least_) <= compute_time_ + compute_time_ * close_permille / 1000;
+  bool is_near_optimal() const {
+    return std::min(best_time_, best_rival_time_) <=
+           compute_time_ + compute_time_ * near_optimal_permille / 1000;
   }
 
-  // --- forecasts, of all rungs ---
+  // --- decisions for all rungs, compared by forecast ---
 
-  // Work that one split leaves goes to those that follow.
-  void climb_all(std::uint64_t left, bool again) {
-    constexpr std::size_t most_tries = 300;
-    std::array<times, 2> best_at{forecast_, forecast_};  // per assumption about waits
-    for (std::size_t s = 0; s < splits_.size() && again; ++s) note(best_at, s);
+  // Solves the ladder for each split, or improves the solutions. Later splits get the work that one split
+  // leaves.
+  void solve_ladders(std::uint64_t left, bool again) {
+    constexpr std::size_t max_tries = 300;
+    std::array<times, 2> best_at{best_forecasts_, best_forecasts_};  // one for each value of memory_waits
+    for (std::size_t s = 0; s < splits_.size() && again; ++s) lower_times(best_at, s);
     for (std::size_t s = 0; s < splits_.size(); ++s) {
       const auto begun = space_of(s).work();
-      const effort most{most_tries, left / std::min<std::size_t>(splits_.size() - s, 3)};
+      const effort most{max_tries, left / std::min<std::size_t>(splits_.size() - s, 3)};
       const times& so_far = best_at.at(static_cast<std::size_t>(splits_[s].waits));
       if (again) {
-        climb_again(*space_, rungs_, so_far, most, found_[s]);
+        improve_ladder(*space_, rungs_, so_far, most, solutions_[s]);
       } else {
-        found_[s] = climb(*space_, rungs_, so_far, most);
+        solutions_[s] = solve_ladder(*space_, rungs_, so_far, most);
       }
       left -= std::min(left, space_->work() - begun);
-      note(best_at, s);
+      lower_times(best_at, s);
     }
-    for (std::size_t j = 0; j < rungs_.size(); ++j) forecast_[j] = std::min(best_at[0][j], best_at[1][j]);
+    for (std::size_t j = 0; j < rungs_.size(); ++j)
+      best_forecasts_[j] = std::min(best_at[0][j], best_at[1][j]);
   }
 
-  void note(std::array<times, 2>& best_at, std::size_t split) const {
+  void lower_times(std::array<times, 2>& best_at, std::size_t split) const {
     times& at = best_at.at(static_cast<std::size_t>(splits_[split].waits));
     for (std::size_t j = 0; j < rungs_.size(); ++j) {
-      if (found_[split][j]) at[j] = std::min(at[j], found_[split][j]->score.forecast.time);
+      if (solutions_[split][j]) at[j] = std::min(at[j], solutions_[split][j]->score.forecast.time);
     }
   }
 
-  // --- plans of one budget after the other; what is done for one depends on smaller ones alone ---
+  // --- placed plans, rung by rung: a rung depends on the rungs of smaller budgets alone ---
 
-  // By the number of rungs at which their forecast is near the fastest.
+  // Splits in falling order of the number of rungs at which their forecast is within 1 % of the best.
   std::vector<std::size_t> fastest_splits_first() const {
     std::vector<std::pair<std::size_t, std::size_t>> all;
     for (std::size_t s = 0; s < splits_.size(); ++s) {
       std::size_t slow = 0;
       for (std::size_t j = 0; j < rungs_.size(); ++j) {
-        const std::optional<solution>& x = found_[s][j];
-        if (!x || x->score.forecast.time > forecast_[j] + forecast_[j] / 100) ++slow;
+        const std::optional<solution>& x = solutions_[s][j];
+        if (!x || x->score.forecast.time > best_forecasts_[j] + best_forecasts_[j] / 100) ++slow;
       }
       all.emplace_back(slow, s);
     }
@@ -124,120 +128,125 @@ class rung_search {
     return splits;
   }
 
-  bool may_be_fast(const std::optional<solution>& x) const {
-    return !x || x->score.forecast.time - x->score.forecast.time / 100 * forecast_error < least_;
+  bool can_be_faster(const std::optional<solution>& x) const {
+    return !x || x->score.forecast.time - x->score.forecast.time / 100 * forecast_error < best_time_;
   }
 
-  // Tries the plans that forecasts found for this budget, decides again for each split, then with more effort
-  // for the fastest, and asks rivals.
+  // Places the solutions of the ladder for this rung, searches each split again, then the fastest with more
+  // effort, and asks rivals.
   void search_rung(std::size_t j) {
     const byte_count budget = rungs_[j].budget;
-    if (p_.evicted_by == pressure::driver) time_again(budget);
-    const nanoseconds before = least_;
-    if (later_[j]) take(std::move(*later_[j]));
-    for (const std::size_t s : order_) place_found(s, j);
-    const bool is_searched = searches_all_ || j < largest_ + last_rungs;
-    if (is_searched) decide_all(j, before);
-    if (now_ && (is_searched || least_ < before)) {
-      const std::uint64_t work = work_ / (least_ < before ? 16 : 64);
-      take({now_->split, polish(space_of(now_->split), place_, budget, now_->what, work)});
+    if (p_.evicted_by == pressure::driver) update_best_times(budget);
+    const nanoseconds before = best_time_;
+    if (larger_plans_[j]) accept_if_faster(std::move(*larger_plans_[j]));
+    for (const std::size_t s : split_order_) place_ladder_solution(s, j);
+    const bool is_rung_searched = searches_all_rungs_ || j < largest_rung_ + last_rungs;
+    if (is_rung_searched) search_splits(j, before);
+    if (best_ && (is_rung_searched || best_time_ < before)) {
+      const std::uint64_t work = work_ / (best_time_ < before ? 16 : 64);
+      accept_if_faster({best_->split, polish(space_of(best_->split), place_, budget, best_->what, work)});
     }
-    // With less than half of the budget rivals cut finely, and each size of a part takes long to time.
-    if (!is_searched || budget < p_.budget / 2) return;
-    // A rival's plan cannot be polished: the search goes on from its own.
-    std::optional<placed_plan> rival = rival_(budget, std::min(least_, rivals_least_));
-    if (!rival || rival->time >= std::min(least_, rivals_least_)) return;
-    rivals_least_ = rival->time;
-    plans_.push_back(rival->plan);
-    rivals_plan_ = std::move(rival->plan);
+    // Below half of the budget, rivals cut finely, and timing each size of a part takes long.
+    if (!is_rung_searched || budget < p_.budget / 2) return;
+    // A rival's plan cannot be polished, so the search goes on from its own best plan.
+    std::optional<placed_plan> rival = rival_(budget, std::min(best_time_, best_rival_time_));
+    if (!rival || rival->time >= std::min(best_time_, best_rival_time_)) return;
+    best_rival_time_ = rival->time;
+    best_plans_.push_back(rival->plan);
+    best_rival_plan_ = std::move(rival->plan);
   }
 
-  // Where the driver evicts, a plan may be slower with more memory.
-  void time_again(byte_count budget) {
+  // Times the best plans again with this budget: if the driver evicts, a plan may be slower with more memory.
+  void update_best_times(byte_count budget) {
     const auto time = [&](const memory_plan& x) {
-      const std::optional<placed_plan> now = place_.finished(x, budget);
-      return now ? now->time : never;
+      const std::optional<placed_plan> now = place_.place_finished(x, budget);
+      return now ? now->time : no_time;
     };
-    if (now_) least_ = now_->what.placed.time = time(now_->what.placed.plan);
-    if (rivals_plan_) rivals_least_ = time(*rivals_plan_);
+    if (best_) best_time_ = best_->what.placed.time = time(best_->what.placed.plan);
+    if (best_rival_plan_) best_rival_time_ = time(*best_rival_plan_);
   }
 
-  // Every split with little effort, or every second or third in turn, then the fastest with more.
-  void decide_all(std::size_t j, nanoseconds before) {
+  // Searches every split, or every split_stride_-th in turn, with little effort, then the fastest one with
+  // more.
+  void search_splits(std::size_t j, nanoseconds before) {
     const byte_count budget = rungs_[j].budget;
-    const std::uint64_t work = work_ / (searches_all_ ? 16 : 4);
-    std::size_t fastest = now_ ? now_->split : splits_.size();
-    // Plans that forecasts call slower by their error are placed, too.
-    nanoseconds to_beat = !searches_all_ || least_ == never ? never : least_ + least_ / 100 * forecast_error;
+    const std::uint64_t work = work_ / (searches_all_rungs_ ? 16 : 4);
+    std::size_t fastest = best_ ? best_->split : splits_.size();
+    // Plans whose forecast is slower by no more than its error are placed, too.
+    nanoseconds time_to_beat = !searches_all_rungs_ || best_time_ == no_time
+                                   ? no_time
+                                   : best_time_ + best_time_ / 100 * forecast_error;
     const auto decide_for = [&](std::size_t split, const effort_limits& by) {
       search_space& of = space_of(split);
-      if (of.least_memory() > budget) return;
-      repaired found = decide_and_place(of, place_, {budget, budget, to_beat}, by);
+      if (of.min_memory() > budget) return;
+      repair_result found = decide_and_place(of, place_, {budget, budget, time_to_beat}, by);
       if (!found.best) return;
-      to_beat = found.best->placed.time;
+      time_to_beat = found.best->placed.time;
       fastest = split;
-      take({split, std::move(*found.best)});
+      accept_if_faster({split, std::move(*found.best)});
     };
     for (std::size_t s = 0; s < splits_.size(); ++s) {
-      if (searches_all_ && ((j + s) % turns_ != 0 || !may_be_fast(found_[s][j]))) continue;
+      if (searches_all_rungs_ && ((j + s) % split_stride_ != 0 || !can_be_faster(solutions_[s][j]))) continue;
       decide_for(s, quick_effort(work / splits_.size()));
     }
-    if (fastest < splits_.size() && (least_ < before || j % turns_ == 0))
+    if (fastest < splits_.size() && (best_time_ < before || j % split_stride_ == 0))
       decide_for(fastest, full_effort(work));
   }
 
-  void place_found(std::size_t s, std::size_t j) {
-    const std::optional<solution>& x = found_[s][j];
-    // Of orders that take long to place not every rung is placed.
+  void place_ladder_solution(std::size_t s, std::size_t j) {
+    const std::optional<solution>& x = solutions_[s][j];
+    // Orders that take long to place are placed at some rungs only.
     const std::uint64_t each = work_of_placing(space_of(s)) * splits_.size();
     const std::size_t step = 1 + rungs_.size() * each / (2 * work_);
-    if (j % step != 0 || !x || !may_be_fast(x)) return;
-    if (j + step < rungs_.size() && found_[s][j + step] && found_[s][j + step]->treatments == x->treatments)
+    if (j % step != 0 || !x || !can_be_faster(x)) return;
+    if (j + step < rungs_.size() && solutions_[s][j + step] &&
+        solutions_[s][j + step]->treatments == x->treatments)
       return;
-    place_at(s, j, *x);
+    place_or_shrink(s, j, *x);
   }
 
-  // Decides for less where packing needs more than the rung.
-  void place_at(std::size_t split, std::size_t j, solution now) {
-    constexpr int most_placed = 3;
+  // Places the solution at its rung; if packing needs more, decides again with a lower limit.
+  void place_or_shrink(std::size_t split, std::size_t j, solution now) {
+    constexpr int max_placed = 3;
     const byte_count budget = rungs_[j].budget;
-    byte_count aim = budget;
+    byte_count live_limit = budget;
     search_space& of = space_of(split);
-    for (int i = 0; i < most_placed && now.score.over == 0 && may_be_fast(now); ++i) {
-      std::optional<placed_plan> placed = place_.decided(of.plan(now.treatments), budget);
-      const byte_count need = placed ? placed->need : aim + aim / 20;
-      if (placed && need > budget) place_in_larger(split, j, now, need);
-      if (placed && need <= budget) take({split, {now.treatments, std::move(*placed)}});
-      if (need <= budget) return;
-      aim -= std::min(aim, (need - budget) * 3 / 4 + budget / 1000);
-      now = decide_again(of, aim, {4, work_ / 64}, now);
+    for (int i = 0; i < max_placed && now.score.excess == 0 && can_be_faster(now); ++i) {
+      std::optional<placed_plan> placed = place_.place_decided(of.plan(now.treatments), budget);
+      const byte_count device_bytes = placed ? placed->device_bytes : live_limit + live_limit / 20;
+      if (placed && device_bytes > budget) keep_for_larger_budget(split, j, now, device_bytes);
+      if (placed && device_bytes <= budget) accept_if_faster({split, {now.treatments, std::move(*placed)}});
+      if (device_bytes <= budget) return;
+      live_limit -= std::min(live_limit, (device_bytes - budget) * 3 / 4 + budget / 1000);
+      now = decide_again(of, live_limit, {4, work_ / 64}, now);
     }
   }
 
-  // Keeps the plan for the smallest budget of the ladder in which it fits.
-  void place_in_larger(std::size_t split, std::size_t j, const solution& now, byte_count need) {
-    while (j > 0 && rungs_[j].budget < need) --j;
-    if (rungs_[j].budget < need || !is_within(j)) return;
+  // Stores the plan for the smallest rung in which it fits.
+  void keep_for_larger_budget(std::size_t split, std::size_t j, const solution& now,
+                              byte_count device_bytes) {
+    while (j > 0 && rungs_[j].budget < device_bytes) --j;
+    if (rungs_[j].budget < device_bytes || !is_within(j)) return;
     std::optional<placed_plan> placed =
-        place_.decided(space_of(split).plan(now.treatments), rungs_[j].budget);
-    if (!placed || placed->need > rungs_[j].budget) return;
-    if (!later_[j] || placed->time < later_[j]->what.placed.time)
-      later_[j] = {split, {now.treatments, std::move(*placed)}};
+        place_.place_decided(space_of(split).plan(now.treatments), rungs_[j].budget);
+    if (!placed || placed->device_bytes > rungs_[j].budget) return;
+    if (!larger_plans_[j] || placed->time < larger_plans_[j]->what.placed.time)
+      larger_plans_[j] = {split, {now.treatments, std::move(*placed)}};
   }
 
-  void take(candidate x) {
-    if (x.what.placed.time >= least_) return;
-    least_ = x.what.placed.time;
-    plans_.push_back(x.what.placed.plan);
-    now_ = std::move(x);
+  void accept_if_faster(candidate x) {
+    if (x.what.placed.time >= best_time_) return;
+    best_time_ = x.what.placed.time;
+    best_plans_.push_back(x.what.placed.plan);
+    best_ = std::move(x);
   }
 
-  // In the budget itself: where the driver evicts, times depend on it.
-  std::optional<placed_plan> fastest() {
+  // The fastest plan in the exact budget. If the driver evicts, times depend on the budget.
+  std::optional<placed_plan> place_fastest() {
     std::optional<placed_plan> best;
-    for (memory_plan& x : plans_) {
-      std::optional<placed_plan> now = place_.finished(std::move(x), p_.budget);
-      if (now && now->need <= p_.budget && (!best || now->time < best->time)) best = std::move(now);
+    for (memory_plan& x : best_plans_) {
+      std::optional<placed_plan> now = place_.place_finished(std::move(x), p_.budget);
+      if (now && now->device_bytes <= p_.budget && (!best || now->time < best->time)) best = std::move(now);
     }
     return best;
   }
@@ -248,29 +257,32 @@ class rung_search {
   std::span<const rung> rungs_;
   const rival_planner& rival_;
   std::uint64_t work_;
-  bool searches_all_ = false;     // each rung, not only the last ones
-  std::size_t turns_ = 1;         // a rung searches every turns_-th split; the next rung, the next ones
-  std::size_t largest_ = 0;       // rung within the budget
-  nanoseconds compute_time_ = 0;  // of all operators
-  times forecast_;                // per rung: the least of all splits
-  std::vector<std::vector<std::optional<solution>>> found_;  // per split and rung
-  std::vector<std::size_t> order_;                           // of splits
+  bool searches_all_rungs_ = false;  // false: only the rungs with the largest budgets
+  std::size_t split_stride_ =
+      1;  // a rung searches every split_stride_-th split; the next rung searches the following ones
+  std::size_t largest_rung_ = 0;  // index of the largest rung within the budget
+  nanoseconds compute_time_ = 0;  // sum over all operators
+  times best_forecasts_;          // per rung: the best forecast time of all splits
+  std::vector<std::vector<std::optional<solution>>> solutions_;  // per split and rung
+  std::vector<std::size_t> split_order_;                         // order in which splits are tried
   std::vector<std::optional<candidate>>
-      later_;                     // per rung: the fastest plan for a smaller one that fits from here on
-  std::optional<candidate> now_;  // the fastest plan so far, within its budget
-  nanoseconds least_ = never, rivals_least_ = never;  // times of that and of the fastest rival's plan
-  std::optional<memory_plan> rivals_plan_;
-  std::vector<memory_plan> plans_;  // these and those that were the fastest before
+      larger_plans_;  // per rung: the fastest plan made for a smaller rung that fits only from this rung on
+  std::optional<candidate> best_;  // the fastest plan so far
+  nanoseconds best_time_ = no_time,
+              best_rival_time_ = no_time;  // times of best_ and of the fastest rival's plan
+  std::optional<memory_plan> best_rival_plan_;
+  std::vector<memory_plan> best_plans_;  // all plans that were the fastest at some rung
   std::unique_ptr<search_space> space_;
-  std::size_t split_ = 0;  // of space_
+  std::size_t split_of_space_ = 0;  // the split that space_ belongs to
 };
 
 }  // namespace
 
-std::optional<placed_plan> plan_by_rungs(const problem& p, const placer& place,
-                                         std::span<const batch_split> splits, std::span<const rung> rungs,
-                                         const rival_planner& rival, std::uint64_t work) {
-  return rung_search(p, place, splits, rungs, rival, work).run();
+std::optional<placed_plan> plan_small_network(const problem& p, const placer& place,
+                                              std::span<const batch_split> splits,
+                                              std::span<const rung> rungs, const rival_planner& rival,
+                                              std::uint64_t work) {
+  return rung_searcher(p, place, splits, rungs, rival, work).run();
 }
 
 }  // namespace um

@@ -1,6 +1,7 @@
-// The best plan of a network of few operators. The search goes up a fixed ladder of budgets, as far as the
-// budget asked for. What it does at a rung depends on smaller rungs alone, and it keeps the fastest plan, so
-// more memory is never slower from rung to rung. Not so where the computes are too many to search each rung.
+// Finds the best plan of a network of few operators. The search follows a fixed ladder of budgets upwards, as
+// far as the budget asked for. Its work at a rung depends on smaller rungs alone, and it keeps the fastest
+// plan. So with more memory the plan is never slower, from rung to rung. The exception are orders with too
+// many computes to search each rung.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +14,18 @@
 
 namespace um {
 
-// A plan within one in a thousand of the operators' own time ends the search: no measurement tells less
-// apart.
-constexpr nanoseconds close_permille = 1;
+// The search ends at a plan within this share of the operators' time: no measurement distinguishes faster
+// ones.
+constexpr nanoseconds near_optimal_permille = 1;
 
-// The best plan of other strategies for a budget, if one takes less time.
-using rival_planner = std::function<std::optional<placed_plan>(byte_count budget, nanoseconds to_beat)>;
+// The best plan of other strategies for a budget; nothing if none is faster than `time_to_beat`.
+using rival_planner = std::function<std::optional<placed_plan>(byte_count budget, nanoseconds time_to_beat)>;
 
-// `rungs`: all of the ladder. `splits` must not depend on the budget. `work`: limit of search_space::work for
-// all decisions; placing and polishing take about as much again.
-std::optional<placed_plan> plan_by_rungs(const problem& p, const placer& place,
-                                         std::span<const batch_split> splits, std::span<const rung> rungs,
-                                         const rival_planner& rival, std::uint64_t work);
+// `rungs`: the whole ladder. `splits` must not depend on the budget. `work`: limit of search_space::work for
+// all searches; placing and polishing take about as long again.
+std::optional<placed_plan> plan_small_network(const problem& p, const placer& place,
+                                              std::span<const batch_split> splits,
+                                              std::span<const rung> rungs, const rival_planner& rival,
+                                              std::uint64_t work);
 
 }  // namespace um

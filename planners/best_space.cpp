@@ -10,8 +10,8 @@
 namespace um {
 namespace {
 
-// A copy may be late by several times of what copies cost on the average.
-copy_slack allowance_of(const problem& p) {
+// A copy may be late by several times its copy_price().
+copy_slack copy_slack_of(const problem& p) {
   constexpr std::int64_t times = 3;
   return {times * p.knobs.at("copies"), times * p.knobs.at("copy_us") * 1000};
 }
@@ -22,7 +22,8 @@ swap_timing timing_of(treatment how) {
          : how == treatment::swap_back_late  ? swap_timing::back_late
                                              : swap_timing::early;
 }
-// Calls `differs` with each index at which the two differ, in order. Most are equal: compares eight at once.
+// Calls `differs` with each index at which `a` and `b` differ, in order. Compares eight entries at once,
+// since most are equal.
 void for_each_difference(const std::vector<treatment>& a, const std::vector<treatment>& b,
                          const auto& differs) {
   static_assert(sizeof(treatment) == 1);
@@ -57,14 +58,14 @@ search_space::search_space(const problem& p, std::vector<compute> order, bool ma
       builder_(p.network, uses_, gaps_),
       forecast_(p, uses_),
       evaluator_(uses_, gaps_, builder_, forecast_),
-      transfer_placer_(forecast_, uses_, gaps_, allowance_of(p)),
+      transfer_placer_(forecast_, uses_, gaps_, copy_slack_of(p)),
       may_swap_(may_swap && p.target.link_to_device_bytes_per_s > 0 && p.target.link_to_host_bytes_per_s > 0),
       timing_(gaps_.size(), swap_timing::none),
-      swaps_(p.network.tensors.size(), 0),
+      swap_counts_(p.network.tensors.size(), 0),
       staged_(p.network.tensors.size(), false) {
   forecast_.set_waits(waits);
   find_classes();
-  find_least_memory();
+  find_min_memory();
   for (position at = 0; at < uses_.end(); ++at) compute_time_ += forecast_.compute_time(at);
 }
 
@@ -89,7 +90,7 @@ void search_space::find_classes() {
   }
 }
 
-void search_space::find_least_memory() {
+void search_space::find_min_memory() {
   const auto stays = [&](part_id x) {
     return !may_swap_ && persists(p_.network.tensors[uses_.parts[x].tensor].role);
   };
@@ -102,7 +103,7 @@ void search_space::find_least_memory() {
       const bool in_place = o.alias && uses_.parts[x.part].tensor == o.out[o.alias->output];
       if (!stays(x.part) && !in_place) here += uses_.parts[x.part].bytes;
     }
-    least_memory_ = std::max(least_memory_, here);
+    min_memory_ = std::max(min_memory_, here);
   }
 }
 
@@ -134,26 +135,26 @@ std::vector<decision> search_space::decisions_for(const std::vector<treatment>& 
 // --- evaluation ---
 
 evaluation search_space::memory_of(const std::vector<treatment>& treatments, byte_count budget) {
-  // Costs in events: a visit of a position takes as long as reading about `of_visit` events.
+  // Work in units of one event: visiting a position takes as long as reading about `of_visit` events.
   constexpr std::uint64_t of_visit = 8, of_evaluation = 32;
   const std::uint64_t visited = evaluator_.visited_count();
   if (differs_widely(treatments)) {
-    start_with(treatments);
+    restart_from(treatments);
     evaluator_.rebuild(decisions_, staged_, budget);
   }
-  return_to_current();
-  decide_for(treatments);
-  found_ = evaluator_.evaluate(decisions_, staged_, changed_, budget);
+  undo_evaluated();
+  apply_treatments(treatments);
+  totals_ = evaluator_.evaluate(decisions_, staged_, changed_gaps_, budget);
   work_ += of_evaluation + of_visit * (evaluator_.visited_count() - visited);
   evaluation e;
-  e.forecast.peak = found_.peak;
-  e.excess = found_.peak - std::min(found_.peak, budget);
-  e.over = static_cast<double>(found_.excess);
-  e.least_time = found_.compute_time + copy_price(p_, found_.fetched_bytes, 0, found_.fetch_count);
+  e.forecast.peak = totals_.peak;
+  e.peak_excess = totals_.peak - std::min(totals_.peak, budget);
+  e.excess = static_cast<double>(totals_.excess);
+  e.min_time = totals_.compute_time + copy_price(p_, totals_.fetched_bytes, 0, totals_.fetch_count);
   return e;
 }
 
-// Whether so much differs from the current decisions that starting anew is faster.
+// Whether so many treatments differ from the current ones that a rebuild is faster.
 bool search_space::differs_widely(const std::vector<treatment>& treatments) const {
   constexpr std::size_t share = 8;
   if (current_.empty()) return true;
@@ -162,81 +163,81 @@ bool search_space::differs_widely(const std::vector<treatment>& treatments) cons
   return differ > 16 + treatments.size() / share;
 }
 
-// These treatments are the current ones and those that are evaluated.
-void search_space::start_with(const std::vector<treatment>& treatments) {
-  for (std::size_t c = 0; c < classes_.size(); ++c) note_swap(c, treatments[c]);
+// Makes these treatments both the current and the evaluated ones.
+void search_space::restart_from(const std::vector<treatment>& treatments) {
+  for (std::size_t c = 0; c < classes_.size(); ++c) record_swap(c, treatments[c]);
   current_ = evaluated_ = treatments;
   decisions_ = decisions_for(treatments);
-  changed_.clear();
+  changed_gaps_.clear();
 }
 
-void search_space::note_swap(std::size_t c, treatment how) {
+void search_space::record_swap(std::size_t c, treatment how) {
   const tensor_id t = uses_.parts[gaps_[classes_[c].gaps.front()].part].tensor;
   const swap_timing now = timing_of(how);
   for (const std::uint32_t x : classes_[c].gaps) {
-    if (timing_[x] != swap_timing::none) --swaps_[t];
-    if (now != swap_timing::none) ++swaps_[t];
+    if (timing_[x] != swap_timing::none) --swap_counts_[t];
+    if (now != swap_timing::none) ++swap_counts_[t];
     timing_[x] = now;
   }
-  staged_[t] = swaps_[t] > 0;
+  staged_[t] = swap_counts_[t] > 0;
 }
 
-void search_space::return_to_current() {
-  for (const std::uint32_t x : changed_) decisions_[x] = evaluator_.decisions()[x];
-  changed_.clear();
+void search_space::undo_evaluated() {
+  for (const std::uint32_t x : changed_gaps_) decisions_[x] = evaluator_.decisions()[x];
+  changed_gaps_.clear();
   for_each_difference(evaluated_, current_, [&](std::size_t c) {
-    if (swaps(evaluated_[c]) || swaps(current_[c])) note_swap(c, current_[c]);
+    if (swaps(evaluated_[c]) || swaps(current_[c])) record_swap(c, current_[c]);
     evaluated_[c] = current_[c];
   });
 }
 
-void search_space::decide_for(const std::vector<treatment>& treatments) {
+void search_space::apply_treatments(const std::vector<treatment>& treatments) {
   bool moves_change = false;
   for_each_difference(treatments, evaluated_, [&](std::size_t c) {
     const bool swapped = swaps(treatments[c]) || swaps(evaluated_[c]);
     moves_change = moves_change || swapped;
-    if (swapped) note_swap(c, treatments[c]);
+    if (swapped) record_swap(c, treatments[c]);
     evaluated_[c] = treatments[c];
     for (const std::uint32_t x : classes_[c].gaps) {
       decisions_[x] = decision_for(treatments[c], x);
-      changed_.push_back(x);
+      changed_gaps_.push_back(x);
     }
   });
   if (!moves_change) return;
   transfer_placer_.place(timing_, decisions_);
-  std::erase_if(changed_, [&](std::uint32_t x) { return timing_[x] != swap_timing::none; });
+  std::erase_if(changed_gaps_, [&](std::uint32_t x) { return timing_[x] != swap_timing::none; });
   for (const std::uint32_t x : transfer_placer_.swapped_gaps()) {
-    if (decisions_[x] != evaluator_.decisions()[x]) changed_.push_back(x);
+    if (decisions_[x] != evaluator_.decisions()[x]) changed_gaps_.push_back(x);
   }
 }
 
-void search_space::add_time(evaluation& e, nanoseconds most) {
-  e.timed = true;
-  if (found_.transfer_count == 0) {  // nothing waits
-    e.forecast.time = found_.compute_time;
-    e.forecast.recompute_time = found_.recompute_time;
+void search_space::add_time(evaluation& e, nanoseconds max_time) {
+  e.has_time = true;
+  if (totals_.transfer_count == 0) {  // no copies, so no waits
+    e.forecast.time = totals_.compute_time;
+    e.forecast.recompute_time = totals_.recompute_time;
     return;
   }
   const std::span<const event> events = evaluator_.new_events();
-  const memory_in_time memory{
+  const memory_profile memory{
       forecast_.reads_live_bytes() ? evaluator_.new_live_bytes() : std::span<const byte_count>{},
-      found_.peak};
-  const nanoseconds least_price = e.least_time - found_.compute_time;
+      totals_.peak};
+  const nanoseconds least_price = e.min_time - totals_.compute_time;
   static_cast<lane_totals&>(e.forecast) =
-      forecast_.forecast_time(events, staged_, memory, most - least_price);
+      forecast_.forecast_time(events, staged_, memory, max_time - least_price);
   work_ += 2 * events.size();
   e.forecast.time +=
       copy_price(p_, e.forecast.bytes_to_device, e.forecast.bytes_to_host, e.forecast.copy_count);
 }
 
-void search_space::take(const std::vector<treatment>& treatments, byte_count budget) {
+void search_space::make_current(const std::vector<treatment>& treatments, byte_count budget) {
   if (treatments != evaluated_) memory_of(treatments, budget);
   evaluator_.accept();
-  changed_.clear();
+  changed_gaps_.clear();
   current_ = evaluated_;
 }
 
-bool search_space::gap_spans(std::size_t c, position at) const {
+bool search_space::spans_position(std::size_t c, position at) const {
   return std::ranges::any_of(
       classes_[c].gaps, [&](std::uint32_t x) { return gaps_[x].last_use < at && at < gaps_[x].next_use; });
 }
@@ -265,12 +266,13 @@ std::optional<nanoseconds> forecast_time(const search_space& of, const std::vect
 }
 
 std::uint64_t computes_if_all_recomputed(const use_table& uses, const std::vector<gap>& gaps) {
-  std::vector<position> producer(uses.parts.size(), -1);  // of parts that can be recomputed
+  std::vector<position> producer(uses.parts.size(), -1);  // per part: position that recomputes it; -1: none
   for (const gap& e : gaps) {
     if (e.is_recomputable) producer[e.part] = e.producer;
   }
-  std::vector<std::uint64_t> chain(uses.order.size(),
-                                   1);  // per position: recomputations before it and itself
+  std::vector<std::uint64_t> chain(
+      uses.order.size(),
+      1);  // per position: length of the chain of recomputations that ends with it
   for (position at = 0; at < uses.end(); ++at) {
     for (const touched_part& x : uses.touched_by_recompute(at)) {
       const position by = producer[x.part];

@@ -1,4 +1,4 @@
-// The decisions that the search for the best plan chooses between, and their evaluation.
+// The decisions among which the search for the best plan chooses, and their evaluation.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,10 @@
 
 namespace um {
 
-// What may be decided for a gap. `recompute_and_keep`: stays once it was computed again; `swap_just_in_time`:
-// leaves right after its last use and comes back not before the next. `swap_back_late`: comes back not before
-// the next, but keeps its memory until its copy is over, so that nothing waits for it.
+// What happens to a part during a gap. `swap`: leaves and returns early enough to delay nothing.
+// `swap_just_in_time`: leaves right after its last use and returns right before its next one.
+// `swap_back_late`: keeps its memory until its copy out has ended, so that nothing waits for it, and returns
+// right before its next use. `recompute_and_keep`: stays on the device after its first recomputation.
 enum class treatment : std::uint8_t {
   keep,
   swap,
@@ -27,31 +28,33 @@ inline bool swaps(treatment how) {
   return how == treatment::swap || how == treatment::swap_just_in_time || how == treatment::swap_back_late;
 }
 
-// Gaps of the parts of one tensor between the same two operators: they are decided alike.
+// Gaps of the parts of one tensor between the same two operators. They all get the same treatment.
 struct gap_class {
   std::vector<std::uint32_t> gaps;
   byte_count bytes = 0;                           // size of its largest part
-  bool is_recomputable = false;                   // it can be recomputed
-  nanoseconds recompute_time = 0, copy_time = 0;  // time to recompute, and to copy, all its gaps
+  bool is_recomputable = false;                   // all its gaps can end with a recomputation
+  nanoseconds recompute_time = 0, copy_time = 0;  // time to recompute, or to copy, the parts of all its gaps
 };
 
-// What copies are taken to cost the operators beside them, which no simulation shows: a part of their time,
-// knob `copies` (percent), and a fixed time for each, knob `copy_us`.
+// Assumed cost of copies for the operators that run beside them, which no simulation includes: a percentage
+// of the copies' time (knob `copies`) and a fixed time for each copy (knob `copy_us`).
 nanoseconds copy_price(const problem& p, byte_count to_device, byte_count to_host, std::int64_t copies);
 
 struct evaluation {
-  // Its time with copy_price(); a copy is placed so that it may take three times that longer.
+  // Its time includes copy_price(). Copies are placed so that each may be late by three times its price.
   prediction forecast;
-  nanoseconds least_time = 0;  // lower bound on the forecast time
-  bool timed = false;          // `forecast` has a time
-  byte_count excess = 0;       // bytes beyond the budget at the peak
-  double over = 0;             // bytes beyond the budget, summed over events
+  nanoseconds min_time = 0;    // lower bound on the forecast time
+  bool has_time = false;       // `forecast` includes the time
+  byte_count peak_excess = 0;  // bytes beyond the budget at the peak
+  double excess = 0;           // bytes beyond the budget, summed over events
 };
 
-// An order of computes, what can be decided for it, and what decisions come to. Refers to the problem.
+// An order of computes, its gap classes, and the evaluation of decisions for them. Keeps a reference to the
+// problem.
 class search_space {
  public:
-  // `may_swap`: tensors may be swapped, if the machine has links. `waits`: what forecasts assume.
+  // `may_swap`: tensors may be swapped, if the machine has a link to the host. `waits`: the waits that
+  // forecasts assume.
   search_space(const problem& p, std::vector<compute> order, bool may_swap, memory_waits waits);
   search_space(const search_space&) = delete;
   search_space& operator=(const search_space&) = delete;
@@ -60,23 +63,24 @@ class search_space {
   bool may_swap() const { return may_swap_; }
   bool allows(std::size_t c, treatment how) const;
   nanoseconds compute_time() const { return compute_time_; }
-  // No decisions need less memory: the operands of the largest compute and, if nothing moves, what persists.
-  byte_count least_memory() const { return least_memory_; }
+  // Lower bound on the memory of all decisions: the operands of the largest compute and, without swaps, all
+  // values that persist.
+  byte_count min_memory() const { return min_memory_; }
 
-  // All but the time and what is copied. Cheap where few decisions differ from the current ones.
+  // Evaluates memory; leaves time and copied bytes out. Takes little work if few decisions differ from the
+  // current ones.
   evaluation memory_of(const std::vector<treatment>& treatments, byte_count budget);
-  // Adds the time and the bytes copied to what memory_of() just returned. A time above `most` is not exact:
-  // it is some time above `most`.
-  void add_time(evaluation& e, nanoseconds most = std::numeric_limits<nanoseconds>::max());
-  // These decisions are the current ones from now on.
-  void take(const std::vector<treatment>& treatments, byte_count budget);
-  // Events and positions that were gone through so far: the measure of all limits, since it does not depend
-  // on the machine that plans.
+  // Adds the time and the bytes copied to the result of the last memory_of(). A time above `max_time` is not
+  // exact.
+  void add_time(evaluation& e, nanoseconds max_time = std::numeric_limits<nanoseconds>::max());
+  // Makes these decisions the current ones.
+  void make_current(const std::vector<treatment>& treatments, byte_count budget);
+  // Number of events and positions visited so far. Limits of searches count it, since it does not depend on
+  // the speed of the machine that plans.
   std::uint64_t work() const { return work_; }
-  // Of the current decisions: the compute at the peak. What is computed again there counts as the compute
-  // that it is for.
+  // Position of the peak of the current decisions. Recomputations count as the compute that needs them.
   position peak() const { return evaluator_.list().peak_position(); }
-  bool gap_spans(std::size_t c, position at) const;
+  bool spans_position(std::size_t c, position at) const;
 
   std::vector<decision> decisions_for(const std::vector<treatment>& treatments);
   memory_plan plan(const std::vector<treatment>& treatments);
@@ -86,13 +90,13 @@ class search_space {
 
  private:
   void find_classes();
-  void find_least_memory();
+  void find_min_memory();
   decision decision_for(treatment how, std::uint32_t gap_index) const;
   bool differs_widely(const std::vector<treatment>& treatments) const;
-  void start_with(const std::vector<treatment>& treatments);
-  void return_to_current();
-  void decide_for(const std::vector<treatment>& treatments);
-  void note_swap(std::size_t c, treatment how);
+  void restart_from(const std::vector<treatment>& treatments);
+  void undo_evaluated();
+  void apply_treatments(const std::vector<treatment>& treatments);
+  void record_swap(std::size_t c, treatment how);
 
   const problem& p_;
   use_table uses_;
@@ -104,28 +108,29 @@ class search_space {
   transfer_placer transfer_placer_;
   bool may_swap_ = false;
   nanoseconds compute_time_ = 0;
-  byte_count least_memory_ = 0;
+  byte_count min_memory_ = 0;
   std::vector<treatment> current_,
-      evaluated_;                       // the current treatments; those that memory_of() evaluated last
-  std::vector<decision> decisions_;     // that follow from `evaluated_`
-  std::vector<swap_timing> timing_;     // per gap: how `evaluated_` swaps it
-  std::vector<std::uint32_t> swaps_;    // per tensor: gaps in which `evaluated_` swaps it
-  std::vector<bool> staged_;            // per tensor: `evaluated_` swaps it in some gap
-  std::vector<std::uint32_t> changed_;  // gaps in which the two differ
-  list_totals found_;                   // figures of `evaluated_`
+      evaluated_;                           // the current treatments; those that memory_of() evaluated last
+  std::vector<decision> decisions_;         // decisions that follow from `evaluated_`
+  std::vector<swap_timing> timing_;         // per gap: how `evaluated_` swaps it
+  std::vector<std::uint32_t> swap_counts_;  // per tensor: number of gaps in which `evaluated_` swaps it
+  std::vector<bool> staged_;                // per tensor: `evaluated_` swaps it in some gap
+  std::vector<std::uint32_t>
+      changed_gaps_;    // gaps whose decisions differ between `evaluated_` and `current_`
+  list_totals totals_;  // totals of `evaluated_`
   std::uint64_t work_ = 0;
 };
 
-// The decisions for treatments, with copies that wait for memory (fit_transfers) where decisions_for() holds
-// it too long.
+// Decisions for treatments, with copies timed by fit_transfers(): they wait for memory where those of
+// decisions_for() would exceed the budget.
 std::vector<decision> fitted_decisions(search_space& of, const std::vector<treatment>& treatments,
                                        byte_count budget);
-// The time of decisions with copy_price(); nothing where they need more than the budget.
+// The time of decisions, including copy_price(); nothing if they need more than the budget.
 std::optional<nanoseconds> forecast_time(const search_space& of, const std::vector<decision>& decisions,
                                          byte_count budget);
 
-// About how many computes there are if every gap is recomputed and nothing stays: chains of recomputations
-// may make it many times the order (recurrent networks, deep ones in many parts).
+// Estimate of the number of computes if every gap is recomputed and nothing stays. Chains of recomputations
+// may make it many times the length of the order (recurrent networks, deep networks in many parts).
 std::uint64_t computes_if_all_recomputed(const use_table& uses, const std::vector<gap>& gaps);
 
 }  // namespace um

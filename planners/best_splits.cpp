@@ -8,21 +8,21 @@
 namespace um {
 namespace {
 
-// Numbers of micro-batches that are tried. More parts of common batches do not fill a GPU.
+// Numbers of micro-batches to try. More parts of common batches do not fill a GPU.
 constexpr std::array micro_batches{2U, 3U, 4U, 6U, 8U, 12U, 16U, 24U, 32U};
-// Limit of the computes of an order, but for whole operators. A search takes about 20 kB for each, and
-// planning has 500 MB.
-constexpr std::size_t most_computes_of_order = 16'000;
-// An operator belongs to a region if its operands take more than this part of the footprint or of the budget.
-// Regions are cut until they take at most half of that.
-constexpr std::array<byte_count, 3> shares{6, 20, 64};
-constexpr std::array<byte_count, 3> more_shares{4, 12, 32};
-constexpr std::array<byte_count, 2> shares_of_budget{4, 16};
-constexpr std::uint32_t most_parts = 64;
+// Maximum number of computes of an order that is cut. A search takes about 20 kB for each, and planning may
+// use 500 MB.
+constexpr std::size_t max_computes_of_order = 16'000;
+// An operator belongs to a region if its operands take more than one part in this many of the footprint or of
+// the budget. A region is cut until its operands take at most half of that.
+constexpr std::array<byte_count, 3> region_shares{6, 20, 64};
+constexpr std::array<byte_count, 3> extra_region_shares{4, 12, 32};
+constexpr std::array<byte_count, 2> region_shares_of_budget{4, 16};
+constexpr std::uint32_t max_parts = 64;
 // Maximum number of operators between two regions that are joined into one.
-constexpr op_id most_between = 8;
+constexpr op_id max_ops_between = 8;
 
-bool cuts_anything(const graph& g, std::uint32_t k) {
+bool can_split_any(const graph& g, std::uint32_t k) {
   return std::ranges::any_of(g.ops, [&](const op& o) { return can_split_batch(g, o, k); });
 }
 
@@ -37,9 +37,9 @@ byte_count operand_bytes(const problem& p, op_id o) {
   return bytes;
 }
 
-// Whether the largest operand bytes of any operator fall by a tenth with `k` parts. Otherwise micro-batches
-// between operators that need the whole batch save little.
-bool lowers_most(const problem& p, std::uint32_t k) {
+// Whether splitting into `k` parts lowers the maximum of operators' operand bytes by a tenth. Otherwise
+// micro-batches between operators that need the whole batch save little.
+bool lowers_max_operands(const problem& p, std::uint32_t k) {
   byte_count whole = 0, cut = 0;
   for (op_id o = 0; o < p.network.ops.size(); ++o) {
     const byte_count bytes = operand_bytes(p, o);
@@ -53,20 +53,20 @@ void add_micro_batches(const problem& p, const std::vector<op_id>& late, std::ve
                        std::string& why) {
   const graph& g = p.network;
   for (const std::uint32_t k : micro_batches) {
-    if (batch_size(g) % k != 0 || k * g.ops.size() > most_computes_of_order || !cuts_anything(g, k)) continue;
+    if (batch_size(g) % k != 0 || k * g.ops.size() > max_computes_of_order || !can_split_any(g, k)) continue;
     loop_nest by{k, {}, late};
     try {
       if (why.empty()) make_order(g, by);
     } catch (const infeasible& refused) {
       why = std::string("; ") + refused.what();
     }
-    if (!why.empty() && !lowers_most(p, k)) continue;
+    if (!why.empty() && !lowers_max_operands(p, k)) continue;
     if (!why.empty()) by = {1, {{0, static_cast<op_id>(g.ops.size()), k}}, late};
     all.push_back(std::move(by));
   }
 }
 
-// Runs of operators that take more than `most` bytes and can be cut.
+// Runs of operators whose operands take more than `most` bytes and that can be split.
 std::vector<batch_loop> regions_above(const problem& p, byte_count most, const std::vector<op_id>& late) {
   const graph& g = p.network;
   std::vector<batch_loop> all;
@@ -74,10 +74,10 @@ std::vector<batch_loop> regions_above(const problem& p, byte_count most, const s
     const byte_count bytes = operand_bytes(p, o);
     if (bytes <= most || std::ranges::find(late, o) != late.end()) continue;
     std::uint32_t parts = 2;
-    while (parts < most_parts && bytes / parts > most / 2) parts *= 2;
+    while (parts < max_parts && bytes / parts > most / 2) parts *= 2;
     while (parts > 1 && !can_split_batch(g, g.ops[o], parts)) parts /= 2;
     if (parts < 2) continue;
-    const bool joins = !all.empty() && o - all.back().end <= most_between;
+    const bool joins = !all.empty() && o - all.back().end <= max_ops_between;
     if (!joins) all.push_back({o, o + 1, parts});
     all.back().end = o + 1;
     all.back().parts = std::max(all.back().parts, parts);
@@ -89,7 +89,7 @@ std::vector<batch_loop> regions_above(const problem& p, byte_count most, const s
 
 std::vector<batch_split> splits_of(const problem& p, const split_request& what, std::string& why) {
   const std::vector<op_id> late = ops_with_large_parameter_gradients(p.network);
-  std::vector<loop_nest> all = whole_nests(p.network);
+  std::vector<loop_nest> all = whole_operator_nests(p.network);
   std::size_t fixed = all.size();
   if (!what.same_bits) {
     add_micro_batches(p, late, all, why);
@@ -97,26 +97,26 @@ std::vector<batch_split> splits_of(const problem& p, const split_request& what, 
       loop_nest regions{1, regions_above(p, most, late), late};
       std::size_t computes = p.network.ops.size();
       for (const batch_loop& x : regions.inner_loops) computes += (x.end - x.begin) * (x.parts - 1);
-      if (!regions.inner_loops.empty() && computes <= most_computes_of_order &&
+      if (!regions.inner_loops.empty() && computes <= max_computes_of_order &&
           std::ranges::find(all, regions) == all.end())
         all.push_back(std::move(regions));
     };
     const byte_count footprint = footprint_of(p.network, p.operator_costs).total;
-    for (const byte_count share : shares) add(footprint / share);
+    for (const byte_count share : region_shares) add(footprint / share);
     fixed = all.size();
-    if (what.of_any_budget) {
-      for (const byte_count share : more_shares) add(footprint / share);
+    if (what.budget_independent) {
+      for (const byte_count share : extra_region_shares) add(footprint / share);
       fixed = all.size();
     } else {
-      for (const byte_count share : shares_of_budget) add(p.budget / share);
+      for (const byte_count share : region_shares_of_budget) add(p.budget / share);
     }
   }
   std::vector<batch_split> splits;
   for (std::size_t i = 0; i < all.size(); ++i) {
-    const bool of_budget = i >= fixed;
-    if (what.and_without) splits.push_back({all[i], false, memory_waits::for_all, of_budget});
-    splits.push_back({all[i], true, memory_waits::for_all, of_budget});
-    if (what.both_waits) splits.push_back({all[i], true, memory_waits::until_enough, of_budget});
+    const bool depends_on_budget = i >= fixed;
+    if (what.also_without_swaps) splits.push_back({all[i], false, memory_waits::for_all, depends_on_budget});
+    splits.push_back({all[i], true, memory_waits::for_all, depends_on_budget});
+    if (what.with_both_waits) splits.push_back({all[i], true, memory_waits::until_enough, depends_on_budget});
   }
   return splits;
 }

@@ -1,4 +1,4 @@
-// The ways to split the batch that `best` tries.
+// The splits of the batch that `best` tries.
 #pragma once
 
 #include <span>
@@ -12,23 +12,21 @@
 namespace um {
 
 struct batch_split {
-  loop_nest by;                                // how operators go over the batch in parts
+  loop_nest by;                                // which operators loop over how many parts of the batch
   bool may_swap = true;                        // tensors may be swapped
-  memory_waits waits = memory_waits::for_all;  // what forecasts assume
-  bool of_budget = false;                      // its regions depend on the budget
+  memory_waits waits = memory_waits::for_all;  // the waits that forecasts assume
+  bool depends_on_budget = false;              // its regions depend on the budget
 };
 
-// Whole operators first; without `same_bits` also
-// - micro-batches, in growing number. Where an operator in the middle needs the whole batch, the others go in
-//   parts between such operators.
-// - regions: operators whose operands take a large share of the footprint, or of the budget, go in
-// parts together, all others whole. `why` becomes the reason, if there is one, why micro-batches cannot go
-// through the whole network. `and_without`: each also without moving anything.
+// Returns the splits to try, whole operators first. Without `same_bits` there are also micro-batches, in
+// growing number, and regions: runs of operators with large operands that are computed part by part while all
+// others run whole. If an operator in the middle needs the whole batch, the others run in parts between such
+// operators. `why` is set to the reason if micro-batches cannot span the whole network.
 struct split_request {
   bool same_bits = false;
-  bool and_without = false;    // each also without moving anything
-  bool both_waits = false;     // each also with the shorter waits
-  bool of_any_budget = false;  // the same for all budgets
+  bool also_without_swaps = false;  // each split also without swaps
+  bool with_both_waits = false;     // each split also with memory_waits::until_enough
+  bool budget_independent = false;  // only splits that do not depend on the budget
 };
 std::vector<batch_split> splits_of(const problem& p, const split_request& what, std::string& why);
 

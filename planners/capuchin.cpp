@@ -9,48 +9,48 @@ namespace {
 
 class capuchin_planner {
  public:
-  explicit capuchin_planner(const problem& p) : p_(p), labels_to_plan_(p), ends_{0} {
-    for (position at = 0; at < labels_to_plan_.uses().end(); ++at)
-      ends_.push_back(ends_.back() + labels_to_plan_.costs().compute_time(at));
-    map_of_part_.assign(labels_to_plan_.uses().parts.size(), none);
-    for (std::size_t m = 0; m < labels_to_plan_.maps().size(); ++m)
-      map_of_part_[labels_to_plan_.maps()[m].part] = m;
+  explicit capuchin_planner(const problem& p) : p_(p), label_evaluator_(p), start_times_{0} {
+    for (position at = 0; at < label_evaluator_.uses().end(); ++at)
+      start_times_.push_back(start_times_.back() + label_evaluator_.costs().compute_time(at));
+    map_of_part_.assign(label_evaluator_.uses().parts.size(), none);
+    for (std::size_t m = 0; m < label_evaluator_.maps().size(); ++m)
+      map_of_part_[label_evaluator_.maps()[m].part] = m;
   }
 
   memory_plan plan(byte_count room) {
-    labels_.assign(labels_to_plan_.maps().size(), gap_choice::keep);
-    for (byte_count peak = labels_to_plan_.peak_of(labels_); peak > room;
-         peak = labels_to_plan_.peak_of(labels_)) {
-      const position at = labels_to_plan_.peak_position();
+    labels_.assign(label_evaluator_.maps().size(), gap_choice::keep);
+    for (byte_count peak = label_evaluator_.peak_of(labels_); peak > room;
+         peak = label_evaluator_.peak_of(labels_)) {
+      const position at = label_evaluator_.peak_position();
       if (!swap_one_if_hidden(at) && !swap_or_recompute_cheapest(at))
         throw infeasible(budget_too_small_text(p_, "capuchin", peak));
     }
-    return labels_to_plan_.plan(labels_to_plan_.place(labels_, return_moment::late, room), "capuchin");
+    return label_evaluator_.plan(label_evaluator_.place(labels_, return_timing::late, room), "capuchin");
   }
 
  private:
   static constexpr std::size_t none = ~std::size_t{0};
 
-  const gap& gap_of(std::size_t m) const { return labels_to_plan_.gaps()[labels_to_plan_.maps()[m].gap]; }
-  // Whether the map is kept, and position `at` lies in its gap.
+  const gap& gap_of(std::size_t m) const { return label_evaluator_.gaps()[label_evaluator_.maps()[m].gap]; }
+  // Whether the map is kept and position `at` lies in its gap.
   bool is_kept_across(std::size_t m, position at) const {
     return labels_[m] == gap_choice::keep && gap_of(m).last_use < at && at < gap_of(m).next_use;
   }
 
   // Capuchin's "free time": time between two accesses, less both copies.
   nanoseconds free_time(std::size_t m) {
-    const byte_count bytes = labels_to_plan_.maps()[m].bytes;
-    const auto start = [&](position at) { return ends_[static_cast<std::size_t>(at)]; };
+    const byte_count bytes = label_evaluator_.maps()[m].bytes;
+    const auto start = [&](position at) { return start_times_[static_cast<std::size_t>(at)]; };
     return start(gap_of(m).next_use) - start(gap_of(m).last_use + 1) -
-           labels_to_plan_.costs().copy_time(bytes, lane::to_host) -
-           labels_to_plan_.costs().copy_time(bytes, lane::to_device);
+           label_evaluator_.costs().copy_time(bytes, lane::to_host) -
+           label_evaluator_.costs().copy_time(bytes, lane::to_device);
   }
 
   // Time to recompute the map and those of its inputs that are recomputed as well.
   nanoseconds recompute_time(std::size_t m) {
     const position by = gap_of(m).producer;
-    nanoseconds sum = labels_to_plan_.costs().recompute_time(by);
-    for (const touched_part& x : labels_to_plan_.uses().touched_by_recompute(by)) {
+    nanoseconds sum = label_evaluator_.costs().recompute_time(by);
+    for (const touched_part& x : label_evaluator_.uses().touched_by_recompute(by)) {
       const std::size_t from = map_of_part_[x.part];
       if (x.mode == access_mode::read && from != none && from < m && labels_[from] == gap_choice::recompute)
         sum += recompute_time(from);
@@ -58,9 +58,9 @@ class capuchin_planner {
     return sum;
   }
 
-  std::optional<std::size_t> longest_free_time(position at) {
+  std::optional<std::size_t> map_with_longest_free_time(position at) {
     std::optional<std::size_t> best;
-    for (std::size_t m = 0; m < labels_.size() && labels_to_plan_.can_move(); ++m) {
+    for (std::size_t m = 0; m < labels_.size() && label_evaluator_.has_link_to_host(); ++m) {
       if (is_kept_across(m, at) && (!best || free_time(m) > free_time(*best))) best = m;
     }
     return best;
@@ -68,22 +68,23 @@ class capuchin_planner {
 
   // Swaps the map with the longest free time if its copies hide behind computes.
   bool swap_one_if_hidden(position at) {
-    const std::optional<std::size_t> m = longest_free_time(at);
+    const std::optional<std::size_t> m = map_with_longest_free_time(at);
     if (!m || free_time(*m) < 0) return false;
     labels_[*m] = gap_choice::swap;
     return true;
   }
 
-  // Compares the swap with the shortest exposed time to the recomputation that frees most bytes a second.
+  // Compares the swap whose copies delay computes least with the recomputation that frees the most bytes per
+  // second. Chooses the faster one.
   bool swap_or_recompute_cheapest(position at) {
-    const std::optional<std::size_t> swapped = longest_free_time(at);
+    const std::optional<std::size_t> swapped = map_with_longest_free_time(at);
     std::optional<std::size_t> again;
     const auto saves = [&](std::size_t m) {
-      return static_cast<double>(labels_to_plan_.maps()[m].bytes) /
+      return static_cast<double>(label_evaluator_.maps()[m].bytes) /
              static_cast<double>(recompute_time(m) + 1);
     };
     for (std::size_t m = 0; m < labels_.size(); ++m) {
-      if (is_kept_across(m, at) && labels_to_plan_.maps()[m].is_recomputable &&
+      if (is_kept_across(m, at) && label_evaluator_.maps()[m].is_recomputable &&
           (!again || saves(m) > saves(*again)))
         again = m;
     }
@@ -94,8 +95,8 @@ class capuchin_planner {
   }
 
   const problem& p_;
-  label_evaluator labels_to_plan_;
-  std::vector<nanoseconds> ends_;         // start of each position if there were no copies
+  label_evaluator label_evaluator_;
+  std::vector<nanoseconds> start_times_;  // per position: start time without copies
   std::vector<std::size_t> map_of_part_;  // per part: its map
   std::vector<gap_choice> labels_;
 };

@@ -33,7 +33,7 @@ label_evaluator::label_evaluator(const problem& p)
     is_map[e.part] = true;
   }
   std::ranges::stable_sort(maps_, {}, [&](const feature_map& m) { return gaps_[m.gap].producer; });
-  // Parts whose recomputation runs a product.
+  // Per part: whether recomputing it runs a convolution or a matrix product.
   std::vector<bool> by_product(uses_.parts.size(), false);
   for (position at = 0; at < uses_.end(); ++at) {
     const std::vector<touched_part>& here = uses_.touched_parts[static_cast<std::size_t>(at)];
@@ -44,26 +44,26 @@ label_evaluator::label_evaluator(const problem& p)
       if (x.mode != access_mode::read) by_product[x.part] = product;
     }
   }
-  for (feature_map& m : maps_) m.made_by_product = by_product[m.part];
+  for (feature_map& m : maps_) m.is_product_output = by_product[m.part];
 }
 
-bool label_evaluator::can_move() const {
+bool label_evaluator::has_link_to_host() const {
   return has_link(p_.target);
 }
 
 std::vector<decision> label_evaluator::decisions_for(const std::vector<gap_choice>& labels,
-                                                     return_moment when) const {
+                                                     return_timing when) const {
   std::vector<decision> all(gaps_.size());
   for (std::size_t m = 0; m < maps_.size(); ++m) {
     const std::uint32_t x = maps_[m].gap;
     all[x] = {labels[m], gaps_[x].last_use,
               labels[m] == gap_choice::swap ? gaps_[x].next_use : gaps_[x].last_use};
   }
-  if (when == return_moment::just_in_time || !can_move()) return all;
-  if (when == return_moment::late) place_transfers(forecaster_, uses_, gaps_, all);
+  if (when == return_timing::just_in_time || !has_link_to_host()) return all;
+  if (when == return_timing::late) place_transfers(forecaster_, uses_, gaps_, all);
   for (decision& d : all) {
     if (d.choice == gap_choice::swap)
-      d.return_before = std::max(when == return_moment::late ? d.return_before : 0, uses_.backward_begin);
+      d.return_before = std::max(when == return_timing::late ? d.return_before : 0, uses_.backward_begin);
   }
   return all;
 }
@@ -84,7 +84,7 @@ label_evaluator::outcome label_evaluator::place(std::vector<decision> decisions,
 }
 
 memory_plan label_evaluator::plan(const outcome& placed, const std::string& strategy) const {
-  constexpr nanoseconds error = 8;  // forecasts were above the time by up to an eighth of it
+  constexpr nanoseconds error = 8;  // forecasts exceeded the simulated time by up to one part in this many
   if (placed.predicted.time - placed.predicted.time / error >= p_.time_to_beat) throw too_slow(strategy);
   return plan(placed.decisions);
 }

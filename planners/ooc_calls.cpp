@@ -10,8 +10,8 @@ nanoseconds repeated_time(std::uint64_t count, nanoseconds each) {
   return static_cast<nanoseconds>(count) * each;
 }
 
-// The next number of parts with a smaller largest part; 0 if there is none.
-std::uint32_t next_count(std::uint32_t count, std::uint32_t extent) {
+// The next larger number of parts whose largest part is smaller; 0 if there is none.
+std::uint32_t next_part_count(std::uint32_t count, std::uint32_t extent) {
   const std::uint32_t size = (extent + count - 1) / count;
   return size <= 1 ? 0 : (extent + size - 2) / (size - 1);
 }
@@ -21,9 +21,10 @@ struct timed_division {
   std::optional<nanoseconds> time;
 };
 
-void try_counts(timed_division& best, coordinate along, const division& most, const division_time& time) {
+void try_part_counts(timed_division& best, coordinate along, const division& most,
+                     const division_time& time) {
   division tried = best.by;
-  for (std::uint32_t count = 1; count != 0; count = next_count(count, most.*along)) {
+  for (std::uint32_t count = 1; count != 0; count = next_part_count(count, most.*along)) {
     tried.*along = count;
     const auto t = time(tried);
     if (t && (!best.time || *t < *best.time)) best = {tried, t};
@@ -36,40 +37,43 @@ bool is_gradient_of_convolution(const op& o) {
   return has_kind<convolution_backward_data, convolution_backward_filter, bias_backward>(o);
 }
 
-bool reads(const op& o, tensor_id t) {
+bool reads_tensor(const op& o, tensor_id t) {
   return std::ranges::find(o.in, t) != o.in.end();
 }
 
-// The gradient that a gradient of a convolution works on.
-tensor_id gradient_read(const op& o) {
+// The input of a convolution's gradient operator that is the gradient of the convolution's output (dy).
+tensor_id gradient_input(const op& o) {
   return has_kind<bias_backward>(o) ? o.in[0] : o.in[1];
 }
 
 op_id forward_end(const graph& g, op_id begin) {
   op_id end = begin + 1;
-  if (end < g.ops.size() && has_kind<relu>(g.ops[end]) && reads(g.ops[end], g.ops[end - 1].out[0])) ++end;
-  if (end < g.ops.size() && has_kind<max_pool>(g.ops[end]) && reads(g.ops[end], g.ops[end - 1].out[0])) ++end;
+  if (end < g.ops.size() && has_kind<relu>(g.ops[end]) && reads_tensor(g.ops[end], g.ops[end - 1].out[0]))
+    ++end;
+  if (end < g.ops.size() && has_kind<max_pool>(g.ops[end]) && reads_tensor(g.ops[end], g.ops[end - 1].out[0]))
+    ++end;
   return end;
 }
 
-// `begin` itself if there is no gradient of a convolution behind gradients of pool and ReLU.
+// End of the backward call that starts at `begin`. `begin` itself if the gradients of pool and ReLU are not
+// followed by a convolution's gradient.
 op_id backward_end(const graph& g, op_id begin) {
   op_id at = begin;
-  const auto follows = [&] { return at == begin || reads(g.ops[at], g.ops[at - 1].out[0]); };
+  const auto follows = [&] { return at == begin || reads_tensor(g.ops[at], g.ops[at - 1].out[0]); };
   if (at < g.ops.size() && has_kind<max_pool_backward>(g.ops[at])) ++at;
   if (at < g.ops.size() && has_kind<relu_backward, relu_bias_backward>(g.ops[at]) && follows()) ++at;
   if (at == g.ops.size() || !is_gradient_of_convolution(g.ops[at]) || !follows()) return begin;
-  const tensor_id dy = gradient_read(g.ops[at]);
-  while (at < g.ops.size() && is_gradient_of_convolution(g.ops[at]) && gradient_read(g.ops[at]) == dy) ++at;
+  const tensor_id dy = gradient_input(g.ops[at]);
+  while (at < g.ops.size() && is_gradient_of_convolution(g.ops[at]) && gradient_input(g.ops[at]) == dy) ++at;
   return at;
 }
 
-// The range of an operator's box that each coordinate cuts; nullptr: none.
-struct ranges_cut {
+// The range of an operator's box that each channel coordinate cuts; nullptr: none.
+struct cut_ranges {
   interval box::* xc = nullptr;
   interval box::* yc = &box::channel;
 };
-ranges_cut ranges_of(const op& o) {
+cut_ranges ranges_of(const op& o) {
   if (has_kind<convolution_backward_data>(o)) return {&box::channel, &box::reduction};
   if (has_kind<convolution, convolution_backward_filter>(o)) return {&box::reduction, &box::channel};
   return {};
@@ -124,7 +128,7 @@ interval rows_of(const graph& g, const ooc_call& call, const op& o, const divisi
 
 box part_box(const graph& g, const ooc_call& call, const op& o, const division& d, const part_index& at) {
   const box all = iteration_domain(g, o);
-  const ranges_cut cut = ranges_of(o);
+  const cut_ranges cut = ranges_of(o);
   box part;
   if (d.n > 1) part.batch = part_of(all.batch.end, at.n, d.n);
   if (d.h > 1) part.row = rows_of(g, call, o, d, at);
@@ -143,7 +147,7 @@ bool supports_division(const graph& g, const ooc_call& call, const division& d) 
   }
 }
 
-bool rows_can_be_cut(const graph& g, const ooc_call& call) {
+bool can_cut_rows(const graph& g, const ooc_call& call) {
   if (call.what == kind::forward) {
     const op* pool = pool_of(g, call);
     if (pool == nullptr) return true;
@@ -188,19 +192,19 @@ double share_of_channels(std::int64_t part, std::int64_t all, bool of_convolutio
   return counted(part) / counted(all);
 }
 
-std::optional<division> divide(const division& most, std::span<const coordinate> order,
-                               const division_time& time) {
+std::optional<division> best_division(const division& most, std::span<const coordinate> order,
+                                      const division_time& time) {
   timed_division best{{}, time({})};
-  for (const coordinate along : order) try_counts(best, along, most, time);
+  for (const coordinate along : order) try_part_counts(best, along, most, time);
   if (best.time) return best.by;
   for (std::size_t fine = 0; fine < order.size() && !best.time; ++fine) {
     best.by.*order[fine] = most.*order[fine];
     best.time = time(best.by);
     for (std::size_t i = fine + 1; i < order.size() && !best.time; ++i)
-      try_counts(best, order[i], most, time);
+      try_part_counts(best, order[i], most, time);
   }
   if (!best.time) return std::nullopt;
-  for (const coordinate along : order) try_counts(best, along, most, time);
+  for (const coordinate along : order) try_part_counts(best, along, most, time);
   return best.by;
 }
 
@@ -231,10 +235,10 @@ std::vector<ooc_call> split_into_operators(const graph& g, const ooc_call& call)
   return all;
 }
 
-division most_parts(const graph& g, const ooc_call& call) {
+division max_division(const graph& g, const ooc_call& call) {
   const op& o = divided_operator(g, call);
   const box all = iteration_domain(g, o);
-  const ranges_cut cut = ranges_of(o);
+  const cut_ranges cut = ranges_of(o);
   division most;
   const auto take = [&](coordinate along, std::int64_t extent) {
     division two;
@@ -242,7 +246,7 @@ division most_parts(const graph& g, const ooc_call& call) {
     if (extent > 1 && supports_division(g, call, two)) most.*along = static_cast<std::uint32_t>(extent);
   };
   take(&division::n, all.batch.end);
-  if (rows_can_be_cut(g, call)) {
+  if (can_cut_rows(g, call)) {
     std::int64_t rows = all.row.end;
     for (op_id i = call.begin; i < call.end; ++i)
       rows = std::min(rows, iteration_domain(g, g.ops[i]).row.end);
@@ -257,7 +261,8 @@ ooc_step step_of(const graph& g, const ooc_call& call, const division& d, const 
   ooc_step step;
   for (op_id i = call.begin; i < call.end; ++i) {
     const op& o = g.ops[i];
-    const bool once = ranges_of(o).xc == nullptr;  // not cut along the channels of x
+    const bool once =
+        ranges_of(o).xc == nullptr;  // operators that are not cut along the channels of x run once
     if (once && call.what == kind::forward && at.xc + 1 < d.xc) continue;
     if (once && call.what == kind::backward && at.xc > 0) continue;
     step.push_back({i, part_box(g, call, o, d, at)});

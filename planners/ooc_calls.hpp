@@ -57,8 +57,8 @@ using division_time = std::function<std::optional<nanoseconds>(const division&)>
 // One pass of coordinate descent in the given order. It tries all counts of a coordinate, up to that of
 // `most`, that change the size of the largest part. If no coordinate alone makes parts that fit, it cuts the
 // first coordinates as finely as possible and makes another pass. Nothing if no division fits.
-std::optional<division> divide(const division& most, std::span<const coordinate> order,
-                               const division_time& time);
+std::optional<division> best_division(const division& most, std::span<const coordinate> order,
+                                      const division_time& time);
 
 // Operators [begin, end).
 //   forward   a convolution [, its ReLU] [, the pool behind it]
@@ -77,7 +77,7 @@ std::vector<ooc_call> split_into_operators(const graph& g, const ooc_call& call)
 // Maximum number of parts along each coordinate; 1 where some operator of the call cannot be cut. Rows of
 // fused functions are cut where windows of a pool do not overlap and no bias gradient is summed before a
 // convolution's rows are known.
-division most_parts(const graph& g, const ooc_call& call);
+division max_division(const graph& g, const ooc_call& call);
 
 // Computes that run in one set of staging buffers.
 using ooc_step = std::vector<compute>;

@@ -21,22 +21,22 @@ namespace {
 
 using kind = ooc_call::kind;
 
-byte_count held_bytes(const tensor& t) {
+byte_count arena_bytes(const tensor& t) {
   return round_up(bytes_of(t), arena_alignment);
 }
 
-// --- places ---
+// --- device memory, first come, first served ---
 
-bool is_of_one_call(const graph& g, const ooc_call& call, tensor_id t, const index_range& s) {
+bool is_private_to_call(const graph& g, const ooc_call& call, tensor_id t, const index_range& s) {
   return !survives(g.tensors[t].role) && s.first >= call.begin && s.last < call.end;
 }
 
-class first_come_placer {
+class first_come_allocator {
  public:
-  first_come_placer(const graph& g, byte_count room, byte_count most)
-      : g_(g), room_(room), free_(std::min(most, room)), placed_(g.tensors.size()) {
-    all_.home.assign(g.tensors.size(), residence::device);
-    all_.touched = touched_ranges(g);
+  first_come_allocator(const graph& g, byte_count room, byte_count most)
+      : g_(g), room_(room), free_(std::min(most, room)), is_placed_(g.tensors.size()) {
+    placement_.home.assign(g.tensors.size(), residence::device);
+    placement_.touched = touched_ranges(g);
   }
 
   ooc_placement run(const std::vector<ooc_call>& calls) {
@@ -45,46 +45,46 @@ class first_come_placer {
     }
     for (const ooc_call& call : calls) {
       for (op_id o = call.begin; o < call.end; ++o) place_outputs(call, o);
-      all_.left.push_back(room_ - std::min(room_, taken_));
+      placement_.free_bytes.push_back(room_ - std::min(room_, used_));
       free_last_uses(call);
     }
-    return std::move(all_);
+    return std::move(placement_);
   }
 
  private:
   void place(tensor_id t) {
-    if (placed_[t]) return;
-    placed_[t] = true;
-    const byte_count bytes = held_bytes(g_.tensors[t]);
+    if (is_placed_[t]) return;
+    is_placed_[t] = true;
+    const byte_count bytes = arena_bytes(g_.tensors[t]);
     if (bytes < free_) {
       free_ -= bytes;
-      taken_ += bytes;
+      used_ += bytes;
     } else {
-      all_.home[t] = residence::staged;
+      placement_.home[t] = residence::staged;
     }
   }
 
   void place_outputs(const ooc_call& call, op_id o) {
     for (std::size_t i = 0; i < g_.ops[o].out.size(); ++i) {
       const tensor_id t = g_.ops[o].out[i];
-      if (is_of_one_call(g_, call, t, *all_.touched[t])) continue;
-      if (!takes_over_memory(call, o, i)) place(t);
+      if (is_private_to_call(g_, call, t, *placement_.touched[t])) continue;
+      if (!reuses_input_memory(call, o, i)) place(t);
     }
   }
 
-  // Whether an output takes over the memory of an input that is used for the last time.
-  bool takes_over_memory(const ooc_call& call, op_id o, std::size_t output) {
+  // Lets an output reuse the memory of an input at its last use, if possible. Returns whether it does.
+  bool reuses_input_memory(const ooc_call& call, op_id o, std::size_t output) {
     const op& x = g_.ops[o];
     if (!x.alias || x.alias->output != output) return false;
     const tensor_id from = x.in[x.alias->input], to = x.out[output];
-    const bool has_place = placed_[from] && all_.home[from] == residence::device && !placed_[to];
-    if (!has_place || from == to || survives(g_.tensors[from].role) || all_.touched[from]->last != o ||
-        is_of_one_call(g_, call, from, *all_.touched[from]) ||
-        held_bytes(g_.tensors[from]) != held_bytes(g_.tensors[to])) {
+    const bool has_place = is_placed_[from] && placement_.home[from] == residence::device && !is_placed_[to];
+    if (!has_place || from == to || survives(g_.tensors[from].role) || placement_.touched[from]->last != o ||
+        is_private_to_call(g_, call, from, *placement_.touched[from]) ||
+        arena_bytes(g_.tensors[from]) != arena_bytes(g_.tensors[to])) {
       return false;
     }
-    placed_[to] = true;
-    taken_over_.insert(from);
+    is_placed_[to] = true;
+    reused_tensors_.insert(from);
     return true;
   }
 
@@ -95,36 +95,42 @@ class first_come_placer {
         done.insert(operands->begin(), operands->end());
     }
     for (const tensor_id t : done) {
-      const bool has_place = placed_[t] && all_.home[t] == residence::device && !taken_over_.contains(t);
-      if (!has_place || survives(g_.tensors[t].role) || all_.touched[t]->last >= call.end) continue;
-      free_ += held_bytes(g_.tensors[t]);
-      taken_ -= held_bytes(g_.tensors[t]);
+      const bool has_place =
+          is_placed_[t] && placement_.home[t] == residence::device && !reused_tensors_.contains(t);
+      if (!has_place || survives(g_.tensors[t].role) || placement_.touched[t]->last >= call.end) continue;
+      free_ += arena_bytes(g_.tensors[t]);
+      used_ -= arena_bytes(g_.tensors[t]);
     }
   }
 
   const graph& g_;
-  byte_count room_, free_, taken_ = 0;
-  std::vector<bool> placed_;
-  std::set<tensor_id> taken_over_;  // tensors whose memory an output took over
-  ooc_placement all_;
+  byte_count room_, free_, used_ = 0;
+  std::vector<bool> is_placed_;
+  std::set<tensor_id> reused_tensors_;  // tensors whose memory an output reuses
+  ooc_placement placement_;
 };
 
-// --- divisions ---
+// --- division of a call into parts ---
 
 class call_divider {
  public:
-  call_divider(const problem& p, const ooc_call& call, const ooc_placement& at, byte_count left)
-      : p_(p), g_(p.network), call_(call), home_(at.home), left_(left), most_(most_parts(g_, call)) {
+  call_divider(const problem& p, const ooc_call& call, const ooc_placement& at, byte_count free_bytes)
+      : p_(p),
+        g_(p.network),
+        call_(call),
+        home_(at.home),
+        available_bytes_(free_bytes),
+        max_division_(max_division(g_, call)) {
     for (op_id o = call.begin; o < call.end; ++o) {
       workspace_ = std::max(workspace_, p.operator_costs[o].workspace_bytes);
       for (const auto* operands : {&g_.ops[o].in, &g_.ops[o].out}) {
         for (const tensor_id t : *operands) {
           has_staged_operands_ = has_staged_operands_ || home_[t] == residence::staged;
-          if (is_of_one_call(g_, call, t, *at.touched[t])) private_.insert(t);
+          if (is_private_to_call(g_, call, t, *at.touched[t])) private_tensors_.insert(t);
         }
       }
     }
-    if (has_staged_operands_) workspace_ = std::min(workspace_, left / 4);
+    if (has_staged_operands_) workspace_ = std::min(workspace_, free_bytes / 4);
   }
 
   std::optional<std::vector<ooc_step>> run() {
@@ -133,8 +139,9 @@ class call_divider {
     const bool backward = call_.what == kind::backward;
     if (!best) {
       const auto time = [&](const division& d) { return time_of(d); };
-      best = backward ? divide(most_, backward_order, time) : divide(most_, forward_order, time);
-      if (!best && backward) best = divide(most_, forward_order, time);
+      best = backward ? best_division(max_division_, backward_order, time)
+                      : best_division(max_division_, forward_order, time);
+      if (!best && backward) best = best_division(max_division_, forward_order, time);
     }
     if (!best) return std::nullopt;
     std::vector<ooc_step> steps = steps_of(g_, call_, *best);
@@ -147,18 +154,20 @@ class call_divider {
     return steps;
   }
 
-  byte_count least() const { return least_; }
+  byte_count min_bytes() const { return min_bytes_; }
 
  private:
   struct part_needs {
-    // Bytes of staged operands, of the call's private tensors, of one operator's workspace.
-    byte_count moved = 0, own = 0, scratch = 0;
-    nanoseconds computing = 0;
+    // Bytes of staged operands, of tensors that only this call touches, of one operator's scratch memory.
+    byte_count staged_bytes = 0, private_bytes = 0, scratch = 0;
+    nanoseconds compute_time = 0;
   };
 
   byte_count allowed_workspace(const division& d) const {
     if (has_staged_operands_ || parts_of(d) > 1) return workspace_;
-    return std::min(workspace_, left_ - std::min(left_, needed(needs_of_step(step_of(g_, call_, d, {})), 1)));
+    return std::min(workspace_,
+                    available_bytes_ - std::min(available_bytes_,
+                                                required_bytes(needs_of_step(step_of(g_, call_, d, {})), 1)));
   }
 
   // Time of a part of an operator, estimated from the whole operator.
@@ -172,14 +181,15 @@ class call_divider {
     const double volume = share(part.batch, all.batch) * share(part.row, all.row) *
                           share(part.reduction, all.reduction) *
                           share_of_channels(part.channel.size(), all.channel.size(), of_convolution);
-    const nanoseconds launch = std::max(p_.target.launch_ns + p_.target.slice_ns, least_launch);
+    const nanoseconds launch = std::max(p_.target.launch_ns + p_.target.slice_ns, min_launch_time);
     return part_time(p_.operator_costs[c.op].time, launch, volume);
   }
 
   part_needs needs_of_step(const ooc_step& step) const {
     part_needs all;
-    for (const ooc_need& n : needs_of(g_, home_, step)) all.moved += bytes_of(g_.tensors[n.what], n.where);
-    std::map<tensor_id, byte_count> own;
+    for (const ooc_need& n : needs_of(g_, home_, step))
+      all.staged_bytes += bytes_of(g_.tensors[n.what], n.where);
+    std::map<tensor_id, byte_count> private_bytes;
     for (const compute& c : step) {
       const op& o = g_.ops[c.op];
       byte_count scratch = 0;
@@ -188,48 +198,49 @@ class call_divider {
         const byte_count bytes = round_up(bytes_of(t, a.where), arena_alignment);
         if (a.mode == access_mode::accumulate) scratch += bytes;
         if (home_[a.tensor] == residence::staged) continue;
-        if (private_.contains(a.tensor)) own[a.tensor] = std::max(own[a.tensor], bytes);
+        if (private_tensors_.contains(a.tensor))
+          private_bytes[a.tensor] = std::max(private_bytes[a.tensor], bytes);
         if (!is_dense(t, a.where)) scratch += bytes;
       }
       all.scratch = std::max(all.scratch, scratch);
-      all.computing += time_of(c);
+      all.compute_time += time_of(c);
     }
-    for (const auto& [t, bytes] : own) all.own += bytes;
+    for (const auto& [t, bytes] : private_bytes) all.private_bytes += bytes;
     return all;
   }
-  static byte_count needed(const part_needs& t, std::uint64_t parts) {
-    return t.moved * std::min<std::uint64_t>(parts, 3) + t.own + t.scratch;
+  static byte_count required_bytes(const part_needs& t, std::uint64_t parts) {
+    return t.staged_bytes * std::min<std::uint64_t>(parts, 3) + t.private_bytes + t.scratch;
   }
 
   nanoseconds copy_time(byte_count bytes, std::uint64_t bytes_per_s) const {
     return bytes == 0 || bytes_per_s == 0 ? 0 : p_.target.copy_ns + time_at(bytes, bytes_per_s);
   }
 
-  // Number of the largest part along the rows, if possible one with neighbours on both sides.
-  std::uint32_t largest_rows(const division& d) const {
-    const auto extent = static_cast<std::int64_t>(most_.h);
+  // Index of the largest part along the rows, if possible one with neighbours on both sides.
+  std::uint32_t index_of_largest_rows(const division& d) const {
+    const auto extent = static_cast<std::int64_t>(max_division_.h);
     std::uint32_t at = d.h / 2;
     while (at + 1 < d.h && part_of(extent, at, d.h).size() * d.h < extent) ++at;
     return at;
   }
 
   std::optional<nanoseconds> time_of(const division& d) {
-    if (parts_of(d) > most_parts_of_call) return std::nullopt;
+    if (parts_of(d) > max_parts_of_call) return std::nullopt;
     const bool backward = call_.what == kind::backward;
     const ooc_step step =
-        step_of(g_, call_, d, {d.n - 1, largest_rows(d), backward ? 0 : d.xc - 1, d.yc - 1});
+        step_of(g_, call_, d, {d.n - 1, index_of_largest_rows(d), backward ? 0 : d.xc - 1, d.yc - 1});
     for (const compute& c : step) {
       for (const access& a : accesses_of(g_, g_.ops[c.op], c.part)) {
         const region& r = a.where;
-        if (r.batch.size() * r.channel.size() * r.row.size() * g_.tensors[a.tensor].shape.w >= most_elements)
+        if (r.batch.size() * r.channel.size() * r.row.size() * g_.tensors[a.tensor].shape.w >= max_elements)
           return std::nullopt;
       }
     }
     const part_needs part = needs_of_step(step);
     const byte_count bytes =
-        needed(part, parts_of(d)) + (has_staged_operands_ || parts_of(d) > 1 ? workspace_ : 0);
-    least_ = std::min(least_, bytes);
-    if (bytes > left_) return std::nullopt;
+        required_bytes(part, parts_of(d)) + (has_staged_operands_ || parts_of(d) > 1 ? workspace_ : 0);
+    min_bytes_ = std::min(min_bytes_, bytes);
+    if (bytes > available_bytes_) return std::nullopt;
     return backward ? backward_time_of(step, part, d) : forward_time_of(step, part, d);
   }
 
@@ -237,12 +248,13 @@ class call_divider {
     byte_count in = 0, out = 0;
     for (const ooc_need& n : needs_of(g_, home_, step)) {
       const byte_count bytes = bytes_of(g_.tensors[n.what], n.where);
-      if (n.fetched && (!n.written || d.xc == 1)) in += bytes;
-      if (n.written) out += bytes;
+      if (n.is_fetched && (!n.is_written || d.xc == 1)) in += bytes;
+      if (n.is_written) out += bytes;
     }
     const nanoseconds off = copy_time(out, p_.target.link_to_host_bytes_per_s);
     return forward_time(
-        {copy_time(in, p_.target.link_to_device_bytes_per_s), part.computing, off, part.computing, off}, d);
+        {copy_time(in, p_.target.link_to_device_bytes_per_s), part.compute_time, off, part.compute_time, off},
+        d);
   }
 
   nanoseconds backward_time_of(const ooc_step& step, const part_needs& part, const division& d) const {
@@ -250,14 +262,14 @@ class call_divider {
     for (const ooc_need& n : needs_of(g_, home_, step)) {
       const byte_count bytes = bytes_of(g_.tensors[n.what], n.where);
       const bool of_filter = g_.tensors[n.what].role == role::parameter_gradient;
-      if (n.written) (of_filter ? parameters : dx) += bytes;
-      if (n.fetched && (!n.written || of_filter)) (is_convolution_input(n.what) ? x : rest) += bytes;
+      if (n.is_written) (of_filter ? parameters : dx) += bytes;
+      if (n.is_fetched && (!n.is_written || of_filter)) (is_convolution_input(n.what) ? x : rest) += bytes;
     }
     const auto in = [&](byte_count b) { return copy_time(b, p_.target.link_to_device_bytes_per_s); };
     const auto out = [&](byte_count b) { return copy_time(b, p_.target.link_to_host_bytes_per_s); };
-    return backward_time(
-        {in(x), in(rest), part.computing, out(parameters), out(dx), part.computing, out(parameters), out(dx)},
-        d);
+    return backward_time({in(x), in(rest), part.compute_time, out(parameters), out(dx), part.compute_time,
+                          out(parameters), out(dx)},
+                         d);
   }
   bool is_convolution_input(tensor_id t) const {
     for (op_id o = call_.begin; o < call_.end; ++o) {
@@ -266,21 +278,21 @@ class call_divider {
     return false;
   }
 
-  // Minimum time of a launch, so that parts are not free on machines without that figure.
-  static constexpr nanoseconds least_launch = 1000;
-  static constexpr std::uint64_t most_parts_of_call = 1 << 14;
-  // Most elements of a part, a limit of cuDNN at that time.
-  static constexpr std::int64_t most_elements = std::int64_t{1} << 31;
+  // Minimum launch time: small parts must cost time also if the machine's file has no launch time.
+  static constexpr nanoseconds min_launch_time = 1000;
+  static constexpr std::uint64_t max_parts_of_call = 1 << 14;
+  // Maximum number of elements of a part: a limit of cuDNN when ooc_cuDNN was written.
+  static constexpr std::int64_t max_elements = std::int64_t{1} << 31;
 
   const problem& p_;
   const graph& g_;
   const ooc_call& call_;
   const std::vector<residence>& home_;
-  byte_count left_;
-  division most_;
-  byte_count workspace_ = 0, least_ = std::numeric_limits<byte_count>::max();
+  byte_count available_bytes_;
+  division max_division_;
+  byte_count workspace_ = 0, min_bytes_ = std::numeric_limits<byte_count>::max();
   bool has_staged_operands_ = false;
-  std::set<tensor_id> private_;  // no other call touches them
+  std::set<tensor_id> private_tensors_;  // tensors that no other call touches
 };
 
 // --- plans ---
@@ -291,7 +303,7 @@ std::string call_text(const graph& g, const ooc_call& call) {
   return text;
 }
 
-// Divides every call by itself.
+// Divides each call on its own and streams the parts.
 memory_plan plan_calls(const problem& p, byte_count room, bool joined) {
   const graph& g = p.network;
   const auto most = room / 100 * static_cast<byte_count>(p.knobs.at("share"));
@@ -301,18 +313,18 @@ memory_plan plan_calls(const problem& p, byte_count room, bool joined) {
     const ooc_placement at = place_first_come(g, calls, room, most);
     std::vector<std::vector<ooc_step>> steps;
     for (std::size_t c = 0; c < calls.size() && !again; ++c) {
-      byte_count least = 0;
-      auto parts = steps_within(p, calls[c], at, at.left[c], least);
+      byte_count min_bytes = 0;
+      auto parts = steps_within(p, calls[c], at, at.free_bytes[c], min_bytes);
       if (parts) {
         steps.push_back(std::move(*parts));
         continue;
       }
       if (calls[c].end - calls[c].begin == 1) {
-        throw infeasible("ooc_cudnn: " + call_text(g, calls[c]) + " takes " + to_text(least) +
-                         " in its smallest parts, and tensors leave it " + to_text(at.left[c]) +
+        throw infeasible("ooc_cudnn: " + call_text(g, calls[c]) + " takes " + to_text(min_bytes) +
+                         " in its smallest parts, and tensors leave it " + to_text(at.free_bytes[c]) +
                          "; the budget is " + to_text(p.budget));
       }
-      // The fused function does not fit: splits the call into operators.
+      // The fused function does not fit, so its operators become calls of their own.
       const std::vector<ooc_call> single = split_into_operators(g, calls[c]);
       calls.erase(calls.begin() + static_cast<std::ptrdiff_t>(c));
       calls.insert(calls.begin() + static_cast<std::ptrdiff_t>(c), single.begin(), single.end());
@@ -323,8 +335,8 @@ memory_plan plan_calls(const problem& p, byte_count room, bool joined) {
   return {};
 }
 
-// `make` plans for a given room. Where its plan needs more than the budget, the room shrinks by the excess
-// and `make` is called again.
+// Calls `make` with `room` = the budget. If its plan needs more than the budget, reduces `room` by the excess
+// and tries again.
 memory_plan plan_within_budget(const problem& p, const std::function<memory_plan(byte_count room)>& make) {
   byte_count room = p.budget, need = 0;
   for (int tries = 0; tries < 10; ++tries) {
@@ -344,7 +356,7 @@ memory_plan plan_within_budget(const problem& p, const std::function<memory_plan
       room -= room / 32;
       continue;
     }
-    if (need <= p.budget && least_time_of(p, plan) >= p.time_to_beat) throw too_slow("ooc_cudnn");
+    if (need <= p.budget && time_lower_bound(p, plan) >= p.time_to_beat) throw too_slow("ooc_cudnn");
     if (need <= p.budget) return plan;
     room -= std::min(room, need - p.budget + p.budget / 200);
   }
@@ -356,15 +368,15 @@ memory_plan plan_within_budget(const problem& p, const std::function<memory_plan
 
 ooc_placement place_first_come(const graph& g, const std::vector<ooc_call>& calls, byte_count room,
                                byte_count most) {
-  return first_come_placer(g, room, most).run(calls);
+  return first_come_allocator(g, room, most).run(calls);
 }
 
 std::optional<std::vector<ooc_step>> steps_within(const problem& p, const ooc_call& call,
-                                                  const ooc_placement& at, byte_count left,
-                                                  byte_count& least) {
-  call_divider d(p, call, at, left);
+                                                  const ooc_placement& at, byte_count free_bytes,
+                                                  byte_count& min_bytes) {
+  call_divider d(p, call, at, free_bytes);
   auto steps = d.run();
-  least = d.least();
+  min_bytes = d.min_bytes();
   return steps;
 }
 

@@ -11,7 +11,7 @@
 namespace um {
 namespace {
 
-// Runs of neighbouring operators that go over the batch in `parts` parts.
+// Loops over `parts` parts of the batch, each over a run of neighbouring operators that can be split.
 std::vector<batch_loop> split_loops(const graph& g, std::uint32_t parts) {
   std::vector<batch_loop> all;
   for (op_id o = 0; o < g.ops.size(); ++o) {
@@ -37,8 +37,8 @@ struct kept_plan {
   nanoseconds time = 0;
 };
 
-// Swaps parts at the peak, the furthest next use first, until the rest fits. Nothing if computing alone takes
-// `to_beat`.
+// Swaps parts at the peak, the furthest next use first, until the rest fits. Returns nothing if the computes
+// alone take `to_beat` or longer.
 std::optional<kept_plan> plan_in_parts(const problem& p, std::uint32_t parts, byte_count room,
                                        nanoseconds to_beat, byte_count& least) {
   const use_table uses = make_use_table(p.network, order_in_parts(p.network, parts));

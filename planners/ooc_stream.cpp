@@ -23,31 +23,31 @@ bool have_same_cross_section(const tensor& t, region a, const region& b) {
 
 class call_streamer {
  public:
-  call_streamer(const graph& g, std::vector<residence> home, bool joined) : g_(g), joined_(joined) {
+  call_streamer(const graph& g, std::vector<residence> home, bool joined) : g_(g), joins_lanes_(joined) {
     plan_.residences = std::move(home);
   }
 
   memory_plan run(const std::vector<std::vector<ooc_step>>& calls) {
-    find_tensors_needed_whole_and_in_part(calls);
+    find_single_strip_tensors(calls);
     for (const std::vector<ooc_step>& call : calls) {
       const bool moved = run_call(call);
       const auto now = static_cast<std::uint32_t>(plan_.actions.size());
-      if (joined_ && moved) plan_.joins.push_back(now);
+      if (joins_lanes_ && moved) plan_.joins.push_back(now);
     }
     if (!plan_.joins.empty() && plan_.joins.back() == plan_.actions.size()) plan_.joins.pop_back();
     return std::move(plan_);
   }
 
  private:
-  struct resident {
+  struct resident_part {
     tensor_id what = 0;
     region where;
     bool dirty = false;
-    std::size_t step = 0;  // last known step that uses it
+    std::size_t step = 0;  // last step known to use it
   };
 
-  // Such a tensor gets a single strip.
-  void find_tensors_needed_whole_and_in_part(const std::vector<std::vector<ooc_step>>& calls) {
+  // Tensors of which a call needs both whole cross-sections and parts of them get a single strip.
+  void find_single_strip_tensors(const std::vector<std::vector<ooc_step>>& calls) {
     single_strip_.assign(g_.tensors.size(), false);
     for (const auto& call : calls) {
       std::vector<bool> whole(g_.tensors.size(), false), part = whole;
@@ -67,57 +67,58 @@ class call_streamer {
     for (const ooc_step& s : steps) needs.push_back(needs_of(g_, plan_.residences, s));
     const bool moves = std::ranges::any_of(needs, [](const auto& n) { return !n.empty(); });
     for (const ooc_need& n : needs.front()) fetch(n, 0);
-    for (now_ = 0; now_ < steps.size(); ++now_) {
-      for (const ooc_need& n : needs[now_]) record_use(n);
+    for (current_step_ = 0; current_step_ < steps.size(); ++current_step_) {
+      for (const ooc_need& n : needs[current_step_]) record_use(n);
       std::vector<ooc_need> later;
-      const std::size_t next = now_ + 1;
+      const std::size_t next = current_step_ + 1;
       if (next < steps.size()) {
         for (const ooc_need& n : needs[next]) {
           if (!fetch_during_previous_step(n, next)) later.push_back(n);
         }
       }
-      for (const compute& c : steps[now_]) plan_.actions.emplace_back(c);
+      for (const compute& c : steps[current_step_]) plan_.actions.emplace_back(c);
       release(next);
       for (const ooc_need& n : later) fetch(n, next);
     }
-    for (const resident& r : leaving_) append_evict(r);
-    leaving_.clear();
+    for (const resident_part& r : pending_evicts_) append_evict(r);
+    pending_evicts_.clear();
     return moves;
   }
 
-  // Parts that a step uses stay on the device while it runs.
+  // Records that the current step uses the part, so that it stays on the device.
   void record_use(const ooc_need& n) {
     const auto at = std::ranges::find_if(
-        resident_, [&](const resident& r) { return r.what == n.what && r.where == n.where; });
-    if (at == resident_.end()) {
-      resident_.push_back({n.what, n.where, n.written, now_});
+        resident_parts_, [&](const resident_part& r) { return r.what == n.what && r.where == n.where; });
+    if (at == resident_parts_.end()) {
+      resident_parts_.push_back({n.what, n.where, n.is_written, current_step_});
     } else {
-      at->dirty = at->dirty || n.written;
+      at->dirty = at->dirty || n.is_written;
     }
   }
 
   // Whether a resident part shares elements with the needed one and cannot stay beside it.
-  bool conflicts(const resident& r, const ooc_need& n) const {
+  bool conflicts(const resident_part& r, const ooc_need& n) const {
     return r.what == n.what && overlap(r.where, n.where) &&
            (r.dirty || single_strip_[n.what] ||
             have_same_cross_section(g_.tensors[n.what], r.where, n.where));
   }
 
-  // Copies the part in while the previous step runs; false if that step has to end first.
+  // Schedules the copy during the previous step. Returns false if that step must end first.
   bool fetch_during_previous_step(const ooc_need& n, std::size_t step) {
-    for (resident& r : resident_) {
-      if (r.what != n.what || r.where != n.where || (joined_ && !r.dirty)) continue;
+    for (resident_part& r : resident_parts_) {
+      if (r.what != n.what || r.where != n.where || (joins_lanes_ && !r.dirty)) continue;
       r.step = step;
       return true;
     }
-    const auto blocks = [&](const resident& r) { return conflicts(r, n); };
-    if (std::ranges::any_of(resident_, blocks) || std::ranges::any_of(leaving_, blocks)) return false;
+    const auto blocks = [&](const resident_part& r) { return conflicts(r, n); };
+    if (std::ranges::any_of(resident_parts_, blocks) || std::ranges::any_of(pending_evicts_, blocks))
+      return false;
     append_prefetch(n, step);
     return true;
   }
 
   void fetch(const ooc_need& n, std::size_t step) {
-    std::erase_if(leaving_, [&](const resident& r) {
+    std::erase_if(pending_evicts_, [&](const resident_part& r) {
       if (!conflicts(r, n)) return false;
       append_evict(r);
       return true;
@@ -126,19 +127,19 @@ class call_streamer {
   }
 
   void append_prefetch(const ooc_need& n, std::size_t step) {
-    if (!n.fetched) return;
+    if (!n.is_fetched) return;
     plan_.actions.emplace_back(prefetch{n.what, box_of(g_.tensors[n.what].shape, n.where)});
-    resident_.push_back({n.what, n.where, false, step});
+    resident_parts_.push_back({n.what, n.where, false, step});
   }
 
-  // Evicts parts that the next step does not use: read ones now, written ones during the next step.
+  // Evicts parts that the next step does not use: those only read now, written ones during the next step.
   void release(std::size_t next) {
-    for (const resident& r : leaving_) append_evict(r);
-    leaving_.clear();
-    std::erase_if(resident_, [&](const resident& r) {
+    for (const resident_part& r : pending_evicts_) append_evict(r);
+    pending_evicts_.clear();
+    std::erase_if(resident_parts_, [&](const resident_part& r) {
       if (r.step == next) return false;
       if (r.dirty) {
-        leaving_.push_back(r);
+        pending_evicts_.push_back(r);
       } else {
         append_evict(r);
       }
@@ -146,17 +147,16 @@ class call_streamer {
     });
   }
 
-  void append_evict(const resident& r) {
+  void append_evict(const resident_part& r) {
     plan_.actions.emplace_back(evict{r.what, box_of(g_.tensors[r.what].shape, r.where)});
   }
 
   const graph& g_;
-  bool joined_;
+  bool joins_lanes_;
   memory_plan plan_;
-  std::vector<bool>
-      single_strip_;  // per tensor: a call uses whole cross-sections and parts (core/strips.hpp)
-  std::vector<resident> resident_, leaving_;
-  std::size_t now_ = 0;
+  std::vector<bool> single_strip_;  // per tensor: it gets a single strip (core/strips.hpp)
+  std::vector<resident_part> resident_parts_, pending_evicts_;
+  std::size_t current_step_ = 0;
 };
 
 }  // namespace
@@ -174,7 +174,7 @@ std::vector<ooc_need> needs_of(const graph& g, const std::vector<residence>& hom
       }
       at->where = {hull(at->where.batch, a.where.batch), hull(at->where.channel, a.where.channel),
                    hull(at->where.row, a.where.row)};
-      at->written = at->written || writes;
+      at->is_written = at->is_written || writes;
     }
   }
   return all;

@@ -9,7 +9,7 @@
 namespace um {
 namespace {
 
-memory_plan as_in_file(memory_plan plan, const std::vector<tensor_id>& number) {
+memory_plan restore_numbering(memory_plan plan, const std::vector<tensor_id>& number) {
   std::vector<tensor_id> back(number.size());
   for (tensor_id t = 0; t < number.size(); ++t) back[number[t]] = t;
   const std::vector<residence> home = plan.residences;
@@ -25,7 +25,7 @@ memory_plan as_in_file(memory_plan plan, const std::vector<tensor_id>& number) {
   return plan;
 }
 
-// Whether the plan fits once packed, which depends on the order of tensors.
+// Whether the packed plan fits the budget, which depends on the numbering of tensors.
 bool fits_when_packed(const problem& p, const memory_plan& plan) {
   try {
     lower(p, plan, packers::searched);
@@ -37,7 +37,7 @@ bool fits_when_packed(const problem& p, const memory_plan& plan) {
 
 }  // namespace
 
-graph renumbered(const graph& g, const std::vector<tensor_id>& number) {
+graph renumber_tensors(const graph& g, const std::vector<tensor_id>& number) {
   graph other = g;
   for (tensor_id t = 0; t < g.tensors.size(); ++t) other.tensors[number[t]] = g.tensors[t];
   for (op& o : other.ops) {
@@ -47,7 +47,7 @@ graph renumbered(const graph& g, const std::vector<tensor_id>& number) {
   return other;
 }
 
-std::vector<tensor_id> order_of_use(const graph& g) {
+std::vector<tensor_id> first_use_numbers(const graph& g) {
   const auto none = static_cast<tensor_id>(g.tensors.size());
   std::vector<tensor_id> number(g.tensors.size(), none);
   tensor_id next = 0;
@@ -62,13 +62,13 @@ std::vector<tensor_id> order_of_use(const graph& g) {
   return number;
 }
 
-memory_plan plan_in_order_of_use(const problem& p, const planner& make) {
-  const std::vector<tensor_id> number = order_of_use(p.network);
+memory_plan plan_independent_of_numbering(const problem& p, const planner& make) {
+  const std::vector<tensor_id> number = first_use_numbers(p.network);
   if (std::ranges::is_sorted(number)) return make(p);
-  const graph other = renumbered(p.network, number);
-  memory_plan plan = as_in_file(make({other, p.operator_costs, p.target, p.budget, p.evicted_by, p.knobs,
-                                      p.cost_of_slice, p.time_to_beat}),
-                                number);
+  const graph other = renumber_tensors(p.network, number);
+  memory_plan plan = restore_numbering(make({other, p.operator_costs, p.target, p.budget, p.evicted_by,
+                                             p.knobs, p.cost_of_slice, p.time_to_beat}),
+                                       number);
   return fits_when_packed(p, plan) ? plan : make(p);
 }
 

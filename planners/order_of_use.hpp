@@ -1,19 +1,19 @@
-// Plans that do not depend on the order in which a file lists tensors.
+// Makes plans independent of the order in which a file lists tensors.
 #pragma once
 
 #include "core/planner.hpp"
 
 namespace um {
 
-// The number of each tensor if those that operators name first come first; tensors that none names keep their
-// order behind them.
-std::vector<tensor_id> order_of_use(const graph& g);
+// Numbers tensors in the order in which operators first use them. Tensors that no operator uses come last, in
+// their old order.
+std::vector<tensor_id> first_use_numbers(const graph& g);
 
-// The graph with tensor t at place number[t].
-graph renumbered(const graph& g, const std::vector<tensor_id>& number);
+// The same graph, with tensor t renumbered to number[t].
+graph renumber_tensors(const graph& g, const std::vector<tensor_id>& number);
 
-// Sorts the tensors by first use, calls `make`, and numbers the plan's tensors as in `p` again. If that plan
-// takes more than the budget once packed, calls `make` with the tensors as they are in `p`.
-memory_plan plan_in_order_of_use(const problem& p, const planner& make);
+// Renumbers the tensors by first use, calls `make`, and restores the numbers of `p` in the plan. If that plan
+// exceeds the budget once packed, calls `make` with `p` itself.
+memory_plan plan_independent_of_numbering(const problem& p, const planner& make);
 
 }  // namespace um

@@ -13,68 +13,68 @@ class pooch_planner {
  public:
   explicit pooch_planner(const problem& p)
       : p_(p),
-        labels_to_plan_(p),
-        reference_(p, labels_to_plan_.uses()),
-        labels_(labels_to_plan_.maps().size(), gap_choice::swap) {}
+        label_evaluator_(p),
+        reference_(p, label_evaluator_.uses()),
+        labels_(label_evaluator_.maps().size(), gap_choice::swap) {}
 
   memory_plan plan(byte_count room) {
-    if (!labels_to_plan_.can_move()) return recompute_only(room);
+    if (!label_evaluator_.has_link_to_host()) return recompute_only(room);
     labels_.assign(labels_.size(), gap_choice::swap);
-    const byte_count least = labels_to_plan_.peak_of(labels_);
+    const byte_count least = label_evaluator_.peak_of(labels_);
     if (least > room) throw infeasible(budget_too_small_text(p_, "pooch", least));
     if (p_.knobs.at("keep") == 1) keep_stalled_maps(room);
     if (p_.knobs.at("recompute") == 1) recompute_by_ratio(room);
-    return labels_to_plan_.plan(labels_to_plan_.place(labels_, moment_of_return(), room).decisions);
+    return label_evaluator_.plan(label_evaluator_.place(labels_, chosen_return_timing(), room).decisions);
   }
 
  private:
-  return_moment moment_of_return() const {
+  return_timing chosen_return_timing() const {
     const std::int64_t schedule = p_.knobs.at("schedule");
-    return schedule == 0   ? return_moment::just_in_time
-           : schedule == 1 ? return_moment::early
-                           : return_moment::late;
+    return schedule == 0   ? return_timing::just_in_time
+           : schedule == 1 ? return_timing::early
+                           : return_timing::late;
   }
 
-  // Recomputes maps until they fit, the ones with the least time per byte first.
+  // Recomputes maps, the least time per byte first, until the rest fits.
   memory_plan recompute_only(byte_count room) {
     labels_.assign(labels_.size(), gap_choice::keep);
     std::vector<std::size_t> order;
     for (std::size_t m = 0; m < labels_.size(); ++m) {
-      if (labels_to_plan_.maps()[m].is_recomputable) order.push_back(m);
+      if (label_evaluator_.maps()[m].is_recomputable) order.push_back(m);
     }
     const auto time_of_a_byte = [&](std::size_t m) {
-      const feature_map& f = labels_to_plan_.maps()[m];
+      const feature_map& f = label_evaluator_.maps()[m];
       return static_cast<double>(
-                 labels_to_plan_.costs().recompute_time(labels_to_plan_.gaps()[f.gap].producer)) /
+                 label_evaluator_.costs().recompute_time(label_evaluator_.gaps()[f.gap].producer)) /
              static_cast<double>(f.bytes);
     };
     std::ranges::stable_sort(order, {}, time_of_a_byte);
-    byte_count need = labels_to_plan_.peak_of(labels_);
+    byte_count need = label_evaluator_.peak_of(labels_);
     for (std::size_t i = 0; need > room && i < order.size(); ++i) {
       labels_[order[i]] = gap_choice::recompute;
-      const byte_count with = labels_to_plan_.peak_of(labels_);
+      const byte_count with = label_evaluator_.peak_of(labels_);
       if (with > need) labels_[order[i]] = gap_choice::keep;
       need = std::min(need, with);
     }
     if (need > room) throw infeasible(budget_too_small_text(p_, "pooch", need));
-    return labels_to_plan_.plan(labels_to_plan_.decisions_for(labels_, return_moment::just_in_time));
+    return label_evaluator_.plan(label_evaluator_.decisions_for(labels_, return_timing::just_in_time));
   }
 
   // Phase 1: keeps the maps whose copies stall the forward pass, the last one first, until one does not fit;
   // then all that fit.
   void keep_stalled_maps(byte_count room) {
     const std::vector<std::uint32_t> stalled =
-        labels_to_plan_.place(labels_, moment_of_return(), room).room.stalled_gaps;
+        label_evaluator_.place(labels_, chosen_return_timing(), room).room.stalled_gaps;
     for (std::size_t i = stalled.size(); i-- > 0;) {
-      const auto m = std::ranges::find(labels_to_plan_.maps(), stalled[i], &feature_map::gap) -
-                     labels_to_plan_.maps().begin();
+      const auto m = std::ranges::find(label_evaluator_.maps(), stalled[i], &feature_map::gap) -
+                     label_evaluator_.maps().begin();
       gap_choice& label = labels_[static_cast<std::size_t>(m)];
       label = gap_choice::keep;
-      if (labels_to_plan_.peak_of(labels_) <= room) continue;
+      if (label_evaluator_.peak_of(labels_) <= room) continue;
       label = gap_choice::swap;
       break;
     }
-    labels_to_plan_.keep_latest_maps(labels_, room);
+    label_evaluator_.keep_latest_maps(labels_, room);
   }
 
   // Phase 2: recomputes the map with the least ratio of computing time to copy time, until no ratio is worth
@@ -83,26 +83,26 @@ class pooch_planner {
   void recompute_by_ratio(byte_count room) {
     struct candidate {
       std::size_t map = 0;
-      nanoseconds computing = 0;  // as it was worked out last: at first its own operator
+      nanoseconds computing = 0;  // last computed value; at first the time of its own operator
       nanoseconds copying = 0;
-      int round = -1;        // round in which the cost of its copies was computed
-      int computed_in = -1;  // round
+      int round = -1;        // round in which its copy time was computed
+      int computed_in = -1;  // round in which its recompute time was computed
     };
     std::multimap<double, candidate> by_ratio;
     for (std::size_t m = 0; m < labels_.size(); ++m) {
-      if (labels_[m] != gap_choice::swap || !labels_to_plan_.maps()[m].is_recomputable) continue;
+      if (labels_[m] != gap_choice::swap || !label_evaluator_.maps()[m].is_recomputable) continue;
       by_ratio.emplace(-1.0,
-                       candidate{m, labels_to_plan_.costs().recompute_time(
-                                        labels_to_plan_.gaps()[labels_to_plan_.maps()[m].gap].producer)});
+                       candidate{m, label_evaluator_.costs().recompute_time(
+                                        label_evaluator_.gaps()[label_evaluator_.maps()[m].gap].producer)});
     }
-    label_evaluator::outcome now = labels_to_plan_.place(labels_, moment_of_return(), room);
+    label_evaluator::outcome now = label_evaluator_.place(labels_, chosen_return_timing(), room);
     set_reference(now);
     for (int round = 0; !by_ratio.empty();) {
       candidate c = by_ratio.begin()->second;
       by_ratio.erase(by_ratio.begin());
       if (c.computed_in == round) {
         labels_[c.map] = gap_choice::recompute;
-        now = labels_to_plan_.place(labels_, moment_of_return(), room);
+        now = label_evaluator_.place(labels_, chosen_return_timing(), room);
         set_reference(now);
         ++round;
         continue;
@@ -119,27 +119,27 @@ class pooch_planner {
     }
   }
 
-  // copy_delay() compares with this outcome until the next call.
+  // Sets the outcome that copy_delay() compares with.
   void set_reference(const label_evaluator::outcome& now) {
     reference_.forecast(now.events,
-                        find_staged_tensors(labels_to_plan_.uses(), labels_to_plan_.gaps(), now.decisions));
+                        find_staged_tensors(label_evaluator_.uses(), label_evaluator_.gaps(), now.decisions));
   }
   nanoseconds copy_delay(std::size_t m, const label_evaluator::outcome& now) {
-    return now.predicted.time - reference_.time_without_copies_of(labels_to_plan_.maps()[m].part);
+    return now.predicted.time - reference_.time_without_copies_of(label_evaluator_.maps()[m].part);
   }
 
   // Recomputation time that is added if the map is recomputed as well; the maximum if it then does not fit.
   nanoseconds added_recompute_time(std::size_t m, const label_evaluator::outcome& now, byte_count room) {
     std::vector<gap_choice> changed = labels_;
     changed[m] = gap_choice::recompute;
-    const minimum_need other = labels_to_plan_.need_of(changed);
+    const minimum_memory other = label_evaluator_.minimum_for(changed);
     return other.peak > room ? std::numeric_limits<nanoseconds>::max()
                              : other.recompute_time - now.predicted.recompute_time;
   }
 
   const problem& p_;
-  label_evaluator labels_to_plan_;
-  forecaster reference_;  // holds the outcome of set_reference() while labels_to_plan_ forecasts others
+  label_evaluator label_evaluator_;
+  forecaster reference_;  // keeps the forecast of set_reference() while label_evaluator_ makes others
   std::vector<gap_choice> labels_;
 };
 

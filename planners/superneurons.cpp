@@ -54,14 +54,14 @@ memory_plan plan_superneurons(const problem& p) {
   const auto plan = [&](byte_count room) {
     std::vector<gap_choice> labels;
     for (const feature_map& m : on.maps()) {
-      const bool swaps = on.can_move() && (m.made_by_product || !m.is_recomputable);
+      const bool swaps = on.has_link_to_host() && (m.is_product_output || !m.is_recomputable);
       labels.push_back(swaps               ? gap_choice::swap
                        : m.is_recomputable ? gap_choice::recompute
                                            : gap_choice::keep);
     }
     on.keep_latest_maps(labels, room);
     for (const bool by_cost : {true, false}) {
-      std::vector<decision> decisions = on.decisions_for(labels, return_moment::just_in_time);
+      std::vector<decision> decisions = on.decisions_for(labels, return_timing::just_in_time);
       if (by_cost) recompute_by_cost(on, labels, decisions);
       for (std::size_t x = 0; x < decisions.size(); ++x) {
         if (decisions[x].choice == gap_choice::swap)

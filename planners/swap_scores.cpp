@@ -39,27 +39,27 @@ std::vector<swap_weights> swap_weight_vectors() {
 
 swap_chooser::swap_chooser(std::vector<byte_count> load, std::vector<double> starts,
                            std::vector<absence> candidates)
-    : load_(std::move(load)), starts_(std::move(starts)), candidates_(std::move(candidates)) {
+    : live_bytes_(std::move(load)), start_times_(std::move(starts)), candidates_(std::move(candidates)) {
   for (std::size_t s = 0; s < swap_scores && !candidates_.empty(); ++s) {
-    score_[s] = unscaled_scores(static_cast<swap_score>(s));
-    standardize(score_[s]);
+    scores_[s] = unscaled_scores(static_cast<swap_score>(s));
+    standardize(scores_[s]);
   }
 }
 
-std::vector<double> swap_chooser::areas_until(const std::vector<byte_count>& load) const {
+std::vector<double> swap_chooser::area_prefix_sums(const std::vector<byte_count>& load) const {
   std::vector<double> sums{0};
   for (std::size_t i = 0; i < load.size(); ++i)
-    sums.push_back(sums.back() + static_cast<double>(load[i]) * (starts_[i + 1] - starts_[i]));
+    sums.push_back(sums.back() + static_cast<double>(load[i]) * (start_times_[i + 1] - start_times_[i]));
   return sums;
 }
 
-// One per candidate.
+// One score per candidate.
 std::vector<double> swap_chooser::unscaled_scores(swap_score s) const {
   if (s == swap_score::swdoa) return areas_after_removals();
-  const std::vector<double> areas = areas_until(load_);
+  const std::vector<double> areas = area_prefix_sums(live_bytes_);
   std::vector<double> values;
   for (const absence& a : candidates_) {
-    const double duration = starts_[a.to] - starts_[a.from] - a.copies;
+    const double duration = start_times_[a.to] - start_times_[a.from] - a.copies;
     const auto bytes = static_cast<double>(a.bytes);
     values.push_back(s == swap_score::wdoa  ? area_of_absence(a, areas)
                      : s == swap_score::doa ? duration
@@ -69,12 +69,13 @@ std::vector<double> swap_chooser::unscaled_scores(swap_score s) const {
   return values;
 }
 
-// Area under the load during a candidate's absence, after candidates with larger areas are removed.
+// Per candidate: area under the curve of live bytes during its absence, after the candidates with larger
+// areas were removed.
 std::vector<double> swap_chooser::areas_after_removals() const {
   std::vector<double> values(candidates_.size(), -1);
-  std::vector<byte_count> load = load_;
+  std::vector<byte_count> load = live_bytes_;
   for (std::size_t taken = 0; taken < values.size(); ++taken) {
-    const std::vector<double> areas = areas_until(load);
+    const std::vector<double> areas = area_prefix_sums(load);
     std::optional<std::size_t> most;
     for (std::size_t c = 0; c < values.size(); ++c) {
       if (values[c] >= 0) continue;
@@ -91,12 +92,12 @@ std::vector<std::size_t> swap_chooser::choose(const swap_weights& w, byte_count 
   std::vector<std::pair<double, std::size_t>> order;
   for (std::size_t c = 0; c < candidates_.size(); ++c) {
     double sum = 0;
-    for (std::size_t s = 0; s < swap_scores; ++s) sum += w[s] * score_[s][c];
+    for (std::size_t s = 0; s < swap_scores; ++s) sum += w[s] * scores_[s][c];
     order.emplace_back(-sum, c);
   }
   std::ranges::sort(order);
   std::vector<std::size_t> chosen;
-  std::vector<byte_count> load = load_;
+  std::vector<byte_count> load = live_bytes_;
   for (const auto& [score, c] : order) {
     if (std::ranges::max(load) <= limit) break;
     chosen.push_back(c);

@@ -12,7 +12,7 @@ namespace um {
 
 inline constexpr byte_count smallest_swapped = MiB;
 
-// The four scores of the paper. A candidate's score is their weighted sum, each standardized.
+// The paper's four scores. A candidate's total is their weighted sum, after each is standardized.
 enum class swap_score : std::uint8_t { doa, aoa, wdoa, swdoa };
 inline constexpr std::size_t swap_scores = 4;
 using swap_weights = std::array<double, swap_scores>;
@@ -21,11 +21,11 @@ using swap_weights = std::array<double, swap_scores>;
 // the paper's Bayesian optimisation, which is not repeatable.
 std::vector<swap_weights> swap_weight_vectors();
 
-// A block could be off the device during steps [from, to), between two accesses.
+// A block and the steps during which it could be off the device.
 struct absence {
-  std::size_t from = 0, to = 0;  // steps [from, to)
+  std::size_t from = 0, to = 0;  // steps [from, to), between two accesses
   byte_count bytes = 0;
-  double copies = 0;  // time of its copies, out and in
+  double copies = 0;  // time of its two copies, out and in
 };
 
 class swap_chooser {
@@ -34,21 +34,21 @@ class swap_chooser {
   // ends.
   swap_chooser(std::vector<byte_count> load, std::vector<double> starts, std::vector<absence> candidates);
 
-  // The candidates to swap: by descending score until the load is within the limit, or all.
+  // The candidates to swap: in descending order of score until the peak is within the limit, or all.
   std::vector<std::size_t> choose(const swap_weights& w, byte_count limit) const;
 
  private:
   double area_of_absence(const absence& a, const std::vector<double>& areas) const {
     return areas[a.to] - areas[a.from];
   }
-  std::vector<double> areas_until(const std::vector<byte_count>& load) const;
+  std::vector<double> area_prefix_sums(const std::vector<byte_count>& load) const;
   std::vector<double> unscaled_scores(swap_score s) const;
   std::vector<double> areas_after_removals() const;
 
-  std::vector<byte_count> load_;
-  std::vector<double> starts_;
+  std::vector<byte_count> live_bytes_;
+  std::vector<double> start_times_;
   std::vector<absence> candidates_;
-  std::array<std::vector<double>, swap_scores> score_;
+  std::array<std::vector<double>, swap_scores> scores_;
 };
 
 }  // namespace um

@@ -6,90 +6,92 @@
 namespace um {
 
 std::int64_t torch_copies::ns_of(torch_id tensor) const {
-  const torch_step& step = orders_.wiring.step;
-  const double bytes = static_cast<double>(orders_.wiring.at(tensor).bytes);
-  return step.copy_ns + static_cast<std::int64_t>(bytes / step.link_bytes_per_ns);
+  const torch_step& step = orders_.dataflow.step;
+  const double bytes = static_cast<double>(orders_.dataflow.at(tensor).bytes);
+  return step.copy_latency_ns + static_cast<std::int64_t>(bytes / step.link_bytes_per_ns);
 }
 
 std::int64_t torch_copies::padded_ns_of(torch_id tensor) const {
-  return static_cast<std::int64_t>(times_ * static_cast<double>(ns_of(tensor)));
+  return static_cast<std::int64_t>(safety_factor_ * static_cast<double>(ns_of(tensor)));
 }
 
 std::int64_t torch_copies::kernel_delay_of(torch_id tensor) const {
-  return static_cast<std::int64_t>(orders_.wiring.step.copy_drag * static_cast<double>(ns_of(tensor)));
+  return static_cast<std::int64_t>(orders_.dataflow.step.kernel_slowdown *
+                                   static_cast<double>(ns_of(tensor)));
 }
 
 void torch_copies::begin_forward() {
-  open_.clear();
-  made_.clear();
+  unfinished_.clear();
+  offloads_.clear();
   free_at_ = padded_free_at_ = 0;
 }
 
 void torch_copies::begin_copy_out(torch_id tensor, std::int64_t now) {
   free_at_ = std::max(free_at_, now) + ns_of(tensor);
   padded_free_at_ = std::max(padded_free_at_, now) + padded_ns_of(tensor);
-  open_.push_back({tensor, free_at_, padded_free_at_});
+  unfinished_.push_back({tensor, free_at_, padded_free_at_});
 }
 
 void torch_copies::begin_backward(const torch_kernels& kernels, const std::vector<std::int64_t>& starts,
                                   std::int64_t now) {
-  returning_.clear();
-  if (made_.empty()) return;
+  incoming_.clear();
+  if (offloads_.empty()) return;
   free_at_ = backward_begins_ = now;
-  for (const torch_offload& each : made_) first_read_[each.tensor] = SIZE_MAX;
+  for (const torch_offload& each : offloads_) first_read_[each.tensor] = SIZE_MAX;
   for (std::size_t t = kernels.count(); t-- > 0;) {
     for (const torch_id b : kernels.kernel(t).reads) first_read_[b] = t;
   }
-  for (std::size_t i = 0; i < made_.size(); ++i) {
-    if (const std::size_t t = first_read_[made_[i].tensor]; t < kernels.count())
-      returning_.push_back({i, t, 0, 0});
+  for (std::size_t i = 0; i < offloads_.size(); ++i) {
+    if (const std::size_t t = first_read_[offloads_[i].tensor]; t < kernels.count())
+      incoming_.push_back({i, t, 0, 0});
   }
-  std::ranges::stable_sort(returning_, {}, &returning_copy::first_read);
-  std::int64_t latest = std::numeric_limits<std::int64_t>::max();
-  for (auto each = returning_.rbegin(); each != returning_.rend(); ++each) {
-    torch_offload& copy = made_[each->copy];
-    latest = std::min(latest, starts[each->first_read]) - padded_ns_of(copy.tensor);
+  std::ranges::stable_sort(incoming_, {}, &incoming_copy::first_read);
+  std::int64_t padded_end_ns = std::numeric_limits<std::int64_t>::max();
+  for (auto each = incoming_.rbegin(); each != incoming_.rend(); ++each) {
+    torch_offload& offload = offloads_[each->offload_index];
+    padded_end_ns = std::min(padded_end_ns, starts[each->first_read]) - padded_ns_of(offload.tensor);
     const auto after = std::upper_bound(
-        starts.begin(), starts.begin() + static_cast<std::ptrdiff_t>(each->first_read) + 1, latest);
-    begin_at(kernels, *each,
-             after == starts.begin() ? 0 : static_cast<std::size_t>(after - starts.begin()) - 1);
+        starts.begin(), starts.begin() + static_cast<std::ptrdiff_t>(each->first_read) + 1, padded_end_ns);
+    schedule_at(kernels, *each,
+                after == starts.begin() ? 0 : static_cast<std::size_t>(after - starts.begin()) - 1);
   }
 }
 
-// Inductor computes what it fuses when a library call wants it, so a copy begins right behind such a call,
-// and before one that keeps its place among the nodes.
+// Whether a copy can begin before kernel t. Inductor runs a fused kernel when a library call needs it. So a
+// copy begins right after a library call, and before one that keeps its place in the order.
 bool torch_copies::may_begin(const torch_kernels& kernels, std::size_t t) const {
-  if (!orders_.wiring.step.fused || t == 0) return true;
-  if (!kernels.kernel(t - 1).library) return false;
-  while (t + 1 < kernels.count() && !kernels.kernel(t).library) ++t;
-  return !kernels.kernel(t).early;
+  if (!orders_.dataflow.step.fuses_kernels || t == 0) return true;
+  if (!kernels.kernel(t - 1).is_library) return false;
+  while (t + 1 < kernels.count() && !kernels.kernel(t).is_library) ++t;
+  return !kernels.kernel(t).runs_early;
 }
 
-// Or as soon before t as it may. The graph begins the copy before the first node of the next library call.
-void torch_copies::begin_at(const torch_kernels& kernels, returning_copy& each, std::size_t t) {
+// Starts the copy before kernel t, or before the last earlier kernel where a copy can begin. In the graph,
+// the copy stands before the first node of the next library call.
+void torch_copies::schedule_at(const torch_kernels& kernels, incoming_copy& each, std::size_t t) {
   while (!may_begin(kernels, t)) --t;
-  each.begin = t;
-  while (orders_.wiring.step.fused && t < each.first_read && !kernels.kernel(t).library) ++t;
-  made_[each.copy].back_before = kernels.kernel(t).members[0];
+  each.start_kernel = t;
+  while (orders_.dataflow.step.fuses_kernels && t < each.first_read && !kernels.kernel(t).is_library) ++t;
+  offloads_[each.offload_index].copied_back_before = kernels.kernel(t).members[0];
 }
 
-bool torch_copies::delay(const torch_kernels& kernels, const std::vector<std::int64_t>& free) {
+bool torch_copies::delay_copies_in(const torch_kernels& kernels, const std::vector<std::int64_t>& free) {
   free_at_ = backward_begins_;
   std::vector<std::int64_t> left = free;
-  const auto give = [&](const returning_copy& each, std::int64_t bytes) {
-    for (std::size_t t = each.begin; t < each.first_read; ++t) left[t] += bytes;
+  const auto give = [&](const incoming_copy& each, std::int64_t bytes) {
+    for (std::size_t t = each.start_kernel; t < each.first_read; ++t) left[t] += bytes;
   };
-  for (const returning_copy& each : returning_) give(each, bytes_of(each));
+  for (const incoming_copy& each : incoming_) give(each, bytes_of(each));
   bool any = false;
-  std::size_t earliest = 0;  // a copy begins no earlier than the one that is read before it
-  for (returning_copy& each : returning_) {
-    std::size_t begin = std::max(each.begin, earliest), room = each.first_read;
+  std::size_t earliest = 0;  // copies begin in the order in which they are read
+  for (incoming_copy& each : incoming_) {
+    std::size_t begin = std::max(each.start_kernel, earliest), room = each.first_read;
     while (room > begin && left[room - 1] >= bytes_of(each)) --room;
     while (room < each.first_read && !may_begin(kernels, room)) ++room;
-    const std::size_t before = each.begin;
-    begin_at(kernels, each, room);
-    any |= each.begin != before;
-    earliest = each.begin;
+    const std::size_t before = each.start_kernel;
+    schedule_at(kernels, each, room);
+    any |= each.start_kernel != before;
+    earliest = each.start_kernel;
     give(each, -bytes_of(each));
   }
   return any;
@@ -97,19 +99,19 @@ bool torch_copies::delay(const torch_kernels& kernels, const std::vector<std::in
 
 std::vector<torch_id> torch_copies::begin_copies_in(std::size_t t, std::int64_t now) {
   std::vector<torch_id> begun;
-  for (returning_copy& each : returning_) {
-    if (each.begin != t) continue;
-    const torch_id tensor = made_[each.copy].tensor;
+  for (incoming_copy& each : incoming_) {
+    if (each.start_kernel != t) continue;
+    const torch_id tensor = offloads_[each.offload_index].tensor;
     free_at_ = std::max(free_at_, now) + ns_of(tensor);
-    each.done = free_at_;
+    each.end_ns = free_at_;
     begun.push_back(tensor);
   }
   return begun;
 }
 
 std::int64_t torch_copies::arrival_of_reads(std::size_t t, std::int64_t now) const {
-  for (const returning_copy& each : returning_) {
-    if (each.first_read == t) now = std::max(now, each.done);
+  for (const incoming_copy& each : incoming_) {
+    if (each.first_read == t) now = std::max(now, each.end_ns);
   }
   return now;
 }

@@ -4,39 +4,45 @@
 
 namespace um {
 
-// torch/_inductor/config.py: max_fusion_size; scheduler.py: are_long_distant_nodes.
-constexpr std::size_t most_joined = 64, farthest = 64;
+// Limits of torch/_inductor: config.py max_fusion_size; scheduler.py are_long_distant_nodes.
+constexpr std::size_t max_group_nodes = 64, max_distance = 64;
 
-torch_joins::torch_joins(std::size_t nodes)
-    : joined_(nodes), next_(nodes), size_(nodes), first_(nodes), last_(nodes), visited_in_(nodes) {}
+fusion_groups::fusion_groups(std::size_t nodes)
+    : parent_(nodes),
+      next_member_(nodes),
+      size_(nodes),
+      first_place_(nodes),
+      last_place_(nodes),
+      last_search_(nodes) {}
 
-void torch_joins::part(torch_id v, std::size_t place) {
-  joined_[v] = next_[v] = v;
+void fusion_groups::make_group(torch_id v, std::size_t place) {
+  parent_[v] = next_member_[v] = v;
   size_[v] = 1;
-  first_[v] = last_[v] = place;
+  first_place_[v] = last_place_[v] = place;
 }
 
-torch_id torch_joins::representative(torch_id v) {
-  while (joined_[v] != v) {
-    joined_[v] = joined_[joined_[v]];
-    v = joined_[v];
+torch_id fusion_groups::representative(torch_id v) {
+  while (parent_[v] != v) {
+    parent_[v] = parent_[parent_[v]];
+    v = parent_[v];
   }
   return v;
 }
 
-bool torch_joins::are_near(torch_id a, torch_id b) {
+bool fusion_groups::are_near(torch_id a, torch_id b) {
   a = representative(a), b = representative(b);
-  return std::max(last_[a], last_[b]) - std::min(first_[a], first_[b]) <= farthest;
+  return std::max(last_place_[a], last_place_[b]) - std::min(first_place_[a], first_place_[b]) <=
+         max_distance;
 }
 
-void torch_joins::join(torch_id a, torch_id b) {
+void fusion_groups::merge(torch_id a, torch_id b) {
   a = representative(a), b = representative(b);
-  if (a == b || size_[a] + size_[b] > most_joined) return;
-  first_[a] = std::min(first_[a], first_[b]);
-  last_[a] = std::max(last_[a], last_[b]);
+  if (a == b || size_[a] + size_[b] > max_group_nodes) return;
+  first_place_[a] = std::min(first_place_[a], first_place_[b]);
+  last_place_[a] = std::max(last_place_[a], last_place_[b]);
   size_[a] += size_[b];
-  joined_[b] = a;
-  std::swap(next_[a], next_[b]);
+  parent_[b] = a;
+  std::swap(next_member_[a], next_member_[b]);
 }
 
 }  // namespace um

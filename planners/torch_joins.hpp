@@ -1,4 +1,4 @@
-// Stored nodes of one graph that share a kernel.
+// Groups of stored nodes of one graph that share a kernel (union-find).
 #pragma once
 
 #include <vector>
@@ -7,46 +7,46 @@
 
 namespace um {
 
-class torch_joins {
+class fusion_groups {
  public:
-  explicit torch_joins(std::size_t nodes);
+  explicit fusion_groups(std::size_t nodes);
 
-  // v shares a kernel with no other node. `place`: how many stored nodes come before it.
-  void part(torch_id v, std::size_t place);
-  // Unless a kernel has too many nodes then.
-  void join(torch_id a, torch_id b);
-  // The same node for all that share a kernel.
+  // Makes a group of v alone. `place`: number of stored nodes before it.
+  void make_group(torch_id v, std::size_t place);
+  // Merges the groups of a and b, unless the kernel would have too many nodes.
+  void merge(torch_id a, torch_id b);
+  // The same node for all members of a group.
   torch_id representative(torch_id v);
-  // Inductor fuses no readers of the same memory that are far apart.
+  // Whether two groups are close enough: Inductor does not fuse distant readers of the same memory.
   bool are_near(torch_id a, torch_id b);
-  // Whether a's kernel needs b's. makers_of(v): the nodes whose results v reads.
-  bool needs(torch_id a, torch_id b, const auto& makers_of);
+  // Whether a's group depends on b's. makers_of(v): the nodes whose results v reads.
+  bool depends_on(torch_id a, torch_id b, const auto& makers_of);
 
  private:
-  std::vector<torch_id> joined_, next_;  // next_: around what is joined
-  std::vector<std::size_t> size_, first_, last_, visited_in_;
-  std::size_t visit_ = 0;
-  std::vector<torch_id> open_;
+  std::vector<torch_id> parent_, next_member_;  // next_member_: circular list of a group
+  std::vector<std::size_t> size_, first_place_, last_place_, last_search_;
+  std::size_t search_count_ = 0;
+  std::vector<torch_id> worklist_;
 };
 
-bool torch_joins::needs(torch_id a, torch_id b, const auto& makers_of) {
+bool fusion_groups::depends_on(torch_id a, torch_id b, const auto& makers_of) {
   b = representative(b);
-  const std::size_t earliest = first_[b];
-  ++visit_;
-  open_.assign(1, representative(a));
-  while (!open_.empty()) {
-    const torch_id group = open_.back();
-    open_.pop_back();
+  const std::size_t earliest = first_place_[b];
+  ++search_count_;
+  worklist_.assign(1, representative(a));
+  while (!worklist_.empty()) {
+    const torch_id group = worklist_.back();
+    worklist_.pop_back();
     torch_id member = group;
     do {
-      for (const torch_id maker : makers_of(member)) {
-        const torch_id from = representative(maker);
+      for (const torch_id producer : makers_of(member)) {
+        const torch_id from = representative(producer);
         if (from == b) return true;
-        if (visited_in_[from] == visit_ || last_[from] < earliest) continue;
-        visited_in_[from] = visit_;
-        open_.push_back(from);
+        if (last_search_[from] == search_count_ || last_place_[from] < earliest) continue;
+        last_search_[from] = search_count_;
+        worklist_.push_back(from);
       }
-      member = next_[member];
+      member = next_member_[member];
     } while (member != group);
   }
   return false;

@@ -1,4 +1,4 @@
-// The changes that a search for a plan tries.
+// The changes of tensors' fates that a search tries.
 #pragma once
 
 #include <vector>
@@ -7,31 +7,33 @@
 
 namespace um {
 
-// Nodes that are saved, that no longer are, and that are offloaded, all at once.
+// A change of fates: nodes to save, nodes to recompute, nodes to offload.
 struct torch_move {
-  std::vector<torch_id> on, off, out;
+  std::vector<torch_id> save, recompute, offload;
 };
 
-// What a search may decide about a step. Small tensors are saved wherever the backward graph needs them.
+// The moves of a step. Small tensors are always saved where the backward graph needs them.
 class torch_moves {
  public:
   explicit torch_moves(const torch_step& step);
 
-  std::vector<torch_id> candidates, small;
-  std::vector<std::vector<torch_id>> families;  // of candidates
-  std::vector<torch_move> all;                  // the first `of_families` change families
-  std::size_t of_families = 0;
+  std::vector<torch_id> candidates, small_tensors;
+  std::vector<std::vector<torch_id>> families;  // candidates by torch_node::family
+  std::vector<torch_move>
+      moves;  // the first `family_move_count` of them change whole families or parts of them
+  std::size_t family_move_count = 0;
 
  private:
   bool is_candidate(torch_id v) const;
   void find_neighbours();
-  std::vector<torch_id> around(const std::vector<torch_id>& nodes, bool sources) const;
-  void add(const std::vector<torch_id>& nodes);
+  std::vector<torch_id> neighbours_of(const std::vector<torch_id>& nodes, bool sources) const;
+  void add_moves(const std::vector<torch_id>& nodes);
   void add_families();
 
   const torch_step& step_;
-  std::int64_t all_bytes_ = 0;
-  std::vector<std::vector<torch_id>> sources_, readers_;  // candidates that a candidate reads, that read it
+  std::int64_t forward_bytes_ = 0;
+  std::vector<std::vector<torch_id>> sources_,
+      readers_;  // per candidate: the candidates that it reads; that read it
 };
 
 }  // namespace um

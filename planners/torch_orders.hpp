@@ -1,4 +1,4 @@
-// What PyTorch runs in the forward and in the backward graph once it is known what is saved.
+// The nodes that PyTorch runs in the forward and in the backward graph for a choice of saved tensors.
 #pragma once
 
 #include <vector>
@@ -7,55 +7,57 @@
 
 namespace um {
 
-// Which nodes share memory and which read it: the same whatever is kept, copied or recomputed.
-struct torch_wiring {
-  explicit torch_wiring(const torch_step& step);
+// Which nodes share memory and which read it. It does not depend on what is saved, offloaded or recomputed.
+struct torch_dataflow {
+  explicit torch_dataflow(const torch_step& step);
 
   const torch_node& at(torch_id v) const { return step.nodes[v]; }
-  // What the caching allocator gives a root: whole grains of 512 bytes.
-  std::int64_t allocated(torch_id root_id) const { return (at(root_id).bytes + 511) / 512 * 512; }
+  // Bytes that PyTorch's caching allocator reserves for a root: a multiple of 512.
+  std::int64_t reserved_bytes(torch_id root_id) const { return (at(root_id).bytes + 511) / 512 * 512; }
   // The node that writes the memory of a root.
-  torch_id maker(torch_id root_id) const {
+  torch_id producer(torch_id root_id) const {
     return at(root_id).kind == torch_kind::item ? at(root_id).inputs[0] : root_id;
   }
 
   const torch_step& step;
-  std::vector<torch_id> root;                         // per node: the node that owns its memory
-  std::vector<torch_id> computed;                     // nodes that are no views and no inputs
-  std::vector<std::vector<torch_id>> sources;         // roots that a computed node reads
-  std::vector<std::vector<torch_id>> readers;         // nodes, no views, that read a root's memory
-  std::vector<std::vector<torch_id>> items;           // per node with several results: their nodes
-  std::vector<char> forward_result, backward_result;  // per root: it or a view of it is a result
-  torch_id first_backward = 0;                        // the first node that reads an incoming gradient
+  std::vector<torch_id> root;                  // per node: the node that owns its memory
+  std::vector<torch_id> computed;              // nodes that are neither views nor inputs
+  std::vector<std::vector<torch_id>> sources;  // per computed node: the roots that it reads
+  std::vector<std::vector<torch_id>> readers;  // per root: the nodes, without views, that read its memory
+  std::vector<std::vector<torch_id>> items;    // per node with several results: the nodes of its results
+  std::vector<char> is_forward_result,
+      is_backward_result;       // per root: it or a view of it is a result of that graph
+  torch_id first_backward = 0;  // the first node that reads an incoming gradient
 };
 
-// What becomes of a tensor that the backward graph needs.
-enum class torch_fate : char { again, saved, offloaded };
+// How the backward graph gets a tensor that it needs.
+enum class torch_fate : char { recomputed, saved, offloaded };
 
-// A saved tensor that is not on the device in between. The forward graph waits for its copy behind the node
-// `gone_after` (no_node: at its end); the backward graph begins to copy it back before the node
-// `back_before`.
+// A saved tensor that is on the host between the passes. The forward graph waits for its copy and frees it
+// after node `freed_after` (no_node: at its end). The backward graph begins to copy it back before node
+// `copied_back_before`.
 struct torch_offload {
-  torch_id tensor = no_node, gone_after = no_node, back_before = no_node;
+  torch_id tensor = no_node, freed_after = no_node, copied_back_before = no_node;
 };
 
-// One choice. `used`: saved tensors that the backward graph reads, offloaded ones among them.
+// The orders in which both graphs run their nodes, for one choice of fates. `used_saved`: saved tensors that
+// the backward graph reads, including offloaded ones.
 struct torch_orders {
-  explicit torch_orders(const torch_wiring& wiring);
-  void choose(const std::vector<torch_fate>& fates);
+  explicit torch_orders(const torch_dataflow& dataflow);
+  void set_fates(const std::vector<torch_fate>& fates);
 
-  const torch_wiring& wiring;
+  const torch_dataflow& dataflow;
   std::vector<char> is_saved, is_offloaded;
-  std::vector<torch_id> used, forward, backward;
+  std::vector<torch_id> used_saved, forward, backward;
 
  private:
-  bool runs_backward(torch_id v) const;
-  void need_backward(const std::vector<torch_fate>& fates);
+  bool runs_in_backward(torch_id v) const;
+  void find_needed(const std::vector<torch_fate>& fates);
   void order_backward();
   void order_forward();
 
-  std::vector<char> needed_, seen_;
-  std::vector<torch_id> open_;
+  std::vector<char> needed_, visited_;
+  std::vector<torch_id> worklist_;
 };
 
 }  // namespace um

@@ -9,48 +9,50 @@
 
 namespace um {
 
-std::int64_t least_torch_peak(const torch_step& step) {
-  const torch_wiring wiring(step);
+std::int64_t torch_peak_lower_bound(const torch_step& step) {
+  const torch_dataflow dataflow(step);
   const auto bytes_of = [&](const std::vector<torch_id>& roots) {
     std::int64_t bytes = 0;
-    for (const torch_id v : roots) bytes += wiring.at(v).resident ? 0 : wiring.at(v).bytes;
+    for (const torch_id v : roots) bytes += dataflow.at(v).is_resident ? 0 : dataflow.at(v).bytes;
     return bytes;
   };
   std::vector<torch_id> returned;
   for (torch_id v = 0; v < step.nodes.size(); ++v) {
-    if (wiring.backward_result[v]) returned.push_back(v);
+    if (dataflow.is_backward_result[v]) returned.push_back(v);
   }
   std::int64_t most = bytes_of(returned);
-  for (const torch_id v : wiring.computed) {
-    if (wiring.at(v).kind != torch_kind::kernel) continue;
-    most = std::max(most, bytes_of(wiring.sources[v]) + wiring.at(v).bytes + bytes_of(wiring.items[v]) +
-                              wiring.at(v).workspace);
+  for (const torch_id v : dataflow.computed) {
+    if (dataflow.at(v).kind != torch_kind::kernel) continue;
+    most = std::max(most, bytes_of(dataflow.sources[v]) + dataflow.at(v).bytes + bytes_of(dataflow.items[v]) +
+                              dataflow.at(v).workspace);
   }
   return step.base_bytes + most;
 }
 
-// The work of looking a choice up, and of finding its graphs: the nodes divided by these, and `beside` on
-// top.
-constexpr std::int64_t of_lookup = 20, of_graphs = 4, beside = 10;
+// Work of looking up a choice: nodes / lookup_divisor; of determining its graphs: nodes / graphs_divisor;
+// each plus lookup_overhead.
+constexpr std::int64_t lookup_divisor = 20, graphs_divisor = 4, lookup_overhead = 10;
 
-struct torch_model::parts {
-  parts(const torch_step& step, std::int64_t budget)
-      : wiring(step), orders(wiring), walk(orders, budget), aim(budget) {}
+struct torch_model::state {
+  state(const torch_step& step, std::int64_t limit)
+      : dataflow(step), orders(dataflow), walk(orders, limit), budget(limit) {}
 
-  // Whether the estimate of a choice, under the same aim, is known.
-  const torch_estimate* find(const std::vector<torch_fate>& choice) {
-    auto& estimates = known[{aim, times}];
+  // The stored estimate of a choice with the same budget and safety factor; nullptr: none.
+  const torch_estimate* find_estimate(const std::vector<torch_fate>& choice) {
+    auto& estimates = known_estimates[{budget, safety_factor}];
     const auto found = estimates.find(hash_of(choice));
     return found == estimates.end() ? nullptr : &found->second;
   }
-  void note(const std::vector<torch_fate>& choice) { known[{aim, times}][hash_of(choice)] = estimate; }
+  void store_estimate(const std::vector<torch_fate>& choice) {
+    known_estimates[{budget, safety_factor}][hash_of(choice)] = estimate;
+  }
   static std::uint64_t hash_of(const std::vector<torch_fate>& choice) {
     return fnv1a({reinterpret_cast<const char*>(choice.data()), choice.size()});
   }
-  // The choice with what the backward graph does not read computed again, which changes nothing.
-  std::vector<torch_fate> of_used() const {
-    std::vector<torch_fate> used(wiring.root.size());
-    for (const torch_id v : orders.used)
+  // The equivalent choice that saves only tensors which the backward graph reads.
+  std::vector<torch_fate> without_unused() const {
+    std::vector<torch_fate> used(dataflow.root.size());
+    for (const torch_id v : orders.used_saved)
       used[v] = orders.is_offloaded[v] ? torch_fate::offloaded : torch_fate::saved;
     return used;
   }
@@ -58,89 +60,90 @@ struct torch_model::parts {
     estimate = walk.run_both_passes();
     has_run = true;
   }
-  void count_work(std::int64_t part) {
-    work += static_cast<std::int64_t>(wiring.root.size()) / part + beside;
+  void count_work(std::int64_t divisor) {
+    work += static_cast<std::int64_t>(dataflow.root.size()) / divisor + lookup_overhead;
   }
 
-  torch_wiring wiring;
+  torch_dataflow dataflow;
   torch_orders orders;
   torch_walk walk;
   torch_estimate estimate;
   std::vector<torch_fate> fates;  // of the last evaluation
-  bool has_run = false;           // its graphs
-  std::int64_t aim, work = 0;
-  double times = 1;
-  std::map<std::pair<std::int64_t, double>, std::unordered_map<std::uint64_t, torch_estimate>> known;
+  bool has_run = false;           // whether the graphs of `fates` were walked
+  std::int64_t budget, work = 0;
+  double safety_factor = 1;
+  std::map<std::pair<std::int64_t, double>, std::unordered_map<std::uint64_t, torch_estimate>>
+      known_estimates;
 };
 
 torch_model::torch_model(const torch_step& step, std::int64_t budget)
-    : parts_(std::make_unique<parts>(step, budget)) {}
+    : state_(std::make_unique<state>(step, budget)) {}
 torch_model::~torch_model() = default;
 
 torch_estimate torch_model::evaluate(const std::vector<torch_fate>& fates) {
-  parts& p = *parts_;
+  state& p = *state_;
   p.fates = fates;
   p.has_run = false;
-  if (const torch_estimate* known = p.find(fates)) {
-    p.count_work(of_lookup);
+  if (const torch_estimate* known = p.find_estimate(fates)) {
+    p.count_work(lookup_divisor);
     return p.estimate = *known;
   }
-  p.orders.choose(fates);
-  const std::vector<torch_fate> used = p.of_used();
-  if (const torch_estimate* known = p.find(used)) {
-    p.count_work(of_graphs);
+  p.orders.set_fates(fates);
+  const std::vector<torch_fate> used = p.without_unused();
+  if (const torch_estimate* known = p.find_estimate(used)) {
+    p.count_work(graphs_divisor);
     p.estimate = *known;
   } else {
     p.count_work(1);
     p.run();
-    p.note(used);
+    p.store_estimate(used);
   }
-  p.note(fates);
+  p.store_estimate(fates);
   return p.estimate;
 }
 
-const std::vector<torch_id>& torch_model::used_of(const std::vector<torch_fate>& fates) {
-  parts& p = *parts_;
+const std::vector<torch_id>& torch_model::used_saved(const std::vector<torch_fate>& fates) {
+  state& p = *state_;
   p.fates = fates;
   p.has_run = false;
-  p.count_work(of_graphs);
-  p.orders.choose(fates);
-  return p.orders.used;
+  p.count_work(graphs_divisor);
+  p.orders.set_fates(fates);
+  return p.orders.used_saved;
 }
 
-void torch_model::aim_at(std::int64_t budget) {
-  parts_->aim = budget;
-  parts_->walk.aim_at(budget);
+void torch_model::set_budget(std::int64_t budget) {
+  state_->budget = budget;
+  state_->walk.set_budget(budget);
 }
 
-void torch_model::leave_time(double times) {
-  parts_->times = times;
-  parts_->walk.leave_time(times);
+void torch_model::set_copy_safety_factor(double safety_factor) {
+  state_->safety_factor = safety_factor;
+  state_->walk.set_copy_safety_factor(safety_factor);
 }
 
 std::int64_t torch_model::work() const {
-  return parts_->work;
+  return state_->work;
 }
 
 torch_plan torch_model::plan() {
-  parts& p = *parts_;
+  state& p = *state_;
   if (!p.has_run) {
-    p.orders.choose(p.fates);
+    p.orders.set_fates(p.fates);
     p.run();
   }
-  torch_plan made;
-  made.saved = p.orders.used;
-  std::vector<char> again(p.wiring.root.size());
-  for (const torch_id v : p.orders.forward) again[v] = 1;
+  torch_plan plan;
+  plan.saved = p.orders.used_saved;
+  std::vector<char> recomputed(p.dataflow.root.size());
+  for (const torch_id v : p.orders.forward) recomputed[v] = 1;
   for (const torch_id v : p.orders.backward) {
-    if (again[v]) made.recomputed.push_back(v);
+    if (recomputed[v]) plan.recomputed.push_back(v);
   }
-  std::ranges::sort(made.saved);
-  made.offloaded = p.walk.copies();
-  made.stored = p.walk.gradients_to_store();
-  std::ranges::sort(made.recomputed);
-  made.estimate = p.estimate;
-  return made;
+  std::ranges::sort(plan.saved);
+  plan.offloaded = p.walk.copies();
+  plan.stored = p.walk.gradients_to_store();
+  std::ranges::sort(plan.recomputed);
+  plan.estimate = p.estimate;
+  return plan;
 }
 
 }  // namespace um

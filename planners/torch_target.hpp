@@ -1,6 +1,6 @@
-// Plans for a training step that PyTorch runs as two compiled graphs. Parameters stay on the device,
-// the order is PyTorch's, and each tensor of the forward graph is either saved for the backward
-// graph or computed there again.
+// Plans for a training step that PyTorch runs as two compiled graphs. Parameters stay on the device and the
+// order is PyTorch's. Each tensor of the forward graph is saved for the backward graph, offloaded, or
+// recomputed there.
 #pragma once
 
 #include <cstdint>
@@ -12,42 +12,42 @@
 namespace um {
 
 struct torch_plan {
-  std::vector<torch_id> saved;           // sent from the forward to the backward graph, without residents
-  std::vector<torch_offload> offloaded;  // those of `saved` that go to the host and back
-  std::vector<torch_id> recomputed;      // nodes that the forward graph runs and the backward graph as well
-  std::vector<torch_id> stored;          // nodes of the backward graph that Inductor has to be told to store
+  std::vector<torch_id> saved;  // passed from the forward to the backward graph, without resident tensors
+  std::vector<torch_offload> offloaded;  // those of `saved` that are copied to the host and back
+  std::vector<torch_id> recomputed;      // forward nodes that the backward graph runs again
+  std::vector<torch_id> stored;          // backward nodes that Inductor must be told to store
   torch_estimate estimate;
   std::int64_t evaluations = 0;
 };
 
-// Evaluates choices of saved tensors, O(nodes + edges) each. One that comes to the same as one before takes a
-// part of that.
+// Estimates the memory and time of choices of fates, in O(nodes + edges) each; less for a choice that equals
+// an earlier one.
 class torch_model {
  public:
   torch_model(const torch_step& step, std::int64_t budget);
   ~torch_model();
 
-  // The excess of estimates is above this from now on.
-  void aim_at(std::int64_t budget);
-  // Copies of offloaded tensors may take `times` as long as forecast before anything waits for them.
-  void leave_time(double times);
-  // What becomes of v if the backward graph needs it.
+  // Later estimates count as excess what is above this budget.
+  void set_budget(std::int64_t budget);
+  // Plans copies so that none delays a kernel even if all take this many times as long as forecast.
+  void set_copy_safety_factor(double safety_factor);
+  // fates[v]: how the backward graph gets v if it needs it.
   torch_estimate evaluate(const std::vector<torch_fate>& fates);
-  // The plan that the last evaluation was of.
+  // The plan of the last evaluation.
   torch_plan plan();
-  // Of what the choice saves, what the backward graph reads.
-  const std::vector<torch_id>& used_of(const std::vector<torch_fate>& fates);
-  // Nodes that all this has gone over.
+  // The saved tensors of a choice that the backward graph reads.
+  const std::vector<torch_id>& used_saved(const std::vector<torch_fate>& fates);
+  // Number of nodes visited so far.
   std::int64_t work() const;
 
  private:
-  struct parts;
-  std::unique_ptr<parts> parts_;
+  struct state;
+  std::unique_ptr<state> state_;
 };
 
-// No plan has a lower peak: what stays, and the largest library call with what it reads and writes, or all
-// that the backward graph returns. Bytes.
-std::int64_t least_torch_peak(const torch_step& step);
+// Lower bound in bytes on the peak of every plan: bytes that stay, plus the larger of the largest library
+// call with all its operands and all results of the backward graph.
+std::int64_t torch_peak_lower_bound(const torch_step& step);
 
 // The fastest choice found whose peak is at most `budget` bytes, or the one with the least peak.
 // `begin`: a choice to start from as well, such as PyTorch's own. `work`: a limit for each of

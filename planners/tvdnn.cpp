@@ -54,9 +54,9 @@ class section_planner {
     const std::vector<decision> kept(gaps_.size());
     const std::vector<event> events = build_events(p.network, uses_, gaps_, kept);
     forecaster_.forecast_memory(events, find_staged_tensors(uses_, gaps_, kept));
-    load_ = live_at_positions(uses_, events, forecaster_.live_bytes());
+    live_bytes_ = live_at_positions(uses_, events, forecaster_.live_bytes());
     for (position at = 0; at < uses_.end(); ++at)
-      starts_.push_back(starts_.back() + forecaster_.compute_time(at));
+      start_times_.push_back(start_times_.back() + forecaster_.compute_time(at));
   }
 
   nanoseconds time_of(const std::vector<decision>& decisions) {
@@ -65,26 +65,27 @@ class section_planner {
                   find_staged_tensors(uses_, gaps_, decisions))
         .time;
   }
-  nanoseconds least_time() const { return starts_.back(); }
+  nanoseconds compute_time() const { return start_times_.back(); }
   memory_plan plan(const std::vector<decision>& decisions) const {
     return make_plan(p_.network, uses_, gaps_, decisions);
   }
 
   // Where memory is short, swaps the section with the furthest next use (Belady 1966; among equals one with a
   // host copy) or the longest gap. It returns as early as there is room, in the order of use. Tries several
-  // reserves for copies under way and returns the fastest decisions. Those that do not beat
-  // problem::time_to_beat count until one fits: whether its plan packs tells which room to try next.
+  // amounts of memory reserved for running copies and returns the fastest decisions. Once some decisions fit,
+  // skips those that cannot beat problem::time_to_beat. Before that it does not, since plan_within() needs
+  // the packed size to choose the next room.
   std::vector<decision> swap_by_next_use(byte_count room, const std::string& name) {
     std::vector<decision> best;
     nanoseconds least = 0;
     byte_count peak = std::numeric_limits<byte_count>::max();
-    constexpr byte_count sixteenths_spared = 8;
-    for (byte_count i = 0; i < 4 * sixteenths_spared; ++i) {
-      const bool longest = i % 2 == 1, all_may = i >= 2 * sixteenths_spared;
-      if (all_may && !best.empty()) break;
+    constexpr byte_count max_sixteenths_spared = 8;
+    for (byte_count i = 0; i < 4 * max_sixteenths_spared; ++i) {
+      const bool longest = i % 2 == 1, may_delay_first_fetch = i >= 2 * max_sixteenths_spared;
+      if (may_delay_first_fetch && !best.empty()) break;
       std::vector<decision> decisions =
-          choose_swaps(room - room * (i / 2 % sixteenths_spared) / 16, longest, all_may);
-      if (!best.empty() && least_time_of(p_, plan(decisions)) >= p_.time_to_beat) continue;
+          choose_swaps(room - room * (i / 2 % max_sixteenths_spared) / 16, longest, may_delay_first_fetch);
+      if (!best.empty() && time_lower_bound(p_, plan(decisions)) >= p_.time_to_beat) continue;
       const fit_result found = fit_transfers(builder_, uses_, gaps_, forecaster_, room, decisions);
       peak = std::min(peak, found.peak);
       if (found.peak > room) continue;
@@ -110,8 +111,8 @@ class section_planner {
     } catch (const infeasible&) {
     }
     gap_solution s =
-        minimize(p_, uses_, gaps_, forecaster_, load_, what, {0.002, p_.knobs.at("nodes")}, start);
-    note_gap(s);
+        minimize(p_, uses_, gaps_, forecaster_, live_bytes_, what, {0.002, p_.knobs.at("nodes")}, start);
+    note_optimality_gap(s);
     if (!s.is_feasible) return std::nullopt;
     const auto events = build_events(p_.network, uses_, gaps_, s.decisions);
     if (forecaster_.forecast_memory(events, find_staged_tensors(uses_, gaps_, s.decisions)).peak > room)
@@ -120,7 +121,7 @@ class section_planner {
   }
 
  private:
-  void note_gap(const gap_solution& s) const {
+  void note_optimality_gap(const gap_solution& s) const {
     const std::string size = std::to_string(s.column_count) + " columns, " + std::to_string(s.row_count) +
                              " rows, " + std::to_string(s.node_count) + " nodes";
     if (!s.is_feasible) return add_note("integer program: no solution found (" + size + ")");
@@ -130,9 +131,9 @@ class section_planner {
     add_note("integer program: within " + percent + " % of its bound (" + size + ")");
   }
 
-  std::vector<decision> choose_swaps(byte_count room, bool longest, bool all_may) const {
+  std::vector<decision> choose_swaps(byte_count room, bool longest, bool may_delay_first_fetch) const {
     std::vector<decision> decisions(gaps_.size());
-    std::vector<byte_count> load = load_;
+    std::vector<byte_count> load = live_bytes_;
     std::vector<std::uint32_t> by_start(gaps_.size()), open;
     for (std::uint32_t x = 0; x < gaps_.size(); ++x) by_start[x] = x;
     std::ranges::stable_sort(by_start, {}, [&](std::uint32_t x) { return gaps_[x].last_use; });
@@ -140,7 +141,7 @@ class section_planner {
     const bool can_move = has_link(p_.target);
     for (position at = 0; at < uses_.end(); ++at) {
       for (; next != by_start.end() && gaps_[*next].last_use < at; ++next) {
-        if (can_move && can_leave(*next, all_may)) open.push_back(*next);
+        if (can_move && can_leave(*next, may_delay_first_fetch)) open.push_back(*next);
       }
       std::erase_if(open, [&](std::uint32_t x) { return gaps_[x].next_use <= at; });
       while (load[static_cast<std::size_t>(at)] > room && !open.empty()) {
@@ -158,13 +159,13 @@ class section_planner {
     return *std::ranges::lower_bound(gaps_, p, {}, [](const gap& other) { return other.part; });
   }
 
-  // A part that starts on the host must be fetched first. Unless `all_may`, that copy must hide behind
-  // computes.
-  bool can_leave(std::uint32_t x, bool all_may) const {
+  // A part that starts on the host must be fetched first. Unless `may_delay_first_fetch`, computes must hide
+  // that copy.
+  bool can_leave(std::uint32_t x, bool may_delay_first_fetch) const {
     const part_id p = gaps_[x].part;
     const gap& first = first_gap(p);
-    const bool hides = all_may || first.last_use >= 0 ||
-                       starts_[static_cast<std::size_t>(first.next_use)] >=
+    const bool hides = may_delay_first_fetch || first.last_use >= 0 ||
+                       start_times_[static_cast<std::size_t>(first.next_use)] >=
                            forecaster_.copy_time(uses_.parts[p].bytes, lane::to_device);
     return hides && uses_.parts[p].bytes >= smallest_object;
   }
@@ -186,8 +187,8 @@ class section_planner {
   std::vector<gap> gaps_;
   forecaster forecaster_;
   event_builder builder_;
-  std::vector<byte_count> load_;        // bytes alive at every position without swaps
-  std::vector<nanoseconds> starts_{0};  // start of every position if there were no copies
+  std::vector<byte_count> live_bytes_;       // per position: bytes alive without swaps
+  std::vector<nanoseconds> start_times_{0};  // per position: start time without copies
 };
 
 struct timed_plan {
@@ -206,9 +207,9 @@ timed_plan plan_with_sections(const problem& p, std::uint32_t sections, const st
     found.time = s.time_of(decisions);
     return s.plan(decisions);
   });
-  // Solves the program for the room whose plan packed above, then for slightly less.
+  // Solves the program for the room with which packing succeeded, then for slightly less.
   for (const byte_count percent : {100, 97, 94}) {
-    if (!solve_program || found.time <= s.least_time()) break;
+    if (!solve_program || found.time <= s.compute_time()) break;
     const byte_count room = packed_room * percent / 100;
     std::optional<std::vector<decision>> decisions = s.solve_program(room);
     if (!decisions) break;
@@ -247,7 +248,8 @@ memory_plan plan_sections(const problem& p, const std::string& name, bool solve_
 }  // namespace
 
 memory_plan plan_tvdnn(const problem& p) {
-  return plan_in_order_of_use(p, [](const problem& of) { return plan_sections(of, "tvdnn", false); });
+  return plan_independent_of_numbering(p,
+                                       [](const problem& of) { return plan_sections(of, "tvdnn", false); });
 }
 
 memory_plan plan_tvdnn_ilp(const problem& p) {

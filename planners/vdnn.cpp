@@ -38,7 +38,7 @@ class vdnn_planner {
         gaps_(find_gaps(g_, uses_)),
         layers_(layers_of(g_, uses_.order)) {
     for (std::size_t l = 0; l < layers_.size(); ++l) {
-      if (layers_[l].begin < uses_.backward_begin) forward_.emplace(layers_[l].name, l);
+      if (layers_[l].begin < uses_.backward_begin) forward_layer_by_name_.emplace(layers_[l].name, l);
     }
   }
 
@@ -51,13 +51,13 @@ class vdnn_planner {
       offloaded[layer_at(gaps_[x].last_use)].push_back(x);
     }
     for (const layer& l : layers_) {
-      const auto forward = forward_.find(l.name);
-      if (l.begin < uses_.backward_begin || forward == forward_.end()) continue;
-      for (const std::uint32_t x : take_prefetches_before(forward->second, offloaded))
+      const auto forward = forward_layer_by_name_.find(l.name);
+      if (l.begin < uses_.backward_begin || forward == forward_layer_by_name_.end()) continue;
+      for (const std::uint32_t x : prefetches_for_layer(forward->second, offloaded))
         decisions[x].return_before = std::min(decisions[x].return_before, l.begin);
     }
     memory_plan plan = make_plan(g_, uses_, gaps_, decisions);
-    join(plan);
+    add_joins(plan);
     return plan;
   }
 
@@ -69,8 +69,8 @@ class vdnn_planner {
   }
   const op& op_at(position at) const { return g_.ops[uses_.order[static_cast<std::size_t>(at)].op]; }
 
-  // Whether the gap's tensor is offloaded by its last reader in the forward pass, a layer before the
-  // classifier.
+  // Whether the gap's tensor is the input of a layer before the classifier and is offloaded after its last
+  // reader in the forward pass.
   bool is_layer_input(const gap& e, offload what) const {
     const tensor& t = g_.tensors[uses_.parts[e.part].tensor];
     if (t.role != role::activation && t.role != role::input) return false;
@@ -82,10 +82,10 @@ class vdnn_planner {
     return what == offload::all || has_kind<convolution>(op_at(e.last_use));
   }
 
-  // Takes the offloaded gaps of the nearest earlier layer that are not fetched yet; stops at the next
-  // convolution (findPrefetchLayer in the paper).
-  std::vector<std::uint32_t> take_prefetches_before(
-      std::size_t l, std::vector<std::vector<std::uint32_t>>& offloaded) const {
+  // Removes and returns the offloaded gaps of the nearest earlier layer that are not fetched yet. Looks no
+  // further than the next convolution (findPrefetchLayer in the paper).
+  std::vector<std::uint32_t> prefetches_for_layer(std::size_t l,
+                                                  std::vector<std::vector<std::uint32_t>>& offloaded) const {
     while (l-- > 0) {
       if (!offloaded[l].empty()) return std::exchange(offloaded[l], {});
       if (has_kind<convolution>(op_at(layers_[l].begin))) return {};
@@ -94,7 +94,7 @@ class vdnn_planner {
   }
 
   // Makes both streams wait for each other at the end of each layer.
-  void join(memory_plan& plan) const {
+  void add_joins(memory_plan& plan) const {
     std::size_t now = 0;
     position next = 0;
     for (std::uint32_t i = 0; i < plan.actions.size(); ++i) {
@@ -113,7 +113,7 @@ class vdnn_planner {
   use_table uses_;
   std::vector<gap> gaps_;
   std::vector<layer> layers_;
-  std::map<std::string, std::size_t> forward_;  // by name
+  std::map<std::string, std::size_t> forward_layer_by_name_;  // index of each forward layer, by name
 };
 
 bool is_convolution(const graph& g, const compute& c) {
@@ -135,9 +135,9 @@ memory_plan plan_vdnn(const problem& p, const std::string& name, offload what) {
   return plan;
 }
 
-// Gives convolutions that exceed the budget algorithms with less and less workspace, until they fit or there
-// is none.
-std::vector<compute> with_less_workspace(const problem& p, const memory_plan& plan) {
+// Gives convolutions at positions that exceed the budget algorithms with less workspace, until the plan fits
+// or none is left.
+std::vector<compute> order_with_less_workspace(const problem& p, const memory_plan& plan) {
   const std::vector<byte_count> live = live_bytes(p, plan);
   std::vector<compute> order;
   for (std::size_t i = 0; i < plan.actions.size(); ++i) {
@@ -177,7 +177,7 @@ memory_plan plan_vdnn_dyn(const problem& p) {
   }
   for (const offload what : {offload::convolutions, offload::all}) {
     memory_plan fastest = vdnn_planner(p, order_with_workspaces(p, true)).plan(what);
-    memory_plan less = vdnn_planner(p, with_less_workspace(p, fastest)).plan(what);
+    memory_plan less = vdnn_planner(p, order_with_less_workspace(p, fastest)).plan(what);
     if (packed_bytes(p, less) <= p.budget) return less;
   }
   return least;

@@ -17,7 +17,7 @@ byte_count packed_bytes(problem p, const memory_plan& plan, packer how) {
   return lower(p, plan, how).device_arena_bytes;
 }
 
-nanoseconds least_time_of(const problem& p, const memory_plan& plan) {
+nanoseconds time_lower_bound(const problem& p, const memory_plan& plan) {
   nanoseconds computing = 0;
   byte_count fetched = 0;
   for (const action& a : plan.actions) {
@@ -31,13 +31,13 @@ nanoseconds least_time_of(const problem& p, const memory_plan& plan) {
   return rate == 0 || fetched == 0 ? computing : std::max(computing, time_at(fetched, rate));
 }
 
-nanoseconds least_time_of_swaps(const problem& p) {
+nanoseconds swap_time_lower_bound(const problem& p) {
   const graph& g = p.network;
   std::vector<std::optional<index_range>> used = touched_ranges(g);
-  for (const op& o : g.ops) {  // outputs in place take no memory of their own as long as the input is used
+  for (const op& o : g.ops) {  // in-place outputs take no memory of their own while the input is in use
     if (o.alias) used[o.out[o.alias->output]]->first = used[o.in[o.alias->input]]->last;
   }
-  std::vector<byte_count> ends(g.ops.size());  // per operator: bytes last used there
+  std::vector<byte_count> ends(g.ops.size());  // per operator: bytes of tensors last used there
   std::vector<byte_count> begins(g.ops.size());
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {
     if (!used[t] || used[t]->first >= used[t]->last) continue;
@@ -45,7 +45,7 @@ nanoseconds least_time_of_swaps(const problem& p) {
     ends[used[t]->last] += bytes_of(g.tensors[t]);
   }
   nanoseconds computing = 0, most = 0;
-  byte_count live = 0;  // after an operator, and used later
+  byte_count live = 0;  // bytes that live after an operator
   for (op_id o = 0; o < g.ops.size(); ++o) {
     computing += p.operator_costs[o].time;
     live = live + begins[o] - ends[o];
@@ -57,22 +57,22 @@ nanoseconds least_time_of_swaps(const problem& p) {
 
 memory_plan plan_within(const problem& p, packer how, const std::string& strategy,
                         const std::function<memory_plan(byte_count room)>& make) {
-  byte_count room = p.budget, arena = 0, too_little = 0, too_much = p.budget;
+  byte_count room = p.budget, arena = 0, infeasible_room = 0, unpacked_room = p.budget;
   for (int tries = 0; tries < 12; ++tries) {
     try {
       memory_plan plan = make(room);
       arena = packed_bytes(p, plan, how);
-      if (arena <= p.budget && least_time_of(p, plan) >= p.time_to_beat) throw too_slow(strategy);
+      if (arena <= p.budget && time_lower_bound(p, plan) >= p.time_to_beat) throw too_slow(strategy);
       if (arena <= p.budget) return plan;
-      too_much = room;
+      unpacked_room = room;
       room -= std::min(room, (arena - p.budget) / 2 + p.budget / 500);
     } catch (const too_slow&) {
       throw;
     } catch (const infeasible&) {
       if (tries == 0) throw;
-      too_little = room;
+      infeasible_room = room;
     }
-    if (room <= too_little) room = too_little + (too_much - too_little) / 2;
+    if (room <= infeasible_room) room = infeasible_room + (unpacked_room - infeasible_room) / 2;
   }
   throw infeasible(strategy + " finds no plan that packs into the budget: the last that it made takes " +
                    to_text(arena) + ", the budget is " + to_text(p.budget));

@@ -8,21 +8,21 @@
 
 namespace um {
 
-// Whether the machine's file knows the rates of the link to the host, over which tensors are swapped.
+// Whether the machine has a link to the host, over which tensors can be swapped.
 constexpr bool has_link(const machine& m) {
   return m.link_to_device_bytes_per_s > 0 && m.link_to_host_bytes_per_s > 0;
 }
-// Size of the plan's device arena, whatever the budget.
+// Size of the plan's packed device arena, without regard to the budget.
 byte_count packed_bytes(problem p, const memory_plan& plan, packer how = packers::searched);
 
-// A lower bound on the plan's time: the maximum of its computes and its fetches.
-nanoseconds least_time_of(const problem& p, const memory_plan& plan);
+// Lower bound on the plan's time: the larger of the sum of its computes and the sum of its fetches.
+nanoseconds time_lower_bound(const problem& p, const memory_plan& plan);
 
-// A lower bound on the time of plans that end an operator before the next one begins, in the graph's order,
-// and compute nothing again: what exceeds the budget between two operators must still be fetched.
-nanoseconds least_time_of_swaps(const problem& p);
+// Lower bound on the time of plans that run whole operators in the graph's order and recompute nothing: at
+// any operator, bytes that live beyond the budget must still be fetched.
+nanoseconds swap_time_lower_bound(const problem& p);
 
-// No plan of the strategy takes less than problem::time_to_beat.
+// Thrown if no plan of the strategy takes less than problem::time_to_beat.
 struct too_slow : infeasible {
   explicit too_slow(const std::string& strategy)
       : infeasible(strategy + " is no faster than what is to beat") {}

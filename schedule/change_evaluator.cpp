@@ -4,8 +4,8 @@
 
 namespace um {
 
-list_totals totals_with(const event_list& list, const list_change& change, position end, byte_count budget) {
-  const auto most = static_cast<std::int64_t>(budget);
+list_totals totals_after(const event_list& list, const list_change& change, position end, byte_count budget) {
+  const auto limit = static_cast<std::int64_t>(budget);
   list_totals found = list.totals();
   live_summary all{0, found.excess};
   const auto exchange = [&](const live_summary& now, const live_summary& was) {
@@ -14,20 +14,20 @@ list_totals totals_with(const event_list& list, const list_change& change, posit
   };
   for (const list_change::visited_position& v : change.visited) {
     const event_list::position_block& old = list.block_at(v.at);
-    exchange(summarize_live(change.blocks[v.block_index].live_bytes, v.live_before, most),
-             summarize_live(old.live_bytes, list.live_bytes().live_before(v.at), most));
+    exchange(summarize_live(change.blocks[v.block_index].live_bytes, v.live_before, limit),
+             summarize_live(old.live_bytes, list.live_bytes().live_before(v.at), limit));
     add_to_totals(found, change.blocks[v.block_index].totals);
     subtract_from_totals(found, old.totals);
   }
   for (const list_change::unchanged_range& s : change.unchanged)
-    exchange(list.live_bytes().summarize(s.begin, s.end, s.added_bytes, most),
-             list.live_bytes().summarize(s.begin, s.end, 0, most));
-  // Other positions are unchanged.
+    exchange(list.live_bytes().summarize(s.begin, s.end, s.added_bytes, limit),
+             list.live_bytes().summarize(s.begin, s.end, 0, limit));
+  // Positions in neither list keep their events and live bytes.
   position done = 0;
   auto s = change.unchanged.begin();
   auto v = change.visited.begin();
   const auto unchanged = [&](position until) {
-    if (done < until) all.peak = std::max(all.peak, list.live_bytes().summarize(done, until, 0, most).peak);
+    if (done < until) all.peak = std::max(all.peak, list.live_bytes().summarize(done, until, 0, limit).peak);
   };
   while (s != change.unchanged.end() || v != change.visited.end()) {
     const bool first = v == change.visited.end() || (s != change.unchanged.end() && s->begin < v->at);
@@ -41,7 +41,7 @@ list_totals totals_with(const event_list& list, const list_change& change, posit
   return found;
 }
 
-void events_with(const event_list& list, const list_change& change, position end, std::vector<event>& into) {
+void events_after(const event_list& list, const list_change& change, position end, std::vector<event>& into) {
   into.clear();
   auto v = change.visited.begin();
   for (position at = 0; at < end; ++at) {
@@ -52,8 +52,8 @@ void events_with(const event_list& list, const list_change& change, position end
   }
 }
 
-void live_bytes_with(event_list& list, const list_change& change, position end,
-                     std::vector<byte_count>& into) {
+void live_bytes_after(event_list& list, const list_change& change, position end,
+                      std::vector<byte_count>& into) {
   into.clear();
   const auto add = [&](std::int64_t more, const live_tree::live_at_events& live) {
     for (const std::int64_t bytes : live) into.push_back(static_cast<byte_count>(more + bytes));
@@ -97,7 +97,7 @@ void change_evaluator::rebuild(std::span<const decision> decisions, const std::v
   visited_count_ += static_cast<std::uint64_t>(list_.totals().event_count);
 }
 
-// Discards the evaluated change.
+// Discards the change that was evaluated last.
 void change_evaluator::reset() {
   for (const part_id p : pinned_parts_) {
     builder_.states().unpin(p);
@@ -123,7 +123,7 @@ list_totals change_evaluator::evaluate(std::span<const decision> decisions, cons
   builder_.set_decisions(decisions, staged);
   compare_initial_states();
   for (const std::uint32_t x : changed) enqueue_gap(x);
-  position done = 0;  // everything before is known
+  position done = 0;  // all positions before it are done
   while (!pending_positions_.empty()) {
     const position at = pending_positions_.top();
     pending_positions_.pop();
@@ -133,12 +133,12 @@ list_totals change_evaluator::evaluate(std::span<const decision> decisions, cons
     done = at + 1;
   }
   add_unchanged_range(done, uses_.end());
-  new_totals_ = totals_with(list_, change_, uses_.end(), budget);
+  new_totals_ = totals_after(list_, change_, uses_.end(), budget);
   return new_totals_;
 }
 
-// A tensor that is staged in only one of the lists starts in another place, and any of its gaps may have
-// transfers.
+// A tensor that is staged in only one of the two lists has another initial state, and any of its gaps may
+// have transfers.
 void change_evaluator::compare_initial_states() {
   for (const std::uint32_t changed : changed_gaps_) {
     const tensor_id t = uses_.parts[gaps_[changed].part].tensor;
@@ -160,7 +160,8 @@ void change_evaluator::enqueue_gap(std::uint32_t x) {
   enqueue(e.next_use);
   for (const bool is_new : {false, true}) {
     const decision& d = is_new ? new_decisions_[x] : decisions_[x];
-    const gap_moves m = moves_of(e, d, is_staged(is_new ? *new_staged_ : staged_, e.part), uses_.end());
+    const gap_transfers m =
+        transfers_of_gap(e, d, is_staged(is_new ? *new_staged_ : staged_, e.part), uses_.end());
     if (m.return_before >= 0) enqueue(m.return_before);
     if (m.leave_after >= 0) enqueue(m.leave_after);
   }
@@ -185,7 +186,8 @@ position change_evaluator::next_dependent(part_id p, position after) const {
   if (x == event_builder::no_gap) return next;
   for (const bool is_new : {false, true}) {
     const decision& d = is_new ? new_decisions_[x] : decisions_[x];
-    const gap_moves m = moves_of(gaps_[x], d, is_staged(is_new ? *new_staged_ : staged_, p), uses_.end());
+    const gap_transfers m =
+        transfers_of_gap(gaps_[x], d, is_staged(is_new ? *new_staged_ : staged_, p), uses_.end());
     for (const position at : {m.return_before, m.leave_after}) {
       if (at > after) next = std::min(next, at);
     }
@@ -217,8 +219,8 @@ void change_evaluator::rebuild_position(position at) {
   for (const auto& [p, was] : states.queried_parts()) compare_state(p, at, was);
 }
 
-// Compares the part's state after a position (-1: at the start) with the current list. `was`: the state
-// before the position.
+// Records whether the part's state after a position (-1: at the start) differs from that of the current list.
+// `was`: the state before the position.
 void change_evaluator::compare_state(part_id p, position at, part_state was) {
   part_states& states = builder_.states();
   const part_state is = at < 0 ? was : states.state_of(p), other = states.state_after(p, at);

@@ -1,10 +1,9 @@
-// Computes the memory and compute time of a list of events after some decisions change, in O(k log n) for k
-// positions whose events change. The results equal those of event_builder and forecaster.
-//
-// The events of a position depend on the states of the parts that it touches and on the decisions for their
-// gaps. So only positions that touch a part with another state or decision are built again, one after
-// another, until all states agree. Between them events stay the same, and the bytes alive differ by a
-// constant, which live_tree adds to a whole range.
+// Evaluates a change of some decisions: computes the memory and compute time of the new list of events in O(k
+// log n) for k positions whose events change. The results equal those of event_builder and forecaster. A
+// position's events depend on the states of the parts that it touches and on the decisions for their gaps. So
+// it rebuilds, in order, only positions that touch a part whose state or decision differs, until all states
+// agree with the current list. Between them events stay the same and the bytes alive differ by a constant,
+// which live_tree adds to a whole range.
 #pragma once
 
 #include <queue>
@@ -15,12 +14,12 @@
 
 namespace um {
 
-// Difference between two lists of events: other events at the visited positions, other bytes alive between
+// Difference between two lists of events: new events at the visited positions, other bytes alive between
 // them.
 struct list_change {
   struct visited_position {
     position at = 0;
-    std::int64_t live_before = 0;  // bytes alive before its first event
+    std::int64_t live_before = 0;  // bytes alive before the position's first event
     std::size_t block_index = 0;   // index into `blocks`
   };
   struct unchanged_range {  // positions whose events did not change
@@ -29,25 +28,25 @@ struct list_change {
   };
   std::vector<visited_position> visited;
   std::vector<unchanged_range> unchanged;
-  std::vector<event_list::position_block> blocks;  // may be longer than `visited`; entries are reused
+  std::vector<event_list::position_block> blocks;  // may be longer than `visited`, since entries are reused
 };
 // Totals of the list after the change.
-list_totals totals_with(const event_list& list, const list_change& change, position end, byte_count budget);
+list_totals totals_after(const event_list& list, const list_change& change, position end, byte_count budget);
 // Events of the list after the change, and bytes alive at each of them.
-void events_with(const event_list& list, const list_change& change, position end, std::vector<event>& into);
-void live_bytes_with(event_list& list, const list_change& change, position end,
-                     std::vector<byte_count>& into);
+void events_after(const event_list& list, const list_change& change, position end, std::vector<event>& into);
+void live_bytes_after(event_list& list, const list_change& change, position end,
+                      std::vector<byte_count>& into);
 
 class change_evaluator {
  public:
-  // Keeps references. No other object may build with `events`.
+  // Keeps references. No other object may use `new_events`.
   change_evaluator(const use_table& uses, std::span<const gap> gaps, event_builder& new_events,
                    forecaster& costs);
 
   // Makes the list of these decisions the current one.
   void rebuild(std::span<const decision> decisions, const std::vector<bool>& staged, byte_count budget);
-  // Totals of the list for `decisions`, which differ from the current ones at the gaps `changed`. `staged`
-  // must be find_staged_tensors() of them. Keeps references to all three until accept().
+  // Returns the totals of the list for `decisions`, which differ from the current ones only at the gaps
+  // `changed`. `staged` must be find_staged_tensors() of them. Keeps references to all three until accept().
   list_totals evaluate(std::span<const decision> decisions, const std::vector<bool>& staged,
                        std::span<const std::uint32_t> changed, byte_count budget);
   // Makes the list that was evaluated last the current one.
@@ -59,15 +58,15 @@ class change_evaluator {
   const std::vector<bool>& staged() const { return staged_; }
   // All events of the list that was evaluated last. Valid until the next call.
   std::span<const event> new_events() {
-    events_with(list_, change_, uses_.end(), all_events_);
+    events_after(list_, change_, uses_.end(), all_events_);
     return all_events_;
   }
   // Bytes alive at each of them.
   std::span<const byte_count> new_live_bytes() {
-    live_bytes_with(list_, change_, uses_.end(), all_live_bytes_);
+    live_bytes_after(list_, change_, uses_.end(), all_live_bytes_);
     return all_live_bytes_;
   }
-  // Number of positions built so far, a measure of work; one with many events counts as several.
+  // Number of positions rebuilt so far, a measure of work; one with many events counts several times.
   std::uint64_t visited_count() const { return visited_count_; }
 
  private:
@@ -101,7 +100,7 @@ class change_evaluator {
   std::vector<bool> staged_;
   byte_count budget_ = 0;
 
-  // The change that is evaluated.
+  // The change that evaluate() got last.
   std::span<const decision> new_decisions_;
   const std::vector<bool>* new_staged_ = nullptr;
   std::span<const std::uint32_t> changed_gaps_;
@@ -110,7 +109,7 @@ class change_evaluator {
   std::priority_queue<position, std::vector<position>, std::greater<>> pending_positions_;
   list_change change_;
   std::vector<state_change> state_changes_;
-  std::vector<std::int64_t> live_difference_;  // per part: bytes alive, less those in the current list
+  std::vector<std::int64_t> live_difference_;  // per part: bytes alive minus those in the current list
   std::vector<part_id> pinned_parts_;  // parts whose state was pinned; some may have been unpinned since
   std::int64_t total_difference_ = 0;  // sum of live_difference_
   list_totals new_totals_;

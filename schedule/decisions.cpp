@@ -90,8 +90,8 @@ void event_builder::append_events(position at) {
   }
 }
 
-gap_moves moves_of(const gap& e, const decision& d, bool staged, position end) {
-  gap_moves m;
+gap_transfers transfers_of_gap(const gap& e, const decision& d, bool staged, position end) {
+  gap_transfers m;
   if (!staged || d.choice == gap_choice::recompute) return m;
   if (d.choice == gap_choice::keep) {
     if (e.last_use < 0) m.return_before = 0;
@@ -115,7 +115,7 @@ void transfer_index::rebuild(const use_table& uses, std::span<const gap> gaps,
     const std::uint32_t end = first_gap[uses.first_part[t + 1]];
     for (std::uint32_t x = first_gap[uses.first_part[t]]; x < end; ++x) {
       const gap& e = gaps[x];
-      const gap_moves m = moves_of(e, decisions[x], true, uses.end());
+      const gap_transfers m = transfers_of_gap(e, decisions[x], true, uses.end());
       if (m.return_before >= 0) returning_.add({m.return_before, e.next_use, e.part});
       if (m.leave_after >= 0) leaving_.add({m.leave_after, 0, x});
     }
@@ -124,8 +124,8 @@ void transfer_index::rebuild(const use_table& uses, std::span<const gap> gaps,
   leaving_.sort();
 }
 
-// A counting sort: searches do this for every candidate that moves something.
-void transfer_index::by_position::sort() {
+// Counting sort: it runs for every candidate of a search.
+void transfer_index::transfers_by_position::sort() {
   if (added_.empty() && sorted_.empty()) return;
   std::ranges::fill(first_, 0);
   for (const transfer& x : added_) ++first_[static_cast<std::size_t>(x.at)];
@@ -150,8 +150,6 @@ void event_builder::throw_impossible(const gap& e, const std::string& verb) cons
   throw std::invalid_argument("tensor " + g_.tensors[uses_.parts[e.part].tensor].name + " cannot be " + verb);
 }
 
-// --- events ---
-
 void event_builder::append_prefetch(part_id p) {
   events_.push_back({event_kind::prefetch, p});
   mark_on_device(p);
@@ -174,9 +172,8 @@ void event_builder::append_compute(position at, bool again, const auto& touches)
   }
 }
 
-// Brings the inputs of a compute to the device. Missing parts are fetched or computed again, in the order of
-// their first computation and each only once. Inputs of recomputations stay until the last recomputation has
-// read them.
+// Brings the inputs of a compute to the device. Fetches or recomputes the missing parts, each once and in the
+// order of their first computation. Inputs of recomputations stay until the last recomputation has read them.
 void event_builder::provide_inputs(position at) {
   recomputes_.clear();
   ++search_count_;
@@ -231,13 +228,13 @@ void event_builder::fetch_inputs(const auto& touches) {
   }
 }
 
-// Releases a part after a recomputation has read or written it, unless its decision says that it stays.
+// Releases a part after a recomputation has read or written it, unless its decision keeps it.
 void event_builder::release_after_recompute(part_id p) {
   const std::uint32_t in = gap_before(p, position_);
   if (in == no_gap) return append_discard(p);
   const decision& d = decisions_[in];
   const gap& e = gaps_[in];
-  // A staged tensor that must be kept has left after its last use.
+  // A staged tensor that must be kept has already left after its last use.
   const bool left = (*staged_)[parts_[p].tensor] && e.next_use == uses_.end();
   if (d.choice == gap_choice::keep && !left) return;
   if (d.choice == gap_choice::recompute && position_ >= d.return_before) return;
@@ -270,7 +267,7 @@ std::vector<event> build_events(const graph& g, const use_table& uses, std::span
 
 namespace {
 
-// Without discards of parts that nothing touches afterwards: a plan needs none.
+// Removes the discards of parts that no later event touches: a plan does not need them.
 std::vector<event> without_last_discards(const use_table& uses, const std::vector<event>& events) {
   std::vector<bool> later(uses.parts.size(), false);
   std::vector<event> kept;

@@ -12,11 +12,11 @@
 
 namespace um {
 
-// Where the value of each part is: at the current position while events are built, and at all positions of an
-// earlier list.
+// State of each part: at the current position while events are built, and after each position of an earlier
+// list.
 
-// A set of bits. `occupies_memory`: its device memory is taken. It is for parts on the device, and always for
-// parts that never leave it, even after their last use.
+// A set of bits. `occupies_memory`: the part takes device memory. It is set for parts on the device, and
+// always for parts that never leave it, even after their last use.
 using part_state = std::uint8_t;
 inline constexpr part_state on_device = 1, valid_at_home = 2, occupies_memory = 4;
 
@@ -29,7 +29,7 @@ class part_states {
   void set_initial(part_id p, part_state s) { current_[p] = s; }
   void assume_all_known() { current_step_ = 0; }
 
-  // --- building one position: a state is pinned or comes from the history ---
+  // --- building one position: states come from the history unless they are pinned ---
   struct queried_part {
     part_id part = 0;
     part_state old_state = 0;
@@ -41,7 +41,7 @@ class part_states {
   }
   // Parts whose state was queried since begin_step().
   const std::vector<queried_part>& queried_parts() const { return queried_parts_; }
-  void pin(part_id p, part_state s) {  // it has this state until unpin(), whatever is decided
+  void pin(part_id p, part_state s) {  // fixes the part's state until unpin()
     pinned_[p] = 1;
     current_[p] = s;
   }
@@ -54,7 +54,7 @@ class part_states {
   }
   bool is_on_device(part_id p) { return (state_of(p) & on_device) != 0; }
 
-  // --- history: states between positions ---
+  // --- history: the state of each part after each position ---
   void reset_history(part_id p, part_state initial) { history_[p].assign(1, {-1, initial}); }
   void replace_initial(part_id p, part_state initial) { history_[p].front().state = initial; }
   // Records that the state changes from `before` to `after` at position `at`.
@@ -106,15 +106,15 @@ enum class gap_choice : std::uint8_t {
 // The decision for one gap. Positions outside the gap are clamped to its ends.
 struct decision {
   gap_choice choice = gap_choice::keep;
-  position leave_after = 0;  // swap: it leaves after this position
-  // swap: it comes back before this position. recompute: from this position on it stays on the device once
-  // computed again. If it is needed earlier, as an input of another recomputation, it is brought back and
-  // released again.
+  position leave_after = 0;  // swap: the part leaves after this position
+  // swap: the part returns before this position. recompute: once recomputed, the part stays from this
+  // position on. Before it, the part is recomputed for another recomputation that needs it, and released
+  // again.
   position return_before = 0;
   friend bool operator==(const decision&, const decision&) = default;
 };
 
-// One action of a plan. All but `compute` are about one part.
+// One action of a plan. All but `compute` concern one part.
 enum class event_kind : std::uint8_t { compute, prefetch, evict, discard };
 struct event {
   event_kind kind = event_kind::compute;
@@ -123,33 +123,33 @@ struct event {
   friend bool operator==(const event&, const event&) = default;
 };
 
-// Per tensor, whether its residence is `staged`: some part of it is swapped in some gap. Other tensors stay
-// on the device.
+// Per tensor, whether its residence is `staged`: a part of it is swapped in some gap. Other tensors stay on
+// the device.
 std::vector<bool> find_staged_tensors(const use_table& uses, std::span<const gap> gaps,
                                       std::span<const decision> decisions);
 
 // The events of a plan. `decisions`: one per gap of find_gaps(). An input that is not on the device is first
-// copied there or computed again, and so, recursively, are the inputs of that. A staged tensor that starts on
-// the host is fetched at the start unless its decision says otherwise; one that must be kept is copied to the
-// host at the end. Includes discards of parts that nothing touches afterwards, which plans leave out. Throws
-// std::invalid_argument where `recompute` or `swap` is decided but impossible.
+// fetched or recomputed, and so, recursively, are the inputs of recomputations. A staged tensor that starts
+// on the host is fetched at the start unless its decision says otherwise; one that must be kept is copied to
+// the host at the end. Includes discards of parts that nothing touches afterwards, which plans leave out.
+// Throws std::invalid_argument if `recompute` or `swap` is decided where it is impossible.
 std::vector<event> build_events(const graph& g, const use_table& uses, std::span<const gap> gaps,
                                 std::span<const decision> decisions);
 
-// Positions of a gap's transfers: before `return_before` the part comes back, after `leave_after` it leaves.
-// -1: there is no such transfer.
-struct gap_moves {
+// Positions of a gap's transfers: the part returns before `return_before` and leaves after `leave_after`. -1:
+// no such transfer.
+struct gap_transfers {
   position return_before = -1, leave_after = -1;
 };
-// `staged`: whether the part's tensor is. `end`: size of the order.
-gap_moves moves_of(const gap& e, const decision& d, bool staged, position end);
+// `staged`: whether the part's tensor is staged. `end`: size of the order.
+gap_transfers transfers_of_gap(const gap& e, const decision& d, bool staged, position end);
 
-// Index of transfers by position: parts that come back before it, and gaps whose parts leave after it.
+// Index of transfers by position: the parts that return before it, and the gaps whose parts leave after it.
 class transfer_index {
  public:
   struct transfer {
-    position at = 0, next_use = 0;  // where it is scheduled; the next use of the part
-    std::uint32_t part_or_gap = 0;  // part of a returning transfer, gap of a leaving one
+    position at = 0, next_use = 0;  // position of the transfer; next use of its part
+    std::uint32_t part_or_gap = 0;  // the part if it returns; the gap if it leaves
   };
   explicit transfer_index(std::size_t positions) : returning_(positions), leaving_(positions) {}
   // Transfers before the same position are in the order of their next use.
@@ -159,12 +159,12 @@ class transfer_index {
   std::span<const transfer> leaving_after(position at) const { return leaving_.at(at); }
 
  private:
-  class by_position {
+  class transfers_by_position {
    public:
-    explicit by_position(std::size_t positions) : first_(positions + 1, 0) {}
+    explicit transfers_by_position(std::size_t positions) : first_(positions + 1, 0) {}
     void clear() { added_.clear(); }
     void add(const transfer& x) { added_.push_back(x); }
-    void sort();  // by position, then by next use, then as they were added
+    void sort();  // sorts by position, then by next use; equal ones stay in the order of add()
     std::span<const transfer> at(position p) const {
       const auto i = static_cast<std::size_t>(p);
       return std::span(sorted_).subspan(first_[i], first_[i + 1] - first_[i]);
@@ -174,10 +174,10 @@ class transfer_index {
     std::vector<transfer> added_, sorted_;
     std::vector<std::uint32_t> first_;  // per position, and one past the last: index into sorted_
   };
-  by_position returning_, leaving_;
+  transfers_by_position returning_, leaving_;
 };
 
-// Builds events as build_events() does, again and again for a search. Keeps references to all three.
+// Builds the same events as build_events(), repeatedly for a search. Keeps references to all three arguments.
 class event_builder {
  public:
   event_builder(const graph& g, const use_table& uses, std::span<const gap> gaps);
@@ -185,7 +185,7 @@ class event_builder {
   // The result is valid until the next call. `staged`: as find_staged_tensors() returns.
   std::span<const event> build(std::span<const decision> decisions, const std::vector<bool>& staged);
 
-  // --- position by position ---
+  // --- building single positions ---
   void set_decisions(std::span<const decision> decisions, const std::vector<bool>& staged);
   part_state initial_state(part_id p, bool staged) const;
   part_states& states() { return states_; }
@@ -199,7 +199,7 @@ class event_builder {
   std::uint32_t gap_before(part_id p, position at) const { return gap_after(p, at - 1); }
 
  private:
-  struct part_facts {
+  struct part_info {
     tensor_id tensor = 0;
     bool persists = false;
     position producer = -1;  // first position that writes it; -1: none
@@ -235,9 +235,9 @@ class event_builder {
   const graph& g_;
   const use_table& uses_;
   std::span<const gap> gaps_;
-  std::vector<part_facts> parts_;
+  std::vector<part_info> parts_;
   std::vector<std::uint32_t> first_gap_;    // per part, and one past the last
-  std::vector<part_touch> touches_;         // by position
+  std::vector<part_touch> touches_;         // of all positions, one after another
   std::vector<std::uint32_t> first_touch_;  // per position, and one past the last
   std::span<const decision> decisions_;
   const std::vector<bool>* staged_ = nullptr;

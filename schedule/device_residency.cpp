@@ -17,7 +17,7 @@ byte_count device_residency::replay(std::span<const event> events, const std::ve
   for (part_id p = 0; p < costs_.parts.size(); ++p) {
     if (presence_[p] != presence::present) continue;
     const planned_part& part = costs_.parts[p];
-    remove(p, part.survives && !staged[part.tensor] ? count : last_touch_[p] + 1);
+    remove_part(p, part.survives && !staged[part.tensor] ? count : last_touch_[p] + 1);
   }
   return sum_live_bytes(events);
 }
@@ -44,15 +44,15 @@ void device_residency::apply(std::span<const event> events) {
         apply_compute(e, i);
         break;
       case event_kind::prefetch:
-        touch(e.subject, i);
+        touch_part(e.subject, i);
         break;
       case event_kind::evict:
         if (presence_[e.subject] == presence::present) {
-          remove(e.subject, i + 1);
+          remove_part(e.subject, i + 1);
         }
         break;
       case event_kind::discard:
-        if (presence_[e.subject] == presence::present) remove(e.subject, last_touch_[e.subject] + 1);
+        if (presence_[e.subject] == presence::present) remove_part(e.subject, last_touch_[e.subject] + 1);
         break;
     }
   }
@@ -73,11 +73,11 @@ void device_residency::apply_compute(const event& e, std::uint32_t at) {
   if (from != to && !elsewhere && presence_[to] == presence::absent && presence_[from] != presence::absent)
     last_in_place_[from] = at;
   for (const touched_part& x : costs_.touches_of(e)) {
-    if (presence_[x.part] != presence::permanent) touch(x.part, at);
+    if (presence_[x.part] != presence::permanent) touch_part(x.part, at);
   }
 }
 
-void device_residency::touch(part_id p, std::uint32_t at) {
+void device_residency::touch_part(part_id p, std::uint32_t at) {
   if (presence_[p] == presence::absent) {
     presence_[p] = presence::present;
     live_bytes_[at] += costs_.parts[p].bytes;
@@ -85,7 +85,7 @@ void device_residency::touch(part_id p, std::uint32_t at) {
   last_touch_[p] = at;
 }
 
-void device_residency::remove(part_id p, std::uint32_t end) {
+void device_residency::remove_part(part_id p, std::uint32_t end) {
   const byte_count bytes = costs_.parts[p].bytes;
   presence_[p] = presence::absent;
   live_bytes_[end] -= bytes;

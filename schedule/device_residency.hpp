@@ -17,9 +17,9 @@ class device_residency {
   // Replays the events. Returns the maximum number of bytes alive at once.
   byte_count replay(std::span<const event> events, const std::vector<bool>& staged);
 
-  // Replays the events of one position: bytes alive at each event, less those alive before the first, modulo
-  // 2^64. `before`: returns the state of a part before the position. The result is valid until the next call
-  // of any member.
+  // Replays the events of one position. Returns the bytes alive at each event, less those alive before the
+  // first, modulo 2^64. `before`: returns the state of a part before the position. The result is valid until
+  // the next call of any member.
   template <class Before>
   std::span<const byte_count> live_bytes_within(std::span<const event> events,
                                                 const std::vector<bool>& staged, const Before& before) {
@@ -40,13 +40,13 @@ class device_residency {
     return replay_position(events);
   }
 
-  // Of the last replay(), per event.
+  // Bytes alive at each event of the last replay().
   std::span<const byte_count> live_bytes() const { return live_bytes_; }
 
  private:
   enum class presence : std::uint8_t { absent, present, permanent };
-  struct in_place_output {    // an output computed in place of an input, at event `event`
-    std::uint32_t event = 0;  // number of the event
+  struct in_place_output {    // an output that reuses the memory of an input
+    std::uint32_t event = 0;  // index of the event that computes it
     byte_count bytes = 0;
   };
   static constexpr std::uint32_t no_event = ~std::uint32_t{0};
@@ -54,14 +54,14 @@ class device_residency {
   void reset(std::size_t events, const std::vector<bool>& staged);
   void apply(std::span<const event> events);
   void apply_compute(const event& e, std::uint32_t at);
-  void touch(part_id p, std::uint32_t at);
-  void remove(part_id p, std::uint32_t end);
+  void touch_part(part_id p, std::uint32_t at);
+  void remove_part(part_id p, std::uint32_t end);
   byte_count sum_live_bytes(std::span<const event> events);
 
   const event_costs& costs_;
   std::vector<presence> presence_;            // per part, as the next two
-  std::vector<std::uint32_t> last_touch_;     // last event that touched it since it came to the device
-  std::vector<std::uint32_t> last_in_place_;  // last event that computed an output in its place
+  std::vector<std::uint32_t> last_touch_;     // last event that touched the part since it came to the device
+  std::vector<std::uint32_t> last_in_place_;  // last event whose output reused the part's memory
   std::vector<in_place_output> in_place_outputs_;
   byte_count permanent_bytes_ = 0;  // bytes of parts that never leave the device
   std::vector<byte_count>

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::uint32_t none = ~std::uint32_t{0};
 
-// Input and output part that share memory if the operator runs in place; equal ids if it does not.
+// The input and the output part that share memory if the operator runs in place; equal ids if it does not.
 std::pair<part_id, part_id> find_in_place_parts(const graph& g, const use_table& uses, position at) {
   const auto i = static_cast<std::size_t>(at);
   const op& o = g.ops[uses.order[i].op];

@@ -19,7 +19,7 @@ struct planned_part {
   byte_count bytes = 0;
   tensor_id tensor = 0;
   bool persists = false, survives = false;
-  nanoseconds copy_to_device = 0, copy_to_host = 0;  // time of a copy beside no other
+  nanoseconds copy_to_device = 0, copy_to_host = 0;  // time of a copy if no other copy runs
 };
 
 // Keeps references. Vectors are indexed by position unless noted.
@@ -34,7 +34,7 @@ struct event_costs {
   std::vector<std::uint32_t> first_touch;  // per position, and one past the last: index into touches
   std::vector<planned_part> parts;         // per part
 
-  // For `compute` events.
+  // For events of kind `compute` only.
   nanoseconds time_of_compute(const event& e) const {
     return e.is_recompute ? recompute_time[e.subject] : compute_time[e.subject];
   }

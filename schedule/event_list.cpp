@@ -8,7 +8,7 @@ namespace um {
 namespace {
 
 constexpr std::int64_t no_bytes =
-    std::numeric_limits<std::int64_t>::min() / 4;  // less than any number of bytes alive
+    std::numeric_limits<std::int64_t>::min() / 4;  // stands for the maximum of an empty range
 
 void merge_summary(live_summary& into, const live_summary& other) {
   into.peak = std::max(into.peak, other.peak);
@@ -112,7 +112,7 @@ live_summary live_tree::summarize(position begin, position end, std::int64_t mor
   return found;
 }
 
-// `more`: bytes that the nodes above add.
+// `more`: bytes that the nodes above node k add.
 void live_tree::summarize(std::size_t k, std::size_t from, std::size_t to, std::size_t begin, std::size_t end,
                           std::int64_t more, std::int64_t budget, live_summary& found) const {
   const node& n = nodes_[k];

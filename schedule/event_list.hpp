@@ -1,5 +1,5 @@
-// A list of events, grouped by positions of the order, with the bytes alive at each event. Events of single
-// positions can be exchanged.
+// A list of events, grouped by positions of the order, with the bytes alive at each event. The events of a
+// position can be exchanged.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace um {
 
-// Bytes alive over an order of computes, updated and queried in O(log n): a segment tree over positions, each
-// of which holds the bytes alive at its events.
+// Bytes alive over an order of computes, updated and queried in O(log n): a segment tree over positions. Each
+// leaf holds the bytes alive at the events of its position.
 
 // Peak of the bytes alive, and the bytes beyond a budget summed over events.
 struct live_summary {
@@ -35,7 +35,7 @@ class live_tree {
   void add(position begin, position end, std::int64_t bytes);
 
   std::int64_t live_before(position at) const;
-  // The same for every position: the result begins with them. Takes O(n).
+  // Bytes alive before the first event of each position, for all positions. Takes O(n).
   std::span<const std::int64_t> live_before_each();
   const live_at_events& live_at(position p) const { return live_at_events_[static_cast<std::size_t>(p)]; }
   // Summary of [begin, end), with `more` bytes added to every event.
@@ -45,7 +45,7 @@ class live_tree {
 
  private:
   struct node {
-    // Over the bytes alive at its events, `added` included.
+    // Maximum, minimum and sum of the bytes alive at all events below the node, including `added`.
     std::int64_t max_live = 0, min_live = 0, sum_live = 0;
     std::int64_t added = 0;  // bytes added to the whole subtree
     std::int64_t event_count = 0;
@@ -60,7 +60,7 @@ class live_tree {
 
   std::vector<live_at_events> live_at_events_;
   std::size_t leaf_count_ = 1;             // a power of two
-  std::vector<node> nodes_;                // 1 is the root, 2k and 2k + 1 are below k
+  std::vector<node> nodes_;                // node 1 is the root, nodes 2k and 2k + 1 are the children of k
   std::vector<std::int64_t> added_above_;  // scratch: per node
 };
 
@@ -77,14 +77,14 @@ struct list_totals {
                transfer_count = 0;  // number of copies to the device; of copies in both directions
   std::int64_t event_count = 0;
 };
-// Leaves peak and excess unchanged.
+// Does not change peak and excess.
 void add_to_totals(list_totals& all, const list_totals& one);
 void subtract_from_totals(list_totals& all, const list_totals& one);
 
 class event_list {
  public:
   struct position_block {       // the events of one position
-    std::vector<event> events;  // of that position
+    std::vector<event> events;  // in order
     live_tree::live_at_events live_bytes;
     list_totals totals;  // without peak and excess
   };
@@ -95,7 +95,7 @@ class event_list {
   // Builds the list for these decisions.
   void rebuild(std::span<const decision> decisions, const std::vector<bool>& staged, byte_count budget);
   void recount_excess(byte_count budget);
-  // Fills a block from the events that were just built for its position.
+  // Fills a block from the events that event_builder just built for its position.
   void fill_block(position_block& b, std::span<const event> made, const std::vector<bool>& staged);
   // Exchanges the block of a position with `other`. `before`: bytes alive before the position.
   void exchange_block(position at, position_block& other, std::int64_t before);
@@ -121,8 +121,9 @@ class event_list {
   const use_table& uses_;
   event_builder& builder_;
   forecaster& forecaster_;
-  std::vector<position_block> blocks_;                    // per position
-  std::vector<std::vector<position>> recomputed_before_;  // per position: before which it is run again
+  std::vector<position_block> blocks_;  // per position
+  std::vector<std::vector<position>>
+      recomputed_before_;  // per position: the positions before which it is recomputed
   live_tree live_bytes_;
   list_totals totals_;
   byte_count budget_ = 0;

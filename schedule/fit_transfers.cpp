@@ -26,7 +26,7 @@ class transfer_fitter {
     if (result_.peak > budget_ || swapped_.empty()) return result_;
     const std::vector<decision> least = decisions_;
     const std::vector<byte_count> live = live_bytes_;
-    // The events can need more than the minimum counted. Then repeat with a smaller budget.
+    // The events may need more memory than was reserved. If so, tries again with a smaller budget.
     const byte_count room = budget_;
     for (int tries = 0; tries < 4; ++tries) {
       reserve_until_copied();
@@ -54,7 +54,7 @@ class transfer_fitter {
   void reserve_minimum() {
     for (const std::uint32_t x : swapped_)
       decisions_[x] = {gap_choice::swap, gaps_[x].last_use, gaps_[x].next_use};
-    for (int tries = 0; tries < most_minimum_tries && update_live_bytes(); ++tries) {
+    for (int tries = 0; tries < max_return_attempts && update_live_bytes(); ++tries) {
     }
   }
 
@@ -63,8 +63,8 @@ class transfer_fitter {
     return forecaster_.forecast_memory(builder_.build(decisions_, staged), staged);
   }
 
-  // Updates live_bytes_. Where a part is fetched earlier than for its own use, moves its return there.
-  // Whether any moved.
+  // Updates live_bytes_. If a part is fetched before its own use, moves its return to that position. Returns
+  // whether any return moved.
   bool update_live_bytes() {
     const std::vector<bool> staged = find_staged_tensors(uses_, gaps_, decisions_);
     const std::span<const event> events = builder_.build(decisions_, staged);
@@ -112,19 +112,19 @@ class transfer_fitter {
     byte_count held = 0;
     nanoseconds now = 0, link = 0;
     for (position q = 0; q < uses_.end(); ++q) {
-      const auto let_go = [&](const pending_copy& one) {
+      const auto release = [&](const pending_copy& one) {
         decisions_[one.gap].leave_after = q - 1;
         held -= bytes_of(one.gap);
         reserve(one.gap, gaps_[one.gap].last_use + 1, std::min(q, decisions_[one.gap].return_before));
         return true;
       };
       std::erase_if(queue, [&](const pending_copy& one) {
-        return (one.end_time <= now || decisions_[one.gap].return_before <= q) && let_go(one);
+        return (one.end_time <= now || decisions_[one.gap].return_before <= q) && release(one);
       });
       while (!queue.empty() && live_at(q) + held > budget_) {
         now = std::max(now, queue.front().end_time);
         result_.stalled_gaps.push_back(queue.front().gap);
-        let_go(queue.front());
+        release(queue.front());
         queue.erase(queue.begin());
       }
       now += forecaster_.compute_time(q);
@@ -172,7 +172,7 @@ class transfer_fitter {
 std::vector<byte_count> live_at_positions(const use_table& uses, std::span<const event> events,
                                           std::span<const byte_count> live) {
   std::vector<byte_count> most(uses.order.size(), 0);
-  position next = 0;  // the first that has not been computed yet
+  position next = 0;  // first position that is not computed yet
   for (std::size_t i = 0; i < events.size(); ++i) {
     const bool behind = events[i].kind == event_kind::evict || events[i].kind == event_kind::discard;
     const position at = std::min(behind && next > 0 ? next - 1 : next, uses.end() - 1);

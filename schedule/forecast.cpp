@@ -7,7 +7,7 @@
 namespace um {
 namespace {
 
-constexpr std::int32_t absent = -1, permanent = -2;  // in place of a part's last touch
+constexpr std::int32_t absent = -1, permanent = -2;  // values in place of a part's last touch
 
 constexpr std::size_t index_of(lane l) {
   return static_cast<std::size_t>(l);
@@ -15,11 +15,12 @@ constexpr std::size_t index_of(lane l) {
 constexpr std::size_t on_compute = index_of(lane::compute), on_fetch = index_of(lane::to_device),
                       on_evict = index_of(lane::to_host);
 
-void wait_for(last_events& after, std::size_t l, std::int32_t e) {
+void raise_to(last_events& after, std::size_t l, std::int32_t e) {
   after[l] = std::max(after[l], e);
 }
 
-// Mirrors speed_beside in simulator/execute.cpp. Full pace if the machine has no rate for both directions.
+// Pace of a copy while the other direction is busy, as speed_beside computes it in simulator/execute.cpp.
+// Full pace if the machine has no rate for both directions.
 std::int64_t concurrent_pace(std::uint64_t own, std::uint64_t other, std::uint64_t both) {
   const std::uint64_t share = std::max(both / 2, both - std::min(other, both));
   if (both == 0 || share >= own) return full_pace;
@@ -44,16 +45,16 @@ lane_simulator::lane_simulator(const event_costs& costs)
 }
 
 lane_totals lane_simulator::simulate(std::span<const event> events, const std::vector<bool>& staged,
-                                     const memory_in_time& memory, nanoseconds most) {
-  found_ = {};
+                                     const memory_profile& memory, nanoseconds max_time) {
+  totals_ = {};
   for (auto& l : lanes_) l.clear();
-  if (std::ranges::none_of(events, is_copy)) {  // nothing waits
+  if (std::ranges::none_of(events, is_copy)) {  // without copies no event waits
     for (const event& e : events) {
       if (e.kind != event_kind::compute) continue;
-      found_.time += costs_.time_of_compute(e);
-      if (e.is_recompute) found_.recompute_time += costs_.time_of_compute(e);
+      totals_.time += costs_.time_of_compute(e);
+      if (e.is_recompute) totals_.recompute_time += costs_.time_of_compute(e);
     }
-    return found_;
+    return totals_;
   }
   memory_ = memory;
   reset(events, staged);
@@ -75,8 +76,8 @@ lane_totals lane_simulator::simulate(std::span<const event> events, const std::v
         break;
     }
   }
-  found_.time = time_of_lanes(lanes_, pace_, most);
-  return found_;
+  totals_.time = time_of_lanes(lanes_, pace_, max_time);
+  return totals_;
 }
 
 nanoseconds lane_simulator::time_without_copies_of(part_id p) {
@@ -101,20 +102,20 @@ void lane_simulator::reset(std::span<const event> events, const std::vector<bool
     if (!is_copy(e)) continue;
     is_copied_[e.subject] = 1;
     copied_parts_[e.subject] = {};
-    copied_parts_[e.subject].is_home_valid = costs_.parts[e.subject].persists;
+    copied_parts_[e.subject].is_host_copy_valid = costs_.parts[e.subject].persists;
   }
   releasers_ = {-1, -1, -1};
   releases_.clear();
 }
 
 void lane_simulator::add_step(lane where, lane_step s) {
-  s.waits_for[index_of(where)] = -1;  // a lane runs in order anyway
+  s.waits_for[index_of(where)] = -1;  // no need to wait for its own lane, which runs in order
   lanes_[index_of(where)].push_back(s);
 }
 
 void lane_simulator::add_compute(const event& e, std::int32_t at) {
   lane_step s{at, 0, costs_.time_of_compute(e), {-1, -1, -1}};
-  if (e.is_recompute) found_.recompute_time += s.time_alone;
+  if (e.is_recompute) totals_.recompute_time += s.time_alone;
   bool takes_memory = false;
   for (const touched_part& x : costs_.touches_of(e)) {
     std::int32_t& last = last_touches_[x.part];
@@ -126,13 +127,13 @@ void lane_simulator::add_compute(const event& e, std::int32_t at) {
     copied_part& c = copied_parts_[x.part];
     if (comes) c.fetched_in_stay = -1;
     c.computed_in_stay = at;
-    wait_for(s.waits_for, on_fetch, c.fetched);
+    raise_to(s.waits_for, on_fetch, c.fetched);
     if (x.mode == access_mode::read) {
       c.read = at;
     } else {
-      wait_for(s.waits_for, on_evict, c.evicted);
+      raise_to(s.waits_for, on_evict, c.evicted);
       c.written = at;
-      c.is_home_valid = false;
+      c.is_host_copy_valid = false;
     }
   }
   if (takes_memory) wait_for_memory(at, s.waits_for);
@@ -148,26 +149,26 @@ void lane_simulator::add_fetch(part_id p, std::int32_t at) {
   }
   if (last_touches_[p] != permanent) last_touches_[p] = at;
   c.fetched = c.fetched_in_stay = at;
-  c.is_home_valid = true;
-  found_.bytes_to_device += costs_.parts[p].bytes;
-  ++found_.copy_count;
+  c.is_host_copy_valid = true;
+  totals_.bytes_to_device += costs_.parts[p].bytes;
+  ++totals_.copy_count;
   add_step(lane::to_device, s);
 }
 
 void lane_simulator::add_evict(part_id p, std::int32_t at) {
   copied_part& c = copied_parts_[p];
-  if (!c.is_home_valid) {
+  if (!c.is_host_copy_valid) {
     add_step(lane::to_host, {at, p, costs_.parts[p].copy_to_host, {c.written, c.fetched, -1}});
     c.evicted = at;
-    c.is_home_valid = true;
-    found_.bytes_to_host += costs_.parts[p].bytes;
-    ++found_.copy_count;
+    c.is_host_copy_valid = true;
+    totals_.bytes_to_host += costs_.parts[p].bytes;
+    ++totals_.copy_count;
   }
   if (last_touches_[p] >= 0) end_stay(p, at);
 }
 
 void lane_simulator::add_discard(part_id p) {
-  if (is_copied_[p] != 0) copied_parts_[p].is_home_valid = false;
+  if (is_copied_[p] != 0) copied_parts_[p].is_host_copy_valid = false;
   if (last_touches_[p] >= 0) end_stay(p, -1);
 }
 
@@ -178,7 +179,7 @@ void lane_simulator::end_stay(part_id p, std::int32_t evicted) {
   const last_events by = is_copied_[p] == 0 ? last_events{touched, -1, -1}
                                             : last_events{c.computed_in_stay, c.fetched_in_stay, evicted};
   merge_latest(releasers_, by);
-  if (waits_ == memory_waits::until_enough)
+  if (memory_waits_ == memory_waits::until_enough)
     record_release({std::max(touched, evicted), costs_.parts[p].bytes, by});
 }
 
@@ -195,10 +196,10 @@ void lane_simulator::record_release(release added) {
   }
 }
 
-// An allocation waits for releases, in order, until enough memory is free for it in an arena of the size of
-// the peak.
+// An allocation waits for releases, in their order, until enough memory is free in an arena as large as the
+// peak.
 void lane_simulator::wait_for_memory(std::int32_t at, last_events& after) const {
-  if (waits_ == memory_waits::for_all) return merge_latest(after, releasers_);
+  if (memory_waits_ == memory_waits::for_all) return merge_latest(after, releasers_);
   if (releases_.empty()) return;
   const byte_count spare = memory_.peak - memory_.live_bytes[static_cast<std::size_t>(at)];
   if (releases_.back().bytes <= spare) return;

@@ -13,50 +13,52 @@
 namespace um {
 
 struct lane_totals {
-  nanoseconds time = 0;                               // when all lanes have finished
+  nanoseconds time = 0;                               // time at which all lanes have finished
   nanoseconds recompute_time = 0;                     // time of recomputations
   byte_count bytes_to_device = 0, bytes_to_host = 0;  // bytes copied in each direction
   std::int64_t copy_count = 0;                        // number of copies
 };
 
-// Which events that released memory before it an allocation waits for. Packing may reuse any of it: plans
-// take at least as long as with the first, and hardly ever longer than with the second.
+// Which earlier releases of memory an allocation waits for: only until enough memory is free, or for all of
+// them. Since packing may reuse the memory of any release, a plan takes at least as long as with the first,
+// and hardly ever longer than with the second.
 enum class memory_waits : std::uint8_t { until_enough, for_all };
 
-// Memory of a list of events. Not used where allocations wait `for_all`.
-struct memory_in_time {
+// Bytes alive over a list of events. Not used with memory_waits::for_all.
+struct memory_profile {
   std::span<const byte_count> live_bytes;  // alive at each event
   byte_count peak = 0;                     // their maximum
 };
 
-// Simulates a list of events in three lanes as simulator/execute.hpp does, with slower copies where they
-// share the link. Waits are those that lower() finds, except that addresses are unknown: an allocation reuses
-// the memory that was released first, in an arena as large as the peak. Does not model managed memory. Keeps
-// a reference to the costs; not thread-safe.
+// Simulates a list of events in three lanes, as simulator/execute.hpp does, with slower copies while both
+// directions share the link. Waits are those that lower() finds, but addresses are unknown: an allocation
+// reuses the memory that was released first, in an arena as large as the peak. Does not model managed memory.
+// Keeps a reference to the costs; not thread-safe.
 class lane_simulator {
  public:
   explicit lane_simulator(const event_costs& costs);
 
-  // Ends as soon as the time is known to exceed `most`; the time is then some time above it.
+  // Stops as soon as the time is known to exceed `max_time`, and then returns some time above it.
   lane_totals simulate(std::span<const event> events, const std::vector<bool>& staged,
-                       const memory_in_time& memory, nanoseconds most);
+                       const memory_profile& memory, nanoseconds max_time);
 
-  // Sets the releases that later allocations wait for.
-  void set_waits(memory_waits how) { waits_ = how; }
-  memory_waits waits() const { return waits_; }
-  // Time of the last list that was simulated, if copies of the part took none. That list must have copies.
+  // Sets which releases allocations wait for in later simulations.
+  void set_waits(memory_waits how) { memory_waits_ = how; }
+  memory_waits waits() const { return memory_waits_; }
+  // Time of the list simulated last if the copies of this part took no time. That list must have copies.
   nanoseconds time_without_copies_of(part_id p);
 
  private:
-  // Indices of the last events that used a part that the list copies; -1: none. A stay begins when the part
+  // Indices of the last events that used a part which the list copies; -1: none. A stay begins when the part
   // comes to the device.
   struct copied_part {
     std::int32_t computed_in_stay = -1, fetched_in_stay = -1;
     std::int32_t read = -1, written = -1;     // by computes
-    std::int32_t evicted = -1, fetched = -1;  // by copies that took place
-    bool is_home_valid = false;               // its host copy is valid
+    std::int32_t evicted = -1, fetched = -1;  // by copies that are not skipped
+    bool is_host_copy_valid = false;          // the host copy has the current value
   };
-  struct release {  // sums over all releases of memory up to an event and by it
+  struct release {  // all memory released up to and by event `event`, and the last events in each lane that
+                    // released it
     std::int32_t event = 0;
     byte_count bytes = 0;
     last_events by{-1, -1, -1};
@@ -74,27 +76,28 @@ class lane_simulator {
   const event_costs& costs_;
   std::vector<part_id> persisting_;
   shared_pace pace_;
-  memory_waits waits_ = memory_waits::until_enough;
-  memory_in_time memory_;
+  memory_waits memory_waits_ = memory_waits::until_enough;
+  memory_profile memory_;
   std::vector<char> is_copied_;  // per part, as the next two: whether the list copies it
   std::vector<std::int32_t>
-      last_touches_;  // the last event that touched it in this stay, or absent, or permanent
+      last_touches_;  // the last event that touched the part in this stay, or absent, or permanent
   std::vector<copied_part> copied_parts_;
-  last_events releasers_{-1, -1, -1};  // the last events that released memory
+  last_events releasers_{-1, -1, -1};  // the last event in each lane that released memory
   std::vector<release> releases_;      // by event; only where allocations wait `until_enough`
-  lane_totals found_;
+  lane_totals totals_;
   lane_steps lanes_;
 };
 
 // Estimates for one iteration. Times and byte totals are 0 if only memory was forecast.
 struct prediction : lane_totals {
-  byte_count peak = 0;  // maximum bytes alive at once, with workspaces: no packing needs less
+  byte_count peak =
+      0;  // maximum bytes alive at once, workspaces included: every packing needs at least as much
 };
 
 // Forecasts lists of events for one order. Not thread-safe.
 class forecaster {
  public:
-  // Keeps references to both.
+  // Keeps references to both arguments.
   forecaster(const problem& p, const use_table& uses) : costs_(tabulate_costs(p, uses)) {}
   forecaster(const forecaster&) = delete;
   forecaster& operator=(const forecaster&) = delete;
@@ -110,12 +113,12 @@ class forecaster {
   }
   // The time totals alone (lane_simulator::simulate).
   lane_totals forecast_time(std::span<const event> events, const std::vector<bool>& staged,
-                            const memory_in_time& memory, nanoseconds most) {
-    return lanes_.simulate(events, staged, memory, most);
+                            const memory_profile& memory, nanoseconds max_time) {
+    return lanes_.simulate(events, staged, memory, max_time);
   }
   bool reads_live_bytes() const { return lanes_.waits() == memory_waits::until_enough; }
 
-  // See device_residency.
+  // As device_residency::live_bytes_within().
   template <class Before>
   std::span<const byte_count> live_bytes_within(std::span<const event> events,
                                                 const std::vector<bool>& staged, const Before& before) {
@@ -126,7 +129,7 @@ class forecaster {
 
   nanoseconds compute_time(position at) const { return costs_.compute_time[static_cast<std::size_t>(at)]; }
   nanoseconds compute_time(const event& e) const { return costs_.time_of_compute(e); }
-  // Time of a recomputation.
+  // Time to recompute the position.
   nanoseconds recompute_time(position at) const {
     return costs_.recompute_time[static_cast<std::size_t>(at)];
   }
@@ -134,7 +137,8 @@ class forecaster {
     return um::copy_time(costs_.target, bytes, where);
   }
 
-  // See lane_simulator. The time less that without a part's copies is their price.
+  // As in lane_simulator. The copies of a part cost the difference between the list's time and
+  // time_without_copies_of().
   void set_waits(memory_waits how) { lanes_.set_waits(how); }
   nanoseconds time_without_copies_of(part_id p) { return lanes_.time_without_copies_of(p); }
 

@@ -1,5 +1,6 @@
-// The hill climber that all searches share. From a start it moves to better neighbours, one kind of neighbour
-// after another, until a whole round brings no improvement. It is deterministic and rates no point twice.
+// The hill climber that all searches share. It moves from a start to better neighbours, one kind of neighbour
+// after another, until a whole round brings no improvement. It is deterministic and rates each point at most
+// once.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +14,8 @@
 
 namespace um {
 
-// Points one step away, of one kind, in the order in which they are rated; the search moves to the best of
-// them. Put each point into a kind of its own to move at the first improvement.
+// Neighbours of one kind, in the order in which they are rated. The search moves to the best of them. To move
+// to the first improvement instead, make each point a kind of its own.
 template <class Point>
 struct neighbours {
   std::string kind;  // description for progress messages
@@ -27,8 +28,8 @@ struct rated {
   std::optional<Cost> cost;  // empty: the point is invalid or its trial failed
 };
 
-// The functions that define a search. `rate` returns one cost a point, or nothing to stop the search.
-// `is_improvement` decides whether to step from one rated point to another, which has a cost.
+// The functions that define a search. `rate` returns one cost per point, or nothing to end the search.
+// `is_improvement`: whether to move from one rated point to another that has a cost.
 template <class Point, class Cost>
 struct search_problem {
   using costs = std::optional<std::vector<std::optional<Cost>>>;
@@ -40,26 +41,26 @@ struct search_problem {
 template <class Point, class Cost, class Same = std::equal_to<>>
 class hill_climber {
  public:
-  // Rates at most `max_points` points, and each point once.
+  // Rates at most `max_points` points, each once.
   hill_climber(search_problem<Point, Cost> searched, std::size_t max_points)
-      : landscape_(std::move(searched)), max_points_(max_points) {}
+      : problem_(std::move(searched)), max_points_(max_points) {}
 
-  // Rates those points that are not rated yet, within the limit. False if the search has ended.
+  // Rates the points that are not rated yet, within the limit. Returns false if the search has ended.
   bool rate_all(std::span<const Point> points, const std::string& kind) {
-    std::vector<Point> fresh;
+    std::vector<Point> unrated;
     for (const Point& x : points) {
       const bool known =
-          find(x) != nullptr || std::ranges::any_of(fresh, [&](const Point& y) { return Same{}(x, y); });
-      if (!known && rated_points_.size() + fresh.size() < max_points_) fresh.push_back(x);
+          find(x) != nullptr || std::ranges::any_of(unrated, [&](const Point& y) { return Same{}(x, y); });
+      if (!known && rated_points_.size() + unrated.size() < max_points_) unrated.push_back(x);
     }
-    if (fresh.empty()) return may_continue();
-    auto costs = landscape_.rate(fresh, kind);
+    if (unrated.empty()) return may_continue();
+    auto costs = problem_.rate(unrated, kind);
     if (!costs) {
-      stopped_ = true;
+      is_stopped_ = true;
       return false;
     }
-    for (std::size_t i = 0; i < fresh.size(); ++i)
-      rated_points_.push_back({std::move(fresh[i]), costs->at(i)});
+    for (std::size_t i = 0; i < unrated.size(); ++i)
+      rated_points_.push_back({std::move(unrated[i]), costs->at(i)});
     return may_continue();
   }
 
@@ -69,7 +70,7 @@ class hill_climber {
     for (bool better = true; better;) {
       better = false;
       for (std::size_t kind = 0;; ++kind) {
-        const std::vector<neighbours<Point>> kinds = landscape_.neighbours_of(at);
+        const std::vector<neighbours<Point>> kinds = problem_.neighbours_of(at);
         if (kind >= kinds.size()) break;
         const bool more = rate_all(kinds[kind].points, kinds[kind].kind);
         if (auto next = best_improvement(at, kinds[kind].points)) {
@@ -83,8 +84,8 @@ class hill_climber {
   }
 
   const std::vector<rated<Point, Cost>>& rated_points() const { return rated_points_; }
-  bool stopped() const { return stopped_; }
-  bool may_continue() const { return !stopped_ && rated_points_.size() < max_points_; }
+  bool stopped() const { return is_stopped_; }
+  bool may_continue() const { return !is_stopped_ && rated_points_.size() < max_points_; }
 
  private:
   const rated<Point, Cost>* find(const Point& x) const {
@@ -97,16 +98,16 @@ class hill_climber {
     const rated<Point, Cost>* best = nullptr;
     for (const Point& x : all) {
       const auto* to = find(x);
-      if (to == nullptr || !to->cost || !landscape_.is_improvement(*find(at), *to)) continue;
+      if (to == nullptr || !to->cost || !problem_.is_improvement(*find(at), *to)) continue;
       if (best == nullptr || *to->cost < *best->cost) best = to;
     }
     return best == nullptr ? std::nullopt : std::optional<Point>(best->point);
   }
 
-  search_problem<Point, Cost> landscape_;
+  search_problem<Point, Cost> problem_;
   std::size_t max_points_;
   std::vector<rated<Point, Cost>> rated_points_;
-  bool stopped_ = false;
+  bool is_stopped_ = false;
 };
 
 }  // namespace um

@@ -1,5 +1,4 @@
-// Three lanes that run their steps in order, beside each other: kernels, copies to the device and copies to
-// the host.
+// Three lanes that run concurrently, each in order: kernels, copies to the device and copies to the host.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +11,7 @@
 
 namespace um {
 
-// The last event in each lane; -1: none.
+// One event in each lane; -1: none.
 using last_events = std::array<std::int32_t, lane_count>;
 inline void merge_latest(last_events& into, const last_events& from) {
   for (std::size_t l = 0; l < lane_count; ++l) into[l] = std::max(into[l], from[l]);
@@ -21,8 +20,8 @@ inline void merge_latest(last_events& into, const last_events& from) {
 // One event of a lane. It begins when the events of other lanes that it waits for have ended.
 struct lane_step {
   std::int32_t event = 0;
-  part_id copied_part = 0;     // of a copy
-  nanoseconds time_alone = 0;  // duration if no other copy shares the link
+  part_id copied_part = 0;     // the part, if this is a copy
+  nanoseconds time_alone = 0;  // duration of a copy while the other direction is idle
   last_events waits_for{-1, -1, -1};
 };
 using lane_steps = std::array<std::vector<lane_step>, lane_count>;
@@ -33,8 +32,8 @@ struct shared_pace {
   std::int64_t to_device = full_pace, to_host = full_pace;
 };
 
-// Time until all lanes have finished. Ends as soon as that is known to exceed `most`, and then returns some
-// time above it.
-nanoseconds time_of_lanes(const lane_steps& lanes, const shared_pace& pace, nanoseconds most);
+// Time until all lanes have finished. Stops as soon as that is known to exceed `max_time`, and then returns
+// some time above it.
+nanoseconds time_of_lanes(const lane_steps& lanes, const shared_pace& pace, nanoseconds max_time);
 
 }  // namespace um

@@ -1,5 +1,5 @@
-// What decisions need at least: as fit_transfers() for no room, faster where few differ from those asked
-// before.
+// The minimum memory that decisions need. Gives the result of fit_transfers() for a budget of 0, but faster
+// if few decisions differ from those of the previous call.
 #pragma once
 
 #include <cstdint>
@@ -10,24 +10,25 @@
 
 namespace um {
 
-struct minimum_need {
-  byte_count peak = 0;             // with every swapped part on the device as briefly as possible
+struct minimum_memory {
+  byte_count peak = 0;             // peak with every swapped part on the device as briefly as possible
   nanoseconds recompute_time = 0;  // time of all recomputations
 };
 
 // Keeps references. No other object may use the forecaster during a call.
-class minimum_fitter {
+class minimum_memory_finder {
  public:
-  minimum_fitter(const graph& g, const use_table& uses, const std::vector<gap>& gaps, forecaster& costs)
+  minimum_memory_finder(const graph& g, const use_table& uses, const std::vector<gap>& gaps,
+                        forecaster& costs)
       : g_(g), uses_(uses), gaps_(gaps), costs_(costs) {}
 
-  minimum_need need_of(std::vector<decision> decisions);
-  // Of the decisions asked for last: the first position at the peak.
+  minimum_memory minimum_for(std::vector<decision> decisions);
+  // The first position at the peak of the last minimum_for().
   position peak_position();
 
  private:
-  // The list of events of one attempt to let parts return in time. The attempts of one call differ by many
-  // returns; the same attempt of two calls differs by few.
+  // The events of one attempt to let parts return early enough. The attempts of one call differ in many
+  // returns; the same attempt of two calls differs in few.
   struct attempt {
     attempt(const graph& g, const use_table& uses, const std::vector<gap>& gaps, forecaster& costs)
         : builder(g, uses, gaps), evaluator(uses, gaps, builder, costs) {}
@@ -35,7 +36,7 @@ class minimum_fitter {
     change_evaluator evaluator;
     std::vector<decision> decisions;
     std::vector<bool> staged;
-    std::vector<std::uint32_t> changed;  // gaps
+    std::vector<std::uint32_t> changed;  // indices of gaps whose decisions changed
   };
   attempt& attempt_at(std::size_t i);
   void evaluate(attempt& by, const std::vector<decision>& decisions) const;
@@ -45,9 +46,9 @@ class minimum_fitter {
   const use_table& uses_;
   const std::vector<gap>& gaps_;
   forecaster& costs_;
-  std::list<attempt> attempts_;  // their evaluators refer to their builders
-  attempt* last_ = nullptr;      // of the last need_of()
-  std::vector<bool> fetched_;    // scratch: per part
+  std::list<attempt> attempts_;      // a list, since evaluators refer to builders
+  attempt* last_attempt_ = nullptr;  // of the last minimum_for()
+  std::vector<bool> is_fetched_;     // scratch: per part
 };
 
 }  // namespace um

@@ -6,7 +6,7 @@ namespace um {
 namespace {
 
 thread_local note_collector* current_collector = nullptr;
-thread_local best_listener* current_listener = nullptr;
+thread_local best_time_listener* current_listener = nullptr;
 
 }  // namespace
 
@@ -21,15 +21,15 @@ void add_note(const std::string& line) {
   if (current_collector != nullptr) current_collector->lines.push_back(line);
 }
 
-best_listener::best_listener(std::function<void(nanoseconds)> hear)
-    : on_best_(std::move(hear)), outer_(current_listener) {
+best_time_listener::best_time_listener(std::function<void(nanoseconds)> on_best)
+    : on_best_(std::move(on_best)), outer_(current_listener) {
   current_listener = this;
 }
-best_listener::~best_listener() {
+best_time_listener::~best_time_listener() {
   current_listener = outer_;
 }
 
-void tell_best(nanoseconds time) {
+void report_best_time(nanoseconds time) {
   if (current_listener != nullptr) current_listener->on_best_(time);
 }
 

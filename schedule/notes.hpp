@@ -1,4 +1,4 @@
-// What a planner tells while it plans: notes that it attaches to its plan, and its best plan so far.
+// What a planner reports while it plans: notes for its plan, and the time of its best plan so far.
 #pragma once
 
 #include <functional>
@@ -9,7 +9,8 @@
 
 namespace um {
 
-// Collects the notes of this thread during its lifetime. Of nested collectors the innermost collects.
+// Collects the notes of this thread during its lifetime. If collectors are nested, the innermost one
+// collects.
 class note_collector {
  public:
   note_collector();
@@ -17,7 +18,7 @@ class note_collector {
   note_collector(const note_collector&) = delete;
   note_collector& operator=(const note_collector&) = delete;
 
-  std::vector<std::string> lines;  // collected so far
+  std::vector<std::string> lines;  // notes collected so far
 
  private:
   note_collector* outer_;
@@ -26,21 +27,21 @@ class note_collector {
 // Adds one line to the current collector, if there is one.
 void add_note(const std::string& line);
 
-// Hears, during its lifetime, the time of each plan of this thread that is the best so far.
-class best_listener {
+// During its lifetime, calls a function with the time of each new best plan of this thread.
+class best_time_listener {
  public:
-  explicit best_listener(std::function<void(nanoseconds)> hear);
-  ~best_listener();
-  best_listener(const best_listener&) = delete;
-  best_listener& operator=(const best_listener&) = delete;
+  explicit best_time_listener(std::function<void(nanoseconds)> on_best);
+  ~best_time_listener();
+  best_time_listener(const best_time_listener&) = delete;
+  best_time_listener& operator=(const best_time_listener&) = delete;
 
  private:
-  friend void tell_best(nanoseconds time);
+  friend void report_best_time(nanoseconds time);
   std::function<void(nanoseconds)> on_best_;
-  best_listener* outer_;
+  best_time_listener* outer_;
 };
 
-// Tells the innermost listener, if there is one.
-void tell_best(nanoseconds time);
+// Reports the time of a new best plan to the innermost listener, if there is one.
+void report_best_time(nanoseconds time);
 
 }  // namespace um

@@ -8,21 +8,20 @@
 
 namespace um {
 
-std::int64_t images_of(const graph& g, const op& o) {
+std::int64_t images_of_op(const graph& g, const op& o) {
   return iteration_domain(g, o).batch.end;
 }
 
 namespace {
 
-// Splits the operators of a loop into phases. In even phases the operators run part by part; in odd ones they
-// run whole. What reads a sum over parts, or all of what is written part by part, waits for the phase after.
-// `independent`: depends on no part.
+// Splits the operators of a loop into phases. In even phases the operators run part by part, in odd ones
+// whole. An operator that reads a sum over parts, or all of a tensor that is written part by part, is in a
+// later phase. `independent`: the operator depends on no part.
 constexpr int independent = -1;
 
 class phase_builder {
  public:
-  // `strict`: throws infeasible if an operator that is split reads one that cannot be and that depends on
-  // parts.
+  // `strict`: throws infeasible if a split operator reads one that cannot be split and that depends on parts.
   phase_builder(const graph& g, const batch_loop& run, const std::vector<bool>& deferred, bool strict)
       : g_(g),
         loop_(run),
@@ -74,7 +73,7 @@ class phase_builder {
   };
 
   box part_of(op_id o, std::uint32_t part) const {
-    return batch_part(images_of(g_, g_.ops[o]), part, loop_.parts);
+    return batch_part(images_of_op(g_, g_.ops[o]), part, loop_.parts);
   }
   static bool is_whole_phase(int phase) { return phase % 2 == 1; }
 
@@ -92,7 +91,7 @@ class phase_builder {
       if (is_strict_ && x.is_cut && is_whole_phase(from.phase)) throw_needs_batch(g_.ops[from.op], o);
       wait_for(from.phase, !x.is_cut || !from.writes_slices || !reads_own_slices(x.op, t, from.op));
     }
-    // Earlier readers and writers of a tensor come before one that writes it again.
+    // Earlier readers and writers of a tensor precede an operator that writes it again.
     for (const tensor_id t : o.out) wait_for(std::max(writers_[t].phase, last_reader_phase_[t]), true);
     return x.is_cut && least == independent ? 0 : least;
   }
@@ -108,8 +107,8 @@ class phase_builder {
     }
   }
 
-  // Whether every part reads only what the same part of operator `by` and earlier parts have written of `t`.
-  // If both have as many images, checking the first part suffices.
+  // Whether every part of the reader reads only those slices of `t` that the same part or earlier parts of
+  // operator `by` write. If both have equally many images, checking the first part suffices.
   bool reads_own_slices(op_id reader, tensor_id t, op_id by) const {
     const auto touched = [&](op_id o, std::uint32_t part, bool reading) {
       interval all{std::numeric_limits<std::int64_t>::max(), 0};
@@ -119,7 +118,7 @@ class phase_builder {
       }
       return all;
     };
-    const bool alike = images_of(g_, g_.ops[reader]) == images_of(g_, g_.ops[by]);
+    const bool alike = images_of_op(g_, g_.ops[reader]) == images_of_op(g_, g_.ops[by]);
     for (std::uint32_t i = 0; i < (alike ? 1 : loop_.parts); ++i) {
       const std::uint32_t part = loop_.descending ? loop_.parts - 1 - i : i;
       const interval read = touched(reader, part, true), written = touched(by, part, false);
@@ -128,7 +127,7 @@ class phase_builder {
     return true;
   }
 
-  // Puts operators that depend on no part before the first that needs them.
+  // Puts operators that depend on no part before the first operator that needs them.
   void place_independent() {
     std::vector<int> first_reader(g_.tensors.size(), std::numeric_limits<int>::max());
     for (placed_op& x : placed_ops_ | std::views::reverse) {
@@ -163,7 +162,7 @@ class phase_builder {
   std::vector<placed_op> placed_ops_;
 };
 
-// Deferred operators: those of `late` and all that depend on them.
+// Per operator, whether it is deferred: it is in `late` or depends on one that is.
 std::vector<bool> find_deferred(const graph& g, const std::vector<op_id>& late) {
   std::vector<bool> deferred(g.ops.size(), false), written(g.tensors.size(), false);
   for (const op_id o : late) deferred[o] = true;
@@ -199,7 +198,7 @@ std::int64_t batch_size(const graph& g) {
 bool can_split_batch(const graph& g, const op& o, std::uint32_t parts) {
   if (parts == 1) return true;
   try {
-    const std::int64_t images = images_of(g, o);
+    const std::int64_t images = images_of_op(g, o);
     if (std::int64_t{parts} > images) return false;
     return std::ranges::all_of(accesses_of(g, o, batch_part(images, parts - 1, parts)), [&](const access& a) {
       return !belongs_to_parameter(g.tensors[a.tensor].role) || is_whole(g.tensors[a.tensor].shape, a.where);
@@ -259,7 +258,7 @@ std::vector<op_id> ops_with_large_parameter_gradients(const graph& g) {
   return all;
 }
 
-std::vector<loop_nest> whole_nests(const graph& g) {
+std::vector<loop_nest> whole_operator_nests(const graph& g) {
   const std::vector<op_id> large = ops_with_large_parameter_gradients(g);
   std::vector<loop_nest> all{{1, {}, large}};
   const auto written_by = [&](op_id o) {

@@ -8,7 +8,7 @@
 
 namespace um {
 
-// All operators, uncut, in the order of the graph.
+// All operators, whole, in the order of the graph.
 std::vector<compute> graph_order(const graph& g);
 
 // A plan that runs this order with the same residence for all tensors.
@@ -17,18 +17,18 @@ memory_plan make_plan(const graph& g, const std::vector<compute>& order, residen
 // Number of images in the network's input; 1 if it has none.
 std::int64_t batch_size(const graph& g);
 // Number of images in an operator's batch.
-std::int64_t images_of(const graph& g, const op& o);
+std::int64_t images_of_op(const graph& g, const op& o);
 
-// Whether an operator can be split along the batch into `parts` parts. Its first extent must be the batch,
-// which it is not for operators on parameters. The loss can be split: its parts add up.
+// Whether an operator can be split into `parts` parts of the batch. Its first extent must be the batch, which
+// it is not for operators on parameters. The loss can be split: its parts add up.
 bool can_split_batch(const graph& g, const op& o, std::uint32_t parts);
 
 // A loop over `parts` parts of the batch: each iteration runs operators [begin, end) on one part. Operators
 // that cannot be split run whole: before the first part that reads them, or between two rounds of parts if
-// they depend on parts. What reads a sum over parts waits for the whole sum in the same way.
+// they depend on parts. An operator that reads a sum over parts waits for the whole sum in the same way.
 struct batch_loop {
   op_id begin = 0, end = 0;
-  std::uint32_t parts = 1;  // of the batch
+  std::uint32_t parts = 1;  // number of parts of the batch
   bool descending = false;  // iterates from the last part to the first
   friend bool operator==(const batch_loop&, const batch_loop&) = default;
 };
@@ -37,7 +37,7 @@ struct batch_loop {
 struct loop_nest {
   std::uint32_t micro_batches = 1;
   std::vector<batch_loop> inner_loops;  // sorted by `begin`, disjoint
-  std::vector<op_id> deferred;          // operators that run whole, after all others: gradients of parameters
+  std::vector<op_id> deferred;  // operators that run whole after all others, such as gradients of parameters
   friend bool operator==(const loop_nest&, const loop_nest&) = default;
 };
 
@@ -46,11 +46,11 @@ struct loop_nest {
 // read an operator that needs the whole batch.
 std::vector<compute> make_order(const graph& g, const loop_nest& l);
 
-// Operators whose outputs, gradients of parameters, are larger than their inputs: candidates for deferral.
+// Operators whose outputs are gradients of parameters and larger than their inputs: candidates for deferral.
 std::vector<op_id> ops_with_large_parameter_gradients(const graph& g);
 
-// Orders of whole operators for searches: all of these deferred and, where one of them writes more than all
-// others together, that one alone.
-std::vector<loop_nest> whole_nests(const graph& g);
+// Orders of whole operators that searches try: with all of these operators deferred and, if one of them
+// writes more than all others together, with that one alone deferred.
+std::vector<loop_nest> whole_operator_nests(const graph& g);
 
 }  // namespace um

@@ -16,14 +16,14 @@ constexpr std::size_t word_bits = 64;
 
 }  // namespace
 
-void transfer_placer::copy_order::sort(std::size_t gaps, const auto& by) {
-  std::ranges::stable_sort(copies_, {}, [&](const gap_copy& c) { return by(c.gap); });
+void transfer_placer::ordered_copies::sort(std::size_t gaps, const auto& by) {
+  std::ranges::stable_sort(copies_, {}, [&](const timed_gap_copy& c) { return by(c.gap); });
   rank_.assign(gaps, no_copy);
   for (std::size_t i = 0; i < copies_.size(); ++i) rank_[copies_[i].gap] = static_cast<std::uint32_t>(i);
   chosen_.assign(copies_.size() / word_bits + 1, 0);
 }
 
-void transfer_placer::copy_order::for_each_of(std::span<const std::uint32_t> gaps, const auto& visit) {
+void transfer_placer::ordered_copies::visit_in_order(std::span<const std::uint32_t> gaps, const auto& visit) {
   for (const std::uint32_t x : gaps) {
     if (rank_[x] != no_copy) chosen_[rank_[x] / word_bits] |= std::uint64_t{1} << rank_[x] % word_bits;
   }
@@ -34,7 +34,7 @@ void transfer_placer::copy_order::for_each_of(std::span<const std::uint32_t> gap
 }
 
 transfer_placer::transfer_placer(const forecaster& costs, const use_table& uses, std::span<const gap> gaps,
-                                 const copy_slack& late)
+                                 const copy_slack& slack)
     : uses_(uses), gaps_(gaps), start_times_(uses.order.size() + 1, 0) {
   for (position at = 0; at < uses.end(); ++at) {
     const auto i = static_cast<std::size_t>(at);
@@ -42,7 +42,7 @@ transfer_placer::transfer_placer(const forecaster& costs, const use_table& uses,
   }
   const auto time_of = [&](const gap& e, lane where) {
     const nanoseconds alone = costs.copy_time(uses.parts[e.part].bytes, where);
-    return alone + alone / 100 * late.percent + late.fixed;
+    return alone + alone / 100 * slack.percent + slack.fixed;
   };
   for (std::uint32_t x = 0; x < gaps.size(); ++x) {
     const gap& e = gaps[x];
@@ -61,9 +61,10 @@ void transfer_placer::place(const std::vector<swap_timing>& timing, std::vector<
     swapped_gaps_.push_back(x);
     decisions[x] = {gap_choice::swap, gaps_[x].last_use, gaps_[x].next_use};
   }
-  // Deadlines come the latest first, so each copy ends where the one before it begins, or earlier.
+  // Places copies in the order of falling deadlines, so each ends at or before the start of the one placed
+  // before it.
   nanoseconds begin = std::numeric_limits<nanoseconds>::max();
-  to_device_.for_each_of(swapped_gaps_, [&](const gap_copy& c) {
+  to_device_.visit_in_order(swapped_gaps_, [&](const timed_gap_copy& c) {
     const std::uint32_t x = c.gap;
     const gap& e = gaps_[x];
     begin = std::min(begin, start_of(e.next_use)) - c.time;
@@ -74,14 +75,14 @@ void transfer_placer::place(const std::vector<swap_timing>& timing, std::vector<
   });
   // A copy can begin after the last write; later reads do not delay it.
   calendar link_to_host;
-  to_host_.for_each_of(swapped_gaps_, [&](const gap_copy& c) {
+  to_host_.visit_in_order(swapped_gaps_, [&](const timed_gap_copy& c) {
     const std::uint32_t x = c.gap;
     const gap& e = gaps_[x];
-    const nanoseconds end = link_to_host.book_earliest(start_of(e.producer + 1), c.time) + c.time;
+    const nanoseconds end = link_to_host.book_first_free(start_of(e.producer + 1), c.time) + c.time;
     if (timing[x] == swap_timing::just_in_time) return;
     const auto after =
         static_cast<position>(std::ranges::lower_bound(start_times_, end) - start_times_.begin());
-    // One that is back late gives its memory up for one compute at least.
+    // A part that is swapped `back_late` is off the device for at least one compute.
     const position last = decisions[x].return_before - (timing[x] == swap_timing::back_late ? 2 : 1);
     decisions[x].leave_after = std::clamp(after - 1, e.last_use, std::max(e.last_use, last));
   });

@@ -14,7 +14,7 @@ images images_of(const region& r) {
   return {r.batch.begin, r.batch.end};
 }
 
-// The accesses of every position.
+// The accesses of every position of an order.
 std::vector<std::vector<access>> accesses_of_order(const graph& g, const std::vector<compute>& order) {
   std::vector<std::vector<access>> all;
   all.reserve(order.size());
@@ -64,10 +64,10 @@ bool writes_gradient(const graph& g, const op& o) {
   return std::ranges::any_of(o.out, [&](tensor_id t) { return is_gradient(g.tensors[t].role); });
 }
 
-// For each part, the last position before which it can be computed again; -1: it cannot. The operator must be
-// repeatable: it writes nothing that a user reads and accumulates nothing. Each of its inputs must start on
-// the host unchanged, be recomputable itself, or have later uses: then it is on the device or the host, since
-// gaps that are not recomputable keep their part there.
+// Per part: the last position before which it can be recomputed; -1: never. Its operator must be repeatable:
+// it writes nothing that a user reads and accumulates nothing. Each of its inputs must start on the host
+// unchanged, be recomputable, or have later uses: such an input is on the device or the host, since gaps that
+// are not recomputable keep their part there.
 std::vector<position> recomputable_until(const graph& g, const use_table& uses) {
   std::vector<position> again(uses.parts.size(), -1), available(uses.parts.size(), -1);
   std::vector<int> writes(uses.parts.size(), 0);
@@ -99,7 +99,7 @@ std::vector<position> recomputable_until(const graph& g, const use_table& uses) 
   return again;
 }
 
-// Position that wrote the value which a part holds after its use number `i`; -1: none.
+// Position that wrote the value which the part holds after its use number `i`; -1: none.
 position producer_of(const std::vector<use>& uses, std::size_t i) {
   for (std::size_t k = i + 1; k-- > 0;) {
     if (uses[k].mode != access_mode::read) return uses[k].at;

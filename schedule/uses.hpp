@@ -17,7 +17,7 @@ using part_id = std::uint32_t;  // an index into use_table::parts
 struct tensor_part {
   tensor_id tensor = 0;
   std::int64_t begin = 0, end = 0;
-  byte_count bytes = 0;  // in an arena: a multiple of arena_alignment
+  byte_count bytes = 0;  // a multiple of arena_alignment
 };
 
 struct use {
@@ -36,10 +36,10 @@ struct use_table {
   std::vector<std::vector<use>>
       uses_of_part;  // uses of each part, in order; an operator that reads and writes it counts as a write
   std::vector<std::vector<touched_part>> touched_parts;  // per position: the parts that it touches, each once
-  // The same for a recomputation of the position, if that is another operator (core/memory_plan.hpp);
-  // otherwise empty.
+  // Per position: the parts that its recomputation touches, if that is another operator
+  // (core/memory_plan.hpp); otherwise empty.
   std::vector<std::vector<touched_part>> recompute_touched_parts;
-  // First position that writes a gradient: the backward pass begins. The size of the order if there is none.
+  // First position of the backward pass, which writes a gradient; the size of the order if there is none.
   position backward_begin = 0;
 
   position end() const { return static_cast<position>(order.size()); }
@@ -49,31 +49,31 @@ struct use_table {
   }
 };
 
-// Which regions end parts: all that the order touches, or only those that it writes, as in a plan
-// (core/memory_plan.hpp, cells_of).
+// At which regions' borders tensors are cut into parts: all regions that the order touches, or only those
+// that it writes, as in a plan (core/memory_plan.hpp, cells_of).
 enum class part_borders : std::uint8_t { touched, written };
 
-// Throws std::invalid_argument, naming the operator, if one cannot be cut as the order requires.
+// Throws std::invalid_argument, naming the operator, if an operator cannot be cut as the order requires.
 use_table make_use_table(const graph& g, std::vector<compute> order,
                          part_borders cut = part_borders::touched);
 
 // The part as a box, as actions refer to it.
 box box_of(const graph& g, const tensor_part& part);
 
-// Between two consecutive uses of a part. `last_use` is -1 before the first use of a tensor that starts on
-// the host (inputs, labels, parameters). `next_use` is the size of the order after the last use of a tensor
-// that must be kept.
+// The time between two consecutive uses of a part. `last_use` is -1 before the first use of a tensor that
+// starts on the host (inputs, labels, parameters). `next_use` is the size of the order after the last use of
+// a tensor that must be kept.
 struct gap {
   part_id part = 0;
   position last_use = 0, next_use = 0;
-  bool has_host_copy = false;  // if the tensor is staged: its host copy is valid without a copy
+  bool has_host_copy = false;  // the host copy is valid in the gap if the tensor is staged
   bool is_recomputable =
-      false;              // its inputs are available, or can be computed again, whenever it may be needed
+      false;  // it can be recomputed: its inputs are available or recomputable whenever it may be needed
   position producer = 0;  // position that wrote its value; -1: none in this order
 };
 
-// Sorted by part, then by `last_use`. Gaps within the order have at least one operator in them; those at the
-// start and the end are always listed.
+// All gaps, sorted by part, then by `last_use`. A gap within the order contains at least one operator; gaps
+// at the start and the end are always listed.
 std::vector<gap> find_gaps(const graph& g, const use_table& uses);
 
 // Whether the forward pass writes the part and the backward pass reads it next.

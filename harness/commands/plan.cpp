@@ -48,7 +48,7 @@ int plan_command(const plan_options& options) {
   const process_limits within("planning", std::chrono::seconds{work.settings.deadline_s},
                               work.backend.is_simulated);
   try {
-    const best_listener listener([&](nanoseconds time) {
+    const best_time_listener listener([&](nanoseconds time) {
       progress.note(fmt::format("the best so far takes {}", time_text(static_cast<double>(time))));
     });
     const planned_cell made = plan_cell(work);
@@ -79,7 +79,7 @@ int plan_torch_command(const plan_torch_options& options) {
   torch_model own(unplanned, std::numeric_limits<std::int64_t>::max());
   own.evaluate(fates);
   fmt::print("{}\n", to_json(own.plan(), plan_torch(q.step, q.budget, q.default_saved, q.work),
-                             least_torch_peak(q.step)));
+                             torch_peak_lower_bound(q.step)));
   return 0;
 }
 

@@ -257,7 +257,7 @@ void describe_counters(auto& v, record& r) {
 
 void describe_bounds(auto& v, record& r) {
   std::optional<written_bounds> bounds;
-  if (r.bounds) bounds = {r.bounds->passes, r.bounds->whole, r.bound};
+  if (r.bounds) bounds = {r.bounds->two_passes, r.bounds->whole_operators, r.bound};
   v.field("bounds", bounds);
   if (bounds && !r.bounds) {
     r.bounds = {0, bounds->passes, bounds->whole};

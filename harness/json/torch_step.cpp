@@ -23,7 +23,7 @@ json estimate_of(const torch_plan& plan) {
   const torch_estimate& e = plan.estimate;
   json offloaded = json::array();
   for (const torch_offload& c : plan.offloaded)
-    offloaded.push_back({c.tensor, number_or_none(c.gone_after), number_or_none(c.back_before)});
+    offloaded.push_back({c.tensor, number_or_none(c.freed_after), number_or_none(c.copied_back_before)});
   return {{"ns", e.ns},
           {"peak", e.peak},
           {"forward_peak", e.forward_peak},
@@ -41,22 +41,22 @@ json estimate_of(const torch_plan& plan) {
 void describe(auto& v, torch_node& n) {
   v.field("kind", n.kind);
   v.field("inputs", n.inputs, plain_format{0, no_node - 1});
-  v.field("shifted", n.shifted, plain_format{0, no_node - 1});
+  v.field("shifted", n.shifted_inputs, plain_format{0, no_node - 1});
   v.require((n.kind != torch_kind::view && n.kind != torch_kind::item) || !n.inputs.empty(),
             "a view or an item has an input");
   v.field("bytes", n.bytes, up_to_most);
   v.field("elements", n.elements, up_to_most);
   v.field("ns", n.ns, up_to_most);
   v.field("workspace", n.workspace, up_to_most);
-  v.field("pace", n.pace, number_range{0.01, 1});
+  v.field("pace", n.bandwidth_share, number_range{0.01, 1});
   v.field("family", n.family, plain_format{0, 1 << 30});
-  v.field("forward", n.forward);
-  v.field("resident", n.resident);
-  v.field("repeatable", n.repeatable);
-  v.field("widens", n.widens);
-  v.field("over_first", n.over_first);
-  v.field("forward_result", n.forward_result);
-  v.field("backward_result", n.backward_result);
+  v.field("forward", n.can_run_forward);
+  v.field("resident", n.is_resident);
+  v.field("repeatable", n.is_repeatable);
+  v.field("widens", n.is_widening);
+  v.field("over_first", n.writes_over_first_input);
+  v.field("forward_result", n.is_forward_result);
+  v.field("backward_result", n.is_backward_result);
 }
 
 void describe(auto& v, torch_question& q) {
@@ -64,14 +64,14 @@ void describe(auto& v, torch_question& q) {
   v.field("budget", q.budget, plain_format{1, most_bytes});
   v.field("base_bytes", q.step.base_bytes, up_to_most);
   v.field("bytes_per_ns", q.step.bytes_per_ns, number_range{1e-6, most_rate});
-  v.field("launch_ns", q.step.launch_ns, up_to_most);
-  v.field("between_ns", q.step.between_ns, up_to_most);
+  v.field("launch_ns", q.step.min_kernel_ns, up_to_most);
+  v.field("between_ns", q.step.kernel_gap_ns, up_to_most);
   v.field("link_bytes_per_ns", q.step.link_bytes_per_ns, number_range{0, most_rate});
-  v.field("copy_ns", q.step.copy_ns, up_to_most);
-  v.field("copy_drag", q.step.copy_drag, number_range{0, 1});
-  v.field("host_kernel_ns", q.step.host_kernel_ns, up_to_most);
-  v.field("host_copy_ns", q.step.host_copy_ns, up_to_most);
-  v.field("fused", q.step.fused);
+  v.field("copy_ns", q.step.copy_latency_ns, up_to_most);
+  v.field("copy_drag", q.step.kernel_slowdown, number_range{0, 1});
+  v.field("host_kernel_ns", q.step.kernel_launch_cpu_ns, up_to_most);
+  v.field("host_copy_ns", q.step.copy_launch_cpu_ns, up_to_most);
+  v.field("fused", q.step.fuses_kernels);
   v.field("stores_gradients", q.step.stores_gradients);
   v.field("begin", q.default_saved, plain_format{0, no_node - 1});
   v.field("work", q.work, up_to_most);
@@ -85,7 +85,7 @@ torch_question torch_question_from(const std::string& text, const std::string& s
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     const json_place node = place_of_field(place_of_field(at, "nodes"), i);
     check_refers_backwards(nodes[i].inputs, i, place_of_field(node, "inputs"));
-    check_refers_backwards(nodes[i].shifted, i, place_of_field(node, "shifted"));
+    check_refers_backwards(nodes[i].shifted_inputs, i, place_of_field(node, "shifted"));
   }
   check_refers_backwards(q.default_saved, nodes.size(), place_of_field(at, "begin"));
   return q;

@@ -127,8 +127,9 @@ std::string kind_text(const plan_kind& kind) {
                                                    : "neither swap nor recompute";
   if (kind.narrowest_class == plan_class::any) return "any plan";
   return fmt::format("plans that {}, {}", does,
-                     kind.narrowest_class == plan_class::passes ? "the whole batch forward and then backward"
-                                                                : "whole operators in this order");
+                     kind.narrowest_class == plan_class::two_passes
+                         ? "the whole batch forward and then backward"
+                         : "whole operators in this order");
 }
 
 // "1.06 of 20.7 ms, the least for plans that ...", and what holds for other kinds. Measured operators were
@@ -143,8 +144,8 @@ std::string bound_rows(const time_bounds& b, const std::optional<plan_bound>& ow
                                      kind_text(own->kind), simulated ? "" : "; operators timed one by one"));
   }
   text +=
-      row(text.empty() ? "bound" : "", bounds_text(b.passes) + ", the whole batch forward and then backward");
-  if (b.whole) text += row("", bounds_text(*b.whole) + ", whole operators in order");
+      row(text.empty() ? "bound" : "", bounds_text(b.two_passes) + ", the whole batch forward and then backward");
+  if (b.whole_operators) text += row("", bounds_text(*b.whole_operators) + ", whole operators in order");
   return text;
 }
 

@@ -22,10 +22,10 @@ bool computes_in_order(const memory_plan& plan, const std::vector<compute>& orde
   return std::ranges::equal(first, order, {}, {}, &compute::op);
 }
 
-// The orders of whole operators that the class contains.
-std::vector<std::vector<compute>> whole_orders(const graph& g) {
+// The orders that plans of the class `whole_operators` may use.
+std::vector<std::vector<compute>> whole_operator_orders(const graph& g) {
   std::vector<std::vector<compute>> all{graph_order(g)};
-  for (const loop_nest& by : whole_nests(g)) {
+  for (const loop_nest& by : whole_operator_nests(g)) {
     std::vector<compute> late = make_order(g, by);
     if (std::ranges::find(all, late) == all.end()) all.push_back(std::move(late));
   }
@@ -69,19 +69,21 @@ plan_kind plan_kind_of(const graph& g, const memory_plan& plan) {
   };
   kind.swaps = kind.swaps || !explicit_alone;
   if (!ends_forward_first(g, plan)) return kind;
-  kind.narrowest_class = plan_class::passes;
-  const auto orders = whole_orders(g);
+  kind.narrowest_class = plan_class::two_passes;
+  const auto orders = whole_operator_orders(g);
   const bool whole =
       std::ranges::any_of(orders, [&](const auto& order) { return computes_in_order(plan, order); });
   if (explicit_alone && whole && std::ranges::none_of(plan.actions, moves_part))
-    kind.narrowest_class = plan_class::whole;
+    kind.narrowest_class = plan_class::whole_operators;
   return kind;
 }
 
 nanoseconds bound_for(const time_bounds& b, const plan_kind& kind) {
-  if (kind.narrowest_class == plan_class::any || (kind.narrowest_class == plan_class::whole && !b.whole))
+  if (kind.narrowest_class == plan_class::any ||
+      (kind.narrowest_class == plan_class::whole_operators && !b.whole_operators))
     return b.compute;
-  const class_bounds& of = kind.narrowest_class == plan_class::whole ? *b.whole : b.passes;
+  const class_bounds& of =
+      kind.narrowest_class == plan_class::whole_operators ? *b.whole_operators : b.two_passes;
   if (kind.swaps && kind.recomputes) return of.both;
   if (kind.swaps) return of.swap;
   return of.recompute;
@@ -92,24 +94,24 @@ time_bounds compute_time_bounds(const problem& p) {
   time_bounds found;
   found.compute = static_cast<nanoseconds>(x.forward_time + x.backward_time);
   const class_bounds none{found.compute, found.compute, found.compute};
-  found.passes = none;
-  found.whole = none;
+  found.two_passes = none;
+  found.whole_operators = none;
   const bool links = p.target.link_to_device_bytes_per_s > 0 && p.target.link_to_host_bytes_per_s > 0;
-  const auto orders = whole_orders(p.network);
+  const auto orders = whole_operator_orders(p.network);
   for (const auto& [swaps, repeats, member] :
        {std::tuple{true, false, &class_bounds::swap}, std::tuple{false, true, &class_bounds::recompute},
         std::tuple{true, true, &class_bounds::both}}) {
     const allowed_moves what{swaps && links, repeats};
     pass_bound s{found.compute, {}};
     if (x.backward_time > 0) s = bound_passes(x, p.target, p.budget, what);
-    found.passes.*member = s.min_time;
+    found.two_passes.*member = s.min_time;
     nanoseconds whole = no_bound;
     for (const std::vector<compute>& order : orders)
-      whole = std::min(whole, whole_bound(p, order, what, s.prices));
-    found.whole.value().*member = std::max(s.min_time, whole);
+      whole = std::min(whole, whole_operator_bound(p, order, what, s.prices));
+    found.whole_operators.value().*member = std::max(s.min_time, whole);
   }
   // A bound for all plans of a class also holds for its subsets.
-  for (class_bounds* of : {&found.passes, &*found.whole})
+  for (class_bounds* of : {&found.two_passes, &*found.whole_operators})
     of->both = std::min({of->both, of->swap, of->recompute});
   return found;
 }

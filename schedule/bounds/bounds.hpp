@@ -12,29 +12,27 @@
 
 namespace um {
 
-// `swap`: for plans that compute nothing twice; `recompute`: for plans that move nothing; `both`: for all
-// plans of a class. no_bound if there is no such plan.
+// Bounds for one class of plans. `swap`: for plans that recompute nothing; `recompute`: for plans that move
+// nothing; `both`: for all plans of the class. no_bound: there is no such plan.
 struct class_bounds {
   nanoseconds swap = 0, recompute = 0, both = 0;
 };
 
-// `compute`: for every plan, the sum of its operators' times.
-//
-// `passes`: for plans that finish the forward pass of the whole batch before any backward operator; within a
-// pass they may use any parts. Without a backward pass it equals `compute`. `whole`: for those plans of
-// `passes` that compute whole operators in the graph's order, as it is or as one of
-// whole_nests(), move tensors whole, and keep everything on the device or staged.
+// `compute`: for every plan. `two_passes`: for plans that finish the forward pass of the whole batch before
+// any backward operator; within a pass they may use any parts. Without a backward pass it equals `compute`.
+// `whole_operators`: for those of them that compute whole operators in the graph's order or in one of
+// whole_operator_nests(), move whole tensors, and keep every tensor on the device or staged.
 struct time_bounds {
-  nanoseconds compute = 0;  // sum of all operators
-  class_bounds passes;
-  std::optional<class_bounds> whole;  // absent in records written before it existed
+  nanoseconds compute = 0;  // sum of the times of all operators
+  class_bounds two_passes;
+  std::optional<class_bounds> whole_operators;  // absent in older records
 };
 
 // Each bound is the optimum of a linear program, or slightly below it.
 time_bounds compute_time_bounds(const problem& p);
 
-// The narrowest class that contains a plan.
-enum class plan_class : std::uint8_t { any, passes, whole };
+// Classes of plans, each a subset of the one before it.
+enum class plan_class : std::uint8_t { any, two_passes, whole_operators };
 template <>
 inline constexpr std::array enum_names<plan_class>{"any"sv, "passes"sv, "whole"sv};
 struct plan_kind {

@@ -8,8 +8,8 @@
 namespace um {
 namespace {
 
-// Maximum flow from a source through items with gains to items with costs and on to a sink, along
-// requirements and their reverse edges.
+// Maximum flow from a source through items with gains to items with costs and on to a sink. Edges lead from
+// an item to those that it requires, and back.
 class closure_flow {
  public:
   closure_flow(const std::vector<double>& gain, const std::vector<std::vector<std::size_t>>& needs)
@@ -84,7 +84,7 @@ class closure_flow {
     }
   }
 
-  std::vector<double> remaining_gain_, remaining_cost_;  // unsent gain, unused cost
+  std::vector<double> remaining_gain_, remaining_cost_;  // gain not yet sent, cost not yet used up
   std::vector<std::size_t> first_edge_;                  // per item: index of its first edge
   std::vector<edge> edges_;                              // edges to other items and their reverse edges
   std::vector<bool> is_visited_;
@@ -92,8 +92,8 @@ class closure_flow {
 
 }  // namespace
 
-std::vector<bool> best_closure(const std::vector<double>& gain,
-                               const std::vector<std::vector<std::size_t>>& needs) {
+std::vector<bool> max_weight_closure(const std::vector<double>& gain,
+                                     const std::vector<std::vector<std::size_t>>& needs) {
   return closure_flow(gain, needs).source_side();
 }
 

@@ -38,7 +38,7 @@ double lagrangian::evaluate(const prices& x) {
     gain[v.producer] += choices_without_recompute_[i].cost - choices_with_recompute_[i].cost;
   }
   std::vector<bool> chosen(model_.position_count, false);
-  if (allowed_.recomputes) chosen = best_closure(gain, model_.required_positions);
+  if (allowed_.recomputes) chosen = max_weight_closure(gain, model_.required_positions);
   for (std::size_t o = 0; o < model_.position_count; ++o) sum -= chosen[o] ? gain[o] : 0;
   for (std::size_t i = 0; i < model_.fixed_bytes.size(); ++i)
     sum -= x.byte_prices[i] * (1 - model_.fixed_bytes[i]);

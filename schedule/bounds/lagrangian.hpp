@@ -9,7 +9,7 @@ namespace um::whole {
 
 class lagrangian {
  public:
-  // Keeps the reference.
+  // Keeps a reference to the model.
   lagrangian(const model& m, allowed_moves allowed);
 
   // The minimum of the Lagrangian over all plans: a lower bound, as a fraction of the operators' time.
@@ -23,7 +23,7 @@ class lagrangian {
   void add_excess(const value& v, const value_choice& c, std::vector<double>& change);
 
   const model& model_;
-  allowed_moves allowed_;  // whether plans may swap, and may recompute
+  allowed_moves allowed_;  // whether plans may swap; whether they may recompute
   price_index prices_;
   value_costs costs_;
   std::vector<value_choice> choices_without_recompute_,

@@ -11,9 +11,9 @@
 namespace um {
 namespace {
 
-// What one set of decisions uses: bytes kept, and times in ns.
+// Memory and lane times (in ns) of one set of decisions.
 struct column {
-  double kept_bytes = 0, copy_out_time = 0, copy_in_time = 0, recompute_time = 0;  // bytes, ns, ns, ns
+  double kept_bytes = 0, copy_out_time = 0, copy_in_time = 0, recompute_time = 0;
 };
 
 // Dual prices: of a byte on the device, of a nanosecond of each copy lane and of computing.
@@ -26,27 +26,27 @@ struct copy_rates {
   bool swaps = true, recomputes = true;
 };
 
-// The cheapest decisions at these prices, and their price.
+// The cheapest decisions at these prices, and their total price.
 std::pair<column, double> cheapest_column(const passes& x, const copy_rates& r, const dual_prices& at) {
   std::vector<double> gain(x.recompute_time.size(), 0);
   for (std::size_t o = 0; o < x.recompute_time.size(); ++o) gain[o] = -x.recompute_time[o] * at.recompute;
   const auto price_kept = [&](const saved_tensor& t) { return t.bytes * at.byte; };
   const auto price_moved = [&](const saved_tensor& t) {
-    return t.bytes * ((t.from_host ? 0 : r.ns_per_byte_out * at.out) + r.ns_per_byte_in * at.in);
+    return t.bytes * ((t.starts_on_host ? 0 : r.ns_per_byte_out * at.out) + r.ns_per_byte_in * at.in);
   };
   const auto moves = [&](const saved_tensor& t) { return r.swaps && price_moved(t) < price_kept(t); };
   for (const saved_tensor& t : x.saved_tensors) {
-    if (!t.from_host) gain[t.producer] += moves(t) ? price_moved(t) : price_kept(t);
+    if (!t.starts_on_host) gain[t.producer] += moves(t) ? price_moved(t) : price_kept(t);
   }
   std::vector<bool> again(x.recompute_time.size(), false);
-  if (r.recomputes) again = best_closure(gain, x.required_ops);
+  if (r.recomputes) again = max_weight_closure(gain, x.required_ops);
   column c;
   for (std::size_t o = 0; o < x.recompute_time.size(); ++o)
     c.recompute_time += again[o] ? x.recompute_time[o] : 0;
   for (const saved_tensor& t : x.saved_tensors) {
-    if (!t.from_host && again[t.producer]) continue;
+    if (!t.starts_on_host && again[t.producer]) continue;
     if (moves(t)) {
-      c.copy_out_time += t.from_host ? 0 : t.bytes * r.ns_per_byte_out;
+      c.copy_out_time += t.starts_on_host ? 0 : t.bytes * r.ns_per_byte_out;
       c.copy_in_time += t.bytes * r.ns_per_byte_in;
     } else {
       c.kept_bytes += t.bytes;
@@ -56,7 +56,7 @@ std::pair<column, double> cheapest_column(const passes& x, const copy_rates& r, 
                  c.recompute_time * at.recompute};
 }
 
-// The linear program over mixtures of these columns, with times relative to the network's.
+// The linear program over mixtures of these columns. Times are relative to the network's.
 linear_program mixture_program(const std::vector<column>& columns, const passes& x, double budget) {
   const double unit = x.forward_time + x.backward_time;
   linear_program lp;
@@ -76,9 +76,10 @@ linear_program mixture_program(const std::vector<column>& columns, const passes&
   return lp;
 }
 
-// Column generation. A column is a choice for every value, with its times of copies out, in, and of
-// recomputation (again). Over all mixtures of columns: min f + b, the times of the passes, with f >= forward,
-// f >= out, b >= backward + again, b >= in and kept <= budget. The dual prices yield the next column.
+// Column generation. A column is a choice for every value, with its times of copies out, copies in, and
+// recomputation. Minimizes forward + backward over all mixtures of columns. forward is at least the forward
+// pass and the copies out, backward at least the backward pass plus recomputation and the copies in, and kept
+// bytes at most the budget. The dual prices yield the next column.
 pass_bound generate_columns(const passes& x, const copy_rates& r, double budget) {
   const double unit = x.forward_time + x.backward_time;
   std::vector<column> columns;

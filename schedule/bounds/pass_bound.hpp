@@ -12,8 +12,8 @@ namespace um {
 
 struct saved_tensor {
   double bytes = 0;
-  bool from_host = false;    // a network input, which starts on the host: it needs no copy out
-  std::size_t producer = 0;  // otherwise the forward operator that writes it
+  bool starts_on_host = false;  // a network input: it needs no copy out
+  std::size_t producer = 0;     // the forward operator that writes it, unless it starts on the host
 };
 
 // The two passes of a network, and the tensors that the backward pass reads from the forward pass.
@@ -22,7 +22,7 @@ struct passes {
   std::vector<saved_tensor> saved_tensors;
   std::vector<double> recompute_time;  // ns, per forward operator
   std::vector<std::vector<std::size_t>>
-      required_ops;  // per forward operator: those that must run again before it can
+      required_ops;  // per forward operator: the operators that must run again before it can
 };
 
 passes split_passes(const problem& p);
@@ -31,7 +31,7 @@ passes split_passes(const problem& p);
 op_id first_backward(const graph& g);
 
 struct pass_bound {
-  nanoseconds min_time = no_bound;  // no_bound if what must be kept exceeds the budget
+  nanoseconds min_time = no_bound;  // no_bound if tensors that must be kept exceed the budget
   start_prices prices;              // dual prices of that bound
 };
 pass_bound bound_passes(const passes& x, const machine& m, byte_count budget, allowed_moves allowed);

@@ -8,12 +8,12 @@ namespace {
 
 constexpr double unlimited = std::numeric_limits<double>::max();
 
-// After its last gap the value need not return to the device.
+// Whether the value need not return to the device after this gap, which is its last.
 bool needs_no_return(const value& v, std::size_t gap) {
   return v.ends_on_host && gap + 1 == v.absences.size();
 }
 
-// More than any plan costs, in units of the operators' time.
+// A cost above that of any plan, in units of the operators' time.
 constexpr double forbidden = 1e6;
 
 double keep_cost(const price_index& at, const value& v, const absence& s) {
@@ -23,7 +23,7 @@ std::size_t earliest_return(const absence& s, std::size_t leaves) {
   return std::max(leaves, s.room_again);
 }
 
-// Cost of a gap if the value is kept or, if cheaper, computed again.
+// Cost of a gap without a copy: the cheaper of keeping the value and, where allowed, recomputing it.
 double cost_without_copy(const price_index& at, const value& v, const value_choice& c, std::size_t gap,
                          double kept) {
   const absence& s = v.absences[gap];
@@ -32,7 +32,7 @@ double cost_without_copy(const price_index& at, const value& v, const value_choi
                             kept);
 }
 
-// Adds the copies out between `begin` and the end of a gap that may be optimal.
+// Adds the candidates for a copy out between `begin` and the end of a gap; others cannot be optimal.
 void add_copies(value_costs& costs, const price_index& at, const value& v, std::size_t gap,
                 std::size_t begin) {
   const absence& s = v.absences[gap];
@@ -55,8 +55,8 @@ void add_copies(value_costs& costs, const price_index& at, const value& v, std::
   }
 }
 
-// Chooses the best interval for the one copy out, after which each gap may be spent off the device, or no
-// copy.
+// Chooses the best interval for the value's only copy out, or no copy. After that copy, the value may be off
+// the device in every gap.
 value_choice with_best_copy(value_costs& costs, const price_index& at, const value& v, value_choice c) {
   costs.cost_without_copy.clear();
   for (std::size_t k = 0; k < v.absences.size(); ++k) {
@@ -80,13 +80,13 @@ value_choice with_best_copy(value_costs& costs, const price_index& at, const val
   return c;
 }
 
-// A value that is only on the host at the start must be copied in before its first use.
+// Whether the value must be copied in before its first use, since it starts on the host only.
 bool must_return_first(const value& v, std::size_t gap) {
   return gap == 0 && v.starts_on_host;
 }
 
-// For a value with a valid host copy: it stays on the device throughout, or is copied in and leaves without a
-// copy.
+// For a value with a valid host copy: the cheaper of staying on the device throughout and of leaving without
+// a copy and being copied in again.
 value_choice cheapest_without_copy_out(const value_costs& costs, const price_index& at, const value& v) {
   value_choice c;
   double resident = 0;
@@ -121,7 +121,7 @@ void tabulate_value_costs(value_costs& costs, const price_index& at, const value
   costs.away_cost.clear();
   costs.copy_candidates.clear();
   if (!swaps || v.leaves_without_copy) return;
-  std::size_t begin = v.first_leave;
+  std::size_t begin = v.first_leave_interval;
   for (std::size_t k = 0; k < v.absences.size(); ++k) {
     add_copies(costs, at, v, k, begin);
     begin = v.absences[k].end + 1;

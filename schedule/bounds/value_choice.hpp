@@ -11,7 +11,7 @@
 
 namespace um::whole {
 
-// Interval of a value's copy out, and the gap by whose end it happens.
+// The interval of a value's copy out, and the gap before whose end it happens.
 struct chosen_copy {
   std::size_t interval = 0, gap = 0;
 };
@@ -20,9 +20,9 @@ struct value_choice {
   double cost = 0;
   bool recomputes = false;  // recomputations may end its gaps
   std::size_t shared_begin = 0,
-              shared_end = 0;  // gaps [begin, end) in which the closure pays for the run (closure.hpp)
+              shared_end = 0;  // gaps [begin, end) whose recomputation the closure pays for (closure.hpp)
   std::optional<chosen_copy> copy_out = {};
-  bool stays_resident = false;  // never leaves the device, although it could without a copy
+  bool stays_resident = false;  // stays on the device, although it could leave without a copy
 
   bool shares_run(std::size_t gap) const { return shared_begin <= gap && gap < shared_end; }
 };
@@ -31,17 +31,17 @@ struct value_choice {
 struct gap_use {
   std::size_t away_begin = 0, away_end = 0;
   bool is_copied_in = false, is_recomputed = false;
-  bool shares_run = false;  // paid once, by the closure
+  bool shares_run = false;  // the closure pays for this run of the producer (closure.hpp)
 };
 
-// Costs of a value's options at given prices, computed once.
+// Costs of a value's options at given prices, tabulated per gap.
 struct value_costs {
   struct copy_candidate {
     std::size_t interval = 0, gap = 0;
     double price = 0, away_cost = 0;  // price of the copy; cost of its gap if the value leaves after it
   };
   std::vector<double> keep_cost;  // per gap: cost of keeping the value
-  std::vector<double> away_cost;  // per gap: cost if it is off the device from the start of the gap on
+  std::vector<double> away_cost;  // per gap: cost if the value is off the device from the gap's start on
   std::vector<copy_candidate> copy_candidates;
   std::vector<std::pair<std::size_t, double>> return_costs;  // scratch
   std::vector<double> cost_without_copy;                     // scratch
@@ -49,8 +49,8 @@ struct value_costs {
 
 void tabulate_value_costs(value_costs& costs, const price_index& at, const value& v, bool swaps);
 value_choice cheapest_without_recompute(value_costs& costs, const price_index& at, const value& v);
-// With a first run of the producer that the closure pays for: in any one gap or, where the producer writes
-// several values that may share runs, in all of them.
+// The cheapest choice if the closure pays for a first run of the producer. That run serves any one gap; if
+// the producer writes several values that may share runs, it serves a gap of each.
 value_choice cheapest_with_recompute(value_costs& costs, const price_index& at, const value& v,
                                      bool shares_producer);
 gap_use choose_gap_use(const price_index& at, const value& v, const value_choice& choice, std::size_t gap);

@@ -35,8 +35,8 @@ void project_onto_simplex(std::array<double, 3>& x) {
   for (double& c : x) c = std::max(0.0, c - level);
 }
 
-// Subgradient method with smoothed subgradients and Polyak's step towards a target value, which is lowered
-// when it is not reached.
+// Subgradient ascent with smoothed subgradients and Polyak's step towards a target value. The target is
+// lowered when it is not reached.
 class subgradient_ascent {
  public:
   subgradient_ascent(const model& m, allowed_moves allowed, prices start)
@@ -110,8 +110,8 @@ class subgradient_ascent {
 
   lagrangian lagrangian_;
   prices best_prices_;
-  double lane_step_factor_;  // step factor for lane prices, since each lane interval has a small part of the
-                             // time
+  double
+      lane_step_factor_;  // step factor of lane prices: each lane interval has only a small part of the time
 };
 
 prices expand_start_prices(const model& m, std::size_t loss, const start_prices& start, double budget) {
@@ -128,18 +128,18 @@ prices expand_start_prices(const model& m, std::size_t loss, const start_prices&
   return x;
 }
 
-// A copy lane's time in the intervals [begin, end] costs as much as waiting; the rest of a wait is the
-// recomputations'.
-void occupy(prices& x, priced_lane lane, std::size_t begin, std::size_t end) {
+// Sets prices as if the copy lane were busy in the intervals [begin, end]: its time costs as much as waiting,
+// and recomputation gets the rest of the price of waits.
+void raise_copy_prices(prices& x, priced_lane lane, std::size_t begin, std::size_t end) {
   for (std::size_t i = begin; i <= end; ++i) {
     x.lane_prices[i][lane] = 1;
     if (i % 2 == 0) project_onto_simplex(x.lane_prices[i] = {x.lane_prices[i][0], x.lane_prices[i][1], 0});
   }
 }
 
-// Of the start and prices at which one large copy waits for its lane: those of the highest value. The ascent
-// raises one interval at a time and does not get from the one to the other.
-prices best_start(const model& m, allowed_moves allowed, prices start) {
+// Returns the best start of the ascent: the given prices, or prices at which one large value waits for its
+// copy lane. The ascent changes one interval at a time and does not find the latter.
+prices best_start_prices(const model& m, allowed_moves allowed, prices start) {
   constexpr std::size_t most_values = 8;
   std::vector<const value*> largest;
   for (const value& v : m.values) largest.push_back(&v);
@@ -149,7 +149,7 @@ prices best_start(const model& m, allowed_moves allowed, prices start) {
   double best = at.evaluate(start);
   const auto consider = [&](priced_lane lane, std::size_t begin, std::size_t end) {
     prices x = start;
-    occupy(x, lane, begin, end);
+    raise_copy_prices(x, lane, begin, end);
     const double value = at.evaluate(x);
     if (value <= best) return;
     best = value;
@@ -157,15 +157,15 @@ prices best_start(const model& m, allowed_moves allowed, prices start) {
   };
   for (const value* v : largest) {
     if (v->starts_on_host) consider(copy_in, 0, v->absences.front().end);
-    if (!v->leaves_without_copy) consider(copy_out, v->first_leave, v->absences.back().end);
+    if (!v->leaves_without_copy) consider(copy_out, v->first_leave_interval, v->absences.back().end);
   }
   return start;
 }
 
 }  // namespace
 
-nanoseconds whole_bound(const problem& p, const std::vector<compute>& order, allowed_moves allowed,
-                        const start_prices& start) {
+nanoseconds whole_operator_bound(const problem& p, const std::vector<compute>& order, allowed_moves allowed,
+                                 const start_prices& start) {
   const model m = whole::make_model(p, order, allowed);
   if (!m.is_feasible) return no_bound;
   if (m.fits_entirely) return static_cast<nanoseconds>(m.unit_ns);
@@ -176,7 +176,7 @@ nanoseconds whole_bound(const problem& p, const std::vector<compute>& order, all
   const auto loss = static_cast<std::size_t>(make_use_table(p.network, order).backward_begin);
   constexpr std::size_t work = 20'000'000, least = 20, most = 400;
   prices first = expand_start_prices(m, loss, start, static_cast<double>(p.budget));
-  if (allowed.swaps) first = best_start(m, allowed, std::move(first));
+  if (allowed.swaps) first = best_start_prices(m, allowed, std::move(first));
   subgradient_ascent up(m, allowed, std::move(first));
   const double value = up.maximize(std::clamp(work / size, least, most));
   constexpr double rounding = 1e-9;

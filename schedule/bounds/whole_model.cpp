@@ -30,7 +30,7 @@ class model_builder {
     model_.fixed_bytes.assign(2 * model_.position_count, 0);
     add_operands();
     add_values();
-    find_room();
+    find_unavoidable_absences();
     add_required_positions();
     constexpr double rounding = 1e-9;
     model_.is_feasible = model_.fixed_bytes.empty() || std::ranges::max(model_.fixed_bytes) <= 1 + rounding;
@@ -86,7 +86,7 @@ class model_builder {
         v.bytes = budget_share(at->part);
         v.copy_out_time = bytes * rate(problem_.target.link_to_host_bytes_per_s) / model_.unit_ns;
         v.copy_in_time = bytes * rate(problem_.target.link_to_device_bytes_per_s) / model_.unit_ns;
-        v.first_leave = static_cast<std::size_t>(2 * (at->producer + 1));
+        v.first_leave_interval = static_cast<std::size_t>(2 * (at->producer + 1));
         v.producer = static_cast<std::size_t>(std::max(at->producer, 0));
         v.leaves_without_copy = at->producer < 0;
         v.starts_on_host = at->last_use < 0;
@@ -102,7 +102,7 @@ class model_builder {
     }
   }
 
-  // A value that can neither leave nor be computed again counts as fixed bytes.
+  // Adds a value, or its bytes to the fixed bytes where it can neither leave nor be recomputed.
   void add_value(value v) {
     const bool some = std::ranges::any_of(v.absences, &absence::is_recomputable);
     for (absence& s : v.absences) {
@@ -113,8 +113,9 @@ class model_builder {
     if (allowed_.swaps || some) model_.values.push_back(std::move(v));
   }
 
-  // Plans move values whole: one that does not fit beside the operands of an instant is away then.
-  void find_room() {
+  // Finds the instants at which a value must be off the device, since it does not fit beside the operands.
+  // Plans move values whole.
+  void find_unavoidable_absences() {
     constexpr double rounding = 1e-9;
     for (value& v : model_.values) {
       for (absence& s : v.absences) {
@@ -127,8 +128,8 @@ class model_builder {
     }
   }
 
-  // A recomputation requires inputs that are dead by then. Other inputs are not required, since it is not
-  // known here when they are on the device.
+  // Finds the recomputations that each recomputation requires: those of inputs that are dead by then. Other
+  // inputs are ignored, since it is not known here when they are on the device.
   void add_required_positions() {
     model_.required_positions.resize(model_.position_count);
     model_.recomputable_value_count.assign(model_.position_count, 0);

@@ -23,9 +23,10 @@ namespace whole {
 // before position p, 2 p + 1 its compute, 2 n the wait after the last. Instant i lies between intervals i and
 // i + 1.
 struct absence {
-  std::size_t begin = 0, end = 0;  // instants [begin, end) at which a value may be off the device
-  bool is_recomputable = false;    // it may be computed again at the end of the absence
-  // Instants at which operands leave no room for it, if there are any: [first_without_room, room_again).
+  std::size_t begin = 0, end = 0;  // instants [begin, end) at which the value may be off the device
+  bool is_recomputable = false;    // the absence may end with a recomputation
+  // Instants [first_without_room, room_again) at which operands leave no room for the value; empty if it
+  // always fits.
   std::size_t first_without_room = 0, room_again = 0;
   bool must_leave() const { return room_again > 0; }
 };
@@ -33,13 +34,13 @@ struct absence {
 // A value of a part: what one producer wrote, and the gaps between its uses.
 struct value {
   double bytes = 0, copy_out_time = 0,
-         copy_in_time = 0;           // fraction of the budget; times of its copies out and in
-  std::size_t first_leave = 0;       // first interval in which it can leave
-  std::size_t producer = 0;          // position that computes it, if any absence is recomputable
-  bool starts_on_host = false;       // it starts on the host and off the device
-  bool ends_on_host = false;         // its last absence ends with the iteration
-  bool leaves_without_copy = false;  // its host copy is valid
-  std::vector<absence> absences;     // ascending by begin
+         copy_in_time = 0;               // fraction of the budget; times of its copies out and in
+  std::size_t first_leave_interval = 0;  // first interval in which the value can leave the device
+  std::size_t producer = 0;              // position that computes the value, if any absence is recomputable
+  bool starts_on_host = false;           // the value starts on the host and off the device
+  bool ends_on_host = false;             // its last absence ends with the iteration
+  bool leaves_without_copy = false;      // its host copy is valid, so it leaves without a copy
+  std::vector<absence> absences;         // ascending by begin
 };
 
 struct model {
@@ -47,7 +48,7 @@ struct model {
   double unit_ns = 0;                  // nanoseconds of one unit of time
   std::vector<double> compute_time;    // compute time per position
   std::vector<double> recompute_time;  // per position
-  std::vector<double> fixed_bytes;     // per instant: bytes that are on the device whatever is decided
+  std::vector<double> fixed_bytes;     // per instant: bytes that no decision moves off the device
   std::vector<value> values;
   std::vector<std::vector<std::size_t>>
       required_positions;  // per position: positions that must run again before it
@@ -65,10 +66,9 @@ model make_model(const problem& p, const std::vector<compute>& order, allowed_mo
 
 namespace um::whole {
 
-// Dual prices of the whole-operator program, and quantities that depend on them alone (README.md, "Whole
-// operators").
+// Dual prices of the whole-operator program.
 
-// Uses of an interval's time. Recomputation runs only in waits.
+// The lanes that compete for an interval's time. Recomputation runs only in waits.
 enum priced_lane : std::uint8_t { copy_out, copy_in, recompute };
 
 struct prices {
@@ -76,16 +76,16 @@ struct prices {
   std::vector<std::array<double, 3>> lane_prices;  // price of the time of each lane, per interval
 };
 
-// How a value returns before the end of a gap: by a copy or a recomputation that takes `copy_or_run_time`.
-// `credit` is the part of the lane's price that another value pays.
+// How a value returns before the end of a gap: by a copy or by a recomputation, which takes
+// `copy_or_run_time`. `credit`: the part of the lane's price that another value pays.
 struct return_path {
   priced_lane lane = copy_in;  // lane of the copy or recomputation
   double copy_or_run_time = 0, credit = 0;
 };
 
-// Queries on one set of prices. An earlier return and a later departure hold memory longer, so only an
-// interval that is cheaper than all later ones (earlier ones) can be optimal. The class keeps the orders of
-// those intervals; rounding does not change them.
+// Answers queries on one set of prices. An earlier return and a later departure hold memory longer. So a
+// return can only be optimal in an interval cheaper than all later ones, a departure in one cheaper than all
+// earlier ones. The class stores the order of these intervals.
 class price_index {
  public:
   // Keeps the reference.
@@ -99,14 +99,14 @@ class price_index {
   double holding_cost(const value& v, std::size_t begin, std::size_t end) const {
     return end <= begin ? 0 : v.bytes * (byte_price_sum_[end] - byte_price_sum_[begin]);
   }
-  // The next interval with a cheaper copy out.
+  // The next interval in which a copy out is cheaper.
   std::size_t cheaper_copy_out_after(std::size_t interval) const { return cheaper_copy_out_after_[interval]; }
-  // The minimum price of computing a position again after it, and the interval of that price.
+  // The minimum price of recomputing a position, and the interval of that price.
   double min_recompute_price(std::size_t at) const { return min_recompute_price_[at]; }
   std::size_t cheapest_recompute_interval(std::size_t at) const { return cheapest_recompute_interval_[at]; }
 
   return_path return_by_copy(const value& v) const { return {copy_in, v.copy_in_time, 0}; }
-  // `shared`: the closure (closure.hpp) pays the minimum price of this run.
+  // `shared`: the closure (closure.hpp) pays the minimum price of this recomputation.
   return_path return_by_recompute(const value& v, bool shared) const {
     return {recompute, model_.recompute_time[v.producer], shared ? min_recompute_price_[v.producer] : 0};
   }

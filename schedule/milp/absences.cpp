@@ -14,7 +14,7 @@ bool is_memory_short(const gap_model& m, const gap& e) {
   return false;
 }
 
-// The gaps in which parts may leave the device: those of large parts while memory is short, and those of the
+// The gaps in which parts may leave the device: those of large parts where memory is short, and those of the
 // same tensors at the start and the end of the iteration.
 std::vector<std::uint32_t> gaps_that_may_leave(const gap_model& m) {
   std::vector<bool> moves(m.network.tensors.size(), false), wanted(m.gaps.size(), false);
@@ -33,7 +33,7 @@ std::vector<std::uint32_t> gaps_that_may_leave(const gap_model& m) {
   return all;
 }
 
-// A copy in is spread over the slots in which memory is reserved for it; the rest delays the next use.
+// A copy in is spread over the slots in which its memory is held; the rest of the copy delays the next use.
 void add_copy_in(gap_model& m, const gap_columns& a) {
   const gap& e = m.gaps[a.gap];
   mixed_program& p = m.program;
@@ -52,7 +52,8 @@ void add_copy_in(gap_model& m, const gap_columns& a) {
   m.lanes.copy_in_stall[next].emplace_back(late, time);
 }
 
-// Earlier copies out of the same value, and recomputations: they replace the copy out of this gap.
+// The earlier copies out and the recomputations of the same value: they make the copy out of this gap
+// unnecessary.
 terms earlier_copies(const gap_model& m, const gap_columns& a) {
   const gap& e = m.gaps[a.gap];
   terms all;
@@ -67,8 +68,8 @@ terms earlier_copies(const gap_model& m, const gap_columns& a) {
   return all;
 }
 
-// A copy out may start in the slot after its producer. Memory is released when it has ended. A value that
-// left in an earlier gap needs no copy.
+// A copy out may start in the slot after the value's producer. Memory is released when the copy has ended. A
+// value that left in an earlier gap needs no copy.
 void add_copy_out(gap_model& m, const gap_columns& a) {
   const gap& e = m.gaps[a.gap];
   mixed_program& p = m.program;
@@ -76,7 +77,7 @@ void add_copy_out(gap_model& m, const gap_columns& a) {
   terms at_home = earlier_copies(m, a);
   const position made = std::min(e.producer + 1, m.uses.end());
   std::size_t s = made < m.uses.end() ? m.slots.slot_of(made) : m.slots.count();
-  const column early = p.add_fraction();  // share of the copy that delays the slot
+  const column early = p.add_fraction();  // share of the copy that delays its slot
   m.lanes.copy_out[s].emplace_back(early, time);
   m.lanes.copy_out_stall[s].emplace_back(early, time);
   at_home.emplace_back(early, 1);
@@ -98,7 +99,7 @@ void add_copy_out(gap_model& m, const gap_columns& a) {
   p.add_at_least(std::move(at_home), 0);
 }
 
-// Memory is released once and reacquired once after that.
+// In each gap, memory is released at most once and then reacquired at most once.
 void add_memory_columns(gap_model& m, gap_columns& a) {
   const gap& e = m.gaps[a.gap];
   mixed_program& p = m.program;
@@ -143,7 +144,7 @@ void add_absence(gap_model& m, std::uint32_t x) {
   if (m.options.recomputes && e.is_recomputable && is_inner) {
     for (auto& c : a.recompute_in_slot) c = m.program.add_binary();
   }
-  if (is_inner) {  // if released: swapped or computed again
+  if (is_inner) {  // a part that is released is swapped or recomputed
     terms how{{a.released.back(), -1}};
     if (a.swap_share) how.emplace_back(*a.swap_share, 1);
     for (const auto& c : a.recompute_in_slot) {

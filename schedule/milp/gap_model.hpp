@@ -1,4 +1,4 @@
-// The columns and rows of the integer program over gaps (gap_program.hpp), filled in by the functions below.
+// The columns and rows of the integer program over gaps. The functions below fill them in.
 #pragma once
 
 #include <cstddef>
@@ -16,10 +16,9 @@
 namespace um {
 
 // The integer program over the gaps of an order of computes (tvDNN's integer program, Park et al., PPoPP
-// 2018, and Checkmate's, Jain et al., MLSys 2020, in the form of intervals without a tensor).
-//
-// For every gap and time slot: whether the part's memory is released and reacquired; the shares of its copies
-// out and in; whether it is computed again, which needs its inputs. In each slot computes, copies in and
+// 2018, and Checkmate's, Jain et al., MLSys 2020, written over intervals without a tensor). For every gap and
+// time slot it decides whether the part's memory is released and reacquired, the shares of its copies out and
+// in, and whether the part is recomputed, which requires its inputs. In each slot computes, copies in and
 // copies out overlap, and the slot lasts as long as the longest of them. Not modelled: the order of copies
 // within a slot, the slowdown of copies in both directions at once, workspaces of recomputations, packing.
 
@@ -49,7 +48,7 @@ constexpr double in_units(byte_count bytes) {
   return static_cast<double>(bytes) / bytes_a_unit;
 }
 
-// The order of computes, cut into slots of about equal time. Decisions change only between slots.
+// The order of computes, cut into slots of about equal time.
 struct time_slots {
   std::vector<std::size_t> slot_of_position;
   std::vector<position> begin;    // per slot
@@ -59,20 +58,22 @@ struct time_slots {
 };
 time_slots make_slots(const use_table& uses, const forecaster& costs, std::size_t most);
 
-// The columns of one gap whose part may leave; per slot from `first_slot` on.
+// The columns of one gap whose part may leave the device. Vectors have an entry per slot, from `first_slot`
+// on.
 struct gap_columns {
   std::uint32_t gap = 0;
   std::size_t first_slot = 0;
-  std::vector<column> released, reacquired;  // whether its memory is released by then, and reacquired by then
-  std::vector<std::optional<column>>
-      recompute_in_slot;  // whether it is computed again in that slot; last: right before the next use
+  std::vector<column> released,
+      reacquired;  // whether the part's memory is released by that slot; reacquired by it
+  std::vector<std::optional<column>> recompute_in_slot;  // whether the part is recomputed in that slot; last
+                                                         // entry: right before the next use
   std::optional<column> swap_share;
 };
 
-// Work of each lane in each slot and after the last. `stall`: while computing waits for it.
+// Work of each lane in each slot and after the last one.
 struct lane_terms {
   std::vector<terms> copy_in, copy_out, copy_in_stall,
-      copy_out_stall;                   // in *_stall: while computing waits for it
+      copy_out_stall;                   // copies in the slot; *_stall: copies that computing waits for
   std::vector<terms> recompute;         // recomputations in each slot
   std::vector<terms> transient_memory;  // memory of recomputed parts at the beginning of the slot
 };
@@ -99,7 +100,7 @@ struct gap_model {
   std::vector<std::optional<column>>
       staged_columns;  // per tensor: whether it is on the host at the start or the end
   std::map<std::pair<position, std::size_t>, column>
-      recompute_columns;  // whether a position is computed again before a slot
+      recompute_columns;  // position and slot: whether the position is recomputed before the slot
 
   tensor_id tensor_of(const gap& e) const { return uses.parts[e.part].tensor; }
   byte_count bytes_of(const gap& e) const { return uses.parts[e.part].bytes; }
@@ -108,7 +109,7 @@ struct gap_model {
   column staged_column(tensor_id t);
 };
 
-// Adds the columns of every gap in which leaving may pay.
+// Adds the columns of every gap in which a part may leave the device.
 void add_absences(gap_model& m);
 // Adds recomputations and their requirements.
 void add_recomputation(gap_model& m);

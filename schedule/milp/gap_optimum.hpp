@@ -1,4 +1,4 @@
-// The optimal decisions for an order of computes: the optimum of the program over gaps (gap_program.hpp).
+// Finds optimal decisions for an order of computes by the integer program over gaps (gap_model.hpp).
 #pragma once
 
 #include <span>
@@ -12,13 +12,13 @@ namespace um {
 
 struct gap_solution {
   bool is_feasible = false, is_infeasible = false;
-  nanoseconds time = 0, bound = 0;  // in the program's model: the plan's time, and a lower bound
+  nanoseconds time = 0, bound = 0;  // the plan's time in the program's model, and a lower bound on it
   std::vector<decision> decisions;  // one per gap
   std::int64_t node_count = 0;
   std::size_t column_count = 0, row_count = 0;
 };
 
-// `live`: bytes alive at each position if nothing leaves. `start`: decisions to start from, if any. Throws
+// `live`: bytes alive at each position if no part leaves. `start`: decisions to start from, if any. Throws
 // unsupported without HiGHS.
 gap_solution minimize(const problem& p, const use_table& uses, const std::vector<gap>& gaps,
                       const forecaster& costs, std::span<const byte_count> live,

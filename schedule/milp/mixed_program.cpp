@@ -4,8 +4,8 @@
 
 namespace um {
 
-mixed_program::column mixed_program::add_column(double of, double from, double to, bool is_whole) {
-  costs.push_back(of);
+mixed_program::column mixed_program::add_column(double cost, double from, double to, bool is_whole) {
+  costs.push_back(cost);
   column_min.push_back(from);
   column_max.push_back(to);
   is_integer.push_back(is_whole);

@@ -1,4 +1,4 @@
-// Mixed-integer linear programs, solved by HiGHS (Huangfu and Hall 2018; MIT) where the build found it.
+// Mixed-integer linear programs, solved by HiGHS (Huangfu and Hall 2018; MIT) if the build found it.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,18 @@
 
 namespace um {
 
-// min offset + cost . x with every x and every row within its limits.
+// Minimizes offset + costs . x with every variable and every row within its limits.
 class mixed_program {
  public:
   static constexpr double no_limit = std::numeric_limits<double>::infinity();
   using column = std::uint32_t;
   using term = std::pair<column, double>;
 
-  // A variable; `whole`: an integer.
-  column add_column(double of, double from, double to, bool is_whole = false);
+  // Adds a variable with its cost and limits.
+  column add_column(double cost, double from, double to, bool is_whole = false);
   column add_fraction() { return add_column(0, 0, 1); }
   column add_binary() { return add_column(0, 0, 1, true); }
-  // from <= sum of terms <= to. A column may come more than once: its factors add up.
+  // Adds from <= sum of terms <= to. A column may occur more than once: its factors add up.
   void add_row(std::vector<term> terms, double from, double to);
   void add_at_least(std::vector<term> terms, double from) { add_row(std::move(terms), from, no_limit); }
   void add_at_most(std::vector<term> terms, double to) { add_row(std::move(terms), -no_limit, to); }
@@ -36,12 +36,12 @@ class mixed_program {
 struct mixed_solution {
   bool is_feasible = false;           // x satisfies all limits
   bool is_infeasible = false;         // proved: no x satisfies all limits
-  double value = 0, lower_bound = 0;  // bound: proved lower bound
+  double value = 0, lower_bound = 0;  // objective of `x`; proved lower bound
   std::vector<double> x;              // values of the columns
   std::int64_t node_count = 0;        // nodes of the search tree visited
 };
 
-// When to stop. The same limits give the same solution with the same version of HiGHS.
+// Limits of the solver. The same limits give the same solution with the same version of HiGHS.
 struct solver_limits {
   double relative_gap = 0.002;    // (value - bound) / value
   std::int64_t max_nodes = 1000;  // most nodes of the search tree
@@ -49,7 +49,7 @@ struct solver_limits {
 
 // Whether this build has a solver.
 bool has_mixed_solver();
-// How to get one, in one line.
+// One line that says how to get HiGHS.
 inline constexpr const char* how_to_get_highs =
     "this build has no HiGHS: pip install highsbox into build/venv (as ./quickstart does), configure again";
 

@@ -8,7 +8,7 @@ namespace {
 
 column recompute_column(gap_model& m, position by, std::size_t s);
 
-// The gap that a part is in at a position; nothing if it is used there or dead.
+// The gap that contains a position for this part; nothing if the part is used there or dead.
 std::optional<std::size_t> find_open_gap(const gap_model& m, part_id p, position at) {
   const auto part = [](const gap& e) { return e.part; };
   for (const gap& e : std::ranges::equal_range(m.gaps, p, {}, part)) {
@@ -23,7 +23,7 @@ bool is_alive(const gap_model& m, part_id p, position at) {
   return (persists(what) || all.front().at <= at) && (survives(what) || at <= all.back().at);
 }
 
-// The gap before slot `s` in which a live part may be off the device; nothing if it is certainly there.
+// The gap before slot `s` in which a live part may be off the device; nothing if it is surely on the device.
 std::optional<std::size_t> gap_with_absence(const gap_model& m, part_id p, std::size_t s) {
   const auto x = find_open_gap(m, p, m.slots.begin[s]);
   return x && m.absence_of_gap[*x] ? x : std::nullopt;
@@ -38,8 +38,8 @@ position writer_before(const gap_model& m, part_id p, position by) {
   return made;
 }
 
-// Requires an input of a recomputation: it is on the device before slot `s`, or is computed again there as
-// well.
+// Adds the requirement that an input of a recomputation is on the device before slot `s` or is recomputed
+// there as well.
 void require_input(gap_model& m, column c, part_id p, position by, std::size_t s) {
   const bool alive = is_alive(m, p, m.slots.begin[s]);
   const auto x = gap_with_absence(m, p, s);
@@ -73,7 +73,7 @@ void count_output(gap_model& m, column c, part_id p, std::size_t s) {
     m.lanes.transient_memory[s].emplace_back(*a.recompute_in_slot[s - a.first_slot], bytes);
 }
 
-// The column that says whether position `by` is computed again before slot `s`.
+// The column for whether position `by` is recomputed before slot `s`.
 column recompute_column(gap_model& m, position by, std::size_t s) {
   const auto known = m.recompute_columns.find({by, s});
   if (known != m.recompute_columns.end()) return known->second;
@@ -87,7 +87,7 @@ column recompute_column(gap_model& m, position by, std::size_t s) {
   return c;
 }
 
-// Memory that is reacquired belongs to a part that was swapped or has been computed again by then.
+// Memory may be reacquired only by a part that was swapped or has been recomputed by then.
 void add_recompute_limits(gap_model& m, std::size_t i) {
   const gap_columns& a = m.absences[i];
   if (!a.recompute_in_slot.front()) return;

@@ -70,7 +70,7 @@ graph shuffled(const graph& g, std::uint32_t seed) {
   std::vector<tensor_id> number(g.tensors.size());
   std::iota(number.begin(), number.end(), 0U);
   std::ranges::shuffle(number, dice);
-  return renumbered(g, number);
+  return renumber_tensors(g, number);
 }
 
 class order_of_tensors : public ::testing::TestWithParam<std::uint32_t> {};
@@ -122,7 +122,7 @@ TEST(search_space, forecasts_decisions_as_their_treatments_and_fits_copies) {
     constexpr byte_count unlimited = std::numeric_limits<byte_count>::max();
     EXPECT_EQ(forecast_time(of, of.decisions_for(treatments), unlimited), e.forecast.time);
     const bool fits = forecast_time(of, fitted_decisions(of, treatments, budget), budget).has_value();
-    if (fits && e.over > 0) ++fitted;
+    if (fits && e.excess > 0) ++fitted;
   }
   EXPECT_GE(fitted, 1);
 }

@@ -20,7 +20,7 @@
 namespace um::testing {
 
 struct exact_pair {
-  nanoseconds computing = 0, bound = 0;        // the operators; whole_bound of plans that do both
+  nanoseconds computing = 0, bound = 0;        // the operators; whole_operator_bound of plans that do both
   nanoseconds optimum = no_bound, proved = 0;  // of the program; what it proves that none beats
   // Simulated, of a plan by the program's decisions that packs into the budget. The program knows neither the
   // order of copies nor addresses, so this may be more than `optimum`.
@@ -84,7 +84,7 @@ inline exact_pair compare_with_optimum(const graph& g, machine on, double ratio,
   exact_pair found;
   const time_bounds bounds = compute_time_bounds(p);
   found.computing = bounds.compute;
-  found.bound = bounds.whole->both;
+  found.bound = bounds.whole_operators->both;
   const gap_optimizer program(p);
   // Solved again for less memory until its decisions pack into the budget.
   byte_count room = budget;

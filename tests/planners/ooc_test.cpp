@@ -48,10 +48,11 @@ TEST(ooc_model, output_channels_count_in_multiples_of_32) {
 
 TEST(ooc_model, goes_over_batch_rows_and_channels_once_in_that_order) {
   std::vector<division> asked;
-  const auto best = divide({8, 4, 6, 5}, forward_order, [&](const division& d) -> std::optional<nanoseconds> {
-    asked.push_back(d);
-    return std::abs(nanoseconds{d.n} - 3) + std::abs(nanoseconds{d.h} - 2) + d.xc + d.yc;
-  });
+  const auto best =
+      best_division({8, 4, 6, 5}, forward_order, [&](const division& d) -> std::optional<nanoseconds> {
+        asked.push_back(d);
+        return std::abs(nanoseconds{d.n} - 3) + std::abs(nanoseconds{d.h} - 2) + d.xc + d.yc;
+      });
   EXPECT_EQ(best, (division{3, 2, 1, 1}));
   // The whole, then every count that makes the largest part smaller: of 8 not 5, 6 and 7.
   const std::vector<division> first{{1, 1, 1, 1}, {1, 1, 1, 1}, {2, 1, 1, 1}, {3, 1, 1, 1},
@@ -65,8 +66,8 @@ TEST(ooc_model, cuts_several_coordinates_where_none_alone_makes_parts_that_fit) 
     if (d.n < 4 || d.yc < 3) return std::nullopt;
     return nanoseconds{d.n} * d.yc;
   };
-  EXPECT_EQ(divide({16, 1, 1, 8}, forward_order, fits), (division{4, 1, 1, 3}));
-  EXPECT_EQ(divide({2, 1, 1, 8}, forward_order, fits), std::nullopt);
+  EXPECT_EQ(best_division({16, 1, 1, 8}, forward_order, fits), (division{4, 1, 1, 3}));
+  EXPECT_EQ(best_division({2, 1, 1, 8}, forward_order, fits), std::nullopt);
 }
 
 // --- calls ---
@@ -108,7 +109,7 @@ void expect_every_division_sound(const network_spec& spec, std::initializer_list
         std::vector<std::vector<ooc_step>> steps;
         std::size_t cut = 0;
         for (const ooc_call& c : calls_of(g)) {
-          const division most = most_parts(g, c);
+          const division most = max_division(g, c);
           const division by{std::min(d.n, most.n), std::min(d.h, most.h), std::min(d.xc, most.xc),
                             std::min(d.yc, most.yc)};
           cut += by == d ? 1 : 0;
@@ -205,7 +206,7 @@ TEST_P(ooc_plans, divide_nothing_that_fits) {
   std::vector<std::vector<ooc_step>> steps;
   for (std::size_t i = 0; i < calls.size(); ++i) {
     byte_count least = 0;
-    const auto parts = steps_within(p, calls[i], at, at.left[i], least);
+    const auto parts = steps_within(p, calls[i], at, at.free_bytes[i], least);
     ASSERT_TRUE(parts.has_value()) << i;
     EXPECT_EQ(parts->size(), 1U) << i;
     steps.push_back(*parts);
@@ -295,7 +296,7 @@ TEST(ooc_cudnn, places_tensors_first_come_first_served) {
     taken += fits ? bytes : 0;
   }
   EXPECT_TRUE(std::ranges::count(at.home, residence::staged) > 0);
-  for (const byte_count left : at.left) EXPECT_GE(left, room - most);
+  for (const byte_count left : at.free_bytes) EXPECT_GE(left, room - most);
   const ooc_placement all = place_first_come(c.g, calls, 10 * room, 10 * room);
   EXPECT_EQ(std::ranges::count(all.home, residence::staged), 0);
 }

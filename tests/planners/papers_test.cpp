@@ -59,7 +59,7 @@ TEST(swaps, take_no_less_than_what_must_still_be_fetched) {
   for (const std::string name : {"swap_all", "vdnn_all", "vdnn_dyn", "autoswap", "tvdnn"}) {
     for (const double ratio : {1.2, 1.6, 2.2}) {
       try {
-        const nanoseconds least = least_time_of_swaps(s.at(name, ratio)), time = s.time(name, ratio);
+        const nanoseconds least = swap_time_lower_bound(s.at(name, ratio)), time = s.time(name, ratio);
         EXPECT_GE(time, least) << name << " " << ratio;
         fetching += 2 * least > time ? 1 : 0;
       } catch (const infeasible&) {
@@ -77,7 +77,7 @@ TEST(swaps, are_given_up_only_where_they_do_not_beat_a_time) {
     const memory_plan plan = by.plan(p);
     p.time_to_beat = s.time(name, 1.4) + 1;
     EXPECT_EQ(by.plan(p), plan) << name;
-    p.time_to_beat = least_time_of(p, plan_resident(p));
+    p.time_to_beat = time_lower_bound(p, plan_resident(p));
     EXPECT_THROW(by.plan(p), infeasible) << name;
   }
 }

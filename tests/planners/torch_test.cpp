@@ -20,7 +20,7 @@ torch_node node(torch_kind kind, std::vector<torch_id> inputs, std::int64_t byte
   n.bytes = bytes;
   n.elements = bytes;
   n.ns = ns;
-  n.forward = forward;
+  n.can_run_forward = forward;
   return n;
 }
 
@@ -28,7 +28,7 @@ torch_node node(torch_kind kind, std::vector<torch_id> inputs, std::int64_t byte
 // b's gradient needs r, r's needs r, a's needs x.
 torch_step chain() {
   torch_step s;
-  s.launch_ns = 0;
+  s.min_kernel_ns = 0;
   s.nodes = {node(torch_kind::input, {}, kib, false),                  // 0: x
              node(torch_kind::kernel, {0}, 4 * kib, true, 1000),       // 1: a
              node(torch_kind::pointwise, {1}, 4 * kib, true),          // 2: r
@@ -37,8 +37,8 @@ torch_step chain() {
              node(torch_kind::kernel, {4, 2}, 4 * kib, false, 1000),   // 5: gradient of r
              node(torch_kind::pointwise, {5, 2}, 4 * kib, false),      // 6: gradient of a
              node(torch_kind::kernel, {6, 0}, 4 * kib, false, 1000)};  // 7: gradient of the weights
-  s.nodes[0].resident = true;
-  s.nodes[3].forward_result = s.nodes[7].backward_result = true;
+  s.nodes[0].is_resident = true;
+  s.nodes[3].is_forward_result = s.nodes[7].is_backward_result = true;
   return s;
 }
 
@@ -55,19 +55,19 @@ TEST(torch_plans, what_is_saved_stays_and_the_rest_is_computed_again) {
   EXPECT_EQ(saved.saved_bytes, 4 * kib);
   EXPECT_EQ(model.plan().saved, (std::vector<torch_id>{2}));
   EXPECT_TRUE(model.plan().recomputed.empty());
-  const auto again = model.evaluate(only(s, {}));
-  EXPECT_EQ(again.saved_bytes, 0);
+  const auto recomputed = model.evaluate(only(s, {}));
+  EXPECT_EQ(recomputed.saved_bytes, 0);
   EXPECT_EQ(model.plan().recomputed, (std::vector<torch_id>{1, 2}));
-  EXPECT_GE(again.ns, saved.ns + 1000);  // the product runs twice
+  EXPECT_GE(recomputed.ns, saved.ns + 1000);  // the product runs twice
 }
 
 TEST(torch_plans, a_step_takes_no_less_than_the_cpu_takes_to_launch_it) {
   torch_step s = chain();
   s.link_bytes_per_ns = 1e6;
-  s.host_kernel_ns = 10'000;
+  s.kernel_launch_cpu_ns = 10'000;
   std::vector<torch_fate> fates = only(s, {2});
   EXPECT_EQ(torch_model(s, unlimited).evaluate(fates).ns, 60'000);  // a, r, b and three gradients
-  s.host_copy_ns = 70'000;
+  s.copy_launch_cpu_ns = 70'000;
   fates[2] = torch_fate::offloaded;
   EXPECT_EQ(torch_model(s, unlimited).evaluate(fates).ns, 60'000 + 2 * 70'000);
 }
@@ -75,7 +75,7 @@ TEST(torch_plans, a_step_takes_no_less_than_the_cpu_takes_to_launch_it) {
 TEST(torch_plans, a_fused_kernel_is_as_slow_as_its_slowest_node) {
   torch_step s = chain();
   const auto usual = torch_model(s, unlimited).evaluate(only(s, {2})).ns;
-  s.nodes[2].pace = 0.5;  // reads a, writes r
+  s.nodes[2].bandwidth_share = 0.5;  // reads a, writes r
   EXPECT_EQ(torch_model(s, unlimited).evaluate(only(s, {2})).ns - usual, 8 * kib);
 }
 
@@ -93,7 +93,7 @@ TEST(torch_plans, what_is_computed_again_shares_a_kernel_with_a_gradient_that_ne
   s.nodes.insert(s.nodes.begin() + 6, node(torch_kind::kernel, {4, 2}, kib, false, 1000));
   s.nodes[7].inputs = {5, 1};
   s.nodes[8].inputs = {7, 0};
-  s.nodes[6].backward_result = true;
+  s.nodes[6].is_backward_result = true;
   const auto still_apart = torch_model(s, unlimited).evaluate(fates);
   s.nodes[2].elements -= 1;
   EXPECT_EQ(still_apart.ns - torch_model(s, unlimited).evaluate(fates).ns, 4 * kib);  // a is read once
@@ -107,17 +107,17 @@ TEST(torch_plans, a_library_call_that_an_earlier_kernel_needs_runs_early) {
              node(torch_kind::pointwise, {1}, 4 * kib, true),      // 2: a
              node(torch_kind::kernel, {1}, 4 * kib, true),         // 3: b
              node(torch_kind::pointwise, {1, 3}, 4 * kib, true)};  // 4: c
-  s.nodes[2].forward_result = s.nodes[4].forward_result = true;
-  const torch_wiring wiring(s);
-  torch_orders orders(wiring);
-  orders.choose(std::vector<torch_fate>(s.nodes.size()));
+  s.nodes[2].is_forward_result = s.nodes[4].is_forward_result = true;
+  const torch_dataflow dataflow(s);
+  torch_orders orders(dataflow);
+  orders.set_fates(std::vector<torch_fate>(s.nodes.size()));
   torch_kernels kernels(orders);
   kernels.fuse(orders.forward, false);
   ASSERT_EQ(kernels.count(), 3U);
-  EXPECT_FALSE(kernels.kernel(0).early);
+  EXPECT_FALSE(kernels.kernel(0).runs_early);
   EXPECT_EQ(kernels.kernel(1).members, (std::vector<torch_id>{3}));
-  EXPECT_TRUE(kernels.kernel(1).early);
-  EXPECT_FALSE(kernels.kernel(2).early);
+  EXPECT_TRUE(kernels.kernel(1).runs_early);
+  EXPECT_FALSE(kernels.kernel(2).runs_early);
 }
 
 // Gradients of two branches are added up for a sum over a batch and for what reads that sum.
@@ -131,7 +131,7 @@ TEST(torch_plans, a_gradient_that_takes_less_than_its_sources_is_stored) {
              node(torch_kind::kernel, {4}, kib, false),             // 5
              node(torch_kind::pointwise, {3, 5}, 4 * kib, false)};  // 6
   s.nodes[4].elements = 4 * kib;
-  s.nodes[6].backward_result = true;
+  s.nodes[6].is_backward_result = true;
   torch_model storing(s, unlimited);
   const std::vector<torch_fate> fates(s.nodes.size());
   const auto stored = storing.evaluate(fates);
@@ -159,7 +159,7 @@ TEST(torch_plans, nothing_is_written_over_what_is_read_elsewhere) {
   torch_step s = chain();
   s.nodes[1].bytes = s.nodes[2].bytes = 8 * kib;
   EXPECT_EQ(torch_model(s, unlimited).evaluate(only(s, {2})).forward_peak, 12 * kib);
-  s.nodes[2].shifted = {1};
+  s.nodes[2].shifted_inputs = {1};
   EXPECT_EQ(torch_model(s, unlimited).evaluate(only(s, {2})).forward_peak, 16 * kib);
 }
 
@@ -180,13 +180,13 @@ TEST(torch_plans, nothing_is_written_over_a_copy) {
 TEST(torch_plans, no_plan_is_below_the_largest_library_call) {
   torch_step s = chain();
   s.base_bytes = 100 * kib;
-  EXPECT_EQ(least_torch_peak(s), 112 * kib);
+  EXPECT_EQ(torch_peak_lower_bound(s), 112 * kib);
   s.nodes[3].workspace = 10 * kib;
-  EXPECT_EQ(least_torch_peak(s), 118 * kib);
+  EXPECT_EQ(torch_peak_lower_bound(s), 118 * kib);
   s.nodes[7].bytes = 40 * kib;  // what it returns, alone and beside what it reads
-  EXPECT_EQ(least_torch_peak(s), 144 * kib);
-  s.nodes[6].backward_result = s.nodes[5].backward_result = true;
-  EXPECT_EQ(least_torch_peak(s), 148 * kib);
+  EXPECT_EQ(torch_peak_lower_bound(s), 144 * kib);
+  s.nodes[6].is_backward_result = s.nodes[5].is_backward_result = true;
+  EXPECT_EQ(torch_peak_lower_bound(s), 148 * kib);
 }
 
 TEST(torch_plans, what_is_inside_a_kernel_takes_no_memory) {
@@ -200,7 +200,7 @@ TEST(torch_plans, what_is_inside_a_kernel_takes_no_memory) {
   s.nodes[7].inputs = {6, 3};
   torch_model model(s, unlimited);
   EXPECT_EQ(model.evaluate(only(s, {3})).forward_peak, 8 * kib);
-  s.fused = false;
+  s.fuses_kernels = false;
   torch_model apart(s, unlimited);
   EXPECT_EQ(apart.evaluate(only(s, {3})).forward_peak, 8 * kib);
   s.nodes[7].inputs = {6, 2};  // now r has to be in memory as well
@@ -217,7 +217,7 @@ TEST(torch_plans, what_windows_read_is_in_memory_unless_it_is_read_as_cheaply_fr
   s.nodes[6].inputs = {5, 3};
   const auto forward = [&](std::vector<torch_id> inputs, bool windows) {
     s.nodes[2].inputs = std::move(inputs);
-    s.nodes[3].shifted = windows ? std::vector<torch_id>{2} : std::vector<torch_id>{};
+    s.nodes[3].shifted_inputs = windows ? std::vector<torch_id>{2} : std::vector<torch_id>{};
     return torch_model(s, unlimited).evaluate(only(s, {3})).ns;
   };
   EXPECT_EQ(forward({1, 0}, true), forward({1, 0}, false) + 8 * kib);  // r is written and read
@@ -227,10 +227,10 @@ TEST(torch_plans, what_windows_read_is_in_memory_unless_it_is_read_as_cheaply_fr
 // x -> n -> w, in wider elements: both sums of w read n, and w takes no memory.
 TEST(torch_plans, what_widens_takes_no_memory) {
   torch_step s;
-  s.launch_ns = 0;
+  s.min_kernel_ns = 0;
   for (int i = 0; i < 4; ++i) {
     s.nodes.push_back(node(torch_kind::input, {}, kib, false));
-    s.nodes[i].resident = true;
+    s.nodes[i].is_resident = true;
   }
   const std::vector<torch_node> rest{node(torch_kind::kernel, {0}, 4 * kib, true, 1000),               // 4: x
                                      node(torch_kind::input, {}, 4 * kib, false),                      // 5
@@ -242,10 +242,10 @@ TEST(torch_plans, what_widens_takes_no_memory) {
                                      node(torch_kind::kernel, {10}, kib, false, 1000)};                // 11
   s.nodes.insert(s.nodes.end(), rest.begin(), rest.end());
   for (torch_id v = 6; v <= 10; ++v) s.nodes[v].elements = 4 * kib;
-  s.nodes[4].forward_result = s.nodes[11].backward_result = true;
+  s.nodes[4].is_forward_result = s.nodes[11].is_backward_result = true;
   torch_model stored(s, unlimited);
   const auto before = stored.evaluate(only(s, {4}));
-  s.nodes[7].widens = true;
+  s.nodes[7].is_widening = true;
   torch_model widened(s, unlimited);
   EXPECT_LT(widened.evaluate(only(s, {4})).peak, before.peak);
   EXPECT_LT(widened.evaluate(only(s, {4})).ns, before.ns);
@@ -255,20 +255,20 @@ TEST(torch_plans, what_widens_takes_no_memory) {
 TEST(torch_plans, a_kernel_may_write_over_its_first_input) {
   torch_step s;
   s.nodes = {node(torch_kind::kernel, {}, 4 * kib, true), node(torch_kind::kernel, {0}, 4 * kib, true)};
-  s.nodes[1].forward_result = true;
+  s.nodes[1].is_forward_result = true;
   torch_model beside(s, unlimited);
   EXPECT_EQ(beside.evaluate(only(s, {})).peak, 8 * kib);
-  s.nodes[1].over_first = true;
+  s.nodes[1].writes_over_first_input = true;
   torch_model over(s, unlimited);
   EXPECT_EQ(over.evaluate(only(s, {})).peak, 4 * kib);
-  s.nodes[0].forward_result = true;
+  s.nodes[0].is_forward_result = true;
   torch_model stays(s, unlimited);
   EXPECT_EQ(stays.evaluate(only(s, {})).peak, 8 * kib);
 }
 
 TEST(torch_plans, results_that_cannot_be_repeated_are_saved) {
   torch_step s = chain();
-  s.nodes[2].repeatable = false;
+  s.nodes[2].is_repeatable = false;
   torch_model model(s, unlimited);
   model.evaluate(only(s, {}));
   EXPECT_EQ(model.plan().saved, (std::vector<torch_id>{2}));
@@ -289,12 +289,12 @@ TEST(torch_plans, an_offloaded_tensor_is_gone_when_its_copy_is_done) {
   EXPECT_EQ(out.ns, kept.ns + 1000);
   ASSERT_EQ(model.plan().offloaded.size(), 1U);
   EXPECT_EQ(model.plan().offloaded[0].tensor, 2U);
-  EXPECT_EQ(model.plan().offloaded[0].gone_after, 3U);
-  EXPECT_EQ(model.plan().offloaded[0].back_before, 5U);
+  EXPECT_EQ(model.plan().offloaded[0].freed_after, 3U);
+  EXPECT_EQ(model.plan().offloaded[0].copied_back_before, 5U);
   s.link_bytes_per_ns = 2.048;  // 1000 ns behind b
   torch_model slow(s, unlimited);
   EXPECT_EQ(slow.evaluate(fates).ns, kept.ns + 3000);
-  EXPECT_EQ(slow.plan().offloaded[0].gone_after, no_node);
+  EXPECT_EQ(slow.plan().offloaded[0].freed_after, no_node);
 }
 
 TEST(torch_plans, copies_with_time_left_begin_earlier_and_are_waited_for_later) {
@@ -305,28 +305,28 @@ TEST(torch_plans, copies_with_time_left_begin_earlier_and_are_waited_for_later) 
   auto fates = only(s, {2});
   fates[2] = torch_fate::offloaded;
   const auto just = model.evaluate(fates);
-  EXPECT_EQ(model.plan().offloaded[0].gone_after, 3U);
-  EXPECT_EQ(model.plan().offloaded[0].back_before, 5U);
-  model.leave_time(4);
+  EXPECT_EQ(model.plan().offloaded[0].freed_after, 3U);
+  EXPECT_EQ(model.plan().offloaded[0].copied_back_before, 5U);
+  model.set_copy_safety_factor(4);
   const auto early = model.evaluate(fates);
   EXPECT_EQ(early.ns, just.ns);
-  EXPECT_EQ(model.plan().offloaded[0].gone_after, no_node);
+  EXPECT_EQ(model.plan().offloaded[0].freed_after, no_node);
   EXPECT_GE(early.peak, just.peak);
 }
 
 // Blocks of a wide product and a narrow one, and their gradients, which need both.
 torch_step blocks(torch_id count) {
   torch_step s;
-  s.launch_ns = 0;
+  s.min_kernel_ns = 0;
   s.nodes = {node(torch_kind::input, {}, kib, false)};
-  s.nodes[0].resident = true;
+  s.nodes[0].is_resident = true;
   for (torch_id v = 0; v < 2 * count; ++v)
     s.nodes.push_back(node(torch_kind::kernel, {v}, (v % 2 ? 1 : 8) * kib, true, 1000));
   s.nodes.push_back(node(torch_kind::input, {}, kib, false));  // the gradient of the result
   for (torch_id v = 2 * count; v > 0; --v)
     s.nodes.push_back(node(torch_kind::kernel, {static_cast<torch_id>(s.nodes.size()) - 1, v - 1},
                            s.nodes[v - 1].bytes, false, 1000));
-  s.nodes[2 * count].forward_result = s.nodes.back().backward_result = true;
+  s.nodes[2 * count].is_forward_result = s.nodes.back().is_backward_result = true;
   return s;
 }
 
@@ -338,9 +338,9 @@ TEST(torch_plans, what_goes_to_the_host_is_waited_for_where_its_memory_is_needed
   fates[1] = torch_fate::offloaded;
   torch_model roomy(s, unlimited), tight(s, 12 * kib);
   EXPECT_EQ(roomy.evaluate(fates).forward_peak, 17 * kib);
-  EXPECT_EQ(roomy.plan().offloaded[0].gone_after, 5U);
+  EXPECT_EQ(roomy.plan().offloaded[0].freed_after, 5U);
   EXPECT_EQ(tight.evaluate(fates).forward_peak, 9 * kib);
-  EXPECT_EQ(tight.plan().offloaded[0].gone_after, 2U);
+  EXPECT_EQ(tight.plan().offloaded[0].freed_after, 2U);
 }
 
 TEST(torch_plans, what_comes_back_begins_later_where_it_has_no_room) {
@@ -349,10 +349,10 @@ TEST(torch_plans, what_comes_back_begins_later_where_it_has_no_room) {
   std::vector<torch_fate> fates = only(s, {2, 3, 4, 5});
   fates[1] = torch_fate::offloaded;
   torch_model roomy(s, unlimited), tight(s, 30 * kib);
-  for (torch_model* model : {&roomy, &tight}) model->leave_time(4);
+  for (torch_model* model : {&roomy, &tight}) model->set_copy_safety_factor(4);
   const torch_estimate early = roomy.evaluate(fates), late = tight.evaluate(fates);
-  EXPECT_EQ(roomy.plan().offloaded[0].back_before, 8U);
-  EXPECT_EQ(tight.plan().offloaded[0].back_before, 9U);
+  EXPECT_EQ(roomy.plan().offloaded[0].copied_back_before, 8U);
+  EXPECT_EQ(tight.plan().offloaded[0].copied_back_before, 9U);
   EXPECT_EQ(early.peak - late.peak, 8 * kib);
   EXPECT_EQ(early.ns, late.ns);
 }
@@ -375,16 +375,16 @@ TEST(torch_plans, a_choice_that_comes_to_the_same_is_not_walked_again) {
   fates[1] = torch_fate::offloaded;
   for (const double times : {1.0, 4.0, 1.0}) {
     torch_model fresh(s, unlimited);
-    for (torch_model* each : {&model, &fresh}) each->leave_time(times);
+    for (torch_model* each : {&model, &fresh}) each->set_copy_safety_factor(times);
     EXPECT_EQ(model.evaluate(fates).peak, fresh.evaluate(fates).peak);
-    EXPECT_EQ(model.plan().offloaded[0].back_before, fresh.plan().offloaded[0].back_before);
+    EXPECT_EQ(model.plan().offloaded[0].copied_back_before, fresh.plan().offloaded[0].copied_back_before);
   }
 }
 
 TEST(torch_plans, parts_end_where_little_crosses) {
   const torch_step s = blocks(24);
   torch_model model(s, unlimited);
-  std::vector<std::vector<torch_id>> sets = torch_checkpoints(torch_wiring(s));
+  std::vector<std::vector<torch_id>> sets = torch_checkpoints(torch_dataflow(s));
   const auto two_parts = sets[0];
   EXPECT_EQ(s.nodes[two_parts[0]].bytes, kib);
   EXPECT_EQ(two_parts[1], two_parts[0] + 1);  // all of the second part
@@ -398,7 +398,7 @@ TEST(torch_plans, a_valley_has_sides) {
   const auto at = [](const std::vector<std::int64_t>& heights) {
     std::vector<std::size_t> all(heights.size());
     std::iota(all.begin(), all.end(), 0);
-    return torch_valleys(heights, all);
+    return find_valleys(heights, all);
   };
   using places = std::vector<std::size_t>;
   EXPECT_EQ(at({10, 5, 10, 4, 9}), (places{1, 3}));
@@ -411,20 +411,20 @@ TEST(torch_plans, a_valley_has_sides) {
 TEST(torch_plans, the_search_keeps_to_the_budget) {
   torch_step s;
   s.nodes.push_back(node(torch_kind::input, {}, kib, false));
-  s.nodes[0].resident = true;
+  s.nodes[0].is_resident = true;
   constexpr torch_id layers = 8;
   for (torch_id i = 0; i < layers; ++i) {
     s.nodes.push_back(node(torch_kind::kernel, {2 * i}, 64 * kib, true, 100'000));
     s.nodes.push_back(node(torch_kind::pointwise, {2 * i + 1}, 64 * kib, true));
   }
-  s.nodes[2 * layers].forward_result = true;
+  s.nodes[2 * layers].is_forward_result = true;
   s.nodes.push_back(node(torch_kind::input, {}, 64 * kib, false));
   for (torch_id i = layers; i-- > 0;) {
     const auto above = static_cast<torch_id>(s.nodes.size() - 1);
     s.nodes.push_back(node(torch_kind::pointwise, {above, 2 * i + 1}, 64 * kib, false));
     s.nodes.push_back(node(torch_kind::kernel, {above + 1, 2 * i}, 64 * kib, false, 200'000));
   }
-  s.nodes.back().backward_result = true;
+  s.nodes.back().is_backward_result = true;
   torch_model model(s, unlimited);
   const auto all = model.evaluate(std::vector<torch_fate>(s.nodes.size(), torch_fate::saved));
   std::int64_t before = 0;

@@ -42,7 +42,7 @@ TEST(closure, is_the_best_of_all_subsets) {
     double most = 0;
     for (unsigned set = 0; set < 1U << count; ++set)
       most = std::max(most, value([&](std::size_t i) { return (set >> i & 1U) != 0; }));
-    const std::vector<bool> chosen = best_closure(gain, needs);
+    const std::vector<bool> chosen = max_weight_closure(gain, needs);
     EXPECT_NEAR(value([&](std::size_t i) { return bool{chosen[i]}; }), most, 1e-9);
   }
 }
@@ -63,7 +63,8 @@ TEST_P(bounds, fall_with_the_budget_to_computing_alone) {
   time_bounds before{0, {}, class_bounds{}};
   for (const double ratio : {0.5, 1.0, 1.5, 2.0, 4.0, 8.0}) {
     const time_bounds b = compute_time_bounds(at(ratio, {}));
-    for (const auto& [now, was] : {std::pair{b.passes, before.passes}, std::pair{*b.whole, *before.whole}}) {
+    for (const auto& [now, was] : {std::pair{b.two_passes, before.two_passes},
+                                   std::pair{*b.whole_operators, *before.whole_operators}}) {
       EXPECT_LE(now.both, std::min(now.swap, now.recompute));
       EXPECT_GE(now.both, b.compute);
       if (ratio == 0.5) {
@@ -71,12 +72,12 @@ TEST_P(bounds, fall_with_the_budget_to_computing_alone) {
         EXPECT_EQ(now.recompute, b.compute);
       }
     }
-    EXPECT_GE(b.passes.swap, before.passes.swap);
-    EXPECT_GE(b.passes.recompute, before.passes.recompute);
-    EXPECT_GE(b.passes.both, before.passes.both);
-    EXPECT_GE(b.whole->swap, b.passes.swap);
-    EXPECT_GE(b.whole->recompute, b.passes.recompute);
-    EXPECT_GE(b.whole->both, b.passes.both);
+    EXPECT_GE(b.two_passes.swap, before.two_passes.swap);
+    EXPECT_GE(b.two_passes.recompute, before.two_passes.recompute);
+    EXPECT_GE(b.two_passes.both, before.two_passes.both);
+    EXPECT_GE(b.whole_operators->swap, b.two_passes.swap);
+    EXPECT_GE(b.whole_operators->recompute, b.two_passes.recompute);
+    EXPECT_GE(b.whole_operators->both, b.two_passes.both);
     before = b;
   }
 }
@@ -96,7 +97,7 @@ TEST_P(bounds, no_plan_is_below_that_of_its_kind) {
         for (const trace& t : simulate(p, steps, 2))
           EXPECT_GE(t.duration, least) << by.name << " at " << ratio << ", " << to_text(kind.narrowest_class);
         ++held;
-        whole += kind.narrowest_class == plan_class::whole ? 1 : 0;
+        whole += kind.narrowest_class == plan_class::whole_operators ? 1 : 0;
       } catch (const infeasible&) {
       } catch (const unsupported&) {
       }
@@ -116,9 +117,9 @@ TEST(bounds, of_whole_plans_count_the_copy_of_a_weight_that_cannot_stay) {
   const byte_count budget = largest + largest / 10 * 9;
   on.link_to_device_bytes_per_s = on.link_to_host_bytes_per_s = 1'000'000'000;
   const time_bounds b = compute_time_bounds({g, costs, on, budget, pressure::none, {}, {}});
-  ASSERT_NE(b.whole->swap, no_bound);
-  EXPECT_GE(b.whole->swap, time_at(largest, 1'000'000'000) / 10 * 9);
-  EXPECT_GE(b.whole->swap, 2 * b.compute) << "the copy takes longer than all operators";
+  ASSERT_NE(b.whole_operators->swap, no_bound);
+  EXPECT_GE(b.whole_operators->swap, time_at(largest, 1'000'000'000) / 10 * 9);
+  EXPECT_GE(b.whole_operators->swap, 2 * b.compute) << "the copy takes longer than all operators";
 }
 
 // Decisions by dice, whatever they need: a budget of just that.
@@ -136,7 +137,7 @@ TEST_P(bounds, no_decisions_by_dice_are_below_them) {
     problem p = unlimited;
     p.budget = steps.device_arena_bytes;
     const plan_kind kind = plan_kind_of(g, plan);
-    EXPECT_EQ(kind.narrowest_class, plan_class::whole);
+    EXPECT_EQ(kind.narrowest_class, plan_class::whole_operators);
     const nanoseconds least = bound_for(compute_time_bounds(p), kind);
     EXPECT_LE(least, simulate(unlimited, steps, 2).back().duration) << round;
   }

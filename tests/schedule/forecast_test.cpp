@@ -176,7 +176,7 @@ TEST_P(changed_lists, need_at_least_what_fitting_into_no_room_needs) {
     const use_table uses = make_use_table(g, make_order(g, l));
     const std::vector<gap> gaps = find_gaps(g, uses);
     forecaster own_costs(p, uses), whole_costs(p, uses);
-    minimum_fitter fitter(g, uses, gaps, own_costs);
+    minimum_memory_finder fitter(g, uses, gaps, own_costs);
     std::vector<decision> now = random_decisions(gaps, dice, 2);
     for (int i = 0; i < 40 && !gaps.empty(); ++i) {
       const std::vector<decision> others = random_decisions(gaps, dice, 2);
@@ -185,7 +185,7 @@ TEST_P(changed_lists, need_at_least_what_fitting_into_no_room_needs) {
       if (i % 10 == 5) now = others;
       std::vector<decision> fitted = now;
       const fit_result expected = fit_transfers(g, uses, gaps, whole_costs, 0, fitted);
-      const minimum_need need = fitter.need_of(now);
+      const minimum_memory need = fitter.minimum_for(now);
       EXPECT_EQ(need.peak, expected.peak);
       EXPECT_EQ(need.recompute_time, expected.recompute_time);
     }
@@ -200,19 +200,19 @@ using um::nanoseconds;
 
 TEST(calendar, takes_what_is_free_in_pieces) {
   calendar c;
-  EXPECT_EQ(c.book_earliest(10, 10), 10);
-  EXPECT_EQ(c.book_earliest(30, 10), 30);
-  EXPECT_EQ(c.book_earliest(0, 25), 0) << "10 before the first, 10 between, 5 behind the second";
-  EXPECT_EQ(c.book_earliest(0, 1), 45);
-  EXPECT_EQ(c.book_earliest(100, 5), 100);
-  EXPECT_EQ(c.book_earliest(101, 5), 105) << "not before what it begins within has ended";
+  EXPECT_EQ(c.book_first_free(10, 10), 10);
+  EXPECT_EQ(c.book_first_free(30, 10), 30);
+  EXPECT_EQ(c.book_first_free(0, 25), 0) << "10 before the first, 10 between, 5 behind the second";
+  EXPECT_EQ(c.book_first_free(0, 1), 45);
+  EXPECT_EQ(c.book_first_free(100, 5), 100);
+  EXPECT_EQ(c.book_first_free(101, 5), 105) << "not before what it begins within has ended";
 }
 
 TEST(calendar, nothing_takes_no_time) {
   calendar c;
-  EXPECT_EQ(c.book_earliest(10, 0), 10);
-  EXPECT_EQ(c.book_earliest(10, 5), 10);
-  EXPECT_EQ(c.book_earliest(10, 0), 15);
+  EXPECT_EQ(c.book_first_free(10, 0), 10);
+  EXPECT_EQ(c.book_first_free(10, 5), 10);
+  EXPECT_EQ(c.book_first_free(10, 0), 15);
 }
 
 // Against one that notes every nanosecond.
@@ -226,7 +226,7 @@ TEST(calendar, agrees_with_a_list_of_instants) {
       const auto length = static_cast<std::size_t>(1 + random() % 9);
       std::size_t begin = at;
       while (taken[begin]) ++begin;
-      ASSERT_EQ(c.book_earliest(static_cast<nanoseconds>(at), static_cast<nanoseconds>(length)),
+      ASSERT_EQ(c.book_first_free(static_cast<nanoseconds>(at), static_cast<nanoseconds>(length)),
                 static_cast<nanoseconds>(begin));
       for (std::size_t t = begin, left = length; left > 0; ++t) {
         left -= taken[t] ? 0 : 1;

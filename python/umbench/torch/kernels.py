@@ -34,7 +34,7 @@ class Kernel:
     memory holds; the last is its own.
     over: for each of `writes` what it may be written over, if the kernel is the last to read that and the sizes are the same: what the
     result's own loop reads element by element and no other loop of the kernel reads (torch/_inductor/scheduler.py: decide_inplace_update).
-    The planner has the same rule (planners/torch_walk.cpp: in_place)."""
+    The planner has the same rule (planners/torch_walk.cpp: in_place_bytes)."""
 
     nodes: list = field(default_factory=list)
     reads: list = field(default_factory=list)
