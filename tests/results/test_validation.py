@@ -127,3 +127,12 @@ def test_today_s_program_prints_it(umbench, file, name, machine, text):
     said = subprocess.run([umbench.program, "validate", *machines, *(["--machine", machine] if machine else []), file],
                           cwd=conftest.ROOT, check=True, capture_output=True, text=True).stdout
     assert f"## {said.strip()}" == text.strip()
+
+
+def test_the_pages_count_the_tests_of_the_gpu():
+    runs = json.loads((conftest.ROOT / "results/measured/gpu_tests.json").read_text(encoding="utf-8"))["runs"]
+    passed, failed, skipped = (sum(counts[what] for run in runs for counts in run["programs"].values()) for what in ("ok", "failed", "skipped"))
+    page = (conftest.ROOT / "docs/contributing/cuda.md").read_text(encoding="utf-8")
+    assert f"{runs[0]['umbench'][6:14]}: {passed} pass, {failed} fail (H200)" in page
+    kept = (conftest.ROOT / "results/measured/README.md").read_text(encoding="utf-8")
+    assert not failed and f"{passed} passed, {skipped} skipped, none failed" in kept
