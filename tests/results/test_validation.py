@@ -91,6 +91,26 @@ def test_the_page_of_the_simulator_sums_them_up():
     assert "| just above ratio 1 | {} of {} in the band |".format(*(sum(int(each[i]) for each in inside) for i in (1, 2))) in page
 
 
+def test_four_in_five_published_figures_are_near_and_bands_hold_them():
+    text, = [text for _, name, _, text in sections() if name == "validation/published.json"]
+    inside, just_over, apart = re.search(r"just above ratio 1: (\d+) of (\d+) figures .* at most ([\d.]+) times apart", text).groups()
+    near, others = re.search(r"(\d+) of (\d+) figures that it was not worked out from are within 1.5x", text).groups()
+    assert int(inside) >= 0.8 * int(just_over) and float(apart) <= 4 and int(near) >= 0.8 * int(others)
+    verdicts = [row.split("|")[-2] for row in text.splitlines() if row.startswith("| ") and not row.startswith("| machine |")]
+    missed = sum("miss: " in verdict for verdict in verdicts)
+    page = (FOLDER / "README.md").read_text(encoding="utf-8")
+    assert f"{len(verdicts) - missed} of {len(verdicts)} figures are within 1.5 times, {near} of the {others} that no file" in page
+    assert f"the band holds {inside} of {just_over} figures" in page and f"at most {apart} apart" in page
+
+
+def test_patterns_that_the_file_does_not_contain_are_near():
+    text, = [text for _, name, _, text in sections() if name == "validation/h200_patterns.json"]
+    number, median, worst = map(int, re.search(r"what it was not: (\d+) figures, median (\d+) % off, worst (\d+) %", text).groups())
+    assert median <= 10 and worst <= 25
+    page = (FOLDER / "README.md").read_text(encoding="utf-8")
+    assert f"{number} figures that the machine file does not contain are {median} % off in the median" in page
+
+
 def test_the_page_says_how_far_runs_of_a_cell_are_apart():
     runs = {}
     for stem in CALIBRATED:
