@@ -1,6 +1,8 @@
 #include "core/pack_place.hpp"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cstring>
 #include <limits>
 #include <utility>
@@ -21,7 +23,7 @@ class gap_finder {
       if (at <= x.above) {
         best_ = at;
         best_gap_ = x.above - cursor_;
-        if (how_ == gap_rule::lowest_gap) return false;
+        if (how_ == gap_rule::lowest_gap || best_gap_ == 0) return false;
       }
     }
     cursor_ = std::max(cursor_, x.below);
@@ -46,8 +48,7 @@ block_placer::block_placer(const placement_request& t)
       conflicts_(t.blocks),
       lifetimes_(t.blocks.size()),
       extents_(t.blocks.size()),
-      is_kept_(t.blocks.size()),
-      overlapping_(t.blocks.size() + 1) {
+      is_kept_(t.blocks.size()) {
   std::uint32_t end = 1;
   for (const shape& b : t.blocks) end = std::max(end, b.end);
   steps_of_range_ = 1 + end / std::numeric_limits<step_range>::max();
@@ -164,43 +165,40 @@ void block_placer::insert_at(std::size_t place, std::uint32_t i, std::int64_t at
   a.ends.insert(a.ends.begin() + after, lifetimes_[i].end);
 }
 
-std::span<const std::uint32_t> block_placer::overlapping_in_time(std::uint32_t i, const attempt& a) {
-  constexpr std::size_t at_once = sizeof(std::uint64_t);
+// Compares many lifetimes at once. `visit` returns false where it needs no more.
+void block_placer::for_each_overlapping_in_time(std::uint32_t i, const attempt& a, const auto& visit) const {
+  constexpr std::size_t chunk = 128, word = sizeof(std::uint64_t);
   const std::size_t known = a.placed.size();
   const auto [begin, end, steps] = lifetimes_[i];
-  const step_range *const begins = a.begins.data(), *const ends = a.ends.data();
-  is_overlapping_.assign(round_up(known, at_once), 0);
-  unsigned char* const __restrict meets = is_overlapping_.data();
-  for (std::size_t k = 0; k < known; ++k)
-    meets[k] = static_cast<unsigned char>((ends[k] > begin ? 1U : 0U) & (begins[k] < end ? 1U : 0U));
-  std::size_t count = 0;
-  for (std::size_t first = 0; first < known; first += at_once) {
-    std::uint64_t some = 0;
-    std::memcpy(&some, &is_overlapping_[first], at_once);
-    if (some == 0) continue;
-    for (std::size_t k = first; k < std::min(first + at_once, known); ++k) {
-      overlapping_[count] = static_cast<std::uint32_t>(k);
-      count += is_overlapping_[k];
+  const shape& b = task_.blocks[i];
+  std::array<unsigned char, chunk> meets;  // NOLINT(cppcoreguidelines-pro-type-member-init): set below
+  for (std::size_t first = 0; first < known; first += chunk) {
+    const std::size_t count = std::min(chunk, known - first), words = (count + word - 1) / word;
+    std::memset(&meets[words * word - word], 0, word);
+    const step_range *const begins = a.begins.data() + first, *const ends = a.ends.data() + first;
+    for (std::size_t k = 0; k < count; ++k)
+      meets[k] = static_cast<unsigned char>((ends[k] > begin ? 1U : 0U) & (begins[k] < end ? 1U : 0U));
+    for (std::size_t w = 0; w < words; ++w) {
+      std::uint64_t some = 0;
+      std::memcpy(&some, &meets[w * word], word);
+      for (; some != 0; some &= some - 1) {
+        const std::size_t k = first + w * word + static_cast<std::size_t>(std::countr_zero(some)) / 8;
+        const std::uint32_t other = a.placed[k];
+        if (steps_of_range_ > 1 && (task_.blocks[other].begin >= b.end || b.begin >= task_.blocks[other].end))
+          continue;
+        if (!visit(other)) return;
+      }
     }
   }
-  const auto found = std::span(overlapping_).first(count);
-  if (steps_of_range_ == 1) return found;
-  const shape& b = task_.blocks[i];
-  const auto others = std::ranges::remove_if(found, [&](std::uint32_t k) {
-    const shape& other = task_.blocks[a.placed[k]];
-    return other.begin >= b.end || b.begin >= other.end;
-  });
-  return found.first(count - others.size());
 }
 
 std::int64_t block_placer::address_for(std::uint32_t i, const attempt& a) {
-  const shape& b = task_.blocks[i];
-  gap_finder found(task_, b.alignment);
+  gap_finder found(task_, task_.blocks[i].alignment);
   if (task_.has_only_single_blocks) {
-    for (const std::uint32_t k : overlapping_in_time(i, a)) {
-      const std::uint32_t other = a.placed[k];
-      if (!found.add({a.address_of[other] - extents_[i], end_of(other, a)})) break;
-    }
+    const std::int64_t extent = extents_[i];
+    for_each_overlapping_in_time(i, a, [&](std::uint32_t other) {
+      return found.add({a.address_of[other] - extent, end_of(other, a)});
+    });
   } else {
     find_forbidden_addresses(i, a);
     auto part = forbidden_to_parts_.begin();
@@ -222,12 +220,11 @@ void block_placer::find_forbidden_addresses(std::uint32_t i, const attempt& a) {
   const shape& b = task_.blocks[i];
   forbidden_.clear();
   forbidden_to_parts_.clear();
-  for (const std::uint32_t k : overlapping_in_time(i, a)) {
-    const std::uint32_t other = a.placed[k];
+  for_each_overlapping_in_time(i, a, [&](std::uint32_t other) {
     const std::int64_t begin = a.address_of[other];
     if (overlap_throughout(b, task_.blocks[other])) {
       forbidden_.push_back({begin - extents_[i], end_of(other, a)});
-      continue;
+      return true;
     }
     if (b.is_single) {
       for (const offset_interval& x : conflicts_.forbidden_offsets(other, i))
@@ -236,7 +233,8 @@ void block_placer::find_forbidden_addresses(std::uint32_t i, const attempt& a) {
       for (const offset_interval& x : conflicts_.forbidden_offsets(i, other))
         forbidden_to_parts_.push_back({begin + x.above, begin + x.below});
     }
-  }
+    return true;
+  });
   std::ranges::sort(forbidden_to_parts_, {}, &offset_interval::above);
 }
 

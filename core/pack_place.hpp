@@ -82,8 +82,9 @@ class block_placer {
   // Whether a block that took the lowest gap takes the same in spite of the changes.
   bool keeps_lowest_gap(std::uint32_t i, std::int64_t at) const;
   std::int64_t end_of(std::uint32_t i, const attempt& a) const { return a.address_of[i] + extents_[i]; }
-  // Places, by address, of the placed blocks that are live at the same time as block `i`.
-  std::span<const std::uint32_t> overlapping_in_time(std::uint32_t i, const attempt& a);
+  // Visits the placed blocks that are live at the same time as block `i`, by address, until `visit` returns
+  // false.
+  void for_each_overlapping_in_time(std::uint32_t i, const attempt& a, const auto& visit) const;
   // The address of block `i` by the rule, given the placed blocks.
   std::int64_t address_for(std::uint32_t i, const attempt& a);
   // Address ranges that block `i` cannot take, in order: of blocks that it may not meet at all, and of
@@ -93,12 +94,10 @@ class block_placer {
   const placement_request& task_;
   const conflicts conflicts_;
   std::uint32_t steps_of_range_ = 1;
-  std::vector<lifetime> lifetimes_;            // per block
-  std::vector<std::int64_t> extents_;          // per block
-  std::vector<char> is_kept_;                  // per block
-  std::vector<change> changes_;                // scratch of place_earlier()
-  std::vector<unsigned char> is_overlapping_;  // scratch: per placed block
-  std::vector<std::uint32_t> overlapping_;
+  std::vector<lifetime> lifetimes_;    // per block
+  std::vector<std::int64_t> extents_;  // per block
+  std::vector<char> is_kept_;          // per block
+  std::vector<change> changes_;        // scratch of place_earlier()
   std::vector<offset_interval> forbidden_, forbidden_to_parts_;
 };
 

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
-#include <memory>
 #include <span>
 
 #include "core/layout.hpp"
@@ -14,6 +13,7 @@
 #include "planners/best_rivals.hpp"
 #include "planners/best_search.hpp"
 #include "planners/best_small.hpp"
+#include "planners/best_spaces.hpp"
 #include "planners/best_splits.hpp"
 #include "planners/order_of_use.hpp"
 #include "planners/planners.hpp"
@@ -117,19 +117,9 @@ class best_search {
     return best_ && best_->time <= compute_time_ + compute_time_ * near_optimal_permille / 1000;
   }
 
-  search_space& space_of(std::size_t split) {
-    if (!space_ || split != split_of_space_) {
-      split_of_space_ = split;
-      space_.reset();  // frees the old space before the new one is made
-      space_ = std::make_unique<search_space>(p_, make_order(p_.network, splits_[split].by),
-                                              splits_[split].may_swap, splits_[split].waits);
-    }
-    return *space_;
-  }
-
   // Solves the ladder for one split. Later splits get the work that this one leaves.
   void solve_ladder_for(std::size_t split) {
-    search_space& of = space_of(split);
+    search_space& of = spaces_.of(split);
     const std::uint64_t before = of.work(),
                         share = ladder_work_left_ / std::min<std::size_t>(splits_.size() - split, 3);
     std::vector<std::optional<solution>> found = solve_ladder(of, rungs_, best_time_at_rung_, {40, share});
@@ -169,7 +159,7 @@ class best_search {
 
   split_result search_split(std::size_t split, const effort_limits& most, byte_count live_limit,
                             nanoseconds time_to_beat) {
-    search_space& of = space_of(split);
+    search_space& of = spaces_.of(split);
     min_memory_ = std::min(min_memory_, of.min_memory());
     if (of.min_memory() > p_.budget) return {split};
     repair_result found = decide_and_place(of, place_, {p_.budget, live_limit, time_to_beat}, most);
@@ -220,7 +210,7 @@ class best_search {
     for (candidate& c : candidates_) {
       if (time_of(c) >= best_time() || (left == 0 && best_)) return;
       if (left == 0 && c.budget > p_.budget / 10 * 9) continue;
-      search_space& of = space_of(c.split);
+      search_space& of = spaces_.of(c.split);
       const std::uint64_t before = of.work();
       accept_if_faster(
           place_or_repair(of, place_, std::move(c.decided), c.budget, p_.budget, best_time(), most));
@@ -242,8 +232,7 @@ class best_search {
   std::vector<nanoseconds> best_time_at_rung_;  // per rung: best forecast of all splits so far
   std::uint64_t ladder_work_left_;              // work left for the ladder
   nanoseconds compute_time_ = 0;                // sum over all operators
-  std::unique_ptr<search_space> space_;
-  std::size_t split_of_space_ = 0;  // the split that space_ belongs to
+  split_spaces spaces_{p_, splits_};
   std::vector<candidate> candidates_;
   std::optional<placed_plan> best_;
 };

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <limits>
-#include <memory>
 #include <vector>
 
 #include "planners/best_polish.hpp"
 #include "planners/best_repair.hpp"
 #include "planners/best_search.hpp"
+#include "planners/best_spaces.hpp"
 
 namespace um {
 namespace {
@@ -63,15 +63,6 @@ class rung_searcher {
   };
   using times = std::vector<nanoseconds>;
 
-  search_space& space_of(std::size_t split) {
-    if (!space_ || split_of_space_ != split) {
-      const batch_split& x = splits_[split];
-      space_.reset();  // frees the old space before the new one is made
-      space_ = std::make_unique<search_space>(p_, make_order(p_.network, x.by), x.may_swap, x.waits);
-      split_of_space_ = split;
-    }
-    return *space_;
-  }
   bool is_within(std::size_t j) const { return rungs_[j].budget <= p_.budget; }
   bool is_near_optimal() const {
     return std::min(best_time_, best_rival_time_) <=
@@ -87,15 +78,16 @@ class rung_searcher {
     std::array<times, 2> best_at{best_forecasts_, best_forecasts_};  // one for each value of memory_waits
     for (std::size_t s = 0; s < splits_.size() && again; ++s) lower_times(best_at, s);
     for (std::size_t s = 0; s < splits_.size(); ++s) {
-      const auto begun = space_of(s).work();
+      search_space& of = spaces_.of(s);
+      const auto begun = of.work();
       const effort most{max_tries, left / std::min<std::size_t>(splits_.size() - s, 3)};
       const times& so_far = best_at.at(static_cast<std::size_t>(splits_[s].waits));
       if (again) {
-        improve_ladder(*space_, rungs_, so_far, most, solutions_[s]);
+        improve_ladder(of, rungs_, so_far, most, solutions_[s]);
       } else {
-        solutions_[s] = solve_ladder(*space_, rungs_, so_far, most);
+        solutions_[s] = solve_ladder(of, rungs_, so_far, most);
       }
-      left -= std::min(left, space_->work() - begun);
+      left -= std::min(left, of.work() - begun);
       lower_times(best_at, s);
     }
     for (std::size_t j = 0; j < rungs_.size(); ++j)
@@ -144,7 +136,7 @@ class rung_searcher {
     if (is_rung_searched) search_splits(j, before);
     if (best_ && (is_rung_searched || best_time_ < before)) {
       const std::uint64_t work = work_ / (best_time_ < before ? 16 : 64);
-      accept_if_faster({best_->split, polish(space_of(best_->split), place_, budget, best_->what, work)});
+      accept_if_faster({best_->split, polish(spaces_.of(best_->split), place_, budget, best_->what, work)});
     }
     // Below half of the budget, rivals cut finely, and timing each size of a part takes long.
     if (!is_rung_searched || budget < p_.budget / 2) return;
@@ -177,7 +169,7 @@ class rung_searcher {
                                    ? no_time
                                    : best_time_ + best_time_ / 100 * forecast_error;
     const auto decide_for = [&](std::size_t split, const effort_limits& by) {
-      search_space& of = space_of(split);
+      search_space& of = spaces_.of(split);
       if (of.min_memory() > budget) return;
       repair_result found = decide_and_place(of, place_, {budget, budget, time_to_beat}, by);
       if (!found.best) return;
@@ -196,7 +188,7 @@ class rung_searcher {
   void place_ladder_solution(std::size_t s, std::size_t j) {
     const std::optional<solution>& x = solutions_[s][j];
     // Orders that take long to place are placed at some rungs only.
-    const std::uint64_t each = work_of_placing(space_of(s)) * splits_.size();
+    const std::uint64_t each = work_of_placing(spaces_.of(s)) * splits_.size();
     const std::size_t step = 1 + rungs_.size() * each / (2 * work_);
     if (j % step != 0 || !x || !can_be_faster(x)) return;
     if (j + step < rungs_.size() && solutions_[s][j + step] &&
@@ -210,7 +202,7 @@ class rung_searcher {
     constexpr int max_placed = 3;
     const byte_count budget = rungs_[j].budget;
     byte_count live_limit = budget;
-    search_space& of = space_of(split);
+    search_space& of = spaces_.of(split);
     for (int i = 0; i < max_placed && now.score.excess == 0 && can_be_faster(now); ++i) {
       std::optional<placed_plan> placed = place_.place_decided(of.plan(now.treatments), budget);
       const byte_count device_bytes = placed ? placed->device_bytes : live_limit + live_limit / 20;
@@ -228,7 +220,7 @@ class rung_searcher {
     while (j > 0 && rungs_[j].budget < device_bytes) --j;
     if (rungs_[j].budget < device_bytes || !is_within(j)) return;
     std::optional<placed_plan> placed =
-        place_.place_decided(space_of(split).plan(now.treatments), rungs_[j].budget);
+        place_.place_decided(spaces_.of(split).plan(now.treatments), rungs_[j].budget);
     if (!placed || placed->device_bytes > rungs_[j].budget) return;
     if (!larger_plans_[j] || placed->time < larger_plans_[j]->what.placed.time)
       larger_plans_[j] = {split, {now.treatments, std::move(*placed)}};
@@ -272,8 +264,7 @@ class rung_searcher {
               best_rival_time_ = no_time;  // times of best_ and of the fastest rival's plan
   std::optional<memory_plan> best_rival_plan_;
   std::vector<memory_plan> best_plans_;  // all plans that were the fastest at some rung
-  std::unique_ptr<search_space> space_;
-  std::size_t split_of_space_ = 0;  // the split that space_ belongs to
+  split_spaces spaces_{p_, splits_};
 };
 
 }  // namespace

@@ -59,6 +59,9 @@ class search_space {
   search_space(const search_space&) = delete;
   search_space& operator=(const search_space&) = delete;
 
+  // From now on as if it were new, but for work().
+  void forget() { current_.clear(); }
+
   const std::vector<gap_class>& classes() const { return classes_; }
   bool may_swap() const { return may_swap_; }
   bool allows(std::size_t c, treatment how) const;

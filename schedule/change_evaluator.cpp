@@ -1,6 +1,7 @@
 #include "schedule/change_evaluator.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 namespace um {
 
@@ -15,7 +16,7 @@ list_totals totals_after(const event_list& list, const list_change& change, posi
   for (const list_change::visited_position& v : change.visited) {
     const event_list::position_block& old = list.block_at(v.at);
     exchange(summarize_live(change.blocks[v.block_index].live_bytes, v.live_before, limit),
-             summarize_live(old.live_bytes, list.live_bytes().live_before(v.at), limit));
+             summarize_live(list.live_bytes().live_at(v.at), list.live_bytes().live_before(v.at), limit));
     add_to_totals(found, change.blocks[v.block_index].totals);
     subtract_from_totals(found, old.totals);
   }
@@ -69,7 +70,7 @@ void live_bytes_after(event_list& list, const list_change& change, position end,
     }
     while (u != change.unchanged.end() && u->end <= at) ++u;
     const bool moved = u != change.unchanged.end() && u->begin <= at;
-    add(before[static_cast<std::size_t>(at)] + (moved ? u->added_bytes : 0), list.block_at(at).live_bytes);
+    add(before[static_cast<std::size_t>(at)] + (moved ? u->added_bytes : 0), list.live_bytes().live_at(at));
   }
 }
 
@@ -81,6 +82,7 @@ change_evaluator::change_evaluator(const use_table& uses, std::span<const gap> g
       list_(uses, new_events, costs),
       recompute_touches_(uses.parts.size()),
       decisions_(gaps.size()),
+      pending_positions_(uses.end()),
       live_difference_(uses.parts.size(), 0) {
   for (position at = 0; at < uses.end(); ++at) {
     for (const touched_part& x : uses.touched_by_recompute(at)) recompute_touches_[x.part].push_back(at);
@@ -90,6 +92,7 @@ change_evaluator::change_evaluator(const use_table& uses, std::span<const gap> g
 void change_evaluator::rebuild(std::span<const decision> decisions, const std::vector<bool>& staged,
                                byte_count budget) {
   reset();
+  gaps_with_other_transfers_.clear();
   decisions_.assign(decisions.begin(), decisions.end());
   staged_ = staged;
   budget_ = budget;
@@ -120,36 +123,43 @@ list_totals change_evaluator::evaluate(std::span<const decision> decisions, cons
   new_decisions_ = decisions;
   new_staged_ = &staged;
   changed_gaps_ = changed;
-  builder_.set_decisions(decisions, staged);
+  done_ = 0;
+  set_transfers();
   compare_initial_states();
   for (const std::uint32_t x : changed) enqueue_gap(x);
-  position done = 0;  // all positions before it are done
-  while (!pending_positions_.empty()) {
-    const position at = pending_positions_.top();
-    pending_positions_.pop();
-    if (at < done) continue;
-    add_unchanged_range(done, at);
+  for (position at = 0; (at = pending_positions_.take_first()) >= 0;) {
+    add_unchanged_range(done_, at);
+    done_ = at + 1;
     rebuild_position(at);
-    done = at + 1;
   }
-  add_unchanged_range(done, uses_.end());
+  add_unchanged_range(done_, uses_.end());
   new_totals_ = totals_after(list_, change_, uses_.end(), budget);
   return new_totals_;
 }
 
-// A tensor that is staged in only one of the two lists has another initial state, and any of its gaps may
-// have transfers.
-void change_evaluator::compare_initial_states() {
+// The builder's index of transfers is that of the new decisions from now on.
+void change_evaluator::set_transfers() {
+  std::vector<std::uint32_t>& all = gaps_with_other_transfers_;
+  const auto before = static_cast<std::ptrdiff_t>(all.size());
+  all.insert(all.end(), changed_gaps_.begin(), changed_gaps_.end());
   for (const std::uint32_t changed : changed_gaps_) {
     const tensor_id t = uses_.parts[gaps_[changed].part].tensor;
     if (staged_[t] == (*new_staged_)[t]) continue;
     if (std::ranges::find(tensors_with_changed_staging_, t) != tensors_with_changed_staging_.end()) continue;
     tensors_with_changed_staging_.push_back(t);
-    for (part_id p = uses_.first_part[t]; p < uses_.first_part[t + 1]; ++p) {
-      const part_state is = builder_.initial_state(p, (*new_staged_)[t]);
-      for (std::uint32_t x = builder_.first_gap_of(p); x < builder_.first_gap_of(p + 1); ++x) enqueue_gap(x);
-      compare_state(p, -1, is);
-    }
+    std::ranges::copy(builder_.gaps_of(t), std::back_inserter(all));
+  }
+  builder_.change_decisions(new_decisions_, *new_staged_, all);
+  all.erase(all.begin(), all.begin() + before);
+}
+
+// A tensor that is staged in only one of the lists starts in another place, and any of its gaps may have
+// transfers.
+void change_evaluator::compare_initial_states() {
+  for (const tensor_id t : tensors_with_changed_staging_) {
+    for (const std::uint32_t x : builder_.gaps_of(t)) enqueue_gap(x);
+    for (part_id p = uses_.first_part[t]; p < uses_.first_part[t + 1]; ++p)
+      compare_state(p, -1, builder_.initial_state(p, (*new_staged_)[t]));
   }
 }
 
@@ -224,14 +234,17 @@ void change_evaluator::rebuild_position(position at) {
 void change_evaluator::compare_state(part_id p, position at, part_state was) {
   part_states& states = builder_.states();
   const part_state is = at < 0 ? was : states.state_of(p), other = states.state_after(p, at);
-  state_changes_.push_back({p, at, was, is});
+  const bool was_pinned = states.is_pinned(p);
+  // In the current list it is the same before and after.
+  if (is == other && !was_pinned) return;
+  state_changes_.push_back({p, at, at < 0 ? other : was, is});
   const auto bytes = static_cast<std::int64_t>(uses_.parts[p].bytes);
   const std::int64_t by =
       ((is & occupies_memory) != 0 ? bytes : 0) - ((other & occupies_memory) != 0 ? bytes : 0);
   total_difference_ += by - live_difference_[p];
   live_difference_[p] = by;
   if (is == other) return states.unpin(p);
-  if (!states.is_pinned(p)) pinned_parts_.push_back(p);
+  if (!was_pinned) pinned_parts_.push_back(p);
   states.pin(p, is);
   enqueue(next_dependent(p, at));
 }
@@ -242,15 +255,11 @@ void change_evaluator::accept() {
   for (const list_change::visited_position& v : change_.visited)
     list_.exchange_block(v.at, change_.blocks[v.block_index], v.live_before);
   part_states& states = builder_.states();
-  for (const state_change& x : state_changes_) {
-    if (x.after < 0) {
-      states.replace_initial(x.part, x.new_state);
-    } else {
-      states.record_change(x.part, x.after, x.old_state, x.new_state);
-    }
-  }
+  for (const changed_state& x : state_changes_)
+    states.record_change(x.part, x.after, x.old_state, x.new_state);
   for (const std::uint32_t x : changed_gaps_) decisions_[x] = new_decisions_[x];
   for (const tensor_id t : tensors_with_changed_staging_) staged_[t] = (*new_staged_)[t];
+  gaps_with_other_transfers_.clear();
   list_.set_totals(new_totals_);
   reset();
 }

@@ -6,11 +6,12 @@
 // which live_tree adds to a whole range.
 #pragma once
 
-#include <queue>
+#include <cstdint>
 #include <span>
 #include <vector>
 
 #include "schedule/event_list.hpp"
+#include "schedule/position_set.hpp"
 
 namespace um {
 
@@ -37,6 +38,13 @@ void events_after(const event_list& list, const list_change& change, position en
 void live_bytes_after(event_list& list, const list_change& change, position end,
                       std::vector<byte_count>& into);
 
+// The state of a part around a position of the list that is evaluated.
+struct changed_state {
+  part_id part = 0;
+  position after = 0;
+  part_state old_state = 0, new_state = 0;
+};
+
 class change_evaluator {
  public:
   // Keeps references. No other object may use `new_events`.
@@ -55,7 +63,6 @@ class change_evaluator {
   // The current list and its decisions.
   const event_list& list() const { return list_; }
   const std::vector<decision>& decisions() const { return decisions_; }
-  const std::vector<bool>& staged() const { return staged_; }
   // All events of the list that was evaluated last. Valid until the next call.
   std::span<const event> new_events() {
     events_after(list_, change_, uses_.end(), all_events_);
@@ -70,18 +77,13 @@ class change_evaluator {
   std::uint64_t visited_count() const { return visited_count_; }
 
  private:
-  struct state_change {
-    part_id part = 0;
-    position after = 0;
-    part_state old_state = 0, new_state = 0;
-  };
-
   void reset();
   void enqueue(position at) {
-    if (at < uses_.end()) pending_positions_.push(at);
+    if (done_ <= at && at < uses_.end()) pending_positions_.add(at);
   }
   position next_dependent(part_id p, position after) const;
   void enqueue_gap(std::uint32_t x);
+  void set_transfers();
   void compare_initial_states();
   void rebuild_position(position at);
   void compare_state(part_id p, position at, part_state was);
@@ -104,12 +106,14 @@ class change_evaluator {
   std::span<const decision> new_decisions_;
   const std::vector<bool>* new_staged_ = nullptr;
   std::span<const std::uint32_t> changed_gaps_;
-  std::vector<tensor_id>
-      tensors_with_changed_staging_;  // tensors that are staged in only one of the two lists
-  std::priority_queue<position, std::vector<position>, std::greater<>> pending_positions_;
+  // Gaps whose transfers may differ from those of the current list in the builder's index.
+  std::vector<std::uint32_t> gaps_with_other_transfers_;
+  std::vector<tensor_id> tensors_with_changed_staging_;  // staged in only one of the two lists
+  position done_ = 0;                                    // everything before is known
+  position_set pending_positions_;
   list_change change_;
-  std::vector<state_change> state_changes_;
-  std::vector<std::int64_t> live_difference_;  // per part: bytes alive minus those in the current list
+  std::vector<changed_state> state_changes_;
+  std::vector<std::int64_t> live_difference_;  // per part: bytes alive, less those in the current list
   std::vector<part_id> pinned_parts_;  // parts whose state was pinned; some may have been unpinned since
   std::int64_t total_difference_ = 0;  // sum of live_difference_
   list_totals new_totals_;

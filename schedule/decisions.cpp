@@ -1,7 +1,6 @@
 #include "schedule/decisions.hpp"
 
 #include <algorithm>
-#include <numeric>
 #include <ranges>
 #include <stdexcept>
 #include <string>
@@ -17,7 +16,8 @@ event_builder::event_builder(const graph& g, const use_table& uses, std::span<co
       parts_(uses.parts.size()),
       states_(uses.parts.size()),
       last_reader_(uses.parts.size(), -1),
-      transfers_(uses.order.size()),
+      transfers_(uses.order.size(), gaps.size()),
+      recomputes_(uses.end()),
       search_of_recompute_(uses.order.size(), 0) {
   for (part_id p = 0; p <= uses.parts.size(); ++p) {
     const auto at = std::ranges::lower_bound(gaps, p, {}, &gap::part);
@@ -65,9 +65,18 @@ std::span<const event> event_builder::build(std::span<const decision> decisions,
 }
 
 void event_builder::set_decisions(std::span<const decision> decisions, const std::vector<bool>& staged) {
+  change_decisions(decisions, staged, {});
+  transfers_.clear();
+  for (tensor_id t = 0; t < staged.size(); ++t) {
+    if (staged[t]) std::ranges::for_each(gaps_of(t), [&](std::uint32_t x) { set_transfers(x); });
+  }
+}
+
+void event_builder::change_decisions(std::span<const decision> decisions, const std::vector<bool>& staged,
+                                     std::span<const std::uint32_t> changed) {
   decisions_ = decisions;
   staged_ = &staged;
-  transfers_.rebuild(uses_, gaps_, first_gap_, decisions, staged);
+  for (const std::uint32_t x : changed) set_transfers(x);
 }
 
 std::span<const event> event_builder::build_position(position at) {
@@ -90,6 +99,38 @@ void event_builder::append_events(position at) {
   }
 }
 
+void state_history::record_change(position at, part_state before, part_state after) {
+  const std::int32_t from = entry_of(at, 0), entry = entry_of(at, after);
+  const auto is_at = [&](std::int32_t e) { return e - from < states; };
+  const auto x = std::ranges::lower_bound(first_, from);
+  if (x == first_.end()) {
+    const auto y = std::ranges::lower_bound(later_, from);
+    const bool known = y != later_.end() && is_at(*y);
+    if (before == after && known) later_.erase(y);
+    if (before != after && known) *y = entry;
+    if (before != after && !known) later_.insert(y, entry);
+  } else if (is_at(*x) && before != after) {
+    *x = entry;
+  } else if (is_at(*x)) {
+    std::shift_left(x, first_.end(), 1);
+    first_.back() = unused;
+    if (later_.empty()) return;
+    first_.back() = later_.front();
+    later_.erase(later_.begin());
+  } else if (before != after) {
+    if (first_.back() != unused) later_.insert(later_.begin(), first_.back());
+    std::shift_right(x, first_.end(), 1);
+    *x = entry;
+  }
+}
+
+void part_states::record_query(part_id p) {
+  one_part& x = parts_[p];
+  x.queried_in_step = current_step_;
+  if (!x.is_pinned) x.current = x.history.state_after(position_ - 1);
+  queried_parts_.push_back({p, x.current});
+}
+
 gap_transfers transfers_of_gap(const gap& e, const decision& d, bool staged, position end) {
   gap_transfers m;
   if (!staged || d.choice == gap_choice::recompute) return m;
@@ -105,66 +146,56 @@ gap_transfers transfers_of_gap(const gap& e, const decision& d, bool staged, pos
   return m;
 }
 
-void transfer_index::rebuild(const use_table& uses, std::span<const gap> gaps,
-                             std::span<const std::uint32_t> first_gap, std::span<const decision> decisions,
-                             const std::vector<bool>& staged) {
-  returning_.clear();
-  leaving_.clear();
-  for (tensor_id t = 0; t < staged.size(); ++t) {
-    if (!staged[t]) continue;
-    const std::uint32_t end = first_gap[uses.first_part[t + 1]];
-    for (std::uint32_t x = first_gap[uses.first_part[t]]; x < end; ++x) {
-      const gap& e = gaps[x];
-      const gap_transfers m = transfers_of_gap(e, decisions[x], true, uses.end());
-      if (m.return_before >= 0) returning_.add({m.return_before, e.next_use, e.part});
-      if (m.leave_after >= 0) leaving_.add({m.leave_after, 0, x});
-    }
+void transfer_index::clear() {
+  for (auto* all : {&returning_, &leaving_}) {
+    for (std::vector<transfer>& at : *all) at.clear();
   }
-  returning_.sort();
-  leaving_.sort();
+  std::ranges::fill(moves_, gap_transfers{});
 }
 
-// Counting sort: it runs for every candidate of a search.
-void transfer_index::transfers_by_position::sort() {
-  if (added_.empty() && sorted_.empty()) return;
-  std::ranges::fill(first_, 0);
-  for (const transfer& x : added_) ++first_[static_cast<std::size_t>(x.at)];
-  std::partial_sum(first_.begin(), first_.end(), first_.begin());
-  sorted_.resize(added_.size());
-  for (std::size_t i = added_.size(); i-- > 0;)
-    sorted_[--first_[static_cast<std::size_t>(added_[i].at)]] = added_[i];
-  const auto in_order = [](const transfer& a, const transfer& b) {
-    return a.at != b.at ? a.at < b.at : a.next_use < b.next_use;
+void transfer_index::set(std::uint32_t x, const gap& e, const gap_transfers& m) {
+  const auto move = [&](std::vector<std::vector<transfer>>& all, position from, position to,
+                        const transfer& what) {
+    if (from == to) return;
+    if (from >= 0) {
+      std::vector<transfer>& there = all[static_cast<std::size_t>(from)];
+      there.erase(std::ranges::lower_bound(there, what));
+    }
+    if (to >= 0) {
+      std::vector<transfer>& there = all[static_cast<std::size_t>(to)];
+      there.insert(std::ranges::lower_bound(there, what), what);
+    }
   };
-  if (!std::ranges::is_sorted(sorted_, in_order)) std::ranges::stable_sort(sorted_, in_order);
+  const gap_transfers was = std::exchange(moves_[x], m);
+  move(returning_, was.return_before, m.return_before, {e.next_use, e.part, x});
+  move(leaving_, was.leave_after, m.leave_after, {0, x, x});
 }
 
 void event_builder::check_decisions() const {
   for (std::uint32_t x = 0; x < gaps_.size(); ++x) {
-    if (decisions_[x].choice == gap_choice::recompute && !gaps_[x].is_recomputable)
-      throw_impossible(gaps_[x], "computed again");
+    if (decisions_[x].choice != gap_choice::recompute || gaps_[x].is_recomputable) continue;
+    throw std::invalid_argument("tensor " + g_.tensors[uses_.parts[gaps_[x].part].tensor].name +
+                                " cannot be computed again");
   }
 }
 
-void event_builder::throw_impossible(const gap& e, const std::string& verb) const {
-  throw std::invalid_argument("tensor " + g_.tensors[uses_.parts[e.part].tensor].name + " cannot be " + verb);
-}
+// --- events ---
 
 void event_builder::append_prefetch(part_id p) {
-  events_.push_back({event_kind::prefetch, p});
+  events_.push_back({event_kind::prefetch, false, p});
   mark_on_device(p);
 }
 void event_builder::append_evict(part_id p) {
-  events_.push_back({event_kind::evict, p});
+  events_.push_back({event_kind::evict, false, p});
   mark_off_device(p);
   states_.state_of(p) |= valid_at_home;
 }
 void event_builder::append_discard(part_id p) {
-  events_.push_back({event_kind::discard, p});
+  events_.push_back({event_kind::discard, false, p});
   mark_off_device(p);
 }
 void event_builder::append_compute(position at, bool again, const auto& touches) {
-  events_.push_back({event_kind::compute, static_cast<std::uint32_t>(at), again});
+  events_.push_back({event_kind::compute, again, static_cast<std::uint32_t>(at)});
   for (const auto& x : touches) {
     if (x.mode == access_mode::read) continue;
     mark_on_device(x.part);
@@ -175,14 +206,12 @@ void event_builder::append_compute(position at, bool again, const auto& touches)
 // Brings the inputs of a compute to the device. Fetches or recomputes the missing parts, each once and in the
 // order of their first computation. Inputs of recomputations stay until the last recomputation has read them.
 void event_builder::provide_inputs(position at) {
-  recomputes_.clear();
   ++search_count_;
   for (const part_touch& x : touches_at(at)) {
     if (x.mode != access_mode::write && !is_on_device(x.part)) require_part(x.part, at);
   }
   if (required_parts_.empty()) return;
-  std::ranges::sort(recomputes_);
-  for (const position run : recomputes_) {
+  for (position run = 0; (run = recomputes_.take_first()) >= 0;) {
     const std::vector<touched_part>& touches_again = uses_.touched_by_recompute(run);
     fetch_inputs(touches_again);
     new_parts_.clear();
@@ -217,7 +246,7 @@ void event_builder::require_part(part_id p, position reader) {
   std::uint64_t& runs_for = search_of_recompute_[static_cast<std::size_t>(by)];
   if (runs_for == search_count_) return;
   runs_for = search_count_;
-  recomputes_.push_back(by);
+  recomputes_.add(by);
   for (const touched_part& x : uses_.touched_by_recompute(by)) {
     if (x.mode != access_mode::write) require_part(x.part, by);
   }
@@ -230,7 +259,7 @@ void event_builder::fetch_inputs(const auto& touches) {
 
 // Releases a part after a recomputation has read or written it, unless its decision keeps it.
 void event_builder::release_after_recompute(part_id p) {
-  const std::uint32_t in = gap_before(p, position_);
+  const std::uint32_t in = gap_after(p, position_ - 1);
   if (in == no_gap) return append_discard(p);
   const decision& d = decisions_[in];
   const gap& e = gaps_[in];

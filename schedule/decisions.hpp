@@ -2,12 +2,17 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <iterator>
+#include <limits>
+#include <ranges>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "schedule/position_set.hpp"
 #include "schedule/uses.hpp"
 
 namespace um {
@@ -20,13 +25,43 @@ namespace um {
 using part_state = std::uint8_t;
 inline constexpr part_state on_device = 1, valid_at_home = 2, occupies_memory = 4;
 
+// The states of a part between positions. Searches look up a state for each part that a position touches, so
+// the first entries lie in one cache line and are compared all at once.
+class state_history {
+ public:
+  state_history() { first_.fill(unused); }
+  void reset(part_state initial) {
+    first_.fill(unused);
+    later_.clear();
+    first_[0] = entry_of(-1, initial);
+  }
+  // The state changes from `before` to `after` at position `at`.
+  void record_change(position at, part_state before, part_state after);
+  part_state state_after(position at) const {
+    const std::int32_t next = entry_of(at + 1, 0);
+    if (!later_.empty() && later_.front() < next)
+      return state_of(*std::prev(std::ranges::lower_bound(later_, next)));
+    std::size_t count = 0;
+    for (const std::int32_t e : first_) count += e < next ? 1 : 0;
+    return state_of(first_[count - 1]);
+  }
+
+ private:
+  // A state and the position after which it holds, in one number, so that entries are in order of positions.
+  static constexpr std::int32_t states = 8, unused = std::numeric_limits<std::int32_t>::max();
+  static constexpr std::int32_t entry_of(position after, part_state s) { return (after + 1) * states + s; }
+  static constexpr part_state state_of(std::int32_t entry) { return static_cast<part_state>(entry % states); }
+
+  std::array<std::int32_t, 8> first_{};  // in order; the first is at -1
+  std::vector<std::int32_t> later_;      // those that follow, in order
+};
+
 class part_states {
  public:
-  explicit part_states(std::size_t parts)
-      : current_(parts, 0), queried_in_step_(parts, 0), pinned_(parts, 0), history_(parts) {}
+  explicit part_states(std::size_t parts) : parts_(parts) {}
 
   // --- building all positions: every state is known ---
-  void set_initial(part_id p, part_state s) { current_[p] = s; }
+  void set_initial(part_id p, part_state s) { parts_[p].current = s; }
   void assume_all_known() { current_step_ = 0; }
 
   // --- building one position: states come from the history unless they are pinned ---
@@ -41,58 +76,41 @@ class part_states {
   }
   // Parts whose state was queried since begin_step().
   const std::vector<queried_part>& queried_parts() const { return queried_parts_; }
-  void pin(part_id p, part_state s) {  // fixes the part's state until unpin()
-    pinned_[p] = 1;
-    current_[p] = s;
+  void pin(part_id p, part_state s) {  // it has this state until unpin(), whatever is decided
+    parts_[p].is_pinned = true;
+    parts_[p].current = s;
   }
-  void unpin(part_id p) { pinned_[p] = 0; }
-  bool is_pinned(part_id p) const { return pinned_[p] != 0; }
+  void unpin(part_id p) { parts_[p].is_pinned = false; }
+  bool is_pinned(part_id p) const { return parts_[p].is_pinned; }
 
   part_state& state_of(part_id p) {
-    if (current_step_ != 0 && queried_in_step_[p] != current_step_) record_query(p);
-    return current_[p];
+    one_part& x = parts_[p];
+    if (current_step_ != 0 && x.queried_in_step != current_step_) record_query(p);
+    return x.current;
   }
   bool is_on_device(part_id p) { return (state_of(p) & on_device) != 0; }
 
-  // --- history: the state of each part after each position ---
-  void reset_history(part_id p, part_state initial) { history_[p].assign(1, {-1, initial}); }
-  void replace_initial(part_id p, part_state initial) { history_[p].front().state = initial; }
+  // --- history: states between positions ---
+  void reset_history(part_id p, part_state initial) { parts_[p].history.reset(initial); }
   // Records that the state changes from `before` to `after` at position `at`.
   void record_change(part_id p, position at, part_state before, part_state after) {
-    std::vector<state_change>& all = history_[p];
-    auto x = std::ranges::lower_bound(all, at, {}, &state_change::after);
-    const bool known = x != all.end() && x->after == at;
-    if (before == after) {
-      if (known) all.erase(x);
-    } else if (known) {
-      x->state = after;
-    } else {
-      all.insert(x, {at, after});
-    }
+    parts_[p].history.record_change(at, before, after);
   }
-  part_state state_after(part_id p, position at) const {
-    const std::vector<state_change>& all = history_[p];
-    return std::prev(std::ranges::upper_bound(all, at, {}, &state_change::after))->state;
-  }
+  part_state state_after(part_id p, position at) const { return parts_[p].history.state_after(at); }
 
  private:
-  struct state_change {
-    position after = -1;  // the state holds after this position
-    part_state state = 0;
+  struct alignas(64) one_part {
+    state_history history;
+    std::uint32_t queried_in_step = 0;  // the last step that queried its state
+    part_state current = 0;             // state at the current position
+    bool is_pinned = false;
   };
 
-  void record_query(part_id p) {
-    queried_in_step_[p] = current_step_;
-    if (pinned_[p] == 0) current_[p] = state_after(p, position_ - 1);
-    queried_parts_.push_back({p, current_[p]});
-  }
+  void record_query(part_id p);
 
-  std::vector<part_state> current_;             // per part: state at the current position
-  std::vector<std::uint64_t> queried_in_step_;  // per part: the last step that queried its state
-  std::vector<char> pinned_;
-  std::vector<std::vector<state_change>> history_;  // sorted by `after`; the first entry is at -1
+  std::vector<one_part> parts_;
   std::vector<queried_part> queried_parts_;
-  std::uint64_t current_step_ = 0,
+  std::uint32_t current_step_ = 0,
                 step_count_ = 0;  // current step (0: every state is known); number of steps so far
   position position_ = 0;         // the current position
 };
@@ -118,8 +136,8 @@ struct decision {
 enum class event_kind : std::uint8_t { compute, prefetch, evict, discard };
 struct event {
   event_kind kind = event_kind::compute;
-  std::uint32_t subject = 0;  // compute: a position of the order; otherwise a part
   bool is_recompute = false;  // compute: a recomputation
+  std::uint32_t subject = 0;  // compute: a position of the order; otherwise a part
   friend bool operator==(const event&, const event&) = default;
 };
 
@@ -140,6 +158,7 @@ std::vector<event> build_events(const graph& g, const use_table& uses, std::span
 // no such transfer.
 struct gap_transfers {
   position return_before = -1, leave_after = -1;
+  friend bool operator==(const gap_transfers&, const gap_transfers&) = default;
 };
 // `staged`: whether the part's tensor is staged. `end`: size of the order.
 gap_transfers transfers_of_gap(const gap& e, const decision& d, bool staged, position end);
@@ -148,33 +167,44 @@ gap_transfers transfers_of_gap(const gap& e, const decision& d, bool staged, pos
 class transfer_index {
  public:
   struct transfer {
-    position at = 0, next_use = 0;  // position of the transfer; next use of its part
-    std::uint32_t part_or_gap = 0;  // the part if it returns; the gap if it leaves
+    position next_use = 0;          // of a part that comes back
+    std::uint32_t part_or_gap = 0;  // part of a returning transfer, gap of a leaving one
+    std::uint32_t gap = 0;
+    auto operator<=>(const transfer& other) const {
+      return std::pair(next_use, gap) <=> std::pair(other.next_use, other.gap);
+    }
+    bool operator==(const transfer& other) const = default;
   };
-  explicit transfer_index(std::size_t positions) : returning_(positions), leaving_(positions) {}
-  // Transfers before the same position are in the order of their next use.
-  void rebuild(const use_table& uses, std::span<const gap> gaps, std::span<const std::uint32_t> first_gap,
-               std::span<const decision> decisions, const std::vector<bool>& staged);
-  std::span<const transfer> returning_before(position at) const { return returning_.at(at); }
-  std::span<const transfer> leaving_after(position at) const { return leaving_.at(at); }
+  transfer_index(std::size_t positions, std::size_t gaps)
+      : returning_(positions), leaving_(positions), moves_(gaps) {}
+  // Without transfers.
+  void clear();
+  // The transfers of gap `x` are these from now on. Transfers at one position are in the order of their next
+  // use, then of gaps.
+  void set(std::uint32_t x, const gap& e, const gap_transfers& m);
+  std::span<const transfer> returning_before(position at) const {
+    return returning_[static_cast<std::size_t>(at)];
+  }
+  std::span<const transfer> leaving_after(position at) const {
+    return leaving_[static_cast<std::size_t>(at)];
+  }
 
  private:
-  class transfers_by_position {
-   public:
-    explicit transfers_by_position(std::size_t positions) : first_(positions + 1, 0) {}
-    void clear() { added_.clear(); }
-    void add(const transfer& x) { added_.push_back(x); }
-    void sort();  // sorts by position, then by next use; equal ones stay in the order of add()
-    std::span<const transfer> at(position p) const {
-      const auto i = static_cast<std::size_t>(p);
-      return std::span(sorted_).subspan(first_[i], first_[i + 1] - first_[i]);
-    }
+  std::vector<std::vector<transfer>> returning_, leaving_;  // per position
+  std::vector<gap_transfers> moves_;                        // per gap
+};
 
-   private:
-    std::vector<transfer> added_, sorted_;
-    std::vector<std::uint32_t> first_;  // per position, and one past the last: index into sorted_
-  };
-  transfers_by_position returning_, leaving_;
+// What event_builder knows of a part, and of a position that touches it.
+struct part_info {
+  tensor_id tensor = 0;
+  bool persists = false;
+  position producer = -1;  // first position that writes it; -1: none
+};
+struct part_touch {
+  part_id part = 0;
+  access_mode mode = access_mode::read;
+  bool is_last_use = false;  // the part's last use: it can be discarded afterwards
+  std::uint32_t gap = 0;     // the gap that begins here, if any
 };
 
 // Builds the same events as build_events(), repeatedly for a search. Keeps references to all three arguments.
@@ -187,36 +217,34 @@ class event_builder {
 
   // --- building single positions ---
   void set_decisions(std::span<const decision> decisions, const std::vector<bool>& staged);
+  // The same, where decisions and staging differ for the gaps `changed` alone.
+  void change_decisions(std::span<const decision> decisions, const std::vector<bool>& staged,
+                        std::span<const std::uint32_t> changed);
   part_state initial_state(part_id p, bool staged) const;
   part_states& states() { return states_; }
   // The events of one position, valid until the next call.
   std::span<const event> build_position(position at);
   // Index of a part's first gap: its gaps are [first_gap_of(p), first_gap_of(p + 1)).
   std::uint32_t first_gap_of(part_id p) const { return first_gap_[p]; }
-  // The gap that a part is in just after or just before a position, or no_gap.
+  auto gaps_of(tensor_id t) const {
+    return std::views::iota(first_gap_of(uses_.first_part[t]), first_gap_of(uses_.first_part[t + 1]));
+  }
+  // The gap that a part is in just after a position, or no_gap.
   static constexpr std::uint32_t no_gap = ~std::uint32_t{0};
   std::uint32_t gap_after(part_id p, position at) const;
-  std::uint32_t gap_before(part_id p, position at) const { return gap_after(p, at - 1); }
 
  private:
-  struct part_info {
-    tensor_id tensor = 0;
-    bool persists = false;
-    position producer = -1;  // first position that writes it; -1: none
-  };
-  struct part_touch {
-    part_id part = 0;
-    access_mode mode = access_mode::read;
-    bool is_last_use = false;    // the part's last use: it can be discarded afterwards
-    std::uint32_t gap = no_gap;  // the gap that begins here, if any
-  };
   std::span<const part_touch> touches_at(position at) const {
     const auto i = static_cast<std::size_t>(at);
     return {touches_.data() + first_touch_[i], touches_.data() + first_touch_[i + 1]};
   }
   void append_events(position at);
+  void set_transfers(std::uint32_t x) {
+    transfers_.set(
+        x, gaps_[x],
+        transfers_of_gap(gaps_[x], decisions_[x], (*staged_)[parts_[gaps_[x].part].tensor], uses_.end()));
+  }
   void check_decisions() const;
-  [[noreturn]] void throw_impossible(const gap& e, const std::string& verb) const;
   bool is_on_device(part_id p) { return states_.is_on_device(p); }
   void mark_on_device(part_id p) { states_.state_of(p) |= on_device | occupies_memory; }
   void mark_off_device(part_id p) {
@@ -247,10 +275,9 @@ class event_builder {
   transfer_index transfers_;
   std::vector<event> events_;
   std::vector<part_id> required_parts_, new_parts_;
-  std::vector<position> recomputes_;  // positions to compute again before the current compute
-  std::vector<std::uint64_t>
-      search_of_recompute_;         // per position: number of the last search for inputs that requested it
-  std::uint64_t search_count_ = 0;  // number of searches for inputs so far
+  position_set recomputes_;                         // positions to compute again before the current compute
+  std::vector<std::uint64_t> search_of_recompute_;  // per position: the last search that requested it
+  std::uint64_t search_count_ = 0;                  // number of searches for inputs so far
   position position_ = 0;
 };
 

@@ -41,9 +41,9 @@ void live_tree::assign(std::vector<live_at_events> live, std::span<const std::in
   for (std::size_t k = leaf_count_; k-- > 1;) update_node(k);
 }
 
-void live_tree::replace(position at, live_at_events live, std::int64_t before) {
+void live_tree::exchange(position at, live_at_events& live, std::int64_t before) {
   const std::size_t leaf = leaf_count_ + static_cast<std::size_t>(at);
-  live_at_events_[static_cast<std::size_t>(at)] = std::move(live);
+  std::swap(live_at_events_[static_cast<std::size_t>(at)], live);
   nodes_[leaf].added += before - this->live_before(at);
   summarize_leaf(leaf);
   for (std::size_t k = leaf / 2; k > 0; k /= 2) update_node(k);
@@ -190,8 +190,8 @@ void event_list::rebuild(std::span<const decision> decisions, const std::vector<
     const std::span<const event> made = builder_.build_position(at);
     fill_block(blocks_[i], made, staged);
     add_to_totals(totals_, blocks_[i].totals);
-    record_recomputes(blocks_[i], at, true);
-    live[i] = blocks_[i].live_bytes;
+    record_recomputes({}, blocks_[i].events, at);
+    live[i] = std::move(blocks_[i].live_bytes);
     for (const auto& [p, was] : states.queried_parts()) {
       const part_state is = states.state_of(p);
       if (is == was) continue;
@@ -235,20 +235,27 @@ void event_list::fill_block(position_block& b, std::span<const event> made, cons
 
 void event_list::exchange_block(position at, position_block& other, std::int64_t before) {
   position_block& mine = blocks_[static_cast<std::size_t>(at)];
-  record_recomputes(mine, at, false);
-  std::swap(mine, other);
-  record_recomputes(mine, at, true);
-  live_bytes_.replace(at, mine.live_bytes, before);
+  record_recomputes(mine.events, other.events, at);
+  std::swap(mine.events, other.events);
+  std::swap(mine.totals, other.totals);
+  live_bytes_.exchange(at, other.live_bytes, before);
 }
 
-void event_list::record_recomputes(const position_block& b, position at, bool there) {
-  for (const event& e : b.events) {
-    if (e.kind != event_kind::compute || !e.is_recompute) continue;
-    std::vector<position>& all = recomputed_before_[e.subject];
-    const auto x = std::ranges::lower_bound(all, at);
-    const bool known = x != all.end() && *x == at;
-    if (there && !known) all.insert(x, at);
-    if (!there && known) all.erase(x);
+// Recomputations before a position are in order, and most of them stay when its events change.
+void event_list::record_recomputes(std::span<const event> old, std::span<const event> now, position at) {
+  const auto find_next = [](std::span<const event>& all) {
+    while (!all.empty() && (all.front().kind != event_kind::compute || !all.front().is_recompute))
+      all = all.subspan(1);
+    return all.empty() ? std::numeric_limits<std::uint32_t>::max() : all.front().subject;
+  };
+  for (;;) {
+    const std::uint32_t was = find_next(old), is = find_next(now);
+    if (old.empty() && now.empty()) return;
+    std::vector<position>& all = recomputed_before_[std::min(was, is)];
+    if (was < is) all.erase(std::ranges::lower_bound(all, at));
+    if (is < was) all.insert(std::ranges::lower_bound(all, at), at);
+    if (was <= is) old = old.subspan(1);
+    if (is <= was) now = now.subspan(1);
   }
 }
 
@@ -257,8 +264,9 @@ position event_list::peak_position() const {
   if (at >= uses_.end()) return uses_.end() - 1;
   const position_block& b = blocks_[static_cast<std::size_t>(at)];
   const std::int64_t before = live_bytes_.live_before(at);
+  const live_tree::live_at_events& live = live_bytes_.live_at(at);
   for (std::size_t i = 0; i < b.events.size(); ++i) {
-    if (before + b.live_bytes[i] >= static_cast<std::int64_t>(totals_.peak)) return at;
+    if (before + live[i] >= static_cast<std::int64_t>(totals_.peak)) return at;
     if (b.events[i].kind == event_kind::compute && !b.events[i].is_recompute) break;
   }
   return std::min(at + 1, uses_.end() - 1);

@@ -29,8 +29,8 @@ class live_tree {
 
   // Replaces all positions. `before`: per position, bytes alive before its first event.
   void assign(std::vector<live_at_events> live, std::span<const std::int64_t> before);
-  // Replaces one position.
-  void replace(position at, live_at_events live, std::int64_t before);
+  // Exchanges those of one position with `live`.
+  void exchange(position at, live_at_events& live, std::int64_t before);
   // Adds `bytes` at all positions in [begin, end).
   void add(position begin, position end, std::int64_t bytes);
 
@@ -83,10 +83,10 @@ void subtract_from_totals(list_totals& all, const list_totals& one);
 
 class event_list {
  public:
-  struct position_block {       // the events of one position
-    std::vector<event> events;  // in order
-    live_tree::live_at_events live_bytes;
-    list_totals totals;  // without peak and excess
+  struct position_block {                  // the events of one position
+    std::vector<event> events;             // of that position
+    live_tree::live_at_events live_bytes;  // empty in a list, whose tree holds them
+    list_totals totals;                    // without peak and excess
   };
 
   // Keeps references. No other object may build with `events`.
@@ -116,7 +116,8 @@ class event_list {
   position peak_position() const;
 
  private:
-  void record_recomputes(const position_block& b, position at, bool there);
+  // Replaces the recomputations before a position.
+  void record_recomputes(std::span<const event> old, std::span<const event> now, position at);
 
   const use_table& uses_;
   event_builder& builder_;

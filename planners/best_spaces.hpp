@@ -1,0 +1,55 @@
+// The search spaces of splits that are searched in turn.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "planners/best_space.hpp"
+#include "planners/best_splits.hpp"
+
+namespace um {
+
+// Keeps spaces of small orders, since making one takes as long as hundreds of evaluations.
+class split_spaces {
+ public:
+  split_spaces(const problem& p, std::span<const batch_split> splits)
+      : p_(p), splits_(splits), spaces_(splits.size()) {}
+
+  // As if it were new whenever another split was asked for in between. Valid until the next call.
+  search_space& of(std::size_t split) {
+    if (split == current_) return *spaces_[split];
+    if (spaces_[split]) {
+      spaces_[split]->forget();
+    } else {
+      make(split);
+    }
+    current_ = split;
+    return *spaces_[split];
+  }
+
+ private:
+  static constexpr std::size_t none = ~std::size_t{0};
+  // Limits of the computes of a kept order and of all of them, which take some 3 kB each.
+  static constexpr std::size_t most_of_one = 2000, most_of_all = 16'000;
+
+  void make(std::size_t split) {
+    const batch_split& x = splits_[split];
+    std::vector<compute> order = make_order(p_.network, x.by);
+    computes_ += order.size();
+    if (order.size() > most_of_one || computes_ > most_of_all) {
+      for (auto& kept : spaces_) kept.reset();
+      computes_ = order.size() > most_of_one ? most_of_all : order.size();
+    }
+    spaces_[split] = std::make_unique<search_space>(p_, std::move(order), x.may_swap, x.waits);
+  }
+
+  const problem& p_;
+  std::span<const batch_split> splits_;
+  std::vector<std::unique_ptr<search_space>> spaces_;  // per split
+  std::size_t computes_ = 0;                           // of all spaces
+  std::size_t current_ = none;
+};
+
+}  // namespace um
