@@ -8,7 +8,7 @@ from conftest import ROOT
 from umbench import check_advice, load
 
 KEPT = [path for folder in ("measured", "study") for path in sorted((ROOT / "results" / folder).glob("*.jsonl"))
-        if path.name not in ("h200_pytorch.jsonl", "link_pace_h200.jsonl") and not path.name.startswith("replay_beside")]
+        if path.name not in ("h200_pytorch.jsonl", "link_pace_h200.jsonl") and not path.name.startswith("replay")]
 
 
 @pytest.mark.study

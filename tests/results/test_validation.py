@@ -83,6 +83,10 @@ def test_the_page_of_the_simulator_sums_them_up():
     assert f"| {later}; {same} with the record's addresses | the time; `managed` up to {worst} % off |" in page
     capped = ["h200_capped", "h200_capped_least_workspace", "h200_capped_small_workspace"]
     assert within("later", capped)[1] < 20
+    first_hosts = ["h200_host_1", "h200_host_2", "h200_large_batches"]
+    given, near = [sum(each) for each in zip(*filter(None, (with_its_addresses(told[name]) for name in first_hosts)))]
+    page_of_records = (FOLDER / "README.md").read_text(encoding="utf-8")
+    assert given == near and f"today's packer gives {given}, all within; of all {within('later', first_hosts)[0].split()[0]} are" in page_of_records
     others, worst = within("later", [*capped, "hints_h200", "hints_alexnet_h200", "untuned_h100"])
     assert f"| {others} | the time, within 20 %; large batches within {worst} % |" in page
     assert f"| first iterations | {within('first', CALIBRATED)[0]}; two runs" in page
