@@ -1,7 +1,7 @@
 // Measures Unified Memory on this GPU: every family of measure/ as Google Benchmark cases.
 //   um_microbenchmarks --benchmark_filter=^prefetch/ --benchmark_out=here.json [--device=1]
-// Cases measure their own times (manual time). Residency is restored outside of them, as the label says. A
-// case that cannot run is skipped with its reason. Cases in which the driver moves data run again as
+// Cases measure their own times (manual time). Residency is restored outside of these times, as the label
+// says. A case that cannot run is skipped with its reason. Cases in which the driver moves data run again as
 // NAME/counted, after everything has been timed, because counting takes time.
 #include <benchmark/benchmark.h>
 
@@ -22,7 +22,7 @@
 namespace um::measure {
 namespace {
 
-// Rates of large pinned copies: shares of the link are relative to them.
+// Rates of large pinned copies, to which the counter link_share refers.
 struct link_rates {
   double to_device = 0, to_host = 0, both = 0;
 };
@@ -67,11 +67,11 @@ struct runner {
   bench on;
   link_rates link;
   std::string_view family;
-  std::map<std::string, nanoseconds> medians;  // by case
+  std::map<std::string, nanoseconds> medians;  // median time of each case
   std::unique_ptr<unified_memory_counter> counter;
 };
 
-// Runs `work`; an error becomes the reason of a skipped case.
+// Runs `work`. If it throws, the case is skipped with the error as its reason.
 void skip_on_error(benchmark::State& state, const auto& work) {
   try {
     work();
@@ -86,20 +86,20 @@ void skip_on_error(benchmark::State& state, const auto& work) {
 
 void add_times(benchmark::State& state, const measurement& what, const samples& all, const link_rates& link) {
   const auto by_time = [](const repetition& a, const repetition& b) { return a.total_time < b.total_time; };
-  const auto [least, most] = std::minmax_element(all.later.begin(), all.later.end(), by_time);
+  const auto [fastest, slowest] = std::minmax_element(all.later.begin(), all.later.end(), by_time);
   const nanoseconds median = median_total(all.later);
   state.counters["repetitions_taken"] = static_cast<double>(all.later.size());
   state.counters["first_ns"] = static_cast<double>(all.first.total_time);
   state.counters["median_ns"] = static_cast<double>(median);
-  state.counters["least_ns"] = static_cast<double>(least->total_time);
-  state.counters["most_ns"] = static_cast<double>(most->total_time);
+  state.counters["least_ns"] = static_cast<double>(fastest->total_time);
+  state.counters["most_ns"] = static_cast<double>(slowest->total_time);
   state.counters["issue_ns"] = static_cast<double>(median_issue(all.later));
   if (what.bytes == 0) return;
   const double rate = bytes_per_second(what.bytes, median);
   state.counters["bytes"] = static_cast<double>(what.bytes);
   state.counters["GB_per_s"] = rate / 1e9;
-  if (const double most_rate = rate_of(link, what.link_direction); most_rate > 0) {
-    state.counters["link_share"] = rate / most_rate;
+  if (const double link_rate = rate_of(link, what.link_direction); link_rate > 0) {
+    state.counters["link_share"] = rate / link_rate;
   }
 }
 
@@ -116,7 +116,7 @@ void run_timed(benchmark::State& state, runner& with, std::string_view family, c
   samples all;
   with.enter_family(family);
   skip_on_error(state, [&] { all = take_samples_until_deadline(with.on, what); });
-  // The library needs as many times as it was promised, whatever number was taken.
+  // Google Benchmark expects as many times as iterations were registered, so the measured ones repeat.
   std::size_t next = 0;
   for ([[maybe_unused]] const auto tick : state) {
     state.SetIterationTime(static_cast<double>(all.later[next++ % all.later.size()].total_time) / 1e9);
@@ -125,7 +125,7 @@ void run_timed(benchmark::State& state, runner& with, std::string_view family, c
   with.medians[what.name] = median_total(all.later);
   add_times(state, what, all, with.link);
   add_case_counters(state, all);
-  state.SetLabel(what.reset);
+  state.SetLabel(what.reset_text);
 }
 
 void add_counts(benchmark::State& state, const unified_memory_counts& counts) {
@@ -151,11 +151,11 @@ void add_counts(benchmark::State& state, const unified_memory_counts& counts) {
 // Bytes that the driver moved, over the time of the case without counting.
 void add_rates(benchmark::State& state, const unified_memory_counts& counts, nanoseconds time,
                const link_rates& link) {
-  const auto add = [&](const std::string& name, byte_count bytes, double most) {
+  const auto add = [&](const std::string& name, byte_count bytes, double link_rate) {
     if (bytes == 0) return;
     const double rate = bytes_per_second(bytes, time);
     state.counters[name + "_GB_per_s"] = rate / 1e9;
-    state.counters[name + "_link_share"] = rate / most;
+    state.counters[name + "_link_share"] = rate / link_rate;
   };
   add("to_device", counts.to_device.total, link.to_device);
   add("to_host", counts.to_host.total, link.to_host);
@@ -177,7 +177,7 @@ void require_complete(const unified_memory_counts& counts, const measurement& wh
   compare("host", counts.to_host.total, what.expected_out_bytes);
 }
 
-// One counted repetition after one that is not.
+// Counts one repetition, after one without counting.
 void run_counted(benchmark::State& state, runner& with, std::string_view family, const measurement& what) {
   with.enter_family(family);
   repetition counted;
@@ -203,7 +203,7 @@ void run_counted(benchmark::State& state, runner& with, std::string_view family,
       add_rates(state, counts, timed->second, with.link);
     }
   }
-  state.SetLabel("counted, so not a time to compare; " + what.reset);
+  state.SetLabel("counted, so not a time to compare; " + what.reset_text);
 }
 
 void add_context(const runner& with) {
@@ -224,7 +224,8 @@ void add_limits(const memory_limits& limits) {
   benchmark::AddCustomContext("host_limit_bytes", std::to_string(limits.host));
 }
 
-// `whole_case_s`: with the work outside of the times, such as allocation and restoring residency.
+// Registers a case. Its counter `whole_case_s` includes the work outside of the times, such as allocation and
+// restoring residency.
 void add_case(const std::string& name, int iterations, std::function<void(benchmark::State&)> run) {
   const auto watched = [run = std::move(run)](benchmark::State& state) {
     const auto begin = std::chrono::steady_clock::now();
@@ -251,7 +252,7 @@ void add_cases(runner& with) {
   }
 }
 
-// Takes "--device=N" out of the arguments.
+// Removes "--device=N" from the arguments and returns N.
 int parse_device(int& argc, char** argv) {
   constexpr std::string_view option = "--device=";
   int device = 0, kept = 0;

@@ -9,7 +9,7 @@ namespace um::measure {
 namespace {
 
 constexpr int block_threads = 256;
-constexpr int strided_threads = 32;  // few, so that even few places are touched from many multiprocessors
+constexpr int strided_threads = 32;  // few, so that also a touch of few places uses many multiprocessors
 constexpr int copy_threads = 1024;
 
 // Keeps the compiler from removing reads whose result nothing uses.
@@ -24,7 +24,7 @@ __device__ std::int64_t thread_count() {
   return static_cast<std::int64_t>(gridDim.x) * blockDim.x;
 }
 
-// Odd, so that multiplication modulo a power of two visits every place once.
+// The factor is odd, so that multiplication modulo a power of two visits every place once.
 __device__ std::int64_t shuffled_index(std::int64_t i, std::int64_t places, bool shuffled) {
   return shuffled ? (i * 0x9e3779b1LL + 7) & (places - 1) : i;
 }
@@ -61,7 +61,7 @@ __device__ std::uint64_t now() {
   return time;
 }
 
-// Reads one place; false if there is no zero, so that what follows waits for the value.
+// Reads one place and returns whether it holds zero. A caller that branches on the result waits for the read.
 __device__ bool read_zero(const std::byte* at, std::uint32_t* time) {
   const std::uint64_t begin = now();
   if (*reinterpret_cast<const volatile int*>(at) != 0) return false;
@@ -97,9 +97,9 @@ __device__ int read_and_store_time(const int4* data, std::int64_t i, std::uint64
   return read;
 }
 
-// One vector per thread; `step` 2 skips every second block.
-__global__ void walk_pieces(const int4* data, std::int64_t count, std::int64_t step, bool shuffled,
-                            std::uint64_t* times) {
+// Each thread reads one vector of 16 bytes. With `step` 2 every second block is skipped.
+__global__ void read_in_waves(const int4* data, std::int64_t count, std::int64_t step, bool shuffled,
+                              std::uint64_t* times) {
   const std::int64_t i = thread_index();
   if (i >= count / step) return;
   if (shuffled) {
@@ -111,14 +111,14 @@ __global__ void walk_pieces(const int4* data, std::int64_t count, std::int64_t s
   }
 }
 
-__global__ void walk_interleaved_pieces(const int4* data, std::int64_t count, std::uint64_t* times) {
+__global__ void read_grid_stride(const int4* data, std::int64_t count, std::uint64_t* times) {
   int sum = 0;
   for (std::int64_t i = thread_index(); i < count; i += thread_count())
     sum += read_and_store_time(data, i, times);
   keep_alive(sum);
 }
 
-__global__ void walk_chunks(const int4* data, std::int64_t count, std::uint64_t* times) {
+__global__ void read_chunks(const int4* data, std::int64_t count, std::uint64_t* times) {
   const std::int64_t begin = count * thread_index() / thread_count();
   const std::int64_t end = count * (thread_index() + 1) / thread_count();
   int sum = 0;
@@ -126,7 +126,7 @@ __global__ void walk_chunks(const int4* data, std::int64_t count, std::uint64_t*
   keep_alive(sum);
 }
 
-__global__ void walk_granules(const int4* data, std::int64_t granules, std::uint64_t* times) {
+__global__ void read_granules(const int4* data, std::int64_t granules, std::uint64_t* times) {
   const std::int64_t i = thread_index();
   if (i < granules) keep_alive(read_and_store_time(data, i * vectors_of_granule, times));
 }
@@ -144,11 +144,11 @@ unsigned blocks_for_strided_touch(std::int64_t items) {
 
 }  // namespace
 
-void touch_all(kernels::launch_site where, std::byte* data, byte_count bytes, access how, int blocks) {
+void touch_all(kernels::launch_site where, std::byte* data, byte_count bytes, access kind, int blocks) {
   const auto count = static_cast<std::int64_t>(bytes / sizeof(int4));
   const auto all = static_cast<unsigned>(blocks > 0 ? blocks : where.multiprocessors * 8);
   auto* const at = reinterpret_cast<int4*>(data);
-  if (how == access::read) {
+  if (kind == access::read) {
     read_all<<<all, block_threads, 0, where.stream>>>(at, count);
   } else {
     write_all<<<all, block_threads, 0, where.stream>>>(at, count);
@@ -157,10 +157,10 @@ void touch_all(kernels::launch_site where, std::byte* data, byte_count bytes, ac
 }
 
 void touch_strided(kernels::launch_site where, std::byte* data, byte_count bytes, byte_count stride,
-                   access how, visit_order order) {
+                   access kind, visit_order order) {
   const auto places = static_cast<std::int64_t>(bytes / stride), step = static_cast<std::int64_t>(stride);
   const bool shuffled = order == visit_order::shuffled;
-  if (how == access::read) {
+  if (kind == access::read) {
     read_strided<<<blocks_for_strided_touch(places), strided_threads, 0, where.stream>>>(data, places, step,
                                                                                          shuffled);
   } else {
@@ -170,27 +170,27 @@ void touch_strided(kernels::launch_site where, std::byte* data, byte_count bytes
   check(cudaGetLastError());
 }
 
-void read_in_order(kernels::launch_site where, const std::byte* data, byte_count bytes, read_order how,
+void read_in_order(kernels::launch_site where, const std::byte* data, byte_count bytes, read_order order,
                    std::uint64_t* times) {
   const auto* const from = reinterpret_cast<const int4*>(data);
   const auto count = static_cast<std::int64_t>(bytes / sizeof(int4));
   const auto resident = static_cast<unsigned>(where.multiprocessors * 8);
-  const std::int64_t step = how == read_order::block_strided ? 2 : 1;
-  switch (how) {
+  const std::int64_t step = order == read_order::block_strided ? 2 : 1;
+  switch (order) {
     case read_order::waves:
     case read_order::random:
     case read_order::block_strided:
-      walk_pieces<<<static_cast<unsigned>(count / step / block_threads), block_threads, 0, where.stream>>>(
-          from, count, step, how == read_order::random, times);
+      read_in_waves<<<static_cast<unsigned>(count / step / block_threads), block_threads, 0, where.stream>>>(
+          from, count, step, order == read_order::random, times);
       break;
     case read_order::grid_stride:
-      walk_interleaved_pieces<<<resident, block_threads, 0, where.stream>>>(from, count, times);
+      read_grid_stride<<<resident, block_threads, 0, where.stream>>>(from, count, times);
       break;
     case read_order::chunk_a_thread:
-      walk_chunks<<<resident, block_threads, 0, where.stream>>>(from, count, times);
+      read_chunks<<<resident, block_threads, 0, where.stream>>>(from, count, times);
       break;
     case read_order::sparse_pages:
-      walk_granules<<<blocks_for_strided_touch(count / vectors_of_granule), strided_threads, 0,
+      read_granules<<<blocks_for_strided_touch(count / vectors_of_granule), strided_threads, 0,
                       where.stream>>>(from, count / vectors_of_granule, times);
       break;
   }

@@ -17,7 +17,8 @@ std::string advice_names(const std::vector<advice>& hints) {
   return name.empty() ? "none" : name;
 }
 
-// Managed memory on the CPU, before or under advice.
+// Managed memory that reset() moves to the CPU, and to which advice is given before or during the
+// measurement.
 class advised_data {
  public:
   advised_data(bench& on, std::vector<advice> hints, advised_step step, byte_count bytes)
@@ -48,7 +49,7 @@ class advised_data {
   void advise() {
     for (const advice hint : hints_) advise_range(memory_.range(), hint, bench_.device());
   }
-  void touch(access how) { touch_all(bench_.site(), memory_.data(), memory_.bytes(), how); }
+  void touch(access kind) { touch_all(bench_.site(), memory_.data(), memory_.bytes(), kind); }
   void touch_by_cpu() {
     for (byte_count at = 0; at < memory_.bytes(); at += 4 * KiB) {
       *reinterpret_cast<volatile int*>(memory_.data() + at) = 0;
@@ -68,17 +69,17 @@ std::string advice_reset(advised_step step) {
   return std::string(base) + ", advised anew, read by the GPU";
 }
 
-measurement pinned_access_case(access how, byte_count bytes) {
+measurement pinned_access_case(access kind, byte_count bytes) {
   measurement m;
-  m.name = std::string("advice/pinned_zero_copy/") + (how == access::read ? "read" : "write") +
+  m.name = std::string("advice/pinned_zero_copy/") + (kind == access::read ? "read" : "write") +
            "/size:" + bytes_text(bytes);
   m.bytes = bytes;
-  m.link_direction = how == access::read ? copy_direction::to_device : copy_direction::to_host;
-  m.reset = "nothing to put back: pinned memory, reached over the link";
-  m.prepare = [how, bytes](bench& on) -> trial {
+  m.link_direction = kind == access::read ? copy_direction::to_device : copy_direction::to_host;
+  m.reset_text = "nothing to put back: pinned memory, reached over the link";
+  m.prepare = [kind, bytes](bench& on) -> trial {
     const auto memory = std::make_shared<leased_memory>(on.pinned_memory(bytes));
-    return {{}, [&on, how, memory] {
-              return timed_by_host([&] { touch_all(on.site(), memory->data(), memory->bytes(), how); });
+    return {{}, [&on, kind, memory] {
+              return timed_by_host([&] { touch_all(on.site(), memory->data(), memory->bytes(), kind); });
             }};
   };
   return m;
@@ -93,7 +94,7 @@ measurement advice_case(const std::vector<advice>& hints, advised_step step, byt
   if (step != advised_step::advise) m.bytes = bytes;
   if (step == advised_step::read || step == advised_step::write) m.link_direction = copy_direction::to_device;
   if (step == advised_step::cpu_touch) m.bytes = bytes / (4 * KiB) * sizeof(int);
-  m.reset = advice_reset(step);
+  m.reset_text = advice_reset(step);
   m.migrates = true;
   m.repetitions = 3;
   m.prepare = [=](bench& on) -> trial {
@@ -117,7 +118,7 @@ std::vector<measurement> advice_cases(const device_facts&) {
       all.push_back(advice_case(given, static_cast<advised_step>(step), bytes));
     }
   }
-  for (const access how : {access::read, access::write}) all.push_back(pinned_access_case(how, 256 * MiB));
+  for (const access kind : {access::read, access::write}) all.push_back(pinned_access_case(kind, 256 * MiB));
   return all;
 }
 

@@ -16,7 +16,7 @@ constexpr std::array<const char*, 3> allocation_steps{"allocate", "first_use", "
 
 using memory_pool = handle<cudaMemPool_t, &cudaMemPoolDestroy>;
 
-// A pool that keeps freed memory, as a framework's does.
+// Makes a pool that keeps freed memory, like the allocators of frameworks.
 memory_pool make_pool(memory_kind kind, int device) {
   cudaMemPoolProps wanted{};
   wanted.allocType = cudaMemAllocationTypePinned;
@@ -59,10 +59,10 @@ footprint footprint_of(memory_kind kind, byte_count bytes, bool pageable) {
   return {pageable ? bytes : 0, bytes};
 }
 
-// One allocation that is made and freed.
-class allocation_site {
+// Allocates and frees memory of one kind, to time these calls.
+class timed_allocation {
  public:
-  allocation_site(bench& on, memory_kind kind, byte_count bytes)
+  timed_allocation(bench& on, memory_kind kind, byte_count bytes)
       : bench_(on),
         kind_(kind),
         bytes_(bytes),
@@ -71,15 +71,15 @@ class allocation_site {
       pool_ = make_pool(kind, on.device());
     }
   }
-  ~allocation_site() {
+  ~timed_allocation() {
     try {
       free();
     } catch (const cuda_error&) {
-      return;  // the call that failed has reported it
+      return;  // the failed call has already been reported
     }
   }
-  allocation_site(const allocation_site&) = delete;
-  allocation_site& operator=(const allocation_site&) = delete;
+  timed_allocation(const timed_allocation&) = delete;
+  timed_allocation& operator=(const timed_allocation&) = delete;
 
   void allocate() {
     switch (kind_) {
@@ -141,7 +141,7 @@ class allocation_site {
 };
 
 trial allocation_trial(bench& on, memory_kind kind, allocation_step step, byte_count bytes) {
-  const auto at = std::make_shared<allocation_site>(on, kind, bytes);
+  const auto at = std::make_shared<timed_allocation>(on, kind, bytes);
   switch (step) {
     case allocation_step::allocate:
       return {[at] { at->free(); }, [at] { return timed_by_host([&] { at->allocate(); }); }};
@@ -168,9 +168,9 @@ measurement allocation_case(memory_kind kind, allocation_step step, byte_count b
   measurement m;
   m.name = std::string("allocation/") + kind_names.at(static_cast<std::size_t>(kind)) + '/' +
            allocation_steps.at(static_cast<std::size_t>(step)) + "/size:" + bytes_text(bytes);
-  m.reset = step == allocation_step::allocate    ? "freed before"
-            : step == allocation_step::first_use ? "freed and allocated before, written by the GPU"
-                                                 : "allocated and written before";
+  m.reset_text = step == allocation_step::allocate    ? "freed before"
+                 : step == allocation_step::first_use ? "freed and allocated before, written by the GPU"
+                                                      : "allocated and written before";
   if (step == allocation_step::first_use) m.bytes = bytes;
   m.repetitions = 3;
   m.prepare = [=](bench& on) { return allocation_trial(on, kind, step, bytes); };

@@ -27,7 +27,7 @@ device_facts facts_of(int device) {
 memory_limits limits_of_this_machine() {
   std::size_t free = 0, total = 0;
   check(cudaMemGetInfo(&free, &total));
-  // Without MemAvailable, assumes a small machine.
+  // Without MemAvailable, assumes that 4 GiB are available.
   return limits_of(free, available_host_bytes().value_or(4 * GiB));
 }
 
@@ -46,9 +46,9 @@ void load_kernels(bench& on) {
   constexpr byte_count bytes = 64 * KiB;
   const leased_memory a = on.device_memory(bytes), b = on.device_memory(bytes);
   const kernels::launch_site where = on.site();
-  for (const access how : {access::write, access::read}) {
-    touch_all(where, a.data(), bytes, how);
-    touch_strided(where, a.data(), bytes, 4096, how, visit_order::shuffled);
+  for (const access kind : {access::write, access::read}) {
+    touch_all(where, a.data(), bytes, kind);
+    touch_strided(where, a.data(), bytes, 4096, kind, visit_order::shuffled);
   }
   chase(where, a.data(), bytes, 4096, visit_order::ascending, nullptr);
   copy_by_kernel(where, a.data(), b.data(), bytes, 1);
@@ -111,7 +111,7 @@ session& bench::libraries() {
 }
 
 void occupy_stream(bench& on, std::size_t stream) {
-  constexpr byte_count bytes = 64 * MiB;  // by one block, which takes its time
+  constexpr byte_count bytes = 64 * MiB;  // by one block, so that it is slow
   touch_all(on.site(stream), on.shared_device(bytes)->data(), bytes, access::write, 1);
 }
 

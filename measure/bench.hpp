@@ -33,7 +33,7 @@ class leased_memory {
   void release() { *this = leased_memory(); }
 
  private:
-  memory_ledger::lease lease_;  // given back after the memory is freed
+  memory_ledger::lease lease_;  // declared first, so that it is returned after the memory is freed
   arena memory_;
 };
 
@@ -58,8 +58,8 @@ class bench {
   leased_memory managed_memory(byte_count bytes);
   leased_memory system_memory(byte_count bytes);
 
-  // Memory of at least `bytes` that cases share, since 1 GiB takes a third of a second to allocate. Its
-  // contents change. release_shared_memory() frees it unless a case still has it.
+  // Memory of at least `bytes` that cases share, since 1 GiB takes a third of a second to allocate. Cases may
+  // overwrite its contents. release_shared_memory() frees it unless a case still holds it.
   std::shared_ptr<const leased_memory> shared_pinned(byte_count bytes);
   std::shared_ptr<const leased_memory> shared_device(byte_count bytes);
   void release_shared_memory();
@@ -80,7 +80,7 @@ class bench {
 void occupy_stream(bench& on, std::size_t stream);
 
 // --- moves data between repetitions; each function returns when the data is there ---
-// To the CPU, mapped there.
+// Moves data to the CPU and maps it there.
 void bring_to_host(const bench& on, managed_range what);
 void bring_to_device(const bench& on, managed_range what);
 // Fills memory from one CPU thread.

@@ -32,10 +32,10 @@ struct measurement {
   byte_count bytes = 0;  // bytes that the work transfers; 0: none
   copy_direction link_direction =
       copy_direction::none;              // pinned copies in this direction are the reference rate
-  std::string reset;                     // describes what is done before every repetition
-  bool migrates = false;                 // managed memory moves, so counting pays
-  byte_count expected_in_bytes = 0;      // bytes that the driver moves to the device, if certain
-  byte_count expected_out_bytes = 0;     // bytes to the host; a lower count is incomplete
+  std::string reset_text;                // describes what is done before every repetition
+  bool migrates = false;                 // managed memory moves, so the case runs again with counting
+  byte_count expected_in_bytes = 0;      // bytes that the driver must move to the device; 0: unknown
+  byte_count expected_out_bytes = 0;     // bytes that it must move to the host. A lower count is incomplete
   int repetitions = 4;                   // repetitions after the first, fewer if they take long
   std::function<trial(bench&)> prepare;  // throws unsupported or out_of_memory with the reason
 };
@@ -47,7 +47,8 @@ struct samples {
 
 // A first repetition, then `repetitions` more.
 samples take_samples(bench& on, const measurement& what, int repetitions);
-// A first repetition, then as many as the case requests: more if they are short, fewer if long.
+// Takes a first repetition, then as many as the case requests, more if they are short, and fewer if they are
+// long.
 samples take_samples_until_deadline(bench& on, const measurement& what);
 
 nanoseconds median_total(const std::vector<repetition>& all);
@@ -58,7 +59,7 @@ repetition timed_by_host(const std::function<void()>& issue);
 // Times by events around the work on a stream.
 repetition timed_on(cudaStream_t stream, const std::function<void()>& issue);
 
-// "64KiB": for names.
+// Returns a text for names of cases, such as "64KiB".
 std::string bytes_text(byte_count bytes);
 
 }  // namespace um::measure

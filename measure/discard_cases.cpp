@@ -26,7 +26,8 @@ class discarded_data {
   }
 
   void reset() {
-    if (step_ == return_method::write) allocate_again();  // what has been mapped page by page stays so
+    if (step_ == return_method::write)
+      allocate_again();  // data that was mapped page by page stays mapped so, so it is allocated again
     bring_to_device(bench_, memory_.range());
     write();
     check(cudaStreamSynchronize(bench_.stream()));
@@ -80,8 +81,8 @@ measurement discard_case(return_method step, byte_count bytes, bool queued) {
   m.name = std::string("discard/") + discard_steps.at(which) + (queued ? "_queued" : "") +
            "/size:" + bytes_text(bytes);
   m.bytes = bytes;
-  m.reset = discard_resets.at(which);
-  if (queued) m.reset += " while its stream was at work";
+  m.reset_text = discard_resets.at(which);
+  if (queued) m.reset_text += " while its stream was at work";
   m.migrates = true;
   m.repetitions = bytes <= 32 * MiB && step != return_method::write ? 10 : 3;
   m.prepare = [=](bench& on) -> trial {
@@ -96,8 +97,8 @@ measurement discarded_to_host(byte_count bytes, bool populated) {
   m.name = std::string("discard/prefetch_to_host/pages:") + (populated ? "there" : "new") +
            "/size:" + bytes_text(bytes);
   m.bytes = bytes;
-  m.reset = std::string("allocated anew, ") + (populated ? "written by the CPU, " : "") +
-            "written by the GPU and discarded";
+  m.reset_text = std::string("allocated anew, ") + (populated ? "written by the CPU, " : "") +
+                 "written by the GPU and discarded";
   m.migrates = true;
   m.repetitions = 3;
   m.prepare = [=](bench& on) -> trial {

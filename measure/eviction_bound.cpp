@@ -1,11 +1,11 @@
-// What displacing a block of managed memory takes, bounded without more managed memory than is free: an
-// allocation of device memory takes the room of managed data that nothing uses. Prints one line of JSON.
+// Measures bounds of the time to evict a block of managed memory: an allocation of device memory evicts
+// managed data that no kernel uses. Managed memory never exceeds the free device memory. Prints one line of
+// JSON.
 //
 //   um_eviction_bound [DEVICE]
 //
-// Most of what is free is allocated for as long as it runs, so nobody else should need the GPU. Managed
-// memory and allocations that exist at once stay below what was free at the start, but for the allocation
-// that displaces.
+// Allocates most of the free memory while it runs, so no other program should need the GPU. Only the
+// allocation that evicts exceeds the memory that was free at the start.
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
@@ -31,7 +31,7 @@ byte_count free_bytes() {
   return free;
 }
 
-// Nanoseconds of an allocation, which is freed again.
+// Returns the nanoseconds of an allocation, and frees it.
 double allocation_time(byte_count bytes) {
   void* memory = nullptr;
   const auto begin = std::chrono::steady_clock::now();
@@ -72,7 +72,7 @@ int measure_bound(int device) {
     prefetch_to_device({static_cast<std::byte*>(managed), managed_bytes}, device, nullptr);
     check(cudaDeviceSynchronize());
     with_room.push_back(allocation_time(displaced_bytes));
-    // All that is left goes first, so that the next allocation has to displace.
+    // Allocates the rest of the free memory, so that the next allocation must evict.
     void* rest = nullptr;
     check(cudaMalloc(&rest, round_down(free_bytes(), managed_block) - std::min(free_bytes(), 16 * MiB)));
     without.push_back(allocation_time(displaced_bytes));

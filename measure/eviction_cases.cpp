@@ -9,7 +9,7 @@
 namespace um::measure {
 namespace {
 
-constexpr std::array<const char*, 3> way_names{"prefetch", "pinned_twin", "kernel_twin"};
+constexpr std::array<const char*, 3> method_names{"prefetch", "pinned_twin", "kernel_twin"};
 constexpr std::array<const char*, 3> company_names{"nothing", "convolution", "product"};
 constexpr int copy_blocks = 4;
 constexpr std::size_t movement_stream = 1;
@@ -17,12 +17,12 @@ constexpr std::size_t movement_stream = 1;
 // Managed data that moves to the CPU and back in one of three ways.
 class evicted_data {
  public:
-  evicted_data(bench& on, eviction_method how, byte_count bytes)
-      : bench_(on), how_(how), memory_(on.managed_memory(bytes)) {
+  evicted_data(bench& on, eviction_method method, byte_count bytes)
+      : bench_(on), method_(method), memory_(on.managed_memory(bytes)) {
     fill_by_host(memory_.range());
-    if (how == eviction_method::prefetch) return;
-    twin_ = how == eviction_method::pinned_twin ? on.pinned_memory(bytes) : on.managed_memory(bytes);
-    if (how == eviction_method::pinned_twin) return;
+    if (method == eviction_method::prefetch) return;
+    twin_ = method == eviction_method::pinned_twin ? on.pinned_memory(bytes) : on.managed_memory(bytes);
+    if (method == eviction_method::pinned_twin) return;
     advise_range(twin_.range(), advice::preferred_host, on.device());
     advise_range(twin_.range(), advice::accessed_by_device, on.device());
     fill_by_host(twin_.range());
@@ -34,12 +34,12 @@ class evicted_data {
     check(cudaStreamSynchronize(bench_.stream()));
   }
   void issue_eviction() {
-    if (how_ == eviction_method::prefetch) return prefetch_to_host(memory_.range(), stream());
+    if (method_ == eviction_method::prefetch) return prefetch_to_host(memory_.range(), stream());
     copy(memory_.data(), twin_.data());
     discard_range(memory_.range(), stream());
   }
   void issue_return() {
-    if (how_ == eviction_method::prefetch)
+    if (method_ == eviction_method::prefetch)
       return prefetch_to_device(memory_.range(), bench_.device(), stream());
     discard_and_prefetch_to_device(memory_.range(), bench_.device(), stream());
     copy(twin_.data(), memory_.data());
@@ -48,18 +48,18 @@ class evicted_data {
 
  private:
   void copy(std::byte* from, std::byte* to) const {
-    if (how_ == eviction_method::kernel_twin) {
+    if (method_ == eviction_method::kernel_twin) {
       return copy_by_kernel(bench_.site(movement_stream), from, to, memory_.bytes(), copy_blocks);
     }
     check(cudaMemcpyAsync(to, from, memory_.bytes(), cudaMemcpyDefault, stream()));
   }
 
   bench& bench_;
-  eviction_method how_;
+  eviction_method method_;
   leased_memory memory_, twin_;
 };
 
-// An operator that runs repeatedly on the compute stream for at least as long as a movement takes.
+// An operator that runs repeatedly on the compute stream during a whole movement.
 class concurrent_kernel {
  public:
   concurrent_kernel(bench& on, concurrent_work which)
@@ -116,21 +116,23 @@ repetition run_copy(evicted_data& data, copy_direction direction, concurrent_ker
 
 }  // namespace
 
-measurement eviction_case(eviction_method how, copy_direction direction, concurrent_work beside,
+measurement eviction_case(eviction_method method, copy_direction direction, concurrent_work beside,
                           byte_count bytes) {
   const bool out = direction == copy_direction::to_host;
   measurement m;
-  m.name = std::string("eviction/") + way_names.at(static_cast<std::size_t>(how)) + (out ? "/out" : "/back") +
-           "/beside:" + company_names.at(static_cast<std::size_t>(beside)) + "/size:" + bytes_text(bytes);
+  m.name = std::string("eviction/") + method_names.at(static_cast<std::size_t>(method)) +
+           (out ? "/out" : "/back") + "/beside:" + company_names.at(static_cast<std::size_t>(beside)) +
+           "/size:" + bytes_text(bytes);
   m.bytes = bytes;
   m.link_direction = direction;
-  m.reset = out ? "prefetched to the GPU and written there" : "prefetched to the GPU, written there, evicted";
+  m.reset_text =
+      out ? "prefetched to the GPU and written there" : "prefetched to the GPU, written there, evicted";
   m.migrates = beside == concurrent_work::none;
   m.repetitions = 8;
   m.prepare = [=](bench& on) -> trial {
     const auto other =
         beside == concurrent_work::none ? nullptr : std::make_shared<concurrent_kernel>(on, beside);
-    const auto data = std::make_shared<evicted_data>(on, how, bytes);
+    const auto data = std::make_shared<evicted_data>(on, method, bytes);
     return {[data, out] {
               data->put_on_device();
               if (!out) data->issue_eviction();
@@ -145,10 +147,10 @@ std::vector<measurement> eviction_cases(const device_facts&) {
   std::vector<measurement> all;
   for (const concurrent_work beside :
        {concurrent_work::none, concurrent_work::convolution, concurrent_work::product}) {
-    for (const eviction_method how :
+    for (const eviction_method method :
          {eviction_method::prefetch, eviction_method::pinned_twin, eviction_method::kernel_twin}) {
       for (const copy_direction direction : {copy_direction::to_host, copy_direction::to_device}) {
-        all.push_back(eviction_case(how, direction, beside, 256 * MiB));
+        all.push_back(eviction_case(method, direction, beside, 256 * MiB));
       }
     }
   }

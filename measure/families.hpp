@@ -12,7 +12,7 @@
 
 namespace um::measure {
 
-// Cases that are listed and measured together.
+// A named group of cases, listed and measured together.
 struct family {
   std::string_view name, summary;
   std::vector<measurement> (*cases)(const device_facts&);
@@ -49,7 +49,7 @@ enum class data_state : std::uint8_t {
   cold,      // written by the CPU, never seen by the GPU
   warm,      // on the CPU and mapped there, accessed by the GPU before
   unmapped,  // on the CPU, accessed by the GPU before, mapped by neither, as after an eviction
-  device     // on the GPU: time of the access alone
+  device     // on the GPU, so that only the access is timed
 };
 enum class access_pattern : std::uint8_t { sequential, strided, shuffled, chase };
 struct gpu_access {
@@ -61,13 +61,13 @@ struct gpu_access {
   int blocks = 0;         // blocks of the grid if sequential; 0: as many as the GPU holds
 };
 measurement gpu_touches(const gpu_access& what);
-// One thread, one place in every 2 MiB, so that every read is one isolated fault; the counter
-// `fault_ns` is the median of their times by the GPU's clock, but for the first, `idle_fault_ns`, which
-// finds the driver idle.
+// One thread reads one place in every 2 MiB, so that every read causes one isolated fault. The counter
+// `fault_ns` is the median of their times by the GPU's clock without the first; `idle_fault_ns` is the first,
+// which finds the driver idle.
 measurement isolated_fault(data_state data);
 // The CPU writes or reads data that is on the GPU, 4 bytes at every `stride`.
 measurement cpu_touch_case(byte_count bytes, byte_count stride, std::optional<advice> hint,
-                           access how = access::write);
+                           access kind = access::write);
 measurement cpu_first_touch(byte_count bytes);
 
 // --- prefetch ---
@@ -85,7 +85,8 @@ struct prefetch_settings {
 measurement prefetch_case(const prefetch_settings& what);
 // Both directions at once, half of the bytes each, from two threads.
 measurement prefetch_both_ways(byte_count bytes);
-// Two threads, one for each direction; the counters `to_device_ns` and `to_host_ns` are when each was over.
+// Prefetches from two threads, one for each direction. The counters `to_device_ns` and `to_host_ns` are
+// the times until each ended.
 repetition prefetch_both_ways_at_once(const bench& on, managed_range in, managed_range out);
 
 // --- advice ---
@@ -96,14 +97,14 @@ measurement advice_case(const std::vector<advice>& hints, advised_step step, byt
 enum class return_method : std::uint8_t {
   discard,                // discard: only the call
   discard_and_prefetch,   // one call
-  discard_then_prefetch,  // two
+  discard_then_prefetch,  // two calls
   prefetch,               // prefetch of data discarded before
   write_after_prefetch,   // write to data discarded and prefetched before
   write                   // write to data discarded before, without a prefetch
 };
 // `queued`: the discard is issued while its stream is at work; else the stream is idle.
 measurement discard_case(return_method step, byte_count bytes, bool queued = false);
-// Prefetch of discarded data to the CPU. `populated`: it has pages there.
+// Prefetches discarded data to the CPU. With `populated` it has pages there.
 measurement discarded_to_host(byte_count bytes, bool populated);
 
 // --- eviction ---
@@ -114,48 +115,52 @@ enum class eviction_method : std::uint8_t {
   kernel_twin   // the same by a copy kernel, to managed memory that prefers the CPU
 };
 enum class concurrent_work : std::uint8_t { none, convolution, product };  // what runs at the same time
-measurement eviction_case(eviction_method how, copy_direction direction, concurrent_work beside,
+measurement eviction_case(eviction_method method, copy_direction direction, concurrent_work beside,
                           byte_count bytes);
 
 // --- order ---
-// A kernel reads data. The last percents of it are on the device, the rest is on the CPU. Counters:
-// `hits_ns` and `misses_ns`, when half of the granules that were there, or were not, had been read, since the
-// first of all; `hits_ahead_percent`, how many of those that were there had been read when half of the others
-// were.
-measurement read_partly_resident(read_order how, byte_count bytes, int percent);
-// As partly_resident, read by one thread, one read a granule, each waiting for the one before; no counters.
+// A kernel reads data of which the last `percent` are on the device and the rest on the CPU. Counters:
+// `hits_ns` and `misses_ns`, the times from the first read until half of the granules on the device, or on
+// the CPU, had been read; `hits_ahead_percent`, the share of the granules on the device that had been read
+// when half of the others were.
+measurement read_partly_resident(read_order order, byte_count bytes, int percent);
+// As read_partly_resident(), but one thread reads once in each granule, and each read waits for the one
+// before. Has no counters.
 measurement chase_partly_resident(byte_count bytes, int percent);
 
 // --- operators ---
-// A dense product of square matrices, its operands on the device.
+// A product of square matrices on the device.
 measurement square_product(precision arithmetic, std::int64_t side);
 // Copies within device memory.
 measurement device_copy(byte_count bytes);
 // Consecutive launches of an empty kernel.
 measurement empty_launches(int count);
 
-// --- pairs, for calibration: one case measures all that is compared, each part under a counter's name ---
-// Prefetch of mapped data to the device, again while it is there, and to the host: in_ns, there_ns, out_ns.
+// --- pairs, for calibration: one case measures values that are compared, each as a counter --- Prefetches
+// mapped data to the device, again while it is there, and to the host: in_ns, there_ns, out_ns.
 measurement round_trip(byte_count bytes);
-// Discard, and a prefetch to the device after it: discard_ns, back_ns.
+// Discards data, then prefetches it to the device: discard_ns, back_ns.
 measurement discard_and_prefetch_back(byte_count bytes);
-// Medians of prefetches of 64 KiB, each of a block of its own, there and back by turns: in_ns, out_ns.
+// Medians of prefetches of 64 KiB, each in its own block, alternately to the device and to the host: in_ns,
+// out_ns.
 measurement small_prefetches(int calls);
-// Isolated faults by turns on data never seen and on data seen before, in one kernel: cold_ns, seen_ns, and
-// the one beyond the other, beyond_ns.
+// Isolated faults of one kernel that alternate between data that the GPU has never accessed and data that it
+// has: cold_ns, seen_ns, and their difference beyond_ns.
 measurement faults_on_new_and_seen_blocks(int managed_blocks);
-// Isolated faults of one kernel each, the driver resting before: idle_fault_ns.
+// Isolated faults, each of its own kernel after a pause in which the driver is idle: idle_fault_ns.
 measurement isolated_faults_after_pause(int faults);
-// One place in every block of memory that lies nowhere, then another one: first_ns, again_ns. A thread a
-// place, or one thread (the median of a fault).
+// Touches one place in every block of memory without pages, then another place: first_ns, again_ns.
+// touches_again_in_blocks() uses a thread for each place; repeated_isolated_faults() uses one thread and
+// gives the median of a fault.
 measurement touches_again_in_blocks(int managed_blocks);
 measurement repeated_isolated_faults(int managed_blocks);
-// Prefetch to the host of data that the GPU touched first, and once more: new_ns, again_ns, beyond_ns.
+// Prefetches to the host data that the GPU touched first, and again after it was moved back: new_ns,
+// again_ns, and their difference beyond_ns.
 measurement host_population(byte_count bytes);
-// A prefetch to the host, alone_ns, and again with one to the device beside it: to_device_ns, to_host_ns.
+// A prefetch to the host alone, alone_ns, then together with one to the device: to_device_ns, to_host_ns.
 measurement prefetch_out_beside_in(byte_count bytes_in, byte_count bytes_out);
-// A prefetch to the host as plans evict, and a kernel that reads as much mapped data: alone_ns,
-// faults_alone_ns, and at once, out_ns, faults_ns.
+// A prefetch to the host in calls as those of plans, and a kernel that reads as much mapped data by faults:
+// each alone, alone_ns and faults_alone_ns, then both at once, out_ns and faults_ns.
 measurement prefetch_out_beside_faults(byte_count bytes);
 
 }  // namespace um::measure

@@ -36,7 +36,7 @@ std::string access_name(const gpu_access& a) {
   return name + "/size:" + bytes_text(a.bytes);
 }
 
-// Every read's time by the GPU's clock.
+// Times every read by the GPU's clock.
 trial run_block_chase(bench& on, data_state wanted) {
   constexpr byte_count places = 64;
   const auto memory = std::make_shared<staged_data>(on, wanted, places * managed_block);
@@ -50,17 +50,17 @@ trial run_block_chase(bench& on, data_state wanted) {
             });
             std::array<std::uint32_t, places> read{};
             check(cudaMemcpy(read.data(), each, sizeof(read), cudaMemcpyDeviceToHost));
-            r.counters["idle_fault_ns"] = read.front();  // the driver had nothing to do
+            r.counters["idle_fault_ns"] = read.front();  // the driver was idle before the first fault
             r.counters["fault_ns"] = median_of({read.begin() + 1, read.end()});
             r.counters["shortest_fault_ns"] = *std::min_element(read.begin(), read.end());
             return r;
           }};
 }
 
-void touch_by_cpu(managed_range what, byte_count stride, access how) {
+void touch_by_cpu(managed_range what, byte_count stride, access kind) {
   for (byte_count at = 0; at < what.bytes; at += stride) {
     auto* const place = reinterpret_cast<volatile int*>(what.data + at);
-    if (how == access::read) {
+    if (kind == access::read) {
       static_cast<void>(*place);
     } else {
       *place = 0;
@@ -69,27 +69,27 @@ void touch_by_cpu(managed_range what, byte_count stride, access how) {
 }
 
 trial cpu_access_trial(bench& on, byte_count bytes, byte_count stride, std::optional<advice> hint,
-                       access how) {
+                       access kind) {
   const auto memory = std::make_shared<leased_memory>(on.managed_memory(bytes));
   fill_by_host(memory->range());
   if (hint) advise_range(memory->range(), *hint, on.device());
   return {[&on, memory] { bring_to_device(on, memory->range()); },
-          [memory, bytes, stride, how] {
-            repetition r = timed_by_host([&] { touch_by_cpu(memory->range(), stride, how); });
+          [memory, bytes, stride, kind] {
+            repetition r = timed_by_host([&] { touch_by_cpu(memory->range(), stride, kind); });
             r.counters["ns_per_touch"] =
                 static_cast<double>(r.total_time) * static_cast<double>(stride) / static_cast<double>(bytes);
             return r;
           }};
 }
 
-measurement system_access(access how, byte_count bytes) {
+measurement system_access(access kind, byte_count bytes) {
   measurement m;
-  m.name = std::string("faults/gpu_") + (how == access::read ? "read" : "write") +
+  m.name = std::string("faults/gpu_") + (kind == access::read ? "read" : "write") +
            "/sequential/data:malloc/size:" + bytes_text(bytes);
   m.bytes = bytes;
   m.link_direction = copy_direction::to_device;
-  m.reset = "allocated anew by malloc and written by the CPU";
-  m.prepare = [how, bytes](bench& on) -> trial {
+  m.reset_text = "allocated anew by malloc and written by the CPU";
+  m.prepare = [kind, bytes](bench& on) -> trial {
     if (!on.facts().pageable_access) {
       throw unsupported("kernels cannot reach memory from malloc here (pageableMemoryAccess is 0)");
     }
@@ -99,8 +99,8 @@ measurement system_access(access how, byte_count bytes) {
               *memory = on.system_memory(bytes);
               fill_by_host(memory->range());
             },
-            [&on, memory, how, bytes] {
-              return timed_by_host([&] { touch_all(on.site(), memory->data(), bytes, how); });
+            [&on, memory, kind, bytes] {
+              return timed_by_host([&] { touch_all(on.site(), memory->data(), bytes, kind); });
             }};
   };
   return m;
@@ -117,7 +117,7 @@ measurement gpu_touches(const gpu_access& what) {
   m.link_direction = whole && what.data != data_state::nowhere && what.data != data_state::device
                          ? copy_direction::to_device
                          : copy_direction::none;
-  m.reset = reset_text(what.data);
+  m.reset_text = reset_text(what.data);
   m.migrates = what.data != data_state::device;
   if (m.link_direction != copy_direction::none) m.expected_in_bytes = what.bytes;
   m.repetitions = 3;
@@ -138,22 +138,22 @@ measurement isolated_fault(data_state data) {
   measurement m;
   m.name = std::string(data == data_state::nowhere ? "first_touch" : "faults") +
            "/isolated/data:" + state_names.at(static_cast<std::size_t>(data));
-  m.reset = reset_text(data);
+  m.reset_text = reset_text(data);
   m.migrates = true;
   m.prepare = [data](bench& on) { return run_block_chase(on, data); };
   return m;
 }
 
-measurement cpu_touch_case(byte_count bytes, byte_count stride, std::optional<advice> hint, access how) {
+measurement cpu_touch_case(byte_count bytes, byte_count stride, std::optional<advice> hint, access kind) {
   measurement m;
-  m.name = std::string("faults/cpu_") + (how == access::read ? "read" : "write") +
+  m.name = std::string("faults/cpu_") + (kind == access::read ? "read" : "write") +
            "/data:device/advice:" + std::string(hint ? to_text(*hint) : "none") +
            "/stride:" + bytes_text(stride) + "/size:" + bytes_text(bytes);
   m.bytes = bytes / stride * sizeof(int);
-  m.reset = "prefetched to the GPU";
+  m.reset_text = "prefetched to the GPU";
   m.migrates = true;
   m.repetitions = 3;
-  m.prepare = [=](bench& on) { return cpu_access_trial(on, bytes, stride, hint, how); };
+  m.prepare = [=](bench& on) { return cpu_access_trial(on, bytes, stride, hint, kind); };
   return m;
 }
 
@@ -161,7 +161,7 @@ measurement cpu_first_touch(byte_count bytes) {
   measurement m;
   m.name = "first_touch/cpu_write/data:nowhere/size:" + bytes_text(bytes);
   m.bytes = bytes;
-  m.reset = reset_text(data_state::nowhere);
+  m.reset_text = reset_text(data_state::nowhere);
   m.migrates = true;
   m.repetitions = 3;
   m.prepare = [bytes](bench& on) -> trial {
@@ -174,8 +174,8 @@ measurement cpu_first_touch(byte_count bytes) {
 
 std::vector<measurement> first_touch_cases(const device_facts&) {
   std::vector<measurement> all;
-  for (const access how : {access::read, access::write}) {
-    all.push_back(gpu_touches({.data = data_state::nowhere, .access_kind = how, .bytes = 256 * MiB}));
+  for (const access kind : {access::read, access::write}) {
+    all.push_back(gpu_touches({.data = data_state::nowhere, .access_kind = kind, .bytes = 256 * MiB}));
   }
   for (const byte_count stride : {64 * KiB, 128 * KiB, 2 * MiB}) {
     all.push_back(gpu_touches({.data = data_state::nowhere,
@@ -191,33 +191,33 @@ std::vector<measurement> first_touch_cases(const device_facts&) {
 std::vector<measurement> fault_cases(const device_facts& on) {
   std::vector<measurement> all;
   for (const data_state data : {data_state::warm, data_state::cold}) {
-    for (const access how : {access::read, access::write}) {
-      all.push_back(gpu_touches({.data = data, .access_kind = how}));
+    for (const access kind : {access::read, access::write}) {
+      all.push_back(gpu_touches({.data = data, .access_kind = kind}));
       for (const byte_count stride : {4 * KiB, 64 * KiB, 128 * KiB, 2 * MiB}) {
         all.push_back(gpu_touches(
-            {.data = data, .access_kind = how, .order = access_pattern::strided, .stride = stride}));
+            {.data = data, .access_kind = kind, .order = access_pattern::strided, .stride = stride}));
       }
       all.push_back(gpu_touches(
-          {.data = data, .access_kind = how, .order = access_pattern::shuffled, .stride = 4 * KiB}));
+          {.data = data, .access_kind = kind, .order = access_pattern::shuffled, .stride = 4 * KiB}));
     }
     all.push_back(
         gpu_touches({.data = data, .order = access_pattern::chase, .bytes = 32 * MiB, .stride = 4 * KiB}));
     all.push_back(isolated_fault(data));
   }
-  for (const access how : {access::read, access::write}) {
-    all.push_back(gpu_touches({.data = data_state::unmapped, .access_kind = how}));
-    all.push_back(gpu_touches({.data = data_state::device, .access_kind = how, .blocks = 1}));
+  for (const access kind : {access::read, access::write}) {
+    all.push_back(gpu_touches({.data = data_state::unmapped, .access_kind = kind}));
+    all.push_back(gpu_touches({.data = data_state::device, .access_kind = kind, .blocks = 1}));
   }
   for (const byte_count stride : {64 * KiB, 128 * KiB, 2 * MiB}) {
     all.push_back(
         gpu_touches({.data = data_state::unmapped, .order = access_pattern::strided, .stride = stride}));
   }
   all.push_back(isolated_fault(data_state::unmapped));
-  for (const access how : {access::read, access::write}) {
+  for (const access kind : {access::read, access::write}) {
     for (const int blocks : {1, 8, on.multiprocessors}) {
-      all.push_back(gpu_touches({.access_kind = how, .blocks = blocks}));
+      all.push_back(gpu_touches({.access_kind = kind, .blocks = blocks}));
     }
-    all.push_back(system_access(how, 128 * MiB));
+    all.push_back(system_access(kind, 128 * MiB));
   }
   for (const byte_count stride : {4 * KiB, 64 * KiB, 2 * MiB}) {
     all.push_back(cpu_touch_case(16 * MiB, stride, {}));

@@ -23,29 +23,31 @@ constexpr double blocks_in(byte_count bytes) {
   return as_double(bytes / managed_block);
 }
 
-// Sample `which` of the reading that has most samples, which has `of`. Other readings have fewer.
+// Position `which` of `of` samples, where `of` is the largest number of samples of a reading. In readings
+// with fewer samples it means the proportional position.
 struct sample_position {
   std::size_t which = 0, of = 1;
 };
 
-// Every reading at one sample, or its typical value. Throws std::out_of_range for a reading that is missing.
+// Gives every reading at one sample position, or its median without one. Throws std::out_of_range for a
+// reading that is missing.
 class readings_view {
  public:
   readings_view(const readings& all, const uvm_costs& given, std::optional<sample_position> at)
       : all_(all), given_(given), at_(at) {}
 
   double faults_of_page() const { return static_cast<double>(given_.faults_of_page); }
-  double most_asked_of_block() const { return static_cast<double>(given_.sparse_granules); }
+  double sparse_granules() const { return static_cast<double>(given_.sparse_granules); }
 
   // The sample of that name at the position, or the median of all.
   double operator()(std::string_view name) const {
     const std::vector<double>& values = readings_of(name);
     return at_ ? values[at_->which * values.size() / at_->of] : median_of(values);
   }
-  // A difference of two readings taken together, which disturbances make larger or smaller: the median over
-  // the half of the samples with the smallest sums of the two.
-  double median_of_quieter_half(std::string_view difference, std::string_view one,
-                                std::string_view other) const {
+  // The median of a difference of two readings that were taken together. It leaves out the half of the
+  // samples with the largest sums of the two, which disturbances have distorted.
+  double median_of_calmer_half(std::string_view difference, std::string_view one,
+                               std::string_view other) const {
     if (at_) return (*this)(difference);
     const std::vector<double>&apart = readings_of(difference), &a = readings_of(one), &b = readings_of(other);
     std::vector<double> sums;
@@ -103,7 +105,7 @@ double host_map_page(const readings_view& v) {
   return (v("prefetch_out_1GiB") / blocks_in(GiB) - 2 * prefetch_block(v)) / as_double(managed_block / page);
 }
 double host_populate(const readings_view& v) {
-  return v.median_of_quieter_half("out_new_beyond_again", "prefetch_out_new", "prefetch_out_again") /
+  return v.median_of_calmer_half("out_new_beyond_again", "prefetch_out_new", "prefetch_out_again") /
          blocks_in(populated_bytes);
 }
 double host_clear(const readings_view& v) {
@@ -119,7 +121,7 @@ double host_unmap(const readings_view& v) {
 }
 
 // --- calls ---
-// What a prefetch of a piece of one block to the device takes beside its copy.
+// The time of a prefetch of 64 KiB to the device without its copy.
 double prefetch_overhead(const readings_view& v) {
   return v("prefetch_in_64KiB") - time_at_rate(granule, link_to_device_rate(v)) - migrate_copy(v);
 }
@@ -127,16 +129,16 @@ double prefetch_call(const readings_view& v) {
   return prefetch_overhead(v) - prefetch_block(v) - chunk_allocation(v) - host_unmap(v);
 }
 double prefetch_queued(const readings_view& v) {
-  static_assert(queued_call == managed_block, "one walk a call");
-  return v("prefetch_in_calls") / as_double(stream_bytes / queued_call) - moved_block(v) -
+  static_assert(queued_prefetch_bytes == managed_block, "one walk a call");
+  return v("prefetch_in_calls") / as_double(stream_bytes / queued_prefetch_bytes) - moved_block(v) -
          prefetch_overhead(v);
 }
 double prefetch_to_host_call(const readings_view& v) {
   return v("prefetch_out_64KiB") - time_at_rate(granule, link_to_host_rate(v)) - migrate_copy(v) -
          prefetch_block(v) - as_double(granule / page) * host_map_page(v);
 }
-// The share of its speed that a transfer keeps while both run. Assumes that the longer one runs at full speed
-// when the other has ended.
+// The percentage of its speed that a transfer keeps while another runs. Assumes that it runs at full speed
+// once the other has ended.
 double kept_speed_percent(double alone, double beside, double other) {
   const double together = std::min(beside, other);
   return std::clamp(100 * (alone - beside + together) / together, 1.0, 100.0);
@@ -158,22 +160,21 @@ double batches_of_block(const readings_view& v) {
 double read_batches_percent(const readings_view& v) {
   return std::max(100.0, 100 * v("batches_read") / v("batches_write"));
 }
-// Granules that a batch asks for, from the number of batches that fill a block. core/machine.hpp has the
+// The granules that a batch requests, from the number of batches that fill a block. core/machine.hpp has the
 // table.
 double granules_of_batch(const readings_view& v) {
   constexpr std::array<double, 6> by_batches{24, 12, 6, 3, 2, 1};
   const auto batches = static_cast<std::size_t>(std::lround(batches_of_block(v)));
   return by_batches[std::min(batches, by_batches.size()) - 1];
 }
-// The number of batches that fill a block, from the granules that a batch asks for.
+// The number of batches that fill a block, limited to the values that granules_of_batch() distinguishes.
 double batches_by_granules(const readings_view& v) {
   return static_cast<double>(std::min(std::lround(batches_of_block(v)), 6L));
 }
 
-// The costs of a fault are known by four sums: of an isolated fault in a block that has its chunk; of
-// one place in every such block; of a block touched in every granule, of which half are asked for; of a
-// block that a stream fills. They follow from each other, so they are found by substitution until nothing
-// changes.
+// Four measurements give four sums of the costs of a fault: an isolated fault in a block that has its chunk;
+// one place in every such block; a block touched in every granule, of which half are requested; a block that
+// a streaming kernel fills. The costs depend on each other, so they are computed by fixed-point iteration.
 struct fault_parts {
   double batch = 0, fault = 0, service = 0, granule = 0;
 };
@@ -183,11 +184,12 @@ fault_parts parts_of_fault(const readings_view& v) {
   const double dense = v("granules_nowhere") / blocks_in(sparse_bytes);
   const double stream = v("first_touch_write") / blocks_in(stream_bytes);
   const double batches = batches_by_granules(v);
-  const double dense_faults = v.faults_of_page() * v.most_asked_of_block();
+  const double dense_faults = v.faults_of_page() * v.sparse_granules();
   fault_parts p;
   for (int i = 0; i < 50; ++i) {
     const double full = p.batch + full_batch * p.fault;
-    const double first = sparse - v.faults_of_page() * (p.fault + p.batch / full_batch);  // service, granule
+    const double first =
+        sparse - v.faults_of_page() * (p.fault + p.batch / full_batch);  // service and granule together
     p.granule =
         (dense - dense_faults / full_batch * full - first - chunk_allocation(v)) / (granules_in_block - 1);
     p.service = first - p.granule;
@@ -199,7 +201,7 @@ fault_parts parts_of_fault(const readings_view& v) {
   return p;
 }
 double issue_copy(const readings_view& v) {
-  const double copies = 2.0 * (v.most_asked_of_block() + granules_in_block / 2.0);
+  const double copies = 2.0 * (v.sparse_granules() + granules_in_block / 2.0);
   return (v("granules_unmapped") + v("sparse_unmapped") - v("granules_nowhere") - v("sparse_nowhere")) /
          blocks_in(sparse_bytes) / copies;
 }
@@ -208,11 +210,11 @@ double eviction(const readings_view& v) {
 }
 
 double first_visit(const readings_view& v) {
-  return v.median_of_quieter_half("cold_beyond_mapped", "isolated_cold", "isolated_mapped");
+  return v.median_of_calmer_half("cold_beyond_mapped", "isolated_cold", "isolated_mapped");
 }
 
-// --- what the driver does at all ---
-// A copy by page takes the copy engine longer than this; a block of 512 such would show.
+// --- figures that depend on whether the driver does something --- The driver copies whole chunks if a block
+// takes less time than 512 copies of a page would.
 double host_chunk(const readings_view& v) {
   constexpr double fastest_page_copy = 30;
   if (migrate_copy(v) / as_double(managed_block / page) >= fastest_page_copy)
@@ -223,8 +225,8 @@ double page_copy(const readings_view& v) {
   static_cast<void>(host_chunk(v));
   return 0;
 }
-// Data that is read over the link repeatedly without moving: every granule was read at least 512 times in
-// each round.
+// 0 if access counters do not move data that is read over the link repeatedly: every granule was read at
+// least 512 times in each round.
 double access_counters(const readings_view& v) {
   const double there =
       time_at_rate(stream_bytes, 4 * link_to_device_rate(v));  // several times the link's rate
@@ -239,7 +241,7 @@ double flops(double ns) {
 struct figure {
   const char* name;
   double (*value)(const readings_view&);
-  double least = 0;  // rates cannot be 0
+  double min_value = 0;  // a smaller value is invalid; rates cannot be 0
 };
 
 constexpr std::array machine_figures = std::to_array<figure>({
@@ -300,7 +302,7 @@ constexpr std::array driver_figures = std::to_array<figure>({
 // Figures that cannot be measured without oversubscription, which calibration avoids.
 constexpr std::string_view inferred_figure = "uvm.evict_ns";
 
-// Costs that are derived from their sums: if one is missing, all are.
+// Costs that are derived together: if one is missing, all are.
 constexpr std::array<std::string_view, 7> fault_parts_names{
     "uvm.read_batches_percent", "uvm.batch_ns",   "uvm.fault_ns", "uvm.batch_granules",
     "uvm.service_ns",           "uvm.granule_ns", "uvm.evict_ns"};
@@ -313,16 +315,16 @@ void drop_parts_of_fault(figures& from) {
       "the parts of a fault (batch, fault, granules, service, evict) could not be told apart");
 }
 
-std::size_t most_samples(const readings& all) {
+std::size_t largest_sample_count(const readings& all) {
   std::size_t most = 0;
   for (const auto& [name, values] : all) most = std::max(most, values.size());
   return most;
 }
 
-// Leaves out samples that lack a reading which the figure needs.
+// Leaves out sample positions at which a reading that the figure needs is missing.
 spread spread_over_samples(const figure& f, const readings& all, const uvm_costs& given) {
   std::vector<double> values{f.value(readings_view(all, given, {}))};
-  const std::size_t most = most_samples(all);
+  const std::size_t most = largest_sample_count(all);
   for (std::size_t i = 0; i < most; ++i) {
     try {
       values.push_back(f.value(readings_view(all, given, sample_position{i, most})));
@@ -354,9 +356,9 @@ figures figures_from(const readings& all, const uvm_costs& given) {
     try {
       spread s = spread_over_samples(f, all, given);
       s.typical = f.value(readings_view(all, given, {}));
-      if (s.typical < f.least) {
+      if (s.typical < f.min_value) {
         made.notes.push_back(std::string(f.name) + " came out as " + std::to_string(s.typical));
-        if (f.least > 0) continue;
+        if (f.min_value > 0) continue;
         s.typical = 0;
       }
       made.spread_of_figure[f.name] = s;

@@ -13,9 +13,9 @@
 
 namespace um::measure {
 
-// `typical`: the median. A host may have two speeds, each for seconds, such as with and without another
-// process beside it; an iteration of a network meets both, the quickest samples of a short measurement only
-// one.
+// `typical` is the median. The minimum would mislead: a host may alternate between two speeds for seconds,
+// for instance with and without another process. An iteration of a network sees both speeds, the fastest
+// samples of a short measurement only one.
 struct spread {
   std::size_t samples = 0;
   double min = 0, typical = 0, max = 0;
@@ -32,14 +32,15 @@ struct figures {
   std::vector<std::string> notes;                  // why figures are missing or were corrected
 };
 // A figure's value is computed from the medians of its readings, its spread from the first, second ...
-// sample of each, which were taken close to one another. A figure is left out if a reading is missing or if
-// it must be positive and is not; a negative time becomes zero. The parts of a fault's cost are all left out
-// if one is missing. Each case is noted. `given`: fitted figures (core/figures.hpp), which are not measured.
+// samples of these readings, which were taken close to one another. A figure is left out if a reading is
+// missing or if it must be positive and is not; a negative time becomes zero. The parts of a fault's cost are
+// all left out if one is missing. Each case is noted. `given`: fitted figures (core/figures.hpp), which are
+// not measured.
 figures figures_from(const readings& all, const uvm_costs& given);
 
 struct calibration {
   figures results;
-  std::map<std::string, spread> samples;  // the spread of each of the readings `raw`
+  std::map<std::string, spread> samples;  // spread of each of `raw_readings`
   readings raw_readings;
 };
 

@@ -11,7 +11,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* groups_folder = "sys/fs/cgroup";
 
-// Nothing for "max", which means no limit, or if the file is missing.
+// Returns nothing if the file is missing or says "max", which means no limit.
 std::optional<byte_count> number_in(const fs::path& path) {
   std::ifstream file(path);
   byte_count value = 0;
@@ -19,7 +19,7 @@ std::optional<byte_count> number_in(const fs::path& path) {
   return value;
 }
 
-void lower_limit(std::optional<byte_count>& least, const std::optional<byte_count>& value) {
+void take_smaller(std::optional<byte_count>& least, const std::optional<byte_count>& value) {
   if (value) least = std::min(least.value_or(*value), *value);
 }
 
@@ -43,16 +43,17 @@ struct file_names {
 constexpr file_names version_2{"memory.max", "memory.current"};
 constexpr file_names version_1{"memory.limit_in_bytes", "memory.usage_in_bytes"};
 
-// Inside a container the group's name may be the host's; the mount then shows the own one at its top.
+// Inside a container `group` may be the name on the host, which does not exist there. The mount then shows
+// the process's group at its top.
 cgroup_memory memory_from(const fs::path& group, const fs::path& top, const file_names& names) {
-  constexpr byte_count none_from = byte_count{1} << 60;  // as version 1 writes "no limit"
+  constexpr byte_count no_limit_from = byte_count{1} << 60;  // version 1 writes such a number for "no limit"
   cgroup_memory memory;
   for (fs::path folder = group;; folder = folder.parent_path()) {
     const auto limit = number_in(folder / names.limit);
-    if (limit && *limit < none_from) {
+    if (limit && *limit < no_limit_from) {
       const byte_count used = number_in(folder / names.used).value_or(0);
-      lower_limit(memory.limit, limit);
-      lower_limit(memory.available, *limit - std::min(*limit, used));
+      take_smaller(memory.limit, limit);
+      take_smaller(memory.available, *limit - std::min(*limit, used));
     }
     if (folder == top || folder == folder.root_path() || folder.empty()) return memory;
   }
@@ -85,8 +86,8 @@ cgroup_memory own_cgroup_memory(const fs::path& root) {
   };
   cgroup_memory memory = memory_from(below(top, group_of(root, "")), top, version_2);
   const cgroup_memory old = memory_from(below(top_1, group_of(root, "memory")), top_1, version_1);
-  lower_limit(memory.limit, old.limit);
-  lower_limit(memory.available, old.available);
+  take_smaller(memory.limit, old.limit);
+  take_smaller(memory.available, old.available);
   return memory;
 }
 

@@ -1,5 +1,5 @@
-// Host memory available to this process: by the kernel's own account, and by that of the process's control
-// group (version 2 or 1), which may have less. `root` is where /proc and /sys are looked up.
+// Host memory available to this process, from /proc/meminfo and from the process's control group (version 2
+// or 1), whose limit may be lower. /proc and /sys are read below `root`.
 #pragma once
 
 #include <filesystem>
@@ -10,7 +10,7 @@
 
 namespace um {
 
-// The value of a line "NAME:   123 kB" of /proc/meminfo; nothing without one.
+// Returns the bytes of a line "NAME: 123 kB" of /proc/meminfo, or nothing if there is none.
 std::optional<byte_count> meminfo(std::string_view name, const std::filesystem::path& root = "/");
 
 // The folder of this process's group (version 2), below /sys/fs/cgroup; nothing without one.

@@ -1,4 +1,4 @@
-// How much memory microbenchmarks may hold at a time, and a ledger that refuses more. No CUDA here.
+// The memory that microbenchmarks may hold at a time, and a ledger that refuses more. Does not use CUDA.
 #pragma once
 
 #include <filesystem>
@@ -18,9 +18,9 @@ struct memory_limits {
 // Limits: 80 % of the free device memory and half of the available host memory.
 memory_limits limits_of(byte_count free_device, byte_count available_host);
 
-// Host memory that a program can have without pushing out others: what the kernel calls available, or
-// what the limit of its control group (version 2 or 1) or of one above leaves if that is less. Nothing
-// if the kernel does not tell. `root` is where /proc and /sys are looked up.
+// Host memory that a program can allocate without swapping out others: the minimum of the kernel's
+// MemAvailable and of what the limits of its control group (version 2 or 1) and of the groups above leave.
+// Nothing if the kernel does not report it. /proc and /sys are read below `root`.
 std::optional<byte_count> available_host_bytes(const std::filesystem::path& root = "/");
 
 // Size of one allocation; managed memory counts on both sides.

@@ -55,7 +55,7 @@ measurement pinned_copy(copy_method by, copy_direction direction, byte_count byt
            direction_name(direction) + "/size:" + bytes_text(bytes);
   m.bytes = bytes;
   m.link_direction = direction;
-  m.reset = "nothing to put back: pinned and device memory";
+  m.reset_text = "nothing to put back: pinned and device memory";
   m.repetitions = bytes <= 16 * MiB ? 20 : 4;
   m.prepare = [=](bench& on) { return copy_trial(on, by, direction, bytes); };
   return m;
@@ -67,7 +67,7 @@ measurement small_copies(int copies) {
   m.name = "link/small_copies/count:" + std::to_string(copies);
   m.bytes = each * static_cast<byte_count>(copies);
   m.link_direction = copy_direction::to_device;
-  m.reset = "nothing to put back: pinned and device memory";
+  m.reset_text = "nothing to put back: pinned and device memory";
   m.repetitions = 10;
   m.prepare = [copies](bench& on) -> trial {
     const auto host = on.shared_pinned(each), device = on.shared_device(each);

@@ -16,17 +16,17 @@ constexpr std::array<const char*, 5> operand_resets{
     "nothing to put back: device memory", "operands prefetched to the CPU", "operands prefetched to the GPU",
     "operands prefetched to the CPU", "nothing to put back: pinned memory, reached over the link"};
 
-constexpr byte_count most_over_the_link = 3 * GiB, most_counted = 512 * MiB;
+constexpr byte_count max_over_the_link = 3 * GiB, max_counted = 512 * MiB;
 
 struct layer {
   std::string name;
   convolution_problem forward;
-  bool first = false;  // first layer of its network: the gradient of its input is not needed
+  bool is_first = false;  // first layer of its network: the gradient of its input is not needed
 };
 
 struct filter_shape {
   const char* name;
-  std::int64_t c, k, h;  // channels, filters, extent
+  std::int64_t c, k, h;  // input channels, filters, height and width
   std::int32_t r = 3, stride = 1, pad = 1;
 };
 
@@ -120,11 +120,11 @@ measurement convolution_case(const layer& of, convolution_kind kind, operand_pla
   for (const byte_count bytes : operand_bytes(what)) m.bytes += bytes;
   if (where != operand_place::device && where != operand_place::managed_warm)
     m.link_direction = copy_direction::to_device;
-  m.reset = operand_resets.at(place);
-  m.migrates = where == operand_place::managed_cold && m.bytes <= most_counted;
+  m.reset_text = operand_resets.at(place);
+  m.migrates = where == operand_place::managed_cold && m.bytes <= max_counted;
   m.repetitions = m.bytes > GiB || where == operand_place::zero_copy ? 1 : 3;
   m.prepare = [=, bytes = m.bytes](bench& on) -> trial {
-    if (where == operand_place::zero_copy && bytes > most_over_the_link) {
+    if (where == operand_place::zero_copy && bytes > max_over_the_link) {
       throw unsupported("operands of " + to_text(bytes) +
                         " would cross the link tens of times, which takes " +
                         "up to a minute; smaller images show how often");
@@ -141,7 +141,7 @@ measurement square_product(precision arithmetic, std::int64_t side) {
   measurement m;
   m.name =
       std::string("device/product/") + std::string(to_text(arithmetic)) + "/side:" + std::to_string(side);
-  m.reset = "nothing to put back: device memory";
+  m.reset_text = "nothing to put back: device memory";
   m.repetitions = 5;
   m.prepare = [=](bench& on) -> trial {
     const auto work = std::make_shared<running_operator>(
@@ -156,7 +156,7 @@ measurement device_copy(byte_count bytes) {
   measurement m;
   m.name = "device/device_copy/size:" + bytes_text(bytes);
   m.bytes = 2 * bytes;
-  m.reset = "nothing to put back: device memory";
+  m.reset_text = "nothing to put back: device memory";
   m.repetitions = 5;
   m.prepare = [bytes](bench& on) -> trial {
     const auto memory = on.shared_device(2 * bytes);
@@ -173,7 +173,7 @@ measurement device_copy(byte_count bytes) {
 measurement empty_launches(int count) {
   measurement m;
   m.name = "device/empty_launch/count:" + std::to_string(count);
-  m.reset = "nothing to put back: no memory";
+  m.reset_text = "nothing to put back: no memory";
   m.repetitions = 5;
   m.prepare = [count](bench& on) -> trial {
     return {{}, [&on, count] {
@@ -198,7 +198,7 @@ std::vector<measurement> convolution_cases(const device_facts&) {
   for (const layer& l : layers()) {
     for (const convolution_kind kind :
          {convolution_kind::forward, convolution_kind::backward_data, convolution_kind::backward_filter}) {
-      if (l.first && kind == convolution_kind::backward_data) continue;
+      if (l.is_first && kind == convolution_kind::backward_data) continue;
       for (std::size_t where = 0; where < placing_names.size(); ++where) {
         all.push_back(convolution_case(l, kind, static_cast<operand_place>(where)));
       }

@@ -47,7 +47,7 @@ class partly_resident_data {
     }
     std::vector<double> hits, misses;
     for (std::size_t g = 0; g < all.size(); ++g) {
-      if (all[g] == 0) continue;  // skipped by a walk with steps
+      if (all[g] == 0) continue;  // the kernel skipped this granule
       (g >= first_there ? hits : misses).push_back(static_cast<double>(all[g] - begin));
     }
     if (hits.empty() || misses.empty()) return;
@@ -68,7 +68,7 @@ measurement partly_resident_case(std::string name, byte_count read, byte_count m
   m.name = std::move(name);
   m.bytes = read;
   m.link_direction = copy_direction::to_device;
-  m.reset = put_back_of_part;
+  m.reset_text = put_back_of_part;
   m.migrates = true;
   m.expected_in_bytes = missing;
   m.repetitions = 5;
@@ -82,18 +82,18 @@ std::string order_name(const char* read_order, byte_count bytes, int percent) {
 
 }  // namespace
 
-measurement read_partly_resident(read_order how, byte_count bytes, int percent) {
-  const byte_count read = how == read_order::sparse_pages    ? bytes / granule * 16
-                          : how == read_order::block_strided ? bytes / 2
-                                                             : bytes;
-  measurement m =
-      partly_resident_case(order_name(walk_names.at(static_cast<std::size_t>(how)), bytes, percent), read, 0);
+measurement read_partly_resident(read_order order, byte_count bytes, int percent) {
+  const byte_count read = order == read_order::sparse_pages    ? bytes / granule * 16
+                          : order == read_order::block_strided ? bytes / 2
+                                                               : bytes;
+  measurement m = partly_resident_case(
+      order_name(walk_names.at(static_cast<std::size_t>(order)), bytes, percent), read, 0);
   m.prepare = [=](bench& on) -> trial {
     const auto data = std::make_shared<partly_resident_data>(on, bytes, percent);
     return {[data] { data->reset(); },
-            [&on, data, how] {
+            [&on, data, order] {
               repetition r = timed_by_host(
-                  [&] { read_in_order(on.site(), data->data(), data->bytes(), how, data->times()); });
+                  [&] { read_in_order(on.site(), data->data(), data->bytes(), order, data->times()); });
               data->add_counters(r);
               return r;
             }};
@@ -120,9 +120,9 @@ std::vector<measurement> order_cases(const device_facts&) {
   constexpr byte_count bytes = 256 * MiB;  // a power of two
   std::vector<measurement> all;
   for (const int percent : {50, 67, 80, 90}) {
-    for (const read_order how : {read_order::waves, read_order::grid_stride, read_order::chunk_a_thread,
-                                 read_order::random, read_order::block_strided, read_order::sparse_pages}) {
-      all.push_back(read_partly_resident(how, bytes, percent));
+    for (const read_order order : {read_order::waves, read_order::grid_stride, read_order::chunk_a_thread,
+                                   read_order::random, read_order::block_strided, read_order::sparse_pages}) {
+      all.push_back(read_partly_resident(order, bytes, percent));
     }
     all.push_back(chase_partly_resident(bytes, percent));
   }

@@ -1,5 +1,5 @@
-// Measurements that are compared with one another: both sides of a difference within milliseconds, on the
-// same pages, so that disturbances affect both.
+// Measurements that are compared with each other. Both are taken within milliseconds on the same pages, so
+// that disturbances affect both.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ double duration_ns(const std::function<void()>& work) {
   return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// Times of a chase, by the GPU's clock, and room for them on the device.
+// The device memory to which chase() writes its times, by the GPU's clock.
 class chase_times {
  public:
   chase_times(bench& on, std::size_t places)
@@ -71,7 +71,7 @@ leased_memory data_visited_by_gpu(bench& on, byte_count bytes) {
 measurement round_trip(byte_count bytes) {
   measurement m;
   m.name = "calibration/round_trip/size:" + bytes_text(bytes);
-  m.reset = "nothing to put back: ends where it began, on the CPU and mapped there";
+  m.reset_text = "nothing to put back: ends where it began, on the CPU and mapped there";
   m.prepare = [bytes](bench& on) -> trial {
     const auto memory = std::make_shared<leased_memory>(data_visited_by_gpu(on, bytes));
     return {{}, [&on, memory] {
@@ -91,7 +91,7 @@ measurement round_trip(byte_count bytes) {
 measurement discard_and_prefetch_back(byte_count bytes) {
   measurement m;
   m.name = "calibration/discard_and_back/size:" + bytes_text(bytes);
-  m.reset = "on the GPU and written there";
+  m.reset_text = "on the GPU and written there";
   m.prepare = [bytes](bench& on) -> trial {
     const auto memory = std::make_shared<leased_memory>(data_visited_by_gpu(on, bytes));
     return {[&on, memory] {
@@ -112,7 +112,7 @@ measurement discard_and_prefetch_back(byte_count bytes) {
 measurement small_prefetches(int calls) {
   measurement m;
   m.name = "calibration/small_prefetches/count:" + std::to_string(calls);
-  m.reset = "nothing to put back: ends where it began, on the CPU and mapped there";
+  m.reset_text = "nothing to put back: ends where it began, on the CPU and mapped there";
   m.prepare = [calls](bench& on) -> trial {
     const auto count = static_cast<byte_count>(calls);
     const auto memory = std::make_shared<leased_memory>(data_visited_by_gpu(on, count * managed_block));
@@ -135,8 +135,8 @@ measurement small_prefetches(int calls) {
 measurement faults_on_new_and_seen_blocks(int blocks) {
   measurement m;
   m.name = "calibration/first_visits/count:" + std::to_string(blocks);
-  m.reset = std::string("one half: ") + reset_text(data_state::cold) +
-            "; the other: " + reset_text(data_state::warm);
+  m.reset_text = std::string("one half: ") + reset_text(data_state::cold) +
+                 "; the other: " + reset_text(data_state::warm);
   m.prepare = [blocks](bench& on) -> trial {
     const auto count = static_cast<std::size_t>(blocks);
     const auto cold = std::make_shared<staged_data>(on, data_state::cold, count * managed_block);
@@ -153,7 +153,7 @@ measurement faults_on_new_and_seen_blocks(int blocks) {
               });
               const std::vector<std::uint32_t> read = times->read();
               r.counters["cold_ns"] =
-                  chase_times::median(read, 2, 2);  // the very first found the driver idle
+                  chase_times::median(read, 2, 2);  // without the very first, which found the driver idle
               r.counters["seen_ns"] = chase_times::median(read, 1, 2);
               r.counters["beyond_ns"] = r.counters["cold_ns"] - r.counters["seen_ns"];
               return r;
@@ -165,7 +165,7 @@ measurement faults_on_new_and_seen_blocks(int blocks) {
 measurement isolated_faults_after_pause(int faults) {
   measurement m;
   m.name = "calibration/idle_faults/count:" + std::to_string(faults);
-  m.reset = reset_text(data_state::warm);
+  m.reset_text = reset_text(data_state::warm);
   m.prepare = [faults](bench& on) -> trial {
     const auto count = static_cast<std::size_t>(faults);
     const auto memory = std::make_shared<staged_data>(on, data_state::warm, count * managed_block);
@@ -191,7 +191,7 @@ measurement isolated_faults_after_pause(int faults) {
 measurement touches_again_in_blocks(int blocks) {
   measurement m;
   m.name = "calibration/touches_again/count:" + std::to_string(blocks);
-  m.reset = reset_text(data_state::nowhere);
+  m.reset_text = reset_text(data_state::nowhere);
   m.prepare = [blocks](bench& on) -> trial {
     const byte_count bytes = static_cast<byte_count>(blocks) * managed_block;
     const auto memory = std::make_shared<staged_data>(on, data_state::nowhere, bytes);
@@ -215,7 +215,7 @@ measurement touches_again_in_blocks(int blocks) {
 measurement repeated_isolated_faults(int blocks) {
   measurement m;
   m.name = "calibration/faults_again/count:" + std::to_string(blocks);
-  m.reset = reset_text(data_state::nowhere);
+  m.reset_text = reset_text(data_state::nowhere);
   m.prepare = [blocks](bench& on) -> trial {
     const auto count = static_cast<std::size_t>(blocks);
     const auto memory = std::make_shared<staged_data>(on, data_state::nowhere, count * managed_block);
@@ -240,7 +240,7 @@ measurement repeated_isolated_faults(int blocks) {
 measurement host_population(byte_count bytes) {
   measurement m;
   m.name = "calibration/host_population/size:" + bytes_text(bytes);
-  m.reset = "allocated anew and written by the GPU";
+  m.reset_text = "allocated anew and written by the GPU";
   m.prepare = [bytes](bench& on) -> trial {
     const auto memory = std::make_shared<leased_memory>();
     return {[&on, memory, bytes] {
@@ -266,7 +266,7 @@ measurement host_population(byte_count bytes) {
 measurement prefetch_out_beside_in(byte_count bytes_in, byte_count bytes_out) {
   measurement m;
   m.name = "calibration/out_beside_in/in:" + bytes_text(bytes_in) + "/out:" + bytes_text(bytes_out);
-  m.reset = "one part prefetched to the CPU, the other to the GPU";
+  m.reset_text = "one part prefetched to the CPU, the other to the GPU";
   m.prepare = [bytes_in, bytes_out](bench& on) -> trial {
     const auto in = std::make_shared<leased_memory>(data_visited_by_gpu(on, bytes_in));
     const auto out = std::make_shared<leased_memory>(data_visited_by_gpu(on, bytes_out));
@@ -288,7 +288,7 @@ measurement prefetch_out_beside_in(byte_count bytes_in, byte_count bytes_out) {
 measurement prefetch_out_beside_faults(byte_count bytes) {
   measurement m;
   m.name = "calibration/out_beside_faults/size:" + bytes_text(bytes);
-  m.reset = "one part prefetched to the GPU, the other to the CPU";
+  m.reset_text = "one part prefetched to the GPU, the other to the CPU";
   m.prepare = [bytes](bench& on) -> trial {
     const auto out = std::make_shared<leased_memory>(data_visited_by_gpu(on, bytes));
     const auto faulted = std::make_shared<leased_memory>(data_visited_by_gpu(on, bytes));
@@ -297,8 +297,8 @@ measurement prefetch_out_beside_faults(byte_count bytes) {
       bring_to_host(on, faulted->range());
     };
     const auto evict = [&on, out, bytes] {
-      for (byte_count at = 0; at < bytes; at += evicted_at_once) {
-        prefetch_to_host({out->data() + at, std::min(evicted_at_once, bytes - at)}, on.stream(1));
+      for (byte_count at = 0; at < bytes; at += eviction_call_bytes) {
+        prefetch_to_host({out->data() + at, std::min(eviction_call_bytes, bytes - at)}, on.stream(1));
       }
       check(cudaStreamSynchronize(on.stream(1)));
     };

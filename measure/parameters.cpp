@@ -20,13 +20,13 @@ struct reading {
   const char* name;
   const char* counter = nullptr;
 };
-struct source {
+struct reading_source {
   std::vector<reading> readings;
   measurement what;
-  int every = 1;  // rounds between repetitions; more for slow or stable measurements
+  int rounds_between = 1;  // takes a repetition every so many rounds; more for slow or stable measurements
 };
 
-// Measured consecutively, so that the GPU runs at its sustained clock.
+// Repetitions of a product follow one another, so that the GPU runs at its sustained clock.
 struct product_source {
   const char* name;
   precision arithmetic;
@@ -36,8 +36,8 @@ constexpr std::array<product_source, 3> product_sources{{{"product_fp32", precis
                                                          {"product_tf32", precision::tf32, 120},
                                                          {"product_bf16", precision::bf16, 240}}};
 
-// Largest first, since they share their memory.
-std::vector<source> link_sources() {
+// The largest come first, since they share their memory.
+std::vector<reading_source> link_sources() {
   return {
       {{{"device_copy"}}, device_copy(GiB)},
       {{{"link_both"}}, pinned_copy(copy_method::copy_engine, copy_direction::both, 2 * link_bytes), 3},
@@ -59,11 +59,11 @@ measurement one_prefetch(copy_direction direction, byte_count bytes, bool popula
   return prefetch_case(
       {.direction = direction, .bytes = bytes, .call_bytes = bytes, .is_populated = populated});
 }
-measurement streaming_first_touch(access how) {
-  return gpu_touches({.data = data_state::nowhere, .access_kind = how, .bytes = stream_bytes});
+measurement streaming_first_touch(access kind) {
+  return gpu_touches({.data = data_state::nowhere, .access_kind = kind, .bytes = stream_bytes});
 }
 
-std::vector<source> fault_sources() {
+std::vector<reading_source> fault_sources() {
   constexpr byte_count sparse = 2 * granule;
   return {
       {{{"first_touch_write"}}, streaming_first_touch(access::write)},
@@ -78,20 +78,22 @@ std::vector<source> fault_sources() {
       {{{"sparse_mapped"}}, strided_touches(data_state::warm, sparse)},
       {{{"isolated_cold", "cold_ns"}, {"isolated_mapped", "seen_ns"}, {"cold_beyond_mapped", "beyond_ns"}},
        faults_on_new_and_seen_blocks(visited_blocks)},
-      {{{"isolated_idle", "idle_fault_ns"}}, isolated_faults_after_pause(idle_blocks)},
+      {{{"isolated_idle", "idle_fault_ns"}}, isolated_faults_after_pause(isolated_fault_blocks)},
       {{{"cpu_touches"}}, cpu_touch_case(touched_bytes, managed_block, {})},
       {{{"refill"}}, discard_case(return_method::write, refilled_bytes)}};
 }
 
-std::vector<source> call_sources() {
+std::vector<reading_source> call_sources() {
   const std::vector<advice> remote{advice::preferred_host, advice::accessed_by_device};
   return {
-      {{{"prefetch_in_64KiB", "in_ns"}, {"prefetch_out_64KiB", "out_ns"}}, small_prefetches(small_blocks)},
+      {{{"prefetch_in_64KiB", "in_ns"}, {"prefetch_out_64KiB", "out_ns"}},
+       small_prefetches(small_prefetch_count)},
       {{{"prefetch_in_1GiB", "in_ns"}, {"prefetch_there_1GiB", "there_ns"}, {"prefetch_out_1GiB", "out_ns"}},
        round_trip(GiB)},
       {{{"prefetch_in_calls"}},
-       prefetch_case(
-           {.direction = copy_direction::to_device, .bytes = stream_bytes, .call_bytes = queued_call})},
+       prefetch_case({.direction = copy_direction::to_device,
+                      .bytes = stream_bytes,
+                      .call_bytes = queued_prefetch_bytes})},
       {{{"prefetch_in_new"}}, one_prefetch(copy_direction::to_device, stream_bytes, false)},
       {{{"discard_1GiB", "discard_ns"}, {"prefetch_in_discarded", "back_ns"}},
        discard_and_prefetch_back(GiB)},
@@ -101,13 +103,13 @@ std::vector<source> call_sources() {
        host_population(populated_bytes)},
       {{{"prefetch_out_cleared"}}, discarded_to_host(populated_bytes, false), 2},
       {{{"out_alone", "alone_ns"}, {"both_in", "to_device_ns"}, {"both_out", "to_host_ns"}},
-       prefetch_out_beside_in(beside_in, beside_out),
+       prefetch_out_beside_in(concurrent_in_bytes, concurrent_out_bytes),
        2},
       {{{"evict_alone", "alone_ns"},
         {"read_alone", "faults_alone_ns"},
         {"evict_beside_read", "out_ns"},
         {"read_beside_evict", "faults_ns"}},
-       prefetch_out_beside_faults(beside_faults),
+       prefetch_out_beside_faults(concurrent_fault_bytes),
        2},
       {{{"remote_read"}}, advice_case(remote, advised_step::read, stream_bytes), 4},
       {{{"remote_write"}}, advice_case(remote, advised_step::write, stream_bytes), 4},
@@ -121,17 +123,17 @@ class recorder {
   recorder(bench& on, readings& all, std::vector<std::string>& notes)
       : bench_(on), all_(all), notes_(notes) {}
 
-  void take_consecutively(const source& from, int repetitions) {
+  void take_consecutively(const reading_source& from, int repetitions) {
     run_and_note_failures(from, [&] {
       for (const repetition& r : take_samples(bench_, from.what, repetitions).later) add_readings(from, r);
     });
   }
   // Prepares all trials, each on its own memory, in place of the previous ones. Those that do not fit are
   // postponed.
-  void prepare(const std::vector<source>& sources) {
+  void prepare(const std::vector<reading_source>& sources) {
     trials_.clear();
     postponed_.clear();
-    for (const source& from : sources) {
+    for (const reading_source& from : sources) {
       run_and_note_failures(from, [&] {
         try {
           trials_.push_back({from, from.what.prepare(bench_)});
@@ -141,16 +143,16 @@ class recorder {
       });
     }
   }
-  // One repetition of every prepared trial whose turn it is.
+  // Takes one repetition of every prepared trial that is due in round `which`.
   void take_round(int which, bool counts) {
     for (std::size_t i = 0; i < trials_.size(); ++i) {
       prepared_trial& at = trials_[i];
-      if (at.failed || (which + static_cast<int>(i)) % at.from.every != 0) continue;
+      if (at.failed || (which + static_cast<int>(i)) % at.from.rounds_between != 0) continue;
       at.failed = true;
       run_and_note_failures(at.from, [&] {
         try {
-          if (at.how.reset) at.how.reset();
-          const repetition r = at.how.run();
+          if (at.work.reset) at.work.reset();
+          const repetition r = at.work.run();
           if (counts) add_readings(at.from, r);
           at.failed = false;
         } catch (const out_of_memory&) {
@@ -161,17 +163,17 @@ class recorder {
   }
   void take_postponed(int repetitions) {
     trials_.clear();
-    for (const source& from : postponed_) take_consecutively(from, repetitions);
+    for (const reading_source& from : postponed_) take_consecutively(from, repetitions);
   }
 
  private:
   struct prepared_trial {
-    source from;
-    trial how;
+    reading_source from;
+    trial work;
     bool failed = false;
   };
 
-  void run_and_note_failures(const source& from, const auto& work) {
+  void run_and_note_failures(const reading_source& from, const auto& work) {
     const auto note = [&](const std::exception& reason) {
       for (const reading& r : from.readings) {
         std::string text = std::string(r.name) + " was not measured: " + reason.what();
@@ -186,7 +188,7 @@ class recorder {
       note(reason);
     }
   }
-  void add_readings(const source& from, const repetition& r) {
+  void add_readings(const reading_source& from, const repetition& r) {
     for (const reading& what : from.readings) {
       all_[what.name].push_back(what.counter != nullptr ? r.counters.at(what.counter)
                                                         : static_cast<double>(r.total_time));
@@ -197,7 +199,7 @@ class recorder {
   readings& all_;
   std::vector<std::string>& notes_;
   std::vector<prepared_trial> trials_;
-  std::vector<source> postponed_;
+  std::vector<reading_source> postponed_;
 };
 
 // Accesses host memory once, since the first allocation is slow, above all in a virtual machine.
@@ -210,12 +212,12 @@ void warm_host_memory(bench& on) {
   fill_by_host(memory.range());
 }
 
-// Rounds until the time is over, in passes: each on memory allocated anew, because where pages lie makes
-// a difference that stays. The first round of a pass does not count.
+// Takes rounds until the time is over, in three passes. Each pass allocates its memory anew, since the place
+// of pages affects all rounds of a pass. The first round of a pass does not count.
 void take_rounds(recorder& record, clock::time_point until,
                  const std::function<void(std::string_view)>& progress) {
-  constexpr int passes = 3, least_rounds = 6, warm_up = 1;
-  std::vector<source> sources = link_sources();
+  constexpr int passes = 3, min_rounds = 6, warm_up = 1;
+  std::vector<reading_source> sources = link_sources();
   for (const auto& more : {fault_sources(), call_sources()}) {
     sources.insert(sources.end(), more.begin(), more.end());
   }
@@ -225,21 +227,21 @@ void take_rounds(recorder& record, clock::time_point until,
     record.prepare(sources);
     const auto end = clock::now() + (until - clock::now()) / (passes - pass + 1);
     const int first = round;
-    while (round < first + least_rounds + warm_up || clock::now() < end) {
+    while (round < first + min_rounds + warm_up || clock::now() < end) {
       progress("round " + std::to_string(++round));
       record.take_round(round, round > first + warm_up);
     }
   }
-  record.take_postponed(least_rounds * passes);
+  record.take_postponed(min_rounds * passes);
 }
 
-// Batches of faults of first touches, counted after everything has been timed: they move nothing, so
-// there is one record for a batch.
+// Counts batches of faults of first touches, after everything has been timed. First touches move nothing, so
+// there is one record for each batch.
 void read_counts(bench& on, readings& all) {
   constexpr int counts_taken = 5;
   unified_memory_counter counter;
-  for (const access how : {access::read, access::write}) {
-    const trial t = streaming_first_touch(how).prepare(on);
+  for (const access kind : {access::read, access::write}) {
+    const trial t = streaming_first_touch(kind).prepare(on);
     std::vector<double> taken;
     for (int i = 0; i < counts_taken; ++i) {
       t.reset();
@@ -250,7 +252,7 @@ void read_counts(bench& on, readings& all) {
       taken.push_back(static_cast<double>(counts.faults_by_batch.size()));
     }
     if (taken.empty()) throw unsupported("counting lost records or saw no faults");
-    all[how == access::read ? "batches_read" : "batches_write"] = std::move(taken);
+    all[kind == access::read ? "batches_read" : "batches_write"] = std::move(taken);
   }
 }
 
@@ -272,7 +274,7 @@ calibration calibrate(bench& on, const uvm_costs& fitted,
   read_device(on, all);
   recorder record(on, all, notes);
   for (const product_source& from : product_sources) {
-    const source one{{{from.name}}, square_product(from.arithmetic, product_side)};
+    const reading_source one{{{from.name}}, square_product(from.arithmetic, product_side)};
     progress(one.what.name);
     record.take_consecutively(one, from.repetitions);
   }

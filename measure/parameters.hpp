@@ -9,7 +9,7 @@
 
 namespace um::measure {
 
-// Measures all figures of a machine. `fitted`: figures that were fitted and no case measures
+// Measures all figures of a machine. `fitted` has the fitted figures, which no case measures
 // (figures_from()). `progress` gets the name of each measurement. A measurement that fails is noted, and the
 // others go on.
 calibration calibrate(bench& on, const uvm_costs& fitted,

@@ -18,7 +18,7 @@ std::vector<managed_range> cut_into_calls(managed_range whole, byte_count each) 
   return parts;
 }
 
-// Thread t issues every threads-th call; calls go round the streams.
+// Distributes the calls over the threads and the streams in turn.
 void issue_all(const bench& on, const prefetch_settings& what, const std::vector<managed_range>& parts) {
   if (what.uses_batch_call) {
     if (what.direction == copy_direction::to_device)
@@ -39,9 +39,9 @@ void issue_all(const bench& on, const prefetch_settings& what, const std::vector
 }
 
 // Managed memory in the state in which the prefetch starts.
-class prefetch_site {
+class prefetched_data {
  public:
-  prefetch_site(bench& on, const prefetch_settings& what) : bench_(on), what_(what) {
+  prefetched_data(bench& on, const prefetch_settings& what) : bench_(on), what_(what) {
     if (!what.is_populated) return;
     memory_ = on.managed_memory(what.bytes);
     fill_by_host(memory_.range());
@@ -130,14 +130,14 @@ measurement prefetch_case(const prefetch_settings& what) {
   m.link_direction = what.is_in_place || (what.direction == copy_direction::to_device && !what.is_populated)
                          ? copy_direction::none
                          : what.direction;
-  m.reset = prefetch_reset(what);
+  m.reset_text = prefetch_reset(what);
   m.migrates = true;
   if (!what.is_in_place && what.direction == copy_direction::to_host) m.expected_out_bytes = what.bytes;
   if (!what.is_in_place && what.direction == copy_direction::to_device && what.is_populated)
     m.expected_in_bytes = what.bytes;
   m.repetitions = what.bytes <= 32 * MiB ? 10 : 3;
   m.prepare = [what](bench& on) -> trial {
-    const auto site = std::make_shared<prefetch_site>(on, what);
+    const auto site = std::make_shared<prefetched_data>(on, what);
     return {[site] { site->reset(); }, [site] { return site->run(); }};
   };
   return m;
@@ -148,7 +148,7 @@ measurement prefetch_both_ways(byte_count bytes) {
   m.name = "prefetch/both/size:" + bytes_text(bytes);
   m.bytes = bytes;
   m.link_direction = copy_direction::both;
-  m.reset = "one half prefetched to the CPU, the other to the GPU";
+  m.reset_text = "one half prefetched to the CPU, the other to the GPU";
   m.migrates = true;
   m.prepare = [half = bytes / 2](bench& on) -> trial {
     const auto in = std::make_shared<leased_memory>(on.managed_memory(half));
@@ -191,8 +191,8 @@ std::vector<measurement> prefetch_cases(const device_facts&) {
         prefetch_case({.direction = direction, .bytes = bytes, .call_bytes = bytes, .is_stream_busy = true}));
   }
   all.push_back(prefetch_both_ways(GiB));
-  // More than the host pages just freed, so the first repetition allocates new ones, as the first iteration
-  // of a run does.
+  // This needs more host pages than were just freed, so the first repetition allocates new ones, as the first
+  // iteration of a run does.
   all.push_back(prefetch_case({.direction = copy_direction::to_host,
                                .bytes = 4 * GiB,
                                .call_bytes = 4 * GiB,

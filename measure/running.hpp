@@ -22,7 +22,7 @@ convolution_problem vgg_convolution(std::int64_t batch, std::int64_t channels, s
 std::vector<byte_count> operand_bytes(const convolution_problem& of);
 std::vector<byte_count> operand_bytes(const matrix_problem& of);
 
-// Offsets of operands in one piece of memory, each at a block of its own, and the whole.
+// Offsets of operands in one piece of memory, each at a new block, and its size.
 struct operand_layout {
   std::vector<byte_count> offsets;
   byte_count bytes = 0;
@@ -50,7 +50,7 @@ bound_operator bind_operator(bench& on, const auto& what, std::byte* data) {
   return made;
 }
 
-// The same, with its own operands in device memory.
+// An operator that also owns its operands, in device memory.
 struct running_operator {
   leased_memory memory;
   bound_operator work;

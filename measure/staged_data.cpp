@@ -33,8 +33,8 @@ void staged_data::reset() {
   if (wanted_ == data_state::unmapped) populate_unmapped();
 }
 
-// Data that lies nowhere goes where it prefers to be. The CPU never touches it, so it has no mapping
-// there; a new preference takes the GPU's mapping of host memory away, and nothing moves.
+// Memory without pages is populated at its preferred location. The CPU never touches it, so the CPU has no
+// mapping. A new preferred location removes the GPU's mapping of host memory without moving data.
 void staged_data::populate_unmapped() {
   advise_range(memory_.range(), advice::preferred_host, bench_.device());
   touch_all(bench_.site(), memory_.data(), bytes_, access::write);

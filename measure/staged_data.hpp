@@ -6,7 +6,7 @@
 
 namespace um::measure {
 
-// Description of what reset() does.
+// Describes what reset() does, for the label of a case.
 const char* reset_text(data_state data);
 
 // `bytes`: whole blocks. Data in states that keep their pages is allocated once, other data by every reset().

@@ -98,7 +98,8 @@ void add_nvml_facts(fact_sheet& facts, int device) {
   }
 }
 
-// How a kernel accesses memory of malloc: by faults of the driver, by the link's hardware, or not at all.
+// How kernels access memory from malloc: by faults that the driver handles, by hardware of the link, or not
+// at all.
 const char* addressing(int device) {
   if (device_attribute(cudaDevAttrPageableMemoryAccess, device) == 0) return "none";
   return device_attribute(cudaDevAttrPageableMemoryAccessUsesHostPageTables, device) != 0 ? "ats" : "hmm";
@@ -167,20 +168,20 @@ observer observer_of(int device, std::uint32_t iterations) {
 
 namespace {
 
-// Nothing if records were lost.
+// Returns nothing if records were lost.
 std::optional<std::vector<counters>> try_count(backend& target, const graph& g, const execution_plan& plan,
                                                std::uint32_t iterations, bool with_faults) {
   unified_memory_counter counter(with_faults);
   std::vector<counters> all;
   bool whole = true;
-  execution_request how{.iterations = iterations};
-  how.watch = [&](std::uint32_t done) {
+  execution_request request{.iterations = iterations};
+  request.watch = [&](std::uint32_t done) {
     if (done == 0) return counter.start();
     const unified_memory_counts counts = counter.stop();
     whole = whole && is_complete(counts);
     all.push_back(counters_of(counts));
   };
-  target.execute(g, plan, how);
+  target.execute(g, plan, request);
   if (!whole) return std::nullopt;
   return all;
 }
@@ -189,7 +190,7 @@ std::optional<std::vector<counters>> try_count(backend& target, const graph& g, 
 
 std::vector<counters> count_on_gpu(backend& target, const graph& g, const execution_plan& plan,
                                    std::uint32_t iterations) {
-  // Where records are lost, it runs again, up to twice, without counting faults: CUPTI loses few others.
+  // If records were lost, runs again up to twice without counting faults, since CUPTI loses few others.
   for (const bool with_faults : {true, false, false}) {
     if (const auto all = try_count(target, g, plan, iterations, with_faults)) return *all;
   }

@@ -36,7 +36,7 @@ TEST(families, begin_the_names_of_their_cases) {
 
 TEST(families, say_how_residency_is_put_back) {
   for (const measurement& m : all_cases()) {
-    EXPECT_FALSE(m.reset.empty()) << m.name;
+    EXPECT_FALSE(m.reset_text.empty()) << m.name;
     EXPECT_GE(m.repetitions, 1) << m.name;
     EXPECT_TRUE(m.prepare) << m.name;
   }

@@ -126,8 +126,8 @@ double touched_by_cpu() {
 double queued_calls() {
   room r = room(stream_bytes).mapped();
   managed_traffic t;
-  for (byte_count at = 0; at < stream_bytes; at += queued_call) {
-    t += r.memory.prefetch_to_device({at, queued_call}, true);
+  for (byte_count at = 0; at < stream_bytes; at += queued_prefetch_bytes) {
+    t += r.memory.prefetch_to_device({at, queued_prefetch_bytes}, true);
   }
   return of(t);
 }
