@@ -20,22 +20,23 @@ bool is_bytes(quantity what) {
 
 struct block_run {
   std::uint64_t first = 0, blocks = 0, sum = 0;
-  std::uint64_t each = 0;  // value of the last block
-  bool joins = false;      // whatever its neighbour's value is
+  std::uint64_t each = 0;      // value of the last block of the run
+  bool merges_freely = false;  // it may share a run with such a neighbour of any value
 };
 
-void append_block(std::vector<block_run>& runs, std::uint64_t block, std::uint64_t value, bool joins) {
+void append_block(std::vector<block_run>& runs, std::uint64_t block, std::uint64_t value,
+                  bool merges_freely) {
   if (!runs.empty()) {
     block_run& last = runs.back();
-    if (last.first + last.blocks == block && ((last.joins && joins) || last.each == value)) {
+    if (last.first + last.blocks == block && ((last.merges_freely && merges_freely) || last.each == value)) {
       ++last.blocks;
       last.sum += value;
       last.each = value;
-      last.joins = last.joins && joins;
+      last.merges_freely = last.merges_freely && merges_freely;
       return;
     }
   }
-  runs.push_back({block, 1, value, value, joins});
+  runs.push_back({block, 1, value, value, merges_freely});
 }
 
 void write(std::string& out, const char* name, const std::vector<block_run>& runs, bool as_sum) {
@@ -61,7 +62,7 @@ void bin::add(const event& e) {
   of.granules |= e.granules;
   if (program_counter_ == 0) program_counter_ = e.program_counter;
   if (!is_gpu_fault(e.what)) return;
-  // Events come by time; faults of one batch share the time of their replay.
+  // Events come in order of time. Faults of one batch end at the same time, that of their replay.
   if (e.end > serviced_until_) {
     waiting_ += e.end - std::max(e.begin, serviced_until_);
     serviced_until_ = e.end;
@@ -69,7 +70,7 @@ void bin::add(const event& e) {
   }
 }
 
-// For a block that moved whole, the number of faulted granules is left out, so that neighbours share a run.
+// Bytes of blocks that moved whole are summed over a run of neighbours, whatever caused each part.
 std::string bin::fields() const {
   std::map<std::uint64_t, std::uint64_t> came, left;
   std::map<std::uint64_t, std::uint32_t> granules;
@@ -86,8 +87,9 @@ std::string bin::fields() const {
     for (; at != sums_.end() && at->first.first == what; ++at) {
       const std::uint64_t block = at->first.second;
       auto& moved = what <= quantity::in_counter ? came : left;
-      const bool joins = !is_bytes(what) || (what != quantity::in_peer && moved[block] == block_bytes);
-      append_block(runs, block, at->second.amount, joins);
+      const bool merges_freely =
+          !is_bytes(what) || (what != quantity::in_peer && moved[block] == block_bytes);
+      append_block(runs, block, at->second.amount, merges_freely);
     }
     write(out, quantity_names.at(static_cast<std::size_t>(what)), runs, true);
   }

@@ -11,10 +11,10 @@
 
 namespace um::tracing {
 
-inline constexpr unsigned block_shift = 21, granule_shift = 16;  // 2 MiB, 64 KiB
+inline constexpr unsigned block_shift = 21, granule_shift = 16;  // of blocks of 2 MiB and granules of 64 KiB
 inline constexpr std::uint64_t block_bytes = std::uint64_t{1} << block_shift;
 
-// What is summed; the names are those of the fields of a trace file.
+// What is summed. quantity_names has the fields of a trace file.
 enum class quantity : std::uint8_t {
   in_unknown,
   in_user,
@@ -30,7 +30,7 @@ enum class quantity : std::uint8_t {
   out_counter,  // bytes to the host
   in_peer,      // bytes from another GPU
   gpu_read_faults,
-  gpu_write_faults,  // groups of them; atomics write
+  gpu_write_faults,  // numbers of fault groups; atomic accesses count as writes
   cpu_read_faults,
   cpu_write_faults,
   thrashing,
@@ -47,10 +47,10 @@ inline constexpr std::array<const char*, 20> quantity_names{
 struct event {
   nanoseconds begin = 0, end = 0;
   std::uint64_t block = 0;
-  std::uint64_t amount = 0;           // bytes or number, by `what`
+  std::uint64_t amount = 0;           // bytes or a number, depending on `what`
   std::uint64_t program_counter = 0;  // address of the instruction that caused a CPU fault
   std::uint32_t records = 0;          // number of CUPTI's records that this event combines
-  std::uint32_t granules = 0;         // which 64 KiB of the block, a bit each
+  std::uint32_t granules = 0;         // a bit for each granule of the block
   std::uint32_t device = host;        // the GPU that it belongs to; host if the CPU caused it
   quantity what{};
 };
@@ -63,12 +63,12 @@ class bin {
   nanoseconds end() const { return end_; }
   // The program counter of the first CPU fault, 0 without one.
   std::uint64_t program_counter() const { return program_counter_; }
-  // `,"waiting_ns":..,"batches":..,"records":..` and the sums:
-  // - waiting: time in which at least one batch of GPU faults was serviced
-  // - records of CUPTI: each of them took the driver time, which a run that is not traced does not take
-  // - `"in_demand":[[first block, blocks, sum],...],...`: neighbours share one where their bytes are equal or
-  //   they moved whole, and of faults all neighbours
-  // - `"granules":[[first block, blocks, mask],...]` where less than whole blocks moved or faulted.
+  // Returns the fields `,"waiting_ns":..,"batches":..,"records":..` and the sums:
+  // - waiting_ns: time in which at least one batch of GPU faults was serviced
+  // - records: number of CUPTI's records; each took time that a run without a trace does not take
+  // - `"in_demand":[[first block, blocks, sum],...],...`: neighbouring blocks share an entry if their bytes are
+  //   equal or they moved whole; for faults all neighbours do
+  // - `"granules":[[first block, blocks, mask],...]`: where less than whole blocks moved or faulted
   std::string fields() const;
 
  private:

@@ -16,7 +16,7 @@
 namespace um::tracing {
 namespace {
 
-// CUPTI's own record begins as ours does.
+// unified_memory_record has the layout of the beginning of CUPTI's record.
 static_assert(sizeof(unified_memory_record) == offsetof(CUpti_ActivityUnifiedMemoryCounter3, processors));
 static_assert(offsetof(unified_memory_record, counter) ==
               offsetof(CUpti_ActivityUnifiedMemoryCounter3, counterKind));
@@ -55,7 +55,7 @@ std::string name_of_gpu(std::uint32_t device) {
          field("concurrent_managed_access", concurrent) + field("pageable_memory_access", pageable) + "}\n";
 }
 
-// Time that counting one event takes, from programs with and without a trace on an H100 (driver 580).
+// The time that counting takes for one event, from programs with and without a trace on an H100 (driver 580).
 nanoseconds cost_of(const unified_memory_record& r) {
   constexpr nanoseconds of_bytes = 1'000, of_any_beside_faults = 5'000, of_cpu_fault = 26'000;
   if (r.counter == counter_kind::cpu_page_fault) return of_cpu_fault;
@@ -66,11 +66,11 @@ driver_sums recorded_sums() {
   return {.to_gpus = running->recorded_bytes_to_gpus, .to_host = running->recorded_bytes_to_host};
 }
 
-// --- with counting_mutex held ---
+// --- these functions require counting_mutex to be locked ---
 
-// now() less CLOCK_MONOTONIC_RAW: the largest of some tries, since a thread that is stopped between the two
-// clocks finds too little.
-nanoseconds distance_to_driver_clock() {
+// Returns now() minus CLOCK_MONOTONIC_RAW: the largest of three tries, since a thread that is preempted
+// between reading the two clocks gets too small a value.
+nanoseconds offset_from_driver_clock() {
   nanoseconds largest = std::numeric_limits<nanoseconds>::lowest();
   for (int i = 0; i < 3; ++i) {
     const nanoseconds here = now();
@@ -83,15 +83,16 @@ nanoseconds distance_to_driver_clock() {
 
 void post_events() {
   std::vector<unified_memory_record> came;
-  running->events.read(distance_to_driver_clock(),
+  running->events.read(offset_from_driver_clock(),
                        [&came](const unified_memory_record& r) { came.push_back(r); });
   if (came.empty()) return;
   running->writer.post([came = std::move(came)] {
-    for (const unified_memory_record& r : came) take_record_of_memory(r);
+    for (const unified_memory_record& r : came) take_unified_memory_record(r);
   });
 }
 
-// CUPTI loses bytes where it counts faults: a program that asks for bytes alone needs them all.
+// Returns whether to count faults. CUPTI loses bytes while it counts faults, so they are left out for a
+// program that itself counts only bytes by CUPTI.
 bool wants_faults(bool by_cupti) {
   const bool own = running->trace_wants_faults;
   const std::optional<bool>& follower = running->follower_wants_faults;
@@ -128,9 +129,9 @@ void begin_counting() {
   if (!running->may_count) return;
   running->counts = true;
   const driver_sums sums = running->driver.read();
-  running->driver_sums_at_begin = running->driver_sums_at_last_look = sums;
+  running->driver_sums_at_begin = running->driver_sums_at_last_check = sums;
   running->recorded_sums_at_begin = recorded_sums();
-  running->last_look = now();
+  running->last_loss_check = now();
   running->writer.post([at = now(), sums] { running->record.resume(at, sums); });
 }
 
@@ -147,8 +148,9 @@ void stop_counting() {
   running->counts = false;
 }
 
-// CUPTI loses records without notice where a program faults a lot; the driver's sums show it. Of bytes alone
-// it loses none. `by_then`: sums at a time whose records have all come.
+// Stops counting faults if CUPTI loses records. It loses them without notice where a program faults a lot,
+// and none if it counts only bytes. The driver's sums show the loss. All records up to the time of `by_then`
+// must have arrived.
 void leave_out_faults_if_lossy(const driver_sums& by_then) {
   constexpr std::uint64_t too_many = 5;
   if (!running->driver.counts() || !running->trace_wants_faults || running->follower_wants_faults ||
@@ -165,12 +167,12 @@ void leave_out_faults_if_lossy(const driver_sums& by_then) {
   begin_counting();
 }
 
-// Twice a second at most.
+// Checks for losses at most twice a second.
 void leave_out_faults_after_losses(nanoseconds time) {
   constexpr nanoseconds until_records_have_come = 500'000'000;
-  if (!running->counts || time - running->last_look < until_records_have_come) return;
-  running->last_look = time;
-  const driver_sums then = std::exchange(running->driver_sums_at_last_look, running->driver.read());
+  if (!running->counts || time - running->last_loss_check < until_records_have_come) return;
+  running->last_loss_check = time;
+  const driver_sums then = std::exchange(running->driver_sums_at_last_check, running->driver.read());
   leave_out_faults_if_lossy(then);
 }
 
@@ -191,8 +193,9 @@ void start_counting_on(std::uint32_t device) {
   if (!running->devices.insert(device).second) return;
   running->file.write(name_of_gpu(device));
   if (!running->driver.begin()) note_missing("the driver's own sums of what moved (/dev/nvidia-uvm-tools)");
-  if (running->counts && !running->by_cupti) stop_counting();  // events do not say which GPU
-  begin_counting();  // nothing to do for a later GPU: counting by CUPTI covers it (two H100s, driver 580)
+  if (running->counts && !running->by_cupti)
+    stop_counting();  // events do not name the GPU, so with two GPUs CUPTI counts
+  begin_counting();   // does nothing if counting is on: CUPTI counts later GPUs, too (two H100s, driver 580)
 }
 
 void pause_or_resume_by_budget(nanoseconds time) {
@@ -231,7 +234,7 @@ void set_follower(follower each, bool with_faults) {
   running->writer.wait();
 }
 
-void take_record_of_memory(const unified_memory_record& r) {
+void take_unified_memory_record(const unified_memory_record& r) {
   running->has_managed_memory = true;
   running->budget.spend(cost_of(r));
   if (r.counter == counter_kind::bytes_to_device) running->recorded_bytes_to_gpus += r.value;

@@ -121,10 +121,10 @@ bool configure_peer_counter(std::uint32_t device) {
   return configure(std::move(wanted)) == CUPTI_SUCCESS;
 }
 
-void CUPTIAPI give_activity_buffer(std::uint8_t** buffer, std::size_t* bytes, std::size_t* most_records) {
+void CUPTIAPI give_activity_buffer(std::uint8_t** buffer, std::size_t* bytes, std::size_t* max_records) {
   *buffer = static_cast<std::uint8_t*>(std::aligned_alloc(buffer_alignment, buffer_bytes));
   *bytes = *buffer == nullptr ? 0 : buffer_bytes;
-  *most_records = 0;
+  *max_records = 0;
 }
 
 }  // namespace um

@@ -1,4 +1,4 @@
-// CUPTI, loaded when it is asked for and never linked: programs run without it.
+// Loads CUPTI at its first use. It is not linked, so programs run without it.
 #pragma once
 
 #include <cupti.h>
@@ -24,21 +24,21 @@ struct cupti_functions {
 };
 
 // Looks for the file that UMBENCH_CUPTI names, on the library path, below CUDA_HOME, CUDA_PATH and
-// /usr/local/cuda. Loaded once and never unloaded: CUPTI's own threads live as long as the process. Throws
+// /usr/local/cuda. The library is never unloaded, since CUPTI's threads live as long as the process. Throws
 // unsupported.
 const cupti_functions& cupti();
 
-// Throws unsupported with CUPTI's text for what is not CUPTI_SUCCESS.
+// Throws unsupported with CUPTI's message unless `result` is CUPTI_SUCCESS.
 void require(CUptiResult result);
 
-// Asks for all counters of one device, or leaves out faults and what the driver does about contention. Needs
-// a context on it. Throws unsupported.
+// Enables all counters of a device; without `with_faults`, all but those of faults and contention. The device
+// must have a context. Throws unsupported.
 void configure_unified_memory_counters(std::uint32_t device, bool with_faults = true);
 
-// Bytes between GPUs, which not every system counts; false there.
+// Enables the counter of bytes between GPUs. Returns false on systems that do not have it.
 bool configure_peer_counter(std::uint32_t device);
 
-// For cuptiActivityRegisterCallbacks.
-void CUPTIAPI give_activity_buffer(std::uint8_t** buffer, std::size_t* bytes, std::size_t* most_records);
+// Allocates a buffer for records, as a callback for cuptiActivityRegisterCallbacks.
+void CUPTIAPI give_activity_buffer(std::uint8_t** buffer, std::size_t* bytes, std::size_t* max_records);
 
 }  // namespace um

@@ -25,12 +25,12 @@ constexpr std::uint64_t all_events =
 constexpr std::size_t control_bytes = 4096;
 constexpr std::uint64_t granules_of_block = std::uint64_t{1} << (block_shift - granule_shift);
 
-// nullptr where there are none.
-void* pages(std::size_t bytes) {
+// Returns nullptr if there is no memory.
+void* allocate_pages(std::size_t bytes) {
   void* const made =
       mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
   if (made == MAP_FAILED) return nullptr;
-  madvise(made, bytes, MADV_DONTFORK);  // a forked child's copy would not be the driver's
+  madvise(made, bytes, MADV_DONTFORK);  // the driver would not write to a forked child's copy
   return made;
 }
 
@@ -42,7 +42,7 @@ Event event_as(driver_event bytes) {
   return e;
 }
 
-std::uint64_t on_records_clock(std::uint64_t time, nanoseconds ahead) {
+std::uint64_t to_record_time(std::uint64_t time, nanoseconds ahead) {
   return time == 0 ? 0 : time + static_cast<std::uint64_t>(ahead);
 }
 
@@ -51,44 +51,44 @@ unified_memory_record record_of(counter_kind counter, std::uint64_t address, std
 }
 
 std::uint32_t processor_id(std::uint8_t number, std::uint32_t device) {
-  return number == uvm::the_cpu ? host : device;
+  return number == uvm::cpu_processor ? host : device;
 }
 
-// Begins on the CPU's clock. Only the GPU's clock tells how long the copy took.
+// The record begins at the time of the CPU's clock. Its duration comes from the GPU's clock.
 unified_memory_record record_of(const uvm::migration& e, nanoseconds ahead, std::uint32_t device) {
-  const auto counter = e.source == uvm::the_cpu        ? counter_kind::bytes_to_device
-                       : e.destination == uvm::the_cpu ? counter_kind::bytes_to_host
-                                                       : counter_kind::bytes_between_devices;
-  unified_memory_record r = record_of(counter, e.address, on_records_clock(e.begin, ahead));
+  const auto counter = e.source == uvm::cpu_processor        ? counter_kind::bytes_to_device
+                       : e.destination == uvm::cpu_processor ? counter_kind::bytes_to_host
+                                                             : counter_kind::bytes_between_devices;
+  unified_memory_record r = record_of(counter, e.address, to_record_time(e.begin, ahead));
   r.value = e.bytes;
   r.end = r.start + e.end_on_gpu - e.begin_on_gpu;
   r.source = processor_id(e.source, device);
   r.destination = processor_id(e.destination, device);
-  r.flags = e.cause;  // causes have the same numbers
+  r.flags = e.cause;  // the driver's causes have CUPTI's numbers
   return r;
 }
 
 unified_memory_record record_of(const uvm::cpu_fault& e, nanoseconds ahead) {
-  auto r = record_of(counter_kind::cpu_page_fault, e.address, on_records_clock(e.time, ahead));
+  auto r = record_of(counter_kind::cpu_page_fault, e.address, to_record_time(e.time, ahead));
   r.value = e.program_counter;
   r.flags = e.access;
   return r;
 }
 
 unified_memory_record record_of(const uvm::thrashing& e, nanoseconds ahead) {
-  auto r = record_of(counter_kind::thrashing, e.address, on_records_clock(e.time, ahead));
+  auto r = record_of(counter_kind::thrashing, e.address, to_record_time(e.time, ahead));
   r.value = e.bytes;
   return r;
 }
 
 unified_memory_record record_of(const uvm::throttling& e, nanoseconds ahead, std::uint32_t device) {
-  auto r = record_of(counter_kind::throttling, e.address, on_records_clock(e.time, ahead));
+  auto r = record_of(counter_kind::throttling, e.address, to_record_time(e.time, ahead));
   r.source = processor_id(e.processor, device);
   return r;
 }
 
 unified_memory_record record_of(const uvm::remote_map& e, nanoseconds ahead, std::uint32_t device) {
-  auto r = record_of(counter_kind::remote_map, e.address, on_records_clock(e.time, ahead));
+  auto r = record_of(counter_kind::remote_map, e.address, to_record_time(e.time, ahead));
   r.value = e.bytes;
   r.source = processor_id(e.source, device);
   r.destination = processor_id(e.destination, device);
@@ -101,8 +101,9 @@ unified_memory_record record_of(const uvm::remote_map& e, nanoseconds ahead, std
 void gpu_clock::add_sample(std::uint64_t gpu, std::uint64_t cpu) {
   if (gpu == 0) return;
   if (cpu > since_ + sample_window) {
-    min_offset_before_ =
-        cpu > since_ + 2 * sample_window ? none : min_offset_;  // clocks drift while nothing is counted
+    min_offset_before_ = cpu > since_ + 2 * sample_window
+                             ? none
+                             : min_offset_;  // after a pause the old offset is dropped, since clocks drift
     min_offset_ = none;
     since_ = cpu;
   }
@@ -116,7 +117,7 @@ std::uint64_t gpu_clock::to_cpu_time(std::uint64_t gpu, std::uint64_t cpu) const
 
 void event_translator::add_fault(const uvm::gpu_fault& e, nanoseconds ahead, std::uint32_t device) {
   clock_.add_sample(e.time_on_gpu, e.time);
-  const std::uint64_t begin = on_records_clock(clock_.to_cpu_time(e.time_on_gpu, e.time), ahead);
+  const std::uint64_t begin = to_record_time(clock_.to_cpu_time(e.time_on_gpu, e.time), ahead);
   const auto [known, is_new] = open_[e.batch].try_emplace({e.address >> block_shift, e.access});
   auto& [record, granules] = known->second;
   granules |= std::uint32_t{1} << ((e.address >> granule_shift) % granules_of_block);
@@ -141,7 +142,7 @@ void event_translator::emit_records(const batch& faults, std::uint64_t end, cons
 void event_translator::add_replay(const uvm::replay& e, nanoseconds ahead, const take_record& to) {
   const auto ended = open_.find(e.batch);
   if (ended == open_.end()) return;
-  emit_records(ended->second, on_records_clock(clock_.to_cpu_time(e.time_on_gpu, e.time), ahead), to);
+  emit_records(ended->second, to_record_time(clock_.to_cpu_time(e.time_on_gpu, e.time), ahead), to);
   open_.erase(ended);
 }
 
@@ -160,7 +161,8 @@ void event_translator::add(driver_event bytes, nanoseconds ahead, std::uint32_t 
   switch (static_cast<uvm::event_type>(bytes[0])) {
     case migration: {
       const auto e = event_as<uvm::migration>(bytes);
-      if (e.source != e.destination) to(record_of(e, ahead, device));  // not between nodes of the CPU
+      if (e.source != e.destination)
+        to(record_of(e, ahead, device));  // leaves out migrations between NUMA nodes of the CPU
       return;
     }
     case cpu_fault:
@@ -180,8 +182,8 @@ void event_translator::add(driver_event bytes, nanoseconds ahead, std::uint32_t 
 
 event_ring::event_ring(std::uint32_t entries)
     : entries_(entries),
-      queue_(static_cast<std::byte*>(pages(std::size_t{entries} * uvm::event_bytes))),
-      control_(static_cast<control*>(pages(control_bytes))) {}
+      queue_(static_cast<std::byte*>(allocate_pages(std::size_t{entries} * uvm::event_bytes))),
+      control_(static_cast<control*>(allocate_pages(control_bytes))) {}
 
 event_ring::~event_ring() {
   if (queue_ != nullptr) munmap(queue_, std::size_t{entries_} * uvm::event_bytes);
@@ -212,7 +214,7 @@ std::uint64_t event_ring::lost() const {
 }
 
 bool driver_events::begin(std::uint32_t device, bool with_faults) {
-  constexpr std::uint32_t entries = 1 << 20;  // some seconds of heavy faulting
+  constexpr std::uint32_t entries = 1 << 20;  // enough for some seconds of many faults
   if (active_) return true;
   device_ = device;
   const std::uint64_t wanted = with_faults ? all_events : migrations;

@@ -1,5 +1,5 @@
 // Reads the Unified Memory driver's own queue of events. CUPTI reads the same events through a queue of a few
-// thousand entries, and loses without notice what does not fit there; this queue holds a million.
+// thousand entries and loses events without notice when it is full. This queue holds a million.
 #pragma once
 
 #include <array>
@@ -23,13 +23,13 @@ using take_record = std::function<void(const unified_memory_record&)>;
 using driver_event = std::span<const std::byte, uvm::event_bytes>;
 
 // Converts times of the GPU's clock to the CPU's. The driver stamps a fault with the GPU's time when it
-// happens, and with the CPU's soon after. The least difference of the last second or two is the distance of
-// the clocks, some microseconds too long.
+// happens, and with the CPU's soon after. The minimum difference of the last second or two is the offset of
+// the clocks, some microseconds too large.
 class gpu_clock {
  public:
-  // The two times of a fault.
+  // Adds the two times of a fault.
   void add_sample(std::uint64_t gpu, std::uint64_t cpu);
-  // `cpu` where there is no time of the GPU.
+  // Returns `gpu` on the CPU's clock, or `cpu` if `gpu` is 0.
   std::uint64_t to_cpu_time(std::uint64_t gpu, std::uint64_t cpu) const;
 
  private:
@@ -37,21 +37,22 @@ class gpu_clock {
   std::uint64_t min_offset_before_ = none, min_offset_ = none, since_ = 0;
 };
 
-// Makes records of CUPTI's layout from events. A fault waits from when it happened until the replay of its
-// batch. Those of one batch in one block of 2 MiB become one record; its value is the number of granules of
-// 64 KiB, as the simulator counts faults.
+// Makes records of CUPTI's layout from events. A fault lasts until its batch is replayed. The faults of one
+// batch in one block of 2 MiB become one record, whose value is the number of granules of 64 KiB, as the
+// simulator counts faults.
 class event_translator {
  public:
-  // `ahead`: the records' clock less the driver's, which is CLOCK_MONOTONIC_RAW. Every GPU is `device`.
+  // `ahead` is the records' clock minus the driver's, which is CLOCK_MONOTONIC_RAW. All events are taken to
+  // be of `device`.
   void add(driver_event bytes, nanoseconds ahead, std::uint32_t device, const take_record& to);
 
-  // Hands out faults whose replay did not come: they end with the last fault of their batch.
+  // Emits the faults whose replay never came. They end with the last fault of their batch.
   void end_open_batches(const take_record& to);
 
  private:
   struct block_faults {
     unified_memory_record record;
-    std::uint32_t granules = 0;  // a bit each
+    std::uint32_t granules = 0;  // a bit for each granule
   };
   using block_and_access = std::pair<std::uint64_t, std::uint8_t>;
   using batch = std::map<block_and_access, block_faults>;
@@ -60,7 +61,7 @@ class event_translator {
   void add_replay(const uvm::replay& e, nanoseconds ahead, const take_record& to);
   static void emit_records(const batch& faults, std::uint64_t end, const take_record& to);
 
-  std::map<std::uint32_t, batch> open_;  // by number
+  std::map<std::uint32_t, batch> open_;  // by number of the batch
   gpu_clock clock_;
 };
 
@@ -70,10 +71,11 @@ class event_ring {
   // Indices into the queue. Events up to put_behind are complete; those before get_behind may be overwritten.
   struct control {
     std::atomic<std::uint32_t> get_ahead, get_behind, put_ahead, put_behind;
-    std::array<std::atomic<std::uint64_t>, 64> lost;  // events that found no room, by type
+    std::array<std::atomic<std::uint64_t>, 64>
+        lost;  // numbers of events for which the queue was full, by type
   };
 
-  // `entries` is a power of two. memory() has no entries where there is no memory for them.
+  // `entries` is a power of two. If the allocation fails, memory() has no entries.
   explicit event_ring(std::uint32_t entries);
   ~event_ring();
   event_ring(const event_ring&) = delete;
@@ -91,7 +93,7 @@ class event_ring {
 };
 
 // The driver's events of this process. Events do not name the GPU by CUDA's number, so the process may use
-// one GPU.
+// only one GPU.
 class driver_events {
  public:
   driver_events() = default;
@@ -101,20 +103,21 @@ class driver_events {
   driver_events(const driver_events&) = delete;
   driver_events& operator=(const driver_events&) = delete;
 
-  // Needs a CUDA context on `device`. Without faults only migrations come. False where the driver refuses.
+  // Needs a CUDA context on `device`. Without `with_faults` only migrations are reported. Returns false if
+  // the driver refuses.
   bool begin(std::uint32_t device, bool with_faults);
-  // read() still hands out what came before, and faults whose replay has not come.
+  // Afterwards read() still returns earlier events, and faults whose replay has not come.
   void pause();
-  // Any thread may ask.
+  // Any thread may call this.
   bool active() const { return active_; }
-  // The driver hands over finished work at once.
+  // Makes the driver write the events of finished work now.
   void flush() const {
     if (active_) flush_events(tracker_);
   }
-  // Hands out records that have come since. `ahead`: the records' clock less CLOCK_MONOTONIC_RAW; with 0,
-  // times of one clock in all reads.
+  // Passes the records since the last call to `to`. `ahead` is the records' clock minus CLOCK_MONOTONIC_RAW;
+  // with 0 the times are of that clock.
   void read(nanoseconds ahead, const take_record& to);
-  // Events that found no room in the queue since the last call.
+  // Returns the number of events since the last call for which the queue was full.
   std::uint64_t take_lost();
 
  private:

@@ -1,6 +1,7 @@
 // The library that the CUDA driver loads into a program (CUDA_INJECTION64_PATH). It writes to the file that
-// UMBENCH_TRACE_OUT names, and does nothing without it. With UMBENCH_TRACE_TIMES it times kernels alone.
-// UMBENCH_TRACE_SHARE: how much of the time counting may take (0.03); from 1 on it never pauses.
+// UMBENCH_TRACE_OUT names, and does nothing without it. With UMBENCH_TRACE_TIMES it only times kernels.
+// UMBENCH_TRACE_SHARE is the share of time that counting may take (default 0.03); from 1 on counting never
+// pauses.
 #include <cuda.h>
 #include <cupti.h>
 
@@ -42,7 +43,7 @@ void read_buffer(std::uint8_t* buffer, std::size_t valid) {
   CUpti_Activity* record = nullptr;
   while (cupti().next_record(buffer, valid, &record) == CUPTI_SUCCESS) {
     if (record->kind == CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER)
-      take_record_of_memory(unified_memory_record_at(record));
+      take_unified_memory_record(unified_memory_record_at(record));
     else
       running->translate.add(*record);
   }
@@ -57,7 +58,7 @@ void CUPTIAPI receive_buffer(CUcontext, std::uint32_t, std::uint8_t* buffer, std
   running->writer.post([buffer, valid] { read_buffer(buffer, valid); });
 }
 
-// --- what the program asks for ---
+// --- calls of the program ---
 
 const std::vector<std::string>& callers_of_stack(const call_stack& stack) {
   const auto [known, is_new] = running->callers.try_emplace(stack);
@@ -108,9 +109,9 @@ void CUPTIAPI on_callback(void*, CUpti_CallbackDomain domain, CUpti_CallbackId c
 
 // --- fetching ---
 
-// For CUPTI the driver keeps a few thousand records of Unified Memory and reports no loss, so they are
-// fetched often while they come; each fetch takes time of the program's own threads. The driver's queue has
-// more room.
+// Returns the time until the next fetch. The driver keeps only a few thousand records of Unified Memory for
+// CUPTI and reports no losses, so they are fetched often while they come. A fetch takes time of the program's
+// threads, so it is rarer otherwise. The driver's own queue is longer.
 std::chrono::microseconds pause_after(int calm_rounds) {
   constexpr std::chrono::microseconds while_they_come(200), else_(2'000), by_events(5'000),
       while_none_can(20'000);
@@ -121,10 +122,10 @@ std::chrono::microseconds pause_after(int calm_rounds) {
 }
 
 void post_write(nanoseconds time) {
-  if (running->draining.exchange(true)) return;
+  if (running->write_is_pending.exchange(true)) return;
   running->writer.post([time] {
     running->record.write_until(time);
-    running->draining = false;
+    running->write_is_pending = false;
   });
 }
 
@@ -134,7 +135,7 @@ void fetch() {
   for (int calm = 0; !running->ended;) {
     running->records_came = false;
     static_cast<void>(
-        cupti().flush(0));  // a forced one would hand out kernels that still run, without their times
+        cupti().flush(0));  // a forced flush would return kernels that still run, without their times
     calm = running->records_came ? 0 : calm + 1;
     const nanoseconds time = now();
     fetch_events(time - written > between_writes);
@@ -148,7 +149,7 @@ void fetch() {
   }
 }
 
-// The driver delivers its last records some time after the work.
+// Flushes repeatedly, since the driver delivers its last records some time after the work.
 void finish() {
   if (!belongs_to_this_process()) return;
   running->ended = true;
@@ -231,7 +232,7 @@ void begin(const std::string& path) {
 }  // namespace
 }  // namespace um::tracing
 
-// The driver calls it once, while it starts. Whatever goes wrong, the program goes on.
+// The CUDA driver calls this once during its initialisation. Errors do not stop the program.
 extern "C" __attribute__((visibility("default"))) int InitializeInjection() {
   const char* const path = std::getenv("UMBENCH_TRACE_OUT");
   if (path == nullptr || um::tracing::running != nullptr) return 1;
@@ -242,7 +243,8 @@ extern "C" __attribute__((visibility("default"))) int InitializeInjection() {
   return 1;
 }
 
-// For a program that counts by CUPTI itself, which hands records to one reader only.
+// For a program that also counts by CUPTI, which passes records to one reader only: passes each record to
+// `each`, too.
 extern "C" __attribute__((visibility("default"))) void umbench_trace_follow(void (*each)(const void* record),
                                                                             bool with_faults) {
   if (um::tracing::belongs_to_this_process()) um::tracing::set_follower(each, with_faults);

@@ -7,9 +7,9 @@ namespace um::tracing {
 namespace {
 
 constexpr nanoseconds quiet_stretch = 1'000'000'000;
-constexpr nanoseconds clock_skew = 50'000;  // between the clocks of GPU and driver
-// Begins of kernels are kept this long: other lines end where a kernel began.
-constexpr nanoseconds longest_memory = 200'000'000;
+constexpr nanoseconds clock_skew = 50'000;  // tolerance between the clocks of GPU and driver
+// The begin times of kernels are kept this long, since lines without a launch end where a kernel began.
+constexpr nanoseconds begins_kept_for = 200'000'000;
 
 void append_entry(std::string& list, const std::string& entry) {
   if (!list.empty()) list += ',';
@@ -18,7 +18,7 @@ void append_entry(std::string& list, const std::string& entry) {
 
 }  // namespace
 
-// --- launches without a line of their own ---
+// --- launches that moved nothing, which are summed ---
 
 void summed_launches::total::add(std::uint64_t more, nanoseconds time) {
   ++count;
@@ -78,9 +78,9 @@ launch* launch_table::find(const event& e) {
   const nanoseconds at = e.begin;
   auto next = std::upper_bound(all.begin(), all.end(), at + clock_skew,
                                [](nanoseconds t, const launch& l) { return t < l.begin; });
-  constexpr int most_looks = 64;  // launches that run at once
+  constexpr int max_candidates = 64;  // the number of launches that can run at once
   launch* near = nullptr;
-  for (int looks = 0; next != all.begin() && looks < most_looks; ++looks) {
+  for (int candidates = 0; next != all.begin() && candidates < max_candidates; ++candidates) {
     --next;
     if (next->begin <= at && at <= next->end) return &*next;
     if (next->begin <= at + clock_skew && at <= next->end + clock_skew && near == nullptr) near = &*next;
@@ -121,7 +121,7 @@ void launch_table::write(nanoseconds before) {
   begins_of_moving_launches_.erase(
       begins_of_moving_launches_.begin(),
       std::lower_bound(begins_of_moving_launches_.begin(), begins_of_moving_launches_.end(),
-                       before - longest_memory));
+                       before - begins_kept_for));
 }
 
 }  // namespace um::tracing

@@ -8,11 +8,11 @@
 namespace um::tracing {
 namespace {
 
-constexpr std::uint64_t most_lines = 100'000;  // most lines of a kind that has a limit
+constexpr std::uint64_t max_lines = 100'000;  // maximum number of lines of a kind that has a limit
 
 }  // namespace
 
-// Bytes that are not ASCII pass: names are UTF-8, and where they are not a reader replaces them.
+// Bytes that are not ASCII are kept. A reader replaces those that are not UTF-8.
 std::string quoted(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
@@ -42,7 +42,7 @@ std::string device_field(std::uint32_t device) {
   return device == host ? field("device", "host") : field("device", device);
 }
 
-line_writer::line_writer(sinks to, nanoseconds start) : sinks_(std::move(to)), start_(start) {}
+line_writer::line_writer(writer_options to, nanoseconds start) : options_(std::move(to)), start_(start) {}
 
 void line_writer::line(const std::string& fields) {
   text_ += '{';
@@ -52,8 +52,8 @@ void line_writer::line(const std::string& fields) {
 
 void line_writer::limited_line(const std::string& fields) {
   block_bytes_ += fields.size();
-  if (block_bytes_ > sinks_.most_bytes)
-    return note_missing("what moved after the first " + std::to_string(sinks_.most_bytes / 1'000'000) +
+  if (block_bytes_ > options_.max_bytes)
+    return note_missing("what moved after the first " + std::to_string(options_.max_bytes / 1'000'000) +
                         " MB of lines");
   line(fields);
 }
@@ -74,8 +74,8 @@ std::string line_writer::callers_field(const std::vector<std::string>& places) {
 }
 
 std::string line_writer::place(std::uint64_t program_counter) {
-  if (program_counter == 0 || !sinks_.place) return {};
-  return field("place", name_of(sinks_.place(program_counter)));
+  if (program_counter == 0 || !options_.place) return {};
+  return field("place", name_of(options_.place(program_counter)));
 }
 
 void line_writer::note_missing(const std::string& what) {
@@ -85,13 +85,13 @@ void line_writer::note_missing(const std::string& what) {
 }
 
 bool line_writer::below_limit(std::uint64_t& lines, const char* what) {
-  if (++lines <= most_lines) return true;
-  note_missing(std::string(what) + " after the first " + std::to_string(most_lines));
+  if (++lines <= max_lines) return true;
+  note_missing(std::string(what) + " after the first " + std::to_string(max_lines));
   return false;
 }
 
 void line_writer::flush() {
-  if (!text_.empty()) sinks_.write(text_);
+  if (!text_.empty()) options_.write(text_);
   text_.clear();
 }
 

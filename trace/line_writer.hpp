@@ -1,4 +1,4 @@
-// Writes lines of one trace file: numbers stand for names, and limits keep the file from growing without end.
+// Writes the lines of a trace file. Numbers stand for repeated names, and limits bound the size of the file.
 #pragma once
 
 #include <concepts>
@@ -14,10 +14,10 @@
 
 namespace um::tracing {
 
-// JSON, as far as the lines of a trace need it.
+// Returns a JSON string with its quotes.
 std::string quoted(std::string_view text);
 
-// `"kind":"name"`, which every line begins with.
+// Returns `"kind":"name"`, with which every line begins.
 std::string kind(std::string_view name);
 
 // `,"name":value`
@@ -29,33 +29,33 @@ std::string field(const char* name, std::string_view text);
 // A GPU's number, or "host".
 std::string device_field(std::uint32_t device);
 
-struct sinks {
+struct writer_options {
   std::function<void(std::string_view)> write;      // whole lines, each with its end of line
-  std::function<std::string(std::uint64_t)> place;  // a program counter as module+0xoffset
-  std::uint64_t most_bytes = 45'000'000;            // most bytes of lines about blocks
+  std::function<std::string(std::uint64_t)> place;  // returns a program counter as module+0xoffset
+  std::uint64_t max_bytes = 45'000'000;             // maximum total size of the lines about blocks
 };
 
 class line_writer {
  public:
-  line_writer(sinks to, nanoseconds start);
+  line_writer(writer_options to, nanoseconds start);
 
   void line(const std::string& fields);
-  // Writes a line about blocks, unless `most_bytes` of such lines were written.
+  // Writes a line about blocks, unless `max_bytes` of such lines were written.
   void limited_line(const std::string& fields);
-  // A time of the program's clock as one of the file.
+  // Returns a field with a time relative to the start of the trace.
   std::string time(const char* name, nanoseconds at) const { return field(name, at - start_); }
-  // The number that stands for a text; the line that says so is written before.
+  // Returns the number that stands for a text. Writes the line that defines the number at its first use.
   std::uint32_t name_of(std::string_view text);
   std::string callers_field(const std::vector<std::string>& places);
   std::string place(std::uint64_t program_counter);
   // Writes once that this trace lacks `what`.
   void note_missing(const std::string& what);
-  // Counts a line of its kind; false once there are too many.
+  // Increments `lines` and returns whether the line is within the limit of its kind.
   bool below_limit(std::uint64_t& lines, const char* what);
   void flush();
 
  private:
-  sinks sinks_;
+  writer_options options_;
   nanoseconds start_;
   std::string text_;
   std::unordered_map<std::string, std::uint32_t> names_;

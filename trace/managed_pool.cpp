@@ -1,6 +1,6 @@
 // Managed memory for PyTorch's allocator (torch.cuda.memory.CUDAPluggableAllocator):
-// python/umbench/torch/managed.py loads this library and says by which policy. PyTorch asks for segments of 2
-// MiB and more and cuts them itself.
+// python/umbench/torch/managed.py loads this library and sets the policy. PyTorch requests segments of 2 MiB
+// and more and splits them itself.
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
@@ -11,11 +11,11 @@ namespace {
 
 #define UM_EXPORT extern "C" __attribute__((visibility("default")))
 
-// The memory itself belongs to PyTorch's allocator; this counts its bytes against the cap.
+// Counts the bytes that PyTorch's allocator holds against the limit.
 struct pool {
   std::mutex guard;
   std::string_view policy = "none";
-  std::size_t most = 0, used = 0, peak = 0;
+  std::size_t max_bytes = 0, used = 0, peak = 0;
 };
 
 pool& global_pool() {
@@ -27,7 +27,7 @@ constexpr std::string_view policies[] = {"none", "prefetch", "advise_host", "adv
 
 bool try_reserve(std::size_t bytes) {
   const std::lock_guard lock(global_pool().guard);
-  if (bytes > global_pool().most - global_pool().used) return false;
+  if (bytes > global_pool().max_bytes - global_pool().used) return false;
   global_pool().used += bytes;
   if (global_pool().used > global_pool().peak) global_pool().peak = global_pool().used;
   return true;
@@ -51,14 +51,14 @@ cudaError_t follow_policy(void* at, std::size_t bytes, int device, cudaStream_t 
 
 }  // namespace
 
-// Call it before the first allocation. `most` limits the bytes allocated at once; beyond it PyTorch reports
-// out of memory. Returns 0, or 1 if `policy` is unknown.
-UM_EXPORT int um_pool_configure(const char* policy, std::size_t most) {
+// Must be called before the first allocation. `max_bytes` limits the bytes allocated at a time; beyond it
+// PyTorch reports out of memory. Returns 0, or 1 if `policy` is unknown.
+UM_EXPORT int um_pool_configure(const char* policy, std::size_t max_bytes) {
   for (const std::string_view known : policies) {
     if (known != policy) continue;
     const std::lock_guard lock(global_pool().guard);
     global_pool().policy = known;
-    global_pool().most = most;
+    global_pool().max_bytes = max_bytes;
     return 0;
   }
   return 1;
@@ -74,7 +74,7 @@ UM_EXPORT std::size_t um_pool_peak() {
   return global_pool().peak;
 }
 
-// nullptr where the pool is full, or CUDA refuses.
+// Returns nullptr if the limit is reached, or CUDA refuses.
 UM_EXPORT void* um_pool_alloc(std::size_t bytes, int device, cudaStream_t stream) {
   if (!try_reserve(bytes)) return nullptr;
   int before = 0;
@@ -91,7 +91,7 @@ UM_EXPORT void* um_pool_alloc(std::size_t bytes, int device, cudaStream_t stream
   } else {
     at = nullptr;
   }
-  static_cast<void>(cudaGetLastError());  // PyTorch looks for errors of its own calls there
+  static_cast<void>(cudaGetLastError());  // clears the error, which PyTorch would take for one of its own
   static_cast<void>(cudaSetDevice(before));
   if (at == nullptr) release_reserved(bytes);
   return at;

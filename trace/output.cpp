@@ -40,8 +40,8 @@ std::string command_words() {
   return '[' + out + ']';
 }
 
-constexpr int most_frames = 32;
-constexpr std::size_t most_callers = 8;
+constexpr int max_frames = 32;
+constexpr std::size_t max_callers = 8;
 
 bool find(std::uint64_t address, Dl_info& info) {
   return dladdr(reinterpret_cast<void*>(address), &info) != 0 && info.dli_fname != nullptr;
@@ -74,7 +74,7 @@ void output::write(std::string_view text) const {
   while (!text.empty()) {
     const ssize_t written = ::write(file_, text.data(), text.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return;  // a full disk ends the trace, not the program
+    if (written <= 0) return;  // if the disk is full the trace is cut off, and the program continues
     text.remove_prefix(static_cast<std::size_t>(written));
   }
 }
@@ -93,8 +93,8 @@ std::string place_of(std::uint64_t program_counter) {
 }
 
 call_stack stack_here() {
-  call_stack frames(most_frames);
-  frames.resize(static_cast<std::size_t>(backtrace(frames.data(), most_frames)));
+  call_stack frames(max_frames);
+  frames.resize(static_cast<std::size_t>(backtrace(frames.data(), max_frames)));
   return frames;
 }
 
@@ -104,7 +104,7 @@ std::vector<std::string> callers_of(const call_stack& stack) {
     const std::uint64_t call = reinterpret_cast<std::uint64_t>(frame) - 1;
     Dl_info info{};
     if (find(call, info) && !is_of_cuda(info.dli_fname)) all.push_back(place_of(call));
-    if (all.size() == most_callers) break;
+    if (all.size() == max_callers) break;
   }
   return all;
 }

@@ -10,9 +10,9 @@
 namespace um::tracing {
 namespace {
 
-constexpr std::size_t most_waiting_events = 200'000;
+constexpr std::size_t max_waiting_events = 200'000;
 constexpr nanoseconds longest_pause =
-    10'000'000;  // between two events of one line about the host or prefetches
+    10'000'000;  // longest time between two events of a line about the host or prefetches
 
 quantity quantity_moved(cause why, bool to_host) {
   const auto first = static_cast<std::size_t>(to_host ? quantity::out_unknown : quantity::in_unknown);
@@ -27,8 +27,8 @@ bool caused_by_host(quantity what) {
          what == quantity::out_demand || what == quantity::out_tree;
 }
 
-bool writes(access how) {
-  return how == access::write || how == access::atomic;
+bool writes(access access_kind) {
+  return access_kind == access::write || access_kind == access::atomic;
 }
 
 std::uint32_t granules_between(std::uint64_t first, std::uint64_t last) {
@@ -52,11 +52,11 @@ nanoseconds time_of(std::uint64_t time) {
 }
 
 template <class Enum>
-Enum as(std::uint32_t flags, Enum last) {
+Enum enum_or_default(std::uint32_t flags, Enum last) {
   return flags <= static_cast<std::uint32_t>(last) ? static_cast<Enum>(flags) : Enum{};
 }
 
-// The CPU's side has no number of its own: driver 580 gives it 0, as the first GPU.
+// The caller gives source and destination, since driver 580 gives the CPU the number 0, as the first GPU.
 migration migration_of(const unified_memory_record& r, std::uint32_t source, std::uint32_t destination) {
   return {time_of(r.start),
           time_of(r.end),
@@ -64,7 +64,7 @@ migration migration_of(const unified_memory_record& r, std::uint32_t source, std
           r.value,
           source,
           destination,
-          as(r.flags, cause::access_counter)};
+          enum_or_default(r.flags, cause::access_counter)};
 }
 
 }  // namespace
@@ -99,7 +99,7 @@ void recorder::add(const gpu_fault& f) {
                   .end = f.end,
                   .amount = f.groups,
                   .device = f.gpu,
-                  .what = writes(f.how) ? quantity::gpu_write_faults : quantity::gpu_read_faults},
+                  .what = writes(f.access_kind) ? quantity::gpu_write_faults : quantity::gpu_read_faults},
                  f.address, 0);
 }
 
@@ -108,11 +108,11 @@ void recorder::add(const cpu_fault& f) {
                   .end = f.at,
                   .amount = 1,
                   .program_counter = f.program_counter,
-                  .what = writes(f.how) ? quantity::cpu_write_faults : quantity::cpu_read_faults},
+                  .what = writes(f.access_kind) ? quantity::cpu_write_faults : quantity::cpu_read_faults},
                  f.address, 0);
 }
 
-void recorder::add(const contended& c) {
+void recorder::add(const contention_event& c) {
   event e{.begin = c.at, .end = c.at, .amount = 1, .device = c.device, .what = quantity_of(c.what)};
   e.block = c.address >> block_shift;
   events_.push_back(e);
@@ -160,7 +160,7 @@ void recorder::resume(nanoseconds at, const driver_sums& sums) {
   launches_.counting_resumed(at);
 }
 
-// --- giving events to launches and to lines ---
+// --- assigning events to launches and to lines ---
 
 void recorder::write_line(sum_of_cause& of) {
   if (of.moved.empty()) return;
@@ -170,8 +170,8 @@ void recorder::write_line(sum_of_cause& of) {
   of.moved = {};
 }
 
-// Adds an event to the line of its cause. If a launch that moved data began since that line's last event, the
-// line is written first: lines sorted by time then give the order of accesses.
+// Adds an event to the line of its cause. Writes that line first if a launch that moved data has begun since
+// the line did, so that lines sorted by time give the order of accesses.
 void recorder::add_to_sum_of_cause(const event& e) {
   sum_of_cause& into = caused_by_user(e.what) ? user_ : caused_by_host(e.what) ? host_ : other_;
   if (!into.moved.empty() && (launches_.has_moving_launch_between(into.moved.begin(), e.begin) ||
@@ -191,17 +191,17 @@ void recorder::assign_events(nanoseconds before, bool all) {
     } else if (caused_by_user(e.what) || caused_by_host(e.what)) {
       no_launch.push_back(e);
     } else if (!launches_.add_to_launch(e)) {
-      (all ? no_launch : kept).push_back(e);  // kept: of a kernel that still runs
+      (all ? no_launch : kept).push_back(e);  // kept: it may belong to a kernel that still runs
     }
   }
   launches_.sort();
   for (const event& e : no_launch) add_to_sum_of_cause(e);
   events_ = std::move(kept);
-  if (events_.size() > most_waiting_events) merge_old_events();
+  if (events_.size() > max_waiting_events) merge_old_events();
 }
 
-// What a kernel that still runs did to a block so far becomes one event of each kind. Times of service are
-// lost.
+// Merges the events so far of kernels that still run into one for each block and kind. Their service times
+// are lost.
 void recorder::merge_old_events() {
   std::map<std::tuple<std::uint32_t, quantity, std::uint64_t>, event> sums;
   for (const event& e : events_) {
@@ -218,15 +218,15 @@ void recorder::merge_old_events() {
 }
 
 void recorder::write_until(nanoseconds now) {
-  assign_events(now - grace, false);
-  launches_.write(now - 2 * grace);
+  assign_events(now - assignment_delay, false);
+  launches_.write(now - 2 * assignment_delay);
   lines_.flush();
 }
 
 void recorder::finish(nanoseconds now, const driver_sums* sums) {
-  assign_events(now + grace, true);
+  assign_events(now + assignment_delay, true);
   for (sum_of_cause* of : {&user_, &host_, &other_}) write_line(*of);
-  launches_.write(now + grace);
+  launches_.write(now + assignment_delay);
   launches_.finish();
   resume(now, sums != nullptr ? *sums : sums_at_pause_);
   lines_.line(kind("end") + lines_.time("at_ns", now) + field("lost_records", lost_) +
@@ -243,16 +243,17 @@ void add(recorder& to, const unified_memory_record& r) {
     case counter_kind::bytes_between_devices:
       return to.add(migration_of(r, r.source, r.destination));
     case counter_kind::cpu_page_fault:
-      return to.add(cpu_fault{time_of(r.start), r.address, r.value, as(r.flags, access::prefetch)});
+      return to.add(
+          cpu_fault{time_of(r.start), r.address, r.value, enum_or_default(r.flags, access::prefetch)});
     case counter_kind::gpu_page_fault:
       return to.add(gpu_fault{time_of(r.start), time_of(r.end), r.address, r.value, r.source,
-                              as(r.flags, access::prefetch)});
+                              enum_or_default(r.flags, access::prefetch)});
     case counter_kind::thrashing:
-      return to.add(contended{time_of(r.start), r.address, r.value, 0, contention::thrashing});
+      return to.add(contention_event{time_of(r.start), r.address, r.value, 0, contention::thrashing});
     case counter_kind::throttling:
-      return to.add(contended{time_of(r.start), r.address, 0, r.source, contention::throttling});
+      return to.add(contention_event{time_of(r.start), r.address, 0, r.source, contention::throttling});
     case counter_kind::remote_map:
-      return to.add(contended{time_of(r.start), r.address, r.value, r.source, contention::remote_map});
+      return to.add(contention_event{time_of(r.start), r.address, r.value, r.source, contention::remote_map});
   }
 }
 

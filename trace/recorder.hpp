@@ -23,11 +23,11 @@ struct launch {
   bin moved;                 // what its faults moved
 };
 
-// Sums launches and copies that get no line of their own, a second of a GPU at a time.
+// Sums launches and copies that do not get their own line, in time slices of a second for each GPU.
 class summed_launches {
  public:
   explicit summed_launches(line_writer& to) : writer_(to) {}
-  // `counted`: Unified Memory was counted during the launch, so it is known to have moved nothing.
+  // `counted` says that Unified Memory was counted during the launch, so that it moved nothing.
   void add(const launch& l, bool counted) {
     at({l.gpu, counted}, l.begin, l.end).kernels[l.name].add(0, l.end - l.begin);
   }
@@ -47,9 +47,9 @@ class summed_launches {
   struct time_slice {
     nanoseconds begin = 0, end = 0;
     std::map<std::uint32_t, total> kernels;  // by name
-    std::map<std::string, total> copies;     // by way
+    std::map<std::string, total> copies;     // by direction
   };
-  using key = std::pair<std::uint32_t, bool>;  // GPU, counted
+  using key = std::pair<std::uint32_t, bool>;  // GPU, and whether Unified Memory was counted
 
   time_slice& at(key of, nanoseconds begin, nanoseconds end);
   void write(key of, time_slice& s);
@@ -64,9 +64,10 @@ class launch_table {
 
   void add(const kernel& k);
   void add(const copy& c) { summed_.add(c); }
-  // The number of the next launch of that name on that GPU.
+  // Returns the number of the next launch of that name on that GPU, and increments it.
   std::uint64_t next_number(std::uint32_t gpu, std::uint32_t name) { return next_numbers_[{gpu, name}]++; }
-  // Between the two calls Unified Memory is not counted, so launches may move data without a record.
+  // From this call to counting_resumed() Unified Memory is not counted, so launches may move data without a
+  // record.
   void counting_paused(nanoseconds from) { uncounted_.emplace_back(from, 0); }
   void counting_resumed(nanoseconds from) {
     if (!uncounted_.empty()) uncounted_.back().second = from;
@@ -77,7 +78,7 @@ class launch_table {
   bool add_to_launch(const event& e);
   // Whether a launch that moved something began after `after` and not later than `until`. Needs sort().
   bool has_moving_launch_between(nanoseconds after, nanoseconds until) const;
-  // Writes and forgets those that ended before.
+  // Writes and removes the launches that ended before that time.
   void write(nanoseconds before);
   void finish() { summed_.finish(); }
 
@@ -94,22 +95,21 @@ class launch_table {
       uncounted_;  // begin and end of times without counting; end 0: not ended
 };
 
-// Not safe for several threads at once: the owner locks. Records may come in any order within `grace` of each
-// other.
+// Not thread-safe. Records that are less than `assignment_delay` apart may come in any order.
 class recorder {
  public:
-  // Faults and migrations are given to kernels this long after they happened, when the kernel's record is
-  // there too.
-  static constexpr nanoseconds grace = 100'000'000;
+  // Faults and migrations are assigned to kernels this long after they happened, when the record of the
+  // kernel has arrived, too.
+  static constexpr nanoseconds assignment_delay = 100'000'000;
 
-  recorder(sinks to, nanoseconds start) : lines_(std::move(to), start), launches_(lines_) {}
+  recorder(writer_options to, nanoseconds start) : lines_(std::move(to), start), launches_(lines_) {}
 
   void add(const migration& m);
   void add(const gpu_fault& f);
   void add(const cpu_fault& f);
-  void add(const contended& c);
+  void add(const contention_event& c);
   void add(const kernel& k) { launches_.add(k); }
-  // A launch of a run without counting: only its times.
+  // Adds a launch of a run without counting, of which only the times are known.
   void add_timed(const kernel& k);
   void add(const copy& c) { launches_.add(c); }
   void add(const allocation& a);
@@ -121,13 +121,13 @@ class recorder {
   // Writes once that this trace lacks `what`.
   void note_missing(const std::string& what) { lines_.note_missing(what); }
   void lose(std::uint64_t records) { lost_ += records; }
-  // Unified Memory is not counted between the two; `sums`: what the driver counted until then.
+  // From pause() to resume() Unified Memory is not counted. `sums` are the driver's at that time.
   void pause(nanoseconds at, const driver_sums& sums);
   void resume(nanoseconds at, const driver_sums& sums);
 
-  // Writes events that are old enough at `now`.
+  // Writes the events and launches that are older than the delay at the time `now`.
   void write_until(nanoseconds now);
-  // Writes everything that is left, and the last line. `sums`: the driver's, nullptr where it counts nothing.
+  // Writes all remaining events and the last line. `sums` are the driver's, nullptr if it does not count.
   void finish(nanoseconds now, const driver_sums* sums = nullptr);
 
  private:
@@ -152,18 +152,18 @@ class recorder {
   std::uint64_t lost_ = 0, hints_ = 0, ranges_ = 0, timed_lines_ = 0;
 };
 
-// Adds what a record of CUPTI's or of the driver's events says.
+// Adds a record of CUPTI or of the driver's events.
 void add(recorder& to, const unified_memory_record& r);
 
-// Counting may take a share of the time since the start, and a second more, so that short programs are
-// counted whole. Beyond that it pauses until the budget allows a quarter of a second. One thread may spend
-// while another asks.
+// Limits the time that counting takes to a share of the time since the start plus a second, so that short
+// programs are counted whole. Beyond that counting pauses until the budget allows a quarter of a second. One
+// thread may call spend() while another calls may_count().
 class counting_budget {
  public:
   counting_budget(nanoseconds start, double share) : start_(start), share_(share) {}
 
   void spend(nanoseconds cost) { spent_ += cost; }
-  // Whether to count from now on.
+  // Returns whether to count from now on.
   bool may_count(nanoseconds now) {
     const auto allowed =
         initial_allowance + static_cast<nanoseconds>(share_ * static_cast<double>(now - start_));

@@ -18,8 +18,8 @@ inline constexpr std::uint32_t host = 0xFFFFFFFF;
 enum class cause : std::uint8_t {
   unknown,
   user,    // prefetch or advice
-  demand,  // a fault asked for it
-  tree,    // the driver brought it along with a fault
+  demand,  // a fault needed it
+  tree,    // the driver moved it together with a faulted page
   eviction,
   access_counter
 };
@@ -34,21 +34,21 @@ struct migration {
 };
 
 struct gpu_fault {
-  nanoseconds begin = 0, end = 0;         // from the driver's work to the replay
+  nanoseconds begin = 0, end = 0;         // from the fault, or the beginning of its service, to the replay
   std::uint64_t address = 0, groups = 1;  // groups: faults that CUPTI combined
   std::uint32_t gpu = 0;
-  access how = access::unknown;
+  access access_kind = access::unknown;
 };
 
 struct cpu_fault {
   nanoseconds at = 0;
   std::uint64_t address = 0, program_counter = 0;
-  access how = access::unknown;
+  access access_kind = access::unknown;
 };
 
 enum class contention : std::uint8_t { thrashing, throttling, remote_map };
-// Several processors access the same memory, or a GPU got a mapping of memory elsewhere.
-struct contended {
+// Contention: several processors access the same memory, or a GPU maps memory that is elsewhere.
+struct contention_event {
   nanoseconds at = 0;
   std::uint64_t address = 0, bytes = 0;
   std::uint32_t device = host;
@@ -82,7 +82,7 @@ struct release {
   std::uint64_t address = 0;
 };
 
-// A call that tells the driver about managed memory.
+// A prefetch, advice or discard of managed memory.
 struct hint {
   nanoseconds at = 0, until = 0;
   std::string_view call;  // "prefetch", "read_mostly", "preferred_location" ...

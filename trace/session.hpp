@@ -2,7 +2,7 @@
 //
 // Threads:
 //   the program's own   call back when CUDA is called; they hand work to the writer and never wait for it
-//   fetcher             asks CUPTI for records, which come to take_buffer(), and says when counting pauses
+//   fetcher             asks CUPTI for records, which come to receive_buffer(), and pauses counting
 //   writer              owns the recorder and all that feeds it
 #pragma once
 
@@ -29,7 +29,7 @@
 
 namespace um::tracing {
 
-// A callback of the traced program that counts Unified Memory as well.
+// A callback of a traced program that also counts Unified Memory; it gets every record.
 using follower = void (*)(const void* record);
 
 // Made once and never destroyed: CUPTI's threads may outlive static objects.
@@ -44,10 +44,10 @@ struct session {
   worker writer;
   counting_budget budget;
 
-  // The writer's own.
+  // Used by the writer's thread only.
   recorder record;
   translator translate;
-  std::map<call_stack, std::vector<std::string>> callers;  // each stack is named once
+  std::map<call_stack, std::vector<std::string>> callers;  // places of stacks whose names have been looked up
   follower follow = nullptr;
   nanoseconds followed_since = 0;
 
@@ -56,26 +56,27 @@ struct session {
   driver_counters driver;
   driver_events events;  // active() needs no lock
   bool may_count = true, by_cupti = false, trace_wants_faults = true;
-  std::optional<bool> follower_wants_faults;                 // nothing without a follower
-  driver_sums driver_sums_at_begin, recorded_sums_at_begin;  // when counting last began
-  driver_sums driver_sums_at_last_look;                      // at the last check for lost records
-  nanoseconds last_look = 0;
+  std::optional<bool> follower_wants_faults;  // nothing without a follower
+  driver_sums driver_sums_at_begin,
+      recorded_sums_at_begin;             // values at the time at which counting last began
+  driver_sums driver_sums_at_last_check;  // at the last check for lost records
+  nanoseconds last_loss_check = 0;
 
   std::mutex sleep_mutex;
   std::condition_variable wake_fetcher;
   std::thread fetcher;  // reads the driver's events
 
   std::atomic<bool> ended = false, counts = false;  // the program ends; counting is on
-  std::atomic<bool> with_faults = true;             // since counting last began
-  std::atomic<bool> records_came = false;           // records came with the last flush
+  std::atomic<bool> with_faults = true;             // whether faults are counted since counting last began
+  std::atomic<bool> records_came = false;           // the last flush returned records
   std::atomic<bool> has_managed_memory = false;     // the program has managed memory
-  std::atomic<bool> draining = false;
+  std::atomic<bool> write_is_pending = false;
   std::atomic<std::uint64_t> recorded_bytes_to_gpus = 0,
-                             recorded_bytes_to_host = 0;  // bytes of all records
+                             recorded_bytes_to_host = 0;  // sums of the bytes of all records
   pid_t owner = getpid();
 };
 
-// nullptr until the library has begun.
+// The session of this process; nullptr until the library has been initialised.
 extern session* running;
 
 nanoseconds now();
@@ -84,21 +85,21 @@ bool belongs_to_this_process();
 // Writes that the trace lacks something.
 void note_missing(const std::string& what);
 
-// When Unified Memory is counted, and on which GPUs.
+// Functions that start and stop the counting of Unified Memory.
 
-// CUPTI and the driver count once there is a context on a GPU.
+// Starts counting on a GPU, once it has a context.
 void start_counting_on(std::uint32_t device);
-// Pauses and goes on as the budget says. By the fetcher.
+// Pauses or resumes counting as the budget says. For the fetcher's thread.
 void pause_or_resume_by_budget(nanoseconds time);
-// Reads the driver's new events; with `flush`, those of all finished work. By the fetcher.
+// Reads the driver's new events; with `flush`, those of all finished work. For the fetcher's thread.
 void fetch_events(bool flush);
-// Called once the program has ended.
+// Stops counting when the program has ended.
 void end_counting();
-// Also passes each record to `each`, so that the program counts the same; nullptr ends it. `with_faults`:
-// whether it needs faults. The trace keeps its own beside it, unless CUPTI counts, and then says that it
-// lacks them. It marks the time between two calls as a range.
+// From now on also passes each record to `each`, so that the program counts the same; nullptr ends that.
+// `with_faults` says whether the program needs faults. If it does not and CUPTI counts, the trace lacks
+// faults meanwhile and says so. The trace has a range for the time between two calls.
 void set_follower(follower each, bool with_faults);
-// Adds a record to the trace and to what counting has cost, and passes it to the follower. By the writer.
-void take_record_of_memory(const unified_memory_record& r);
+// Adds a record to the trace, its cost to the budget, and passes it to the follower. For the writer's thread.
+void take_unified_memory_record(const unified_memory_record& r);
 
 }  // namespace um::tracing

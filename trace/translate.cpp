@@ -14,7 +14,7 @@ nanoseconds at(std::uint64_t time) {
   return static_cast<nanoseconds>(time);
 }
 
-std::string readable(const char* name) {
+std::string demangled(const char* name) {
   int status = 0;
   char* const plain = abi::__cxa_demangle(name, nullptr, nullptr, &status);
   std::string text = status == 0 && plain != nullptr ? plain : name;
@@ -103,7 +103,7 @@ constexpr CUpti_CallbackId watched[] = {CUPTI_DRIVER_TRACE_CBID_cuMemAllocManage
 void translator::add_kernel(const CUpti_ActivityKernel10& k) {
   if (k.start == 0 || k.end == 0) return recorder_.note_missing("some kernels: CUPTI gave no times of them");
   auto known = names_.find(k.name);
-  if (known == names_.end()) known = names_.emplace(k.name, readable(k.name)).first;
+  if (known == names_.end()) known = names_.emplace(k.name, demangled(k.name)).first;
   const kernel launch{at(k.start), at(k.end), k.deviceId, k.streamId, known->second};
   if (times_only_) return recorder_.add_timed(launch);
   recorder_.add(launch);

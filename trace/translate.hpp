@@ -1,5 +1,5 @@
-// Turns CUPTI's activity records into those of records.hpp, but for those of Unified Memory (recorder.hpp).
-// Layouts are those of CUDA 12 and 13, which begin alike.
+// Translates CUPTI's activity records into those of records.hpp, except for those of Unified Memory
+// (recorder.hpp). The layouts of CUDA 12 and 13 have the same beginning.
 #pragma once
 
 #include <cupti.h>
@@ -38,12 +38,12 @@ class translator {
   };
   recorder& recorder_;
   bool times_only_;
-  std::unordered_map<const char*, std::string> names_;         // names of kernels as in the source
-  std::unordered_map<std::uint32_t, open_range> open_ranges_;  // by marker
+  std::unordered_map<const char*, std::string> names_;         // demangled names of kernels
+  std::unordered_map<std::uint32_t, open_range> open_ranges_;  // by the marker's id
   std::unordered_map<std::uint64_t, std::vector<std::string>> callers_;
 };
 
-// Calls of the CUDA driver that tell it about managed memory.
+// Calls of the CUDA driver API that are about managed memory.
 
 // cuMemAllocManaged, and every prefetch, advice and discard.
 std::span<const CUpti_CallbackId> watched_calls();

@@ -20,12 +20,12 @@ constexpr unsigned long init_tracker = 56, enable_events = 58, disable_events = 
 constexpr std::uint32_t unanswered = 0xFFFFFFFF;
 
 struct tracker_parameters {
-  std::uint64_t queue = 0, queue_entries = 0;  // none: counters
+  std::uint64_t queue = 0, queue_entries = 0;  // 0 for a tracker of counters
   std::uint64_t control = 0;
   std::array<std::uint8_t, 16> processor{};
   std::uint32_t all_processors = 1;
   std::uint32_t uvm_file = 0;
-  // Older drivers answer here; newer ones read a version and answer behind it.
+  // Older drivers write their answer here. Newer ones read a version here and write their answer after it.
   std::uint32_t version_or_answer = 0;
   std::array<std::uint32_t, 15> rest{};
 };
@@ -37,7 +37,7 @@ struct switch_parameters {
   std::uint32_t padding = 0;
 };
 
-// Open files of this process that are nvidia-uvm: one of them is its address space.
+// Returns the descriptors of this process that refer to nvidia-uvm. One of them is its address space.
 std::vector<int> uvm_files() {
   std::vector<int> found;
   DIR* const folder = opendir("/proc/self/fd");
@@ -52,7 +52,7 @@ std::vector<int> uvm_files() {
   return found;
 }
 
-// Fails where the tracker was refused.
+// Returns whether the driver accepted the command.
 bool succeeds(int tools, unsigned long command, std::uint64_t wanted) {
   switch_parameters parameters{.wanted = wanted};
   return ioctl(tools, command, &parameters) == 0 && parameters.answer == 0;
@@ -71,13 +71,13 @@ bool track(int tools, int uvm_file, std::uint32_t version, const tracked_memory&
 }
 
 constexpr std::size_t page_bytes = 4096;
-// Places in the driver's array (UvmCounterName).
+// Indices into the driver's array of counters (UvmCounterName).
 constexpr std::size_t bytes_to_gpus = 0, bytes_to_host = 1, cpu_fault_count = 2, gpu_fault_count = 9;
 
 }  // namespace
 
 tracker open_tracker(const tracked_memory& memory, std::uint64_t wanted) {
-  const std::uint32_t newest = memory.entries > 0 ? 1 : 2;  // events of version 2 are laid out otherwise
+  const std::uint32_t newest = memory.entries > 0 ? 1 : 2;  // events of version 2 have another layout
   for (const int uvm_file : uvm_files()) {
     for (std::uint32_t version = 0; version <= newest; ++version) {
       const int tools = open("/dev/nvidia-uvm-tools", O_RDWR | O_CLOEXEC);
@@ -103,9 +103,9 @@ driver_sums operator-(const driver_sums& a, const driver_sums& b) {
           a.gpu_faults - b.gpu_faults};
 }
 
-std::uint64_t lost_percent(const driver_sums& moved, const driver_sums& told) {
+std::uint64_t lost_percent(const driver_sums& moved, const driver_sums& recorded) {
   constexpr std::uint64_t enough = 64 << 20;
-  const std::uint64_t all = moved.to_gpus + moved.to_host, known = told.to_gpus + told.to_host;
+  const std::uint64_t all = moved.to_gpus + moved.to_host, known = recorded.to_gpus + recorded.to_host;
   return all < enough || known >= all ? 0 : 100 * (all - known) / all;
 }
 

@@ -8,24 +8,25 @@
 
 namespace um::tracing {
 
-// Memory that the driver writes to, in whole pages. Without a queue `control` holds counters.
+// Whole pages to which the driver writes. Without a queue, `control` holds counters.
 struct tracked_memory {
   void* queue = nullptr;
-  std::uint32_t entries = 0;  // of the queue, a power of two
+  std::uint32_t entries = 0;  // length of the queue, a power of two
   void* control = nullptr;
 };
 
 struct tracker {
-  int file = -1;      // tracking ends when it is closed; -1 where the driver refuses
-  int uvm_file = -1;  // the program's own
+  int file = -1;      // tracking ends when it is closed; -1 if the driver refused
+  int uvm_file = -1;  // the program's descriptor of nvidia-uvm
 };
 // `wanted` has one bit for each event or counter. Needs a CUDA context.
 tracker open_tracker(const tracked_memory& memory, std::uint64_t wanted);
 
-// Switches events of a tracker with a queue. False where the driver refuses.
+// Enables or disables events of a tracker with a queue. Returns false if the driver refuses.
 bool switch_events(const tracker& of, bool on, std::uint64_t wanted);
 
-// The driver puts finished work into the queue at once. Without this call it waits until it next has work.
+// Makes the driver write the events of finished work into the queue now. Without this call it does so when it
+// next has work.
 void flush_events(const tracker& of);
 
 }  // namespace um::tracing
@@ -33,9 +34,10 @@ void flush_events(const tracker& of);
 namespace um::tracing::uvm {
 
 // Events as the Unified Memory driver writes them into its queue: version 1 of their layouts (uvm_types.h of
-// NVIDIA's open GPU kernel modules). Times are the CPU's (CLOCK_MONOTONIC_RAW) where no GPU is named.
+// NVIDIA's open GPU kernel modules). Times are of the CPU's clock (CLOCK_MONOTONIC_RAW) unless their names
+// end in `_on_gpu`.
 
-constexpr std::size_t event_bytes = 64;  // of each entry of the queue
+constexpr std::size_t event_bytes = 64;  // size of each entry of the queue
 
 // UvmEventType
 enum class event_type : std::uint8_t {
@@ -48,7 +50,7 @@ enum class event_type : std::uint8_t {
   remote_map = 13
 };
 
-constexpr std::uint8_t the_cpu = 0;  // of processors; GPUs follow
+constexpr std::uint8_t cpu_processor = 0;  // number of the CPU; those of GPUs follow
 
 struct cpu_fault {
   event_type type;
@@ -78,7 +80,7 @@ static_assert(sizeof(migration) == event_bytes);
 struct gpu_fault {
   event_type type;
   std::uint8_t kind, access, gpu;
-  std::uint16_t unit, client;  // of the GPU that raised it
+  std::uint16_t unit, client;  // unit of the GPU that raised the fault
   std::uint64_t address, time, time_on_gpu;
   std::uint32_t batch;
   std::uint8_t client_type;
@@ -88,7 +90,7 @@ static_assert(offsetof(gpu_fault, access) == 2 && offsetof(gpu_fault, address) =
 static_assert(offsetof(gpu_fault, time) == 16 && offsetof(gpu_fault, time_on_gpu) == 24);
 static_assert(offsetof(gpu_fault, batch) == 32 && sizeof(gpu_fault) == 40);
 
-// Ends the batch of that number.
+// The driver replays the faults of a batch, which ends it.
 struct replay {
   event_type type;
   std::uint8_t gpu, client_type, unused;
@@ -132,16 +134,17 @@ namespace um::tracing {
 
 // The driver's own counters of this process: bytes moved and faults, without addresses, at almost no cost.
 
-// Since counting began, over all GPUs.
+// Sums since counting began, over all GPUs.
 struct driver_sums {
-  std::uint64_t to_gpus = 0, to_host = 0;  // bytes of managed memory, whatever moved them
+  std::uint64_t to_gpus = 0, to_host = 0;  // bytes of managed memory, for all causes
   std::uint64_t cpu_faults = 0, gpu_faults = 0;
 };
 driver_sums operator-(const driver_sums& a, const driver_sums& b);
-// Percentage of the moved bytes that `told` lacks; 0 where too few moved to say.
-std::uint64_t lost_percent(const driver_sums& moved, const driver_sums& told);
+// Returns the percentage of the moved bytes that `recorded` lacks, or 0 if fewer than 64 MiB moved.
+std::uint64_t lost_percent(const driver_sums& moved, const driver_sums& recorded);
 
-// Counters of the driver's tools interface (trace/uvm_tools.hpp). The driver adds to memory of this process.
+// Counters of the driver's tools interface (trace/uvm_tools.hpp). The driver increments counters in memory of
+// this process.
 class driver_counters {
  public:
   driver_counters();
@@ -149,7 +152,7 @@ class driver_counters {
   driver_counters(const driver_counters&) = delete;
   driver_counters& operator=(const driver_counters&) = delete;
 
-  // Needs a CUDA context. False where the driver does not count for this process.
+  // Needs a CUDA context. Returns false if the driver does not count for this process.
   bool begin();
   bool counts() const { return file_ >= 0; }
   driver_sums read() const;

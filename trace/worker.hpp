@@ -1,4 +1,4 @@
-// One thread that runs tasks of others in order; they do not wait for it.
+// A thread that runs tasks of other threads in order, without making them wait.
 #pragma once
 
 #include <condition_variable>
@@ -14,7 +14,7 @@ class worker {
  public:
   using task = std::function<void()>;
 
-  // Its thread has a lower priority than the program's.
+  // Starts the thread, with a lower priority than the program's threads.
   void start();
   void post(task work);
   // Waits until all tasks posted before are done. Must not be called by a task.
@@ -25,10 +25,10 @@ class worker {
  private:
   void run();
 
-  std::mutex mutex_;  // guards everything but the thread
+  std::mutex mutex_;  // guards all members except the thread
   std::condition_variable changed_;
   std::deque<task> queue_;
-  std::size_t posted_ = 0, done_ = 0;  // numbers of tasks
+  std::size_t posted_ = 0, done_ = 0;  // numbers of tasks posted and finished
   bool stopping_ = false;
   std::thread thread_;
 };

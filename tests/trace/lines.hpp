@@ -15,7 +15,7 @@ inline constexpr std::uint64_t base = std::uint64_t{100} << block_shift;  // of 
 
 struct written {
   std::string text;
-  sinks to() {
+  writer_options to() {
     return {[this](std::string_view more) { text += more; },
             [](std::uint64_t counter) { return "program+" + std::to_string(counter); }};
   }

@@ -94,8 +94,8 @@ TEST_F(recorded, neighbours_that_moved_whole_share_a_run_with_the_exact_sum) {
 
 TEST(recorded_for_long, gets_no_endless_file) {
   written out;
-  sinks to = out.to();
-  to.most_bytes = 100'000;
+  writer_options to = out.to();
+  to.max_bytes = 100'000;
   recorder record(to, 0);
   for (nanoseconds i = 0; i < 100; ++i) {
     record.add(kernel{(2 * i + 1) * ms, (2 * i + 2) * ms, 0, 7, "k"});

@@ -31,9 +31,9 @@ def compare(process, record):
         pieces = [piece for piece in process.pieces if at[0] <= piece.begin < at[1]]
         for counter, quantities in SAME.items():
             own = record["counters"][name][counter]
-            told = sum(piece.sum_of(*quantities) for piece in pieces)
-            same = told == (own or 0)
-            rows.append((f"{name} {counter}", own, told, same))
+            traced = sum(piece.sum_of(*quantities) for piece in pieces)
+            same = traced == (own or 0)
+            rows.append((f"{name} {counter}", own, traced, same))
     return rows
 
 
@@ -43,8 +43,8 @@ def main():
     with open(records, encoding="utf-8") as file:
         record = [line for line in map(json.loads, file) if line["kind"] == "record"][-1]
     rows = compare(process, record)
-    for what, own, told, same in rows:
-        print(f"{what}: counted {own}, traced {told}{'' if same else '  OFF'}")
+    for what, own, traced, same in rows:
+        print(f"{what}: counted {own}, traced {traced}{'' if same else '  OFF'}")
     return 0 if rows and all(row[3] for row in rows) else 1
 
 

@@ -1,6 +1,6 @@
 // Small programs whose migrations of managed memory are known in advance. Each is run alone:
-//   um_trace_programs NAME [--fixed] [--mib N]
-// It prints one line of JSON: name, seconds of the part that counts, bytes that must move each way.
+// um_trace_programs NAME [--fixed] [--mib N] It prints one line of JSON: name, seconds of the part that
+// counts, bytes that must move each way.
 #include <cuda_runtime.h>
 
 #include <chrono>
@@ -22,7 +22,7 @@ struct expected_traffic {
 
 struct program {
   const char* name;
-  // The finding that umbench explain must name first; "" for a program without a fault.
+  // The finding that umbench explain must list first; "" for a program without a defect.
   const char* planted_finding;
   expected_traffic (*run)(std::size_t bytes, bool fixed);
 };
@@ -40,7 +40,7 @@ __global__ void read_all(const float* from, std::size_t count, float* sum) {
   const std::size_t step = std::size_t{gridDim.x} * blockDim.x;
   for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step)
     mine += from[i];
-  if (mine == -1.5F) *sum = mine;  // keeps the reads
+  if (mine == -1.5F) *sum = mine;  // keeps the compiler from removing the reads
 }
 
 __global__ void write_all(float* to, std::size_t count, float value) {
@@ -55,7 +55,7 @@ __global__ void add_all(float* to, std::size_t count, float value) {
     to[i] += value;
 }
 
-// One value of every `stride`.
+// Reads one value of every `stride`.
 __global__ void read_some(const float* from, std::size_t count, std::size_t stride, float* sum) {
   const std::size_t step = std::size_t{gridDim.x} * blockDim.x * stride;
   float mine = 0;
@@ -71,7 +71,7 @@ constexpr int blocks = 264, threads = 512;
 class managed {
  public:
   explicit managed(std::size_t bytes) : bytes_(bytes) { check(cudaMallocManaged(&at_, bytes)); }
-  // On the host, which fills it with ones.
+  // Memory that the host has filled with ones.
   static managed of_host(std::size_t bytes) { return managed(bytes, 1); }
   ~managed() { static_cast<void>(cudaFree(at_)); }
   managed(const managed&) = delete;
@@ -79,7 +79,7 @@ class managed {
   float* at() const { return at_; }
   std::size_t count() const { return bytes_ / sizeof(float); }
 
-  // One value of every 4 KiB page.
+  // Reads one value of every 4 KiB page.
   float read_on_host() const {
     float sum = 0;
     for (std::size_t i = 0; i < count(); i += 1024) sum += static_cast<volatile float*>(at_)[i];
@@ -96,7 +96,7 @@ class managed {
   void advise(cudaMemoryAdvise advice, cudaMemLocationType where) const {
     check(cudaMemAdvise(at_, bytes_, advice, cudaMemLocation{where, 0}));
   }
-  // The GPU reaches for it over the link.
+  // Makes the GPU access it over the link.
   void keep_on_host() const {
     advise(cudaMemAdviseSetPreferredLocation, cudaMemLocationTypeHost);
     advise(cudaMemAdviseSetAccessedBy, cudaMemLocationTypeDevice);
@@ -146,39 +146,39 @@ double seconds_of(const Work& work) {
   return std::chrono::duration<double>(clock::now() - begin).count();
 }
 
-double as(std::size_t bytes) {
+double as_double(std::size_t bytes) {
   return static_cast<double>(bytes);
 }
 
-// --- what must move, to the byte ---
+// --- programs of which the bytes that move are known exactly ---
 
-expected_traffic stream_by_faults(std::size_t bytes, bool) {
+expected_traffic run_stream_by_faults(std::size_t bytes, bool) {
   const managed a = managed::of_host(bytes);
-  return {seconds_of([&] { read(a); }), as(bytes), 0, 0, 0};
+  return {seconds_of([&] { read(a); }), as_double(bytes), 0, 0, 0};
 }
 
-expected_traffic stream_by_prefetch(std::size_t bytes, bool) {
+expected_traffic run_stream_by_prefetch(std::size_t bytes, bool) {
   const managed a = managed::of_host(bytes);
   const double seconds = seconds_of([&] {
     a.to_gpu();
     read(a);
   });
-  return {seconds, 0, 0, as(bytes), 0};
+  return {seconds, 0, 0, as_double(bytes), 0};
 }
 
-expected_traffic pushed_out(std::size_t bytes, bool) {
+expected_traffic run_pushed_out(std::size_t bytes, bool) {
   const managed a = managed::of_host(bytes);
   const double seconds = seconds_of([&] {
     a.to_gpu();
     add(a);
     a.to_host();
   });
-  return {seconds, 0, 0, as(bytes), as(bytes)};
+  return {seconds, 0, 0, as_double(bytes), as_double(bytes)};
 }
 
 constexpr int rounds = 4;
 
-expected_traffic in_turns(std::size_t bytes, bool) {
+expected_traffic run_in_turns(std::size_t bytes, bool) {
   const managed a = managed::of_host(bytes);
   const double seconds = seconds_of([&] {
     for (int i = 0; i < rounds; ++i) {
@@ -187,18 +187,18 @@ expected_traffic in_turns(std::size_t bytes, bool) {
       a.write_on_host(3);
     }
   });
-  return {seconds, rounds * as(bytes), rounds * as(bytes), 0, 0};
+  return {seconds, rounds * as_double(bytes), rounds * as_double(bytes), 0, 0};
 }
 
-// Every second granule of 64 KiB: half of a block, which the driver does not fill up.
-expected_traffic strided(std::size_t bytes, bool) {
+// Reads every second granule of 64 KiB. They are half of a block, so the driver does not fetch the rest.
+expected_traffic run_strided(std::size_t bytes, bool) {
   constexpr std::size_t stride = 128 * 1024 / sizeof(float);
   const managed a = managed::of_host(bytes);
   const double seconds = seconds_of([&] { read_some<<<8, 64>>>(a.at(), a.count(), stride, result()); });
-  return {seconds, as(bytes) / 2, 0, 0, 0};
+  return {seconds, as_double(bytes) / 2, 0, 0, 0};
 }
 
-expected_traffic duplicated(std::size_t bytes, bool) {
+expected_traffic run_duplicated(std::size_t bytes, bool) {
   const managed a = managed::of_host(bytes);
   a.advise(cudaMemAdviseSetReadMostly, cudaMemLocationTypeDevice);
   const double seconds = seconds_of([&] {
@@ -208,11 +208,11 @@ expected_traffic duplicated(std::size_t bytes, bool) {
       a.read_on_host();
     }
   });
-  return {seconds, as(bytes), 0, 0, 0};
+  return {seconds, as_double(bytes), 0, 0, 0};
 }
 
-// GPU 0 reads all of one array, GPU 1 half of another, then GPU 1 what GPU 0 has. Needs two GPUs.
-expected_traffic on_two_gpus(std::size_t bytes, bool) {
+// GPU 0 reads all of one array, GPU 1 half of another, then GPU 1 the array on GPU 0. Needs two GPUs.
+expected_traffic run_on_two_gpus(std::size_t bytes, bool) {
   int gpus = 0;
   check(cudaGetDeviceCount(&gpus));
   if (gpus < 2) {
@@ -233,9 +233,9 @@ expected_traffic on_two_gpus(std::size_t bytes, bool) {
   return {seconds, -1, -1, 0, 0};
 }
 
-// --- programs with one fault each, and their fixed forms ---
+// --- programs with one defect each, and their fixed forms ---
 
-expected_traffic no_prefetch(std::size_t bytes, bool fixed) {
+expected_traffic run_no_prefetch(std::size_t bytes, bool fixed) {
   const managed a = managed::of_host(bytes);
   return {seconds_of([&] {
     if (fixed) a.to_gpu();
@@ -243,8 +243,8 @@ expected_traffic no_prefetch(std::size_t bytes, bool fixed) {
   })};
 }
 
-// Pages that nobody has written yet: nothing moves, but every block faults.
-expected_traffic fresh_output(std::size_t bytes, bool fixed) {
+// Writes new pages: nothing moves, but every block faults.
+expected_traffic run_fresh_output(std::size_t bytes, bool fixed) {
   const managed a(bytes);
   return {seconds_of([&] {
     if (fixed) a.to_gpu();
@@ -252,7 +252,7 @@ expected_traffic fresh_output(std::size_t bytes, bool fixed) {
   })};
 }
 
-expected_traffic late_prefetch(std::size_t bytes, bool fixed) {
+expected_traffic run_late_prefetch(std::size_t bytes, bool fixed) {
   const managed a = managed::of_host(bytes);
   cudaStream_t beside{};
   check(cudaStreamCreateWithFlags(&beside, cudaStreamNonBlocking));
@@ -262,13 +262,14 @@ expected_traffic late_prefetch(std::size_t bytes, bool fixed) {
       read(a);
     } else {
       read(a);
-      std::this_thread::sleep_for(std::chrono::milliseconds(30));  // most of it has faulted in by then
+      std::this_thread::sleep_for(
+          std::chrono::milliseconds(30));  // by then most of the data has moved by faults
       a.prefetch(cudaMemLocationTypeDevice, beside);
     }
   })};
 }
 
-expected_traffic prefetch_to_the_wrong_side(std::size_t bytes, bool fixed) {
+expected_traffic run_prefetch_to_the_wrong_side(std::size_t bytes, bool fixed) {
   const managed a = managed::of_host(bytes);
   return {seconds_of([&] {
     if (fixed) {
@@ -280,7 +281,7 @@ expected_traffic prefetch_to_the_wrong_side(std::size_t bytes, bool fixed) {
   })};
 }
 
-expected_traffic ping_pong(std::size_t bytes, bool fixed) {
+expected_traffic run_ping_pong(std::size_t bytes, bool fixed) {
   const managed a = managed::of_host(bytes);
   return {seconds_of([&] {
     for (int i = 0; i < rounds; ++i) {
@@ -293,7 +294,7 @@ expected_traffic ping_pong(std::size_t bytes, bool fixed) {
   })};
 }
 
-expected_traffic table_without_advice(std::size_t bytes, bool fixed) {
+expected_traffic run_table_without_advice(std::size_t bytes, bool fixed) {
   const managed a = managed::of_host(bytes);
   if (fixed) a.advise(cudaMemAdviseSetReadMostly, cudaMemLocationTypeDevice);
   return {seconds_of([&] {
@@ -305,8 +306,8 @@ expected_traffic table_without_advice(std::size_t bytes, bool fixed) {
   })};
 }
 
-// A counter of the host in every block of the GPU's data.
-expected_traffic shared_blocks(std::size_t bytes, bool fixed) {
+// The host updates a counter in every block of the GPU's data.
+expected_traffic run_shared_blocks(std::size_t bytes, bool fixed) {
   constexpr std::size_t block = 2 * 1024 * 1024 / sizeof(float);
   const managed a(bytes);
   std::vector<float> own(a.count() / block + 1);
@@ -324,14 +325,14 @@ expected_traffic shared_blocks(std::size_t bytes, bool fixed) {
   })};
 }
 
-expected_traffic sparse_reads(std::size_t bytes, bool fixed) {
+expected_traffic run_sparse_reads(std::size_t bytes, bool fixed) {
   constexpr std::size_t stride = 128 * 1024 / sizeof(float);
   const managed a = managed::of_host(bytes);
   if (fixed) a.keep_on_host();
   return {seconds_of([&] { read_some<<<8, 64>>>(a.at(), a.count(), stride, result()); })};
 }
 
-expected_traffic pinned_to_the_host(std::size_t bytes, bool fixed) {
+expected_traffic run_pinned_to_the_host(std::size_t bytes, bool fixed) {
   const managed a = managed::of_host(bytes);
   if (!fixed) a.keep_on_host();
   return {seconds_of([&] {
@@ -340,8 +341,8 @@ expected_traffic pinned_to_the_host(std::size_t bytes, bool fixed) {
   })};
 }
 
-// The driver writes such data page by page, so that little of it takes long.
-expected_traffic duplicates_that_are_written(std::size_t bytes, bool fixed) {
+// The driver handles such writes page by page, so that even few bytes take long.
+expected_traffic run_duplicates_that_are_written(std::size_t bytes, bool fixed) {
   const managed a = managed::of_host(bytes / 32);
   if (!fixed) a.advise(cudaMemAdviseSetReadMostly, cudaMemLocationTypeDevice);
   a.to_gpu();
@@ -353,7 +354,7 @@ expected_traffic duplicates_that_are_written(std::size_t bytes, bool fixed) {
   })};
 }
 
-expected_traffic pushed_out_and_used_again(std::size_t bytes, bool fixed) {
+expected_traffic run_pushed_out_and_used_again(std::size_t bytes, bool fixed) {
   const managed a = managed::of_host(bytes);
   a.to_gpu();
   return {seconds_of([&] {
@@ -365,7 +366,7 @@ expected_traffic pushed_out_and_used_again(std::size_t bytes, bool fixed) {
   })};
 }
 
-// The GPU writes, the CPU reads: by faults, or mended by a prefetch to the host.
+// The GPU writes and the CPU reads: by faults, or fixed by a prefetch to the host.
 expected_traffic written_and_read_back(const managed& a, bool fixed) {
   a.to_gpu();
   write(a);
@@ -376,13 +377,13 @@ expected_traffic written_and_read_back(const managed& a, bool fixed) {
   })};
 }
 
-expected_traffic result_read_by_faults(std::size_t bytes, bool fixed) {
+expected_traffic run_result_read_by_faults(std::size_t bytes, bool fixed) {
   return written_and_read_back(managed(bytes), fixed);
 }
 
-// --- on which no rule was written ---
+// --- programs that were not used to write the rules of umbench explain ---
 
-expected_traffic one_of_three_forgotten(std::size_t bytes, bool fixed) {
+expected_traffic run_one_of_three_forgotten(std::size_t bytes, bool fixed) {
   const std::size_t each = bytes / 2;
   const managed a = managed::of_host(each), b = managed::of_host(each), c = managed::of_host(each);
   return {seconds_of([&] {
@@ -393,7 +394,7 @@ expected_traffic one_of_three_forgotten(std::size_t bytes, bool fixed) {
   })};
 }
 
-expected_traffic half_prefetched(std::size_t bytes, bool fixed) {
+expected_traffic run_half_prefetched(std::size_t bytes, bool fixed) {
   const managed a = managed::of_host(bytes);
   return {seconds_of([&] {
     check(cudaMemPrefetchAsync(a.at(), fixed ? bytes : bytes / 2,
@@ -402,7 +403,7 @@ expected_traffic half_prefetched(std::size_t bytes, bool fixed) {
   })};
 }
 
-expected_traffic parameters_that_travel(std::size_t bytes, bool fixed) {
+expected_traffic run_parameters_that_travel(std::size_t bytes, bool fixed) {
   const managed data(bytes), parameters = managed::of_host(bytes / 8);
   data.to_gpu();
   write(data);
@@ -417,13 +418,13 @@ expected_traffic parameters_that_travel(std::size_t bytes, bool fixed) {
   })};
 }
 
-expected_traffic read_back_from_a_preferred_gpu(std::size_t bytes, bool fixed) {
+expected_traffic run_read_back_from_a_preferred_gpu(std::size_t bytes, bool fixed) {
   const managed a(bytes / 4);
   a.advise(cudaMemAdviseSetPreferredLocation, cudaMemLocationTypeDevice);
   return written_and_read_back(a, fixed);
 }
 
-expected_traffic gathered_rows(std::size_t bytes, bool fixed) {
+expected_traffic run_gathered_rows(std::size_t bytes, bool fixed) {
   constexpr std::size_t stride = 256 * 1024 / sizeof(float);
   const managed a = managed::of_host(bytes);
   if (fixed) a.keep_on_host();
@@ -433,7 +434,7 @@ expected_traffic gathered_rows(std::size_t bytes, bool fixed) {
   })};
 }
 
-expected_traffic cleared_on_the_host(std::size_t bytes, bool fixed) {
+expected_traffic run_cleared_on_the_host(std::size_t bytes, bool fixed) {
   const managed a(bytes);
   a.to_gpu();
   return {seconds_of([&] {
@@ -448,31 +449,31 @@ expected_traffic cleared_on_the_host(std::size_t bytes, bool fixed) {
 }
 
 constexpr program programs[] = {
-    {"stream_by_faults", "", stream_by_faults},
-    {"stream_by_prefetch", "", stream_by_prefetch},
-    {"pushed_out", "", pushed_out},
-    {"in_turns", "", in_turns},
-    {"strided", "", strided},
-    {"duplicated", "", duplicated},
-    {"on_two_gpus", "", on_two_gpus},
-    {"no_prefetch", "prefetch_missing", no_prefetch},
-    {"fresh_output", "first_touch", fresh_output},
-    {"late_prefetch", "prefetch_late", late_prefetch},
-    {"prefetch_to_the_wrong_side", "prefetch_wrong_way", prefetch_to_the_wrong_side},
-    {"ping_pong", "ping_pong", ping_pong},
-    {"table_without_advice", "read_mostly_missing", table_without_advice},
-    {"shared_blocks", "false_sharing", shared_blocks},
-    {"sparse_reads", "sparse", sparse_reads},
-    {"pinned_to_the_host", "remote_hot", pinned_to_the_host},
-    {"duplicates_that_are_written", "read_mostly_written", duplicates_that_are_written},
-    {"pushed_out_and_used_again", "pushed_out", pushed_out_and_used_again},
-    {"result_read_by_faults", "host_faults", result_read_by_faults},
-    {"one_of_three_forgotten", "prefetch_missing", one_of_three_forgotten},
-    {"half_prefetched", "prefetch_missing", half_prefetched},
-    {"parameters_that_travel", "read_mostly_missing", parameters_that_travel},
-    {"read_back_from_a_preferred_gpu", "host_faults", read_back_from_a_preferred_gpu},
-    {"gathered_rows", "sparse", gathered_rows},
-    {"cleared_on_the_host", "ping_pong", cleared_on_the_host},
+    {"stream_by_faults", "", run_stream_by_faults},
+    {"stream_by_prefetch", "", run_stream_by_prefetch},
+    {"pushed_out", "", run_pushed_out},
+    {"in_turns", "", run_in_turns},
+    {"strided", "", run_strided},
+    {"duplicated", "", run_duplicated},
+    {"on_two_gpus", "", run_on_two_gpus},
+    {"no_prefetch", "prefetch_missing", run_no_prefetch},
+    {"fresh_output", "first_touch", run_fresh_output},
+    {"late_prefetch", "prefetch_late", run_late_prefetch},
+    {"prefetch_to_the_wrong_side", "prefetch_wrong_way", run_prefetch_to_the_wrong_side},
+    {"ping_pong", "ping_pong", run_ping_pong},
+    {"table_without_advice", "read_mostly_missing", run_table_without_advice},
+    {"shared_blocks", "false_sharing", run_shared_blocks},
+    {"sparse_reads", "sparse", run_sparse_reads},
+    {"pinned_to_the_host", "remote_hot", run_pinned_to_the_host},
+    {"duplicates_that_are_written", "read_mostly_written", run_duplicates_that_are_written},
+    {"pushed_out_and_used_again", "pushed_out", run_pushed_out_and_used_again},
+    {"result_read_by_faults", "host_faults", run_result_read_by_faults},
+    {"one_of_three_forgotten", "prefetch_missing", run_one_of_three_forgotten},
+    {"half_prefetched", "prefetch_missing", run_half_prefetched},
+    {"parameters_that_travel", "read_mostly_missing", run_parameters_that_travel},
+    {"read_back_from_a_preferred_gpu", "host_faults", run_read_back_from_a_preferred_gpu},
+    {"gathered_rows", "sparse", run_gathered_rows},
+    {"cleared_on_the_host", "ping_pong", run_cleared_on_the_host},
 };
 
 }  // namespace
