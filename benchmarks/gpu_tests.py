@@ -6,7 +6,8 @@ import re
 import subprocess
 import time
 
-# Tests that compare times or free memory run alone, and first. The others run in shards, the most telling first: the time may end.
+# Tests that compare times or free memory run alone, and first. The others run in shards, those that find most defects first, since the
+# time may not suffice for all.
 ALONE = ("cuda_executor_test", "cuda_allocators_test", "cuda_replay_test", "measure_gpu_test")
 SHARDS = {"cuda_engines_test": 4, "cuda_convolution_kernels_test": 2, "cuda_strategies_test": 16, "cuda_operators_test": 24,
           "cuda_parts_test": 4}  # on an H100 with 12 cores all tests end in 390 s
@@ -16,7 +17,8 @@ VERDICT = re.compile(r"^\[ +(OK|FAILED|SKIPPED) +\] ([^ ,]+)[, ].*\((\d+) ms\)$"
 
 
 def run(folder, logs, seconds):
-    """Whether all tests ended, none failed and most were not skipped. Prints a line for each executable, failures in full."""
+    """Runs all tests. Returns whether all ended, none failed and fewer were skipped than ran. Prints a line for each executable, and the
+    output of those that fail."""
     end = time.monotonic() + seconds
     logs.mkdir(parents=True, exist_ok=True)
     found = {path.name: path for path in sorted(folder.rglob("*_test")) if path.name in ALONE or path.name.startswith("cuda_")}
@@ -32,7 +34,7 @@ def run(folder, logs, seconds):
 
 
 def execute(path, shard, shards, logs, end):
-    """(name, exit code or None if it was stopped, output) of one shard of an executable."""
+    """Runs one shard of an executable. Returns its name, its exit code (None if it was stopped) and its output."""
     name = path.name if shards == 1 else f"{path.name}.{shard + 1}_of_{shards}"
     environment = os.environ | {"GTEST_TOTAL_SHARDS": str(shards), "GTEST_SHARD_INDEX": str(shard)}
     began = time.monotonic()

@@ -17,9 +17,8 @@ curves        ViT-B/16 and ConvNeXt-T replayed beside their simulated curves (re
 peers         DenseNet-121 and MobileNetV2 in bf16 beside compiled PyTorch
 remedies      what PyTorch offers where memory runs short, beside best
 
-A part gets its share of the time, and what it leaves goes to the next. A part that is stopped keeps its records, and
-the same command goes on with them. Exit code 1: some part is not as it should be. No part asks for native
-oversubscription, and no test that takes a ballast runs.
+Each part gets a share of the remaining time. A part that is stopped keeps its records, and the same command continues from them. Exit code
+1: some part failed. No part asks for native oversubscription, and no test that takes a ballast runs.
 """
 
 import importlib.util
@@ -56,7 +55,7 @@ def sweep(name):
 
 
 def slowdown_table(path):
-    """Markdown: time over `device` of the same network, batch and precision, in the order of the cells."""
+    """A table in Markdown of times divided by that of `device` for the same network, batch and precision, in the order of the cells."""
     rows = ["| network | batch | precision | strategy | ratio | ms | over device |", "|---|---|---|---|---|---|---|"]
     records = load.read(path)[1] if path.exists() else []
     cell_of = lambda record: (record["network"], record["batch"], record["precision"])  # noqa: E731
@@ -80,7 +79,7 @@ def tests(options, folder, seconds):
 
 
 def before_after(options, folder, seconds):
-    """Rounds of all cells until the time is over; the order of the two sides alternates."""
+    """Runs all cells by both builds, in rounds until the time is over. The order of the two builds alternates."""
     if not options.base:
         raise load.BadInput("before_after: --base names the umbench to compare with")
     spec, end = SWEEPS / "gpu_before_after.json", time.monotonic() + seconds
@@ -103,7 +102,7 @@ def before_after(options, folder, seconds):
 
 
 def compare_sides(folder, cells):
-    """Prints, for each cell, the least steady time of either side, their ratio, and whether the bits are equal."""
+    """Prints for each cell the minimum steady time of either build, their ratio, and whether the results are equal to the bit."""
     print("| cell | before ms | now ms | ratio | rounds | same bits |\n|---|---|---|---|---|---|")
     ratios = []
     for cell in range(1, cells + 1):
@@ -132,7 +131,7 @@ def validation(options, folder, seconds):
 
 
 def reproduce(options, folder, seconds):
-    """Paper by paper, each for its share of the time. One that was stopped runs again, in another folder."""
+    """Runs one paper after the other, each for its share of the time. A paper that was stopped runs again, in another folder."""
     end, well = time.monotonic() + seconds, True
     left = [paper for paper in PAPERS if not any(map(has_every_cell, (folder / "reproduced").glob(f"{paper}_*")))]
     while left and end - time.monotonic() >= 5:
@@ -145,7 +144,7 @@ def reproduce(options, folder, seconds):
 
 
 def has_every_cell(run):
-    """Whether the folder of a run of `umbench reproduce`, PAPER_N, has every cell of its paper."""
+    """Returns whether the folder PAPER_N of a run of `umbench reproduce` has every cell of its paper."""
     paper = run.name.rpartition("_")[0]
     keys, wanted = run / f"{paper}.cells.json", json.loads((ROOT / f"results/papers/{paper}.json").read_text(encoding="utf-8"))["cells"]
     return keys.exists() and len(json.loads(keys.read_text(encoding="utf-8"))) == len(wanted)
@@ -193,7 +192,7 @@ PARTS = {"tests": tests, "before_after": before_after, "tables": sweep("tables")
          "curves": curves, "peers": peers, "remedies": remedies}
 
 
-def arguments_of(given):
+def parse_arguments(given):
     parser = arguments.Parser(prog="on_gpu.py", description=__doc__.splitlines()[0])
     parser.add_argument("--build", default=str(ROOT / "build/cuda"), metavar="FOLDER", help="umbench and tests/cuda are in it")
     parser.add_argument("--base", default="", metavar="PATH", help="before_after: the umbench of an earlier build")
@@ -205,12 +204,12 @@ def arguments_of(given):
 
 
 def seconds_for(parts, minutes):
-    """Seconds of the first of the parts that are left: its share of what is left of the time."""
+    """The seconds for the first of the remaining parts: its share of the remaining time, by its weight."""
     return 60 * minutes * WEIGHTS[parts[0]] / sum(WEIGHTS[part] for part in parts)
 
 
 def main(given=None):
-    options = arguments_of(sys.argv[1:] if given is None else given)
+    options = parse_arguments(sys.argv[1:] if given is None else given)
     options.umbench = str((Path(options.build) / "umbench").resolve())
     folder, end = Path(options.out).resolve(), time.monotonic() + 60 * options.minutes
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Where AdamW's states should live: the time of one optimizer step, from states outside the device to states outside the device.
+"""Compares places for AdamW's states: the time of one optimizer step whose states begin and end on the host.
 
     python3 benchmarks/optimizer_states.py --out results/torch/optimizer.jsonl
 
-Weights and gradients (fp32) stay on the device, as they do between a backward and a forward pass; both moments (fp32) have to make room
-for activations, so each step begins and ends with them on the host, `device` aside. One kernel does the step of all parameters, or of a
-chunk. All places give the same bits, and those of `device` are held to torch.optim.AdamW. Fast places come first, and each is written
-as soon as it is measured. Needs a GPU, PyTorch and Triton.
+Weights and gradients (fp32) stay on the device, as they do between a backward and a forward pass; both moments (fp32) have to make room for
+activations, so each step begins and ends with them on the host, `device` aside. One kernel does the step of all parameters, or of a chunk.
+All places give the same bits, and those of `device` are held to torch.optim.AdamW. Fast places come first, and each is written as soon as
+it is measured. Needs a GPU, PyTorch and Triton.
 """
 
 import argparse
@@ -31,7 +31,7 @@ HOST = -1
 @triton.jit
 def adamw(w, g, m, v, count, correction1, correction2, lr: tl.constexpr, beta1: tl.constexpr, beta2: tl.constexpr, epsilon: tl.constexpr,
           decay: tl.constexpr, block: tl.constexpr):
-    """`correction1`, `correction2`: 1 - beta ** step, by which the moments are divided."""
+    """Updates w, m and v. The moments are divided by `correction1` and `correction2`, which are 1 - beta ** step."""
     at = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
     inside = at < count
     gradient = tl.load(g + at, inside)
@@ -60,7 +60,7 @@ def call_driver(name, *arguments):
 
 
 class Managed:
-    """A tensor of zeros in managed memory that lies on the host."""
+    """A tensor of zeros in managed memory, whose pages are on the host."""
 
     def __init__(self, count):
         self.pointer, self.bytes = ctypes.c_uint64(), 4 * count
@@ -85,7 +85,7 @@ class Managed:
         call_driver("cuMemFree_v2", self.pointer)
 
 
-# --- places: each a function of (weights, gradients) that gives (a step, what to free) ---
+# --- places of the states: each is a function of (weights, gradients) that returns (a step, memory to free) ---
 
 def device(w, g):
     m, v = torch.zeros_like(w), torch.zeros_like(w)
@@ -93,7 +93,8 @@ def device(w, g):
 
 
 def managed(hints=(), prefetches_in=False, prefetches_out=True):
-    """`prefetches_in`: states are prefetched before the kernel, not faulted in; `prefetches_out`: and to the host behind it."""
+    """With `prefetches_in` the states are prefetched before the kernel instead of moved by faults, with `prefetches_out` they are
+    prefetched to the host after it."""
     def place(w, g):
         states = [Managed(w.numel()), Managed(w.numel())]
         for state in states:
@@ -112,7 +113,7 @@ def managed(hints=(), prefetches_in=False, prefetches_out=True):
 
 
 def in_chunks(move_in, move_out, states, w, g):
-    """A step by chunks: one is copied in and another one out while the kernel runs on a third."""
+    """A step in chunks: while the kernel runs on one chunk, the next is copied to the device and the previous one to the host."""
     streams = [torch.cuda.Stream() for _ in range(3)]  # in, kernel, out
 
     def run(number):
@@ -189,8 +190,8 @@ PLACES = {
 WARM_UP, COMPARED_STEPS = 2, 3  # untimed steps; steps after which the weights are compared with torch.optim's
 
 
-def timed(run, steps, within_s, compare):
-    """Nanoseconds of each step after WARM_UP: of `steps` steps, or of fewer if they take longer than `within_s`."""
+def step_times(run, steps, within_s, compare):
+    """The nanoseconds of each step after WARM_UP. There are `steps` of them, or fewer if they take longer than `within_s`."""
     samples, began = [], time.monotonic()
     for number in range(1, WARM_UP + steps + 1):
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -213,7 +214,7 @@ def initial_tensors(count):
     return torch.randn(count, device="cuda", generator=made), torch.randn(count, device="cuda", generator=made)
 
 
-def difference(w):
+def largest_difference_from_torch(w):
     """The largest difference from the weights of torch.optim.AdamW after COMPARED_STEPS steps."""
     wanted, g = initial_tensors(w.numel())
     wanted.grad = g
@@ -246,10 +247,10 @@ def main():
 
         def compare(w=w, found=found):
             if not wanted:
-                wanted.extend([w.clone(), difference(w)])
+                wanted.extend([w.clone(), largest_difference_from_torch(w)])
             found["same_bits"] = bool(torch.equal(w, wanted[0]))
 
-        samples = timed(run, options.steps, options.within, compare)
+        samples = step_times(run, options.steps, options.within, compare)
         lines.append(facts | {"place": name, "step_ns": round(statistics.median(samples)), "samples_ns": samples} | found
                      | {"largest_difference_from_torch": wanted[1]})
         same = "same bits" if found["same_bits"] else "OTHER BITS"

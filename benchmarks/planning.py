@@ -1,7 +1,7 @@
 """CPU seconds and peak memory of `umbench plan`, one core, simulated on an H200, appended to results/planning.jsonl.
 
-Cases: networks of the catalogue and exported ones, and a chain of 2,500 and of 10,000 operators. A line tells what was planned,
-by which build, on which processor. A later run goes on where the file ends.
+Cases: networks of the catalogue and exported ones, and a chain of 2,500 and of 10,000 operators. A line has the case, the build and the
+processor. A later run skips the cases that the file has.
 """
 
 import argparse
@@ -31,7 +31,7 @@ FIELDS = ("network", "strategy", "ratio", "build")
 
 
 def chain(operators):
-    """A graph of that many operators: layers forward, each of which keeps its result, and backward."""
+    """A graph of that many operators: layers whose results are kept for the backward pass, and the backward pass."""
     def op(name, read, written):
         return {"name": name, "kind": "opaque", "label": "layer", "flops": 2_000_000_000, "bytes": 100_000_000, "in": read, "out": [written]}
 
@@ -49,7 +49,7 @@ def chain(operators):
 
 
 def cases(folder):
-    """Those that take longest come first."""
+    """Yields (network, its arguments for umbench plan). Those that take longest come first."""
     for operators in reversed(CHAINS):
         path = Path(folder) / f"chain_{operators}.json"
         path.write_text(json.dumps(chain(operators)), encoding="utf-8")
@@ -61,7 +61,7 @@ def cases(folder):
 
 
 def operators_of(umbench, words, folder):
-    """How many operators a network has, by its graph file."""
+    """The number of operators of a network, from its graph file."""
     path = Path(words[0])
     if not path.suffix:
         path = Path(folder) / "operators.json"

@@ -5,7 +5,7 @@ replay()  VGG-16 and ResNet-50 beside the computed ones, which have the same gra
 curves()  ViT-B/16 and ConvNeXt-T, replayed at the times that the simulator gives their operators, under the best strategies:
           slowdowns beside the simulated ones
 
-Records are appended to files in a folder, where a later run goes on.
+Records are appended to files in a folder, and a later run continues there.
 """
 
 import json
@@ -27,15 +27,15 @@ SWEEP = {"schema": 1, "name": "gpu_replay",
          "common": {"strategy": ["device", "managed", "managed_prefetch", "twin", "best"], "ratio": [0.9, 1.25, 2], "backend": "cuda:0",
                     "mode": "capped", "workspace_cap": WORKSPACE, "iterations": 5, "deadline_s": 600},
          "grids": [{"network": list(NETWORKS), "batch": 32, "pass": "train", "fusion": "none", "precision": "fp32"},
-                   {"network": [f"{name}.replayed.json" for name in NETWORKS]}]}  # beside the sweep's file
+                   {"network": [f"{name}.replayed.json" for name in NETWORKS]}]}  # relative to the sweep's file
 CURVES = json.loads((ROOT / "benchmarks/sweeps/networks.json").read_text(encoding="utf-8"))
 BOUND = 0.15  # relative difference of slowdowns that counts as agreement
 
 
 def runner_for(seconds):
-    """A function that runs a program within what is left of the seconds and returns whether it ended with exit code 0."""
+    """Returns a function that runs a program within the rest of the seconds and returns whether its exit code is 0."""
     end = time.monotonic() + seconds
-    return lambda *line: timed.run(line, max(0, end - time.monotonic())) == 0
+    return lambda *command: timed.run(command, max(0, end - time.monotonic())) == 0
 
 
 def replay(umbench, out, seconds):
@@ -69,7 +69,7 @@ def engines_of(path, network):
 
 
 def as_opaque(graph, costs):
-    """The network with every operator opaque; costs: {operator: (ns, bytes of workspace)}."""
+    """Returns the network with every operator made opaque. `costs` is {operator: (ns, bytes of workspace)}."""
     ops = []
     for op in graph["ops"]:
         duration, workspace = costs[op["name"]]
@@ -103,8 +103,8 @@ def curves(umbench, out, seconds, backend):
 
 
 def curves_on(backend, name):
-    """The kept sweep of these networks, with the replayed ones in their place."""
-    networks = [f"{network}.replayed.json" for network in CURVED]  # beside the sweep's file
+    """The sweep of benchmarks/sweeps/networks.json with the replayed networks instead of the original ones."""
+    networks = [f"{network}.replayed.json" for network in CURVED]  # relative to the sweep's file
     return CURVES | {"name": name, "common": CURVES["common"] | {"backend": backend},
                      "grids": [grid | {"network": networks} for grid in CURVES["grids"]]}
 
@@ -120,7 +120,7 @@ def compare(simulated, replayed):
 
 
 def slowdowns_of(records):
-    """{(network, strategy, ratio): over `device`} of cells that ended with outcome ok."""
+    """{(network, strategy, ratio): time / time of `device`} of cells that ended with outcome ok."""
     succeeded = [record for record in records if record["outcome"] == "ok"]
     base = {record["network"]: load.steady_ns(record) for record in succeeded if record["strategy"] == "device"}
     return {(r["network"].split("#")[0], r["strategy"], r["ratio"]): load.steady_ns(r) / base[r["network"]]
@@ -128,7 +128,8 @@ def slowdowns_of(records):
 
 
 def cut_of(graph, op):
-    """How umbench cuts such an operator along the batch. Batch statistics need the whole batch; gradients of filters are summed."""
+    """The "cut" of an opaque operator that umbench would cut in the same way along the batch. Batch statistics need the whole batch;
+    gradients of filters are summed."""
     tensors = {tensor["name"]: tensor for tensor in graph["tensors"]}
     batch = next(tensor["shape"][0] for tensor in graph["tensors"] if tensor.get("use") == "input")
     if op["kind"].startswith("batch_norm") or op["kind"] == "sgd_update":
@@ -143,13 +144,14 @@ def cut_of(graph, op):
 
 
 def size_of(graph, op):
-    """Bytes of an operator's operands, each once."""
+    """The sum of the bytes of an operator's operands, each counted once."""
     tensors = {tensor["name"]: tensor for tensor in graph["tensors"]}
     return sum(graph_files.size_of(tensors[name]) for name in {*op["in"], *op["out"]})
 
 
 def report(records):
-    """Slowdowns of computed and replayed networks side by side, medians over all runs; whether they agree in size and order."""
+    """Prints the slowdowns of computed and replayed networks side by side, as medians over all runs. Returns whether they agree in size and
+    order."""
     found, succeeded, orders = compared(records), True, {}
     print("| network | ratio | strategy | computed | replayed | replayed / computed |\n|---|---|---|---|---|---|")
     for (name, ratio, strategy), (ours, theirs) in found.items():

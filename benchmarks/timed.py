@@ -1,4 +1,4 @@
-"""Programs that are stopped when their time is over, and files of measurements that a later run goes on with."""
+"""Runs programs that are stopped when their time is over, and appends to files of measurements that a later run continues."""
 
 import json
 import os
@@ -11,7 +11,7 @@ ENDED_WELL = (0, *STOPPED)  # exit codes of a program that succeeded, or was sto
 
 
 def run(line, seconds, environment=None, quiet=False):
-    """The exit code of a program. It gets SIGINT when the time is over, and is killed if it does not end within a minute."""
+    """Runs a program and returns its exit code. It gets SIGINT when the time is over, and is killed if it does not end within a minute."""
     words = [str(word) for word in line]
     if not quiet:
         print("$", *words, flush=True)
@@ -39,7 +39,7 @@ def measured_lines(path):
 
 
 def measure_each(path, tasks, fields, measure, stopped=lambda: False):
-    """Appends the result of `measure` for each task whose `fields` no line has yet, until `stopped` is true. Prints it."""
+    """For each task that differs in `fields` from all lines of the file, appends measure(task) and prints it, until stopped() is true."""
     def key(of):
         return tuple(of[name] for name in fields)
 

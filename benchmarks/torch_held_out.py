@@ -1,5 +1,6 @@
-"""Networks for benchmarks/torch_steps.py that nothing else in this repository named when they were predicted: results/torch/held_out.jsonl has what was
-said before they were measured. A RoBERTa of 32 texts was predicted as well and did not run: more places were asked for than its configuration has."""
+"""Held-out networks for benchmarks/torch_steps.py: no other file of this repository named them when they were predicted.
+results/torch/held_out.jsonl has the predictions that were made before they were measured. A RoBERTa of 32 texts was predicted, too, but did
+not run: its texts are longer than its configuration allows."""
 
 import torch
 from torch_zoo import in_bf16, language, vision
@@ -42,7 +43,7 @@ def dinov2_64():
     return in_bf16((model, (torch.randn(64, 3, 224, 224),)))
 
 
-# Predicted after what the eight above showed was mended:
+# Predicted after the errors that the eight above showed had been corrected:
 
 def phi_4():
     return in_bf16(language("PhiForCausalLM", "Phi", 4, 1024, hidden_size=1024, intermediate_size=4096, num_hidden_layers=16, num_attention_heads=16))
@@ -58,7 +59,7 @@ def electra_64():
     return in_bf16(language("ElectraForMaskedLM", "Electra", 64, 512))
 
 
-# Predicted after launches were priced anew:
+# Predicted after the cost model of launches had been revised:
 
 def bloom_8():
     return in_bf16(language("BloomForCausalLM", "Bloom", 8, 1024, hidden_size=1024, n_layer=12, n_head=16, vocab_size=50304))

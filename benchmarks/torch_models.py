@@ -75,10 +75,10 @@ def convnext_tiny(batch=64):
 class InvertedBottleneck(nn.Module):
     """A block of EfficientNet: expansion, depthwise convolution, squeeze and excite, projection."""
 
-    def __init__(self, inputs, outputs, kernel, stride, wider):
+    def __init__(self, inputs, outputs, kernel, stride, expansion):
         super().__init__()
-        width = inputs * wider
-        self.expand = nn.Sequential(nn.Conv2d(inputs, width, 1, bias=False), nn.BatchNorm2d(width), nn.SiLU()) if wider > 1 else nn.Identity()
+        width = inputs * expansion
+        self.expand = nn.Sequential(nn.Conv2d(inputs, width, 1, bias=False), nn.BatchNorm2d(width), nn.SiLU()) if expansion > 1 else nn.Identity()
         self.depth = nn.Sequential(nn.Conv2d(width, width, kernel, stride, kernel // 2, groups=width, bias=False), nn.BatchNorm2d(width), nn.SiLU())
         self.squeeze = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Conv2d(width, inputs // 4, 1), nn.SiLU(), nn.Conv2d(inputs // 4, width, 1), nn.Sigmoid())
         self.project = nn.Sequential(nn.Conv2d(width, outputs, 1, bias=False), nn.BatchNorm2d(outputs))
@@ -92,10 +92,10 @@ class InvertedBottleneck(nn.Module):
 
 def efficientnet_b0(batch=128):
     layers, inputs = [nn.Conv2d(3, 32, 3, 2, 1, bias=False), nn.BatchNorm2d(32), nn.SiLU()], 32
-    for outputs, count, kernel, stride, wider in ((16, 1, 3, 1, 1), (24, 2, 3, 2, 6), (40, 2, 5, 2, 6), (80, 3, 3, 2, 6), (112, 3, 5, 1, 6),
+    for outputs, count, kernel, stride, expansion in ((16, 1, 3, 1, 1), (24, 2, 3, 2, 6), (40, 2, 5, 2, 6), (80, 3, 3, 2, 6), (112, 3, 5, 1, 6),
                                                   (192, 4, 5, 2, 6), (320, 1, 3, 1, 6)):
         for number in range(count):
-            layers.append(InvertedBottleneck(inputs, outputs, kernel, stride if number == 0 else 1, wider))
+            layers.append(InvertedBottleneck(inputs, outputs, kernel, stride if number == 0 else 1, expansion))
             inputs = outputs
     layers += [nn.Conv2d(320, 1280, 1, bias=False), nn.BatchNorm2d(1280), nn.SiLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(0.2),
                nn.Linear(1280, 1000)]
@@ -173,19 +173,19 @@ def images(batch, size=224):
 # --- transformers ---
 
 class Attention(nn.Module):
-    def __init__(self, width, heads, causal, dropout=0.0, shared=1, bias=True, rotary=False):
+    def __init__(self, width, heads, causal, dropout=0.0, queries_per_key=1, bias=True, rotary=False):
         super().__init__()
-        self.heads, self.causal, self.dropout, self.shared, self.rotary = heads, causal, dropout, shared, rotary
-        self.q, self.kv, self.out = nn.Linear(width, width, bias), nn.Linear(width, 2 * width // shared, bias), nn.Linear(width, width, bias)
+        self.heads, self.causal, self.dropout, self.queries_per_key, self.rotary = heads, causal, dropout, queries_per_key, rotary
+        self.q, self.kv, self.out = nn.Linear(width, width, bias), nn.Linear(width, 2 * width // queries_per_key, bias), nn.Linear(width, width, bias)
 
     def forward(self, x):
         b, n, d = x.shape
         q = self.q(x).view(b, n, self.heads, -1).transpose(1, 2)
-        k, v = self.kv(x).view(b, n, 2, self.heads // self.shared, -1).permute(2, 0, 3, 1, 4)
+        k, v = self.kv(x).view(b, n, 2, self.heads // self.queries_per_key, -1).permute(2, 0, 3, 1, 4)
         if self.rotary:
             q, k = with_rotary_positions(q), with_rotary_positions(k)
         y = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal, dropout_p=self.dropout if self.training else 0.0,
-                                           enable_gqa=self.shared > 1)
+                                           enable_gqa=self.queries_per_key > 1)
         return self.out(y.transpose(1, 2).reshape(b, n, d))
 
 
@@ -210,12 +210,12 @@ class Block(nn.Module):
 
 
 class LanguageModel(nn.Module):
-    """Embeddings, blocks, a head whose weights may be the embeddings'; the loss of the next token, in float32."""
+    """Embeddings, blocks, and a head that may share the weights of the embeddings. Returns the loss of the next token, in float32."""
 
-    def __init__(self, words, length, width, blocks, norm, tied=True, dropout=0.0):
+    def __init__(self, vocabulary, length, width, blocks, norm, tied=True, dropout=0.0):
         super().__init__()
-        self.words, self.places = nn.Embedding(words, width), nn.Embedding(length, width) if length else None
-        self.drop, self.blocks, self.norm, self.head = nn.Dropout(dropout), nn.ModuleList(blocks), norm, nn.Linear(width, words, bias=False)
+        self.words, self.places = nn.Embedding(vocabulary, width), nn.Embedding(length, width) if length else None
+        self.drop, self.blocks, self.norm, self.head = nn.Dropout(dropout), nn.ModuleList(blocks), norm, nn.Linear(width, vocabulary, bias=False)
         if tied:
             self.head.weight = self.words.weight
 
@@ -230,8 +230,8 @@ class LanguageModel(nn.Module):
         return F.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten())
 
 
-def tokens(batch, length, words):
-    return (torch.randint(0, words, (batch, length)),)
+def tokens(batch, length, vocabulary):
+    return (torch.randint(0, vocabulary, (batch, length)),)
 
 
 def gpt2_medium(batch=8):
@@ -245,21 +245,21 @@ def bert_large(batch=16):
 
 
 class GatedMlp(nn.Module):
-    def __init__(self, width, inner):
+    def __init__(self, width, inner_width):
         super().__init__()
-        self.gate, self.up, self.down = nn.Linear(width, inner, False), nn.Linear(width, inner, False), nn.Linear(inner, width, False)
+        self.gate, self.up, self.down = nn.Linear(width, inner_width, False), nn.Linear(width, inner_width, False), nn.Linear(inner_width, width, False)
 
     def forward(self, x):
         return self.down(F.silu(self.gate(x)) * self.up(x))
 
 
 class MixtureOfExperts(nn.Module):
-    """Expert-choice routing: every expert takes the tokens that want it most, as many as its share."""
+    """Expert-choice routing: every expert takes the tokens with the largest weights for it, the same number for each expert."""
 
-    def __init__(self, width, inner, experts):
+    def __init__(self, width, inner_width, experts):
         super().__init__()
         self.route = nn.Linear(width, experts, False)
-        self.up, self.down = nn.Parameter(torch.randn(experts, width, inner) * 0.02), nn.Parameter(torch.randn(experts, inner, width) * 0.02)
+        self.up, self.down = nn.Parameter(torch.randn(experts, width, inner_width) * 0.02), nn.Parameter(torch.randn(experts, inner_width, width) * 0.02)
 
     def forward(self, x):
         flat = x.flatten(0, 1)
@@ -269,9 +269,9 @@ class MixtureOfExperts(nn.Module):
 
 
 class LlamaBlock(nn.Module):
-    def __init__(self, width, heads, shared, mlp):
+    def __init__(self, width, heads, queries_per_key, mlp):
         super().__init__()
-        self.norm1, self.attention = nn.RMSNorm(width), Attention(width, heads, True, shared=shared, bias=False, rotary=True)
+        self.norm1, self.attention = nn.RMSNorm(width), Attention(width, heads, True, queries_per_key=queries_per_key, bias=False, rotary=True)
         self.norm2, self.mlp = nn.RMSNorm(width), mlp
 
     def forward(self, x):
@@ -290,7 +290,7 @@ def mixture(batch=4):
 
 
 class LoraLinear(nn.Module):
-    """A linear layer that is frozen, with a trained product of low rank beside it (LoRA)."""
+    """A frozen linear layer plus a trained product of low rank (LoRA)."""
 
     def __init__(self, layer, rank=16):
         super().__init__()

@@ -1,12 +1,13 @@
-"""Peak memory and step time of networks under torch.compile, beside what umbench said of them beforehand.
+"""Peak memory and step time of networks under torch.compile, compared with umbench's predictions.
 
     python3 benchmarks/torch_steps.py predict --out results/torch/predicted.jsonl       no GPU: what umbench export says
     python3 benchmarks/torch_steps.py measure --out steps.jsonl --predicted results/torch/predicted.jsonl
     python3 benchmarks/torch_steps.py table --out results/torch/steps.jsonl --predicted results/torch/predicted.jsonl
 
 Forward and backward pass, bfloat16, torch.compile's defaults. Each network has a process of its own. All compile at the same time, then
-each in turn has the GPU for itself: first its steps are measured, then, after those of all, its operators one by one, which gives
-the prediction by measured operators. Steps that the file has are kept, and the operators are measured again. Needs PyTorch 2.9 or later; `measure` needs a GPU.
+each in turn has the GPU for itself: first its steps are measured, then, after those of all, its operators one by one, which gives the
+prediction by measured operators. Steps that the file has are kept, and the operators are measured again. Needs PyTorch 2.9 or later;
+`measure` needs a GPU.
 """
 
 import argparse
@@ -32,7 +33,7 @@ TITLES = {"resnet50": "ResNet-50", "gpt2_medium": "GPT-2 medium", "vit_b16": "Vi
           "phi_4": "Phi", "convnextv2_64": "ConvNeXtV2", "electra_64": "ELECTRA", "bloom_8": "BLOOM", "olmo_4": "OLMo", "segformer_128": "SegFormer"}
 
 
-def arguments_of():
+def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("do", choices=["predict", "measure", "table"])
     parser.add_argument("--out", required=True, metavar="FILE.jsonl", help="a line for each network")
@@ -54,12 +55,12 @@ def all_models():
     return torch_models.TEN + torch_models.HELD_OUT + torch_zoo.TO_MEASURE + torch_held_out.HELD_OUT
 
 
-def model_of(name):
+def model_named(name):
     return next(f for f in all_models() if f.__name__ == name)
 
 
 def main():
-    options = arguments_of()
+    options = parse_arguments()
     if options.details:
         Path(options.details).mkdir(parents=True, exist_ok=True)
     if options.one:
@@ -67,7 +68,7 @@ def main():
     if options.do == "predict":
         lines = []
         for name in options.names:
-            lines.append(predicted(name, options)[0])
+            lines.append(predict(name, options)[0])
             write(options.out, lines)
         return 0
     if options.do == "table":
@@ -80,14 +81,15 @@ def read(file):
     return [json.loads(line) for line in Path(file).read_text(encoding="utf-8").splitlines()]
 
 
-def table(lines, later):
-    """Lines of Markdown, errors in %: of `later`, predicted by the machine file, where the CPU takes launches.KERNEL_NS to launch a kernel; and by operators measured
-    beside a network."""
-    now = {line["network"]: line["predicted"] for line in later}
+def table(lines, predictions):
+    """Lines of Markdown with measured values and the errors in % of two predictions: `predictions`, by the rates of the machine file and a
+    launch cost of launches.KERNEL_NS on the CPU, and those by operators that were measured."""
+    now = {line["network"]: line["predicted"] for line in predictions}
     rows = ["| | peak, GiB | `--machine` | `--measure` | step, ms | `--machine` | `--measure` |", "|---|---:|---:|---:|---:|---:|---:|"]
     for line in lines:
         m, p, n = line["measured"], line["predicted"], now[line["network"]]
-        step, library, by_operators = m["step_ns"], m["library_bytes"], p if "kernel_ns" in p else {}  # else by an older way of measuring
+        # Predictions without kernel_ns are of an older method.
+        step, library, by_operators = m["step_ns"], m["library_bytes"], p if "kernel_ns" in p else {}
         peak = m["peak_bytes"] - (m["base_bytes"] - m["given_bytes"] if "given_bytes" in m else 0)
         cells = [f"{peak / 2**30:.2f}", relative_error(n, "peak_bytes", peak, library), relative_error(by_operators, "peak_with_workspaces_bytes", peak, library),
                  f"{step / 1e6:.1f}", relative_error(n, "step_launched_ns", step),
@@ -96,8 +98,8 @@ def table(lines, later):
     return rows
 
 
-def relative_error(predictions, key, measured, more=0):
-    return f"{100 * ((predictions[key] + more) / measured - 1):+.1f}" if key in predictions else ""
+def relative_error(predictions, key, measured, extra_bytes=0):
+    return f"{100 * ((predictions[key] + extra_bytes) / measured - 1):+.1f}" if key in predictions else ""
 
 
 def write(file, lines):
@@ -108,7 +110,7 @@ def write(file, lines):
 # --- in turn ---
 
 def measure_all(options):
-    """Starts a process for each network, waits until all have compiled, and gives each its turns."""
+    """Starts a process for each network, waits until all have compiled, and lets one after the other measure."""
     predictions = {}
     if options.predicted:
         predictions = {line["network"]: line["predicted"] for line in map(json.loads, Path(options.predicted).read_text(encoding="utf-8").splitlines())}
@@ -118,7 +120,7 @@ def measure_all(options):
     ready = wait_until_compiled(running, options.compile_within)
     for turn in ("steps", "operators"):
         for name in ready if turn == "operators" else [name for name in ready if name not in kept]:
-            found = ask(running[name])
+            found = give_turn(running[name])
             if found is None:
                 print(f"{name}: no {turn}: exit code {running[name].wait()}", flush=True)
                 continue
@@ -138,24 +140,24 @@ def start_process(name, has_steps, options):
                             stderr=errors, text=True, env=os.environ | settings)
 
 
-def wait_until_compiled(running, within):
-    """The networks that reported in time that they had compiled, in their order. The others are killed."""
-    waiting, ready, end = selectors.DefaultSelector(), [], time.monotonic() + within
+def wait_until_compiled(running, within_s):
+    """Returns the networks whose processes reported in time that they had compiled, in order. Kills the others."""
+    waiting, ready, end = selectors.DefaultSelector(), [], time.monotonic() + within_s
     for name, process in running.items():
         waiting.register(process.stdout, selectors.EVENT_READ, name)
     while waiting.get_map() and time.monotonic() < end:
         for key, _ in waiting.select(timeout=1):
             waiting.unregister(key.fileobj)
             said = running[key.data].stdout.readline().strip()
-            print(f"{key.data}: {said or 'failed'} {within - (end - time.monotonic()):.0f} s", flush=True)
+            print(f"{key.data}: {said or 'failed'} {within_s - (end - time.monotonic()):.0f} s", flush=True)
             ready += [key.data] if said else []
     for name in set(running) - set(ready):
         running[name].kill()
     return [name for name in running if name in ready]
 
 
-def ask(process):
-    """Gives a process its turn and returns what it answers; None if it ended."""
+def give_turn(process):
+    """Lets a process do its next measurement and returns its answer; None if the process ended."""
     try:
         process.stdin.write("\n")
         process.stdin.flush()
@@ -180,33 +182,33 @@ def result_text(line, turn):
 # --- one network ---
 
 def run_network(name, options):
-    """The process of one network: compiles what it will run, says so, and waits for each turn."""
+    """The process of one network: compiles, reports that, and waits for its turn before each measurement."""
     from umbench.torch import measuring
     out = sys.stdout
-    sys.stdout = sys.stderr  # what libraries print must not mix with the answers
-    compiled = Measured(name, options) if options.one == "both" else None
-    graph, times = predicted(name, options)[1], measuring.Times()
+    sys.stdout = sys.stderr  # output of libraries must not mix with the answers
+    compiled = CompiledNetwork(name, options) if options.one == "both" else None
+    graph, times = predict(name, options)[1], measuring.Times()
     times.compile(graph)
     write_and_wait(out, "compiled")
     if compiled:
         write_and_wait(out, json.dumps(compiled.steps()))
-    write_and_wait(out, json.dumps({"by_measured": by_measured(graph, times, options)}))
+    write_and_wait(out, json.dumps({"by_measured": predict_by_measured_operators(graph, times, options)}))
     return 0
 
 
 def write_and_wait(out, text):
-    """Writes a line, and waits for the next turn."""
+    """Writes a line and waits until the parent writes one."""
     out.write(text + "\n")
     out.flush()
     sys.stdin.readline()
 
 
-def predicted(name, options):
-    """(the line of a network in the file, its convert.Converted)."""
+def predict(name, options):
+    """Predicts a network without a GPU. Returns (its line of the file, its convert.Converted)."""
     import torch
 
     from umbench.torch import convert, launches, liveness, rates
-    made = convert.of_model(model_of(name), name=name)
+    made = convert.of_model(model_named(name), name=name)
     document = made.document
     rates.set_durations(made, json.loads((HERE.parent / f"results/machines/{options.machine}.json").read_text(encoding="utf-8")))
     said = {"peak_bytes": liveness.peak_of(document)[0], "saved_bytes": liveness.saved_bytes(document), "operators": len(document["ops"]),
@@ -219,7 +221,7 @@ def predicted(name, options):
     return {"schema": 1, "kind": "torch_step", "network": name, "torch": torch.__version__, "machine": options.machine, "predicted": said}, made
 
 
-def by_measured(made, times, options):
+def predict_by_measured_operators(made, times, options):
     from umbench.torch import convert, launches, liveness, measuring
     measuring.set_durations(made, times)
     ops = made.document["ops"]
@@ -234,21 +236,21 @@ def by_measured(made, times, options):
     return said | {"step_measured_launched_ns": sum(op["duration_ns"] for op in ops), "launching_ns": launching_ns, "kernel_ns": launches.KERNEL_NS}
 
 
-class Measured:
-    """A network on the GPU, compiled. steps(): what its training steps take."""
+class CompiledNetwork:
+    """A compiled network on the GPU. steps() measures its training steps."""
 
     def __init__(self, name, options):
         import torch
         self.name, self.options = name, options
         self.empty = torch.cuda.memory_allocated()
         with torch.device("cuda"):
-            self.model, self.inputs = model_of(name)()
+            self.model, self.inputs = model_named(name)()
         self.base = torch.cuda.memory_allocated()
         self.step_of = torch.compile(with_loss(self.model.train(), self.inputs))
         self.warm_up()
 
     def warm_up(self):
-        """Compiles. Others do so at the same time and may hold the memory meanwhile."""
+        """Compiles. Tries again if memory is short, since other networks compile at the same time."""
         import torch
         end = time.monotonic() + self.options.compile_within
         while True:
@@ -262,7 +264,8 @@ class Measured:
             time.sleep(2)
 
     def step(self):
-        """(nanoseconds on the GPU, on the CPU, bytes saved, the peak, nanoseconds of the forward pass on the CPU)."""
+        """Runs a step. Returns (nanoseconds on the GPU, on the CPU, bytes saved for the backward pass, peak bytes, nanoseconds of the
+        forward pass on the CPU)."""
         import torch
         self.model.zero_grad(set_to_none=True)
         torch.cuda.synchronize()
@@ -280,7 +283,7 @@ class Measured:
         return round(begin.elapsed_time(end) * 1e6), host, saved, torch.cuda.max_memory_allocated(), forward
 
     def free_memory(self):
-        """Frees the memory that it does not need until its next turn."""
+        """Frees the memory that the network does not need until its next turn."""
         import torch
         self.model.zero_grad(set_to_none=True)
         gc.collect()

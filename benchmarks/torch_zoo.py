@@ -1,7 +1,5 @@
-"""Networks that `umbench export` takes from torchvision and transformers, from configurations: no weights are read.
-
-Each function returns (model, inputs). TABLE has the command line's options of those that want some. The plain networks of
-torch_models.py stand beside them.
+"""Networks of torchvision and transformers for `umbench export`, built from configurations without reading weights. Each function returns
+(model, inputs). TABLE has command line options for those that need some.
 """
 
 import sys
@@ -20,8 +18,8 @@ def images(batch, size=224):
     return (torch.randn(batch, 3, size, size),)
 
 
-def tokens(batch, length, words):
-    return (torch.randint(0, words, (batch, length)),)
+def tokens(batch, length, vocabulary):
+    return (torch.randint(0, vocabulary, (batch, length)),)
 
 
 # --- torchvision ---
@@ -100,7 +98,7 @@ def language(kind, config, batch, length, **options):
 
 def gpt2(batch=4, length=1024, **options):
     model, inputs = language("GPT2LMHeadModel", "GPT2", batch, length, **options)
-    model.model.loss_type = "ForCausalLM"  # else transformers warns on the way to the loss, which breaks the graph
+    model.model.loss_type = "ForCausalLM"  # without it transformers warns while it computes the loss, which breaks the graph
     return model, inputs
 
 
@@ -133,24 +131,24 @@ def vit(batch=32, **options):
 class LstmLanguageModel(nn.Module):
     """LSTM layers that predict the next word. Returns the loss."""
 
-    def __init__(self, words, width, layers):
+    def __init__(self, vocabulary, width, layers):
         super().__init__()
-        self.words, self.lstm, self.head = nn.Embedding(words, width), nn.LSTM(width, width, layers, dropout=0.5), nn.Linear(width, words)
+        self.words, self.lstm, self.head = nn.Embedding(vocabulary, width), nn.LSTM(width, width, layers, dropout=0.5), nn.Linear(width, vocabulary)
 
     def forward(self, ids):
         states, _ = self.lstm(self.words(ids))
         return nn.functional.cross_entropy(self.head(states[:-1]).flatten(0, 1), ids[1:].flatten())
 
 
-def lstm(batch=64, length=35, words=33278, width=1024, layers=2):
-    torch._dynamo.config.allow_rnn = True  # else torch.compile leaves the layers to cuDNN, between two graphs
-    return LstmLanguageModel(words, width, layers), tokens(length, batch, words)
+def lstm(batch=64, length=35, vocabulary=33278, width=1024, layers=2):
+    torch._dynamo.config.allow_rnn = True  # without it torch.compile breaks the graph at the layers
+    return LstmLanguageModel(vocabulary, width, layers), tokens(length, batch, vocabulary)
 
 
 # --- types ---
 
-def in_bf16(made):
-    model, inputs = made
+def in_bf16(model_and_inputs):
+    model, inputs = model_and_inputs
     return model.to(HALF), tuple(x.to(HALF) if x.is_floating_point() else x for x in inputs)
 
 
@@ -158,7 +156,8 @@ def gpt2_to_bf16():
     return in_bf16(gpt2())
 
 
-# Batches of TO_MEASURE are so large that the GPU, not launching, takes most of the time.
+# The networks of TO_MEASURE, which torch_steps.py measures in addition to those of torch_models.py. Their batches are so large that the GPU
+# takes most of the time, not the launching of kernels.
 
 def regnet_to_bf16():
     return in_bf16(regnet(128))
@@ -188,7 +187,7 @@ def vit_128():
     return in_bf16(vit(128))
 
 
-def mixtral_to_bf16():  # in float32 the experts of transformers 5.17 have no one graph
+def mixtral_to_bf16():  # in float32 the experts of transformers 5.17 break the graph
     return in_bf16(mixtral())
 
 
@@ -220,7 +219,7 @@ def bert_autocast():
     return bert()
 
 
-TO_MEASURE = (regnet_to_bf16, alexnet_1024, mobilenet_v3_512, shufflenet_512, gpt2_16, t5_32, vit_128, mixtral_4)  # by torch_steps.py, beside those of torch_models.py
+TO_MEASURE = (regnet_to_bf16, alexnet_1024, mobilenet_v3_512, shufflenet_512, gpt2_16, t5_32, vit_128, mixtral_4)
 
 TABLE = {f.__name__: () for f in (alexnet, vgg16, resnet50, densenet121, inception_v3, mobilenet_v3, efficientnet_v2, convnext, swin_v2, maxvit,
                                   regnet, shufflenet, gpt2, bert, llama, t5, vit, mixtral_to_bf16, unet, lstm, llama_lora, gpt2_to_bf16,

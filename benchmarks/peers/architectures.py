@@ -17,9 +17,9 @@ Flatten = namedtuple("Flatten", "")
 Linear = namedtuple("Linear", "name inputs outputs")
 # relu(body(x) + shortcut(x)), or the sum alone; an empty shortcut is x itself.
 Residual = namedtuple("Residual", "body shortcut relu", defaults=(True,))
-# Several bodies on x; their channels are joined.
+# Several bodies on x; their channels are concatenated.
 Branches = namedtuple("Branches", "bodies")
-# Each body reads x and the results of all bodies before it; the result is all of these joined.
+# Each body reads x and the results of all bodies before it; the result is the concatenation of all of these.
 Dense = namedtuple("Dense", "bodies")
 
 INSIZE, CLASSES = 224, 1000
@@ -29,7 +29,7 @@ VGG_STAGES = {"vgg11": (1, 1, 2, 2, 2), "vgg13": (2, 2, 2, 2, 2), "vgg16": (2, 2
 RESNETS = {"resnet18": ((2, 2, 2, 2), False), "resnet34": ((3, 4, 6, 3), False), "resnet50": ((3, 4, 6, 3), True),
            "resnet101": ((3, 4, 23, 3), True), "resnet152": ((3, 8, 36, 3), True)}
 NAMES = ("alexnet", *VGG_STAGES, *RESNETS, "googlenet", "densenet121", "mobilenet_v2")
-# Of each inception block: 1 x 1, the two of the second and of the third branch, 1 x 1 behind the pool.
+# Channels of each inception block: 1 x 1; the two layers of the second and of the third branch; 1 x 1 after the pool.
 INCEPTIONS = {"3a": (64, 96, 128, 16, 32, 32), "3b": (128, 128, 192, 32, 96, 64), "4a": (192, 96, 208, 16, 48, 64),
               "4b": (160, 112, 224, 24, 64, 64), "4c": (128, 128, 256, 24, 64, 64), "4d": (112, 144, 288, 32, 64, 64),
               "4e": (256, 160, 320, 32, 128, 128), "5a": (256, 160, 320, 32, 128, 128), "5b": (384, 192, 384, 48, 128, 128)}
@@ -38,7 +38,7 @@ INVERTED = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 
 
 
 def layers_of(network):
-    """The layers of a network, first one first."""
+    """The layers of a network in order."""
     others = {"alexnet": alexnet, "googlenet": googlenet, "densenet121": densenet121, "mobilenet_v2": mobilenet_v2}
     if network in others:
         return others[network]()
@@ -164,7 +164,7 @@ def inner_layers(layer):
 
 
 def parameters_of(layer):
-    """{umbench's name: (the framework's attribute, extents)} of one layer, inner layers left out."""
+    """{umbench's name: (the framework's attribute, extents)} of one layer without its inner layers."""
     if isinstance(layer, Conv):
         shape = (layer.outputs, layer.inputs // layer.groups, layer.kernel, layer.kernel)
         bias = {f"{layer.name}.b": ("bias", (layer.outputs,))} if layer.bias else {}
@@ -178,7 +178,7 @@ def parameters_of(layer):
 
 
 def all_parameters(layers):
-    """{umbench's name: extents} of a list of layers, those inside blocks among them."""
+    """{umbench's name: extents} of a list of layers, including those inside blocks."""
     found = {}
     for layer in layers:
         for inner in inner_layers(layer):

@@ -1,6 +1,5 @@
-"""Work in a process of its own: its peak of memory is its own, and neither a crash nor a hang reaches
-the parent. The parent forks, so what it has imported need not be imported again; it must not have
-touched CUDA."""
+"""Runs functions in child processes, so that each has its own peak of memory, and neither a crash nor a hang reaches the parent. The parent
+forks, so what it has imported need not be imported again; it must not have touched CUDA."""
 
 import multiprocessing
 import os
@@ -12,12 +11,12 @@ _context = multiprocessing.get_context("fork")
 
 
 def run(function, task, deadline_s):
-    """Runs function(task) in a process of its own. Returns (its result, None), or (None, why there is none)."""
+    """Runs function(task) in a child process. Returns (result, None), or (None, reason of the failure)."""
     return _finish(_start(function, task), deadline_s, deadline_s)
 
 
 def run_all(function, tasks, deadline_s, jobs):
-    """Does so for each task, `jobs` of them at a time; deadline_s holds for each batch of jobs."""
+    """Calls run() for each task, in batches of `jobs` processes. deadline_s holds for each batch."""
     answers = []
     for first in range(0, len(tasks), jobs):
         started = [_start(function, task) for task in tasks[first:first + jobs]]

@@ -1,4 +1,4 @@
-"""Lower bounds of times from the measured rates of the card, and the operators that take longer.
+"""Lower bounds ("floors") of times from the measured rates of the GPU, and the operators that take longest beyond them.
 
 The floor of an operator is its arithmetic over the measured matrix rate of the precision, or its bytes
 (each operand once) over the measured copy bandwidth, whichever takes longer. The floor of a step is the
@@ -15,14 +15,14 @@ KINDS = {nets.Conv: "convolution", nets.Norm: "normalisation", nets.Linear: "lin
 
 
 def floor_ns(engine, ceilings, precision):
-    """Nanoseconds that one operator takes at least; `engine` is an entry of a record's `engines`."""
+    """The floor of one operator in nanoseconds. `engine` is an entry of a record's `engines`."""
     arithmetic = engine["flops"] / ceilings["matrix_flops_per_s"][precision]
     traffic = engine["bytes"] / ceilings["copy_bytes_per_s"]
     return 1e9 * max(arithmetic, traffic)
 
 
 def floor_of(engines, ceilings, precision):
-    """In ms: the floor of a step, its arithmetic alone, its bytes alone, and the sum of the operators' measured times."""
+    """In ms: the floor of a step, the part due to arithmetic alone and to bytes alone, and the sum of the operators' measured times."""
     return {
         "convolutions": "direct",
         "floor_ms": sum(floor_ns(e, ceilings, precision) for e in engines) / 1e6,
@@ -71,8 +71,8 @@ def layer_kinds(layers):
 
 
 def kind_of(op, layers):
-    """'convolution.backward_filter' of 'layer1.0.conv2.backward_filter': the layer's kind, and what is done
-    for it. Operators of layers without parameters are kinds by their own name, numbers and blocks left out."""
+    """The kind of the layer and of the pass: 'convolution.backward_filter' for 'layer1.0.conv2.backward_filter'. For layers without
+    parameters it is the operator's name without numbers and blocks."""
     op = _without_slice(op)
     if op.endswith(".bf16"):
         return "cast"

@@ -37,8 +37,8 @@ import umbench_runs  # noqa: E402
 from umbench import load, peer_files  # noqa: E402
 
 WAYS = ("eager", "graph", "compile")
-# Ways that run in one process, where cuDNN searches once for both. Compiled steps have a process of their own, since compiling can
-# hang.
+# Each group of ways runs in one process, so that cuDNN searches once for both. Compiled steps are a separate group,
+# since compiling can hang.
 TOGETHER = (("eager", "graph"), ("compile", "compile_graph"))
 STANDARD_ORDER = {"fp32": "nchw", "tf32": "nhwc", "bf16": "nhwc"}
 
@@ -146,7 +146,7 @@ def say(text):
 
 @contextlib.contextmanager
 def announced(row, what):
-    """Prints how long each part of a row takes: a row can take minutes."""
+    """Prints how long a part of a row takes, since a row can take minutes."""
     began = time.monotonic()
     yield
     say(f"{row.key}: {what}: {time.monotonic() - began:.0f} s")
@@ -167,7 +167,7 @@ def append(path, line):
 
 
 def measure(row, binary, steps, card, args):
-    """The row's line. A missing value is null or has its reason; a failure does not end the other rows."""
+    """Measures a row and returns its line. A missing value is null or has its reason, so that a failure does not prevent the other rows."""
     line = blank_line(row, card)
     try:
         with tempfile.TemporaryDirectory() as values:
@@ -177,7 +177,7 @@ def measure(row, binary, steps, card, args):
             if not args.no_gradients:
                 with announced(row, "gradients"):
                     line["gradients"] = gradients(row, binary, steps, values, args)
-    except Exception as error:  # such as a full disk, or a record of another version of umbench
+    except Exception as error:  # for instance a full disk, or a record of another version of umbench
         failure = {"reason": f"{type(error).__name__}: {error}"}
         line |= {"umbench": line["umbench"] or failure, "gradients": line["gradients"] or failure}
     return line | peer_files.ratios(line)
@@ -218,7 +218,7 @@ def task_of(row, order, ways, args):
 
 
 def pytorch_modes(row, steps, args):
-    """Every way of running PyTorch, with time and peak, or with the reason why there are none."""
+    """Time and peak of every way of running PyTorch, or the reason why there are none."""
     modes = []
     for order in orders_of(row, args):
         for ways in ways_of(args):

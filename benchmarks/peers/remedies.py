@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What PyTorch offers where memory runs short, beside `best` within the same peak of device memory.
+"""Compares PyTorch's remedies for a lack of memory with `best` within the same peak of device memory.
 
 Each remedy (compiled with an activation memory budget, activation checkpointing, save_on_cpu) is timed in a process of its own; then
 umbench runs `best` with that peak as its budget. A line of JSON each; --resume skips what the file holds.
@@ -29,7 +29,7 @@ FIELDS = ("network", "batch", "precision", "remedy")
 
 
 def time_remedy(task):
-    """{ms, peak_bytes} of PyTorch with that remedy."""
+    """Times PyTorch with the remedy of the task; returns {ms, peak_bytes}."""
     import torch  # noqa: PLC0415: in a child of its own
     import torch_steps  # noqa: PLC0415
 
@@ -46,7 +46,7 @@ def time_remedy(task):
         from torch.utils.checkpoint import checkpoint_sequential  # noqa: PLC0415
 
         model = step.model
-        for layer in model.modules():  # in place they would overwrite what a segment is computed again from
+        for layer in model.modules():  # in place they would overwrite the input from which a segment is recomputed
             if hasattr(layer, "inplace"):
                 layer.inplace = False
         step.loss_of = lambda data, labels: torch.nn.functional.cross_entropy(

@@ -1,6 +1,6 @@
-"""What is timed: a row is a network, a batch and a precision, and how umbench runs it.
+"""Rows of the comparison: a network, a batch size and a precision, and options of umbench.
 
-As text: NETWORK/BATCH/PRECISION, and after a colon what differs from the table below:
+As text: NETWORK/BATCH/PRECISION, and after a colon the options that differ from the table below:
     vgg16/64/tf32
     vgg16/64/fp32:fusion=lean,workspace=256MiB,order=nhwc
 """
@@ -35,14 +35,14 @@ class Row:
 
     @property
     def options(self):
-        """What umbench is asked for, as a row of results keeps it."""
+        """The options of umbench, as a row of results stores them."""
         return {"fusion": self.fusion, "workspace": self.workspace, "memory_order": self.order or None,
                 "slices": self.slices}
 
 
 # The rows of the published table. `workspace` is the cap for one operator: AlexNet's activations are small, so a
-# workspace is a large share of its peak. `slices` trades a little time for memory. ResNet-50 in fp32 is there for
-# its gradients: in tf32 and bf16 roundings grow so much through its layers that two right results are far apart.
+# workspace is a large share of its peak. `slices` costs a little time and saves memory. ResNet-50 in fp32 is there for
+# its gradients: in tf32 and bf16 roundings grow so much through its layers that two correct results differ widely.
 TABLE = [
     Row("vgg16", 64, "fp32"), Row("vgg16", 256, "fp32"),
     Row("vgg16", 64, "tf32", workspace="128MiB"),

@@ -1,7 +1,7 @@
 """Training steps of PyTorch: built from architectures.py, timed, and compared with umbench's gradients.
 
-Imports torch and nothing of CUDA happens on import, so a parent may import it and fork; each function
-of a task (a dict) below is meant for a child process of its own.
+Importing this module imports torch but does not initialise CUDA, so a parent may import it and fork. Functions with a task (a dict) run in
+child processes.
 """
 
 import contextlib
@@ -46,7 +46,7 @@ class Dense(Branches):
 
 
 def build(layers):
-    """A module, and its parameters by umbench's names."""
+    """Builds a module; returns it and its parameters by umbench's names."""
     modules, parameters = [], {}
     for layer in layers:
         inner = [build(each) for each in nets.inner_layers(layer)]
@@ -70,7 +70,7 @@ def _block(layer):
 def _module(layer):
     if isinstance(layer, nets.Conv):
         return nn.Conv2d(layer.inputs, layer.outputs, layer.kernel, layer.stride, layer.pad, groups=layer.groups, bias=layer.bias)
-    if isinstance(layer, nets.Norm):  # statistics of the batch alone, as umbench has them
+    if isinstance(layer, nets.Norm):  # only statistics of the batch, as in umbench
         return nn.BatchNorm2d(layer.channels, layer.epsilon, track_running_stats=False)
     if isinstance(layer, nets.Relu):
         return nn.ReLU6(inplace=True) if layer.capped else nn.ReLU(inplace=True)
@@ -119,7 +119,7 @@ class Step:
         return loss
 
     def load(self, folder):
-        """Takes parameters, inputs and labels as umbench wrote them."""
+        """Loads parameters, inputs and labels from the files that umbench wrote."""
         with torch.no_grad():
             for name, parameter in self.parameters.items():
                 parameter.copy_(values(folder, name, self.device).reshape(parameter.shape))
@@ -135,7 +135,7 @@ def values(folder, name, device):
 
 
 def warm_compiler(task):
-    """Compiles, so that another process finds the results in the compiler's cache."""
+    """Compiles a step, so that another process finds the results in the compiler's cache."""
     step = Step(task["network"], task["batch"], task["precision"], task["order"])
     compile_step(step, task["compile_mode"])
     step()
@@ -156,7 +156,7 @@ def time_modes(task):
     for way in task["ways"]:
         try:
             found[way] = _time_captured(step, task) if way.endswith("graph") else _time_issued(step, task)
-        except Exception as error:  # the row keeps the reason, and the other ways run
+        except Exception as error:  # the row has the reason, and the other ways still run
             found[way] = {"reason": reason_of(error)}
         torch.cuda.empty_cache()  # cached memory of one way would not be free for the next
     return found
@@ -175,8 +175,8 @@ def _time_issued(step, task):
 
 
 def _time_captured(step, task):
-    """Captured on a side stream after warming up there, as PyTorch asks. The peak is that of capture and
-    replays: the graph's private pool, and what is outside of it."""
+    """Times a step that is captured as a CUDA graph, on a side stream after a warm-up there, as PyTorch requires. The peak covers capture
+    and replays: the graph's private pool and the memory outside of it."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -200,7 +200,7 @@ def _figures(call, samples):
 
 
 def _milliseconds(call, samples):
-    """Of each call, by events on the current stream."""
+    """Milliseconds of each call, by events on the current stream."""
     marks = [torch.cuda.Event(enable_timing=True) for _ in range(samples + 1)]
     marks[0].record()
     for mark in marks[1:]:
@@ -214,8 +214,8 @@ def _milliseconds(call, samples):
 
 
 def compare(task):
-    """Loss and gradients of umbench, as task["values"] holds them, against PyTorch's on the same weights
-    and inputs; and of both against PyTorch in task["reference"] (fp32 without TF32, or fp64)."""
+    """Compares loss and gradients of umbench, which are files in task["values"], with PyTorch's on the same weights and inputs, and both
+    with PyTorch in the precision task["reference"] (fp32 without TF32, or fp64)."""
     device = task.get("device", "cuda")
     theirs = gradients_in(task, device)
     loss, ours = gradients_of(task, task["precision"], task["order"], device)
@@ -226,7 +226,7 @@ def compare(task):
         return result
     try:
         loss, exact = gradients_of(task, task["reference"], "nchw", device)
-    except Exception as error:  # such as too little memory for fp64: the comparison above stands
+    except Exception as error:  # for instance too little memory for fp64; the comparison above is kept
         return result | {"reference_reason": reason_of(error)}
     return result | {"reference_loss": finite(loss), "umbench_to_reference": errors(theirs, exact),
                      "pytorch_to_reference": errors(ours, exact)}
@@ -245,8 +245,8 @@ def gradients_of(task, precision, order, device):
 
 
 def errors(gradients, expected):
-    """Over all tensors, ||gradient - expected|| / ||expected||: the worst with its name, and the median.
-    None stands for what is not finite, which is worst."""
+    """The relative errors ||gradient - expected|| / ||expected|| of all tensors: the largest with its name, and the median. None stands for
+    an infinite error or NaN, which counts as the largest."""
     each = {name: relative_error(gradients[name], expected[name]) for name in expected}
     worst = max(each, key=each.get)
     return {"worst": finite(each[worst]), "worst_tensor": worst, "median": finite(statistics.median(each.values()))}
@@ -267,7 +267,7 @@ def relative_error(out, expected):
 
 
 def ceilings(task):
-    """Measured rates of plain copies and products, and versions of card and libraries."""
+    """Measures the rates of copies and matrix products; also returns the name of the GPU and the versions of libraries."""
     return {"copy_bytes_per_s": _copy_rate(task["copy_bytes"]),
             "matrix_flops_per_s": {p: _matrix_rate(p, task["matrix_size"]) for p in ("fp32", "tf32", "bf16")},
             "gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "cuda": torch.version.cuda,

@@ -1,4 +1,4 @@
-"""Runs one row with umbench and takes from its record what is compared."""
+"""Runs one row with umbench and reads the compared figures from its record."""
 
 import math
 import statistics
@@ -13,7 +13,7 @@ from umbench import load  # noqa: E402
 
 
 class Failed(Exception):
-    """umbench gave no figures; the message says why."""
+    """The run of umbench failed; the message says why."""
 
 
 def strategy(row):
@@ -32,11 +32,11 @@ def command(binary, row, iterations, deadline_s, out, values=None):
 
 
 def run(binary, row, iterations, deadline_s, values=None):
-    """(environment, record) of a run; tensors are left in the folder `values`."""
+    """Runs umbench; returns (environment, record). Tensors are written to the folder `values`."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "record.jsonl"
         line = command(binary, row, iterations, deadline_s, out, values)
-        try:  # umbench keeps the deadline itself; this one is for a tool that hangs
+        try:  # umbench enforces the deadline itself; this longer one ends an umbench that hangs
             done = subprocess.run(line, capture_output=True, text=True, timeout=deadline_s + 60)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise Failed(f"umbench did not run: {error}") from error
@@ -56,8 +56,8 @@ def versions(environment):
 
 
 def figures(record, warmup):
-    """What a row keeps of the record. Times are of CUDA events behind each replay of the CUDA graph; the
-    peak is the device arena, all that umbench allocates there for the run."""
+    """The figures of a record that a row stores. Times are those of CUDA events after each replay of the CUDA graph. The peak is the device
+    arena, which is all that umbench allocates on the device for the run."""
     samples = [ns / 1e6 for ns in record["samples_ns"][warmup:]]
     memory = record["memory"]
     return {"ms": statistics.median(samples), "samples_ms": samples, "peak_bytes": memory["peak_device_bytes"],
