@@ -12,7 +12,7 @@ namespace {
 
 constexpr double noticeable = 1.02;
 
-// --- what was moved ---
+// --- texts of the moved data ---
 
 std::string gib_text(std::optional<byte_count> bytes) {
   return bytes ? fmt::format("{:.2f}", static_cast<double>(*bytes) / static_cast<double>(GiB)) : "?";
@@ -29,13 +29,13 @@ traffic_texts texts_of_traffic(const record& r) {
           c.faults ? fmt::format("{}", *c.faults) : "?"};
 }
 
-// --- why ---
+// --- explanations of harmful hints ---
 
 bool is_written_by_operators(role use) {
   return use != role::input && use != role::label && use != role::parameter;
 }
 
-// Why a harmful hint harms, by the driver's rules; "" if they do not tell.
+// Explains by the driver's rules why a harmful hint harms; "" if no rule explains it.
 std::string_view explain_harm(const hint_rule& r) {
   const auto* a = std::get_if<advice_rule>(&r.policy);
   const bool written =
@@ -54,11 +54,11 @@ std::string verdict_text(const record& r, const record& base, std::span<const hi
 
 // --- tables ---
 
-std::string row(std::string_view name, const record& r, const std::string& said) {
+std::string row(std::string_view name, const record& r, const std::string& verdict) {
   const traffic_texts f = texts_of_traffic(r);
   const auto time = steady_ns(r);
   return fmt::format("  {:<38} {:>9} {:>9} {:>9} {:>9} {:>9}  {}\n", name, time ? time_text(*time) : "-",
-                     f.to_device, f.to_host, f.remote, f.faults, said);
+                     f.to_device, f.to_host, f.remote, f.faults, verdict);
 }
 
 std::string table_head(std::string_view title) {

@@ -26,11 +26,11 @@ ablation_plan plan_ablation(const hint_strategy& set);
 // one rule.
 std::vector<hint_strategy> strategies_of(const ablation_plan& plan);
 
-// "helps: 1.42 times as fast", "harmful: 3.1 times as long", "no effect"; why, where the driver's rules say
-// so. 2 % either way are no effect.
+// "helps: 1.42 times as fast", "harmful: 3.1 times as long", "no effect"; Adds the reason if the driver's
+// rules give one. A difference of up to 2 % counts as no effect.
 std::string verdict(double before_ns, double after_ns, std::span<const hint_rule> added);
 
-// Tables for users. `named`: records of catalogue strategies, `managed` among them.
+// Tables for users. `named` has records of catalogue strategies, among them `managed`.
 std::string ablation_text(std::span<const record> named, const ablation_plan& plan,
                           std::span<const record> of_plan);
 

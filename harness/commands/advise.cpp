@@ -42,7 +42,7 @@ cell setting_to_advise(const advise_options& o, const std::vector<machine>& mach
   what.strategy = baseline_strategy;
   if (what.backend.empty()) {
     what.backend = std::string("sim:") + standard_machine;
-    requested_cell(what);  // refuses invalid options before looking for a GPU
+    requested_cell(what);  // throws for invalid options before a GPU is looked for
     what.backend = default_backend(signals);
   }
   cell work = with_machine(requested_cell(what), machines);
@@ -85,7 +85,8 @@ bool exceeds_device(const cell& setting, const record& in_core) {
   return footprint && budget && footprint->total > *budget;
 }
 
-// The record, without a run, of a strategy that needs managed memory beyond the device where there is none.
+// The record of a strategy that is not run, since it needs more managed memory than the device has and the
+// system does not support that.
 record record_of_excluded(const cell& c, const record& in_core, const managed_support& managed) {
   record r = make_record(c);
   r.result = outcome::unsupported;
@@ -94,15 +95,15 @@ record record_of_excluded(const cell& c, const record& in_core, const managed_su
   return r;
 }
 
-// Lets `lines` tell how many of the cells have ended and which is the fastest so far.
+// Makes a callback that adds to `lines` how many cells have ended and which is the fastest so far.
 std::function<void(const record&)> progress_of_cells(progress& lines, std::size_t cells) {
   return [&lines, cells, done = std::size_t{0}, fastest = std::string(),
-          least = std::numeric_limits<double>::infinity()](const record& r) mutable {
+          fastest_time = std::numeric_limits<double>::infinity()](const record& r) mutable {
     ++done;
     const std::optional<double> time = r.result == outcome::ok ? steady_ns(r) : std::nullopt;
-    if (time && *time < least) {
-      least = *time;
-      fastest = fmt::format(", {} is the fastest with {}", r.strategy, time_text(least));
+    if (time && *time < fastest_time) {
+      fastest_time = *time;
+      fastest = fmt::format(", {} is the fastest with {}", r.strategy, time_text(fastest_time));
     }
     lines.note(fmt::format("{} of {} done{}", done, cells, fastest));
   };
@@ -122,8 +123,8 @@ std::string describe_setting(const cell& setting, const record& in_core,
                              known->result.ratio.value());
 }
 
-// What the plan of the strategy named does, by module. "" of a network whose names tell none, of a strategy
-// that leaves all to the driver, and where a GPU was asked.
+// A table of what the plan of the recommended strategy does with each module. "" if the network's names
+// contain no modules, the driver moves all memory, or the backend is a GPU.
 std::string modules_text(const cell& setting, const memory_advice& given) {
   const tried_strategy* named = recommended_strategy(given);
   const bool is_of_file = setting.network.family == nullptr;

@@ -23,7 +23,7 @@ int device_number(const std::string& backend) {
   throw input_error(fmt::format("--backend {}: only a GPU can be measured; use cuda:N", backend));
 }
 
-// Checked before the measurements start.
+// Throws input_error if the folder of the file is missing, before the measurements start.
 void require_folder(const char* option, const std::string& file) {
   if (file.empty()) return;
   const std::filesystem::path folder = std::filesystem::absolute(file).parent_path();
@@ -44,7 +44,8 @@ class progress_lines {
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
-// The text for a new machine file: how it was measured, and from which file the rest is.
+// The source text of a new machine file: how it was measured, and which machine file supplied the other
+// figures.
 std::string describe_measurement(const environment& here, const std::string& rest_from) {
   const gpu_facts& gpu = *here.gpu;
   return fmt::format(
@@ -79,7 +80,8 @@ const machine& base_machine_for(const std::string& gpu, const std::vector<machin
       gpu));
 }
 
-// Makes the machine file from kept samples. The machine that --like names supplies host and source.
+// Makes the machine file from samples of an earlier calibration. The machine that --like names supplies host
+// and source.
 int calibrate_from_samples(const calibrate_options& o, const std::vector<machine>& machines,
                            const std::string& name) {
   if (o.like.empty())
@@ -107,7 +109,7 @@ int calibrate_command(const calibrate_options& o) {
   machine made = find_machine(machines, o.like.empty() ? standard_machine : o.like);
   const std::string name = o.name.empty() ? std::filesystem::path(o.out).stem().string() : o.name;
   machine_from_json(to_json(with_machine_name(made, name)),
-                    "--name " + name);  // refuses an invalid machine name
+                    "--name " + name);  // throws for an invalid machine name
   require_folder("--out", o.out);
   require_folder("--samples", o.samples);
   check_output_file("--out", o.out);

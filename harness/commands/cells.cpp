@@ -20,7 +20,7 @@
 namespace um {
 namespace {
 
-constexpr std::int64_t most_batch = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t max_batch = std::numeric_limits<std::int64_t>::max();
 
 knob_values parse_knobs(const char* option, const std::vector<std::string>& assignments) {
   knob_values knobs;
@@ -33,11 +33,12 @@ knob_values parse_knobs(const char* option, const std::vector<std::string>& assi
   return knobs;
 }
 
-void require_option_value(const char* option, const std::string& value, const char* mend) {
-  if (value.empty()) throw input_error(fmt::format("{} is missing; {}", option, mend));
+void require_option_value(const char* option, const std::string& value, const char* remedy) {
+  if (value.empty()) throw input_error(fmt::format("{} is missing; {}", option, remedy));
 }
 
-// A graph file fixes batch, pass and so on, so options must not change them.
+// Reads a network from a graph file. Such a file determines batch, pass and so on, so options must not set
+// them.
 network_spec network_from_file_only(const experiment_options& o) {
   if (const auto given = names_of_given_network_options(o); !given.empty()) {
     throw input_error(fmt::format("{}: {} is a network as it is; leave {} out, or export it otherwise",
@@ -56,7 +57,7 @@ network_spec network_of(const experiment_options& o) {
   if (is_network_file(o.network)) return network_from_file_only(o);
   network_spec n;
   n.name = o.network;
-  if (!o.batch.empty()) n.batch = parse_whole_number("--batch", o.batch, 1, most_batch);
+  if (!o.batch.empty()) n.batch = parse_whole_number("--batch", o.batch, 1, max_batch);
   set_if_given<pass>(n.mode, "--pass", o.pass);
   n.appends_sgd = o.sgd;
   set_if_given<optimizer_kind>(n.optimizer, "--optimizer", o.optimizer == "none" ? "" : o.optimizer);
@@ -68,7 +69,7 @@ network_spec network_of(const experiment_options& o) {
   if (!o.insize.empty() && n.knobs.contains("insize")) {
     throw input_error("--insize and --set insize are the same knob; keep one");
   }
-  if (!o.insize.empty()) n.knobs["insize"] = parse_whole_number("--insize", o.insize, 1, most_batch);
+  if (!o.insize.empty()) n.knobs["insize"] = parse_whole_number("--insize", o.insize, 1, max_batch);
   return n;
 }
 
@@ -129,7 +130,7 @@ experiment parse_experiment(const experiment_options& o) {
       throw input_error("--effort and --knob effort are the same knob; keep one");
     e.strategy_knobs["effort"] = static_cast<std::int64_t>(parse_choice<search_effort>("--effort", o.effort));
   }
-  if (!o.ratio.empty()) e.ratio = parse_real_number("--ratio", o.ratio, least_ratio, most_ratio);
+  if (!o.ratio.empty()) e.ratio = parse_real_number("--ratio", o.ratio, min_ratio, max_ratio);
   if (!o.budget.empty()) e.budget = parse_size("--budget", o.budget);
   e.backend = o.backend;
   set_if_given<run_mode>(e.mode, "--mode", o.mode);
@@ -138,8 +139,8 @@ experiment parse_experiment(const experiment_options& o) {
                         std::uint32_t most) {
     return text.empty() ? standard : static_cast<std::uint32_t>(parse_whole_number(option, text, 1, most));
   };
-  e.iterations = count("--iterations", o.iterations, e.iterations, most_iterations);
-  e.deadline_s = count("--deadline", o.deadline, e.deadline_s, most_deadline_s);
+  e.iterations = count("--iterations", o.iterations, e.iterations, max_iterations);
+  e.deadline_s = count("--deadline", o.deadline, e.deadline_s, max_deadline_s);
   e.timeline = o.timeline;
   e.allow_native = o.allow_native;
   return e;
@@ -184,7 +185,8 @@ environment environment_for(std::span<cell> cells, const std::vector<machine>& m
 }
 
 std::string setting_rows(const cell& work) {
-  const bool of_a_file = work.network.family == nullptr;  // its file states its precision
+  const bool of_a_file =
+      work.network.family == nullptr;  // a network from a file, whose precision the file states
   const std::string text =
       of_a_file || !work.planner_machine ? "" : precision_text(work.network.spec, *work.planner_machine);
   return text.empty() ? "" : fmt::format("  {:<11}{}\n", "precision", text);
@@ -195,9 +197,9 @@ bool are_all_simulated(std::span<const cell> cells) {
 }
 
 std::size_t parse_jobs(const std::string& option, bool simulated) {
-  constexpr std::int64_t most_jobs = 1024;
+  constexpr std::int64_t max_jobs = 1024;
   if (option.empty()) return simulated ? std::max(1U, std::thread::hardware_concurrency()) : 1;
-  const auto jobs = static_cast<std::size_t>(parse_whole_number("--jobs", option, 1, most_jobs));
+  const auto jobs = static_cast<std::size_t>(parse_whole_number("--jobs", option, 1, max_jobs));
   if (jobs > 1 && !simulated) {
     throw input_error(
         fmt::format("--jobs {}: cells on a GPU run one at a time, or they would disturb each other's times; "

@@ -16,20 +16,20 @@ namespace um {
 std::vector<std::string> names_of_given_network_options(const experiment_options& options);
 // The experiment as given by the options. Throws input_error naming the option.
 experiment parse_experiment(const experiment_options& options);
-// The cell that the options ask for. Files that it names are read within limits of memory and time.
+// The cell of the options. Its files are read within limits of memory and time.
 cell requested_cell(const experiment_options& options);
 // The files that options name: rules, a network.
 std::vector<std::string> input_files_of(const experiment_options& options);
 
-// `folder` "": only the built-in machines.
+// The machine files of a folder and the built-in ones; with "" only the built-in ones.
 std::vector<machine> load_machines_from(const std::string& folder);
 
 // Adds the machine of a simulated backend. Throws input_error if it is unknown.
 cell with_machine(cell work, const std::vector<machine>& machines);
 
-// The environment of these cells. Asks for a GPU only if one of them wants one; throws input_error if it is
-// not there. Sets planner_machine of GPU cells: the machine `like` or, if that is "", the one of the GPU's
-// kind. Reports on standard error which machine stands in if there is none.
+// The environment of these cells. Looks for a GPU only if a cell runs on one; throws input_error if it is
+// missing. Sets planner_machine of GPU cells: the machine `like` or, if that is "", the one of the GPU's
+// kind. Reports on standard error which machine file is used instead if there is none.
 environment environment_for(std::span<cell> cells, const std::vector<machine>& machines,
                             const std::string& like, signal_watch& signals);
 

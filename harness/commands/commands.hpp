@@ -1,5 +1,5 @@
-// The commands of `umbench`, free of command-line parsing. Each returns the exit code: 0 all well,
-// 1 a cell failed, 128 + the signal's number if interrupted. They throw input_error (exit code 2)
+// The commands of `umbench`, without the parsing of the command line. Each returns the exit code: 0 for
+// success, 1 if a cell failed, 128 + the signal's number if interrupted. They throw input_error (exit code 2)
 // and append_error (1).
 #pragma once
 
@@ -17,7 +17,7 @@ enum class search_effort : std::uint8_t { low, normal, high };
 template <>
 inline constexpr std::array enum_names<search_effort>{"low"sv, "normal"sv, "high"sv};
 
-// Options as the user wrote them; "": not given.
+// Options as the user wrote them; "" means not given.
 struct experiment_options {
   std::string network, batch, insize, pass, fusion, precision, memory_order, strategy, ratio, budget, backend,
       mode, workspace_cap, iterations, deadline, effort, optimizer;
@@ -49,12 +49,12 @@ struct merge_options {
 };
 
 struct list_options {
-  std::string what, machines;  // what "": everything
+  std::string what, machines;  // what to list; "": everything
   bool json = false, all = false;
 };
 
 struct pack_options {
-  std::string file, packer, limit;  // packer "": each of them
+  std::string file, packer, limit;  // packer "": all packers
   bool addresses = false;           // print the address of each lifetime alone
 };
 
@@ -79,18 +79,19 @@ struct calibrate_options {
 };
 
 struct tune_options {
-  experiment_options experiment;  // strategy "": begin with all of them
+  experiment_options experiment;  // strategy "": start with all strategies of rules
   std::string out, trials, best, jobs;
   bool resume = false;
 };
 struct ablate_options {
-  experiment_options experiment;  // strategy "": the fastest
+  experiment_options experiment;  // strategy "": ablate the fastest
   std::string out, jobs;
   bool resume = false;
 };
 
 struct advise_options {
-  experiment_options experiment;        // no strategy; backend "": what is found here
+  experiment_options
+      experiment;  // without a strategy; backend "": the GPU here, or the standard simulated machine
   std::vector<std::string> strategies;  // empty: the default ones of every technique
   std::string system, jobs;
   bool json = false;
@@ -107,20 +108,20 @@ int plan_command(const plan_options& options);
 int run_command(const run_options& options);
 int sweep_command(const sweep_options& options);
 int calibrate_command(const calibrate_options& options);
-// Prints simulated beside measured and published figures.
+// Prints simulated figures next to measured and published ones.
 int validate_command(const validate_options& options);
-// Searches rules and their numbers, writes the best strategy as a file and keeps every record.
+// Searches rules and their numbers. Writes the best strategy to a file, and all records.
 int tune_command(const tune_options& options);
 // Runs every hint alone, and the best strategy without each of its rules.
 int ablate_command(const ablate_options& options);
-// Recommends a memory technique, with the cost of each; 1 if none works.
+// Recommends a memory technique and prints the cost of each. Returns 1 if none works.
 int advise_command(const advise_options& options);
-// Answers umbench.torch.fit: what a PyTorch step saves for its backward pass.
+// Plans for umbench.torch.fit which tensors a PyTorch step saves for its backward pass.
 int plan_torch_command(const plan_torch_options& options);
 // Makes, shows and checks machine files.
 int machine_command(const machine_options& options);
 int merge_command(const merge_options& options);
-// Packs the lifetimes of a file; 1 if no requested packer stays within the limit.
+// Packs the lifetimes of a file. Returns 1 if no requested packer stays within the limit.
 int pack_command(const pack_options& options);
 
 // Runs the given command and returns its exit code; 0 after --help and --version. Throws input_error, and

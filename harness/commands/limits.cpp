@@ -14,7 +14,7 @@
 namespace um {
 namespace {
 
-constexpr rlim_t most_memory = rlim_t{4} << 30;
+constexpr rlim_t max_memory = rlim_t{4} << 30;
 constexpr int exit_bad_input = 2;
 
 std::string& last_line() {
@@ -45,7 +45,7 @@ process_limits::process_limits(const std::string& input, std::chrono::seconds pr
   if (!memory || getrlimit(RLIMIT_AS, &now) != 0 || !(std::ifstream("/proc/self/statm") >> pages)) return;
   previous_memory_limit_ = now;
   now.rlim_cur =
-      std::min<rlim_t>(now.rlim_cur, pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)) + most_memory);
+      std::min<rlim_t>(now.rlim_cur, pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)) + max_memory);
   setrlimit(RLIMIT_AS, &now);
 }
 

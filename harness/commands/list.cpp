@@ -34,8 +34,8 @@ void print_knobs(const std::vector<Knob>& knobs, const char* option) {
   }
 }
 
-// The advice of a strategy that has one advice rule for one role and nothing else; such strategies exist for
-// every pair.
+// The rule of a strategy whose only rule is advice for one role, else nullptr. There is such a strategy for
+// every pair of advice and role.
 const advice_rule* only_advice_of(const strategy& s) {
   const auto row = std::ranges::find(hint_table(), s.name, &hint_strategy::name);
   if (row == hint_table().end() || row->rules.size() != 1) return nullptr;
@@ -50,7 +50,7 @@ struct level {
   std::string_view option, value, meaning;
 };
 
-// Options that every network has; the first value is the default.
+// Prints the fusion levels; the first is the default.
 void list_fusion_levels() {
   constexpr std::array<level, 9> levels{{
       {"--fusion", to_text(fusion::fused),
@@ -120,15 +120,16 @@ void list_strategies() {
 }
 
 void list_machines(const std::vector<machine>& machines) {
-  constexpr std::size_t most = 150;
+  constexpr std::size_t max_length = 150;
   fmt::print("machines (--backend sim:NAME); their files say where each figure is from\n");
   for (const machine& m : machines) {
-    print_row(m.name, fmt::format("{} device, {} host; {}. {}", to_text(m.device_bytes),
-                                  to_text(m.host_bytes), provenance(m), first_sentence(m.source, most)));
+    print_row(m.name,
+              fmt::format("{} device, {} host; {}. {}", to_text(m.device_bytes), to_text(m.host_bytes),
+                          provenance(m), first_sentence(m.source, max_length)));
   }
 }
 
-// Figures of a machine file and their source.
+// Prints the figures of a machine file and where they come from.
 void list_machine_figures() {
   fmt::print("figures of a machine (core/machine.hpp)\n");
   for (const figure& f : figures()) {
@@ -147,7 +148,7 @@ struct attribute_names {
   void number(const char* name, float, double, double) const { all.emplace_back(name); }
 };
 
-// Kinds of operators, as graph files name them, and their attributes.
+// Prints the kinds of operators, as graph files name them, and their attributes.
 void list_operators() {
   fmt::print("kinds of operators in graph files; core/operators.hpp has their operands\n");
   for (const op_attributes& kind : every_kind()) {

@@ -1,4 +1,4 @@
-// Machine files for GPUs that are not present: made from a data sheet, shown, checked.
+// Makes, shows and checks machine files, which can be made from a data sheet without the GPU.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -99,12 +99,12 @@ std::int64_t parse_figure_value(const figure& f, std::string_view text) {
     throw input_error(fmt::format("--set {}: \"{}\" is no such value; write for example {}", f.name,
                                   one_line(text.substr(0, 80)), units.example));
   }
-  const auto least = static_cast<double>(f.min_value),
-             most = static_cast<double>(std::min(f.max_value, std::int64_t{1} << 62));
-  if (*value < least || *value > most) {
+  const auto min_value = static_cast<double>(f.min_value),
+             max_value = static_cast<double>(std::min(f.max_value, std::int64_t{1} << 62));
+  if (*value < min_value || *value > max_value) {
     throw input_error(fmt::format("--set {}: {} is not from {} to {}", f.name, one_line(text.substr(0, 80)),
                                   figure_text(f, f.min_value),
-                                  figure_text(f, static_cast<std::int64_t>(most))));
+                                  figure_text(f, static_cast<std::int64_t>(max_value))));
   }
   return std::llround(*value);
 }
@@ -158,9 +158,9 @@ std::vector<figure_setting> figure_settings(const std::vector<std::string>& opti
   return all;
 }
 
-// A machine that nobody measured: figures of `base` with `set` in place. What base measured over its link
-// (both ways at once, kernels' accesses) follows the link in proportion where it is not set; `followed` gets
-// the names of these. Every figure is marked as estimated.
+// A machine that was not measured: `base` with the figures of `set`. Rates of base that depend on its link
+// (both directions at once, kernels' accesses) are scaled with the link's rate unless they are set;
+// `followed` receives their names. Every figure is marked as estimated.
 machine derived_machine(machine base, const std::vector<figure_setting>& set,
                         std::vector<std::string>& followed) {
   const machine before = base;
@@ -203,7 +203,7 @@ void require_all_figures(const std::string& name, const std::vector<figure_setti
       one_line(name), missing.size(), fmt::join(missing, ", ")));
 }
 
-// A new machine. Every fitted figure counts as borrowed, as in a file that omits it.
+// A new machine whose fitted figures are all marked as borrowed, as in a file that omits them.
 machine machine_of_borrowed_figures() {
   machine m;
   for (const figure& f : figures()) {
@@ -247,7 +247,7 @@ int new_machine(const machine_options& o) {
   made.name = o.name;
   made.source = describe_source(o, set, base);
   const std::string text = to_json(made);
-  made = machine_from_json(text, "machine new " + o.name);  // reads it back
+  made = machine_from_json(text, "machine new " + o.name);  // reads the text back, which checks it
   const std::string out = o.out.empty() ? o.name + ".json" : o.out;
   if (std::filesystem::exists(out)) {
     throw input_error(

@@ -48,8 +48,10 @@ void reserve_standard_streams() {
 
 // Shortens a long message, keeping both ends.
 std::string shorten_message(std::string text) {
-  constexpr std::size_t most = 1800, end = 400;
-  return text.size() <= most ? text : text.substr(0, most - end) + " ... " + text.substr(text.size() - end);
+  constexpr std::size_t max_length = 1800, end = 400;
+  return text.size() <= max_length
+             ? text
+             : text.substr(0, max_length - end) + " ... " + text.substr(text.size() - end);
 }
 
 // Prints the message and returns the exit code.

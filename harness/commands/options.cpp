@@ -17,7 +17,7 @@
 namespace um {
 namespace {
 
-// Help for a value: type, meaning and range, default.
+// Help text of an option's value: type, meaning and range, default.
 struct value_help {
   std::string type;
   std::string summary;
@@ -26,13 +26,13 @@ struct value_help {
 
 constexpr const char* required = "required";
 
-// "fp32|tf32|bf16".
+// The names of an enumeration, such as "fp32|tf32|bf16".
 template <named_enum E>
 std::string choices() {
   return fmt::format("{}", fmt::join(enum_names<E>, "|"));
 }
 
-// An option with one value, which is not empty.
+// Adds an option with one value, which must not be empty.
 CLI::Option& add_option(CLI::App& command, const char* name, auto& value, const value_help& help) {
   const auto refuse_empty = [](const std::string& text) {
     return text.empty() ? std::string("its value is empty") : std::string();
@@ -45,14 +45,14 @@ CLI::Option& add_option(CLI::App& command, const char* name, auto& value, const 
               ->type_name(help.type);
 }
 
-// An option that may be given several times.
+// Adds an option that may be given several times.
 void add_repeated_option(CLI::App& command, const char* name, std::vector<std::string>& values,
                          const value_help& help) {
   add_option(command, name, values, help).allow_extra_args(false);
 }
 
-std::string range_text(std::uint64_t least, std::uint64_t most) {
-  return fmt::format("{} to {}", least, most);
+std::string range_text(std::uint64_t min_value, std::uint64_t max_value) {
+  return fmt::format("{} to {}", min_value, max_value);
 }
 
 void replace_description(CLI::App& command, const char* name, const std::string& text) {
@@ -113,7 +113,7 @@ void add_strategy_options(CLI::App& command, experiment_options& o) {
 void add_memory_options(CLI::App& command, experiment_options& o) {
   add_option(
       command, "--ratio", o.ratio,
-      {"NUMBER", fmt::format("Footprint / budget, {} to {}", least_ratio, most_ratio), "the whole device"});
+      {"NUMBER", fmt::format("Footprint / budget, {} to {}", min_ratio, max_ratio), "the whole device"});
   add_option(command, "--budget", o.budget,
              {"SIZE", "Device memory that the run may use, such as 4GiB, 1 byte or more; not with --ratio",
               "the whole device"});
@@ -131,26 +131,26 @@ void add_experiment_options(CLI::App& command, experiment_options& o) {
   add_memory_options(command, o);
 }
 
-constexpr std::uint64_t most_jobs = 1024;
+constexpr std::uint64_t max_jobs = 1024;
 
 void add_iterations(CLI::App& command, experiment_options& o, const char* meaning,
                     const char* standard = "5") {
   add_option(command, "--iterations", o.iterations,
-             {"N", fmt::format("{}, {}", meaning, range_text(1, most_iterations)), standard});
+             {"N", fmt::format("{}, {}", meaning, range_text(1, max_iterations)), standard});
 }
 
 void add_deadline(CLI::App& command, experiment_options& o, const char* meaning) {
   add_option(
       command, "--deadline", o.deadline,
       {"SECONDS",
-       fmt::format("{}, {}; of processor time where simulated", meaning, range_text(1, most_deadline_s)),
+       fmt::format("{}, {}; of processor time where simulated", meaning, range_text(1, max_deadline_s)),
        "300"});
 }
 
 void add_jobs(CLI::App& command, std::string& jobs, const char* meaning) {
   add_option(
       command, "--jobs", jobs,
-      {"N", fmt::format("{} at a time, {}; on a GPU 1", meaning, range_text(1, most_jobs)), "one a core"});
+      {"N", fmt::format("{} at a time, {}; on a GPU 1", meaning, range_text(1, max_jobs)), "one a core"});
 }
 
 constexpr const char* times_only_text =
@@ -207,7 +207,7 @@ void add_sweep_options(CLI::App& sweep, sweep_options& o) {
                  "Allow mode native, in which driver defects can hang the GPU");
 }
 
-// Options that tune and ablate share.
+// Adds the options that tune and ablate share.
 void add_trials(CLI::App& command, experiment_options& o, std::string& jobs, bool& resume) {
   add_iterations(command, o, "Iterations of every trial");
   add_deadline(command, o, "Until a trial is killed");
@@ -393,7 +393,7 @@ void add_commands(CLI::App& app, int& exit_code) {
   for (const script_command& script : script_commands()) app.add_subcommand(script.name, script.summary);
 }
 
-// Reports a misspelt command, which the parser would report as missing; also a misspelt subcommand.
+// Throws for an unknown command or subcommand, which the parser would report as a missing one.
 void refuse_unknown_command(const CLI::App& app, int argc, const char* const* argv, int at = 1) {
   if (argc <= at || argv[at][0] == '-' || app.get_subcommands({}).empty()) return;
   std::vector<std::string> known;

@@ -49,12 +49,12 @@ void print(std::string_view name, const row& r, std::string_view verdict) {
              ratio, r.ms, verdict);
 }
 
-// Prints the first choice of swapped tensors that packs into the limit, or the smallest packing. Whether it
-// fits.
+// Prints the first choice of swapped tensors that packs into the limit, or the smallest packing. Returns
+// whether it fits.
 bool print_swapped(const packer& p, const std::vector<traced_lifetime>& lifetimes, byte_count limit) {
   std::optional<row> best;
   swapped_lifetimes chosen;
-  // Tries lower and lower limits, since packing may need more than the live bytes.
+  // Tries ever lower limits of live bytes, since a packing may need more than the live bytes.
   for (byte_count aim = limit; aim > limit / 2 && !(best && best->packed.bytes <= limit); aim -= limit / 50) {
     for (swapped_lifetimes& s : swap_to_limit(lifetimes, aim)) {
       row r = pack_row(p, s.lifetimes);

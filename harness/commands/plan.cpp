@@ -40,7 +40,7 @@ int plan_command(const plan_options& options) {
   const auto machines = load_machines_from(options.experiment.machines);
   cell work = with_machine(requested_cell(options.experiment), machines);
   if (!work.backend.is_simulated) {
-    // A child checks for the GPU first; this process opens it only if it exists.
+    // A child process looks for the GPU first, so that this process opens it only if it exists.
     signal_watch signals;
     environment_for(std::span(&work, 1), machines, options.experiment.machine_like, signals);
   }

@@ -24,7 +24,7 @@
 namespace um {
 namespace {
 
-// Knobs must exist if the strategy is in a table; a plan made elsewhere may name any.
+// Throws for an unknown knob if the strategy is in a table. Plans of other strategies may name any knob.
 void check_knobs(const plan_file& plan, const std::string& source) {
   const strategy* row = find_strategy(strategies(), plan.strategy);
   if (row == nullptr) return;
@@ -35,7 +35,7 @@ void check_knobs(const plan_file& plan, const std::string& source) {
   }
 }
 
-// The plan's file determines what to run; options only where and how often.
+// The plan file determines what to run. Options determine only where and how often.
 cell cell_from_plan(const run_options& options) {
   const experiment_options& o = options.experiment;
   std::vector<std::string> given = names_of_given_network_options(o);
@@ -139,7 +139,7 @@ int run_command(const run_options& options) {
   fmt::print("{}{}", summary(r), setting_rows(work));
   if (r.result == outcome::ok) return 0;
   print_text("umbench: {}: {}\n", r.key, outcome_text(r));
-  constexpr int failed = 1, does_not_fit = 4;  // 3 is umbench compare with too little data
+  constexpr int failed = 1, does_not_fit = 4;  // exit code 3 is that of umbench compare with too little data
   return r.result == outcome::infeasible ? does_not_fit : failed;
 }
 

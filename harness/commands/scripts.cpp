@@ -36,7 +36,7 @@ constexpr std::array commands{
 // The script that starts a module of the Python package umbench.
 constexpr const char* starter = "python/start.py";
 
-// The value of an environment variable; "" counts as not set.
+// The value of an environment variable; "" if it is not set.
 std::string environment_variable(const char* name) {
   const char* value = std::getenv(name);
   return value ? value : "";
@@ -52,7 +52,8 @@ fs::path starter_path(const script_command& command) {
   }
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
   for (fs::path folder = program.parent_path(); !folder.empty(); folder = folder.parent_path()) {
-    for (const fs::path& place : {folder, folder / "share/umbench"}) {  // in a checkout, and installed
+    for (const fs::path& place :
+         {folder, folder / "share/umbench"}) {  // the places in a checkout and in an installation
       if (fs::exists(place / starter, error)) return place / starter;
     }
     if (folder == folder.root_path()) break;

@@ -17,16 +17,17 @@ std::span<const script_command> script_commands();
 // nullptr if no script has that name.
 const script_command* find_script(const std::string& command);
 
-// Replaces this process by the module. python/start.py is looked for in the folder that UMBENCH_HOME names,
-// then in the folders above the program; the interpreter is UMBENCH_PYTHON's, /usr/bin/python3 or the first
-// python3 in PATH. Throws input_error where one of them is missing.
+// Replaces this process by the module. python/start.py is looked up in the folder that UMBENCH_HOME names,
+// then in the folders above the program. The interpreter is that of UMBENCH_PYTHON, else /usr/bin/python3,
+// else the first python3 in PATH. Throws input_error if one of them is missing.
 [[noreturn]] void run_script(const script_command& command, const std::vector<std::string>& arguments);
 
 // Turns a trace into a network: writes FILE.graph.json beside FILE.jsonl and returns its path. Throws
 // script_failure.
 std::string graph_of_trace(const std::string& trace);
 
-// Prints the slowdowns of a record file (plots/table.py). Says why where Python or the package is missing.
+// Prints the slowdowns of a record file (plots/table.py). Prints the reason if Python or the package is
+// missing.
 void print_slowdowns(const std::string& records);
 
 // Thrown if a script failed; the script has reported why.

@@ -23,7 +23,7 @@
 namespace um {
 namespace {
 
-constexpr std::int64_t most_shards = 100'000;
+constexpr std::int64_t max_shards = 100'000;
 
 // Selects every N-th cell, beginning with the I-th, for text "I/N".
 std::vector<cell> select_shard(std::vector<cell> cells, const std::string& text) {
@@ -32,7 +32,7 @@ std::vector<cell> select_shard(std::vector<cell> cells, const std::string& text)
   if (slash == std::string::npos) {
     throw input_error(fmt::format("--shard: \"{}\" is not of the form I/N, such as 1/4", one_line(text)));
   }
-  const std::int64_t of = parse_whole_number("--shard I/N: N", text.substr(slash + 1), 1, most_shards);
+  const std::int64_t of = parse_whole_number("--shard I/N: N", text.substr(slash + 1), 1, max_shards);
   const std::int64_t part = parse_whole_number("--shard I/N: I", text.substr(0, slash), 1, of);
   std::vector<cell> mine;
   for (std::size_t i = static_cast<std::size_t>(part - 1); i < cells.size();
@@ -58,7 +58,8 @@ int simulate_before_run(std::vector<cell> cells, const machine& stand_in, std::s
   return 0;
 }
 
-// Reports GPU cells that cannot fit; throws input_error if none can. False if a stop signal came.
+// Reports GPU cells that do not fit into memory. Throws input_error if none fits. Returns false if a stop
+// signal came.
 bool preflight(std::vector<cell> cells, const gpu_facts& gpu, signal_watch& signals) {
   for (cell& c : cells) {
     if (!c.backend.is_simulated && gpu.free_bytes) c.planner_machine->device_bytes = *gpu.free_bytes;

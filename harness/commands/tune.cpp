@@ -21,10 +21,10 @@
 namespace um {
 namespace {
 
-constexpr std::int64_t most_trials = 100'000, standard_trials = 150, standard_best = 4;
+constexpr std::int64_t max_trials = 100'000, standard_trials = 150, standard_best = 4;
 
 std::size_t parse_count(const char* option, const std::string& text, std::int64_t standard) {
-  return static_cast<std::size_t>(text.empty() ? standard : parse_whole_number(option, text, 1, most_trials));
+  return static_cast<std::size_t>(text.empty() ? standard : parse_whole_number(option, text, 1, max_trials));
 }
 
 std::string tune_output_file(const tune_options& o) {
@@ -68,7 +68,7 @@ class tuning_run {
         trials_(parse_count("--trials", o.trials, standard_trials)),
         measured_ones_(parse_count("--best", o.best, standard_best)) {}
 
-  // False if it was stopped. The target's machine must be known by now.
+  // Returns false if the search was stopped. The target's machine must be set before.
   bool search(trials& runs) {
     searched_ = as_simulated_on(target_, target_.planner_machine.value());
     std::size_t done = 0;
@@ -115,7 +115,7 @@ class tuning_run {
   }
 
  private:
-  // The strategy as its file will hold it, so that `--strategy FILE` finds the same key.
+  // The strategy as its file will have it, so that `--strategy FILE` gives the same key.
   hint_strategy without_summary_text(hint_strategy s) const {
     s.name = "tuned";
     s.summary = "found by umbench tune for " + setting_text(target_);
@@ -123,12 +123,11 @@ class tuning_run {
   }
   cell make_trial(const cell& where, const hint_strategy& s) const {
     const bool is_of_catalogue = std::ranges::find(hint_table(), s) != hint_table().end();
-    return with_strategy(where, is_of_catalogue
-                                    ? strategy_named(s.name)
-                                    : strategy_from_rules(with_digest(without_summary_text(s))));
+    return with_strategy(where, is_of_catalogue ? strategy_named(s.name)
+                                                : strategy_from_rules(with_digest(without_summary_text(s))));
   }
 
-  // Times the best strategies, and those they are compared with, on the target.
+  // Times the best strategies and the baselines on the target.
   bool time_best(trials& runs) {
     std::vector<timed_strategy> few = tried_;
     std::erase_if(few, [](const timed_strategy& t) { return !t.cost; });

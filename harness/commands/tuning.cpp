@@ -16,11 +16,11 @@ namespace {
 
 using enum role;
 
-constexpr std::size_t most_starts = 3;
-// A step that does not simplify must reduce the time to this share.
-constexpr double worth_it = 0.999;
+constexpr std::size_t max_starts = 3;
+// A change that does not make the strategy simpler must reduce the time to this share.
+constexpr double required_time_share = 0.999;
 
-// --- what a rule can be instead ---
+// --- alternatives to a rule ---
 
 std::vector<hint_policy> alternatives_for(const prefetch_rule& r) {
   std::vector<hint_policy> all;
@@ -136,7 +136,7 @@ const std::vector<hint_rule>& known_rules() {
   return all;
 }
 
-// --- one step ---
+// --- changes of one rule ---
 
 void add_if_valid(std::vector<hint_strategy>& all, const hint_strategy& from, hint_strategy s) {
   if (from.rules == s.rules || defect_of(s)) return;
@@ -206,10 +206,11 @@ struct have_equal_rules {
   bool operator()(const hint_strategy& a, const hint_strategy& b) const { return a.rules == b.rules; }
 };
 
-// A simpler strategy need not be faster.
+// Whether `to` is better than `from`. A simpler strategy need not be faster.
 bool is_improvement(const timed_strategy& from, const timed_strategy& to) {
   const bool is_simpler = to.point.rules.size() < from.point.rules.size();
-  return cost_or_infinity(to) <= (is_simpler ? cost_or_infinity(from) : cost_or_infinity(from) * worth_it);
+  return cost_or_infinity(to) <=
+         (is_simpler ? cost_or_infinity(from) : cost_or_infinity(from) * required_time_share);
 }
 
 }  // namespace
@@ -224,13 +225,14 @@ std::vector<alternatives> neighbours_of_strategy(const hint_strategy& s) {
   return all;
 }
 
-search_result search_strategies(std::span<const hint_strategy> starts, std::size_t most, const timer& time) {
+search_result search_strategies(std::span<const hint_strategy> starts, std::size_t max_trials,
+                                const timer& time) {
   hill_climber<hint_strategy, double, have_equal_rules> search({neighbours_of_strategy, time, is_improvement},
-                                                               most);
+                                                               max_trials);
   if (search.rate_all(starts, "the strategies to begin with")) {
     std::vector<timed_strategy> all = fastest_first(search.rated_points());
     std::erase_if(all, [](const timed_strategy& t) { return !t.cost; });
-    for (std::size_t i = 0; i < std::min(most_starts, all.size()) && search.may_continue(); ++i) {
+    for (std::size_t i = 0; i < std::min(max_starts, all.size()) && search.may_continue(); ++i) {
       search.climb(all[i].point);
     }
   }
@@ -267,7 +269,7 @@ std::optional<std::vector<record>> trials::run(const std::vector<cell>& requeste
 }
 
 int trials::exit_code() const {
-  // Contradictory rules give a faulty plan, which never ran: not a failed trial.
+  // Contradictory rules give an invalid plan, which is not run and does not count as a failure.
   const auto failed = [](const auto& r) {
     const bool never_ran = r.second.result == outcome::wrong_result && r.second.samples.empty();
     return !is_result(r.second.result) && r.second.result != outcome::unsupported && !never_ran;

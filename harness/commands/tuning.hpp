@@ -27,7 +27,7 @@ using timed_strategy = rated<hint_strategy, double>;  // nanoseconds
 using alternatives = neighbours<hint_strategy>;
 std::vector<alternatives> neighbours_of_strategy(const hint_strategy& s);
 
-// Times strategies; `why` describes them for users. Nothing: stop the search.
+// Times strategies; the text describes them for users. Returns nothing to stop the search.
 using timer = std::function<std::optional<std::vector<std::optional<double>>>(std::span<const hint_strategy>,
                                                                               const std::string& why)>;
 
@@ -36,9 +36,10 @@ struct search_result {
   bool was_stopped = false;
 };
 
-// Times `starts`, then climbs from the fastest ones to better alternatives, until none is better or `most`
-// strategies have been timed. Removes a rule whose absence costs nothing.
-search_result search_strategies(std::span<const hint_strategy> starts, std::size_t most, const timer& time);
+// Times `starts`, then climbs from the fastest ones to better alternatives, until none is better or
+// `max_trials` strategies have been timed. Removes a rule whose absence costs nothing.
+search_result search_strategies(std::span<const hint_strategy> starts, std::size_t max_trials,
+                                const timer& time);
 
 // The key without the strategy: "vgg16/b256/train/fused/fp32/x2.00/simulated/sim:h200".
 std::string setting_text(const cell& setting);
@@ -49,11 +50,11 @@ class trials {
   trials(record_file& file, environment here, signal_watch& signals, std::size_t jobs);
 
   // The records of these strategies, in order; nothing if a stop signal came. GPU cells run one at a time.
-  // `why`: heads the progress on standard error. Throws append_error.
+  // `why` is the heading of the progress on standard error. Throws append_error.
   std::optional<std::vector<record>> run(const std::vector<cell>& requested, const std::string& why);
 
-  // 0, or 1 once it has said on standard error how many of the records so far are no results, such as
-  // crashes.
+  // Returns 0, or 1 if some records so far are failures such as crashes; then prints their number on standard
+  // error.
   int exit_code() const;
 
  private:

@@ -37,8 +37,8 @@ std::string predicted_text(const comparison& c) {
 }
 
 std::string known_text(const comparison& c) {
-  if (c.least == c.most) return quantity(c.least, c.unit);
-  return fmt::format("{} to {}", quantity(c.least, c.unit), quantity(c.most, c.unit));
+  if (c.known_min == c.known_max) return quantity(c.known_min, c.unit);
+  return fmt::format("{} to {}", quantity(c.known_min, c.unit), quantity(c.known_max, c.unit));
 }
 
 // "+12 %" beyond the nearer end of the known range, "in range" inside it.
@@ -48,7 +48,7 @@ std::string deviation_text(const comparison& c) {
   return d == 0 ? "in range" : fmt::format("{:+.0f} %", 100 * d);
 }
 
-// Cells that did not run count as outside.
+// Prints how many predictions lie within the known range. Cells that did not run count as outside.
 void print_summary(const std::string& title, const std::vector<comparison>& all) {
   if (all.empty()) return;
   std::vector<double> off;
@@ -71,7 +71,7 @@ std::vector<known_figure> figures_in(const std::string& file) {
 
 constexpr double near_enough = 1.5;
 
-// "1.2x to 3.4x, inside": the band, and where the known value lies.
+// The band, and whether the known value is inside: "1.2x to 3.4x, inside".
 std::string band_text(const comparison& c) {
   if (!c.band) return "";
   return fmt::format("{} to {}, {}", quantity(c.band->low, c.unit), quantity(c.band->high, c.unit),
@@ -101,7 +101,7 @@ std::string validation_verdict(const comparison& c) {
   if (off == 1) return "in range";
   if (off <= 1 + close_enough) return "close";
   if (off <= near_enough) return fmt::format("within {}x", near_enough);
-  return c.why.empty() ? "miss, not explained" : "miss: " + c.why;
+  return c.explanation.empty() ? "miss, not explained" : "miss: " + c.explanation;
 }
 
 // Prints the figures of one source, worst first.
@@ -151,8 +151,8 @@ std::string network_key(const record& r) {
   return r.key.substr(0, r.key.find("/" + r.strategy + "/"));
 }
 
-// Runs of one cell by one build together, cells in the order of their first appearance. A run without
-// operator times has those of `device` by the same build, where the file has them.
+// Groups the runs of a cell by the same build, in the order of first appearance. A run without operator times
+// gets those of `device` by the same build, if the file has them.
 std::vector<std::vector<record>> group_by_cell(const record_file& file) {
   const auto build_of = [&](std::size_t i) -> const std::string& {
     return file.environments()[file.environment_of(i)].umbench;
@@ -185,7 +185,7 @@ const machine& machine_for(const record_file& records, const std::string& file,
     throw input_error(
         fmt::format("{}: there is no machine file of {}; name one by --machine", file, *r.device));
   }
-  return find_machine(machines, standard_machine);  // nothing was measured, so nothing is compared
+  return find_machine(machines, standard_machine);  // nothing was measured, so the machine does not matter
 }
 
 void print_records(const std::string& file, const std::vector<machine>& machines, const std::string& named) {
@@ -214,7 +214,7 @@ void print_records(const std::string& file, const std::vector<machine>& machines
     later.push_back(found.later_iterations);
     (found.other_addresses ? moved : same).push_back(found.later_iterations);
     medians.push_back(found.later_iterations);
-    medians.back().least = medians.back().most = found.later_median;
+    medians.back().known_min = medians.back().known_max = found.later_median;
   }
   fmt::print("\n");
   print_summary("first iterations, least disturbed of all runs", first);

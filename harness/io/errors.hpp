@@ -5,7 +5,7 @@
 
 namespace um {
 
-// what() is one line that names the offender and the mend. Exit code 2.
+// what() is one line that names the bad input and its remedy. Leads to exit code 2.
 struct input_error : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

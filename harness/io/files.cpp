@@ -30,9 +30,9 @@ std::string read_from_descriptor(int from, const struct stat& status, const std:
   std::string text;
   std::size_t end = 0;
   while (true) {
-    constexpr std::size_t least = 1 << 16;
-    if (text.size() - end < least) {
-      text.resize(std::max({2 * text.size(), end + least, size + least}));
+    constexpr std::size_t min_bytes = 1 << 16;
+    if (text.size() - end < min_bytes) {
+      text.resize(std::max({2 * text.size(), end + min_bytes, size + min_bytes}));
     }
     const ssize_t n = retry_if_interrupted([&] { return read(from, text.data() + end, text.size() - end); });
     if (n < 0) throw_file_error(path, "cannot read", std::strerror(errno));

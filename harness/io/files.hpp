@@ -1,6 +1,6 @@
-// Reading and writing whole files. A read is complete or refused. Writing never replaces an input or a file
-// of records, and leaves no half-written file. Every function throws input_error with a line that names the
-// file.
+// Reading and writing whole files. Reading returns all contents or throws. Writing never replaces an input or
+// a file of records, and never leaves a partial file. Every function throws input_error with a line that
+// names the file.
 #pragma once
 
 #include <unistd.h>
@@ -23,14 +23,14 @@ std::string read_descriptor(int descriptor, const std::filesystem::path& path);
 bool write_all(int descriptor, std::string_view text);
 
 // Checks an output file named with `option`: refuses one that is an input, by whatever path, and a file of
-// records. "" and "-" are no files.
+// records. "" and "-" do not name files.
 void check_output_file(const char* option, const std::string& path, std::span<const std::string> inputs = {});
 
-// Writes a temporary file and renames it: on failure the old file stays as it was. Devices and pipes are
-// written directly; "-" is standard output.
+// Writes a temporary file and renames it, so that on failure the old file stays unchanged. Devices and pipes
+// are written directly; "-" is standard output.
 void write_file(const std::string& path, const std::string& text);
 
-// How every file of records begins.
+// The text with which every file of records begins.
 inline constexpr std::string_view opening_of_records = R"({"kind":"environment")";
 
 // Repeats a system call that a signal interrupted.
@@ -54,7 +54,7 @@ class descriptor {
 
   int get() const { return fd_; }
   bool open() const { return fd_ >= 0; }
-  // Closes it. False, with errno set, if written data is lost.
+  // Closes the descriptor. Returns false, with errno set, if written data is lost.
   bool reset() { return !open() || close(std::exchange(fd_, -1)) == 0 || errno == EINTR; }
 
  private:

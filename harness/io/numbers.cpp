@@ -18,25 +18,26 @@ std::string quote(std::string_view text) {
 
 }  // namespace
 
-std::int64_t parse_whole_number(std::string_view option, std::string_view text, std::int64_t least,
-                                std::int64_t most) {
+std::int64_t parse_whole_number(std::string_view option, std::string_view text, std::int64_t min_value,
+                                std::int64_t max_value) {
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || value < least || value > most) {
+  if (error != std::errc{} || end != text.data() + text.size() || value < min_value || value > max_value) {
     throw input_error(
-        fmt::format("{}: {} is not a whole number from {} to {}", option, quote(text), least, most));
+        fmt::format("{}: {} is not a whole number from {} to {}", option, quote(text), min_value, max_value));
   }
   return value;
 }
 
-double parse_real_number(std::string_view option, std::string_view text, double least, double most) {
+double parse_real_number(std::string_view option, std::string_view text, double min_value, double max_value) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  // Written so that a NaN fails as well.
+  // The condition is false for NaN, too.
   const bool good =
-      error == std::errc{} && end == text.data() + text.size() && value >= least && value <= most;
+      error == std::errc{} && end == text.data() + text.size() && value >= min_value && value <= max_value;
   if (!good) {
-    throw input_error(fmt::format("{}: {} is not a number from {} to {}", option, quote(text), least, most));
+    throw input_error(
+        fmt::format("{}: {} is not a number from {} to {}", option, quote(text), min_value, max_value));
   }
   return value;
 }

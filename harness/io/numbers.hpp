@@ -15,19 +15,19 @@
 
 namespace um {
 
-std::int64_t parse_whole_number(std::string_view option, std::string_view text, std::int64_t least,
-                                std::int64_t most);
-double parse_real_number(std::string_view option, std::string_view text, double least, double most);
+std::int64_t parse_whole_number(std::string_view option, std::string_view text, std::int64_t min_value,
+                                std::int64_t max_value);
+double parse_real_number(std::string_view option, std::string_view text, double min_value, double max_value);
 // A size of at least one byte that a JSON integer of 64 bits can hold; nothing for other texts.
 std::optional<byte_count> parse_positive_size(std::string_view text);
-// "4GiB"; see parse_positive_size.
+// Parses a size such as "4GiB"; see parse_positive_size().
 byte_count parse_size(std::string_view option, std::string_view text);
-// "name=value".
+// Parses "name=value".
 std::pair<std::string, std::int64_t> parse_assignment(std::string_view option, std::string_view text);
 
 [[noreturn]] void throw_unknown_value(std::string_view option, std::string_view text,
                                       std::span<const std::string_view> known);
-// The enumerator of that name; refuses other text.
+// Returns the enumerator of that name; throws for other text.
 template <named_enum E>
 E parse_choice(std::string_view option, std::string_view text) {
   const auto at = std::ranges::find(enum_names<E>, text);

@@ -16,7 +16,7 @@ void progress::tick() {
   const auto since =
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::steady_clock::now() - start_time_);
   if (since < next_print_) return;
-  print_text("umbench: {}{}{}, {} s so far\n", text_, news_.empty() ? "" : ", ", news_, since.count());
+  print_text("umbench: {}{}{}, {} s so far\n", text_, note_.empty() ? "" : ", ", note_, since.count());
   next_print_ = since + std::min(2 * next_print_, longest);
 }
 

@@ -13,18 +13,18 @@ class progress {
  public:
   // `text`: "planning" prints "umbench: planning, 5 s so far".
   explicit progress(std::string task);
-  // The next lines say this, too: "umbench: planning, 3 of 20 done, 5 s so far".
-  void note(std::string news) { news_ = std::move(news); }
+  // Adds a note to the next lines: "umbench: planning, 3 of 20 done, 5 s so far".
+  void note(std::string news) { note_ = std::move(news); }
   // Prints the line if it is due; cheap otherwise.
   void tick();
 
  private:
-  std::string text_, news_;
+  std::string text_, note_;
   std::chrono::steady_clock::time_point start_time_;
   std::chrono::seconds next_print_{2};
 };
 
-// Prints progress from a thread of its own until it is destroyed. Only for processes that start no others.
+// Prints progress from a separate thread until it is destroyed. For processes that do not fork only.
 class progress_thread {
  public:
   explicit progress_thread(std::string task);
@@ -32,9 +32,9 @@ class progress_thread {
   void note(std::string news);
 
  private:
-  std::mutex lines_mutex_;  // for lines_
+  std::mutex lines_mutex_;  // protects lines_
   progress lines_;
-  std::jthread thread_;  // the last member: it uses the others
+  std::jthread thread_;  // declared last, since the thread uses the other members
 };
 
 }  // namespace um

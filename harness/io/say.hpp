@@ -19,7 +19,7 @@ void print_to(std::FILE* to, fmt::format_string<T...> format, T&&... values) {
   std::fflush(to);
 }
 
-// On standard error.
+// Prints to standard error.
 template <class... T>
 void print_text(fmt::format_string<T...> format, T&&... values) {
   print_to(stderr, format, std::forward<T>(values)...);

@@ -33,19 +33,21 @@ std::string to_lower_case(std::string_view text) {
 }  // namespace
 
 std::string nearest_name(std::string_view given, std::span<const std::string> known) {
-  constexpr std::size_t longest = 64;         // longer texts are not taken for misspelt names
-  constexpr std::size_t least_beginning = 3;  // "p100" of p100-pcie3-16g
-  constexpr std::size_t least_begun = 5;      // "--batch" of --batchsize
+  constexpr std::size_t longest = 64;  // no suggestion is made for longer texts
+  constexpr std::size_t min_beginning =
+      3;  // a given name may be the beginning of a known one, as "p100" of p100-pcie3-16g
+  constexpr std::size_t min_begun =
+      5;  // a known name may be the beginning of a given one, as "--batch" of --batchsize
   if (given.size() > longest) return {};
   const std::string lower = to_lower_case(given);
   std::string best;
   for (const std::string& name : known) {
-    if (lower.size() < least_beginning || !to_lower_case(name).starts_with(lower)) continue;
+    if (lower.size() < min_beginning || !to_lower_case(name).starts_with(lower)) continue;
     if (best.empty() || name.size() < best.size()) best = name;
   }
   if (!best.empty()) return best;
   for (const std::string& name : known) {
-    const bool begins = name.size() >= least_begun && lower.starts_with(to_lower_case(name));
+    const bool begins = name.size() >= min_begun && lower.starts_with(to_lower_case(name));
     if (begins && name.size() > best.size()) best = name;
   }
   if (!best.empty()) return best;
@@ -96,10 +98,10 @@ std::string wrap_text(std::string_view text, std::size_t indent, std::size_t wid
   return lines;
 }
 
-std::string first_sentence(std::string_view text, std::size_t most) {
+std::string first_sentence(std::string_view text, std::size_t max_length) {
   std::string_view first = text.substr(0, text.find(". "));
-  if (first.size() <= most) return std::string(first);
-  first = first.substr(0, most);
+  if (first.size() <= max_length) return std::string(first);
+  first = first.substr(0, max_length);
   return std::string(first.substr(0, first.rfind(' '))) + " ...";
 }
 

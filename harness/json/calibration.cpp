@@ -12,14 +12,14 @@ bool is_estimated(const machine& m, std::string_view name) {
   return std::ranges::find(m.estimated, name) != m.estimated.end();
 }
 
-// Lowers estimates of another machine that exceed the measured rate of this one's link.
+// Lowers estimates, taken from another machine, that exceed the measured rate of this machine's link.
 void clamp_estimates_to_link(machine& m) {
   const std::uint64_t in = m.link_to_device_bytes_per_s, out = m.link_to_host_bytes_per_s;
   if (is_estimated(m, "link_both_bytes_per_s")) {
     m.link_both_bytes_per_s = std::clamp(m.link_both_bytes_per_s, std::max(in, out), in + out);
   }
-  const auto hold = [&](const char* name, std::uint64_t& value, std::uint64_t most) {
-    if (is_estimated(m, name)) value = std::min(value, most);
+  const auto hold = [&](const char* name, std::uint64_t& value, std::uint64_t limit) {
+    if (is_estimated(m, name)) value = std::min(value, limit);
   };
   hold("uvm.remote_read_bytes_per_s", m.uvm.remote_read_bytes_per_s, in);
   hold("uvm.remote_write_bytes_per_s", m.uvm.remote_write_bytes_per_s, out);
@@ -30,8 +30,8 @@ void widen_by_samples(figure_bounds& width, const figure& of, const measure::spr
   const bool is_cost = of.unit == "ns" || of.unit == "bytes/s";
   if (!is_cost || samples.lower >= samples.upper) return;
   const auto held = [&](double value) {
-    const auto least = static_cast<double>(of.min_value), most = static_cast<double>(of.max_value);
-    return static_cast<std::int64_t>(std::llround(std::clamp(value, least, std::min(most, 9e18))));
+    const auto min_value = static_cast<double>(of.min_value), max_value = static_cast<double>(of.max_value);
+    return static_cast<std::int64_t>(std::llround(std::clamp(value, min_value, std::min(max_value, 9e18))));
   };
   width.min_value = std::min(width.min_value, held(samples.lower));
   width.max_value = std::max(width.max_value, held(samples.upper));

@@ -6,13 +6,13 @@
 //     v.field("high", b.high);
 //   }
 //
-// Of a visitor:
+// Functions of a visitor:
 //   field(name, member)        is always there
 //   optional_field(name, member) is left out where it is empty
 //   nonempty_list(name, list)   the same, and an empty list is refused
 //   or_default(name, member)   is written; files may leave it out where it has its default
 //   one_or_more(name, list)    one value in place of a list of one; files may leave it out
-// Each takes a format last, which says what else the value must be.
+// The last argument of each is a format, which restricts the value further.
 #pragma once
 
 #include <array>
@@ -28,7 +28,7 @@
 
 namespace um {
 
-// Tells whether T is an optional, a list or a map, and the type of its elements.
+// Whether T is an optional, a list or a map, and the type of its elements.
 template <class T>
 struct container_traits {
   static constexpr bool is_optional = false, is_list = false;
@@ -50,7 +50,7 @@ struct container_traits<std::map<std::string, T>> {  // the format applies to ea
 };
 template <class T>
 concept is_map = requires { container_traits<T>::is_map; };
-// Formats for a list or an object as a whole, not for each of its values.
+// Formats that apply to a list or an object as a whole, not to each of its values.
 template <class Format>
 concept is_whole_format = requires { Format::whole; };
 
@@ -60,7 +60,7 @@ inline json nullable_schema(json schema) {
 
 // The default format of a type; whole numbers must lie between the limits.
 struct plain_format {
-  std::int64_t min_value = 0, max_value = most_integer;
+  std::int64_t min_value = 0, max_value = max_integer;
   json write(const auto& value) const;
   template <class T>
   T read(const json& value, const json_place& at) const;
@@ -68,17 +68,17 @@ struct plain_format {
   json schema() const;
 };
 
-// A number from `least` to `most`.
+// A number from `min_value` to `max_value`.
 struct number_range {
-  double least = 0, most = 0;
+  double min_value = 0, max_value = 0;
   json write(auto value) const { return value; }
   template <class T>
   T read(const json& value, const json_place& at) const {
-    return static_cast<T>(number_of_value(value, at, least, most));
+    return static_cast<T>(number_of_value(value, at, min_value, max_value));
   }
   template <class T>
   json schema() const {
-    return {{"type", "number"}, {"minimum", least}, {"maximum", most}};
+    return {{"type", "number"}, {"minimum", min_value}, {"maximum", max_value}};
   }
 };
 
@@ -109,9 +109,9 @@ struct constant_text {
   json schema() const { return {{"enum", all}}; }
 };
 
-// A text that a function accepts; without one, its reader checks it later.
+// A text that the function accepts; without a function the reader of the document checks it later.
 struct checked_text {
-  const char* pattern = nullptr;  // of the schema
+  const char* pattern = nullptr;  // regular expression for the schema
   bool (*is_good)(std::string_view) = nullptr;
   const char* refusal = nullptr;
   bool may_be_empty = true;
@@ -134,7 +134,7 @@ inline constexpr checked_text plain_name{"^[a-z0-9._-]+$", is_plain_name,
                                          "use lower-case letters, digits, '-', '_', '.'"};
 inline constexpr checked_text strategy_name{"^[a-z0-9._-][a-z0-9._#,=-]*$", is_strategy_name,
                                             plain_name.refusal};
-// "sim:NAME" or "cuda:N"; parse_backend() refuses what is neither.
+// "sim:NAME" or "cuda:N"; parse_backend() throws for other texts.
 inline constexpr checked_text backend_text{"^(sim:.+|cuda:[0-9]+)$"};
 
 // Any whole number.
@@ -203,7 +203,7 @@ T read_value(const json& value, const json_place& at, const Format& format) {
     return all;
   } else if constexpr (is_map<T>) {
     T all;
-    const fields object(value, at);  // refuses what is none
+    const fields object(value, at);  // throws if the value is not an object
     for (const auto& [name, element] : value.items()) {
       all[name] = read_value<typename container_traits<T>::type>(element, place_of_field(at, name), format);
     }
@@ -327,9 +327,9 @@ class field_reader {
   }
   void note(const char*, const char*) {}
   void rule(const char*) {}
-  // Refuses the document unless the condition holds.
-  void require(bool is_so, const char* problem) {
-    if (!is_so) throw_bad_value(fields_.where(), problem);
+  // Throws unless the condition holds.
+  void require(bool condition, const char* problem) {
+    if (!condition) throw_bad_value(fields_.where(), problem);
   }
   [[noreturn]] void refuse_here(const std::string& problem) { throw_bad_value(fields_.where(), problem); }
   bool has(std::string_view name) { return fields_.has(name); }
@@ -383,9 +383,10 @@ class field_schema {
     properties[name] = {{"const", value}};
     required.push_back(name);
   }
-  // Describes the field for readers of the schema.
+  // Adds a description of a field to the schema.
   void note(const char* name, const char* text) { properties[name]["description"] = text; }
-  void require(bool, const char*) {}  // conditions on several fields are no property
+  void require(bool, const char*) {
+  }  // conditions on several fields are not properties in a schema; see rule()
   // A condition on several fields, as a part of the schema.
   void rule(const char* schema) { rules.update(json::parse(schema)); }
 
@@ -413,7 +414,7 @@ void read_object(auto& value, const json& from, const json_place& at) {
   v.finish();
 }
 
-// The head of a schema; update() adds the rest.
+// The beginning of a schema; the caller adds the rest by update().
 inline json schema_titled(const char* title, const char* description) {
   return {{"$schema", "https://json-schema.org/draft/2020-12/schema"},
           {"title", title},
@@ -488,7 +489,7 @@ json plain_format::schema() const {
     return {{"type", "boolean"}};
   } else if constexpr (std::is_integral_v<T>) {
     json whole{{"type", "integer"}, {"minimum", min_value}};
-    if (max_value != most_integer) whole["maximum"] = max_value;
+    if (max_value != max_integer) whole["maximum"] = max_value;
     return whole;
   } else if constexpr (std::is_same_v<T, double>) {
     return {{"type", "number"}};

@@ -58,7 +58,7 @@ void describe(auto& v, environment& e) {
 
 namespace {
 
-// The answer of the child process that collects a GPU's facts.
+// The document that the child process sends which collects a GPU's facts.
 struct gpu_answer {
   gpu_facts gpu;
   std::optional<byte_count> free_bytes;

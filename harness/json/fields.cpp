@@ -12,10 +12,10 @@
 namespace um {
 namespace {
 
-constexpr std::size_t most_depth = 64;  // documents of umbench nest less than ten deep
+constexpr std::size_t max_depth = 64;  // documents of umbench nest less than ten deep
 
-// Refuses objects with a repeated field, and documents that are nested too deeply. It has a parser of its
-// own, since the callback of json::parse takes quadratic time over long lists.
+// Refuses objects with a repeated field, and documents that are nested too deeply. It is a SAX parser, since
+// the callback of json::parse takes quadratic time for long lists.
 class strict_parser : public nlohmann::json_sax<json> {
  public:
   explicit strict_parser(const std::string& source) : source_(source) {}
@@ -43,9 +43,9 @@ class strict_parser : public nlohmann::json_sax<json> {
 
  private:
   bool begin_container() {
-    if (names_.size() >= most_depth) {
+    if (names_.size() >= max_depth) {
       throw input_error(fmt::format("{}: not JSON of umbench: lists or objects are nested more than {} deep",
-                                    source_, most_depth));
+                                    source_, max_depth));
     }
     names_.emplace_back();
     return true;
@@ -59,7 +59,7 @@ class strict_parser : public nlohmann::json_sax<json> {
   std::vector<std::set<std::string>> names_;  // field names of every open object; empty for a list
 };
 
-// "parse error at line 3, column 5: ..." without the library's own prefix.
+// The library's message without its prefix: "parse error at line 3, column 5: ...".
 std::string error_message(const json::exception& error) {
   const std::string what = error.what();
   const std::size_t end = what.find("] ");
@@ -130,23 +130,24 @@ bool boolean_of_value(const json& value, const json_place& at) {
   return value.get<bool>();
 }
 
-double number_of_value(const json& value, const json_place& at, double least, double most) {
+double number_of_value(const json& value, const json_place& at, double min_value, double max_value) {
   const double number = value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN();
-  // Written so that a NaN fails as well.
-  const bool good = number >= least && number <= most;
+  // The condition is false for NaN, too.
+  const bool good = number >= min_value && number <= max_value;
   if (!good)
-    throw_bad_value(at, fmt::format("{} is not a number from {} to {}", value_text(value), least, most));
+    throw_bad_value(at,
+                    fmt::format("{} is not a number from {} to {}", value_text(value), min_value, max_value));
   return number;
 }
 
-std::int64_t integer_of_value(const json& value, const json_place& at, std::int64_t least,
-                              std::int64_t most) {
+std::int64_t integer_of_value(const json& value, const json_place& at, std::int64_t min_value,
+                              std::int64_t max_value) {
   const bool fits =
       value.is_number_integer() &&
-      (!value.is_number_unsigned() || value.get<std::uint64_t>() <= static_cast<std::uint64_t>(most_integer));
-  if (!fits || value.get<std::int64_t>() < least || value.get<std::int64_t>() > most) {
-    throw_bad_value(at,
-                    fmt::format("{} is not a whole number from {} to {}", value_text(value), least, most));
+      (!value.is_number_unsigned() || value.get<std::uint64_t>() <= static_cast<std::uint64_t>(max_integer));
+  if (!fits || value.get<std::int64_t>() < min_value || value.get<std::int64_t>() > max_value) {
+    throw_bad_value(
+        at, fmt::format("{} is not a whole number from {} to {}", value_text(value), min_value, max_value));
   }
   return value.get<std::int64_t>();
 }

@@ -1,5 +1,5 @@
-// Strict reading of JSON: every refusal is an input_error `source: path: what is wrong`. An object
-// is read through `fields`, which refuses what is missing and, in finish(), what is unknown.
+// Strict reading of JSON. Every error is an input_error `source: path: what is wrong`. An object is read
+// through `fields`, which throws for missing fields and, in finish(), for unknown ones.
 #pragma once
 
 #include <cstdint>
@@ -26,9 +26,9 @@ json_place place_of_field(const json_place& at, std::string_view field);
 json_place place_of_field(const json_place& at, std::size_t index);
 [[noreturn]] void throw_bad_value(const json_place& at, std::string_view problem);
 
-// Refuses malformed text and objects that name a field twice.
+// Throws for malformed text and for objects that have a field twice.
 json parse_json(std::string_view text, const std::string& source);
-// Whether the text is well formed; no proper prefix of an object is.
+// Whether the text is well-formed JSON. A truncated object is not.
 bool is_json(std::string_view text);
 // JSON text on one line, or indented for readers.
 std::string dump_line(const json& value);
@@ -36,13 +36,13 @@ std::string dump_indented(const json& value);
 // A digest of the text in that many hexadecimal digits, at most 16.
 std::string digest_text(std::string_view text, int digits);
 
-inline constexpr std::int64_t most_integer = std::numeric_limits<std::int64_t>::max();
+inline constexpr std::int64_t max_integer = std::numeric_limits<std::int64_t>::max();
 
 std::string text_of_value(const json& value, const json_place& at);
 bool boolean_of_value(const json& value, const json_place& at);
-double number_of_value(const json& value, const json_place& at, double least, double most);
-std::int64_t integer_of_value(const json& value, const json_place& at, std::int64_t least = 0,
-                              std::int64_t most = most_integer);
+double number_of_value(const json& value, const json_place& at, double min_value, double max_value);
+std::int64_t integer_of_value(const json& value, const json_place& at, std::int64_t min_value = 0,
+                              std::int64_t max_value = max_integer);
 // The elements of an array, each with its place.
 std::vector<std::pair<const json*, json_place>> items_of_value(const json& value, const json_place& at);
 // Index of the text among the names.
@@ -76,20 +76,21 @@ class fields {
 
   std::string text(std::string_view name) { return text_of_value(at(name), where(name)); }
   bool boolean(std::string_view name) { return boolean_of_value(at(name), where(name)); }
-  double number(std::string_view name, double least, double most) {
-    return number_of_value(at(name), where(name), least, most);
+  double number(std::string_view name, double min_value, double max_value) {
+    return number_of_value(at(name), where(name), min_value, max_value);
   }
-  std::int64_t integer(std::string_view name, std::int64_t least = 0, std::int64_t most = most_integer) {
-    return integer_of_value(at(name), where(name), least, most);
+  std::int64_t integer(std::string_view name, std::int64_t min_value = 0,
+                       std::int64_t max_value = max_integer) {
+    return integer_of_value(at(name), where(name), min_value, max_value);
   }
   fields object(std::string_view name) { return {at(name), where(name)}; }
   std::vector<std::pair<const json*, json_place>> list(std::string_view name) {
     return items_of_value(at(name), where(name));
   }
 
-  // "schema": 1, which every file of the project carries.
+  // Reads "schema": 1, which every file of the project has.
   void schema();
-  // Refuses the first field that has not been read.
+  // Throws for the first field that has not been read.
   void finish();
 
  private:

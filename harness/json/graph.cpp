@@ -14,9 +14,9 @@
 namespace um {
 namespace {
 
-constexpr std::int64_t most_attribute = std::numeric_limits<std::int32_t>::max();
-// Limits per operator, so that no time and no sum of them overflows.
-constexpr std::int64_t longest_ns = 1'000'000'000'000, most_workspace = std::int64_t{1} << 50;
+constexpr std::int64_t max_attribute = std::numeric_limits<std::int32_t>::max();
+// Limits of the values of an operator, so that no sum over operators overflows.
+constexpr std::int64_t longest_ns = 1'000'000'000'000, max_workspace = std::int64_t{1} << 50;
 
 // --- attributes ---
 
@@ -24,16 +24,16 @@ struct number_pair {
   std::int32_t rows = 0, columns = 0;
 };
 struct pair_format {
-  std::int64_t least = 0;
+  std::int64_t min_value = 0;
   json write(number_pair pair) const { return {pair.rows, pair.columns}; }
   number_pair read(const json& value, const json_place& at) const {
     const auto numbers =
-        read_value<std::vector<std::int32_t>>(value, at, plain_format{least, most_attribute});
+        read_value<std::vector<std::int32_t>>(value, at, plain_format{min_value, max_attribute});
     if (numbers.size() != 2) throw_bad_value(at, "wants two numbers: rows, columns");
     return {numbers[0], numbers[1]};
   }
   json schema() const {
-    const json number{{"type", "integer"}, {"minimum", least}, {"maximum", most_attribute}};
+    const json number{{"type", "integer"}, {"minimum", min_value}, {"maximum", max_attribute}};
     return {{"type", "array"}, {"minItems", 2}, {"maxItems", 2}, {"items", number}};
   }
 };
@@ -42,21 +42,21 @@ struct pair_format {
 template <class Visitor>
 struct attribute_visitor {
   Visitor& v;
-  void pair(const char* name, std::int32_t& rows, std::int32_t& columns, std::int64_t least) const {
+  void pair(const char* name, std::int32_t& rows, std::int32_t& columns, std::int64_t min_value) const {
     number_pair both{rows, columns};
-    v.field(name, both, pair_format{least});
+    v.field(name, both, pair_format{min_value});
     rows = both.rows;
     columns = both.columns;
   }
-  void integer(const char* name, std::int32_t& value, std::int64_t least) const {
-    v.field(name, value, plain_format{least, most_attribute});
+  void integer(const char* name, std::int32_t& value, std::int64_t min_value) const {
+    v.field(name, value, plain_format{min_value, max_attribute});
   }
-  void integer_or(const char* name, std::int32_t& value, std::int64_t least) const {
-    v.or_default(name, value, plain_format{least, most_attribute});
+  void integer_or(const char* name, std::int32_t& value, std::int64_t min_value) const {
+    v.or_default(name, value, plain_format{min_value, max_attribute});
   }
   void flag(const char* name, bool& value) const { v.or_default(name, value); }
-  void number(const char* name, float& value, double least, double most) const {
-    v.field(name, value, number_range{least, most});
+  void number(const char* name, float& value, double min_value, double max_value) const {
+    v.field(name, value, number_range{min_value, max_value});
   }
 };
 
@@ -82,7 +82,7 @@ void describe_attributes(auto& v, opaque& a) {
   v.field("bytes", a.bytes);
   v.or_default("products", a.products);
   v.or_default("duration_ns", a.duration, plain_format{0, longest_ns});
-  v.or_default("workspace_bytes", a.workspace_bytes, plain_format{0, most_workspace});
+  v.or_default("workspace_bytes", a.workspace_bytes, plain_format{0, max_workspace});
   std::optional<operand_cuts> cut;
   if (!a.in.empty() || !a.out.empty()) cut = {a.in, a.out};
   v.or_default("cut", cut);
@@ -147,9 +147,10 @@ struct operator_format {
     v.finish();
     return o;
   }
-  // The fields of an operator of each kind.
+  // A schema with the fields of each kind of operator.
   json schema() const {
-    std::vector<std::pair<json, json>> by_fields;  // and the kinds that have these fields
+    std::vector<std::pair<json, json>>
+        by_fields;  // schemas of fields, each with the kinds that have these fields
     for (const op_attributes& what : every_kind()) {
       field_schema v;
       op o;
@@ -222,8 +223,8 @@ void describe(auto& v, operand_cuts& c) {
 }
 
 void describe(auto& v, may_alias& a) {
-  v.field("input", a.input, plain_format{0, most_attribute});
-  v.field("output", a.output, plain_format{0, most_attribute});
+  v.field("input", a.input, plain_format{0, max_attribute});
+  v.field("output", a.output, plain_format{0, max_attribute});
 }
 
 void describe(auto& v, tensor& t) {

@@ -8,10 +8,10 @@
 namespace um {
 namespace {
 
-constexpr std::int64_t most_operators = 4096, most_trials = 1000;
-constexpr std::size_t most_rules = 1000;
+constexpr std::int64_t max_operators = 4096, max_trials = 1000;
+constexpr std::size_t max_rules = 1000;
 
-// --- which tensors ---
+// --- the tensors of a rule ---
 
 struct role_format {
   json write(role use) const { return to_text(use); }
@@ -45,7 +45,7 @@ struct operator_kind_format {
   }
 };
 
-constexpr checked_text rule_name{"^[a-z0-9_]+$"};  // defect_of() refuses other names
+constexpr checked_text rule_name{"^[a-z0-9_]+$"};  // the same names that defect_of() accepts
 
 void describe_choice(auto& v, tensor_choice& which) {
   v.nonempty_list("roles", which.roles, role_format{});
@@ -72,7 +72,7 @@ void describe(Visitor& v, prefetch_rule& r) {
     if (r.unit == look_ahead_unit::bytes) bytes = r.ahead;
     if (r.unit == look_ahead_unit::room) room = r.unit;
   }
-  v.optional_field("ahead_operators", operators, plain_format{0, most_operators});
+  v.optional_field("ahead_operators", operators, plain_format{0, max_operators});
   v.optional_field("ahead_bytes", bytes);
   v.optional_field("ahead", room, one_of_values{look_ahead_unit::room});
   v.require((operators ? 1 : 0) + (bytes ? 1 : 0) + (room ? 1 : 0) == 1,
@@ -88,7 +88,7 @@ template <class Visitor>
 void describe(Visitor& v, evict_rule& r) {
   v.field("when", r.when);
   v.field("by", r.means);
-  constexpr plain_format gap{0, most_operators};
+  constexpr plain_format gap{0, max_operators};
   if constexpr (Visitor::makes_schema) {
     v.optional_field("order", r.order);
     v.optional_field("gap_operators", r.gap, gap);
@@ -113,7 +113,7 @@ void describe(auto& v, discard_rule& r) {
 }
 void describe(auto&, cut_rule&) {}
 void describe(auto& v, search_rule& r) {
-  v.field("trials", r.trials, plain_format{1, most_trials});
+  v.field("trials", r.trials, plain_format{1, max_trials});
 }
 
 namespace {
@@ -147,7 +147,7 @@ void describe_policies(field_schema& v) {
   v.rules["oneOf"] = std::move(one);
 }
 
-// The policy of the one kind whose verb is present.
+// A default policy of the kind whose field is present.
 hint_policy given_kind(field_reader& v) {
   const std::vector<hint_policy> all = one_policy_of_each_kind(static_cast<hint_policy*>(nullptr));
   const hint_policy* found = nullptr;
@@ -194,7 +194,7 @@ std::string rules_schema() {
       "a "
       "search has something to search.");
   all.update(schema_of_object<hint_strategy>());
-  all["properties"]["rules"]["maxItems"] = most_rules;
+  all["properties"]["rules"]["maxItems"] = max_rules;
   return dump_indented(all);
 }
 
@@ -207,7 +207,7 @@ hint_strategy hint_strategy_from(const json& value, const json_place& at) {
   hint_strategy s;
   read_object(s, value, at);
   const json_place rules = place_of_field(at, "rules");
-  if (s.rules.size() > most_rules) throw_bad_value(rules, fmt::format("has more than {} rules", most_rules));
+  if (s.rules.size() > max_rules) throw_bad_value(rules, fmt::format("has more than {} rules", max_rules));
   if (const auto wrong = defect_of(s)) throw_bad_value(rules, one_line(*wrong));
   return s;
 }

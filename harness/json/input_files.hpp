@@ -21,15 +21,15 @@ bool is_network_file(std::string_view network);
 // The graph as a network, named "NAME#DIGEST" after its content.
 network_spec spec_of_file(graph g);
 
-// Throws input_error, with the place of the fault, for what is no graph file or no well-formed graph.
+// Throws input_error, with the place of the error, if the file is not a graph file or its graph is invalid.
 network_spec network_from_file(const std::string& path);
 
 // Whether a strategy is given as a file of rules: "path/to/FILE.json".
 bool is_rules_file(std::string_view strategy);
-// Its rules, under the name that with_digest gives. Throws input_error.
+// Reads the rules of a file; their name is the one of with_digest(). Throws input_error.
 hint_strategy rules_from_file(const std::string& path);
-// Named "NAME#DIGEST" with six digits that depend on all but the summary, so that records of two
-// versions of a file stay apart.
+// The strategy with the name "NAME#DIGEST". The six digits depend on everything except the summary, so that
+// records of two versions of a file have different keys.
 hint_strategy with_digest(hint_strategy s);
 
 // Machine files: built into the program, or from a folder that the user names.

@@ -1,6 +1,6 @@
 // Graphs, plans, machines, sweeps, experiments and records as JSON text. Every reader is strict:
-// an unknown or missing field, a wrong type, a number that is negative or too large gives an
-// input_error that names `source`, the field and the mend. What is written reads back equal.
+// for an unknown or missing field, a wrong type, a negative or too large number it throws an input_error that
+// names `source`, the field and the remedy. Reading a written text gives an equal value.
 #pragma once
 
 #include <span>
@@ -30,9 +30,9 @@ std::string to_json(const machine& m);
 // Digest of all figures of a machine in 16 hexadecimal digits; independent of its name and of their sources.
 std::string digest_of_figures(const machine& of);
 machine machine_from_json(std::string_view text, const std::string& source);
-// The machine with these measured figures, named as in its file ("uvm.fault_ns"). The quartiles of their
-// samples become bounds of times and rates. All other figures are listed as estimated and keep their bounds;
-// inferred figures are listed, too.
+// The machine with these measured figures, which are named as in machine files ("uvm.fault_ns"). The
+// quartiles of their samples become bounds of times and rates. All other figures are listed as estimated and
+// keep their bounds; inferred figures are listed, too.
 machine with_measured_figures(machine base, const measure::figures& found);
 // A machine file that also keeps the spread of the samples of each figure.
 std::string to_json(const machine& of, const measure::calibration& from);
@@ -48,7 +48,7 @@ plan_file plan_from_json(std::string_view text, const std::string& source);
 // The JSON Schema, results/plan.schema.json.
 std::string plan_schema();
 
-// A hint strategy, as users write it and as records keep it.
+// A hint strategy, as in files of users and in records.
 std::string to_json(const hint_strategy& s);
 hint_strategy hint_strategy_from_json(std::string_view text, const std::string& source);
 // The JSON Schema, results/rules.schema.json.
@@ -71,7 +71,7 @@ std::string to_json(const record& r);
 record record_from_json(std::string_view line, const std::string& source);
 // The JSON Schema of both, results/record.schema.json.
 std::string record_schema();
-// The answer of the child process that collects a GPU's facts.
+// The document that the child process sends which collects a GPU's facts.
 std::string to_json(const gpu_facts& gpu);
 gpu_facts gpu_from_json(std::string_view text, const std::string& source);
 std::string to_json(const environment& e);

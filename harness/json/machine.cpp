@@ -16,7 +16,7 @@ constexpr std::string_view driver = "uvm.";
 bool is_driver_figure(const figure& f) {
   return f.name.starts_with(driver);
 }
-// Name of the figure within the object that holds it.
+// Name of the figure within its object.
 std::string json_field_of(const figure& f) {
   return std::string(is_driver_figure(f) ? f.name.substr(driver.size()) : f.name);
 }
@@ -27,7 +27,7 @@ std::vector<std::string> names_of_figures() {
   return names;
 }
 
-// The machine file of the h200, to which fitted figures were fitted: files without them take its values.
+// The machine file of the h200, on which the fitted figures were fitted. Files without them use its values.
 const json& standard_machine_file() {
   static const json file = [] {
     const auto all = embedded_machines();
@@ -57,7 +57,7 @@ void require_all_figures(const json& document, const std::string& source) {
     const json& object = is_driver_figure(f) ? of_driver : document;
     if (!f.is_optional && !object.contains(json_field_of(f))) missing.emplace_back(f.name);
   }
-  if (missing.size() < 2) return;  // the reader names a single missing figure
+  if (missing.size() < 2) return;  // one missing figure is reported when it is read
   throw input_error(fmt::format("{}: {} fields are missing; add them: {}", source, missing.size(),
                                 fmt::join(missing, ", ")));
 }
@@ -104,12 +104,13 @@ struct figure_format {
   static constexpr std::array<std::int64_t, 3> chunks{4 * KiB, 64 * KiB, 2 * MiB};
 };
 
-// Machine files have the driver's figures in an object of their own.
+// The figures of the driver, which are a separate object in machine files.
 struct driver_figures {
   machine of;
 };
 
-// What a machine file keeps of its calibration. Readers of a machine need none of it.
+// Spreads of the samples that a machine file stores from its calibration. Readers of a machine do not need
+// them.
 struct kept_calibration {
   std::map<std::string, measure::spread> figures, samples;
   std::vector<std::string> notes;
@@ -165,10 +166,10 @@ void describe(auto& v, operator_speed& p) {
 void describe(auto& v, figure_bounds& w) {
   v.field("figure", w.name, constant_text{names_of_figures()});
   const auto of = std::ranges::find(figures(), w.name, &figure::name);
-  const std::int64_t least = of == figures().end() ? 0 : of->min_value;
-  const std::int64_t most = of == figures().end() ? most_integer : of->max_value;
-  v.field("least", w.min_value, plain_format{least, most});
-  v.field("most", w.max_value, plain_format{std::max(least, w.min_value), most});
+  const std::int64_t min_value = of == figures().end() ? 0 : of->min_value;
+  const std::int64_t max_value = of == figures().end() ? max_integer : of->max_value;
+  v.field("least", w.min_value, plain_format{min_value, max_value});
+  v.field("most", w.max_value, plain_format{std::max(min_value, w.min_value), max_value});
 }
 
 void describe(auto& v, driver_figures& d) {

@@ -48,7 +48,7 @@ std::string result_text(record r) {
   return to_json(r);
 }
 
-// Keeps the record that has a result. Two different results are an error.
+// Replaces `kept` by `other` if only that has a result. Throws if both have different results.
 void keep_result(part_entry& kept, part_entry&& other) {
   if (!is_result(other.entry.result)) return;
   if (!is_result(kept.entry.result)) {

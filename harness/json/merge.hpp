@@ -19,10 +19,10 @@ part part_from_file(const record_file& file);
 
 using file_entry = std::variant<environment, record>;
 
-// The entries of a file that holds all parts: where every cell was made in the same environment, in the order
-// of an undivided sweep (`--shard I/N` deals cells out in turn), else part after part. A cell in several
-// parts counts once: a result outweighs a failure. Digests are checked anew across the parts. Throws
-// input_error for a cell with two different results.
+// The entries of a file with all parts. If all parts have the same environment they are in the order of an
+// undivided sweep (`--shard I/N` distributes cells in turn), else part after part. A cell that is in several
+// parts appears once, with its result if one part has a result. Digests are checked again across the parts.
+// Throws input_error for a cell with two different results.
 std::vector<file_entry> merge_parts(std::vector<part> parts);
 
 }  // namespace um

@@ -133,7 +133,7 @@ struct homes_format {
   json schema() const { return schema_of<std::map<std::string, residence>>(plain_format{}); }
 };
 
-// A network of the catalogue is written by its knobs, one from a file with its graph.
+// A network of the catalogue is written as its knobs, a network from a file as its graph.
 struct built_network_format {
   json write(const built_network& n) const {
     if (n.spec.imported_graph) return {{"graph", json_of(*n.spec.imported_graph)}};
@@ -204,19 +204,19 @@ void describe(auto& v, plan_file& file) {
   v.field("network", file.network, built_network_format{});
   v.field("strategy", file.strategy, strategy_name);
   v.field("strategy_knobs", file.strategy_knobs, any_integer);
-  v.field("ratio", file.ratio, number_range{least_ratio, most_ratio});
+  v.field("ratio", file.ratio, number_range{min_ratio, max_ratio});
   v.field("footprint_bytes", file.footprint);
   v.field("budget_bytes", file.budget, plain_format{1});
   v.field("mode", file.mode);
   v.field("placed_by", file.packing_algorithm, packer_name{});
-  static const graph none;  // for the schema, which is of any network
+  static const graph none;  // the schema does not depend on a network
   const named_graph of{file.network.network ? *file.network.network : none};
   named_homes homes{&of.g, file.plan.residences};
   v.field("homes", homes, homes_format{&of.g});
   file.plan.residences = homes.home;
   v.field("actions", file.plan.actions, action_format{of});
   const auto count = static_cast<std::int64_t>(file.plan.actions.size());
-  v.optional_field("joins", file.plan.joins, plain_format{0, of.g.ops.empty() ? most_integer : count});
+  v.optional_field("joins", file.plan.joins, plain_format{0, of.g.ops.empty() ? max_integer : count});
   v.note("strategy", "as a record names it");
   v.note("ratio", "footprint / budget, if it was asked for");
   v.note("footprint_bytes", "where it was planned");
@@ -227,15 +227,16 @@ void describe(auto& v, plan_file& file) {
 
 namespace {
 
-// Ratio, footprint and budget must agree, so that no record is filed under a ratio that it did not run at.
-// The footprint is the network's and, on a GPU, its workspaces'.
+// Throws unless ratio, footprint and budget agree, so that records have the ratio at which they ran. The
+// footprint is that of the network and, on a GPU, of its workspaces.
 void check_amounts(const plan_file& file, const json_place& at) {
   const graph& g = *file.network.network;
   const byte_count packed = footprint_of(g, profile(g.ops.size())).total;
-  const byte_count least = packed - packed / 16;  // another version may have packed it slightly better
-  if (file.footprint < least) {
+  const byte_count smallest =
+      packed - packed / 16;  // tolerance, since another version may pack slightly better
+  if (file.footprint < smallest) {
     throw_bad_value(place_of_field(at, "footprint_bytes"),
-                    fmt::format("is less than the {} that the network's tensors take", least));
+                    fmt::format("is less than the {} that the network's tensors take", smallest));
   }
   if (!file.ratio) return;
   const auto budget =

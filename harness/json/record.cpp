@@ -9,12 +9,12 @@
 namespace um {
 namespace {
 
-// Formats of numbers that are derived from two byte counts.
+// Format of a positive quotient of two byte counts.
 struct quotient_format {
   json write(double value) const { return value; }
   double read(const json& value, const json_place& at) const {
-    constexpr double most = 9223372036854775807.0;
-    return number_of_value(value, at, 1 / most, most);
+    constexpr double max_value = 9223372036854775807.0;
+    return number_of_value(value, at, 1 / max_value, max_value);
   }
   json schema() const { return {{"type", "number"}, {"exclusiveMinimum", 0}}; }
 };
@@ -134,7 +134,7 @@ void describe(auto& v, memory_figures& m) {
   v.field("peak_device_bytes", m.peak_device);
 }
 
-// --- what was observed ---
+// --- observations of the GPU ---
 
 void describe(auto& v, gpu_state& s) {
   v.field("sm_clock_mhz", s.sm_clock_mhz);
@@ -166,7 +166,7 @@ void describe(auto& v, time_band& b) {
 void describe(auto& v, steady_cycle& c) {
   std::optional<std::uint32_t> period;
   if (c.period != 0) period = c.period;
-  v.field("period", period, plain_format{2, most_iterations});
+  v.field("period", period, plain_format{2, max_iterations});
   c.period = period.value_or(0);
   v.field("mean_ns", c.mean);
   v.field("median_ns", c.median);
@@ -216,7 +216,7 @@ void describe(auto& v, memory_sample& s) {
 }
 
 void describe(auto& v, timeline_figures& t) {
-  v.field("iteration", t.iteration, plain_format{0, most_iterations});
+  v.field("iteration", t.iteration, plain_format{0, max_iterations});
   v.field("spans", t.spans);
   v.field("resident", t.resident);
 }
@@ -241,7 +241,7 @@ void describe_identity(auto& v, record& r) {
   v.field("figures", r.planner_machine);
   v.field("figures_digest", r.planner_machine_digest, hexadecimal{});
   v.field("borrowed_figures", r.borrowed_figures);
-  v.field("iterations", r.iterations, plain_format{1, most_iterations});
+  v.field("iterations", r.iterations, plain_format{1, max_iterations});
 }
 
 void describe_counters(auto& v, record& r) {

@@ -25,7 +25,7 @@
 namespace um {
 namespace {
 
-// The start of an environment line, torn at any place.
+// Whether an incomplete line is the start of an environment line.
 bool looks_like_record(std::string_view torn) {
   return torn.starts_with(opening_of_records.substr(0, torn.size()));
 }
@@ -119,7 +119,8 @@ void record_file::prepare_to_append(open_mode mode) {
 
 // Closing the descriptor unlocks the file. A file system without locks is not locked.
 void record_file::lock(open_mode mode) {
-  constexpr int patience = 100;  // tries: a child that a killed umbench had just started holds its lock on
+  constexpr int patience =
+      100;  // number of tries, since a child of an umbench that was killed may hold its lock for a moment
   for (int attempt = 0; flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK; ++attempt) {
     if (mode != open_mode::add && (attempt == patience || is_stop_requested())) {
       throw input_error(

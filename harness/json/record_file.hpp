@@ -1,6 +1,6 @@
 // A JSON Lines file of records that only grows: one environment line, then a line a record. One process at a
-// time has it open for appending. Whatever fails, the lines that were complete stay. A last line that lacks
-// its end but is whole JSON is a record; any other one is torn, and that it is left out or cut off is said.
+// time has it open for appending. Complete lines survive every failure. A last line without a line break is
+// used if it is complete JSON; otherwise it is ignored or cut off, with a message.
 #pragma once
 
 #include <filesystem>
@@ -19,18 +19,18 @@ struct append_error : std::runtime_error {
 };
 
 enum class open_mode : std::uint8_t {
-  create,  // refuse a file that is not empty
-  resume,  // continue an existing file; refuse it while another process has it open
+  create,  // throw for a file that is not empty
+  resume,  // continue an existing file; throw while another process has it open
   add,     // continue an existing file; wait while another process has it open
   read,    // read only; the file may be a pipe
 };
 
 class record_file {
  public:
-  // Throws input_error: it cannot be opened or read to its end, holds something else, is no regular file to
-  // append to, another process has it open (create, resume), or standard output or error go there. A torn
-  // last line, left by a crash, is left out with open_mode::read and else cut off. Throws append_error if a
-  // stop signal comes while it waits.
+  // Throws input_error if the file cannot be opened or read, contains something else, is not a regular file
+  // to append to, is open in another process (create, resume), or is standard output or error. An incomplete
+  // last line, which a crash leaves, is ignored by open_mode::read and cut off by the others. Throws
+  // append_error if a stop signal comes while it waits.
   record_file(std::filesystem::path path, open_mode mode);
   ~record_file();
   record_file(const record_file&) = delete;
@@ -69,7 +69,7 @@ class record_file {
 // Whether two environments are equal except for their time.
 bool same_environment(const environment& a, const environment& b);
 
-// Appends the environment unless the file's last one differs in nothing but its time.
+// Appends the environment unless it equals the file's last one except for the time.
 void append_environment_if_new(record_file& file, const environment& here);
 
 }  // namespace um

@@ -13,14 +13,14 @@
 namespace um {
 namespace {
 
-// {"ahead": [1, 2], "other": 3}
+// Values of knobs: {"ahead": [1, 2], "other": 3}.
 struct knob_lists {
   static constexpr bool whole = true;
   json write(const auto& knobs) const { return knobs; }
   template <class T>
   T read(const json& value, const json_place& at) const {
     T knobs;
-    fields f(value, at);  // refuses what is no object
+    fields f(value, at);  // throws if the value is not an object
     for (const auto& [name, values] : value.items()) {
       knobs[name] = read_one_or_more<std::int64_t>(values, place_of_field(at, name), any_integer);
     }
@@ -52,7 +52,7 @@ struct size_format {
   }
 };
 
-// "none" or an optimizer.
+// "none", or the name of an optimizer.
 struct optimizer_format {
   static constexpr bool whole = true;
   json write(const std::optional<optimizer_kind>& optimizer) const {
@@ -69,7 +69,7 @@ struct optimizer_format {
   }
 };
 
-// Reads what a name stands for; the message of a refusal names its place.
+// Calls `read` for a name, and adds the place of the name to the message of an error.
 auto resolve_name(const json& value, const json_place& at, const auto& read) {
   const std::string text = text_of_value(value, at);
   const auto beside = [&] { return (std::filesystem::path(at.source).parent_path() / text).string(); };
@@ -80,7 +80,7 @@ auto resolve_name(const json& value, const json_place& at, const auto& read) {
   }
 }
 
-// A name, or a file of rules: beside the sweep's file, or where its path says.
+// The name of a strategy, or the path of a file of rules, which may be relative to the sweep's file.
 struct strategy_format {
   json write(const strategy_choice& choice) const { return choice->row.name; }
   strategy_choice read(const json& value, const json_place& at) const {
@@ -91,9 +91,9 @@ struct strategy_format {
   json schema() const { return {{"type", "string"}}; }
 };
 
-// A name, or a graph file or trace, as with rules.
+// The name of a network, or the path of a graph file or a trace, which may be relative to the sweep's file.
 struct network_format {
-  trace_converter graph_of_trace;  // empty: no trace is taken
+  trace_converter graph_of_trace;  // empty: traces are not supported
   json write(const network_spec& n) const { return n.name; }
   network_spec read(const json& value, const json_place& at) const {
     return resolve_name(value, at, [&](const std::string& text, const auto& path) {
@@ -118,13 +118,13 @@ void describe_grid(auto& v, grid& g, const network_format& network) {
   v.or_default("network_knobs", g.network_knobs, knob_lists{});
   v.one_or_more("strategy", g.strategies, strategy_format{});
   v.or_default("strategy_knobs", g.strategy_knobs, knob_lists{});
-  v.one_or_more("ratio", g.ratios, number_range{least_ratio, most_ratio});
+  v.one_or_more("ratio", g.ratios, number_range{min_ratio, max_ratio});
   v.one_or_more("budget", g.budgets, size_format{});
   v.one_or_more("backend", g.backends, backend_text);
   v.one_or_more("mode", g.modes);
   v.one_or_more("workspace_cap", g.workspace_caps, size_format{});
-  v.or_default("iterations", g.iterations, plain_format{1, most_iterations});
-  v.or_default("deadline_s", g.deadline_s, plain_format{1, most_deadline_s});
+  v.or_default("iterations", g.iterations, plain_format{1, max_iterations});
+  v.or_default("deadline_s", g.deadline_s, plain_format{1, max_deadline_s});
   v.or_default("timeline", g.timeline);
   v.note("network", "names, or graph files and traces beside this one");
   v.note("insize", "short for the network knob");
@@ -184,7 +184,7 @@ void check_complete(const grid& g, const json_place& at) {
   if (g.backends.empty()) throw_bad_value(at, "field \"backend\" is missing; add it");
 }
 
-// Every grid has it, or `common` has.
+// A schema that requires the field in every grid or in `common`.
 json requires_one_of(const char* name) {
   const json has{{"required", {name}}};
   return {{"anyOf",

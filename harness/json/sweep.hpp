@@ -9,7 +9,7 @@
 
 namespace um {
 
-// Makes a graph file of a trace (FILE.jsonl); the graph file's path.
+// Makes a graph file from a trace (FILE.jsonl) and returns its path.
 using trace_converter = std::function<std::string(const std::string& trace)>;
 
 sweep_spec sweep_from_json(std::string_view text, const std::string& source,

@@ -5,9 +5,9 @@
 namespace um {
 namespace {
 
-constexpr std::int64_t most_bytes = std::int64_t{1} << 50;
-constexpr double most_rate = 1e9;
-constexpr plain_format up_to_most{0, most_bytes};
+constexpr std::int64_t max_bytes = std::int64_t{1} << 50;
+constexpr double max_rate = 1e9;
+constexpr plain_format up_to_most{0, max_bytes};
 
 void check_refers_backwards(const std::vector<torch_id>& numbers, std::size_t nodes, const json_place& at) {
   for (std::size_t i = 0; i < numbers.size(); ++i) {
@@ -61,12 +61,12 @@ void describe(auto& v, torch_node& n) {
 
 void describe(auto& v, torch_question& q) {
   v.field("nodes", q.step.nodes);
-  v.field("budget", q.budget, plain_format{1, most_bytes});
+  v.field("budget", q.budget, plain_format{1, max_bytes});
   v.field("base_bytes", q.step.base_bytes, up_to_most);
-  v.field("bytes_per_ns", q.step.bytes_per_ns, number_range{1e-6, most_rate});
+  v.field("bytes_per_ns", q.step.bytes_per_ns, number_range{1e-6, max_rate});
   v.field("launch_ns", q.step.min_kernel_ns, up_to_most);
   v.field("between_ns", q.step.kernel_gap_ns, up_to_most);
-  v.field("link_bytes_per_ns", q.step.link_bytes_per_ns, number_range{0, most_rate});
+  v.field("link_bytes_per_ns", q.step.link_bytes_per_ns, number_range{0, max_rate});
   v.field("copy_ns", q.step.copy_latency_ns, up_to_most);
   v.field("copy_drag", q.step.kernel_slowdown, number_range{0, 1});
   v.field("host_kernel_ns", q.step.kernel_launch_cpu_ns, up_to_most);
@@ -91,8 +91,8 @@ torch_question torch_question_from(const std::string& text, const std::string& s
   return q;
 }
 
-std::string to_json(const torch_plan& own, const torch_plan& made, std::int64_t least_peak) {
-  return dump_line(json{{"begin", estimate_of(own)}, {"plan", estimate_of(made)}, {"bound", least_peak}});
+std::string to_json(const torch_plan& own, const torch_plan& made, std::int64_t min_peak) {
+  return dump_line(json{{"begin", estimate_of(own)}, {"plan", estimate_of(made)}, {"bound", min_peak}});
 }
 
 }  // namespace um

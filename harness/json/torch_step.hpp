@@ -1,4 +1,4 @@
-// The question that umbench.torch.fit asks, and its answer (planners/torch_target.hpp).
+// The request of umbench.torch.fit and the plan that answers it (planners/torch_target.hpp), as JSON.
 #pragma once
 
 #include <string>
@@ -16,8 +16,8 @@ struct torch_question {
 };
 
 torch_question torch_question_from(const std::string& text, const std::string& source);
-// On one line: the estimates of both choices, the saved and the recomputed nodes, and the least peak of any
-// plan.
-std::string to_json(const torch_plan& own, const torch_plan& made, std::int64_t least_peak);
+// One line: the estimates for PyTorch's choice and for the plan, the saved and the recomputed nodes, and the
+// lowest peak of any plan.
+std::string to_json(const torch_plan& own, const torch_plan& made, std::int64_t min_peak);
 
 }  // namespace um

@@ -5,8 +5,8 @@
 namespace um {
 namespace {
 
-constexpr double most_figure = 1e15;
-constexpr number_range any_ratio{least_ratio, most_ratio};
+constexpr double max_figure = 1e15;
+constexpr number_range any_ratio{min_ratio, max_ratio};
 
 void describe_network(auto& v, known_figure& k) {
   network_spec n;
@@ -23,12 +23,12 @@ void describe_network(auto& v, known_figure& k) {
 
 }  // namespace
 
-// For reading alone: a pattern of the microbenchmarks, or a cell.
+// Fields of a known figure: a pattern of the microbenchmarks, or a cell. Figures are only read.
 void describe(auto& v, known_figure& k) {
   v.field("name", k.name);
   v.field("source", k.source);
-  v.field("least", k.min_value, number_range{1e-6, most_figure});
-  v.field("most", k.max_value, number_range{k.min_value, most_figure});
+  v.field("least", k.min_value, number_range{1e-6, max_figure});
+  v.field("most", k.max_value, number_range{k.min_value, max_figure});
   v.field("unit", k.unit, constant_text{{"ns", "GB/s", "times", "ms"}});
   v.field("input", k.is_calibration_input);
   v.field("machine", k.machine);

@@ -13,8 +13,8 @@
 namespace um {
 namespace {
 
-// Limit of all lifetimes together, so that no sum of addresses overflows.
-constexpr byte_count most_bytes = 1ULL << 56;
+// Limit of the sum of all lifetimes, so that no sum of addresses overflows.
+constexpr byte_count max_bytes = 1ULL << 56;
 
 [[noreturn]] void throw_bad_value(std::string_view source, std::size_t line, std::string_view problem) {
   throw input_error(fmt::format("{}: line {}: {}", source, line, problem));
@@ -97,8 +97,8 @@ class line_reader {
   std::size_t number_;
 };
 
-// Sorted times at which a lifetime begins, ends or is accessed, or just after an access; steps lie between
-// them.
+// Sorted times at which a lifetime begins or ends, is accessed, or has just been accessed. A step is the
+// interval between two of them.
 std::vector<std::uint64_t> times_of(std::span<const traced_lifetime> all) {
   std::vector<std::uint64_t> times;
   for (const traced_lifetime& l : all) {
@@ -114,10 +114,11 @@ std::size_t index_of_time(const std::vector<std::uint64_t>& times, std::uint64_t
   return static_cast<std::size_t>(std::ranges::lower_bound(times, time) - times.begin());
 }
 
-// Bytes alive at each step; there is one step less than times.
+// Bytes alive during each step; there is one step fewer than times.
 std::vector<byte_count> bytes_at_times(std::span<const traced_lifetime> all,
                                        const std::vector<std::uint64_t>& times) {
-  std::vector<byte_count> load(times.size(), 0);  // holds changes, modulo 2^64, before they are summed
+  std::vector<byte_count> load(times.size(),
+                               0);  // first holds the changes, modulo 2^64, then their running sums
   for (const traced_lifetime& l : all) {
     load[index_of_time(times, l.begin)] += l.bytes;
     load[index_of_time(times, l.end)] -= l.bytes;
@@ -127,18 +128,18 @@ std::vector<byte_count> bytes_at_times(std::span<const traced_lifetime> all,
   return load;
 }
 
-// Steps during which a tensor is off the device.
+// A period during which a lifetime is off the device.
 struct absence_time {
   std::size_t which = 0;
   std::uint64_t from = 0, to = 0;
 };
 
 swapped_lifetimes without_swapped(std::span<const traced_lifetime> all,
-                                  const std::vector<absence_time>& where,
-                                  const std::vector<std::size_t>& leave) {
-  swapped_lifetimes swapped{{all.begin(), all.end()}, leave.size(), 0};
-  for (const std::size_t c : leave) {
-    const absence_time& away = where[c];
+                                  const std::vector<absence_time>& absences,
+                                  const std::vector<std::size_t>& chosen_absences) {
+  swapped_lifetimes swapped{{all.begin(), all.end()}, chosen_absences.size(), 0};
+  for (const std::size_t c : chosen_absences) {
+    const absence_time& away = absences[c];
     traced_lifetime& before = swapped.lifetimes[away.which];
     traced_lifetime after = before;
     const auto middle = std::ranges::lower_bound(before.accesses, away.to) - before.accesses.begin();
@@ -166,9 +167,9 @@ std::vector<traced_lifetime> lifetimes_from_csv(std::string_view text, std::stri
     may_be_names = false;
     if (names_columns) continue;
     all.push_back(line_reader(line, source, number).read());
-    if (all.back().bytes > most_bytes - bytes) {
+    if (all.back().bytes > max_bytes - bytes) {
       throw_bad_value(source, number,
-                      fmt::format("all bytes up to here are more than {}", to_text(most_bytes)));
+                      fmt::format("all bytes up to here are more than {}", to_text(max_bytes)));
     }
     bytes += all.back().bytes;
   }
@@ -192,7 +193,7 @@ std::vector<swapped_lifetimes> swap_to_limit(std::span<const traced_lifetime> al
   const std::vector<byte_count> load = bytes_at_times(all, times);
   const auto peak = static_cast<std::size_t>(std::ranges::max_element(load) - load.begin());
   std::vector<absence> absences;
-  std::vector<absence_time> where;
+  std::vector<absence_time> absence_times;
   for (std::size_t l = 0; l < all.size() && load[peak] > limit; ++l) {
     const auto& accesses = all[l].accesses;
     const auto after = std::ranges::upper_bound(accesses, times[peak]);
@@ -201,17 +202,18 @@ std::vector<swapped_lifetimes> swap_to_limit(std::span<const traced_lifetime> al
                     0};
     if (a.from > peak) continue;
     absences.push_back(a);
-    where.push_back({l, *std::prev(after) + 1, *after});
+    absence_times.push_back({l, *std::prev(after) + 1, *after});
   }
   const swap_chooser chooser(load, std::vector<double>(times.begin(), times.end()), absences);
   std::vector<std::vector<std::size_t>> chosen;
   for (const swap_weights& w : swap_weight_vectors()) {
-    std::vector<std::size_t> leave = chooser.choose(w, limit);
-    std::ranges::sort(leave);
-    if (!leave.empty() && std::ranges::find(chosen, leave) == chosen.end()) chosen.push_back(leave);
+    std::vector<std::size_t> choice = chooser.choose(w, limit);
+    std::ranges::sort(choice);
+    if (!choice.empty() && std::ranges::find(chosen, choice) == chosen.end()) chosen.push_back(choice);
   }
   std::vector<swapped_lifetimes> found;
-  for (const std::vector<std::size_t>& leave : chosen) found.push_back(without_swapped(all, where, leave));
+  for (const std::vector<std::size_t>& choice : chosen)
+    found.push_back(without_swapped(all, absence_times, choice));
   std::ranges::stable_sort(found, {}, &swapped_lifetimes::bytes);
   return found;
 }

@@ -76,7 +76,7 @@ void drain_pipe(descriptor& from, std::string& into, std::size_t keep_last) {
 
 // --- in the child ---
 
-// Closes descriptors that exec would close.
+// Closes the descriptors that are marked close-on-exec.
 void close_on_exec() {
   std::vector<int> open_ones;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -88,7 +88,7 @@ void close_on_exec() {
   }
 }
 
-// The OOM killer picks this process before its parent.
+// Raises oom_score_adj, so that the OOM killer picks this process before its parent.
 void raise_oom_score() {
   std::ofstream("/proc/self/oom_score_adj") << 1000;
 }
@@ -102,9 +102,8 @@ void reset_signals() {
   sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
-// Connects the standard streams to the pipes and /dev/null. Text that the parent had buffered is dropped
-// here, since the parent writes it. Opens a file only after it has closed one, as there may be no descriptor
-// left.
+// Connects the standard streams to the pipes and /dev/null. Drops text in the buffers, which the parent will
+// write. Opens a file only after it has closed one, as there may be no descriptor left.
 void redirect_streams(const descriptor& out, const descriptor& error) {
   dup2(out.get(), STDOUT_FILENO);
   dup2(error.get(), STDERR_FILENO);
@@ -145,7 +144,7 @@ pid_t start_child(const child_job& job, const descriptor& out, const descriptor&
   const pid_t parent = getpid(), pid = fork();
   if (pid < 0) throw_errno("cannot start a child process");
   if (pid == 0) run_in_child(parent, job, out, error);
-  setpgid(pid, pid);  // parent and child both call it, since either may run first
+  setpgid(pid, pid);  // both parent and child call this, since either may run first
   return pid;
 }
 
@@ -186,11 +185,11 @@ signal_watch::signal_watch() : saved_(std::make_unique<saved_actions>()) {
   struct sigaction standard{};
   standard.sa_handler = SIG_DFL;
   sigaction(SIGCHLD, &standard,
-            &saved_->child);  // if it were ignored, exit codes of children would be lost
+            &saved_->child);  // an ignored SIGCHLD would lose the exit codes of children
 }
 
 signal_watch::~signal_watch() {
-  stop_signal();  // consumes pending signals, so that they do not arrive below
+  stop_signal();  // consumes pending signals, so that restoring the mask does not deliver them
   close(descriptor_);
   sigaction(SIGPIPE, &saved_->pipe, nullptr);
   sigaction(SIGXFSZ, &saved_->size, nullptr);
@@ -215,9 +214,9 @@ struct child_pool::child {
   descriptor out, error;
   child_limits within{};
   clock::duration spent{};
-  clock::time_point looked = clock::now();
-  std::chrono::nanoseconds computed{};  // until then
-  clock::time_point given_up_at;        // once it was killed
+  clock::time_point last_check = clock::now();
+  std::chrono::nanoseconds computed{};  // processor time at last_check
+  clock::time_point give_up_time;       // when a killed child counts as stuck
   process_probe probe;
   std::uint64_t kills_before = 0;
 
@@ -230,11 +229,11 @@ struct child_pool::child {
 
   void count_time(char state) {
     const auto now = clock::now();
-    auto passed = now - looked;
-    looked = now;
+    auto passed = now - last_check;
+    last_check = now;
     if (within.deadline_clock == deadline_clock_kind::processor) {
       const auto in_all = probe.processor_time(pid).value_or(computed + passed);
-      // It is runnable but not running: it waits for a processor.
+      // Waiting for a processor does not count, so for a runnable child only its processor time counts.
       if (state == 'R') passed = std::max(in_all - computed, std::chrono::nanoseconds{0});
       computed = in_all;
     }
@@ -244,22 +243,22 @@ struct child_pool::child {
   void kill_with_patience() {
     kill_group();
     report.has_timed_out = true;
-    given_up_at = clock::now() + within.kill_patience;
+    give_up_time = clock::now() + within.kill_patience;
   }
 
-  // Time until its next deadline.
+  // The time until the deadline or, of a killed child, until it counts as stuck.
   clock::duration time_left() const {
-    return report.has_timed_out ? given_up_at - clock::now() : within.deadline - spent;
+    return report.has_timed_out ? give_up_time - clock::now() : within.deadline - spent;
   }
 
-  // True once the process is gone, or given up because not even SIGKILL ends it.
+  // Returns true once the process has ended, or is stuck because not even SIGKILL ends it.
   bool is_over() {
     siginfo_t ended{};
     const char state = probe.state(pid);
-    const bool asleep = state == 'D';  // then it cannot have ended
+    const bool asleep = state == 'D';  // a process in uninterruptible sleep has not ended
     if (!asleep && waitid(P_PID, static_cast<id_t>(pid), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 &&
         ended.si_pid == pid) {
-      kill_group();  // its remaining children, before the process number is reused
+      kill_group();  // kills its remaining children, before the process number can be reused
       int status = 0;
       rusage used{};
       wait4(pid, &status, 0, &used);
@@ -288,7 +287,7 @@ child_pool::child_pool(signal_watch& signals) : signals_(&signals) {}
 child_pool::~child_pool() {
   try {
     kill_all();
-  } catch (const std::exception&) {  // no memory is left: then nobody waits for them
+  } catch (const std::exception&) {  // without memory it cannot wait for them
     for (const auto& c : children_) c->kill_group();
   }
 }
@@ -303,7 +302,7 @@ void child_pool::start(std::size_t id, const child_job& job, child_limits within
   c->pid = start_child(job, out.write, error.write);
   c->out = std::move(out.read);
   c->error = std::move(error.read);
-  c->looked = clock::now();
+  c->last_check = clock::now();
   c->within = within;
   children_.push_back(std::move(c));
 }
@@ -345,7 +344,7 @@ void child_pool::kill_all() {
   for (const auto& c : children_) c->kill_with_patience();
   while (!children_.empty()) {
     if (!reap()) poll_once();
-    signals_->stop_signal();  // without this the descriptor would stay readable
+    signals_->stop_signal();  // consumes the signal, so that the descriptor is no longer readable
   }
 }
 

@@ -17,7 +17,7 @@ fact_sheet gpu_facts_in(const std::filesystem::path& root, const std::string& pc
 // Everything about this host.
 host_facts facts_of_host();
 
-// The parameters of the module nvidia_uvm; nothing where it is not loaded.
+// The parameters of the module nvidia_uvm; nothing if it is not loaded.
 std::optional<named_facts> uvm_parameters();
 
 }  // namespace um

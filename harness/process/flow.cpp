@@ -26,9 +26,10 @@ namespace {
 
 using clock = std::chrono::steady_clock;
 
-constexpr byte_count most_bytes = std::numeric_limits<byte_count>::max();
+constexpr byte_count max_bytes = std::numeric_limits<byte_count>::max();
 
-// A plan that cannot be made, verified or lowered: a defect of the strategy, recorded as a result.
+// A plan that cannot be made, verified or lowered, which is a defect of the strategy. It becomes an outcome
+// of the record.
 struct invalid_plan : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -39,7 +40,7 @@ std::unique_ptr<backend> open_backend(const cell& work) {
                   work.settings.allow_native);
 }
 
-// The machine that planners use. Simulated: the target. On a GPU: the cell's machine file with the GPU's
+// The machine that planners use: the target if simulated; on a GPU the cell's machine file with the GPU's
 // sizes.
 machine planner_machine_with_sizes(const cell& work, const machine& target) {
   if (work.backend.is_simulated) return target;
@@ -69,21 +70,21 @@ void check_fits_device(byte_count budget, const footprint_terms& footprint, cons
       budget, to_text(footprint.total), to_text(target.device_bytes), target.device_bytes, target.name));
 }
 
-// Tensors that outlive an iteration must fit somewhere, whatever the strategy. Checked before planning, which
-// is slow for impossible sizes.
+// Throws if the tensors that outlive an iteration do not fit into device and host together. Checked before
+// planning, which is slow for impossible sizes.
 void check_lasting_tensors_fit(const graph& g, const machine& target) {
   byte_count lasting = 0;
   for (const tensor& t : g.tensors) {
-    if (survives(t.role)) lasting = checked_add(lasting, bytes_of(t)).value_or(most_bytes);
+    if (survives(t.role)) lasting = checked_add(lasting, bytes_of(t)).value_or(max_bytes);
   }
-  if (lasting <= checked_add(target.device_bytes, target.host_bytes).value_or(most_bytes)) return;
+  if (lasting <= checked_add(target.device_bytes, target.host_bytes).value_or(max_bytes)) return;
   throw infeasible(fmt::format(
       "parameters, their gradients, inputs and outputs alone are {}; {} has {} on the device and {} "
       "on the host",
       to_text(lasting), target.name, to_text(target.device_bytes), to_text(target.host_bytes)));
 }
 
-// Pinned data, and managed data that does not fit the device, must fit the host.
+// Throws if the pinned data, and managed data that does not fit the device, do not fit the host.
 void check_fits_host(const execution_plan& plan, const machine& target) {
   const byte_count needed = host_bytes_needed(plan);
   if (needed <= target.host_bytes) return;
@@ -92,13 +93,13 @@ void check_fits_host(const execution_plan& plan, const machine& target) {
 }
 
 // Thrown if the host has enough memory but not enough of it is free.
-struct host_too_full : std::runtime_error {
+struct host_memory_in_use : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
 void check_host_memory_free(const execution_plan& plan) {
   if (const auto why = shortage_text(host_bytes_needed(plan), plan.pinned_arena_bytes, host_memory_now())) {
-    throw host_too_full("not run: it " + *why);
+    throw host_memory_in_use("not run: it " + *why);
   }
 }
 
@@ -109,7 +110,8 @@ void record_memory(record& r, const execution_plan& plan) {
   r.memory.peak_device = peak_device_bytes_of(r.mode, plan);
 }
 
-// On a GPU, an operator that is replayed needs its time; without one, the planners' machine estimates it.
+// Returns the network. On a GPU a replayed operator needs a duration; one without a duration gets the
+// estimate of the planners' machine.
 std::shared_ptr<const graph> network_of(const cell& work) {
   if (work.backend.is_simulated || !has_opaque(*work.network.network)) return work.network.network;
   return std::make_shared<const graph>(with_durations(*work.network.network, work.planner_machine.value()));
@@ -137,7 +139,8 @@ struct prepared_cell {
   }
 };
 
-// Fills `r` step by step, so that a refusal keeps what is known. Throws infeasible.
+// Fills `r` step by step, so that it keeps what is known if something throws. Throws
+// infeasible.
 prepared_cell prepare(const cell& work, record& r) {
   prepared_cell p{work, network_of(work), open_backend(work), {}, {}, {}, {}};
   r.is_replay = !r.simulated && has_opaque(*p.network);
@@ -177,16 +180,17 @@ auto run_or_report_defect(const prepared_cell& p, auto make) {
   }
 }
 
-// Whether operators of the cell's strategy use all operands on the device, whatever they cost.
+// Whether the cell's strategy always keeps all operands of an operator on the device.
 bool keeps_operands_on_device(const cell& work) {
   if (!work.strategy || !work.strategy->row.is_bit_exact) return false;
-  const memory_technique way = technique_of(work.strategy->row);
-  return way == memory_technique::in_core || way == memory_technique::managed ||
-         way == memory_technique::managed_hints;
+  const memory_technique technique = technique_of(work.strategy->row);
+  return technique == memory_technique::in_core || technique == memory_technique::managed ||
+         technique == memory_technique::managed_hints;
 }
 
-// Whether workspaces enlarge the budget by more than they take.
-bool makes_workspaces_room(const experiment& e) {
+// Whether the budget grows with the workspaces: it is footprint / ratio, and the footprint includes
+// workspaces. At ratios below 1 it grows by more than they take.
+bool workspaces_enlarge_budget(const experiment& e) {
   return !e.budget && e.ratio.value_or(0) < 1;
 }
 
@@ -198,7 +202,7 @@ struct lowered_plan {
   execution_plan steps = {};
 };
 
-// Throws infeasible.
+// Makes the cell's plan, or returns the one from its file. Throws infeasible.
 lowered_plan make_plan(const prepared_cell& p, record& r) {
   if (p.work.plan) return {p.work.plan->plan, p.work.plan->packing_algorithm};
   const strategy& s = p.work.strategy->row;
@@ -207,12 +211,12 @@ lowered_plan make_plan(const prepared_cell& p, record& r) {
   lowered_plan made{plan_for(s, p.planning_problem()), s.packing_algorithm};
   r.notes = heard.lines;
   made.planning_time = std::chrono::nanoseconds(clock::now() - begin).count();
-  // Simulated records must be the same on every run, so they hold no planning time.
+  // Simulated records must be the same on every run, so they have no planning time.
   if (!p.work.backend.is_simulated) r.planning_time = made.planning_time;
   return made;
 }
 
-// Throws infeasible and invalid_plan.
+// Makes or loads the plan, verifies and lowers it. Throws infeasible and invalid_plan.
 lowered_plan load_or_make_plan(const prepared_cell& p, record& r) {
   lowered_plan made = run_or_report_defect(p, [&] { return make_plan(p, r); });
   made.steps = run_or_report_defect(
@@ -224,7 +228,8 @@ lowered_plan load_or_make_plan(const prepared_cell& p, record& r) {
   return made;
 }
 
-void fill_record(record& r, const cell& work, const std::function<void(const record&)>& tell) {
+void fill_record(record& r, const cell& work,
+                 const std::function<void(const record&)>& report_before_counting) {
   const auto begin = clock::now();
   const prepared_cell p = prepare(work, r);
   const execution_plan plan = load_or_make_plan(p, r).steps;
@@ -236,7 +241,7 @@ void fill_record(record& r, const cell& work, const std::function<void(const rec
     r.counters_reason = "not counted: another pass might not end before the deadline";
     return;
   }
-  if (tell) tell(r);
+  if (report_before_counting) report_before_counting(r);
   count_and_record(r, *p.runs_on, *p.network, plan);
 }
 
@@ -248,7 +253,8 @@ void set_outcome(record& r, outcome result, const char* why) {
 }  // namespace
 
 std::optional<std::string> misfit_without_workspaces(const cell& work, const machine& figures) {
-  if (work.backend.is_simulated || !keeps_operands_on_device(work) || makes_workspaces_room(work.settings))
+  if (work.backend.is_simulated || !keeps_operands_on_device(work) ||
+      workspaces_enlarge_budget(work.settings))
     return std::nullopt;
   const cell rehearsed = as_simulated_on(work, figures);
   record r = make_record(rehearsed);
@@ -270,7 +276,7 @@ record with_outcome(const cell& work, const std::function<void(record&)>& fill_i
     set_outcome(r, outcome::infeasible, e.what());
   } catch (const out_of_memory& e) {
     set_outcome(r, outcome::out_of_memory, e.what());
-  } catch (const host_too_full& e) {
+  } catch (const host_memory_in_use& e) {
     set_outcome(r, outcome::host_out_of_memory, e.what());
   } catch (const std::bad_alloc&) {
     set_outcome(r, outcome::host_out_of_memory, "the host has no memory left for this process");
@@ -286,8 +292,8 @@ record with_outcome(const cell& work, const std::function<void(record&)>& fill_i
   return r;
 }
 
-record run_cell(const cell& work, const std::function<void(const record&)>& tell) {
-  return with_outcome(work, [&](record& r) { fill_record(r, work, tell); });
+record run_cell(const cell& work, const std::function<void(const record&)>& report_before_counting) {
+  return with_outcome(work, [&](record& r) { fill_record(r, work, report_before_counting); });
 }
 
 planned_cell plan_cell(const cell& work) {

@@ -15,11 +15,11 @@ namespace um {
 
 bool built_with_cuda();
 
-// All initialise CUDA, so only processes made for one cell or one question may call them. They
-// throw unsupported with one clear line if there is no CUDA backend, no driver or no such GPU.
+// These functions initialise CUDA, so only child processes for one cell or one query may call them. They
+// throw unsupported, with a message of one line, if there is no CUDA backend, no driver or no such GPU.
 std::unique_ptr<backend> open_gpu(int device, byte_count workspace_cap, bool allow_native_oversubscription);
 gpu_facts probe_gpu(int device);
-// An observer for a run of `iterations` on the GPU; without NVML it gives the reason.
+// An observer for a run of `iterations` on the GPU. Without NVML its observation has the reason.
 observer observer_of(int device, std::uint32_t iterations);
 // Runs the plan with the driver's counters on and returns the counts of each iteration. Throws unsupported
 // with the reason if counters are not available.

@@ -20,8 +20,8 @@ host_memory host_memory_now() {
 }
 
 byte_count usable_host_bytes(const host_memory& m) {
-  const byte_count least = std::min(m.available, m.cgroup_left.value_or(m.available));
-  return least - std::min(least / 10, byte_count{8} << 30);
+  const byte_count usable = std::min(m.available, m.cgroup_left.value_or(m.available));
+  return usable - std::min(usable / 10, byte_count{8} << 30);
 }
 
 byte_count host_bytes_needed(byte_count pinned, byte_count managed, byte_count device_arena,

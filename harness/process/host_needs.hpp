@@ -16,8 +16,8 @@ struct host_memory {
 };
 host_memory host_memory_now();
 
-// Bytes that a run may use: the smaller of `available` and `cgroup_left`, less a tenth (at most 8 GiB) for
-// everything else.
+// Bytes that a run may use: the minimum of `available` and `cgroup_left`, minus a tenth (at most 8 GiB) for
+// other programs.
 byte_count usable_host_bytes(const host_memory& m);
 
 // Bytes of pinned data, and of managed data that does not fit the device.

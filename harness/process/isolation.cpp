@@ -21,9 +21,10 @@ namespace {
 
 constexpr std::chrono::seconds gpu_deadline{60};
 constexpr std::string_view late = "late_";
-constexpr int refused = 2;  // exit code if the GPU is not available; the reason is on standard error
+constexpr int exit_gpu_unavailable =
+    2;  // exit code if the GPU is not available; the reason is on standard error
 
-// How the cell of this key must fail (see start_cell); "": not at all.
+// For tests: how the cell of this key is to fail (see start_cell()); "" if it is not.
 std::string_view requested_failure(const std::string& key) {
   const char* asked = std::getenv("UMBENCH_TEST_CELL");
   const std::string_view text = asked ? asked : "";
@@ -32,7 +33,8 @@ std::string_view requested_failure(const std::string& key) {
   return text.substr(0, colon);
 }
 
-// For a cell that must fail, the environment variable UMBENCH_TEST_DEADLINE_MS sets deadline and patience.
+// For a cell that is to fail, the environment variable UMBENCH_TEST_DEADLINE_MS sets the deadline and the
+// time until a killed child is stuck.
 child_limits limits_for(const cell& work) {
   child_limits within{std::chrono::seconds{work.settings.deadline_s}, work.backend.is_simulated
                                                                           ? deadline_clock_kind::processor
@@ -44,8 +46,8 @@ child_limits limits_for(const cell& work) {
   return within;
 }
 
-// Limits this process to the memory that it has now.
-void tighten_memory() {
+// Forbids this process to use more memory than now.
+void limit_memory_to_current_use() {
   std::size_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;
   const rlimit tight{pages * static_cast<std::size_t>(getpagesize()), RLIM_INFINITY};
@@ -57,22 +59,22 @@ void fail_as_requested(std::string_view failure) {
     std::cerr << "asked to abort" << std::endl;
     std::abort();
   }
-  if (failure == "memory") tighten_memory();
+  if (failure == "memory") limit_memory_to_current_use();
   while (failure == "hang" || failure == "sleep") pause();
 }
 
-// The kernel's probe, unless the cell must seem to hang in the kernel.
+// The kernel's probe or, for a cell that is to fail by "sleep", one that reports uninterruptible sleep.
 process_probe probe_for(std::string_view failure) {
   process_probe probe = make_kernel_probe();
   if (failure == "sleep") probe.state = [](pid_t) { return 'D'; };
   return probe;
 }
 
-// ": " and the last words of standard error, if there were any.
+// ": " and the end of standard error; "" if there was no output.
 std::string error_summary(const child_report& report) {
-  constexpr std::size_t most = 400;
+  constexpr std::size_t max_length = 400;
   std::string text = one_line(report.error_tail);
-  if (text.size() > most) text = "..." + text.substr(text.size() - most);
+  if (text.size() > max_length) text = "..." + text.substr(text.size() - max_length);
   return text.empty() ? "" : ": " + text;
 }
 
@@ -95,8 +97,8 @@ std::string_view last_line(std::string_view text) {
   return text.substr(text.rfind('\n') + 1);
 }
 
-// The record that the process wrote before it counted, if any. A newline ends this record; none ends the
-// final one.
+// The record that the process wrote before it counted, if any. Only this record ends with a newline, the
+// final one does not.
 std::optional<record> record_before_counting(const child_report& report) {
   const std::size_t end = report.output.find('\n');
   if (end == std::string::npos) return std::nullopt;
@@ -151,7 +153,7 @@ int print_gpu_facts(int device) {
     return 0;
   } catch (const unsupported& error) {
     std::cerr << error.what() << std::flush;
-    return refused;
+    return exit_gpu_unavailable;
   }
 }
 
@@ -209,7 +211,7 @@ gpu_facts ask_for_gpu(signal_watch& signals, int device) {
   const auto report = pool.wait();
   if (!report) throw input_error("interrupted while looking for the GPU");
   if (report->exit_code == 0) return gpu_from_json(report->output, "the process that asks for the GPU");
-  if (report->exit_code == refused) throw input_error(one_line(report->error_tail));
+  if (report->exit_code == exit_gpu_unavailable) throw input_error(one_line(report->error_tail));
   throw input_error(fmt::format("cannot use cuda:{}: the question for the GPU {}", device,
                                 report->has_timed_out ? "had no answer in a minute" : exit_text(*report)));
 }

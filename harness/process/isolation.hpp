@@ -12,19 +12,19 @@
 
 namespace um {
 
-// Starts the cell's process, which writes the record to its standard output; its deadline is the
-// experiment's, of a simulated one in processor time. False where the system lends no more processes or
-// descriptors while others of the pool run. Throws what child_pool::start() throws. The environment variable
-// UMBENCH_TEST_CELL, "HOW:TEXT", makes the cells whose key holds TEXT fail; the tests of isolation use it.
-// HOW: abort, memory (none is left), hang; and, seen so by the parent alone, sleep (uninterruptible).
-// late_HOW: the cell reports its times first and then fails, as one does that fails while it counts.
+// Starts the cell's process, which writes the record to its standard output. Its deadline is that of the
+// experiment, in processor time if simulated. Returns false if the limit of processes or descriptors is
+// reached while other processes of the pool run. Throws what child_pool::start() throws. For tests, the
+// environment variable UMBENCH_TEST_CELL, "HOW:TEXT", makes the cells fail whose key contains TEXT. HOW is
+// abort, memory (allocations fail), hang, or sleep (the parent takes it to be in uninterruptible sleep). With
+// late_HOW the cell reports its times before it fails, like a cell that fails while it counts.
 bool start_cell(child_pool& pool, std::size_t id, const cell& work);
 
 // The record of a cell whose process has ended. A process that failed while counting keeps its times.
 record record_of(const cell& work, const child_report& report);
 
-// Runs cells, `jobs` at a time. Calls `ended` with the index of each, in the order in which they end. False
-// if a stop signal came first.
+// Runs cells, `jobs` at a time. Calls `ended` with the index of each, in the order in which they end. Returns
+// false if a stop signal came first.
 using cell_end_callback = std::function<void(std::size_t index, record r, const child_report& report)>;
 // `meanwhile` is called twice a second or more often.
 bool run_cells(std::span<const cell> cells, std::size_t jobs, signal_watch& signals,

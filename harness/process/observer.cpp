@@ -13,7 +13,7 @@
 namespace um {
 namespace {
 
-// The part of the library's binary interface that is used here (NVML API reference; it has never changed).
+// The part of NVML's binary interface that is used here (NVML API reference). It has never changed.
 using device = void*;
 constexpr int success = 0, missing = -1;
 constexpr unsigned sm_clock = 1, memory_clock = 2, core_sensor = 0;
@@ -82,7 +82,7 @@ struct nvml::library {
   library(const library&) = delete;
   library& operator=(const library&) = delete;
 
-  // nullptr if this driver's library lacks it.
+  // The function of that name; nullptr if this driver's library lacks it.
   template <class Function>
   Function function(const char* name) const {
     return reinterpret_cast<Function>(dlsym(opened, name));
@@ -105,7 +105,7 @@ struct nvml::library {
     Number value = 0;
     return call_function(name, of, which..., &value) ? std::optional<std::uint64_t>(value) : std::nullopt;
   }
-  // The current value of a setting that also has a pending one.
+  // Queries a property of the link.
   std::optional<std::uint64_t> query_link_state(const char* name, device of) const {
     unsigned now = 0, pending = 0;
     return call_function(name, of, &now, &pending) ? std::optional<std::uint64_t>(now) : std::nullopt;
@@ -177,7 +177,8 @@ gpu_state nvml::state() const {
   if (computing) {
     const auto drawing = library_->processes("nvmlDeviceGetGraphicsRunningProcesses_v3", device_);
     if (drawing) computing->insert(drawing->begin(), drawing->end());
-    // Inside a container a process may be listed by a number that it does not know itself.
+    // Inside a container this process may be listed under another number, so one is subtracted instead of
+    // looking it up.
     s.other_processes = computing->size() - (computing->empty() ? 0 : 1);
   }
   return s;
@@ -188,14 +189,14 @@ std::optional<std::uint64_t> nvml::energy_mj() const {
 }
 
 observer::observer(std::uint32_t iterations, std::optional<nvml> gpu, std::string why_not)
-    : iterations_(iterations), gpu_(std::move(gpu)), why_not_(std::move(why_not)) {}
+    : iterations_(iterations), gpu_(std::move(gpu)), unavailable_reason_(std::move(why_not)) {}
 
 observer::energy_mark observer::take_mark(std::uint32_t done) const {
   return {done, host_cpu_now(), gpu_ ? gpu_->energy_mj() : std::nullopt};
 }
 
-// It is called twice with the number of the last timed iteration: when it has ended, and when the untimed
-// ones begin.
+// This is called twice with the number of timed iterations: after the last of them, and before the untimed
+// ones.
 void observer::watch(std::uint32_t done) {
   if (done == 0 && gpu_) before_ = gpu_->state();
   if (done < iterations_) return;
@@ -205,7 +206,7 @@ void observer::watch(std::uint32_t done) {
 
 observation observer::result() const {
   observation seen{before_, after_, {}, {}, {}};
-  if (!gpu_) seen.missing_reason = why_not_;
+  if (!gpu_) seen.missing_reason = unavailable_reason_;
   if (!begin_ || !end_) {
     seen.missing_reason = "no iterations followed the timed ones";
     return seen;

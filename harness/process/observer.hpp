@@ -13,8 +13,8 @@
 
 namespace um {
 
-// Queries to NVML, the driver's management library. It is loaded when needed, requires no header and no CUDA,
-// and does not disturb the GPU: any process may use it.
+// Queries to NVML, the driver's management library. It is loaded at run time, needs neither a header nor
+// CUDA, and does not create a context on the GPU, so any process may use it.
 
 inline constexpr const char* nvml_library = "libnvidia-ml.so.1";
 inline constexpr std::array nvml_facts{"mig",
@@ -28,14 +28,14 @@ inline constexpr std::array nvml_facts{"mig",
 
 class nvml {
  public:
-  // `bus_id` such as 0000:1b:00.0. Throws unsupported with the reason where NVML or the GPU is not there.
+  // `bus_id` such as 0000:1b:00.0. Throws unsupported, with the reason, if NVML or the GPU is missing.
   explicit nvml(const std::string& bus_id, const char* library = nvml_library);
   ~nvml();
   nvml(nvml&&) noexcept;
 
   // Facts for the environment: those of `nvml_facts`, each known or missing.
   fact_sheet facts() const;
-  // For a process with a context on the GPU: it is not counted among the others.
+  // For a process with a context on the GPU, which is not counted in other_processes.
   gpu_state state() const;
   // Energy since the driver was loaded; updated every few tens of milliseconds.
   std::optional<std::uint64_t> energy_mj() const;
@@ -49,13 +49,14 @@ class nvml {
 // Pass `watch` to execution_request::watch, for a run of `iterations` with untimed iterations at the end.
 class observer {
  public:
-  // Duration of the untimed iterations: many steps of the energy counter.
+  // Duration of the untimed iterations, long enough for many updates of the energy counter.
   static constexpr nanoseconds linger_time = 1'000'000'000;
 
-  // `why_not`: the reason if there is no NVML.
+  // `why_not` is the reason if `gpu` is empty.
   observer(std::uint32_t iterations, std::optional<nvml> gpu, std::string why_not = {});
 
-  // `iterations_done` have ended. Notes the GPU's state and energy before and after the timed ones.
+  // Called when `iterations_done` iterations have ended. Stores the GPU's state before and after the timed
+  // iterations, and energy before and after the untimed ones.
   void watch(std::uint32_t iterations_done);
   observation result() const;
 
@@ -69,7 +70,7 @@ class observer {
 
   std::uint32_t iterations_;
   std::optional<nvml> gpu_;
-  std::string why_not_;
+  std::string unavailable_reason_;
   std::optional<gpu_state> before_, after_;
   std::optional<energy_mark> begin_, end_;
 };

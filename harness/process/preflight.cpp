@@ -13,13 +13,13 @@
 namespace um {
 namespace {
 
-// The last simulated iteration stands for all later ones.
-constexpr std::uint32_t most_rehearsed = 3;
+// Later simulated iterations are taken to last as long as the last of these.
+constexpr std::uint32_t max_simulated_iterations = 3;
 
-cell as_short_simulation(cell work) {
+cell as_brief_simulation(cell work) {
   const machine stand_in = work.planner_machine.value();
   work = as_simulated_on(std::move(work), stand_in);
-  work.settings.iterations = std::min(work.settings.iterations, most_rehearsed);
+  work.settings.iterations = std::min(work.settings.iterations, max_simulated_iterations);
   work.settings.timeline = false;
   return work;
 }
@@ -100,7 +100,7 @@ std::optional<std::vector<cell_needs>> estimates_of(std::span<const cell> cells,
                                                     signal_watch& signals, std::FILE* progress) {
   std::vector<cell_needs> all(cells.size());
   std::vector<cell> rehearsed;
-  for (const cell& work : cells) rehearsed.push_back(as_short_simulation(work));
+  for (const cell& work : cells) rehearsed.push_back(as_brief_simulation(work));
   std::size_t done = 0;
   const auto ended = [&](std::size_t index, const record& r, const child_report& report) {
     all[index] = estimate_of(cells[index], r);

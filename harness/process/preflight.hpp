@@ -17,7 +17,7 @@ namespace um {
 // Memory that a run may use, on the host and on the device.
 struct available_memory {
   host_memory host;
-  std::optional<byte_count> device_free = {};  // free memory of the GPU; nothing: not asked
+  std::optional<byte_count> device_free = {};  // free memory of the GPU; nothing: not queried
 };
 
 // The simulator's estimate of a cell.
@@ -25,7 +25,7 @@ struct cell_needs {
   std::string key;  // of the cell
   bool on_gpu = false;
   outcome result = outcome::ok;
-  std::optional<std::string> reason = {};  // unless ok
+  std::optional<std::string> reason = {};  // empty if result is ok
   byte_count device_bytes = 0, host_bytes = 0, pinned_bytes = 0;
   byte_count device_arena_bytes = 0;
   byte_count guarded_managed_bytes = 0;  // managed memory under a guard (um_allocators/arena.hpp)
@@ -33,8 +33,9 @@ struct cell_needs {
   std::chrono::nanoseconds processor{};  // approximate processor time to plan and simulate them
 };
 
-// Simulates every cell in child processes, `jobs` at a time; those for a GPU on the machine whose figures
-// they go by. A line for each appears on `progress`, unless that is nullptr. Nothing if a stop signal came.
+// Simulates every cell in child processes, `jobs` at a time, cells for a GPU on the machine whose figures
+// their planners use. Prints a line for each to `progress` unless that is nullptr. Returns nothing if a stop
+// signal came.
 std::optional<std::vector<cell_needs>> estimates_of(std::span<const cell> cells, std::size_t jobs,
                                                     signal_watch& signals, std::FILE* progress = nullptr);
 

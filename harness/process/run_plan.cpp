@@ -11,8 +11,8 @@ namespace {
 
 using clock = std::chrono::steady_clock;
 
-// Iterations after the second are identical.
-constexpr std::uint32_t most_counted_iterations = 3;
+// Iterations after the second move the same memory.
+constexpr std::uint32_t max_counted_iterations = 3;
 
 engine_figure figure_of(std::string name, const op_cost& c, const work& w) {
   return {std::move(name), c.engine, c.time, c.workspace_bytes, w.flops, w.read + w.written, c.batch_parts};
@@ -23,7 +23,7 @@ std::string name_of_action(const graph& g, const action& a) {
   return c && is_whole(c->part) ? g.ops[c->op].name : to_text(g, a);
 }
 
-// Slices replace the operator that they belong to.
+// Replaces the engine of an operator that was cut by those of its slices.
 void record_slices(record& r, const graph& g, const std::vector<slice_cost>& slices) {
   for (const slice_cost& s : slices) {
     const op& o = g.ops[s.slice.op];
@@ -66,7 +66,7 @@ void record_execution(record& r, const graph& g, const execution& done) {
   r.loss = done.loss;
 }
 
-// Counted values replace those derived from the plan.
+// Replaces values that were derived from the plan by counted ones.
 void merge_counters(std::optional<counters>& known, const counters& counted) {
   for (const counter_field& f : counter_fields) {
     if (counted.*f.member) (*known).*f.member = counted.*f.member;
@@ -111,7 +111,7 @@ clock::duration execute_and_record(record& r, const cell& work, backend& target,
 
 void count_and_record(record& r, backend& target, const graph& g, const execution_plan& plan) {
   try {
-    const auto counted = count_on_gpu(target, g, plan, std::min(r.iterations, most_counted_iterations));
+    const auto counted = count_on_gpu(target, g, plan, std::min(r.iterations, max_counted_iterations));
     merge_counters(r.first, counted.front());
     merge_counters(r.last, counted.back());
     r.counters_reason = "what is null was not counted";

@@ -8,7 +8,7 @@
 
 namespace um {
 
-// Records the engine of every operator; nothing if simulated.
+// Records the engine of every operator, unless simulated.
 void record_engines(record& r, const graph& g, const profile& costs);
 
 // Runs the timed iterations and observes them. Returns the total time.

@@ -18,7 +18,7 @@ namespace {
 
 using clock = std::chrono::steady_clock;
 
-// "00:12", "1:02:03".
+// A time as "00:12" or "1:02:03".
 std::string clock_text(std::chrono::seconds time) {
   const auto s = time.count();
   return s < 3600 ? fmt::format("{:02}:{:02}", s / 60, s % 60)
@@ -47,7 +47,7 @@ class sweep_run {
   std::size_t skipped() const { return skipped_; }
   bool nothing_to_do() const { return waiting_.empty(); }
 
-  // False if a stop signal came.
+  // Returns false if a stop signal came.
   bool run() {
     std::size_t next = 0;
     while (true) {
@@ -76,7 +76,7 @@ class sweep_run {
   }
 
  private:
-  // Per line, the cell with the most memory that timed out or hung.
+  // For each line key, the cell with the most memory that timed out or hung.
   struct failed_cell {
     const cell* work;
     outcome result;
@@ -94,7 +94,7 @@ class sweep_run {
     if (!is_new && is_tighter(at->second.work->settings, work.settings)) at->second = {&work, r.result};
   }
 
-  // False if the system has no process left until a running one ends.
+  // Returns false if the limit of processes is reached until a running one ends.
   bool start_cell_at(std::size_t index) {
     const cell& work = cells_[index];
     const auto end = line_ends_.find(work.line_key);
@@ -144,9 +144,10 @@ class sweep_run {
   std::FILE* progress_;
   digest_checker digests_;
   clock::time_point begin_ = clock::now();
-  std::vector<std::size_t> waiting_;       // cells to run, in order
-  std::size_t skipped_ = 0, written_ = 0;  // written_: how many of waiting_ are written
-  std::map<std::size_t, record> ended_;    // ended, but not written yet
+  std::vector<std::size_t> waiting_;  // cells to run, in order
+  std::size_t skipped_ = 0,
+              written_ = 0;  // written_ is the number of cells of waiting_ whose records are written
+  std::map<std::size_t, record> ended_;  // records of cells that have ended but are not written yet
   std::map<std::size_t, record> done_;
   std::map<std::string, failed_cell> line_ends_;
   std::optional<std::string> hung_;

@@ -20,14 +20,14 @@ struct sweep_settings {
 
 struct sweep_result {
   std::vector<record> records;     // records of all cells, earlier ones included, in the sweep's order
-  std::size_t failed = 0;          // number of cells that are neither ok nor infeasible
+  std::size_t failed = 0;          // number of cells whose outcome is neither ok nor infeasible
   std::optional<int> stop_signal;  // the stop signal; then `records` is incomplete
   std::optional<std::string>
       hung_cell;  // key of a cell that hangs in the kernel; then `records` is incomplete
 };
 
-// The earlier record that makes running the cell unnecessary: ok or infeasible, with the same number of
-// iterations, and a timeline if one is requested. nullptr if there is none.
+// An earlier record of the cell that is ok or infeasible, with the same number of iterations and, if
+// requested, a timeline, so that the cell need not run; else nullptr.
 const record* finished_record(const std::vector<record>& earlier, const cell& c);
 
 // The last record of the cell, whatever its outcome.
@@ -37,11 +37,11 @@ const record* last_record(const std::vector<record>& earlier, const cell& c);
 // strategy.
 void check_settings(std::span<const cell> cells, const record_file& file);
 
-// Cells that `file` does not hold yet run `jobs` at a time; their records are appended in the order
-// of `cells`, each before its line appears on `progress`. `here` goes before the first of them,
-// unless the file's last environment is the same. Once a cell has timed out, cells that
-// differ from it only by a tighter budget are recorded without running them; once one hangs in the kernel, no
-// other is started. Throws append_error.
+// Runs the cells that `file` does not have yet, `jobs` at a time. Appends their records in the order of
+// `cells`, each before its line is printed to `progress`. Appends `here` before the first of them, unless the
+// file's last environment is the same. Once a cell has timed out, cells that differ from it only by a tighter
+// budget are recorded without running them; once one hangs in the kernel, no other is started. Throws
+// append_error.
 sweep_result run_sweep(const std::vector<cell>& cells, const sweep_settings& settings, record_file& file,
                        const environment& here, signal_watch& signals, std::FILE* progress);
 

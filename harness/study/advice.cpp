@@ -13,7 +13,7 @@
 namespace um {
 namespace {
 
-constexpr double alike = 1.02;  // times that differ by less say nothing of which is faster
+constexpr double alike = 1.02;  // times that differ by a smaller factor count as equal
 
 managed_support support_on_system(system_kind system, bool coherent) {
   if (system == system_kind::linux_native) return {true, coherent, ""};
@@ -30,7 +30,7 @@ std::string factor_text(double slowdown) {
   return fmt::format("{:.{}f}x", slowdown, slowdown < 10 ? 2 : slowdown < 100 ? 1 : 0);
 }
 
-// The fastest of those; nullptr if none works.
+// The fastest strategy for which is_of() is true; nullptr if none works.
 const tried_strategy* fastest(const memory_advice& a, auto is_of) {
   const tried_strategy* best = nullptr;
   for (const tried_strategy& t : a.tried) {
@@ -86,15 +86,16 @@ std::string table_row(const memory_advice& a, const tried_strategy& t) {
   const auto time = steady_ns(t.result);
   const std::string slowdown = time && a.in_core_ns ? factor_text(slowdown_of(a, t)) : "-";
   const std::string failed = outcome_text(t.result);
-  const std::string last = time ? fmt::format("{}: {}", to_text(t.technique), need_of(t))
-                                : failed.substr(0, failed.find(" ("));  // why, in short
+  const std::string last =
+      time ? fmt::format("{}: {}", to_text(t.technique), need_of(t))
+           : failed.substr(0, failed.find(" ("));  // the reason without the part in parentheses
   return fmt::format("{:>8}  {:>8}  {:<17}  {}\n", slowdown, time ? time_text(*time) : "-", t.result.strategy,
                      wrap_text(last, indent));
 }
 
 }  // namespace
 
-std::string_view program_changes_for(memory_technique way) {
+std::string_view program_changes_for(memory_technique technique) {
   static constexpr std::array changes{"everything on the device"sv,
                                       "gradients added up over parts of the batch"sv,
                                       "activations recomputed in the backward pass"sv,
@@ -105,7 +106,7 @@ std::string_view program_changes_for(memory_technique way) {
                                       "a plan of hints and copies"sv,
                                       "a plan that keeps, swaps, recomputes and splits the batch"sv};
   static_assert(changes.size() == enum_names<memory_technique>.size());
-  return changes.at(static_cast<std::size_t>(way));
+  return changes.at(static_cast<std::size_t>(technique));
 }
 
 std::vector<std::string_view> advised_strategies() {
@@ -117,7 +118,7 @@ std::vector<std::string_view> advised_strategies() {
   }
   std::ranges::stable_sort(found, {}, &std::pair<memory_technique, std::string_view>::first);
   std::vector<std::string_view> names;
-  for (const auto& [way, name] : found) names.push_back(name);
+  for (const auto& [technique, name] : found) names.push_back(name);
   return names;
 }
 

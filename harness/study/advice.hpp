@@ -14,15 +14,16 @@
 namespace um {
 
 // How a program must change for a technique, as a phrase.
-std::string_view program_changes_for(memory_technique way);
+std::string_view program_changes_for(memory_technique technique);
 // Names of the strategies that are tried by default, least demanding technique first.
 std::vector<std::string_view> advised_strategies();
 
 // Features of managed memory on a system.
 struct managed_support {
   bool can_oversubscribe = true;  // more managed memory may be in use than the device has
-  bool is_coherent = false;  // the GPU uses the CPU's page tables (ATS): malloc's memory is its own as well
-  std::string reason;        // why it does not oversubscribe
+  bool is_coherent =
+      false;           // the GPU uses the CPU's page tables (ATS), so kernels can use memory from malloc
+  std::string reason;  // reason why it cannot oversubscribe
 };
 enum class system_kind : std::uint8_t { linux_native, wsl2, windows };
 template <>
@@ -44,16 +45,16 @@ struct memory_advice {
   managed_support support;
 };
 
-// The advice that follows from the tried strategies; `in_core`: record of the baseline with the whole device
-// to itself.
+// The advice that follows from the tried strategies. `in_core` is the record of the baseline with the whole
+// memory of the device.
 memory_advice make_advice(std::vector<tried_strategy> tried, const record& in_core, managed_support managed);
 
 // The fastest strategy or, if several are within 2 % of it, the one with the least demanding technique;
 // nullptr if none works.
 const tried_strategy* recommended_strategy(const memory_advice& a);
 
-// A paragraph and a table: strategies by cost, those that do not work with their reason. `setting`: the first
-// words.
+// A paragraph and a table: strategies by cost, those that do not work with their reason. The text begins with
+// `setting`.
 std::string advice_text(const memory_advice& a, const std::string& setting);
 
 }  // namespace um

@@ -27,7 +27,7 @@ bool runs_on(run_mode mode, bool simulated) {
   return simulated ? facts.runs_simulated : facts.runs_on_gpu;
 }
 
-// "simulated or capped": the modes that a backend has without permission.
+// The modes that a backend supports without permission, such as "simulated or capped".
 std::string modes_text(bool simulated) {
   std::vector<std::string_view> names;
   for (const run_mode mode : all_values<run_mode>()) {
@@ -67,7 +67,7 @@ void refuse_ratio_with_budget(const experiment& e) {
   }
 }
 
-// ",ahead=4" for every knob that differs from its default.
+// A text such as ",ahead=4" for every knob that differs from its default.
 template <class Knob>
 std::string changed_knobs(const std::vector<Knob>& knobs, const std::map<std::string, std::int64_t>& values) {
   std::string text;
@@ -78,7 +78,7 @@ std::string changed_knobs(const std::vector<Knob>& knobs, const std::map<std::st
   return text;
 }
 
-// "x1.50", and as many digits more as the ratio needs: "x1.125".
+// The ratio with two or more digits, as many as it needs: "x1.50", "x1.125".
 std::string ratio_text(double ratio) {
   const std::string shortest = fmt::format("{}", ratio), two = fmt::format("{:.2f}", ratio);
   const std::size_t point = shortest.find('.');
@@ -91,7 +91,7 @@ std::string amount_text(const experiment& e) {
   return e.budget ? fmt::format("{}B", *e.budget) : "whole";
 }
 
-// ",workspace=268435456B" where the cap is not the standard one.
+// ",workspace=268435456B" if the cap is not the standard one, else "".
 std::string workspace_text(const experiment& e) {
   const byte_count cap = e.workspace_cap.value_or(standard_workspace_cap);
   return cap == standard_workspace_cap ? "" : fmt::format(",workspace={}B", cap);
@@ -130,7 +130,7 @@ bool computes_whole_operators(const memory_plan& plan) {
   });
 }
 
-// `c` has its strategy or its plan.
+// Completes a cell that has its strategy or its plan.
 cell complete_cell(cell c, experiment e, built_network network) {
   refuse_ratio_with_budget(e);
   c.backend = parse_backend(e.backend);

@@ -1,5 +1,5 @@
-// A cell: an experiment whose names have been looked up, once. Code that runs, records or compares it looks
-// up nothing again.
+// A cell: an experiment whose names have been looked up. Code that runs, records or compares it needs no
+// further lookup.
 #pragma once
 
 #include <optional>
@@ -12,8 +12,8 @@
 
 namespace um {
 
-// Completes the network's knobs and memory order and builds it. Throws input_error for a network or a size
-// that cannot be.
+// Completes the network's knobs and memory order and builds it. Throws input_error for an unknown network or
+// an impossible size.
 built_network complete_and_build(network_spec spec);
 
 struct cell {
@@ -21,12 +21,12 @@ struct cell {
   built_network network;
   strategy_choice strategy;  // nullptr: the plan comes from a file
   backend_name backend;
-  std::string key;       // its key in a file: every field that affects the measurement
+  std::string key;       // its key in a file, which contains every field that affects the measurement
   std::string line_key;  // the key without ratio or budget
 
-  // Further data of its process, so that it reads no file.
+  // Data that its process needs, so that it does not read files.
   std::optional<machine> planner_machine =
-      {};  // simulated: the machine; on a GPU: the machine whose figures planners use
+      {};  // the simulated machine or, on a GPU, the machine whose figures planners use
   std::optional<plan_file> plan = {};
   bool skips_observation = false;  // skip observation and counting around the timed iterations
   std::string values_folder =
@@ -37,7 +37,7 @@ struct cell {
 // input_error for an unknown name or knob, a value out of range, a mode that the backend does not have, or
 // both a ratio and a budget.
 cell complete_cell(experiment e, std::optional<plan_file> plan = {});
-// The same with a known network and strategy.
+// As above, with a known network and strategy.
 cell complete_cell(experiment e, built_network network, strategy_choice choice);
 
 // The cell with another strategy, on the same machine.

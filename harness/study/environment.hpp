@@ -1,4 +1,4 @@
-// Where a file of records comes from: program, host and GPU.
+// The environment in which records were made: program, host and GPU.
 #pragma once
 
 #include <map>
@@ -10,14 +10,15 @@
 
 namespace um {
 
-// "0.2.0+<commit>", written at build time; "unknown" in its place outside a git checkout.
+// The version "0.2.0+<commit>" at build time, or "0.2.0+unknown" outside a git checkout.
 std::string version_text();
 // "GNU 12.2.0".
 std::string compiler_text();
 
 using named_facts = std::map<std::string, std::string>;
 
-// Further facts that affect times, by name (docs/records.md); for unknown ones, why they are unknown.
+// Further facts that affect times, by name (docs/records.md). `missing` has the reasons why facts are
+// unknown.
 struct fact_sheet {
   named_facts known, missing;
   void add(const std::string& name, const std::optional<std::string>& value, const std::string& why_not) {
@@ -35,7 +36,7 @@ struct gpu_facts {
   std::string name;
   std::optional<std::string> driver;  // the kernel module's version
   byte_count memory_bytes = 0;
-  std::optional<byte_count> free_bytes;  // at the moment it was asked, so it is in no file
+  std::optional<byte_count> free_bytes;  // at the time of the query; not written to files
   std::string compute_capability;
   bool concurrent_managed_access = false, pageable_memory_access = false;
   std::string cuda_driver, cuda_runtime, cudnn;  // versions
@@ -44,7 +45,7 @@ struct gpu_facts {
 
 struct host_facts {
   std::optional<std::string> os, kernel, cpu;
-  std::optional<std::uint64_t> cores;  // that this process may use
+  std::optional<std::uint64_t> cores;  // cores that this process may use
   std::optional<byte_count> memory_bytes, cgroup_limit_bytes;
   fact_sheet facts;
 };
@@ -55,7 +56,7 @@ struct environment {
   std::string created;  // UTC, ISO 8601
   host_facts host;
   std::optional<gpu_facts> gpu;
-  std::optional<std::map<std::string, std::string>> nvidia_uvm;  // the module's parameters
+  std::optional<std::map<std::string, std::string>> nvidia_uvm;  // parameters of the module nvidia_uvm
 };
 
 }  // namespace um

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::string_view switched_off = ",without=";
 
-// "NAME" of "NAME,without=A,without=B", and the rules named after it.
+// Splits "NAME,without=A,without=B" into NAME and the rules A and B.
 std::pair<std::string, std::vector<std::string>> parts_of_name(std::string_view name) {
   std::size_t at = name.find(switched_off);
   std::pair<std::string, std::vector<std::string>> parts{std::string(name.substr(0, at)), {}};

@@ -1,4 +1,4 @@
-// One experiment: a network, a strategy, a backend and how much memory the run may use.
+// One experiment: a network, a strategy, a backend and the memory that the run may use.
 #pragma once
 
 #include <cstdint>
@@ -15,25 +15,25 @@
 
 namespace um {
 
-// "sim:NAME" or "cuda:N".
+// "sim:NAME" or "number of the GPU, unless simulated:N".
 struct backend_name {
   bool is_simulated = true;
-  std::string machine;  // simulated: a machine file's name
+  std::string machine;  // name of the machine file, if simulated
   int device = 0;       // cuda
 };
 backend_name parse_backend(const std::string& text);
 
-inline constexpr double least_ratio = 0.1, most_ratio = 64;
-inline constexpr std::uint32_t most_iterations = 100'000, most_deadline_s = 86'400;
+inline constexpr double min_ratio = 0.1, max_ratio = 64;
+inline constexpr std::uint32_t max_iterations = 100'000, max_deadline_s = 86'400;
 
 struct experiment {
   network_spec network;
   std::string strategy;
   knob_values strategy_knobs;
   std::optional<double> ratio;       // footprint / budget
-  std::optional<byte_count> budget;  // neither: the whole device
+  std::optional<byte_count> budget;  // without ratio and budget: the whole device
   std::string backend;
-  std::optional<run_mode> mode;             // nothing: simulated on sim:NAME, capped on cuda:N
+  std::optional<run_mode> mode;             // nothing: `simulated` on sim:NAME, `capped` on cuda:N
   std::optional<byte_count> workspace_cap;  // maximum per operator; nothing: the default, none on sim:NAME
   std::uint32_t iterations = 5;
   std::uint32_t deadline_s = 300;
@@ -52,21 +52,21 @@ std::string optimizer_text(const network_spec& n);
 struct mode_row {
   pressure evicted_by;               // who keeps memory within the budget
   bool runs_simulated, runs_on_gpu;  // the backends on which it runs
-  bool needs_permission;             // only with --allow-native-oversubscription
+  bool needs_permission;             // runs only with --allow-native-oversubscription
 };
 const mode_row& facts_of_mode(run_mode mode);
 
 // All strategies by name: the tables of planners/ and hints/ together.
 const std::vector<strategy>& strategies();
 
-// Baseline for the times and results of all strategies.
+// The strategy with which the times and results of all others are compared.
 inline constexpr std::string_view baseline_strategy = "device";
 
 // A strategy found in a table or made from rules.
 struct chosen_strategy {
   strategy row;
   std::optional<hint_strategy> rules;  // nothing: the strategy has no rules
-  bool has_own_rules = false;          // the rules are not in a table
+  bool has_own_rules = false;          // the rules are the user's and not in a table
 };
 using strategy_choice = std::shared_ptr<const chosen_strategy>;
 strategy_choice strategy_from_rules(hint_strategy own_rules);

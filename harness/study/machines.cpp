@@ -23,7 +23,7 @@ std::vector<std::string> words_of(std::string_view text) {
   return words;
 }
 
-// Whether words that follow each other make `name`: "titan", "v" make "titan-v".
+// Whether consecutive words give `name` when joined, as "titan", "v" give "titan-v".
 bool matches_name(const std::vector<std::string>& words, const std::string& name) {
   std::string wanted;
   for (const std::string& word : words_of(name)) wanted += word;
@@ -55,8 +55,9 @@ const machine* find_machine_like(const std::vector<machine>& machines, std::stri
         std::ranges::find_if(machines, [&](const machine& m) { return matches_name(words, name_of(m)); });
     return found == machines.end() ? nullptr : &*found;
   };
-  const std::string measured = "on one " + std::string(gpu_name) + ',';  // the source that calibrate writes
-  for (const machine& m : std::views::reverse(machines)) {  // a user's files come last and take precedence
+  const std::string measured =
+      "on one " + std::string(gpu_name) + ',';  // the beginning of the source that umbench calibrate writes
+  for (const machine& m : std::views::reverse(machines)) {  // files of the user come last and take precedence
     if (m.source.find(measured) != std::string::npos) return &m;
   }
   if (const machine* whole = first([](const machine& m) { return m.name; })) return whole;

@@ -1,4 +1,4 @@
-// Finds machines by name, or by likeness to a GPU.
+// Finds machines by name, or for a GPU.
 #pragma once
 
 #include <string_view>
@@ -8,16 +8,16 @@
 
 namespace um {
 
-// Throws input_error listing the known ones.
+// Finds a machine by its name. Throws input_error that lists the known ones.
 const machine& find_machine(const std::vector<machine>& machines, std::string_view name);
 
-// The machine whose figures are used for a GPU without a machine file, unless the user names another; it is
-// always reported.
+// The machine whose figures are used for a GPU without a machine file, unless the user names another. Its use
+// is always reported.
 inline constexpr const char* standard_machine = "h200";
 
-// The machine file for a GPU: the last one measured on a GPU of that name; else the one of the same name,
-// "h200" for "NVIDIA H200"; else one of the same kind; else nullptr. Planners use its figures, since a GPU's
-// own properties do not include rates of the link and the driver.
+// The machine file for a GPU: the last one measured on a GPU of that name; else the one with the same name,
+// as "h200" for "NVIDIA H200"; else one of the same family; else nullptr. Planners use its figures, since a
+// GPU's own properties do not include rates of the link and the driver.
 const machine* find_machine_like(const std::vector<machine>& machines, std::string_view gpu_name);
 
 }  // namespace um

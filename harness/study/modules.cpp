@@ -18,18 +18,18 @@ constexpr std::array columns{std::pair{"compute again", &module_row::recomputed_
                              std::pair{"cut", &module_row::split_bytes},
                              std::pair{"keep", &module_row::kept_bytes}};
 
-// Finds the column of a tensor from the plan's actions.
+// What a plan does with operators and tensors; column_of() is the column of the table for a tensor.
 struct plan_treatment {
-  std::vector<bool> cut, again;  // by operator
-  std::vector<bool> moved;       // by tensor
+  std::vector<bool> cut, recomputed;  // by operator
+  std::vector<bool> moved;            // by tensor
 
   plan_treatment(const graph& g, const memory_plan& plan)
-      : cut(g.ops.size()), again(g.ops.size()), moved(g.tensors.size()) {
+      : cut(g.ops.size()), recomputed(g.ops.size()), moved(g.tensors.size()) {
     std::vector<bool> computed(g.ops.size());
     for (const action& a : plan.actions) {
       if (const auto* c = std::get_if<compute>(&a)) {
         if (!is_whole(c->part)) cut[c->op] = true;
-        if (computed[c->op]) again[c->op] = true;
+        if (computed[c->op]) recomputed[c->op] = true;
         computed[c->op] = true;
       } else if (const auto* in = std::get_if<prefetch>(&a)) {
         moved[in->tensor] = true;
@@ -44,7 +44,7 @@ struct plan_treatment {
 
   bytes_of_module column_of(op_id o, tensor_id t) const {
     if (cut[o]) return &module_row::split_bytes;
-    if (again[o]) return &module_row::recomputed_bytes;
+    if (recomputed[o]) return &module_row::recomputed_bytes;
     return moved[t] ? &module_row::offloaded_bytes : &module_row::kept_bytes;
   }
 };
@@ -64,7 +64,7 @@ std::tuple<std::string, std::string, std::string> split_at_number(const std::str
   return {module, "", ""};
 }
 
-// "0-3,5" of 0, 1, 2, 3, 5.
+// A list of numbers as text, such as "0-3,5" for 0, 1, 2, 3, 5.
 std::string ranges_of(const std::vector<std::string>& numbers) {
   std::string text;
   for (std::size_t i = 0; i < numbers.size();) {
@@ -77,7 +77,7 @@ std::string ranges_of(const std::vector<std::string>& numbers) {
   return text;
 }
 
-struct line {
+struct table_line {
   std::string before, after;
   std::vector<std::string> numbers;
   module_row sum;
@@ -97,14 +97,14 @@ unsigned treatment_bits(const module_row& row) {
   return bits;
 }
 
-std::vector<line> merged_lines(const std::vector<module_row>& rows) {
-  std::vector<line> lines;
+std::vector<table_line> merged_lines(const std::vector<module_row>& rows) {
+  std::vector<table_line> lines;
   std::map<std::tuple<std::string, std::string, unsigned>, std::size_t> known;
   for (const module_row& row : rows) {
     const auto [before, number, after] = split_at_number(row.module);
     const auto [at, fresh] = known.try_emplace({before, after, treatment_bits(row)}, lines.size());
     if (fresh) lines.push_back({.before = before, .after = after, .numbers = {}, .sum = {}});
-    line& l = lines[at->second];
+    table_line& l = lines[at->second];
     if (!number.empty()) l.numbers.push_back(number);
     for (const auto& [name, bytes] : columns) l.sum.*bytes += row.*bytes;
   }
@@ -138,13 +138,13 @@ std::vector<module_row> modules_of(const graph& g, const memory_plan& plan) {
 
 std::string module_table(const std::vector<module_row>& rows) {
   if (rows.empty()) return "";
-  const std::vector<line> lines = merged_lines(rows);
+  const std::vector<table_line> lines = merged_lines(rows);
   std::size_t wide = 6;
-  for (const line& l : lines) wide = std::max(wide, l.name().size());
+  for (const table_line& l : lines) wide = std::max(wide, l.name().size());
   std::string text = fmt::format("{:<{}}", "module", wide);
   for (const auto& [name, bytes] : columns) text += fmt::format("{:>16}", name);
   text += "\n";
-  for (const line& l : lines) {
+  for (const table_line& l : lines) {
     std::string row = fmt::format("{:<{}}", l.name(), wide);
     for (const auto& [name, bytes] : columns)
       row += fmt::format("{:>16}", l.sum.*bytes > 0 ? to_text(l.sum.*bytes) : "");

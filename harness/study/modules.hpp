@@ -10,9 +10,9 @@
 
 namespace um {
 
-// Bytes of activations per treatment. `split_bytes`: the operator is computed in parts; else
-// `recomputed_bytes`: it is computed again, as torch.utils.checkpoint does; else `offloaded_bytes`: it is on
-// the host for a time, as torch.autograd.graph.save_on_cpu does; else `kept_bytes`.
+// Bytes of a module's activations, by the first that applies: `split_bytes` if the operator is computed in
+// parts, `recomputed_bytes` if it is computed again, as by torch.utils.checkpoint, `offloaded_bytes` if the
+// tensor is on the host for a time, as by torch.autograd.graph.save_on_cpu, else `kept_bytes`.
 struct module_row {
   std::string module;
   byte_count recomputed_bytes = 0, offloaded_bytes = 0, split_bytes = 0, kept_bytes = 0;
@@ -25,8 +25,8 @@ std::string_view module_of(std::string_view name);
 // export` do.
 std::vector<module_row> modules_of(const graph& g, const memory_plan& plan);
 
-// A table with a header; "" without rows. Neighbours with the same treatment whose names differ only in
-// numbers share a line.
+// A table with a header; "" without rows. Consecutive modules whose names differ only in numbers share a line
+// if the plan treats them alike.
 std::string module_table(const std::vector<module_row>& rows);
 
 }  // namespace um

@@ -13,7 +13,7 @@
 
 namespace um {
 
-// Who keeps memory within the budget, and where the run happens.
+// Whether plan or driver keeps memory within the budget, and where the run happens.
 //
 // simulated: the simulator's driver evicts on demand. capped: the plan evicts at operator boundaries; memory
 // is never oversubscribed. native: a real driver evicts on demand.
@@ -32,7 +32,7 @@ struct plan_file {
   built_network network;
   std::string strategy;
   knob_values strategy_knobs;
-  std::optional<double> ratio;  // as requested; nothing: a budget was
+  std::optional<double> ratio;  // as requested; nothing if a budget was requested
   byte_count footprint = 0;     // on the machine that planned
   byte_count budget = 0;
   run_mode mode = run_mode::simulated;
@@ -43,13 +43,13 @@ struct plan_file {
 // Maximum device memory in use: that of the plan or, if the driver evicts on demand, at most the budget.
 byte_count peak_device_bytes_of(run_mode mode, const execution_plan& steps);
 
-// A plan and its lowered steps.
+// A plan, its lowered steps, and bounds and estimates of its time.
 struct planned_cell {
   plan_file file;
   execution_plan steps;
   time_bounds bounds;
   plan_bound bound;                // lower bound for plans of this kind
-  std::vector<std::string> notes;  // of the planner
+  std::vector<std::string> notes;  // notes of the planner
   nanoseconds planning_time = 0;
   std::optional<nanoseconds> expected_time;  // simulated time of an iteration; nothing for managed memory
 };

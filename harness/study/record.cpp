@@ -9,7 +9,8 @@
 namespace um {
 namespace {
 
-// The same for cells with the same computation on the same machine, whatever their strategy.
+// A key that is equal for cells with the same computation on the same machine and independent of the
+// strategy.
 std::string comparison_key(const record& r) {
   std::string knobs;
   for (const auto& [name, value] : r.network.knobs) knobs += fmt::format(",{}={}", name, value);
@@ -68,7 +69,7 @@ void digest_checker::check(record& r) {
 
 namespace {
 
-// Ignores the summary, since it does not affect runs.
+// Returns the strategy without its summary, which does not affect runs.
 hint_strategy without_summary(hint_strategy s) {
   s.summary.clear();
   return s;

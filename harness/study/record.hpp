@@ -22,7 +22,7 @@ namespace um {
 struct gpu_state {
   std::optional<std::uint64_t> sm_clock_mhz, memory_clock_mhz, temperature_c, power_mw;
   std::optional<std::uint64_t> pcie_generation,
-      pcie_width;                                        // of the link as it runs now: idle links slow down
+      pcie_width;                                        // current state of the link; idle links slow down
   std::optional<std::uint64_t> other_processes;          // other processes with a context on the GPU
   std::optional<std::vector<std::string>> throttled_by;  // reasons why clocks are reduced
   friend bool operator==(const gpu_state&, const gpu_state&) = default;
@@ -41,18 +41,18 @@ enum class outcome : std::uint8_t {
   ok,
   infeasible,          // the strategy cannot work within the budget: a result
   out_of_memory,       // an allocation on the device failed
-  host_out_of_memory,  // an allocation on the host failed, or the kernel took the cell's process
+  host_out_of_memory,  // an allocation on the host failed, or the OOM killer killed the cell's process
   unsupported,         // the backend lacks a feature
-  timeout,             // the deadline passed, here or at a lower ratio of the same line
+  timeout,             // the deadline passed for this cell, or for one with the same line key and more memory
   crashed,             // the cell's process died
-  hung,                // its process sleeps in the kernel and cannot be killed
-  wrong_result,        // computed something else than `device` did
+  hung,                // its process is in uninterruptible sleep and cannot be killed
+  wrong_result,        // the results differ from those of `device`
 };
 template <>
 inline constexpr std::array enum_names<outcome>{
     "ok"sv,      "infeasible"sv, "out_of_memory"sv, "host_out_of_memory"sv, "unsupported"sv,
     "timeout"sv, "crashed"sv,    "hung"sv,          "wrong_result"sv};
-// ok and infeasible: nothing failed.
+// Whether the outcome is a result (ok, infeasible) and not a failure.
 constexpr bool is_result(outcome o) {
   return o == outcome::ok || o == outcome::infeasible;
 }
@@ -68,12 +68,12 @@ struct engine_figure {
   nanoseconds time = 0;
   byte_count workspace_bytes = 0;
   std::optional<std::uint64_t> flops;  // nothing: unknown
-  std::optional<byte_count> bytes;     // read and written, each operand byte once
+  std::optional<byte_count> bytes;     // bytes read and written, each byte of an operand once
   std::int64_t parts = 1;
 };
 
 struct timeline_span {
-  lane where = lane::compute;  // its lane
+  lane where = lane::compute;  // the lane on which it ran
   std::string name;
   nanoseconds begin = 0, end = 0;
 };
@@ -86,12 +86,12 @@ struct timeline_figures {
 struct record {
   std::string key;
   network_spec network;
-  std::optional<byte_count> workspace_cap;  // on a GPU
+  std::optional<byte_count> workspace_cap;  // on a GPU only
   std::string strategy;
   knob_values strategy_knobs;
   std::optional<hint_strategy> rules;  // rules of a hint strategy, before its knobs
   family strategy_family = family::explicit_;
-  bool same_bits = false;       // must equal the baseline's result bit by bit; false: up to rounding
+  bool same_bits = false;       // its result must equal the baseline's bit by bit; if false, up to rounding
   std::optional<double> ratio;  // as requested; otherwise footprint / budget, once both are known
   run_mode mode = run_mode::simulated;
   std::string backend;
@@ -117,30 +117,31 @@ struct record {
   std::optional<std::uint64_t> digest;
   std::optional<double> loss;
   bool simulated = true;
-  bool is_replay = false;  // on a GPU, with operators that only access memory: values are meaningless
+  bool is_replay = false;  // on a GPU only, with operators that only access memory: values are meaningless
   std::optional<launch_mode> launch;  // nothing: simulated, or nothing ran
   std::optional<bool> calibrated;
   bool assumes_peak_kernels =
-      false;  // simulated with kernels at peak rates, since none were measured; absent in older files
+      false;  // simulated with operators at peak rates, since none were measured; absent in older files
   std::optional<std::vector<engine_figure>> engines;
   std::optional<timeline_figures> timeline;
 };
 
-// A record with all fields that the experiment determines; the outcome is added later.
+// A record with all fields that the cell determines; the outcome is added later.
 record make_record(const cell& work);
 
 // Median of all iterations but the first (of the first, if it is the only one); nothing unless `ok`.
 std::optional<double> steady_ns(const record& r);
 
-// Quartiles of the same iterations, interpolated as NumPy does; nothing for fewer than two.
+// Quartiles of the iterations of steady_ns(), interpolated as by NumPy; nothing for fewer than two.
 struct quartiles {
   double low = 0, high = 0;
 };
 std::optional<quartiles> steady_quartiles(const record& r);
 
 // Checks of records of one file against each other. Strategies may differ only in time: their results must
-// equal those of `device` bit by bit, unless their row says that they sum in another order. A file holds one
-// version of the figures of each machine and of the rules of each strategy, which keys do not contain.
+// equal those of `device` bit by bit, unless the table of strategies says that they sum in another order. A
+// file holds one version of the figures of each machine and of the rules of each strategy, which keys do not
+// contain.
 
 // Remembers the digest of `device` for each group and iteration count.
 class digest_checker {

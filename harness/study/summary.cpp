@@ -35,7 +35,7 @@ std::string moved_text(const counters& c) {
   return fmt::format("to the device {}, to the host {}", text(bytes_to_device(c)), text(bytes_to_host(c)));
 }
 
-// Says how arenas larger than the budget keep to it; "" if they are not larger.
+// Explains how a run stays within the budget although its arenas are larger; "" if they are not larger.
 std::string larger_arenas_note(const memory_figures& m) {
   if (!m.budget || *m.device_arena + *m.managed_arena <= *m.budget) return "";
   return fmt::format(" (addresses, of which at most {} are on the device at once)",
@@ -84,7 +84,7 @@ std::string observed_rows(const observation& o) {
   return text;
 }
 
-// "3 device, 0 staged": how many things have each name.
+// The number of things with each name: "3 device, 0 staged".
 template <class Names, class Things, class NameOf>
 std::string counts_text(const Names& names, const Things& things, NameOf name_of) {
   std::string text;
@@ -104,10 +104,10 @@ std::string actions_text(const memory_plan& plan) {
   return counts_text(verbs, plan.actions, [](const action& a) { return verb_of(a); });
 }
 
-std::string_view launch_text(launch_mode way) {
-  if (way == launch_mode::cuda_graph) return "as one CUDA graph";
-  if (way == launch_mode::stretch_graphs) return "as CUDA graphs, with the copies beside them";
-  if (way == launch_mode::operator_graphs) return "operator by operator, each a CUDA graph";
+std::string_view launch_text(launch_mode mode) {
+  if (mode == launch_mode::cuda_graph) return "as one CUDA graph";
+  if (mode == launch_mode::stretch_graphs) return "as CUDA graphs, with the copies beside them";
+  if (mode == launch_mode::operator_graphs) return "operator by operator, each a CUDA graph";
   return "call by call";
 }
 
@@ -132,8 +132,8 @@ std::string kind_text(const plan_kind& kind) {
                          : "whole operators in this order");
 }
 
-// "1.06 of 20.7 ms, the least for plans that ...", and what holds for other kinds. Measured operators were
-// timed one by one; in one graph they take a few percent less.
+// "1.06 of 20.7 ms, the least for plans that ...", and the bounds of other kinds of plans. Measured operators
+// were timed one by one; in one graph they take a few percent less.
 std::string bound_rows(const time_bounds& b, const std::optional<plan_bound>& own,
                        const std::optional<double>& time, bool simulated) {
   std::string text;
@@ -143,8 +143,8 @@ std::string bound_rows(const time_bounds& b, const std::optional<plan_bound>& ow
     text += row("bound", fmt::format("{}{}, the least for {}{}", times, bound_text(own->min_time),
                                      kind_text(own->kind), simulated ? "" : "; operators timed one by one"));
   }
-  text +=
-      row(text.empty() ? "bound" : "", bounds_text(b.two_passes) + ", the whole batch forward and then backward");
+  text += row(text.empty() ? "bound" : "",
+              bounds_text(b.two_passes) + ", the whole batch forward and then backward");
   if (b.whole_operators) text += row("", bounds_text(*b.whole_operators) + ", whole operators in order");
   return text;
 }
@@ -163,7 +163,7 @@ std::string lower_bound_text(const plan_bound& own, const std::optional<double>&
   return text + " (umbench plan has more bounds)";
 }
 
-// A plan that leaves evicting to the driver asks for more than the budget.
+// The peak of device memory. If the driver evicts, the plan uses more than the budget, and the text says so.
 std::string peak_text(const planned_cell& p) {
   const byte_count in_use = peak_device_bytes_of(p.file.mode, p.steps), asked_for = p.steps.peak_device_bytes;
   std::string text = fmt::format("{} of device memory in use", to_text(in_use));

@@ -26,7 +26,7 @@ std::string provenance(const machine& m);
 // "ok, 0.342 ms an iteration"; "infeasible: ..."; one line without a line break.
 std::string outcome_text(const record& r);
 
-// Several lines.
+// Texts of several lines about a record, or about a plan that has not run.
 std::string summary(const record& r);
 std::string summary(const planned_cell& p);
 

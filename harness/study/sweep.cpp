@@ -62,7 +62,7 @@ void vary_axis(std::vector<network_spec>& all, Member network_spec::* axis, cons
   all = std::move(longer);
 }
 
-// Every network knob with its values, the axis insize among them.
+// Every network knob with its values, including the shorthand `insizes`.
 std::map<std::string, std::vector<std::int64_t>> network_knobs_of(const grid& g) {
   auto knobs = g.network_knobs;
   if (!g.insizes.empty() && !knobs.emplace("insize", g.insizes).second) {
@@ -149,7 +149,7 @@ std::vector<memory_amount> amounts_of(const grid& g) {
   return all;
 }
 
-// The values of an axis, or one that is not set.
+// The values of an axis, or one empty value if it has none.
 template <class T>
 std::vector<std::optional<T>> optional_values(const std::vector<T>& values) {
   if (values.empty()) return {std::nullopt};

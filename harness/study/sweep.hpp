@@ -12,8 +12,7 @@
 namespace um {
 
 struct grid {
-  std::vector<network_spec>
-      networks;  // by name; a network from a file is used as it is and ignores the axes below
+  std::vector<network_spec> networks;  // a network from a file is used as it is and ignores the axes below
   std::vector<std::int64_t> batches{1};
   std::vector<std::int64_t> insizes;  // shorthand for the knob insize; empty: its default
   std::vector<pass> passes{pass::train};
@@ -43,11 +42,11 @@ struct sweep_spec {
 
 inline constexpr std::size_t most_cells = 100'000;
 
-// Cells in the order in which they run: backend, network with its knobs, precision and so on,
-// strategy and its knobs, then rising ratios or falling budgets. `device` goes before the other strategies,
-// because their results and times are held against it. The same cell asked for twice runs once, with a
-// timeline if either asks for one. Throws input_error, `source: grids[i]: ...`, for anything that completed()
-// would refuse, for too many cells, and for one cell asked for in two ways.
+// Returns the cells in the order in which they run: by backend, network with its knobs, precision and so on,
+// strategy and its knobs, then rising ratios or falling budgets. `device` precedes the other strategies,
+// because their results and times are compared with it. A cell that occurs twice runs once, with a timeline
+// if either has one. Throws input_error, `source: grids[i]: ...`, for every error of complete_cell(), for too
+// many cells, and for a cell that occurs twice with different settings.
 std::vector<cell> expand(const sweep_spec& spec, const std::string& source, bool allow_native = false);
 
 }  // namespace um

@@ -29,8 +29,8 @@ double lower_decile(std::vector<nanoseconds> all) {
   return static_cast<double>(all[all.size() / 10]);
 }
 
-// Every operator as measured, one that was cut as the sum of its slices. As estimated: slices of kernels that
-// are not chosen, which a record does not have, and all of a record without engines.
+// The measured time of every operator, of one that was cut the sum of its slices. Times that the record lacks
+// are estimated: those of slices of umbench's own kernels, and all if it has no engines.
 profile measured_profile(const record& r, const graph& g, const machine& target) {
   std::map<std::string, op_cost> by_name;
   for (const engine_figure& e : r.engines.value_or(std::vector<engine_figure>{})) {
@@ -45,13 +45,14 @@ profile measured_profile(const record& r, const graph& g, const machine& target)
   return costs;
 }
 
-// Whether the arenas are as large as the record's; where it does not say, they are.
+// Whether the arenas have the sizes of the record. Sizes that it lacks count as equal.
 bool has_arenas_of(const execution_plan& plan, const memory_figures& recorded) {
   return recorded.device_arena.value_or(plan.device_arena_bytes) == plan.device_arena_bytes &&
          recorded.managed_arena.value_or(plan.managed_arena_bytes) == plan.managed_arena_bytes;
 }
 
-// ns; `ends` as times_at_figure_bounds() has them, empty where the cell has no band.
+// The steady time of a cell in ns. `ends` has those of times_at_figure_bounds(); empty if the cell has no
+// band.
 struct cell_times {
   double time = 0;
   std::vector<nanoseconds> ends = {};
@@ -82,7 +83,7 @@ void widen_band(std::optional<figure_band>& band, double value) {
   band = figure_band{std::min(band->low, value), std::max(band->high, value)};
 }
 
-// Ratio of the cell's time to the baseline's. Widens the band by this ratio at the ends of all uncertain
+// Ratio of the cell's time to the baseline's. Widens the band by the ratios at the extremes of all uncertain
 // inputs.
 double compare_at(const known_figure& f, double ratio, const machine& target,
                   std::optional<figure_band>& band) {
@@ -120,19 +121,19 @@ void compare_pattern(const known_figure& f, const pattern& p, const machine& tar
 
 double deviation_of(const comparison& c) {
   if (!c.missing_reason.empty()) return std::numeric_limits<double>::infinity();
-  if (c.predicted < c.least) return c.predicted / c.least - 1;
-  if (c.predicted > c.most) return c.predicted / c.most - 1;
+  if (c.predicted < c.known_min) return c.predicted / c.known_min - 1;
+  if (c.predicted > c.known_max) return c.predicted / c.known_max - 1;
   return 0;
 }
 
 bool is_within_band(const comparison& c) {
-  return c.band && c.least <= c.band->high && c.most >= c.band->low;
+  return c.band && c.known_min <= c.band->high && c.known_max >= c.band->low;
 }
 
 double deviation_factor(const comparison& c) {
   if (!c.missing_reason.empty()) return std::numeric_limits<double>::infinity();
-  if (c.predicted < c.least) return c.least / c.predicted;
-  return std::max(1.0, c.predicted / c.most);
+  if (c.predicted < c.known_min) return c.known_min / c.predicted;
+  return std::max(1.0, c.predicted / c.known_max);
 }
 
 comparison compare_figure(const known_figure& f, const std::vector<machine>& machines) {
@@ -183,7 +184,7 @@ std::optional<cell_comparison> compare_cell(const std::vector<record>& runs, con
   std::string not_run;
   bool other_addresses = false;
   knob_values knobs;
-  try {  // a record from before a knob was added has the standard
+  try {  // records that are older than a knob have its default
     knobs = complete_knobs(s, r.strategy_knobs);
   } catch (const std::invalid_argument& knob_no_longer_known) {
     not_run = knob_no_longer_known.what();
@@ -214,7 +215,7 @@ order_check check_order(const std::vector<comparison>& all) {
   order_check found;
   for (const comparison& a : all) {
     for (const comparison& b : all) {
-      if (a.group != b.group || a.least < b.least * clear_difference) continue;
+      if (a.group != b.group || a.known_min < b.known_min * clear_difference) continue;
       ++found.pair_count;
       if (!a.missing_reason.empty() || !b.missing_reason.empty()) {
         found.wrong_pairs.push_back(fmt::format("{}: {} or {} not run", a.group, b.name, a.name));

@@ -77,7 +77,7 @@ TEST(validation, a_pattern_may_have_a_ratio_and_what_explains_it) {
   const std::string text = figure(R"("why":"known","pattern":"waves_under_pressure","ratio":1.5)");
   const known_figure f = published_figures_from_json(text, "f.json").at(0);
   const comparison c = compare_figure(f, machines());
-  EXPECT_EQ(c.why, "known");
+  EXPECT_EQ(c.explanation, "known");
   EXPECT_GT(c.predicted, 0);
   const std::string none = figure(R"("pattern":"stream_read","ratio":1.5)");
   EXPECT_THROW(compare_figure(published_figures_from_json(none, "f").at(0), machines()), input_error);
@@ -170,16 +170,16 @@ TEST(validation, a_record_is_planned_again_and_compared) {
   r.simulated = false;
   const auto estimated = compare_cell({r}, *work.planner_machine);  // no operator times
   ASSERT_TRUE(estimated);
-  EXPECT_EQ(estimated->later_iterations.predicted, estimated->later_iterations.least);
+  EXPECT_EQ(estimated->later_iterations.predicted, estimated->later_iterations.known_min);
   const graph g = build_network(r.network);
   r.engines.emplace();
   const machine other = find_machine(machines(), "p100-pcie3-16g");
   for (const op& o : g.ops) r.engines->push_back({o.name, "e", *r.compute_time / 40, 0, {}, {}, 1});
   const std::optional<cell_comparison> both = compare_cell({r}, *work.planner_machine);
   ASSERT_TRUE(both);
-  EXPECT_EQ(both->first_iteration.least, static_cast<double>(r.samples[0]));
+  EXPECT_EQ(both->first_iteration.known_min, static_cast<double>(r.samples[0]));
   // The operators are others now, what the driver takes is not.
-  EXPECT_NEAR(both->first_iteration.predicted, both->first_iteration.least,
+  EXPECT_NEAR(both->first_iteration.predicted, both->first_iteration.known_min,
               static_cast<double>(*r.compute_time));
   EXPECT_GT(compare_cell({r}, other)->later_iterations.predicted, both->later_iterations.predicted);
   // Slices count as the operator.
@@ -243,12 +243,12 @@ TEST(validation, several_runs_of_a_cell_count_by_their_lower_deciles) {
   bare.samples = {45, 13};
   const auto found = compare_cell({failed, bare, once, r, again}, find_machine(machines(), "h200"));
   ASSERT_TRUE(found);
-  EXPECT_EQ(found->first_iteration.least, 40);
-  EXPECT_EQ(found->later_iterations.least, 10);
+  EXPECT_EQ(found->first_iteration.known_min, 40);
+  EXPECT_EQ(found->later_iterations.known_min, 10);
   EXPECT_EQ(found->later_median, 13);
   const auto single = compare_cell({once}, find_machine(machines(), "h200"));
   ASSERT_TRUE(single);
-  EXPECT_EQ(single->later_iterations.least, 60);
+  EXPECT_EQ(single->later_iterations.known_min, 60);
 }
 
 TEST(validation, the_machines_that_are_studied_are_built_in) {
