@@ -26,28 +26,28 @@ def main():
     parser.add_argument("--device", metavar="FILE.jsonl", help="records of strategy device with a timeline")
     parser.add_argument("--machine", required=True, metavar="FILE.json", help="machine file with the link's rate")
     parser.add_argument("--markdown", action="store_true")
-    wanted = parser.parse_args()
-    graphs = [load.read_json(path, "--graph ") for path in wanted.graph]
-    machine = load.read_json(wanted.machine, "--machine ")
-    timed = load.read_all([wanted.device]) if wanted.device else []
+    options = parser.parse_args()
+    graphs = [load.read_json(path, "--graph ") for path in options.graph]
+    machine = load.read_json(options.machine, "--machine ")
+    timed = load.read_all([options.device]) if options.device else []
     tables = []
-    for group, cells in load.groups(load.read_all(wanted.files)).items():
+    for group, cells in load.groups(load.read_all(options.files)).items():
         graph = _graph_for(graphs, cells[0])
         if graph is not None:
-            tables.append(table(group, cells, limits_of(graph, machine, cells[0], timed), wanted.markdown))
+            tables.append(table(group, cells, limits_of(graph, machine, cells[0], timed), options.markdown))
     if not any(tables):
-        raise load.TooLittle(f"{', '.join(wanted.files)}: no hint strategy finished well above ratio 1")
+        raise load.TooLittle(f"{', '.join(options.files)}: no hint strategy finished well above ratio 1")
     print("\n\n".join(filter(None, tables)))
 
 
 def _graph_for(graphs, cell):
-    """The graph of the cell's precision; a graph without one fits all."""
+    """The graph of the cell's precision, or one that has no precision."""
     return next((graph for graph in graphs if graph.get("precision", cell["precision"]) == cell["precision"]), None)
 
 
 class Limits(typing.NamedTuple):
-    alive: int  # bytes that the backward pass reads, between the passes
-    activations: int  # bytes of activations among them
+    alive: int  # bytes alive between the passes that the backward pass reads
+    activations: int  # the part of them that are activations
     to_device: float  # bytes per second
     to_host: float
     passes: tuple | None  # nanoseconds of operators, forward and backward
@@ -64,7 +64,8 @@ def limits_of(graph, machine, cell, timed):
 
 
 def passes_of(graph, spans):
-    """The operators' times of the forward and of the backward pass; the latter begins with the first operator that writes a gradient."""
+    """The sums of the operators' times of the forward and of the backward pass. The backward pass begins with the first operator that
+    writes a gradient."""
     forward = {op["name"] for op in graph["ops"][:_first_backward(graph)]}
     times = [(span["name"] in forward, span["end_ns"] - span["begin_ns"]) for span in spans if span["lane"] == "compute"]
     return tuple(sum(time for here, time in times if here == side) for side in (True, False))
@@ -80,8 +81,8 @@ def alive_between_passes(graph, use=None):
     tensors = {tensor["name"]: tensor for tensor in graph["tensors"]}
     backward = _first_backward(graph)
     made_later = {name for op in graph["ops"][backward:] for name in op["out"]}
-    wanted = {name for op in graph["ops"][backward:] for name in op["in"]} - made_later
-    return sum(size_of(tensors[name]) for name in wanted if use in (None, tensors[name]["use"]))
+    read_later = {name for op in graph["ops"][backward:] for name in op["in"]} - made_later
+    return sum(size_of(tensors[name]) for name in read_later if use in (None, tensors[name]["use"]))
 
 
 def table(group, cells, limits, markdown):

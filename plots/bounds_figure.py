@@ -10,13 +10,13 @@ BOUNDS = {"swap_ns": ("bound: swapping alone", "--"), "recompute_ns": ("bound: c
 
 
 def main():
-    wanted = arguments("bounds", __doc__, "bounds").parse_args()
-    records = read(wanted.files, wanted.strategies)
+    options = arguments("bounds", __doc__, "bounds").parse_args()
+    records = read(options.files, options.strategies)
     found = [record for record in records if record.get("bounds") and record["baseline_ns"]]
     if not found:
-        raise load.TooLittle(f"{', '.join(wanted.files)}: no record has bounds beside a cell of device")
+        raise load.TooLittle(f"{', '.join(options.files)}: no record has bounds beside a cell of device")
     use_style()
-    save(figure_of(found, wanted.width), wanted.out, wanted.name, wanted.format)
+    save(figure_of(found, options.width), options.out, options.name, options.format)
 
 
 def figure_of(records, width=WIDTH):

@@ -17,11 +17,11 @@ from umbench.arguments import Parser  # noqa: E402
 
 GIB = 1024**3
 KINDS = ("png", "svg", "pdf")
-WIDTH = 900  # pixels; a page as wide shows text in its size
+WIDTH = 900  # pixels; a page of this width shows text in its original size
 
 
 def families(records):
-    """{label: family} of all lines that figures of these records may have, in order of first appearance."""
+    """{label: family} of all strategies in these records, in order of first appearance."""
     found = {}
     for cells in (records, *load.groups(records).values()):
         for record, label in zip(cells, load.strategy_labels(cells)):
@@ -32,7 +32,7 @@ def families(records):
 # --- arguments ---
 
 def arguments(command, text, name):
-    """Parser of a script that draws record files."""
+    """A parser with the arguments of all scripts that draw record files."""
     parser = Parser(f"umbench plot {command}", description=text.splitlines()[0])
     parser.add_argument("files", nargs="+", metavar="FILE.jsonl")
     parser.add_argument("--out", default=".", metavar="DIR", help="folder of the figure (this one)")
@@ -66,9 +66,9 @@ def read(paths, strategies=None):
 
 
 def read_with_places(paths, strategies=None):
-    """(environments, records) of files. Each record gets `baseline_ns`: the time with everything on the device, by its own file if that
-    has one, since sessions and builds differ, else by any file. Of a cell in several files the last counts. Throws BadInput where
-    a strategy has no cell."""
+    """(environments, records) of files. Each record gets `baseline_ns`, the time with everything on the device: of its own file if that has
+    one, since sessions and builds differ, else of any file. If a cell is in several files the last one counts. Throws BadInput if a
+    strategy has no cell."""
     files = [load.read(path) for path in paths]
     parts = [records for _, records in files]
     everywhere = load.baselines([record for part in parts for record in part])
@@ -96,15 +96,15 @@ def use_style():
         "axes.spines.top": False, "axes.spines.right": False, "axes.linewidth": 0.8,
         "axes.grid": True, "grid.color": "#E4E4E4", "grid.linewidth": 0.7, "axes.axisbelow": True,
         "lines.linewidth": 1.5, "hatch.linewidth": 0.5, "svg.fonttype": "none",
-        "text.parse_math": False,  # a $ in a name is no formula
+        "text.parse_math": False,  # a $ in a name does not begin a formula
         "svg.hashsalt": "umbench", "figure.dpi": 100, "savefig.dpi": 150,
     })
 
 
-def panels(count, width=WIDTH, height=3.0, least=290, extra=0.0):
-    """(figure, axes): panels side by side as long as each has `least` pixels of `width`, then in the next row.
-    `height` of a panel and `extra` below all of them in inches."""
-    columns = max(1, min(count, width // least))
+def panels(count, width=WIDTH, height=3.0, min_width=290, extra=0.0):
+    """(figure, axes) with panels side by side as long as each has `min_width` pixels of `width`, the others in further rows. `height` is
+    that of a panel, `extra` the space below all of them, in inches."""
+    columns = max(1, min(count, width // min_width))
     columns = -(-count // -(-count // columns))  # rows are filled evenly
     rows = -(-count // columns)
     figure, axes = pyplot.subplots(rows, columns, figsize=(width / 100, rows * height + extra), squeeze=False)
@@ -113,11 +113,11 @@ def panels(count, width=WIDTH, height=3.0, least=290, extra=0.0):
     return figure, list(axes.flat)[:count]
 
 
-SIMULATED = "#EEF3FA"  # behind simulated values; measured ones stand on white
+SIMULATED = "#EEF3FA"  # background of simulated values; that of measured ones is white
 
 
 def mark_origin(axis, simulated):
-    """Tells simulated and measured values apart at a glance."""
+    """Marks an axis as simulated or measured, by its colour and a word."""
     axis.set_facecolor(SIMULATED if simulated else "white")
     axis.text(0.995, 0.99, "simulated" if simulated else "measured", transform=axis.transAxes, ha="right", va="top", fontsize=8,
               color="#555555", style="italic" if simulated else "normal", zorder=6,
@@ -136,7 +136,7 @@ def _write_title(axis, room):
 
 
 def layout(figure, **options):
-    """tight_layout, with the titles wrapped to the width that it leaves."""
+    """Calls tight_layout and wraps the titles to the remaining width."""
     titled = [axis for axis in figure.axes if hasattr(axis, "title_lines")]
     figure.tight_layout(**options)
     for axis in titled:
@@ -149,7 +149,7 @@ def layout(figure, **options):
 
 
 def _wrapped(figure, text, room):
-    """The text with line ends at blanks, so that no line is wider than `room` pixels."""
+    """The text with line breaks at blanks, so that no line is wider than `room` pixels."""
     renderer, font = figure.canvas.get_renderer(), FontProperties(size=pyplot.rcParams["axes.titlesize"])
     wide = lambda line: renderer.get_text_width_height_descent(line, font, False)[0] > room  # noqa: E731
     lines = [""]
@@ -162,14 +162,14 @@ def _wrapped(figure, text, room):
     return "\n".join(lines)
 
 
-# Metadata left out of each kind of file, so that the same records give the same bytes.
+# Metadata that is left out of each kind of file, so that the same records give the same bytes.
 METADATA = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None},
             "pdf": {"CreationDate": None, "Creator": None, "Producer": None}}
 
 
 def save(figure, folder, name, kinds=KINDS[:2]):
-    """Writes folder/name.png and so on, says so on standard output and closes the figure. The same
-    records give the same bytes: no date is written."""
+    """Writes folder/name.png and so on, prints their paths and closes the figure. The same records give the same bytes, since no date is
+    written."""
     load.check_path(folder)
     folder = Path(folder)
     try:

@@ -1,6 +1,6 @@
 """Lines of slowdown against the oversubscription ratio, for the figures of slowdown.py (shrinking budget) and
-growth.py (growing work). A line is a strategy; whiskers are the quartiles of measured times; a cell without a time is a cross in a strip of
-its own at the top, where no slowdown is."""
+growth.py (growing work). A line is a strategy, whiskers are the quartiles of measured times. A cell without a time is a cross in a separate
+strip at the top."""
 
 from collections import namedtuple
 
@@ -18,13 +18,13 @@ Panel = namedtuple("Panel", "title lines unit scale_group growing simulated")
 
 NO_FIT = "does not fit (infeasible)"
 X_LABEL = "ratio: needed / allowed memory"
-MARKER_DISTANCE = 10  # pixels between two markers of a line
+MARKER_DISTANCE = 10  # minimum distance of two markers of a line, in pixels
 Y_LABEL = {"x": "slowdown, log scale", "ms": "ms per iteration, log scale\n(no device baseline)"}
 
 
 def figure_of(found, families, width=WIDTH, extra=(), grey=()):
-    """`families`: {label: family} of all labels; `extra`: [(label, dash), ...] of grey lines in the legend; `grey`: the
-    lines themselves, for each panel [([(ratio, slowdown), ...], dash), ...]."""
+    """`families` is {label: family} of all labels. `extra` is [(label, dash), ...] of grey lines in the legend; `grey` has their points for
+    each panel: [([(ratio, slowdown), ...], dash), ...]."""
     look, marks = looks(families), set()
     columns, legend = legend_room(len(families) + 2 + len(extra), width)
     figure, axes = panels(len(found), width, height=3.25 if any(panel.growing for panel in found) else 3.0, extra=legend)
@@ -51,7 +51,7 @@ def legend_room(number, width=WIDTH):
 
 
 def _on_log_scale(found):
-    """The `scale_group`s whose panels get a logarithmic axis of ratios."""
+    """The values of `scale_group` whose panels get a logarithmic axis of ratios."""
     ratios = {}
     for panel in found:
         ratios.setdefault(panel.scale_group, []).extend(point.ratio for line in panel.lines.values() for point in line)
@@ -59,20 +59,20 @@ def _on_log_scale(found):
 
 
 def _drop_crowded_markers(axis):
-    """Leaves out markers of a line that would overlap, from right to left; the line goes through their points all the same."""
+    """Removes markers of a line that would overlap others, from right to left. The line still passes through their points."""
     for line in axis.lines:
         if line.get_marker() in (None, "None", "", " ") or len(line.get_xdata()) < 2:
             continue
-        across = axis.transData.transform([(x, y) for x, y in zip(line.get_xdata(), line.get_ydata())])
+        positions = axis.transData.transform([(x, y) for x, y in zip(line.get_xdata(), line.get_ydata())])
         kept = []
-        for number in reversed(range(len(across))):
-            if not kept or max(abs(across[number] - across[kept[-1]])) >= MARKER_DISTANCE:
+        for number in reversed(range(len(positions))):
+            if not kept or max(abs(positions[number] - positions[kept[-1]])) >= MARKER_DISTANCE:
                 kept.append(number)
         line.set_markevery(sorted(kept))
 
 
 def _share_height(pairs, look):
-    """Gives all axes one range and draws their strips; returns the names of the marks in them."""
+    """Gives all axes the same range and draws their strips. Returns the names of the marks in the strips."""
     low, high = min(axis.get_ylim()[0] for axis, _ in pairs), max(axis.get_ylim()[1] for axis, _ in pairs)
     rows = max(len(_failing(panel)) for _, panel in pairs)
     marks = set()
@@ -87,8 +87,8 @@ def _failing(panel):
 
 
 def strip(axis, failing, rows):
-    """Adds a strip with room for `rows` rows on top and in it a cross for each cell without a time, a row for each line of
-    `failing`: {label: (points, Look)}. Returns the names of the marks. Slowdowns stay below the strip."""
+    """Adds a strip of `rows` rows at the top, with a cross for each cell without a time. `failing` is {label: (points, Look)}, a row for
+    each label. Returns the names of the marks. Slowdowns stay below the strip."""
     if not rows:
         return set()
     low, high = axis.get_ylim()
@@ -124,7 +124,7 @@ def _all_infeasible(line):
 
 
 def _draw(axis, panel, look, logarithmic):
-    """`logarithmic`: the axis of ratios is."""
+    """Draws a panel. `logarithmic` is about the axis of ratios."""
     points = [point for line in panel.lines.values() for point in line]
     _scales(axis, [point for point in points if point.slowdown], panel, logarithmic)
     for label, line in panel.lines.items():
@@ -173,15 +173,15 @@ def _scales(axis, good, panel, logarithmic):
         axis.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
 
 
-def _sizes(axis, panel, across):
-    """Labels the upper edge with the sizes that grew, at their ratios."""
+def _sizes(axis, panel, columns):
+    """Labels the upper edge with the growing sizes, at their ratios."""
     sizes = {point.ratio: point.size for line in panel.lines.values() for point in line}
     kept, last = [], None
     low, high = axis.get_xlim()
     upper = axis.secondary_xaxis("top")
     for ratio in sorted(sizes, reverse=True):
         at = axis.transData.transform((ratio, 1))[0]
-        if last is None or last - at > 3.4 + 8.2 * len(str(sizes[ratio])) * max(1, 3 / across):
+        if last is None or last - at > 3.4 + 8.2 * len(str(sizes[ratio])) * max(1, 3 / columns):
             kept.append(ratio)
             last = at
     upper.set_xticks(kept, [str(sizes[ratio]) for ratio in kept], fontsize=8)

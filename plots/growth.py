@@ -17,12 +17,12 @@ NAMES = {"batch": "batch", "insize": "height and width of an image"}
 
 
 def main():
-    wanted = arguments("growth", __doc__, "growth").parse_args()
-    records = read(wanted.files, wanted.strategies)
+    options = arguments("growth", __doc__, "growth").parse_args()
+    records = read(options.files, options.strategies)
     if not panels_of(records):
-        raise load.TooLittle(f"{', '.join(wanted.files)}: neither batch nor insize varies among cells that finished well")
+        raise load.TooLittle(f"{', '.join(options.files)}: neither batch nor insize varies among cells that finished well")
     use_style()
-    save(figure_of(records, wanted.width), wanted.out, wanted.name, wanted.format)
+    save(figure_of(records, options.width), options.out, options.name, options.format)
 
 
 def figure_of(records, width=WIDTH):
@@ -30,8 +30,8 @@ def figure_of(records, width=WIDTH):
 
 
 def panels_of(records):
-    """{(axis, Group without that axis): {strategy: records by rising value}} of cells with the whole device, or with one
-    and the same budget that is the only one of their work: else it is the budget that shrinks."""
+    """{(axis, Group without that axis): {strategy: records by rising value}} of cells with the whole device, or of work with a single
+    budget. With several budgets the budget varies and not the size."""
     found, labels = {}, load.strategy_labels(records)
     budgets = Counter((load.group_of(record), label) for record, label in zip(records, labels))
     for record, label in zip(records, labels):
@@ -51,7 +51,7 @@ def panels_of(records):
 
 
 def _varies(axis, cells):
-    """Whether the axis varies among cells that can be drawn."""
+    """Whether the value of the axis varies among the cells that can be drawn."""
     return len({AXES[axis](cell) for cell in cells if load.steady_ns(cell) and cell.get("compute_ns")}) > 1
 
 

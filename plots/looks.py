@@ -18,7 +18,7 @@ LOOKS = {
     "twin": ("#B2182B", "X", DASH_DOT),
     "managed": ("#D55E00", "^", SOLID),
     "managed_prefetch": ("#A67700", "v", LONG_DASHES),
-    # planners that copy explicitly, most of them of papers
+    # planners that copy explicitly, most of them from papers
     "swap_all": ("#5E3C99", "s", LONG_DASHES),
     "micro_batches": ("#777777", "P", LONG_DASHES),
     "vdnn_all": ("#1B7837", "p", DASH_DOT),
@@ -56,7 +56,7 @@ def looks(families):
     """{label: Look} of {label: family}. A strategy looks the same in every figure; labels of one strategy with several knobs
     differ in their dashes."""
     found, variants = {}, {}
-    for label, family in sorted(families.items(), key=lambda each: "(" in each[0]):  # names without knobs first
+    for label, family in sorted(families.items(), key=lambda each: "(" in each[0]):  # labels without knobs come first
         name = label.split(" (")[0]
         colour, marker, dash = LOOKS.get(name) or _look_without_row(name, family)
         turn = variants.get(name, 0)
@@ -66,7 +66,7 @@ def looks(families):
 
 
 def _look_without_row(name, family):
-    """Chosen by the name's checksum, so that it is the same in every figure."""
+    """A Look chosen by the checksum of the name, so that it is the same in every figure."""
     number, colours = zlib.crc32(name.encode()), OTHER_COLOURS.get(family, OTHER_COLOURS["explicit"])
     return (colours[number % len(colours)], OTHER_MARKERS[number // 7 % len(OTHER_MARKERS)],
             DASHES[number // 41 % len(DASHES)])

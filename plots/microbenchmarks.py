@@ -26,14 +26,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("file", metavar="FILE.json")
     parser.add_argument("--out", required=True, metavar="DIR")
-    wanted = parser.parse_args()
-    run = microbenchmark_files.read(wanted.file)
+    options = parser.parse_args()
+    run = microbenchmark_files.read(options.file)
     cases = {name: case for name, case in run.cases.items() if case.counters}
     for name, case in run.cases.items():
         if case.reason:
             print(f"{name}: {case.reason}", file=sys.stderr)
     if not cases:
-        raise load.TooLittle(f"{wanted.file}: no case ran, nothing to draw")
+        raise load.TooLittle(f"{options.file}: no case ran, nothing to draw")
     use_style()
     title = run.context.get("gpu", "unknown GPU")
     for draw in (link, ways, prefetch, faults, advice, eviction, convolution):
@@ -42,7 +42,7 @@ def main():
             continue
         figure.suptitle(f"{draw.__name__}: measured on one {title}", fontsize=9.5)
         figure.tight_layout()
-        save(figure, wanted.out, f"microbenchmarks_{draw.__name__}")
+        save(figure, options.out, f"microbenchmarks_{draw.__name__}")
 
 
 def cases_below(cases, *parts):
@@ -166,25 +166,25 @@ def faults(cases):
     patterns = [(f"strided/stride:{s}", f"one access every {s}") for s in ("4KiB", "64KiB", "128KiB", "2MiB")]
     patterns.append(("shuffled/stride:4KiB", "one access every 4KiB, shuffled"))
     patterns.insert(0, ("sequential", "every byte"))
-    wanted = {}
+    pairs = {}
     for pattern, text in patterns:
         head, *stride = pattern.split("/")
-        for how in ("read", "write"):
-            name = "/".join([f"faults/gpu_{how}", head, "data:warm", *stride, "size:128MiB"])
+        for access in ("read", "write"):
+            name = "/".join([f"faults/gpu_{access}", head, "data:warm", *stride, "size:128MiB"])
             if name in cases:
-                wanted.setdefault(text, {})[how] = cases[name]
-    if not wanted:
+                pairs.setdefault(text, {})[access] = cases[name]
+    if not pairs:
         return None
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(8.4, 3.3), sharey=True)
-    for number, (text, pair) in enumerate(reversed(wanted.items())):
-        for how, colour, shift in (("read", "#0072B2", 0.2), ("write", "#D55E00", -0.2)):
-            if how not in pair:
+    for number, (text, pair) in enumerate(reversed(pairs.items())):
+        for access, colour, shift in (("read", "#0072B2", 0.2), ("write", "#D55E00", -0.2)):
+            if access not in pair:
                 continue
-            label = f"kernel {how}s" if number == 0 else None
-            left.barh(number + shift, pair[how].counters["median_ns"] / 1e6, 0.38, color=colour, label=label)
-            if "to_device_bytes" in pair[how].counted:
-                right.barh(number + shift, pair[how].counted["to_device_bytes"] / 2**20, 0.38, color=colour)
-    left.set_yticks(range(len(wanted)), list(reversed(wanted)))
+            label = f"kernel {access}s" if number == 0 else None
+            left.barh(number + shift, pair[access].counters["median_ns"] / 1e6, 0.38, color=colour, label=label)
+            if "to_device_bytes" in pair[access].counted:
+                right.barh(number + shift, pair[access].counted["to_device_bytes"] / 2**20, 0.38, color=colour)
+    left.set_yticks(range(len(pairs)), list(reversed(pairs)))
     left.set_xlabel("ms for 128 MiB of data on the CPU")
     right.set_xlabel("MiB that the driver moved")
     legend_below(left, 2)

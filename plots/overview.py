@@ -13,26 +13,26 @@ from umbench.plots.looks import looks
 
 STRATEGIES = ("device", "managed", "managed_prefetch", "twin", "best_managed", "best")
 WIDTH, MOST_PANELS = 700, 2
-NAME_ROOM, LONG_ROOM = 122, 148  # pixels right of a panel, for names up to 12 letters and for longer ones
+NAME_ROOM, LONG_ROOM = 122, 148  # width in pixels of names right of a panel, for names of up to 12 letters and for longer ones
 PLAIN = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5}
 
 
 def main():
     parser = arguments("overview", __doc__, "overview")
     parser.set_defaults(width=WIDTH)
-    wanted = parser.parse_args()
-    names = wanted.strategies or STRATEGIES
+    options = parser.parse_args()
+    names = options.strategies or STRATEGIES
     if len(names) > len(STRATEGIES):
         raise load.BadInput(f"--strategies: at most {len(STRATEGIES)}; `umbench plot slowdown` draws more")
-    records = [record for record in read(wanted.files) if record["strategy"] in names and record["baseline_ns"]]
+    records = [record for record in read(options.files) if record["strategy"] in names and record["baseline_ns"]]
     if not any(load.steady_ns(record) for record in records):
-        raise load.TooLittle(f"{', '.join(wanted.files)}: no cell of {', '.join(names)} finished well beside one of device")
+        raise load.TooLittle(f"{', '.join(options.files)}: no cell of {', '.join(names)} finished well beside one of device")
     use_style()
-    save(figure_of(records, wanted.width), wanted.out, wanted.name, wanted.format)
+    save(figure_of(records, options.width), options.out, options.name, options.format)
 
 
 def figure_of(records, width=WIDTH):
-    """Of records with a `baseline_ns`; of many groups, those with most cells."""
+    """The figure of records with a `baseline_ns`. Of many groups it has those with the most cells."""
     groups = load.groups(records)
     chosen = sorted(groups, key=lambda group: -sum(bool(load.steady_ns(cell)) for cell in groups[group]))[:MOST_PANELS]
     found = {group: groups[group] for group in groups if group in chosen}
@@ -62,7 +62,7 @@ def figure_of(records, width=WIDTH):
 
 
 def _lines(cells):
-    """{strategy: points by rising ratio}; of several cells of a strategy at one ratio the last counts."""
+    """{strategy: points by rising ratio}. If a strategy has several cells at one ratio, the last one counts."""
     found = {}
     for cell in cells:
         if cell["ratio"] is not None:
@@ -72,7 +72,8 @@ def _lines(cells):
 
 
 def _bound(cells):
-    """[(ratio, slowdown), ...]: at each ratio the minimum of the bounds of the plans drawn there; the first and last go on to the edges."""
+    """[(ratio, slowdown), ...]: at each ratio the minimum of the bounds of the plans drawn there. The first and last values extend to the
+    edges."""
     least = {}
     for cell in cells:
         known = load.bounds_ns(cell, cell["baseline_ns"])["plan_ns"]
@@ -102,7 +103,7 @@ def _draw(axis, lines, look, limits):
 
 
 def _names_beside_panel(lines, limits):
-    """Strategies named right of the panel: their lines end far right, or another line passes where the name would be."""
+    """The strategies whose names are written right of the panel, since their lines end far right or another line would cross the name."""
     ratios = [point.ratio for line in lines.values() for point in line]
     middle, height = min(ratios) + 0.6 * (max(ratios) - min(ratios)), math.log(limits[1] / limits[0])
     found = set()
@@ -115,13 +116,13 @@ def _names_beside_panel(lines, limits):
 
 
 def _last_points(lines):
-    """{strategy: its last point with a time}, without `device`, whose line ends where memory suffices."""
+    """{strategy: its last point with a time}, without `device`."""
     well = {name: [point for point in line if point.slowdown] for name, line in lines.items() if name != "device"}
     return {name: points[-1] for name, points in well.items() if points}
 
 
 def _name_lines(axis, lines, look, beside):
-    """Writes names behind the ends of lines or, of those in `beside`, right of the panel; moves them apart where they would overlap."""
+    """Writes the names at the ends of lines or, for those in `beside`, right of the panel, and moves them apart if they would overlap."""
     box = axis.get_window_extent()
     place = lambda point: axis.transAxes.inverted().transform(axis.transData.transform((point.ratio, point.slowdown)))  # noqa: E731
     ends = sorted((name in beside, *place(end), name) for name, end in _last_points(lines).items())

@@ -16,7 +16,7 @@ ROOT = places.TOP
 
 def without_variants(record, file):
     """Drops records in tf32, of `best` with knob bits=1, and of `best` in files of the papers' planners, since other files have them.
-    Drops knobs that are prices of copies: with them one strategy would get two lines."""
+    Removes knobs that are costs of copies, since they would split a strategy into two lines."""
     knobs = record.get("strategy_knobs") or {}
     if record.get("precision") == "tf32" or knobs.get("bits") == 1 or (
             file.startswith("papers_") and (record.get("strategy") or "").startswith("best")):
@@ -58,8 +58,8 @@ def main():
     parser = Parser("plots.pages", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(FIGURES)} (all)")
     parser.add_argument("--out", default=ROOT / "docs/figures", metavar="DIR")
-    wanted = parser.parse_args()
-    for name in wanted.names or FIGURES:
+    options = parser.parse_args()
+    for name in options.names or FIGURES:
         if name not in FIGURES:
             raise load.BadInput(f"no figure {name}; there are {', '.join(FIGURES)}")
         kind, files, changed = FIGURES[name]
@@ -69,16 +69,16 @@ def main():
                                    *(["--name", name] if kind != "timeline" else ["--all"])], stdout=subprocess.DEVNULL, check=False)
             if not done.returncode:
                 (picture,) = Path(folder).glob("*.png")
-                Path(wanted.out).mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(picture, Path(wanted.out) / f"{name}.png")
-                print(Path(wanted.out) / f"{name}.png")
+                Path(options.out).mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(picture, Path(options.out) / f"{name}.png")
+                print(Path(options.out) / f"{name}.png")
         if done.returncode:
             return done.returncode
     return 0
 
 
 def as_drawn(changed, file, folder):
-    """The file, or a copy in `folder` with its records changed."""
+    """The path of the file, or of a copy in `folder` with changed records."""
     if changed is None:
         return file
     records = [changed(json.loads(line), file.name) for line in file.read_text(encoding="utf-8").splitlines()]

@@ -23,18 +23,18 @@ def main():
     parser.add_argument("file", metavar="FILE.jsonl")
     parser.add_argument("--gaps", action="store_true", help="also the operators with most of the time above the floor")
     parser.add_argument("--modes", action="store_true", help="also every mode of the peer, and why one is missing")
-    wanted = parser.parse_args()
-    rows = peer_files.read(wanted.file)
+    options = parser.parse_args()
+    rows = peer_files.read(options.file)
     if not rows:
-        raise load.TooLittle(f"{wanted.file}: no row, no table")
+        raise load.TooLittle(f"{options.file}: no row, no table")
     parts = [setting(rows), main_table(rows)]
-    parts += [kind_table(rows), gap_table(rows)] if wanted.gaps else []
-    parts += [mode_table(rows)] if wanted.modes else []
+    parts += [kind_table(rows), gap_table(rows)] if options.gaps else []
+    parts += [mode_table(rows)] if options.modes else []
     print("\n\n".join(parts))
 
 
 def setting(rows):
-    """One line on what the rows have in common; versions that differ are all named."""
+    """A line with the settings that the rows have in common, and all versions if they differ."""
     def named(what):
         return ", ".join(dict.fromkeys(str(row["versions"][what]) for row in rows))
 
@@ -92,7 +92,7 @@ def error_text(gradients, of):
 
 
 def kind_table(rows, top=5):
-    """Kinds of operators, with their shares of the time above the floor."""
+    """A table of kinds of operators with their shares of the time above the floor."""
     body = []
     for row in rows:
         kinds = [kind for kind in row["gap_kinds"] or [] if kind["time_ms"] > kind["floor_ms"]]

@@ -10,14 +10,14 @@ PARTS = (("time_ratio", "time", "#0072B2", ""), ("peak_ratio", "peak memory", "#
 
 
 def main():
-    wanted = common_arguments("peers", __doc__, "peers").parse_args()
-    if wanted.strategies:
+    options = common_arguments("peers", __doc__, "peers").parse_args()
+    if options.strategies:
         raise load.BadInput("--strategies: rows of peers are of one strategy each")
-    rows = [row for path in wanted.files for row in peer_files.read(path) if row.get("time_ratio")]
+    rows = [row for path in options.files for row in peer_files.read(path) if row.get("time_ratio")]
     if not rows:
-        raise load.TooLittle(f"{', '.join(wanted.files)}: no row has both times, nothing to draw")
+        raise load.TooLittle(f"{', '.join(options.files)}: no row has both times, nothing to draw")
     use_style()
-    save(figure_of(rows, wanted.width), wanted.out, wanted.name, wanted.format)
+    save(figure_of(rows, options.width), options.out, options.name, options.format)
 
 
 def figure_of(rows, width=WIDTH):

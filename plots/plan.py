@@ -21,13 +21,14 @@ def main():
     parser.add_argument("--name", default="plan", help="of the figure (plan)")
     parser.add_argument("--tensors", type=int, default=24, help="how many, those of most bytes times operators (24)")
     parser.add_argument("--format", default="svg", help="svg, png or pdf (svg)")
-    wanted = parser.parse_args()
+    options = parser.parse_args()
     use_style()
-    save(figure_of(load.read_json(wanted.plan), load.read_json(wanted.graph), wanted.tensors), wanted.out, wanted.name, [wanted.format])
+    save(figure_of(load.read_json(options.plan), load.read_json(options.graph), options.tensors), options.out, options.name, [options.format])
 
 
 def states_of(plan, graph):
-    """{tensor: {batch range: [(state, begin, end)]}}, in operators computed since the iteration began, and how many operators there are."""
+    """{tensor: {batch range: [(state, begin, end)]}}, where times count the operators computed since the iteration began, and the number of
+    operators."""
     ops = {op["name"]: op for op in graph["ops"]}
     shapes = {tensor["name"]: tensor["shape"] for tensor in graph["tensors"]}
     images = plan["network"]["batch"]
@@ -35,17 +36,17 @@ def states_of(plan, graph):
     now, begun, touched, found = {}, {}, {}, {}
     at = 0
 
-    def become(key, state, begin):
+    def enter_state(key, state, begin):
         if key in now and begun[key] < begin:
             found.setdefault(key, []).append((now[key], begun[key], begin))
         now[key], begun[key] = state, begin
 
-    def part_of(name, part):
+    def key_of_part(name, part):
         batch = (part or {}).get("batch")
         return (name, tuple(batch) if batch and shapes[name][0] == images else (0, shapes[name][0]))
 
-    def parts(action):
-        key = part_of(action["what"], action.get("part"))
+    def keys_of_action(action):
+        key = key_of_part(action["what"], action.get("part"))
         return [key] if key in now or "part" in action else [k for k in now if k[0] == action["what"]] or [key]
 
     stays = {name for name in given if plan["homes"][name] == "device"}
@@ -53,20 +54,20 @@ def states_of(plan, graph):
         if action["do"] == "compute":
             op = ops[action["what"]]
             for name in op["in"] + op["out"]:
-                key = part_of(name, action.get("part"))
+                key = key_of_part(name, action.get("part"))
                 if now.get(key) != "kept":
-                    become(key, "kept", 0 if name in stays and key not in now else at)
+                    enter_state(key, "kept", 0 if name in stays and key not in now else at)
                 touched[key] = at + 1
             at += 1
         elif action["do"] in ("prefetch", "evict", "discard"):
-            for key in parts(action):
+            for key in keys_of_action(action):
                 if action["do"] == "discard":
-                    become(key, "gone", touched.get(key, at))
+                    enter_state(key, "gone", touched.get(key, at))
                 else:
-                    become(key, "kept" if action["do"] == "prefetch" else "moved", at)
+                    enter_state(key, "kept" if action["do"] == "prefetch" else "moved", at)
     for key, state in list(now.items()):
         if state == "kept":
-            become(key, "end", at if key[0] in stays else touched.get(key, at))
+            enter_state(key, "end", at if key[0] in stays else touched.get(key, at))
     tensors = {}
     for (name, batch), spans in found.items():
         tensors.setdefault(name, {})[batch] = spans

@@ -23,18 +23,18 @@ def main():
     parser.add_argument("files", nargs="+", metavar="FILE.jsonl")
     parser.add_argument("--out", required=True, metavar="DIR", help="folder for index.html and the figures")
     parser.add_argument("--title", default="Memory management under oversubscription", help="of the page")
-    wanted = parser.parse_args()
-    load.check_path(wanted.out)
-    if any(files.is_trace(path) for path in wanted.files):
+    options = parser.parse_args()
+    load.check_path(options.out)
+    if any(files.is_trace(path) for path in options.files):
         from umbench.trace import report
-        return report.write(wanted.files, wanted.out)
-    environments, records = read_with_places(wanted.files)
+        return report.write(options.files, options.out)
+    environments, records = read_with_places(options.files)
     if not any(load.steady_ns(record) for record in records):
-        raise load.TooLittle(f"{', '.join(wanted.files)}: no cell finished well, nothing to report")
+        raise load.TooLittle(f"{', '.join(options.files)}: no cell finished well, nothing to report")
     use_style()
-    out = Path(wanted.out)
+    out = Path(options.out)
     sections = [write_section(out, section) for section in report_figures.sections(records)]
-    write(out / "index.html", report_page.page(wanted.title, wanted.files, environments, records, sections))
+    write(out / "index.html", report_page.page(options.title, options.files, environments, records, sections))
     print(out / "index.html")
 
 

@@ -1,6 +1,6 @@
 """The figures of the report. Each is a Section: what it shows as text, the figure, and the rows of its CSV, or no
-figure and the reason in `text`. Measured and simulated cells are never in one line or bar group: a panel holds one
-group of cells (same work, machine and mode), and its title says how their times came about."""
+figure and the reason in `text`. Measured and simulated cells are never in one line or bar group: a panel has one group of cells (same work,
+machine and mode), and its title says whether they were measured or simulated."""
 
 from collections import namedtuple
 
@@ -21,12 +21,12 @@ Section = namedtuple("Section", "name title text figure columns rows")
 GROUP_COLUMNS = ["work", "machine"]
 SPREAD_COLUMNS = ["median_ns", "low_quartile_ns", "high_quartile_ns", "samples"]
 MOST_TIMELINES = 4
-MOST_PANELS, MOST_BARS = 12, 40  # of a figure, of a panel: more cannot be read
+MOST_PANELS, MOST_BARS = 12, 40  # panels of a figure, bars of a panel; more cannot be read
 
 
 def sections(records):
-    """Yields sections one by one, so that each is written before the next is drawn. Of many groups figures show some,
-    rows all. `records` as common.read gives them."""
+    """Yields sections one by one, so that each is written before the next is drawn. Figures show only some of many groups, the rows of the
+    CSV all. `records` are those of common.read."""
     growing = growth.panels_of(records)
     grown = {id(cell) for lines in growing.values() for line in lines.values() for cell in line}
     by_budget = [record for record in records if id(record) not in grown]
@@ -42,12 +42,12 @@ def sections(records):
 
 
 def _is_curve(records):
-    """Whether a line has two points."""
+    """Whether some line has two points."""
     return any(len(line) > 1 for cells in load.groups(records).values() for line in load.lines(cells).values())
 
 
 def _groups_to_draw(groups):
-    """The groups with most cells that ended well, in their order."""
+    """The groups with the most cells that succeeded, in their original order."""
     best = set(sorted(groups, key=lambda group: -sum(bool(load.steady_ns(cell)) for cell in groups[group]))[:MOST_PANELS])
     return [group for group in groups if group in best]
 
@@ -112,7 +112,7 @@ def _time(groups):
         drawn[group] = ratio, here[:MOST_BARS], len(here)
     shown = _groups_to_draw(groups)
     most = max(len(drawn[group][1]) for group in shown)
-    figure, axes = panels(len(shown), height=1.25 + 0.2 * most, least=420, extra=0.5)
+    figure, axes = panels(len(shown), height=1.25 + 0.2 * most, min_width=420, extra=0.5)
     used = set()
     for panel, group in zip(axes, shown):
         used |= _draw_bars(panel, *drawn[group][:2], max(most, 3))
@@ -132,7 +132,7 @@ def _time(groups):
 
 
 def _draw_bars(panel, ratio, bars, rows):
-    """Draws the bars in a panel with room for `rows`; returns the names of their parts."""
+    """Draws the bars in a panel with room for `rows` rows. Returns the names of their parts."""
     used, left, parts = set(), [0.0] * len(bars), [time_parts(record) for _, record in bars]
     places = list(range(len(bars)))
     for name, (colour, hatch) in TIME_PARTS.items():
@@ -142,7 +142,7 @@ def _draw_bars(panel, ratio, bars, rows):
             panel.barh(places, values, 0.75, left, label=name, color=colour, hatch=hatch, edgecolor="#303030", linewidth=0.3)
             left = [low + value for low, value in zip(left, values)]
     panel.set_yticks(places, [label if len(label) <= 44 else label[:43] + "…" for label, _ in bars], fontsize=8)
-    panel.set_ylim(rows - 0.4, -1.3)  # one row of room for the word measured or simulated
+    panel.set_ylim(rows - 0.4, -1.3)  # leaves a row for the word measured or simulated
     panel.set_xlim(0, 1.05 * max(left) or 1)
     panel.set_xlabel(f"ms per iteration, at ratio {ratio:g}")
     panel.grid(axis="y", visible=False)
@@ -150,7 +150,7 @@ def _draw_bars(panel, ratio, bars, rows):
 
 
 def _lines_below(figure, drawn, extra=()):
-    """A legend below all panels of the labels in {label: Look}."""
+    """Draws a legend of {label: Look} below all panels."""
     handles = [Line2D([], [], color=style.colour, marker=style.marker, linestyle=style.dash, markersize=4.5, label=label)
                for label, style in drawn.items()]
     handles += [Line2D([], [], color="#555555", linewidth=1, linestyle=dash, label=label) for label, dash in extra]
@@ -166,7 +166,7 @@ def _traffic(groups):
         return Section("traffic", "Migrated bytes", "Nothing crossed the link in any cell of these files, or none observed it.", None, [], [])
     shown, every = _groups_to_draw(seen), families([record for cells in seen.values() for record in cells])
     look = looks(every)
-    figure, axes = panels(len(shown), least=420, extra=curves.legend_room(len(every) + 2)[1])
+    figure, axes = panels(len(shown), min_width=420, extra=curves.legend_room(len(every) + 2)[1])
     of_group, rows, drawn = dict(zip(shown, axes)), [], {}
     for group, cells in seen.items():
         lines, panel = load.lines(cells), of_group.get(group)
@@ -199,7 +199,7 @@ def _series(groups):
     shown, rows, drawn = _groups_to_draw(groups), [], {}
     every = families([record for cells in groups.values() for record in cells])
     look = looks(every)
-    figure, axes = panels(len(shown), least=420, extra=curves.legend_room(len(every))[1])
+    figure, axes = panels(len(shown), min_width=420, extra=curves.legend_room(len(every))[1])
     of_group = dict(zip(shown, axes))
     for group, cells in groups.items():
         panel, ratio = of_group.get(group), ratio_with_most_strategies(cells)

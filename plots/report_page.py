@@ -1,5 +1,5 @@
-"""The report as one HTML page that needs nothing else: plots/report.html is its template, styles and figures are in it, and
-its own policy forbids the browser to load anything."""
+"""The report as one self-contained HTML page. plots/report.html is its template. It contains its styles and figures, and its content policy
+forbids the browser to load anything."""
 
 import base64
 from collections import namedtuple
@@ -34,7 +34,7 @@ def page(title, files, environments, records, sections):
     parts += [Part(name, heading) for name, heading, found in rest if found]
     template = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined).from_string(
         (Path(__file__).resolve().parent / "report.html").read_text(encoding="utf-8"))
-    return template.render(title=title, files=", ".join(map(str, files)), count=load.counted(len(records), "cell"), parts=parts,
+    return template.render(title=title, files=", ".join(map(str, files)), count=load.count_text(len(records), "cell"), parts=parts,
                            verdicts=[_verdict(*each) for each in groups.items()],
                            growths=[_growth(*key, lines) for key, lines in growing.items()],
                            tables=[_table(*each) for each in groups.items()], missing=missing, reasons=reasons,
@@ -54,14 +54,14 @@ def _verdict(group, cells):
 
 
 def _growth(axis, group, lines):
-    """As _verdict, for work that grows: slowdown is over the time of the cells' own operators."""
+    """As _verdict, for growing work: slowdowns are relative to the sum of the cells' operators."""
     cells = best_first(lines, lambda cell: slowdown_of(cell | {"baseline_ns": cell.get("compute_ns")}), growth.AXES[axis])
     best = _best(growth.NAMES[axis], cells, lines.get("managed"), growth.AXES[axis], lambda cell: cell["compute_ns"])
     return _named(group) | {"sentences": [], "best": best and best | {"ratios": True}}
 
 
 def _best(what, cells, plain, key, base):
-    """A row for each place: the fastest strategy, the next two, and plain managed memory, whose cells are `plain`."""
+    """A row for each value of `key`: the fastest strategy, the next two, and plain managed memory, whose cells are `plain`."""
     plain = {key(record): cell_text(record, base(record)) for record in plain or ()}
     rows = []
     for at, found in cells.items():

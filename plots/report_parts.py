@@ -1,4 +1,4 @@
-"""What the report computes from single records."""
+"""Values that the report computes from single records."""
 
 from umbench.plots.common import load
 
@@ -18,7 +18,8 @@ def moved_bytes(record):
 
 
 def time_parts(record):
-    """{part: ns}, which add up to the time of an iteration. Without a timeline all time beyond `compute` is one part, named by what the plan does."""
+    """{part: ns}, whose sum is the time of an iteration. Without a timeline all time beyond `compute` is one part, named by what the plan
+    does."""
     total = load.steady_ns(record)
     compute = min(record.get("compute_ns") or total, total)
     spans = (record.get("timeline") or {}).get("spans")
@@ -56,14 +57,14 @@ def _plan(record):
 
 
 def _waited_for_driver(record):
-    """Whether kernels of the last iteration waited for the driver of managed memory."""
+    """Whether kernels of the last iteration waited for the Unified Memory driver."""
     last = (record.get("counters") or {}).get("last") or {}
     return any(last.get(name) for name in ("faults", "remote_bytes", "driver_evict_bytes"))
 
 
 def _recomputed_ns(spans):
-    """The time of operators that ran before in the iteration. Later parts of a batch count, too, so callers limit it to what
-    kernels took beyond `compute`."""
+    """The time of operators that ran before in the iteration. Later parts of a batch count, too, so callers limit it to the time of kernels
+    beyond `compute`."""
     seen, time = set(), 0
     for span in spans:
         if span["lane"] == "compute":
@@ -73,7 +74,7 @@ def _recomputed_ns(spans):
 
 
 def ratio_with_most_strategies(cells):
-    """The highest ratio at which most strategies ran; above 1 if any ran there."""
+    """The highest of the ratios at which the largest number of strategies ran. Ratios above 1 are preferred."""
     ran = {}
     for record, label in zip(cells, load.strategy_labels(cells)):
         if load.steady_ns(record) and record["ratio"] is not None:
@@ -127,13 +128,13 @@ def pairs_of_measured_and_simulated(records):
 
 
 def slowdown_of(record, baseline=None):
-    """The slowdown of a record, None where it has no time. `baseline`: for records that have none of their own."""
+    """The slowdown of a record; None if it has no time. `baseline` is for records without a `baseline_ns`."""
     time, base = load.steady_ns(record), record.get("baseline_ns") or baseline
     return time / base if time and base else None
 
 
 def best_first(lines, over_of, key):
-    """{key(record): [(slowdown, label, record), ...], fastest first} of {label: records}: the cells with a time."""
+    """{key(record): [(slowdown, label, record), ...]}, fastest first, of the cells with a time in {label: records}."""
     found = {}
     for label, line in lines.items():
         for record in line:

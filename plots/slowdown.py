@@ -17,16 +17,16 @@ BOTH = {"both_ns": ("bound: swapping and computing again", ":")}
 
 
 def main():
-    wanted = arguments("slowdown", __doc__, "slowdown").parse_args()
-    records = read(wanted.files, wanted.strategies)
+    options = arguments("slowdown", __doc__, "slowdown").parse_args()
+    records = read(options.files, options.strategies)
     if not any(load.steady_ns(record) for record in records):
-        raise load.TooLittle(f"{', '.join(wanted.files)}: no cell finished well, nothing to draw")
+        raise load.TooLittle(f"{', '.join(options.files)}: no cell finished well, nothing to draw")
     use_style()
-    save(figure_of(records, wanted.width), wanted.out, wanted.name, wanted.format)
+    save(figure_of(records, options.width), options.out, options.name, options.format)
 
 
 def figure_of(records, width=WIDTH, bounds=BOTH):
-    """Of records with a `baseline_ns`, as common.read gives them."""
+    """The figure of records with a `baseline_ns`, as those of common.read."""
     panels = panels_of(records)
     by_title = {_title(group): cells for group, cells in load.groups(records).items()}
     limits = [{name: _limits(by_title[panel.title], name) for name in bounds} for panel in panels]
@@ -36,14 +36,14 @@ def figure_of(records, width=WIDTH, bounds=BOTH):
 
 
 def _limits(cells, name):
-    """[(ratio, slowdown)] of a bound, where there is one."""
+    """[(ratio, slowdown)] of a bound, at the ratios that have one."""
     known = {(cell["ratio"], load.bounds_ns(cell, cell["baseline_ns"])[name], cell["baseline_ns"])
              for cell in cells if cell["baseline_ns"] and cell.get("bounds")}
     return sorted((ratio, least / baseline) for ratio, least, baseline in known if least)
 
 
 def panels_of(records):
-    """A panel for each group; panels of one work stand together, with machines in the same order."""
+    """A panel for each group. Panels of the same work are neighbours, with machines in the same order."""
     groups = load.groups(records)
     works, columns = list(map(_work, groups)), list(map(_column, groups))
     order = sorted(groups, key=lambda group: (works.index(_work(group)), columns.index(_column(group))))
@@ -62,10 +62,10 @@ def _title(group):
     return f"{load.network_text(group)}\n{load.machine_text(group)}"
 
 
-def point(cell, over, size=None):
-    """`over`: the time in ns that counts as 1."""
+def point(cell, baseline_ns, size=None):
+    """The curves.Point of a cell: its time divided by `baseline_ns`."""
     found = iteration_times.spread_of(cell)
-    values = [value / over for value in found[:3]] if found and over else [None] * 3
+    values = [value / baseline_ns for value in found[:3]] if found and baseline_ns else [None] * 3
     return curves.Point(cell["ratio"], *values, cell["outcome"], size,
                         not cell["simulated"] or "band_ns" in cell)
 

@@ -19,18 +19,18 @@ def main():
     parser.add_argument("files", nargs="+", metavar="FILE.jsonl")
     parser.add_argument("--markdown", action="store_true", help="tables for a Markdown page")
     parser.add_argument("--link", metavar="MACHINE.json", help="add each cell's share of that machine's link")
-    wanted = parser.parse_args()
-    records = load.read_all(wanted.files)
-    link = read_link(wanted.link) if wanted.link else None
+    options = parser.parse_args()
+    records = load.read_all(options.files)
+    link = read_link(options.link) if options.link else None
     if not records:
-        raise load.TooLittle(f"{', '.join(wanted.files)}: no record, no table")
+        raise load.TooLittle(f"{', '.join(options.files)}: no record, no table")
     baselines = load.baselines(records)
-    print("\n\n".join(table(group, cells, load.baseline_of(group, baselines), wanted.markdown, link)
+    print("\n\n".join(table(group, cells, load.baseline_of(group, baselines), options.markdown, link)
                       for group, cells in load.groups(records).items()))
 
 
 def read_link(path):
-    """The machine's name and bytes a second each way."""
+    """The machine's name, and the rates of its link in both directions in bytes a second."""
     machine = load.read_json(path, "--link ")
     try:
         return machine["name"], machine["link_to_device_bytes_per_s"], machine["link_to_host_bytes_per_s"]

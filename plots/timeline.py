@@ -13,7 +13,7 @@ LANES = {
 }
 
 
-BAR_SPAN = (-0.2, 0.42)  # lower and upper end of a lane's bars, from its level; unplanned movement is drawn below
+BAR_SPAN = (-0.2, 0.42)  # lower and upper end of a lane's bars relative to its level; unplanned movement is drawn below them
 
 
 def main():
@@ -21,11 +21,11 @@ def main():
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--key", metavar="KEY", help="the record's key (the one that has a timeline)")
     which.add_argument("--all", action="store_true", help="every record that has a timeline")
-    wanted = parser.parse_args()
-    records = chosen(", ".join(wanted.files), read(wanted.files, wanted.strategies), wanted.key, wanted.all)
+    options = parser.parse_args()
+    records = chosen(", ".join(options.files), read(options.files, options.strategies), options.key, options.all)
     use_style()
     for record in records:
-        save(figure_of(record, wanted.width), wanted.out, file_name(record["key"]), wanted.format)
+        save(figure_of(record, options.width), options.out, file_name(record["key"]), options.format)
 
 
 def chosen(path, records, key, everything):
@@ -45,7 +45,7 @@ def chosen(path, records, key, everything):
 
 
 def drawable(record):
-    """Whether it has a timeline with a length."""
+    """Whether the record has a timeline that is not empty."""
     spans = (record.get("timeline") or {}).get("spans") or ()
     return max((span["end_ns"] for span in spans), default=0) > 0
 
@@ -103,20 +103,20 @@ def _draw_lanes(axes, record, scale, end):
     axes.tick_params(axis="y", length=0)
 
 
-# Data that the driver moves while operators run: causes and their counters. The plan has no steps for it.
+# Causes of movements by the driver while operators run, and their counters. The plan has no steps for them.
 UNPLANNED = {"to_device": {"by faults": ("fault_to_device_bytes",), "read in place": ("remote_bytes",)},
              "to_host": {"evicted by the driver": ("driver_evict_bytes",)}}
 
 
 def unplanned(record, lane):
-    """'19.7 GiB by faults' of the last iteration, or ''."""
+    """A text such as '19.7 GiB by faults' for the last iteration, or ''."""
     last = (record.get("counters") or {}).get("last") or {}
     sums = {cause: sum(last.get(name) or 0 for name in names) for cause, names in UNPLANNED.get(lane, {}).items()}
     return ", ".join(f"{load.bytes_text(moved)} {cause}" for cause, moved in sums.items() if moved)
 
 
 def _draw_unplanned(axes, operators, level, scale, text):
-    """Draws a thin band below the lane while operators run; the record does not say for which of them data moved."""
+    """Draws a thin band below the lane while operators run, since the record does not say for which of them data moved."""
     axes.broken_barh([(s["begin_ns"] / scale, (s["end_ns"] - s["begin_ns"]) / scale) for s in operators],
                      (level - 0.52, 0.1), facecolor="#B00020", edgecolor="none", alpha=0.45)
     axes.text(0.005, level - 0.31, f"{text}, while operators run", transform=axes.get_yaxis_transform(), fontsize=8, va="center",
@@ -124,19 +124,19 @@ def _draw_unplanned(axes, operators, level, scale, text):
 
 
 def _stalled_text(record, busy, end):
-    """How much of the compute lane waits inside kernels: for faults, evictions, the link. Nothing below 2 %, where operators may
-    just have run a little slower than when they were timed."""
+    """The share of the compute lane that kernels wait for faults, evictions and the link. '' below 2 %, where operators may just have run
+    slightly slower than when they were timed."""
     resident = record.get("compute_ns")
     stalled = busy - resident / end if resident else 0
     return f",\n{stalled:.0%} stalled" if stalled > 0.02 else ""
 
 
-MOST_LETTERS = 9  # of a name written upright in a lane
+MOST_LETTERS = 9  # maximum length of a name that is written vertically in a lane
 
 
 def _name_wide_bars(axes, spans, level, scale, end):
-    """Writes names into bars, or into neighbouring bars of one operator, that have room."""
-    room = 16.5 * axes.get_figure().get_figwidth()  # letters that fit side by side
+    """Writes names into bars, or into neighbouring bars of one operator, that are wide enough."""
+    room = 16.5 * axes.get_figure().get_figwidth()  # number of letters that fit side by side
     for begin, stop, name in _runs(spans):
         share = (stop - begin) / end
         upright = share * room < len(name) + 1
@@ -149,7 +149,7 @@ def _name_wide_bars(axes, spans, level, scale, end):
 
 
 def _runs(spans):
-    """[(begin, end, name), ...]: parts of one operator or tensor that follow one another are one."""
+    """[(begin, end, name), ...], where consecutive parts of one operator or tensor are merged."""
     found = []
     for span in sorted(spans, key=lambda span: span["begin_ns"]):
         name = span["name"]

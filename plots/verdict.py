@@ -45,39 +45,39 @@ def _free_range(found, baseline):
     return [f"Managed memory costs more than 5 % at ratio {costly:.4g} already."] if costly and costly <= 1 else []
 
 
-def _at_ratio(ratio, over):
-    best, plain = min(over, key=over.get), over.get("managed")
-    if plain and best != "managed" and plain < SAME * over[best]:
+def _at_ratio(ratio, slowdowns):
+    best, plain = min(slowdowns, key=slowdowns.get), slowdowns.get("managed")
+    if plain and best != "managed" and plain < SAME * slowdowns[best]:
         return (f"At ratio {ratio:g} nothing is faster than plain managed memory by 5 %, which takes "
                 f"{_times_text(plain)} the time with everything on the device.")
-    text = f"Fastest at ratio {ratio:g}: {best}, {_times_text(over[best])} the time with everything on the device"
+    text = f"Fastest at ratio {ratio:g}: {best}, {_times_text(slowdowns[best])} the time with everything on the device"
     if plain and best != "managed":
-        text += f"; plain managed memory takes {_times_text(plain)} that time, {_times_text(plain / over[best])} as long as {best}"
+        text += f"; plain managed memory takes {_times_text(plain)} that time, {_times_text(plain / slowdowns[best])} as long as {best}"
     return text + "."
 
 
 def _times_text(value):
-    """Three digits; tables have as many as the spread allows."""
+    """A factor with three digits. (Tables have as many digits as the spread allows.)"""
     return f"{value:.{iteration_times.decimals(value, 0)}f} times"
 
 
 def _harmful_hints(at, plain):
-    """Which hints make managed memory slower, where and by how much. at: {ratio: {label: slowdown}} of hints; plain: {ratio: slowdown}
-    without hints."""
+    """Sentences on hints that make managed memory slower. `at` is {ratio: {label: slowdown}} of hints, `plain` is {ratio: slowdown} without
+    hints."""
     found = {}
-    for ratio, over in at.items():
-        for label in over:
-            if over[label] > SAME * (plain[ratio] or float("inf")):
-                found.setdefault(label, {})[ratio] = over[label] / plain[ratio]
+    for ratio, slowdowns in at.items():
+        for label in slowdowns:
+            if slowdowns[label] > SAME * (plain[ratio] or float("inf")):
+                found.setdefault(label, {})[ratio] = slowdowns[label] / plain[ratio]
     return [f"{label} does harm at {'ratio' if len(times) == 1 else 'ratios'} {_listed([f'{ratio:g}' for ratio in times])}: "
             f"{'' if len(times) == 1 else 'up to '}{max(times.values()):.2f} times the time of plain managed memory."
             for label, times in sorted(found.items())]
 
 
 def _slower_with_more_memory(at):
-    """Of {ratio: {label: slowdown}}: strategies that take longer at a ratio than at the next higher one."""
+    """Sentences on strategies that take longer at a ratio than at the next higher one, of {ratio: {label: slowdown}}."""
     found = {}
-    for label in dict.fromkeys(label for over in at.values() for label in over):
+    for label in dict.fromkeys(label for slowdowns in at.values() for label in slowdowns):
         ratios = [ratio for ratio in sorted(at) if label in at[ratio]]
         worse = [(at[more][label] / at[less][label], more, less) for more, less in zip(ratios, ratios[1:])
                  if at[more][label] > SAME * at[less][label]]
@@ -88,7 +88,7 @@ def _slower_with_more_memory(at):
 
 
 def _without_a_plan(lines, at):
-    """Strategies that do not fit where another one runs, by the lowest such ratio above 1."""
+    """Sentences on strategies that have no plan at a ratio at which another one runs, with the lowest such ratio above 1."""
     found = {}
     for label, line in lines.items():
         ratio = next((record["ratio"] for record in line if record["outcome"] == "infeasible" and at.get(record["ratio"])

@@ -1,4 +1,4 @@
-"""umbench.plots and umbench.results (data) lie beside python/ in the repository; the wheel packs them with the rest."""
+"""Builds the wheel. umbench.plots and umbench.results (data) are folders beside python/ in the repository."""
 
 import sys
 from pathlib import Path

@@ -10,7 +10,7 @@
 from pathlib import Path
 
 _top = Path(__file__).resolve().parents[2]
-if (_top / "plots/common.py").is_file():  # a checkout or an install tree keeps umbench.plots beside python/
+if (_top / "plots/common.py").is_file():  # in a checkout or an install tree umbench.plots is a folder beside python/
     __path__.append(str(_top))
 
 from umbench.frames import environments, read, samples  # noqa: E402

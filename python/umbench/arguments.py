@@ -1,4 +1,4 @@
-"""Command lines of the Python commands. A wrong one gets one line and exit code 2."""
+"""Parsers of the Python commands. An invalid command line leads to a message of one line and exit code 2."""
 
 import argparse
 import math
@@ -11,7 +11,8 @@ UNITS_NS = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}
 
 
 def help_with_default(action):
-    """The help of an option with a value: it ends with "required" or "default: ...". A last "(bh)" is the default in words."""
+    """The help of an option with a value, ending with "required" or "default: ...". Parentheses at the end, as in "(bh)", are the default
+    in words."""
     text = action.help or ""
     if re.search(r"default: |; required$", text):
         return text
@@ -24,12 +25,12 @@ def help_with_default(action):
 
 
 class Parser(argparse.ArgumentParser):
-    def parse_args(self, words=None, namespace=None):
-        """An unknown option is named first, whatever else is missing."""
-        words = sys.argv[1:] if words is None else list(words)
-        own = words[:words.index("--")] if "--" in words else words
+    def parse_args(self, argv=None, namespace=None):
+        """Parses the arguments. Reports an unknown option before missing ones."""
+        argv = sys.argv[1:] if argv is None else list(argv)
+        own = argv[:argv.index("--")] if "--" in argv else argv
         self._options = [word.split("=")[0] for word in own if word.startswith("--")]
-        return super().parse_args(words, namespace)
+        return super().parse_args(argv, namespace)
 
     def error(self, message):
         known = self._option_string_actions
@@ -47,7 +48,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def share(text):
-    """0.05 of "5%" or "0.05"."""
+    """Parses a share: 0.05 from "5%" or "0.05"."""
     number = float(text[:-1]) / 100 if text.endswith("%") else float(text)
     if not 0 <= number < 10:
         raise ValueError
@@ -55,7 +56,7 @@ def share(text):
 
 
 def nanoseconds(text):
-    """10000 of "10us"."""
+    """Parses a time: 10000 from "10us"."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)(ns|us|ms|s)", text)
     if not match or not math.isfinite(float(match[1]) * UNITS_NS[match[2]]):
         raise ValueError
@@ -69,14 +70,14 @@ def probability(text):
     return number
 
 
-# argparse names the type in its message: "invalid a share such as 5% value: ..."
+# argparse writes the name of the type in its message: "invalid a share such as 5% value: ..."
 share.__name__ = "share (5% or 0.05)"
 nanoseconds.__name__ = "time (10us, 1ms)"
 probability.__name__ = "probability (above 0, below 1)"
 
 
 def limit_of(names):
-    """A type of argparse: ("link", 0.1) of "link=10%"."""
+    """A type for argparse that parses "link=10%" to ("link", 0.1)."""
 
     def parse(text):
         name, _, amount = text.partition("=")
@@ -91,7 +92,7 @@ def limit_of(names):
 
 
 def aspects_of(names):
-    """A type of argparse: a set of "time,link", "all" or "none"."""
+    """A type for argparse that parses "time,link", "all" or "none" to a set of names."""
 
     def parse(text):
         chosen = set(names) if text == "all" else set() if text == "none" else set(text.split(","))
@@ -103,8 +104,8 @@ def aspects_of(names):
     return parse
 
 
-def compare(description, words=None):
-    from umbench import aspects  # only compare needs SciPy
+def compare(description, argv=None):
+    from umbench import aspects  # imported here, since only compare needs SciPy
     from umbench.judge import Limits
 
     standard = Limits()
@@ -143,12 +144,12 @@ def compare(description, words=None):
     parser.add_argument("--format", choices=["text", "markdown", "json"], default="text", help="what is printed")
     parser.add_argument("--all", action="store_true", help="show the cells that are ok as well")
     parser.add_argument("--out", metavar="FILE", help="file to write (standard output)")
-    wanted = parser.parse_args(words)
-    if wanted.pairs and wanted.format == "json":
+    options = parser.parse_args(argv)
+    if options.pairs and options.format == "json":
         parser.error("--pairs prints text or Markdown, not JSON")
-    wanted.limits = limits | dict(wanted.limit)
-    wanted.relative = wanted.limits["time"] = wanted.limits["time"] if wanted.relative is None else wanted.relative
-    return wanted
+    options.limits = limits | dict(options.limit)
+    options.relative = options.limits["time"] = options.limits["time"] if options.relative is None else options.relative
+    return options
 
 
 def count(text):

@@ -1,7 +1,5 @@
-"""Judges everything of a cell but its times, such as bytes, faults, loss and digest: one table row each.
-
-In simulated cells any difference counts. In measured cells a change counts beyond a limit and beyond the noise between runs
-of one side.
+"""Judges everything of a cell except its times: bytes, faults, loss, digest and others, one table row each. In simulated cells any
+difference counts. In measured cells a change counts if it exceeds a limit and the noise between runs of one side.
 """
 
 import math
@@ -10,15 +8,15 @@ from collections import namedtuple
 
 from umbench import load
 
-# `change`: relative, None where there is no such number; `verdict`: regressed, improved, ambiguous or ok.
+# `change` is relative, or None if the aspect is not a number; `verdict` is regressed, improved, ambiguous or ok.
 Change = namedtuple("Change", "aspect verdict base head change limit text")
 
-# Of an amount (less is better). `limit`: the relative change that is tolerated in measured cells; `least`: smaller amounts count as
+# Of an amount (less is better). `limit`: the relative change that is tolerated in measured cells; `min_amount`: smaller amounts count as
 # this one; `values_of`: its parts in a record.
-Amount = namedtuple("Amount", "limit least values_of unit")
+Amount = namedtuple("Amount", "limit min_amount values_of unit")
 
 MIB = 2**20
-BLOCK = 2 * MIB  # the driver keeps managed memory in blocks of this size
+BLOCK = 2 * MIB  # the driver manages memory in blocks of this size
 
 
 def _memory(name):
@@ -41,14 +39,15 @@ LIMITS = {name: amount.limit for name, amount in AMOUNTS.items()} | {"loss": LOS
 JUDGED = ("time", "mean", "outcome", *AMOUNTS, "loss", "digest")
 NAMES = (*JUDGED, "modes")
 
-# Outcomes without a row are failures, 0. A lower rank in HEAD is a regression, whatever the times.
+# Ranks of outcomes. All others are failures, with rank 0. A lower rank in HEAD is a regression, independent of times.
 RANK = {"ok": 2, "infeasible": 1}
 
-NOISE_DEVIATIONS = 3  # of runs of one code, which are no change
+NOISE_DEVIATIONS = 3  # a change within so many standard deviations of runs of the same code is noise
 
 
 def changes(befores, afters, limits):
-    """[Change, ...] of the records of one cell, one record a run. An aspect that one side lacks is left out. `limits`: {name: share}."""
+    """[Change, ...] between the records of one cell on both sides, one record for each run. Aspects that one side lacks are left out.
+    `limits` is {name: share}."""
     simulated = befores[0]["simulated"]
     well = [[record for record in side if record["outcome"] == "ok"] for side in (befores, afters)]
     found = [outcome(befores, afters)]
@@ -59,7 +58,7 @@ def changes(befores, afters, limits):
 
 
 def missing_in_head(befores, afters):
-    """Names of the aspects that BASE knows and HEAD does not."""
+    """Names of the aspects that BASE has and HEAD lacks."""
     ended = [[record for record in side if record["outcome"] == "ok"] for side in (befores, afters)]
     if not all(ended):
         return []
@@ -90,7 +89,7 @@ def outcome(befores, afters):
 
 
 def _outcome_text(records):
-    """The worst outcome of the records, and its count."""
+    """The worst outcome of the records and how often it occurs, as text."""
     worst = min(records, key=lambda record: RANK.get(record["outcome"], 0))
     text = worst["outcome"] + (f" ({worst['reason']})" if worst.get("reason") else "")
     often = sum(record["outcome"] == worst["outcome"] for record in records)
@@ -109,7 +108,7 @@ def _amount(name, befores, afters, limit, simulated):
     base, head = (statistics.median(side) for side in amounts)
     if base == head:
         return Change(name, "ok", base, head, 0.0, limit, None)
-    floor = 1 if simulated else kind.least
+    floor = 1 if simulated else kind.min_amount
     change = max(head, floor) / max(base, floor) - 1
     if not simulated:
         limit = max(limit, _noise(amounts, floor))
@@ -119,7 +118,7 @@ def _amount(name, befores, afters, limit, simulated):
 
 
 def _noise(amounts, floor):
-    """The noise between runs of one code: three standard deviations, relative."""
+    """The relative noise between runs of the same code: three standard deviations."""
     sides = [[math.log(max(value, floor)) for value in side] for side in amounts]
     freedom = sum(len(side) - 1 for side in sides)
     if not freedom:
@@ -146,8 +145,8 @@ def _loss(befores, afters, limit):
 
 
 def _digest(befores, afters):
-    """Other bits are a regression if BASE agrees with itself and all runs used the same engines. Other engines round differently:
-    ambiguous."""
+    """The Change of the digest. Different bits are a regression if the runs of BASE agree and all runs used the same engines. With
+    different engines, which round differently, the change is ambiguous."""
     sides = [{record["digest"] for record in side if record["digest"] is not None} for side in (befores, afters)]
     if not all(sides):
         return None

@@ -18,11 +18,11 @@ from pathlib import Path
 from umbench import load
 
 CLOSE, WANTED = 1.05, 0.9
-PROCESSES = 4  # at a time; each ends with a single cell, while the others use the processors
+PROCESSES = 4  # processes at a time, since each ends with a single cell, during which the others can use the processors
 
 
 def groups_of(records):
-    """{(group, ratio): {strategy: record}} of measured cells; the last record of a cell counts."""
+    """{(group, ratio): {strategy: record}} of measured cells, with the last record of each cell."""
     found = {}
     for record in records:
         if not record["simulated"] and record["ratio"] and not record["strategy"].startswith("plan:"):
@@ -31,35 +31,36 @@ def groups_of(records):
 
 
 def advise_command(program, backend, cells):
-    """The command that asks advise about these strategies."""
+    """The command line of `umbench advise` for these strategies."""
     any_cell = next(iter(cells.values()))
     group = load.group_of(any_cell)
-    words = [program, "advise", "--json", "--backend", backend, "--mode", group.mode, "--network", group.network,
+    command = [program, "advise", "--json", "--backend", backend, "--mode", group.mode, "--network", group.network,
              "--batch", group.batch, "--pass", group.phase, "--fusion", group.fusion, "--precision", group.precision,
              "--memory-order", group.memory_order, "--ratio", any_cell["ratio"], *group.update]
     for name, value in group.knobs:
-        words += ["--set", f"{name}={value}"]
+        command += ["--set", f"{name}={value}"]
     for strategy in cells:
-        words += ["--strategy", strategy]
-    return tuple(str(word) for word in words)
+        command += ["--strategy", strategy]
+    return tuple(str(word) for word in command)
 
 
-def recommended(words):
-    """The strategy that advise names; None if it finds that none works."""
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+def recommended(command):
+    """The strategy that advise recommends; None if it finds none that works."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode not in (0, 1) or not done.stdout:
-        raise load.BadInput(f"{' '.join(words)}: advise refused: {done.stderr.strip()}")
+        raise load.BadInput(f"{' '.join(command)}: advise refused: {done.stderr.strip()}")
     return json.loads(done.stdout)["named"]
 
 
 def judged(program, backend, paths):
-    """Rows (file, group, ratio, named, fastest, how much longer the named one took; None: it could not run)."""
+    """Rows (file, group, ratio, recommended strategy, fastest strategy, factor by which the recommended one took longer or None if it could
+    not run)."""
     asked = [(path, key, cells) for path in paths for key, cells in groups_of(load.read(path)[1]).items()]
     commands = [advise_command(program, backend, cells) for _, _, cells in asked]
-    distinct = list(dict.fromkeys(commands))  # several files have the same groups
+    distinct = list(dict.fromkeys(commands))  # several files may have the same groups
     with ThreadPoolExecutor(PROCESSES) as pool:
         advice_by = dict(zip(distinct, pool.map(recommended, distinct)))
-    chosen_of_each = [advice_by[words] for words in commands]
+    chosen_of_each = [advice_by[command] for command in commands]
     rows = []
     for (path, (group, ratio), cells), chosen in zip(asked, chosen_of_each):
         times = {strategy: load.steady_ns(cell) for strategy, cell in cells.items() if load.steady_ns(cell) is not None}
@@ -77,8 +78,8 @@ def main():
     parser.add_argument("files", nargs="+", metavar="FILE", help="measured records")
     parser.add_argument("--backend", default="sim:h200", help="the machine file that stands for their GPU (sim:h200)")
     parser.add_argument("--umbench", default=os.environ.get("UMBENCH_PROGRAM", "umbench"), help="the program (umbench)")
-    wanted = parser.parse_args()
-    rows = judged(wanted.umbench, wanted.backend, wanted.files)
+    options = parser.parse_args()
+    rows = judged(options.umbench, options.backend, options.files)
     if not rows:
         raise load.TooLittle("no group of measured cells has two strategies that ended well")
     for file, group, ratio, chosen, fastest, over in rows:

@@ -40,20 +40,20 @@ UNITS = {"ns": 1, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9, "min": 60e9, "%": 
 FACTORS = "(?:x|×| ?(?:ms|us|µs|ns|s|min|%|times|[KMG]i?B/s|TB/s|TFLOP/s|seconds|minutes))"
 NUMBER = r"(?<![\w.,/#-])\d[\d,]*(?:\.\d+)?(?:e-?\d+)?"
 UNIT = rf"(?:{FACTORS}(?![\w/])|(?<=\.\d) [KMGT]i?B|(?<=\.\d\d) [KMGT]i?B)"
-LISTED = r"(?=(?:(?:,| and| or| to| /) \d[\d.]*)+" + UNIT + ")"  # after a number: other numbers and one unit follow, as in 1.1, 2 and 3 ms
+LISTED = r"(?=(?:(?:,| and| or| to| /) \d[\d.]*)+" + UNIT + ")"  # after a number: further numbers and one unit for all, as in 1.1, 2 and 3 ms
 IN_TEXT = re.compile(rf"{NUMBER}(?:{UNIT}|{LISTED}| of (?:the )?\d+)")
 IN_TABLE = re.compile(rf"{NUMBER}{UNIT}|(?<![\w.,/#-])\d+\.\d+(?: [KMGT]i?B)?")
-RATIO = re.compile(rf"\b(?:ratio|at) \d+(?:\.\d+)?(?!\.?\d|{UNIT})")  # places on the axis, not results
+RATIO = re.compile(rf"\b(?:ratio|at) \d+(?:\.\d+)?(?!\.?\d|{UNIT})")  # ratios of cells, which are not results
 LITERAL = re.compile(r"([+-]?\d[\d,]*(?:\.\d+)?(?:e-?\d+)?) ?([^\d\s]\S*)?$")
 COMMENT = re.compile(r"<!--(.*?)-->", re.S)
 
 Block = namedtuple("Block", "line text comments")  # comments: [(line, text), ...]
 
 
-# --- from a page to its blocks ---
+# --- blocks of a page ---
 
 def blocks(text):
-    """Paragraphs, list items and tables, code left out, each with the comments right behind it."""
+    """Paragraphs, list items and tables without code, each with the comments right after it."""
     text = re.sub(r"(?ms)^( *)```.*?^\1```$", lambda code: "\n" * code[0].count("\n"), text)
     comments = {}
 
@@ -85,14 +85,14 @@ def blocks(text):
 
 
 def plain(text):
-    """The text without code, link targets, emphasis, and numbers that are no figures."""
+    """The text without code, link targets, emphasis, and numbers that are not figures."""
     text = re.sub(r"`[^`]*`|\barXiv \S+", " ", text)
     text = re.sub(r"\]\([^)]*\)", "]", text)
     return text.replace("**", "").replace("\n", " ").replace("*", "").replace("\\", "")
 
 
 def figures_in(block):
-    """The figures that need a comment, as they stand in the text."""
+    """The figures that need a comment, as they are written in the text."""
     if block.text.startswith("|"):
         rows = block.text.splitlines()
         return [each[0].strip() for row in rows[2:] for cell in plain(row).split("|")[1:] for each in IN_TABLE.finditer(cell)]
@@ -102,7 +102,7 @@ def figures_in(block):
 # --- comments ---
 
 def check_literal(literal, value):
-    """A figure as written, such as "1.12x", against its value; "3 of 7" against (3, 7)."""
+    """Compares a figure as written, such as "1.12x", with its value, or "3 of 7" with (3, 7). Throws Wrong."""
     counted = re.fullmatch(r"(\d+) of (?:the )?(\d+)", literal)
     if counted:
         if (int(counted[1]), int(counted[2])) != tuple(value):
@@ -125,7 +125,7 @@ def require(literal, text):
 
 
 def check_quotes(comment, block):
-    """The literals that the comment backs. Throws Wrong."""
+    """The literals whose values the comment confirms. Throws Wrong."""
     head, *lines = comment.split("\n")
     paths = tuple(head.removeprefix("from ").replace(",", " ").split())
     backed = []
@@ -163,7 +163,7 @@ def _row(line):
 
 
 def check_table(comment, block):
-    """A table may leave out columns and rows that the command prints."""
+    """Compares a table with the output of a command. The table may leave out columns and rows. Throws Wrong."""
     command = comment.removeprefix("table:").strip()
     printed = rows_of(command)
     for line in block.text.splitlines()[2:]:
@@ -178,7 +178,7 @@ def _is_part_of(row, known):
 
 
 def check_block(block):
-    """[(line, error), ...] of a block."""
+    """Checks a block; returns [(line, error), ...]."""
     wrong, backed = [], []
     for line, comment in block.comments:
         try:
@@ -225,9 +225,9 @@ def pages():
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pages", nargs="*", type=Path, metavar="PAGE.md")
-    wanted = parser.parse_args()
+    options = parser.parse_args()
     code = 0
-    for page in wanted.pages or pages():
+    for page in options.pages or pages():
         try:
             text = page.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:

@@ -12,28 +12,28 @@ from umbench import dependencies, load
 from umbench.trace import compare as traces
 from umbench.trace import files
 
-if __name__ == "__main__" and any(files.is_trace(word) for word in sys.argv[1:]):  # traces need no SciPy
+if __name__ == "__main__" and any(files.is_trace(word) for word in sys.argv[1:]):  # this comes first, since comparing traces needs no SciPy
     sys.exit(load.report_errors(lambda: traces.main(sys.argv[1:]), "umbench"))
 
 dependencies.require("numpy", "scipy")
 
 from umbench import arguments, compare_pairs, comparison, output, print_comparison  # noqa: E402
 
-EXIT_CODES = [0, load.EXIT_TOO_LITTLE, comparison.EXIT_REGRESSED]  # the worst last
+EXIT_CODES = [0, load.EXIT_TOO_LITTLE, comparison.EXIT_REGRESSED]  # exit codes, the worst last
 
 
 def main():
-    wanted = arguments.compare(__doc__)
-    if wanted.out and any(Path(wanted.out).exists() and Path(side).exists() and Path(wanted.out).samefile(side)
-                          for side in (wanted.base, wanted.head)):
-        raise load.BadInput(f"--out {wanted.out}: is what is compared; choose another")
+    options = arguments.compare(__doc__)
+    if options.out and any(Path(options.out).exists() and Path(side).exists() and Path(options.out).samefile(side)
+                          for side in (options.base, options.head)):
+        raise load.BadInput(f"--out {options.out}: is what is compared; choose another")
     warn = lambda text: output.say(f"umbench: warning: {text}")  # noqa: E731
-    if wanted.pairs:
-        found = compare_pairs.compare(wanted, warn)
-        output.write(compare_pairs.as_markdown(found) if wanted.format == "markdown" else compare_pairs.as_text(found), wanted.out)
+    if options.pairs:
+        found = compare_pairs.compare(options, warn)
+        output.write(compare_pairs.as_markdown(found) if options.format == "markdown" else compare_pairs.as_text(found), options.out)
         return max((pair.exit_code for pair in found), key=EXIT_CODES.index)
-    found = comparison.compare(wanted, warn)
-    print_comparison.write(found, wanted)
+    found = comparison.compare(options, warn)
+    print_comparison.write(found, options)
     return found.exit_code
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from umbench import load
 
-FAR = 1.5  # times: modes that differ by more are listed
+FAR = 1.5  # modes whose times differ by a larger factor are listed
 GRIDS = [{"network": "alexnet", "batch": 128, "fusion": ["none", "fused"]}, {"network": "vgg16", "batch": 32, "fusion": "none"},
          {"network": "resnet50", "batch": 32, "fusion": "none"}]
 STRATEGIES = ["managed", "managed_advise", "managed_prefetch", "discard", "evict_behind", "oc_dnn"]
@@ -63,7 +63,8 @@ def gib(record, names):
 
 
 def reason(factor, driver, plan):
-    """Why one mode is slower. More bytes over the link explain it where their ratio squared exceeds that of the times."""
+    """The reason why one mode is slower. More bytes over the link are the reason if the square of their ratio exceeds the ratio of the
+    times."""
     bytes_of = [max(gib(record, IN) + gib(record, OUT), 1e-6) for record in (driver, plan)]
     slow, fast = (0, 1) if factor > 1 else (1, 0)
     more = bytes_of[slow] / bytes_of[fast]

@@ -1,4 +1,4 @@
-"""Compares pairs of runs, file by file. Pairs of one and the same code (A/A runs) show how often the gate is wrong."""
+"""Compares pairs of runs, file by file. Pairs of the same code (A/A runs) show how often umbench compare reports a false change."""
 
 from collections import Counter, namedtuple
 from pathlib import Path
@@ -6,24 +6,24 @@ from pathlib import Path
 from umbench import comparison, load
 from umbench.comparison import VERDICTS
 
-Pair = namedtuple("Pair", "name verdicts worst_change exit_code")  # worst_change: None where nothing was measured
+Pair = namedtuple("Pair", "name verdicts worst_change exit_code")  # worst_change is None if nothing was measured
 
 
-def compare(wanted, warn):
+def compare(options, warn):
     """[Pair, ...] of the files that have the same name in the folders BASE and HEAD. Throws load.BadInput."""
-    for side in (wanted.base, wanted.head):
+    for side in (options.base, options.head):
         if not Path(side).is_dir():
             raise load.BadInput(f"{side}: --pairs wants two folders with a record file a run")
-    names = sorted({path.name for path in load.files_in(wanted.base, "*.jsonl")}
-                   & {path.name for path in load.files_in(wanted.head, "*.jsonl")})
+    names = sorted({path.name for path in load.files_in(options.base, "*.jsonl")}
+                   & {path.name for path in load.files_in(options.head, "*.jsonl")})
     if not names:
-        raise load.BadInput(f"{wanted.base} and {wanted.head} have no *.jsonl of one name in common")
-    return [_pair(name, wanted, warn) for name in names]
+        raise load.BadInput(f"{options.base} and {options.head} have no *.jsonl of one name in common")
+    return [_pair(name, options, warn) for name in names]
 
 
-def _pair(name, wanted, warn):
-    options = dict(vars(wanted), base=Path(wanted.base) / name, head=Path(wanted.head) / name)
-    found = comparison.compare(type(wanted)(**options), warn)
+def _pair(name, options, warn):
+    of_pair = dict(vars(options), base=Path(options.base) / name, head=Path(options.head) / name)
+    found = comparison.compare(type(options)(**of_pair), warn)
     changes = [row.finding.change for row in found.rows if row.finding.change is not None]
     return Pair(name.removesuffix(".jsonl"), Counter(row.verdict for row in found.rows),
                 max(changes, key=abs) if changes else None, found.exit_code)
@@ -51,4 +51,4 @@ def as_markdown(pairs):
 
 def _summary(pairs):
     regressed = sum(pair.exit_code == comparison.EXIT_REGRESSED for pair in pairs)
-    return f"{load.counted(len(pairs), 'pair')}, {regressed} of them regressed"
+    return f"{load.count_text(len(pairs), 'pair')}, {regressed} of them regressed"

@@ -1,8 +1,8 @@
 """Compares two sides of record files: a verdict for each cell, one for their mean, and an exit code. print_comparison.py shows it.
 
-A row has the Finding on its times (judge.py) and the Changes of everything else (aspects.py); its verdict is the worst
-of them. An aspect that `--fail-on` leaves out is reported, but its regression is only `tolerated`. A simulated cell whose
-machine file changed is `unlike`: its times tell nothing of the code.
+A row has the Finding on its times (judge.py) and the Changes of everything else (aspects.py); its verdict is the worst of them. An aspect
+that `--fail-on` leaves out is reported, but its regression is only `tolerated`. A simulated cell whose machine file changed is `unlike`,
+since its times do not depend on the code alone.
 """
 
 import statistics
@@ -21,33 +21,33 @@ Comparison = namedtuple("Comparison", "base head sides limits aspects fail_on ro
                                       "speeds exit_code")
 
 
-def compare(wanted, warn):
-    unchanged_runs = [run for path in wanted.noise for run in run_folders.samples_by_run(run_folders.read_side(path, warn))]
-    return compare_sides(run_folders.read_side(wanted.base, warn), run_folders.read_side(wanted.head, warn), wanted, unchanged_runs)
+def compare(options, warn):
+    unchanged_runs = [run for path in options.noise for run in run_folders.samples_by_run(run_folders.read_side(path, warn))]
+    return compare_sides(run_folders.read_side(options.base, warn), run_folders.read_side(options.head, warn), options, unchanged_runs)
 
 
-def compare_sides(base, head, wanted, unchanged_runs=()):
-    """`unchanged_runs`: runs of one code, each {key: samples}."""
+def compare_sides(base, head, options, unchanged_runs=()):
+    """`unchanged_runs` are runs of the same code, each {key: samples}."""
     befores, afters = run_folders.records_by_key(base), run_folders.records_by_key(head)
     if not set(befores) & set(afters):
         raise load.TooLittle(f"{base.name} and {head.name} have no cell in common, nothing to compare")
     measured = [key for key in befores if key in afters and not befores[key][0]["simulated"]]
-    machines = _machine_differences(base, head, wanted) if measured else fingerprint.Differences([], [])
-    limits = Limits(wanted.relative, wanted.absolute, wanted.limits["mean"], wanted.alpha, wanted.correction)
+    machines = _machine_differences(base, head, options) if measured else fingerprint.Differences([], [])
+    limits = Limits(options.relative, options.absolute, options.limits["mean"], options.alpha, options.correction)
     paired = run_folders.rounds(base, head)
     cells = {key: run_folders.cell(base, head, paired, key) for key in measured if _some_ok(befores[key]) and _some_ok(afters[key])}
     findings = judge.judge(cells, limits, _noise_limits(cells, unchanged_runs))
-    rows = [_row(key, before, afters.get(key), findings.get(key), cells.get(key), wanted) for key, before in befores.items()]
+    rows = [_row(key, before, afters.get(key), findings.get(key), cells.get(key), options) for key, before in befores.items()]
     mean = judge.geometric_mean({key: cell for key, cell in cells.items() if cell.base and cell.head}, limits,
                                 judge.noise_limit(judge.mean_noise(unchanged_runs), *_run_counts(base, head, paired)))
     new = [key for key in afters if key not in befores]
     disturbed = _disturbed("BASE", befores, measured) + _disturbed("HEAD", afters, measured)
     noted = [*machines.noted, *_left_out(base, head, paired),
              *_drift(befores, afters, measured, paired), *_missing_in_head(befores, afters)]
-    return Comparison(base.name, head.name, (_side_text(base), _side_text(head)), limits, wanted.limits, wanted.fail_on,
+    return Comparison(base.name, head.name, (_side_text(base), _side_text(head)), limits, options.limits, options.fail_on,
                       len(paired) if paired else None, rows, mean, new,
                       _machine_files(befores, afters), machines.unlike, noted, disturbed,
-                      _cells_at_two_speeds(cells, limits), _exit_code(rows, mean, wanted))
+                      _cells_at_two_speeds(cells, limits), _exit_code(rows, mean, options))
 
 
 def _run_counts(base, head, paired):
@@ -61,38 +61,38 @@ def _some_ok(records):
 # --- the sides ---
 
 def _side_text(side):
-    """'umbench 0.1.0+4d30cd4a1b2c, NVIDIA H200, 5 runs' """
+    """A text such as 'umbench 0.1.0+4d30cd4a1b2c, NVIDIA H200, 5 runs'. """
     tools = list(dict.fromkeys(entry["umbench"] for entry in side.environments))
     gpus = list(dict.fromkeys(entry["gpu"]["name"] for entry in side.environments if entry["gpu"]))
     parts = [f"umbench {' and '.join(tools)}" if tools else "unknown build", " and ".join(gpus) if gpus else "no GPU"]
     return ", ".join(parts + ([f"{len(side.runs)} runs"] if len(side.runs) > 1 else []))
 
 
-def _machine_differences(base, head, wanted):
+def _machine_differences(base, head, options):
     found = fingerprint.differences(base.environments, head.environments)
-    if found.unlike and not wanted.allow_unlike:
+    if found.unlike and not options.allow_unlike:
         more = f" and {len(found.unlike) - 3} more" if len(found.unlike) > 3 else ""
         raise load.BadInput(f"{base.name} and {head.name} were measured in unlike places ({'; '.join(found.unlike[:3])}"
                             f"{more}); compare them all the same with --allow-unlike")
-    if wanted.same_gpu and fingerprint.NOTED[fingerprint.OTHER_GPU] in found.noted:
+    if options.same_gpu and fingerprint.NOTED[fingerprint.OTHER_GPU] in found.noted:
         raise load.BadInput(f"{base.name} and {head.name} were measured on two GPUs of one model; run both on one "
                             "(umbench interleave), or leave --same-gpu out")
     return found
 
 
 def _left_out(base, head, paired):
-    """Notes files without a partner in the other folder, for which drift does not cancel."""
+    """Notes on files that exist in one folder only, so that drift does not cancel."""
     if max(len(base.runs), len(head.runs)) == 1:
         return []
     if paired is None:
         return ["no two files of BASE and HEAD have one name: compared as a whole, so that what drifts from run to run "
                 "does not cancel (umbench interleave names them by rounds)"]
     alone = len(base.runs) + len(head.runs) - 2 * len(paired)
-    return [f"{load.counted(alone, 'file')} without a namesake on the other side: times left out"] if alone else []
+    return [f"{load.count_text(alone, 'file')} without a namesake on the other side: times left out"] if alone else []
 
 
 def _machine_files(befores, afters):
-    """{simulated machine: its cells}, of those whose machine file changed."""
+    """{simulated machine: its cells} for machines whose file changed."""
     found = Counter()
     for key, records in befores.items():
         if key in afters and _other_machine_file(records[-1], afters[key][-1]):
@@ -105,11 +105,11 @@ def _other_machine_file(before, after):
     return before["simulated"] and None not in digests and digests[0] != digests[1]
 
 
-DRIFT = 0.01  # of the clock under load
+DRIFT = 0.01  # relative difference of the clocks under load
 
 
 def _drift(befores, afters, measured, paired):
-    """A note for one sweep a side, where drift between the two looks like a change of all cells."""
+    """A note if each side is one sweep, since drift between the two looks like a change of all cells."""
     if not measured or len(paired or ()) != 1:
         return []
     text = ("one sweep a side: a GPU that warms up or slows down between them looks like a change, and how much sweeps differ is "
@@ -122,7 +122,7 @@ def _drift(befores, afters, measured, paired):
 
 
 def _clock(records):
-    """The median of the clocks that cells ended with, or None."""
+    """The median of the GPU clocks at the end of the cells, or None."""
     states = [(record.get("observed") or {}).get("gpu_after") or {} for record in records]
     known = [state["sm_clock_mhz"] for state in states if state.get("sm_clock_mhz")]
     return statistics.median(known) if known else None
@@ -133,18 +133,18 @@ def _missing_in_head(befores, afters):
     for key, records in befores.items():
         for name in aspects.missing_in_head(records, afters.get(key, ())):
             found.setdefault(name, []).append(key)
-    return [f"BASE knows the {name} of {load.counted(len(keys), 'cell')} that HEAD does not, such as {keys[0]}"
+    return [f"BASE knows the {name} of {load.count_text(len(keys), 'cell')} that HEAD does not, such as {keys[0]}"
             for name, keys in found.items()]
 
 
 def _disturbed(side, records, keys):
     found = fingerprint.disturbances(record for key in keys for record in records[key])
-    return [f"{load.counted(len(cells), 'cell')} of {side} ran beside or under {kind}, such as {cells[0]}"
+    return [f"{load.count_text(len(cells), 'cell')} of {side} ran beside or under {kind}, such as {cells[0]}"
             for kind, cells in found.items()]
 
 
 def _cells_at_two_speeds(cells, limits):
-    """[(key, side, text), ...] of bimodal cells."""
+    """[(key, side, text), ...] of cells whose iterations ran at two speeds."""
     found = []
     for key, cell in cells.items():
         for side, speeds in judge.two_speeds(cell, limits.relative).items():
@@ -158,45 +158,45 @@ def _speed_text(speeds):
 
 
 def _noise_limits(cells, unchanged_runs):
-    """{key: the change that runs of one code show}"""
+    """{key: the relative change that runs of the same code show}"""
     return {key: judge.noise_limit(spread, len(cells[key].base), len(cells[key].head))
             for key, spread in judge.run_noise(unchanged_runs).items() if key in cells and cells[key].base and cells[key].head}
 
 
-# --- a cell ---
+# --- rows of single cells ---
 
-def _row(key, befores, afters, finding, cell, wanted):
+def _row(key, befores, afters, finding, cell, options):
     record = befores[-1]
     name, provenance = load.cell_text(record), load.provenance(load.group_of(record))
     make = lambda *more: Row(key, name, record["simulated"], *more, provenance)  # noqa: E731
     if not afters:
-        verdict = _tolerated("insufficient", "outcome", wanted.fail_on)
+        verdict = _tolerated("insufficient", "outcome", options.fail_on)
         return make(verdict, ["not in HEAD"], Finding("insufficient", None), [])
-    changes = aspects.changes(befores, afters, wanted.limits)
+    changes = aspects.changes(befores, afters, options.limits)
     if finding is None and record["simulated"] and _some_ok(befores) and _some_ok(afters):
         finding = _simulated_finding(befores[-1], afters[-1], changes)
-    speeds = judge.two_speeds(cell, wanted.relative) if cell else {}
+    speeds = judge.two_speeds(cell, options.relative) if cell else {}
     if "head" in speeds and "base" not in speeds:
-        verdict = "regressed" if "modes" in wanted.fail_on else "ambiguous"
+        verdict = "regressed" if "modes" in options.fail_on else "ambiguous"
         changes.append(aspects.Change("modes", verdict, None, None, None, None, f"two speeds now: {_speed_text(speeds['head'])}"))
     told = [(change.aspect, change.verdict, change.text) for change in changes]
     if finding:
         told.append(("time", finding.verdict, finding.reason))
-    if _other_machine_file(record, afters[-1]) and not wanted.allow_unlike:
+    if _other_machine_file(record, afters[-1]) and not options.allow_unlike:
         told = [("outcome", "unlike", "another machine file")]
-    found = [(_tolerated(verdict, aspect, wanted.fail_on), text) for aspect, verdict, text in told] or [("ok", None)]
+    found = [(_tolerated(verdict, aspect, options.fail_on), text) for aspect, verdict, text in told] or [("ok", None)]
     verdict = min((verdict for verdict, _ in found), key=VERDICTS.index)
     return make(verdict, [text for _, text in sorted(found, key=lambda one: VERDICTS.index(one[0])) if text],
                 finding or Finding(verdict, None), changes)
 
 
 def _tolerated(verdict, aspect, fail_on):
-    """The verdict, or "tolerated" for a failure in an aspect that --fail-on leaves out."""
+    """The verdict, or "tolerated" for a regression in an aspect that --fail-on leaves out."""
     return "tolerated" if verdict in ("regressed", "insufficient") and aspect not in fail_on else verdict
 
 
 def _simulated_finding(before, after, changes):
-    """The Finding of a simulated cell, whose times must be equal."""
+    """The Finding of a simulated cell, whose times must be equal on both sides."""
     times = load.steady_ns(before), load.steady_ns(after)
     change = times[1] / times[0] - 1 if times[0] else 0.0
     facts = dict(base_ns=times[0], head_ns=times[1], change=change,
@@ -214,16 +214,16 @@ def _simulated_finding(before, after, changes):
 
 
 def _differ(before, after):
-    """A field that only one of them has does not count."""
+    """Whether two values differ. Fields that only one of them has do not count."""
     if isinstance(before, dict) and isinstance(after, dict):
         return any(_differ(before[name], after[name]) for name in before.keys() & after.keys())
     return before != after
 
 
-def _exit_code(rows, mean, wanted):
+def _exit_code(rows, mean, options):
     found = {row.verdict for row in rows}
-    if "regressed" in found or (mean and mean.verdict == "regressed" and "mean" in wanted.fail_on):
+    if "regressed" in found or (mean and mean.verdict == "regressed" and "mean" in options.fail_on):
         return EXIT_REGRESSED
-    if found & {"insufficient", "unlike"} or (wanted.strict and found & {"ambiguous", "tolerated"}):
+    if found & {"insufficient", "unlike"} or (options.strict and found & {"ambiguous", "tolerated"}):
         return load.EXIT_TOO_LITTLE
     return 0

@@ -1,4 +1,4 @@
-"""Says in one line which Python package is missing or broken, before the import that would fail with a traceback."""
+"""Reports in one line which Python package is missing or broken, instead of a traceback."""
 
 import importlib
 import sys
@@ -10,7 +10,7 @@ PACKAGES = {"numpy": "python3-numpy", "scipy": "python3-scipy", "matplotlib": "p
 
 
 def require(*modules):
-    """Imports them; exits with 2 where one is missing, or where it or what it needs cannot be imported by this Python."""
+    """Imports the modules. Exits with code 2 and a message if one is missing or cannot be imported."""
     missing = []
     for name in modules:
         try:

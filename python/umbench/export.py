@@ -23,19 +23,19 @@ def main():
         model_arguments.needs_torch()
         from umbench.torch import export as model_export
         return model_export.main(options)
-    wanted = arguments.export(__doc__, list(dict.fromkeys([*export_formats.FORMATS, *exports.FORMATS])))
-    if wanted.out and Path(wanted.out).exists() and Path(wanted.out).samefile(wanted.file):
-        raise load.BadInput(f"--out {wanted.out}: is the file itself; choose another")
-    if files.is_trace(wanted.file) or wanted.format not in export_formats.FORMATS:
-        if wanted.format not in exports.FORMATS:
-            raise load.BadInput(f"--format {wanted.format}: is for record files; of a trace there are {', '.join(exports.FORMATS)}")
-        output.write(exports.FORMATS[wanted.format](files.read(wanted.file)), wanted.out)
+    options = arguments.export(__doc__, list(dict.fromkeys([*export_formats.FORMATS, *exports.FORMATS])))
+    if options.out and Path(options.out).exists() and Path(options.out).samefile(options.file):
+        raise load.BadInput(f"--out {options.out}: is the file itself; choose another")
+    if files.is_trace(options.file) or options.format not in export_formats.FORMATS:
+        if options.format not in exports.FORMATS:
+            raise load.BadInput(f"--format {options.format}: is for record files; of a trace there are {', '.join(exports.FORMATS)}")
+        output.write(exports.FORMATS[options.format](files.read(options.file)), options.out)
         return None
-    environments, records = load.read(wanted.file)
+    environments, records = load.read(options.file)
     if not records:
-        raise load.TooLittle(f"{wanted.file}: no record, nothing to write")
-    text = export_formats.FORMATS[wanted.format](environments, records)
-    output.write(text, wanted.out)
+        raise load.TooLittle(f"{options.file}: no record, nothing to write")
+    text = export_formats.FORMATS[options.format](environments, records)
+    output.write(text, options.out)
     return None
 
 

@@ -1,4 +1,4 @@
-"""Records in the formats of other tools, as text. Names or labels of simulated cells say so, since no format has a field for it."""
+"""Records as text in the formats of other tools. Names or labels mark simulated cells, since no format has a field for it."""
 
 import csv
 import io
@@ -23,7 +23,7 @@ def ended_well(records):
 # --- Google Benchmark ---
 
 def google_benchmark(environments, records):
-    """Every steady iteration is a repetition, so that its compare.py can run its own rank test."""
+    """JSON of Google Benchmark. Every steady iteration is a repetition, so that its compare.py can apply its rank test."""
     benchmarks = [entry for family, record in enumerate(records) for entry in _benchmark_entries(family, record)]
     return json.dumps({"context": _context(environments), "benchmarks": benchmarks}, indent=1) + "\n"
 
@@ -52,7 +52,7 @@ def _benchmark_entries(family, record):
 
 
 def _cpu_time(record):
-    """The processor's, an average over all iterations; 0 where it was not observed."""
+    """Processor time of an iteration, averaged over all; 0 if it was not observed."""
     return (record.get("observed") or {}).get("host_cpu_ns") or 0.0
 
 
@@ -93,7 +93,7 @@ def bencher(_, records):
 
 
 def _link_bytes(counted):
-    """Moved and copied, both ways; None where a part of it was not counted."""
+    """Bytes moved and copied in both directions; None if a part was not counted."""
     parts = [counted.get(name) for name in load.TO_DEVICE + load.TO_HOST]
     return None if None in parts else sum(parts)
 
@@ -119,7 +119,7 @@ def junit(_, records):
 
 
 def _escaped(text):
-    """Writes characters that XML 1.0 cannot hold as JSON escapes."""
+    """Replaces characters that XML 1.0 does not allow by JSON escapes."""
     return re.sub("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
@@ -135,7 +135,7 @@ COUNTERS = ["faults", "fault_batches", "fault_to_device_bytes", "prefetch_to_dev
 
 
 def as_csv(environments, records):
-    """`commit` names the build that wrote the file; it is empty where several builds did."""
+    """CSV with one row a cell. The column `commit` has the build that wrote the file; it is empty if several builds did."""
     builds = {environment["umbench"] for environment in environments}
     commit = builds.pop() if len(builds) == 1 else None
     text = io.StringIO()
@@ -155,7 +155,7 @@ def as_csv(environments, records):
 
 
 def _knobs_text(knobs):
-    """ahead=2 gap=32"""
+    """Knobs as text, such as "ahead=2 gap=32"."""
     return " ".join(f"{name}={knobs[name]}" for name in sorted(knobs))
 
 

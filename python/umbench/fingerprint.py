@@ -7,23 +7,23 @@ model, or other processes on one of them, are noted but allowed: machines of a p
 from collections import namedtuple
 
 IGNORED = {"kind", "schema", "umbench", "created"}
-WHY_MISSING = "facts_missing"  # the field that says why facts are not known; it is not compared
+WHY_MISSING = "facts_missing"  # the field with the reasons why facts are unknown, which is not compared
 
 OTHER_GPU = "gpu.facts.uuid_hash"
 NOTED = {OTHER_GPU: "measured on two GPUs of one model, which may differ by some percent",
          "gpu.facts.other_processes": "other processes used the GPU on one side"}
 
-# Linux releases report a little different memory sizes of one machine type.
+# Different Linux releases report slightly different memory sizes for the same machine.
 BYTES_TOLERANCE = 0.01
 
-# Of record["observed"]["gpu_after"]["throttled_by"]: reasons from heat or power supply, not the GPU's own limits.
+# Values of record["observed"]["gpu_after"]["throttled_by"] that mean heat or power supply, not the GPU's own limits.
 SLOWED_BY = {"hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"}
 
 Differences = namedtuple("Differences", "unlike noted")  # texts
 
 
 def flattened(environment):
-    """{"gpu.name": value, ...} without what is ignored or unknown."""
+    """{"gpu.name": value, ...} without ignored and unknown facts."""
     found = {}
 
     def walk(prefix, value):
@@ -40,13 +40,13 @@ def flattened(environment):
 
 
 def unknown_facts(environment):
-    """{"gpu.mig": why it is not known, ...}"""
+    """{"gpu.mig": reason why it is unknown, ...}"""
     return {f"{part}.{name}": why for part in ("host", "gpu")
             for name, why in ((environment.get(part) or {}).get(WHY_MISSING) or {}).items()}
 
 
 def differences(bases, heads):
-    """Compares each environment line of one side with each of the other. A difference reads "gpu.driver: 580 / 575"."""
+    """Compares each environment line of one side with each of the other. A difference is a text such as "gpu.driver: 580 / 575"."""
     unlike, noted = {}, {}
     for left in map(flattened, bases):
         for right in map(flattened, heads):
@@ -66,7 +66,7 @@ def _alike(name, left, right):
 
 
 def disturbances(records):
-    """{disturbance: [key, ...]} of cells during which heat or power held the GPU's clocks down, or other processes used it."""
+    """{disturbance: [key, ...]} of cells during which heat or power reduced the GPU's clocks, or other processes used the GPU."""
     found = {}
     for record in records:
         observed = record.get("observed") or {}

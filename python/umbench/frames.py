@@ -20,8 +20,9 @@ def _frame(rows, **more):
 
 
 def read(*paths):
-    """One row a cell: every field by its name, nested ones as "memory.budget_bytes" and "counters.last.faults"; and
-    `median_ns`, `low_quartile_ns`, `high_quartile_ns`, `samples` (how many those are of), `baseline_ns`, `slowdown`."""
+    """A data frame with one row for each cell. Columns are all fields, nested ones with names such as "memory.budget_bytes" and
+    "counters.last.faults", and `median_ns`, `low_quartile_ns`, `high_quartile_ns`, `samples` (the number of iterations of these),
+    `baseline_ns` and `slowdown`."""
     parts = [load.read(path)[1] for path in paths]
     everywhere = load.baselines([record for part in parts for record in part])
     rows = {}
@@ -35,13 +36,13 @@ def read(*paths):
 
 
 def samples(*paths):
-    """One row an iteration: `key`, `device`, `iteration` (the first is 0) and `ns`."""
+    """A data frame with one row for each iteration: `key`, `device`, `iteration` (the first is 0) and `ns`."""
     return _frame([(record["key"], record.get("device"), number, ns) for record in load.read_files(paths)[1]
                    for number, ns in enumerate(record["samples_ns"] or ())], columns=["key", "device", "iteration", "ns"])
 
 
 def environments(*paths):
-    """One row an environment line: build, host, GPU, libraries."""
+    """A data frame with one row for each environment line: build, host, GPU, libraries."""
     return _frame([_flat(place) for place in load.read_files(paths)[0]])
 
 
@@ -52,11 +53,11 @@ def _row(record, baseline):
     return _flat(record) | named | {"baseline_ns": baseline, "slowdown": found.median / baseline if found and baseline else None}
 
 
-def _flat(entry, before=""):
+def _flat(entry, prefix=""):
     found = {}
     for name, value in entry.items():
         if isinstance(value, dict) and name not in WHOLE:
-            found |= _flat(value, f"{before}{name}.")
+            found |= _flat(value, f"{prefix}{name}.")
         else:
-            found[before + name] = value
+            found[prefix + name] = value
     return found

@@ -18,48 +18,48 @@ from umbench import arguments, dependencies, load, output
 
 
 def main():
-    wanted = arguments.interleave(__doc__)
-    if wanted.more:
+    options = arguments.interleave(__doc__)
+    if options.more:
         dependencies.require("numpy", "scipy")
-    programs = {"base": program(wanted.base), "head": program(wanted.head)}
-    cells = count_cells(programs["head"], wanted)
+    programs = {"base": program(options.base), "head": program(options.head)}
+    cells = count_cells(programs["head"], options)
     for side in programs:
-        make_folder(wanted.out, side)
+        make_folder(options.out, side)
     failed = {}
-    for number in range(1, wanted.rounds + 1):
-        failed |= run_round(programs, wanted, number, range(1, cells + 1), cells)
-        output.say(f"round {number} of {wanted.rounds} done")
-    left = ambiguous_cells(wanted) if wanted.more else []
+    for number in range(1, options.rounds + 1):
+        failed |= run_round(programs, options, number, range(1, cells + 1), cells)
+        output.say(f"round {number} of {options.rounds} done")
+    left = ambiguous_cells(options) if options.more else []
     if left:
-        output.say(f"{load.counted(len(left), 'cell')} of {cells} left open: {load.counted(wanted.more, 'round')} more of them")
-    for number in range(wanted.rounds + 1, wanted.rounds + wanted.more + 1) if left else ():
-        failed |= run_round(programs, wanted, number, left, cells)
-        output.say(f"round {number} of {wanted.rounds + wanted.more} done")
+        output.say(f"{load.count_text(len(left), 'cell')} of {cells} left open: {load.count_text(options.more, 'round')} more of them")
+    for number in range(options.rounds + 1, options.rounds + options.more + 1) if left else ():
+        failed |= run_round(programs, options, number, left, cells)
+        output.say(f"round {number} of {options.rounds + options.more} done")
     for (side, number, key), text in failed.items():
         output.say(f"umbench: round {number} of {side}: {key}: {text}")
-    output.write(f"compare them with: umbench compare {wanted.out}/base {wanted.out}/head\n")
+    output.write(f"compare them with: umbench compare {options.out}/base {options.out}/head\n")
     return 1 if failed else 0
 
 
-def run_round(programs, wanted, number, which, cells):
-    """{(side, number, key): error} of the cells of this round that failed."""
+def run_round(programs, options, number, which, cells):
+    """Runs a round; returns {(side, number, key): error} of the cells that failed."""
     failed = {}
     for done, cell in enumerate(which):
         for side in ("base", "head") if number % 2 else ("head", "base"):
-            out = Path(wanted.out) / side / f"{number}.jsonl"
-            run_cell(programs[side], wanted, out, cell, cells, done + 1)
+            out = Path(options.out) / side / f"{number}.jsonl"
+            run_cell(programs[side], options, out, cell, cells, done + 1)
             failed |= {(side, number, key): text for key, text in failures(out).items()}
     return failed
 
 
-def ambiguous_cells(wanted):
-    """Numbers of the cells whose change of time is ambiguous after the rounds that all cells have."""
-    from umbench import comparison, run_folders  # needs SciPy, interleave alone does not
+def ambiguous_cells(options):
+    """Numbers of the cells whose change of time is ambiguous after the rounds that all cells ran."""
+    from umbench import comparison, run_folders  # imported here, since it needs SciPy and the rest of interleave does not
 
-    keys = [record["key"] for record in records_in(Path(wanted.out) / "base/1.jsonl")]
+    keys = [record["key"] for record in records_in(Path(options.out) / "base/1.jsonl")]
     sides = []
     for side in ("base", "head"):
-        files = [Path(wanted.out) / side / f"{number}.jsonl" for number in range(1, wanted.rounds + 1)]
+        files = [Path(options.out) / side / f"{number}.jsonl" for number in range(1, options.rounds + 1)]
         read = [run_folders.read_side(file, lambda text: None) for file in files]
         sides.append(run_folders.Side(side, sum((one.environments for one in read), []), sum((one.runs for one in read), []),
                                [file.name for file in files]))
@@ -83,31 +83,31 @@ def make_folder(out, side):
         raise load.BadInput(f"--out {out}: {error.strerror}") from error
 
 
-def run_sweep(path, wanted, *more):
-    command = [path, "sweep", wanted.spec, *more]
-    if wanted.machines:
-        command += ["--machines", wanted.machines]
+def run_sweep(path, options, *more):
+    command = [path, "sweep", options.spec, *more]
+    if options.machines:
+        command += ["--machines", options.machines]
     try:
         return subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, capture_output=True, text=True,
                               encoding="utf-8", errors="backslashreplace", check=False)
-    except OSError as error:  # such as a program for another architecture
+    except OSError as error:  # for instance a program for another architecture
         raise load.BadInput(f"{path}: cannot be run: {error.strerror}") from error
 
 
-def count_cells(path, wanted):
-    done = run_sweep(path, wanted, "--list")
+def count_cells(path, options):
+    done = run_sweep(path, options, "--list")
     found = re.search(r"(?m)^(\d+) cells", done.stdout)
     if done.returncode != 0 or not found:
-        raise load.BadInput(last_line(done.stderr) or f"{path}: does not list the cells of {wanted.spec}")
+        raise load.BadInput(last_line(done.stderr) or f"{path}: does not list the cells of {options.spec}")
     return int(found[1])
 
 
-def run_cell(path, wanted, out, cell, cells, least):
-    """Raises unless the file then has `least` records, of any outcome."""
-    done = run_sweep(path, wanted, "--out", out, "--resume", "--no-preflight", "--shard", f"{cell}/{cells}")
+def run_cell(path, options, out, cell, cells, min_records):
+    """Runs a cell. Raises unless the file then has `min_records` records, of any outcome."""
+    done = run_sweep(path, options, "--out", out, "--resume", "--no-preflight", "--shard", f"{cell}/{cells}")
     if done.returncode not in (0, 1):
         raise load.BadInput(f"{path}: {last_line(done.stderr) or exit_text(done.returncode)}")
-    if len(records_in(out)) < least:
+    if len(records_in(out)) < min_records:
         reason = last_line(done.stderr)
         raise load.BadInput(f"{path}: wrote no record of cell {cell} to {out}" + (f": {reason}" if reason else ""))
 
@@ -121,7 +121,7 @@ def records_in(out):
 
 
 def failures(out):
-    """{key: error} of a file's cells that failed."""
+    """{key: error} of the cells in the file that failed."""
     return {record["key"]: f"{record['outcome']}: {record['reason']}" for record in records_in(out)
             if record["outcome"] not in ("ok", "infeasible")}
 

@@ -1,4 +1,5 @@
-"""Median and quartiles of a cell's iterations without the first, and texts with as many digits as their spread allows."""
+"""Median and quartiles of a cell's iterations without the first, and texts of times and slowdowns with as many digits as the spread
+allows."""
 
 import math
 import statistics
@@ -6,11 +7,11 @@ from collections import namedtuple
 
 from umbench import load
 
-Spread = namedtuple("Spread", "median low high n")  # ns: median and quartiles, or the ends of a simulated band
+Spread = namedtuple("Spread", "median low high n")  # median and quartiles, or the ends of a simulated band, in ns
 
 
 def spread_of(record):
-    """None if the cell did not finish well."""
+    """The Spread of a record; None if the cell did not succeed."""
     median = load.steady_ns(record)
     if median is None:
         return None
@@ -23,16 +24,17 @@ def spread_of(record):
     return Spread(median, low, high, len(samples))
 
 
-def decimals(value, half, most=2, significant=3):
-    """How many digits behind the point `value` gets if it is uncertain by plus or minus `half`: to the first digit of `half`, `most` at most."""
+def decimals(value, half, max_digits=2, significant=3):
+    """The number of decimals of `value` if it is uncertain by plus or minus `half`: up to the first digit of `half`, and at most
+    `max_digits`."""
     size = math.floor(math.log10(abs(value))) if value else 0
-    wanted = max(0, min(most, significant - 1 - size)) if half <= 0 else -math.floor(math.log10(half))
-    return max(0, min(most, wanted))
+    digits = max(0, min(max_digits, significant - 1 - size)) if half <= 0 else -math.floor(math.log10(half))
+    return max(0, min(max_digits, digits))
 
 
 def slowdown_text(record, baseline):
-    """'1.12x', or '8.3x ±0.2' with half of the range between the quartiles where that shows, or '1.9x (1.1 to 2.2)' with both ends of
-    a simulated band."""
+    """A text such as '1.12x', '8.3x ±0.2' with half of the distance of the quartiles if it is visible, or '1.9x (1.1 to 2.2)' with the ends
+    of a simulated band."""
     spread = spread_of(record)
     if record.get("band_ns"):
         return _with_band(*(time / baseline for time in spread[:3]), "x")
@@ -42,17 +44,17 @@ def slowdown_text(record, baseline):
 
 
 def time_text(record):
-    """Milliseconds, as slowdown_text gives slowdowns."""
+    """The time in milliseconds, in the form of slowdown_text."""
     spread = spread_of(record)
     if record.get("band_ns"):
         return _with_band(*(time / 1e6 for time in spread[:3]), "")
-    return _plus_minus(spread.median / 1e6, (spread.high - spread.low) / 2e6, "", most=3)
+    return _plus_minus(spread.median / 1e6, (spread.high - spread.low) / 2e6, "", max_digits=3)
 
 
-def _plus_minus(value, half, unit, most=2):
+def _plus_minus(value, half, unit, max_digits=2):
     if half <= 0:
-        return f"{value:.{decimals(value, 0, most)}f}{unit}"
-    places = decimals(value, half, most)
+        return f"{value:.{decimals(value, 0, max_digits)}f}{unit}"
+    places = decimals(value, half, max_digits)
     shown = f"{half:.{places}f}"
     return f"{value:.{places}f}{unit}" + (f" ±{shown}" if float(shown) else "")
 
@@ -63,7 +65,7 @@ def _with_band(value, low, high, unit):
 
 
 def samples_text(records):
-    """'n = 4' or 'n = 2 to 10' of cells that finished well; '' where there are none."""
+    """The numbers of iterations of successful cells as text, 'n = 4' or 'n = 2 to 10'; '' if there are none."""
     counts = sorted({spread_of(record).n for record in records if load.steady_ns(record)})
     if not counts:
         return ""

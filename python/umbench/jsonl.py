@@ -1,21 +1,21 @@
-"""Parses the bytes of a record file into its entries (docs/records.md). A line that cannot be read is refused by its number.
-Only a torn last line, which a crash while appending leaves, is dropped."""
+"""Parses the bytes of a record file into its entries (docs/records.md). A line that cannot be read is an error that names its number. Only
+an incomplete last line, which a crash while appending leaves, is dropped."""
 
 import json
 from collections import namedtuple
 
-OPENING = '{"kind":"environment"'  # of the first line of every record file
+OPENING = '{"kind":"environment"'  # the text with which the first line of every record file begins
 
 # `entries`: [(number of the line, entry), ...]; `torn`: the number of the last line if that is torn.
 Lines = namedtuple("Lines", "entries torn")
 
 
 class Refused(Exception):
-    """The message begins with the number of the line."""
+    """A line cannot be read. The message begins with its number."""
 
 
 def parse(data):
-    """Throws Refused."""
+    """Parses the bytes of a file. Throws Refused."""
     lines = data.split(b"\n")
     last, torn = lines.pop(), None
     entries = [(number, _entry(line, number)) for number, line in enumerate(lines, start=1)]
@@ -43,7 +43,7 @@ def _entry(line, number):
 
 
 def _json(line):
-    """The value of a line. Throws ValueError, whose message has one line."""
+    """The value of a line. Throws ValueError with a message of one line."""
     if not line.strip(b" \t\r"):
         raise ValueError("the line is empty")
     try:
@@ -58,7 +58,7 @@ def _json(line):
         raise ValueError("not JSON: nested too deeply") from error
     except _Explained:
         raise
-    except ValueError as error:  # more digits than Python parses
+    except ValueError as error:  # a number with more digits than Python parses
         raise ValueError("not JSON: a number of too many digits") from error
     if "\\ud" in text or "\\uD" in text:
         _refuse_half_surrogates(found)
@@ -66,7 +66,7 @@ def _json(line):
 
 
 class _Explained(ValueError):
-    """Refuses a line for a reason that its message gives in full."""
+    """An error whose message is complete without the position in the line."""
 
 
 def _without_double_names(pairs):
@@ -83,7 +83,7 @@ def _refuse_constant(name):
 
 
 def _refuse_half_surrogates(found):
-    """Refuses half a surrogate pair, which cannot be encoded again."""
+    """Throws for half a surrogate pair, which could not be encoded again."""
     try:
         json.dumps(found, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError as error:

@@ -41,22 +41,22 @@ RunVariance = namedtuple("RunVariance", "expected seen freedom within_freedom sh
 RUN_FACTOR = 4.0    # variance between runs over that within them, where nothing else is known
 PRIOR_FREEDOM = (4, 16)  # degrees of freedom that RUN_FACTOR or its estimate counts for: at least, and at most
 PRIOR_CELLS = 4
-ALIKE_CELLS = 10    # as many are needed to see how much cells differ
+ALIKE_CELLS = 10    # number of cells that is needed to estimate how much they differ
 LEAST_VARIANCE = 1e-6  # a standard deviation of 0.1 %, the precision of the clocks
-MEDIAN_OVER_MEAN = math.pi / 2  # their variances in normal samples
+MEDIAN_OVER_MEAN = math.pi / 2  # ratio of the variances of median and mean in normal samples
 MEAN_ALPHA = 0.2    # the share of alpha at which the mean of all cells is judged, since whole sessions of one build differ
-MOST_RUNS = 200     # upper end of the search for enough rounds
+MOST_RUNS = 200     # limit of the search for a sufficient number of rounds
 
 
 def one_run(base, head):
     return Cell([list(base)], [list(head)])
 
 
-# --- how much it changed ---
+# --- changes and their spread ---
 
 def change_of(cell):
-    """The relative change, as a logarithm. Of several rounds the Hodges-Lehmann estimate of theirs: one wild
-    round moves it little, and a drift within rounds cancels."""
+    """The logarithm of the relative change. For several rounds it is the Hodges-Lehmann estimate of their changes, on which one outlier has
+    little influence; drift between rounds cancels."""
     if not cell.paired:
         return _median_of(cell.head) - _median_of(cell.base)
     steps = round_changes(cell)
@@ -68,7 +68,7 @@ def round_changes(cell):
 
 
 def changes_by_round(cell):
-    """{number of the round: its change}; empty for a cell that is not paired."""
+    """{number of the round: its change}; empty for a cell without pairs of runs."""
     numbers = range(len(cell.base)) if cell.rounds is None else cell.rounds
     return dict(zip(numbers, round_changes(cell))) if cell.paired else {}
 
@@ -107,8 +107,8 @@ Prior = namedtuple("Prior", "factor freedom")
 
 
 def _prior(variances):
-    """How many times the variance between runs exceeds what their iterations explain, a median over all cells, and the degrees of
-    freedom that this counts for: the more, the less cells differ in it."""
+    """The factor by which the variance between runs exceeds the one that their iterations explain, as a median over all cells, and its
+    degrees of freedom, which are the more the less the cells differ in it."""
     seen = [(unit.seen / unit.expected, unit.freedom) for unit in variances if unit.expected and unit.freedom]
     if not seen:
         return Prior(RUN_FACTOR, PRIOR_FREEDOM[0])
@@ -122,7 +122,7 @@ def _prior(variances):
 
 
 def estimates(cells):
-    """{name: Estimate, or None where nothing tells its spread}"""
+    """{name: Estimate, or None if its spread is unknown}"""
     variances = {name: _run_variance(cell) for name, cell in cells.items()}
     prior = _prior(variances.values())
     return {name: _estimate(cells[name], unit, prior) for name, unit in variances.items()}
@@ -147,7 +147,7 @@ def interval(found, confidence):
 
 
 def p_value(found):
-    """Of Student's t, two-sided."""
+    """The two-sided p value of Student's t."""
     return float(2 * special.stdtr(found.freedom, -abs(found.change) / found.spread))
 
 
@@ -196,7 +196,7 @@ def judge(cells, limits=Limits(), noise=None):
 
 
 def _limit(cell, limits, noise):
-    """The change that is tolerated."""
+    """The relative change that is tolerated in a cell."""
     return max(limits.relative, noise, limits.absolute_ns / max(float(statistics.median(itertools.chain(*cell.base))), 1.0))
 
 
@@ -233,7 +233,7 @@ def _verdict(change, low, high, limit, sure):
 
 
 def advice(estimate, limit, runs, tested, limits):
-    """How many rounds would decide, if change and noise are as estimated."""
+    """A text with the number of rounds that would decide if change and noise are as estimated."""
     size = abs(estimate.change)
     beyond = size > math.log1p(limit)
     room, chance = (size, limits.alpha / tested) if beyond else (math.log1p(limit) - size, 1 - limits.confidence)
@@ -276,9 +276,9 @@ def geometric_mean(cells, limits, noise=0.0):
 
 # --- two speeds ---
 
-def two_speeds(cell, least_change):
+def two_speeds(cell, min_change):
     """{"base" or "head": (count, time, count, time)} of the sides whose iterations ran at two speeds that differ by
-    more than `least_change`: the widest gap between them takes more than half of all they span. Sought from eight
+    more than `min_change`: the widest gap between them takes more than half of all they span. Sought from eight
     samples on."""
     found = {}
     for side, runs in (("base", cell.base), ("head", cell.head)):
@@ -287,20 +287,20 @@ def two_speeds(cell, least_change):
         against = cell.base if cell.paired else runs
         logs = sorted(math.log(max(sample, 1.0)) - _log_median(other) for run, other in zip(runs, against) for sample in run)
         scale = math.exp(_median_of(against))
-        split = _split(logs, least_change)
+        split = _split(logs, min_change)
         if split:
             found[side] = (split, scale * math.exp(statistics.median(logs[:split])), len(logs) - split,
                            scale * math.exp(statistics.median(logs[split:])))
     return found
 
 
-def _split(logs, least_change):
+def _split(logs, min_change):
     few = max(2, math.ceil(0.15 * len(logs)))
     if len(logs) < 8:
         return None
     gaps = numpy.diff(logs)[few - 1:len(logs) - few]
     at = int(numpy.argmax(gaps))
-    wide = gaps[at] > 0.5 * (logs[-1] - logs[0]) and gaps[at] > math.log1p(least_change)
+    wide = gaps[at] > 0.5 * (logs[-1] - logs[0]) and gaps[at] > math.log1p(min_change)
     return at + few if wide else None
 
 
@@ -326,12 +326,13 @@ def run_noise(runs, prior_runs=3):
 
 
 def mean_noise(runs):
-    """The spread of the geometric mean of several runs of the same code over the cells that all of them have."""
+    """The standard deviation, between several runs of the same code, of the logarithm of the geometric mean over the cells that all of them
+    have."""
     common = set.intersection(*({name for name, samples in run.items() if len(samples)} for run in runs)) if runs else set()
     means = [statistics.fmean(_log_median(run[name]) for name in common) for run in runs] if common else []
     return statistics.stdev(means) if len(means) > 1 else 0.0
 
 
 def noise_limit(spread, base_runs, head_runs):
-    """The change of the median that three standard deviations of run-to-run noise explain."""
+    """The relative change of the median that corresponds to three standard deviations of the noise between runs."""
     return math.expm1(3 * spread * math.sqrt(1 / base_runs + 1 / head_runs))

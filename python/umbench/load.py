@@ -16,7 +16,7 @@ from umbench import jsonl, output, places, record_schema
 
 EXIT_BAD_INPUT, EXIT_TOO_LITTLE = 2, 3
 
-# How the names of a machine file's figures end.
+# Endings of the names of a machine file's figures.
 FIGURES = ("_ns", "_bytes", "_per_s", "_percent", "_granules", "_of_page", "_threshold", "multiprocessors")
 
 # One set of comparable cells: same work on the same machine in the same mode.
@@ -25,21 +25,21 @@ Group = namedtuple("Group", "network knobs batch phase update fusion precision "
 
 
 class BadInput(output.Refusal):
-    """The file cannot be used; the message names it and the line."""
+    """A file cannot be used. The message names it and the line."""
 
 
 class TooLittle(Exception):
-    """The file is well formed, but holds too little for what was asked."""
+    """The file is valid but has too few data for the request."""
 
 
 def check_path(path):
-    """An empty path, of an unset variable, would mean the current folder."""
+    """Throws BadInput for an empty path, as of an unset variable, which would mean the current folder."""
     if not str(path):
         raise BadInput("an empty path names no file; is a variable unset?")
 
 
 def files_in(folder, pattern):
-    """Throws BadInput where the folder cannot be read, which Path.glob takes for empty."""
+    """The files of a folder that match the pattern. Throws BadInput if the folder cannot be read, which Path.glob treats as empty."""
     try:
         return [path for path in Path(folder).iterdir() if path.match(pattern)]
     except OSError as error:
@@ -47,7 +47,7 @@ def files_in(folder, pattern):
 
 
 def read_json(path, option=""):
-    """The value that a JSON file holds. Throws BadInput, whose message begins with `option`."""
+    """The value of a JSON file. Throws BadInput with a message that begins with `option`."""
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
@@ -57,13 +57,13 @@ def read_json(path, option=""):
 
 
 def read(path, warn=output.warn):
-    """(environments, records) of a file. A torn last line, which a crash while appending leaves, is
-    dropped with a warning; of records with the same key the last one counts."""
+    """(environments, records) of a file. An incomplete last line, which a crash while appending leaves, is dropped with a warning. Of
+    records with the same key the last one counts."""
     check_path(path)
     try:
         with open(path, "rb") as file:
             data = file.read()
-    except (OSError, ValueError) as error:  # ValueError: a path with a zero byte
+    except (OSError, ValueError) as error:  # ValueError is that of a path with a zero byte
         raise BadInput(f"{path}: {getattr(error, 'strerror', None) or error}") from error
     try:
         found = jsonl.parse(data)
@@ -85,7 +85,7 @@ def read(path, warn=output.warn):
 
 
 def _fill_devices(records):
-    """A cell that failed before its backend opened does not know its device; its neighbours do."""
+    """Adds the device to records of cells that failed before their backend opened, from other records of the file."""
     known = {r["backend"]: r for r in records if r.get("device")}
     for record in records:
         if not record.get("device") and record["backend"] in known:
@@ -109,7 +109,7 @@ def _check(entry, where):
 
 
 def read_files(paths):
-    """(environments, records) of several files, in order. A cell that stands in several counts once, the last."""
+    """(environments, records) of several files, in order. Of a cell that is in several files the last record counts."""
     environments, records = [], {}
     for path in paths:
         found = read(path)
@@ -124,7 +124,7 @@ def read_all(paths):
 
 
 def steady_ns(record):
-    """Median time of an iteration without the first; None if the cell did not finish well."""
+    """The median time of the iterations without the first; None if the cell did not succeed."""
     samples = record["samples_ns"] or []
     if record["outcome"] != "ok" or not samples:
         return None
@@ -132,7 +132,7 @@ def steady_ns(record):
 
 
 def update_options(record):
-    """What updates the parameters, as options of the command line."""
+    """The options of the command line that select the update of parameters."""
     if record.get("optimizer"):
         return ("--optimizer", record["optimizer"], *(["--masters"] if record.get("masters") else []))
     return ("--sgd",) if record.get("sgd") else ()
@@ -168,8 +168,8 @@ TO_HOST = ("driver_evict_bytes", "plan_evict_bytes", "copy_to_host_bytes")
 
 
 def link_share(record, to_device_per_s, to_host_per_s):
-    """How much of what the link carries the busier direction used in the last iteration. None where a
-    direction was not counted; data reached over the link without moving counts as to the device."""
+    """The share of the link's rate that the busier direction used in the last iteration; None if a direction was not counted. Data that
+    kernels access over the link counts as moved to the device."""
     counted = (record.get("counters") or {}).get("last") or {}
     if not record["samples_ns"] or any(counted.get(name) is None for name in TO_DEVICE + TO_HOST):
         return None
@@ -180,8 +180,8 @@ def link_share(record, to_device_per_s, to_host_per_s):
 
 
 def baselines(records):
-    """{group of any mode: time of an iteration with everything on the device}, at whichever ratio it fits; the least of several.
-    The mode does not count, since nothing moves. baseline_of looks a group up."""
+    """{group of any mode: time of an iteration with everything on the device}, at any ratio, the minimum of several. The mode does not
+    matter, since nothing moves. baseline_of looks up a group."""
     found = {}
     for record in records:
         if record["strategy"] == "device" and (time := steady_ns(record)):
@@ -195,14 +195,15 @@ def baseline_of(group, found):
 
 
 def baseline_ns(group, records):
-    """Time of an iteration with everything on the device, or None. `records` may hold other groups."""
+    """The time of an iteration with everything on the device, or None. `records` may contain other groups."""
     return baseline_of(group, baselines(records))
 
 
 def bounds_ns(record, baseline_ns):
-    """{"swap_ns": ..., "recompute_ns": ..., "both_ns": ..., "plan_ns": ...}: lower bounds of the times of plans that swap, recompute or
-    do both, and of this record's kind of plan; None where there is no such plan or no bound. Measured operators were timed one by one, which
-    takes longer than in a row. So where `device` took less than their sum, bounds shrink by the same factor and stay lower bounds."""
+    """{"swap_ns": ..., "recompute_ns": ..., "both_ns": ..., "plan_ns": ...}: lower bounds of the times of plans that swap, recompute or do
+    both, and of this record's kind of plan; None where there is no such plan or no bound. Measured operators were timed one by one, which
+    takes longer than in a row. If `device` took less than their sum, the bounds are reduced by the same factor, so that they remain lower
+    bounds."""
     kept = record.get("bounds") or {}
     least = {name: kept.get(name) for name in ("swap_ns", "recompute_ns", "both_ns")}
     least["plan_ns"] = kept.get("plan", {}).get("least_ns", record["compute_ns"])
@@ -213,8 +214,8 @@ def bounds_ns(record, baseline_ns):
 
 
 def strategy_labels(records):
-    """Of each record the strategy's name, with the knobs that vary among the records of that strategy."""
-    seen = {}  # strategy: {knob: values}, None where it is absent
+    """For each record the strategy's name with the knobs that vary among the records of that strategy."""
+    seen = {}  # strategy: {knob: values}, with None for an absent knob
     for record in records:
         seen.setdefault(record["strategy"], []).append(record.get("strategy_knobs") or {})
     varying = {strategy: {name for name in set().union(*knobs) if len({each.get(name) for each in knobs}) > 1}
@@ -238,7 +239,7 @@ def lines(records):
 
 
 def provenance(group):
-    """How the times came about; every title says it."""
+    """The origin of the times (measured or simulated), for titles."""
     if not group.simulated:
         return "measured"
     if group.calibrated:
@@ -249,7 +250,7 @@ def provenance(group):
 
 @functools.lru_cache(maxsize=None)
 def figures_measured(machine):
-    """'49 of 52 figures measured', as the machine file of that name says; None where there is none among the kept ones."""
+    """A text such as '49 of 52 figures measured' for the machine file of that name; None if there is no such file."""
     path = places.RESULTS / "machines" / f"{machine}.json"
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
@@ -270,7 +271,7 @@ def machine_text(group):
 
 
 def network_text(group):
-    """'VGG-16, batch 64, training, fp32, fused'; the memory order where it is not the precision's own."""
+    """A text such as 'VGG-16, batch 64, training, fp32, fused', with the memory order if it is not the default of the precision."""
     names = {"alexnet": "AlexNet", "conv": "convolution"}
     name = names.get(group.network, group.network)
     for short, long in (("vgg", "VGG-"), ("resnet", "ResNet-")):
@@ -315,12 +316,13 @@ def time_text(ns):
     return f"{ns / size:.4g} {unit}"
 
 
-def counted(number, what):
+def count_text(number, noun):
     """'1 cell', '2 cells'."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def report_errors(main, name="error", ticking=""):
-    """Runs main(); an error becomes one line that begins with `name`, and an exit code. `ticking`: what it says to do where it takes long."""
+    """Runs main(). An error becomes one line that begins with `name`, and an exit code. `ticking` is the task that is printed if it takes
+    long."""
     with output.ticking(ticking) if ticking else contextlib.nullcontext():
         return output.run(main, name, {output.Refusal: EXIT_BAD_INPUT, TooLittle: EXIT_TOO_LITTLE})

@@ -1,8 +1,7 @@
 """Reads what um_microbenchmarks writes (Google Benchmark's JSON) into cases with their axes.
 
-A case has its times and counters in nanoseconds, bytes and GB/s as the file has them; what CUPTI
-counted for it in a pass of its own is under `counted`. A case that did not run has a reason and no
-counters.
+A case has its times and counters in nanoseconds, bytes and GB/s as the file has them; `counted` has the counts that CUPTI reported in a
+separate pass. A case that did not run has a reason and no counters.
 """
 
 from collections import namedtuple
@@ -19,7 +18,7 @@ OWN = {"family_index", "per_family_instance_index", "repetitions", "repetition_i
 
 
 def read(path):
-    """The run; raises BadInput naming the file."""
+    """The Run in a file. Raises BadInput that names the file."""
     document = read_json(path)
     if not isinstance(document, dict) or not isinstance(document.get("benchmarks"), list):
         raise BadInput(f"{path}: not what um_microbenchmarks writes with --benchmark_out")
@@ -34,7 +33,7 @@ def read(path):
 
 
 def _name(row):
-    # "iterations:N" ends the name; what comes before is ours.
+    # Google Benchmark appends "iterations:N" to the name.
     parts = row["name"].split("/")
     return "/".join(part for part in parts if part != "manual_time" and not part.startswith("iterations:"))
 
@@ -53,7 +52,7 @@ def _counters(row):
 
 
 def size_of(text):
-    """Bytes of "64KiB"."""
+    """Parses a size such as "64KiB"."""
     for suffix, unit in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("B", 1)):
         if text.endswith(suffix):
             return int(text[: -len(suffix)]) * unit

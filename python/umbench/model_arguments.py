@@ -1,4 +1,5 @@
-"""Command lines of commands that take a PyTorch model as MODULE:FUNCTION. They are read before PyTorch is imported, which may be missing."""
+"""Command lines of commands that take a PyTorch model as MODULE:FUNCTION. They are read before PyTorch is imported, which may be
+missing."""
 
 import os
 import re
@@ -44,7 +45,7 @@ def export(given):
 
 
 def effort(text):
-    """A number above 0 and at most 1000 (python/umbench/torch/refusals.py)."""
+    """Parses a number above 0 and at most 1000 (python/umbench/torch/refusals.py)."""
     value = float(text)
     if not 0 < value <= 1000:
         raise ValueError(text)
@@ -68,8 +69,8 @@ def fit(given):
 
 
 def needs_torch():
-    """Starts the program anew by the python3 of PATH where this one lacks PyTorch. Throws load.BadInput."""
-    warnings.filterwarnings("ignore")  # PyTorch's of itself, and the model's libraries'
+    """Restarts the program with the python3 of PATH if this Python lacks PyTorch. Throws load.BadInput."""
+    warnings.filterwarnings("ignore")  # ignores warnings of PyTorch and of the model's libraries
     try:
         import torch
     except ImportError:

@@ -1,4 +1,4 @@
-"""What the scripts say and write, so that a full disk, a closed reader or another encoding ends in one line."""
+"""Messages and output of the scripts. A full disk, a closed reader or a wrong encoding leads to a message of one line."""
 
 import contextlib
 import difflib
@@ -10,20 +10,20 @@ import time
 
 
 class Refusal(Exception):
-    """Something cannot be used; the message is one line that names it."""
+    """Some input cannot be used. The message is one line that names it."""
 
 
-MOST_CHARACTERS, LAST_CHARACTERS = 1800, 400  # of a line that is shortened
+MOST_CHARACTERS, LAST_CHARACTERS = 1800, 400  # kept at the beginning and at the end of a line that is shortened
 
 
 def did_you_mean(name, known):
-    """'; did you mean --batch?' of the known name that is most like it, '' where none is."""
+    """A text such as '; did you mean --batch?' for the most similar known name; '' if none is similar."""
     found = difflib.get_close_matches(name, known, n=1)
     return f"; did you mean {found[0]}?" if found else ""
 
 
 def say(text):
-    """Prints a line to standard error, the middle of a long one left out. If standard error is closed the line is lost."""
+    """Prints a line to standard error, without the middle of a long one. If standard error is closed, nothing is printed."""
     line = text.replace("\n", "\\n")
     if len(line) > MOST_CHARACTERS:
         line = f"{line[:MOST_CHARACTERS - LAST_CHARACTERS]} ... {line[-LAST_CHARACTERS:]}"
@@ -35,7 +35,7 @@ def say(text):
 
 @contextlib.contextmanager
 def ticking(what):
-    """Says "umbench: drawing, 2 s so far" after two seconds of the block, then at growing distances."""
+    """A context that prints "umbench: drawing, 2 s so far" after two seconds and then at growing intervals."""
     ended, began = threading.Event(), time.monotonic()
 
     def tell():
@@ -56,9 +56,9 @@ def warn(text):
 
 
 def run(main, name, codes):
-    """The exit code of main(). An exception of `codes`, {class: exit code}, becomes a line that begins with `name`."""
+    """Runs main() and returns its exit code. An exception in `codes`, {class: exit code}, becomes a line that begins with `name`."""
     for stream in (sys.stdout, sys.stderr):
-        if stream is not None:  # names may hold what the terminal's encoding lacks
+        if stream is not None:  # names may have characters that the terminal's encoding lacks
             stream.reconfigure(errors="backslashreplace")
     try:
         code = main() or 0
@@ -87,7 +87,7 @@ def run(main, name, codes):
 
 
 def _drop_output():
-    """Drops what is buffered for standard output. Otherwise Python tries to write it again at its end, and complains."""
+    """Drops the buffered standard output. Otherwise Python tries to write it again at exit and prints an error."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     except OSError:
@@ -95,7 +95,7 @@ def _drop_output():
 
 
 def write(text, out=None):
-    """To the file `out`, whole or not at all, or to standard output. Throws Refusal."""
+    """Writes text to the file `out`, completely or not at all, or to standard output. Throws Refusal."""
     if out is not None:
         write_file(out, text)
         return
@@ -107,8 +107,8 @@ def write(text, out=None):
 
 
 def write_file(out, content, flag="--out "):
-    """Writes a file beside `out` and renames it, so that nobody reads half of it; a device or a pipe directly.
-    `content`: text or bytes."""
+    """Writes text or bytes to a temporary file beside `out` and renames it, so that nobody reads a partial file. Devices and pipes are
+    written directly."""
     data = content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace")
     out = os.fspath(out)
     if not out:

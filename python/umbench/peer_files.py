@@ -1,5 +1,5 @@
-"""Reads comparisons with other frameworks (results/peers/*.jsonl): one line a row, the last line of a
-row counts. docs/method/peers.md names the fields, results/peer.schema.json is their schema."""
+"""Reads comparisons with other frameworks (results/peers/*.jsonl): one line for each row, of which the last one counts.
+docs/method/peers.md names the fields, results/peer.schema.json is their schema."""
 
 import json
 
@@ -11,8 +11,8 @@ def key_of(row):
 
 
 def read(path):
-    """The rows of a file, in order of first appearance. A torn last line, which a crash while appending
-    leaves, is left out with a warning."""
+    """The rows of a file, in order of first appearance. An incomplete last line, which a crash while appending leaves, is dropped with a
+    warning."""
     try:
         with open(path, encoding="utf-8") as file:
             lines = file.read().rstrip("\n").split("\n")
@@ -43,17 +43,17 @@ def _check(row, where):
 
 
 def fastest(row):
-    """The peer's mode that took least time, or None."""
+    """The peer's fastest mode, or None."""
     return min((m for m in row["modes"] if "ms" in m), key=lambda m: m["ms"], default=None)
 
 
 def is_complete(row):
-    """Both sides were timed, and the gradients compared or left out on purpose."""
+    """Whether both sides were timed, and the gradients compared or left out on request."""
     return row["time_ratio"] is not None and not (row["gradients"] or {}).get("reason")
 
 
 def ratios(row):
-    """Both sides' figures and their quotients; the peer's are those of its fastest mode."""
+    """The figures of both sides and their quotients. The peer's are those of its fastest mode."""
     ours, theirs = row["umbench"] or {}, fastest(row)
     leanest = min((m["peak_bytes"] for m in row["modes"] if "ms" in m), default=None)
     ms, peak = ours.get("ms"), ours.get("peak_bytes")

@@ -1,7 +1,7 @@
 """Timelines of records as a Chrome trace (JSON), which ui.perfetto.dev and chrome://tracing open.
 
-A process for each record, a track for each lane; what is resident on the device beside the budget as a counter. What a driver did
-within kernels (faults, evictions of its own) is known of the whole iteration alone: it stands at the iteration's own span.
+There is a process for each record and a track for each lane; counters show resident device memory and the budget. Work of the driver within
+kernels (faults, evictions) is known only for the whole iteration, so it is attached to the iteration's span.
 """
 
 import json
@@ -43,13 +43,13 @@ def _title(record):
 
 
 def _kind(span):
-    """`prefetch` for "prefetch conv1.y". The name of an operator's span has no verb."""
+    """The kind of a span: `prefetch` for "prefetch conv1.y". The name of an operator's span has no verb."""
     verb = re.match(r"(prefetch|evict|discard|advise)\b", span["name"])
     return verb[1] if verb else "compute"
 
 
 def _facts(record):
-    """Counters and decisions that the record has."""
+    """The counters and decisions of a record."""
     memory = record.get("memory") or {}
     facts = {name: memory.get(name) for name in ("budget_bytes", "footprint_bytes", "peak_device_bytes")}
     facts |= (record.get("counters") or {}).get("last") or {}

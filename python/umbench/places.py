@@ -3,5 +3,5 @@
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent
-TOP = PACKAGE.parents[1]  # of a checkout, or share/umbench of an install tree
+TOP = PACKAGE.parents[1]  # the top folder of a checkout, or share/umbench of an install tree
 RESULTS = PACKAGE / "results" if (PACKAGE / "results").is_dir() else TOP / "results"

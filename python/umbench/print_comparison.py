@@ -7,12 +7,12 @@ from umbench import load, output
 from umbench.comparison import EXIT_REGRESSED, VERDICTS
 
 SIGNS = {"regressed": "❌", "insufficient": "❔", "unlike": "❔", "tolerated": "🟡", "ambiguous": "⚠️", "improved": "🚀", "ok": "✅"}
-MOST_ROWS = 50  # of Markdown, which a page shows whole
+MOST_ROWS = 50  # maximum number of rows in Markdown, so that a page shows them completely
 
 
-def write(found, wanted):
-    as_wanted = {"text": as_text, "markdown": as_markdown, "json": as_json}[wanted.format]
-    output.write(as_wanted(found, wanted.all), wanted.out)
+def write(found, options):
+    as_wanted = {"text": as_text, "markdown": as_markdown, "json": as_json}[options.format]
+    output.write(as_wanted(found, options.all), options.out)
 
 
 def counts(found):
@@ -23,19 +23,19 @@ def counts(found):
 
 
 def verdict(found):
-    """One word for all cells; "unlike" where nothing but the machine files keeps cells from being judged."""
+    """One word for all cells; "unlike" if only changed machine files prevent cells from being judged."""
     if found.exit_code == load.EXIT_TOO_LITTLE and counts(found)["unlike"] and not counts(found)["insufficient"]:
         return "unlike"
     return {EXIT_REGRESSED: "regressed", load.EXIT_TOO_LITTLE: "too little data"}.get(found.exit_code, "ok")
 
 
 def changed_files(found):
-    """Names the machine files that changed and says what that does to their cells; empty where none did."""
+    """A text on the machine files that changed and the effect on their cells; empty if none changed."""
     if not found.machines:
         return ""
     names = " and ".join(found.machines)
     told = f"machine {'file' if len(found.machines) == 1 else 'files'} {names} changed (figures_digest)"
-    cells = load.counted(sum(found.machines.values()), "cell")
+    cells = load.count_text(sum(found.machines.values()), "cell")
     if counts(found)["unlike"]:
         return f"{told}, {cells} not judged (--allow-unlike judges them); "
     return f"{told}, which may explain {cells}; "
@@ -47,11 +47,11 @@ def headline(found):
     kinds = {row.simulated for row in found.rows}
     by_mean = " by the mean of all cells" if found.exit_code == EXIT_REGRESSED and not tally["regressed"] else ""
     kind = "measured" if kinds == {False} else "simulated" if kinds == {True} else "measured and simulated"
-    return f"{changed_files(found)}{verdict(found)}{by_mean}: {load.counted(len(found.rows), f'{kind} cell')}, {words}"
+    return f"{changed_files(found)}{verdict(found)}{by_mean}: {load.count_text(len(found.rows), f'{kind} cell')}, {words}"
 
 
 def mean_text(found):
-    """None where fewer than two cells have one."""
+    """A text on the geometric mean; None if fewer than two cells have a change."""
     mean = found.mean
     if mean is None:
         return None
@@ -68,9 +68,9 @@ def notes(found):
         lines.append(f"and {len(found.speeds) - 5} more of two speeds")
     for provenance in sorted({row.provenance for row in found.rows if row.simulated}):
         alike = [row for row in found.rows if row.provenance == provenance]
-        lines.append(f"{load.counted(len(alike), 'cell')} {provenance}")
+        lines.append(f"{load.count_text(len(alike), 'cell')} {provenance}")
     if found.new:
-        lines.append(f"only HEAD has {load.counted(len(found.new), 'cell')}, not judged, such as {found.new[0]}")
+        lines.append(f"only HEAD has {load.count_text(len(found.new), 'cell')}, not judged, such as {found.new[0]}")
     if any(not row.simulated for row in found.rows):
         limits = found.limits
         how = f"within {_rounds_text(found)}" if found.rounds else "over all runs of a side"
@@ -82,13 +82,13 @@ def notes(found):
 
 
 def _rounds_text(found):
-    """'5 rounds', or '5 to 15 rounds' where ambiguous cells had more."""
+    """A text such as '5 rounds', or '5 to 15 rounds' if ambiguous cells had more."""
     least = min((row.finding.runs[0] for row in found.rows if row.finding.runs and not row.simulated), default=found.rounds)
-    return (f"{least} to " if 0 < least < found.rounds else "") + load.counted(found.rounds, "round")
+    return (f"{least} to " if 0 < least < found.rounds else "") + load.count_text(found.rounds, "round")
 
 
-def shown(found, everything):
-    """Worst first; what is ok only if asked for."""
+def rows_to_show(found, everything):
+    """The rows to show, the worst first, and those that are ok only with `everything`."""
     rows = sorted(found.rows, key=lambda row: (VERDICTS.index(row.verdict), -(row.finding.change or 0.0)))
     return [row for row in rows if everything or row.verdict != "ok"]
 
@@ -109,7 +109,7 @@ HEAD = ["verdict", "base", "head", "change", "interval", "p", "why", "cell"]
 
 
 def as_text(found, everything):
-    rows = [[row.verdict, *cell_texts(row), row.key] for row in shown(found, everything)]
+    rows = [[row.verdict, *cell_texts(row), row.key] for row in rows_to_show(found, everything)]
     lines = [headline(found), *filter(None, [mean_text(found)])]
     if rows:
         widths = [max(len(row[column]) for row in [HEAD, *rows]) for column in range(len(HEAD))]
@@ -124,7 +124,7 @@ def sides(found):
 def as_markdown(found, everything):
     lines = [f"### umbench: {headline(found)}", "",
              *(f"- {text}" for text in [mean_text(found), *sides(found)] if text), ""]
-    rows = shown(found, everything)
+    rows = rows_to_show(found, everything)
     if rows:
         lines += ["| " + " | ".join(["", "cell", *HEAD[:-1]]) + " |", "|" + " --- |" * (len(HEAD) + 1)]
         for row in rows[:MOST_ROWS]:

@@ -9,11 +9,11 @@ ROOT = places.TOP
 
 
 class Wrong(Exception):
-    """One line on what does not hold."""
+    """A quoted figure is wrong; the message is one line."""
 
 
 class Figures:
-    """What the right side of a line may call: figures of the records of some files. `words` name one cell by its
+    """The functions that the right side of a line may call: figures of the records of some files. `words` name one cell by its
     strategy (with knobs that vary), network, b64 (batch), x1.50 (ratio), precision, level, mode, backend,
     256MiB (workspace), insize=448 and other knobs."""
 
@@ -37,7 +37,7 @@ class Figures:
         return found[0]
 
     def median(self, words):
-        """Of the iterations after the first, ns."""
+        """The median of the iterations after the first, in ns."""
         return self._known(load.steady_ns, words)
 
     def least(self, words):
@@ -47,7 +47,7 @@ class Figures:
         return self._known(lambda record: (record["samples_ns"] or [None])[0], words)
 
     def slowdown(self, words):
-        """The median over that of `device` for the same work, wherever it fits."""
+        """The median divided by that of `device` for the same work, at any ratio."""
         record = self.cell(words)
         base = _baseline(tuple(self.paths), load.group_of(record))
         if base is None:
@@ -58,14 +58,14 @@ class Figures:
         return _member(self.cell(words), path)
 
     def at(self, path):
-        """Of a JSON document: at("uvm.fault_ns")."""
+        """A value of a JSON document, such as at("uvm.fault_ns")."""
         return _member(_document(self.paths[0]), path)
 
-    def line(self, path, **wanted):
-        """Of the line of a JSON Lines file whose fields are as wanted: line("time_ratio", network="vgg16", batch=64)."""
-        found = [entry for entry in _lines(self.paths[0]) if all(entry.get(name) == value for name, value in wanted.items())]
+    def line(self, path, **fields):
+        """A value of the line of a JSON Lines file that has these fields, such as line("time_ratio", network="vgg16", batch=64)."""
+        found = [entry for entry in _lines(self.paths[0]) if all(entry.get(name) == value for name, value in fields.items())]
         if len(found) != 1:
-            raise Wrong(f"{wanted} names {len(found)} lines of {self.paths[0]}")
+            raise Wrong(f"{fields} names {len(found)} lines of {self.paths[0]}")
         return _member(found[0], path)
 
     def outcome(self, words):
@@ -131,7 +131,7 @@ KNOWN["steady_ns"] = load.steady_ns
 
 @functools.lru_cache(maxsize=None)
 def evaluate(expression, paths):
-    """The values, a list."""
+    """Evaluates an expression; returns a list of values."""
     figures = Figures(paths)
     names = {name: getattr(figures, name) for name in ("cells", "cell", "median", "least", "first", "slowdown", "field",
                                                        "at", "line", "outcome")}

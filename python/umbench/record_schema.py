@@ -1,4 +1,4 @@
-"""Holds a line of a record file to results/record.schema.json with jsonschema, so that readers meet no surprise.
+"""Validates a line of a record file against results/record.schema.json with jsonschema.
 
 Stricter than JSON Schema in numbers, as umbench itself reads them: an integer has no fraction (not even 5.0), and only a
 number without bounds may exceed 2^63.
@@ -15,16 +15,16 @@ dependencies.require("jsonschema")
 import jsonschema  # noqa: E402
 
 MOST_INTEGER = 2**63 - 1
-MOST_COMPLAINT = 160  # characters of a complaint
+MOST_COMPLAINT = 160  # maximum length of an error message
 
 
 def misfit(entry):
-    """Of an entry whose `kind` the schema knows: "samples_ns[2]: 'x' is not of type 'integer'", or None."""
+    """The error of an entry whose `kind` the schema has, such as "samples_ns[2]: 'x' is not of type 'integer'", or None."""
     validator = _validators()[entry["kind"]]
     if validator.is_valid(entry):
         return None
     found = jsonschema.exceptions.best_match(validator.iter_errors(entry))
-    while found.context:  # of alternatives, the error deepest inside
+    while found.context:  # of several alternatives, takes the most deeply nested error
         found = max(found.context, key=lambda error: (len(error.absolute_path), error.validator_value != "null"))
     path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in found.absolute_path).lstrip(".")
     complaint = " ".join(found.message.split())

@@ -20,7 +20,7 @@ PAPERS = places.RESULTS / "papers"
 # --- running ---
 
 def program():
-    """The umbench that started this, else the one that was built."""
+    """The path of the umbench that started this script, else of the built one."""
     found = os.environ.get("UMBENCH_PROGRAM") or str(places.TOP / "build" / "cpu" / "umbench")
     if not os.access(found, os.X_OK):
         raise load.BadInput(f"{found}: no such program; start this by `umbench reproduce`")
@@ -28,7 +28,8 @@ def program():
 
 
 def options_of(paper, cell, backend):
-    """(options, backend) of a cell; a cell may have a machine of its own. On a GPU workspaces must leave room for what is compared."""
+    """(options, backend) of a cell, which may have its own machine. On a GPU the workspaces are limited, so that they do not dominate the
+    compared memory."""
     options, machine = (cell["options"], cell["machine"]) if isinstance(cell, dict) else (cell, paper["machine"])
     if backend.startswith("cuda:") and "--workspace-cap" not in options:
         options = [*options, "--workspace-cap", WORKSPACE]
@@ -36,11 +37,11 @@ def options_of(paper, cell, backend):
 
 
 WORKSPACE = "256MiB"
-NO_FAILURE = ("ok", "infeasible", "unsupported")  # outcomes for which the command does not fail; neither does it for a figure off the published one
+NO_FAILURE = ("ok", "infeasible", "unsupported")  # outcomes for which the command succeeds. It also succeeds if a figure differs from the published one
 
 
 def check_machine(backend, machines):
-    """Throws BadInput where no machine file has the name behind sim:."""
+    """Throws BadInput if no machine file has the name after sim:."""
     name = backend.removeprefix("sim:")
     if name == backend:
         return
@@ -53,7 +54,8 @@ def check_machine(backend, machines):
 
 
 def run(paper, backend, machines, iterations, folder):
-    """{cell: record, or what the program said where there is none}. Writes OUT/PAPER.jsonl, and the keys of the cells beside it."""
+    """Runs the cells; returns {cell: record, or the program's error message}. Writes OUT/PAPER.jsonl and a file with the keys of the
+    cells."""
     path, keys, results = folder / f"{paper['name']}.jsonl", {}, {}
     for number, (name, cell) in enumerate(paper["cells"].items(), 1):
         options, where = options_of(paper, cell, backend)
@@ -76,7 +78,7 @@ def run(paper, backend, machines, iterations, folder):
 
 
 def kept_results(paper, folder):
-    """The results of `run`, from what an earlier run left in a folder."""
+    """The results that an earlier `run` wrote to a folder."""
     try:
         keys = json.loads((folder / f"{paper['name']}.cells.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -87,7 +89,7 @@ def kept_results(paper, folder):
 
 
 def results_beside(paper, folder):
-    """kept_results of the folder to print beside; "not run" for each cell where it has none, None without a folder."""
+    """kept_results of the folder to compare with; "not run" for each missing cell; None without a folder."""
     if not folder:
         return None
     return kept_results(paper, Path(folder)) if (Path(folder) / f"{paper['name']}.cells.json").exists() else dict.fromkeys(paper["cells"], "not run")
@@ -103,7 +105,7 @@ def lines_of(path):
 # --- values ---
 
 class Missing(Exception):
-    """A cell has no result; says why."""
+    """A cell has no result; the message has the reason."""
 
 
 def cell_of(results, name):
@@ -116,12 +118,12 @@ def cell_of(results, name):
 
 
 def time_of(record):
-    """Time of an iteration after the first: the mean where iterations alternate, since papers give images a second."""
+    """The time of an iteration after the first: the mean if iterations alternate, since papers give images a second."""
     return (record.get("cycle") or {}).get("mean_ns") or load.steady_ns(record) or record["samples_ns"][0]
 
 
 def slowdown(record):
-    """Time of an iteration over the sum of its operators with everything on the device."""
+    """The time of an iteration divided by the sum of its operators with everything on the device."""
     return time_of(record) / record["compute_ns"]
 
 
@@ -137,12 +139,12 @@ VALUES = {
     "arena_over_peak": arena_over_peak,
     "to_host_gb": lambda record: record["counters"]["last"]["copy_to_host_bytes"] / 1e9,
 }
-NO_SLOWDOWN = 1.005  # up to this a slowdown counts as none
+NO_SLOWDOWN = 1.005  # a smaller slowdown counts as none
 ORDER_TOLERANCE = 0.99  # a cell may be this much faster than the one before it and still count as no faster
 
 
 def value_of(what, results):
-    """Of a claim's value: {kind: cell or cells}."""
+    """The value of a claim; `what` is {kind: cell or cells}."""
     (kind, cells), = what.items()
     if kind in VALUES:
         return VALUES[kind](cell_of(results, cells))
@@ -173,7 +175,7 @@ def published_text(claim):
 
 
 def judged(claim, results):
-    """(our value as text, verdict, reason)."""
+    """Judges a claim; returns (our value as text, verdict, reason)."""
     why = claim.get("why", "")
     try:
         if "order" in claim:
@@ -204,7 +206,7 @@ def table(paper, results, where, beside=None):
 
 
 def markdown(paper, results, beside=None):
-    """Rows of a table: paper, what, published, ours, beside if given (nothing where that has none), verdict."""
+    """Rows of a table: paper, claim, published value, ours, that of `beside` if given, verdict."""
     rows = []
     for claim in paper["claims"]:
         ours, verdict, _ = judged(claim, results)
@@ -243,7 +245,7 @@ def parse(argv):
 
 def where_text(results):
     records = [record for record in results.values() if isinstance(record, dict)]
-    names = sorted({record["device"] for record in records if record["device"]})  # not known of what crashed
+    names = sorted({record["device"] for record in records if record["device"]})  # cells that crashed have no device
     devices = " and ".join(names) or "nothing"
     if not any(record["simulated"] for record in records):
         return f"measured on {devices}"

@@ -5,11 +5,11 @@ from pathlib import Path
 
 from umbench import judge, load
 
-Side = namedtuple("Side", "name environments runs names")  # runs: a list of {key: record}; names: their files'
+Side = namedtuple("Side", "name environments runs names")  # runs is a list of {key: record}; names are those of their files
 
 
 def read_side(path, warn):
-    """A file, or a folder of *.jsonl. Throws load.BadInput."""
+    """Reads a file, or a folder of *.jsonl, as a Side. Throws load.BadInput."""
     load.check_path(path)
     files = [Path(path)]
     if files[0].is_dir():
@@ -25,7 +25,7 @@ def read_side(path, warn):
 
 
 def records_by_key(side):
-    """{key: its records, in the order of the runs}"""
+    """{key: its records in the order of the runs}"""
     found = {}
     for run in side.runs:
         for key, record in run.items():
@@ -34,8 +34,8 @@ def records_by_key(side):
 
 
 def rounds(base, head):
-    """[(run of BASE, run of HEAD), ...] that belong together, or None: two single files, or files of one name in two
-    folders, which were made in turn."""
+    """[(run of BASE, run of HEAD), ...] of pairs that ran in turn: two single files, or files with the same name in two folders; None if
+    there are no pairs."""
     if len(base.runs) == len(head.runs) == 1:
         return [(base.runs[0], head.runs[0])]
     heads = dict(zip(head.names, head.runs))
@@ -43,14 +43,14 @@ def rounds(base, head):
 
 
 def steady_samples(record):
-    """Every iteration but the first, which differs; nothing unless the cell ended well."""
+    """The times of all iterations except the first; empty unless the cell succeeded."""
     if record["outcome"] != "ok" or not record["samples_ns"]:
         return []
     return record["samples_ns"][1:]
 
 
 def cell(base, head, paired, key):
-    """The judge.Cell of a key, paired by the rounds in which it ended well on both sides, if there are any."""
+    """The judge.Cell of a key, paired by the rounds in which it succeeded on both sides, if there are any."""
     samples = lambda run: steady_samples(run[key]) if key in run else []  # noqa: E731
     sides = [(samples(one), samples(other)) for one, other in paired or ()]
     both = [(*pair, number) for number, pair in enumerate(sides) if all(pair)]

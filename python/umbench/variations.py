@@ -1,8 +1,8 @@
 """Published claims that are off, each run again with one thing changed: `python3 python/start.py variations`.
 
-results/validation/variations.json has a row for each claim of results/papers that is off. Each of its `tried` names one change: figures of the
-machine file, its operators, options of the cells (of `cells` alone where they are named), or how many iterations.
-The change applies to all cells of the claim. `ours` keeps what came out.
+results/validation/variations.json has a row for each claim of results/papers that is off. Each of its `tried` names one change: figures of
+the machine file, its operators, options of the cells (of `cells` alone where they are named), or how many iterations. The change applies to
+all cells of the claim. `ours` keeps what came out.
 """
 
 import json
@@ -14,11 +14,11 @@ from umbench import load, output, places, reproduce
 from umbench.arguments import Parser
 
 FILE = places.RESULTS / "validation" / "variations.json"
-KINDS = {"figures", "operators", "options", "iterations"}  # a variation has one of them
+KINDS = {"figures", "operators", "options", "iterations"}  # a variation has exactly one of these
 
 
 def cells_of(claim):
-    """Names of the cells that a claim compares."""
+    """The names of the cells that a claim compares."""
     if "order" in claim:
         return claim["order"]
     (kind, cells), = claim["value"].items()
@@ -30,14 +30,14 @@ def machine_file(name):
 
 
 def changed_machine(machine, variation):
-    """A machine file's content with the figures, or the pace of its operators, of a variation."""
+    """The content of a machine file with the figures, or the rates of operators, of a variation."""
     changed = dict(machine, uvm=dict(machine["uvm"]), source=f"{machine['name']} with one change: {variation['change']}", calibrated=False)
     for name, value in variation.get("figures", {}).items():
         group, _, name = name.rpartition(".")
         (changed[group] if group else changed)[name] = value
-    if isinstance(variation.get("operators"), str):  # those of another machine file
+    if isinstance(variation.get("operators"), str):  # the rates of another machine file
         changed["operators"] = machine_file(variation["operators"])["operators"]
-    elif "operators" in variation:  # kind: times as fast as in the file
+    elif "operators" in variation:  # {kind: factor by which its rate is multiplied}
         paces = variation["operators"]
         changed["operators"] = [dict(o, percent=max(1, round(o["percent"] * paces[o["kind"].split("_")[0]]))) if o["kind"].split("_")[0] in paces else o
                                 for o in machine.get("operators", [])]
@@ -45,7 +45,7 @@ def changed_machine(machine, variation):
 
 
 def changed_options(options, changes):
-    """Options of `umbench run` with some replaced or, if they were not there, added; null leaves one out."""
+    """The options of `umbench run` with some replaced or added; null removes one."""
     kept = []
     for name, value in zip(options[::2], options[1::2]):
         if name not in changes or name in ("--set", "--knob"):
@@ -71,7 +71,7 @@ def run(paper, claim, variation, folder):
 
 
 def result(paper, claim, variation):
-    """What the file keeps of a run: four digits, or why there is none."""
+    """The result of a run for the file: four digits, or the reason why there is none."""
     with tempfile.TemporaryDirectory() as folder:
         try:
             return float(f"{run(paper, claim, variation, Path(folder)):.4g}")

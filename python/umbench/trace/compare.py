@@ -16,7 +16,7 @@ from umbench.trace import explain, files, reader
 EXIT_WORSE = 1
 LIMITS = {"bytes": 0.01, "faults": 0.20, "time": 0.10}
 FLOORS = {"bytes": 2 * 1024 * 1024, "faults": 100, "time": 1_000_000}
-# Sums that the driver counts during pauses, too.
+# Sums that the driver also counts during pauses.
 WHOLE = {"to GPUs, by the driver's count": ("bytes", "to_gpus"), "to the host, by the driver's count": ("bytes", "to_host")}
 Row = namedtuple("Row", "name kind base head verdict")
 
@@ -29,7 +29,7 @@ MOVED = {
 
 
 def rows_of(base, head, limits):
-    """The rows of two lists of processes."""
+    """Compares two lists of processes; returns rows."""
     rows = [_row(name, kind, sum(p.total(*names) for p in base), sum(p.total(*names) for p in head), limits)
             for name, (kind, names) in MOVED.items()]
     if any(p.pauses for p in (*base, *head)):
@@ -43,7 +43,7 @@ def rows_of(base, head, limits):
 
 
 def _times(processes):
-    """Nanoseconds, with one machine's figures for both sides."""
+    """Times in nanoseconds, by the figures of the same machine for both sides."""
     summaries = [explain.explain(process)[0] for process in processes]
     return {"time of kernels": sum(s.kernel_ns for s in summaries), "of it, waiting for memory": sum(s.stall_ns for s in summaries),
             "the CPU waiting for memory": sum(s.host_ns for s in summaries)}
@@ -56,7 +56,7 @@ def _row(name, kind, base, head, limits):
 
 
 def incomplete(processes, path):
-    """Why a trace cannot be judged, or None."""
+    """The reason why a trace cannot be judged, or None."""
     for process in processes:
         if process.lost:
             return f"{path}: {process.lost:,} records were lost"
@@ -80,17 +80,17 @@ def _amount(kind, value):
     return f"{value / 2**20:.2f} MiB" if kind == "bytes" else f"{value:,}"
 
 
-def main(words):
+def main(argv):
     parser = arguments.Parser(prog="umbench compare", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("base", metavar="BASE.jsonl")
     parser.add_argument("head", metavar="HEAD.jsonl")
     parser.add_argument("--limit", action="append", default=[], type=arguments.limit_of(LIMITS), metavar="KIND=SHARE",
                         help="growth that is allowed (" + ", ".join(f"{kind}={100 * limit:.0f}%%" for kind, limit in LIMITS.items()) + ")")
-    wanted = parser.parse_args(words)
-    sides = [files.read(path) for path in (wanted.base, wanted.head)]
-    rows = rows_of(*sides, LIMITS | dict(wanted.limit))
+    options = parser.parse_args(argv)
+    sides = [files.read(path) for path in (options.base, options.head)]
+    rows = rows_of(*sides, LIMITS | dict(options.limit))
     output.write(as_text(rows) if rows else "Nothing moved in either.\n")
-    why = incomplete(sides[0], wanted.base) or incomplete(sides[1], wanted.head)
+    why = incomplete(sides[0], options.base) or incomplete(sides[1], options.head)
     if why:
         raise load.TooLittle(why)
     return EXIT_WORSE if any(row.verdict == "worse" for row in rows) else 0

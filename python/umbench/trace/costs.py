@@ -29,7 +29,7 @@ def machine_file(name):
 
 
 def machine_of(gpu_name):
-    """(name of the machine file that stands for a GPU, whether it fits)."""
+    """(name of the machine file to use for a GPU, whether it is of this kind of GPU)."""
     for part, name in MACHINES:
         if part.lower() in (gpu_name or "").lower():
             return name, True
@@ -37,7 +37,7 @@ def machine_of(gpu_name):
 
 
 class Costs:
-    """Nanoseconds that a movement takes. Bytes are counted, blocks are of 2 MiB."""
+    """Times of movements in nanoseconds, from their bytes. Blocks are of 2 MiB."""
 
     # Time that counting takes, from programs with and without a trace on an H100 (driver 580): a stream of 256 MiB by faults, some 8,000 records,
     # took 44 to 58 ms longer; 1,536 faults of the CPU took 41 ms longer. Without faults VGG-16 took 36 ms longer, 60,000 records an iteration.
@@ -61,7 +61,7 @@ class Costs:
         return self.uvm["prefetch_call_ns"] + max(copies, walks)
 
     def populate(self, size):
-        """A prefetch of memory that no processor has touched."""
+        """The time of a prefetch of memory that no processor has touched."""
         blocks = -(-size // BLOCK)
         return self.uvm["prefetch_call_ns"] + blocks * (self.uvm["chunk_ns"] + self.uvm["populate_ns"])
 
@@ -72,12 +72,12 @@ class Costs:
         return self.uvm["prefetch_to_host_call_ns"] + max(copies, maps)
 
     def use_on_host(self, size, writes):
-        """The CPU reads or writes all of it after a prefetch."""
+        """The time in which the CPU reads or writes all of it after a prefetch."""
         return size // PAGE * (self.HOST_WRITE_PAGE if writes else self.HOST_READ_PAGE)
 
     def remote_read(self, size):
         return self._at(size, self.uvm["remote_read_bytes_per_s"])
 
     def resident(self, size):
-        """The least time of a kernel that touches so much."""
+        """The minimum time of a kernel that touches so many bytes."""
         return self.figures["launch_ns"] + self._at(size, self.figures["device_bytes_per_s"])

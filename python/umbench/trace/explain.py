@@ -16,7 +16,7 @@ from umbench.trace.findings import Context, duration, size
 from umbench.trace.names import Names
 
 MOST_LINES, MOST_FINDINGS, WIDEST = 20, 4, 200
-WORTH_NAMING = 0.01  # of all waiting
+WORTH_NAMING = 0.01  # minimum share of all waiting for which a finding is listed
 
 
 def explain(process, machine=None):
@@ -117,7 +117,7 @@ def as_data(process, summary, found, costs, names):
 
 
 def busiest(processes):
-    """The process to explain: the one in which most moved or faulted."""
+    """The process to explain: the one with the most bytes moved and faults."""
     return max(processes, key=lambda process: (process.total(*reader.QUANTITIES), process.last))
 
 
@@ -127,18 +127,18 @@ def main():
     parser.add_argument("--machine", metavar="NAME", help="machine file whose figures tell what calls would save (that of the GPU)")
     parser.add_argument("--process", type=int, metavar="PID", help="of several processes, this one (each)")
     parser.add_argument("--json", action="store_true", help="as data, of every process")
-    wanted = parser.parse_args()
-    processes = files.read(wanted.file)
-    if wanted.process is not None:
-        processes = [p for p in processes if p.environment.get("process") == wanted.process]
+    options = parser.parse_args()
+    processes = files.read(options.file)
+    if options.process is not None:
+        processes = [p for p in processes if p.environment.get("process") == options.process]
         if not processes:
-            raise load.BadInput(f"explain: {wanted.file} has no process {wanted.process}")
-    if wanted.json:
+            raise load.BadInput(f"explain: {options.file} has no process {options.process}")
+    if options.json:
         import json
-        output.write(json.dumps([as_data(p, *explain(p, wanted.machine)) for p in processes], indent=2) + "\n")
+        output.write(json.dumps([as_data(p, *explain(p, options.machine)) for p in processes], indent=2) + "\n")
         return 0
     process = busiest(processes)
-    output.write("\n".join(as_lines(process, *explain(process, wanted.machine), others=len(processes) - 1)) + "\n")
+    output.write("\n".join(as_lines(process, *explain(process, options.machine), others=len(processes) - 1)) + "\n")
     return 0
 
 

@@ -13,8 +13,8 @@ MIGRATIONS = (("migrations to it", (*IN, "in_peer")), ("migrations to the host",
 
 
 def perfetto(processes):
-    """Chrome trace (JSON): for each GPU tracks for launches, migrations each way and faults; tracks for the CPU, prefetches and named ranges;
-    counters for faults and for bytes resident by allocation."""
+    """Chrome trace (JSON): for each GPU tracks for launches, migrations each way and faults; tracks for the CPU, prefetches and named
+    ranges; counters for faults and for bytes resident by allocation."""
     events = [event for number, process in enumerate(processes, 1) for event in _events(process.environment.get("process") or number, process)]
     return json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}) + "\n"
 
@@ -39,7 +39,7 @@ def _events(number, process):
 
 
 def _spans(process, names):
-    """(track, title, begin, end, facts). What moved while a kernel ran has the kernel's times."""
+    """Yields (track, title, begin, end, facts). Movements while a kernel ran have the kernel's times."""
     for piece in process.pieces:
         facts = _facts(piece)
         if piece.kind != "kernel":
@@ -87,7 +87,7 @@ def graph(processes):
     from umbench.trace.graph import convert
     process = busiest(processes)
     made = convert(process, Costs(machine_of(next(iter(process.gpus.values()), {}).get("name", ""))[0]))
-    output.say(f"umbench: {made.name}: {made.said()}")
+    output.say(f"umbench: {made.name}: {made.summary_text()}")
     return made.as_json()
 
 

@@ -1,4 +1,4 @@
-"""Facts about each allocation and block: who moved it, in which order, and who waited."""
+"""Facts about each allocation and block: by which causes it moved, in which order, and which kernels waited."""
 
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
@@ -7,22 +7,22 @@ from dataclasses import dataclass, field
 from umbench.trace.reader import (BLOCK, BY_FAULT_IN, BY_FAULT_OUT, CPU_FAULTS, EVERY_GRANULE, GPU_FAULTS, GRANULE, Allocation, Owners,
                                   join_runs, masks_of)
 
-SAME_MEMORY = 64  # blocks: memory of unknown origin that lies closer together counts as one allocation
+SAME_MEMORY = 64  # in blocks: memory of unknown origin with smaller gaps counts as one allocation
 
 
 @dataclass
 class Block:
-    """What happened to one block, in order: (what, piece). What: "in" by faults, "fresh" faults that moved nothing, "host" the CPU
-    fetched it back, "prefetch_in", "prefetch_out", "evicted", "cpu" the CPU faulted on memory that was with it."""
+    """The events of one block in order, as (event, piece). Events: "in" (moved to the GPU by faults), "fresh" (faults that moved nothing),
+    "host" (moved to the CPU by faults), "prefetch_in", "prefetch_out", "evicted", "cpu" (the CPU faulted on memory of its own)."""
     steps: list = field(default_factory=list)
-    in_mask: int = 0    # 64 KiB that came to the GPU
-    host_mask: int = 0  # 64 KiB that the CPU took back
+    in_mask: int = 0    # granules that moved to the GPU, a bit each
+    host_mask: int = 0  # granules that moved back to the CPU, a bit each
     in_bytes: int = 0
-    rounds: int = 0     # times that the CPU took it back from the GPU and the GPU took it again by faults
-    touched: bool = False  # a GPU had it
+    rounds: int = 0     # how often it moved to the CPU and then to the GPU again by faults
+    touched: bool = False  # whether it has been on a GPU
     last: str = ""         # the latest of "host", "in" and "prefetch_in"
-    gpu_writes: int = 0   # faults of kernels that wrote
-    host_writes: int = 0  # faults of the CPU that wrote, after a GPU had used the block
+    gpu_writes: int = 0   # write faults of kernels
+    host_writes: int = 0  # write faults of the CPU after a GPU had used the block
 
 
 @dataclass
@@ -30,11 +30,11 @@ class Facts:
     """Facts about one allocation."""
     allocation: Allocation
     blocks: dict = field(default_factory=lambda: defaultdict(Block))
-    bytes: Counter = field(default_factory=Counter)     # by quantity; faults are counted here, too
-    kernels: dict = field(default_factory=lambda: defaultdict(float))  # (name, launch): ns of waiting for it
-    first: dict = field(default_factory=dict)           # (name, launch): begin
-    gpus: Counter = field(default_factory=Counter)      # ns that kernels of a GPU waited for it
-    stall: float = 0                                    # the same of all
+    bytes: Counter = field(default_factory=Counter)     # by quantity, including numbers of faults
+    kernels: dict = field(default_factory=lambda: defaultdict(float))  # (name, launch): ns that the kernel waited for this allocation
+    first: dict = field(default_factory=dict)           # (name, launch): its begin
+    gpus: Counter = field(default_factory=Counter)      # GPU: ns that its kernels waited for this allocation
+    stall: float = 0                                    # ns that all kernels waited for it
     host_stall: float = 0                               # ns that the CPU waited for it
     host_places: Counter = field(default_factory=Counter)
     hints: list = field(default_factory=list)
@@ -46,26 +46,26 @@ class Facts:
         return sum(self.bytes[name] for name in BY_FAULT_OUT)
 
     def distinct_in(self):
-        """Bytes that came to the GPU at least once."""
+        """Bytes that were moved to the GPU at least once."""
         return sum(bin(block.in_mask).count("1") * GRANULE for block in self.blocks.values())
 
     def amplification(self):
-        """How often the same bytes came to the GPU by faults."""
+        """How often the same bytes were moved to the GPU by faults, on average."""
         distinct = self.distinct_in()
         return self.moved_in() / distinct if distinct else 0
 
-    def with_step(self, what):
+    def blocks_with(self, what):
         return [number for number, block in self.blocks.items() if any(step[0] == what for step in block.steps)]
 
     def hinted(self, *calls, device="any"):
         return [hint for hint in self.hints if hint.call in calls and device in ("any", hint.device)]
 
     def worst_kernel(self):
-        """(name, launch) that waited longest for it; None where none did."""
+        """(name, launch) of the kernel that waited longest for the allocation, or None."""
         return max(self.kernels, key=self.kernels.get, default=None)
 
     def first_kernel(self):
-        """(name, launch) that waited for it first."""
+        """(name, launch) of the first kernel that waited for the allocation."""
         return min(self.kernels, key=lambda key: self.first[key], default=None)
 
 
@@ -73,18 +73,18 @@ class Facts:
 class Summary:
     """Facts about one process."""
     process: object
-    facts: list                  # of allocations of which something moved or faulted, or that were advised
-    kernel_ns: float = 0         # all kernels, one after another
-    stall_ns: float = 0          # of it, waiting for faults
-    host_ns: float = 0           # the CPU waiting for what lay on a GPU
-    scale: float = 1             # of times: the whole run over what was counted
-    launches: dict = field(default_factory=Counter)     # by kernel name
-    shortest: dict = field(default_factory=dict)        # by name: ns of a launch that moved nothing, on average of a stretch
+    facts: list                  # Facts of allocations that moved, faulted or were advised
+    kernel_ns: float = 0         # sum of all kernels' times
+    stall_ns: float = 0          # the part of it in which they waited for faults
+    host_ns: float = 0           # time that the CPU waited for memory that was on a GPU
+    scale: float = 1             # factor of times: the whole run divided by its counted part
+    launches: dict = field(default_factory=Counter)     # number of launches by kernel name
+    shortest: dict = field(default_factory=dict)        # by name: average ns of launches that moved nothing
 
 
 class Clock:
-    """How long things take while nothing is counted: from the trace's second run where it has one, else with what counting takes
-    subtracted, but for half of the time at most."""
+    """Durations without counting: from the second run of the trace if it has one, else the time of counting is subtracted, up to half of
+    the duration."""
 
     def __init__(self, process, costs):
         self.times, self.costs = process.times, costs
@@ -103,7 +103,7 @@ class Clock:
         return length - min(length / 2, piece.records * each)
 
     def host(self, piece):
-        """Time that the CPU waited between two launches."""
+        """The time that the CPU waited between two launches."""
         length = piece.end - piece.begin
         after = bisect_right(self.begins, piece.begin)
         if 0 < after < len(self.kernels):
@@ -117,8 +117,8 @@ class Clock:
 
 
 def stall_of(piece, touched, shortest, costs, clock=None):
-    """Nanoseconds that a launch waited. The trace tells when the driver serviced faults; between two batches the kernel waits for the
-    interrupt as well. So of a launch that mostly waited, all time counts but what it takes with everything resident."""
+    """The nanoseconds that a launch waited for faults. The trace has the time in which the driver serviced them; between two batches the
+    kernel also waits for the interrupt. So if a launch mostly waited, all its time counts except its time with everything resident."""
     if not any(name in piece.sums for name in GPU_FAULTS) and not any(name in piece.sums for name in BY_FAULT_IN):
         return 0
     counted = piece.end - piece.begin
@@ -167,7 +167,7 @@ def summarize(process, costs):
 
 
 def _scale(process, clock):
-    """Of times: by kernels, from the first on that moved something."""
+    """The scale of times, from the times of kernels after the first that moved something."""
     launches = [piece for piece in process.pieces if piece.kind == "kernel"]
     if not process.unseen or not launches:
         return 1
@@ -177,8 +177,8 @@ def _scale(process, clock):
 
 
 def _add(piece, facts_of, summary, costs, clock):
-    """One piece: sums and steps of its blocks, and its time, shared among allocations by what they moved. Sums and times are scaled to the
-    whole run where counting paused."""
+    """Adds a piece: sums and events of its blocks, and its time, which is divided among allocations by their bytes. If counting paused,
+    sums and times are scaled to the whole run."""
     masks, scale, scale_of = masks_of(piece), summary.scale, summary.process.scale_of
     shares = Counter()
     by_block = defaultdict(dict)
@@ -219,7 +219,8 @@ def _add(piece, facts_of, summary, costs, clock):
 
 
 def _add_step(block, sums, mask, piece):
-    """How much of the piece's waiting is this block's: its bytes, and a page for each fault that moved nothing."""
+    """Adds the event of a piece to a block. Returns the block's weight in the piece's waiting: its bytes, and a page for each fault that
+    moved nothing."""
     came = sum(sums.get(name, 0) for name in BY_FAULT_IN)
     left = sum(sums.get(name, 0) for name in BY_FAULT_OUT)
     faults = sum(sums.get(name, 0) for name in GPU_FAULTS)
@@ -269,10 +270,10 @@ def _add_hints(process, owners, found, summary):
 
 
 def runs_of(facts, what):
-    """[(address, bytes)] of the blocks in which that happened, within the allocation."""
+    """[(address, bytes)] of the blocks of the allocation that have this event."""
     begin, end = facts.allocation.address, facts.allocation.address + facts.allocation.bytes
     runs = []
-    for first, count in join_runs(facts.with_step(what)):
+    for first, count in join_runs(facts.blocks_with(what)):
         at, until = max(begin, first * BLOCK), min(end, (first + count) * BLOCK)
         if until > at:
             runs.append((at, until - at))

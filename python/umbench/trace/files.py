@@ -17,6 +17,6 @@ def is_trace(path):
     try:
         with open(path, "rb") as file:
             entry = json.loads(file.readline())
-    except (OSError, ValueError, RecursionError):  # not JSON, or nested too deeply
+    except (OSError, ValueError, RecursionError):  # the line is not JSON, or nested too deeply
         return False
     return isinstance(entry, dict) and entry.get("tool") == "umbench trace"

@@ -1,8 +1,7 @@
-"""What is wrong with a program's managed memory: a table of rules over the facts of one allocation.
-
-A rule names a pattern, tells whether the facts show it, and says which calls mend it and what they would save. The first rule that fits
-explains an allocation, so harmful calls come before what is merely missing. Savings are simulated (simulated.py) or estimated from a
-machine file's figures: the waiting that was measured, less what the driver takes for the same bytes when it is told.
+"""Finds defects in a program's use of managed memory by a table of rules on the facts of one allocation. A rule names a pattern, decides
+whether the facts show it, and gives the calls that fix it and the time that they would save. The first rule that fits
+explains an allocation, so rules on harmful calls precede rules on missing ones. Savings are simulated (simulated.py) or estimated from a
+machine file's figures: the measured waiting minus the time in which the driver moves the same bytes by calls.
 """
 
 from collections import namedtuple
@@ -11,12 +10,12 @@ from umbench.trace import simulated
 from umbench.trace.facts import runs_of
 from umbench.trace.reader import BLOCK, GRANULE
 
-FEW_GRANULES = 8       # of 32 in a block: what the CPU shares with a GPU is little
-SPARSE = 0.55          # of what the touched blocks hold
+FEW_GRANULES = 8       # of the 32 granules of a block; the CPU accesses at most so many of a shared block
+SPARSE = 0.55          # share of the bytes of the touched blocks
 LATE_NS = 200_000      # a prefetch is late if it is called less than this before the kernel
-RETURNS = 0.25         # of the bytes that came
-MOST_SIMULATED = 6     # allocations, those by which most is saved
-REMOTE = (0.5, 2.0)    # range of a kernel's time over the time to read all of it over the link
+RETURNS = 0.25         # share of the bytes moved to the GPU
+MOST_SIMULATED = 6     # number of allocations for which savings are simulated, those with the largest savings
+REMOTE = (0.5, 2.0)    # range of the quotient of a kernel's time and the time to read the allocation over the link
 
 # waste_ns: what it costs now. calls: [(call, where)]. simulated: whether saving_ns is.
 Finding = namedtuple("Finding", "key facts waste_ns saving_ns text calls simulated")
@@ -24,21 +23,21 @@ Rule = namedtuple("Rule", "key title of")  # of(facts, context): (waste_ns, savi
 
 
 class Context:
-    """What rules need besides the facts: costs, names, the process's summary."""
+    """Further input of the rules: costs, names, the process's summary."""
 
     def __init__(self, summary, costs, names):
         self.summary, self.costs, self.names = summary, costs, names
 
     def gpu(self, facts):
-        """The GPU whose kernels waited longest for it."""
+        """The GPU whose kernels waited longest for the allocation."""
         return max(facts.gpus, key=facts.gpus.get, default=next(iter(self.summary.process.gpus), 0))
 
 
 def find(context):
-    """Findings of all allocations, what would save most first."""
+    """Findings of all allocations, those with the largest saving first."""
     found = []
     for facts in context.summary.facts:
-        explained = set()  # sides whose waiting has a cause
+        explained = set()  # sides (GPU, CPU) whose waiting is explained
         for rule in RULES:
             sides = SIDES.get(rule.key, {"gpu"})
             if sides & explained:
@@ -64,7 +63,7 @@ def _simulated(finding, context):
     return finding._replace(saving_ns=max(0, min(summary.scale * saving, finding.waste_ns)), simulated=True)
 
 
-# --- words ---
+# --- texts ---
 
 
 def size(count):
@@ -97,7 +96,7 @@ def _prefetches_in(facts, context, what="in"):
     runs = runs_of(facts, what)
     begin, end = runs[0][0], runs[-1][0] + runs[-1][1]
     covered = sum(count for _, count in runs)
-    if len(runs) > 1 and covered < 0.8 * (end - begin):  # scattered: its largest part stands for it
+    if len(runs) > 1 and covered < 0.8 * (end - begin):  # if the blocks are scattered, only the largest part is prefetched
         begin, count = max(runs, key=lambda run: run[1])
         end = begin + count
     return _prefetch(facts, context, begin, end - begin, context.gpu(facts))
@@ -184,7 +183,7 @@ def prefetch_late(facts, context):
 
 
 def _returning(facts):
-    """Blocks that the CPU took back and a GPU took again, where that is a good part of what moved."""
+    """Blocks that moved to the CPU and back to a GPU by faults; empty if they are only a small part of the bytes moved."""
     blocks = [block for block in facts.blocks.values() if block.rounds]
     if not blocks or sum(block.rounds for block in blocks) < RETURNS * len(facts.blocks):
         return []
@@ -260,7 +259,7 @@ def remote_hot(facts, context):
 
 
 def first_touch(facts, context):
-    fresh = facts.with_step("fresh")
+    fresh = facts.blocks_with("fresh")
     if not fresh or facts.moved_in() > RETURNS * len(fresh) * BLOCK or facts.stall <= 0:
         return None
     text = f"kernels are the first to touch {size(len(fresh) * BLOCK)} of it: nothing moves, but every block takes faults"
@@ -285,7 +284,7 @@ def host_faults(facts, context):
 
 
 def _fetched_by_prefetch(facts, context):
-    """What the CPU takes for what it fetched by faults, when a prefetch brings it."""
+    """The time of the CPU for the data that it fetched by faults if a prefetch moved them instead."""
     writes = any(block.host_writes for block in facts.blocks.values())
     return context.costs.prefetch_out(facts.moved_out()) + context.costs.use_on_host(facts.moved_out(), writes)
 
@@ -296,7 +295,7 @@ def _host_place(facts, context):
 
 
 def _follows(block, first, then, without):
-    """Whether a step `then` comes after a step `first` with none of `without` between."""
+    """Whether an event `then` comes after an event `first` without one of `without` in between."""
     armed = False
     for what, _ in block.steps:
         if what == first:
@@ -324,6 +323,6 @@ RULES = [
     Rule("prefetch_missing", "prefetch missing", prefetch_missing),
     Rule("host_faults", "results fetched by faults", host_faults),
 ]
-# Who waits by each rule; the GPU where a rule has no row.
+# Which side waits by each rule; the GPU if a rule has no row.
 SIDES = {key: {"gpu", "host"} for key in ("thrashing", "false_sharing", "read_mostly_missing", "ping_pong")} | {"host_faults": {"host"}}
 TITLES = {rule.key: rule.title for rule in RULES}

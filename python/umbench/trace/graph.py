@@ -21,7 +21,7 @@ from umbench.trace.reader import BLOCK, BY_FAULT_IN, BY_FAULT_OUT, CPU_FAULTS, G
 MOST_OPERATORS, MOST_TENSORS = 20_000, 20_000
 TOUCHES = {"kernel": (*BY_FAULT_IN, *GPU_FAULTS, "in_peer", "in_user"), "host": (*BY_FAULT_OUT, *CPU_FAULTS)}
 LEAST_NS = 1000
-BY_CPU = "cpu"  # the label
+BY_CPU = "cpu"  # label of operators that stand for the CPU
 
 
 class Converted:
@@ -32,7 +32,7 @@ class Converted:
         self.bytes = self.of_cpu = 0
         self.paused = False
 
-    def said(self):
+    def summary_text(self):
         whole = self.known_ns + self.unknown_ns
         share = 100 * self.known_ns / whole if whole else 0
         text = (f"{len(self.operators)} operators, {len(self.tensors)} tensors; what launches touch is known for {share:.0f} % of the kernels' "
@@ -47,7 +47,8 @@ class Converted:
 
 
 def convert(process, costs, only=None):
-    """A Converted; with `only`, of the launches that used that allocation. Throws TooLittle where no launch moved anything."""
+    """Converts a process; with `only`, just the launches that used that allocation. Returns a Converted. Throws TooLittle if no launch
+    moved anything."""
     summary, clock = summarize(process, costs), Clock(process, costs)
     owners = Owners(process.allocations)
     accesses = _accesses(process, owners, only)
@@ -83,7 +84,7 @@ def convert(process, costs, only=None):
 
 
 def _accesses(process, owners, only):
-    """[(piece, its blocks)] of launches, and of the CPU where launches used the blocks before."""
+    """[(piece, its blocks)] of launches, and of faults of the CPU on blocks that launches used before."""
     found, used = [], set()
     for piece in process.pieces:
         blocks = _blocks_of(piece)
@@ -103,7 +104,7 @@ def _blocks_of(piece):
 
 
 def _segments(made, users, names):
-    """Neighbouring blocks that the same launches touch become one tensor. Returns the tensors of each launch."""
+    """Makes one tensor of neighbouring blocks that the same launches touch. Returns the tensors of each launch."""
     by_users = defaultdict(set)
     for (allocation, block), launches in users.items():
         by_users[allocation, tuple(launches)].add(block)

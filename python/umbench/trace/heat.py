@@ -1,4 +1,4 @@
-"""Heat of allocations: which blocks moved when, and what lay on GPUs."""
+"""Heat maps of allocations: which blocks moved when, and the bytes on GPUs."""
 
 from collections import Counter, defaultdict
 
@@ -15,7 +15,7 @@ MIB = 1024 * 1024
 
 
 def grids(process):
-    """[(allocation, array of bytes moved by row of blocks and column of time)], what moved most first."""
+    """[(allocation, array of bytes moved by row of blocks and column of time)], those with the most bytes first."""
     owners = Owners(process.allocations)
     length = max(process.last, 1)
     moved = defaultdict(Counter)
@@ -39,7 +39,7 @@ def grids(process):
 
 
 def figure(process):
-    """A figure with a panel an allocation and what lay on GPUs below; None where nothing moved."""
+    """A figure with a panel for each allocation, and below them the bytes on GPUs; None if nothing moved."""
     found = grids(process)
     if not found:
         return None

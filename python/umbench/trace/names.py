@@ -3,7 +3,7 @@
 import re
 
 LONGEST = 48
-# Functions of CUDA's runtime that are linked into programs, and of whoever calls main.
+# Functions of CUDA's runtime that are linked into programs, and of the code that calls main.
 OF_CUDA = re.compile(r"^(__)?cuda|^(lib)?cudart|^cu[A-Z]|^__libc_start|^_start$")
 SYSTEM = ("/lib/", "/lib64/", "/usr/lib/")
 PLACE = re.compile(r"^(.+)\+0x[0-9a-f]+(?: (.+?))?(?: \(([^()]*:[^()]*)\))?$")
@@ -20,7 +20,7 @@ class Names:
         return plain if len(plain) <= LONGEST else plain[:LONGEST - 3] + "..."
 
     def allocation(self, allocation):
-        """m0, m1 ...: managed allocations in order."""
+        """The name of an allocation: m0, m1 ... for managed allocations in order."""
         if allocation.number is None:
             return f"0x{allocation.address:x}"
         return f"m{self.managed.index(allocation.number)}"
@@ -30,12 +30,12 @@ class Names:
         return f"{self.allocation(allocation)} ({size(allocation.bytes)}{f', made {made}' if made else ''})"
 
     def place(self, called):
-        """The innermost caller that is of the program: "in main (step.cpp:12)"."""
+        """The innermost caller that belongs to the program: "in main (step.cpp:12)"."""
         unnamed = ""
         for frame in called:
             match = PLACE.match(frame)
             if not match:
-                return f"in {frame}"  # a function's name alone
+                return f"in {frame}"  # only a function's name is known
             file, function, line = match.groups()
             if file.startswith(SYSTEM):
                 continue

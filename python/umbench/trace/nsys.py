@@ -1,7 +1,7 @@
-"""Reads SQLite exports of Nsight Systems as traces: what `nsys export --type sqlite` writes of a run with Unified Memory events.
+"""Reads SQLite exports of Nsight Systems as traces (`nsys export --type sqlite` of a run with Unified Memory events).
 
-Tables and columns: the SQLite schema reference of Nsight Systems' user guide. Unified Memory's migrations stand among the copies, with
-copyKind 11 (to a GPU), 12 (to the host) and 13 (between GPUs), and a migrationCause as CUPTI names it.
+Tables and columns: the SQLite schema reference of Nsight Systems' user guide. Migrations of Unified Memory are in the table of copies, with
+copyKind 11 (to a GPU), 12 (to the host) or 13 (between GPUs), and a migrationCause as in CUPTI.
 """
 
 import sqlite3
@@ -15,7 +15,7 @@ from umbench.trace.reader import BLOCK, EVERY_GRANULE, GRANULE, Allocation, Piec
 MAGIC = b"SQLite format 3\x00"
 TO_GPU, TO_HOST, BETWEEN = 11, 12, 13
 CAUSES = ("unknown", "user", "demand", "tree", "eviction", "counter")
-WRITES = (2, 3)  # access types: writes and atomics
+WRITES = (2, 3)  # access types that are writes or atomics
 MEMORY = {0: "pageable", 1: "pinned", 2: "device", 3: "other", 4: "managed", 5: "device", 6: "managed"}
 ALLOCATED = 0    # memoryOperationType
 LONGEST_PAUSE = 10_000_000
@@ -27,11 +27,11 @@ def is_sqlite(path):
         with open(path, "rb") as file:
             return file.read(len(MAGIC)) == MAGIC
     except OSError:
-        return False  # whoever reads it as a trace says why
+        return False  # the reader of traces will report the reason
 
 
 def read(path):
-    """One process a process of the report. Throws BadInput."""
+    """The processes of a report. Throws BadInput."""
     try:
         with sqlite3.connect(f"{Path(path).resolve().as_uri()}?mode=ro", uri=True) as database:
             database.row_factory = sqlite3.Row
@@ -49,7 +49,7 @@ class _Report:
         self.names = dict(database.execute("SELECT id, value FROM StringIds")) if "StringIds" in self.tables else {}
 
     def rows(self, table, where=""):
-        """Dictionaries: exports of different versions lack different columns."""
+        """The rows of a table as dictionaries, since exports of different versions lack different columns."""
         if table not in self.tables:
             return []
         return [dict(row) for row in self.database.execute(f"SELECT * FROM {table} {where}")]
@@ -107,7 +107,7 @@ def _allocations(process, report, number, zero):
 
 
 class _Bin:
-    """Sums by quantity and block, as the library that records traces makes them."""
+    """Sums by quantity and block, as in the library that records traces."""
 
     def __init__(self):
         self.sums, self.masks = defaultdict(Counter), Counter()
@@ -146,7 +146,7 @@ class _Bin:
 
 
 def _events(report, copies, gpu_faults, cpu_faults):
-    """(begin, end, quantity, address, bytes, faults, gpu, place), by begin; gpu None: the host's or a prefetch."""
+    """(begin, end, quantity, address, bytes, faults, gpu, place) sorted by begin; gpu is None for events of the host and prefetches."""
     events = []
     for row in copies:
         kind = row.get("copyKind")
@@ -200,7 +200,7 @@ def _running(launches, begins, at):
 
 
 def _elsewhere(events, busy, zero):
-    """Pieces of events outside kernels: of the host, of prefetches and the rest. A piece ends where a kernel begins that moved something."""
+    """Pieces of events outside kernels: of the host, of prefetches and others. A piece ends where a kernel begins that moved something."""
     open_, pieces = {}, []
     for begin, end, name, address, amount, count, gpu, place in events:
         kind = "prefetched" if name.endswith("_user") else "other" if gpu is not None else "host"
@@ -218,7 +218,7 @@ def _elsewhere(events, busy, zero):
 
 
 def _quiet(launches, zero):
-    """Launches that moved nothing, a line for each GPU and second."""
+    """Sums of launches that moved nothing, one for each GPU and second."""
     stretches = {}
     for gpu, all_ in launches.items():
         for begin, end, name, _, moved in all_:

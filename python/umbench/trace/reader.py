@@ -15,7 +15,7 @@ BY_FAULT_IN = ("in_demand", "in_tree", "in_counter", "in_unknown")
 BY_FAULT_OUT = ("out_demand", "out_tree", "out_counter", "out_unknown")
 GPU_FAULTS = ("gpu_read_faults", "gpu_write_faults")
 CPU_FAULTS = ("cpu_read_faults", "cpu_write_faults")
-IN, OUT = (*BY_FAULT_IN, "in_user", "in_eviction"), (*BY_FAULT_OUT, "out_user", "out_eviction")  # over the link of the host
+IN, OUT = (*BY_FAULT_IN, "in_user", "in_eviction"), (*BY_FAULT_OUT, "out_user", "out_eviction")  # quantities that moved over the host's link
 QUANTITIES = (*IN, *OUT, "in_peer", *GPU_FAULTS, *CPU_FAULTS, "thrashing", "throttling", "remote_maps")
 
 # Something that moved, faulted or ran; kind: "kernel", "host", "prefetched" or "other". `sums`: {quantity: [(first block, blocks, sum)]},
@@ -31,8 +31,9 @@ Allocation = namedtuple("Allocation", "number at until address bytes device memo
 Hint = namedtuple("Hint", "at until call address bytes device called")
 Quiet = namedtuple("Quiet", "begin end gpu kernels copies")  # kernels: [(name, count, busy_ns)], copies: {way: (count, bytes, ns)}
 Range = namedtuple("Range", "begin end name")
-Pause = namedtuple("Pause", "begin end sums")  # nothing was counted but by the driver itself: {one of DRIVER_SUMS: amount}
-# Share of the driver's bytes that a trace may lack without a note. Where counting pauses, the clocks of both differ by a little.
+Pause = namedtuple("Pause", "begin end sums")  # a pause of counting; `sums` are the driver's: {one of DRIVER_SUMS: amount}
+# Share of the driver's bytes that a trace may lack without a note, since pauses of counting begin and end at slightly different times for
+# driver and trace.
 MOST_MISSED, MOST_MISSED_WITH_PAUSES = 0.001, 0.01
 DRIVER_SUMS = ("to_gpus", "to_host", "gpu_faults", "cpu_faults")
 
@@ -43,27 +44,27 @@ class Process:
     gpus: dict = field(default_factory=dict)
     allocations: list = field(default_factory=list)
     hints: list = field(default_factory=list)
-    pieces: list = field(default_factory=list)  # by begin
+    pieces: list = field(default_factory=list)  # sorted by begin
     quiet: list = field(default_factory=list)
-    unseen: list = field(default_factory=list)  # as quiet, of launches in pauses: whether they moved anything is not known
+    unseen: list = field(default_factory=list)  # as quiet, for launches during pauses, of which it is unknown whether they moved anything
     pauses: list = field(default_factory=list)
-    driver: dict = None  # the driver's own sums of the whole run, where it counts
+    driver: dict = None  # the driver's sums of the whole run, if it counts
     ranges: list = field(default_factory=list)
     lacking: list = field(default_factory=list)
     lost: int = 0
-    end: int = None  # None: it crashed or was killed
+    end: int = None  # None if it crashed or was killed
     times: dict = field(default_factory=dict)  # {(GPU, kernel, launch): (begin, end)} of a second run in which nothing was counted
 
     def total(self, *quantities):
-        """Of the whole run: what was counted, scaled."""
+        """The sum over the whole run: the counted one, scaled."""
         return sum(round(self.counted(name) * self.scale_of(name)) for name in quantities)
 
     def counted(self, *quantities):
         return sum(piece.sum_of(*quantities) for piece in self.pieces)
 
     def scale_of(self, quantity):
-        """The whole over what was counted, where counting paused or records were lost: by the driver's own sums of bytes, else by the time
-        of kernels."""
+        """The factor from the counted sum to that of the whole run if counting paused or records were lost: from the driver's sums of
+        bytes, else from the time of kernels."""
         return self._scales["to_gpus" if quantity in IN else "to_host" if quantity in OUT else None]
 
     @property
@@ -93,7 +94,7 @@ class Process:
 
 
 def read(path):
-    """The processes of a trace. Throws BadInput; a torn last line, of a crash, is left out."""
+    """The processes of a trace. Throws BadInput. An incomplete last line, which a crash leaves, is left out."""
     try:
         with open(path, "rb") as file:
             data = file.read()
@@ -107,9 +108,9 @@ def read(path):
             continue
         try:
             entry = json.loads(line)
-            _take(entry, processes)
+            _add_entry(entry, processes)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise load.BadInput(f"{path}:{number}: no line of a trace ({_said(error)}); umbench trace writes such files") from error
+            raise load.BadInput(f"{path}:{number}: no line of a trace ({_error_text(error)}); umbench trace writes such files") from error
     if not processes:
         raise load.BadInput(f"{path}: no trace of a program; umbench trace writes such files")
     timed = [process for process in processes if process.environment.get("role") == "times"]
@@ -124,11 +125,11 @@ def read(path):
     return processes
 
 
-def _said(error):
+def _error_text(error):
     return f"no field {error}" if isinstance(error, KeyError) else " ".join(str(error).split())[:80]
 
 
-def _take(entry, processes):
+def _add_entry(entry, processes):
     kind = entry["kind"]
     if kind == "environment":
         if entry.get("tool") != "umbench trace" or entry["schema"] != 1:
@@ -224,7 +225,7 @@ _READERS = {"name": _name, "gpu": _gpu, "allocation": _allocation, "free": _free
 
 
 class Owners:
-    """Which allocation a block belongs to at a time. Small ones share a block: the one with most of it counts."""
+    """Finds the allocation of a block at a time. If several small ones share the block, the one with the most bytes of it counts."""
 
     def __init__(self, allocations):
         self.managed = sorted((a for a in allocations if a.memory == "managed"), key=lambda a: (a.address, a.at))
@@ -246,7 +247,7 @@ class Owners:
 
 
 def masks_of(piece):
-    """{block: granules that moved or faulted}; whole blocks are not in it."""
+    """{block: mask of granules that moved or faulted}, without whole blocks."""
     return {block: mask for first, blocks, mask in piece.granules for block in range(first, first + blocks)}
 
 

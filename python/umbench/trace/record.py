@@ -20,27 +20,27 @@ from umbench.trace import symbols
 
 LIBRARY = "libumbench_trace.so"
 FORWARDED = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
-CANNOT_RUN, NOT_FOUND = 126, 127  # as shells say it
+CANNOT_RUN, NOT_FOUND = 126, 127  # exit codes as those of shells
 
 
 def main():
-    wanted = _arguments(sys.argv[1:])
-    out = Path(wanted.out)
+    options = _arguments(sys.argv[1:])
+    out = Path(options.out)
     if not out.parent.is_dir():
         raise load.BadInput(f"trace: --out {out}: there is no folder {out.parent}; make it first")
     for part in _parts(out):
         os.remove(part)
     out.unlink(missing_ok=True)
     library = library_path()
-    status = _run(wanted.program, _environment(out, library) | ({"UMBENCH_TRACE_SHARE": "1"} if wanted.whole else {}))
-    _join(out, wanted.program, library)
+    status = _run(options.program, _environment(out, library) | ({"UMBENCH_TRACE_SHARE": "1"} if options.whole else {}))
+    _join(out, options.program, library)
     symbols.resolve(out)
-    if wanted.twice and status == 0:
-        _time_again(out, wanted.program, library)
+    if options.twice and status == 0:
+        _time_again(out, options.program, library)
     return status
 
 
-def _arguments(words):
+def _arguments(argv):
     parser = arguments.Parser(prog="umbench trace", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", default="trace.jsonl", metavar="RUN.jsonl", help="file to write (trace.jsonl)")
     parser.add_argument("--twice", action="store_true", help="run it a second time, silently, to time its kernels while nothing is counted: "
@@ -48,16 +48,16 @@ def _arguments(words):
     parser.add_argument("--whole", action="store_true", help="count all the time, however much that slows a program that faults a lot; "
                         "otherwise counting pauses when it has taken a second and 3%% of the time")
     parser.add_argument("program", nargs=argparse.REMAINDER, metavar="-- PROGRAM ARGUMENTS")
-    wanted = parser.parse_args(words)
-    if wanted.program[:1] == ["--"]:
-        wanted.program = wanted.program[1:]
-    if not wanted.program:
+    options = parser.parse_args(argv)
+    if options.program[:1] == ["--"]:
+        options.program = options.program[1:]
+    if not options.program:
         parser.error("names no program: umbench trace [OPTIONS] -- PROGRAM ARGUMENTS")
-    return wanted
+    return options
 
 
 def library_path():
-    """Beside the program umbench, or in the library folders of an install tree; None where it was not built."""
+    """The path of the library, beside the program umbench or in the library folders of an install tree; None if it was not built."""
     asked = os.environ.get("UMBENCH_TRACE_LIBRARY")
     if asked:
         return asked
@@ -77,7 +77,7 @@ def _environment(out, library):
 
 
 def _run(program, environment, **streams):
-    """The exit code. A signal that ends the program ends this one, too."""
+    """Runs the program; returns its exit code, or a _Signal if a signal ended it."""
     before = {name: signal.signal(getattr(signal, name), signal.SIG_IGN) for name in ("SIGINT", "SIGQUIT")}
 
     def as_before():
@@ -103,7 +103,8 @@ class _Signal(int):
 
 
 def _time_again(out, program, library):
-    """Its times go behind the trace, each process's with "role": "times" in its environment."""
+    """Runs the program a second time without counting. Appends its times to the trace, with "role": "times" in the environment of each
+    process."""
     times = Path(f"{out}.times")
     nothing = subprocess.DEVNULL
     if _run(program, _environment(times, library) | {"UMBENCH_TRACE_TIMES": "1"}, stdin=nothing, stdout=nothing, stderr=nothing) != 0:
@@ -130,7 +131,7 @@ def _parts(out):
 
 
 def _join(out, program, library):
-    """The files of all processes become one, in the order in which they began; each begins with its environment."""
+    """Joins the files of all processes in the order in which they began. Each begins with its environment."""
     parts = _parts(out)
     if not parts:
         parts = [_empty(out, program, library)]
@@ -145,7 +146,7 @@ def _join(out, program, library):
 
 
 def _empty(out, program, library):
-    """What stands in the file where no process wrote one."""
+    """Writes the file of a program of which no process wrote one; returns its path."""
     why = (f"everything: no process of it started CUDA, or its driver did not load {LIBRARY}" if library else
            f"everything: there is no {LIBRARY} beside umbench; build it with -DUM_CUDA=ON, or let UMBENCH_TRACE_LIBRARY name it")
     path = f"{out}.0"

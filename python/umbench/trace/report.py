@@ -1,4 +1,4 @@
-"""One page on a trace: what umbench explain says, and heat by allocation and block over time."""
+"""A page about a trace: the output of umbench explain, and heat maps by allocation and block over time."""
 
 import base64
 from html import escape
@@ -16,7 +16,7 @@ STYLE = ("body { font: 16px/1.5 system-ui, sans-serif; max-width: 68rem; margin:
 
 
 def write(files, out):
-    """OUT/index.html and the figures of each process with anything to show."""
+    """Writes OUT/index.html, and the figures of each process in which something moved."""
     use_style()
     out = Path(out)
     parts = []

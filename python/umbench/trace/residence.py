@@ -1,4 +1,4 @@
-"""Which bytes lie on GPUs at a time, as far as what moved and faulted tells."""
+"""Estimates which bytes are on GPUs at a time from movements and faults."""
 
 from collections import Counter
 
@@ -9,8 +9,8 @@ IN = (*reader.IN, "in_peer")
 
 
 def resident_over_time(process, owners):
-    """[(time, {allocation: bytes})], after each piece in which something came or left. A block holds at most 2 MiB; one that a GPU faulted
-    on without anything moving was touched there first and counts whole."""
+    """[(time, {allocation: bytes})] after each piece with movements. A block has at most 2 MiB. A block with GPU faults that moved nothing
+    was touched there first and counts completely."""
     held, by_block, out = Counter(), {}, []
     for piece in process.pieces:
         changed = set()
@@ -30,7 +30,7 @@ def resident_over_time(process, owners):
 
 
 def _changes(piece):
-    """{block: [bytes that came, bytes that left, whether a GPU faulted]}."""
+    """{block: [bytes moved to GPUs, bytes moved away, whether a GPU faulted]}."""
     found = {}
     for name, runs in piece.sums.items():
         place = 0 if name in IN else 1 if name in OUT else 2 if name in GPU_FAULTS else None

@@ -1,7 +1,6 @@
-"""What a call would save, simulated: the launches that used one allocation run by faults, and with the hint.
-
-The simulator is the program that UMBENCH_PROGRAM names, as `umbench explain` does; without it, or for what no strategy stands for,
-nothing is simulated, and rules estimate by themselves.
+"""Simulates the saving of a call: the launches that used one allocation run by faults, and with the hint. The simulator is the program that
+UMBENCH_PROGRAM names, which `umbench explain` sets. Without it, or without a corresponding strategy, nothing is simulated, and the rules
+estimate the saving.
 """
 
 import json
@@ -13,16 +12,16 @@ from pathlib import Path
 from umbench import load
 from umbench.trace import graph
 
-# What a rule proposes: the strategy that gives such hints for all that a network touches.
+# For each rule the strategy that gives such hints for all tensors of a network.
 STRATEGIES = {"prefetch_missing": "managed_prefetch", "prefetch_wrong_way": "managed_prefetch", "ping_pong": "managed_prefetch",
               "read_mostly_missing": "read_mostly_weights"}
 BY_FAULTS = "managed"
-MOST_OPERATORS = 2_000  # more take seconds
-ROOM = 0.5              # ratio: all of it fits
+MOST_OPERATORS = 2_000  # a network with more operators takes seconds
+ROOM = 0.5              # the ratio of a run in which everything fits
 
 
 def saving_ns(process, key, allocation, costs):
-    """Nanoseconds of the whole run as it was counted; None where nothing was simulated."""
+    """The nanoseconds saved in the counted part of the run; None if nothing was simulated."""
     program = os.environ.get("UMBENCH_PROGRAM")
     if not program or key not in STRATEGIES or allocation.number is None:
         return None
@@ -40,7 +39,7 @@ def saving_ns(process, key, allocation, costs):
 
 
 def _run(program, network, strategy, machine):
-    """How long the first iteration takes."""
+    """The time of the first simulated iteration in ns."""
     record = network.with_suffix(f".{strategy}.jsonl")
     done = subprocess.run([program, "run", "--network", str(network), "--strategy", strategy, "--ratio", str(ROOM), "--backend", f"sim:{machine}",
                            "--iterations", "1", "--out", str(record)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)

@@ -1,4 +1,5 @@
-"""Names the code places of a trace while the files that ran are still there: "file+0x12" becomes "file+0x12 function (source:line)"."""
+"""Adds names to the code addresses of a trace while the program's files still exist: "file+0x12" becomes "file+0x12 function
+(source:line)"."""
 
 import json
 import os
@@ -10,13 +11,13 @@ MOST_AT_ONCE = 500
 
 
 def resolve(path):
-    """Rewrites the trace where a place has a name. What has none stays as it is."""
-    wanted = {}
+    """Rewrites the trace with the names of addresses that have one."""
+    options = {}
     with open(path, encoding="utf-8", errors="replace") as file:
         for line in file:
             if match := line.startswith('{"kind":"name"') and _place(line):
-                wanted.setdefault(match[1], set()).add(match[2])
-    known = {(file, offset): name for file, offsets in wanted.items() for offset, name in _names(file, sorted(offsets))}
+                options.setdefault(match[1], set()).add(match[2])
+    known = {(file, offset): name for file, offsets in options.items() for offset, name in _names(file, sorted(offsets))}
     if not known:
         return
     whole = f"{path}.0"
@@ -39,7 +40,7 @@ def _place(line):
 
 
 def _names(file, offsets):
-    """[(offset, "function (source:line)")] of those that addr2line knows."""
+    """[(offset, "function (source:line)")] of the offsets that addr2line knows."""
     found = []
     for first in range(0, len(offsets) if os.path.isfile(file) else 0, MOST_AT_ONCE):
         part = offsets[first:first + MOST_AT_ONCE]
