@@ -62,7 +62,7 @@ interval windows_overlapping_rows(const interval& rows, const row_window& w, std
 
 // --- accesses ---
 
-// Narrows the region of an operand by one range of a part, as the rule says.
+// Narrows an operand's region to the elements that one range of a part needs, as the rule says.
 void narrow_region(region& where, operand_cut how, axis along, const interval& cut, const row_window& window,
                    const dims& shape) {
   switch (how) {
@@ -86,7 +86,7 @@ void narrow_region(region& where, operand_cut how, axis along, const interval& c
   }
 }
 
-// f(axis, rule, range of the part, all of the axis) for every axis.
+// Calls f(axis, rule, range of the part, whole range) for every axis.
 void for_each_axis(const cuts_by_axis& rule, const box& part, const box& all, auto&& f) {
   f(axis::batch, rule.batch, part.batch, all.batch);
   f(axis::channel, rule.channel, part.channel, all.channel);
@@ -105,7 +105,7 @@ std::string description_of(const op& o) {
   return "operator " + o.name + " (" + std::string(kind_of(o.attributes)) + ")";
 }
 
-// The channels that a convolution sums over, or a filter gradient has as inputs.
+// Number of channels that a convolution sums over, or of input channels of a filter gradient.
 std::int64_t reduction_extent(const graph& g, const op& o) {
   const auto channels = [&](tensor_id id) { return g.tensors[id].shape.c; };
   return std::visit(overloaded{[&](const convolution&) { return channels(o.in[0]); },
@@ -120,7 +120,7 @@ box iteration_domain(const graph& g, const op& o, const cutting::cut_rules& rule
   return {{0, cut_tensor.n}, {0, cut_tensor.c}, {0, cut_tensor.h}, {0, reduction_extent(g, o)}};
 }
 
-// The reason to append to a refusal, if the kind of operator does not explain it.
+// The reason why an operator of that kind cannot be cut along the axis; empty if there is nothing to add.
 std::string_view refusal_reason(const op_attributes& what, axis along) {
   const auto of_product = [along](const convolution& c) -> std::string_view {
     if (along != axis::channel && along != axis::reduction) return "";
@@ -222,7 +222,7 @@ row_padding padding_of(const graph& g, const op& o, const box& part) {
   const cutting::cut_rules rule = cutting::cut_rules_of(o);
   const box cut = with_explicit_ranges(g, o, rule, part);
   if (cut.row == iteration_domain(g, o, rule).row) return {w.pad, w.pad};
-  // The windows of rows `windows` of the smaller side against rows `rows` of the larger one.
+  // The padding of windows `windows` of the smaller side beside rows `rows` of the larger side.
   const auto between = [&](const interval& windows, const interval& rows) {
     const interval covered = rows_under_windows(windows, w);
     return row_padding{rows.begin - covered.begin, covered.end - rows.end};

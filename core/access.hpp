@@ -17,42 +17,41 @@ struct access {
   access_mode mode = access_mode::read;
 };
 
-// The ranges along which an operator can be cut: the extents of its first output (of filter and bias
-// gradients and of the loss: those of the operand that they sum over). `reduction`: the channels that a
-// convolution sums over, the filter's input channels for a filter gradient, 0:1 for all other operators.
+// The ranges along which an operator can be cut: the extents of its first output (for filter and bias
+// gradients and the loss: of the operand that they sum over). `reduction`: the channels that a convolution
+// sums over; for a filter gradient, the filter's input channels; 0:1 for all other operators.
 box iteration_domain(const graph& g, const op& o);
 
-// `part` of an operator with every range explicit. Throws std::invalid_argument, naming the operator and the
-// reason, where it cannot be cut so or has no such range.
+// Makes every range of a part explicit. Throws std::invalid_argument, naming the operator and the reason, if
+// the operator cannot be cut like that or has no such range.
 box with_explicit_ranges(const graph& g, const op& o, const box& part);
 
-// The accesses of a part of `o`: inputs in order, then outputs in order. If the part sums over some axes of
-// an output, the part whose summed ranges all begin at 0 writes the output; the others come later and add to
-// it. The bias of a convolution is added only by the part whose reduction begins at 0.
-//
-// No region is empty: if a part would read only padding, the nearest row is listed. Throws as
-// with_explicit_ranges() does.
+// The accesses of a part of `o`: inputs in order, then outputs in order. If the operator sums over some axes
+// into an output, the part whose summed ranges all begin at 0 writes the output and other parts add to it
+// later. The bias of a convolution is added only by the part whose reduction begins at 0. No region is empty:
+// if a part reads only padding, the nearest row is listed. Throws as with_explicit_ranges() does.
 std::vector<access> accesses_of(const graph& g, const op& o, const box& part = {});
 
-// The ranges of a part over which output `which` sums; the whole axis along other axes.
+// The ranges of a part over which output `which` sums, with the whole axis along all other axes.
 box summation_ranges(const graph& g, const op& o, std::size_t which, const box& part);
 
-// Rows of padding above and below the rows of x (or dx) that a part of a convolution or a pool works on, so
-// that its windows lie as in the whole operator. It is less than the operator's padding where the part reads
-// its neighbours' rows (halo), more for gradients whose first window begins outside the part, and negative
-// where no window of the part covers rows at a border. 0 for operators without windows.
+// Rows of padding above and below the rows of x (or dx) that a part of a convolution or a pool reads, so that
+// its windows lie as in the whole operator. It is less than the operator's padding if the part reads its
+// neighbours' rows (halo), more for gradients whose first window begins outside the part, and negative if no
+// window of the part covers the rows at a border. 0 for operators without windows.
 struct row_padding {
-  std::int64_t above = 0, below = 0;  // rows
+  std::int64_t above = 0, below = 0;  // number of rows
   friend bool operator==(const row_padding&, const row_padding&) = default;
 };
 row_padding padding_of(const graph& g, const op& o, const box& part);
 
-// A part's share of a total by volume, rounded so that the parts of a grid add up to the total.
+// The share of a total that falls to a part, by volume. Rounded so that the parts of a grid add up to the
+// total.
 std::uint64_t share_of(std::uint64_t total, const graph& g, const op& o, const box& part);
 
 struct work {
   std::uint64_t flops = 0;
-  byte_count read = 0, written = 0;  // bytes
+  byte_count read = 0, written = 0;  // bytes read; bytes written
 };
 // Multiply and add count as two operations; each operand byte is counted once.
 work work_of(const graph& g, const op& o, const box& part = {});

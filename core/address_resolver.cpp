@@ -52,8 +52,8 @@ address_resolver::address_resolver(const graph& g, const lifetime_table& table, 
                                    const managed_map& managed, const home_addresses& home, const machine& on)
     : g_(g), table_(table), layout_(at), managed_(managed), home_addresses_(home), machine_(on) {}
 
-// Address of the strip's first element, modulo 2^64: it may lie before the arena if only a later part is
-// resident, and is right once the offset of that part is added.
+// Address of the strip's first element, modulo 2^64. It may lie before the arena if only a later segment is
+// resident; adding that segment's offset gives the right address.
 address address_resolver::strip_base(tensor_id t, const strip_use& u) const {
   if (u.lifetimes.empty()) return {space::pinned, home_addresses_.pinned_offset[t]};
   const lifetime& l = table_.lifetimes[u.lifetimes.front()];

@@ -1,4 +1,4 @@
-// Addresses of operands, and the copies between memories that actions make.
+// Finds the addresses of operands, and the copies between memories that actions require.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace um {
 // Offsets of tensors in pinned host memory, and the address of each tensor at the start and end of an
 // iteration.
 struct home_addresses {
-  std::vector<byte_count> pinned_offset;  // per tensor that has a place in pinned host memory
+  std::vector<byte_count> pinned_offset;  // per tensor; meaningful for tensors in pinned host memory
   byte_count pinned_bytes = 0;
   std::vector<address> at_start;  // per tensor; meaningful for tensors that persist
   std::vector<address> at_end;    // per tensor; meaningful for tensors that survive
@@ -29,18 +29,18 @@ struct operand {
   address location;  // address of its first byte
 };
 
-// A range of the managed arena that a prefetch, discard or advice applies to; for twinned tensors also the
-// offset of its twin in pinned memory.
+// A range of the managed arena that a prefetch, discard or advice applies to. For twinned tensors also the
+// offset of the twin in pinned memory.
 struct movement {
   range device_range;
   byte_count pinned_offset = 0;
 };
 
-// A copy is made by a copy engine (one cudaMemcpy3DAsync) or by a kernel.
+// What makes a copy: a copy engine (one cudaMemcpy3DAsync) or a kernel.
 enum class copier : std::uint8_t { engine, kernel };
 
-// A copy of `depth` slices of `height` rows of `width` bytes. Pitches are distances between the starts of
-// rows; slice strides, multiples of them, between the starts of slices.
+// A copy of `depth` slices of `height` rows of `width` bytes. A pitch is the distance between the starts of
+// two rows; a slice stride, a multiple of it, that between two slices.
 struct pitched_copy {
   address from, to;
   byte_count width = 0, height = 1, depth = 1;
@@ -62,14 +62,15 @@ struct operand_copies {
 
 class address_resolver {
  public:
-  // Keeps references.
+  // Keeps references to all arguments.
   address_resolver(const graph& g, const lifetime_table& table, const layout& at, const managed_map& managed,
                    const home_addresses& home, const machine& on);
 
   // `workspace`: offset of the workspace of the compute.
   address address_of(const access& a, const operand_use& u, byte_count workspace) const;
   operand_copies copies_for(const operand& o, const operand_use& u) const;
-  // Copies between a part of a staged tensor and its host copy; made by a copy engine unless rows are short.
+  // Copies between a part of a staged tensor and its host copy. A copy engine makes them unless rows are
+  // short.
   pitched_copy copy_from_host(tensor_id t, const strip_use& moved) const {
     return staged_copy(t, moved, true);
   }

@@ -6,7 +6,7 @@
 namespace um {
 namespace {
 
-// Lifetimes in groups. Each has a fixed distance from the first of its group.
+// Groups of lifetimes. Each member has a fixed distance from the first of its group.
 class rigid_groups {
  public:
   explicit rigid_groups(std::size_t count) : group_(count), offset_in_group_(count, 0), members_(count) {
@@ -18,8 +18,8 @@ class rigid_groups {
   std::int64_t offset_in_group(std::uint32_t i) const { return offset_in_group_[i]; }
   const std::vector<std::uint32_t>& members_with(std::uint32_t i) const { return members_[group_[i]]; }
 
-  // Merges two groups so that b lies `distance` bytes behind a.
-  void join(std::uint32_t a, std::uint32_t b, std::int64_t distance) {
+  // Merges two groups so that b lies `distance` bytes after a.
+  void merge(std::uint32_t a, std::uint32_t b, std::int64_t distance) {
     std::uint32_t into = group_[a], from = group_[b];
     std::int64_t shift = offset_in_group_[a] + distance - offset_in_group_[b];
     if (members_[into].size() < members_[from].size()) {
@@ -64,13 +64,13 @@ class block_joiner {
     for (std::size_t i = 1; i < u.lifetimes.size(); ++i) {
       const std::uint32_t a = u.lifetimes[i - 1], b = u.lifetimes[i];
       if (groups_.group_of(a) == groups_.group_of(b)) continue;
-      groups_.join(a, b,
-                   static_cast<std::int64_t>(lifetime_at(b).first_byte) -
-                       static_cast<std::int64_t>(lifetime_at(a).first_byte));
+      groups_.merge(a, b,
+                    static_cast<std::int64_t>(lifetime_at(b).first_byte) -
+                        static_cast<std::int64_t>(lifetime_at(a).first_byte));
     }
   }
 
-  // Places an output at the address of an input whose lifetime ends there, if the operator allows it.
+  // Places an in-place output at the address of an input whose lifetime ends at this action.
   void share_in_place(std::uint32_t now) {
     const compute* c = std::get_if<compute>(&plan_.actions[now]);
     if (c == nullptr || c->cheap_recompute || !g_.ops[c->op].alias) return;
@@ -111,7 +111,7 @@ class block_joiner {
         return;
       }
     }
-    groups_.join(a, b, 0);
+    groups_.merge(a, b, 0);
   }
 
   bool lifetimes_would_overlap(std::uint32_t x, std::int64_t x_at, std::uint32_t y, std::int64_t y_at) const {
@@ -127,7 +127,7 @@ class block_joiner {
       const auto& members = groups_.members_with(l);
       const std::uint32_t head =
           *std::ranges::min_element(members, {}, [&](std::uint32_t m) { return groups_.offset_in_group(m); });
-      // Keeps the alignment that the lifetime has inside its strip.
+      // Keeps each lifetime's alignment inside its strip.
       const std::int64_t first = groups_.offset_in_group(head) -
                                  static_cast<std::int64_t>(lifetime_at(head).first_byte % engine_alignment);
       for (const std::uint32_t m : members) {

@@ -113,7 +113,7 @@ region relative_to(const region& r, const region& within) {
 
 namespace {
 
-// One of three nested loops over a region in memory order; bytes for the innermost.
+// One of three nested loops over a region in memory order. The innermost counts bytes.
 struct loop_level {
   byte_count begin = 0, size = 0, extent = 0;
 };
@@ -137,7 +137,7 @@ strided_runs nested_runs(const std::array<loop_level, 3>& l) {
       l[0].begin + l[1].begin * pitch + l[2].begin * slice, l[0].size, l[1].size, l[2].size, pitch, slice};
 }
 
-// Merges rows that are contiguous in every tensor into one, and slices likewise.
+// Merges rows that are contiguous in every tensor, and slices likewise.
 void merge_contiguous_runs(std::span<strided_runs> sides) {
   const auto everywhere = [&](auto&& holds) { return std::ranges::all_of(sides, holds); };
   const byte_count height = sides[0].height, depth = sides[0].depth;

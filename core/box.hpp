@@ -15,8 +15,8 @@
 
 namespace um {
 
-// The first, second and third extent, and what a convolution sums over: the channels that it reads
-// (forward: C, backward_data: K).
+// The axes of a box: a tensor's first three extents, and the channels that a convolution sums over (forward:
+// C, backward_data: K).
 enum class axis : std::uint8_t { batch, channel, row, reduction };
 template <>
 inline constexpr std::array enum_names<axis>{"batch"sv, "channel"sv, "row"sv, "reduction"sv};
@@ -28,7 +28,7 @@ struct interval {
   friend bool operator==(const interval&, const interval&) = default;
   friend auto operator<=>(const interval&, const interval&) = default;
 };
-// {0, 0} means all of an axis, as in a plan.
+// Whether the interval is {0, 0}, which means the whole axis in a plan.
 constexpr bool is_all(const interval& i) {
   return i == interval{};
 }
@@ -47,25 +47,25 @@ struct box {
 constexpr bool is_whole(const box& b) {
   return b == box{};
 }
-// "[batch 0:8, row 0:14]"; nothing for the whole.
+// For example "[batch 0:8, row 0:14]"; "" if the box is whole.
 std::string to_text(const box& b);
 
-// Part `part` of `parts` of an axis: [extent * part / parts, extent * (part + 1) / parts). Sizes differ by
-// one at most, and parts of a multiple of `parts` nest. {0, 0}, the whole axis, if `parts` is 1. Throws
-// std::invalid_argument if there is no such part.
+// Part number `part` of `parts` of an axis: [extent * part / parts, extent * (part + 1) / parts). Sizes
+// differ by at most one, and parts of a multiple of `parts` nest. Returns {0, 0}, the whole axis, if `parts`
+// is 1. Throws std::invalid_argument if there is no such part.
 interval part_of(std::int64_t extent, std::uint32_t part, std::uint32_t parts);
-// The same part, along the batch, as a box.
+// That part of the batch as a box.
 box batch_part(std::int64_t extent, std::uint32_t part, std::uint32_t parts);
 
-// The part of one tensor that a box names: every range explicit, none empty. Columns are never cut.
+// A rectangular part of one tensor: every range is explicit and none is empty. Columns are never cut.
 struct region {
   interval batch, channel, row;
   friend bool operator==(const region&, const region&) = default;
   friend auto operator<=>(const region&, const region&) = default;
 };
 region whole_of(const dims& shape);
-// Throws std::invalid_argument, naming the axis, for a range that is empty or leaves the extent, and for a
-// range of reduction: no tensor has one.
+// The region that a box selects. Throws std::invalid_argument, naming the axis, for a range that is empty or
+// exceeds the extent, and for a range of reduction, which no tensor has.
 region region_of(const dims& shape, const box& b);
 // The box that selects a region; ranges that cover their axis are left out.
 box box_of(const dims& shape, const region& r);
@@ -85,27 +85,28 @@ tensor part_of(const tensor& t, const region& r);
 // The coordinates of `r` relative to the first element of `within`, which contains it.
 region relative_to(const region& r, const region& within);
 
-// Bytes [offset, offset + bytes) of a tensor or an arena.
+// A range of bytes [offset, offset + bytes) of a tensor or an arena.
 struct range {
   byte_count offset = 0, bytes = 0;
   friend bool operator==(const range&, const range&) = default;
 };
 // The contiguous runs of bytes of a region, in order, relative to the tensor's first byte.
 std::vector<range> runs_of(const tensor& t, const region& r);
-// The bytes of a part of the batch: one contiguous run. Throws as region_of() does.
+// The bytes of a part of the batch, which are contiguous. Throws as region_of() does.
 range batch_range(const tensor& t, const box& part);
 // Runs of equal length, as one pitched copy moves them: `depth` slices of `height` rows of `width` bytes.
 struct strided_runs {
   byte_count offset = 0;  // offset of the first run
   byte_count width = 0, height = 1, depth = 1;
-  byte_count pitch = 0, slice = 0;  // bytes from one row to the next, from one slice to the next; multiples
+  byte_count pitch = 0,
+             slice = 0;  // bytes from one row to the next; from one slice to the next, a multiple of it
 };
 strided_runs strided_runs_of(const tensor& t, const region& r);
-// The runs of two regions of one shape, in two tensors of one memory order; runs are as long as both regions
+// The runs of two regions of equal shape in two tensors of one memory order. Runs are as long as both regions
 // allow.
 std::pair<strided_runs, strided_runs> strided_runs_of(const tensor& a, const region& in_a, const tensor& b,
                                                       const region& in_b);
-// Whether a region is one run of bytes, and so a dense tensor in place.
+// Whether a region is one run of bytes: then it is a dense tensor in place.
 bool is_dense(const tensor& t, const region& r);
 
 }  // namespace um

@@ -101,7 +101,7 @@ copy_tracker::error copy_tracker::apply(const discard& x) {
       held = held || strip[c] != state::absent;
       strip[c] = state::absent;
     }
-    // Managed memory may still hold data of an earlier iteration.
+    // Discarding managed memory is always allowed: it may hold data of an earlier iteration.
     return held || managed ? nullptr : "it holds no value to discard";
   });
 }

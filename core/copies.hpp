@@ -11,7 +11,7 @@
 
 namespace um {
 
-// A region in one strip.
+// A region of a tensor inside one of its strips.
 struct strip_region {
   std::uint32_t strip = 0;  // number of the strip
   region where;
@@ -19,13 +19,13 @@ struct strip_region {
 
 class copy_tracker {
  public:
-  using error = std::optional<std::string>;  // why an action is wrong, or nothing
+  using error = std::optional<std::string>;  // the reason why an action is invalid; nothing if it is valid
 
-  // Keeps references. Tensors that persist hold their value where the plan puts them at the start.
+  // Keeps references. At the start, tensors that persist have their value where the plan puts it.
   copy_tracker(const graph& g, const memory_plan& plan, const std::vector<strip_layout>& strips);
 
-  // Each returns why the action is wrong; the state is then undefined. `cells`, if not null, receives the
-  // cells that must be copied.
+  // Apply one action. If it is invalid they return the reason, and the state is undefined afterwards.
+  // `cells`, if not null, receives the cells that must be copied.
   error apply(const prefetch& x, std::vector<std::uint32_t>* cells = nullptr);
   error apply(const evict& x, std::vector<std::uint32_t>* cells = nullptr);
   error apply(const discard& x);
@@ -37,7 +37,8 @@ class copy_tracker {
   strip_region write(tensor_id t, const region& r);
 
   bool has_host_copy(tensor_id t, std::uint32_t cell) const { return has_host_copy_[t][cell]; }
-  // Whether a kernel can read a valid copy, over the link for tensors on the host.
+  // Whether kernels can read a valid copy of the cell; copies in host memory count if kernels can access them
+  // over the link.
   bool is_readable_by_kernels(tensor_id t, std::uint32_t cell) const;
   // Whether that strip holds any cell of a region, valid or not.
   bool holds_any(tensor_id t, std::uint32_t strip, const region& r) const;
@@ -51,7 +52,7 @@ class copy_tracker {
   enum class state : std::uint8_t { absent, stale, valid };
 
   error for_each_cell(tensor_id t, const region& r, auto&& f);
-  // Calls f(state on the device, cell) for the cells of a movement between device and home copy.
+  // Calls f(state on the device, cell) for each cell of a movement between device and host copy.
   template <class Movement, class F>
   error for_each_moved_cell(const Movement& x, const char* verb, F&& f);
   error why_not_movable(tensor_id t, const char* verb) const;

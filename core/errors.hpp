@@ -1,11 +1,11 @@
-// Refusals that are results of an experiment, not defects of the program.
+// Exceptions that are results of an experiment, not defects of the program.
 #pragma once
 
 #include <stdexcept>
 
 namespace um {
 
-// Thrown where a machine lacks a feature that a plan uses; what() names it.
+// Thrown if a machine lacks a feature that a plan uses; what() names it.
 struct unsupported : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -14,7 +14,7 @@ struct out_of_memory : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Thrown where parts of a plan cut a tensor into more than a plan can hold.
+// Thrown if a plan cuts a tensor into more parts than a plan can hold.
 struct too_many_parts : std::invalid_argument {
   using std::invalid_argument::invalid_argument;
 };

@@ -26,10 +26,10 @@ struct figure {
   std::string_view name;  // "uvm.fault_ns"
   std::string_view unit;  // "ns", "bytes", "bytes/s", "operations/s", "percent", "" of counts
   figure_source source;
-  member_of member;  // where a machine holds it
+  member_of member;  // pointer to the machine's member
   std::int64_t min_value = 0;
   std::int64_t max_value = std::numeric_limits<std::int64_t>::max();
-  // A machine file may omit it: then it has its default or, if it is fitted, the value of the h200.
+  // A machine file may omit the figure. It then has its default or, if it is fitted, the value of the h200.
   bool is_optional = false;
 };
 
@@ -39,7 +39,7 @@ std::span<const figure> figures();
 std::int64_t value_of(const machine& m, const figure& f);
 void set_value(machine& m, const figure& f, std::int64_t value);
 
-// The machine with every uncertain figure at its fast end, or at its slow end.
+// The machine with every uncertain figure at the fast end of its range, or at the slow end.
 machine with_fastest_figures(machine m);
 machine with_slowest_figures(machine m);
 

@@ -15,7 +15,7 @@
 
 namespace um {
 
-// Consecutive operators or steps: indices first to last, both included.
+// A range of operators or steps: indices first to last, both included.
 struct index_range {
   std::uint32_t first = 0, last = 0;
   friend bool operator==(const index_range&, const index_range&) = default;
@@ -31,7 +31,7 @@ enum class precision : std::uint8_t {
 template <>
 inline constexpr std::array enum_names<precision>{"fp32"sv, "tf32"sv, "bf16"sv};
 
-// in[input] and out[output] may share memory if nothing reads the input afterwards.
+// in[input] and out[output] may share memory if no operator reads the input afterwards.
 struct may_alias {
   std::uint32_t input = 0, output = 0;
   friend bool operator==(const may_alias&, const may_alias&) = default;
@@ -41,7 +41,7 @@ struct op {
   std::string name;
   op_attributes attributes;
   std::vector<tensor_id> in, out;
-  bool is_repeatable = true;  // false: computing it twice changes the result (updates in place)
+  bool is_repeatable = true;  // false: running it twice changes the result, as for updates in place
   std::optional<may_alias> alias;
 };
 
@@ -57,17 +57,17 @@ struct graph {
   std::vector<tensor> tensors;
   std::vector<op> ops;
   precision arithmetic = precision::fp32;
-  // Whether tensors that are not alive at the same time may share addresses. If not, only operators in place
-  // share memory, as in frameworks that allocate the data and gradient of every layer once.
+  // Whether tensors that are not alive at the same time may share addresses. If not, only in-place operators
+  // share memory, as in frameworks that allocate data and gradient of every layer once.
   bool shares_memory = true;
 };
 
-// Why the graph is not well formed (an id out of range, two writers of a tensor, a read before
-// the write, extents that do not fit the operator, a size beyond 2^63), or nothing.
+// The reason why the graph is not well formed (an id out of range, two writers of a tensor, a read before the
+// write, extents that do not match the operator, a size beyond 2^63); nothing if it is.
 std::optional<std::string> defect_of(const graph& g);
 
-// Operators that stand for work of a program on the CPU between its kernels, as traces record it. They access
-// managed memory as the CPU does, and can only be simulated.
+// Label of operators that stand for a program's work on the CPU between its kernels, as traces record it.
+// They access managed memory as the CPU does and can only be simulated.
 inline constexpr std::string_view cpu_label = "cpu";
 
 // Whether `o` is an opaque operator with the label "cpu".
@@ -76,7 +76,7 @@ inline bool runs_on_cpu(const op& o) {
   return a != nullptr && a->label == cpu_label;
 }
 
-// Whether some operator is opaque: then the values in tensors are meaningless.
+// Whether some operator is opaque. The values in tensors are then meaningless.
 bool has_opaque(const graph& g);
 
 // Sum of bytes of all tensors of a role.

@@ -45,7 +45,7 @@ hazards::hazards(const std::vector<strip_layout>& strips) {
       std::vector<last_uses> none(cells.size());
       of_tensor.push_back({std::move(cells), std::move(none)});
     }
-    home_uses_.emplace_back(l.grid.cell_count());
+    host_copy_uses_.emplace_back(l.grid.cell_count());
   }
 }
 
@@ -105,7 +105,7 @@ void address_hazards::release_addresses(tensor_id t, const std::vector<range>& w
                                         std::int32_t step) {
   for (const std::uint32_t l : table_.by_tensor[t]) {
     if (previous_users_[l])
-      use_addresses(l);  // first use in this lifetime: kernels that used these addresses before may still run
+      use_addresses(l);  // first use in this lifetime: earlier users of these addresses may still run
     managed_.record({layout_.offsets[l], table_.lifetimes[l].bytes}, where, step);
   }
   for (const range& r : what) releases_.record(r, where, step);

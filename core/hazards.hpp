@@ -27,11 +27,11 @@ class address_users {
 
  private:
   std::map<byte_count, last_steps>::iterator split_at(byte_count at);
-  std::map<byte_count, last_steps> users_from_;  // key: first byte; the value holds up to the next key
+  std::map<byte_count, last_steps> users_from_;  // key: first byte of a range that ends at the next key
 };
 
-// Steps are added in list order. Accesses to a cell of one strip, or of a host copy, are ordered like
-// accesses to a value: readers wait for the writer, a writer for readers and the writer.
+// Finds the steps that a step must wait for. Steps are added in list order. A reader of a cell waits for its
+// writer; a writer waits for its readers and its writer. Each strip and the host copy count separately.
 class hazards {
  public:
   explicit hazards(const std::vector<strip_layout>& strips);
@@ -49,24 +49,25 @@ class hazards {
       if (last_uses* const u = device_uses_[t][strip].find(c)) write(*u);
     }
   }
-  void read_home(tensor_id t, const std::vector<std::uint32_t>& cells) {
-    for (const std::uint32_t c : cells) read(home_uses_[t][c]);
+  void read_host_copy(tensor_id t, const std::vector<std::uint32_t>& cells) {
+    for (const std::uint32_t c : cells) read(host_copy_uses_[t][c]);
   }
-  void write_home(tensor_id t, const std::vector<std::uint32_t>& cells) {
-    for (const std::uint32_t c : cells) write(home_uses_[t][c]);
+  void write_host_copy(tensor_id t, const std::vector<std::uint32_t>& cells) {
+    for (const std::uint32_t c : cells) write(host_copy_uses_[t][c]);
   }
-  // Records a use of bytes. The step waits for the earlier users `before`, which may differ by lane.
+  // Records that the current step uses a range of bytes. It waits for the earlier users `before`, which may
+  // differ by lane.
   void use(address_users& arena, const range& r, const last_steps& before);
   void wait_for(const last_steps& others);
   void wait_for(lane where, std::int32_t step);
-  // The steps of other lanes that the step waits for.
+  // The steps of other lanes that the current step waits for.
   last_steps awaited_steps() const;
 
  private:
   struct last_uses {
     last_steps read = no_steps, write = no_steps;
   };
-  // Uses of the cells of one strip; other cells have none.
+  // Last uses of the cells of one strip; cells that are not listed have none.
   struct strip_uses {
     std::vector<std::uint32_t> cells;  // in order
     std::vector<last_uses> uses;       // per cell
@@ -75,31 +76,32 @@ class hazards {
   void read(last_uses& u);
   void write(last_uses& u);
 
-  std::vector<std::vector<strip_uses>> device_uses_;  // per tensor, strip
-  std::vector<std::vector<last_uses>> home_uses_;     // per tensor, cell
-  last_steps awaited_ = no_steps;                     // steps that the current step waits for
-  last_steps last_joined_ = no_steps;                 // last step of each lane before the last join()
-  last_steps latest_ = no_steps;                      // the last step of each lane so far
-  std::int32_t step_ = no_step;                       // the current step
-  lane lane_ = lane::compute;                         // lane of the current step
+  std::vector<std::vector<strip_uses>> device_uses_;    // per tensor, strip
+  std::vector<std::vector<last_uses>> host_copy_uses_;  // per tensor, cell
+  last_steps awaited_ = no_steps;                       // steps that the current step waits for
+  last_steps last_joined_ = no_steps;                   // last step of each lane before the last join()
+  last_steps latest_ = no_steps;                        // the last step of each lane so far
+  std::int32_t step_ = no_step;                         // the current step
+  lane lane_ = lane::compute;                           // lane of the current step
 };
 
 // Hazards between tensors that share addresses: a step that uses bytes of an arena waits for all earlier
 // steps that used these bytes, also for other tensors.
 class address_hazards {
  public:
-  // Keeps references. Adds the waits of the current step to `waits`.
+  // Keeps references. Adds waits to the current step of `waits`.
   address_hazards(const lifetime_table& table, const layout& at, hazards& waits);
 
-  // The step uses the addresses of a lifetime: it waits for the steps that used them before the lifetime.
+  // Records that the current step uses the addresses of a lifetime. It waits for the steps that used them
+  // before the lifetime.
   void use_addresses(std::uint32_t lifetime);
   void use_addresses(const strip_use& u) {
     for (const std::uint32_t l : u.lifetimes) use_addresses(l);
   }
 
-  // Records that a step moves ranges of a managed tensor, which uses their addresses even if the tensor is
-  // dead or left from the iteration before. Data comes in only after the data released at its addresses has
-  // left.
+  // Records that a step moves ranges of a managed tensor. It uses their addresses even if the tensor is dead
+  // or left over from the previous iteration: data may come in only after the data released at its addresses
+  // has left.
   void release_addresses(tensor_id t, const std::vector<range>& what, lane where, std::int32_t step);
   void wait_for_release(const range& r);
 
@@ -108,7 +110,7 @@ class address_hazards {
   const layout& layout_;
   hazards& hazards_;
   std::vector<std::optional<last_steps>>
-      previous_users_;  // per lifetime that has been used: steps that used its addresses before it
+      previous_users_;  // per lifetime used so far: the steps that used its addresses before it
   address_users device_, managed_;
   address_users releases_;  // per byte of the managed arena: steps that released it
 };

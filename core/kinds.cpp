@@ -15,7 +15,7 @@ using enum operand_cut;
 constexpr cuts_by_axis everywhere{part, part, part};
 constexpr cuts_by_axis batch_or_channel{part, part, refused};
 constexpr cuts_by_axis batch_only{part, refused, refused};
-constexpr cuts_by_axis all_of_it{whole, part, whole};  // a vector over channels
+constexpr cuts_by_axis channel_vector{whole, part, whole};  // of an operand that is a vector over channels
 constexpr cuts_by_axis batch_or_row{part, refused, part};
 constexpr cuts_by_axis channel_only{refused, part, refused};
 
@@ -61,9 +61,9 @@ struct cut_rules_visitor {
     return {{everywhere, everywhere}, {everywhere, {sum, part, sum}}, o.out[0]};
   }
   cut_rules operator()(const max_pool&) const {
-    return {{{part, part, windows}, all_of_it}, {everywhere, everywhere}, o.out[0]};
+    return {{{part, part, windows}, channel_vector}, {everywhere, everywhere}, o.out[0]};
   }
-  // Overlapping windows would be counted twice in a bias gradient.
+  // With a bias gradient, rows are not cut: it would count rows under overlapping windows twice.
   cut_rules operator()(const max_pool_backward&) const {
     constexpr cuts_by_axis gradient{part, part, overlapping_windows};
     const cuts_by_axis dx = o.out.size() > 1 ? batch_or_channel : everywhere;
@@ -93,14 +93,16 @@ struct cut_rules_visitor {
     return {
         {{part, whole, refused}, batch_or_channel}, {{sum, filters, refused}, {sum, part, refused}}, o.in[1]};
   }
-  // Statistics are of the whole batch.
+  // Its statistics need the whole batch.
   cut_rules operator()(const batch_norm&) const {
     return {{channel_only, channel_only, channel_only, channel_only},
             {channel_only, channel_only, channel_only},
             o.out[0]};
   }
   cut_rules operator()(const normalize&) const {
-    return {{everywhere, all_of_it, all_of_it, all_of_it, all_of_it, everywhere}, {everywhere}, o.out[0]};
+    return {{everywhere, channel_vector, channel_vector, channel_vector, channel_vector, everywhere},
+            {everywhere},
+            o.out[0]};
   }
   cut_rules operator()(const batch_norm_backward&) const {
     return {std::vector<cuts_by_axis>(o.in.size(), channel_only),
@@ -218,7 +220,7 @@ std::uint64_t flops_of(const graph& g, const op& o) {
           [](const concat&) { return std::uint64_t{0}; },
           [](const concat_backward&) { return std::uint64_t{0}; },
           [&](const relu_bias_backward&) { return each(o.out[0], 2); },
-          // sum and sum of squares; subtract, scale, shift
+          // sum, sum of squares (square and add), subtraction, scaling, shift
           [&](const batch_norm&) { return each(o.in[0], 6); },
           [&](const normalize&) { return each(o.in[0], 3); },
           [&](const batch_norm_backward&) { return each(o.in[0], 9); },
@@ -226,7 +228,7 @@ std::uint64_t flops_of(const graph& g, const op& o) {
           [&](const linear&) { return biased(multiply(o.out[0], o.in[1])); },
           [&](const linear_backward_data&) { return multiply(o.in[1], o.in[0]); },
           [&](const linear_backward_filter&) { return multiply(o.in[1], o.out[0]); },
-          // forward: exponential, sum, division, logarithm; backward: difference, mean
+          // loss: exponential, sum, division, logarithm; its gradient: difference, mean
           [&](const softmax_cross_entropy&) { return each(o.in[0], 4); },
           [&](const softmax_cross_entropy_backward&) { return each(o.in[0], 2); },
           [&](const softmax_cross_entropy_gradient&) { return each(o.in[0], 6); },

@@ -28,7 +28,7 @@ std::vector<std::uint32_t> computes_before_action(const memory_plan& plan) {
   return computes;
 }
 
-// Merges pieces at one address whose lives follow one another, and adjacent pieces with equal lives.
+// Merges pieces at one address whose lifetimes follow one another, and adjacent pieces with equal lifetimes.
 void merge_adjacent_pieces(std::vector<piece>& pieces) {
   const auto join = [&](auto&& order, auto&& into) {
     std::ranges::sort(pieces, {}, order);
@@ -53,7 +53,7 @@ void merge_adjacent_pieces(std::vector<piece>& pieces) {
        });
 }
 
-// Packs one arena and returns its size. Time is counted in computes or in actions.
+// Packs one arena and returns its size. Lifetimes are measured in computes or in actions.
 byte_count pack_arena(bool managed, bool by_computes, const lifetime_table& table,
                       const std::vector<piece>& pieces, const std::vector<std::uint32_t>& computes,
                       packer how, std::vector<byte_count>& offset) {
@@ -81,7 +81,7 @@ byte_count pack_arena(bool managed, bool by_computes, const lifetime_table& tabl
 // Bytes occupied at each action by the lifetimes that `counts` selects.
 std::vector<byte_count> occupied_bytes(const lifetime_table& table, const std::vector<piece>& pieces,
                                        std::size_t actions, const auto& counts) {
-  std::vector<byte_count> change(actions + 1, 0);  // modulo 2^64
+  std::vector<byte_count> change(actions + 1, 0);  // per action: change of the occupied bytes, modulo 2^64
   for (std::uint32_t l = 0; l < pieces.size(); ++l) {
     if (!counts(table.lifetimes[l]) || pieces[l].begin >= pieces[l].end) continue;
     change[std::min<std::size_t>(pieces[l].begin, actions)] += pieces[l].bytes;
@@ -95,7 +95,8 @@ std::vector<byte_count> occupied_bytes(const lifetime_table& table, const std::v
 
 constexpr auto in_both_arenas = [](const lifetime&) { return true; };
 
-// Bytes held at each action in the device arena; terms at the peak of both arenas.
+// Sets the bytes in use in the device arena at each action, and the footprint terms at the peak of both
+// arenas.
 void set_live_bytes(layout& at, const graph& g, const lifetime_table& table, const std::vector<piece>& pieces,
                     std::size_t actions) {
   at.live_device_bytes =

@@ -30,19 +30,19 @@ struct layout {
   footprint_terms terms;
 };
 
-// Packs lifetimes that share an address in place as one block. For managed lifetimes, and for all if nothing
-// is staged, time counts computes only: movements of managed memory that a planner adds later do not change
-// addresses.
+// Packs the lifetimes of a plan; those that share an address in place form one block. Managed lifetimes, and
+// all lifetimes if nothing is staged, are measured in computes, so movements of managed memory that a planner
+// adds later do not change addresses.
 layout make_layout(const graph& g, const lifetime_table& table, const memory_plan& plan, packer how);
-// The layout of a plan that differs from the plan of `known` only in movements of managed memory; nothing is
-// packed again.
+// The layout of a plan that differs from the plan of `known` only in movements of managed memory. Packs
+// nothing again.
 layout make_layout_like(const layout& known, const graph& g, const lifetime_table& table,
                         const memory_plan& plan);
 
 // Bytes in use in both arenas at each action, workspaces included: a lower bound for packing.
 std::vector<byte_count> live_bytes(const problem& p, const memory_plan& plan);
 
-// The footprint: memory after packing of the plan that keeps everything on the device.
+// The footprint: packed memory of the plan that keeps everything on the device.
 footprint_terms footprint_of(const graph& g, const profile& costs, packer how = packers::searched);
 
 }  // namespace um

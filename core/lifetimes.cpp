@@ -8,7 +8,7 @@
 namespace um {
 namespace {
 
-// A convolution or one of its gradients.
+// Whether the operator is a convolution or one of its gradients.
 bool is_convolution(const op& o) {
   return has_kind<convolution, convolution_backward_data, convolution_backward_filter>(o);
 }
@@ -133,8 +133,8 @@ class lifetime_builder {
     return use;
   }
 
-  // A part that accumulates may need extra memory for its own sum: engines that accumulate are slower or do
-  // not exist.
+  // Workspace of a compute. A part that accumulates may need extra memory for its own sum: engines that
+  // accumulate are slower or do not exist.
   byte_count workspace_of(const compute& x) const {
     if (x.cheap_recompute) return 0;
     byte_count bytes =
@@ -149,8 +149,9 @@ class lifetime_builder {
     return bytes;
   }
 
-  // With uneven padding, engines work on a padded copy of x or dx: one eighth of the images at a time, or all
-  // if single images are not aligned. Filter gradients are then computed in as many parts, next to the sum.
+  // Bytes of the padded copy of x or dx on which engines work if padding is uneven: of one eighth of the
+  // images at a time, or of all if single images are not aligned. Filter gradients are then computed in as
+  // many parts, and these parts need memory beside the sum.
   byte_count padded_copy_bytes(const op& o, const box& part) const {
     const row_padding padding = padding_of(g_, o, part);
     if (is_even(padding, stride_of(o))) return 0;
@@ -204,7 +205,7 @@ class lifetime_builder {
     return index;
   }
 
-  // Ends lifetimes of segments none of whose cells is held any more; `end` 0: at the last use.
+  // Ends the lifetimes of segments that hold no live cell any more. `end` 0: at their last use.
   void release_segments(tensor_id t, const strip_region& what, std::uint32_t end) {
     const strip_layout& layout = table_.strips[t];
     const auto [first, last] = layout.segments_in(what.where);
@@ -230,8 +231,8 @@ class lifetime_builder {
   std::uint32_t action_ = 0;
 };
 
-// Extends lifetimes so that no address is ever reused, except in place: the first lifetime at an address
-// begins with the plan, the last one ends with it.
+// Extends lifetimes so that no address is reused except in place: the first lifetime at an address begins
+// with the plan, the last one ends with it.
 void extend_to_whole_plan(const memory_plan& plan, lifetime_table& table) {
   const auto count = static_cast<std::uint32_t>(plan.actions.size());
   std::vector<std::vector<std::uint32_t>> of_block;

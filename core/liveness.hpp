@@ -11,11 +11,11 @@ namespace um {
 // Per tensor, the range from the first operator that touches it to the last; nothing if none does.
 std::vector<std::optional<index_range>> touched_ranges(const graph& g);
 
-// The same, but tensors that persist are alive from the first operator, and those that survive until the
-// last.
+// As touched_ranges(), but tensors that persist are alive from the first operator on, and those that survive
+// until the last.
 std::vector<std::optional<index_range>> live_ranges(const graph& g);
 
-// Per tensor: the bytes that it takes in an arena.
+// Per tensor: its bytes in an arena.
 std::vector<byte_count> sizes_in_arena(const graph& g);
 
 // Bytes alive while each operator runs, with `size` per tensor. An output computed in place counts once.

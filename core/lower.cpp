@@ -12,7 +12,7 @@
 namespace um {
 namespace {
 
-// A discard of managed memory is a call that takes time, so it has a lane.
+// Chooses the lane of an action. A discard of managed memory is a call that takes time, so it has a lane.
 lane choose_lane(const action& a, const memory_plan& plan) {
   if (std::holds_alternative<prefetch>(a)) return lane::to_device;
   if (std::holds_alternative<evict>(a)) return lane::to_host;
@@ -20,8 +20,8 @@ lane choose_lane(const action& a, const memory_plan& plan) {
   return d != nullptr && is_managed(plan.residences[d->tensor]) ? lane::to_host : lane::compute;
 }
 
-// A launch waits for calls of other threads that move managed memory, so one launch per operator is better
-// than one per kernel. Calls of the driver cannot be recorded in a graph.
+// Chooses how an action is launched. A launch waits for calls of other threads that move managed memory, so
+// one launch per operator is better than one per kernel. Driver calls cannot be recorded in a graph.
 launch_method choose_launch(const action& a, bool moves_managed_memory) {
   if (!moves_managed_memory) return launch_method::by_stretch;
   return std::holds_alternative<compute>(a) ? launch_method::as_operator : launch_method::by_call;
@@ -39,7 +39,7 @@ bool moves_managed_memory(const memory_plan& plan, pressure under) {
           }));
 }
 
-// Whether the step does nothing: the next user of the memory waits for its last users.
+// Whether the step does nothing by itself: the next user of the memory waits for its earlier users.
 bool takes_no_time(const step& s) {
   return std::holds_alternative<discard>(s.command) && !is_managed(s.home);
 }
@@ -132,7 +132,7 @@ class plan_lowerer {
       s.home == residence::managed ? lower_managed_prefetch(s, x) : lower_twinned_prefetch(s, x);
     }
     const std::vector<std::uint32_t> cells = cells_of(x.tensor, x.part);
-    hazards_.read_home(x.tensor, cells);
+    hazards_.read_host_copy(x.tensor, cells);
     hazards_.write(x.tensor, current_use().moved.part.strip, cells);
   }
 
@@ -146,19 +146,19 @@ class plan_lowerer {
       for (const range& r : managed_.owned_ranges(x.tensor, x.part, index())) s.movements.push_back({r, 0});
       s.is_needed = !s.movements.empty();
       if (!s.is_needed) return;
-      // The pages leave: earlier users must have ended, later users must wait.
+      // The pages leave the device: earlier users must have ended, and later users must wait.
       hazards_.write(x.tensor, 0, cells);
       release(s, x.tensor);
     } else if (s.home == residence::twinned) {
       lower_twinned_evict(s, x);
       hazards_.write(x.tensor, 0, cells);
-      hazards_.write_home(x.tensor, cells);
+      hazards_.write_host_copy(x.tensor, cells);
     } else {
       s.is_needed = !current_use().cells_to_copy.empty();  // otherwise the host copy is still valid
       if (!s.is_needed) return;
       copy_staged(s, x.tensor);
       hazards_.read(x.tensor, current_use().moved.part.strip, cells);
-      hazards_.write_home(x.tensor, cells);
+      hazards_.write_host_copy(x.tensor, cells);
     }
   }
 
@@ -203,7 +203,7 @@ class plan_lowerer {
     s.is_needed = !s.populate_or_discard.empty() || !s.movements.empty();
   }
 
-  // Copies parts whose home copy is stale, then releases the blocks.
+  // Copies parts whose host copy is stale, then releases the blocks.
   void lower_twinned_evict(step& s, const evict& x) {
     s.copy_bytes_per_s = rate_to_twin(p_.target);
     for (const range& r : managed_.owned_ranges(x.tensor, x.part, index()))
@@ -266,7 +266,7 @@ class plan_lowerer {
   bool moves_managed_ = false;
   std::vector<step> steps_;
   std::size_t action_ = 0;
-  std::size_t passed_joins_ = 0;  // joins of the plan passed so far
+  std::size_t passed_joins_ = 0;  // number of the plan's joins passed so far
 };
 
 }  // namespace

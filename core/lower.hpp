@@ -23,29 +23,30 @@ enum class launch_method : std::uint8_t { by_call, as_operator, by_stretch };
 
 struct placement;  // core/managed_map.hpp
 
-// An action with all decisions made: a backend only executes it.
+// An action with everything decided: a backend only executes it.
 struct step {
   action command;                // the plan's action
   lane in_lane = lane::compute;  // the lane that issues it
   // Per lane, the last step that must have ended; no_step if none.
   std::array<std::int32_t, lane_count> waits_for{no_step, no_step, no_step};
-  residence home = residence::device;  // residence of the tensor moved (advise, prefetch, evict, discard)
-  bool is_needed = true;               // false: nothing to move, since the host copy is still valid
-  std::vector<operand> operands;       // compute: inputs, then outputs
-  std::vector<pitched_copy> gathers;   // compute: copies made before it, of operands that are not dense
-  std::vector<pitched_copy> scatters;  // compute: copies made after it
-  std::vector<pitched_copy> copies;    // prefetch and evict of staged tensors
-  std::vector<movement> movements;     // prefetch, evict, discard, advise of managed and twinned ones
+  residence home = residence::device;  // of advise, prefetch, evict, discard: residence of the tensor
+  bool is_needed = true;               // false: nothing to copy, since the host copy is still valid
+  std::vector<operand> operands;       // of a compute: inputs, then outputs
+  std::vector<pitched_copy> gathers;   // of a compute: copies of operands that are not dense, made before it
+  std::vector<pitched_copy> scatters;  // of a compute: copies made after it
+  std::vector<pitched_copy> copies;    // of a prefetch or evict of a staged tensor
+  std::vector<movement> movements;     // of other actions on managed and twinned tensors
   std::vector<range>
       populate_or_discard;  // twinned: whole blocks of the managed arena to populate before the copies of a
                             // prefetch, or to discard after the copies of an evict
-  byte_count workspace_offset = 0;  // compute: in the device arena
+  byte_count workspace_offset = 0;  // of a compute: offset in the device arena
   byte_count workspace_bytes = 0;   // workspace of the operator, without gathered operands
   launch_method launch = launch_method::by_call;
-  byte_count call_bytes = 0;  // managed: limit for one call of an evict; 0: one call
-  nanoseconds pause_ns = 0;   // managed: wait before each call, so that calls of other lanes go first
-  std::uint64_t copy_bytes_per_s = 0;  // twinned: rate of the copies; 0: not known
-  byte_count resident_bytes = 0;       // device memory in use after this step, in list order
+  byte_count call_bytes = 0;  // of an evict of a managed tensor: maximum bytes per call; 0: one call
+  nanoseconds pause_ns =
+      0;  // of an evict of a managed tensor: wait before each call, so that other lanes' calls go first
+  std::uint64_t copy_bytes_per_s = 0;  // of a twinned tensor: rate of the copies; 0: unknown
+  byte_count resident_bytes = 0;       // device memory in use after this step if steps run in list order
 };
 
 struct execution_plan {
@@ -64,14 +65,14 @@ struct execution_plan {
   footprint_terms terms;
 };
 
-// `how` packs each arena. Throws infeasible if the device arena exceeds the budget, or if the plan evicts
-// (pressure::plan) and managed memory ever exceeds what the budget leaves. Throws std::invalid_argument for a
-// plan verified for another network, and for movements of managed memory that are not whole blocks, which
-// verify_plan() does not check.
+// Packs each arena with `how` and lowers the plan. Throws infeasible if the device arena exceeds the budget,
+// or if the plan evicts (pressure::plan) and managed memory ever exceeds what the budget leaves. Throws
+// std::invalid_argument for a plan verified for another network, and for movements of managed memory that are
+// not whole blocks, which verify_plan() does not check.
 execution_plan lower(const problem& p, const verified_plan& plan, packer how = packers::searched);
-// Verifies the plan first: throws std::invalid_argument if it has a defect.
+// Verifies and lowers the plan. Throws std::invalid_argument if it has a defect.
 execution_plan lower(const problem& p, const memory_plan& plan, packer how = packers::searched);
-// Uses the addresses of a plan that differs only in movements of managed memory; for searches.
+// Lowers with the addresses of a plan that differs only in movements of managed memory; for searches.
 execution_plan lower(const problem& p, const memory_plan& plan, const placement& known);
 execution_plan lower(const problem& p, const verified_plan& plan, const placement& known);
 

@@ -6,7 +6,7 @@
 namespace um {
 namespace {
 
-// `from` without [begin, end).
+// Removes [begin, end) from the ranges.
 std::vector<range> subtract_range(const std::vector<range>& from, byte_count begin, byte_count end) {
   std::vector<range> left;
   for (const range& r : from) {
@@ -63,8 +63,9 @@ range managed_map::range_of(tensor_id t, const box& part) const {
   return {offset_of(t) + from, (is_last ? l.bytes : round_down(end, unit)) - from};
 }
 
-// Plans repeat: before its lifetime begins, a tensor is in the state that the last iteration left.
-bool managed_map::has_taken_over(std::uint32_t later, tensor_id t, std::uint32_t now) const {
+// Whether the lifetime `later` has reused addresses of tensor t at action `now`. Plans repeat, so before the
+// tensor's lifetime begins the state is that at the end of the last iteration.
+bool managed_map::has_reused_addresses_of(std::uint32_t later, tensor_id t, std::uint32_t now) const {
   const std::uint32_t born = lifetime_of(t).begin, taken = table_.lifetimes[later].begin;
   return now >= born ? born < taken && taken <= now : taken > born || taken <= now;
 }
@@ -89,7 +90,7 @@ std::vector<range> managed_map::owned_ranges_in(tensor_id t, const range& whole,
   if (whole.bytes == 0 || lifetime_of(t).bytes < managed_block) return {};
   std::vector<range> left{whole};
   for (const std::uint32_t k : overlapping_[t]) {
-    if (!has_taken_over(k, t, now)) continue;
+    if (!has_reused_addresses_of(k, t, now)) continue;
     const byte_count begin = layout_.offsets[k], end = begin + table_.lifetimes[k].bytes;
     left = subtract_range(left, round_down(begin, managed_block), round_up(end, managed_block));
   }

@@ -12,7 +12,7 @@ namespace um {
 
 class managed_map {
  public:
-  // Keeps references, but none to the plan.
+  // Keeps references to all arguments but the plan.
   managed_map(const graph& g, const memory_plan& plan, const lifetime_table& table, const layout& at);
 
   // Offset and lifetime of a managed tensor that some compute touches.
@@ -29,20 +29,20 @@ class managed_map {
   // std::invalid_argument for a part along another axis than batch, and for one of a twinned tensor that
   // does not begin and end on blocks.
   range range_of(tensor_id t, const box& part) const;
-  // The range that can be discarded: without the block that the part shares with the part before.
+  // The range of a part that can be discarded: it leaves out the block that is shared with the previous part.
   range discardable_range(tensor_id t, const box& part) const;
 
   // The ranges of a part that the tensor owns at action `now`. Tensors smaller than a block share blocks and
-  // own none: they are never released alone.
+  // own none, so they are never released alone.
   std::vector<range> owned_ranges(tensor_id t, const box& part, std::uint32_t now) const {
     return owned_ranges_in(t, range_of(t, part), now);
   }
-  // The same for discardable_range().
+  // The owned ranges within discardable_range().
   std::vector<range> owned_discardable_ranges(tensor_id t, const box& part, std::uint32_t now) const;
 
  private:
   std::vector<range> owned_ranges_in(tensor_id t, const range& r, std::uint32_t now) const;
-  bool has_taken_over(std::uint32_t later, tensor_id t, std::uint32_t now) const;
+  bool has_reused_addresses_of(std::uint32_t later, tensor_id t, std::uint32_t now) const;
 
   const graph& g_;
 
@@ -55,10 +55,10 @@ class managed_map {
 // The lifetimes of a plan, their addresses, and the owners of the managed arena. Not copyable:
 // members refer to one another.
 struct placement {
-  // `how` places blocks in each arena.
+  // Packs each arena with `how`.
   placement(const problem& p, const memory_plan& plan, packer how);
-  // Takes the addresses of `known`, whose plan differs only in movements of managed memory and stages
-  // nothing.
+  // Reuses the addresses of `known`, whose plan differs only in movements of managed memory and stages no
+  // tensor.
   placement(const problem& p, const memory_plan& plan, const placement& known);
   placement(const placement&) = delete;
   placement& operator=(const placement&) = delete;

@@ -27,7 +27,7 @@ void add_borders(cell_grid& to, const region& r) {
   add_borders(to.row, r.row);
 }
 
-// The parts [first, last) between borders that an interval touches.
+// Indices [first, last) of the parts between borders that an interval overlaps.
 std::pair<std::uint32_t, std::uint32_t> indices_between(const borders& b, const interval& i) {
   const auto first = std::ranges::upper_bound(b, i.begin) - b.begin() - 1;
   const auto last = std::ranges::lower_bound(b, i.end) - b.begin();
@@ -117,7 +117,7 @@ std::vector<cell_grid> cells_of(const graph& g, const memory_plan& plan) {
                    [](const advise&) {},
                    [&](const compute& x) {
                      if (is_whole(x.part)) return;
-                     // An output that parts sum into is complete only after every part has run.
+                     // An output into which parts are summed is complete only after every part has run.
                      for (const access& touched : accesses_of(g, x)) {
                        if (touched.mode != access_mode::read) add_borders(all[touched.tensor], touched.where);
                      }

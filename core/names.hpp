@@ -13,20 +13,20 @@ namespace um {
 
 using namespace std::string_view_literals;
 
-// The names in the order of the values, which count from 0.
+// The names of an enumeration's values, which count from 0, in order.
 template <class E>
 inline constexpr std::array<std::string_view, 0> enum_names{};
 
 template <class E>
 concept named_enum = !enum_names<E>.empty();
 
-// Throws std::out_of_range for a value without a name.
+// The name of a value. Throws std::out_of_range if it has none.
 template <named_enum E>
 constexpr std::string_view to_text(E value) {
   return enum_names<E>.at(static_cast<std::size_t>(value));
 }
 
-// Every value, in order.
+// All values of an enumeration, in order.
 template <named_enum E>
 constexpr std::array<E, enum_names<E>.size()> all_values() {
   std::array<E, enum_names<E>.size()> all{};

@@ -9,7 +9,7 @@ namespace {
 
 using defect = std::optional<std::string>;
 
-// The operands of one operator.
+// The tensors of one operator's operands.
 struct operands {
   const graph& g;
   const op& o;
@@ -74,7 +74,7 @@ defect expect_type(const tensor& t, dtype wanted) {
          " is wanted";
 }
 
-// The first that is not empty. All are evaluated; all are cheap.
+// The first defect that is not empty.
 defect first_defect(std::initializer_list<defect> all) {
   for (const defect& d : all) {
     if (d) return d;
@@ -89,7 +89,7 @@ defect expect_f32(std::initializer_list<const tensor*> all) {
   return std::nullopt;
 }
 
-// All of one floating type.
+// Expects all tensors to have the same floating type.
 defect expect_one_floating_type(std::initializer_list<const tensor*> all) {
   const tensor& first = **all.begin();
   if (!is_floating(first.type)) return expect_type(first, dtype::f32);
@@ -126,7 +126,7 @@ defect convolution_shapes(const convolution& what, const tensor& x, const tensor
       {expect_shape(w, {w.shape.n, x.shape.c / what.groups, w.shape.h, w.shape.w}), expect_shape(y, wanted)});
 }
 
-// x * w -> y, for the forward operator and (with gradients in place of x and y) the backward one.
+// Checks x * w -> y, for the forward operator and, with gradients in place of x and y, for the backward one.
 defect convolution_defect(const convolution& what, const tensor& x, const tensor& w, const tensor& y) {
   return first_defect({expect_one_floating_type({&x, &w, &y}), convolution_shapes(what, x, w, y)});
 }
@@ -158,7 +158,7 @@ defect linear_filter_defect(const operands& all) {
                        all.o.out.size() > 1 ? expect_vector(all.out(1), all.in(1).shape.c) : std::nullopt});
 }
 
-// A last window that overhangs the input may be dropped or pooled.
+// Whether pooling can give this result extent. The last window may be dropped if it extends beyond the input.
 bool is_pooled_extent(std::int64_t window, std::int64_t stride, std::int64_t pad, std::int64_t extent,
                       std::int64_t result) {
   const std::int64_t room = extent + 2 * pad - window;
@@ -211,7 +211,7 @@ defect average_pool_defect(const average_pool& a, const tensor& x, const tensor&
       {expect_one_floating_type({&x, &y}), expect_shape(y, {x.shape.n, x.shape.c, y.shape.h, y.shape.w})});
 }
 
-// `whole`: the channels of all `parts`, one after the other.
+// Checks that `whole` consists of the channels of all `parts`, one after the other.
 defect concat_defect(const tensor& whole, const std::vector<tensor_id>& parts, const graph& g) {
   std::int64_t channels = 0;
   for (const tensor_id id : parts) {
@@ -233,7 +233,7 @@ defect labels_defect(const tensor& labels, const tensor& logits) {
   return first_defect({expect_type(labels, dtype::i32), expect_shape(labels, {logits.shape.n, 1, 1, 1})});
 }
 
-// logits, labels -> loss, and a tensor of the logits' shape.
+// Checks logits, labels -> loss, and a tensor of the logits' shape.
 defect softmax_defect(const operands& all) {
   const tensor& logits = all.in(0);
   return first_defect({expect_one_floating_type({&logits, &all.out(1)}), expect_f32({&all.out(0)}),
@@ -259,7 +259,7 @@ defect pointwise_defect(const operands& all) {
   return std::nullopt;
 }
 
-// Operand `like` has x's type and shape.
+// Expects `like` to have x's type and shape.
 defect expect_same_shape_and_type(const tensor& x, const tensor& like) {
   return first_defect({expect_one_floating_type({&x, &like}), expect_shape(like, x.shape)});
 }
@@ -370,7 +370,7 @@ defect step_defect(const optimizer_step& a, const operands& all) {
   return first_defect({expect_type(all.in(in), dtype::i32), expect_shape(all.in(in), {1, 1, 1, 1})});
 }
 
-// Operands that are cut must have the same batch, and there must be one.
+// Checks that all operands that are cut have the same batch and that there is one.
 defect opaque_cut_defect(const opaque& a, const operands& all) {
   if (a.in.empty() && a.out.empty()) return std::nullopt;
   if (a.in.size() != all.o.in.size() || a.out.size() != all.o.out.size()) {
@@ -472,7 +472,7 @@ defect arity_defect(const op& o) {
   return std::nullopt;
 }
 
-// Every operand is a tensor of the graph.
+// Checks that every operand is a tensor of the graph.
 defect ids_defect(const graph& g, const op& o) {
   for (const auto* ids : {&o.in, &o.out}) {
     for (const tensor_id id : *ids) {

@@ -10,9 +10,11 @@
 
 namespace um {
 
-// Why the number of operands is wrong or an operand is not in the graph; nothing if both are right.
+// The reason why the number of operands is wrong or an operand is not in the graph; nothing if both are
+// right.
 std::optional<std::string> missing_operands_defect(const graph& g, const op& o);
-// Why types, extents or memory order of the operands are wrong; all operands must exist.
+// The reason why types, extents or memory order of the operands are wrong; nothing if they are right. All
+// operands must exist.
 std::optional<std::string> operands_defect(const graph& g, const op& o);
 
 // Positions of a parameter among the operands of an optimizer_step. Inputs: the parameter, its gradient, its
@@ -21,7 +23,7 @@ struct stepped_parameter {
   std::size_t parameter_index = 0, output_index = 0;
   bool has_master = false;
 };
-// The parameters of an operator without missing operands; left-over operands belong to none.
+// The parameters of an optimizer_step that has no missing operands. Surplus operands belong to none.
 std::vector<stepped_parameter> stepped_parameters(const graph& g, const op& o);
 
 }  // namespace um

@@ -32,9 +32,9 @@ struct no_attributes {
 // Tensors that have extents beyond the channels (h * w > 1) share one memory order within an operator.
 // "vectors" are f32, whatever the type of the rest.
 
-// x, w [, b] -> y. y = x * w + b, cross-correlation. With groups, the channels of x and of y fall into as
-// many runs, and the i-th run of y is made of the i-th of x alone: w is [K, C / groups, R, S]. As many groups
-// as channels make it depthwise.
+// x, w [, b] -> y. y = x * w + b (cross-correlation). With groups, the channels of x and of y form as many
+// consecutive runs, and the i-th run of y depends only on the i-th run of x: w is [K, C / groups, R, S]. With
+// as many groups as channels it is depthwise.
 struct convolution {
   static constexpr std::string_view kind = "convolution";
   std::int32_t stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0;
@@ -48,7 +48,7 @@ struct convolution {
   }
   friend bool operator==(const convolution&, const convolution&) = default;
 };
-// Backward operators are of the product alone: forward.relu is false in them.
+// Backward operators compute the gradient of the product alone: their forward.relu is false.
 struct convolution_backward_data {  // w, dy -> dx
   static constexpr std::string_view kind = "convolution_backward_data";
   convolution forward;
@@ -75,14 +75,14 @@ struct relu_backward {  // y, dy -> dx             dx may take dy's place
   relu forward;
   friend bool operator==(const relu_backward&, const relu_backward&) = default;
 };
-// The gradient through ReLU and the bias before it in one pass: db is the sum of dx.
+// The gradient of a ReLU and of the bias before it, in one pass: db is the sum of dx.
 struct relu_bias_backward : no_attributes {  // y, dy -> dx, db    dx may take dy's place
   static constexpr std::string_view kind = "relu_bias_backward";
 };
-// x [, b] -> y, index. A window that overhangs the input is clipped. index is the position of the
-// maximum inside the window, row * window + column, first one wins: u8 while window^2 <= 256,
-// else u16. With relu and a bias, y = max(maximum + b, 0): what convolution, bias, ReLU and pool
-// give, without the tensors in between.
+// x [, b] -> y, index. A window that extends beyond the input is clipped. index: position of the maximum
+// inside the window, row * window + column, of the first maximum; u8 while window^2 <= 256, otherwise u16.
+// With relu and a bias, y = max(maximum + b, 0): the result of convolution, bias, ReLU and pool without the
+// tensors in between.
 struct max_pool {
   static constexpr std::string_view kind = "max_pool";
   std::int32_t window = 2, stride = 2, pad = 0;
@@ -95,16 +95,16 @@ struct max_pool {
   }
   friend bool operator==(const max_pool&, const max_pool&) = default;
 };
-// dy, index [, y] -> dx [, db]. y is given if forward.relu: positions where it is 0 pass nothing.
-// db, if wanted, is the sum of dx.
+// dy, index [, y] -> dx [, db]. y is an input if forward.relu: no gradient passes where y is 0. db, if
+// wanted, is the sum of dx.
 struct max_pool_backward {
   static constexpr std::string_view kind = "max_pool_backward";
   max_pool forward;
   friend bool operator==(const max_pool_backward&, const max_pool_backward&) = default;
 };
-// x -> y. The mean over a window that is clipped to the input: of the elements there, or, counting padding,
-// of those and the zeros around the input, of which a window that overhangs the padding meets as many as
-// there are. The rules of PyTorch's avg_pool2d, ceil_mode among them.
+// x -> y. The mean over a window that is clipped to the input. The divisor is the number of elements in the
+// clipped window or, counting padding, of those and the padding zeros in the window. Follows PyTorch's
+// avg_pool2d, with and without ceil_mode.
 struct average_pool {
   static constexpr std::string_view kind = "average_pool";
   std::int32_t window_h = 2, window_w = 2, stride_h = 2, stride_w = 2, pad_h = 0, pad_w = 0;
@@ -149,7 +149,7 @@ struct batch_norm {  // x, scale, shift [, residual] -> y, mean, inverse_deviati
   }
   friend bool operator==(const batch_norm&, const batch_norm&) = default;
 };
-// Batch normalisation with statistics that are given: inference, and computing y again from x.
+// Batch normalisation with given statistics: for inference, and to recompute y from x.
 struct normalize {  // x, scale, shift, mean, inverse_deviation [, residual] -> y
   static constexpr std::string_view kind = "normalize";
   bool relu = false, relu6 = false;
@@ -177,11 +177,11 @@ struct batch_norm_backward {
 struct add : no_attributes {  // a, b -> y                         y may take a's place
   static constexpr std::string_view kind = "add";
 };
-// Two or more -> y: their channels one after the other.
+// Two or more inputs -> y: their channels one after the other.
 struct concat : no_attributes {
   static constexpr std::string_view kind = "concat";
 };
-struct concat_backward : no_attributes {  // dy -> as many as were joined, in their order
+struct concat_backward : no_attributes {  // dy -> one gradient per input of the concat, in their order
   static constexpr std::string_view kind = "concat_backward";
 };
 struct global_average_pool : no_attributes {  // x -> y            y is [n, c, 1, 1], the mean over each plane
@@ -238,26 +238,26 @@ struct optimizer_step {
   friend bool operator==(const optimizer_step&, const optimizer_step&) = default;
 };
 
-// How an operand of an opaque operator is cut when the operator runs part by part over the batch: every part
-// reads all of it; the same samples; or, for an output without a batch, the sum over the samples.
+// How an operand of an opaque operator is cut if the operator runs part by part over the batch. whole: every
+// part uses all of it. part: the same samples. sum: an output without a batch, the sum over the samples.
 enum class batch_cut : std::uint8_t { whole, part, sum };
 template <>
 inline constexpr std::array enum_names<batch_cut>{"whole"sv, "part"sv, "sum"sv};
 
-// An operator of an imported network: its accesses and its time are known, but not what it computes. It is
-// planned and simulated as any other, and replayed on a GPU: something reads its inputs, writes its outputs
-// and takes its time. Outputs that are written in place (parameters) are among the inputs too. It has readers
-// and writers of its own in place of fields().
-struct opaque {  // any number -> at least one
+// An operator of an imported network: its accesses and its time are known, but not its function. It is
+// planned and simulated like any other. On a GPU, a stand-in reads its inputs, writes its outputs and takes
+// its time. Parameters that it updates in place are both inputs and outputs. It has its own reader and writer
+// instead of fields().
+struct opaque {  // any number of inputs -> at least one output
   static constexpr std::string_view kind = "opaque";
-  std::string label;        // what its framework calls it: "gelu"
+  std::string label;        // name in its framework, such as "gelu"
   std::uint64_t flops = 0;  // multiply and add count as two
   byte_count bytes = 0;     // bytes read and written; may be less than its operands hold
   bool products = false;    // whether flops are matrix products, at the rate of the graph's precision
   std::optional<nanoseconds> duration =
-      {};  // with everything resident; nothing: estimated from the machine's rates
+      {};  // time with everything resident; nothing: estimated from the machine's rates
   byte_count workspace_bytes = 0;
-  std::vector<batch_cut> in = {}, out = {};  // per operand; both empty: the operator cannot be cut
+  std::vector<batch_cut> in = {}, out = {};  // one per operand; if both are empty, the operator cannot be cut
   friend bool operator==(const opaque&, const opaque&) = default;
 };
 

@@ -10,13 +10,14 @@
 namespace um::placing {
 namespace {
 
-// Chooses a gap by the rule of a task. Occupied intervals are added in order of their addresses.
+// Chooses a gap by the request's rule. Occupied intervals must be added in ascending order of their
+// addresses.
 class gap_finder {
  public:
   gap_finder(const placement_request& t, byte_count alignment)
       : how_(t.rule), alignment_(alignment), cursor_(to_signed(t.floor)) {}
 
-  // False once no more can change the answer.
+  // Returns false once no further interval can change the result.
   bool add(offset_interval x) {
     if (x.above >= cursor_ && x.above - cursor_ < best_gap_) {
       const std::int64_t at = aligned();
@@ -44,18 +45,18 @@ class gap_finder {
 }  // namespace
 
 block_placer::block_placer(const placement_request& t)
-    : task_(t),
+    : request_(t),
       conflicts_(t.blocks),
       lifetimes_(t.blocks.size()),
       extents_(t.blocks.size()),
       is_kept_(t.blocks.size()) {
   std::uint32_t end = 1;
-  for (const shape& b : t.blocks) end = std::max(end, b.end);
-  steps_of_range_ = 1 + end / std::numeric_limits<step_range>::max();
+  for (const block_shape& b : t.blocks) end = std::max(end, b.end);
+  steps_per_range_ = 1 + end / std::numeric_limits<step_range>::max();
   constexpr std::uint64_t bits = 256;
-  const auto range_of = [&](std::uint32_t step) { return static_cast<step_range>(step / steps_of_range_); };
+  const auto range_of = [&](std::uint32_t step) { return static_cast<step_range>(step / steps_per_range_); };
   for (std::size_t i = 0; i < t.blocks.size(); ++i) {
-    const shape& b = t.blocks[i];
+    const block_shape& b = t.blocks[i];
     extents_[i] = to_signed(b.extent);
     lifetime& x = lifetimes_[i];
     x.begin = range_of(b.begin);
@@ -65,15 +66,15 @@ block_placer::block_placer(const placement_request& t)
   }
 }
 
-attempt block_placer::place(placing_order order) {
-  attempt a;
-  a.bytes = task_.floor;
-  a.address_of.resize(task_.blocks.size());
-  place_too(a, order, std::numeric_limits<byte_count>::max());
+partial_packing block_placer::place(placing_order order) {
+  partial_packing a;
+  a.bytes = request_.floor;
+  a.address_of.resize(request_.blocks.size());
+  place_further(a, order, std::numeric_limits<byte_count>::max());
   return a;
 }
 
-void block_placer::place_too(attempt& a, const placing_order& order, byte_count enough) {
+void block_placer::place_further(partial_packing& a, const placing_order& order, byte_count enough) {
   for (const std::uint32_t i : order) {
     if (a.bytes >= enough) return;
     a.order.push_back(i);
@@ -81,83 +82,84 @@ void block_placer::place_too(attempt& a, const placing_order& order, byte_count 
   }
 }
 
-bool block_placer::place_earlier(const attempt& before, std::size_t from, std::size_t to, byte_count most,
-                                 attempt& a) {
-  begin_as(before, to, a);
+bool block_placer::place_earlier(const partial_packing& before, std::size_t from, std::size_t to,
+                                 byte_count most, partial_packing& a) {
+  copy_placed(before, to, a);
   const auto moved = a.order.begin() + static_cast<std::ptrdiff_t>(from);
   std::rotate(a.order.begin() + static_cast<std::ptrdiff_t>(to), moved, moved + 1);
-  step_set changed;  // steps of `changes_`
-  changes_.clear();
+  step_set changed;  // union of the steps of block_moves_
+  block_moves_.clear();
   for (std::size_t k = to; k < a.order.size(); ++k) {
     const std::uint32_t i = a.order[k];
-    const std::int64_t was = before.address_of[i];
-    const bool stays = k > to && (!changed.meets(lifetimes_[i].steps) || keeps_lowest_gap(i, was));
-    const std::int64_t at = stays ? was : address_for(i, a);
+    const std::int64_t old_address = before.address_of[i];
+    const bool stays =
+        k > to && (!changed.intersects(lifetimes_[i].steps) || keeps_lowest_gap(i, old_address));
+    const std::int64_t at = stays ? old_address : address_for(i, a);
     insert(i, at, a);
     if (a.bytes_above_goal > most) return false;
     if (k == to) {
-      changes_.push_back({i, std::numeric_limits<std::int64_t>::max(), at});
+      block_moves_.push_back({i, std::numeric_limits<std::int64_t>::max(), at});
       changed = lifetimes_[i].steps;
-    } else if (at != was) {
-      changes_.push_back({i, was, at});
+    } else if (at != old_address) {
+      block_moves_.push_back({i, old_address, at});
       changed.add(lifetimes_[i].steps);
     }
     if (k != from) continue;
-    // From here on the block that moved was there before, too.
-    change& first = changes_.front();
-    first.was = before.address_of[first.index];
-    if (first.is != first.was) continue;
-    changes_.erase(changes_.begin());
-    if (changes_.empty()) {  // all others stay
+    // From this place on, the moved block was in the previous order, too.
+    block_move& first = block_moves_.front();
+    first.old_address = before.address_of[first.index];
+    if (first.new_address != first.old_address) continue;
+    block_moves_.erase(block_moves_.begin());
+    if (block_moves_.empty()) {  // no other block moves
       placing_order order = std::move(a.order);
       a = before;
       a.order = std::move(order);
       return true;
     }
     changed = {};
-    for (const change& c : changes_) changed.add(lifetimes_[c.index].steps);
+    for (const block_move& c : block_moves_) changed.add(lifetimes_[c.index].steps);
   }
   return true;
 }
 
 bool block_placer::keeps_lowest_gap(std::uint32_t i, std::int64_t at) const {
-  if (task_.rule != gap_rule::lowest_gap) return false;
+  if (request_.rule != gap_rule::lowest_gap) return false;
   const std::int64_t above = at + extents_[i];
   const lifetime& x = lifetimes_[i];
-  return std::ranges::all_of(changes_, [&](const change& c) {
+  return std::ranges::all_of(block_moves_, [&](const block_move& c) {
     const lifetime& y = lifetimes_[c.index];
     if (y.begin >= x.end || x.begin >= y.end) return true;
-    return c.was >= above && (c.is >= above || c.is + extents_[c.index] <= at);
+    return c.old_address >= above && (c.new_address >= above || c.new_address + extents_[c.index] <= at);
   });
 }
 
-// The first `kept` blocks of an order are placed.
-void block_placer::begin_as(const attempt& before, std::size_t kept, attempt& a) {
+// Sets `a` to the first `kept` blocks of the order `before`.
+void block_placer::copy_placed(const partial_packing& before, std::size_t kept, partial_packing& a) {
   a.order = before.order;
-  a.address_of.resize(task_.blocks.size());
+  a.address_of.resize(request_.blocks.size());
   a.placed.clear();
   a.begins.clear();
   a.ends.clear();
-  a.bytes = task_.floor;
+  a.bytes = request_.floor;
   a.bytes_above_goal = 0;
-  is_kept_.assign(task_.blocks.size(), 0);
+  is_kept_.assign(request_.blocks.size(), 0);
   for (std::size_t k = 0; k < kept; ++k) is_kept_[a.order[k]] = 1;
   for (const std::uint32_t i : before.placed) {
     if (is_kept_[i] != 0) insert_at(a.placed.size(), i, before.address_of[i], a);
   }
 }
 
-void block_placer::insert(std::uint32_t i, std::int64_t at, attempt& a) const {
+void block_placer::insert(std::uint32_t i, std::int64_t at, partial_packing& a) const {
   const auto address = [&](std::uint32_t k) { return a.address_of[k]; };
   const auto after = std::ranges::upper_bound(a.placed, at, {}, address) - a.placed.begin();
   insert_at(static_cast<std::size_t>(after), i, at, a);
 }
 
-void block_placer::insert_at(std::size_t place, std::uint32_t i, std::int64_t at, attempt& a) const {
+void block_placer::insert_at(std::size_t place, std::uint32_t i, std::int64_t at, partial_packing& a) const {
   const auto top = static_cast<byte_count>(at + extents_[i]);
   a.bytes = std::max(a.bytes, top);
-  if (top > task_.goal)
-    a.bytes_above_goal += std::min(top - task_.goal, static_cast<byte_count>(extents_[i]));
+  if (top > request_.goal)
+    a.bytes_above_goal += std::min(top - request_.goal, static_cast<byte_count>(extents_[i]));
   a.address_of[i] = at;
   const auto after = static_cast<std::ptrdiff_t>(place);
   a.placed.insert(a.placed.begin() + after, i);
@@ -165,12 +167,13 @@ void block_placer::insert_at(std::size_t place, std::uint32_t i, std::int64_t at
   a.ends.insert(a.ends.begin() + after, lifetimes_[i].end);
 }
 
-// Compares many lifetimes at once. `visit` returns false where it needs no more.
-void block_placer::for_each_overlapping_in_time(std::uint32_t i, const attempt& a, const auto& visit) const {
+// Compares many lifetimes at once.
+void block_placer::for_each_overlapping_in_time(std::uint32_t i, const partial_packing& a,
+                                                const auto& visit) const {
   constexpr std::size_t chunk = 128, word = sizeof(std::uint64_t);
   const std::size_t known = a.placed.size();
   const auto [begin, end, steps] = lifetimes_[i];
-  const shape& b = task_.blocks[i];
+  const block_shape& b = request_.blocks[i];
   std::array<unsigned char, chunk> meets;  // NOLINT(cppcoreguidelines-pro-type-member-init): set below
   for (std::size_t first = 0; first < known; first += chunk) {
     const std::size_t count = std::min(chunk, known - first), words = (count + word - 1) / word;
@@ -184,7 +187,8 @@ void block_placer::for_each_overlapping_in_time(std::uint32_t i, const attempt& 
       for (; some != 0; some &= some - 1) {
         const std::size_t k = first + w * word + static_cast<std::size_t>(std::countr_zero(some)) / 8;
         const std::uint32_t other = a.placed[k];
-        if (steps_of_range_ > 1 && (task_.blocks[other].begin >= b.end || b.begin >= task_.blocks[other].end))
+        if (steps_per_range_ > 1 &&
+            (request_.blocks[other].begin >= b.end || b.begin >= request_.blocks[other].end))
           continue;
         if (!visit(other)) return;
       }
@@ -192,9 +196,9 @@ void block_placer::for_each_overlapping_in_time(std::uint32_t i, const attempt& 
   }
 }
 
-std::int64_t block_placer::address_for(std::uint32_t i, const attempt& a) {
-  gap_finder found(task_, task_.blocks[i].alignment);
-  if (task_.has_only_single_blocks) {
+std::int64_t block_placer::address_for(std::uint32_t i, const partial_packing& a) {
+  gap_finder found(request_, request_.blocks[i].alignment);
+  if (request_.has_only_single_blocks) {
     const std::int64_t extent = extents_[i];
     for_each_overlapping_in_time(i, a, [&](std::uint32_t other) {
       return found.add({a.address_of[other] - extent, end_of(other, a)});
@@ -216,13 +220,13 @@ std::int64_t block_placer::address_for(std::uint32_t i, const attempt& a) {
   return found.address();
 }
 
-void block_placer::find_forbidden_addresses(std::uint32_t i, const attempt& a) {
-  const shape& b = task_.blocks[i];
+void block_placer::find_forbidden_addresses(std::uint32_t i, const partial_packing& a) {
+  const block_shape& b = request_.blocks[i];
   forbidden_.clear();
   forbidden_to_parts_.clear();
   for_each_overlapping_in_time(i, a, [&](std::uint32_t other) {
     const std::int64_t begin = a.address_of[other];
-    if (overlap_throughout(b, task_.blocks[other])) {
+    if (overlap_throughout(b, request_.blocks[other])) {
       forbidden_.push_back({begin - extents_[i], end_of(other, a)});
       return true;
     }

@@ -1,4 +1,4 @@
-// The last packings that were made: searches place many plans more than once.
+// A cache of recent packings: searches place many plans more than once.
 #pragma once
 
 #include <algorithm>
@@ -15,14 +15,14 @@ namespace um::placing {
 
 class recent_packings {
  public:
-  // The packing of equal blocks if it is known, else that which `pack` returns.
-  packing find_or(std::span<const block> blocks, const auto& pack) {
+  // The cached packing of equal blocks; if there is none, the result of `pack`, which is then cached.
+  packing find_or_make(std::span<const block> blocks, const auto& pack) {
     std::vector<std::uint64_t> key = key_of(blocks);
     const auto known = std::ranges::find(entries_, key, &entry::first);
     if (known != entries_.end()) return known->second;
     entries_.emplace_back(std::move(key), pack(blocks));
     words_ += entries_.back().first.size();
-    while (words_ > most_words && entries_.size() > 1) {
+    while (words_ > max_words && entries_.size() > 1) {
       words_ -= entries_.front().first.size();
       entries_.pop_front();
     }
@@ -30,7 +30,7 @@ class recent_packings {
   }
 
  private:
-  static constexpr std::size_t most_words = 1'000'000;  // 8 MB of keys, for each thread
+  static constexpr std::size_t max_words = 1'000'000;  // 8 MB of keys per thread
   using entry = std::pair<std::vector<std::uint64_t>, packing>;
 
   static std::vector<std::uint64_t> key_of(std::span<const block> blocks) {
@@ -45,7 +45,7 @@ class recent_packings {
   }
 
   std::deque<entry> entries_;  // oldest first
-  std::size_t words_ = 0;      // of all keys
+  std::size_t words_ = 0;      // total size of all keys
 };
 
 }  // namespace um::placing

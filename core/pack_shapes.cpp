@@ -11,8 +11,10 @@ bool is_empty(const piece& p) {
   return p.bytes == 0 || p.begin >= p.end;
 }
 
-// Appends the addresses, relative to that of `other`, at which `b` would conflict with it, in order.
-void append_forbidden_offsets(const shape& b, const shape& other, std::vector<offset_interval>& all) {
+// Appends the intervals of b's address, relative to that of `other`, in which the two conflict, in ascending
+// order.
+void append_forbidden_offsets(const block_shape& b, const block_shape& other,
+                              std::vector<offset_interval>& all) {
   const auto start = static_cast<std::ptrdiff_t>(all.size());
   for (const piece& p : b.pieces) {
     for (const piece& q : other.pieces) {
@@ -37,8 +39,8 @@ void append_forbidden_offsets(const shape& b, const shape& other, std::vector<of
 
 }  // namespace
 
-shape shape_of(const block& b) {
-  shape s;
+block_shape shape_of(const block& b) {
+  block_shape s;
   s.alignment = b.alignment;
   s.is_solid = true;
   s.first_end = std::numeric_limits<std::uint32_t>::max();
@@ -57,15 +59,15 @@ shape shape_of(const block& b) {
   return s;
 }
 
-conflicts::conflicts(std::span<const shape> blocks) : row_(blocks.size()) {
+conflicts::conflicts(std::span<const block_shape> blocks) : first_group_(blocks.size()) {
   const auto offset_count = [&] { return static_cast<std::uint32_t>(offsets_.size()); };
   for (std::size_t i = 0; i < blocks.size(); ++i) {
-    const shape& b = blocks[i];
-    row_[i] = first_pair_.size();
+    const block_shape& b = blocks[i];
+    first_group_[i] = first_pair_.size();
     if (b.is_single) continue;
     for (std::uint32_t other = 0; other < blocks.size(); ++other) {
-      if (other % group == 0) first_pair_.push_back(static_cast<std::uint32_t>(pairs_.size()));
-      const shape& o = blocks[other];
+      if (other % group_size == 0) first_pair_.push_back(static_cast<std::uint32_t>(pairs_.size()));
+      const block_shape& o = blocks[other];
       if (&o == &b || o.begin >= b.end || b.begin >= o.end || overlap_throughout(b, o)) continue;
       pairs_.push_back({other, offset_count()});
       append_forbidden_offsets(b, o, offsets_);
@@ -75,19 +77,19 @@ conflicts::conflicts(std::span<const shape> blocks) : row_(blocks.size()) {
 }
 
 std::span<const offset_interval> conflicts::forbidden_offsets(std::size_t i, std::uint32_t other) const {
-  const conflicting_pair* found = &pairs_[first_pair_[row_[i] + other / group]];
+  const conflicting_pair* found = &pairs_[first_pair_[first_group_[i] + other / group_size]];
   while (found->other != other) ++found;
   return std::span(offsets_).subspan(found->first_offset, found[1].first_offset - found->first_offset);
 }
 
-byte_count peak_live(std::span<const shape> blocks) {
+byte_count peak_live(std::span<const block_shape> blocks) {
   struct change {
     std::uint32_t at;
     bool opens;
     byte_count bytes;
   };
   std::vector<change> changes;
-  for (const shape& b : blocks) {
+  for (const block_shape& b : blocks) {
     for (const piece& p : b.pieces) {
       changes.push_back({p.begin, true, p.bytes});
       changes.push_back({p.end, false, p.bytes});

@@ -1,5 +1,4 @@
-// Derived properties of blocks for placing (core/pack.hpp), and the relative addresses at which two blocks
-// conflict.
+// Derived properties of the blocks of core/pack.hpp, and the relative addresses at which two blocks conflict.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +11,7 @@
 namespace um::placing {
 
 // A block with derived properties that placing uses.
-struct shape {
+struct block_shape {
   std::vector<piece> pieces;  // sorted by offset, without empty ones
   byte_count extent = 0;      // end of the highest piece
   std::uint32_t begin = 0, end = 0;
@@ -22,30 +21,30 @@ struct shape {
   bool is_solid = false;   // the pieces cover the extent without holes
 };
 
-shape shape_of(const block& b);
+block_shape shape_of(const block& b);
 
 // Largest sum of sizes live at one step.
-byte_count peak_live(std::span<const shape> blocks);
+byte_count peak_live(std::span<const block_shape> blocks);
 
 inline std::int64_t to_signed(byte_count bytes) {
   return static_cast<std::int64_t>(bytes);
 }
 
-// Two blocks conflict if the difference of their addresses is in (above, below).
+// An interval (above, below) of address differences at which two blocks conflict.
 struct offset_interval {
   std::int64_t above = 0, below = 0;
 };
 
-// Whether each piece of one is live with each piece of the other, so that their address ranges must be
+// Whether each piece of one block is live with each piece of the other, so that their address ranges must be
 // disjoint.
-inline bool overlap_throughout(const shape& a, const shape& b) {
+inline bool overlap_throughout(const block_shape& a, const block_shape& b) {
   return a.is_solid && b.is_solid && a.last_begin < b.first_end && b.last_begin < a.first_end;
 }
 
-// Conflicts of all pairs that overlap in time only partly; computed once, used by every order.
+// Conflicts of all pairs of blocks that overlap in time only partly. Computed once and used for every order.
 class conflicts {
  public:
-  explicit conflicts(std::span<const shape> blocks);
+  explicit conflicts(std::span<const block_shape> blocks);
 
   // Intervals of the address of block `i`, relative to that of `other`, at which the two conflict. Block `i`
   // has several pieces.
@@ -56,11 +55,12 @@ class conflicts {
     std::uint32_t other = 0;
     std::uint32_t first_offset = 0;  // index of its first interval in offsets_
   };
-  static constexpr std::uint32_t group = 16;  // blocks
-  std::vector<std::size_t> row_;              // per block of several pieces: index of its first group
-  std::vector<std::uint32_t> first_pair_;     // per group of others: index of the first pair with one of it
-  std::vector<conflicting_pair> pairs_;       // one entry past the last
-  std::vector<offset_interval> offsets_;      // forbidden ones of all pairs
+  static constexpr std::uint32_t group_size = 16;  // number of blocks in a group
+  std::vector<std::size_t> first_group_;           // per block with several pieces: index of its first group
+  std::vector<std::uint32_t>
+      first_pair_;  // per group of other blocks: index of the first pair with a block of the group
+  std::vector<conflicting_pair> pairs_;   // with one entry past the last
+  std::vector<offset_interval> offsets_;  // forbidden intervals of all pairs
 };
 
 }  // namespace um::placing

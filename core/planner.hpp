@@ -19,16 +19,17 @@
 
 namespace um {
 
-// The cost of one operator as measured or estimated with everything resident.
+// The cost of one operator, measured or estimated with everything resident.
 struct op_cost {
   nanoseconds time = 0;
-  byte_count workspace_bytes = 0;  // a later part of a filter gradient also needs the size of the gradient
-  std::string engine;              // which implementation was chosen, for the record
-  std::int64_t batch_parts = 1;  // number of parts of the batch that the engine computes one after the other
+  byte_count workspace_bytes =
+      0;               // without the gradient's size, which later parts of a filter gradient also need
+  std::string engine;  // name of the implementation that was chosen
+  std::int64_t batch_parts = 1;  // number of parts of the batch that the engine computes in sequence
 };
 using profile = std::vector<op_cost>;  // one per operator
 
-// Cost of a part of an operator; the backend memoises it.
+// Cost of a part of an operator. The backend caches it.
 using slice_costs = std::function<op_cost(const compute&)>;
 
 // Who evicts managed memory to stay within the budget.
@@ -44,10 +45,10 @@ struct problem {
   const profile& operator_costs;  // one per operator
   const machine& target;
   byte_count budget = std::numeric_limits<byte_count>::max();
-  pressure evicted_by = pressure::none;  // the plan, the driver or nobody
+  pressure evicted_by = pressure::none;  // the plan, the driver or none
   knob_values knobs;                     // every knob of the strategy, defaults filled in
   slice_costs cost_of_slice = {};        // if not set: cost_of() estimates
-  // A plan that takes so long is of no use: the planner may give up, as if there were none.
+  // Plans that take this long or longer are not wanted: a planner may throw instead of returning one.
   nanoseconds time_to_beat = std::numeric_limits<nanoseconds>::max();
 };
 
@@ -63,7 +64,7 @@ struct infeasible : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// One operator's operands exceed the budget: no plan fits that has them all on the device.
+// Thrown if one operator's operands exceed the budget, so no plan fits that has them all on the device.
 struct operands_too_large : infeasible {
   using infeasible::infeasible;
 };
@@ -109,15 +110,16 @@ struct strategy {
   std::vector<knob> knobs = {};
   bool is_bit_exact = true;  // results equal those of `device` to the bit; false: up to rounding
   family kind = family::explicit_;
-  bool keeps_budget = true;  // throws infeasible if it cannot; false: lowering may refuse its plan
-  std::string source = {};   // the paper that it follows; "": none
-  std::optional<memory_technique> technique = {};  // nothing: the default of its family
+  bool keeps_budget =
+      true;  // throws infeasible if it cannot keep the budget; false: lowering may refuse its plan
+  std::string source = {};                         // the paper that it implements; "": none
+  std::optional<memory_technique> technique = {};  // nothing: the default technique of its family
   bool is_advised = false;                         // `umbench advise` tries it by default
 };
 
 memory_technique technique_of(const strategy& s);
 
-// nullptr if there is no such row.
+// The strategy of that name; nullptr if there is none.
 const strategy* find_strategy(std::span<const strategy> table, std::string_view name);
 
 // Makes the strategy's plan. Explicit planners keep an optimizer's states on the device. If nothing fits
@@ -125,8 +127,8 @@ const strategy* find_strategy(std::span<const strategy> table, std::string_view 
 // larger by their size. Throws infeasible.
 memory_plan plan_for(const strategy& s, const problem& p);
 
-// Adds the defaults of missing knobs. Throws std::invalid_argument naming an unknown knob or a value out of
-// range.
+// The given knobs with the defaults of missing ones. Throws std::invalid_argument, naming an unknown knob or
+// a value out of range.
 knob_values complete_knobs(const strategy& s, const knob_values& given);
 
 }  // namespace um

@@ -8,7 +8,7 @@
 
 namespace um {
 
-// `all` is not empty. Of an even number of values, the mean of the two in the middle.
+// The median of at least one value; for an even number of values, the mean of the middle two.
 inline double median_of(std::vector<double> all) {
   const auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
   std::nth_element(all.begin(), middle, all.end());
@@ -16,12 +16,13 @@ inline double median_of(std::vector<double> all) {
   return (*middle + *std::max_element(all.begin(), middle)) / 2;
 }
 
-// The median of all times but the first; of a single one, itself.
+// The median of all times but the first; if there is only one, that one.
 inline double steady_time(const std::vector<nanoseconds>& times) {
   return median_of({times.begin() + (times.size() > 1 ? 1 : 0), times.end()});
 }
 
-// Quantile of ascending values, at least one; interpolates between two of them, as NumPy does.
+// The quantile of at least one value, given in ascending order. Interpolates between two values, as NumPy
+// does.
 inline double quantile_of(const auto& sorted, double share) {
   const double place = static_cast<double>(sorted.size() - 1) * share;
   const auto below = static_cast<std::size_t>(place);

@@ -14,7 +14,7 @@ block_ledger::block_ledger(const graph& g, const std::vector<residence>& home, c
       is_filled_(resident_),
       owners_(resident_.size(), no_owner),
       was_touched_(g.tensors.size(), false) {
-  // Owners at the end of an iteration, which is the state at the start of the next.
+  // The first iteration starts with the owners that every iteration ends with.
   std::vector<tensor_id> order;
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {
     if (is_managed(home[t]) && managed.is_touched(t)) order.push_back(t);
@@ -28,14 +28,14 @@ void block_ledger::take_ownership(tensor_id t) {
   for (std::size_t b = begin; b < end; ++b) owners_[b] = is_block_sized(g_.tensors[t]) ? t : no_owner;
 }
 
-// The runs of blocks of a range that change, as ranges. A block of which only small tensors were touched
-// still has to be filled up.
-std::vector<range> block_ledger::add_blocks(const range& r, bool wholly) {
+// Makes the blocks of a range resident. Returns the ranges of blocks that change. A block in which only small
+// tensors were touched before still changes if `fills_blocks`: the rest of it becomes resident.
+std::vector<range> block_ledger::add_blocks(const range& r, bool fills_blocks) {
   std::vector<range> changed;
   const auto [begin, end] = blocks_of(r);
   for (std::size_t b = begin; b < end; ++b) {
-    const bool fills_up = wholly && !is_filled_[b];
-    if (wholly) is_filled_[b] = true;
+    const bool fills_up = fills_blocks && !is_filled_[b];
+    if (fills_blocks) is_filled_[b] = true;
     if (resident_[b] && !fills_up) continue;
     if (!resident_[b]) ++resident_count_;
     resident_[b] = true;

@@ -4,8 +4,8 @@
 
 namespace um {
 
-launch_order launch_order_of(std::span<const step> steps) {
-  launch_order order;
+stretch_cut cut_into_stretches(std::span<const step> steps) {
+  stretch_cut order;
   order.is_awaited.resize(steps.size(), false);
   std::array<last_steps, lane_count> known{no_steps, no_steps, no_steps};
   for (const step& s : steps) {

@@ -1,5 +1,5 @@
-// Cuts the compute lane into stretches, each launched as one CUDA graph. Only the first step of a stretch
-// waits for other lanes, and other lanes wait only for its last step.
+// Cuts the compute lane into stretches: runs of steps that are launched as one CUDA graph. Only the first
+// step of a stretch waits for other lanes, and other lanes wait only for its last step.
 #pragma once
 
 #include <span>
@@ -10,14 +10,15 @@
 
 namespace um {
 
-struct launch_order {
-  // Per step, the steps that it still must wait for. A lane runs in order: a wait for a step covers all
-  // earlier steps of that lane, and all later steps of the waiting lane.
+struct stretch_cut {
+  // Per step, the steps of each lane that it must wait for, without those that an earlier wait of its lane
+  // covers. A lane runs in order, so a wait for a step covers all earlier steps of that lane.
   std::vector<last_steps> waits_for;
-  std::vector<bool> is_awaited;        // steps that another step still has to wait for
-  std::vector<index_range> stretches;  // steps of the compute lane; steps of other lanes may lie between
+  std::vector<bool> is_awaited;  // per step: whether a step of another lane waits for it
+  std::vector<index_range>
+      stretches;  // first and last compute step of each; steps of other lanes may lie between
 };
 
-launch_order launch_order_of(std::span<const step> steps);
+stretch_cut cut_into_stretches(std::span<const step> steps);
 
 }  // namespace um

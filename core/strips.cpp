@@ -15,8 +15,8 @@ region cross_section(const tensor& t, axis outer, region r) {
 
 // The regions of one tensor that the actions of a plan use.
 struct used_regions {
-  std::vector<region> sections;          // regions of all accesses and moves
-  std::vector<region> moved_or_written;  // regions of writes and moves
+  std::vector<region> sections;          // cross-sections of all accesses and moves
+  std::vector<region> moved_or_written;  // cross-sections of writes and moves
   std::vector<std::int64_t> borders;
 };
 
@@ -24,7 +24,7 @@ struct used_regions {
 // it is on the device.
 class cross_section_use {
  public:
-  // `whole`: all of the cross-section.
+  // `whole`: the section is the tensor's whole cross-section.
   void add_resident(const region& r, const region& section, bool whole) {
     record_whole(whole);
     if (std::ranges::none_of(on_device_, [&](const resident_region& x) { return contains(x.covered, r); }))
@@ -34,7 +34,7 @@ class cross_section_use {
     (whole ? has_whole_ : has_part_) = true;
     is_mixed_ = is_mixed_ || (has_whole_ && has_part_);
   }
-  // Removes the regions within `r` that are in the strip of that cross-section.
+  // Removes the regions within `r` that lie in the strip of that cross-section.
   void remove_from_section(const region& r, const region& section) {
     remove_within(r, [&](const resident_region& x) { return x.section == section; });
   }
@@ -47,11 +47,11 @@ class cross_section_use {
   struct resident_region {
     region covered, section;
   };
-  void remove_within(const region& r, auto&& concerns) {
+  void remove_within(const region& r, auto&& is_affected) {
     std::erase_if(on_device_,
-                  [&](const resident_region& x) { return concerns(x) && contains(r, x.covered); });
+                  [&](const resident_region& x) { return is_affected(x) && contains(r, x.covered); });
     is_mixed_ = is_mixed_ || std::ranges::any_of(on_device_, [&](const resident_region& x) {
-                  return concerns(x) && intersection(x.covered, r).has_value();
+                  return is_affected(x) && intersection(x.covered, r).has_value();
                 });
     if (on_device_.empty()) has_whole_ = has_part_ = false;
   }
@@ -123,13 +123,13 @@ class strip_finder {
   }
   bool is_whole(tensor_id t, const region& section) const { return section == whole_of(g_.tensors[t].shape); }
 
-  void add(tensor_id t, const region& r, bool takes, bool names) {
+  void add(tensor_id t, const region& r, bool is_access, bool is_move_or_write) {
     const region section = section_of(t, r);
     const auto once = [&](std::vector<region>& all) {
       if (all.empty() || all.back() != section) all.push_back(section);
     };
-    if (takes) once(used_[t].sections);
-    if (names) once(used_[t].moved_or_written);
+    if (is_access) once(used_[t].sections);
+    if (is_move_or_write) once(used_[t].moved_or_written);
     used_[t].borders.push_back(range_along(r, outer_axes_[t]).begin);
     used_[t].borders.push_back(range_along(r, outer_axes_[t]).end);
   }

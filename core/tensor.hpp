@@ -19,7 +19,7 @@ constexpr bool is_floating(dtype type) {
 
 // Memory order of elements; the shape does not depend on it.
 enum class memory_order : std::uint8_t {
-  nchw,  // one channel's plane after the other
+  nchw,  // planes of single channels, one after another
   nhwc,  // all channels of one position together ("channels last"); filters lie as K, R, S, C
 };
 template <>
@@ -35,7 +35,7 @@ enum class role : std::uint8_t {
   activation,
   activation_gradient,
   output,
-  state,  // an optimizer's, of a parameter: its moments or momentum
+  state,  // of an optimizer: moments or momentum of a parameter
 };
 template <>
 inline constexpr std::array enum_names<role>{
@@ -62,12 +62,12 @@ using tensor_id = std::uint32_t;
 byte_count element_bytes(dtype type);
 std::int64_t element_count(const dims& shape);
 byte_count bytes_of(const tensor& t);
-// Whether it has blocks of managed memory of its own; smaller tensors share them.
+// Whether the tensor has managed blocks of its own; smaller tensors share blocks.
 inline bool is_block_sized(const tensor& t) {
   return bytes_of(t) >= managed_block;
 }
 
-// Elements between neighbours along each axis.
+// Distance in elements between neighbours along each axis.
 dims strides_of(const tensor& t);
 // Index, in the order n, c, h, w, of the element at a position in memory.
 std::int64_t logical_index(const tensor& t, std::int64_t position);

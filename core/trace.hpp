@@ -21,11 +21,12 @@ inline constexpr std::size_t lane_count = all_values<lane>().size();
 struct span {
   std::uint32_t step = 0;  // index into execution_plan::steps
   lane in_lane = lane::compute;
-  nanoseconds begin = 0, end = 0;  // since the iteration began
+  nanoseconds begin = 0, end = 0;  // time since the iteration began
 };
 
-// The driver's work and the traffic on the link, by cause; nothing if not observed. Faults are
-// granules of 64 KiB that kernels faulted on, each once a batch; by CUPTI, faults on each batch's first page.
+// The driver's work and the traffic on the link, by cause; nothing if not observed. The simulator counts as
+// faults the 64 KiB granules that kernels faulted on, each once per batch. CUPTI counts those on each batch's
+// first page.
 struct counters {
   std::optional<std::uint64_t> faults;                 // faults raised by kernels and serviced by the driver
   std::optional<std::uint64_t> fault_batches;          // batches of faults, each followed by one replay
@@ -56,13 +57,14 @@ inline constexpr std::array<counter_field, 10> counter_fields{{
     {"remote_bytes", &counters::remote_bytes},
 }};
 
-// What moved in that direction by faults, prefetches, evictions and copies; nothing if one was not observed.
+// Bytes moved in that direction by faults, prefetches, evictions and copies; nothing if one of them was not
+// observed.
 std::optional<byte_count> bytes_to_device(const counters& c);
 std::optional<byte_count> bytes_to_host(const counters& c);
 
-// Bytes migrated or copied in both directions, over the bytes of all tensors that operators touch. 2 if
+// Ratio of the bytes moved in both directions to the bytes of all tensors that operators touch: 2 if
 // everything comes and leaves once. Access over the link does not count. Nothing if a counter was not
-// observed, or no tensor is touched.
+// observed or no tensor is touched.
 std::optional<double> amplification(const counters& moved, byte_count touched);
 
 struct memory_sample {
@@ -85,8 +87,8 @@ struct time_band {
 
 // Iterations that do not converge to one time, but repeat after a period.
 struct steady_cycle {
-  std::uint32_t period = 0;          // 0: none was found
-  nanoseconds mean = 0, median = 0;  // of the times of one period, or of all iterations if none was found
+  std::uint32_t period = 0;          // 0: no period was found
+  nanoseconds mean = 0, median = 0;  // over one period, or over all iterations if there is no period
 };
 
 }  // namespace um

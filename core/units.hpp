@@ -1,5 +1,5 @@
-// Quantities and how they combine: bytes are unsigned 64-bit, time is signed 64-bit
-// nanoseconds. All arithmetic that can overflow on user input goes through checked_*.
+// Units: bytes are unsigned 64-bit, times are signed 64-bit nanoseconds. All arithmetic that can overflow on
+// user input goes through checked_*.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ inline constexpr byte_count KiB = 1024;
 inline constexpr byte_count MiB = 1024 * KiB;
 inline constexpr byte_count GiB = 1024 * MiB;
 
-// The unit in which the UVM driver backs managed memory on the GPU (uvm_va_block_types.h).
+// The unit in which the UVM driver allocates device memory for managed memory (uvm_va_block_types.h).
 inline constexpr byte_count managed_block = 2 * MiB;
 // Every address inside an arena is a multiple of this, as cudaMalloc's are.
 inline constexpr byte_count arena_alignment = 256;
@@ -36,11 +36,11 @@ std::optional<std::uint64_t> checked_add(std::uint64_t a, std::uint64_t b);
 // Integer arithmetic: the same on every compiler. Throws std::invalid_argument for rate 0.
 nanoseconds time_at(std::uint64_t amount, std::uint64_t per_second);
 
-// "4GiB", "512 MB", "1048576": decimal (kB, MB, GB, TB) and binary (KiB ... TiB) suffixes, an
-// optional fraction ("1.5GiB"). Nothing for malformed, negative or overflowing text.
+// Parses a number of bytes such as "4GiB", "512 MB" or "1048576": decimal (kB, MB, GB, TB) and binary (KiB
+// ... TiB) suffixes, an optional fraction ("1.5GiB"). Nothing for malformed, negative or overflowing text.
 std::optional<byte_count> parse_bytes(std::string_view text);
 
-// Three significant digits with a binary suffix: "6.21 GiB".
+// Formats with three significant digits and a binary suffix, such as "6.21 GiB".
 std::string to_text(byte_count value);
 
 }  // namespace um

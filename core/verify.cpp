@@ -14,7 +14,7 @@ namespace {
 
 // A token stands for a value: equal tokens are equal bits. 0 is "no value".
 using token = std::uint64_t;
-constexpr token is_partial = token{1} << 63;  // flag of an unfinished sum; the other bits are its number
+constexpr token is_partial = token{1} << 63;  // flag of an unfinished sum; the other bits are its index
 
 // The tokens that each operator reads and writes when the graph runs in order.
 struct expected_values {
@@ -40,7 +40,7 @@ expected_values expected_tokens(const graph& g) {
   return e;
 }
 
-// The parts of an operator that have been added to an output so far.
+// The parts of an operator's result that have been added to an output so far.
 struct partial_sum {
   op_id op = 0;
   std::size_t output = 0;
@@ -70,7 +70,7 @@ bool covers(const std::vector<box>& boxes, const box& all) {
         left.push_back(r);
         continue;
       }
-      // Splits off the parts before and after b along one axis, then goes on with the rest.
+      // Splits off the parts before and after `b` along one axis, then goes on with the rest.
       for (interval box::* along : {&box::batch, &box::channel, &box::row, &box::reduction}) {
         box before = r, after = r;
         (before.*along).end = (b.*along).begin;
@@ -136,7 +136,7 @@ class symbolic_machine {
     return {};
   }
 
-  // The expected value of an operand: of its input or, for an output, of the first run.
+  // The token expected for an operand: of an input or, for an output, of the first run.
   token token_for(op_id o, tensor_id what) const {
     const op& first = g_.ops[o];
     const auto in = std::ranges::find(first.in, what);
@@ -191,7 +191,7 @@ class symbolic_machine {
     return (t & is_partial) == 0 ? nullptr : sums_[t & ~is_partial];
   }
 
-  // The operator's value, once disjoint parts cover all of it.
+  // The token after a sum: the operator's value once disjoint parts cover all of it.
   token token_for_sum(partial_sum sum, const box& all) {
     wide done = 0;
     for (const box& b : sum.added) done += volume_of(b);
@@ -216,7 +216,7 @@ class symbolic_machine {
     return {};
   }
 
-  // The state at the end must allow the next iteration to start.
+  // Checks that the cell's state at the end allows the next iteration to start.
   defect_text check_cell_at_end(tensor_id t, std::uint32_t c) const {
     const bool at_home = is_pinned(plan_.residences[t]);
     const bool there = at_home ? copies_.has_host_copy(t, c) : copies_.is_readable_by_kernels(t, c);
@@ -232,10 +232,10 @@ class symbolic_machine {
   std::vector<std::vector<token>> values_;  // per tensor, per cell
   std::vector<std::vector<box>> computed_;  // per operator
   std::map<partial_sum, std::size_t> tokens_;
-  std::vector<const partial_sum*> sums_;  // indexed by the number in their token
+  std::vector<const partial_sum*> sums_;  // indexed by the index in their token
 };
 
-// Every index lies within the graph and the plan, so that the rest may index freely.
+// Checks that every index lies within the graph and the plan.
 std::optional<std::string> index_defect(const graph& g, const memory_plan& plan) {
   if (plan.residences.size() != g.tensors.size()) {
     return "the plan gives " + std::to_string(plan.residences.size()) + " residences for " +

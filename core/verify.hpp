@@ -10,12 +10,14 @@
 
 namespace um {
 
-// Why the plan is wrong, naming the action, the operator and the tensor; nothing if it is right: every
-// operator is computed; every read finds the value that it would have in graph order (not absent, stale or
-// discarded); sums over parts are complete; parameters, gradients and outputs hold their values at the end.
+// The reason why the plan is wrong, naming the action, the operator and the tensor; nothing if it is right. A
+// right plan computes every operator. Every read finds the value that it would have in graph order (not
+// absent, stale or discarded). Sums over parts are complete. Parameters, gradients and outputs have their
+// values at the end.
 std::optional<std::string> defect_of(const graph& g, const memory_plan& plan);
 
-// A plan that has been verified for a graph; only verified() makes one. The graph must outlive it unchanged.
+// A plan that has been verified for a graph; only verify_plan() makes one. The graph must outlive it
+// unchanged.
 class verified_plan {
  public:
   const memory_plan& plan() const { return plan_; }
@@ -29,7 +31,7 @@ class verified_plan {
   memory_plan plan_;
 };
 
-// Throws std::invalid_argument with the text of defect_of().
+// Verifies a plan. Throws std::invalid_argument with the text of defect_of().
 verified_plan verify_plan(const graph& g, memory_plan plan);
 
 }  // namespace um

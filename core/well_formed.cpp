@@ -1,4 +1,4 @@
-// defect_of(graph) for the structure of a graph; operands.hpp checks the operands of each operator.
+// Implements defect_of(graph): the structure of a graph. operands.hpp checks the operands of each operator.
 #include <algorithm>
 #include <limits>
 
@@ -38,7 +38,7 @@ defect alias_defect(const graph& g, const op& o) {
   return from.name + " and " + to.name + " may alias but differ in size";
 }
 
-// Reads come after writes and every tensor is written once. `written` has one flag per tensor.
+// Checks that reads come after writes and every tensor is written once. `written`: a flag per tensor.
 defect order_defect(const graph& g, const op& o, std::vector<bool>& written) {
   for (const tensor_id id : o.in) {
     const tensor& t = g.tensors[id];

@@ -12,7 +12,7 @@
 namespace um {
 namespace {
 
-// Fractions of the budget (1/20 and 1/10), a policy for all machines: a larger input gets a twin; a tensor up
+// Fractions of the budget (1/20 and 1/10), the same for all machines: a larger input gets a twin; a tensor up
 // to the second size may move as a whole for each slice.
 constexpr byte_count share_of_large_input = 20, share_moved_whole = 10;
 
@@ -45,7 +45,7 @@ bool is_on_operand_side(access_mode mode, operand_side side) {
   return side == operand_side::both || (side == operand_side::inputs ? reads(mode) : writes(mode));
 }
 
-// Whether the rules make room on demand: then dead data is discarded when memory is needed, and outputs are
+// Whether the rules evict on demand. Then dead data is discarded when memory is needed, and outputs are
 // populated.
 bool makes_room_on_demand(const hint_strategy& s) {
   return std::ranges::any_of(s.rules, [](const hint_rule& r) {
@@ -56,8 +56,8 @@ bool makes_room_on_demand(const hint_strategy& s) {
   });
 }
 
-// A tensor that slices cut moves as a whole for each slice unless its parts are whole blocks. Then it must be
-// small.
+// Whether a tensor can move once per slice. It moves as a whole then unless its parts are whole blocks, so it
+// must be small.
 bool moves_in_parts(const problem& p, const use_table& uses, tensor_id t) {
   const tensor& what = p.network.tensors[t];
   const std::uint32_t slices = uses.first_part[t + 1] - uses.first_part[t];
@@ -65,11 +65,12 @@ bool moves_in_parts(const problem& p, const use_table& uses, tensor_id t) {
          eviction_part_count(what, residence::twinned, slices, managed_block) > 1;
 }
 
-// Small inputs need a rule that names them: copying them is cheaper than the memory they would free.
+// Whether a tensor may be evicted by twin. Small inputs need a rule that names them, since copying them is
+// cheaper than the memory that it would free.
 bool can_evict_by_twin(const problem& p, const use_table& uses, const tensor_choice& which, tensor_id t) {
   const tensor& what = p.network.tensors[t];
   const bool is_used = !uses.uses_of_part[uses.first_part[t]].empty();
-  // Smaller tensors share their block with others and arrive with them.
+  // Smaller tensors share their block with others and move with it.
   if (!is_used || !is_block_sized(what) || !moves_in_parts(p, uses, t)) return false;
   if (what.role == role::input) {
     return !which.roles.empty() || !which.names.empty() || bytes_of(what) > p.budget / share_of_large_input;
@@ -146,7 +147,7 @@ class draft_builder {
   }
   box box_of(part_id x) const { return um::box_of(graph_, uses_.parts[x]); }
 
-  // Advice on part of a block would split the block.
+  // Advice at the start, for tensors of at least one block: advice on part of a block would split the block.
   std::vector<action> advice_at_start() const {
     std::vector<action> all;
     for (tensor_id t = 0; t < graph_.tensors.size(); ++t) {
@@ -217,7 +218,7 @@ class draft_builder {
     return wanted;
   }
 
-  // The first compute from which on at most `most` bytes are prefetched until `target`.
+  // The first compute from which at most `most` bytes are prefetched until `target`.
   position first_position_within_bytes(const std::vector<std::vector<part_id>>& wanted, position target,
                                        std::int64_t most) const {
     const auto bytes_at = [&](position at) {

@@ -11,15 +11,16 @@
 namespace um {
 namespace {
 
-// A place between two actions that do not move.
+// Index of a point between two actions that do not move.
 using insertion_point = std::uint32_t;
 
 // An action whose time can be chosen: an eviction or a discard of managed memory.
 struct departure {
   action what;
   block_range blocks;
-  insertion_point from = 0, to = 0;  // range of places: after its last use, and before the next
-  nanoseconds turn = 0;              // start time in the lane to the host
+  insertion_point from = 0,
+                  to = 0;  // earliest and latest insertion point: after its last use, and before the next
+  nanoseconds turn = 0;    // start time in the lane to the host
   std::uint64_t released_blocks = 0;
 };
 
@@ -57,7 +58,7 @@ class eviction_timetable {
                       a);
   }
 
-  // --- possible places ---
+  // --- possible insertion points ---
 
   // Blocks that an action touches or releases. The first compute that touches a tensor takes over its whole
   // address range. A part includes the blocks that it shares with neighbours.
@@ -86,8 +87,8 @@ class eviction_timetable {
     }
   }
 
-  // The earliest place: after the last action that touches its blocks. A tensor that was last used in the
-  // iteration before may leave at the end of that iteration.
+  // Finds the earliest insertion point of each departure: after the last action that touches its blocks. A
+  // tensor that was last used in the previous iteration may leave at the end of that iteration.
   void find_earliest(std::size_t blocks) {
     std::vector<insertion_point> last(blocks, 0);
     for (const action& a : plan_.actions) {
@@ -120,7 +121,7 @@ class eviction_timetable {
     return x != nullptr && survives(graph_.tensors[x->tensor].role);
   }
 
-  // The latest place: before the next action that touches its blocks.
+  // Finds the latest insertion point of each departure: before the next action that touches its blocks.
   void find_latest(std::size_t blocks) {
     std::vector<std::vector<std::size_t>> in_slot(fixed_actions_.size() + 1);
     for (std::size_t i = 0; i < departures_.size(); ++i) in_slot[departures_[i].from].push_back(i);
@@ -137,10 +138,10 @@ class eviction_timetable {
     }
   }
 
-  // --- memory and turns ---
+  // --- memory, and turns in the lane to the host ---
 
-  // The plan with all departures at their places. Discards come first at a place, so that they do not wait
-  // for copies.
+  // The plan with all departures at their insertion points. Discards come first at a point, so that they do
+  // not wait for copies.
   memory_plan merge_actions() {
     std::ranges::stable_sort(departures_, {},
                              [](const departure& d) { return std::pair(d.from, is_copy(d)); });
@@ -212,7 +213,7 @@ class eviction_timetable {
   const memory_plan& plan_;
   const placement& placement_;
   std::vector<bool> is_touched_;       // per tensor
-  std::vector<action> fixed_actions_;  // actions that do not move; insertion point s lies before number s
+  std::vector<action> fixed_actions_;  // actions that do not move; insertion point s lies before action s
   std::vector<std::vector<block_range>> touched_blocks_;  // blocks that each of them touches
   std::vector<departure> departures_;
   std::vector<std::uint64_t> resident_blocks_;  // blocks in use after each fixed action

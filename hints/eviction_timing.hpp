@@ -22,8 +22,8 @@ memory_plan retime_evictions(const problem& p, const memory_plan& plan, const pl
 // share of an operator, and copies to and from twins slow down operators that run beside them.
 nanoseconds expected_iteration_time(const problem& p, const execution_plan& steps);
 
-// Times from a machine's figures, with nothing else running. Time to evict: by the driver or, for twinned
-// memory, by a copy to the twin and a discard.
+// Times by a machine's figures, with nothing else running. evict_time(): an eviction by the driver or, for
+// twinned memory, a copy to the twin and a discard.
 nanoseconds evict_time(const machine& m, byte_count blocks, residence home);
 nanoseconds discard_time(const machine& m, byte_count blocks);
 

@@ -9,16 +9,16 @@
 
 namespace um {
 
-// The table, as rules and as strategies, in the same order.
+// All hint strategies, as rules and as strategies, in the same order.
 std::span<const hint_strategy> hint_table();
 std::span<const strategy> hint_strategies();
 
-// `s` must have no defect_of(). With pressure::plan the managed memory in use stays within what the budget
-// leaves: by the strategy's own evictions, otherwise in the driver's order. Throws infeasible if an
-// operator's operands exceed that.
+// Makes the plan of a hint strategy, for which defect_of() must return nothing. With pressure::plan the
+// managed memory in use stays within what the budget leaves, by the strategy's own evictions or else by
+// evictions in the driver's order. Throws infeasible if an operator's operands exceed that.
 memory_plan plan_hints(const hint_strategy& s, const problem& p);
 
-// A strategy that follows these rules.
+// The strategy whose planner follows these rules.
 strategy make_strategy(hint_strategy s);
 
 }  // namespace um

@@ -103,7 +103,7 @@ class eviction_planner {
     return !resident_.ledger().is_fully_resident(x.address_range);
   }
 
-  // In-place operator: the output has the address of an input, which is on the device.
+  // Whether the tensor is an in-place output: it has the address of an input, which is on the device.
   bool is_in_place(tensor_id t) const {
     const op& o = current_op();
     if (!o.alias || o.out[o.alias->output] != t) return false;
@@ -126,9 +126,9 @@ class eviction_planner {
     return true;
   }
 
-  // The memory of a tensor that nobody has touched yet may still belong to another tensor. If one of the two
-  // is twinned, only prepare_compute() may take it over: an earlier prefetch would make the other one
-  // resident without its value.
+  // Whether a prefetch of an untouched tensor would take memory that still belongs to another tensor while
+  // one of the two is twinned. Only prepare_compute() may take it over then: an earlier prefetch would make
+  // the other tensor resident without its value.
   bool conflicts_with_twin(tensor_id t) const {
     const block_ledger& ledger = resident_.ledger();
     const auto is_twinned = [&](tensor_id x) { return draft_.residences[x] == residence::twinned; };
@@ -183,7 +183,7 @@ class eviction_planner {
 
   // --- the end of an iteration ---
 
-  // Twinned tensors that persist are back on the host when an iteration ends.
+  // Evicts twinned tensors that persist: they must be on the host when an iteration ends.
   void evict_persistent_twins() {
     for (const evictable_part& x : parts_.parts) {
       if (draft_.residences[x.tensor] != residence::twinned || !survives(graph_.tensors[x.tensor].role))
@@ -216,7 +216,7 @@ class eviction_planner {
   std::vector<action> actions_;
   position position_ = 0;
   std::uint64_t block_limit_,
-      blocks_without_reserve_;  // in blocks: the budget, and the budget less the reserve
+      blocks_without_reserve_;  // numbers of blocks: in the budget; in the budget without the reserve
 };
 
 }  // namespace

@@ -15,10 +15,10 @@ namespace um {
 
 // Victim selection: which parts of managed tensors are evicted when a compute needs room.
 
-// The defaults are the driver's behaviour, for mode `capped`.
+// How to evict. The defaults imitate the driver, for mode `capped`.
 struct eviction_options {
   evict_order order = evict_order::driver;
-  std::int64_t min_gap = 0;          // not_soon: minimum number of computes until the next use
+  std::int64_t min_gap = 0;  // for evict_order::not_soon: minimum number of computes until the next use
   byte_count part_bytes = 64 * MiB;  // tensors are evicted in parts of about that size
   byte_count reserve_bytes = 0;      // part of the budget kept free for early prefetches
   bool prefetch_inputs = false;  // inputs of a compute are prefetched instead of faulting in; twinned tensors
@@ -44,8 +44,9 @@ class block_set {
   std::vector<std::size_t> members_;
 };
 
-// Rank of a part in the order of eviction: parts that are not used again first, then those that the rules let
-// leave, last all others and those that are needed soon; within a kind the smaller `order` first.
+// Rank of a part in the order of eviction: first parts that are not used again, then those that the rules
+// allow to leave, last all others and those that are needed soon. Within a kind, a smaller `order` comes
+// first.
 struct eviction_rank {
   enum class rank_kind : std::uint8_t { dead, may_leave, last_resort };
   rank_kind kind = rank_kind::dead;
@@ -53,7 +54,7 @@ struct eviction_rank {
   friend auto operator<=>(const eviction_rank&, const eviction_rank&) = default;
 };
 
-// Ranks parts for eviction, and makes the action that evicts each. Keeps references.
+// Ranks parts for eviction and makes the actions that evict them. Keeps references.
 class victim_order {
  public:
   victim_order(const graph& g, const eviction_options& rules, position end)
@@ -117,7 +118,7 @@ class resident_parts {
   std::uint64_t clock_ = 0;                  // counts actions
 };
 
-// Addresses for a draft whose twinned tensors nobody has prefetched yet.
+// Packs a draft. None of its twinned tensors may have a prefetch yet.
 placement placement_of_draft(const problem& p, const memory_plan& draft, packer arena_packer);
 
 // Inserts evictions into a plan so that the device arena and all resident managed blocks stay within the

@@ -7,7 +7,7 @@
 namespace um {
 namespace {
 
-// The parts, of `of` equal parts of a batch, that overlap a range of images.
+// The parts that overlap a range of images if the batch has `of` equal parts.
 std::pair<std::size_t, std::size_t> overlapping_parts(std::int64_t images, std::uint32_t of,
                                                       const interval& range) {
   std::uint32_t begin = 0, end = of;

@@ -22,7 +22,7 @@ struct evictable_part {
   std::vector<position> uses;    // positions of the computes that use it, ascending
 };
 
-// An operand of a compute in managed memory.
+// An operand of a compute that lies in managed memory.
 struct managed_operand {
   tensor_id tensor = 0;
   std::size_t part_begin = 0, part_end = 0;  // indices of the parts that it overlaps

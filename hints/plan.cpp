@@ -17,8 +17,8 @@ namespace um {
 namespace {
 
 constexpr packer placed_by = packers::searched;
-// A change of a number must reach this share of the time before: smaller gains are within the error of such
-// times.
+// A changed setting must reach this share of the previous time: smaller gains are within the error of
+// simulated times.
 constexpr nanoseconds worth_permille = 995;
 
 // The numbers that a search changes. Start values and candidates are policy, not properties of a machine.
@@ -135,7 +135,8 @@ class hint_planner {
   }
 
  private:
-  // The device arena is reserved for the whole run. A strategy that evicts can do without it.
+  // Chooses the first setting. The device arena is reserved for the whole run; a strategy that evicts can do
+  // without it.
   search_setting choose_first_setting() {
     search_setting first;
     if (pressure_rule_ == nullptr || !places_on_device_) return first;
@@ -167,7 +168,7 @@ class hint_planner {
     return *drafts_.emplace_back(known_draft{with.cut_percent, with.keeps_on_device, std::move(draft)}).draft;
   }
 
-  // If everything fits, nothing leaves and no tensor needs a twin.
+  // Makes the draft for a setting. If everything fits, no tensor leaves or needs a twin.
   memory_plan make_draft_for(const search_setting& with) const {
     std::vector<compute> order = graph_order(problem_.network);
     if (find_rule<cut_rule>(strategy_) != nullptr && !fits_budget_) {
@@ -180,7 +181,8 @@ class hint_planner {
     return plan;
   }
 
-  // A strategy that evicts, or keeps twins, keeps the budget even where the driver could.
+  // Makes the plan for a setting. A strategy that evicts or keeps twins keeps the budget itself, even if the
+  // driver could.
   memory_plan make_plan(const search_setting& with) {
     const placed_draft& draft = find_draft(with);
     const bool evicts = !fits_budget_ && (pressure_rule_ != nullptr || evicts_by_twin_);
@@ -226,8 +228,8 @@ class hint_planner {
     return std::move(*best_);
   }
 
-  // Without a search rule: varies prefetch timing, part size and cut percentage one at a time,
-  // each from the best setting so far.
+  // Varies prefetch timing, part size and cut percentage one at a time, each from the best setting so far;
+  // used without a search rule.
   void try_setting_and_other_timing(const search_setting& first) {
     try_setting(first);
     const auto also = [&](auto search_setting::* member, auto value) {
@@ -241,7 +243,7 @@ class hint_planner {
     for (const std::int64_t percent : {35, 70}) also(&search_setting::cut_percent, percent);
   }
 
-  // Time of an iteration; nothing if there is no plan. Keeps the best plan.
+  // Plans with a setting. Returns the time of an iteration; nothing if there is no plan. Keeps the best plan.
   std::optional<nanoseconds> try_setting(const search_setting& with) {
     try {
       memory_plan plan = make_plan(with);
@@ -268,7 +270,8 @@ class hint_planner {
   }
   static bool is_improvement(nanoseconds from, nanoseconds to) { return to <= from / 1000 * worth_permille; }
 
-  // Each setting is a group of its own, so that the search moves to the first one that improves.
+  // The neighbours of a setting. Each forms a group of its own, so that the search moves to the first
+  // improvement.
   std::vector<neighbours<search_setting>> neighbours_of(const search_setting& at) const {
     std::vector<neighbours<search_setting>> all;
     const auto add = [&](auto search_setting::* member, auto value) {
@@ -277,7 +280,7 @@ class hint_planner {
       all.push_back({"", {changed}});
     };
     for (const std::int64_t percent : {15, 35, 50, 70, 100, 11}) add(&search_setting::cut_percent, percent);
-    // More slices make planning longer: only where fewer were not enough.
+    // More slices make planning longer, so they are tried only if fewer were not enough.
     if (at.cut_percent <= 15) {
       for (const std::int64_t percent : {9, 7, 5}) add(&search_setting::cut_percent, percent);
     }
@@ -291,8 +294,8 @@ class hint_planner {
   const hint_strategy& strategy_;
   const problem& problem_;
   const evict_rule* pressure_rule_;  // rule that evicts under pressure, or null
-  bool evicts_by_twin_;              // whether some evictions go by twins
-  bool places_on_device_;            // whether rules place tensors on the device
+  bool evicts_by_twin_;              // whether some rule evicts by twins
+  bool places_on_device_;            // whether some rule places tensors on the device
   bool fits_budget_ = false;
   // Results of the search so far.
   std::optional<memory_plan> best_;

@@ -14,7 +14,7 @@ bool can_have_twin(role use) {
   return use == role::input || use == role::activation || use == role::activation_gradient;
 }
 
-// Why one rule is invalid by itself; nothing if it is valid.
+// The reason why a rule is invalid by itself; nothing if it is valid.
 std::optional<std::string> defect_of(const hint_rule& r) {
   if (!is_plain_name(r.name)) return "its name: use lower-case letters, digits and '_'";
   if (const auto* p = std::get_if<residence_rule>(&r.policy); p != nullptr) {

@@ -22,7 +22,7 @@ enum class tensor_use : std::uint8_t {
   read_only,     // no operator writes it
   written,       // some operator does
   needed_again,  // used again after operators that do not touch it, as in the backward pass
-  passing,       // used only by the operators next to its writer
+  passing,       // used only by operators right after its writer
 };
 template <>
 inline constexpr std::array enum_names<tensor_use>{"any"sv, "read_only"sv, "written"sv, "needed_again"sv,
@@ -40,18 +40,19 @@ struct tensor_choice {
   friend bool operator==(const tensor_choice&, const tensor_choice&) = default;
 };
 
-// An entry of read_by or written_by that begins so goes on with a pattern of an opaque operator's label.
+// Prefix of entries of read_by and written_by; the rest of the entry is a pattern of an opaque operator's
+// label.
 inline constexpr std::string_view opaque_label = "opaque:";
 
 // --- policies ---
 
-// Residence of the tensors; without such a rule: managed.
+// Sets the residence of the tensors, which is `managed` without such a rule.
 struct residence_rule {
   residence where = residence::managed;
   friend bool operator==(const residence_rule&, const residence_rule&) = default;
 };
 
-// Advice for tensors of at least 2 MiB: for smaller ones it would split a block of the driver.
+// Gives advice on tensors of at least 2 MiB; on smaller ones it would split a block of the driver.
 struct advice_rule {
   advice hint = advice::read_mostly;
   friend bool operator==(const advice_rule&, const advice_rule&) = default;
@@ -63,7 +64,7 @@ inline constexpr std::array enum_names<operand_side>{"inputs"sv, "outputs"sv, "b
 enum class look_ahead_unit : std::uint8_t {
   operators,  // `ahead` operators before the use
   bytes,      // as early as at most `ahead` bytes are prefetched before the use
-  room,       // in the order of uses, each as soon as there is room; ignores `ahead`
+  room,       // in the order of use, each as soon as there is room; ignores `ahead`
 };
 template <>
 inline constexpr std::array enum_names<look_ahead_unit>{"operators"sv, "bytes"sv, "room"sv};
@@ -83,7 +84,7 @@ struct prefetch_rule {
 
 enum class evict_when : std::uint8_t {
   after_use,  // right after a use, if `gap` or more operators pass before the next
-  pressure,   // when an operator needs the room
+  pressure,   // when an operator needs memory
 };
 template <>
 inline constexpr std::array enum_names<evict_when>{"after_use"sv, "pressure"sv};
@@ -95,14 +96,14 @@ enum class evict_order : std::uint8_t {
 template <>
 inline constexpr std::array enum_names<evict_order>{"driver"sv, "not_soon"sv, "furthest_use"sv};
 enum class evict_means : std::uint8_t {
-  prefetch_to_host,  // by the driver
+  prefetch_to_host,  // by the driver (cudaMemPrefetchAsync to the host)
   twin,              // an asynchronous copy to a pinned twin, then a discard
 };
 template <>
 inline constexpr std::array enum_names<evict_means>{"prefetch_to_host"sv, "twin"sv};
 struct evict_rule {
   evict_when when = evict_when::pressure;
-  evict_order order = evict_order::driver;  // of `pressure`
+  evict_order order = evict_order::driver;  // order for evict_when::pressure
   std::int64_t gap = 2;
   evict_means means = evict_means::prefetch_to_host;
   friend bool operator==(const evict_rule&, const evict_rule&) = default;
@@ -120,14 +121,14 @@ struct cut_rule {
   friend bool operator==(const cut_rule&, const cut_rule&) = default;
 };
 
-// The numbers of the other rules are a start: the planner simulates neighbouring values, at most `trials`
-// plans, and takes the fastest plan.
+// Uses the numbers of the other rules as a start: the planner simulates at most `trials` plans with
+// neighbouring values and takes the fastest one.
 struct search_rule {
   std::int64_t trials = 48;  // maximum number of simulated plans
   friend bool operator==(const search_rule&, const search_rule&) = default;
 };
 
-// The policy for the tensors that a rule selects.
+// What a rule does with the tensors that it selects.
 using hint_policy =
     std::variant<residence_rule, advice_rule, prefetch_rule, evict_rule, discard_rule, cut_rule, search_rule>;
 
@@ -144,7 +145,7 @@ struct hint_strategy {
   friend bool operator==(const hint_strategy&, const hint_strategy&) = default;
 };
 
-// Why the rules are invalid, naming the rule and the mend; nothing if they are valid.
+// The reason why the rules are invalid, naming the rule and the remedy; nothing if they are valid.
 std::optional<std::string> defect_of(const hint_strategy& s);
 
 // The strategy without one rule, named "NAME,without=RULE". Throws std::invalid_argument, listing the rules,

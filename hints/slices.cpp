@@ -28,8 +28,8 @@ bool cuts_at_block_borders(const graph& g, const batch_loop& r, std::uint32_t pa
   return true;
 }
 
-// The number of slices: a divisor of the batch of at least `least`, so that slices have one size. Prefers one
-// up to four times `least` that cuts at block borders.
+// Chooses the number of slices: a divisor of the batch of at least `least`, so that slices have equal size.
+// Prefers one up to four times `least` that cuts at block borders.
 std::uint32_t choose_part_count(const graph& g, const batch_loop& r, std::uint32_t least) {
   const auto images = static_cast<std::uint32_t>(g.tensors[g.ops[r.begin].out.front()].shape.n);
   std::uint32_t first = 0;
@@ -43,14 +43,15 @@ std::uint32_t choose_part_count(const graph& g, const batch_loop& r, std::uint32
 
 bool has_accumulation(const graph& g, const batch_loop& r) {
   for (op_id o = r.begin; o < r.end; ++o) {
-    const auto touched = accesses_of(g, g.ops[o], batch_part(images_of_op(g, g.ops[o]), r.parts - 1, r.parts));
+    const auto touched =
+        accesses_of(g, g.ops[o], batch_part(images_of_op(g, g.ops[o]), r.parts - 1, r.parts));
     if (std::ranges::any_of(touched, [](const access& a) { return a.mode == access_mode::accumulate; }))
       return true;
   }
   return false;
 }
 
-// Operators that write an output of the network run whole.
+// Whether an operator can run in slices; those that write an output of the network run whole.
 bool can_be_sliced(const graph& g, const op& o, std::uint32_t parts) {
   return can_split_batch(g, o, parts) &&
          std::ranges::none_of(o.out, [&](tensor_id t) { return g.tensors[t].role == role::output; });

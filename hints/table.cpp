@@ -1,4 +1,4 @@
-// The named strategies, as rules.
+// The table of named hint strategies.
 #include <algorithm>
 #include <array>
 #include <utility>

@@ -33,7 +33,7 @@ eviction_rank victim_order::rank_of(const evictable_part& x, position now, std::
   const position next = next_use(x, now);
   const bool furthest = options_.order == evict_order::furthest_use;
   if (next == never && is_discarded(x)) {
-    // Of dead parts, evict first the one that is written again last.
+    // Of dead parts, the one whose next write is last is evicted first.
     return {dead, x.uses.empty() ? 0 : static_cast<std::uint64_t>(never - x.uses.front())};
   }
   if (next == never) return {furthest ? dead : may_leave, came_in};
@@ -50,7 +50,7 @@ action victim_order::eviction_of(const evictable_part& x, position now) const {
   return evict{x.tensor, x.region};
 }
 
-// Positions of the next iteration follow those of this one.
+// Position of the part's next use. Positions of the next iteration follow those of this one.
 position victim_order::next_use(const evictable_part& x, position now) const {
   const role use = graph_.tensors[x.tensor].role;
   const auto at = std::ranges::lower_bound(x.uses, now);
@@ -97,7 +97,7 @@ void resident_parts::record_arrival(tensor_id t, std::span<const range> ranges, 
       if (!is_new && ledger_.is_resident(b)) continue;
       last_arrival_[b] = clock_;
       const tensor_id owner =
-          ledger_.owner(b);  // possibly another tensor until a compute takes the block over
+          ledger_.owner(b);  // the owner may be another tensor until a compute takes the block over
       if (owner != t && owner != block_ledger::no_owner) note(owner);
     }
   }

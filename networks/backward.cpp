@@ -9,7 +9,7 @@
 namespace um {
 namespace {
 
-// "conv1.w" -> "conv1.dw".
+// Name of a tensor's gradient: "conv1.w" -> "conv1.dw".
 std::string gradient_name(const std::string& name) {
   const std::size_t dot = name.rfind('.');
   const std::size_t stem = dot == std::string::npos ? 0 : dot + 1;
@@ -27,9 +27,9 @@ role gradient_role(role use) {
   }
 }
 
-// Walks the forward operators from the last to the first and appends their gradients. A tensor that
-// is read several times gets as many gradient parts. Each is added to the sum of the earlier ones,
-// except the last two where the operator that takes them adds them itself.
+// Walks the forward operators from the last to the first and appends their gradients. The gradient of a
+// tensor with several readers has one part per reader. Each part is added to the sum of the earlier ones,
+// except for the last two if the operator that takes them adds them itself.
 class backward_pass {
  public:
   backward_pass(graph& g, std::span<const tensor_id> inputs, bool joined)
@@ -52,7 +52,7 @@ class backward_pass {
     count_gradient_parts(y);
     gradients_.at(y).parts.assign(1, dy);
     for (std::size_t i = forward_ops_; i-- > 0;) {
-      const op forward = graph_.ops[i];  // a copy: appending moves the list
+      const op forward = graph_.ops[i];  // a copy, since appending may reallocate the list
       if (gradients_[forward.out[0]].parts.empty()) continue;
       std::visit([&](const auto& what) { differentiate(forward, what); }, forward.attributes.value);
     }
@@ -60,13 +60,13 @@ class backward_pass {
 
  private:
   struct gradient {
-    std::vector<tensor_id> parts;  // computed, but not added up yet
+    std::vector<tensor_id> parts;  // parts that are computed but not added up yet
     int expected = 0, come = 0,
-        made = 0;          // number of parts: expected, computed so far, with a tensor of their own
-    std::size_t room = 1;  // number of parts that its reader takes at once
+        made = 0;          // number of parts: expected; computed so far; with a tensor of their own
+    std::size_t room = 1;  // number of parts that its reader adds up itself
   };
 
-  // How many parts each gradient will have.
+  // Counts the parts that each gradient will have.
   void count_gradient_parts(tensor_id y) {
     std::vector<bool> reached(gradients_.size());
     reached.at(y) = true;
@@ -175,7 +175,7 @@ class backward_pass {
 
   tensor_id gradient_of(const op& o) const { return gradients_[o.out[0]].parts.at(0); }
 
-  // An operator that computes parts of the gradients of `of`, unless none of them is wanted.
+  // Appends an operator that computes parts of the gradients of `of`, unless none of them is wanted.
   void append_gradient_op(const op& forward, const char* suffix, op_attributes what,
                           std::vector<tensor_id> in, const std::vector<tensor_id>& of,
                           std::optional<may_alias> alias = std::nullopt) {

@@ -17,16 +17,17 @@
 
 namespace um {
 
-// How a pool treats input behind its last whole window.
+// How a pool treats input beyond its last whole window.
 enum class partial_windows : std::uint8_t {
   dropped,  // output extent rounded down
-  pooled,   // rounded up: a clipped window covers it (Chainer's cover_all)
+  pooled,   // output extent rounded up: a clipped window covers the rest (Chainer's cover_all)
 };
 
-// Rows and columns.
+// Number of rows and columns.
 struct extent {
   std::int64_t h = 1, w = 1;
-  constexpr extent(std::int64_t of_both = 1) : h(of_both), w(of_both) {}  // NOLINT: a number means a square
+  constexpr extent(std::int64_t of_both = 1)
+      : h(of_both), w(of_both) {}  // NOLINT: one number stands for both extents
   constexpr extent(std::int64_t rows, std::int64_t columns) : h(rows), w(columns) {}
 };
 
@@ -46,11 +47,11 @@ class builder {
   tensor_id relu(const std::string& name, tensor_id x, bool relu6 = false);
   tensor_id max_pool(const std::string& name, tensor_id x, std::int64_t window, std::int64_t stride,
                      partial_windows rest, std::int64_t pad = 0);
-  // core/operators.hpp explains `count_include_pad`.
+  // For `count_include_pad` see core/operators.hpp.
   tensor_id average_pool(const std::string& name, tensor_id x, extent window, extent stride,
                          partial_windows rest, extent pad = 0, bool count_include_pad = false);
   tensor_id linear(const std::string& name, tensor_id x, std::int64_t outputs);
-  // Owns `NAME.scale` and `NAME.shift`. For inference the statistics are parameters, too.
+  // Owns the parameters `NAME.scale` and `NAME.shift`. For inference the statistics are parameters, too.
   tensor_id batch_norm(const std::string& name, tensor_id x, float epsilon = 1e-5F);
   tensor_id add(const std::string& name, tensor_id a, tensor_id b);
   // Joins the channels of at least two tensors, in this order.
@@ -61,7 +62,7 @@ class builder {
   graph inference(tensor_id y, fusion fusion_mode) const;
   // The loss of `logits` against labels becomes the output; gradients of all parameters follow.
   graph training(tensor_id logits, fusion fusion_mode, bool sgd) const;
-  // The graph of one of these, as specified.
+  // The inference or training graph that the specification asks for.
   graph complete(tensor_id logits, const network_spec& spec) const;
 
   const graph& so_far() const { return graph_; }
@@ -70,7 +71,7 @@ class builder {
   tensor_id parameter(const std::string& name, const dims& shape);
   tensor_id append_layer(const std::string& name, op_attributes what, std::vector<tensor_id> in,
                          const dims& y);
-  void append_output(tensor t);  // a further output of the last operator
+  void append_output(tensor t);  // adds another output to the last operator
 
   graph graph_;
   pass mode_;
@@ -86,10 +87,10 @@ tensor_id append_tensor(graph& g, tensor t);
 // the gradient that they sum, and normalisations add two gradients.
 void append_backward(graph& g, tensor_id y, tensor_id dy, std::span<const tensor_id> inputs, bool joined);
 
-// Every parameter that has a gradient, and that gradient, in the order of the parameters.
+// Pairs of each parameter that has a gradient and that gradient, in the order of the parameters.
 std::vector<std::pair<tensor_id, tensor_id>> trained_parameters(const graph& g);
 
-// Appends an update of each trained parameter.
+// Appends an SGD update of each trained parameter.
 void append_updates(graph& g);
 
 }  // namespace um

@@ -14,7 +14,7 @@ namespace um {
 namespace {
 
 constexpr std::int64_t int32_most = std::numeric_limits<std::int32_t>::max();
-// Beyond this, a position in the last pool's window no longer fits in 16 bits.
+// Maximum insize: beyond it a position in the last pool's window does not fit in 16 bits.
 constexpr std::int64_t alexnet_most = 85 * 224;
 constexpr std::int64_t insize_most = 1 << 20;
 
@@ -128,7 +128,7 @@ const network_family& family_of(const std::string& name) {
   throw std::invalid_argument("unknown network '" + name + "'; there are " + family_names(all));
 }
 
-// Every knob of the family, given or standard.
+// The specification with default values for the family's missing knobs.
 network_spec with_default_knobs(const network_spec& spec, const network_family& family) {
   network_spec result = spec;
   for (const auto& [name, value] : spec.knobs) {

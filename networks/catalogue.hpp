@@ -1,4 +1,4 @@
-// Every network by name, as a table. A network is a function from its knobs to a graph.
+// A table of all networks by name. A network is a function from its knobs to a graph.
 #pragma once
 
 #include <functional>

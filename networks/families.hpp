@@ -16,22 +16,22 @@ graph build_alexnet(const network_spec& spec);
 // VGG of 11, 13, 16 or 19 weight layers (Simonyan and Zisserman 2014, configurations A, B, D and
 // E). The first fully connected layer reads the whole last feature map, so its parameters grow
 // with insize.
-using vgg_stages = std::array<int, 5>;  // convolutions of each stage; every stage ends in a pool
+using vgg_stages = std::array<int, 5>;  // number of convolutions of each stage; every stage ends in a pool
 graph build_vgg(const network_spec& spec, const vgg_stages& depth);
-// The same for CIFAR-10: a batch normalisation after every convolution (which then has no bias), and
-// fully connected layers of 512 and 10.
+// VGG for CIFAR-10: a batch normalisation after every convolution (which then has no bias), and fully
+// connected layers of 512 and 10.
 graph build_vgg_cifar(const network_spec& spec, const vgg_stages& depth);
 
 enum class resnet_stem : std::uint8_t {
   imagenet,  // 7 x 7 with stride 2, then a 3 x 3 pool with stride 2
-  cifar,     // 3 x 3, nothing halved
+  cifar,     // 3 x 3 with stride 1, no pool
 };
 
 struct resnet_architecture {
   resnet_stem first = resnet_stem::imagenet;
-  std::array<int, 4> blocks{};  // blocks of each stage; 0: there is no such stage
+  std::array<int, 4> blocks{};  // number of blocks of each stage; 0: there is no such stage
   bool bottleneck = false;
-  std::int64_t width = 64;  // channels of the first stage, doubled by each further one
+  std::int64_t width = 64;  // channels of the first stage; each further stage doubles them
   std::int64_t classes = 1000;
 };
 

@@ -33,7 +33,7 @@ class operator_fuser {
   }
 
  private:
-  // The operator of kind `Kind` that is the only reader of a tensor.
+  // The only reader of a tensor if it is an operator of kind `Kind`; otherwise nullptr.
   template <class Kind>
   op* sole_reader(tensor_id what) {
     if (readers_[what].size() != 1 || graph_.tensors[what].role != role::activation) return nullptr;
@@ -94,8 +94,10 @@ class operator_fuser {
 
   graph graph_;
   std::vector<bool> removed_;
-  std::vector<std::optional<std::size_t>> writer_;  // per tensor: its operator; nothing: an input
-  std::vector<std::vector<std::size_t>> readers_;   // per tensor: operators, one entry an operand
+  std::vector<std::optional<std::size_t>>
+      writer_;  // per tensor: the operator that writes it; nothing: an input
+  std::vector<std::vector<std::size_t>>
+      readers_;  // per tensor: the operators that read it, one entry per operand
 };
 
 }  // namespace

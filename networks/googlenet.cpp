@@ -12,7 +12,8 @@ tensor_id convolution_and_relu(builder& b, const std::string& name, tensor_id x,
   return b.relu(name + ".relu", b.batch_norm(name + ".bn", b.convolution(name + ".conv", x, f), epsilon));
 }
 
-// Channels of the branches: 1 x 1; 3 x 3 behind its reduction; the third branch likewise; behind the pool.
+// Channels of the four branches: 1 x 1; 3 x 3 after its reduction; a second 3 x 3 after its reduction; 1 x 1
+// after the pool.
 struct inception_widths {
   std::int64_t one, reduced_three, three, reduced_five, five, pooled;
 };

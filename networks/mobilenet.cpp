@@ -7,7 +7,7 @@
 namespace um {
 namespace {
 
-// Blocks of one width: the first takes the stride.
+// Blocks of one width. The first one has the stride, the others have stride 1.
 struct stage {
   std::int64_t expansion, channels, blocks, stride;
 };
@@ -20,7 +20,7 @@ constexpr std::array<stage, 7> stages{{{1, 16, 1, 1},
                                        {6, 320, 1, 1}}};
 constexpr std::int64_t first_channels = 32, last_channels = 1280;
 
-tensor_id conv_bn(builder& b, const std::string& name, tensor_id x, const filters& f) {
+tensor_id append_conv_and_norm(builder& b, const std::string& name, tensor_id x, const filters& f) {
   return b.batch_norm(name + ".bn", b.convolution(name + ".conv", x, f));
 }
 
@@ -31,11 +31,12 @@ tensor_id inverted_residual(builder& b, const std::string& name, tensor_id x, co
   const std::int64_t before = b.so_far().tensors[x].shape.c, hidden = before * s.expansion;
   tensor_id y = x;
   if (s.expansion > 1) {
-    y = b.relu(name + ".expand.relu", conv_bn(b, name + ".expand", y, {hidden, 1, 1, 0, false}), true);
+    y = b.relu(name + ".expand.relu", append_conv_and_norm(b, name + ".expand", y, {hidden, 1, 1, 0, false}),
+               true);
   }
   y = b.relu(name + ".depthwise.relu",
-             conv_bn(b, name + ".depthwise", y, {hidden, 3, stride, 1, false, hidden}), true);
-  y = conv_bn(b, name + ".project", y, {s.channels, 1, 1, 0, false});
+             append_conv_and_norm(b, name + ".depthwise", y, {hidden, 3, stride, 1, false, hidden}), true);
+  y = append_conv_and_norm(b, name + ".project", y, {s.channels, 1, 1, 0, false});
   return stride == 1 && before == s.channels ? b.add(name + ".add", y, x) : y;
 }
 
@@ -45,7 +46,8 @@ graph build_mobilenet_v2(const network_spec& spec) {
   const std::int64_t insize = spec.knobs.at("insize");
   builder b(spec.name, spec.mode);
   tensor_id x = b.input("data", {spec.batch, 3, insize, insize});
-  x = b.relu("features.0.relu", conv_bn(b, "features.0", x, {first_channels, 3, 2, 1, false}), true);
+  x = b.relu("features.0.relu", append_conv_and_norm(b, "features.0", x, {first_channels, 3, 2, 1, false}),
+             true);
   int number = 0;
   for (const stage& s : stages) {
     for (std::int64_t i = 0; i < s.blocks; ++i) {
@@ -54,7 +56,7 @@ graph build_mobilenet_v2(const network_spec& spec) {
     }
   }
   const std::string last = "features." + std::to_string(number + 1);
-  x = b.relu(last + ".relu", conv_bn(b, last, x, {last_channels, 1, 1, 0, false}), true);
+  x = b.relu(last + ".relu", append_conv_and_norm(b, last, x, {last_channels, 1, 1, 0, false}), true);
   x = b.linear("classifier", b.global_average_pool("average", x), 1000);
   return b.complete(x, spec);
 }

@@ -8,7 +8,7 @@ namespace um {
 namespace {
 
 optimizer_step step_of(optimizer_kind how) {
-  constexpr float standard_rate = 1e-3F;  // of torch.optim.SGD and AdamW
+  constexpr float standard_rate = 1e-3F;  // default learning rate of torch.optim.SGD and AdamW
   return {.moments = static_cast<std::int32_t>(how), .learning_rate = standard_rate};
 }
 

@@ -35,13 +35,11 @@ graph without_unused_tensors(const graph& g);
 graph with_storage_format(const graph& g, precision arithmetic, memory_order order,
                           bool narrow_weights = false);
 
-// The graph with some activations computed again just before backward operators read them, under the name
-// `NAME.again`, so that their first copy can be released in the forward pass.
-//
-// Only outputs of normalisations, pointwise operators, casts and convolutions of at most 32 products per
-// element are recomputed, and only while that lowers the peak of live bytes in graph order (workspaces not
-// counted) and reads and writes, in total, at most `most_traffic` bytes per byte saved. `g` is a finished
-// training graph.
+// Recomputes some activations just before backward operators read them, under the name `NAME.again`, so that
+// their first copy can be released in the forward pass. Only outputs of normalisations, pointwise operators,
+// casts and convolutions of at most 32 products per element are recomputed, and only while that lowers the
+// peak of live bytes in graph order (without workspaces) and moves, in total, at most `most_traffic` bytes
+// per byte saved. `g` is a finished training graph.
 graph recompute_cheap(const graph& g, double most_traffic = 2.2);
 
 // Maximum of the bytes alive when the operators run in order: a lower bound of the footprint without

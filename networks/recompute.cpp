@@ -13,15 +13,16 @@
 namespace um {
 namespace {
 
-constexpr std::int64_t most_products = 32;  // multiplications per output element of a cheap convolution
+constexpr std::int64_t most_products =
+    32;  // maximum multiplications per output element of a cheap convolution
 
 byte_count largest(const std::vector<byte_count>& live) {
   return live.empty() ? 0 : *std::ranges::max_element(live);
 }
 
-// --- which tensors are cheap to compute again ---
+// --- which tensors are cheap to recompute ---
 
-// The operator that computes the output `what` of `o` again, or nothing if that is not cheap.
+// The operator that recomputes the output `what` of `o`; nothing if that is not cheap.
 std::optional<op> cheap_recomputation_op(const graph& g, const op& o, tensor_id what) {
   if (o.out[0] != what || g.tensors[what].role != role::activation) return std::nullopt;
   if (std::optional<op> second = cheap_recomputation_of(o)) return second;
@@ -40,12 +41,12 @@ std::optional<op> cheap_recomputation_op(const graph& g, const op& o, tensor_id 
   return cheap ? std::optional(std::move(copy)) : std::nullopt;
 }
 
-// A tensor that is dropped after operator `before` and computed again just before operator `next`.
+// A tensor that is dropped after operator `before` and recomputed just before operator `next`.
 struct recomputation {
   tensor_id what = 0;
   op again;
   std::size_t before = 0, next = 0;
-  byte_count traffic = 0;  // bytes that computing it again reads and writes
+  byte_count traffic = 0;  // bytes that the recomputation reads and writes
 };
 
 struct applied_recomputation {
@@ -93,7 +94,8 @@ class peak_reducer {
     return sum;
   }
 
-  // Recomputes one more tensor; false if none lowers the peak or the number of operators that reach it.
+  // Recomputes one more tensor. Returns false if none lowers the peak or the number of operators that reach
+  // it.
   bool recompute_one_more() {
     live_range_ = live_ranges(graph_);
     const std::vector<byte_count> live = live_bytes(graph_, size_);
@@ -132,7 +134,7 @@ class peak_reducer {
       for (const tensor_id in : copy->in) traffic += size_[in];
       all.push_back({id, std::move(*copy), before[id], next[id], traffic});
     }
-    // Traffic for each byte that the peak loses; inputs of the recomputation that must stay alive count
+    // Traffic per byte by which the peak falls. Inputs of the recomputation that must stay alive longer count
     // against it.
     const auto price = [&](const recomputation& a) {
       byte_count kept_alive = 0;
@@ -148,10 +150,10 @@ class peak_reducer {
     return all;
   }
 
-  // Live bytes after recomputation `a`; the last entry is that of the new operator.
+  // Live bytes of each operator after recomputation `a`; the last entry belongs to the new operator.
   std::vector<byte_count> live_bytes_with(std::vector<byte_count> live, const recomputation& a) const {
     for (std::size_t i = a.before + 1; i < a.next; ++i) live[i] -= size_[a.what];
-    byte_count longer = 0;  // inputs that were dead before `next` live until there
+    byte_count longer = 0;  // bytes of inputs that now live until `next`
     for (const tensor_id in : a.again.in) {
       const auto last = std::size_t{live_range_[in]->last};
       if (last >= a.next) continue;

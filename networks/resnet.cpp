@@ -14,7 +14,7 @@ tensor_id convolution_and_norm(builder& b, const std::string& convolution, const
   return b.batch_norm(norm, b.convolution(convolution, x, f));
 }
 
-// The shortcut of a block: its input, or a projection of it.
+// The shortcut of a block: its input or, if the shape changes, a projection of it.
 tensor_id shortcut(builder& b, const std::string& block, tensor_id x, std::int64_t count,
                    std::int64_t stride) {
   if (stride == 1 && b.so_far().tensors[x].shape.c == count) return x;

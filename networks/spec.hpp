@@ -19,10 +19,10 @@ inline constexpr std::array enum_names<pass>{"inference"sv, "train"sv};
 
 // How operators and their memory are fused (networks/passes.hpp).
 enum class fusion : std::uint8_t {
-  none,   // convolution with bias, ReLU, normalisation and pool apart, as in the papers' frameworks
-  fused,  // fused wherever one pass over the data is enough for several
+  none,   // convolution, ReLU, normalisation and pool as separate operators, as in the papers' frameworks
+  fused,  // operators are fused if one pass over the data is enough for them
   lean,   // like fused, and cheap tensors are recomputed if that lowers the peak
-  // Like none, but only ReLUs in place share memory: every layer has its own data and gradient, as in Caffe.
+  // like none, but only in-place ReLUs share memory: every layer has its own data and gradient, as in Caffe
   framework,
 };
 template <>
@@ -40,27 +40,28 @@ struct network_spec {
   std::string name;
   std::int64_t batch = 1;
   pass mode = pass::train;
-  bool appends_sgd = false;                      // append an SGD update of every parameter, each an operator
-  std::optional<optimizer_kind> optimizer = {};  // append the optimizer's step and states
-  bool keeps_masters = false;  // filters and matrices in bf16, their fp32 masters among the states
+  bool appends_sgd = false;  // append an SGD update of every parameter, one operator each
+  std::optional<optimizer_kind> optimizer =
+      {};                      // append the optimizer's step and its states; nothing: no step
+  bool keeps_masters = false;  // filters and matrices are bf16, with fp32 masters among the states
   fusion fusion_mode = fusion::fused;
   precision arithmetic = precision::fp32;
   std::optional<memory_order> order = {};  // nothing: standard_order(arithmetic)
   std::map<std::string, std::int64_t> knobs = {};
-  // A network from a file: this graph, which the other fields describe as far as possible. Its digest is in
-  // the name.
+  // The graph of a network from a file. The other fields describe it as far as possible; its name contains
+  // the graph's digest.
   std::shared_ptr<const graph> imported_graph = {};
-  friend bool operator==(const network_spec& a, const network_spec& b);  // the graph not counted
+  friend bool operator==(const network_spec& a, const network_spec& b);  // compares all fields but the graph
 };
 
-// Why the parameters cannot be updated as specified; nothing if they can.
+// The reason why the parameters cannot be updated as specified; nothing if they can.
 std::optional<std::string> update_defect(const network_spec& spec);
 
 // The specification of an imported graph, named "NAME#DIGEST" after its content, so that two graphs of one
 // name differ.
 network_spec imported_spec(graph g, const std::string& digest);
 
-// The faster order on GPUs with matrix units: nchw for fp32, nhwc for tf32 and bf16.
+// The memory order that is faster on GPUs with matrix units: nchw for fp32, nhwc for tf32 and bf16.
 memory_order standard_order(precision arithmetic);
 
 struct network_knob {

@@ -7,7 +7,7 @@
 namespace um {
 namespace {
 
-// Operands that are f32 in every precision: vectors over channels, and sums over the batch.
+// Per tensor: whether it is f32 in every precision. Vectors over channels and sums over the batch are.
 std::vector<bool> stays_f32(const graph& g) {
   std::vector<bool> whole(g.tensors.size());
   const auto mark = [&](const std::vector<tensor_id>& operands, std::size_t begin, std::size_t end) {
@@ -27,7 +27,7 @@ std::vector<bool> stays_f32(const graph& g) {
   return whole;
 }
 
-// Index of the operand of a product that is the filter or the weight matrix.
+// Index of the operand that is the filter or the weight matrix; nothing if the operator has none.
 std::optional<std::size_t> weight_operand(const op_attributes& what) {
   return std::visit(overloaded{[](const convolution&) { return std::optional<std::size_t>(1); },
                                [](const linear&) { return std::optional<std::size_t>(1); },
@@ -37,7 +37,7 @@ std::optional<std::size_t> weight_operand(const op_attributes& what) {
                     what.value);
 }
 
-// Products read casts of their weights, each made before its first use.
+// Lets products read casts of their weights. Each cast is made before its first use.
 void cast_weights(graph& g) {
   std::vector<op> ops;
   std::vector<std::optional<tensor_id>> narrow(g.tensors.size());

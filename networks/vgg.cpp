@@ -17,7 +17,7 @@ std::int64_t insize_of(const network_spec& spec) {
                               " is not a multiple of " + std::to_string(reduction));
 }
 
-// Convolutions and pools; returns the output of the last pool.
+// Appends the convolutions and pools of all stages. Returns the output of the last pool.
 tensor_id convolution_layers(builder& b, const network_spec& spec, const vgg_stages& depth, bool with_norms) {
   const std::int64_t insize = insize_of(spec);
   tensor_id x = b.input("data", {spec.batch, 3, insize, insize});

@@ -91,7 +91,7 @@ void block_table::advise(range r, advice hint) {
   }
 }
 
-std::optional<std::uint32_t> block_table::take_victim() {
+std::optional<std::uint32_t> block_table::evict_first_victim() {
   for (const chunk_list l : victim_lists) {
     const std::uint32_t id = entries_[sentinel(l)].next;
     if (id == sentinel(l)) continue;

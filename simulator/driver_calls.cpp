@@ -7,7 +7,7 @@
 namespace um::driver {
 namespace {
 
-// Adds what a call that moves something takes beside the work on its blocks.
+// Adds the fixed cost of a call that moves something.
 void add_call_cost(driver_operation& call, nanoseconds fixed) {
   call.clock.wait_for_copies();
   call.clock.work(fixed);
@@ -31,7 +31,7 @@ void send_to_host(driver_operation& call, std::uint32_t id, granule_set want) {
   call.blocks.release_if_empty(id);
 }
 
-// Data that prefers the device leaves it by single pages, which are accounted for alone: their granule stays.
+// Accounts for CPU faults on data that prefers the device: single pages leave it, while their granule stays.
 void fault_single_pages(driver_operation& touch, range r, std::uint32_t id) {
   const range block{id * managed_block, managed_block};
   const byte_count begin = std::max(r.offset, block.offset),
@@ -43,7 +43,7 @@ void fault_single_pages(driver_operation& touch, range r, std::uint32_t id) {
   touch.traffic.host_fault_bytes += pages * page_bytes;
 }
 
-// One fault of the CPU brings a granule and what the prefetcher adds.
+// Services one CPU fault: moves a granule and those that the prefetcher adds to the host.
 void fault_on_host(driver_operation& touch, std::uint32_t id, granule_set asked, bool writes) {
   block_entry& b = touch.blocks[id];
   const uvm_costs& costs = touch.costs();
@@ -87,7 +87,7 @@ managed_traffic prefetch_to_device(block_table& blocks, const driver_times& time
   return call.finish();
 }
 
-// The first walk issues the copies, the second waits for each block's and maps its pages.
+// The first walk issues the copies; the second waits for each block's copies and maps its pages.
 managed_traffic prefetch_to_host(block_table& blocks, const driver_times& times, range r) {
   const uvm_costs& costs = times.costs();
   driver_operation call(blocks, times, costs.service_ns);

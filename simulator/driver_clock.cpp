@@ -6,7 +6,8 @@
 namespace um {
 namespace {
 
-// Three days: the clock multiplies times by 1000 and adds them up, which must stay below 2^63.
+// Maximum of one time (three days): the clock multiplies times by 1000 and adds them up, and the sum must
+// stay below 2^63.
 constexpr nanoseconds longest = nanoseconds{1} << 48;
 
 }  // namespace

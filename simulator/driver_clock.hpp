@@ -1,4 +1,4 @@
-// The time of one operation of the driver. Its own work runs on a CPU; the copies that it issues run on one
+// The time of one driver operation. The driver's own work runs on a CPU; the copies that it issues run on one
 // copy engine per direction.
 #pragma once
 
@@ -12,9 +12,9 @@
 
 namespace um {
 
-// Time for `amount` at a rate of `on`; 0 for amount 0, also where the rate is not known. Throws
-// std::invalid_argument, naming the machine and the rate, if something is to be done and the rate
-// is 0, or so low that the clock could overflow.
+// Time for `amount` at a rate of machine `on`; 0 for amount 0 even if the rate is unknown. Throws
+// std::invalid_argument, naming the machine and the rate, if `amount` is not 0 and the rate is 0 or so low
+// that the clock could overflow.
 nanoseconds time_for(std::uint64_t amount, std::uint64_t per_second, const machine& on,
                      std::string_view rate_name);
 
@@ -26,8 +26,8 @@ class driver_times {
   explicit driver_times(const machine& on);
 
   const uvm_costs& costs() const { return costs_; }
-  // A copy of that many granules of a block, in however many runs: CUPTI shows two for each granule that
-  // a fault asks for, which the copy engine takes as fast as one.
+  // Time of a copy of that many granules of a block, in any number of runs: CUPTI shows two runs for each
+  // granule that a fault asks for, which the copy engine takes as fast as one.
   nanoseconds to_device(unsigned granules) const { return to_device_[granules] + overhead(granules); }
   nanoseconds to_host(unsigned granules) const { return to_host_[granules] + overhead(granules); }
   nanoseconds zero(unsigned granules) const { return zero_[granules]; }
@@ -58,9 +58,9 @@ class driver_clock {
   explicit driver_clock(const driver_times& times) : times_(&times) {}
 
   void work(nanoseconds time) { cpu_busy_until_ += time; }
-  // Waits for room in device memory that an eviction is still clearing.
+  // Copies granules to the device. The copy waits until a running eviction has freed its memory.
   void copy_to_device(granule_set what) {
-    const nanoseconds begin = std::max({cpu_busy_until_, copy_in_until_, room_free_at_});
+    const nanoseconds begin = std::max({cpu_busy_until_, copy_in_until_, room_free_time_});
     copy_in_until_ = begin + times_->to_device(count(what));
     moved_in_bytes_ += count(what) * granule_bytes;
   }
@@ -69,9 +69,10 @@ class driver_clock {
     moved_out_bytes_ += count(what) * granule_bytes;
   }
   void zero(granule_set what) {
-    clearing_until_ = std::max({cpu_busy_until_, clearing_until_, room_free_at_}) + times_->zero(count(what));
+    clearing_until_ =
+        std::max({cpu_busy_until_, clearing_until_, room_free_time_}) + times_->zero(count(what));
   }
-  void wait_for_room_until_copied() { room_free_at_ = copy_out_until_; }
+  void wait_for_room_until_copied() { room_free_time_ = copy_out_until_; }
 
   nanoseconds copied_to_host() const { return copy_out_until_; }
   void wait_until(nanoseconds time) { cpu_busy_until_ = std::max(cpu_busy_until_, time); }
@@ -79,7 +80,8 @@ class driver_clock {
     cpu_busy_until_ = std::max({cpu_busy_until_, copy_in_until_, copy_out_until_, clearing_until_});
   }
 
-  // The whole operation; copies both ways cannot beat what the link carries both ways at once.
+  // Time of the whole operation, at least that of all copies at the rate of the link in both directions at
+  // once.
   nanoseconds time() const {
     if (moved_in_bytes_ == 0 || moved_out_bytes_ == 0) return cpu_busy_until_;
     return std::max(cpu_busy_until_, times_->copy_both_ways(moved_in_bytes_ + moved_out_bytes_));
@@ -88,7 +90,7 @@ class driver_clock {
  private:
   const driver_times* times_;
   nanoseconds cpu_busy_until_ = 0, copy_in_until_ = 0, copy_out_until_ = 0, clearing_until_ = 0;
-  nanoseconds room_free_at_ = 0;  // when the copies of the last eviction end
+  nanoseconds room_free_time_ = 0;  // time at which the copies of the last eviction end
   byte_count moved_in_bytes_ = 0, moved_out_bytes_ = 0;
 };
 

@@ -26,9 +26,9 @@ managed_traffic& managed_traffic::operator+=(const managed_traffic& other) {
 void driver_operation::take_chunk(std::uint32_t id) {
   block_entry& b = blocks[id];
   if (b.list == chunk_list::none) {
-    b.clean_chunk = !blocks.is_full();
-    if (!b.clean_chunk) {
-      if (const auto victim = blocks.take_victim()) evict_block(blocks[*victim]);
+    b.has_clean_chunk = !blocks.is_full();
+    if (!b.has_clean_chunk) {
+      if (const auto victim = blocks.evict_first_victim()) evict_block(blocks[*victim]);
     }
     blocks.take_free_chunk();
     clock.work(costs().chunk_ns);
@@ -37,10 +37,10 @@ void driver_operation::take_chunk(std::uint32_t id) {
   }
 }
 
-// Everything resident goes to the host, in one service. evict_ns contains the work that is done again.
+// Sends everything resident to the host, in one service. evict_ns includes the work that is repeated.
 void driver_operation::evict_block(block_entry& victim) {
   if (victim.device == 0) {
-    clock.work(redo_time_);
+    clock.work(repeat_time_);
     return;
   }
   clock.work(costs().evict_ns);
@@ -88,7 +88,7 @@ void driver_operation::make_resident(std::uint32_t id, granule_set want, bool ke
   b.host_mapped &= ~mapped;
   const granule_set copied = want & b.host & ~b.device, appears = want & ~(b.host | b.device);
   if (copied != 0) clock.copy_to_device(copied);
-  if (appears != 0 && !b.clean_chunk) clock.zero(appears);
+  if (appears != 0 && !b.has_clean_chunk) clock.zero(appears);
   traffic.*cause += count(copied) * granule_bytes;
   traffic.populated_bytes += count(appears) * granule_bytes;
   b.device |= want;

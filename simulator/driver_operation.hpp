@@ -1,4 +1,4 @@
-// One operation of the driver in progress: it changes the blocks and adds up the time of each change.
+// A driver operation in progress: it changes the blocks and adds up the time of each change.
 #pragma once
 
 #include <cstdint>
@@ -9,20 +9,20 @@
 
 namespace um {
 
-// What one or several operations of the driver moved and did.
+// Time and traffic of one or several driver operations.
 struct managed_traffic {
-  nanoseconds time = 0;                // that the kernel or caller waits
+  nanoseconds time = 0;                // time that the kernel or caller waits
   std::uint64_t batches = 0;           // batches of faults
-  std::uint64_t faulted_granules = 0;  // granules faulted, each once a batch
+  std::uint64_t faulted_granules = 0;  // granules faulted, each counted once per batch
   std::uint64_t services = 0;          // blocks serviced because a kernel touched them
-  std::uint64_t evicted_blocks = 0;    // with data on the device, displaced by the driver
+  std::uint64_t evicted_blocks = 0;    // blocks with data on the device that the driver displaced
   std::uint64_t prefetch_calls = 0;
   std::uint64_t discarded_blocks = 0;
-  byte_count fault_bytes = 0;          // to the device because a kernel touched them or their neighbours
-  byte_count populated_bytes = 0;      // appeared on the device, nothing copied
-  byte_count prefetched_in_bytes = 0;  // by calls
+  byte_count fault_bytes = 0;      // copied to the device because a kernel touched them or their neighbours
+  byte_count populated_bytes = 0;  // made resident on the device without a copy
+  byte_count prefetched_in_bytes = 0;  // by prefetch calls
   byte_count prefetched_out_bytes = 0;
-  byte_count host_populated_bytes = 0;  // host pages allocated
+  byte_count host_populated_bytes = 0;  // of allocated host pages
   byte_count evicted_bytes = 0;         // copied out by the driver to make room
   byte_count host_fault_bytes = 0;      // copied out because the CPU touched them
   byte_count remote_bytes = 0;          // read or written by a kernel over the link
@@ -33,23 +33,23 @@ struct managed_traffic {
 
 class driver_operation {
  public:
-  // References are kept. `redo_time`: time to repeat the work on a block after an eviction made room.
-  driver_operation(block_table& table, const driver_times& times, nanoseconds redo_time)
-      : blocks(table), clock(times), times_(times), redo_time_(redo_time) {}
+  // Keeps references. `repeat_time`: time to repeat the work on a block after an eviction made room.
+  driver_operation(block_table& table, const driver_times& times, nanoseconds repeat_time)
+      : blocks(table), clock(times), times_(times), repeat_time_(repeat_time) {}
 
   const uvm_costs& costs() const { return times_.costs(); }
   const driver_times& times() const { return times_; }
 
-  // Faults arrive in random order, so the CPU's mapping of a block is removed in more runs.
+  // For faults in random order: the CPU's mapping of a block is removed in more runs.
   void expect_scattered_faults() { scattered_faults_ = true; }
 
   // Brings granules to the device: takes a chunk if the block has none, unmaps, copies, clears.
-  // `keep_host_copy`: the host's copy stays. What is copied counts as `cause`.
+  // `keep_host_copy`: the host's copy stays valid. Copied bytes are added to the member `cause`.
   void make_resident(std::uint32_t id, granule_set want, bool keep_host_copy,
                      byte_count managed_traffic::* cause);
   // Allocates host pages for these granules.
   void populate_host(block_entry& b, granule_set want);
-  // Waits for all copies.
+  // Waits for all copies. Returns the traffic and time of the operation.
   managed_traffic finish();
 
   block_table& blocks;
@@ -61,7 +61,7 @@ class driver_operation {
   void evict_block(block_entry& victim);
 
   const driver_times& times_;
-  nanoseconds redo_time_;
+  nanoseconds repeat_time_;
   bool scattered_faults_ = false;
 };
 
@@ -71,10 +71,11 @@ granule_set host_pages_to_allocate(const block_entry& b, granule_set want, const
 // Calls of the driver, and the CPU's accesses.
 namespace driver {
 
-// `queued`: behind another call on its stream. Ranges are not empty and lie in the arena.
+// `queued`: whether another call precedes it on its stream. Ranges must not be empty and must lie in the
+// arena.
 managed_traffic prefetch_to_device(block_table& blocks, const driver_times& times, range r, bool queued);
 managed_traffic prefetch_to_host(block_table& blocks, const driver_times& times, range r);
-// Only granules that lie wholly in the range are discarded.
+// Discards the granules that lie wholly in the range.
 managed_traffic discard(block_table& blocks, const driver_times& times, range r);
 // The CPU touches every byte of the range once.
 managed_traffic touch_by_host(block_table& blocks, const driver_times& times, range r, bool writes);

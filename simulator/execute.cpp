@@ -15,11 +15,11 @@ constexpr std::int64_t full_speed = 1000;
 struct active_step {
   std::int32_t index = no_step;
   nanoseconds begin = 0;
-  nanoseconds waiting = 0;    // for a call of another lane, before anything moves
-  nanoseconds remaining = 0;  // after that, at full speed
+  nanoseconds waiting = 0;    // time to wait for another lane's call before anything moves
+  nanoseconds remaining = 0;  // time left after the wait, at full speed
   std::uint64_t link_bytes_per_s = 0;
-  bool by_driver = false;
-  std::int64_t fault_share = 0;  // in thousandths of the time
+  bool is_driver_prefetch = false;
+  std::int64_t fault_share = 0;  // share of its time that faults take, in thousandths
   nanoseconds eviction_call_time = 0;
 };
 
@@ -28,7 +28,7 @@ struct pending_release {
   byte_count bytes = 0;
 };
 
-// Thousandths of its own speed that a transfer keeps beside one the other way.
+// Speed, in thousandths of its own, that a transfer keeps while one in the opposite direction runs.
 std::int64_t speed_beside_opposite(std::uint64_t own, std::uint64_t other, const machine& on) {
   const std::uint64_t both = on.link_both_bytes_per_s;
   if (both == 0) {
@@ -68,7 +68,7 @@ class memory_in_use {
     release_until(first_unfinished_compute);
     sample(now);
   }
-  // `first_unfinished_compute`: in list order.
+  // `first_unfinished_compute`: the first one in list order.
   void finish(std::int32_t index, std::int32_t first_unfinished_compute, nanoseconds now) {
     const byte_count was = bytes_before(index), is = bytes_after(index);
     if (is < was) pending_releases_.push_back({index, was - is});
@@ -94,9 +94,9 @@ class memory_in_use {
   }
 
   void sample(nanoseconds now) {
-    const bool by_driver = run_.plan.evicted_by == pressure::driver && memory_.block_count() > 0;
+    const bool is_driver_prefetch = run_.plan.evicted_by == pressure::driver && memory_.block_count() > 0;
     const byte_count bytes =
-        by_driver ? run_.plan.device_arena_bytes + memory_.held_blocks() * managed_block : bytes_;
+        is_driver_prefetch ? run_.plan.device_arena_bytes + memory_.held_blocks() * managed_block : bytes_;
     if (!samples_.empty() && samples_.back().bytes == bytes) return;
     if (!samples_.empty() && samples_.back().time == now) {
       samples_.back().bytes = bytes;
@@ -109,7 +109,7 @@ class memory_in_use {
   const managed_memory& memory_;
   byte_count bytes_ = 0;
   std::vector<pending_release>
-      pending_releases_;  // released by steps that have ended, but still used by earlier computes
+      pending_releases_;  // releases of steps that have ended while earlier computes may still use the memory
   std::vector<memory_sample> samples_;
 };
 
@@ -152,7 +152,8 @@ class iteration {
     });
   }
 
-  // A discard and any other call of the driver exclude each other, in all lanes.
+  // Whether a step must wait for a call: a discard and any other driver call exclude each other, in all
+  // lanes.
   bool waits_for_call(const step& next) const {
     if (!is_driver_call(next)) return false;
     return std::ranges::any_of(active_, [&](const active_step& a) {
@@ -168,7 +169,7 @@ class iteration {
                                                                    : 0;
   }
 
-  // Starts the first step in list order that can start now; false if there is none.
+  // Starts the first step in list order that can start now. Returns false if there is none.
   bool start_next() {
     std::int32_t first = no_step;
     for (std::size_t l = 0; l < lane_count; ++l) {
@@ -187,18 +188,18 @@ class iteration {
     if (on_start_) on_start_(at(index), memory_);
     const step_cost cost = execute_step(run_, at(index), memory_, trace_.counts);
     const std::int64_t fault_share =
-        cost.fault_time == 0 ? 0 : cost.fault_time * full_speed / cost.undisturbed;
+        cost.fault_time == 0 ? 0 : cost.fault_time * full_speed / cost.time_alone;
     const nanoseconds waiting = wait_for_eviction_call(at(index));
     active_[l] = {index,
                   now_,
                   waiting,
-                  cost.undisturbed,
+                  cost.time_alone,
                   cost.link_bytes_per_s,
-                  cost.by_driver,
+                  cost.is_driver_prefetch,
                   fault_share,
                   cost.eviction_call_time};
     if (in_use_) in_use_->start(index, first_unfinished_compute(), now_);
-    if (waiting + cost.undisturbed == 0) finish(l);
+    if (waiting + cost.time_alone == 0) finish(l);
   }
 
   void finish(std::size_t l) {
@@ -226,9 +227,10 @@ class iteration {
                : speed;
   }
 
-  // Faults and a prefetch to the host slow each other down, in this share (thousandths) of the kernel's time.
+  // Share (in thousandths) of the kernel's time in which its faults and a prefetch to the host slow each
+  // other down.
   std::int64_t fault_share_during_eviction() const {
-    return in(lane::to_host).by_driver ? in(lane::compute).fault_share : 0;
+    return in(lane::to_host).is_driver_prefetch ? in(lane::compute).fault_share : 0;
   }
   std::int64_t fault_speed_beside_eviction() const {
     const auto kept = static_cast<std::int64_t>(run_.on.uvm.faults_beside_prefetch_percent);
@@ -245,7 +247,7 @@ class iteration {
     const std::uint64_t own = active_[l].link_bytes_per_s, others = rate_of(other);
     if (own == 0 || others == 0) return full_speed;
     const std::int64_t speed = speed_beside_opposite(own, others, run_.on);
-    if (to_device || !active_[l].by_driver || !other.by_driver) return speed;
+    if (to_device || !active_[l].is_driver_prefetch || !other.is_driver_prefetch) return speed;
     const auto kept = static_cast<std::int64_t>(run_.on.uvm.prefetch_to_host_beside_percent);
     return std::clamp<std::int64_t>(kept * full_speed / 100, 1, speed);
   }
@@ -257,7 +259,7 @@ class iteration {
     if (!goes_on) finish(l);
   }
 
-  // Advances to the end of the next phase of a step; false if no step is running.
+  // Advances to the end of the next phase of a step. Returns false if no step is running.
   bool advance() {
     constexpr nanoseconds never = std::numeric_limits<nanoseconds>::max();
     std::array<std::int64_t, lane_count> speed{};
@@ -299,7 +301,7 @@ class iteration {
   managed_memory& memory_;
   const step_observer& on_start_;
   trace trace_;
-  std::optional<memory_in_use> in_use_;  // if a timeline is asked for
+  std::optional<memory_in_use> in_use_;  // only if a timeline is requested
   nanoseconds now_ = 0;
   std::vector<bool> ended_;
   std::array<std::vector<std::int32_t>, lane_count> queues_;

@@ -20,13 +20,13 @@
 
 namespace um {
 
-// `undisturbed`: time with no other transfer in the way. `link_bytes_per_s`: the rate at which the step
-// uses the link for all of that time, 0 if it does not.
+// `time_alone`: time without other transfers. `link_bytes_per_s`: the rate at which the step uses the link
+// for all of that time; 0 if it does not.
 struct step_cost {
-  nanoseconds undisturbed = 0;  // time with no transfer in the way
+  nanoseconds time_alone = 0;  // time without other transfers
   std::uint64_t link_bytes_per_s = 0;
-  bool by_driver = false;              // a prefetch of managed memory that moves something
-  nanoseconds fault_time = 0;          // the part of `undisturbed` in which a kernel waits for the driver
+  bool is_driver_prefetch = false;     // whether it is a prefetch of managed memory that moves something
+  nanoseconds fault_time = 0;          // the part of `time_alone` in which a kernel waits for the driver
   nanoseconds eviction_call_time = 0;  // time of one call of an eviction
 };
 
@@ -39,18 +39,18 @@ struct step_cost {
 // staged data cost nothing. A twinned tensor is copied by a kernel, at the step's rate.
 step_cost execute_step(const simulated_run& run, const step& s, managed_memory& memory, counters& moved);
 
-// The managed arena at the start of a run: tensors that persist lie on the host, the others nowhere.
-// Its capacity is the budget without the device arena if the driver evicts by itself, else the memory of the
-// machine without the device arena (then the plan keeps the budget). Throws infeasible if that is less than
-// one block although the plan has managed tensors.
+// The managed arena at the start of a run: tensors that persist lie on the host, the others are unpopulated.
+// Its capacity is the budget minus the device arena if the driver evicts; otherwise it is the machine's
+// memory minus the device arena, since the plan keeps the budget. Throws infeasible if that is less than one
+// block although the plan has managed tensors.
 managed_memory managed_at_start(const simulated_run& run);
 
-// Called with each step that starts, and the managed memory at that time.
+// Called when a step starts, with the managed memory at that time.
 using step_observer = std::function<void(const step&, const managed_memory&)>;
 
-// One iteration, starting with the residency that the last one left. Every counter is filled. Throws
-// std::invalid_argument for steps that wait for one another in a circle, a profile that does not
-// fit the graph, or a rate the machine lacks.
+// Runs one iteration, starting with the residency that the last one left. Sets every counter. Throws
+// std::invalid_argument for steps that wait for one another in a circle, a profile that does not match the
+// graph, or a missing rate of the machine.
 trace run_iteration(const simulated_run& run, managed_memory& memory, bool timeline,
                     const step_observer& on_start = {});
 

@@ -1,4 +1,4 @@
-// The granules of one block as bits, and the driver's tree prefetcher on them.
+// Sets of granules of one block as bits, and the driver's tree prefetcher for them.
 #pragma once
 
 #include <bit>
@@ -22,12 +22,12 @@ constexpr unsigned count(granule_set s) {
   return static_cast<unsigned>(std::popcount(s));
 }
 
-// Contiguous runs in the set.
+// Number of contiguous runs in the set.
 constexpr unsigned runs_in(granule_set s) {
   return count(s & ~(s << 1));
 }
 
-// The first n of the set, by address.
+// The first n granules of the set, by address.
 constexpr granule_set first_granules_of(granule_set s, unsigned n) {
   granule_set taken = 0;
   for (; n > 0 && s != 0; --n) {

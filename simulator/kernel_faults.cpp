@@ -7,7 +7,7 @@
 namespace um {
 namespace {
 
-constexpr byte_count bytes_per_access = 128;  // one access, as the GPU counts them
+constexpr byte_count bytes_per_access = 128;  // bytes of one access as the GPU's access counters count it
 
 // The driver fetches at most 256 faults at a time [uvm_perf_fault_batch_count].
 constexpr unsigned full_batch = 256;
@@ -29,7 +29,7 @@ granule_set strided_granules(granule_set of, std::uint32_t id, std::uint32_t fir
   return s & of;
 }
 
-// The granules of consecutive blocks, one by one: the number of the block, and the granule.
+// The granules of consecutive blocks in random order: pairs of block index and granule.
 std::vector<std::pair<std::uint32_t, granule_set>> in_random_order(std::uint32_t first,
                                                                    const std::vector<granule_set>& of_block) {
   std::vector<std::pair<std::uint32_t, granule_set>> order;
@@ -62,8 +62,8 @@ unsigned granules_per_batch(touch_pattern how, const uvm_costs& costs) {
                                     : static_cast<unsigned>(costs.batch_granules);
 }
 
-// A streaming kernel fills a batch with the faults of batch_granules. Those of a shuffled touch are added by
-// fetch_page_faults().
+// Time to fetch the faults on this many granules. A streaming kernel fills a batch with the faults of
+// batch_granules. Those of a shuffled touch are added by fetch_page_faults().
 nanoseconds fetch_time(touch_pattern how, const uvm_costs& costs, unsigned granules) {
   if (how.dependent) return costs.fault_ns * granules;
   if (how.shuffled) return 0;
@@ -137,7 +137,8 @@ void kernel_faults::touch_by_address() {
   service_batch();
 }
 
-// Adds faults of the block to the batch. False: there is more to ask for once the batch is serviced.
+// Adds faults of the block to the batch. Returns false if the block has further faults once the batch is
+// serviced.
 bool kernel_faults::touch_block(std::uint32_t id, granule_set needed) {
   const block_entry& b = blocks_[id];
   const granule_set missing = needed & ~accessible_without_fault(b, writes_);
@@ -149,7 +150,7 @@ bool kernel_faults::touch_block(std::uint32_t id, granule_set needed) {
       pattern_.sparse ? static_cast<unsigned>(driver_.costs().sparse_granules) : granules_per_block;
   const granule_set asked = first_granules_of(missing, std::min(batch_limit_ - batch_granules_, of_block));
   add_to_batch(id, asked);
-  // What stays on the host is accessed over the link as soon as it is mapped.
+  // Data that stays on the host is accessed over the link as soon as it is mapped.
   const bool is_full = batch_granules_ == batch_limit_;
   const bool lacks_more =
       is_full || is_accessed_remotely(b) || (missing & ~granules_made_resident(b, asked, writes_)) != 0;
@@ -157,8 +158,8 @@ bool kernel_faults::touch_block(std::uint32_t id, granule_set needed) {
   return !lacks_more;
 }
 
-// Granules not used yet: all touched ones if `hits_wait`, else those that were not accessible at the
-// beginning.
+// Finds the granules not used yet: all touched ones if hits wait for misses, otherwise those that were not
+// accessible at the beginning.
 void kernel_faults::find_pending() {
   for (std::uint32_t id = touched_blocks_.first; id <= touched_blocks_.last; ++id) {
     const block_entry& b = blocks_[id];
@@ -195,7 +196,7 @@ void kernel_faults::touch_shuffled() {
   serve();
 }
 
-// Threads that waited for these granules use what is on the device or over the link now.
+// Lets threads that waited for these granules use those that are accessible now.
 void kernel_faults::complete_accesses(std::uint32_t id, granule_set granules) {
   const block_entry& b = blocks_[id];
   granule_set& left = pending_in(id);
@@ -221,7 +222,7 @@ byte_count kernel_faults::bytes_touched(std::uint32_t id, granule_set granules) 
 
 // --- services ---
 
-// Services what has been collected, if anything.
+// Services the collected faults, if there are any.
 void kernel_faults::service_batch() {
   if (batch_granules_ == 0) return;
   const uvm_costs& costs = driver_.costs();
@@ -266,15 +267,15 @@ void kernel_faults::service(const fault& f) {
   const granule_set arrives = want & ~b.device, copied = arrives & b.host;
   if (pattern_.shuffled)
     fetch_page_faults(driver_, arrives & (pattern_.hits_wait ? rest : pending_in(f.block)));
-  // What is asked for is copied apart from the rest.
+  // Granules that faulted are copied separately from the rest.
   driver_.clock.work(driver_.costs().issue_copy_ns * 2 * count(copied & rest));
   driver_.make_resident(f.block, want, is_advised(b, advice::read_mostly) && !writes_,
                         &managed_traffic::fault_bytes);
   driver_.clock.work(driver_.costs().granule_ns * count(arrives));
 }
 
-// Page by page: the driver does not prefetch into discarded data. The block stays on the list of discarded
-// ones, though its value counts again.
+// Services a fault page by page: the driver does not prefetch into discarded data. The block stays on the
+// list of discarded ones although its value counts again.
 void kernel_faults::service_discarded(const fault& f) {
   driver_.make_resident(f.block, f.granules, false, &managed_traffic::fault_bytes);
   driver_.clock.work(driver_.costs().page_fault_ns * pages_per_granule * count(f.granules));
@@ -282,7 +283,7 @@ void kernel_faults::service_discarded(const fault& f) {
   blocks_[f.block].discarded &= ~f.granules;
 }
 
-// Data resident nowhere that prefers the host is allocated there, a block at once, and mapped.
+// Unpopulated data that prefers the host is allocated there, a whole block at once, and mapped.
 void kernel_faults::service_in_place(const fault& f) {
   block_entry& b = blocks_[f.block];
   const bool nowhere = (b.device | b.host) == 0;
@@ -293,7 +294,7 @@ void kernel_faults::service_in_place(const fault& f) {
   map_remotely(b);
 }
 
-// A fault for every page that is touched, and the block comes to the device.
+// Every touched page faults, and the block comes to the device.
 void kernel_faults::write_read_mostly(const fault& f) {
   driver_.clock.work(driver_.costs().service_ns);
   ++driver_.traffic.services;
@@ -309,10 +310,10 @@ void kernel_faults::write_read_mostly(const fault& f) {
 
 // --- access over the link ---
 
-// What was accessed often enough before comes to the device now; the rest is read and written where it lies.
-// The driver learns of a full counter while the kernel goes on, so a pass ends over the link.
+// Granules that were accessed often enough before migrate; the rest is read and written over the link. The
+// driver learns of a full counter while the kernel goes on, so a pass ends over the link.
 void kernel_faults::access_remote(std::uint32_t id, granule_set touched) {
-  if (const granule_set often = often_accessed(id, touched); often != 0) {
+  if (const granule_set often = granules_to_migrate(id, touched); often != 0) {
     driver_.clock.work(driver_.costs().batch_ns + driver_.costs().service_ns);
     driver_.make_resident(id, with_prefetched_granules(blocks_[id].device, often), false,
                           &managed_traffic::fault_bytes);
@@ -325,7 +326,7 @@ void kernel_faults::access_remote(std::uint32_t id, granule_set touched) {
   driver_.traffic.remote_bytes += bytes * (reads && writes_ ? 2 : 1);
 }
 
-granule_set kernel_faults::often_accessed(std::uint32_t id, granule_set touched) {
+granule_set kernel_faults::granules_to_migrate(std::uint32_t id, granule_set touched) {
   if (!counters_.counts() || is_advised(blocks_[id], advice::preferred_host)) return 0;
   granule_set often = 0;
   for (unsigned g = 0; g < granules_per_block; ++g) {

@@ -53,9 +53,9 @@ struct touched_operand {
   access_mode mode = access_mode::read;
   touch_phase phase = touch_phase::streamed;
   bool is_input = false;
-  std::vector<range> runs;      // ranges of the arena it lies in
-  std::vector<range> to_touch;  // to touch in a pass: everything, or what is missing when the pass begins
-  std::uint64_t evictions_seen = 0;  // by the driver when it was last touched as a whole
+  std::vector<range> runs;           // ranges of the arena that the operand covers
+  std::vector<range> to_touch;       // ranges to touch in a pass: all, or those missing when the pass begins
+  std::uint64_t evictions_seen = 0;  // number of evictions when the operand was last touched as a whole
   bool touched = false, over_the_link = false;
 };
 
@@ -63,8 +63,8 @@ bool same_bytes(const touched_operand& a, const touched_operand& b) {
   return a.at.where == b.at.where && a.at.offset == b.at.offset && a.runs == b.runs;
 }
 
-// Operands off the device; those that share their bytes (work in place) are one that is read and
-// written, streamed if one of them is.
+// Operands that are not in the device arena. Operands that share their bytes (in place) count as one that is
+// read and written; it is streamed if one of them is.
 std::vector<touched_operand> operands_off_device(const simulated_run& run, const step& s) {
   const op o = operator_of(run.network, std::get<compute>(s.command));
   const std::vector<touch_phase> each = phases_of(run.network, o);
@@ -92,7 +92,7 @@ std::vector<touched_operand> operands_off_device(const simulated_run& run, const
   return all;
 }
 
-// Operands in pinned memory cost the CPU nothing extra.
+// The driver's work for an operator on the CPU. Operands in pinned memory cost nothing extra.
 managed_traffic touch_by_cpu(const simulated_run& run, const step& s, managed_memory& memory) {
   const op& o = run.network.ops[std::get<compute>(s.command).op];
   for (std::size_t i = 0; i < o.in.size() && i < s.operands.size(); ++i) {
@@ -202,9 +202,9 @@ class kernel_simulation {
   managed_memory& memory_;
   std::vector<touched_operand> operands_;
   unsigned passes_ = 0;
-  bool hits_first_ = false;  // hits do not wait for misses
+  bool hits_first_ = false;  // whether hits do not wait for misses
   std::uint64_t waves_ = 1;
-  bool busy_ = false;  // the driver has already serviced a fault of this kernel
+  bool busy_ = false;  // whether the driver has already serviced a fault of this kernel
   managed_traffic traffic_;
 };
 

@@ -1,5 +1,5 @@
-// The driver's work for the accesses of one kernel: all operands that are not in the device arena, in the
-// order below; or for those of the CPU, by address (core/graph.hpp).
+// The driver's work for the accesses of one kernel to all operands outside the device arena, in the order
+// described below; the CPU accesses them by address (core/graph.hpp).
 #pragma once
 
 #include <cstdint>
@@ -12,17 +12,17 @@
 
 namespace um {
 
-// The order in which kernels touch streamed operands: by grid_of() of each operator
-// (simulator/kernel_touches.hpp); all by address; or all what is on the device before what is missing.
+// The order in which kernels touch streamed operands: by grid_of() of each operator; all by address; or all
+// resident data before missing data.
 enum class touch_orders : std::uint8_t { by_grid, by_address, hits_first };
 
-// A plan on a machine. Holds references: the four values must outlive it.
+// A plan to simulate on a machine. Holds references: the four values must outlive it.
 struct simulated_run {
   const graph& network;
   const execution_plan& plan;
   const machine& on;
   const profile& costs;            // one per operator
-  slice_costs cost_of_slice = {};  // not set: as cost_of() (core/planner.hpp) says
+  slice_costs cost_of_slice = {};  // not set: cost_of() estimates (core/planner.hpp)
   touch_orders order = touch_orders::by_grid;
 };
 
@@ -58,7 +58,7 @@ grid_kind grid_of(const op& o);
 
 // One entry for each operand of the operator, inputs first.
 std::vector<touch_phase> phases_of(const graph& g, const op& o);
-// How often the streamed inputs are read before the main pass.
+// How many times the streamed inputs are read before the main pass.
 unsigned extra_input_passes(const op& o);
 
 byte_count wave_bytes(const machine& on);

@@ -56,15 +56,15 @@ namespace um {
 //
 // All threads of a sparse or shuffled touch are resident at once. They use resident data while misses wait,
 // and migrated data as soon as it arrives. So each missing granule migrates once, whatever is evicted
-// meanwhile: the best case. `hits_wait` is the worst case: no granule is used before its turn, and one that
-// is evicted before its turn migrates again. Other touches go through the range by address, in turn.
+// meanwhile: the best case. `hits_wait` is the worst case: no granule is used before its turn, and
+// one that is evicted before its turn migrates again. Other touches go through the range by address, in turn.
 struct touch_pattern {
-  unsigned stride = 1;     // in granules, from the first one of the range
+  unsigned stride = 1;     // distance of touched granules, from the first one of the range on
   bool dependent = false;  // a single thread makes dependent accesses: one granule a batch
-  bool sparse = false;    // a thread for each granule touches one page of it, in order of address; else every
-                          // byte is touched
-  bool shuffled = false;  // granules of the whole range in random order
-  bool hits_wait = false;  // in a sparse or shuffled touch, hits do not run ahead of misses
+  bool sparse = false;     // one thread per granule touches one page, in order of address; otherwise every
+                           // byte is touched
+  bool shuffled = false;   // granules of the whole range in random order
+  bool hits_wait = false;  // hits wait for earlier misses of a sparse or shuffled touch
   friend bool operator==(const touch_pattern&, const touch_pattern&) = default;
 };
 
@@ -72,7 +72,7 @@ struct touch_pattern {
 class access_counters {
  public:
   access_counters(std::uint64_t blocks, std::uint64_t threshold);
-  // Counts `bytes` of access to a granule. Returns true and resets the counter if it was full before.
+  // Counts `bytes` of access to a granule. If its counter was full before, resets it and returns true.
   bool count(std::uint32_t block, unsigned granule, byte_count bytes);
   bool counts() const { return threshold_ > 0; }
 
@@ -84,15 +84,15 @@ class access_counters {
 // One touch of one range by a kernel.
 class kernel_faults {
  public:
-  // References are kept. `busy`: the driver is not idle when the first fault arrives.
+  // Keeps references. `busy`: the driver is not idle when the first fault arrives.
   kernel_faults(block_table& blocks, access_counters& counters, const driver_times& times, range r,
                 access_mode mode, touch_pattern how, bool busy);
   managed_traffic run();
 
  private:
   struct fault {
-    std::uint32_t block = 0;   // number of the block
-    granule_set granules = 0;  // that were not resident
+    std::uint32_t block = 0;   // index of the block
+    granule_set granules = 0;  // granules that were not resident
   };
 
   void touch_by_address();
@@ -112,7 +112,7 @@ class kernel_faults {
   void service_in_place(const fault& f);
   void write_read_mostly(const fault& f);
   void access_remote(std::uint32_t id, granule_set touched);
-  granule_set often_accessed(std::uint32_t id, granule_set touched);
+  granule_set granules_to_migrate(std::uint32_t id, granule_set touched);
 
   block_table& blocks_;
   access_counters& counters_;
@@ -123,47 +123,47 @@ class kernel_faults {
   bool writes_;
   touch_pattern pattern_;
   bool driver_is_busy_;
-  unsigned batch_limit_;              // granules
-  std::vector<fault> batch_;          // collected, not serviced yet
+  unsigned batch_limit_;              // maximum number of granules in a batch
+  std::vector<fault> batch_;          // faults collected but not serviced yet
   unsigned batch_granules_ = 0;       // granules in the batch
-  std::vector<granule_set> pending_;  // per block: not used yet; for sparse and shuffled touches
+  std::vector<granule_set> pending_;  // per block: granules not used yet; for sparse and shuffled touches
 };
 
-// State of one block; a bit for each granule.
+// State of one block; sets have a bit for each granule.
 struct managed_block_state {
   granule_set on_device = 0, on_host = 0, discarded = 0;
-  granule_set mapped_by_host = 0;  // by the CPU
-  granule_set remote = 0;          // on the host, mapped by the device
-  bool visited = false;            // the GPU has touched it: its host pages are mapped for DMA
+  granule_set mapped_by_host = 0;  // granules that the CPU has mapped
+  granule_set remote = 0;          // granules on the host that the device has mapped
+  bool visited = false;  // whether the GPU has touched the block: its host pages are then mapped for DMA
   bool holds_chunk = false;
   friend bool operator==(const managed_block_state&, const managed_block_state&) = default;
 };
 
-// A value: copies are independent. Ranges outside the arena throw std::out_of_range. What covers a
-// part of a granule covers the granule, except in discard() and for bytes that cross the link.
+// A value type: copies are independent. Ranges outside the arena throw std::out_of_range. A range that covers
+// a part of a granule covers the granule, except in discard() and for bytes that cross the link.
 class managed_memory {
  public:
-  // Throws std::invalid_argument for an arena that is too large or has no room at all.
+  // Throws std::invalid_argument for an arena that is too large or without capacity.
   managed_memory(byte_count arena_bytes, std::uint64_t capacity_blocks, const machine& on);
 
-  // The range holds data on the host: mapped by the CPU and never seen by the device, as after
-  // initialisation by the CPU, or `seen` and mapped by nobody, as after an eviction.
+  // Puts data of the range on the host: mapped by the CPU and never seen by the device, as after
+  // initialisation by the CPU, or, if `seen`, mapped by no processor, as after an eviction.
   void place_on_host(range r, bool seen = false);
 
-  // A kernel touches every byte of the range once, by address. The driver is idle before the first
-  // of several touches of one kernel only: `busy` says that it is not.
+  // Touches every byte of the range once by a kernel, by address. `busy`: the driver is not idle, as for all
+  // but the first of several touches of one kernel.
   managed_traffic touch(range r, access_mode mode, touch_pattern how = {}, bool busy = false);
   // Whether a touch would cause no fault and no access over the link.
   bool hits(range r, access_mode mode) const;
-  // The parts of the ranges that a touch would fault for or reach over the link: whole granules except at the
-  // ends of ranges, by address.
+  // The parts of the ranges on which a touch would fault or that it would reach over the link: whole granules
+  // except at the ends of ranges, by address.
   std::vector<range> missing_ranges(const std::vector<range>& runs, access_mode mode) const;
-  // `queued`: behind another call on its stream.
+  // `queued`: whether another call precedes it on its stream.
   managed_traffic prefetch_to_device(range r, bool queued = false);
   managed_traffic prefetch_to_host(range r);
-  // Only granules that lie wholly in the range are discarded.
+  // Discards the granules that lie wholly in the range.
   managed_traffic discard(range r);
-  // Every block that the range overlaps takes the advice.
+  // Applies the advice to every block that the range overlaps.
   void advise(range r, advice hint) { blocks_.advise(r, hint); }
   // The CPU touches every byte of the range once.
   managed_traffic touch_by_host(range r, access_mode mode);
@@ -171,7 +171,7 @@ class managed_memory {
   managed_block_state state(std::uint64_t block) const;
   std::uint64_t block_count() const { return blocks_.size(); }
   std::uint64_t capacity() const { return blocks_.capacity(); }
-  // Blocks of device memory held, also those with nothing resident in them.
+  // Number of blocks that hold device memory, including those with nothing resident.
   std::uint64_t held_blocks() const { return blocks_.chunks_in_use(); }
   // Evictions so far.
   std::uint64_t evictions() const { return blocks_.evictions(); }

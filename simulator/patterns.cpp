@@ -13,13 +13,13 @@ constexpr auto writes = access_mode::write;
 enum class state : std::uint8_t {
   nowhere,
   cold,          // on the host, mapped by the CPU, blocks never visited
-  mapped,        // the same, visited: as a prefetch to the host leaves it
-  unmapped,      // the same, mapped by nobody: as an eviction leaves it
-  device,        // with pages on the host, too
-  new_on_device  // the device wrote it first
+  mapped,        // on the host, mapped by the CPU, visited: as after a prefetch to the host
+  unmapped,      // on the host, unmapped, visited: as after an eviction
+  device,        // on the device, with host pages
+  new_on_device  // on the device, which wrote it first: no host pages
 };
 
-// A new arena in which everything fits.
+// A new arena with capacity for all its data.
 struct fresh_arena {
   managed_memory memory;
   range all;
@@ -62,14 +62,14 @@ pattern_result write_read_mostly(const machine& on) {
   return {32 * MiB, b.memory.touch(b.all, writes)};
 }
 
-// A single thread block: each fault waits for the one before.
+// A single thread block, in which each fault waits for the previous one.
 template <state Data>
 pattern_result dependent_accesses(const machine& on) {
   fresh_arena b(on, 128 * MiB, Data);
   return {128 * MiB, b.memory.touch(b.all, writes, {.dependent = true})};
 }
 
-// One page of every stride-th granule, each by a thread of its own.
+// One page of every stride-th granule, each touched by its own thread.
 template <state Data, unsigned Stride>
 pattern_result strided_access(const machine& on) {
   fresh_arena b(on, 128 * MiB, Data);
@@ -84,7 +84,7 @@ pattern_result access_over_link(const machine& on) {
   return {GiB, b.memory.touch(b.all, Mode)};
 }
 
-// --- kernels, where not all data is on the device ---
+// --- kernels on data that is not all on the device ---
 
 enum class access_order : std::uint8_t {
   waves,
@@ -109,7 +109,7 @@ pattern_result run_kernel(managed_memory& memory, access_order how, bool hits_wa
   pattern_result done{ratio_bytes, {}};
   switch (how) {
     case access_order::waves:
-    case access_order::grid_stride:  // a thread waits for what is missing before it goes on to what is there
+    case access_order::grid_stride:  // a thread waits for missing data before it goes on to resident data
       done.traffic = memory.touch(all, reads);
       break;
     case access_order::chunk_a_thread:
@@ -135,7 +135,7 @@ pattern_result run_kernel(managed_memory& memory, access_order how, bool hits_wa
   return done;
 }
 
-// The second time through data for which there is less room than it takes.
+// The second pass over data that exceeds the capacity.
 template <access_order How, bool HitsWait = false>
 pattern_result second_pass_oversubscribed(const machine& on, double ratio) {
   const byte_count touched = How == access_order::block_strided ? ratio_bytes / 2 : ratio_bytes;
@@ -146,7 +146,7 @@ pattern_result second_pass_oversubscribed(const machine& on, double ratio) {
   return run_kernel(memory, How, HitsWait);
 }
 
-// Room for all of it, and its end has been prefetched.
+// All data fits, and its end has been prefetched.
 template <access_order How>
 pattern_result partly_resident(const machine& on, double ratio) {
   managed_memory memory(ratio_bytes, ratio_bytes / managed_block, on);
@@ -165,7 +165,7 @@ pattern_result at_ratio_2(const machine& on) {
   return AtRatio(on, 2);
 }
 
-// The first time through data that the device never saw and has no room for, and the second.
+// The first and the second pass over data that the device has never seen and that exceeds the capacity.
 pattern_result cold_oversubscribed(const machine& on, double ratio) {
   const auto room = static_cast<std::uint64_t>(static_cast<double>(GiB / managed_block) / ratio);
   managed_memory memory(GiB, std::max<std::uint64_t>(room, 1), on);
@@ -173,14 +173,14 @@ pattern_result cold_oversubscribed(const machine& on, double ratio) {
   return {GiB, memory.touch({0, GiB}, reads)};
 }
 
-// Data that is nowhere at first: written blocks are evicted.
+// Writes unpopulated data that exceeds the capacity: written blocks are evicted.
 pattern_result new_oversubscribed(const machine& on, double ratio) {
   const auto room = static_cast<std::uint64_t>(static_cast<double>(GiB / managed_block) / ratio);
   managed_memory memory(GiB, std::max<std::uint64_t>(room, 1), on);
   return {GiB, memory.touch({0, GiB}, writes)};
 }
 
-// Prefetched in calls of 16 MiB, one behind the other, once before and once again.
+// Prefetches data that exceeds the capacity in queued calls of 16 MiB: once before, and once measured.
 pattern_result prefetch_oversubscribed(const machine& on, double ratio) {
   constexpr byte_count call = 16 * MiB;
   const auto room = static_cast<std::uint64_t>(static_cast<double>(GiB / managed_block) / ratio);
@@ -194,7 +194,7 @@ pattern_result prefetch_oversubscribed(const machine& on, double ratio) {
   return done;
 }
 
-// The first time through data that is accessed by the device, where accesses are counted.
+// The first pass over data that the device accesses over the link while accesses are counted.
 pattern_result remote_access_until_migration(const machine& on, double ratio) {
   const auto room = static_cast<std::uint64_t>(static_cast<double>(GiB / managed_block) / ratio);
   managed_memory memory(GiB, std::max<std::uint64_t>(room, 1), on);
@@ -203,7 +203,7 @@ pattern_result remote_access_until_migration(const machine& on, double ratio) {
   return {GiB, memory.touch({0, GiB}, reads)};
 }
 
-// The second sweep over twice what the device holds: every block comes in and another leaves.
+// The second sweep over twice the capacity: every block comes in and another leaves.
 pattern_result second_sweep_at_ratio_2(const machine& on) {
   managed_memory memory(GiB, GiB / 2 / managed_block, on);
   memory.place_on_host({0, GiB});
@@ -219,7 +219,7 @@ pattern_result prefetch_in(const machine& on) {
   return {Bytes, b.memory.prefetch_to_device(b.all)};
 }
 
-// One behind the other on a stream.
+// Prefetches in queued calls on one stream.
 template <byte_count Call>
 pattern_result prefetch_in_calls(const machine& on) {
   constexpr byte_count bytes = 256 * MiB;

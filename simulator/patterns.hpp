@@ -17,16 +17,17 @@ struct pattern_result {
 struct pattern {
   std::string_view name, what;
   pattern_result (*simulate)(const machine& on);
-  pattern_result (*at_ratio)(const machine& on, double ratio) = nullptr;  // nullptr: the pattern has no ratio
+  pattern_result (*at_ratio)(const machine& on,
+                             double ratio) = nullptr;  // the pattern at a ratio; nullptr: it has no ratio
   // The same in the worst order of accesses that the hardware may choose; nullptr: the order is known.
   pattern_result (*worst_order)(const machine& on, double ratio) = nullptr;
 };
 
 std::span<const pattern> patterns();
-// nullptr if there is no such row.
+// The pattern of that name; nullptr if there is none.
 const pattern* find_pattern(std::string_view name);
 
-// Bytes a second; 0 for a latency.
+// Bytes per second; 0 for a latency.
 double rate_of(const pattern_result& r);
 
 }  // namespace um

@@ -36,7 +36,8 @@ named_rate matrix_rate_of(precision arithmetic, const machine& on) {
 template <class T, class... Kinds>
 constexpr bool is_one_of = (std::is_same_v<T, Kinds> || ...);
 
-// Convolutions and fully connected layers, which run on matrix units where there are any.
+// Whether the operator is a convolution or a fully connected layer, which run on matrix units if there are
+// any.
 bool is_matrix_product(const op& o) {
   return std::visit(
       []<class T>(const T&) {
@@ -46,7 +47,7 @@ bool is_matrix_product(const op& o) {
       o.attributes.value);
 }
 
-// 0 if the operator is no convolution.
+// Height of a convolution's filter; 0 for other operators.
 std::int64_t filter_height_of(const graph& g, const op& o) {
   const auto height = [&](tensor_id w) { return g.tensors[w].shape.h; };
   return std::visit(overloaded{[&](const convolution&) { return height(o.in[1]); },
@@ -64,9 +65,9 @@ bool is_grouped(const op& o) {
                     o.attributes.value);
 }
 
-// Multiply-adds that matrix units do for those of a convolution. They compute tiles of many output channels,
-// and fewer than 96 take the time of 96: fitted to filters of 3 x 3 with 32 to 128 channels in bf16 and tf32,
-// measured on H200s and H100s. Depthwise convolutions run on other units.
+// Operations that matrix units perform for a convolution of `flops` operations. They compute tiles of many
+// output channels, and fewer than 96 take the time of 96: fitted to 3 x 3 filters with 32 to 128 channels in
+// bf16 and tf32, measured on H200s and H100s. Depthwise convolutions run on other units.
 std::uint64_t with_padding(const graph& g, const op& o, std::uint64_t flops) {
   constexpr std::int64_t least_channels = 96;
   const dims& out = g.tensors[o.out[0]].shape;
@@ -80,7 +81,8 @@ std::uint64_t with_padding(const graph& g, const op& o, std::uint64_t flops) {
   return flops * static_cast<std::uint64_t>(least_channels) / static_cast<std::uint64_t>(channels);
 }
 
-// Percent of the roofline rate. Above 100 for algorithms that save multiplications, such as Winograd's.
+// Speed in percent of the roofline rate. Above 100 for algorithms that save multiplications, such as
+// Winograd's.
 nanoseconds speed_percent_of(const graph& g, const op& o, const machine& on) {
   for (const operator_speed& p : on.operators) {
     if (p.kind != kind_of(o.attributes) || p.precision != to_text(g.arithmetic)) continue;
@@ -89,7 +91,8 @@ nanoseconds speed_percent_of(const graph& g, const op& o, const machine& on) {
   return 100;
 }
 
-// Fitted to the 51 depthwise convolutions of MobileNetV2 and their gradients in bf16 on an H100.
+// Passes over the data of a depthwise convolution. Fitted to the 51 of MobileNetV2 and their gradients in
+// bf16 on an H100.
 constexpr nanoseconds passes_of_depthwise = 2;
 
 bool is_depthwise(const graph& g, const op& o) {
@@ -142,7 +145,7 @@ op_cost estimate(const graph& g, const machine& on, const compute& c) {
     return {std::max(arithmetic, memory * passes_of_depthwise) + on.launch_ns, 0, "roofline"};
   const nanoseconds computing = std::max(arithmetic, memory) * 100 / speed_percent_of(g, o, on);
   return {std::max(computing, memory) + on.launch_ns, 0,
-          "roofline"};  // a speed above 100 % saves no memory traffic
+          "roofline"};  // a speed above 100 % does not reduce memory traffic
 }
 
 }  // namespace

@@ -17,16 +17,17 @@ namespace um {
 // the machine, where it lacks another rate that is needed.
 profile estimate(const graph& g, const machine& on);
 
-// Whether operators of the graph are taken to reach the roofline's rates for want of measured ones: its
-// machine has none in that precision, and not every operator names its own time.
+// Whether some operators are assumed to reach the roofline's rates because no speed was measured: the machine
+// has none in that precision, and not every operator states its own time.
 bool kernels_at_peak(const graph& g, const machine& on);
 
-// The same as estimate() for parts of operators. Operands that a part reads whole count whole, so many parts
-// of an operator with large weights take longer than the whole. Memoised. Keeps references to both arguments.
+// As estimate() for parts of operators. Operands that a part reads whole count whole, so many parts of an
+// operator with large weights take longer than the whole operator. Caches results. Keeps references to both
+// arguments.
 slice_costs estimate_slices(const graph& g, const machine& on);
 
-// The graph with a duration in every opaque operator: as estimate() has it where none is named. A GPU needs
-// it to replay the graph. Throws as estimate() does.
+// The graph with a duration in every opaque operator: that of estimate() if it states none. A GPU needs it to
+// replay the graph. Throws as estimate() does.
 graph with_durations(graph g, const machine& on);
 
 }  // namespace um

@@ -31,7 +31,7 @@ std::optional<steady_cycle> cycle_of(const simulated_run& run, managed_memory me
                                      const std::vector<trace>& known) {
   std::vector<nanoseconds> times = durations_of(known);
   if (times.size() < 2 || times.back() == times[times.size() - 2]) return std::nullopt;
-  // Two equal times may be a coincidence, so the period is searched after all additional iterations.
+  // Two equal times may be a coincidence, so the period is searched only after all additional iterations.
   for (std::uint32_t i = 0; i < extra_iterations; ++i)
     times.push_back(run_iteration(run, memory, false).duration);
   steady_cycle found{period_of(times)};

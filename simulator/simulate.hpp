@@ -23,7 +23,8 @@ struct simulation {
 // period that occurs twice in a row.
 simulation simulate_steadily(const simulated_run& run, std::uint32_t iterations, bool timeline, bool cycle);
 
-// At these ratios the result depends on the order of accesses and on the cost of an eviction.
+// Whether the ratio is just above 1: there the result depends on the order of accesses and on the cost of an
+// eviction.
 inline bool is_just_above_one(double ratio) {
   return ratio >= 1 && ratio <= 1.5;
 }

@@ -19,7 +19,8 @@ void add_to_counters(const managed_traffic& t, counters& moved) {
   add(moved.fault_batches, t.batches);
   add(moved.fault_to_device_bytes, t.fault_bytes);
   add(moved.prefetch_to_device_bytes, t.prefetched_in_bytes);
-  add(moved.driver_evict_bytes, t.evicted_bytes + t.host_fault_bytes);  // bytes that the driver moves out
+  add(moved.driver_evict_bytes,
+      t.evicted_bytes + t.host_fault_bytes);  // all bytes that the driver moves to the host
   add(moved.plan_evict_bytes, t.prefetched_out_bytes);
   add(moved.evicted_blocks, t.evicted_blocks);
   add(moved.remote_bytes, t.remote_bytes);
@@ -33,8 +34,8 @@ nanoseconds time_of(const simulated_run& run, const compute& c) {
   return cost_of(run.network, run.costs, run.on, run.cost_of_slice, c).time;
 }
 
-// Copies on the device before and after a kernel: a launch each, and the bytes they read and write. Copies of
-// managed memory touch it; copies of host memory go over the link.
+// Time of copies on the device before and after a kernel: a launch each, and the bytes that they read and
+// write. Copies of managed memory touch it; copies of host memory use the link.
 nanoseconds time_of_copies(const simulated_run& run, const std::vector<pitched_copy>& copies,
                            managed_memory& memory, managed_traffic& traffic) {
   nanoseconds time = 0;
@@ -90,7 +91,7 @@ step_cost run_copy(const simulated_run& run, const step& s, bool to_device, coun
   return {fixed + time_for(bytes, rate, on, name), bytes > 0 ? rate : 0};
 }
 
-// A kernel of few thread blocks copies between the managed range and its pinned twin, at the step's rate.
+// Copies between the managed range and its pinned twin, by a kernel of few thread blocks at the step's rate.
 // Before a copy to the device its blocks are discarded and prefetched, which takes no longer than the
 // prefetch alone (results/microbenchmarks, "discard_and_prefetch"). Discards after a copy to the host overlap
 // the next copy.
@@ -121,7 +122,7 @@ step_cost run_twinned_copy(const simulated_run& run, const step& s, bool to_devi
   return {std::max(copying, discarding) + traffic.time, bytes > 0 ? rate : 0};
 }
 
-// The share of the link that a call uses on average. Evictions that a prefetch causes are not counted.
+// Average rate at which a call uses the link. Evictions that a prefetch causes are not counted.
 std::uint64_t average_rate(const managed_traffic& t) {
   const byte_count bytes = std::max(t.prefetched_in_bytes, t.prefetched_out_bytes);
   if (t.time == 0 || bytes == 0) return 0;

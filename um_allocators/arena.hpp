@@ -1,5 +1,5 @@
-// Plans have one allocation for each of the three kinds of memory that their addresses refer to. Arenas exist
-// before the first step of a plan and until after its last.
+// Arenas: a plan has one allocation for each of the three kinds of memory that its addresses refer to. Arenas
+// exist from before the first step of a plan until after its last.
 #pragma once
 
 #include <cstddef>
@@ -23,19 +23,20 @@ class arena {
   byte_count bytes_ = 0;
 };
 
-// Each throws out_of_memory, giving the bytes requested and those free. 0 bytes give an empty arena.
+// Allocate an arena. They throw out_of_memory, giving the bytes requested and those free. 0 bytes give an
+// empty arena.
 arena device_arena(byte_count bytes);
 arena pinned_arena(byte_count bytes);
 
 enum class managed_limit {
-  // It has at most 80 % of the device memory that is free now. Driver defects hung a GPU when managed memory
-  // exceeded the free memory, and other programs may share the GPU.
+  // at most 80 % of the device memory that is free now: driver defects hung a GPU when managed memory
+  // exceeded the free memory, and other programs may share the GPU
   guarded,
-  none,  // only if the user asked for native oversubscription by name
+  none,  // no limit; only if the user explicitly allowed native oversubscription
 };
 arena managed_arena(byte_count bytes, managed_limit limit = managed_limit::guarded);
 
-// A guarded managed arena has at most this size.
+// Maximum size of a guarded managed arena.
 constexpr byte_count guarded_share(byte_count free_bytes) {
   return free_bytes / 5 * 4;
 }

@@ -1,4 +1,4 @@
-// One template owns handles of C libraries. A raw handle in a signature does not own.
+// A template that owns handles of C libraries. A raw handle in a signature does not own.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -24,9 +24,9 @@ using cuda_event = handle<cudaEvent_t, &cudaEventDestroy>;
 
 enum class stream_priority { normal, highest };  // the highest priority gets a free multiprocessor first
 
-// The stream does not wait for the legacy default stream.
+// Makes a stream that does not wait for the legacy default stream.
 inline cuda_stream make_stream(stream_priority among_others = stream_priority::normal) {
-  int least = 0, greatest = 0;  // stream priorities
+  int least = 0, greatest = 0;  // range of stream priorities
   check(cudaDeviceGetStreamPriorityRange(&least, &greatest));
   cudaStream_t raw = nullptr;
   check(cudaStreamCreateWithPriority(&raw, cudaStreamNonBlocking,

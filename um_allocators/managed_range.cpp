@@ -15,14 +15,16 @@ struct advice_calls {
 const advice_calls& calls_for(advice hint) {
   static constexpr std::array calls{
       advice_calls{cudaMemAdviseSetReadMostly, cudaMemAdviseUnsetReadMostly},
-      advice_calls{cudaMemAdviseSetPreferredLocation, cudaMemAdviseUnsetPreferredLocation},  // the device
-      advice_calls{cudaMemAdviseSetPreferredLocation, cudaMemAdviseUnsetPreferredLocation},  // the host
+      advice_calls{cudaMemAdviseSetPreferredLocation,
+                   cudaMemAdviseUnsetPreferredLocation},  // preferred location: the device
+      advice_calls{cudaMemAdviseSetPreferredLocation,
+                   cudaMemAdviseUnsetPreferredLocation},  // preferred location: the host
       advice_calls{cudaMemAdviseSetAccessedBy, cudaMemAdviseUnsetAccessedBy}};
   static_assert(calls.size() == enum_names<advice>.size());
   return calls.at(static_cast<std::size_t>(hint));
 }
 
-// The runtime has calls that an older driver does not support.
+// Throws unsupported if the driver is older than the runtime and lacks the call.
 [[maybe_unused]] void check_supported(cudaError_t status, const char* action) {
   if (status != cudaErrorNotSupported) return check(status);
   static_cast<void>(cudaGetLastError());

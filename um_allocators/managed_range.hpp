@@ -1,5 +1,5 @@
-// The runtime's calls for ranges of managed memory. They changed between CUDA 12 and 13; managed_range.cpp
-// hides the difference.
+// Calls of the CUDA runtime for ranges of managed memory. They changed between CUDA 12 and 13;
+// managed_range.cpp hides the difference.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -31,11 +31,11 @@ void prefetch_to_device(managed_range memory, int device, cudaStream_t stream);
 // a thread of its own.
 void prefetch_to_host(managed_range memory, cudaStream_t stream);
 
-// Declares the contents dead. Prefetch discarded memory before writing it again, else every page faults by
-// itself. Throws unsupported before CUDA 13.
+// Declares the contents dead. Prefetch discarded memory before writing it again, otherwise every page faults
+// separately. Throws unsupported before CUDA 13.
 void discard_range(managed_range memory, cudaStream_t stream);
 
-// One call for many ranges, and one call for discard and prefetch to the device. They throw unsupported
+// One call for many ranges, and one call for discarding and prefetching to the device. They throw unsupported
 // before CUDA 13.
 void prefetch_batch_to_device(std::span<const managed_range> ranges, int device, cudaStream_t stream);
 void prefetch_batch_to_host(std::span<const managed_range> ranges, cudaStream_t stream);

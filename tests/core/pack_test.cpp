@@ -275,17 +275,17 @@ TEST(pack, a_block_placed_earlier_leads_to_the_packing_of_that_order) {
     for (block b : small_composites(random, 24)) {
       if (t.has_only_single_blocks) b.pieces = {{0, b.pieces[0].bytes, b.pieces[0].begin, b.pieces[0].end}};
       for (piece& p : b.pieces) p.begin *= steps_each, p.end *= steps_each;
-      if (placing::shape s = placing::shape_of(b); !s.pieces.empty()) t.blocks.push_back(std::move(s));
+      if (placing::block_shape s = placing::shape_of(b); !s.pieces.empty()) t.blocks.push_back(std::move(s));
     }
     t.rule = trial % 4 < 2 ? placing::gap_rule::lowest_gap : placing::gap_rule::tightest_gap;
     placing::block_placer by(t);
     placing::placing_order order;
     for (std::uint32_t i = 0; i < t.blocks.size(); ++i) order.push_back(i);
-    placing::attempt now = by.place(order), next;
+    placing::partial_packing now = by.place(order), next;
     for (int change = 0; change < 30; ++change) {
       const std::size_t from = 1 + random() % (order.size() - 1), to = random() % from;
       ASSERT_TRUE(by.place_earlier(now, from, to, ~byte_count{0}, next));
-      const placing::attempt anew = by.place(next.order);
+      const placing::partial_packing anew = by.place(next.order);
       EXPECT_EQ(next.address_of, anew.address_of) << trial;
       EXPECT_EQ(next.bytes, anew.bytes);
       EXPECT_EQ(next.bytes_above_goal, anew.bytes_above_goal);

@@ -62,7 +62,7 @@ using pairs = std::vector<std::pair<std::uint32_t, std::uint32_t>>;
 
 pairs stretches_of(const std::vector<step>& steps) {
   pairs all;
-  for (const index_range& s : launch_order_of(steps).stretches) all.emplace_back(s.first, s.last);
+  for (const index_range& s : cut_into_stretches(steps).stretches) all.emplace_back(s.first, s.last);
   return all;
 }
 
@@ -80,7 +80,7 @@ TEST(stretches, end_where_a_copy_waits_and_begin_where_one_is_waited_for) {
   const std::vector<step> steps{in(lane::compute), in(lane::compute),           in(lane::to_host, behind_1),
                                 in(lane::compute), in(lane::compute, behind_2), in(lane::compute)};
   EXPECT_EQ(stretches_of(steps), (pairs{{0, 1}, {3, 3}, {4, 5}}));
-  const launch_order order = launch_order_of(steps);
+  const stretch_cut order = cut_into_stretches(steps);
   EXPECT_EQ(order.is_awaited, (std::vector<bool>{false, true, true, false, false, false}));
 }
 
@@ -92,7 +92,7 @@ TEST(stretches, go_on_where_what_is_waited_for_is_known_to_have_ended) {
   const std::vector<step> steps{in(lane::to_host), in(lane::to_host), in(lane::compute, second),
                                 in(lane::compute, first), in(lane::compute, second)};
   EXPECT_EQ(stretches_of(steps), (pairs{{2, 4}}));
-  EXPECT_EQ(launch_order_of(steps).is_awaited, (std::vector<bool>{false, true, false, false, false}));
+  EXPECT_EQ(cut_into_stretches(steps).is_awaited, (std::vector<bool>{false, true, false, false, false}));
 }
 
 TEST(stretches, keep_every_wait_of_random_steps) {
@@ -110,7 +110,7 @@ TEST(stretches, keep_every_wait_of_random_steps) {
       }
       steps.push_back(s);
     }
-    const launch_order order = launch_order_of(steps);
+    const stretch_cut order = cut_into_stretches(steps);
     std::vector<std::uint32_t> launched;  // steps of the compute lane
     std::size_t within = 0;
     for (const index_range& s : order.stretches) {

@@ -29,10 +29,10 @@ bool graph_recorder::record_operators() {
 }
 
 bool graph_recorder::record_stretches() {
-  launch_order_ = launch_order_of(run_.plan.steps);
+  stretch_cut_ = cut_into_stretches(run_.plan.steps);
   stretches_.clear();
   const cudaStream_t compute = run_.cuda_session.compute().stream;
-  for (const index_range& s : launch_order_.stretches) {
+  for (const index_range& s : stretch_cut_.stretches) {
     stretches_.push_back(record(compute, [&] {
       for (std::uint32_t i = s.first; i <= s.last; ++i) {
         if (run_.plan.steps[i].in_lane == lane::compute) steps_.issue(i, compute, 1);
@@ -66,20 +66,20 @@ void graph_recorder::launch_iteration() {
   for (std::uint32_t i = 0; i < run_.plan.steps.size(); ++i) {
     const lane where = run_.plan.steps[i].in_lane;
     const bool computes = where == lane::compute;
-    if (computes && (next == stretches_.size() || launch_order_.stretches[next].first != i)) continue;
+    if (computes && (next == stretches_.size() || stretch_cut_.stretches[next].first != i)) continue;
     const cudaStream_t mine = run_.lane_of(where).stream;
-    for (const std::int32_t other : launch_order_.waits_for[i]) {
+    for (const std::int32_t other : stretch_cut_.waits_for[i]) {
       if (other != no_step)
         check(cudaStreamWaitEvent(mine, run_.step_works[static_cast<std::size_t>(other)].done_event.get()));
     }
     std::uint32_t last = i;
     if (computes) {
-      last = launch_order_.stretches[next].last;
+      last = stretch_cut_.stretches[next].last;
       check(cudaGraphLaunch(stretches_[next++].get(), mine));
     } else {
       steps_.issue(i, mine, 1);
     }
-    if (launch_order_.is_awaited[last]) check(cudaEventRecord(run_.step_works[last].done_event.get(), mine));
+    if (stretch_cut_.is_awaited[last]) check(cudaEventRecord(run_.step_works[last].done_event.get(), mine));
   }
   for (const lane_state& l : run_.lane_states) {
     if (l.stream != compute && !l.steps.empty()) make_stream_wait(compute, l.stream);

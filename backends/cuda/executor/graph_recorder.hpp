@@ -39,8 +39,8 @@ class graph_recorder {
   const step_issuer& steps_;
   cuda_event fork_event_;
   std::vector<recording> operators_;  // one per step; empty where it was not recorded
-  launch_order launch_order_;
-  std::vector<recording> stretches_;  // one per stretch of launch_order_
+  stretch_cut stretch_cut_;
+  std::vector<recording> stretches_;  // one per stretch of stretch_cut_
 };
 
 }  // namespace um
