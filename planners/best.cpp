@@ -149,12 +149,15 @@ class best_search {
     std::vector<batch_split> fixed;
     std::ranges::copy_if(splits_, std::back_inserter(fixed),
                          [](const batch_split& s) { return !s.depends_on_budget; });
-    const auto rival = [&](byte_count budget, nanoseconds time_to_beat) {
+    const auto for_budget = [&](byte_count budget, nanoseconds time_to_beat) {
       problem smaller = p_;
       smaller.budget = budget;
       return best_rival(smaller, place_, request_.rivals, same_bits_, time_to_beat);
     };
-    accept_if_faster(plan_small_network(p_, place_, fixed, rungs_, rival, work_));
+    const auto for_budgets = [&](std::span<const byte_count> budgets, nanoseconds time_to_beat) {
+      return best_rival_of_budgets(p_, place_, request_.rivals, same_bits_, budgets, time_to_beat);
+    };
+    accept_if_faster(plan_small_network(p_, place_, fixed, rungs_, {for_budget, for_budgets}, work_));
   }
 
   split_result search_split(std::size_t split, const effort_limits& most, byte_count live_limit,

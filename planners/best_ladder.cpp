@@ -15,8 +15,9 @@ constexpr std::array coarse_ratios{1.02, 1.05, 1.1,  1.15, 1.2,  1.25, 1.3,  1.3
 std::vector<double> rung_ratios(bool fine) {
   if (!fine) return {coarse_ratios.begin(), coarse_ratios.end()};
   std::vector<double> ratios{1.02};
+  // Quotients of whole numbers: a ratio that is asked for in decimals is then the same number.
   constexpr int steps = 70;
-  for (int i = 1; i <= steps; ++i) ratios.push_back(1 + 0.05 * i);
+  for (int i = 1; i <= steps; ++i) ratios.push_back((20 + i) / 20.0);
   for (const double ratio : coarse_ratios) {
     if (ratio > ratios.back() + 0.05) ratios.push_back(ratio);
   }

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <map>
 #include <stdexcept>
 #include <string_view>
+#include <vector>
 
 #include "planners/within.hpp"
 #include "schedule/bounds/pass_bound.hpp"
@@ -58,13 +60,57 @@ struct rival_request {
   knob_values knobs;
 };
 
+std::vector<rival_request> requests_for(std::span<const strategy> rivals, bool same_bits) {
+  std::vector<rival_request> all;
+  for (const strategy& s : rivals) {
+    if (!is_eligible(s) || (same_bits && !s.is_bit_exact)) continue;
+    for (knob_values& knobs : knobs_for(s)) all.push_back({&s, std::move(knobs)});
+  }
+  return all;
+}
+
+// Lower bounds on the times of strategies that only swap. With a smaller budget a bound is no lower.
+class rival_bounds {
+ public:
+  explicit rival_bounds(const problem& p) : p_(p), passes_(split_passes(p)) {}
+
+  bool allow(const strategy& s, byte_count budget, nanoseconds time_to_beat) {
+    if (!only_swaps(s)) return true;
+    // A managed plan takes the memory that there is, whatever it was made for.
+    if (s.kind == family::managed) budget = p_.budget;
+    const auto [at, is_new] = bounds_.try_emplace(budget);
+    if (is_new) at->second = bounds_for(budget);
+    return at->second.of_passes < time_to_beat &&
+           (!swaps_whole_operators(s) || at->second.of_whole_operators < time_to_beat);
+  }
+
+ private:
+  struct lower_bounds {
+    nanoseconds of_passes = 0, of_whole_operators = 0;
+  };
+
+  lower_bounds bounds_for(byte_count budget) const {
+    problem smaller = p_;
+    smaller.budget = budget;
+    const allowed_moves swaps{has_link(p_.target), false};
+    return {passes_.backward_time > 0 ? bound_passes(passes_, p_.target, budget, swaps).min_time : 0,
+            swap_time_lower_bound(smaller)};
+  }
+
+  const problem& p_;
+  passes passes_;
+  std::map<byte_count, lower_bounds> bounds_;  // per budget
+};
+
 byte_count permille_of(byte_count budget, byte_count permille) {
   return budget / 1000 * permille + budget % 1000 * permille / 1000;
 }
 
-// The rival's plan for that budget; nothing if it has none that is faster than `time_to_beat`.
+// The rival's plan for that budget, placed in the problem's; nothing if it has none that is faster than
+// `time_to_beat`, or only `known` again.
 std::optional<placed_plan> plan_for_budget(const problem& p, const placer& place, const rival_request& q,
-                                           byte_count budget, nanoseconds time_to_beat) {
+                                           byte_count budget, nanoseconds time_to_beat,
+                                           std::optional<memory_plan>* known = nullptr) {
   problem smaller = p;
   smaller.knobs = q.knobs;
   smaller.budget = budget;
@@ -72,6 +118,10 @@ std::optional<placed_plan> plan_for_budget(const problem& p, const placer& place
   try {
     memory_plan plan = q.by->plan(smaller);
     if (time_lower_bound(p, plan) >= time_to_beat) return std::nullopt;
+    if (known != nullptr) {
+      if (plan == *known) return std::nullopt;
+      *known = plan;
+    }
     return place.place_finished(std::move(plan), p.budget);
   } catch (const std::runtime_error&) {  // infeasible, or unsupported
     return std::nullopt;
@@ -92,12 +142,7 @@ std::optional<placed_plan> plan_of_rival(const problem& p, const placer& place, 
 
 std::optional<placed_plan> best_rival(const problem& p, const placer& place, std::span<const strategy> rivals,
                                       bool same_bits, nanoseconds time_to_beat) {
-  const allowed_moves swaps{p.target.link_to_device_bytes_per_s > 0 && p.target.link_to_host_bytes_per_s > 0,
-                            false};
-  const passes x = split_passes(p);
-  const bool swaps_win =
-      x.backward_time == 0 || bound_passes(x, p.target, p.budget, swaps).min_time < time_to_beat;
-  const nanoseconds swapping = swap_time_lower_bound(p);
+  rival_bounds bounds(p);
   std::optional<placed_plan> best;
   std::optional<rival_request> won;
   const auto take = [&](std::optional<placed_plan> now, const rival_request& q) {
@@ -106,14 +151,8 @@ std::optional<placed_plan> best_rival(const problem& p, const placer& place, std
     best = std::move(now);
     won = q;
   };
-  for (const strategy& s : rivals) {
-    if (!is_eligible(s) || (same_bits && !s.is_bit_exact) || (only_swaps(s) && !swaps_win) ||
-        (swaps_whole_operators(s) && swapping >= time_to_beat))
-      continue;
-    for (knob_values& knobs : knobs_for(s)) {
-      const rival_request q{&s, std::move(knobs)};
-      take(plan_of_rival(p, place, q, time_to_beat), q);
-    }
+  for (const rival_request& q : requests_for(rivals, same_bits)) {
+    if (bounds.allow(*q.by, p.budget, time_to_beat)) take(plan_of_rival(p, place, q, time_to_beat), q);
   }
   // The fastest rival may be faster with a smaller budget: most planners are not monotonic.
   if (won) {
@@ -125,6 +164,25 @@ std::optional<placed_plan> best_rival(const problem& p, const placer& place, std
       take(plan_for_budget(p, place, winner, permille_of(p.budget, permille), time_to_beat), winner);
       slower = time_to_beat < before ? 0 : slower + 1;
       if (slower == max_failures) break;
+    }
+  }
+  return best;
+}
+
+std::optional<placed_plan> best_rival_of_budgets(const problem& p, const placer& place,
+                                                 std::span<const strategy> rivals, bool same_bits,
+                                                 std::span<const byte_count> budgets,
+                                                 nanoseconds time_to_beat) {
+  rival_bounds bounds(p);
+  std::optional<placed_plan> best;
+  for (const rival_request& q : requests_for(rivals, same_bits)) {
+    std::optional<memory_plan> known;  // of the budget before
+    for (const byte_count budget : budgets) {
+      if (!bounds.allow(*q.by, budget, time_to_beat)) break;
+      std::optional<placed_plan> now = plan_for_budget(p, place, q, budget, time_to_beat, &known);
+      if (!now || now->device_bytes > p.budget || now->time >= time_to_beat) continue;
+      time_to_beat = now->time;
+      best = std::move(now);
     }
   }
   return best;

@@ -14,4 +14,11 @@ namespace um {
 std::optional<placed_plan> best_rival(const problem& p, const placer& place, std::span<const strategy> rivals,
                                       bool same_bits, nanoseconds time_to_beat);
 
+// The same for plans that rivals make for any of `budgets`, the largest first. A plan counts if it fits the
+// problem's budget. With more budgets the result is never slower.
+std::optional<placed_plan> best_rival_of_budgets(const problem& p, const placer& place,
+                                                 std::span<const strategy> rivals, bool same_bits,
+                                                 std::span<const byte_count> budgets,
+                                                 nanoseconds time_to_beat);
+
 }  // namespace um

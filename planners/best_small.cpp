@@ -19,8 +19,8 @@ constexpr nanoseconds forecast_error = 15;
 constexpr nanoseconds no_time = std::numeric_limits<nanoseconds>::max();
 
 // Search time grows with the computes of all splits together. With at most `max_computes`, each rung is
-// searched and rivals are asked at each. With more, only the last three rungs are searched, so more memory
-// may give a slower plan there. AlexNet with batch 32 has 3,400 computes, random graphs mostly fewer than
+// searched and rivals are asked for each. With more, only the last three rungs are, so more memory may give a
+// slower plan there. AlexNet with batch 32 has 3,400 computes, random graphs mostly fewer than
 // 3,000. When each rung was searched, AlexNet with batch 512 took eight times as long, and its plan at
 // ratio 1.5 took 4.42 ms instead of 3.91 ms.
 constexpr std::size_t max_computes = 3000, computes_per_stride = 1000, last_rungs = 3;
@@ -28,12 +28,12 @@ constexpr std::size_t max_computes = 3000, computes_per_stride = 1000, last_rung
 class rung_searcher {
  public:
   rung_searcher(const problem& p, const placer& place, std::span<const batch_split> splits,
-                std::span<const rung> rungs, const rival_planner& rival, std::uint64_t work)
+                std::span<const rung> rungs, const rival_planners& rivals, std::uint64_t work)
       : p_(p),
         place_(place),
         splits_(splits),
         rungs_(rungs),
-        rival_(rival),
+        rivals_(rivals),
         work_(work),
         best_forecasts_(rungs.size(), no_time),
         solutions_(splits.size()),
@@ -53,7 +53,10 @@ class rung_searcher {
     split_order_ = fastest_splits_first();
     while (largest_rung_ < rungs_.size() && !is_within(largest_rung_)) ++largest_rung_;
     for (std::size_t j = rungs_.size(); j-- > 0 && is_within(j) && !is_near_optimal();) search_rung(j);
-    return place_fastest();
+    std::optional<placed_plan> own = place_fastest();
+    if (is_near_optimal()) return own;
+    std::optional<placed_plan> rival = fastest_rival(own ? own->time : no_time);
+    return rival ? rival : own;
   }
 
  private:
@@ -65,8 +68,7 @@ class rung_searcher {
 
   bool is_within(std::size_t j) const { return rungs_[j].budget <= p_.budget; }
   bool is_near_optimal() const {
-    return std::min(best_time_, best_rival_time_) <=
-           compute_time_ + compute_time_ * near_optimal_permille / 1000;
+    return best_time_ <= compute_time_ + compute_time_ * near_optimal_permille / 1000;
   }
 
   // --- decisions for all rungs, compared by forecast ---
@@ -125,7 +127,7 @@ class rung_searcher {
   }
 
   // Places the solutions of the ladder for this rung, searches each split again, then the fastest with more
-  // effort, and asks rivals.
+  // effort.
   void search_rung(std::size_t j) {
     const byte_count budget = rungs_[j].budget;
     if (p_.evicted_by == pressure::driver) update_best_times(budget);
@@ -138,14 +140,6 @@ class rung_searcher {
       const std::uint64_t work = work_ / (best_time_ < before ? 16 : 64);
       accept_if_faster({best_->split, polish(spaces_.of(best_->split), place_, budget, best_->what, work)});
     }
-    // Below half of the budget, rivals cut finely, and timing each size of a part takes long.
-    if (!is_rung_searched || budget < p_.budget / 2) return;
-    // A rival's plan cannot be polished, so the search goes on from its own best plan.
-    std::optional<placed_plan> rival = rival_(budget, std::min(best_time_, best_rival_time_));
-    if (!rival || rival->time >= std::min(best_time_, best_rival_time_)) return;
-    best_rival_time_ = rival->time;
-    best_plans_.push_back(rival->plan);
-    best_rival_plan_ = std::move(rival->plan);
   }
 
   // Times the best plans again with this budget: if the driver evicts, a plan may be slower with more memory.
@@ -155,7 +149,6 @@ class rung_searcher {
       return now ? now->time : no_time;
     };
     if (best_) best_time_ = best_->what.placed.time = time(best_->what.placed.plan);
-    if (best_rival_plan_) best_rival_time_ = time(*best_rival_plan_);
   }
 
   // Searches every split, or every split_stride_-th in turn, with little effort, then the fastest one with
@@ -233,6 +226,24 @@ class rung_searcher {
     best_ = std::move(x);
   }
 
+  // Asks rivals for all rungs within the budget or, if only the last rungs are searched, for these.
+  std::optional<placed_plan> fastest_rival(nanoseconds time_to_beat) const {
+    if (searches_all_rungs_) {
+      std::vector<byte_count> budgets;
+      for (std::size_t j = largest_rung_; j < rungs_.size(); ++j) budgets.push_back(rungs_[j].budget);
+      return rivals_.for_budgets(budgets, time_to_beat);
+    }
+    std::optional<placed_plan> best;
+    for (std::size_t j = std::min(largest_rung_ + last_rungs, rungs_.size()); j-- > largest_rung_;) {
+      std::optional<placed_plan> now = rivals_.for_budget(rungs_[j].budget, time_to_beat);
+      if (now) now = place_.place_finished(std::move(now->plan), p_.budget);
+      if (!now || now->time >= time_to_beat) continue;
+      time_to_beat = now->time;
+      best = std::move(now);
+    }
+    return best;
+  }
+
   // The fastest plan in the exact budget. If the driver evicts, times depend on the budget.
   std::optional<placed_plan> place_fastest() {
     std::optional<placed_plan> best;
@@ -247,7 +258,7 @@ class rung_searcher {
   const placer& place_;
   std::span<const batch_split> splits_;
   std::span<const rung> rungs_;
-  const rival_planner& rival_;
+  const rival_planners& rivals_;
   std::uint64_t work_;
   bool searches_all_rungs_ = false;  // false: only the rungs with the largest budgets
   std::size_t split_stride_ =
@@ -259,10 +270,8 @@ class rung_searcher {
   std::vector<std::size_t> split_order_;                         // order in which splits are tried
   std::vector<std::optional<candidate>>
       larger_plans_;  // per rung: the fastest plan made for a smaller rung that fits only from this rung on
-  std::optional<candidate> best_;  // the fastest plan so far
-  nanoseconds best_time_ = no_time,
-              best_rival_time_ = no_time;  // times of best_ and of the fastest rival's plan
-  std::optional<memory_plan> best_rival_plan_;
+  std::optional<candidate> best_;        // the fastest plan so far
+  nanoseconds best_time_ = no_time;      // time of best_
   std::vector<memory_plan> best_plans_;  // all plans that were the fastest at some rung
   split_spaces spaces_{p_, splits_};
 };
@@ -271,9 +280,9 @@ class rung_searcher {
 
 std::optional<placed_plan> plan_small_network(const problem& p, const placer& place,
                                               std::span<const batch_split> splits,
-                                              std::span<const rung> rungs, const rival_planner& rival,
+                                              std::span<const rung> rungs, const rival_planners& rivals,
                                               std::uint64_t work) {
-  return rung_searcher(p, place, splits, rungs, rival, work).run();
+  return rung_searcher(p, place, splits, rungs, rivals, work).run();
 }
 
 }  // namespace um

@@ -18,14 +18,19 @@ namespace um {
 // ones.
 constexpr nanoseconds near_optimal_permille = 1;
 
-// The best plan of other strategies for a budget; nothing if none is faster than `time_to_beat`.
-using rival_planner = std::function<std::optional<placed_plan>(byte_count budget, nanoseconds time_to_beat)>;
+// The best plan of other strategies for a budget, or for any of several, the largest first; nothing if none
+// is faster than `time_to_beat`.
+struct rival_planners {
+  std::function<std::optional<placed_plan>(byte_count budget, nanoseconds time_to_beat)> for_budget;
+  std::function<std::optional<placed_plan>(std::span<const byte_count> budgets, nanoseconds time_to_beat)>
+      for_budgets;
+};
 
 // `rungs`: the whole ladder. `splits` must not depend on the budget. `work`: limit of search_space::work for
 // all searches; placing and polishing take about as long again.
 std::optional<placed_plan> plan_small_network(const problem& p, const placer& place,
                                               std::span<const batch_split> splits,
-                                              std::span<const rung> rungs, const rival_planner& rival,
+                                              std::span<const rung> rungs, const rival_planners& rivals,
                                               std::uint64_t work);
 
 }  // namespace um

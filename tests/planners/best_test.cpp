@@ -6,9 +6,11 @@
 #include <numeric>
 #include <optional>
 #include <random>
+#include <string>
 
 #include "core/lower.hpp"
 #include "core/verify.hpp"
+#include "planners/best_ladder.hpp"
 #include "planners/best_moves.hpp"
 #include "planners/best_space.hpp"
 #include "planners/order_of_use.hpp"
@@ -99,6 +101,17 @@ INSTANTIATE_TEST_SUITE_P(more, order_of_tensors, ::testing::Values(4U, 5U, 7U, 1
 
 INSTANTIATE_TEST_SUITE_P(catalogue, best_plans, ::testing::ValuesIn(small_network_labels()),
                          [](const auto& row) { return row.param; });
+
+// A budget that is a byte above its rung would be searched for by itself.
+TEST(ladder, has_a_rung_for_each_ratio_in_steps_of_0_05) {
+  constexpr byte_count footprint = 12'000'000;
+  const std::vector<rung> rungs = ladder_of(footprint, true);
+  for (int hundredths = 105; hundredths <= 450; hundredths += 5) {
+    const double ratio = std::stod(std::to_string(hundredths) + "e-2");
+    const auto budget = static_cast<byte_count>(static_cast<double>(footprint) / ratio);
+    EXPECT_NE(std::ranges::find(rungs, budget, &rung::budget), rungs.end()) << ratio;
+  }
+}
 
 // Treatments by dice: fitted copies make some fit where early ones need more than the budget.
 TEST(search_space, forecasts_decisions_as_their_treatments_and_fits_copies) {
