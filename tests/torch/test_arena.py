@@ -51,14 +51,14 @@ def test_memory_is_kept_until_too_many_steps_in_a_row_were_disturbed(monkeypatch
     monkeypatch.setattr(arena, "MOST_KEPT", 2)
     found = arena.Arena(torch.device("cuda", 0), 2**30)
     found.holds, found.held, times = placing.Holds([], {}), True, []
-    monkeypatch.setattr(found, "lay", lambda: times.append(1) or True)
+    monkeypatch.setattr(found, "map_memory", lambda: times.append(1) or True)
     for mapped, has_given_up in (((1, 0), False), ((1, 0), False), ((0, 0), False), ((1, 0), False), ((1, 0), False), ((1, 0), True)):
         monkeypatch.setattr(found, "_counts", lambda mapped=mapped: mapped)
-        found.keep()
+        found.remap_if_needed()
         assert found.has_given_up() is has_given_up
     assert len(times) == 4
     never = arena.Arena(torch.device("cuda", 0), 2**30)
-    never.keep()
+    never.remap_if_needed()
     assert not never.has_given_up()
 
 
@@ -90,17 +90,17 @@ class Device:
 def arena_after_layout(monkeypatch, budget):
     device, found = Device(monkeypatch), arena.Arena(torch.device("cuda", 0), budget)
     found.requests, found.points = step(48, 24, -48, 96), [0, 1, 2, 3]
-    assert found.lay() and found.undisturbed() and found.holds.changes
+    assert found.map_memory() and found.found_room() and found.holds.changes
     return device, found
 
 
 def test_memory_that_another_process_took_is_mapped_once_it_is_back(monkeypatch):
     device, found = arena_after_layout(monkeypatch, 13 * arena.PAGE)
     changes, device.taken, device.large = found.holds.changes, True, 0
-    found.keep()
+    found.remap_if_needed()
     assert found.holds is None and not found.has_given_up()
     device.taken = False
-    found.keep()
+    found.remap_if_needed()
     assert found.holds.changes is changes and not found.has_given_up()
 
 
@@ -108,7 +108,7 @@ def test_as_much_memory_is_mapped_again_where_small_allocations_have_grown(monke
     device, found = arena_after_layout(monkeypatch, 11 * arena.PAGE + 5 * MIB)
     for grown, pages in ((0, 10), (arena.PAGE, 10), (2 * arena.PAGE, 9)):
         device.small, device.large = grown, 0
-        found.keep()
+        found.remap_if_needed()
         assert device.pages[-1] == pages and (found.holds is None) is (pages < 10)
 
 
@@ -212,14 +212,14 @@ def step():
             held.append(torch.empty(size << 20, dtype=torch.uint8, device=device))
 found = arena.Arena(device, 184 << 20)
 found.record(); step(); assert found.recorded()
-assert found.lay() and len(found.holds), (found.room(), found.holds)
+assert found.map_memory() and len(found.holds), (found.room(), found.holds)
 for _ in range(3): found.begin(); step()
-assert found.undisturbed(), (found._counts(), found.reserved, found.retries)
+assert found.found_room(), (found._counts(), found.reserved, found.retries)
 assert torch.cuda.memory_reserved() <= 184 << 20
 torch.cuda.empty_cache()
-found.keep()
+found.remap_if_needed()
 found.begin(); step()
-assert found.undisturbed() and found.laid == 2
+assert found.found_room() and found.laid == 2
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

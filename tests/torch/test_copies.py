@@ -253,11 +253,11 @@ def test_what_the_driver_refuses_is_named(monkeypatch):
         found._obj.value = b"CUDA_ERROR_ILLEGAL_ADDRESS" if error == 700 else None
 
     monkeypatch.setattr(lines.ctypes, "CDLL", lambda library: types.SimpleNamespace(cuGetErrorName=name))
-    lines.refuse(0)
+    lines.raise_error(0)
     with pytest.raises(RuntimeError, match=r"a copy, or a kernel before it, failed: CUDA_ERROR_ILLEGAL_ADDRESS \(700\)"):
-        lines.refuse(700)
+        lines.raise_error(700)
     with pytest.raises(RuntimeError, match=r"an unknown error \(12345\)"):
-        lines.refuse(12345)
+        lines.raise_error(12345)
 
 
 def test_whatever_is_saved_may_wait_on_the_host(monkeypatch):

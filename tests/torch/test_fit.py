@@ -111,7 +111,7 @@ def test_gradients_are_those_of_the_unplanned_model(name, share):
     try:
         planned = trained(model, inputs)
     except umt.NoPlan as refusal:
-        least = model.plan.least_budget()
+        least = model.plan.min_budget()
         assert share < 0.8 and "the least found is" in str(refusal) and least > budget
         model = umt.fit(made(name)[0], budget=int(least * 1.01), backend="aot_eager", effort=0.01)
         planned = trained(model, inputs)
@@ -407,7 +407,7 @@ class LaidOut:
     def __init__(self, device, budget):
         self.recording, self.laid = None, 0
 
-    record = close = begin = keep = lambda self: None
+    record = close = begin = remap_if_needed = lambda self: None
     given_up = False
 
     def give_up(self):
@@ -421,11 +421,11 @@ class LaidOut:
     def reserved_in_all(self):
         return 0
 
-    def lay(self):
+    def map_memory(self):
         LaidOut.fails -= 1
         return LaidOut.fails < 0
 
-    def undisturbed(self):
+    def found_room(self):
         return True
 
 
@@ -709,8 +709,8 @@ def test_the_next_plan_leaves_what_memory_lacked_and_it_does_not_foresee(over, l
     monkeypatch.setattr(importlib.import_module("umbench.torch.plan"), "LEAST_SLACK", 0)
     plan = umt.Plan(1000)
     plan.predicted, plan.measured = {"peak": 1000}, {"peak": 1000 + over}
-    call = Made(arena=Made(laid=0, lay=lambda: False, lacking=lacking), plan=plan, compile=lambda: None, MOST_LAID=3, MOST_PLANS=4)
-    fit_file.Call.lay_out(call)
+    call = Made(arena=Made(laid=0, map_memory=lambda: False, lacking=lacking), plan=plan, compile=lambda: None, MOST_LAID=3, MOST_PLANS=4)
+    fit_file.Call.make_room(call)
     assert plan.more_slack == slack
 
 

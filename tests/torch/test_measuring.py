@@ -73,8 +73,8 @@ def times_in(folder, monkeypatch):
 
 def test_errors_of_the_moment_are_not_kept(tmp_path, monkeypatch):
     times = times_in(tmp_path, monkeypatch)
-    times.known = {"a": {"ns": 5}, "b": measuring.refused(torch.OutOfMemoryError("CUDA out of memory")), "copies": [[1, 2]],
-                   "c": measuring.refused(RuntimeError("CUDA error: unknown")), "d": measuring.refused(ValueError("wants whole numbers"))}
+    times.known = {"a": {"ns": 5}, "b": measuring.error_entry(torch.OutOfMemoryError("CUDA out of memory")), "copies": [[1, 2]],
+                   "c": measuring.error_entry(RuntimeError("CUDA error: unknown")), "d": measuring.error_entry(ValueError("wants whole numbers"))}
     times.keep()
     assert set(times_in(tmp_path, monkeypatch).known) == {"a", "copies", "d"}
     assert "OutOfMemoryError" in times.known["b"]["refused"]
@@ -94,7 +94,7 @@ def test_times_are_kept_by_one_process_at_a_time(tmp_path, monkeypatch):
 
 def test_generated_kernels_that_cannot_be_timed_are_told(tmp_path, monkeypatch):
     times, made = times_in(tmp_path, monkeypatch), convert.of_model(perceptron)
-    monkeypatch.setattr(generated, "is_worth", lambda kernel, size: True)
+    monkeypatch.setattr(generated, "is_worth_timing", lambda kernel, size: True)
     monkeypatch.setattr(times, "of_bytes", lambda size: 7)
 
     def fails(alone, channels_last):
@@ -135,7 +135,7 @@ def test_sums_into_a_small_table_are_timed_at_positions_within_it():
     made = convert.of_model(looked_up)
     kernels = {at: kernel for kernel in made.generated.values() for at in [generated.Alone(kernel, torch.device("cpu")).positions] if at > 1}
     assert set(kernels) == {16, 1 << 20}
-    assert not generated.is_worth(kernels[1 << 20], 1 << 30)
+    assert not generated.is_worth_timing(kernels[1 << 20], 1 << 30)
 
 
 @pytest.mark.parametrize(("target", "dim", "positions"), [((4096, 8), 1, 8), ((32, 8), 0, 32)])
@@ -146,9 +146,9 @@ def test_positions_lie_within_the_extent_that_they_go_along(target, dim, positio
     for node, value in ((table, torch.empty(target)), (index, torch.zeros(4, 8, dtype=torch.long)), (source, torch.empty(4, 8)), (adds, torch.empty(target))):
         node.meta["val"] = value
     kernel = types.SimpleNamespace(nodes=[adds], reads=[table, index, source], writes=[adds], joined=True)
-    assert generated.Alone(kernel, torch.device("cpu")).positions == positions and generated.is_worth(kernel, 1 << 30)
+    assert generated.Alone(kernel, torch.device("cpu")).positions == positions and generated.is_worth_timing(kernel, 1 << 30)
     kernel.reads.remove(index)  # computed in the kernel
-    assert not generated.is_worth(kernel, 1 << 30)
+    assert not generated.is_worth_timing(kernel, 1 << 30)
 
 
 def test_gradients_that_are_copied_come_on_top():

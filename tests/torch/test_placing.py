@@ -46,7 +46,7 @@ def test_a_tensor_that_stays_lies_in_a_piece_beside_the_others():
 @pytest.mark.parametrize(("end", "place"), [(60, 30), (40, 0)])
 def test_what_lies_in_other_pieces_is_in_nobodys_way(end, place):
     """The first lies at 0 instead of in another piece behind the end; the second, wanted at 0, moves to the nearest place within."""
-    wanted = steering.Wanted(step(30, 20, 8), {0: 90 * MIB, 1: 0, 2: 200 * MIB}, 0, end * MIB)
+    wanted = steering.Targets(step(30, 20, 8), {0: 90 * MIB, 1: 0, 2: 200 * MIB}, 0, end * MIB)
     wanted.settle(0, 0, 0)
     assert wanted.at == {0: 0, 1: place * MIB, 2: 200 * MIB}
 
@@ -76,11 +76,11 @@ class Accepted:
 
 def test_changes_come_together_where_that_serves_as_well():
     changes = {0: ((), {"a": 1}), 2: (("a",), {"b": 2}), 5: (("b",), {}), 7: ((), {"c": 3})}
-    assert steering.joined(changes, Accepted(lambda _: False)) == changes
-    assert steering.joined(changes, Accepted(lambda _: True)) == {0: ((), {"c": 3})}
-    assert steering.joined(changes, Accepted(lambda others: 2 in others)) == {2: ((), {"c": 3})}
-    assert steering.joined(changes, Accepted(lambda others: 7 in others)) == {7: ((), {"c": 3})}
-    assert steering.joined(changes, Accepted(lambda others: len(others) > 2)) == {0: ((), {"a": 1}), 2: (("a",), {"b": 2}), 5: (("b",), {"c": 3})}
+    assert steering.merge_changes(changes, Accepted(lambda _: False)) == changes
+    assert steering.merge_changes(changes, Accepted(lambda _: True)) == {0: ((), {"c": 3})}
+    assert steering.merge_changes(changes, Accepted(lambda others: 2 in others)) == {2: ((), {"c": 3})}
+    assert steering.merge_changes(changes, Accepted(lambda others: 7 in others)) == {7: ((), {"c": 3})}
+    assert steering.merge_changes(changes, Accepted(lambda others: len(others) > 2)) == {0: ((), {"a": 1}), 2: (("a",), {"b": 2}), 5: (("b",), {"c": 3})}
 
 
 def test_nothing_is_let_go_that_is_not_held():
@@ -98,7 +98,7 @@ def test_what_is_let_go_is_free_again():
 @pytest.mark.parametrize("third, end, moved", [(40, 70, 15), (30, 90, 60), (30, 70, 10)])
 def test_what_is_wanted_where_something_else_lies_moves_to_the_nearest_free_place(third, end, moved):
     """The first lies at 5 MiB instead of 0; the second, of 20 MiB, was to lie at 10."""
-    wanted = steering.Wanted(step(10, 20, 30), {0: 0, 1: 10 * MIB, 2: third * MIB}, 0, end * MIB)
+    wanted = steering.Targets(step(10, 20, 30), {0: 0, 1: 10 * MIB, 2: third * MIB}, 0, end * MIB)
     wanted.settle(0, 5 * MIB, 0)
     assert wanted.at == {0: 5 * MIB, 1: moved * MIB, 2: third * MIB}
     wanted.settle(1, 0, 2)

@@ -34,7 +34,7 @@ def test_a_trace_becomes_operators_that_read_what_launches_touched(tmp_path):
     assert reads == [{16, 32}, {16, 32}, set()]
     assert made.operators[2]["duration_ns"] == 3 * MS
     assert made.operators[0]["duration_ns"] < 2 * MS < 10 * MS  # it mostly waited
-    assert "for" in made.said() and made.unknown_ns == 3 * MS
+    assert "for" in made.summary_text() and made.unknown_ns == 3 * MS
 
 
 def test_a_trace_in_which_nothing_moved_becomes_no_network(tmp_path):
@@ -152,7 +152,7 @@ def test_sums_of_a_trace_with_pauses_are_scaled_to_the_drivers(tmp_path):
     assert summary.stall_ns == pytest.approx(4 * whole.stall_ns) and found[0].facts.moved_in() == 256 * BLOCK
     by_time, = reader.read(paused(192).write(tmp_path / "run.jsonl"))
     assert by_time.scale_of("in_tree") == 4
-    assert "pauses of counting" in graph.convert(process, Costs("h200")).said()
+    assert "pauses of counting" in graph.convert(process, Costs("h200")).summary_text()
 
 
 def test_pauses_and_what_cupti_missed_are_told(umbench, tmp_path):

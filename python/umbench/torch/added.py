@@ -11,7 +11,7 @@ aten = torch.ops.aten
 
 
 def add_in_products(graph):
-    """Puts addmm in the place of mm and add, unless generated kernels alone read the sum."""
+    """Replaces mm and add by addmm, unless only generated kernels read the sum."""
     for node in graph.find_nodes(op="call_function", target=aten.add.Tensor):
         for product, other in (node.args[:2], node.args[1::-1]):
             if is_added(node, product, other):
@@ -33,7 +33,7 @@ def is_added(node, product, other):
 
 
 def is_computed(user):
-    """Whether generated kernels read it, through views."""
+    """Whether a generated kernel reads it, directly or through views."""
     if user.op != "call_function":
         return False
     if user.target is operator.getitem or is_view(user):

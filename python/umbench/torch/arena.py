@@ -1,10 +1,10 @@
-"""Memory that is mapped so that a training step finds room in it and never asks the device for more.
+"""Maps memory in such a way that all tensors of a training step fit and the step never requests more from the device.
 
 PyTorch's caching allocator takes the smallest free piece that is large enough. What is free at the peak lies in many pieces, so a step
-maps 12 to 29 % more than it uses. Under a hard cap the allocator first gives back pages that are free; that takes as long as the step,
-comes again in the next, and fails in the end where the pieces end within pages. But steps repeat themselves. Arena records the
-allocations of a step, maps all that the budget allows as one piece, and finds, on a model of the allocator
-(c10/cuda/CUDACachingAllocator.cpp: get_free_block), what has to be held at which point so that all tensors find room there."""
+maps 12 to 29 % more than it uses. Under a hard cap the allocator first gives back free pages. That takes as long as the step, happens in
+each step, and fails if the pieces end within pages. But all steps are alike. Arena records the allocations of a step, maps all memory of
+the budget as one piece, and finds, on a model of the allocator (c10/cuda/CUDACachingAllocator.cpp: get_free_block), which pieces must be
+held at which points so that all tensors fit."""
 
 import bisect
 import contextlib
@@ -18,14 +18,14 @@ from .placing import MARK
 from .steering import LARGE
 
 MIB = 2**20
-PAGE = 12 * MIB       # that the allocator maps at a time (private.ALLOCATOR)
-GRAIN = 512           # of allocations
-MOST_KEPT = 20        # steps in a row before which memory is mapped again
-SPARE = 1             # page that small allocations may take before memory is mapped again
+PAGE = 12 * MIB       # bytes that the allocator maps at a time (private.ALLOCATOR)
+GRAIN = 512           # allocations are multiples of these bytes
+MOST_KEPT = 20        # maximum number of successive steps before which memory is mapped again
+SPARE = 1             # pages that small allocations may take before memory is mapped again
 
 
 class Pieces:
-    """Free pieces: (bytes, bytes that it could grow by), in order of their addresses. The model's addresses leave gaps between them."""
+    """Free pieces of memory, each (bytes, bytes by which it could grow), by their addresses in the model, which has gaps between pieces."""
 
     def __init__(self, pieces):
         self.free, self.size_at, self.begin_of, self.beyond = [], {}, {}, {}
@@ -42,7 +42,8 @@ class Pieces:
         return made
 
     def best(self, size):
-        """(bytes, address) of the piece that the allocator takes, None where none is large enough. What a piece could grow by counts as its size."""
+        """(bytes, address) of the piece that the allocator takes, or None if none is large enough. The bytes by which a piece could grow
+        count as its size."""
         at = bisect.bisect_left(self.free, (size, 0))
         if at == len(self.free):
             return None
@@ -51,7 +52,7 @@ class Pieces:
         return self.free[at]
 
     def take(self, size):
-        """An address, None where no piece is large enough."""
+        """Takes memory; returns its address, or None if no piece is large enough."""
         found = self.best(size)
         if found is None:
             return None
@@ -87,14 +88,14 @@ class Pieces:
 
 
 def main_stream(events):
-    """The stream of most allocations among the allocator's events, 0 where there are none."""
+    """The stream with the most allocations among the allocator's events; 0 if there are none."""
     streams = [event["stream"] for event in events if event["action"] == "alloc"]
     return max(set(streams), key=streams.count, default=0)
 
 
 def requests_of(events, main):
-    """[(is taken, key, bytes, point)] of a step's large allocations on the stream `main`, from the allocator's events. point: how many marks came
-    before, less one. Those that the step leaves are freed at its end."""
+    """[(is allocation, key, bytes, point)] of a step's large allocations and frees on the stream `main`, from the allocator's events.
+    `point` is the number of earlier marks minus one. Allocations that outlive the step are freed at its end."""
     found, held, point = [], {}, -1
     for number, event in enumerate(events):
         size = -(-event["size"] // GRAIN) * GRAIN
@@ -116,24 +117,24 @@ def end_recording(marks):
 class Arena:
     """The memory of one device. `budget`: bytes that may be reserved in all.
 
-    record() before a step and recorded() behind it, or close() where it fails; lay() and begin() before the next, and undisturbed()
-    behind that. keep() and begin() before each later step. give_up() where it was disturbed too often."""
+    record() before a step and recorded() after it, or close() where it fails; map_memory() and begin() before the next, and found_room()
+    after that. remap_if_needed() and begin() before each later step. give_up() where it was disturbed too often."""
 
     def __init__(self, device, budget):
         self.device, self.budget = device, budget
         self.requests, self.points, self.holds = [], [], None
-        self.changes = {}  # of the pieces that are held, as find_holds() last found them
+        self.changes = {}  # changes of the held pieces, as find_holds() last found them
         self.pages, self.laid, self.kept, self.held = 0, 0, 0, False
-        self.enough = 0  # pages in which a step found room, 0 as long as none has
-        self.recording, self.stream = None, 0  # the stream of the step, as the allocator names it
-        self.small = 0  # most bytes seen that small allocations reserved; kept here since a measurement of the peak resets PyTorch's count
-        self.lacking = 0  # bytes that the best packing of the step needs beside what was mapped
-        self.reserved = self.retries = 0  # as _counts() says right after the memory was mapped
+        self.enough = 0  # pages into which a step has fitted; 0 if none has yet
+        self.recording, self.stream = None, 0  # the stream of the step, by the allocator's name
+        self.small = 0  # largest number of bytes reserved by small allocations, stored here since a measurement of the peak resets PyTorch's count
+        self.lacking = 0  # bytes that the best packing of the step needs in addition to the mapped memory
+        self.reserved = self.retries = 0  # the values of _counts() right after the memory was mapped
 
     def record(self):
-        """Leaves a history alone that the user records."""
+        """Begins to record a step, unless the user records the allocator's history."""
         if private.records_allocations():
-            gc.collect()  # ends what an arena began that is gone
+            gc.collect()  # an arena that no longer exists ends its recording when it is collected
         if not private.records_allocations():
             private.record_allocations(True)
             self.marks = placing.Marks()
@@ -151,7 +152,7 @@ class Arena:
             self.close()
         self.stream = main_stream(events)
         self.requests, self.points = requests_of(events, self.stream), self.marks.points
-        if sum(event["action"] == "alloc" and event["size"] == MARK for event in events) != len(self.points):  # somebody allocates as much
+        if sum(event["action"] == "alloc" and event["size"] == MARK for event in events) != len(self.points):  # another allocation has the size of a mark
             self.requests, self.points = [(*request[:3], -1) for request in self.requests], []
         return True
 
@@ -162,16 +163,16 @@ class Arena:
             self.recording = None
 
     def room(self):
-        """Bytes that may be mapped beside what is in use, but for the small allocations of a step."""
+        """Bytes that may be mapped in addition to those in use, without the small allocations of a step."""
         told = private.allocator_statistics(self.device)
         small = told["reserved_bytes"]["small_pool"]
         self.small = max(self.small, small["peak"])
         allowed = torch.cuda.get_per_process_memory_fraction(self.device) * torch.cuda.get_device_properties(self.device).total_memory
         return int(min(self.budget, allowed)) - told["reserved_bytes"]["all"]["current"] - (self.small - small["current"])
 
-    def lay(self):
-        """Maps all that the budget allows, but for what is spared, as one piece for the stream of the step; later what was enough. Whether the recorded
-        step finds room there."""
+    def map_memory(self):
+        """Maps all that the budget allows, but for what is spared, as one piece for the stream of the step; later what was enough. Whether
+        the recorded step finds room there."""
         self.laid, self.holds = self.laid + 1, None
         placing.follow(None)
         is_current = torch.cuda.current_stream(self.device).cuda_stream == self.stream
@@ -188,11 +189,11 @@ class Arena:
         try:
             torch.empty(self.pages * PAGE, dtype=torch.uint8, device=self.device)
         except torch.OutOfMemoryError:
-            return False  # somebody else has taken the room
+            return False  # another process has taken the memory
         return True
 
     def _hold(self):
-        """Whether the recorded step finds room in what was mapped, holding what it held before or something else."""
+        """Whether the recorded step fits into the mapped memory with the pieces held as before, or with others."""
         pieces = Pieces(private.free_pieces(self.device, self.stream))
         changes = self.changes
         if steering.count_satisfied(self.requests, changes, pieces.copy()) < len(self.requests):
@@ -204,13 +205,13 @@ class Arena:
         return True
 
     def begin(self):
-        """A step begins. Where another model's step is being recorded, this one's tensors are not placed."""
+        """Begins a step. While another model's step is recorded, this one's tensors are not placed."""
         if self.holds is not None and not placing.marks():
             self.holds.begin()
             placing.follow(self.holds)
 
-    def undisturbed(self):
-        """Whether the step since lay() found room for all its large tensors, within the budget."""
+    def found_room(self):
+        """Whether the step since map_memory() found room for all its large tensors, within the budget."""
         reserved, retries = self._counts()
         self.held = retries == self.retries and reserved <= self.reserved and self.reserved_in_all() <= self.budget
         self.enough = self.pages if self.held else 0
@@ -219,16 +220,16 @@ class Arena:
     def reserved_in_all(self):
         return torch.cuda.memory_reserved(self.device)
 
-    def keep(self):
-        """Maps the memory again where somebody has emptied the cache, or has taken what was free in it. Another process may have the room by then,
-        and give it back later: the next step tries again."""
+    def remap_if_needed(self):
+        """Maps the memory again where somebody has emptied the cache, or has taken what was free in it. Another process may have the room
+        by then, and give it back later: the next step tries again."""
         if not self.held:
             return
         if self.holds is not None and self._counts() == (self.reserved, self.retries):
             self.kept = 0
         elif self.kept < MOST_KEPT:
             self.kept += 1
-            self.lay()
+            self.map_memory()
         else:
             self.give_up()
 
@@ -237,11 +238,11 @@ class Arena:
         placing.follow(None)
 
     def has_given_up(self):
-        """Whether a step found room in the memory once, and MOST_KEPT in a row have not."""
+        """Whether a step has fitted into the memory before, but the last MOST_KEPT have not."""
         return self.held and self.holds is None and self.kept == MOST_KEPT
 
     def _counts(self):
-        """Bytes reserved for large allocations, and how often the allocator gave memory back to find some."""
+        """(bytes reserved for large allocations, how often the allocator gave memory back to find some)."""
         told = private.allocator_statistics(self.device)
         self.small = max(self.small, told["reserved_bytes"]["small_pool"]["peak"])
         return told["reserved_bytes"]["large_pool"]["current"], told["num_alloc_retries"]

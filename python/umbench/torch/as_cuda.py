@@ -1,4 +1,4 @@
-"""Makes PyTorch trace on the CPU what it would run on a GPU: attention, autocast, and devices named in the model."""
+"""Makes PyTorch trace on the CPU the operators that it would run on a GPU: attention, autocast, and devices named in the model."""
 
 import contextlib
 
@@ -7,16 +7,16 @@ from torch.overrides import TorchFunctionMode
 
 aten = torch.ops.aten
 HALVES = (torch.float16, torch.bfloat16)
-# What autocast computes in float32 on CUDA and not on the CPU (torch/csrc autocast_mode.h, AT_FORALL_FP32*).
+# Operators that autocast computes in float32 on CUDA and not on the CPU (torch/csrc autocast_mode.h, AT_FORALL_FP32*).
 IN_FLOAT32 = {"layer_norm", "native_layer_norm", "group_norm", "softmax", "log_softmax", "cross_entropy", "cross_entropy_loss", "nll_loss",
               "nll_loss2d", "cumsum", "cumprod", "prod", "sum", "norm", "pow", "exp", "expm1", "log", "log1p", "log2", "log10", "rsqrt",
               "reciprocal", "sinh", "cosh", "tan", "softplus", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div",
               "cosine_similarity", "binary_cross_entropy_with_logits", "renorm", "logsumexp"}
-MOST_HEAD = 256  # extents of a head that cuDNN's attention takes
-OPERATIONS_A_VALUE = 150  # of bf16 on an H100, from which on products are bound by arithmetic in Inductor's eyes (pad_mm.is_mm_compute_bound)
+MOST_HEAD = 256  # largest extent of a head that cuDNN's attention supports
+OPERATIONS_A_VALUE = 150  # operations a value of bf16 from which on Inductor takes products to be bound by arithmetic on an H100 (pad_mm.is_mm_compute_bound)
 
 
-# Operators with a kernel of their own on CUDA that tracing would take apart.
+# Operators with their own kernel on CUDA that tracing would decompose.
 KEPT = ("silu_backward", "mish_backward")
 library = torch.library.Library("umbench", "FRAGMENT")
 for _name in KEPT:
@@ -26,7 +26,7 @@ for _name in KEPT:
 
 @contextlib.contextmanager
 def eager_kernels():
-    """Operators of KEPT stay one operator."""
+    """A context in which operators of KEPT are not decomposed."""
     key = torch._C.DispatchKey.CompositeImplicitAutograd
     kept = {name: getattr(torch.ops.aten, name).default for name in KEPT}
     for name, aten in kept.items():
@@ -66,7 +66,7 @@ def _in_float32(argument):
 
 @contextlib.contextmanager
 def autocast_as_cuda():
-    """torch.autocast("cuda") holds for what is traced on the CPU."""
+    """A context in which torch.autocast("cuda") applies to operators that are traced on the CPU."""
     usual = torch.autocast.__init__
 
     def begin(self, device_type, dtype=None, enabled=True, cache_enabled=None):
@@ -83,7 +83,7 @@ def autocast_as_cuda():
 
 @contextlib.contextmanager
 def compiling():
-    """What asks torch.compiler.is_compiling() hears that it is: the graph is that of torch.compile."""
+    """A context in which torch.compiler.is_compiling() is true, since the graph is that of torch.compile."""
     usual = torch.compiler.is_compiling
     torch.compiler.is_compiling = lambda: True
     try:
@@ -95,8 +95,8 @@ def compiling():
 @contextlib.contextmanager
 def products_padded():
     """Inductor pads operands of products whose rows do not lie at whole words of memory, where a GPU that it measures gains by that
-    (torch/_inductor/fx_passes/pad_mm.py). Here products that arithmetic binds gain, unless the result's rows alone are so, or the rows of the
-    left operand at pairs: that was not padded for DistilBERT on an H100."""
+    (torch/_inductor/fx_passes/pad_mm.py). Here products that arithmetic binds gain, unless the result's rows alone are so, or the rows of
+    the left operand at pairs: that was not padded for DistilBERT on an H100."""
     from torch._inductor.fx_passes import pad_mm
 
     def gains(match, left, right, op, input=None):
@@ -114,7 +114,8 @@ def products_padded():
 
 def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
     """The kind of attention that an H100 takes: cuDNN's, whose result lies as the query does, memory-efficient or plain
-    (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp). A mask that is trained, as T5's, or whose last extent is expanded is for plain attention alone."""
+    (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp). A mask that is trained, as T5's, or whose last extent is expanded is for plain
+    attention alone."""
     if torch.is_autocast_enabled("cpu"):
         half = torch.get_autocast_dtype("cpu")
         query, key, value = (t.to(half) if t.is_floating_point() else t for t in (query, key, value))
@@ -147,7 +148,7 @@ def _plain(query, key, value, mask, dropout, causal, scale, grouped):
 
 
 def decompositions():
-    """Inductor's for a GPU, traced on the CPU: convolutions without their bias, which generated kernels add and sum
+    """Inductor's decompositions for a GPU, for tracing on the CPU: convolutions without their bias, which generated kernels add and sum
     (torch/_inductor/kernel/conv.py and decomposition.py)."""
     from torch._inductor.decomposition import select_decomp_table
 

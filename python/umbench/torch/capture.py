@@ -1,6 +1,5 @@
-"""The joint forward and backward graph of a model as torch.compile would get it, traced with fake tensors alone.
-
-No memory is taken and no GPU is needed; what cannot be traced so is refused, with the module that it happened in.
+"""Traces the joint forward and backward graph of a model, as torch.compile would get it, with fake tensors only. It allocates no memory and
+needs no GPU. For a model that cannot be traced it throws an error that names the module.
 """
 
 import contextlib
@@ -23,11 +22,11 @@ from . import as_cuda, checkpoints, private
 from .as_cuda import AsCuda, autocast_as_cuda, compiling, eager_kernels
 from .values import is_tangent
 
-logging.getLogger("torch").setLevel(logging.CRITICAL)  # errors are reported in one line
+logging.getLogger("torch").setLevel(logging.CRITICAL)  # errors are reported in one line instead
 
 
 class CannotExport(Exception):
-    """One line: the offender and the mend."""
+    """A model cannot be exported. The message is one line with the cause and the remedy."""
 
 
 @dataclass
@@ -38,15 +37,15 @@ class Joint:
     num_fwd_outputs: int
     static_inputs: list
     names: dict
-    own: set  # names of the placeholders of parameters and buffers
+    own: set  # the names of the placeholders of parameters and buffers
 
     def is_own(self, node):
         return node.name in self.own
 
 
 class FakeMode(FakeTensorMode):
-    """Layers that a model copies stay fake in the same mode. While a model is made, short sequences keep their values: depths and
-    rates of layers are often read from torch.linspace."""
+    """A mode in which copied layers stay fake. While a model is built, short sequences keep their values, since depths and rates of layers
+    are often read from torch.linspace."""
 
     SEQUENCES = {torch.ops.aten.arange, torch.ops.aten.linspace, torch.ops.aten.logspace}
     MOST_ELEMENTS = 4096
@@ -74,7 +73,7 @@ class _Captured(Exception):
 
 
 class WithLoss(torch.nn.Module):
-    """The model with its loss behind it, unless it returns one itself."""
+    """The model followed by its loss, unless it returns a loss itself."""
 
     def __init__(self, model, own_loss, autocast):
         super().__init__()
@@ -92,11 +91,11 @@ class WithLoss(torch.nn.Module):
 
 
 class Bare(torch.nn.Module):
-    """The parameters and buffers of a module, those under several names once, as torch.compile hands them over."""
+    """The parameters and buffers of a module as torch.compile passes them: those with several names once."""
 
     def __init__(self, module):
         super().__init__()
-        self.run = {"module": module}  # no submodule
+        self.run = {"module": module}  # a dictionary, so that the module is not registered as a submodule
         self.paths = {}
         for kind, named in (("p", module.named_parameters()), ("b", module.named_buffers())):
             for number, (path, tensor) in enumerate(named):
@@ -112,7 +111,7 @@ class Bare(torch.nn.Module):
 
 
 class Outputs(torch.nn.Module):
-    """The model's tensors, for a forward pass alone."""
+    """The tensors that the model returns, for a forward pass only."""
 
     def __init__(self, model, autocast):
         super().__init__()
@@ -196,16 +195,16 @@ def _joint(wrapped, inputs, labels, decompositions):
 
 
 class _OneGraph(CannotExport):
-    """Ends what Dynamo does with a model."""
+    """Stops Dynamo, since the model breaks its graph."""
 
 
 def refuse_breaks(model, inputs):
-    """torch.compile would run a model that Dynamo cannot trace at a stretch as several graphs, whose links are kept in memory."""
+    """Throws if the model breaks Dynamo's graph: torch.compile would run several graphs, and keep the tensors between them in memory."""
     def end(*_):
         raise _OneGraph
 
     try:
-        with private.told_of_breaks(CannotExport):
+        with private.errors_of_breaks(CannotExport):
             torch.compile(model, fullgraph=True, backend=end)(*inputs)
     except _OneGraph:
         return
@@ -216,7 +215,7 @@ def refuse_breaks(model, inputs):
 
 
 def passes(graph, mode):
-    """torch.compile's passes over the joint graph. Private; where a release has them no longer, the graph stays as it is."""
+    """Applies torch.compile's passes to the joint graph. They are private; if a release lacks them, the graph stays unchanged."""
     try:
         from torch._inductor.compile_fx import _recursive_joint_graph_passes as joint_graph_passes
     except ImportError:
@@ -225,12 +224,12 @@ def passes(graph, mode):
         joint_graph_passes(graph, input_device=torch.device("cpu"))
 
 
-# --- fake tensors alone ---
+# --- fake tensors ---
 
 @contextlib.contextmanager
 def converts_fake_parameters():
-    """Module.to(), .half() and the like put new parameters in the place of the old: fake ones cannot be swapped. What two
-    modules share stays shared."""
+    """A context in which Module.to(), .half() and others replace parameters, since fake ones cannot be swapped. Parameters that two modules
+    share stay shared."""
     usual, made = torch.nn.Module._apply, {}
 
     def apply(self, function, recurse=True):
@@ -258,7 +257,7 @@ def converts_fake_parameters():
 
 @contextlib.contextmanager
 def real_loads_refused():
-    """torch.load would take memory for what it reads."""
+    """A context in which torch.load throws, since it would allocate memory."""
     usual = torch.load
 
     def load(file, *args, **kwargs):
@@ -273,7 +272,7 @@ def real_loads_refused():
 
 @contextlib.contextmanager
 def values_left_out():
-    """torch.nn.init.trunc_normal_ of 2.15 asks the values that it drew."""
+    """A context in which torch.nn.init.trunc_normal_ does nothing, since that of 2.15 reads the values."""
     usual = torch.nn.init._no_grad_trunc_normal_
     torch.nn.init._no_grad_trunc_normal_ = lambda tensor, *_, **__: tensor
     try:
@@ -283,7 +282,7 @@ def values_left_out():
 
 
 def on_fake_cpu(tensor):
-    """A fake tensor on the CPU for one on the meta device, or for one made before."""
+    """A fake tensor on the CPU in place of one on the meta device, or of one made before."""
     if not isinstance(tensor, torch.Tensor) or tensor.device.type == "cpu" and isinstance(tensor, torch._subclasses.FakeTensor):
         return tensor
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
@@ -292,7 +291,7 @@ def on_fake_cpu(tensor):
 # --- the model ---
 
 class _Place:
-    """The module whose code runs; every operator traced is marked with it."""
+    """The module whose code is running, with which every traced operator is marked."""
 
     def __init__(self):
         self.stack, self.hooks = [], []
@@ -326,7 +325,7 @@ class _Place:
 
 @contextlib.contextmanager
 def errors_in_one_line(what, at):
-    """Whatever goes wrong within is one line that begins with `what`."""
+    """A context that turns every error into one line that begins with `what`."""
     try:
         yield
     except (CannotExport, _Captured):
@@ -361,7 +360,7 @@ def model_and_inputs(made):
 
 
 def plain_module(model):
-    """The module within torch.compile's or DataParallel's."""
+    """The module inside the wrapper of torch.compile or DataParallel."""
     if isinstance(model, torch.nn.DataParallel):
         return plain_module(model.module)
     return plain_module(model._orig_mod) if isinstance(model, torch._dynamo.eval_frame.OptimizedModule) else model

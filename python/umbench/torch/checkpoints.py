@@ -1,4 +1,4 @@
-"""Regions under torch.utils.checkpoint: what they compute is not saved, and computed again for the backward pass."""
+"""Regions under torch.utils.checkpoint, whose results are not saved but computed again in the backward pass."""
 
 import contextlib
 import itertools
@@ -6,13 +6,13 @@ import itertools
 import torch.utils.checkpoint
 from torch.fx import traceback
 
-GENERATORS = ("_checkpoint_without_reentrant_generator", "_checkpoint_without_reentrant_generator_impl")  # before 2.15, and since
+GENERATORS = ("_checkpoint_without_reentrant_generator", "_checkpoint_without_reentrant_generator_impl")  # names before 2.15, and since
 PREFERRED = torch.utils.checkpoint.CheckpointPolicy.PREFER_RECOMPUTE
 
 
 @contextlib.contextmanager
 def marked():
-    """Operators traced in such a region have the marks that torch.compile gives them (torch/_higher_order_ops/wrap.py)."""
+    """A context in which operators traced in such a region get the marks of torch.compile (torch/_higher_order_ops/wrap.py)."""
     module, numbers = torch.utils.checkpoint, itertools.count()
 
     @contextlib.contextmanager
@@ -49,8 +49,8 @@ def marked():
 
 
 def compute_again(graph):
-    """Puts copies of the marked operators in front of the first backward operators of their regions that read them, as eager
-    PyTorch runs a region once more. torch.compile's split does so itself."""
+    """Inserts copies of the marked operators before the first backward operators that read them, as eager PyTorch runs a region again.
+    torch.compile's split does that itself."""
     marks = {node: node.meta["ac_graph_id"] for node in graph.nodes if node.meta.get("recompute") == PREFERRED}
     region_of = {node.meta["seq_nr"]: region for node, region in marks.items() if "seq_nr" in node.meta}
     copies = {}

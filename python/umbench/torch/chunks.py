@@ -1,7 +1,7 @@
-"""A loss over many words, a share of the rows at a time: their logits are never in memory all together.
+"""Computes a loss over a large vocabulary in shares of the rows, so that not all logits are in memory at once.
 
-Dynamo's graph has linear, then views, then cross_entropy. The three become one function, which computes the gradients of a
-share of the rows right behind their part of the loss, as the gradient of the loss is a factor that is not needed for them."""
+Dynamo's graph has linear, then views, then cross_entropy. The three become one function, which computes the gradients of a share of the
+rows right after their part of the loss. That is possible because the gradient of the loss is only a factor."""
 
 import contextlib
 
@@ -12,12 +12,12 @@ from torch.utils.flop_counter import register_flop_formula
 
 FLATTENS = {"flatten", "view", "reshape", "contiguous", "float"}
 LINEAR = {F.linear, torch._C._nn.linear}
-SHARES = (1, 2, 4, 8, 16)  # of the rows of a loss over many words
-SHARE_OF_BUDGET = 0.2      # that the logits of one share and their gradients may take
-SHARE_IF_FROZEN = 0.08     # of weights that do not learn: more shares cost no sums of their gradients
+SHARES = (1, 2, 4, 8, 16)  # numbers of shares of the rows
+SHARE_OF_BUDGET = 0.2      # share of the budget that the logits of one share and their gradients may take
+SHARE_IF_FROZEN = 0.08     # the same for frozen weights, where more shares cost no sums of gradients
 
 
-# A copy of the rows, made once the gradients of the share before are there: Inductor would compute all logits first.
+# A copy of the rows that waits for the gradients of the share before. Without it Inductor would compute all logits first.
 library = torch.library.Library("umbench", "FRAGMENT")
 library.define("behind(Tensor rows, Tensor weight_gradient, Tensor rows_gradient) -> Tensor")
 
@@ -31,7 +31,7 @@ def _(rows, weight_gradient, rows_gradient):
     return torch.empty_like(rows)
 
 
-# The gradient of the weight, summed in float32 by the product itself, which writes over the sum so far where `sum_in_place` lets it.
+# The gradient of the weight, which the product itself sums in float32. It overwrites the sum so far where `sum_in_place` allows that.
 library.define("add_product(Tensor? total, Tensor left, Tensor right) -> Tensor")
 library.define("add_product_(Tensor(a!) total, Tensor left, Tensor right) -> ()")
 
@@ -80,7 +80,7 @@ def adds_to_first(node):
 
 
 def sum_in_place(module):
-    """In a graph that is split already: sums of products are written over the sum so far where nothing reads that later."""
+    """In a graph that has been split: makes sums of products overwrite the sum so far if nothing reads that later."""
     order = {node: i for i, node in enumerate(module.graph.nodes)}
     for node in filter(adds_to_first, list(module.graph.nodes)):
         total, left, right = node.args
@@ -133,7 +133,7 @@ class ShareByShare(torch.autograd.Function):
 
 
 def loss_of(logits, labels, ignored):
-    """The sum of the rows' losses, and its gradient by the logits."""
+    """(the sum of the rows' losses, its gradient with respect to the logits)."""
     normaliser = torch.logsumexp(logits, 1, keepdim=True)
     counts = (labels != ignored)[:, None]
     safe = torch.where(counts, labels[:, None], 0)
@@ -148,12 +148,12 @@ def share_by_share(hidden, weight, bias, labels, ignored, shares, weight_learns=
 
 
 def losses_of(graph):
-    """[(linear, cross_entropy)] nodes of a graph, Dynamo's or InShares', that can be cut."""
+    """[(linear, cross_entropy)] of the nodes of a graph, Dynamo's or InShares', that can be computed in shares."""
     return [(linear, node) for node in graph.nodes if node.op == "call_function" and node.target is F.cross_entropy for linear in linear_of(node)]
 
 
 def linear_of(loss):
-    """[the linear layer before a cross-entropy], empty where the two cannot be cut."""
+    """[the linear layer before a cross-entropy]; empty if the two cannot be computed in shares."""
     source = options_of(loss)["input"] if is_mean(loss) else None
     while isinstance(source, torch.fx.Node) and source.op == "call_method" and source.target in FLATTENS and len(source.users) == 1:
         source = source.args[0]
@@ -162,7 +162,7 @@ def linear_of(loss):
 
 
 def shares_to_try(graph, budget):
-    """The numbers of shares of the batch to compute losses in, best first: the first that has a plan is taken."""
+    """The numbers of shares to try, best first. The first that has a plan is used."""
     losses = losses_of(graph)
     most = max([bytes_with_gradients(example_of(linear)) for linear, _ in losses], default=0)
     if most <= 0.01 * budget:
@@ -172,7 +172,7 @@ def shares_to_try(graph, budget):
 
 
 def bytes_with_gradients(logits):
-    """In the type that products have."""
+    """Bytes of logits and their gradients, in the type of products."""
     half = torch.is_autocast_enabled(logits.device.type) or logits.element_size() == 2
     return logits.numel() * 2 * (2 if half else 4)
 
@@ -200,7 +200,7 @@ def is_mean(loss):
 
 
 def in_shares(linear, loss, shares):
-    """What share_by_share is given in their place."""
+    """The arguments of share_by_share that replaces them."""
     hidden, weight, bias = [*linear.args, None][:3]
     options = options_of(loss)
     return hidden, weight, bias, options["target"], options.get("ignore_index", -100), shares, learns(linear)
@@ -227,13 +227,13 @@ def cut(module, shares):
 
 
 class InShares(TorchFunctionMode):
-    """Computes losses in `shares` while a model is traced, as `cut` does in Dynamo's graph. graph: linear layers, views of their results, and
-    losses, as Dynamo's graph has them."""
+    """Computes losses in `shares` while a model is traced, as `cut` does in Dynamo's graph. graph: linear layers, views of their results,
+    and losses, as Dynamo's graph has them."""
 
     def __init__(self, shares):
         super().__init__()
         self.shares, self.graph = shares, torch.fx.Graph()
-        self.nodes = {}  # by the id of the result
+        self.nodes = {}  # nodes by the id of their result
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs, name, node = kwargs or {}, getattr(function, "__name__", ""), None
@@ -254,5 +254,5 @@ class InShares(TorchFunctionMode):
         return torch.fx.node.map_aggregate(values, lambda each: self.nodes.get(id(each), each))
 
     def keep_whole(self, results):
-        """Logits among the model's results are not cut: the caller reads them."""
+        """Marks logits among the model's results, which are not computed in shares since the caller reads them."""
         self.graph.output(self._nodes_of(results))

@@ -1,4 +1,4 @@
-"""Eager operators of PyTorch that umbench computes by operators of its own.
+"""Eager operators of PyTorch that have a corresponding operator of umbench.
 
 Each function takes an eager.Walk and a node, and says whether it could: where types, layouts or arguments are not those of
 umbench's operator, the node becomes an opaque one.
@@ -118,7 +118,7 @@ def map_hardtanh(c, node):
 
 
 def map_hardtanh_backward(c, node):
-    """PyTorch keeps what the ReLU reads: it lies between 0 and 6 where what it gives does."""
+    """PyTorch saves the input of the ReLU6, which is between 0 and 6 exactly where the output is."""
     read = [c.plain(node.args[1]), c.plain(node.args[0])]
     return is_relu6(node.args[2:4]) and pointwise(c, node, "relu_backward", read, (1, 0), {"capped": True})
 
@@ -161,7 +161,7 @@ def map_cat(c, node):
 
 
 def taken_apart(c, node):
-    """A gradient whose channels are cut into slices, as those of what was joined are: tensors of their own."""
+    """Makes separate tensors of a gradient whose channels are cut into slices, as that of a concatenation."""
     source = node.args[0]
     dy, cuts = c.plain(source), [(channels_cut(user), user) for user in source.users if channels_cut(user)]
     pieces = sorted({cut for cut, _ in cuts})
@@ -292,7 +292,7 @@ def map_mean(c, node):
 
 
 def map_div(c, node):
-    """The mean's gradient is spread over the plane, then divided by its size."""
+    """The gradient of a mean over a plane: it is expanded over the plane and divided by its size."""
     spread = node.args[0]
     if not isinstance(spread, torch.fx.Node) or name_of(spread) != "expand" or not isinstance(node.args[1], (int, float)):
         return False
@@ -322,7 +322,7 @@ def _pair(value):
 
 
 def _is_plain_window(x, stride, pad, dilation, transposed):
-    """A convolution over planes as umbench has it."""
+    """Whether umbench supports this convolution over planes."""
     return x.meta["val"].dim() == 4 and len(stride) == len(pad) == 2 and list(dilation) == [1, 1] and not transposed
 
 
@@ -331,7 +331,7 @@ def _window_of(stride, pad, groups):
 
 
 def _averaged(arguments):
-    """Attributes of an average pool from what follows its operands; None for what umbench has not."""
+    """Attributes of an average pool from its arguments; None if umbench does not support them."""
     window, stride, pad, _, counts, divisor = list(arguments) + [[], (0, 0), False, True, None][len(arguments) - 1:]
     if divisor is not None:
         return None
@@ -341,12 +341,12 @@ def _averaged(arguments):
 
 
 def _is_plane(node, tensor):
-    """Four dimensions, kept as they are."""
+    """Whether a tensor has four dimensions that the batch rule keeps."""
     return tensor is not None and tensor.shape == list(node.meta["val"].shape) and tensor.type in ("f32", "bf16")
 
 
 def channels_cut(node):
-    """(first, behind the last) channel of a slice; None for any other view."""
+    """[begin, end) of the channels of a slice; None for any other view."""
     if name_of(node) != "slice" or node.meta["val"].dim() != 4 or (len(node.args) > 1 and node.args[1] != 1):
         return None
     first, end, step = (node.args[i] if len(node.args) > i else usual for i, usual in ((2, 0), (3, None), (4, 1)))

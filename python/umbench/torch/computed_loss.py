@@ -1,4 +1,4 @@
-"""The cross entropy of eager PyTorch: four of its operators are two of umbench's.
+"""The cross entropy of eager PyTorch, whose four operators correspond to two of umbench.
 
 Logits of shape (batch, length, classes), as of GPT-2, keep their four operators. These can be cut into rows: an operator of its
 own counts the labels that are not ignored, and the loss is the sum of the rows over that count.
@@ -90,7 +90,7 @@ def _goes_in_rows(c, *nodes):
 
 
 def _readers(node):
-    """Those that read a value, through views."""
+    """The operators that read a value, directly or through views."""
     found = []
     for user in node.users:
         found += _readers(user) if name_of(user) in PLAIN_VIEWS else [user]

@@ -1,4 +1,4 @@
-"""From the joint forward and backward graph of torch.compile to a graph file of umbench.
+"""Converts the joint forward and backward graph of torch.compile to a graph file of umbench.
 
     made = convert(joint, num_fwd_outputs=..., static_inputs=...)
     made.document        # what `umbench plan --network FILE.json` takes; results/graph.schema.json
@@ -8,8 +8,8 @@ Each of their kernels (kernels.py) is an operator, each value that a kernel leav
 module is known: of the tensor's node, or of the last node that the kernel computes. Nothing is computed: values are fake tensors in
 node.meta["val"].
 
-`fit` chooses how the joint graph is split, and which nodes share a kernel follows from that. So it plans over the nodes (step.py).
-Both read nodes by operators.py and values.py, and split by private.py.
+`fit` chooses how the joint graph is split, and which nodes share a kernel follows from that. So it plans over the nodes (step.py). Both
+read nodes by operators.py and values.py, and split by private.py.
 """
 
 import json
@@ -27,21 +27,21 @@ from .order import in_running_order
 from .private import split
 from .values import base_of, is_tangent, module_of, mutations_of, outputs_of, padded_row, stored_bytes, stored_elements, unique_name, value_of
 
-COPIED = 3  # operands and results of a convolution, each by a kernel
+COPIED = 3  # operands and results of a convolution that are copied, each by a kernel
 
 
 @dataclass
 class Converted:
-    """A graph file and what its names stand for in PyTorch."""
+    """A graph file, and the PyTorch objects that its names refer to."""
 
     document: dict
     generated: dict = field(default_factory=dict)  # kernels.Kernel of each other operator, by the operator's name
     alone: dict = field(default_factory=dict)  # FX node of each operator that no other shares a kernel with, by the operator's name
-    channels_last: bool = False  # whether torch.compile lays images out so
-    launches: dict = field(default_factory=dict)  # how many kernels an operator launches, by its name, where more than one
+    channels_last: bool = False  # whether torch.compile uses channels last for images
+    launches: dict = field(default_factory=dict)  # number of kernels that an operator launches, by its name, if more than one
     copied: dict = field(default_factory=dict)  # bytes of a gradient that PyTorch copies before an operator, by the operator's name
-    left_out: int = 0  # bytes of statistics and counters that an iteration writes and does not read
-    uncut: str = ""    # why no operator may be cut along the batch, where one might expect it
+    left_out: int = 0  # bytes of statistics and counters that an iteration writes but does not read
+    uncut: str = ""    # reason why no operator may be cut along the batch; "" if some may
 
 
 def of_model(factory, *, form="compile", inference=False, autocast=None, name="model", precision=None):
@@ -66,7 +66,7 @@ def convert(joint, *, num_fwd_outputs, static_inputs=(), names=None, joint_input
 
 
 def convert_split(forward, backward, *, num_fwd_outputs, primals, name="model", precision=None):
-    """The same for graphs that are split already. `primals`: by placeholder, (name, role)."""
+    """As convert(), for graphs that have been split. `primals` is {placeholder: (name, role)}."""
     for graph in filter(None, (forward, backward)):
         add_in_products(graph)
     made = _Writer(primals, layouts.has_channels_last(forward))
@@ -74,7 +74,7 @@ def convert_split(forward, backward, *, num_fwd_outputs, primals, name="model", 
     made.add_graph(forward, "activation", returned)
     made.return_results(returned, set(mutations_of(forward, num_fwd_outputs)))
     if backward is not None:
-        made.stand_for_saved(forward, backward)
+        made.bind_saved_values(forward, backward)
         made.add_graph(backward, "activation_gradient", outputs_of(backward))
         made.name_gradients(outputs_of(backward), list(primals.values()))
     made.drop_unused()
@@ -85,7 +85,7 @@ def convert_split(forward, backward, *, num_fwd_outputs, primals, name="model", 
 
 
 def as_text(document):
-    """A line for each tensor and operator, as `umbench plan --graph` writes them."""
+    """The document as text with a line for each tensor and operator, as `umbench plan --graph` writes it."""
     def lines(entries):
         return "[\n" + ",\n".join("  " + json.dumps(entry) for entry in entries) + "\n ]"
 
@@ -109,19 +109,19 @@ def _primals(joint, static_inputs, num_fwd_outputs, names):
 
 
 class _Writer:
-    """Tensors and operators, in order. `memory`: the tensor's name that holds a base of this graph."""
+    """Collects tensors and operators in order. `memory` is {base of this graph: name of its tensor}."""
 
     def __init__(self, primals, channels_last):
         self.primals, self.channels_last = primals, channels_last
         self.tensors, self.ops, self.names, self.op_names = {}, [], set(), set()
         self.memory = {}
         self.left_out, self.generated, self.alone, self.launches, self.copied = 0, {}, {}, {}, {}
-        self.as_traced = set()  # names of images that do not have channels last, where the others do
+        self.as_traced = set()  # names of images that keep the traced order while others have channels last
 
     # --- graphs ---
 
     def add_graph(self, graph, use, returned):
-        """`returned`: what the caller gets, whose rows are not padded."""
+        """Adds a graph. `returned` are the results, whose rows are not padded."""
         self.returned = {base_of(n) for n in returned if isinstance(n, torch.fx.Node)}
         last, untouched = {}, layouts.left_as_traced(graph) if self.channels_last and use == "activation" else set()
         kernels = in_running_order(kernels_of(graph), self.staying(graph))
@@ -132,19 +132,19 @@ class _Writer:
                 name, role, *_ = self.primals.get(node.name, (node.name, "input"))
                 self.add_tensor(node, name, role)
         if self.channels_last and use == "activation":
-            for node in layouts.turned_first(graph):
+            for node in layouts.reordered_first(graph):
                 self.add_copy(node)
         for number, kernel in enumerate(kernels):
             self.add_kernel(kernel, use, {read for read in kernel.reads if last[read] == number}, untouched)
 
     def staying(self, graph):
-        """Bases whose memory outlives the graph: what it returns, and parameters and inputs."""
+        """Bases whose memory outlives the graph: results, parameters and inputs."""
         given = [n for n in graph.nodes if n.op == "placeholder"]
         own = {n for n in given if n.name in self.primals}
         return own | {base_of(n) for n in outputs_of(graph) if isinstance(n, torch.fx.Node)}
 
-    def stand_for_saved(self, forward, backward):
-        """The backward graph's placeholders are the forward graph's values of the same name, or views of them."""
+    def bind_saved_values(self, forward, backward):
+        """Maps the backward graph's placeholders to the forward graph's values of the same name, or views of them."""
         known = {node.name: self.memory[base_of(node)] for node in forward.nodes if base_of(node) in self.memory}
         self.memory = {node: known[node.name] for node in backward.nodes if node.op == "placeholder" and node.name in known}
 
@@ -190,7 +190,7 @@ class _Writer:
         alias = self.alias_of(kernel, read, made, dying)
         op |= {"alias": alias} if alias else {}
         self.ops.append(op)
-        launches = launches_of(kernel) + COPIED * len(copies) + self.turns_back(kernel) + (gradient > 0)
+        launches = launches_of(kernel) + COPIED * len(copies) + self.copies_filter_gradient(kernel) + (gradient > 0)
         if launches > 1:
             self.launches[op["name"]] = launches
         if kernel.joined:
@@ -199,32 +199,33 @@ class _Writer:
             self.alone[op["name"]] = kernel.nodes[-1]
 
     def add_copy(self, node):
-        """Of what is given, with channels last: all that read it read the copy."""
+        """Adds a copy of an input with channels last, which all its readers read instead."""
         source = self.memory[node]
         made = self.add_tensor(node, source + ".channels_last", "activation")
         size = stored_bytes(value_of(node))
         self.ops.append({"name": unique_name(self.op_names, made), "kind": "opaque", "label": "clone", "flops": 0, "bytes": 2 * size, "in": [source], "out": [made]})
 
-    def turns_back(self, kernel):
-        """Whether the gradient of filters has channels last: PyTorch copies it into the order that the filters have."""
+    def copies_filter_gradient(self, kernel):
+        """Whether the gradient of filters has channels last, so that PyTorch copies it to the order of the filters."""
         node = kernel.nodes[-1]
-        return not kernel.joined and self.channels_last and name_of(node) == "convolution_backward" and layouts.is_turned(value_of(node.args[2]))
+        return not kernel.joined and self.channels_last and name_of(node) == "convolution_backward" and layouts.is_reordered(value_of(node.args[2]))
 
     def note_order(self, kernel, untouched):
-        """Which images that a generated kernel writes lie as traced: those behind the last convolution, and what is computed from these alone."""
+        """Notes which images that a generated kernel writes keep the traced order: those after the last convolution, and those computed
+        only from these."""
         images = [base for base in kernel.reads if layouts.is_image(base) and base in self.memory]
         alike = images and all(self.memory[base] in self.as_traced for base in images)
         self.as_traced |= {self.memory[base] for base in kernel.writes if base in untouched or kernel.joined and alike and layouts.is_image(base)}
 
     def gradient_as_traced(self, kernel):
-        """Bytes of the gradient of a convolution's result that PyTorch copies, since the images do not lie in its order."""
+        """Bytes of the gradient of a convolution's result that PyTorch copies because its order differs from that of the images."""
         node = kernel.nodes[-1]
         if kernel.joined or name_of(node) != "convolution_backward" or self.memory.get(base_of(node.args[0])) not in self.as_traced:
             return 0
         return stored_bytes(value_of(node.args[0]))
 
     def alias_of(self, kernel, read, made, dying):
-        """A generated kernel may write over what it is the last to read (kernels.Kernel.over)."""
+        """The operands that a generated kernel may overwrite, since it is their last reader (kernels.Kernel.over)."""
         if not kernel.joined:
             return None
         written = [base for base in kernel.writes if base in self.memory]
@@ -274,19 +275,20 @@ class _Writer:
 
 
 def launches_of(kernel):
-    """How many kernels of the GPU run for it."""
+    """The number of GPU kernels that run for a kernel of the graph."""
     return 1 + kernel.later_steps if kernel.joined else launches_of_library(kernel.nodes[-1])
 
 
 def label_of_kernel(kernel):
-    """The operators of a kernel, as PyTorch calls them."""
+    """The PyTorch names of a kernel's operators."""
     names = list(dict.fromkeys(name_of(n) for n in kernel.nodes if name_of(n) not in ("scalar_tensor", "full", "iota")))
     names = names or [name_of(kernel.nodes[-1])]
     return " ".join(names) if len(names) <= 6 else " ".join([*names[:5], f"and {len(names) - 5} more"])
 
 
 def layout_of(value, padded=False):
-    """Type and extents of as many bytes. 64-bit elements are pairs of 32-bit ones. `padded`: rows of matrices are (values.padded_strides)."""
+    """Type and extents of a tensor with the same number of bytes. 64-bit elements become pairs of 32-bit ones. With `padded`, rows of
+    matrices are padded (values.padded_strides)."""
     kind, wide = TYPES_BY_SIZE[value.dtype.is_floating_point or value.dtype.is_complex][value.element_size()]
     dense = stored_elements(value) == value.numel()
     shape = list(value.shape) if dense else [1, stored_elements(value)]

@@ -1,8 +1,8 @@
-"""Saved tensors that wait on the host for the backward pass: copies on streams of their own, as operators that the graphs have.
+"""Copies of saved tensors to the host and back, on separate streams, as operators of the graphs.
 
-copy_out and copy_back start a copy, finish_copy makes the current stream wait for it. finish_copy reads the source: until then nothing writes
-over it, neither PyTorch's allocator nor Inductor, which gives the memory of tensors that nothing reads any more to others. It
-writes the copy: nothing reads that before. On a CPU the copy itself is made as late as it may be, by finish_copy."""
+copy_out and copy_back start a copy, finish_copy makes the current stream wait for it. finish_copy reads the source: until then nothing
+writes over it, neither PyTorch's allocator nor Inductor, which gives the memory of tensors that nothing reads any more to others. It writes
+the copy: nothing reads that before. On a CPU the copy itself is made as late as it may be, by finish_copy."""
 
 import ctypes
 import itertools
@@ -13,8 +13,8 @@ import torch
 from . import lines, managed
 from .planner import NoPlan
 
-GRAIN = 512   # bytes: slots begin at multiples of it
-PADDING = 16  # Inductor may pad rows; a slot has room for 1/16 more
+GRAIN = 512   # slots begin at multiples of these bytes
+PADDING = 16  # a slot is 1/16 larger than its tensor, since Inductor may pad rows
 
 library = torch.library.Library("umbench", "FRAGMENT")
 # What lies on the host is flat: Inductor would copy it once more, before it is there, where it wants a result in other strides.
@@ -27,10 +27,10 @@ _slots, _numbers = {}, itertools.count()
 
 
 class Slot:
-    """A part of a slab for the tensor of one node. stride: of the last source; host: a flat tensor for all that this spans, None where it spans
-    more than there is; address, bytes: of that; back: (extents, strides, type, device) of what the graph wants back; straight: whether
-    that lies as the source did. `holds`: a backward pass has yet to read it; shown: weakly, the view of the host that it has. By direction, True to the host: lines, done (their events), and
-    unfinished, what finish_copy has to do beside waiting."""
+    """A part of a slab for the tensor of one node. stride: of the last source; host: a flat tensor for all that this spans, None where it
+    spans more than there is; address, bytes: of that; back: (extents, strides, type, device) of what the graph wants back; straight:
+    whether that lies as the source did. `holds`: a backward pass has yet to read it; shown: weakly, the view of the host that it has. By
+    direction, True to the host: lines, done (their events), and unfinished, what finish_copy has to do beside waiting."""
 
     def __init__(self, memory, offset, size):
         self.memory, self.offset, self.size = memory, offset, size
@@ -39,7 +39,7 @@ class Slot:
         self.shown = lambda: None
 
     def place(self, source):
-        """Shapes and types do not change, but Inductor's strides may not be those that were traced."""
+        """Prepares the slot for a source. Its strides may differ from the traced ones; shape and type do not."""
         elements, (size, stride, *_) = _spanned(source), self.back
         self.stride, self.bytes = source.stride(), elements * source.element_size()
         self.straight = all(n == 1 or a == b for n, a, b in zip(size, stride, self.stride))
@@ -55,14 +55,14 @@ class Slot:
             self.done = {out: event.cuda_event for out, event in self.events.items()}
 
     def begin(self, out, source, copy):
-        """Copies all that the tensors span. The copy is there once finish_copy has been called."""
+        """Begins a copy of the memory that the tensors span. It is complete after finish_copy()."""
         on_device, on_host = (source, copy) if out else (copy, source)
         if self.lines is None:
             self.unfinished[out] = lambda: _flat(copy).copy_(_flat(source))
         elif on_host.data_ptr() == self.address:
             ends = (self.address, on_device.data_ptr()) if out else (on_device.data_ptr(), self.address)
             self.lines[out].begin(*ends, self.bytes, self.done[out])
-        else:  # PyTorch keeps the memory until the copy has ended
+        else:  # keeps the memory until the copy has ended
             stream = self.lines[out].stream
             stream.wait_stream(torch.cuda.current_stream(stream.device))
             with torch.cuda.stream(stream):
@@ -91,7 +91,7 @@ class Slab:
         for slot in self.slots:
             _slots.pop(slot, None)
         if self.gpu is not None:
-            torch.cuda.synchronize(self.gpu)  # PyTorch does not know of the copies
+            torch.cuda.synchronize(self.gpu)  # waits for the copies, of which PyTorch does not know
         self.free()
 
 
@@ -111,7 +111,7 @@ def managed_bytes(size):
 
 
 def expect(slot, value):
-    """What comes back into the slot's place lies as `value`, until a compiled forward graph lays it out in another way."""
+    """Sets the layout in which the tensor is copied back to that of `value`, until a compiled forward graph uses another one."""
     _slots[slot].back = tuple(value.shape), tuple(value.stride()), value.dtype, value.device
 
 
@@ -119,7 +119,7 @@ def copy_out(source, slot):
     part = _slots[slot]
     if source.stride() != part.stride:
         part.place(source)
-    if part.host is None or part.holds and part.shown() is not None:  # without a view its backward pass will not come
+    if part.host is None or part.holds and part.shown() is not None:  # if its view no longer exists, the earlier backward pass will never run
         copy = torch.empty(_spanned(source), dtype=source.dtype, pin_memory=source.is_cuda)
         part.begin(True, source, copy)
         return copy
@@ -133,7 +133,7 @@ def copy_back(host, slot):
     if slot not in _slots:
         raise RuntimeError("a backward pass reads tensors of a fitted model that is gone; keep the model until the pass has run")
     part = _slots[slot]
-    if part.unfinished.get(False) and part.lines:  # of a backward pass that failed
+    if part.unfinished.get(False) and part.lines:  # a copy of a backward pass that failed
         part.lines[False].finish(part.done[False])
     part.unfinished.pop(False, None)
     size, stride, dtype, device = part.back
@@ -142,7 +142,7 @@ def copy_back(host, slot):
         part.holds = False
     if part.straight:
         part.begin(False, host, made)
-        part.unfinished.setdefault(False, lambda: made)  # whose memory must stay until the copy has ended
+        part.unfinished.setdefault(False, lambda: made)  # the copy reads this memory until it has ended
         return made
     landed, was = torch.empty(host.shape, dtype=dtype, device=device), part.stride
     part.begin(False, host, landed)
@@ -165,17 +165,18 @@ def finish_copy(source, copy, slot, out):
 
 
 def unfinished():
-    """Slots with copies that nothing has waited for."""
+    """The slots with copies for which nothing has waited yet."""
     return [slot for slot, part in _slots.items() if part.unfinished]
 
 
 def _spanned(tensor):
-    """Elements from a tensor's first to its last in memory."""
+    """The number of elements from a tensor's first to its last in memory."""
     return sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride())) + 1
 
 
 def _flat(tensor):
-    """All that a tensor spans, as one piece: PyTorch copies other pieces by way of memory that it does not wait for."""
+    """The memory that a tensor spans as a flat tensor, since PyTorch copies other tensors through temporary memory for which it does not
+    wait."""
     return tensor.as_strided((_spanned(tensor),), (1,))
 
 
@@ -221,7 +222,8 @@ def offload(forward, backward, num_fwd_outputs, copies, slab):
 
 
 def _by_first_reader(graph, copies, slots, hosts):
-    """Copies back that begin at one node come one after the other: what is read first is not to wait for the others."""
+    """Sorts the copies back that begin at the same node by their first readers, so that the one that is read first does not wait for
+    others."""
     order = {node: i for i, node in enumerate(graph.nodes)}
     first = {node.name: min(map(order.get, node.users)) for node in graph.find_nodes(op="placeholder") if node.users}
     copied = [(name, back_before, slot, host) for (name, _, back_before), slot, host in zip(copies, slots, hosts)]
@@ -269,6 +271,6 @@ def _call(graph, operator, *args):
 
 
 def offloaded_in(backward):
-    """Names of the tensors that a backward graph copies back."""
+    """The names of the tensors that a backward graph copies back."""
     begun = backward.graph.find_nodes(op="call_function", target=torch.ops.umbench.copy_back.default)
     return {node.args[0].name for node in begun}

@@ -1,4 +1,4 @@
-"""What a node that is not fused costs, with the gaps behind its kernels: measured on the GPU, or from its operations and bytes."""
+"""The cost of a node that is not fused, with the gaps after its kernels: measured on the GPU, or from its operations and bytes."""
 
 import torch
 
@@ -25,7 +25,7 @@ def rates_of(device_name):
 
 
 class Estimated:
-    """Costs by a device's rates."""
+    """Costs from a device's rates."""
 
     def __init__(self, rates):
         self.rates, self.untimed = rates, set()
@@ -50,7 +50,7 @@ class Estimated:
 
 
 class ByMachine(Estimated):
-    """Costs by a machine file, as `umbench export --machine` has them."""
+    """Costs from a machine file, as in `umbench export --machine`."""
 
     def __init__(self, figures):
         super().__init__({"bytes": figures["device_bytes_per_s"] / 1e9,

@@ -1,4 +1,4 @@
-"""From a model to a graph file of the operators that eager PyTorch runs, a kernel each.
+"""Converts a model to a graph file of the operators that eager PyTorch runs, one kernel each.
 
 What umbench computes becomes its own operators (computed_layers.py, computed_loss.py), the rest opaque ones (opaque.py). The model
 is traced twice, with the batch and with twice the batch: what grows is the batch, along which operators may be cut.
@@ -18,7 +18,7 @@ KNOWN = computed_layers.KNOWN | computed_loss.KNOWN
 
 
 def of_model(factory, *, inference=False, autocast=None, name="model", precision=None):
-    """As convert.of_model."""
+    """As convert.of_model, for eager PyTorch."""
     once = capture.capture(factory, compiled=False, inference=inference, autocast=autocast)
     samples = samples_of(once)
     twice, uncut = _doubled(factory, inference, autocast) if samples > 1 else (None, "")
@@ -66,7 +66,7 @@ def roles_of(joint):
 
 
 def _doubled(factory, inference, autocast):
-    """(the trace with twice the batch, why there is none)."""
+    """(the trace with twice the batch, the reason if there is none)."""
     try:
         return capture.capture(factory, compiled=False, inference=inference, autocast=autocast, times=2), ""
     except capture.CannotExport as error:
@@ -112,7 +112,7 @@ def call(walk, node):
 # --- results ---
 
 def name_gradients(walk, joint, gradients):
-    """Names the gradient of each parameter; those wanted."""
+    """Names the gradient of each parameter; returns the gradients that are needed."""
     placeholders = [n for n in joint.graph.graph.nodes if n.op == "placeholder" and not is_tangent(n)]
     wanted = set()
     for node, gradient in zip(placeholders, gradients):
@@ -126,8 +126,8 @@ def name_gradients(walk, joint, gradients):
 
 
 def write_buffers(walk, changed):
-    """Buffers that the model changes are written in place. Statistics of normalisations and counters are left out: an iteration
-    does not read what it writes of them. `changed`: the buffer's placeholder of each new value."""
+    """Makes the model's changes of buffers write in place. Statistics of normalisations and counters are left out, since an iteration does
+    not read the values that it writes. `changed` is {new value: placeholder of the buffer}."""
     wanted, left_out = set(), 0
     by_name = {n.name: n for n in walk.nodes if n.op == "placeholder"}
     placeholders = list(by_name.values())

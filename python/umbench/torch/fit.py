@@ -17,9 +17,9 @@ from .planner import NoPlan, NoRoom, ask
 from .step import device_of, step_and_own_choice
 
 UNITS = {"": 1, "B": 1, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40, "KB": 1e3, "MB": 1e6, "GB": 1e9}
-# Bytes that an optimizer keeps for each byte of a parameter.
+# Bytes of an optimizer's states for each byte of a parameter.
 STATES = {"AdamW": 2, "Adam": 2, "NAdam": 2, "RAdam": 2, "Adamax": 2, "SGD": 0, "RMSprop": 1, "Adagrad": 1, "Lion": 1}
-PRODUCTS = {"mm", "addmm", "bmm", "baddbmm", "add_product"}  # that cuBLAS keeps workspaces for
+PRODUCTS = {"mm", "addmm", "bmm", "baddbmm", "add_product"}  # operators for which cuBLAS keeps workspaces
 
 
 def fit(model, budget, optimizer=None, tier="pinned", bits="rounding", micro_batches=1, statistics_of_parts=False, backend="inductor", effort=1.0):
@@ -71,12 +71,12 @@ class Call:
         self.run = torch.compile(private.plain_call(self.model), backend=weakly(self.planning.compile), fullgraph=True, dynamic=False)
 
     def choose(self, inputs, named):
-        """Plans for numbers of parts, and compiles none."""
+        """Plans for several numbers of parts without compiling, and chooses one."""
         def milliseconds(count):
             self.counts = [count]
             self.compile()
             try:
-                self.once(inputs, named)
+                self.run_once(inputs, named)
             except micro.Planned:
                 return self.planning.step_ms(count)
 
@@ -94,9 +94,9 @@ class Call:
         if not self.chosen and torch.is_grad_enabled():
             self.choose(inputs, named)
         if not self.plan.settled and torch.is_grad_enabled() and self.planning.on_gpu():
-            self.look()
+            self.begin_step()
         elif self.arena is not None and torch.is_grad_enabled():
-            self.arena.keep()
+            self.arena.remap_if_needed()
             if self.arena.has_given_up():
                 self.plan.give_up()
                 placing.follow(None)
@@ -104,7 +104,7 @@ class Call:
         if self.arena is not None and torch.is_grad_enabled() and not self.arena.recording:
             self.arena.begin()
         try:
-            result = self.once(inputs, named)
+            result = self.run_once(inputs, named)
             if self.steps == 2 and torch.is_grad_enabled():
                 self.ran_backward = not private.after_backward(result, self.note_backward)
             return result
@@ -119,14 +119,14 @@ class Call:
         self.compile()
         return self(*inputs, **named)
 
-    def once(self, inputs, named):
+    def run_once(self, inputs, named):
         try:
             if self.plan.plans == 0:
-                refusals.of_model(self.model)  # which may have been sharded since
+                refusals.of_model(self.model)  # checks again, since the model may have been sharded
             refusals.of_wrappers()
             refusals.of_inputs(inputs, named)
             private.forget_hints((inputs, named))
-            with private.told_of_breaks(NoPlan):
+            with private.errors_of_breaks(NoPlan):
                 count = micro.dividing(self.counts[0], inputs, named) if self.is_auto and self.chosen else self.counts[0]
                 if count == 1 or not torch.is_grad_enabled():
                     return self.run(*inputs, **named)
@@ -139,17 +139,18 @@ class Call:
         self.ran_backward = True
 
     def forget_step(self):
-        """After an error the step that is being measured is measured anew."""
+        """After an error, measures the step again."""
         if self.arena is not None and self.steps == 2:
             self.arena.close()
             self.steps = 1
 
-    def look(self):
-        """Begins a training step. The first compiles and the second is measured; behind it memory is laid out, until a step finds room in it."""
+    def begin_step(self):
+        """Begins a training step. The first compiles and the second is measured; behind it memory is laid out, until a step finds room in
+        it."""
         device = next(self.model.parameters()).device
         if self.steps == 2 and not self.ran_backward and self.forgotten < self.MOST_FORGOTTEN:
             self.forgotten += 1
-            self.forget_step()  # its backward pass failed, or never came
+            self.forget_step()  # the backward pass of the last step failed or never ran
         if self.steps == 0:
             take_workspaces(device)
         elif self.steps == 1:
@@ -167,24 +168,24 @@ class Call:
             if reserved <= self.plan.budget:
                 self.plan.settle(reserved)
             elif self.plan.measured["peak"] <= self.plan.budget and recorded and private.maps_pages():
-                self.lay_out()
-            elif self.plan.too_much() and self.plan.plans < self.MOST_PLANS:
+                self.make_room()
+            elif self.plan.exceeds_usable() and self.plan.plans < self.MOST_PLANS:
                 self.compile()
             else:
                 self.plan.settle(reserved)
-        elif self.arena.undisturbed():
+        elif self.arena.found_room():
             self.plan.settle(self.arena.reserved_in_all())
         else:
-            self.lay_out()
+            self.make_room()
         self.steps += 1
 
-    def lay_out(self):
-        """Plans again where memory cannot be laid out: with more slack, unless the next plan foresees what is lacking."""
-        if self.arena.laid < self.MOST_LAID and self.arena.lay():
+    def make_room(self):
+        """Plans again if memory cannot be mapped for the step: with more slack, unless the next plan already includes the missing bytes."""
+        if self.arena.laid < self.MOST_LAID and self.arena.map_memory():
             return
         if self.plan.plans < self.MOST_PLANS:
-            foreseen = self.plan.measured["peak"] - self.plan.predicted["peak"]  # the next plan leaves room for that
-            if not self.plan.too_much() or self.arena.lacking > foreseen:
+            foreseen = self.plan.measured["peak"] - self.plan.predicted["peak"]  # the next plan includes these bytes
+            if not self.plan.exceeds_usable() or self.arena.lacking > foreseen:
                 self.plan.leave_more_slack(self.arena.lacking - foreseen)
             self.compile()
         else:
@@ -193,7 +194,7 @@ class Call:
 
 
 def take_workspaces(device):
-    """Makes the libraries of products take the memory that they keep, in the threads of both passes, so that it is seen."""
+    """Makes cuBLAS allocate its workspaces in the threads of both passes, so that they are measured."""
     for kind in (torch.float32, torch.bfloat16):
         a = torch.ones(16, 16, device=device, dtype=kind, requires_grad=True)
         with torch.enable_grad():
@@ -202,7 +203,7 @@ def take_workspaces(device):
 
 
 def bytes_of(budget):
-    """Bytes of 24GiB, 512 MB or a number."""
+    """Parses a budget such as "24GiB", "512 MB" or a number to bytes."""
     found = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*([A-Za-z]*)\s*", budget) if isinstance(budget, str) else None
     if isinstance(budget, (int, float)) and not isinstance(budget, bool) and math.isfinite(budget):
         size = int(budget)
@@ -214,7 +215,7 @@ def bytes_of(budget):
 
 
 def weakly(method):
-    """As a method, whose object it does not keep: PyTorch keeps what it was given to compile with."""
+    """A function that calls the method without keeping its object alive, since PyTorch keeps the compile function."""
     held = weakref.WeakMethod(method)
     return lambda *given, **named: held()(*given, **named)
 
@@ -239,7 +240,7 @@ class Planning:
         return any(p.is_cuda for p in self.model.parameters())
 
     def close(self):
-        """Gives back the host memory of all graphs so far."""
+        """Frees the host memory of all graphs so far."""
         close_all(self.slabs)
 
     def compile(self, graph, inputs):
@@ -281,19 +282,19 @@ class Planning:
         def planned(graph):
             step, begin = step_and_own_choice(graph, num_fwd_outputs, static_lifetime_input_indices, self.costs)
             if on_gpu:
-                private.free_workspaces()  # those of the stream on which operators were measured
+                private.free_workspaces()  # frees the workspaces of the stream on which operators were measured
             base = self.base_bytes(step) + unforeseen
             return step, base, ask(step, self.plan.usable, base, rates, self.backend == "inductor", begin, self.effort, self.tier, on_gpu, self.bits)
 
         graphs = skips.variants_of(joint, self.plan.usable) if on_gpu and self.bits == "rounding" else [joint]
         joint, (step, base, answer) = fastest_of(graphs, planned, self.plan.usable)
-        answer["bound"] -= unforeseen  # which another plan may not need
-        self.plan.take(step, answer, base, self.shares)
+        answer["bound"] -= unforeseen  # subtracts memory that another plan may not need
+        self.plan.set_answer(step, answer, base, self.shares)
         self.plan.untimed = sorted(self.costs.untimed)
         seconds = time.monotonic() - begun
         self.plan.seconds += seconds
         if answer["plan"]["peak"] > self.plan.usable:
-            least, bound = in_gib(self.plan.least_budget()), in_gib(self.plan.least_budget(self.plan.bound))
+            least, bound = in_gib(self.plan.min_budget()), in_gib(self.plan.min_budget(self.plan.bound))
             raise NoRoom(f"no plan within {in_gib(self.plan.budget)}; the least found is {least}, none is below {bound}")
         if self.only_plans:
             raise micro.Planned(f"planned in {seconds:.1f} s")
@@ -306,7 +307,7 @@ class Planning:
         for graph in (forward, backward):
             chunks.sum_in_place(graph)
         if self.backend == "inductor":
-            private.tell_to_store(backward, step.names(answer["plan"]["stored"]))
+            private.mark_to_store(backward, step.names(answer["plan"]["stored"]))
             rewrites.widen_where_read(forward)
             rewrites.widen_where_read(backward)
         return forward, backward
@@ -321,16 +322,16 @@ class Planning:
         private.keep_order()
 
     def step_ms(self, parts):
-        """The predicted time of a step in `parts` parts: each takes what the last plan predicts, and their gradients are added, and then
-        multiplied by the gradient of the loss."""
+        """The predicted time of a step in `parts` parts: the time of each part by the last plan, plus the time to add their gradients and
+        to multiply them by the gradient of the loss."""
         gradients = sum(p.numel() * p.element_size() for p in self.model.parameters() if p.requires_grad)
         accesses = (parts - 1) * micro.ACCESSES + micro.ACCESSES_AT_END * (parts > 1)
         return parts * self.plan.predicted["ms"] + accesses * gradients / self.bytes_per_ns / 1e6
 
     def base_bytes(self, step):
-        """What is on the device beside the tensors that the two graphs make."""
+        """Bytes on the device without the tensors that the two graphs make."""
         trained = [p for p in self.model.parameters() if p.requires_grad]
-        sums = self.plan.micro_batches > 1  # of the gradients of all parts
+        sums = self.plan.micro_batches > 1  # with parts there are also the sums of the gradients
         wanted = (states_per_byte(self.optimizer) + sums) * sum(p.numel() * p.element_size() for p in trained)
         if self.allocated:
             return self.allocated + (self.workspaces if has_products(step) else 0) + max(0, wanted - self.states)

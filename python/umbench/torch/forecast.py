@@ -8,7 +8,7 @@ from umbench import load, model_arguments
 from .export import function_named, machine
 
 LEAST_EFFORT = 0.001
-LIBRARY_BYTES = 65 * 2**20  # what cuBLAS keeps for the threads of the two passes: measured on an H100 with torch 2.11
+LIBRARY_BYTES = 65 * 2**20  # workspaces of cuBLAS for the threads of the two passes, measured on an H100 with torch 2.11
 
 
 def main(options):
@@ -65,8 +65,8 @@ def forecast(options, times):
 
 
 def planned(options, plan, times):
-    """(the step, the planner's answer, the batch, shares of the loss) with the example inputs repeated `times` times. `begin` of the answer is
-    PyTorch's own choice where the loss is whole."""
+    """(the step, the planner's answer, the batch, shares of the loss) with the example inputs repeated `times` times. `begin` of the answer
+    is PyTorch's own choice where the loss is whole."""
     from . import chunks
 
     whole = chunks.InShares(1)
@@ -85,7 +85,7 @@ def planned(options, plan, times):
 
 
 def first_size(inputs):
-    """The first extent of the first tensor that has one; 0 without any."""
+    """The first extent of the first tensor that has one; 0 if none has."""
     return next((x.shape[0] for x in inputs if getattr(x, "shape", ())), 0)
 
 

@@ -1,4 +1,4 @@
-"""A kernel that Inductor generates, compiled by itself, so that it can be timed."""
+"""Compiles a single kernel that Inductor generates, so that it can be timed."""
 
 import hashlib
 
@@ -9,13 +9,13 @@ from . import private
 from .operators import GATHERS, SCATTERS, name_of
 from .values import base_of, stored_bytes, value_of
 
-LEAST_BYTES = 1 << 24  # smaller kernels are launched for longer than they run
-SMALL_TABLE = 1 << 20  # bytes: wherever one reads there or adds to it, it is in the cache
+LEAST_BYTES = 1 << 24  # smaller kernels take longer to launch than to run
+SMALL_TABLE = 1 << 20  # bytes of a table that is always in the cache, so that positions do not matter
 
 
 class Alone:
-    """The nodes of a kernel, behind placeholders for what it reads. `values`: the traced values of these. `positions`: whole numbers that it
-    reads may be below that, where it adds to tables; else 1. `device`: a torch.device."""
+    """The nodes of a kernel, behind placeholders for what it reads. `values`: the traced values of these. `positions`: whole numbers that
+    it reads may be below that, where it adds to tables; else 1. `device`: a torch.device."""
 
     def __init__(self, kernel, device):
         self.graph, self.values, self.made = torch.fx.Graph(), [], {}
@@ -36,8 +36,8 @@ class Alone:
         return self.made[node]
 
     def key(self, strides):
-        """Tells kernels apart that may take different times."""
-        number = {node: f"%{i}" for i, node in enumerate(self.graph.nodes)}  # text, so that it equals no constant
+        """A text that differs for kernels that may take different times."""
+        number = {node: f"%{i}" for i, node in enumerate(self.graph.nodes)}  # as text, so that a number does not equal a constant
         told = [(str(n.target), torch.fx.node.map_arg((n.args, n.kwargs), lambda m: number[m])) for n in self.graph.nodes if n.op != "placeholder"]
         given = [(str(v.dtype), tuple(v.shape), stride) for v, stride in zip(self.values, strides)]
         return "generated " + hashlib.sha256(repr((told, given)).encode()).hexdigest()[:24]
@@ -49,13 +49,13 @@ class Alone:
         return private.compiled_alone(torch.fx.GraphModule(torch.nn.Module(), self.graph), examples)
 
 
-def is_worth(kernel, size):
+def is_worth_timing(kernel, size):
     """Whether a kernel of `size` bytes is timed by itself: what goes to positions in a large table is not, since these are not known."""
-    return size >= LEAST_BYTES and kernel.joined and not any(goes_by_position(node, kernel) for node in kernel.nodes)
+    return size >= LEAST_BYTES and kernel.joined and not any(depends_on_positions(node, kernel) for node in kernel.nodes)
 
 
-def goes_by_position(node, kernel):
-    """Whether the pace depends on the positions that are given, or these are computed on the way."""
+def depends_on_positions(node, kernel):
+    """Whether the time depends on the values of the positions, or the kernel computes them."""
     if name_of(node) in ("cat", "constant_pad_nd", "slice_scatter", "select_scatter"):
         return False
     adds = name_of(node) in SCATTERS

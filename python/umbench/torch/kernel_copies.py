@@ -1,4 +1,4 @@
-"""Copies between the GPU and managed memory whose home is the host, by a kernel that leaves most of the GPU to others.
+"""Copies between the GPU and managed memory that stays on the host, by a kernel that leaves most of the GPU to other kernels.
 
 The driver copies managed memory as from device to device, by each of its calls (driver 580): no kernel runs beside that."""
 
@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 
 BLOCKS, WARPS = 8, 16  # 4 and 16 are as fast or slower (results/torch/copies_h100.jsonl)
-WORDS = 4096           # of 8 bytes that a block has under way
+WORDS = 4096           # words of 8 bytes that a block has in flight
 
 
 @triton.jit
@@ -18,7 +18,7 @@ def umbench_copy(target, source, count, WORDS: tl.constexpr):
 
 
 class Words:
-    """Memory at an address, as Triton takes it."""
+    """Memory at an address, in the form that Triton accepts."""
 
     dtype = torch.int64
 

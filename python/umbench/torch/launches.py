@@ -1,7 +1,7 @@
 """How long the CPU takes to launch a compiled step, and how long the GPU waits for it.
 
-Counts are in launches of a generated kernel. They were fitted to what the CPU took for the forward and the backward pass of AlexNet, SqueezeNet, ResNet-50,
-ConvNeXtV2, DINOv2, Phi, GPT-NeoX, Mixtral and T5 on the host of an H100 with torch 2.11, that of a copy to a U-Net.
+Counts are in launches of a generated kernel. They were fitted to what the CPU took for the forward and the backward pass of AlexNet,
+SqueezeNet, ResNet-50, ConvNeXtV2, DINOv2, Phi, GPT-NeoX, Mixtral and T5 on the host of an H100 with torch 2.11, that of a copy to a U-Net.
 """
 
 from .operators import is_attention, launches_of_library, name_of
@@ -9,7 +9,7 @@ from .operators import is_attention, launches_of_library, name_of
 KERNEL_NS = 29_000  # of a generated kernel, there: short steps that were timed for it took 12 to 49 us, from one run to the next
 CALLS = {"mm": 1.1, "addmm": 1.1, "bmm": 1.1, "convolution": 1.0, "convolution_backward": 4.0}
 ATTENTION, ATTENTION_BACKWARD, OTHERS = 1.2, 2.4, 2.7
-COPY = 1.5  # of an operand or result of a convolution, into another order
+COPY = 1.5  # a copy of an operand or result of a convolution to another order
 BEFORE, BETWEEN, BEHIND = 15, 35, 50  # before the first kernel, before the backward pass, and behind the last, where gradients are handed over
 
 
@@ -31,7 +31,7 @@ def wait_for(made, kernel_ns=KERNEL_NS):
 
 
 def launches_of(made, name):
-    """What launching an operator takes, in launches of a generated kernel."""
+    """The cost of launching an operator, in launches of a generated kernel."""
     node = made.alone.get(name)
     if node is None:
         return made.launches.get(name, 1)

@@ -1,4 +1,4 @@
-"""Whether torch.compile lays images out with channels last, and what convolutions cost where it does not.
+"""Whether torch.compile uses channels last for images, and the copies of convolutions if it does not.
 
 cuDNN computes convolutions of half precision with channels last. It copies operands and results that lie otherwise, in a workspace.
 """
@@ -29,24 +29,24 @@ def copies_of(node):
     backward = name_of(node) == "convolution_backward"
     x, w = (value_of_argument(argument_of(node, name)) for name in ("input", "weight"))
     y = value_of_argument(node.args[0]) if backward else node.meta["val"]
-    if x.dtype not in HALVES or x.dim() != 4 or _lies_so(x) or is_product(node):
+    if x.dtype not in HALVES or x.dim() != 4 or _has_channels_last(x) or is_product(node):
         return []
     each = sum(t.numel() * t.element_size() for t in (x, w, y))
     return [each] * (sum(map(bool, node.args[10][:2])) if backward else 1)
 
 
-def turned_first(graph):
-    """Images and filters that a graph with channels last copies before all else. It saves the copies for the backward graph."""
+def reordered_first(graph):
+    """Images and filters that a graph with channels last copies first. It saves the copies for the backward graph."""
     return [n for n in graph.nodes if n.op == "placeholder" and any(u.op == "call_function" and name_of(u) == "convolution" for u in n.users)
-            and is_turned(value_of_argument(n))]
+            and is_reordered(value_of_argument(n))]
 
 
-def is_turned(value):
-    """Whether elements of an image or of filters lie in another order with channels last."""
+def is_reordered(value):
+    """Whether channels last changes the order of elements of an image or of filters."""
     return value.dim() == 4 and not value.is_contiguous(memory_format=torch.channels_last)
 
 
-def _lies_so(x):
+def _has_channels_last(x):
     return x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
 
 
@@ -67,4 +67,4 @@ def left_as_traced(forward):
 
 def is_image(node):
     value = node.meta.get("val")
-    return isinstance(value, torch.Tensor) and value.dim() == 4 and is_turned(value)
+    return isinstance(value, torch.Tensor) and value.dim() == 4 and is_reordered(value)

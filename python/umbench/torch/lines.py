@@ -1,4 +1,4 @@
-"""Copies that the CUDA driver begins itself, on streams of their own: PyTorch's tensors, streams and events take the CPU several times as long."""
+"""Copies on separate streams by calls of the CUDA driver. PyTorch's tensors, streams and events take several times as much CPU time."""
 
 import contextlib
 import ctypes
@@ -8,12 +8,13 @@ import torch
 
 from . import private
 
-SLOWED = {"cycles": 0}  # of the GPU, before each copy: tests set them
+SLOWED = {"cycles": 0}  # GPU cycles to wait before each copy; set by tests
 
 
 @functools.cache
 def driver():
-    """(record an event, make a stream wait for one, copy): calls of the driver, whose results are 0 where they succeed. Arguments are handles and addresses."""
+    """(record an event, make a stream wait for one, copy): calls of the driver, whose results are 0 where they succeed. Arguments are
+    handles and addresses."""
     library = ctypes.CDLL("libcuda.so.1")
     handle, calls = ctypes.c_void_p, (library.cuEventRecord, library.cuStreamWaitEvent, library.cuMemcpyAsync)
     for call, kinds in zip(calls, ((handle, handle), (handle, handle, ctypes.c_uint), (handle, handle, ctypes.c_size_t, handle))):
@@ -29,8 +30,8 @@ def current(gpu):
     return NOTHING if torch.cuda.current_device() == gpu else torch.cuda.device(gpu)
 
 
-def refuse(error):
-    """Raises what the driver says where one of its calls failed: that reports faults of earlier kernels as well."""
+def raise_error(error):
+    """Raises the error of a driver call, which may be a fault of an earlier kernel."""
     if error:
         name = ctypes.c_char_p()
         ctypes.CDLL("libcuda.so.1").cuGetErrorName(error, ctypes.byref(name))
@@ -49,9 +50,10 @@ class Line:
         self.record, self.wait, self.copy = driver()
 
     def begin(self, target, source, size, done):
-        """Copies `size` bytes between two addresses once all is there that the GPU's current stream was given so far, and records the event `done`."""
+        """Copies `size` bytes between two addresses once all is there that the GPU's current stream was given so far, and records the event
+        `done`."""
         with current(self.gpu):
-            refuse(self.record(self.ready, private.raw_stream(self.gpu)) or self.wait(self.handle, self.ready, 0)
+            raise_error(self.record(self.ready, private.raw_stream(self.gpu)) or self.wait(self.handle, self.ready, 0)
                    or self._move(target, source, size) or self.record(done, self.handle))
 
     def _move(self, target, source, size):
@@ -67,12 +69,12 @@ class Line:
     def finish(self, done):
         """Makes the GPU's current stream wait for the event."""
         with current(self.gpu):
-            refuse(self.wait(private.raw_stream(self.gpu), done, 0))
+            raise_error(self.wait(private.raw_stream(self.gpu), done, 0))
 
 
 @functools.cache
 def line(gpu, out, managed):
-    """`out`: to the host."""
+    """The Line of a GPU and direction; `out` is to the host."""
     return Line(gpu, managed)
 
 
@@ -85,7 +87,7 @@ def event_on(stream):
 
 @functools.cache
 def kernel_copies():
-    """The module of that name, None where there is no Triton."""
+    """The module kernel_copies; None without Triton."""
     try:
         from . import kernel_copies as found
     except ImportError:

@@ -1,8 +1,8 @@
-"""How much memory a graph file takes at once when its operators run in order and tensors are freed after their last use."""
+"""The peak memory of a graph file whose operators run in order and whose tensors are freed after their last use."""
 
 from umbench.graph_files import SIZES, size_of  # noqa: F401
 
-STAYS = ("input", "label", "parameter", "state")  # there before the first operator and after the last
+STAYS = ("input", "label", "parameter", "state")  # uses of tensors that exist before the first operator and after the last
 LASTS = ("parameter_gradient", "output")
 
 
@@ -32,7 +32,7 @@ def peak_of(document):
 
 
 def saved_bytes(document):
-    """What the forward pass leaves behind for the backward pass, parameters and inputs aside."""
+    """Bytes that the forward pass saves for the backward pass, without parameters and inputs."""
     forward = {t["name"]: size_of(t) for t in document["tensors"] if t.get("use", "activation") == "activation"}
     tensors = {t["name"]: t for t in document["tensors"]}
     used = {name for op in document["ops"] if all(tensors[o].get("use") in ("activation_gradient", "parameter_gradient") for o in op["out"])

@@ -23,7 +23,7 @@ from pathlib import Path
 
 LIBRARY = "libumbench_pool.so"
 POLICIES = ("none", "prefetch", "advise_host", "advise_device", "read_mostly")
-SHARE = 0.7  # of what is free: more managed memory than a GPU holds can hang it
+SHARE = 0.7  # share of the free memory; more managed memory than a GPU has can hang it
 
 
 class NoLibrary(RuntimeError):
@@ -31,7 +31,8 @@ class NoLibrary(RuntimeError):
 
 
 def library_path():
-    """UMBENCH_POOL_LIBRARY, beside the program umbench, or below the repository's build folder. Throws NoLibrary."""
+    """The path of the library: UMBENCH_POOL_LIBRARY, beside the program umbench, or below the repository's build folder. Throws
+    NoLibrary."""
     asked = os.environ.get("UMBENCH_POOL_LIBRARY")
     if asked:
         return asked
@@ -60,7 +61,7 @@ def _allocator(path):
 
 
 def cap_bytes(free, asked=None):
-    """Bytes that the pool may take of what is free. Throws ValueError where more is asked than stays safe."""
+    """The bytes that the pool may take of the free memory. Throws ValueError if `asked` is more than the safe share."""
     most = int(SHARE * free)
     if asked is None:
         return most
@@ -71,7 +72,7 @@ def cap_bytes(free, asked=None):
 
 
 class Pool:
-    """What `managed_pool` gives: bytes in use and the most that were."""
+    """The statistics of a managed pool: bytes in use and their peak."""
 
     def __init__(self, library, cap):
         self._library, self.cap = library, cap
@@ -86,7 +87,8 @@ class Pool:
 
 
 def library(policy, size):
-    """libumbench_pool.so, set to give at most `size` more bytes than it has given. Raises NoLibrary, and ValueError above the safe share."""
+    """libumbench_pool.so, set to give at most `size` more bytes than it has given. Raises NoLibrary, and ValueError above the safe
+    share."""
     import torch
     found = _library(library_path())
     most = found.um_pool_used() + cap_bytes(torch.cuda.mem_get_info()[0], size)
@@ -102,7 +104,7 @@ def managed_pool(policy="none", cap=None):
     path = library_path()
     import torch
     library = _library(path)
-    most = library.um_pool_used() + cap_bytes(torch.cuda.mem_get_info()[0], cap)  # libraries keep some of an earlier pool
+    most = library.um_pool_used() + cap_bytes(torch.cuda.mem_get_info()[0], cap)  # libraries may still keep memory of an earlier pool
     library.um_pool_configure(policy.encode(), most)
     pool = torch.cuda.MemPool(_allocator(path).allocator())
     with torch.cuda.use_mem_pool(pool), torch.autograd.set_multithreading_enabled(False):

@@ -1,5 +1,5 @@
-"""How long operators take on a GPU: products, convolutions, attention and the like once for each shape, generated kernels compiled by
-themselves or by bytes.
+"""Measures how long operators take on a GPU: products, convolutions, attention and others once for each shape, generated kernels compiled
+one by one or estimated from their bytes.
 
 Times are kept in ~/.cache/umbench for the GPU and the release of PyTorch: another network measures what is new in it alone.
 A GPU that rests between short measurements runs at a higher clock than in training, so products and copies keep it busy meanwhile.
@@ -24,9 +24,9 @@ REPEATS, ROUNDS = 10, 5
 BETWEEN_KERNELS_NS = 2500  # from the end of a kernel to the next on one stream: 2.4 to 3.0 us for T5, GPT-2, SqueezeNet and DistilBERT in results/torch/steps.jsonl
 LEAST_BYTES, MOST_BYTES, LINK_BYTES = 1 << 16, 1 << 31, 1 << 25
 CACHE_BYTES = 1 << 27  # more than a GPU's second-level cache holds
-METHOD = 7             # of measuring: times of another method are not read
+METHOD = 7             # version of the method; times of another version are not used
 ERRORS_OF_GPUS = ("CUDA error", "out of memory", "_STATUS_ALLOC_FAILED")
-LOADS_FIRST, LOADS = 20, 4  # of some 2 ms, before the first round and before each other
+LOADS_FIRST, LOADS = 20, 4  # loads of about 2 ms each before the first round, and before every other round
 
 
 def set_durations(made, times):
@@ -41,7 +41,7 @@ def set_durations(made, times):
             ns = times.of_kernel(kernel, op["bytes"], made.channels_last) if kernel is not None else times.of_bytes(op["bytes"])
         else:
             ns = measured["ns"]
-            copied = made.copied.get(op["name"], 0)  # not by what was measured, whose operands have channels last
+            copied = made.copied.get(op["name"], 0)  # adds the copies, since measured operands have channels last
             op["workspace_bytes"] = measured["workspace"] + copied
             ns += times.of_bytes(2 * copied) if copied else 0
         op["duration_ns"] = ns + BETWEEN_KERNELS_NS * count
@@ -49,7 +49,7 @@ def set_durations(made, times):
 
 
 class Times:
-    """Times on one GPU, with those of earlier runs."""
+    """The times of operators on one GPU, including those of earlier runs."""
 
     def __init__(self, device="cuda"):
         self.device = torch.device(device)
@@ -57,7 +57,7 @@ class Times:
         name = re.sub(r"[^A-Za-z0-9.]+", "-", f"{torch.cuda.get_device_name(self.device)}-torch{torch.__version__}-{METHOD}")
         self.file = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "umbench" / f"{name}.json"
         self.known, self.compiled, self.is_alone = {}, {}, False
-        self.untimed = {}  # why generated kernels could not be timed, by their keys
+        self.untimed = {}  # reasons why generated kernels could not be timed, by their keys
         self._read()
 
     def _read(self):
@@ -65,7 +65,7 @@ class Times:
             self.known |= json.loads(self.file.read_text(encoding="utf-8"))
 
     def keep(self):
-        """Adds what is known to what other processes kept, but for errors that may not come again."""
+        """Writes the times to the file, with those of other processes, without errors that may not happen again."""
         with self._alone():
             self._read()
             beside = self.file.with_suffix(f".{os.getpid()}")
@@ -85,7 +85,7 @@ class Times:
 
     def of_kernel(self, kernel, size, channels_last):
         """Nanoseconds of a generated kernel (kernels.Kernel) that reads and writes `size` bytes."""
-        if not generated.is_worth(kernel, size):
+        if not generated.is_worth_timing(kernel, size):
             return self.of_bytes(size)
         alone = generated.Alone(kernel, self.device)
         key = alone.key([self._strides(value, channels_last) for value in alone.values])
@@ -106,14 +106,14 @@ class Times:
         """Compiles the kernels of a Converted whose times are not known, which needs the CPU alone."""
         for op in made.document["ops"]:
             kernel = made.generated.get(op["name"])
-            if kernel is not None and generated.is_worth(kernel, op["bytes"]):
+            if kernel is not None and generated.is_worth_timing(kernel, op["bytes"]):
                 alone = generated.Alone(kernel, self.device)
                 key = alone.key([self._strides(value, made.channels_last) for value in alone.values])
                 if key not in self.known and key not in self.compiled:
                     self.compiled[key] = self._compiled(alone, made.channels_last)
 
     def _compiled(self, alone, channels_last):
-        """The kernel as a function, or the error that says why there is none."""
+        """The kernel as a function, or the error of its compilation."""
         try:
             return alone.compiled([self._strides(value, channels_last) for value in alone.values])
         except Exception as error:  # noqa: BLE001  whatever Inductor raises
@@ -121,17 +121,17 @@ class Times:
 
     def _measured_kernel(self, run, alone, size, channels_last):
         if isinstance(run, Exception):
-            return refused(run)
+            return error_entry(run)
         try:
             with torch.no_grad():
                 operands = [[self._example(value, channels_last, below=alone.positions) for value in alone.values] for _ in range(operand_sets(size))]
                 return {"ns": round(self._time([functools.partial(run, each) for each in operands]))}
         except Exception as error:  # noqa: BLE001
-            return refused(error)
+            return error_entry(error)
 
     @contextlib.contextmanager
     def _alone(self):
-        """No other process measures or writes meanwhile."""
+        """A context in which no other process measures or writes."""
         if self.is_alone:
             yield
             return
@@ -148,7 +148,7 @@ class Times:
         try:
             self.known[key] = self._measured(node, channels_last)
         except Exception as error:  # noqa: BLE001  an operator that wants particular values
-            self.known[key] = refused(error)
+            self.known[key] = error_entry(error)
         torch.cuda.empty_cache()
         self.keep()
 
@@ -198,7 +198,7 @@ class Times:
             return {"ns": round(self._time(calls)), "workspace": max(0, workspace)}
 
     def _call(self, node, channels_last):
-        """A function that runs the operator with operands of its own."""
+        """A function that runs the operator with its own random operands."""
         if is_attention(node):
             return self._attention(node)
         def example(n):
@@ -213,7 +213,7 @@ class Times:
         return lambda: node.target(*args, **kwargs)
 
     def _attention(self, node):
-        """The same for attention, by the kernel that this GPU takes, whichever the node names."""
+        """As _call, for attention by the kernel that this GPU uses, whichever the node names."""
         def example(name):
             given = argument_of(node, name) if any(a.name == name for a in node.target._schema.arguments) else None
             return self._example(given.meta["val"], False) if isinstance(given, torch.fx.Node) else given
@@ -224,7 +224,7 @@ class Times:
                                    enable_gqa=operands[0].shape[1] != operands[1].shape[1])
         if "backward" not in name_of(node):
             return attend
-        with torch.enable_grad(), torch.cuda.stream(self.stream):  # on which gradients are recorded
+        with torch.enable_grad(), torch.cuda.stream(self.stream):  # on the stream of the measurement, with gradients enabled
             for each in operands:
                 each.requires_grad_()
             result = attend()
@@ -232,8 +232,8 @@ class Times:
         return lambda: torch.autograd.grad(result, operands, gradient, retain_graph=True)
 
     def _time(self, calls):
-        """Nanoseconds: the shortest of some rounds, each of calls one after the other. Several `calls` with operands of their own find these
-        in memory, not in the cache."""
+        """Nanoseconds: the shortest of some rounds, each of calls one after the other. Several `calls` with operands of their own find
+        these in memory, not in the cache."""
         graph = self._recorded([calls[number % len(calls)] for number in range(REPEATS)])
         load = self._load()
         busy = self._recorded(load)
@@ -249,8 +249,8 @@ class Times:
         return min(begin.elapsed_time(end) for begin, end in marks) * 1e6 / REPEATS
 
     def _recorded(self, calls):
-        """A CUDA graph of calls: launching costs the GPU no time."""
-        stream = self.stream  # one for all: the libraries keep a workspace for each
+        """A CUDA graph of calls, so that the GPU does not wait for launches."""
+        stream = self.stream  # one stream for all, since libraries keep a workspace for each stream
         stream.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(stream):
             for call in {id(call): call for call in calls}.values():
@@ -298,8 +298,8 @@ def share_rows(args):
     return *args[:at], torch.arange(1, ends.numel() + 1, device=ends.device, dtype=ends.dtype) * (rows // ends.numel()), *args[at + 1:]
 
 
-def refused(error):
-    """What is known of an operator that could not be timed; with "once" where that may be the GPU's state and not the operator."""
+def error_entry(error):
+    """The entry of an operator that could not be timed, with "once" if the cause may be the GPU's state and not the operator."""
     text = f"{type(error).__name__}: {str(error).strip()[:200]}"
     once = isinstance(error, (torch.OutOfMemoryError, torch.AcceleratorError)) or any(word in str(error) for word in ERRORS_OF_GPUS)
     return {"refused": text} | ({"once": True} if once else {})

@@ -1,17 +1,17 @@
-"""A batch in equal parts, forward and backward pass of each behind one another: the gradients of the mean of their losses."""
+"""Computes a batch in equal parts, each with its forward and backward pass: the gradients of the mean of their losses."""
 
 import torch
 
 from .planner import NoPlan, NoRoom
 
 KEEP_STATISTICS = (torch.nn.modules.batchnorm._BatchNorm,)
-COUNTS = (1, 2, 4, 8, 16)  # that "auto" tries
-WORTH = 0.9  # of the time in fewer parts: more parts have taken 6 % longer than predicted (results/torch/parts_h100.jsonl)
-ACCESSES, ACCESSES_AT_END = 3, 2  # of a gradient and the sum so far, to add it; of the sum, to multiply it
+COUNTS = (1, 2, 4, 8, 16)  # numbers of parts that "auto" tries
+WORTH = 0.9  # more parts are chosen below this share of the time in fewer parts; they have taken 6 % longer than predicted (results/torch/parts_h100.jsonl)
+ACCESSES, ACCESSES_AT_END = 3, 2  # accesses of memory to add a gradient to the sum, and to multiply the sum
 
 
 class Planned(NoPlan):
-    """A plan was made, and nothing else was wanted."""
+    """Ends a call that only makes a plan."""
 
 
 def by_time(predict):
@@ -37,7 +37,7 @@ def by_time(predict):
 
 
 class MicroBatches(torch.autograd.Function):
-    """Computes the gradients with the loss; the gradient of the loss is a factor of all of them."""
+    """Computes the gradients together with the loss. The gradient of the loss only multiplies them."""
 
     @staticmethod
     def forward(ctx, run, parts, *parameters):

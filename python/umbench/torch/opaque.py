@@ -1,4 +1,5 @@
-"""Operators that umbench does not compute: what they touch, how they may be cut along the batch, where they may write."""
+"""Operators that umbench does not compute: the memory that they touch, how they may be cut along the batch, and which operands they may
+overwrite."""
 
 import math
 import operator
@@ -38,7 +39,7 @@ def opaque(c, node):
     c.emit(node, name, "opaque", attributes, read, made, alias_of(c, node, read, made), is_repeatable(node))
 
 
-FILLS = {"ones_like", "zeros_like", "full_like", "empty_like"}  # read the shape of their operand alone
+FILLS = {"ones_like", "zeros_like", "full_like", "empty_like"}  # operators that read only the shape of their operand
 
 
 def operands(c, node):
@@ -53,7 +54,7 @@ def operands(c, node):
 
 
 def alias_of(c, node, read, made):
-    """An operator that goes element by element may work in the place of an operand that it reads so."""
+    """The operand that an element-wise operator may overwrite."""
     if name_of(node) not in ELEMENTWISE | {"slice_scatter", "select_scatter", "copy"} or len(made) != 1:
         return None
     for i, t in enumerate(read):
@@ -64,7 +65,7 @@ def alias_of(c, node, read, made):
 
 
 def cut_of(c, node, read, indices):
-    """How each operand is cut where the operator goes over the batch in parts; None: it cannot be."""
+    """How each operand is cut if the operator is computed in parts of the batch; None if it cannot be."""
     if not c.twice or c.samples < 2 or not is_by_sample(node):
         return None
     ways = {}
@@ -84,7 +85,7 @@ def cut_of(c, node, read, indices):
 
 
 def is_turned_batch(c, node, each, view):
-    """The left side of a filter's gradient, dy^T x: summed over the batch."""
+    """Whether this is the left side of a filter's gradient, dy^T x, which is summed over the batch."""
     return (name_of(node) == "mm" and each is node.args[0] and view.turned and view.tensor.batch
             and c.spread(node.args[1]) == "batch" and c.spread(node) == "whole")
 
@@ -102,7 +103,7 @@ def is_by_sample(node):
 
 
 def update(c, node, target, value):
-    """`target` is written in place with what `value` holds."""
+    """Adds an operator that writes `value` to `target` in place."""
     size = sum(math.prod(t.shape) * SIZES[t.type] for t in (value, target))
     op = {"name": unique_name(c.names, target.name + ".update"), "kind": "opaque", "label": "copy", "flops": 0, "bytes": size,
           "in": [target, value], "out": [target], "repeatable": False}

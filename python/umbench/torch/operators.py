@@ -1,5 +1,5 @@
-"""What PyTorch's operators (ATen) are, as far as an export needs to know: which are views, which go element by element,
-which treat every sample of a batch by itself, and how many operations they take."""
+"""Properties of PyTorch's operators (ATen) that an export needs: which are views, which are element-wise, which treat every sample of a
+batch separately, and how many operations they take."""
 
 import math
 import operator
@@ -11,27 +11,27 @@ from torch.utils.flop_counter import flop_registry
 TYPES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "bf16", torch.int64: "i32", torch.int32: "i32",
          torch.uint64: "i32", torch.uint32: "i32", torch.int16: "u16", torch.bool: "u8", torch.uint8: "u8", torch.int8: "u8"}
 
-LEAST_CHANNELS = 8  # of a group of a convolution, for tensor cores
+LEAST_CHANNELS = 8  # minimum channels of a convolution's group for tensor cores
 
 VIEW, COMPUTED, REDUCED, READS_NEIGHBOURS, SCATTERED, ALONE, NOTHING = range(7)
 
-# The same elements in the same order, whatever the shape.
+# Views of the same elements in the same order.
 PLAIN_VIEWS = {"view", "_unsafe_view", "reshape", "squeeze", "unsqueeze", "detach", "alias", "lift_fresh", "flatten", "unflatten"}
-# Some of the elements, or in another order.
+# Views of some of the elements, or in another order.
 OTHER_VIEWS = {"expand", "permute", "transpose", "t", "slice", "select", "split", "split_with_sizes", "unbind", "chunk",
                "diagonal", "unfold", "narrow", "as_strided", "movedim", "swapaxes"}
 
-# Memory that nothing was written to yet, and what has no result.
+# Operators that allocate memory without writing, and operators without a result.
 WITHOUT_DATA = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "sym_size", "_assert_tensor_metadata",
                 "_assert_async", "_assert_scalar"}
 
-# How Inductor computes what PyTorch does not tag as element by element (torch/_inductor/lowering.py).
+# How Inductor computes operators that PyTorch does not tag as element-wise (torch/_inductor/lowering.py).
 COMPUTES = {"convert_element_type", "_to_copy", "clone", "copy", "copy_", "where", "full", "full_like", "iota", "arange", "scalar_tensor", "zeros",
             "ones", "zeros_like", "ones_like", "new_zeros", "new_full", "cat", "constant_pad_nd", "slice_scatter", "select_scatter",
             "diagonal_scatter", "fma", "inductor_random", "inductor_randint", "inductor_lookup_seed", "rand", "randn", "bernoulli", "uniform",
             "_low_memory_max_pool_offsets_to_indices", "masked_fill", "tril", "triu", "flip", "roll", "repeat", "broadcast_in_dim",
             "isinf", "isnan", "one_hot"}
-# Reads elements of an operand that the result's position does not tell, or only some of them.
+# Operators that read elements of an operand at other positions than the result's, or only some of them.
 GATHERS = {"embedding", "index", "_unsafe_index", "_unsafe_masked_index", "gather", "index_select", "cat", "constant_pad_nd", "flip", "roll",
            "repeat", "slice_scatter", "select_scatter"}
 REDUCES = {"sum", "mean", "amax", "amin", "var", "var_mean", "std", "prod", "any", "all", "argmax", "argmin", "max", "min", "logsumexp",
@@ -60,7 +60,7 @@ BY_SAMPLE = ELEMENTWISE | {
     "_scaled_dot_product_flash_attention_for_cpu_backward", "_scaled_dot_product_cudnn_attention",
     "_scaled_dot_product_cudnn_attention_backward", "_scaled_dot_product_efficient_attention",
     "_scaled_dot_product_efficient_attention_backward"}
-# The same, if it is not the first dimension that they go along: where the argument lies that says which.
+# The same if they do not go along the first dimension; the value is the position of the argument that names the dimension.
 BY_SAMPLE_ALONG = {"cat": 1, "_softmax": 1, "_safe_softmax": 1, "_log_softmax": 1, "_softmax_backward_data": 2,
                    "_log_softmax_backward_data": 2,
                    "mean": 1, "amax": 1, "amin": 1, "argmax": 1, "cumsum": 1, "roll": 2, "flip": 1, "slice_scatter": 2,
@@ -76,7 +76,7 @@ def name_of(node):
 
 
 def launches_of_library(node):
-    """Kernels and fills that run for an operator of a library, as cuBLAS and cuDNN of torch 2.11 launch them on an H100."""
+    """The number of kernels and fills that cuBLAS and cuDNN of torch 2.11 launch for an operator on an H100."""
     name = name_of(node)
     if "scaled_dot_product" in name:
         return 4 if "backward" in name else 2 + is_random(node)
@@ -107,7 +107,7 @@ def is_product(node):
 
 
 def is_view(node):
-    """Whether an operator shows the memory of its first operand. A result of several views is a view, too."""
+    """Whether an operator returns a view of its first operand, or several views."""
     if node.target is operator.getitem:
         return is_view(node.args[0])
     if name_of(node) in PLAIN_VIEWS | OTHER_VIEWS:
@@ -120,7 +120,7 @@ def is_view(node):
 
 
 def kind_of(node):
-    """How Inductor computes an operator; ALONE by a kernel of its own."""
+    """How Inductor computes an operator; ALONE means by a separate kernel."""
     name = name_of(node)
     if is_view(node):
         return VIEW
@@ -146,7 +146,7 @@ def is_random(node):
 
 
 def is_repeatable(node):
-    """Whether it gives the same again. Random numbers that Inductor makes of a seed do."""
+    """Whether computing it again gives the same result, as for random numbers that Inductor makes from a seed."""
     if node.op != "call_function" or node.target is operator.getitem:
         return True
     target = node.target
@@ -164,7 +164,7 @@ def is_repeatable(node):
 
 
 def reduces_rows(node):
-    """Whether a reduction goes along the extents whose elements lie closest together, and not along all."""
+    """Whether a reduction goes along the innermost extents in memory, and not along all."""
     source = value_of_argument(node.args[0])
     dims = node.args[1] if len(node.args) > 1 else None
     if not isinstance(source, torch.Tensor) or dims is None:
@@ -191,7 +191,7 @@ def _tensors(tree):
 
 
 def products_of(node):
-    """Operations of what multiplies matrices, None for all else. A multiplication and an addition are two."""
+    """The operations of a node that multiplies matrices; None for other nodes. A multiplication and an addition count as two."""
     name, at = name_of(node), [value_of_argument(a) for a in node.args]
     if name == "convolution":
         return _of_convolution(node.meta["val"], at[1], at[0], transposed=at[6])
@@ -218,7 +218,7 @@ def _of_experts(operands):
 
 
 def argument_of(node, wanted):
-    """The argument of that name, None where it was not given."""
+    """The argument of that name; None if it was not given."""
     names = [argument.name for argument in node.target._schema.arguments]
     return (dict(zip(names, node.args)) | node.kwargs).get(wanted)
 

@@ -19,7 +19,7 @@ TENSORS, ELEMENTS = 36, 320 * 65536
 
 
 def add_step(document, optimizer, form="foreach"):
-    """Adds the states and the step behind the backward pass to a graph document, in place."""
+    """Adds the states, and the step after the backward pass, to a graph document in place."""
     if optimizer == "none":
         return
     by_name = {t["name"]: t for t in document["tensors"]}
@@ -36,7 +36,7 @@ def add_step(document, optimizer, form="foreach"):
 
 
 def _is_computed(parameters, gradients):
-    """Whether `optimizer_step` takes them as they are."""
+    """Whether the operator `optimizer_step` supports their types."""
     both = parameters + gradients
     return (all(t.get("type", "f32") == "f32" for t in both) and len({t.get("order", "nchw") for t in both}) == 1
             and [t["shape"] for t in parameters] == [t["shape"] for t in gradients])

@@ -1,17 +1,18 @@
-"""The order in which Inductor runs the kernels of a graph: as they stand, or by least memory first, whichever has the lower peak
+"""The order in which Inductor runs the kernels of a graph: the given one, or that of least memory first, whichever has the lower peak
 (torch/_inductor/memory.py: topological_sort_lpmf; its two other orders are left out)."""
 
 from .values import stored_bytes, tensors_of
 
 
 def in_running_order(kernels, stays):
-    """`stays`: bases whose memory is not given back within the graph."""
+    """The kernels in running order. `stays` are bases whose memory is not freed within the graph."""
     memory = _Memory(kernels, stays)
-    return [kernels[number] for number in min(list(range(len(kernels))), memory.least_first(), key=memory.peak)]
+    return [kernels[number] for number in min(list(range(len(kernels))), memory.by_memory(), key=memory.peak)]
 
 
 class _Memory:
-    """Sizes of what kernels write, and how many of them read it. Kernels are numbers. Inductor counts what is inside a kernel as if it took memory."""
+    """Sizes of the kernels' results and the numbers of their readers. Kernels are numbers. Like Inductor, it counts values inside a kernel
+    as if they took memory."""
 
     def __init__(self, kernels, stays):
         self.kernels, self.stays = kernels, stays
@@ -28,7 +29,7 @@ class _Memory:
         self.behind = [{self.writer[base] for base in kernel.reads if base in self.writer} - {number} for number, kernel in enumerate(kernels)]
 
     def freed_by(self, number, left):
-        """Bytes given back once a kernel has run; `left`: readers of each base that have not."""
+        """Bytes that are freed after a kernel. `left` is the number of remaining readers of each base."""
         kernel = self.kernels[number]
         read = [base for base in kernel.reads if base not in self.stays and left.get(base) == {number}]
         unread = [base for base in kernel.writes if base not in self.stays and not left.get(base)]
@@ -48,8 +49,9 @@ class _Memory:
         for base in self.kernels[number].reads:
             left[base].discard(number)
 
-    def least_first(self):
-        """Of the kernels that may run: one that keeps below what was in use at most and gives back most, else the smallest."""
+    def by_memory(self):
+        """An order that always picks, of the kernels that may run, the one that frees most and does not raise the peak, else the
+        smallest."""
         left = {base: set(numbers) for base, numbers in self.readers.items()}
         held = self.given
         most = max(held, sum(size for base, size in self.size.items() if base in self.stays and base in self.writer))

@@ -1,7 +1,9 @@
-"""Holds pieces of memory while a compiled step runs, so that PyTorch's caching allocator puts its tensors where steering.py wants them.
+"""Holds pieces of memory while a compiled step runs, so that PyTorch's caching allocator places its tensors at the addresses of
+steering.py.
 
-Inductor's code calls before(number) ahead of an allocation whose number is in `called_at`: a step has hundreds, and the CPU may be what binds it.
-What is held changes where tensors lie, nothing else: a step that goes another way stays right, and needs more memory."""
+Inductor's code calls before(number) ahead of an allocation whose number is in `called_at`: a step has hundreds, and the CPU may be what
+binds it. Holding pieces changes only the addresses of tensors. A step that allocates differently is still correct, but needs more
+memory."""
 
 import torch
 
@@ -9,8 +11,8 @@ from . import private
 
 MARK = 7  # bytes: an allocation of this size is a mark of before() among the allocator's events
 
-_follows = None  # the Marks or Holds whose at() before() is
-called_at = ()   # numbers of the allocations ahead of which it is called
+_follows = None  # the Marks or Holds whose at() before() calls
+called_at = ()   # numbers of the allocations before which it is called
 
 
 def before(point):
@@ -21,7 +23,7 @@ ignored = before
 
 
 def follow(follower):
-    """before() is at() of `follower` from now on: a Marks, a Holds, or None for nothing."""
+    """From now on before() calls at() of `follower`: a Marks, a Holds, or None for nothing."""
     global _follows, called_at, before
     if _follows is not None:
         _follows.end()
@@ -29,20 +31,20 @@ def follow(follower):
 
 
 def stop_following(follower):
-    """before() does not call this one any more. Another one stays."""
+    """Makes before() no longer call this follower. Another one stays."""
     if _follows is follower:
         follow(None)
 
 
 def marks():
-    """Whether a step's points are being marked."""
+    """Whether the points of a step are marked now."""
     return isinstance(_follows, Marks)
 
 
 class Marks:
     """Marks points among the allocator's events. points: their numbers, in order."""
 
-    called_at = range(2**62)  # everywhere
+    called_at = range(2**62)  # all allocations
 
     def __init__(self):
         self.points = []
@@ -56,8 +58,8 @@ class Marks:
 
 
 class Holds:
-    """Holds pieces of memory in each step. points: numbers of the step's points, in order; changes: {index of a point: (keys of pieces that are
-    let go there, {key: bytes} of those that are taken)}; stream: as the allocator names it. At the last point all are let go."""
+    """Holds pieces of memory in each step. points: numbers of the step's points, in order; changes: {index of a point: (keys of pieces that
+    are let go there, {key: bytes} of those that are taken)}; stream: as the allocator names it. At the last point all are let go."""
 
     def __init__(self, points, changes, stream=0):
         self.changes, self.stream, self.held = changes, stream, {}
@@ -71,7 +73,7 @@ class Holds:
         self.coming = self.steps[::-1]
 
     def at(self, point):
-        """From a point on that comes out of order nothing is held."""
+        """Changes the held pieces at a point. After a point out of order nothing is held."""
         if not self.coming:
             return
         expected, let_go, taken = self.coming.pop()
@@ -94,10 +96,10 @@ class Holds:
             self.coming = []
 
     def end(self):
-        """Lets all go."""
+        """Releases all pieces."""
         while self.held:
             private.give_bytes(self.held.popitem()[1])
 
     def __len__(self):
-        """Pieces that are taken in a step."""
+        """The number of pieces that are taken in a step."""
         return sum(len(taken) for _, taken in self.changes.values())

@@ -1,4 +1,4 @@
-"""What a fitted model does with its activations."""
+"""The plan of a fitted model for its activations."""
 
 import warnings
 
@@ -6,15 +6,19 @@ from . import copies
 from .operators import is_view, name_of
 from .values import module_of
 
-# Left to the caching allocator's unused pieces on a GPU (arena.py): a share of the budget within limits.
+# Slack for unused pieces of the caching allocator on a GPU (arena.py): a share of the budget within limits.
 SLACK, LEAST_SLACK, MOST_SLACK = 0.05, 48 * 2**20, 768 * 2**20
 
 
 class Plan:
     """budget, usable: bytes. Empty until the first batch.
 
-    saved, offloaded, recomputed: names of nodes, offloaded ones among the saved; differences: those that PyTorch treated otherwise. predicted: {"peak": bytes, "ms": float}; unplanned: the same of PyTorch's own choice, of a graph whose losses are cut alike; measured: {"peak", "reserved", "ms"} of a whole step on a GPU.
-    chunks: shares that the loss is computed in; micro_batches: parts that a batch is computed in. plans: how many were made; seconds: of planning so far, all trials; unforeseen: bytes measured above the prediction, by shares of the loss; settled: no other plan will be made; then reserved: bytes that PyTorch reserves, within: whether these are within the budget."""
+    saved, offloaded, recomputed: names of nodes, offloaded ones among the saved; differences: those that PyTorch treated otherwise.
+    predicted: {"peak": bytes, "ms": float}; unplanned: the same of PyTorch's own choice, of a graph whose losses are cut alike; measured:
+    {"peak", "reserved", "ms"} of a whole step on a GPU. chunks: shares that the loss is computed in; micro_batches: parts that a batch is
+    computed in. plans: how many were made; seconds: of planning so far, all trials; unforeseen: bytes measured above the prediction, by
+    shares of the loss; settled: no other plan will be made; then reserved: bytes that PyTorch reserves, within: whether these are within
+    the budget."""
 
     def __init__(self, budget):
         self.budget, self.usable, self.more_slack = budget, budget, 0
@@ -24,37 +28,38 @@ class Plan:
         self.reserved = self.within = None
         self.tried = []  # (predicted, measured) peaks in bytes
         self.base_bytes, self.offloaded_bytes, self.seconds = 0, 0, 0.0
-        self.bound = 0  # bytes: no plan has a lower peak
+        self.bound = 0  # lower bound of the peaks of all plans, in bytes
         self.untimed = []  # operators whose time is estimated
 
     def leave_slack(self):
         self.usable = self.budget - min(max(int(self.budget * SLACK), LEAST_SLACK), MOST_SLACK) - self.more_slack
 
     def leave_more_slack(self, lacking=0):
-        """The allocator lost more than was left to it, `lacking` bytes at least."""
+        """Increases the slack, since the allocator lost at least `lacking` bytes more."""
         self.more_slack += max(self.budget // 50, lacking)
 
     def measure(self, allocated, reserved, ms):
-        """Peaks in bytes and milliseconds of one step, the optimizer's part included. What the prediction did not see is foreseen by the next plan."""
+        """Peaks in bytes and milliseconds of one step, the optimizer's part included. What the prediction did not see is foreseen by the
+        next plan."""
         self.measured = {"peak": allocated, "reserved": reserved, "ms": ms}
         self.tried.append((self.predicted["peak"], allocated))
         self.unforeseen[self.chunks] = self.unforeseen.get(self.chunks, 0) + allocated - self.predicted["peak"]
 
-    def too_much(self):
+    def exceeds_usable(self):
         return self.measured["peak"] > self.usable + LEAST_SLACK // 4
 
     def settle(self, reserved):
-        """No other plan will be made. `reserved`: bytes."""
+        """Makes the plan final. `reserved` are the bytes that PyTorch reserves."""
         self.settled, self.reserved, self.within = True, reserved, reserved <= self.budget
         if not self.within:
             warnings.warn(f"PyTorch reserves {in_gib(reserved)}, more than the budget of {in_gib(self.budget)}: a hard cap there may fail", stacklevel=2)
 
     def give_up(self):
-        """The memory that was laid out is no longer there."""
+        """Notes that the memory that was mapped for the step is lost."""
         self.within = False
         warnings.warn("the cache of PyTorch's allocator was emptied, and memory could not be laid out again: a hard cap may fail", stacklevel=4)
 
-    def take(self, step, answer, base_bytes, chunks=1):
+    def set_answer(self, step, answer, base_bytes, chunks=1):
         made, own = answer["plan"], answer["begin"]
         self.chunks = chunks
         self.base_bytes, self.bound = base_bytes, answer["bound"]
@@ -69,15 +74,15 @@ class Plan:
         self.peak_at = step.nodes[made["peak_node"]].name if made["peak_node"] >= 0 else ""
 
     def compare(self, forward, backward):
-        """Notes where PyTorch's two graphs save or compute again something else than was planned."""
+        """Notes where PyTorch's two graphs save or recompute other nodes than planned."""
         given = {node.name for node in backward.graph.find_nodes(op="placeholder") if not node.name.startswith(("primals", "tangents"))}
         ran = [{node.name for node in graph.graph.nodes if node.op == "call_function" and not is_view(node)} for graph in (forward, backward)]
         ran = [{name for name in names if not name.startswith(("copy_out", "copy_back", "finish_copy"))} for names in ran]
         self.differences = (sorted(given ^ set(self.saved)) + sorted((ran[0] & ran[1]) ^ set(self.recomputed))
                             + sorted(copies.offloaded_in(backward) ^ set(self.offloaded)))
 
-    def least_budget(self, peak=None):
-        """Of a plan with this peak, the one at hand if none is given."""
+    def min_budget(self, peak=None):
+        """The smallest budget for a plan with this peak; without an argument, of this plan."""
         return (self.predicted["peak"] if peak is None else peak) + self.budget - self.usable
 
     def __str__(self):
@@ -104,7 +109,7 @@ class Plan:
 
 
 def library_ms(step, made):
-    """Milliseconds of what is not fused, with the gaps behind it."""
+    """Milliseconds of the nodes that are not fused, with the gaps after them."""
     again = [step.rows[i] for i in made["recomputed"]]
     return sum(row["ns"] for row in [*step.rows, *again] if row["kind"] == "kernel") / 1e6
 

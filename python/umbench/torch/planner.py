@@ -10,11 +10,11 @@ import tempfile
 from .measuring import BETWEEN_KERNELS_NS
 
 
-LAUNCH_NS = 2000  # the shortest generated kernel
+LAUNCH_NS = 2000  # time of the shortest generated kernel
 
 
 class NoPlan(RuntimeError):
-    """One line that says why a model cannot be fitted."""
+    """A model cannot be fitted. The message is one line with the reason."""
 
 
 class NoRoom(NoPlan):
@@ -22,7 +22,7 @@ class NoRoom(NoPlan):
 
 
 def program():
-    """Path of umbench: $UMBENCH_PROGRAM, on the PATH, or of the checkout that this file is in."""
+    """The path of umbench: $UMBENCH_PROGRAM, on the PATH, or in the checkout of this file."""
     asked = os.environ.get("UMBENCH_PROGRAM") or shutil.which("umbench")
     if asked:
         return asked
@@ -33,12 +33,12 @@ def program():
     raise NoPlan("the program umbench is not found; run ./quickstart --build-only, or let UMBENCH_PROGRAM name it")
 
 
-WORK = 15_000_000  # of each search (planners/torch_target.hpp: plan_torch): some 2 s on eight cores
-COPY_NS = 20000  # a copy to the host or back, beside its bytes: two waits for events
+WORK = 15_000_000  # work limit of each search (planners/torch_target.hpp: plan_torch), about 2 s on eight cores
+COPY_NS = 20000  # fixed cost of a copy to the host or back: two waits for events
 # By how much of a copy's time kernels take longer while it runs (H100): to pinned memory 1 to 4 %, back 3 to 8 %; copies of managed memory are
 # kernels themselves.
 COPY_DRAG = {"pinned": 0.04, "managed": 0.6}
-HOST_KERNEL_NS, HOST_COPY_NS = 30_000, 70_000  # of launching within a step (results/torch/fit_h200.jsonl, held_steps_h100.jsonl)
+HOST_KERNEL_NS, HOST_COPY_NS = 30_000, 70_000  # CPU time of launching within a step (results/torch/fit_h200.jsonl, held_steps_h100.jsonl)
 
 
 def ask(step, budget, base_bytes, rates, fused, begin, effort, tier=None, on_gpu=True, bits="rounding"):

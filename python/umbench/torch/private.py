@@ -1,4 +1,4 @@
-"""Every use of PyTorch's private interfaces, so that a new release has one file to mend.
+"""All uses of PyTorch's private interfaces, so that a new release requires changes in one file only.
 
 Written for torch 2.11. `missing()` names what a release lacks.
 """
@@ -41,7 +41,7 @@ USED = {
     "torch._C": ("_cuda_clearCublasWorkspaces", "_cuda_memoryStats", "_cuda_setStream", "_cuda_getCurrentRawStream", "_accelerator_setAllocatorSettings", "_cuda_attach_out_of_memory_observer",
                  "_cuda_isHistoryEnabled", "_cuda_cudaCachingAllocator_raw_alloc", "_cuda_cudaCachingAllocator_raw_delete"),
 }
-# Of the caching allocator: it maps pages of 12 MiB, its smallest, and gives back those that hold nothing.
+# Settings of the caching allocator, with which it maps pages of 12 MiB, its smallest, and gives back empty ones.
 ALLOCATOR = "expandable_segments:True,large_segment_size_mb:12"
 
 
@@ -81,7 +81,7 @@ def classified(joint, num_fwd_outputs, static_lifetime_input_indices):
 
 
 def own_choice(joint, info):
-    """The tensors that PyTorch would save without a budget."""
+    """The nodes that PyTorch would save without a budget."""
     from torch._functorch import partitioners
 
     for node in reversed(joint.graph.nodes):
@@ -129,7 +129,7 @@ def compiled(graph, inputs, partition, backend):
     from torch._functorch import config
     from torch._inductor import config as inductor
 
-    # What holds within this call has to hold for the backward graph too.
+    # The settings of this call must also apply to the backward graph.
     with config.patch(enable_autograd_cache=False, force_non_lazy_backward_lowering=True), inductor.patch(reorder_for_peak_memory=True):
         if backend == "aot_eager":
             from torch._dynamo.backends.common import aot_autograd
@@ -140,10 +140,10 @@ def compiled(graph, inputs, partition, backend):
 
         call_straight("copies", ("copy_out", "copy_back", "finish_copy"))
         call_straight("chunks", ("behind", "add_product", "add_product_"))
-        with layouts_as_traced(), memory_given_back(), stored_as_told(), calls_before_allocations(), one_guard():
+        with layouts_as_traced(), memory_given_back(), stored_as_marked(), calls_before_allocations(), one_guard():
             return compile_fx(graph, inputs, config_patches={
                 "custom_partitioner_fn": partitioner(partition), "fx_graph_cache": False,
-                "size_asserts": False, "alignment_asserts": False})  # launching is what binds small kernels
+                "size_asserts": False, "alignment_asserts": False})  # leaves out checks, since launching dominates small kernels
 
 
 def compiled_alone(module, examples):
@@ -174,15 +174,15 @@ def layouts_as_traced():
         GraphLowering.find_nodes_prefer_channels_last = find
 
 
-def tell_to_store(module, names):
-    """Nodes of a graph whose values `stored_as_told` gives memory."""
+def mark_to_store(module, names):
+    """Nodes of a graph whose values `stored_as_marked` gives memory."""
     for node in module.graph.nodes:
         if node.name in names:
             node.meta["umbench_store"] = True
 
 
 @contextlib.contextmanager
-def stored_as_told():
+def stored_as_marked():
     """While this context is active, Inductor stores the values that are marked for it. By itself it computes a sum of few tensors again
     in each kernel that reads it."""
     from torch._inductor.graph import GraphLowering
@@ -205,8 +205,8 @@ def stored_as_told():
 
 @contextlib.contextmanager
 def memory_given_back():
-    """Inductor keeps what is no longer read for a later tensor of the same size, in between as well. Within, it gives it back unless the
-    next kernel takes it."""
+    """A context in which Inductor frees memory that is no longer read, unless the next kernel reuses it. By default it keeps the memory for
+    any later tensor of the same size."""
     from torch._inductor.codegen.wrapper import AllocateLine
 
     usual = AllocateLine.should_reuse_buffer
@@ -219,8 +219,8 @@ def memory_given_back():
 
 @contextlib.contextmanager
 def calls_before_allocations():
-    """Within, Inductor's code calls placing.before(number) ahead of each allocation and of each operator that allocates, where placing.called_at
-    has the number; numbers differ."""
+    """A context in which Inductor's code calls placing.before(number) before each allocation and each operator that allocates, if
+    placing.called_at has the number. The numbers are unique."""
     from torch._inductor.codegen.wrapper import AllocateLine, ExternKernelAllocLine
     from torch._inductor.virtualized import V
 
@@ -246,8 +246,8 @@ def calls_before_allocations():
 
 @contextlib.contextmanager
 def one_guard():
-    """Inductor's code leaves its GPU ahead of an operator with tensors of the host, and comes back behind it, which takes the CPU
-    time. Within, it stays."""
+    """A context in which Inductor's code does not switch the device around operators with tensors of the host, which would take CPU
+    time."""
     from torch._inductor.codegen.wrapper import EnterDeviceContextManagerLine, ExitDeviceContextManagerLine, PythonWrapperCodegen
 
     usual = PythonWrapperCodegen.codegen_device_guard_enter
@@ -330,12 +330,12 @@ def real_tensors():
 
 
 def free_workspaces():
-    """Gives back what cuBLAS keeps for each thread and stream; it takes it again where it needs it."""
+    """Frees the workspaces of cuBLAS for each thread and stream, which it allocates again when it needs them."""
     torch._C._cuda_clearCublasWorkspaces()
 
 
 def lose_less_memory():
-    """Gives the caching allocator these settings, unless the user has some."""
+    """Applies the settings to the caching allocator, unless the user has set some."""
     if not any(os.environ.get(name) for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")):
         torch._C._accelerator_setAllocatorSettings(ALLOCATOR)
 
@@ -390,29 +390,29 @@ def allocations_of(step):
 
 
 def record_allocations(begin):
-    """Begins anew, or ends, noting what the caching allocator does, without stacks."""
+    """Begins or ends recording the caching allocator's events, without stacks."""
     torch.cuda.memory._record_memory_history(enabled="all" if begin else None, context=None, max_entries=200000, clear_history=True)
 
 
 def records_allocations():
-    """Whether somebody has begun to."""
+    """Whether the allocator's events are being recorded."""
     return torch._C._cuda_isHistoryEnabled()
 
 
 def allocations_so_far(device):
-    """Events since then, with action, addr, size and stream."""
+    """The events since recording began, with action, addr, size and stream."""
     torch.cuda.synchronize(device)
     return torch.cuda.memory._snapshot()["device_traces"][device.index or 0]
 
 
 def allocator_statistics(device):
-    """As torch.cuda.memory_stats_as_nested_dict, in a fraction of the time of torch.cuda.memory_stats."""
+    """As torch.cuda.memory_stats_as_nested_dict, but faster than torch.cuda.memory_stats."""
     return torch._C._cuda_memoryStats(device.index or 0)
 
 
 @contextlib.contextmanager
 def on_stream(stream, current):
-    """As torch.cuda.stream, in a fifth of its time: `current` is the stream to come back to."""
+    """As torch.cuda.stream, in a fifth of its time. `current` is the stream to restore."""
     torch._C._cuda_setStream(stream_id=stream.stream_id, device_index=stream.device_index, device_type=stream.device_type)
     try:
         yield
@@ -442,12 +442,13 @@ def forget_hints(values):
 
 
 def install(model, call):
-    """model(...) becomes call(...)."""
+    """Makes model(...) call `call`."""
     model._compiled_call_impl = call
 
 
 def plain_call(model):
-    """A function that runs `model` with its hooks and without what was installed. Its code is its own: Dynamo counts the graphs of one code."""
+    """A function that runs `model` with its hooks and without what was installed. Its code is its own: Dynamo counts the graphs of one
+    code."""
     def run(*inputs, **named):
         return model._call_impl(*inputs, **named)
 
@@ -455,8 +456,8 @@ def plain_call(model):
 
 
 @contextlib.contextmanager
-def told_of_breaks(error):
-    """A graph break becomes an `error` of one line; an `error` of the backend comes through as it is."""
+def errors_of_breaks(error):
+    """A context that turns a graph break into an `error` of one line. An `error` of the backend passes unchanged."""
     from torch._dynamo.exc import BackendCompilerFailed, FailOnRecompileLimitHit, Unsupported, UserError
 
     try:

@@ -1,4 +1,4 @@
-"""How long operators take by the figures of a machine file (results/machine.schema.json), without a GPU.
+"""Times of operators from the figures of a machine file (results/machine.schema.json), without a GPU.
 
 An operator takes the longer of its arithmetic and its memory traffic, and `launch_ns` for each kernel that it launches. Products of
 matrices run at the full rate, convolutions at the share that the file's `operators` have, others at the shares below.
@@ -9,7 +9,7 @@ import torch
 from .operators import LEAST_CHANNELS, argument_of, is_attention, is_convolution, is_depthwise, name_of, value_of_argument
 from .values import padded_strides, value_of
 
-CHANNELS_OF_TILE = 96  # as simulator/roofline.cpp and measure/operator_paces.py have it
+CHANNELS_OF_TILE = 96  # the same value as in simulator/roofline.cpp and measure/operator_paces.py
 # Shares of arithmetic that kernels of torch 2.11 reach on an H100 (results/torch/README.md).
 ATTENTION_SHARE = 0.49                                   # Llama's
 DROPOUT_SHARE, DROPOUT_BACKWARD_SHARE = 0.16, 0.26       # attention with dropout: GPT-2's and T5's
@@ -32,7 +32,7 @@ def set_durations(made, machine):
 
 
 def share_of_copies(kernel):
-    """Of the rate of copies, what a kernel reaches: generated ones (kernels.Kernel), and all of it where none is given."""
+    """The share of the rate of copies that a generated kernel (kernels.Kernel) reaches; 1 without a kernel."""
     if kernel is None:
         return 1.0
     pools = [node for node in kernel.nodes if name_of(node) == "max_pool2d_with_indices_backward"]
@@ -41,7 +41,7 @@ def share_of_copies(kernel):
 
 
 def products_per_s(node, precision, machine):
-    """Operations a second of a node's products; the full rate where neither the node nor the machine file tells more."""
+    """Operations a second of a node's products: the full rate times the known shares."""
     if node is None:
         return machine[f"{precision}_flops_per_s"]
     operands = [value_of_argument(n) for n in node.all_input_nodes]
@@ -65,7 +65,7 @@ def products_per_s(node, precision, machine):
     filters = value_of_argument(argument_of(node, "weight")).shape
     in_tiles = precision != "fp32" and argument_of(node, "groups") == 1
     shares = [share_of(machine, precision, kind, filters[2]) * (share_of_tiles(kind, filters) if in_tiles else 1) for kind in kinds]
-    return full * len(shares) / sum(1 / share for share in shares)  # of operators that do as many operations each
+    return full * len(shares) / sum(1 / share for share in shares)  # the mean rate of operators with equally many operations
 
 
 def is_aligned(node):
@@ -75,7 +75,7 @@ def is_aligned(node):
 
 
 def share_of_tiles(kind, filters):
-    """Of matrix units, what a convolution of few output channels uses: as simulator/roofline.cpp has it."""
+    """The share of the matrix units that a convolution of few output channels uses, as in simulator/roofline.cpp."""
     return min(1.0, filters[1 if kind == "convolution_backward_data" else 0] / CHANNELS_OF_TILE)
 
 

@@ -1,4 +1,4 @@
-"""What fit does not do, said in one line before anything runs."""
+"""Checks for cases that fit does not support, each with an error of one line before anything runs."""
 
 import torch
 from torch.utils._pytree import tree_leaves

@@ -1,4 +1,4 @@
-"""Changes of graphs that leave their values and take less memory."""
+"""Changes of graphs that keep their values and reduce memory."""
 
 import torch
 
@@ -29,12 +29,12 @@ def part_convolutions(joint, budget):
 
 
 class Convolution:
-    """A convolution's gradients, written anew into a graph."""
+    """Rewrites the gradients of a convolution in a graph."""
 
     def __init__(self, graph, node):
         self.graph, self.meta = graph, node.meta
         self.gradient, self.image, self.filters, self.bias, self.stride, self.padding, self.dilation, self.transposed, self.rest, self.groups, self.mask = node.args
-        self.channels = 0 if self.transposed else 1  # the extent of filters for an image's channels
+        self.channels = 0 if self.transposed else 1  # the dimension of the filters that belongs to the image's channels
         self.of_image, self.of_filters, self.of_bias = node.meta["val"]
         self.items = {item.args[1]: item for item in node.users}
 
@@ -50,7 +50,7 @@ class Convolution:
         return self.call(aten.slice.Tensor, (self.filters, self.channels, begin, end), value)
 
     def put_filters(self, node):
-        """In place of the results for filters and bias."""
+        """Replaces the results for filters and bias."""
         made, begin = [], 0
         for image in parts_of(self.image):
             end = begin + value_of(image).shape[1]
@@ -65,7 +65,7 @@ class Convolution:
         self.replace(1, made[0] if len(made) == 1 else self.call(aten.cat.default, (made, self.channels), self.of_filters))
 
     def put_image(self, node):
-        """In place of the result for the image, or of its parts, if nothing else reads it."""
+        """Replaces the result for the image, or its parts if nothing else reads it."""
         users = list(self.items[0].users)
         if not all(user.target is aten.slice.Tensor and user.args[1] == 1 and len(user.args) == 4 for user in users):
             with self.graph.inserting_before(self.moment_for(self.items[0])):
@@ -98,7 +98,7 @@ class Convolution:
 
 
 def rest_of_image(image, gradient, filters, stride, padding, dilation):
-    """By how much an image is larger than what its gradient's convolution gives of itself: output_padding."""
+    """The output_padding: by how much an image is larger than the result of its gradient's convolution."""
     sizes = zip(image.shape[2:], gradient.shape[2:], filters.shape[2:], stride, padding, dilation)
     return [large - ((small - 1) * s - 2 * p + d * (f - 1) + 1) for large, small, f, s, p, d in sizes]
 
@@ -127,7 +127,7 @@ def computed_anew(node):
 
 
 def dense(value):
-    """As a tensor of its own, in the same order."""
+    """A copy as a separate tensor, in the same order."""
     return torch.empty_like(value, memory_format=torch.preserve_format)
 
 
@@ -145,7 +145,7 @@ def widen_where_read(module):
 
 
 def widens(node):
-    """Whether a node is the same numbers in a wider type."""
+    """Whether a node converts values to a wider type."""
     if node.target is not torch.ops.prims.convert_element_type.default:
         return False
     kind, wide = value_of(node.args[0]).dtype, value_of(node).dtype
@@ -176,7 +176,7 @@ def _is_read(source, relu, backward):
 
 
 def _large_sources(node):
-    """The results as large as a node's that it is computed from element by element."""
+    """The results of the same size from which a node is computed element by element."""
     found, left, seen = set(), [node], set()
     while left:
         for source in left.pop().all_input_nodes:

@@ -1,4 +1,4 @@
-"""Images that a graph puts together with others long after they were made, as a U-Net does in its second half."""
+"""Images that a graph concatenates with others long after they were computed, as in a U-Net."""
 
 import copy
 
@@ -8,7 +8,7 @@ from .operators import ALONE, is_repeatable, kind_of
 from .rewrites import PART_OF_BUDGET, compute_masks, computed_anew, part_convolutions
 from .values import backward_of, numel, stored_bytes, tensors_of, value_of
 
-FAR = 2  # more library calls than that lie between the first reader of an image and where it is put together with others
+FAR = 2  # minimum number of library calls between the first reader of an image and its concatenation
 
 
 def variants_of(joint, budget):
@@ -16,7 +16,7 @@ def variants_of(joint, budget):
     which takes less memory still. budget: bytes."""
     compute_masks(joint)
     if skips_of(joint, budget):
-        budget /= 2  # smaller parts pay as well: few operators are so large
+        budget /= 2  # smaller parts pay, too, since few operators are so large
     found = [(joint, skips_of(joint, budget))]
     if found[0][1]:
         graph = torch.fx.GraphModule(joint, copy.deepcopy(joint.graph))
@@ -29,7 +29,7 @@ def variants_of(joint, budget):
 
 
 def skips_of(joint, budget):
-    """{a concatenation along channels: those of its parts that were made long before}. budget: bytes."""
+    """{a concatenation along channels: those of its parts that were computed long before}. `budget` is in bytes."""
     order = {node: i for i, node in enumerate(joint.graph.nodes)}
     calls = [order[node] for node in order if node.op == "call_function" and kind_of(node) == ALONE]
     backward, found = backward_of(joint.graph), {}
@@ -44,15 +44,16 @@ def skips_of(joint, budget):
 
 
 def compute_parts_anew(skips):
-    """What leads to such a part element by element is computed once more where it is put together with others. Inductor would write the part
-    into the memory of the whole as soon as it is made."""
+    """What leads to such a part element by element is computed once more where it is put together with others. Inductor would write the
+    part into the memory of the whole as soon as it is made."""
     for node, parts in skips.items():
         for part in parts:
             node.replace_input_with(part, computed_anew(part))
 
 
 def read_again(joint, skips):
-    """The backward graph, which reads each such part twice, computes it twice, beginning at the largest images: it is not in memory in between."""
+    """The backward graph, which reads each such part twice, computes it twice, beginning at the largest images: it is not in memory in
+    between."""
     backward = backward_of(joint.graph)
     largest = max(numel(part) for parts in skips.values() for part in parts)
     copies = {}

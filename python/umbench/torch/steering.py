@@ -1,8 +1,10 @@
-"""Which pieces of memory to hold so that PyTorch's caching allocator puts the tensors of a step at the addresses that a packing of their lifetimes names.
+"""Which pieces of memory to hold so that PyTorch's caching allocator puts the tensors of a step at the addresses that a packing of their
+lifetimes names.
 
-The allocator takes the smallest free piece that is large enough. Under that rule a step needs 12 to 29 % more memory than its tensors; packed by
-their lifetimes (`umbench pack`) they need 0 to 14 % more. So before an allocation, pieces that the allocator would rather take are held, until
-the piece with the wanted address is its choice. All this is tried on a model of the allocator (arena.Pieces); requests are as arena.requests_of has them."""
+The allocator takes the smallest free piece that is large enough. Under that rule a step needs 12 to 29 % more memory than its tensors;
+packed by their lifetimes (`umbench pack`) they need 0 to 14 % more. So before an allocation, pieces that the allocator would rather take
+are held, until the piece with the wanted address is its choice. All this is tried on a model of the allocator (arena.Pieces); requests are
+as arena.requests_of has them."""
 
 import math
 import subprocess
@@ -11,11 +13,11 @@ import tempfile
 from .planner import program
 
 MIB = 2**20
-LARGE = MIB           # above it allocations share the pool that is laid out here
-MOST_HELD = 40        # pieces before one allocation
-ROUNDINGS = (512, MIB)  # of the sizes that are packed: others leave other gaps
-FEW = 40              # pieces that need not be made fewer: each one that is taken costs the CPU time in each step
-TRIALS = 600          # of holding less
+LARGE = MIB           # larger allocations use the pool that is placed here
+MOST_HELD = 40        # maximum number of pieces held before one allocation
+ROUNDINGS = (512, MIB)  # roundings of the packed sizes, since each leaves other gaps
+FEW = 40              # number of pieces that need not be reduced; each costs CPU time in every step
+TRIALS = 600          # trials of holding fewer pieces
 
 
 def addresses(requests, rounding):
@@ -37,8 +39,8 @@ def addresses(requests, rounding):
 
 
 def count_satisfied(requests, changes, pieces):
-    """How many requests, in order, find room in `pieces` before one does not. `changes`: of what is held, {point: (keys to release, {key: bytes to
-    take})}; they are made before the first allocation at their point of the step."""
+    """How many requests, in order, find room in `pieces` before one does not. `changes`: of what is held, {point: (keys to release, {key:
+    bytes to take})}; they are made before the first allocation at their point of the step."""
     at, held, last = {}, {}, None
     for number, (is_taken, key, size, point) in enumerate(requests):
         if not is_taken:
@@ -69,8 +71,8 @@ def apply_change(pieces, held, released, taken):
 
 
 def find_holds(requests, pieces, begin, room):
-    """(changes, 0): changes of what is held with which all requests find room in `pieces`, of which the one from address `begin` has `room` bytes.
-    (None, bytes) where none were found: what `room` lacks for the best packing."""
+    """(changes, 0): changes of what is held with which all requests find room in `pieces`, of which the one from address `begin` has `room`
+    bytes. (None, bytes) where none were found: what `room` lacks for the best packing."""
     if count_satisfied(requests, {}, pieces.copy()) == len(requests):
         return {}, 0
     for elsewhere in ({}, in_other_pieces(requests, pieces, begin)):
@@ -81,8 +83,8 @@ def find_holds(requests, pieces, begin, room):
 
 
 def packed(requests, pieces, begin, room, elsewhere):
-    """(changes or None, bytes of the best packing) where tensors of `elsewhere`, {key: address}, lie in pieces other than the one from `begin`. The
-    changes take no pieces that can be left out one by one."""
+    """(changes or None, bytes of the best packing) where tensors of `elsewhere`, {key: address}, lie in pieces other than the one from
+    `begin`. The changes take no pieces that can be left out one by one."""
     lengths, best, least = {key: size for is_taken, key, size, _ in requests if is_taken}, None, math.inf
     for rounding in ROUNDINGS:
         wanted, size = addresses([request for request in requests if request[1] not in elsewhere], rounding)
@@ -91,7 +93,7 @@ def packed(requests, pieces, begin, room, elsewhere):
             continue
         end = max(wanted[key] + lengths[key] for key in wanted)
         for turned in (wanted, {key: end - wanted[key] - lengths[key] for key in wanted}):
-            wanted_here = Wanted(requests, {key: begin + address for key, address in turned.items()} | elsewhere, begin, begin + room)
+            wanted_here = Targets(requests, {key: begin + address for key, address in turned.items()} | elsewhere, begin, begin + room)
             changes = steered(requests, wanted_here, pieces.copy())
             if changes is not None and count_satisfied(requests, changes, pieces.copy()) == len(requests):
                 best = min(best or changes, fewer(changes, Trials(requests, pieces, TRIALS)), key=count_taken)
@@ -101,8 +103,8 @@ def packed(requests, pieces, begin, room, elsewhere):
 
 
 def in_other_pieces(requests, pieces, begin):
-    """{key: address} of tensors for which pieces other than the one from `begin` have room. Tensors that take the most bytes times requests choose
-    first; two that are alive together share no piece."""
+    """{key: address} of tensors for which pieces other than the one from `begin` have room. Tensors that take the most bytes times requests
+    choose first; two that are alive together share no piece."""
     taken_at, alive, found = {}, {}, {}
     for number, (is_taken, key, size, _) in enumerate(requests):
         if is_taken:
@@ -142,12 +144,12 @@ def fewer(changes, trials):
 
 def at_fewer_points(changes, trials):
     """The changes made at fewer points of the step, and without pieces that are not needed if so."""
-    changes = joined(changes, trials)
+    changes = merge_changes(changes, trials)
     for point in sorted(changes):
         for key in list(changes[point][1]):
             released, taken = changes[point]
             changes = trials.better(changes, changes | {point: (released, {other: size for other, size in taken.items() if other != key})})
-    return joined(without_empty(changes), trials)
+    return merge_changes(without_empty(changes), trials)
 
 
 class Trials:
@@ -173,7 +175,7 @@ def without_empty(changes):
     return found
 
 
-def joined(changes, trials):
+def merge_changes(changes, trials):
     """Makes neighbouring changes at one of their two points, where all requests still find room."""
     points = sorted(changes)
     second = points.pop() if points else None
@@ -192,7 +194,7 @@ def joined(changes, trials):
     return changes
 
 
-class Wanted:
+class Targets:
     """The address that each tensor shall have, within `begin` and `end`; the numbers of the requests that take it and give it back."""
 
     def __init__(self, requests, addresses, begin, end):
@@ -205,7 +207,8 @@ class Wanted:
                 self.given_at[key] = number
 
     def settle(self, key, address, now):
-        """Notes that a tensor lies at `address`, not where it was wanted. Tensors of requests after `now` that were wanted there move elsewhere."""
+        """Notes that a tensor lies at `address`, not where it was wanted. Tensors of requests after `now` that were wanted there move
+        elsewhere."""
         self.at[key], end = address, address + self.size[key]
         displaced = [other for other in self._beside(key) if self.taken_at[other] > now and self.at[other] < end and address < self.at[other] + self.size[other]]
         for other in sorted(displaced, key=self.size.get, reverse=True):
@@ -222,7 +225,7 @@ class Wanted:
         for begin, end in sorted(span for span in beside if self.begin <= span[0] < self.end) + [(self.end, self.end)]:
             if begin - at >= size:
                 place = min(max(old, at), begin - size)
-                if 0 < place - at <= LARGE:  # so small a gap cannot be held
+                if 0 < place - at <= LARGE:  # such a small gap cannot be held
                     place = at
                 elif 0 < begin - size - place <= LARGE:
                     place = begin - size
@@ -232,7 +235,8 @@ class Wanted:
 
 
 class AllocatorState:
-    """What is free, where tensors lie, {key: address}, and what is held, {key: (address, bytes)}. last_placed: {key: address} of the last group."""
+    """What is free, where tensors lie, {key: address}, and what is held, {key: (address, bytes)}. last_placed: {key: address} of the last
+    group."""
 
     def __init__(self, pieces, at, held):
         self.pieces, self.at, self.held, self.last_placed = pieces, at, held, {}
@@ -282,8 +286,8 @@ def grouped_by_point(requests):
 
 
 def try_rule(group, wanted, state, choose_pieces):
-    """Takes the pieces of one rule, then the group's requests, on a copy of the state: ((tensors elsewhere than wanted, pieces taken), the change of
-    what is held, the state after the group); None where one finds no room."""
+    """Takes the pieces of one rule, then the group's requests, on a copy of the state: ((tensors elsewhere than wanted, pieces taken), the
+    change of what is held, the state after the group); None where one finds no room."""
     state = state.copy()
     held_before = set(state.held)
     taken = choose_pieces(state, [(wanted[key], size) for is_taken, key, size, _ in group if is_taken])
@@ -326,7 +330,8 @@ def hold_others(state, spans):
 
 
 def take_preferred(pieces, span):
-    """Takes the pieces that the allocator would rather take than the one with the span, and what is free before the span: [(address, bytes)]."""
+    """Takes the pieces that the allocator would rather take than the one with the span, and what is free before the span: [(address,
+    bytes)]."""
     (target, size), held = span, []
     while len(held) < MOST_HELD:
         choice = pieces.best(size)

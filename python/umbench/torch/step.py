@@ -1,4 +1,4 @@
-"""A training step as the planner reads it: one row for each node of the joint graph."""
+"""A training step in the form of the planner: one row for each node of the joint graph."""
 
 import operator
 import re
@@ -7,13 +7,13 @@ import torch
 
 from . import operators, private
 from .chunks import adds_to_first
-from .kernels import reads_straight
+from .kernels import reads_elementwise
 from .operators import is_repeatable, is_view, name_of, reduces_rows
 from .rewrites import widens
 from .values import base_of, changed_inputs, is_tangent, module_of, outputs_of, padded_row, stored_elements, tensors_of, value_of
 
 
-UNALIGNED_ROWS = 0.4  # the softmax of Swin-T's windows and its gradient, on an H100
+UNALIGNED_ROWS = 0.4  # measured for the softmax of Swin-T's windows and its gradient on an H100
 
 
 class Step:
@@ -41,7 +41,7 @@ def step_and_own_choice(joint, num_fwd_outputs, static_inputs, costs):
 
 
 def step_of(joint, info, num_fwd_outputs, costs):
-    """`costs.ns(node)` and `costs.workspace(node)` price what is not fused."""
+    """The Step of a joint graph. `costs.ns(node)` and `costs.workspace(node)` are the costs of nodes that are not fused."""
     results, changed = outputs_of(joint.graph), changed_inputs(joint.graph, num_fwd_outputs)
     device, returned = device_of(joint), {base_of(n) for n in results if isinstance(n, torch.fx.Node)}
     number, rows, nodes, families = {}, [], [], {}
@@ -84,7 +84,7 @@ def keep_items_together(nodes, rows, number):
 
 
 def kind_of(node):
-    """As torch_node has it (planners/torch_target.hpp)."""
+    """The kind of a node as in torch_node (planners/torch_target.hpp)."""
     if node.op in ("placeholder", "get_attr"):
         return "input"
     if is_view(node):
@@ -95,7 +95,7 @@ def kind_of(node):
     if kind == operators.SCATTERED:
         return "far_reduction"
     if kind == operators.READS_NEIGHBOURS:
-        return "reduction"  # in memory, but for what shares its kernel
+        return "reduction"  # its result is in memory, except for readers in the same kernel
     if kind == operators.REDUCED:
         return "reduction" if reduces_rows(node) else "far_reduction"
     if kind == operators.ALONE and isinstance(value, (torch.Tensor, tuple, list)):
@@ -104,22 +104,24 @@ def kind_of(node):
 
 
 def pace_of(node, kind):
-    """Of the rate of generated kernels, what one reaches that has this node: sums along rows that do not begin at 16 bytes, as in windows of 7 x 7, are slow."""
+    """The share of the usual rate that a generated kernel with this node reaches. Sums along rows that do not begin at multiples of 16
+    bytes, as in windows of 7 x 7, are slow."""
     row = value_of(node.all_input_nodes[0]).shape[-1:] if kind == "reduction" and operators.kind_of(node) == operators.REDUCED else ()
     return UNALIGNED_ROWS if row and row[0] > 8 and row[0] % 8 else 1
 
 
 def shifted_inputs(node):
-    """Inputs that it reads elsewhere than where it writes."""
+    """The inputs that a node reads at other positions than it writes."""
     kind = operators.kind_of(node) if node.op == "call_function" else operators.NOTHING
     if kind == operators.SCATTERED:
         return [source for source in node.all_input_nodes if source is not node.args[0]]
     reads = kind in (operators.COMPUTED, operators.REDUCED, operators.READS_NEIGHBOURS)
-    return [source for source in node.all_input_nodes if reads and not reads_straight(node, source, kind)]
+    return [source for source in node.all_input_nodes if reads and not reads_elementwise(node, source, kind)]
 
 
 def own_bytes(node, kind, device, returned):
-    """Bytes of its own on `device`: on a GPU, numbers that stay with the CPU take none. Rows of what is computed are padded, unless the graph returns it."""
+    """Bytes of its own on `device`: on a GPU, numbers that stay with the CPU take none. Rows of what is computed are padded, unless the
+    graph returns it."""
     value = value_of(node)
     if kind == "view" or not isinstance(value, torch.Tensor) or value.device.type != device:
         return 0

@@ -42,7 +42,7 @@ def main():
 
 
 def exported(models, name, options):
-    """The line of one model."""
+    """Exports one model; returns its line."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "graph.json")
         command = [sys.executable, str(Path(__file__).resolve().parents[2] / "start.py"), "export", f"{models}:{name}", "-o", str(out), *options]

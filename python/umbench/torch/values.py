@@ -1,4 +1,4 @@
-"""Values of a traced graph and the memory that they lie in."""
+"""Values of a traced graph and their memory."""
 
 import math
 import operator
@@ -15,7 +15,7 @@ def is_tangent(node):
 
 
 def backward_of(graph):
-    """All that is computed from incoming gradients."""
+    """All nodes that are computed from incoming gradients."""
     found = set()
     for node in graph.nodes:
         if is_tangent(node) or not found.isdisjoint(node.all_input_nodes):
@@ -53,7 +53,7 @@ def maker_of(base):
 
 
 def stored_elements(value):
-    """Elements that lie in memory: those of an expanded tensor are counted once."""
+    """The number of elements in memory: those of an expanded tensor count once."""
     return math.prod(size for size, stride in zip(value.shape, value.stride()) if stride != 0)
 
 
@@ -108,7 +108,7 @@ def outputs_of(graph):
 
 
 def mutations_of(graph, count):
-    """Which of the first outputs are new values of inputs: {the output's number: the placeholder's}."""
+    """{number of an output: number of a placeholder} for those of the first outputs that are new values of inputs."""
     (out,) = (n for n in graph.nodes if n.op == "output")
     described = {n.meta.get("desc"): i for i, n in enumerate(n for n in graph.nodes if n.op == "placeholder")}
     changed = {i: getattr(d, "mutated_input", None) for i, d in enumerate(list(out.meta.get("desc") or [])[:count])}

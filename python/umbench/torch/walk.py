@@ -12,7 +12,7 @@ from .values import module_of, stored_elements, unique_name
 
 
 class Tensor:
-    """What owns memory. `batch`: its first extent is the batch."""
+    """A tensor that owns memory. `batch` says whether its first extent is the batch."""
 
     def __init__(self, name, value, use, batch, samples):
         self.name, self.use, self.batch = name, use, batch
@@ -22,7 +22,7 @@ class Tensor:
                                 "convert model and inputs, by .float() or .bfloat16()")
         self.shape = _four(list(value.shape), samples if batch else None)
         self.order = "nhwc" if _is_channels_last(value) else "nchw"
-        self.fixed = False  # its extents have been relied upon
+        self.fixed = False  # whether an operator relies on its extents
 
     def as_json(self):
         out = {"name": self.name, "shape": self.shape}
@@ -55,7 +55,7 @@ def _is_channels_last(value):
 
 
 class View:
-    """How a value lies in a tensor: `plain` is all of it in its order, `turned` its transpose as a matrix."""
+    """The relation of a value to its tensor: `plain` is all of it in the same order, `turned` its transpose as a matrix."""
 
     def __init__(self, tensor, plain=True, turned=False):
         self.tensor, self.plain, self.turned = tensor, plain, turned
@@ -76,13 +76,13 @@ class Walk:
         self.norms = {}      # weight of a normalisation -> its shift
         self.losses = {}     # node of a log-softmax that ends in the loss -> its tensors
         self.nodes_of = {}   # node of each operator, by the operator's name
-        self.left_out = 0    # bytes that the model writes and an iteration does not read
-        self.uncut = ""      # why there is no `doubled`, where there should be one
+        self.left_out = 0    # bytes that the model writes but an iteration does not read
+        self.uncut = ""      # reason why `doubled` is missing; "" if it is not
 
     # --- the batch ---
 
     def spread(self, node, index=None):
-        """batch: the first extent grows with the batch; whole: nothing does; other."""
+        """"batch" if the first extent grows with the batch, "whole" if no extent does, else "other"."""
         values = [n.meta.get("val") for n in (node, self.twice.get(node)) if n is not None]
         if index is not None:
             values = [value[index] for value in values]
@@ -159,7 +159,7 @@ class Walk:
     # --- what is needed ---
 
     def keep(self, wanted):
-        """Drops operators of whose results nothing is wanted, and tensors that none is left to touch."""
+        """Drops operators whose results are not needed, and tensors that no remaining operator touches."""
         needed, kept = set(wanted), []
         for op in reversed(self.ops):
             if any(t in needed for t in op["out"]):

@@ -1,1 +1,1 @@
-"""Fitted models measured beside PyTorch's own on a GPU."""
+"""Measures fitted models and PyTorch's own ways of saving memory on a GPU."""

@@ -16,7 +16,7 @@ from .cells import Cell, gpus_here
 from .models import MODELS
 
 GIB = 2**30
-TURNS = 4  # of the plain model and of another
+TURNS = 4  # turns of the plain model and of another one
 
 
 def main():
@@ -47,7 +47,7 @@ def main():
 
 
 def cell_of(text):
-    """The words of a cell."""
+    """Parses the text of a cell."""
     model, *rest = words = text.split("/")
     if model not in MODELS or not rest or rest[0] in WAYS and len(rest) != 2:
         raise argparse.ArgumentTypeError(f"{text} is no MODEL/RATIO, MODEL/RATIO/TIER or MODEL/WAY/VALUE")
@@ -62,7 +62,8 @@ def parts_of(text):
 
 
 def heads_of(options):
-    """(model, way, value, ratio, tier) of each cell. A model's plain one comes before its others: budgets are shares of its peak."""
+    """(model, way, value, ratio, tier) of each cell. The plain cell of a model comes before its others, since budgets are shares of its
+    peak."""
     heads = [(model, "plain", None, None, None) for model in options.models]
     heads += [(model, "fit", None, ratio, tier) for ratio in options.ratios for tier in options.tiers for model in options.models]
     for model, *rest in options.cells:
@@ -85,18 +86,18 @@ def known_peaks(options):
 
 
 class Bench:
-    """Rows of cells, each appended to a file. Plain cells stay to be timed beside others. peaks: bytes, by model."""
+    """Measures cells and appends their rows to a file. Plain cells are kept to be timed next to others. `peaks` is {model: bytes}."""
 
     def __init__(self, out, peaks, parts="1"):
         self.out, self.peaks, self.parts, self.plain, self.rows = out, dict(peaks), parts, {}, []
 
     def ready(self, heads):
-        """Those whose budgets are known: a fitted cell comes behind its plain one, unless its peak was known before."""
+        """The cells whose budgets are known: a fitted cell needs the measured peak of its plain one, or one known before."""
         now = [head for head in heads if head[1] != "fit" or head[0] in self.peaks]
         return now or heads
 
     def measure(self, heads, wait, gpu=None):
-        """`heads` compile side by side, for at most `wait` seconds, and are measured one after the other. A budget needs its model's peak."""
+        """Compiles the cells of `heads` side by side, for at most `wait` seconds, then measures one after the other."""
         gpu = gpu or gpus_here()[0]
         cells = [Cell(head, self.budget_of(head), gpu, self.parts) for head in heads]
         until = time.monotonic() + wait

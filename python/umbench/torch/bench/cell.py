@@ -21,7 +21,7 @@ from . import gpu_events
 from .models import MODELS
 
 STEPS_UNDER_CAP = 100
-STEPS_BEFORE, STEPS_TIMED = 10, 8  # behind a rest the CPU launches the first four to six steps more slowly
+STEPS_BEFORE, STEPS_TIMED = 10, 8  # after a pause the CPU launches the first four to six steps more slowly
 WAYS = ("plain", "share", "blocks", "selective", "save_on_cpu", "fit")
 aten = torch.ops.aten
 SAVED = [aten.mm.default, aten.addmm.default, aten.bmm.default, aten.convolution.default, aten._scaled_dot_product_flash_attention.default,
@@ -38,7 +38,7 @@ def main():
     parser.add_argument("--parts", default="1")
     options = parser.parse_args()
     answers = sys.stdout
-    sys.stdout = sys.stderr  # PyTorch prints as well
+    sys.stdout = sys.stderr  # PyTorch also prints to standard output
     cell = Cell(options)
     answer(answers, cell.begin)
     for line in sys.stdin:
@@ -48,7 +48,7 @@ def main():
 def answer(file, make):
     try:
         found = make()
-    except Exception as error:  # a row of the table, not the end of the others
+    except Exception as error:  # the error becomes a row of the table, and the other cells still run
         found = {"error": f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"}
     print(json.dumps(found), file=file, flush=True)
 
@@ -58,7 +58,7 @@ class Cell:
         self.options, self.losses, self.plan, self.peak = options, [], None, 0
 
     def begin(self):
-        """Compiles, and plans until the plan is settled."""
+        """Compiles, and runs steps until the plan is final."""
         torch.manual_seed(0)
         options = self.options
         self.model, self.inputs = MODELS[options.model](**({"batch": options.batch} if options.batch else {}))
@@ -86,7 +86,7 @@ class Cell:
         gc.freeze()
         torch.cuda.synchronize()
         torch.cuda.empty_cache()
-        self.step()  # memory is laid out again
+        self.step()  # steps until memory is mapped again
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
         return found
@@ -106,7 +106,7 @@ class Cell:
         return begin, end, issued
 
     def timed(self):
-        """Milliseconds of forward and backward passes, and the peak: of tensors alone where memory is held to place them."""
+        """Milliseconds of forward and backward passes, and the peak; of tensors alone if memory is held to place them."""
         marks = [self.step() for _ in range(STEPS_BEFORE + STEPS_TIMED)][STEPS_BEFORE:]
         torch.cuda.synchronize()
         self.peak = torch.cuda.max_memory_allocated()
@@ -127,7 +127,8 @@ class Cell:
         return found | ({"alive": gpu_events.alive_at_peak(self.step)} if self.plan is not None else {})
 
     def capped(self):
-        """Whether steps survive under a hard cap at the budget, and do not 3 % below their own peak. No other plan is made meanwhile."""
+        """Whether steps succeed under a hard cap at the budget, and fail under one 3 % below their own peak. The plan does not change
+        meanwhile."""
         device_bytes, found = torch.cuda.get_device_properties(0).total_memory, {}
         if self.plan is not None:
             from ..fit import Call
@@ -201,7 +202,7 @@ class Checkpointed(torch.nn.Module):
 
 
 def watch_for_holes(found):
-    """Notes what the allocator holds where memory first runs out: the bytes asked for, and the sizes of its free pieces of a MiB at least."""
+    """Notes the allocator's state when memory first runs out: the requested bytes, and the sizes of its free pieces of at least a MiB."""
     def observe(device, asked, total, free):
         if "out_of_memory" in found:
             return
@@ -214,7 +215,7 @@ def watch_for_holes(found):
 
 
 def survives(step, times):
-    """True, or after how many steps memory ran out."""
+    """True, or the number of steps after which memory ran out."""
     for done in range(times):
         try:
             step()

@@ -26,7 +26,7 @@ def gpus_here():
 
 
 class Cell:
-    """`row`: what is known of it, with `error` once it has failed; then it answers no more."""
+    """A cell and its process. `row` has its results, and `error` once it has failed, after which it does not answer."""
 
     def __init__(self, head, value, gpu, parts="1"):
         self.model, self.way, _, ratio, tier = head
@@ -45,7 +45,7 @@ class Cell:
         self.lines.put("")
 
     def begin(self, until):
-        """Waits until all is compiled."""
+        """Waits until the process has compiled."""
         self.row |= self.receive(until)
 
     def receive(self, until):
@@ -60,7 +60,7 @@ class Cell:
         return json.loads(line)
 
     def ask(self, question):
-        """The answer, {} once the process has ended. An error of the question's own is noted in the row."""
+        """Asks a question and returns the answer; {} once the process has ended. An error of the answer is noted in the row."""
         if "error" in self.row:
             return {}
         self.process.stdin.write(question + "\n")

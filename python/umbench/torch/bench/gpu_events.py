@@ -1,4 +1,4 @@
-"""What a GPU does in one step, by PyTorch's profiler, and what its memory holds at the peak."""
+"""Kernels and copies of a GPU in one step, by PyTorch's profiler, and the contents of its memory at the peak."""
 
 import linecache
 import os
@@ -8,14 +8,14 @@ import torch
 
 from .. import private
 
-BEFORE, IN_A_ROW = 8, 4  # steps that bring the GPU to the clock of training, and those that are then seen together
+BEFORE, IN_A_ROW = 8, 4  # steps that bring the GPU to the clock of training, and steps that are then profiled together
 OWN_CODE = os.path.dirname(torch.__file__)
 
 
 def of_step(step):
-    """kernel_ms: {all, generated, optimizer, count}; kernels: [name, count, milliseconds] of those that take most; copies: milliseconds of copies on streams of their own, of these beside kernels (`hidden`), by
-    direction, and of the step. in_a_row: milliseconds of each of several steps behind one another, and of its kernels: a GPU at its
-    power limit lowers its clock, which a step alone does not tell."""
+    """kernel_ms: {all, generated, optimizer, count}; kernels: [name, count, milliseconds] of those that take most; copies: milliseconds of
+    copies on streams of their own, of these beside kernels (`hidden`), by direction, and of the step. in_a_row: milliseconds of each of
+    several steps behind one another, and of its kernels: a GPU at its power limit lowers its clock, which a step alone does not tell."""
     found = summed(events_of(step))
     for _ in range(BEFORE):
         step()
@@ -27,7 +27,7 @@ def of_step(step):
 
 
 def events_of(run):
-    """(name, stream, begin, end), in microseconds, of what the GPU does for run()."""
+    """(name, stream, begin, end) in microseconds of the GPU's work for run()."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         run()
         torch.cuda.synchronize()
@@ -36,7 +36,7 @@ def events_of(run):
 
 
 def main_stream(events):
-    """That of most kernels."""
+    """The stream with the most kernels."""
     launched = [stream for name, stream, *_ in events if not is_copy(name)]
     return max(set(launched), key=launched.count, default=None)
 
@@ -66,7 +66,7 @@ def by_name(kernels, most=30):
 
 
 def is_copy(name):
-    return name.startswith(("Memcpy", "Memset")) or name == "umbench_copy"  # of kernel_copies.py
+    return name.startswith(("Memcpy", "Memset")) or name == "umbench_copy"  # the kernel of kernel_copies.py
 
 
 def union(spans):
@@ -85,12 +85,12 @@ def length(spans):
 
 
 def within(begin, end, spans):
-    """How much of a span lies within others that do not overlap."""
+    """The length of the part of a span that lies within others, which do not overlap."""
     return sum(max(0, min(end, b) - max(begin, a)) for a, b in spans)
 
 
 def alive_at_peak(step, most=40):
-    """[MiB together, how many, MiB, line of code] of the blocks that a step has allocated when it takes most: those of one size and line together."""
+    """[MiB together, how many, MiB each, line of code] of the blocks that are allocated at the peak of a step, grouped by size and line."""
     held = most_alive(private.allocations_of(step))
     told = Counter((round(event["size"] / 2**20, 2), line_of(event)) for event in held)
     blocks = sorted(((round(count * size, 2), count, size, line) for (size, line), count in told.items()), reverse=True)
@@ -98,7 +98,7 @@ def alive_at_peak(step, most=40):
 
 
 def most_alive(trace):
-    """The events of the allocator that made what is alive when most is."""
+    """The allocator's events that allocated the blocks alive at the peak."""
     alive, size, most, held = {}, 0, 0, []
     for event in trace:
         if event["action"] == "alloc":
@@ -112,7 +112,7 @@ def most_alive(trace):
 
 
 def line_of(event):
-    """The innermost line of code that is not PyTorch's own."""
+    """The innermost line of code that does not belong to PyTorch."""
     for frame in event.get("frames", ()):
         if not frame["filename"].startswith(OWN_CODE):
             return linecache.getline(frame["filename"], frame["line"]).strip()[:110] or frame["name"]

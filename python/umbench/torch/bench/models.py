@@ -1,7 +1,7 @@
-"""Networks to measure with, defined here so that nothing beside torch is needed. Each function returns (model with its loss, inputs).
+"""Networks for measurements, defined here so that only torch is needed. Each function returns (model with its loss, inputs).
 
-Shapes follow the papers: ResNet-50 (He et al. 2016), GPT-2 (Radford et al. 2019), ViT-B/16 (Dosovitskiy et al. 2021),
-Swin-T (Liu et al. 2021), ConvNeXt-T (Liu et al. 2022), U-Net (Ronneberger et al. 2015), Llama with LoRA (Touvron et al. 2023, Hu et al. 2021)."""
+Shapes follow the papers: ResNet-50 (He et al. 2016), GPT-2 (Radford et al. 2019), ViT-B/16 (Dosovitskiy et al. 2021), Swin-T (Liu et al.
+2021), ConvNeXt-T (Liu et al. 2022), U-Net (Ronneberger et al. 2015), Llama with LoRA (Touvron et al. 2023, Hu et al. 2021)."""
 
 import contextlib
 
@@ -84,12 +84,12 @@ class Block(nn.Module):
 
 
 class GPT2(nn.Module):
-    def __init__(self, layers=12, width=768, heads=12, words=50304, context=1024, dropout=0.0):
+    def __init__(self, layers=12, width=768, heads=12, vocabulary=50304, context=1024, dropout=0.0):
         super().__init__()
-        self.words, self.places = nn.Embedding(words, width), nn.Embedding(context, width)
+        self.words, self.places = nn.Embedding(vocabulary, width), nn.Embedding(context, width)
         self.blocks = nn.Sequential(*(Block(width, heads, True, dropout) for _ in range(layers)))
         self.norm = nn.LayerNorm(width)
-        self.head = nn.Linear(width, words, bias=False)
+        self.head = nn.Linear(width, vocabulary, bias=False)
         self.head.weight = self.words.weight
         nn.init.normal_(self.words.weight, std=0.02)
 
@@ -173,7 +173,7 @@ class UNet(nn.Module):
 
 
 class LowRank(nn.Module):
-    """A frozen product with a trained one of low rank beside it (Hu et al. 2021)."""
+    """A frozen product plus a trained one of low rank (Hu et al. 2021)."""
 
     def __init__(self, inner, outer, rank=16):
         super().__init__()
@@ -201,7 +201,7 @@ class LlamaBlock(nn.Module):
         b, t, _ = x.shape
         y = self.norm1(x)
         q, k, v = (f(y).view(b, t, n, self.head).transpose(1, 2) for f, n in ((self.q, self.heads), (self.k, self.shared), (self.v, self.shared)))
-        q, k = turned(q, cos, sin), turned(k, cos, sin)
+        q, k = rotated(q, cos, sin), rotated(k, cos, sin)
         k, v = (each.repeat_interleave(self.heads // self.shared, 1) for each in (k, v))
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(y.transpose(1, 2).reshape(b, t, -1))
@@ -209,19 +209,19 @@ class LlamaBlock(nn.Module):
         return x + self.down(F.silu(self.gate(y)) * self.up(y))
 
 
-def turned(x, cos, sin):
+def rotated(x, cos, sin):
     first, second = x.chunk(2, -1)
     return torch.cat([first * cos - second * sin, second * cos + first * sin], -1)
 
 
 class Llama(nn.Module):
-    """Llama (Touvron et al. 2023) of one billion parameters, those of its products frozen beside low-rank ones."""
+    """Llama (Touvron et al. 2023) of one billion parameters, whose products are frozen and have low-rank additions."""
 
-    def __init__(self, layers=16, width=2048, heads=32, shared=8, inner=8192, words=128256, context=2048):
+    def __init__(self, layers=16, width=2048, heads=32, shared=8, inner=8192, vocabulary=128256, context=2048):
         super().__init__()
-        self.words = nn.Embedding(words, width).requires_grad_(False)
+        self.words = nn.Embedding(vocabulary, width).requires_grad_(False)
         self.blocks = nn.ModuleList(LlamaBlock(width, heads, shared, inner) for _ in range(layers))
-        self.norm, self.head = nn.RMSNorm(width).requires_grad_(False), frozen(width, words)
+        self.norm, self.head = nn.RMSNorm(width).requires_grad_(False), frozen(width, vocabulary)
         angles = torch.outer(torch.arange(context), 500000 ** (-torch.arange(0, width // heads, 2) / (width // heads)))
         self.register_buffer("cos", angles.cos(), persistent=False)
         self.register_buffer("sin", angles.sin(), persistent=False)
@@ -242,15 +242,15 @@ def images(model, batch, size, classes, device, dense=False):
 
 
 def frozen_in_half(model):
-    """The same model, its frozen parameters in bfloat16."""
+    """Converts the frozen parameters to bfloat16; returns the model."""
     for parameter in model.parameters():
         if not parameter.requires_grad:
             parameter.data = parameter.data.bfloat16()
     return model
 
 
-def texts(model, batch, tokens, words, device):
-    return WithLoss(model.to(device)), (torch.randint(words, (batch, tokens), device=device), torch.randint(words, (batch, tokens), device=device))
+def texts(model, batch, tokens, vocabulary, device):
+    return WithLoss(model.to(device)), (torch.randint(vocabulary, (batch, tokens), device=device), torch.randint(vocabulary, (batch, tokens), device=device))
 
 
 def resnet50(device="cuda", batch=128):

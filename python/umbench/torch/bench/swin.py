@@ -1,4 +1,4 @@
-"""Swin-T (Liu et al. 2021): attention within windows of 7 x 7 pixels, moved by 3 in every second block."""
+"""Swin-T (Liu et al. 2021): attention within windows of 7 x 7 pixels, which are shifted by 3 pixels in every second block."""
 
 import torch
 from torch import nn
@@ -35,7 +35,7 @@ class Windows(nn.Module):
 
 
 def mask_of(size):
-    """-100 where the pixels of a moved window were no neighbours."""
+    """A mask with -100 for pixels of a shifted window that are not neighbours in the image."""
     parts = torch.zeros(size)
     parts[-SIDE:-MOVED], parts[-MOVED:] = 1, 2
     parts = (3 * parts[:, None] + parts).view(size // SIDE, SIDE, size // SIDE, SIDE).transpose(1, 2).reshape(-1, PIXELS)
@@ -54,7 +54,7 @@ class Block(nn.Module):
 
 
 class Merged(nn.Module):
-    """Four neighbours become one pixel of twice the channels."""
+    """Merges four neighbouring pixels into one with twice the channels."""
 
     def __init__(self, width):
         super().__init__()
