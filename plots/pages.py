@@ -62,9 +62,9 @@ def main():
     for name in options.names or FIGURES:
         if name not in FIGURES:
             raise load.BadInput(f"no figure {name}; there are {', '.join(FIGURES)}")
-        kind, files, changed = FIGURES[name]
+        kind, files, change_record = FIGURES[name]
         with tempfile.TemporaryDirectory() as folder:
-            drawn = [as_drawn(changed, ROOT / "results" / file, Path(folder)) for file in files]
+            drawn = [as_drawn(change_record, ROOT / "results" / file, Path(folder)) for file in files]
             done = subprocess.run([sys.executable, places.TOP / "python/start.py", "plots", kind, *drawn, "--out", folder, "--format", "png",
                                    *(["--name", name] if kind != "timeline" else ["--all"])], stdout=subprocess.DEVNULL, check=False)
             if not done.returncode:
@@ -77,11 +77,11 @@ def main():
     return 0
 
 
-def as_drawn(changed, file, folder):
+def as_drawn(change_record, file, folder):
     """The path of the file, or of a copy in `folder` with changed records."""
-    if changed is None:
+    if change_record is None:
         return file
-    records = [changed(json.loads(line), file.name) for line in file.read_text(encoding="utf-8").splitlines()]
+    records = [change_record(json.loads(line), file.name) for line in file.read_text(encoding="utf-8").splitlines()]
     (folder / file.name).write_text("".join(json.dumps(each) + "\n" for each in records if each), encoding="utf-8")
     return folder / file.name
 

@@ -38,7 +38,7 @@ def page(title, files, environments, records, sections):
                            verdicts=[_verdict(*each) for each in groups.items()],
                            growths=[_growth(*key, lines) for key, lines in growing.items()],
                            tables=[_table(*each) for each in groups.items()], missing=missing, reasons=reasons,
-                           places=[_place(environment) for environment in environments])
+                           places=[_environment_facts(environment) for environment in environments])
 
 
 def _named(group):
@@ -81,7 +81,7 @@ def _table(group, cells):
     return _named(group) | {"samples": iteration_times.samples_text(cells), "ratios": [f"{ratio:.4g}" for ratio in ratios], "rows": rows}
 
 
-def _place(environment):
+def _environment_facts(environment):
     facts = {name: environment.get(name) for name in ("umbench", "created")} | fingerprint.flattened(environment)
     module = {name: value for name, value in facts.items() if name.startswith("nvidia_uvm.")}
     facts = {name: value for name, value in facts.items() if name not in module}

@@ -17,13 +17,13 @@ namespace {
 constexpr rlim_t max_memory = rlim_t{4} << 30;
 constexpr int exit_bad_input = 2;
 
-std::string& last_line() {
+std::string& alarm_message() {
   static std::string line;
   return line;
 }
 
 void exit_on_alarm(int) {
-  if (write(STDERR_FILENO, last_line().data(), last_line().size()) < 0) std::_Exit(exit_bad_input);
+  if (write(STDERR_FILENO, alarm_message().data(), alarm_message().size()) < 0) std::_Exit(exit_bad_input);
   std::_Exit(exit_bad_input);
 }
 
@@ -36,8 +36,8 @@ void set_processor_alarm(std::chrono::seconds processor) {
 }  // namespace
 
 process_limits::process_limits(const std::string& input, std::chrono::seconds processor, bool memory) {
-  last_line() = fmt::format("umbench: {}: takes more than {} s of processor time, and is given up\n",
-                            one_line(input), processor.count());
+  alarm_message() = fmt::format("umbench: {}: takes more than {} s of processor time, and is given up\n",
+                                one_line(input), processor.count());
   std::signal(SIGPROF, exit_on_alarm);
   set_processor_alarm(processor);
   rlimit now{};

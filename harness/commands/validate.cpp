@@ -209,10 +209,10 @@ void print_records(const std::string& file, const std::vector<machine>& machines
       fmt::print(" {} | {} | {} |", known_text(c), predicted_text(c), deviation_text(c));
     }
     fmt::print(" {}{} |\n", validation_verdict(found.later_iterations),
-               found.other_addresses ? ", other addresses" : "");
+               found.has_other_addresses ? ", other addresses" : "");
     first.push_back(found.first_iteration);
     later.push_back(found.later_iterations);
-    (found.other_addresses ? moved : same).push_back(found.later_iterations);
+    (found.has_other_addresses ? moved : same).push_back(found.later_iterations);
     medians.push_back(found.later_iterations);
     medians.back().known_min = medians.back().known_max = found.later_median;
   }

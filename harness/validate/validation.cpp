@@ -182,7 +182,7 @@ std::optional<cell_comparison> compare_cell(const std::vector<record>& runs, con
   const profile costs = measured_profile(r, g, target);
   std::vector<nanoseconds> times{0};
   std::string not_run;
-  bool other_addresses = false;
+  bool has_other_addresses = false;
   knob_values knobs;
   try {  // records that are older than a knob have its default
     knobs = complete_knobs(s, r.strategy_knobs);
@@ -194,7 +194,7 @@ std::optional<cell_comparison> compare_cell(const std::vector<record>& runs, con
       const problem p{g, costs, target, *r.memory.budget, facts_of_mode(r.mode).evicted_by, knobs};
       const execution_plan plan = lower(p, plan_for(s, p), s.packing_algorithm);
       times = durations_of(simulate(p, plan, iterations));
-      other_addresses = !has_arenas_of(plan, r.memory);
+      has_other_addresses = !has_arenas_of(plan, r.memory);
     } catch (const infeasible& reason) {
       not_run = reason.what();
     }
@@ -208,7 +208,7 @@ std::optional<cell_comparison> compare_cell(const std::vector<record>& runs, con
   };
   return cell_comparison{row(lower_decile(first), static_cast<double>(times.front())),
                          row(lower_decile(later), steady_time(times)),
-                         median_of({later.begin(), later.end()}), other_addresses};
+                         median_of({later.begin(), later.end()}), has_other_addresses};
 }
 
 order_check check_order(const std::vector<comparison>& all) {

@@ -45,8 +45,8 @@ struct comparison {
 };
 struct cell_comparison {
   comparison first_iteration, later_iterations;
-  double later_median = 0;       // median of the measured later iterations
-  bool other_addresses = false;  // the arenas differ from the record's, so the measured plan was another
+  double later_median = 0;           // median of the measured later iterations
+  bool has_other_addresses = false;  // the arenas differ from the record's, so the measured plan was another
 };
 // Relative distance of the prediction from the known range: 0 inside it, infinite without a prediction.
 double deviation_of(const comparison& c);

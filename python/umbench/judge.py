@@ -278,8 +278,7 @@ def geometric_mean(cells, limits, noise=0.0):
 
 def two_speeds(cell, min_change):
     """{"base" or "head": (count, time, count, time)} of the sides whose iterations ran at two speeds that differ by
-    more than `min_change`: the widest gap between them takes more than half of all they span. Sought from eight
-    samples on."""
+    more than `min_change`: the widest gap between them takes more than half of all they span. Needs at least eight samples."""
     found = {}
     for side, runs in (("base", cell.base), ("head", cell.head)):
         if not runs or not all(map(len, [*runs, *cell.base])):

@@ -194,7 +194,7 @@ def _kernel(members, buffers, groups, needed):
 
 
 def _scattered_over(member, loops):
-    """What values are scattered over, where nothing else of the kernel reads it."""
+    """The operand into which a member scatters values, if no other loop of the kernel reads it; else None."""
     return base_of(member.args[0]) if kind_of(member) == SCATTERED and [reader for reader, _ in loops] == [member] else None
 
 

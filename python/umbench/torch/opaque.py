@@ -73,7 +73,7 @@ def cut_of(c, node, read, indices):
         view = c.views.get(each)
         if not isinstance(view, View):
             continue
-        spread = "batch" if is_turned_batch(c, node, each, view) else c.spread(each)
+        spread = "batch" if is_transposed_batch(c, node, each, view) else c.spread(each)
         way = "part" if view.tensor.batch else "whole"
         if spread == "other" or (view.tensor.batch and spread != "batch") or ways.setdefault(view.tensor, way) != way:
             return None
@@ -84,7 +84,7 @@ def cut_of(c, node, read, indices):
     return {"in": inputs, "out": out}
 
 
-def is_turned_batch(c, node, each, view):
+def is_transposed_batch(c, node, each, view):
     """Whether this is the left side of a filter's gradient, dy^T x, which is summed over the batch."""
     return (name_of(node) == "mm" and each is node.args[0] and view.turned and view.tensor.batch
             and c.spread(node.args[1]) == "batch" and c.spread(node) == "whole")

@@ -192,9 +192,9 @@ TEST(validation, a_record_is_planned_again_and_compared) {
   r.engines->push_back(second);
   EXPECT_EQ(compare_cell({r}, *work.planner_machine)->later_iterations.predicted,
             both->later_iterations.predicted);
-  EXPECT_FALSE(both->other_addresses);
+  EXPECT_FALSE(both->has_other_addresses);
   r.memory.managed_arena = *r.memory.managed_arena + managed_block;
-  EXPECT_TRUE(compare_cell({r}, *work.planner_machine)->other_addresses);
+  EXPECT_TRUE(compare_cell({r}, *work.planner_machine)->has_other_addresses);
   r.memory.budget = 4 * managed_block;
   const std::optional<cell_comparison> without = compare_cell({r}, *work.planner_machine);
   ASSERT_TRUE(without);

@@ -102,7 +102,7 @@ class Bench:
         cells = [Cell(head, self.budget_of(head), gpu, self.parts) for head in heads]
         until = time.monotonic() + wait
         for cell in cells:
-            cell.begin(until)
+            cell.wait_until_compiled(until)
         for cell in cells:
             if cell.way == "plain" and "error" not in cell.row:
                 self.plain[cell.model] = cell

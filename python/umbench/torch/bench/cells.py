@@ -44,7 +44,7 @@ class Cell:
                 self.lines.put(line)
         self.lines.put("")
 
-    def begin(self, until):
+    def wait_until_compiled(self, until):
         """Waits until the process has compiled."""
         self.row |= self.receive(until)
 
