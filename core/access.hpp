@@ -51,7 +51,7 @@ std::uint64_t share_of(std::uint64_t total, const graph& g, const op& o, const b
 
 struct work {
   std::uint64_t flops = 0;
-  byte_count read = 0, written = 0;  // bytes read; bytes written
+  byte_count read = 0, written = 0;
 };
 // Multiply and add count as two operations; each operand byte is counted once.
 work work_of(const graph& g, const op& o, const box& part = {});

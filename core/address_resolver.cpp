@@ -106,9 +106,9 @@ pitched_copy address_resolver::staged_copy(tensor_id t, const strip_use& moved, 
   return c;
 }
 
-std::vector<movement> address_resolver::twin_moves(tensor_id t,
-                                                   const std::vector<std::uint32_t>& cells) const {
-  std::vector<movement> all;
+std::vector<managed_target> address_resolver::twin_moves(tensor_id t,
+                                                         const std::vector<std::uint32_t>& cells) const {
+  std::vector<managed_target> all;
   for (const std::uint32_t cell : cells) {
     for (const range& r : runs_of(g_.tensors[t], region_of(table_.strips[t].grid, cell))) {
       const byte_count here = managed_.offset_of(t) + r.offset,

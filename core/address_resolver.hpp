@@ -31,7 +31,7 @@ struct operand {
 
 // A range of the managed arena that a prefetch, discard or advice applies to. For twinned tensors also the
 // offset of the twin in pinned memory.
-struct movement {
+struct managed_target {
   range device_range;
   byte_count pinned_offset = 0;
 };
@@ -78,7 +78,7 @@ class address_resolver {
     return staged_copy(t, moved, false);
   }
   // Movements between cells of a twinned tensor and its twin; adjacent runs are merged.
-  std::vector<movement> twin_moves(tensor_id t, const std::vector<std::uint32_t>& cells) const;
+  std::vector<managed_target> twin_moves(tensor_id t, const std::vector<std::uint32_t>& cells) const;
 
  private:
   region strip_region(tensor_id t, const strip_use& u) const { return table_.strips[t].strips[u.part.strip]; }

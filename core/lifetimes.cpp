@@ -231,9 +231,9 @@ class lifetime_builder {
   std::uint32_t action_ = 0;
 };
 
-// Extends lifetimes so that no address is reused except in place: the first lifetime at an address begins
-// with the plan, the last one ends with it.
-void extend_to_whole_plan(const memory_plan& plan, lifetime_table& table) {
+// Extends lifetimes so that no address is reused, except by an output over its input: the first lifetime at
+// an address begins with the plan, the last one ends with it. Leaves staged tensors as they are.
+void forbid_address_reuse(const memory_plan& plan, lifetime_table& table) {
   const auto count = static_cast<std::uint32_t>(plan.actions.size());
   std::vector<std::vector<std::uint32_t>> of_block;
   for (std::uint32_t l = 0; l < table.lifetimes.size(); ++l) {
@@ -266,7 +266,7 @@ byte_count operand_alignment(const op& o) {
 lifetime_table lifetimes_of(const problem& p, const memory_plan& plan) {
   lifetime_table table = lifetime_builder(p, plan).build();
   join_blocks(p.network, plan, table);
-  if (!p.network.shares_memory) extend_to_whole_plan(plan, table);
+  if (!p.network.shares_memory) forbid_address_reuse(plan, table);
   return table;
 }
 

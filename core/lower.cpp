@@ -52,7 +52,7 @@ void throw_if_over_budget(byte_count budget, byte_count need, const std::string&
 
 std::vector<range> ranges_released_by(const step& s) {
   std::vector<range> all = s.populate_or_discard;
-  for (const movement& m : s.movements) all.push_back(m.device_range);
+  for (const managed_target& m : s.managed_targets) all.push_back(m.device_range);
   return all;
 }
 
@@ -120,8 +120,8 @@ class plan_lowerer {
   void lower_action(step& s, const advise& x) {
     s.home = plan_.residences[x.tensor];
     const range whole = managed_.range_of(x.tensor, {});
-    if (whole.bytes > 0) s.movements.push_back({whole, 0});
-    s.is_needed = !s.movements.empty();
+    if (whole.bytes > 0) s.managed_targets.push_back({whole, 0});
+    s.is_needed = !s.managed_targets.empty();
   }
 
   void lower_action(step& s, const prefetch& x) {
@@ -143,8 +143,9 @@ class plan_lowerer {
       const byte_count call = p_.target.uvm.eviction_call_bytes;
       s.call_bytes = call == 0 ? 0 : std::max(call, managed_block);
       s.pause_ns = p_.target.uvm.eviction_gives_way_ns;
-      for (const range& r : managed_.owned_ranges(x.tensor, x.part, index())) s.movements.push_back({r, 0});
-      s.is_needed = !s.movements.empty();
+      for (const range& r : managed_.owned_ranges(x.tensor, x.part, index()))
+        s.managed_targets.push_back({r, 0});
+      s.is_needed = !s.managed_targets.empty();
       if (!s.is_needed) return;
       // The pages leave the device: earlier users must have ended, and later users must wait.
       hazards_.write(x.tensor, 0, cells);
@@ -167,8 +168,8 @@ class plan_lowerer {
     s.is_needed = false;
     if (!is_managed(s.home)) return;
     for (const range& r : managed_.owned_discardable_ranges(x.tensor, x.part, index()))
-      s.movements.push_back({r, 0});
-    s.is_needed = !s.movements.empty();
+      s.managed_targets.push_back({r, 0});
+    s.is_needed = !s.managed_targets.empty();
     release(s, x.tensor);
     const std::vector<std::uint32_t> cells = cells_of(x.tensor, x.part);
     for (std::uint32_t strip = 0; strip < table_.strips[x.tensor].strips.size(); ++strip) {
@@ -187,8 +188,8 @@ class plan_lowerer {
 
   void lower_managed_prefetch(step& s, const prefetch& x) {
     const range r = managed_.range_of(x.tensor, x.part);
-    if (r.bytes > 0) s.movements.push_back({r, 0});
-    s.is_needed = !s.movements.empty();
+    if (r.bytes > 0) s.managed_targets.push_back({r, 0});
+    s.is_needed = !s.managed_targets.empty();
     address_hazards_.wait_for_release(r);
   }
 
@@ -199,8 +200,8 @@ class plan_lowerer {
     s.copy_bytes_per_s = rate_from_twin(p_.target);
     s.populate_or_discard = residency_.changes[action_].added;
     address_hazards_.use_addresses(table_.by_tensor[x.tensor].front());
-    s.movements = places_.twin_moves(x.tensor, current_use().cells_to_copy);
-    s.is_needed = !s.populate_or_discard.empty() || !s.movements.empty();
+    s.managed_targets = places_.twin_moves(x.tensor, current_use().cells_to_copy);
+    s.is_needed = !s.populate_or_discard.empty() || !s.managed_targets.empty();
   }
 
   // Copies parts whose host copy is stale, then releases the blocks.
@@ -209,9 +210,9 @@ class plan_lowerer {
     for (const range& r : managed_.owned_ranges(x.tensor, x.part, index()))
       s.populate_or_discard.push_back(r);
     address_hazards_.use_addresses(table_.by_tensor[x.tensor].front());
-    s.movements = places_.twin_moves(x.tensor, current_use().cells_to_copy);
+    s.managed_targets = places_.twin_moves(x.tensor, current_use().cells_to_copy);
     release(s, x.tensor);
-    s.is_needed = !s.populate_or_discard.empty() || !s.movements.empty();
+    s.is_needed = !s.populate_or_discard.empty() || !s.managed_targets.empty();
   }
 
   // --- computes ---

@@ -35,7 +35,8 @@ struct step {
   std::vector<pitched_copy> gathers;   // of a compute: copies of operands that are not dense, made before it
   std::vector<pitched_copy> scatters;  // of a compute: copies made after it
   std::vector<pitched_copy> copies;    // of a prefetch or evict of a staged tensor
-  std::vector<movement> movements;     // of other actions on managed and twinned tensors
+  std::vector<managed_target>
+      managed_targets;  // of prefetch, evict, discard and advise: the ranges that they apply to
   std::vector<range>
       populate_or_discard;  // twinned: whole blocks of the managed arena to populate before the copies of a
                             // prefetch, or to discard after the copies of an evict

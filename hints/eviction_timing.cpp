@@ -224,7 +224,7 @@ nanoseconds twin_copy_time(const machine& target, const execution_plan& steps) {
   byte_count in = 0, out = 0;
   for (const step& s : steps.steps) {
     if (s.home != residence::twinned || std::holds_alternative<discard>(s.command)) continue;
-    for (const movement& m : s.movements)
+    for (const managed_target& m : s.managed_targets)
       (std::holds_alternative<prefetch>(s.command) ? in : out) += m.device_range.bytes;
   }
   return (in == 0 ? 0 : time_at(in, rate_from_twin(target))) +

@@ -57,10 +57,10 @@ std::vector<std::uint64_t> work_of_searches(const problem& p) {
 
 class best_search {
  public:
-  best_search(const problem& p, const placer& place, const search_request& by, std::uint64_t work)
+  best_search(const problem& p, const placer& place, const search_options& by, std::uint64_t work)
       : p_(p),
         place_(place),
-        request_(by),
+        options_(by),
         work_(work),
         same_bits_(p.knobs.at("bits") == 1),
         footprint_(footprint_of(p.network, p.operator_costs).total),
@@ -85,15 +85,15 @@ class best_search {
       search_for_budget();
       // Rivals are asked last: a rival's plan that is nearly as fast would end the search too early.
       if (!is_near_optimal())
-        accept_if_faster(best_rival(p_, place_, request_.rivals, same_bits_, best_time()));
+        accept_if_faster(best_rival(p_, place_, options_.rivals, same_bits_, best_time()));
     }
     if (!best_) {
-      throw infeasible(request_.name + " finds no plan within " + to_text(p_.budget) + " of the " +
+      throw infeasible(options_.name + " finds no plan within " + to_text(p_.budget) + " of the " +
                        to_text(footprint_) + " that everything takes" +
                        (min_memory_ > p_.budget
                             ? "; no way to cut it that was tried needs less than " + to_text(min_memory_)
                             : "") +
-                       (request_.also_without_swaps ? "; managed memory takes whole blocks" : "") +
+                       (options_.also_without_swaps ? "; managed memory takes whole blocks" : "") +
                        micro_batch_error_);
     }
     return std::move(*best_);
@@ -132,7 +132,7 @@ class best_search {
     }
   }
 
-  struct split_result {
+  struct split_outcome {
     std::size_t split = 0;
     nanoseconds time = any_time;
     byte_count live_limit = 0;
@@ -152,22 +152,22 @@ class best_search {
     const auto for_budget = [&](byte_count budget, nanoseconds time_to_beat) {
       problem smaller = p_;
       smaller.budget = budget;
-      return best_rival(smaller, place_, request_.rivals, same_bits_, time_to_beat);
+      return best_rival(smaller, place_, options_.rivals, same_bits_, time_to_beat);
     };
     const auto for_budgets = [&](std::span<const byte_count> budgets, nanoseconds time_to_beat) {
-      return best_rival_of_budgets(p_, place_, request_.rivals, same_bits_, budgets, time_to_beat);
+      return best_rival_of_budgets(p_, place_, options_.rivals, same_bits_, budgets, time_to_beat);
     };
     accept_if_faster(plan_small_network(p_, place_, fixed, rungs_, {for_budget, for_budgets}, work_));
   }
 
-  split_result search_split(std::size_t split, const effort_limits& most, byte_count live_limit,
-                            nanoseconds time_to_beat) {
+  split_outcome search_split(std::size_t split, const effort_limits& most, byte_count live_limit,
+                             nanoseconds time_to_beat) {
     search_space& of = spaces_.of(split);
     min_memory_ = std::min(min_memory_, of.min_memory());
     if (of.min_memory() > p_.budget) return {split};
     repair_result found = decide_and_place(of, place_, {p_.budget, live_limit, time_to_beat}, most);
     if (!found.best) return {split, any_time, live_limit, found.is_cut_off};
-    const split_result seen{split, found.best->placed.time, found.live_limit};
+    const split_outcome seen{split, found.best->placed.time, found.live_limit};
     accept_if_faster(std::move(found.best->placed));
     return seen;
   }
@@ -178,12 +178,12 @@ class best_search {
   // remaining work goes to splits that ran out of work with little effort (regions of exported VGG-16 at
   // ratio 4).
   void search_for_budget() {
-    std::vector<split_result> results;
+    std::vector<split_outcome> results;
     std::vector<std::size_t> cut_off;
     nanoseconds fastest = any_time;  // among `results` only: plans of the ladder had more effort
     const effort_limits quick = quick_effort(work_ / (is_small_ ? 4 : 2) / splits_.size());
     for (std::size_t split = 0; split < splits_.size() && !is_near_optimal(); ++split) {
-      const split_result seen = search_split(split, quick, p_.budget, add_tolerance(fastest));
+      const split_outcome seen = search_split(split, quick, p_.budget, add_tolerance(fastest));
       if (seen.is_cut_off) cut_off.push_back(split);
       if (seen.time == any_time) continue;
       results.push_back(seen);
@@ -191,7 +191,7 @@ class best_search {
     }
     if (results.empty())
       results.push_back({candidates_.empty() ? 0 : candidates_.front().split, any_time, p_.budget});
-    std::ranges::stable_sort(results, {}, &split_result::time);
+    std::ranges::stable_sort(results, {}, &split_outcome::time);
     constexpr std::size_t max_results = 3;
     for (std::size_t i = 0; i < std::min(results.size(), max_results) && !is_near_optimal(); ++i) {
       if (i > 0 && is_within_tenth() && results[i].time > best_time() + best_time() / 40) continue;
@@ -223,7 +223,7 @@ class best_search {
 
   const problem& p_;
   const placer& place_;
-  const search_request& request_;
+  const search_options& options_;
   std::uint64_t work_;  // limit of search_space::work
   bool same_bits_;
   std::string micro_batch_error_;
@@ -252,7 +252,7 @@ std::optional<placed_plan> place_explicitly(const problem& p, memory_plan plan, 
 
 }  // namespace
 
-memory_plan plan_best(const problem& p, const placer& place, const search_request& by) {
+memory_plan plan_best(const problem& p, const placer& place, const search_options& by) {
   std::optional<placed_plan> best;
   const std::vector<std::uint64_t> works = work_of_searches(p);
   for (const std::uint64_t work : works) {

@@ -31,7 +31,7 @@ class ladder_solver {
       : of_(of),
         rungs_(rungs),
         best_so_far_(best_so_far),
-        max_tries_(most.tries_for_each),
+        max_tries_per_class_(most.tries_per_class),
         is_fine_(rungs.size() > coarse_ratios.size()),
         max_failures_(is_fine_ ? 8 : 1),
         work_limit_(of.work() + most.work),
@@ -75,17 +75,19 @@ class ladder_solver {
 
   // Divides the remaining work among `searches` searches.
   effort effort_per_search(std::size_t searches) const {
-    constexpr std::size_t min_tries = 4;
+    constexpr std::size_t min_tries_per_class = 4;
     const std::uint64_t work =
         (work_limit_ - std::min(work_limit_, of_.work())) / std::max<std::size_t>(searches, 1);
     // Minimum work (search_space::work) to try one treatment of one gap class.
     constexpr std::uint64_t work_per_try = 200;
     const std::uint64_t tries = work / work_per_try / std::max<std::size_t>(of_.classes().size(), 1);
-    return {std::clamp<std::size_t>(tries, min_tries, max_tries_), std::max<std::uint64_t>(work, 1000)};
+    return {std::clamp<std::size_t>(tries, min_tries_per_class, max_tries_per_class_),
+            std::max<std::uint64_t>(work, 1000)};
   }
 
-  // Searches each rung in order of falling budgets. Returns the first rung without a solution. Searches
-  // without swaps are fast, and often win if little memory is missing.
+  // Searches each rung in order of falling budgets. Returns one past the last rung searched; rungs before it
+  // may lack a solution. Ends after `max_failures_` rungs without one, and after two where this order is
+  // clearly slower. Searches without swaps are fast, and often win if little memory is missing.
   std::size_t search_downwards(std::size_t first) {
     solution swapless{std::vector<treatment>(of_.classes().size(), treatment::keep), {}};
     int slower = 0, failures = 0;
@@ -131,7 +133,7 @@ class ladder_solver {
   search_space& of_;
   std::span<const rung> rungs_;
   std::span<const nanoseconds> best_so_far_;
-  std::size_t max_tries_;
+  std::size_t max_tries_per_class_;
   bool is_fine_;
   int max_failures_;
   std::uint64_t work_limit_;

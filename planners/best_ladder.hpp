@@ -21,7 +21,7 @@ struct rung {
 std::vector<rung> ladder_of(byte_count footprint, bool fine);
 
 // Solves one order for all rungs. First pass: searches in order of falling budgets, starting with everything
-// kept, until a rung has no solution. Second pass: improves each rung in order of rising budgets, starting
+// kept, until rungs have no solution. Second pass: improves each rung in order of rising budgets, starting
 // from its own solution or the one of the rung below, whichever is faster. So no rung is slower than one
 // below it. `best_so_far`: times of other orders at each rung. Rungs where that equals the operators' time
 // are skipped; the first pass ends after several rungs where this order is clearly slower. `most`: limits of

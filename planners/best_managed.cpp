@@ -21,8 +21,8 @@ namespace {
 // time, so it stays in device memory.
 enum class placement_scope : std::uint8_t {
   all_kept,          // all tensors that are neither swapped nor recomputed
-  surviving,         // those of them whose values outlive the iteration
-  persistent,        // those whose values exist when an iteration begins; gradients share the device's arena
+  surviving,         // kept tensors whose values outlive the iteration
+  persistent,        // kept tensors whose values exist when an iteration begins; gradients stay device memory
   persistent_large,  // the same without tensors smaller than a block, which would leave most of it empty
 };
 

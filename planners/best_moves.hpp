@@ -53,7 +53,7 @@ class move_proposer {
       if (treatments[large_classes_[drawn.index]] == drawn.how ||
           !may(large_classes_[drawn.index], drawn.how))
         continue;
-      if (any(1 + std::size_t{refusal_counts_[index_of(drawn)]}) == 0) break;
+      if (any(1 + std::size_t{refusal_counts_[refusal_index(drawn)]}) == 0) break;
     }
     return drawn;
   }
@@ -94,7 +94,7 @@ class move_proposer {
   }
 
   void record_outcome(const move& drawn, bool taken) {
-    std::uint32_t& refused = refusal_counts_[index_of(drawn)];
+    std::uint32_t& refused = refusal_counts_[refusal_index(drawn)];
     refused = taken ? 0 : refused + 1;
   }
 
@@ -108,7 +108,7 @@ class move_proposer {
     std::swap(first, other);
     return true;
   }
-  std::size_t index_of(const move& drawn) const {
+  std::size_t refusal_index(const move& drawn) const {
     return large_classes_[drawn.index] * drawn_treatments.size() + static_cast<std::size_t>(drawn.how);
   }
 

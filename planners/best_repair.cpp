@@ -18,7 +18,7 @@ class plan_repairer {
         live_limit_(at.live_limit),
         min_decided_limit_(at.live_limit) {
     const std::size_t size = std::max<std::size_t>(of_.classes().size() * of_.uses().order.size(), 1);
-    tries_ = std::clamp(work_for_tries / size, most.min_tries, most.max_tries);
+    tries_ = std::clamp(work_for_tries / size, most.min_tries_per_class, most.max_tries_per_class);
   }
 
   repair_result run() {

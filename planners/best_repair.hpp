@@ -9,7 +9,7 @@ namespace um {
 
 // Limits of a search: tries per gap class, number of plans placed, and work.
 struct effort_limits {
-  std::size_t min_tries = 0, max_tries = 0;
+  std::size_t min_tries_per_class = 0, max_tries_per_class = 0;
   int max_placements = 0;
   std::uint64_t work = 0;
 };

@@ -212,7 +212,7 @@ class decision_search {
   // Simulated annealing (Kirkpatrick, Gelatt, Vecchi 1983). Decisions may exceed the budget at a penalty,
   // which rises while they do and falls while they do not. Temperatures are in units of the operators' time
   // divided by the number of large classes. Random numbers depend on `round` alone.
-  void anneal(std::size_t tries_for_each, double temperature, bool may_swap, std::uint32_t round = 0) {
+  void anneal(std::size_t tries_per_class, double temperature, bool may_swap, std::uint32_t round = 0) {
     if (large_.empty()) return;
     std::mt19937 dice{1 + round};
     move_proposer next(space_, large_, may_swap);
@@ -221,7 +221,7 @@ class decision_search {
     double price = first_price * computing / static_cast<double>(budget_);
     const double least_price = price / 5, most_price = price * 200;
     solution best = current_;
-    const std::size_t tries = tries_for_each * large_.size();
+    const std::size_t tries = tries_per_class * large_.size();
     const double rate = std::min(60 / static_cast<double>(tries), 0.01);
     for (std::size_t i = 0; i < tries && !is_good_enough(best.score) && !has_spent_its_work(); ++i) {
       const double done = static_cast<double>(i) / static_cast<double>(tries);
@@ -381,7 +381,7 @@ solution polish_in_both_orders(decision_search& s, const solution& from, std::ui
 
 solution decide(search_space& of, byte_count budget, const effort& by) {
   decision_search s(of, budget, by.work);
-  const std::size_t tries_for_each = by.tries_for_each;
+  const std::size_t tries_per_class = by.tries_per_class;
   std::optional<solution> best, swapless;
   const auto better = [](const solution& a, const std::optional<solution>& b) {
     return !b || is_better(a.score, b->score);
@@ -411,7 +411,7 @@ solution decide(search_space& of, byte_count budget, const effort& by) {
   constexpr std::size_t worth_more = 40, a_round = 55;
   const std::size_t most = of.classes().size() < few_classes_limit ? 2000 : 440;
   const std::size_t in_all =
-      std::min(std::max<std::size_t>(tries_for_each / worth_more, 1) * tries_for_each, most);
+      std::min(std::max<std::size_t>(tries_per_class / worth_more, 1) * tries_per_class, most);
   const std::size_t rounds = std::max<std::size_t>(in_all / a_round, 1), each = in_all / rounds;
   const solution first = *best;
   std::vector<solution> pool;
@@ -439,7 +439,7 @@ solution decide_again(search_space& of, byte_count budget, const effort& by, con
   s.fit_budget(true, true);
   solution little_changed = s.current();
   s.start_from(from.treatments);
-  s.anneal(by.tries_for_each, lukewarm, true);
+  s.anneal(by.tries_per_class, lukewarm, true);
   return is_better(little_changed.score, s.current().score) ? little_changed : s.current();
 }
 
@@ -450,7 +450,7 @@ solution recompute_more(search_space& of, byte_count budget, const effort& by, c
   solution best = s.current();
   if (best.score.excess > 0 || s.is_good_enough(best.score)) return best;
   s.set_work_limit(by.work);
-  s.anneal(by.tries_for_each, warm, false);
+  s.anneal(by.tries_per_class, warm, false);
   s.improve_one_by_one(false);
   return is_better(best.score, s.current().score) ? best : s.current();
 }
@@ -462,7 +462,7 @@ solution keep_more(search_space& of, byte_count budget, const effort& by, const 
   solution best = s.current();
   if (s.is_good_enough(best.score)) return best;
   s.set_work_limit(by.work / 2);
-  s.anneal(by.tries_for_each, warm, true, 1);
+  s.anneal(by.tries_per_class, warm, true, 1);
   s.improve_one_by_one(true);
   if (is_better(s.current().score, best.score)) best = s.current();
   s.start_from(best.treatments);

@@ -17,7 +17,7 @@ struct solution {
 
 // Limits of a search: tries per gap class, and work in all (search_space::work).
 struct effort {
-  std::size_t tries_for_each = 0;
+  std::size_t tries_per_class = 0;
   std::uint64_t work = 0;
 };
 

@@ -76,13 +76,13 @@ class rung_searcher {
   // Solves the ladder for each split, or improves the solutions. Later splits get the work that one split
   // leaves.
   void solve_ladders(std::uint64_t left, bool again) {
-    constexpr std::size_t max_tries = 300;
+    constexpr std::size_t max_tries_per_class = 300;
     std::array<times, 2> best_at{best_forecasts_, best_forecasts_};  // one for each value of memory_waits
     for (std::size_t s = 0; s < splits_.size() && again; ++s) lower_times(best_at, s);
     for (std::size_t s = 0; s < splits_.size(); ++s) {
       search_space& of = spaces_.of(s);
       const auto begun = of.work();
-      const effort most{max_tries, left / std::min<std::size_t>(splits_.size() - s, 3)};
+      const effort most{max_tries_per_class, left / std::min<std::size_t>(splits_.size() - s, 3)};
       const times& so_far = best_at.at(static_cast<std::size_t>(splits_[s].waits));
       if (again) {
         improve_ladder(of, rungs_, so_far, most, solutions_[s]);
@@ -178,16 +178,16 @@ class rung_searcher {
       decide_for(fastest, full_effort(work));
   }
 
-  void place_ladder_solution(std::size_t s, std::size_t j) {
-    const std::optional<solution>& x = solutions_[s][j];
+  void place_ladder_solution(std::size_t split, std::size_t j) {
+    const std::optional<solution>& x = solutions_[split][j];
     // Orders that take long to place are placed at some rungs only.
-    const std::uint64_t each = work_of_placing(spaces_.of(s)) * splits_.size();
+    const std::uint64_t each = work_of_placing(spaces_.of(split)) * splits_.size();
     const std::size_t step = 1 + rungs_.size() * each / (2 * work_);
     if (j % step != 0 || !x || !can_be_faster(x)) return;
-    if (j + step < rungs_.size() && solutions_[s][j + step] &&
-        solutions_[s][j + step]->treatments == x->treatments)
+    if (j + step < rungs_.size() && solutions_[split][j + step] &&
+        solutions_[split][j + step]->treatments == x->treatments)
       return;
-    place_or_shrink(s, j, *x);
+    place_or_shrink(split, j, *x);
   }
 
   // Places the solution at its rung; if packing needs more, decides again with a lower limit.

@@ -31,16 +31,17 @@ class split_spaces {
 
  private:
   static constexpr std::size_t none = ~std::size_t{0};
-  // Limits of the computes of a kept order and of all of them, which take some 3 kB each.
-  static constexpr std::size_t most_of_one = 2000, most_of_all = 16'000;
+  // A search space takes about 3 kB for each compute action. It is kept if its order and all kept orders
+  // together have no more computes than these.
+  static constexpr std::size_t max_computes_per_space = 2000, max_computes_kept = 16'000;
 
   void make(std::size_t split) {
     const batch_split& x = splits_[split];
     std::vector<compute> order = make_order(p_.network, x.by);
     computes_ += order.size();
-    if (order.size() > most_of_one || computes_ > most_of_all) {
+    if (order.size() > max_computes_per_space || computes_ > max_computes_kept) {
       for (auto& kept : spaces_) kept.reset();
-      computes_ = order.size() > most_of_one ? most_of_all : order.size();
+      computes_ = order.size() > max_computes_per_space ? max_computes_kept : order.size();
     }
     spaces_[split] = std::make_unique<search_space>(p_, std::move(order), x.may_swap, x.waits);
   }

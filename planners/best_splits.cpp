@@ -26,7 +26,7 @@ bool can_split_any(const graph& g, std::uint32_t k) {
   return std::ranges::any_of(g.ops, [&](const op& o) { return can_split_batch(g, o, k); });
 }
 
-byte_count operand_bytes(const problem& p, op_id o) {
+byte_count activation_and_workspace_bytes(const problem& p, op_id o) {
   const graph& g = p.network;
   byte_count bytes = p.operator_costs[o].workspace_bytes;
   for (const auto* side : {&g.ops[o].in, &g.ops[o].out}) {
@@ -37,12 +37,12 @@ byte_count operand_bytes(const problem& p, op_id o) {
   return bytes;
 }
 
-// Whether splitting into `k` parts lowers the maximum of operators' operand bytes by a tenth. Otherwise
-// micro-batches between operators that need the whole batch save little.
+// Whether splitting into `k` parts lowers the maximum of operators' activation and workspace bytes by a
+// tenth. Otherwise micro-batches between operators that need the whole batch save little.
 bool lowers_max_operands(const problem& p, std::uint32_t k) {
   byte_count whole = 0, cut = 0;
   for (op_id o = 0; o < p.network.ops.size(); ++o) {
-    const byte_count bytes = operand_bytes(p, o);
+    const byte_count bytes = activation_and_workspace_bytes(p, o);
     whole = std::max(whole, bytes);
     cut = std::max(cut, can_split_batch(p.network, p.network.ops[o], k) ? bytes / k : bytes);
   }
@@ -71,7 +71,7 @@ std::vector<batch_loop> regions_above(const problem& p, byte_count most, const s
   const graph& g = p.network;
   std::vector<batch_loop> all;
   for (op_id o = 0; o < g.ops.size(); ++o) {
-    const byte_count bytes = operand_bytes(p, o);
+    const byte_count bytes = activation_and_workspace_bytes(p, o);
     if (bytes <= most || std::ranges::find(late, o) != late.end()) continue;
     std::uint32_t parts = 2;
     while (parts < max_parts && bytes / parts > most / 2) parts *= 2;

@@ -171,7 +171,7 @@ class checkmate_planner {
   label_evaluator label_evaluator_;
   event_builder builder_;
   change_evaluator evaluator_;
-  std::vector<bool> nothing_staged_;  // per tensor
+  std::vector<bool> nothing_staged_;  // per tensor: false, since none is swapped
   byte_count room_ = 0;
   std::vector<retention> retentions_;
   std::vector<decision> decisions_;  // decisions that follow from retentions_

@@ -39,7 +39,7 @@ class label_evaluator {
   // A recomputed map stays on the device after its first recomputation.
   std::vector<decision> decisions_for(const std::vector<gap_choice>& labels, return_timing when) const;
   // Minimum memory of the labels: every swap lasts as long as possible.
-  minimum_memory minimum_for(const std::vector<gap_choice>& labels) {
+  decisions_minimum minimum_for(const std::vector<gap_choice>& labels) {
     return minimum_.minimum_for(decisions_for(labels, return_timing::just_in_time));
   }
   byte_count peak_of(const std::vector<gap_choice>& labels) { return minimum_for(labels).peak; }
@@ -73,7 +73,7 @@ class label_evaluator {
   std::vector<gap> gaps_;
   forecaster forecaster_;
   event_builder builder_;
-  minimum_memory_finder minimum_;
+  decisions_minimum_finder minimum_;
   std::vector<feature_map> maps_;
 };
 

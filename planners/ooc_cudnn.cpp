@@ -263,7 +263,8 @@ class call_divider {
       const byte_count bytes = bytes_of(g_.tensors[n.what], n.where);
       const bool of_filter = g_.tensors[n.what].role == role::parameter_gradient;
       if (n.is_written) (of_filter ? parameters : dx) += bytes;
-      if (n.is_fetched && (!n.is_written || of_filter)) (is_convolution_input(n.what) ? x : rest) += bytes;
+      if (n.is_fetched && (!n.is_written || of_filter))
+        (is_input_of_filter_gradient(n.what) ? x : rest) += bytes;
     }
     const auto in = [&](byte_count b) { return copy_time(b, p_.target.link_to_device_bytes_per_s); };
     const auto out = [&](byte_count b) { return copy_time(b, p_.target.link_to_host_bytes_per_s); };
@@ -271,7 +272,7 @@ class call_divider {
                           out(parameters), out(dx)},
                          d);
   }
-  bool is_convolution_input(tensor_id t) const {
+  bool is_input_of_filter_gradient(tensor_id t) const {
     for (op_id o = call_.begin; o < call_.end; ++o) {
       if (has_kind<convolution_backward_filter>(g_.ops[o]) && g_.ops[o].in[0] == t) return true;
     }
@@ -303,8 +304,9 @@ std::string call_text(const graph& g, const ooc_call& call) {
   return text;
 }
 
-// Divides each call on its own and streams the parts.
-memory_plan plan_calls(const problem& p, byte_count room, bool joined) {
+// Divides each call on its own and streams the parts. A fused call that does not fit becomes one call for
+// each of its operators.
+memory_plan plan_calls(const problem& p, byte_count room, bool waits_at_call_end) {
   const graph& g = p.network;
   const auto most = room / 100 * static_cast<byte_count>(p.knobs.at("share"));
   std::vector<ooc_call> calls = calls_of(g);
@@ -330,7 +332,7 @@ memory_plan plan_calls(const problem& p, byte_count room, bool joined) {
       calls.insert(calls.begin() + static_cast<std::ptrdiff_t>(c), single.begin(), single.end());
       again = true;
     }
-    if (!again) return stream_calls(g, at.home, steps, joined);
+    if (!again) return stream_calls(g, at.home, steps, waits_at_call_end);
   }
   return {};
 }

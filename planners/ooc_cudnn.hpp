@@ -13,7 +13,8 @@ struct ooc_placement {
   std::vector<residence> home;  // per tensor: staged or device
   std::vector<byte_count>
       free_bytes;  // per call: bytes of `room` that resident tensors leave free while it runs
-  std::vector<std::optional<index_range>> touched;  // result of touched_ranges()
+  std::vector<std::optional<index_range>>
+      touched;  // per tensor: the first and the last operator that touch it
 };
 // Gives device memory to tensors, first come, first served: inputs, labels and parameters, then the outputs
 // of each operator in order. A tensor that does not fit in what is left of `most` bytes is staged in host

@@ -23,7 +23,8 @@ bool have_same_cross_section(const tensor& t, region a, const region& b) {
 
 class call_streamer {
  public:
-  call_streamer(const graph& g, std::vector<residence> home, bool joined) : g_(g), joins_lanes_(joined) {
+  call_streamer(const graph& g, std::vector<residence> home, bool waits_at_call_end)
+      : g_(g), joins_lanes_(waits_at_call_end) {
     plan_.residences = std::move(home);
   }
 
@@ -103,7 +104,8 @@ class call_streamer {
             have_same_cross_section(g_.tensors[n.what], r.where, n.where));
   }
 
-  // Schedules the copy during the previous step. Returns false if that step must end first.
+  // Copies the part during the previous step, unless it is on the device. Returns false, and copies nothing,
+  // if it conflicts with a part that the previous step still holds.
   bool fetch_during_previous_step(const ooc_need& n, std::size_t step) {
     for (resident_part& r : resident_parts_) {
       if (r.what != n.what || r.where != n.where || (joins_lanes_ && !r.dirty)) continue;
@@ -181,8 +183,8 @@ std::vector<ooc_need> needs_of(const graph& g, const std::vector<residence>& hom
 }
 
 memory_plan stream_calls(const graph& g, std::vector<residence> home,
-                         const std::vector<std::vector<ooc_step>>& calls, bool joined) {
-  return call_streamer(g, std::move(home), joined).run(calls);
+                         const std::vector<std::vector<ooc_step>>& calls, bool waits_at_call_end) {
+  return call_streamer(g, std::move(home), waits_at_call_end).run(calls);
 }
 
 }  // namespace um

@@ -16,9 +16,9 @@ struct ooc_need {
 };
 std::vector<ooc_need> needs_of(const graph& g, const std::vector<residence>& home, const ooc_step& step);
 
-// `joined`: the lanes wait for each other at the end of each call, and each part copies again what it shares
-// with the previous part. `home`: staged or device for every tensor.
+// `waits_at_call_end`: the lanes wait for each other at the end of each call, and each part copies again what
+// it shares with the previous part. `home`: staged or device for every tensor.
 memory_plan stream_calls(const graph& g, std::vector<residence> home,
-                         const std::vector<std::vector<ooc_step>>& calls, bool joined);
+                         const std::vector<std::vector<ooc_step>>& calls, bool waits_at_call_end);
 
 }  // namespace um

@@ -132,7 +132,7 @@ class pooch_planner {
   nanoseconds added_recompute_time(std::size_t m, const label_evaluator::outcome& now, byte_count room) {
     std::vector<gap_choice> changed = labels_;
     changed[m] = gap_choice::recompute;
-    const minimum_memory other = label_evaluator_.minimum_for(changed);
+    const decisions_minimum other = label_evaluator_.minimum_for(changed);
     return other.peak > room ? std::numeric_limits<nanoseconds>::max()
                              : other.recompute_time - now.predicted.recompute_time;
   }

@@ -66,8 +66,8 @@ bool torch_copies::may_begin(const torch_kernels& kernels, std::size_t t) const 
   return !kernels.kernel(t).runs_early;
 }
 
-// Starts the copy before kernel t, or before the last earlier kernel where a copy can begin. In the graph,
-// the copy stands before the first node of the next library call.
+// Starts the copy before kernel t, or before the last earlier kernel for which may_begin() holds. In the
+// graph, the copy stands before the first node of the next library call.
 void torch_copies::schedule_at(const torch_kernels& kernels, incoming_copy& each, std::size_t t) {
   while (!may_begin(kernels, t)) --t;
   each.start_kernel = t;

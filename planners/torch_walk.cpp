@@ -168,12 +168,12 @@ void torch_walk::run_kernel(const torch_kernel& kernel, std::size_t t, bool back
   live_ += written;
   for (const auto* roots : {&kernel.reads, &kernel.writes}) {
     for (const torch_id b : *roots) {
-      if (is_last_use(b, t, backward)) live_ -= flow_.reserved_bytes(b);
+      if (is_freed_after(b, t, backward)) live_ -= flow_.reserved_bytes(b);
     }
   }
 }
 
-bool torch_walk::is_last_use(torch_id b, std::size_t t, bool backward) const {
+bool torch_walk::is_freed_after(torch_id b, std::size_t t, bool backward) const {
   if (last_use_[b] != t || (!backward && orders_.is_offloaded[b])) return false;
   const torch_node& node = flow_.at(b);
   if (node.kind == torch_kind::input) return !node.is_resident && backward;
@@ -187,7 +187,7 @@ std::int64_t torch_walk::in_place_bytes(const torch_kernel& kernel, std::size_t 
   if (kernel.is_library) {
     const torch_node& node = flow_.at(kernel.members[0]);
     const torch_id first = node.writes_over_first_input ? flow_.root[node.inputs[0]] : no_node;
-    const bool is_over = first != no_node && kernels_->runs(first) && is_last_use(first, t, backward);
+    const bool is_over = first != no_node && kernels_->runs(first) && is_freed_after(first, t, backward);
     return is_over ? flow_.reserved_bytes(first) : 0;
   }
   if (kernel.writes.empty()) return 0;
@@ -201,7 +201,7 @@ std::int64_t torch_walk::in_place_bytes(const torch_kernel& kernel, std::size_t 
       const bool is_taken = std::ranges::find(taken, b) != taken.end();
       const bool came_back = backward && orders_.is_offloaded[b];  // Inductor does not overwrite copies
       if (!from_outside || is_taken || came_back || flow_.at(b).bytes != flow_.at(written).bytes ||
-          !is_last_use(b, t, backward))
+          !is_freed_after(b, t, backward))
         continue;
       bytes += flow_.reserved_bytes(b);
       taken.push_back(b);

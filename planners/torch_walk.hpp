@@ -46,7 +46,7 @@ class torch_walk {
   void wait_for_copies();
   void copy_in(std::size_t t);
   void run_kernel(const torch_kernel& kernel, std::size_t t, bool backward);
-  bool is_last_use(torch_id b, std::size_t t, bool backward) const;
+  bool is_freed_after(torch_id b, std::size_t t, bool backward) const;
   std::int64_t in_place_bytes(const torch_kernel& kernel, std::size_t t, bool backward) const;
   std::int64_t time_of(const torch_kernel& kernel) const;
   std::int64_t host_ns() const;

@@ -8,7 +8,7 @@
 
 namespace um {
 
-minimum_memory minimum_memory_finder::minimum_for(std::vector<decision> decisions) {
+decisions_minimum decisions_minimum_finder::minimum_for(std::vector<decision> decisions) {
   for (std::uint32_t x = 0; x < gaps_.size(); ++x) {
     if (decisions[x].choice == gap_choice::swap)
       decisions[x] = {gap_choice::swap, gaps_[x].last_use, gaps_[x].next_use};
@@ -24,19 +24,19 @@ minimum_memory minimum_memory_finder::minimum_for(std::vector<decision> decision
   }
 }
 
-position minimum_memory_finder::peak_position() {
+position decisions_minimum_finder::peak_position() {
   change_evaluator& by = last_attempt_->evaluator;
   const std::vector<byte_count> live = live_at_positions(uses_, by.new_events(), by.new_live_bytes());
   return static_cast<position>(std::ranges::max_element(live) - live.begin());
 }
 
-minimum_memory_finder::attempt& minimum_memory_finder::attempt_at(std::size_t i) {
+decisions_minimum_finder::attempt& decisions_minimum_finder::attempt_at(std::size_t i) {
   if (i == attempts_.size()) attempts_.emplace_back(g_, uses_, gaps_, costs_);
   return *std::next(attempts_.begin(), static_cast<std::ptrdiff_t>(i));
 }
 
 // Makes the attempt's list of events that of these decisions.
-void minimum_memory_finder::evaluate(attempt& by, const std::vector<decision>& decisions) const {
+void decisions_minimum_finder::evaluate(attempt& by, const std::vector<decision>& decisions) const {
   constexpr byte_count any = std::numeric_limits<std::int64_t>::max();
   constexpr std::size_t rebuild_share = 8;  // if more than one in this many gaps changed, a rebuild is faster
   const bool is_new = by.decisions.empty();
@@ -54,7 +54,8 @@ void minimum_memory_finder::evaluate(attempt& by, const std::vector<decision>& d
 
 // If a part is fetched before its own use, moves its return to that position. Returns whether any return
 // moved.
-bool minimum_memory_finder::return_for_earlier_readers(const attempt& by, std::vector<decision>& decisions) {
+bool decisions_minimum_finder::return_for_earlier_readers(const attempt& by,
+                                                          std::vector<decision>& decisions) {
   is_fetched_.assign(uses_.parts.size(), false);
   bool earlier = false;
   for (position at = 0; at < uses_.end(); ++at) {

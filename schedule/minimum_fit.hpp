@@ -1,5 +1,5 @@
-// The minimum memory that decisions need. Gives the result of fit_transfers() for a budget of 0, but faster
-// if few decisions differ from those of the previous call.
+// The minimum memory that given decisions need. Gives the result of fit_transfers() for a budget of 0, but
+// faster if few decisions differ from those of the previous call.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +10,19 @@
 
 namespace um {
 
-struct minimum_memory {
+struct decisions_minimum {
   byte_count peak = 0;             // peak with every swapped part on the device as briefly as possible
   nanoseconds recompute_time = 0;  // time of all recomputations
 };
 
 // Keeps references. No other object may use the forecaster during a call.
-class minimum_memory_finder {
+class decisions_minimum_finder {
  public:
-  minimum_memory_finder(const graph& g, const use_table& uses, const std::vector<gap>& gaps,
-                        forecaster& costs)
+  decisions_minimum_finder(const graph& g, const use_table& uses, const std::vector<gap>& gaps,
+                           forecaster& costs)
       : g_(g), uses_(uses), gaps_(gaps), costs_(costs) {}
 
-  minimum_memory minimum_for(std::vector<decision> decisions);
+  decisions_minimum minimum_for(std::vector<decision> decisions);
   // The first position at the peak of the last minimum_for().
   position peak_position();
 

@@ -14,27 +14,27 @@ std::int64_t images_of_op(const graph& g, const op& o) {
 
 namespace {
 
-// Splits the operators of a loop into phases. In even phases the operators run part by part, in odd ones
+// Splits the operators of a loop into stages. In even stages the operators run part by part, in odd ones
 // whole. An operator that reads a sum over parts, or all of a tensor that is written part by part, is in a
-// later phase. `independent`: the operator depends on no part.
+// later stage. `independent`: the operator depends on no part.
 constexpr int independent = -1;
 
-class phase_builder {
+class stage_builder {
  public:
   // `strict`: throws infeasible if a split operator reads one that cannot be split and that depends on parts.
-  phase_builder(const graph& g, const batch_loop& run, const std::vector<bool>& deferred, bool strict)
+  stage_builder(const graph& g, const batch_loop& run, const std::vector<bool>& deferred, bool strict)
       : g_(g),
         loop_(run),
         is_strict_(strict),
         writers_(g.tensors.size()),
-        last_reader_phase_(g.tensors.size(), independent) {
+        last_reader_stage_(g.tensors.size(), independent) {
     for (op_id o = run.begin; o < run.end; ++o) {
       placed_op x{o, independent, can_split_batch(g, g.ops[o], run.parts) && run.parts > 1};
       if (deferred[o]) {
         if (strict && x.is_cut) throw_reads_deferred(g.ops[o], deferred);
         continue;
       }
-      x.phase = earliest_phase_of(x);
+      x.stage = earliest_stage_of(x);
       record_op(x);
       placed_ops_.push_back(x);
     }
@@ -43,16 +43,16 @@ class phase_builder {
 
   std::vector<compute> order() const {
     int last = 0;
-    for (const placed_op& x : placed_ops_) last = std::max(last, x.phase);
-    std::vector<std::vector<placed_op>> by_phase(static_cast<std::size_t>(last) + 1);
-    for (const placed_op& x : placed_ops_) by_phase[static_cast<std::size_t>(x.phase)].push_back(x);
+    for (const placed_op& x : placed_ops_) last = std::max(last, x.stage);
+    std::vector<std::vector<placed_op>> by_stage(static_cast<std::size_t>(last) + 1);
+    for (const placed_op& x : placed_ops_) by_stage[static_cast<std::size_t>(x.stage)].push_back(x);
     std::vector<compute> all;
-    for (const std::vector<placed_op>& phase : by_phase) {
-      const bool in_parts = std::ranges::any_of(phase, &placed_op::is_cut);
+    for (const std::vector<placed_op>& stage : by_stage) {
+      const bool in_parts = std::ranges::any_of(stage, &placed_op::is_cut);
       for (std::uint32_t i = 0; i < (in_parts ? loop_.parts : 1); ++i) {
         const std::uint32_t part = loop_.descending ? loop_.parts - 1 - i : i;
-        for (const placed_op& x : phase) {
-          if (x.is_cut) all.push_back({x.op, part_of(x.op, part)});
+        for (const placed_op& x : stage) {
+          if (x.is_cut) all.push_back({x.op, batch_part_of(x.op, part)});
           if (!x.is_cut && i == 0) all.push_back({x.op, {}});
         }
       }
@@ -63,45 +63,45 @@ class phase_builder {
  private:
   struct placed_op {
     op_id op = 0;
-    int phase = independent;
+    int stage = independent;
     bool is_cut = false;
   };
   struct tensor_writer {  // last writer of a tensor within the loop
     op_id op = 0;
-    int phase = independent;
+    int stage = independent;
     bool writes_slices = false;  // each part writes its own slice
   };
 
-  box part_of(op_id o, std::uint32_t part) const {
+  box batch_part_of(op_id o, std::uint32_t part) const {
     return batch_part(images_of_op(g_, g_.ops[o]), part, loop_.parts);
   }
-  static bool is_whole_phase(int phase) { return phase % 2 == 1; }
+  static bool is_whole_stage(int stage) { return stage % 2 == 1; }
 
-  int earliest_phase_of(const placed_op& x) const {
+  int earliest_stage_of(const placed_op& x) const {
     int least = independent;
-    const auto wait_for = [&](int phase, bool whole) {
-      if (phase == independent) return;
-      const bool joins = is_whole_phase(phase) ? !x.is_cut : x.is_cut && !whole;
-      least = std::max(least, joins ? phase : is_whole_phase(phase) || !x.is_cut ? phase + 1 : phase + 2);
+    const auto wait_for = [&](int stage, bool whole) {
+      if (stage == independent) return;
+      const bool joins = is_whole_stage(stage) ? !x.is_cut : x.is_cut && !whole;
+      least = std::max(least, joins ? stage : is_whole_stage(stage) || !x.is_cut ? stage + 1 : stage + 2);
     };
     const op& o = g_.ops[x.op];
     for (const tensor_id t : o.in) {
       const tensor_writer& from = writers_[t];
-      if (from.phase == independent) continue;
-      if (is_strict_ && x.is_cut && is_whole_phase(from.phase)) throw_needs_batch(g_.ops[from.op], o);
-      wait_for(from.phase, !x.is_cut || !from.writes_slices || !reads_own_slices(x.op, t, from.op));
+      if (from.stage == independent) continue;
+      if (is_strict_ && x.is_cut && is_whole_stage(from.stage)) throw_needs_batch(g_.ops[from.op], o);
+      wait_for(from.stage, !x.is_cut || !from.writes_slices || !reads_own_slices(x.op, t, from.op));
     }
     // Earlier readers and writers of a tensor precede an operator that writes it again.
-    for (const tensor_id t : o.out) wait_for(std::max(writers_[t].phase, last_reader_phase_[t]), true);
+    for (const tensor_id t : o.out) wait_for(std::max(writers_[t].stage, last_reader_stage_[t]), true);
     return x.is_cut && least == independent ? 0 : least;
   }
 
   void record_op(const placed_op& x) {
     const op& o = g_.ops[x.op];
-    for (const tensor_id t : o.in) last_reader_phase_[t] = std::max(last_reader_phase_[t], x.phase);
-    for (const tensor_id t : o.out) writers_[t] = {x.op, x.phase, false};
+    for (const tensor_id t : o.in) last_reader_stage_[t] = std::max(last_reader_stage_[t], x.stage);
+    for (const tensor_id t : o.out) writers_[t] = {x.op, x.stage, false};
     if (!x.is_cut) return;
-    for (const access& a : accesses_of(g_, o, part_of(x.op, loop_.parts - 1))) {
+    for (const access& a : accesses_of(g_, o, batch_part_of(x.op, loop_.parts - 1))) {
       if (a.mode == access_mode::write && !is_whole(g_.tensors[a.tensor].shape, a.where))
         writers_[a.tensor].writes_slices = true;
     }
@@ -112,7 +112,7 @@ class phase_builder {
   bool reads_own_slices(op_id reader, tensor_id t, op_id by) const {
     const auto touched = [&](op_id o, std::uint32_t part, bool reading) {
       interval all{std::numeric_limits<std::int64_t>::max(), 0};
-      for (const access& a : accesses_of(g_, g_.ops[o], part_of(o, part))) {
+      for (const access& a : accesses_of(g_, g_.ops[o], batch_part_of(o, part))) {
         if (a.tensor != t || (a.mode == access_mode::read) != reading) continue;
         all = {std::min(all.begin, a.where.batch.begin), std::max(all.end, a.where.batch.end)};
       }
@@ -132,12 +132,12 @@ class phase_builder {
     std::vector<int> first_reader(g_.tensors.size(), std::numeric_limits<int>::max());
     for (placed_op& x : placed_ops_ | std::views::reverse) {
       const op& o = g_.ops[x.op];
-      if (x.phase == independent) {
+      if (x.stage == independent) {
         int first = std::numeric_limits<int>::max();
         for (const tensor_id t : o.out) first = std::min(first, first_reader[t]);
-        x.phase = first == std::numeric_limits<int>::max() ? 0 : first;
+        x.stage = first == std::numeric_limits<int>::max() ? 0 : first;
       }
-      for (const tensor_id t : o.in) first_reader[t] = std::min(first_reader[t], x.phase);
+      for (const tensor_id t : o.in) first_reader[t] = std::min(first_reader[t], x.stage);
     }
   }
 
@@ -158,7 +158,7 @@ class phase_builder {
   const batch_loop& loop_;
   bool is_strict_ = false;
   std::vector<tensor_writer> writers_;
-  std::vector<int> last_reader_phase_;  // per tensor: the last phase that reads it
+  std::vector<int> last_reader_stage_;  // per tensor: the last stage of the loop that reads it
   std::vector<placed_op> placed_ops_;
 };
 
@@ -215,7 +215,7 @@ std::vector<compute> make_order(const graph& g, const loop_nest& l) {
   const std::vector<bool> deferred = find_deferred(g, l.deferred);
   std::vector<compute> order;
   const auto add = [&](const batch_loop& run) {
-    const std::vector<compute> all = phase_builder(g, run, deferred, micro).order();
+    const std::vector<compute> all = stage_builder(g, run, deferred, micro).order();
     order.insert(order.end(), all.begin(), all.end());
   };
   op_id o = 0;

@@ -42,7 +42,7 @@ transfer_placer::transfer_placer(const forecaster& costs, const use_table& uses,
   }
   const auto time_of = [&](const gap& e, lane where) {
     const nanoseconds alone = costs.copy_time(uses.parts[e.part].bytes, where);
-    return alone + alone / 100 * slack.percent + slack.fixed;
+    return alone + alone / 100 * slack.percent_of_copy + slack.fixed;
   };
   for (std::uint32_t x = 0; x < gaps.size(); ++x) {
     const gap& e = gaps[x];

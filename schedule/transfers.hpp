@@ -11,8 +11,8 @@ namespace um {
 
 // How much longer than forecast a copy may take without delaying anything.
 struct copy_slack {
-  std::int64_t percent = 0;  // percentage of the copy's time
-  nanoseconds fixed = 0;     // fixed time added to each copy
+  std::int64_t percent_of_copy = 0;
+  nanoseconds fixed = 0;  // fixed time added to each copy
 };
 
 // When the part of a gap leaves and returns. `early`: so that copies delay nothing. `just_in_time`: leaves

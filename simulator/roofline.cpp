@@ -83,10 +83,10 @@ std::uint64_t with_padding(const graph& g, const op& o, std::uint64_t flops) {
 
 // Speed in percent of the roofline rate. Above 100 for algorithms that save multiplications, such as
 // Winograd's.
-nanoseconds speed_percent_of(const graph& g, const op& o, const machine& on) {
+std::int64_t speed_percent_of(const graph& g, const op& o, const machine& on) {
   for (const operator_speed& p : on.operators) {
     if (p.kind != kind_of(o.attributes) || p.precision != to_text(g.arithmetic)) continue;
-    if (p.filter == 0 || p.filter == filter_height_of(g, o)) return static_cast<nanoseconds>(p.percent);
+    if (p.filter == 0 || p.filter == filter_height_of(g, o)) return static_cast<std::int64_t>(p.percent);
   }
   return 100;
 }

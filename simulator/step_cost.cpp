@@ -105,7 +105,7 @@ step_cost run_twinned_copy(const simulated_run& run, const step& s, bool to_devi
     traffic += memory.prefetch_to_device(r);
   }
   byte_count bytes = 0;
-  for (const movement& m : s.movements) {
+  for (const managed_target& m : s.managed_targets) {
     bytes += m.device_range.bytes;
     traffic += memory.touch(m.device_range, to_device ? access_mode::write : access_mode::read);
   }
@@ -118,7 +118,7 @@ step_cost run_twinned_copy(const simulated_run& run, const step& s, bool to_devi
   const std::uint64_t rate = s.copy_bytes_per_s;
   const char* name = to_device ? "uvm.remote_read_bytes_per_s" : "uvm.remote_write_bytes_per_s";
   const nanoseconds copying =
-      static_cast<nanoseconds>(s.movements.size()) * on.launch_ns + time_for(bytes, rate, on, name);
+      static_cast<nanoseconds>(s.managed_targets.size()) * on.launch_ns + time_for(bytes, rate, on, name);
   return {std::max(copying, discarding) + traffic.time, bytes > 0 ? rate : 0};
 }
 
@@ -141,7 +141,7 @@ managed_traffic evict_in_calls(range what, byte_count call, managed_memory& memo
 
 step_cost run_managed(const step& s, managed_memory& memory, counters& moved) {
   managed_traffic traffic;
-  for (const movement& m : s.movements) {
+  for (const managed_target& m : s.managed_targets) {
     std::visit(
         overloaded{[&](const prefetch&) { traffic += memory.prefetch_to_device(m.device_range, true); },
                    [&](const evict&) { traffic += evict_in_calls(m.device_range, s.call_bytes, memory); },

@@ -40,7 +40,7 @@ void read_line(const std::string& line, std::map<std::string, engine_choice>& en
         json.at("workspace_bytes").get<byte_count>(), json.at("time_ns").get<nanoseconds>(),
         json.at("parts").get<std::int64_t>()};
   } catch (const nlohmann::json::exception&) {
-    return;  // chosen anew
+    return;  // its engine is chosen again
   }
 }
 

@@ -100,7 +100,7 @@ std::string folder_for_values(const std::string& folder, const cell& work) {
 
 void append_record(record& r, const cell& work, const environment& here, const std::string& out) {
   record_file file(out, open_mode::add);
-  check_settings(std::span(&work, 1), file);
+  check_figures_and_rules(std::span(&work, 1), file);
   digest_checker digests;
   for (record before : file.earlier()) digests.check(before);
   digests.check(r);
@@ -123,7 +123,8 @@ int run_command(const run_options& options) {
   const environment here =
       environment_for(std::span(&work, 1), machines, options.experiment.machine_like, signals);
   // Others may add to the file while this cell runs.
-  if (!options.out.empty()) check_settings(std::span(&work, 1), record_file(options.out, open_mode::add));
+  if (!options.out.empty())
+    check_figures_and_rules(std::span(&work, 1), record_file(options.out, open_mode::add));
 
   child_pool pool(signals);
   start_cell(pool, 0, work);

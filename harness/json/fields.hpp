@@ -30,7 +30,7 @@ json_place place_of_field(const json_place& at, std::size_t index);
 json parse_json(std::string_view text, const std::string& source);
 // Whether the text is well-formed JSON. A truncated object is not.
 bool is_json(std::string_view text);
-// JSON text on one line, or indented for readers.
+// JSON text: dump_line() writes one line, dump_indented() indents.
 std::string dump_line(const json& value);
 std::string dump_indented(const json& value);
 // A digest of the text in that many hexadecimal digits, at most 16.

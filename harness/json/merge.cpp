@@ -73,8 +73,8 @@ part drop_duplicates(part all) {
   return kept;
 }
 
-void check_settings(const std::vector<part>& parts) {
-  settings_checker book;
+void check_figures_and_rules(const std::vector<part>& parts) {
+  figures_and_rules_checker book;
   for (const part& p : parts) {
     for (const part_entry& e : p) {
       if (const auto conflict = book.conflict(e.entry)) {
@@ -114,7 +114,7 @@ part part_from_file(const record_file& file) {
 }
 
 std::vector<file_entry> merge_parts(std::vector<part> parts) {
-  check_settings(parts);
+  check_figures_and_rules(parts);
   part all = drop_duplicates(has_one_environment(parts) ? interleave(parts) : concatenate(parts));
   check_digests(all);
   std::vector<file_entry> entries;

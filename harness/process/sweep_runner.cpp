@@ -169,8 +169,8 @@ const record* finished_record(const std::vector<record>& earlier, const cell& c)
   return last;
 }
 
-void check_settings(std::span<const cell> cells, const record_file& file) {
-  settings_checker book;
+void check_figures_and_rules(std::span<const cell> cells, const record_file& file) {
+  figures_and_rules_checker book;
   for (const record& r : file.earlier()) book.remember(r);
   for (const cell& c : cells) {
     record r = make_record(c);
@@ -184,7 +184,7 @@ void check_settings(std::span<const cell> cells, const record_file& file) {
 
 sweep_result run_sweep(const std::vector<cell>& cells, const sweep_settings& settings, record_file& file,
                        const environment& here, signal_watch& signals, std::FILE* progress) {
-  check_settings(cells, file);
+  check_figures_and_rules(cells, file);
   sweep_run run(cells, settings, file, signals, progress);
   if (run.skipped() > 0) {
     print_to(progress, "{} of {} cells are in {} already\n", run.skipped(), cells.size(),

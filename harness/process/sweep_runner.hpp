@@ -35,7 +35,7 @@ const record* last_record(const std::vector<record>& earlier, const cell& c);
 
 // Throws input_error if the file's records used other figures of a cell's machine or other rules of its
 // strategy.
-void check_settings(std::span<const cell> cells, const record_file& file);
+void check_figures_and_rules(std::span<const cell> cells, const record_file& file);
 
 // Runs the cells that `file` does not have yet, `jobs` at a time. Appends their records in the order of
 // `cells`, each before its line is printed to `progress`. Appends `here` before the first of them, unless the

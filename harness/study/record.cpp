@@ -77,13 +77,13 @@ hint_strategy without_summary(hint_strategy s) {
 
 }  // namespace
 
-void settings_checker::remember(const record& r) {
+void figures_and_rules_checker::remember(const record& r) {
   if (r.simulated && r.planner_machine_digest)
     figures_.insert_or_assign(r.backend, *r.planner_machine_digest);
   if (r.rules) rules_.insert_or_assign(r.strategy, without_summary(*r.rules));
 }
 
-std::optional<std::string> settings_checker::conflict(const record& r) const {
+std::optional<std::string> figures_and_rules_checker::conflict(const record& r) const {
   const auto figures = figures_.find(r.backend);
   if (r.simulated && r.planner_machine_digest && figures != figures_.end() &&
       figures->second != *r.planner_machine_digest) {

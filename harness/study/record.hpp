@@ -154,7 +154,7 @@ class digest_checker {
   std::map<std::string, std::uint64_t> by_group_;
 };
 
-class settings_checker {
+class figures_and_rules_checker {
  public:
   // Adds the settings of a record in the file.
   void remember(const record& r);

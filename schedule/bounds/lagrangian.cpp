@@ -81,7 +81,7 @@ void lagrangian::add_excess(const value& v, const value_choice& c, std::vector<d
     change[begin] += v.bytes;
     change[end] -= v.bytes;
   };
-  if (c.copy_out) excess_.lane_prices[c.copy_out->interval][copy_out] += v.copy_out_time;
+  if (c.only_copy_out) excess_.lane_prices[c.only_copy_out->interval][copy_out] += v.copy_out_time;
   for (std::size_t k = 0; k < v.absences.size(); ++k) {
     const gap_use u = choose_gap_use(prices_, v, c, k);
     hold(v.absences[k].begin, std::min(u.away_begin, v.absences[k].end));

@@ -50,7 +50,7 @@ void add_copies(value_costs& costs, const price_index& at, const value& v, std::
     const std::size_t leaves = std::max(i, s.begin);
     while (!ends && costs.return_costs.back().first < leaves) costs.return_costs.pop_back();
     const double back = ends ? 0 : costs.return_costs.back().second;
-    costs.copy_candidates.push_back(
+    costs.copy_out_candidates.push_back(
         {i, gap, v.copy_out_time * at.lane_price(i, copy_out), at.holding_cost(v, s.begin, leaves) + back});
   }
 }
@@ -66,14 +66,14 @@ value_choice with_best_copy(value_costs& costs, const price_index& at, const val
   const std::vector<double>&away = costs.away_cost, &stays = costs.cost_without_copy;
   double before = 0, behind = 0;
   for (std::size_t k = 0; k < away.size(); ++k) behind += std::min(away[k], stays[k]);
-  auto copy = costs.copy_candidates.begin();
+  auto copy = costs.copy_out_candidates.begin();
   for (std::size_t k = 0; k < away.size(); ++k) {
     behind -= std::min(away[k], stays[k]);
-    for (; copy != costs.copy_candidates.end() && copy->gap == k; ++copy) {
+    for (; copy != costs.copy_out_candidates.end() && copy->gap == k; ++copy) {
       const double cost = before + copy->price + std::min(stays[k], copy->away_cost) + behind;
       if (cost >= c.cost) continue;
       c.cost = cost;
-      c.copy_out = chosen_copy{copy->interval, k};
+      c.only_copy_out = chosen_copy{copy->interval, k};
     }
     before += stays[k];
   }
@@ -97,15 +97,15 @@ value_choice cheapest_without_copy_out(const value_costs& costs, const price_ind
     const double cost = at.min_return_cost(v, s, at.return_by_copy(v), earliest_return(s, s.begin));
     c.cost += must_return_first(v, k) ? cost : std::min(cost, costs.keep_cost[k]);
   }
-  c.stays_resident = resident <= c.cost;
-  if (c.stays_resident) c.cost = resident;
+  c.stays_in_all_gaps = resident <= c.cost;
+  if (c.stays_in_all_gaps) c.cost = resident;
   return c;
 }
 
 gap_use gap_use_without_copy_out(const price_index& at, const value& v, const value_choice& c,
                                  std::size_t gap) {
   const absence& s = v.absences[gap];
-  if (c.stays_resident) return {s.end, s.end};
+  if (c.stays_in_all_gaps) return {s.end, s.end};
   if (needs_no_return(v, gap)) return {s.begin, s.end};
   const std::size_t from = earliest_return(s, s.begin);
   const double cost = at.min_return_cost(v, s, at.return_by_copy(v), from);
@@ -119,7 +119,7 @@ void tabulate_value_costs(value_costs& costs, const price_index& at, const value
   costs.keep_cost.clear();
   for (const absence& s : v.absences) costs.keep_cost.push_back(keep_cost(at, v, s));
   costs.away_cost.clear();
-  costs.copy_candidates.clear();
+  costs.copy_out_candidates.clear();
   if (!swaps || v.leaves_without_copy) return;
   std::size_t begin = v.first_leave_interval;
   for (std::size_t k = 0; k < v.absences.size(); ++k) {
@@ -157,8 +157,9 @@ gap_use choose_gap_use(const price_index& at, const value& v, const value_choice
   const absence& s = v.absences[gap];
   if (v.leaves_without_copy) return gap_use_without_copy_out(at, v, c, gap);
   const double kept = keep_cost(at, v, s), stays = cost_without_copy(at, v, c, gap, kept);
-  if (c.copy_out && gap >= c.copy_out->gap) {
-    const std::size_t leaves = gap == c.copy_out->gap ? std::max(c.copy_out->interval, s.begin) : s.begin;
+  if (c.only_copy_out && gap >= c.only_copy_out->gap) {
+    const std::size_t leaves =
+        gap == c.only_copy_out->gap ? std::max(c.only_copy_out->interval, s.begin) : s.begin;
     const bool ends = needs_no_return(v, gap);
     const std::size_t from = earliest_return(s, leaves);
     const double back = ends ? 0 : at.min_return_cost(v, s, at.return_by_copy(v), from);

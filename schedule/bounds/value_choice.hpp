@@ -21,8 +21,8 @@ struct value_choice {
   bool recomputes = false;  // recomputations may end its gaps
   std::size_t shared_begin = 0,
               shared_end = 0;  // gaps [begin, end) whose recomputation the closure pays for (closure.hpp)
-  std::optional<chosen_copy> copy_out = {};
-  bool stays_resident = false;  // stays on the device, although it could leave without a copy
+  std::optional<chosen_copy> only_copy_out = {};  // after it the value may leave in every later gap
+  bool stays_in_all_gaps = false;                 // although it could leave without a copy
 
   bool shares_run(std::size_t gap) const { return shared_begin <= gap && gap < shared_end; }
 };
@@ -36,13 +36,13 @@ struct gap_use {
 
 // Costs of a value's options at given prices, tabulated per gap.
 struct value_costs {
-  struct copy_candidate {
+  struct copy_out_candidate {
     std::size_t interval = 0, gap = 0;
     double price = 0, away_cost = 0;  // price of the copy; cost of its gap if the value leaves after it
   };
   std::vector<double> keep_cost;  // per gap: cost of keeping the value
   std::vector<double> away_cost;  // per gap: cost if the value is off the device from the gap's start on
-  std::vector<copy_candidate> copy_candidates;
+  std::vector<copy_out_candidate> copy_out_candidates;
   std::vector<std::pair<std::size_t, double>> return_costs;  // scratch
   std::vector<double> cost_without_copy;                     // scratch
 };

@@ -110,8 +110,7 @@ class subgradient_ascent {
 
   lagrangian lagrangian_;
   prices best_prices_;
-  double
-      lane_step_factor_;  // step factor of lane prices: each lane interval has only a small part of the time
+  double lane_step_factor_;  // steps of lane prices are this many times larger; 0: lane prices stay fixed
 };
 
 prices expand_start_prices(const model& m, std::size_t loss, const start_prices& start, double budget) {

@@ -297,12 +297,12 @@ TEST_F(managed_lowering, a_twinned_tensor_leaves_by_a_copy_and_comes_back_to_its
   plan.actions.insert(plan.actions.end() - 1, prefetch{y0, {}});
   const execution_plan e = lower(under(pressure::none, GiB), plan);
   const step &out = e.steps[2], &back = e.steps[6];
-  ASSERT_EQ(out.movements.size(), 1U);
+  ASSERT_EQ(out.managed_targets.size(), 1U);
   ASSERT_EQ(out.populate_or_discard.size(), 1U);
-  EXPECT_EQ(out.movements[0].device_range, out.populate_or_discard[0]);
-  EXPECT_EQ(out.movements[0].device_range.offset, e.steps[0].operands[1].location.offset);
-  EXPECT_EQ(back.movements[0].device_range, out.movements[0].device_range);
-  EXPECT_EQ(back.movements[0].pinned_offset, out.movements[0].pinned_offset);
+  EXPECT_EQ(out.managed_targets[0].device_range, out.populate_or_discard[0]);
+  EXPECT_EQ(out.managed_targets[0].device_range.offset, e.steps[0].operands[1].location.offset);
+  EXPECT_EQ(back.managed_targets[0].device_range, out.managed_targets[0].device_range);
+  EXPECT_EQ(back.managed_targets[0].pinned_offset, out.managed_targets[0].pinned_offset);
   EXPECT_EQ(back.populate_or_discard, out.populate_or_discard);
   EXPECT_EQ(back.waits_for[on_to_host], 2);
   EXPECT_EQ(e.steps[7].waits_for[static_cast<std::size_t>(lane::to_device)], 6);
@@ -372,7 +372,7 @@ TEST_F(managed_lowering, a_dead_tensor_gives_up_only_what_nobody_took_over) {
   std::vector<int> given(e.managed_arena_bytes / managed_block, 0);
   for (const step& s : e.steps) {
     if (!std::holds_alternative<evict>(s.command)) continue;
-    for (const movement& moved_part : s.movements) {
+    for (const managed_target& moved_part : s.managed_targets) {
       for (byte_count b = moved_part.device_range.offset / managed_block;
            b < (moved_part.device_range.offset + moved_part.device_range.bytes) / managed_block; ++b)
         ++given[b];
@@ -387,7 +387,7 @@ TEST_F(managed_lowering, parts_of_a_tensor_tile_its_blocks) {
   const execution_plan e = lower(under(pressure::none, GiB), plan);
   byte_count moved = 0;
   for (const step& s : e.steps) {
-    for (const movement& moved_part : s.movements) {
+    for (const managed_target& moved_part : s.managed_targets) {
       EXPECT_EQ(moved_part.device_range.offset % managed_block, 0U);
       moved += moved_part.device_range.bytes;
     }

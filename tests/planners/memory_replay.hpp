@@ -77,7 +77,7 @@ class memory_replay {
     const bool gives_up = std::holds_alternative<discard>(s.command) && is_managed(s.home);
     if (std::holds_alternative<prefetch>(s.command)) clear(s.populate_or_discard);
     for (const pitched_copy& c : s.copies) copy(c);
-    for (const movement& m : s.movements) {
+    for (const managed_target& m : s.managed_targets) {
       const byte_count here = m.device_range.offset, there = m.pinned_offset, bytes = m.device_range.bytes;
       if (gives_up) set({space::managed, here}, bytes, garbage);
       if (s.home != residence::twinned || gives_up) continue;

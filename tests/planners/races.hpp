@@ -49,7 +49,7 @@ inline std::vector<memory_use> memory_uses_of(const graph& g, const step& s) {
   const bool twinned = s.home == residence::twinned, in = std::holds_alternative<prefetch>(s.command);
   const bool gives_up = std::holds_alternative<discard>(s.command) && is_managed(s.home);
   for (const range& r : s.populate_or_discard) add(all, {space::managed, r.offset}, r.bytes, true);
-  for (const movement& m : s.movements) {
+  for (const managed_target& m : s.managed_targets) {
     const bool copies = twinned && (in || std::holds_alternative<evict>(s.command));
     if (copies || gives_up)
       add(all, {space::managed, m.device_range.offset}, m.device_range.bytes, in || gives_up);

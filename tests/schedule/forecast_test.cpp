@@ -176,7 +176,7 @@ TEST_P(changed_lists, need_at_least_what_fitting_into_no_room_needs) {
     const use_table uses = make_use_table(g, make_order(g, l));
     const std::vector<gap> gaps = find_gaps(g, uses);
     forecaster own_costs(p, uses), whole_costs(p, uses);
-    minimum_memory_finder fitter(g, uses, gaps, own_costs);
+    decisions_minimum_finder fitter(g, uses, gaps, own_costs);
     std::vector<decision> now = random_decisions(gaps, dice, 2);
     for (int i = 0; i < 40 && !gaps.empty(); ++i) {
       const std::vector<decision> others = random_decisions(gaps, dice, 2);
@@ -185,7 +185,7 @@ TEST_P(changed_lists, need_at_least_what_fitting_into_no_room_needs) {
       if (i % 10 == 5) now = others;
       std::vector<decision> fitted = now;
       const fit_result expected = fit_transfers(g, uses, gaps, whole_costs, 0, fitted);
-      const minimum_memory need = fitter.minimum_for(now);
+      const decisions_minimum need = fitter.minimum_for(now);
       EXPECT_EQ(need.peak, expected.peak);
       EXPECT_EQ(need.recompute_time, expected.recompute_time);
     }

@@ -88,7 +88,7 @@ class hand_plan {
     if (s.home == residence::staged) {
       s.copies = {{{}, {}, bytes, 1, 1, bytes, bytes, bytes, bytes}};
     } else {
-      s.movements = {{{plan.at_start[t].offset, bytes}, 0}};
+      s.managed_targets = {{{plan.at_start[t].offset, bytes}, 0}};
     }
     s.call_bytes = 8 * MiB;
     s.copy_bytes_per_s = std::holds_alternative<prefetch>(what) ? rate_from_twin(on) : rate_to_twin(on);

@@ -71,7 +71,7 @@ void step_issuer::issue(std::uint32_t index, cudaStream_t stream, std::uint32_t 
 
 void step_issuer::move_managed(const step& s, cudaStream_t stream, std::uint32_t iteration) const {
   moved_bytes& moved = run_.lane_of(s.in_lane).moved;
-  for (const movement& m : s.movements) {
+  for (const managed_target& m : s.managed_targets) {
     const managed_range there = run_.memory.managed(m.device_range);
     std::visit(overloaded{[&](const prefetch&) {
                             prefetch_to_device(there, run_.cuda_session.device(), stream);
@@ -95,7 +95,7 @@ void step_issuer::move_twin(const step& s, cudaStream_t stream) const {
   if (std::holds_alternative<discard>(s.command)) return;
   const kernels::launch_site site{stream, run_.cuda_session.compute().multiprocessors};
   moved_bytes& moved = run_.lane_of(s.in_lane).moved;
-  for (const movement& m : s.movements) {
+  for (const managed_target& m : s.managed_targets) {
     std::byte* const here = run_.memory.managed(m.device_range).data;
     std::byte* const home = run_.memory.pinned(m.pinned_offset);
     kernels::copy_over_link(site, in ? home : here, in ? here : home, m.device_range.bytes,
@@ -113,7 +113,7 @@ void step_issuer::poison(const step& s, cudaStream_t stream) const {
   const auto fill = [&](const range& r) {
     check(cudaMemsetAsync(run_.memory.managed(r).data, nan_byte, r.bytes, stream));
   };
-  for (const movement& m : s.movements) fill(m.device_range);
+  for (const managed_target& m : s.managed_targets) fill(m.device_range);
   for (const range& r : s.populate_or_discard) fill(r);
 }
 

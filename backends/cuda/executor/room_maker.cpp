@@ -77,7 +77,7 @@ void room_maker::discard_room(const step& s) const {
   };
   for (const range& r : s.populate_or_discard) discard_one(r);
   if (!std::holds_alternative<discard>(s.command) || !is_managed(s.home)) return;
-  for (const movement& m : s.movements) discard_one(m.device_range);
+  for (const managed_target& m : s.managed_targets) discard_one(m.device_range);
 }
 
 }  // namespace um
