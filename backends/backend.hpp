@@ -35,7 +35,7 @@ struct execution_request {
   // Fills memory with NaNs before its first write, after a discard, and after an eviction to a twin, so that
   // a missing transfer shows.
   bool poisons_released_memory = false;
-  // Whether to compute execution::band and execution::cycle. Simulators alone can.
+  // Whether to compute execution::band and execution::steady_cycle_found. Simulators alone can.
   bool computes_time_band = false, computes_steady_cycle = false;
 };
 
@@ -44,7 +44,7 @@ struct execution_request {
 enum class launch_mode : std::uint8_t { simulated, streams, operator_graphs, stretch_graphs, cuda_graph };
 std::string_view to_text(launch_mode way);
 
-// What a part of an operator costs, for engines that were chosen by time.
+// The cost of a part of an operator, where engines are chosen by time.
 struct slice_cost {
   compute slice;
   op_cost cost;  // measured when the engine was chosen

@@ -35,7 +35,8 @@ struct distribution {
 };
 constexpr distribution small{0.0F, 0.1F}, near_one{1.0F, 0.125F};
 
-// The distribution that one reader of a parameter implies, if any; vectors differ by operand.
+// Returns the distribution of a parameter that is this operand of such an operator, or nothing if it is not a
+// vector.
 std::optional<distribution> distribution_by_operand(const op_attributes& what, std::size_t operand) {
   const auto vectors = [operand](std::initializer_list<distribution> from_second) {
     const bool among = operand >= 1 && operand <= from_second.size();
@@ -66,7 +67,7 @@ distribution distribution_of(const graph& g, tensor_id what) {
   return {0.0F, std::sqrt(6.0F / static_cast<float>(std::max<std::int64_t>(fan_in, 1)))};
 }
 
-// The parameter whose fp32 master this state is, if it is one.
+// Returns the parameter of which `state` is the fp32 master, if any.
 std::optional<tensor_id> parameter_of_master(const graph& g, tensor_id state) {
   for (const op& o : g.ops) {
     const auto* const step = std::get_if<optimizer_step>(&o.attributes.value);

@@ -35,7 +35,7 @@ convolution_problem forward_of(std::int64_t batch, const filter_shape& s) {
   convolution_problem p = vgg_convolution(batch, s.c, s.k, s.h);
   p.w = {s.k, s.c, s.r, s.r};
   p.y = {batch, s.k, out, out};
-  p.how = {s.stride, s.stride, s.pad, s.pad, true};
+  p.attributes = {s.stride, s.stride, s.pad, s.pad, true};
   return p;
 }
 
@@ -69,7 +69,7 @@ std::vector<layer> layers() {
 convolution_problem with_kind(convolution_problem p, convolution_kind kind) {
   p.kind = kind;
   if (kind == convolution_kind::forward) return p;
-  p.has_bias = p.how.relu = false;
+  p.has_bias = p.attributes.relu = false;
   return p;
 }
 

@@ -10,7 +10,7 @@ convolution_problem vgg_convolution(std::int64_t batch, std::int64_t channels, s
   p.x = {batch, channels, extent, extent};
   p.w = {filters, channels, 3, 3};
   p.y = {batch, filters, extent, extent};
-  p.how = {1, 1, 1, 1, true};
+  p.attributes = {1, 1, 1, 1, true};
   p.has_bias = true;
   return p;
 }

@@ -17,7 +17,7 @@ namespace {
 
 kernels::sampled_convolution sampled_problem_of(const convolution_problem& p) {
   kernels::sampled_convolution made{
-      p.x, p.w, p.y, p.how, operand_type(p.arithmetic), operand_type(p.arithmetic), p.order, 2};
+      p.x, p.w, p.y, p.attributes, operand_type(p.arithmetic), operand_type(p.arithmetic), p.order, 2};
   if (p.kind == convolution_kind::backward_data) made.result_operand = 0;
   if (p.kind == convolution_kind::backward_filter) {
     made.result_operand = 1;
@@ -26,7 +26,8 @@ kernels::sampled_convolution sampled_problem_of(const convolution_problem& p) {
   return made;
 }
 
-// Scratch memory has pseudo-random operands, room for the largest workspace, and the expected result.
+// Times recipes on pseudo-random operands in scratch memory, and checks their results against double
+// precision.
 class trial_data {
  public:
   trial_data(session& gpu, const convolution_problem& p, byte_count workspace_cap)
@@ -39,7 +40,7 @@ class trial_data {
         aligned_bytes(p.y, operand_type(p.arithmetic)), aligned_bytes({1, p.y.c, 1, 1}, dtype::f32)};
     byte_count end = 0;
     for (const byte_count size : bytes) end += size;
-    std::byte* at = gpu.scratch_of_ones(end + workspace_cap, operand_type(p.arithmetic));
+    std::byte* at = gpu.random_scratch(end + workspace_cap, operand_type(p.arithmetic));
     for (const byte_count size : bytes) {
       operands_.data.push_back(at);
       at += size;
@@ -49,7 +50,7 @@ class trial_data {
     const auto* const b = p.has_bias ? reinterpret_cast<const float*>(data[3]) : nullptr;
     expected_ = kernels::sampled_results(gpu.compute(), samples_, data[0], data[1], data[2], b);
     if (!accumulates_) return;
-    for (double& value : expected_) value += number_in_result(samples_.result);
+    for (double& value : expected_) value += prefilled_value(samples_.result);
   }
 
   // Times one call by trial_time(). Returns `never` if the recipe fails or is not accurate.
@@ -71,20 +72,20 @@ class trial_data {
     return round_up(static_cast<byte_count>(element_count(shape)) * element_bytes(type), arena_alignment);
   }
 
-  static constexpr int byte_of_number = 0x3f;  // 0.747 of four such bytes, 0.746 of two
-  static double number_in_result(dtype type) {
+  static constexpr int prefill_byte = 0x3f;  // four such bytes are 0.747 in f32, two are 0.746 in bf16
+  static double prefilled_value(dtype type) {
     return type == dtype::bf16 ? from_bf16(0x3f3f) : std::bit_cast<float>(0x3f3f3f3f);
   }
 
   // Times a first call. Returns `never` if its result is not accurate. The result starts as NaNs, so that
-  // elements that are not written show, or as some number if the call adds to it.
+  // elements that are not written show. If the call adds to it, it starts as prefilled_value().
   nanoseconds checked_time(const kernel_call& call) const {
     const auto which = static_cast<std::size_t>(samples_.result_operand);
     std::byte* const result = operands_.data.at(which);
     const std::array<const dims*, 3> shapes{&samples_.x, &samples_.w, &samples_.y};
     const byte_count bytes =
         static_cast<byte_count>(element_count(*shapes.at(which))) * element_bytes(samples_.result);
-    check(cudaMemsetAsync(result, accumulates_ ? byte_of_number : 0xff, bytes, session_.compute().stream));
+    check(cudaMemsetAsync(result, accumulates_ ? prefill_byte : 0xff, bytes, session_.compute().stream));
     const nanoseconds time = median_time(session_, call, 0, 1);
     const double difference = kernels::sampled_difference(session_.compute(), samples_, result, expected_);
     return difference <= accuracy_ ? time : never;
@@ -104,12 +105,13 @@ nanoseconds now() {
 }
 
 // The search tries every method, and each engine with the fewest parts with which it fits the cap. If an
-// engine is known that won for another batch, it tries only that engine's family, in parts as large: building
-// others takes most of the time. (Of 384 parts of VGG-16 in bf16 on an H100 that family won 376.)
+// engine is known that won for another batch, it tries only that engine's family, in parts of the same size:
+// building other engines takes most of the time. (Of 384 parts of VGG-16 in bf16 on an H100 that family won
+// 376.)
 class engine_search {
  public:
   engine_search(session& gpu, const convolution_problem& p, byte_count cap)
-      : session_(gpu), problem_(p), cap_(cap), site_(gpu, p, cap) {}
+      : session_(gpu), problem_(p), cap_(cap), trial_(gpu, p, cap) {}
 
   std::optional<convolution_recipe> find_fastest(nanoseconds& time, const session::precedent* known) {
     if (known != nullptr && !is_brief() && try_precedent(*known)) {
@@ -142,7 +144,7 @@ class engine_search {
   }
 
   nanoseconds try_recipe(const convolution_recipe& recipe) {
-    const nanoseconds time = site_.time(recipe, best_time_);
+    const nanoseconds time = trial_.time(recipe, best_time_);
     if (time < best_time_) {
       best_time_ = time;
       best_ = recipe;
@@ -152,7 +154,7 @@ class engine_search {
 
   // Returns whether the family has run within the cap.
   bool try_precedent(const session::precedent& known) {
-    constexpr int most = 4;
+    constexpr int max_tries = 4;
     const convolution_method method = method_of(known.engine);
     const bool is_built_fast =
         method == convolution_method::winograd_4x4 || method == convolution_method::direct;
@@ -166,7 +168,7 @@ class engine_search {
           [&](const convolution_recipe& recipe) {
             const nanoseconds before = best_time_;
             if (recipe.workspace_bytes <= cap_ && (is_built_fast || wants(recipe.name))) try_recipe(recipe);
-            return ++tried < most && (is_built_fast || !best_ || best_time_ < before);
+            return ++tried < max_tries && (is_built_fast || !best_ || best_time_ < before);
           },
           0, wants);
       if (best_) return true;
@@ -193,11 +195,11 @@ class engine_search {
   }
 
   void try_engines(convolution_method method) {
-    constexpr std::int64_t most_parts = 64;
+    constexpr std::int64_t max_parts = 64;
     std::set<std::string> open;  // families without an engine that ran within the cap
     bool is_first = true;
     for (const std::int64_t parts : parts_of(problem_)) {
-      if (best_ && (parts > most_parts || (!is_first && open.empty()))) return;
+      if (best_ && (parts > max_parts || (!is_first && open.empty()))) return;
       if (method_workspace(problem_, method, parts) > cap_) continue;
       for (const std::string& family : try_engines(method, parts, is_first, open)) open.erase(family);
       is_first = false;
@@ -206,11 +208,12 @@ class engine_search {
 
   // With the fewest parts, tries every family and adds to `open` those that do not run (too much workspace,
   // or too large a tensor). With more parts, tries only those in `open`. Returns the families that ran. Once
-  // some recipe has run, it leaves a list when patience ends, and families that are far behind.
+  // some recipe has run, it ends a list that brings no gain for a while, and skips families that are three
+  // times slower than the best.
   std::set<std::string> try_engines(convolution_method method, std::int64_t parts, bool is_first,
                                     std::set<std::string>& open) {
     constexpr nanoseconds far = 3;
-    search_patience left(now());
+    search_patience patience(now());
     std::set<std::string> ran, behind;
     visit_recipes(session_, problem_, method, parts, [&](const convolution_recipe& recipe) {
       if (best_ && !is_first && open.count(recipe.engine_family) == 0) return true;
@@ -219,12 +222,12 @@ class engine_search {
       const nanoseconds time = recipe.workspace_bytes > cap_ ? never : try_recipe(recipe);
       if (time == never) {
         if (is_first) open.insert(recipe.engine_family);
-        return !best_ || left.is_left(now());
+        return !best_ || patience.may_continue(now());
       }
       ran.insert(recipe.engine_family);
       if (time / far > best_time_) behind.insert(recipe.engine_family);
-      best_time_ < before ? left.record_gain(now()) : left.failed_to_gain();
-      return !is_brief() && left.is_left(now());
+      best_time_ < before ? patience.record_gain(now()) : patience.failed_to_gain();
+      return !is_brief() && patience.may_continue(now());
     });
     return ran;
   }
@@ -232,7 +235,7 @@ class engine_search {
   session& session_;
   const convolution_problem& problem_;
   byte_count cap_;
-  trial_data site_;
+  trial_data trial_;
   std::optional<convolution_recipe> best_;
   nanoseconds best_time_ = never;
 };
@@ -244,7 +247,8 @@ std::string key_without_batch(convolution_problem p) {
   return signature_of(p) + " within ";
 }
 
-// Returns what won for another batch within the cap or, if it fits, within a larger one; else nothing.
+// Returns the engine that won for another batch within this cap, or within a larger one if it fits; else
+// nullptr.
 const session::precedent* precedent_of(session& gpu, const convolution_problem& p, byte_count cap) {
   const auto& all = gpu.precedents();
   const std::string front = key_without_batch(p);
@@ -284,7 +288,7 @@ engine make_engine(session& gpu, const convolution_problem& problem, byte_count 
     return {recipe->name, recipe->position, recipe->workspace_bytes, time, recipe->parts};
   };
   const engine_choice standing = find_or_search(gpu, signature_of(problem), cap, version, usable, search);
-  // Another process may have stored another choice meanwhile.
+  // The stored choice may be that of another process, so its recipe is built.
   if ((!recipe || !is_recipe_of_choice(*recipe, standing)) && !usable(standing)) {
     throw unsupported("engine " + standing.engine + " of the engine cache is not to be had");
   }
@@ -297,7 +301,8 @@ engine make_engine(session& gpu, const convolution_problem& problem, byte_count 
 }  // namespace
 
 // The version names the set of recipes that were tried, so new recipes start a new search. " like" marks a
-// short search, which tries only the family that won for another batch. It never passes for a full search.
+// short search, which tries only the family that won for another batch. Its choice is never used where a full
+// search is asked for.
 engine choose_engine(session& gpu, const convolution_problem& problem, byte_count workspace_cap) {
   const std::string full = " recipes 5", key = engine_key(signature_of(problem), workspace_cap, full);
   const bool is_known =

@@ -67,13 +67,14 @@ void winograd_filter_gradient(launch_site where, const float* from, float* dw, c
 // them; libraries are far from that bound for shallow filters. Operands are aligned to 16 bytes.
 struct direct_convolution {
   dims x, w, y;
-  convolution how;
+  convolution attributes;
   dtype type = dtype::f32;  // type of x, w and y; dw is f32
 };
-inline constexpr int direct_shared_bytes = 227 * 1024;  // maximum of a block on compute capability 9.0
+inline constexpr int direct_shared_bytes =
+    227 * 1024;  // the most shared memory that a block may have on compute capability 9.0
 
 bool direct_forward_fits(const direct_convolution& of);
-// y = x * w [+ b], and max(y, 0) with how.relu; b may be null.
+// y = x * w [+ b], and max(y, 0) with attributes.relu; b may be null.
 void direct_forward(launch_site where, const direct_convolution& of, const void* x, const void* w,
                     const float* b, void* y);
 bool direct_filter_gradient_fits(const direct_convolution& of);
@@ -109,11 +110,11 @@ void deep_filter_gradient(launch_site where, const direct_convolution& of, const
 // may be negative.
 struct grouped_convolution {
   dims x, w, y;
-  convolution how;
+  convolution attributes;
   dtype type = dtype::f32;  // type of x, w and y; dw is f32
   memory_order order = memory_order::nchw;
 };
-// y = x * w [+ b], and max(y, 0) with how.relu; b may be null.
+// y = x * w [+ b], and max(y, 0) with attributes.relu; b may be null.
 void grouped_forward(launch_site where, const grouped_convolution& of, const void* x, const void* w,
                      const float* b, void* y);
 void grouped_backward_data(launch_site where, const grouped_convolution& of, const void* w, const void* dy,
@@ -123,10 +124,10 @@ std::size_t grouped_filter_workspace(int multiprocessors, const grouped_convolut
 void grouped_backward_filter(launch_site where, const grouped_convolution& of, const void* x, const void* dy,
                              float* dw, bool add, float* workspace);
 
-// --- sampled_convolution.cu ---
+// --- sampled_convolution.cu --- A convolution of which some elements are computed exactly, to check engines.
 struct sampled_convolution {
   dims x, w, y;
-  convolution how;
+  convolution attributes;
   dtype operands = dtype::f32, result = dtype::f32;
   memory_order order = memory_order::nchw;
   int result_operand = 2;  // 0: x, 1: w, 2: y
@@ -135,8 +136,7 @@ struct sampled_convolution {
 // the stream: they serve the choice of engines, not runs. b may be null.
 std::vector<double> sampled_results(launch_site where, const sampled_convolution& of, const void* x,
                                     const void* w, const void* y, const float* b);
-// ||result - expected||
-// ||expected|| over the same places, or not a number if the result holds one.
+// Relative error ||result - expected|| / ||expected|| over the same places; NaN if the result has a NaN.
 double sampled_difference(launch_site where, const sampled_convolution& of, const void* result,
                           const std::vector<double>& expected);
 

@@ -13,8 +13,8 @@ namespace um {
 
 enum class convolution_kind : std::uint8_t { forward, backward_data, backward_filter };
 
-// Returns the rows (or columns) of padding behind `extent` elements, given the padding before them: the same
-// number if it gives `results`, else the fewest that do. It is negative if elements are left over behind the
+// Returns the rows (or columns) of padding after `extent` elements, given the padding before them: the same
+// number if it gives `results`, else the fewest that do. It is negative if elements are left over after the
 // last window.
 constexpr std::int64_t padding_after(std::int64_t extent, std::int64_t before, std::int64_t taps,
                                      std::int64_t stride, std::int64_t results) {
@@ -22,12 +22,12 @@ constexpr std::int64_t padding_after(std::int64_t extent, std::int64_t before, s
   return fewest <= before && before < fewest + stride ? before : fewest;
 }
 
-// Operands may be parts of tensors. `how` has the padding above and left of x; it is negative if x begins
-// with rows that no window covers. The padding below and right follows from the shapes.
+// Operands may be parts of tensors. `attributes` has the padding above and left of x; it is negative if x
+// begins with rows that no window covers. The padding below and right follows from the shapes.
 struct convolution_problem {
   convolution_kind kind = convolution_kind::forward;
   dims x, w, y;
-  convolution how;                         // with relu: forward alone, y = max(x * w [+ b], 0)
+  convolution attributes;                  // with relu: forward alone, y = max(x * w [+ b], 0)
   bool has_bias = false;                   // forward only
   bool accumulates = false;                // adds to the existing result; without bias or relu
   precision arithmetic = precision::fp32;  // bf16: x, w and y are bf16, but the result dw is f32
@@ -35,7 +35,7 @@ struct convolution_problem {
 };
 std::string signature_of(const convolution_problem& problem);
 
-// The type of the operands of products; sums are f32.
+// Products are of operands of this type; sums are f32.
 constexpr dtype operand_type(precision arithmetic) {
   return arithmetic == precision::bf16 ? dtype::bf16 : dtype::f32;
 }
@@ -60,10 +60,9 @@ struct convolution_recipe {
 // (µ-cuDNN, Oyama et al. 2018).
 
 // Returns the fastest recipe within `workspace_cap`: from the engine cache or, the first time, by timing. A
-// recipe is rejected if its result differs from one in double precision by more than the accuracy of the
-// precision. (cuDNN 9.19 has an unmarked filter gradient for 5x5 filters that is off by 1e-3 in fp32.) Throws
-// unsupported if there is none. Operands come in the order x, w, y [, b] for every direction. Each address is
-// a multiple of 16 bytes. b is f32.
+// recipe is rejected if the relative error of its result exceeds tolerance_of(). (cuDNN 9.19 has an unmarked
+// filter gradient for 5x5 filters that is off by 1e-3 in fp32.) Throws unsupported if there is none. Operands
+// come in the order x, w, y [, b] for every direction. Each address is a multiple of 16 bytes. b is f32.
 engine choose_engine(session& gpu, const convolution_problem& problem, byte_count workspace_cap);
 
 }  // namespace um

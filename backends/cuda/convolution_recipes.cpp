@@ -26,22 +26,22 @@ bool is_filter_gradient(const convolution_problem& p) {
   return p.kind == convolution_kind::backward_filter;
 }
 bool has_epilogue(const convolution_problem& p) {
-  return p.has_bias || p.how.relu;
+  return p.has_bias || p.attributes.relu;
 }
-// The kernel that converts filter gradients adds them up, too.
+// Whether the engine adds to the result. A filter gradient is added by the kernel that converts it.
 bool has_accumulation(const convolution_problem& p) {
   return p.accumulates && !is_filter_gradient(p);
 }
 
 std::int64_t rows_of_padding_below(const convolution_problem& p) {
-  return padding_after(p.x.h, p.how.pad_h, p.w.h, p.how.stride_h, p.y.h);
+  return padding_after(p.x.h, p.attributes.pad_h, p.w.h, p.attributes.stride_h, p.y.h);
 }
 // Whether libraries support the padding without a copy of x.
-bool libraries_take_padding(const convolution_problem& p) {
-  return p.how.pad_h >= 0 && rows_of_padding_below(p) > -p.how.stride_h;
+bool libraries_support_padding(const convolution_problem& p) {
+  return p.attributes.pad_h >= 0 && rows_of_padding_below(p) > -p.attributes.stride_h;
 }
 bool padding_is_symmetric(const convolution_problem& p) {
-  return is_even({p.how.pad_h, rows_of_padding_below(p)}, p.how.stride_h);
+  return is_even({p.attributes.pad_h, rows_of_padding_below(p)}, p.attributes.stride_h);
 }
 
 dims part_of(dims shape, std::int64_t parts) {
@@ -56,47 +56,49 @@ byte_count bytes_of(const dims& shape, dtype type) {
 // zeros fill up channels to 16 bytes.
 struct packed_operands {
   kernels::packing x, w;
-  convolution how;
+  convolution attributes;
 };
 
 packed_operands packing_of(const convolution_problem& p, std::int64_t parts) {
-  const std::int64_t block = p.how.stride_h;
+  const std::int64_t block = p.attributes.stride_h;
   const dtype type = operand_type(p.arithmetic);
   const std::int64_t multiple = 16 / static_cast<std::int64_t>(element_bytes(type));
   const std::int64_t channels = (p.w.c * block * block + multiple - 1) / multiple * multiple;
   dims w{p.w.n, channels, (p.w.h + block - 1) / block, (p.w.w + block - 1) / block};
   dims x = part_of(p.x, parts);
   x.c = channels;
-  convolution how = p.how;
-  how.relu = false;
+  convolution attributes = p.attributes;
+  attributes.relu = false;
   std::int64_t pad_h = 0, pad_w = 0;
   if (block > 1) {
     x.h = p.y.h + w.h - 1;
     x.w = p.y.w + w.w - 1;
-    pad_h = how.pad_h;
-    pad_w = how.pad_w;
-    how = {};
+    pad_h = attributes.pad_h;
+    pad_w = attributes.pad_w;
+    attributes = {};
   }
   return {{part_of(p.x, parts), x, block, pad_h, pad_w, type, p.order},
           {p.w, w, block, 0, 0, type, p.order},
-          how};
+          attributes};
 }
 
 bool packing_applies(const convolution_problem& p) {
   constexpr std::int64_t few = 8;
-  const bool strided = p.how.stride_h > 1 && p.how.stride_h == p.how.stride_w && p.w.h >= p.how.stride_h;
-  const bool filled = p.how.stride_h == 1 && p.how.stride_w == 1 && p.order == memory_order::nhwc;
-  return p.kind != convolution_kind::backward_data && p.how.groups == 1 && p.w.c < few &&
+  const bool strided = p.attributes.stride_h > 1 && p.attributes.stride_h == p.attributes.stride_w &&
+                       p.w.h >= p.attributes.stride_h;
+  const bool filled =
+      p.attributes.stride_h == 1 && p.attributes.stride_w == 1 && p.order == memory_order::nhwc;
+  return p.kind != convolution_kind::backward_data && p.attributes.groups == 1 && p.w.c < few &&
          (strided || filled) && element_count(packing_of(p, 1).x.packed_shape) < std::int64_t{1} << 31;
 }
 
-// Parts of y begin at an offset. A padded copy of x lies at its right place anyway.
+// Whether every part of y begins at a multiple of 16 bytes. A padded copy of x always does.
 bool results_are_aligned(const convolution_problem& p, std::int64_t parts) {
   return bytes_of(part_of(p.y, parts), operand_type(p.arithmetic)) % 16 == 0;
 }
 
-// A method for one part, before cuDNN's engine is known. The workspace has, in order: packed or padded x,
-// packed w or a gradient that is not dw itself, the engine's own.
+// What a method computes for one part, and where. The workspace holds, in order: packed or padded x; packed
+// w, or a filter gradient that is not written to dw directly; the engine's workspace.
 struct scratch_layout {
   cudnn_convolution product;
   bool packs = false, pads = false;
@@ -109,9 +111,9 @@ struct scratch_layout {
 scratch_layout scratch_layout_of(const convolution_problem& p, convolution_method method,
                                  std::int64_t parts) {
   scratch_layout s;
-  s.product = {p.kind, part_of(p.x, parts), p.w, part_of(p.y, parts), p.how};
-  s.product.how.relu = p.how.relu && method == convolution_method::fused;
-  s.product.bias = p.has_bias && method == convolution_method::fused;
+  s.product = {p.kind, part_of(p.x, parts), p.w, part_of(p.y, parts), p.attributes};
+  s.product.attributes.relu = p.attributes.relu && method == convolution_method::fused;
+  s.product.has_bias = p.has_bias && method == convolution_method::fused;
   s.product.accumulates = method == convolution_method::adding;
   s.product.operands = s.product.result = operand_type(p.arithmetic);
   s.product.order = p.order;
@@ -125,13 +127,12 @@ scratch_layout scratch_layout_of(const convolution_problem& p, convolution_metho
   if (s.packs) {
     s.product.x = s.packing.x.packed_shape;
     s.product.w = s.packing.w.packed_shape;
-    s.product.how = s.packing.how;
+    s.product.attributes = s.packing.attributes;
   } else {
-    if (method ==
-        convolution_method::padded) {  // adds rows of padding, and leaves out those that no window meets
+    if (method == convolution_method::padded) {  // adds rows of padding, and drops rows that no window reads
       s.pads = true;
-      s.product.x.h = (p.y.h - 1) * p.how.stride_h + p.w.h;
-      s.product.how.pad_h = 0;
+      s.product.x.h = (p.y.h - 1) * p.attributes.stride_h + p.w.h;
+      s.product.attributes.pad_h = 0;
     }
     s.packing.w.packed_shape = p.w;
     s.packing.w.block = 1;
@@ -153,12 +154,12 @@ kernel_call bind_postprocessing(session& gpu, const convolution_problem& p, conv
     };
   }
   if (s.adds_from_workspace) {
-    return [where = gpu.compute(), apart, dw = reinterpret_cast<float*>(dw), how = s.packing.w, add] {
-      kernels::unpack_filter_gradient(where, apart, dw, how, add);
+    return [where = gpu.compute(), apart, dw = reinterpret_cast<float*>(dw), form = s.packing.w, add] {
+      kernels::unpack_filter_gradient(where, apart, dw, form, add);
     };
   }
   if (!has_epilogue(p) || method == convolution_method::fused) return {};
-  return [where = gpu.compute(), y, b = reinterpret_cast<const float*>(b), relu = p.how.relu,
+  return [where = gpu.compute(), y, b = reinterpret_cast<const float*>(b), relu = p.attributes.relu,
           of = kernels::tensor_form{s.product.y, operand_type(p.arithmetic), p.order}] {
     kernels::bias_relu(where, y, b, relu, of);
   };
@@ -168,8 +169,8 @@ kernel_call bind_postprocessing(session& gpu, const convolution_problem& p, conv
 kernel_call bind_preprocessing(session& gpu, const convolution_problem& p, const scratch_layout& s,
                                std::byte* w, std::byte* packed_w) {
   if (!s.packs || is_filter_gradient(p)) return {};
-  return [where = gpu.compute(), w, packed_w, how = s.packing.w] {
-    kernels::pack_channels(where, w, packed_w, how);
+  return [where = gpu.compute(), w, packed_w, form = s.packing.w] {
+    kernels::pack_channels(where, w, packed_w, form);
   };
 }
 
@@ -189,7 +190,7 @@ inner_engine inner_engine_of(session& gpu, const cudnn_plan& plan) {
 // Copies the rows that a part of x and its padded copy share, in either direction.
 kernels::byte_box copy_of_shared_rows(const convolution_problem& p, const dims& x, const dims& padded,
                                       bool back, byte_count& at_x, byte_count& at_padded) {
-  const std::int64_t before = p.how.pad_h, first = std::max<std::int64_t>(-before, 0);
+  const std::int64_t before = p.attributes.pad_h, first = std::max<std::int64_t>(-before, 0);
   const std::int64_t rows = std::max<std::int64_t>(std::min(x.h, padded.h - before) - first, 0);
   const bool planes = p.order == memory_order::nchw;
   const byte_count row = bytes_of({1, planes ? 1 : x.c, 1, x.w}, operand_type(p.arithmetic));
@@ -236,8 +237,8 @@ kernel_call bind_recipe(session& gpu, const convolution_problem& p, convolution_
     std::byte *const x = operands.data.at(0) + static_cast<byte_count>(i) * x_step,
                      *const y = operands.data.at(2) + static_cast<byte_count>(i) * y_step;
     if (s.packs) {
-      append([where = gpu.compute(), x, packed_x, how = s.packing.x] {
-        kernels::pack_channels(where, x, packed_x, how);
+      append([where = gpu.compute(), x, packed_x, form = s.packing.x] {
+        kernels::pack_channels(where, x, packed_x, form);
       });
     }
     const auto pad = [&] { append(bind_padding(gpu, p, part_of(p.x, parts), s.product.x, x, packed_x)); };
@@ -266,7 +267,8 @@ convolution_recipe recipe_of(session& gpu, const convolution_problem& p, convolu
           }};
 }
 
-// Visits umbench's own kernels on packed operands. On other operands they are a method of their own.
+// Visits umbench's own kernels on packed operands. On operands that are not packed they are the method
+// `direct`.
 bool visit_with_own_kernel(session& gpu, const convolution_problem& p, convolution_method method,
                            std::int64_t parts, const std::function<bool(const convolution_recipe&)>& visit) {
   const scratch_layout s = scratch_layout_of(p, method, parts);
@@ -274,7 +276,7 @@ bool visit_with_own_kernel(session& gpu, const convolution_problem& p, convoluti
   product.x = s.product.x;
   product.w = s.product.w;
   product.y = s.product.y;
-  product.how = s.product.how;
+  product.attributes = s.product.attributes;
   product.accumulates = false;
   if (method != convolution_method::packed || !is_filter_gradient(p) || !direct_applies(product)) return true;
   bool more = true;
@@ -286,7 +288,7 @@ bool visit_with_own_kernel(session& gpu, const convolution_problem& p, convoluti
   return more;
 }
 
-// Visits the recipes of a method whose inner convolution one engine computes.
+// Visits the recipes of a method that surrounds an engine of cuDNN.
 void visit_engine_recipes(session& gpu, const convolution_problem& p, convolution_method method,
                           std::int64_t parts, const std::function<bool(const convolution_recipe&)>& visit,
                           std::int64_t first, const recipe_filter& wants) {
@@ -372,13 +374,14 @@ bool parts_are_aligned(const convolution_problem& p, std::int64_t parts) {
 
 // The heuristics of cuDNN 9.19 crash for unequal padding.
 std::vector<convolution_method> methods_of(const convolution_problem& p) {
-  if (!libraries_take_padding(p)) {
+  if (!libraries_support_padding(p)) {
     std::vector<convolution_method> few{convolution_method::padded};
-    if (p.how.groups > 1 && direct_applies(p)) few.push_back(convolution_method::direct);
+    if (p.attributes.groups > 1 && direct_applies(p)) few.push_back(convolution_method::direct);
     return few;
   }
   std::vector<convolution_method> all;
-  const bool even = padding_is_symmetric(p), packs = packing_applies(p) && (even || p.how.stride_h > 1);
+  const bool even = padding_is_symmetric(p),
+             packs = packing_applies(p) && (even || p.attributes.stride_h > 1);
   if (winograd_applies(p)) all.push_back(convolution_method::winograd_4x4);
   if (direct_applies(p)) all.push_back(convolution_method::direct);
   if (packs) all.push_back(convolution_method::packed);

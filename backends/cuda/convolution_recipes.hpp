@@ -14,11 +14,11 @@
 
 namespace um {
 
-// A method is the work around the product. Records have the name in quotes.
+// How the convolution is reduced to an engine. Records call a method by the text in quotes.
 enum class convolution_method : std::uint8_t {
   plain,         // "": cuDNN's engine, then bias and ReLU in place
   fused,         // "fused": with bias and ReLU in the engine
-  packed,        // "packed": few channels packed by blocks of the stride, or filled up
+  packed,        // "packed": few channels are packed, or filled up with zeros
   winograd_4x4,  // "winograd4x4": tiles of 4 x 4 results, in fp32
   direct,        // "direct": one of umbench's own kernels
   padded,        // "padded": cuDNN's engine on a copy of x that includes the padding of rows
@@ -31,7 +31,7 @@ std::string family_of(const std::string& engine);
 // Returns the methods that a problem allows. Those that are cheap to try come first.
 std::vector<convolution_method> methods_of(const convolution_problem& problem);
 
-// Returns the bytes that a method needs beside the engine's workspace when the batch goes through in `parts`
+// Returns the workspace that a method needs in addition to the engine's, if the batch is computed in `parts`
 // parts.
 byte_count method_workspace(const convolution_problem& problem, convolution_method method,
                             std::int64_t parts);
@@ -42,12 +42,12 @@ std::vector<std::int64_t> parts_of(const convolution_problem& problem);
 // Returns whether every part begins at a multiple of 16 bytes, as cuDNN's engines need.
 bool parts_are_aligned(const convolution_problem& problem, std::int64_t parts);
 
-// Whether to build the recipe of that name; empty: all.
+// Returns whether to build the recipe of that name. An empty filter selects all.
 using recipe_filter = std::function<bool(const std::string& name)>;
 
 // Calls `visit` with all recipes of a method and number of parts, likely ones first, until it returns false:
-// some take a second to build. Skips those before `first`, and cuDNN's that `wants` refuses. `gpu` must
-// outlive the recipes.
+// some take a second to build. Skips those before `first`, and those of cuDNN that `wants` rejects. `gpu`
+// must outlive the recipes.
 void visit_recipes(session& gpu, const convolution_problem& problem, convolution_method method,
                    std::int64_t parts, const std::function<bool(const convolution_recipe&)>& visit,
                    std::int64_t first = 0, const recipe_filter& wants = {});
@@ -62,7 +62,8 @@ std::optional<convolution_recipe> find_recipe(session& gpu, const convolution_pr
 //   fp32, nchw            filter gradients of few input channels
 //   any type and order    convolutions in groups
 bool direct_applies(const convolution_problem& problem);
-// Visits one recipe, in one part: its workspace needs no smaller parts.
+// Visits at most one recipe. It computes the batch as one part, since its workspace does not grow with the
+// batch.
 void visit_direct(session& gpu, const convolution_problem& problem, std::int64_t parts,
                   const std::function<bool(const convolution_recipe&)>& visit);
 

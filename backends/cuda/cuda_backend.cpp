@@ -42,7 +42,7 @@ kernel_call bind_for_timing(session& gpu, const engine& chosen, const std::vecto
   const auto room_for = [](const tensor& t) { return round_up(bytes_of(t), arena_alignment); };
   byte_count bytes = 0;
   for (const tensor& t : operands) bytes += room_for(t);
-  std::byte* at = gpu.scratch_of_ones(bytes + chosen.choice.workspace_bytes);
+  std::byte* at = gpu.random_scratch(bytes + chosen.choice.workspace_bytes);
   bound_operands bound{{}, at + bytes};
   for (const tensor& t : operands) {
     fill_for_timing(gpu, t, at, static_cast<std::uint32_t>(bound.data.size()) + 1);
@@ -88,7 +88,7 @@ class cuda_backend final : public backend {
                    time_of(session_, bind_for_timing(session_, chosen, dense_operands(g, o, {}))));
   }
 
-  // The time is from when this or another process chose the engine.
+  // The time was measured when this or another process chose the engine.
   op_cost cost_of(const graph& g, const compute& c) {
     const op o = operator_of(g, c);
     const engine chosen =
@@ -101,7 +101,7 @@ class cuda_backend final : public backend {
     return {time, choice.workspace_bytes, choice.engine, choice.parts};
   }
 
-  // umbench's own kernels are not chosen among others. They are timed and cached like engines.
+  // umbench's own kernels have no alternatives. They are timed and cached like engines.
   nanoseconds time_own_kernel(const graph& g, const op& o, const box& part, const engine& chosen) {
     const std::string key = session_.engine_key(signature_of(g, o, part));
     if (const auto known = session_.engines().find(key)) return known->time;

@@ -16,7 +16,7 @@ struct cuda_options {
   // preferably one that needs no compilation. Use another engine cache for them.
   bool brief_search = false;
   // Lets managed memory exceed the part of the budget that is left for it, with a ballast, so that the driver
-  // evicts. Driver defects can hang a GPU there, so a user must ask for it by name.
+  // evicts. Driver defects can hang a GPU then, so a user must ask for it.
   bool allow_native_oversubscription = false;
 };
 

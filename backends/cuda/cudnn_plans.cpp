@@ -41,15 +41,16 @@ fe::Tensor describe_tensor(const dims& shape, std::int64_t id, dtype type, const
 }
 
 fe::ConvDesc describe_convolution(const cudnn_convolution& p) {
-  const convolution& how = p.how;
+  const convolution& attributes = p.attributes;
   const auto behind = [](std::int64_t extent, std::int64_t before, std::int64_t taps, std::int64_t stride,
                          std::int64_t results) {
     return std::max<std::int64_t>(padding_after(extent, before, taps, stride, results), 0);
   };
-  const std::array<std::int64_t, 2> pad{how.pad_h, how.pad_w};
-  const std::array<std::int64_t, 2> pad_behind{behind(p.x.h, how.pad_h, p.w.h, how.stride_h, p.y.h),
-                                               behind(p.x.w, how.pad_w, p.w.w, how.stride_w, p.y.w)};
-  const std::array<std::int64_t, 2> stride{how.stride_h, how.stride_w};
+  const std::array<std::int64_t, 2> pad{attributes.pad_h, attributes.pad_w};
+  const std::array<std::int64_t, 2> pad_behind{
+      behind(p.x.h, attributes.pad_h, p.w.h, attributes.stride_h, p.y.h),
+      behind(p.x.w, attributes.pad_w, p.w.w, attributes.stride_w, p.y.w)};
+  const std::array<std::int64_t, 2> stride{attributes.stride_h, attributes.stride_w};
   const std::array<std::int64_t, 2> dilation{1, 1};
   return fe::ConvDescBuilder()
       .setComputeType(CUDNN_DATA_FLOAT)
@@ -63,7 +64,7 @@ fe::ConvDesc describe_convolution(const cudnn_convolution& p) {
 }
 
 bool needs_epilogue(const cudnn_convolution& p) {
-  return p.bias || p.how.relu;
+  return p.has_bias || p.attributes.relu;
 }
 
 fe::Operation describe_product(const cudnn_convolution& p, const fe::Tensor& y) {
@@ -90,9 +91,9 @@ fe::Operation describe_product(const cudnn_convolution& p, const fe::Tensor& y) 
 
 fe::Operation describe_pointwise(cudnnPointwiseMode_t mode, const fe::Tensor& in, const fe::Tensor* second,
                                  const fe::Tensor& out) {
-  const auto how = fe::PointWiseDescBuilder().setMode(mode).setComputeType(CUDNN_DATA_FLOAT).build();
+  const auto pointwise = fe::PointWiseDescBuilder().setMode(mode).setComputeType(CUDNN_DATA_FLOAT).build();
   fe::OperationBuilder made(fe_type::OPERATION_POINTWISE_DESCRIPTOR);
-  made.setxDesc(in).setyDesc(out).setpwDesc(how);
+  made.setxDesc(in).setyDesc(out).setpwDesc(pointwise);
   if (second != nullptr) made.setbDesc(*second);
   return made.build();
 }
@@ -107,12 +108,13 @@ fe::OperationGraph graph_of(session& gpu, const cudnn_convolution& p) {
     const fe::Tensor product = describe_tensor(p.y, product_id, dtype::f32, p, true);
     const fe::Tensor sum = describe_tensor(p.y, sum_id, dtype::f32, p, true);
     operations.push_back(describe_product(p, product));
-    if (p.bias) {
+    if (p.has_bias) {
       const fe::Tensor b = describe_tensor({1, p.y.c, 1, 1}, operand_ids[3], dtype::f32, p);
-      operations.push_back(describe_pointwise(CUDNN_POINTWISE_ADD, product, &b, p.how.relu ? sum : y));
+      operations.push_back(describe_pointwise(CUDNN_POINTWISE_ADD, product, &b, p.attributes.relu ? sum : y));
     }
-    if (p.how.relu)
-      operations.push_back(describe_pointwise(CUDNN_POINTWISE_RELU_FWD, p.bias ? sum : product, nullptr, y));
+    if (p.attributes.relu)
+      operations.push_back(
+          describe_pointwise(CUDNN_POINTWISE_RELU_FWD, p.has_bias ? sum : product, nullptr, y));
   }
   std::vector<const fe::Operation*> pointers;
   for (const fe::Operation& o : operations) pointers.push_back(&o);
@@ -122,8 +124,8 @@ fe::OperationGraph graph_of(session& gpu, const cudnn_convolution& p) {
       .build();
 }
 
-// Returns whether to reject an engine: its sums depend on timing or are rounded on the way, or it leaves fp32
-// without permission.
+// Returns whether to reject an engine: its sums depend on timing, are rounded in between, or it computes in
+// less than fp32 without permission.
 bool is_rejected_engine(cudnnBackendDescriptor_t config, const cudnn_convolution& p) {
   if (fe::hasNumericalNote<CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC>(config) ||
       fe::hasNumericalNote<CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION>(config)) {
@@ -141,7 +143,7 @@ bool read_attribute(cudnnBackendDescriptor_t from, cudnnBackendAttributeName_t n
   return cudnnBackendGetAttribute(from, name, type, 1, &count, &value) == CUDNN_STATUS_SUCCESS;
 }
 
-// The engine and its knobs, as the frontend's ExecutionPlan::getTag() has them; "" where they cannot be read.
+// The engine and its knobs, as the frontend's ExecutionPlan::getTag() writes them; "" if they cannot be read.
 std::string engine_text(cudnnBackendDescriptor_t config) {
   const auto engine = fe::make_shared_backend_pointer(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   cudnnBackendDescriptor_t engine_at = engine->get_backend_descriptor();
@@ -215,7 +217,7 @@ struct cudnn_candidates::candidate_list {
 cudnn_candidates::cudnn_candidates(session& gpu, const cudnn_convolution& problem) {
   try {
     list_.reset(new candidate_list{
-        gpu.cudnn(), problem.bias ? std::size_t{4} : std::size_t{3}, graph_of(gpu, problem), {}});
+        gpu.cudnn(), problem.has_bias ? std::size_t{4} : std::size_t{3}, graph_of(gpu, problem), {}});
   } catch (const fe::cudnnException&) {
     return;  // cuDNN does not support such a graph: no candidates
   }

@@ -18,15 +18,16 @@ namespace um {
 struct cudnn_convolution {
   convolution_kind kind = convolution_kind::forward;
   dims x, w, y;
-  convolution how;    // how.relu: epilogue; how.pad: padding before x, from which that behind x follows
-  bool bias = false;  // add a bias in the engine
+  convolution attributes;  // attributes.relu: epilogue; attributes.pad: padding before x, from which that
+                           // behind x follows
+  bool has_bias = false;   // the engine adds a bias
   dtype operands = dtype::f32, result = dtype::f32;  // types of the two inputs, and of the result
   memory_order order = memory_order::nchw;
   bool allows_tensor_cores = false;  // f32 operands may be rounded to TF32
   bool accumulates = false;          // adds to the existing values of the result
 };
 
-// cuDNN can run this plan. Copies are cheap.
+// An execution plan that cuDNN has compiled. Copies are cheap.
 class cudnn_plan {
  public:
   struct compiled_plan;
@@ -51,7 +52,7 @@ class cudnn_candidates {
   cudnn_candidates& operator=(cudnn_candidates&&) noexcept;
 
   std::size_t size() const;
-  // Returns the name that the plan would have, without building it; "" where cuDNN does not tell.
+  // Returns the name that the plan would have, without building it; "" if cuDNN does not report it.
   std::string name_of(std::size_t position) const;
   // Returns nothing if cuDNN cannot build this plan here.
   std::optional<cudnn_plan> build(std::size_t position) const;

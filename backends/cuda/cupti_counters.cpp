@@ -21,8 +21,9 @@ namespace {
 std::mutex counting;
 unified_memory_counts counted;
 
-// CUPTI hands records to one reader. Where umbench trace has injected its library into this process, that is
-// the library, which hands them on (trace/injection.cpp): both count the same run. nullptr where it has not.
+// CUPTI gives its records to one reader of a process. If `umbench trace` has injected its library, that
+// library is the reader, and this function of it passes the records on to another (trace/injection.cpp).
+// nullptr without the library.
 using record_reader = void (*)(const void* record);
 using record_source = void (*)(record_reader, bool with_faults);
 record_source tracing_library() {
@@ -39,7 +40,8 @@ void count_record(const void* record) {
   add_record(counted, static_cast<const std::byte*>(record));
 }
 
-void ignore_record(const void*) {}  // the trace marks what was counted, although each reads its own queue
+// Tells the library of the trace that this process counts, without taking its records.
+void ignore_record(const void*) {}
 
 void CUPTIAPI count_buffer(CUcontext, std::uint32_t, std::uint8_t* buffer, std::size_t, std::size_t valid) {
   const std::lock_guard guard(counting);
@@ -86,10 +88,11 @@ unified_memory_counter::~unified_memory_counter() {
   static_cast<void>(cupti().disable(CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER));
 }
 
-// Without the thread, a read of 256 MiB gave 4000 to 8191 records, and none of its faults (driver 580).
+// A thread fetches records, since without it those of faults were lost: a read of 256 MiB gave 4000 to 8191
+// records (driver 580).
 void unified_memory_counter::start() {
   static_cast<void>(stop());
-  if (!events_.active() && tracing_library() != nullptr) return;  // its thread fetches records
+  if (!events_.active() && tracing_library() != nullptr) return;  // the library of the trace fetches records
   collector_ = std::jthread([this](const std::stop_token& over) {
     const auto pause = std::chrono::microseconds(events_.active() ? 5000 : 200);
     while (!over.stop_requested()) {
@@ -119,9 +122,9 @@ void unified_memory_counter::fetch_records(bool all) {
 // The driver delivers records some time after the work, so this flushes until no more come.
 unified_memory_counts unified_memory_counter::collect() {
   constexpr auto pause = std::chrono::milliseconds(10);
-  constexpr int quiet_enough = 4, most_flushes = 50;
+  constexpr int quiet_enough = 4, max_flushes = 50;
   std::uint64_t seen = 0;
-  for (int quiet = 0, flushes = 0; quiet < quiet_enough && flushes < most_flushes; ++flushes) {
+  for (int quiet = 0, flushes = 0; quiet < quiet_enough && flushes < max_flushes; ++flushes) {
     fetch_records(true);
     const std::uint64_t now = records_so_far();
     quiet = now == seen ? quiet + 1 : 0;

@@ -16,7 +16,7 @@
 
 namespace um {
 
-// Also the index in by_cause.
+// Why the driver moved memory; the index in by_cause.
 using migration_cause = tracing::cause;
 
 struct migrated_bytes {
@@ -49,8 +49,8 @@ counters counters_of(const unified_memory_counts& counts);
 
 // At most one exists in a process. Throws unsupported with the reason if counting is impossible: no
 // library, no permission, a platform without these counters. Where kernels fault a lot, CUPTI loses records
-// while it tells faults (half of the bytes of managed VGG-16 on an H100), and none without; the driver's
-// events lose none.
+// while it reports faults (half of the bytes of managed VGG-16 on an H100), and none if it does not report
+// them. The driver's events lose none.
 class unified_memory_counter {
  public:
   explicit unified_memory_counter(bool with_faults = true);

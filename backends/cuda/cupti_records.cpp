@@ -9,7 +9,7 @@ namespace {
 using tracing::counter_kind;
 using tracing::unified_memory_record;
 
-void sum_up(migrated_bytes& to, const unified_memory_record& record) {
+void add_bytes(migrated_bytes& to, const unified_memory_record& record) {
   to.total += record.value;
   to.by_cause.at(record.flags < to.by_cause.size() ? record.flags : 0) += record.value;
 }
@@ -24,9 +24,9 @@ void add_record(unified_memory_counts& to, const std::byte* at) {
   ++to.record_count;
   switch (record.counter) {
     case counter_kind::bytes_to_device:
-      return sum_up(to.to_device, record);
+      return add_bytes(to.to_device, record);
     case counter_kind::bytes_to_host:
-      return sum_up(to.to_host, record);
+      return add_bytes(to.to_host, record);
     case counter_kind::cpu_page_fault:
       ++to.cpu_faults;
       return;

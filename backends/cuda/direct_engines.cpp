@@ -6,11 +6,11 @@ namespace um {
 namespace {
 
 kernels::direct_convolution direct_problem_of(const convolution_problem& p) {
-  return {p.x, p.w, p.y, p.how, operand_type(p.arithmetic)};
+  return {p.x, p.w, p.y, p.attributes, operand_type(p.arithmetic)};
 }
 
 kernels::grouped_convolution grouped_problem_of(const convolution_problem& p) {
-  return {p.x, p.w, p.y, p.how, operand_type(p.arithmetic), p.order};
+  return {p.x, p.w, p.y, p.attributes, operand_type(p.arithmetic), p.order};
 }
 
 // One of these kernels computes a filter gradient.
@@ -43,7 +43,7 @@ kernel_call bind_grouped(session& gpu, const convolution_problem& p, const bound
 }
 
 kernel_call bind_direct(session& gpu, const convolution_problem& p, const bound_operands& operands) {
-  if (p.how.groups > 1) return bind_grouped(gpu, p, operands);
+  if (p.attributes.groups > 1) return bind_grouped(gpu, p, operands);
   std::byte *const x = operands.data.at(0), *const w = operands.data.at(1), *const y = operands.data.at(2);
   if (p.kind == convolution_kind::forward) {
     const auto* const b = p.has_bias ? reinterpret_cast<const float*>(operands.data.at(3)) : nullptr;
@@ -69,7 +69,7 @@ kernel_call bind_direct(session& gpu, const convolution_problem& p, const bound_
 }
 
 byte_count workspace_of(session& gpu, const convolution_problem& p) {
-  if (p.how.groups > 1) {
+  if (p.attributes.groups > 1) {
     return p.kind == convolution_kind::backward_filter
                ? kernels::grouped_filter_workspace(gpu.compute().multiprocessors, grouped_problem_of(p))
                : 0;
@@ -91,24 +91,25 @@ byte_count workspace_of(session& gpu, const convolution_problem& p) {
 }
 
 bool supports_problem(session& gpu, const convolution_problem& p) {
-  if (p.how.groups > 1) return true;
+  if (p.attributes.groups > 1) return true;
   const kernels::direct_convolution of = direct_problem_of(p);
   const gradient_kernel which =
       p.kind == convolution_kind::forward ? gradient_kernel::none : gradient_kernel_of(p);
-  const int most_shared = device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, gpu.device());
-  if (which == gradient_kernel::planar)
-    return kernels::planar_filter_gradient_shared_bytes(of) <= most_shared;
-  constexpr int tensor_cores_of_these = 8;  // major compute capability
-  if (device_attribute(cudaDevAttrComputeCapabilityMajor, gpu.device()) < tensor_cores_of_these) return false;
-  return which != gradient_kernel::deep || kernels::deep_filter_gradient_shared_bytes(of) <= most_shared;
+  const int max_shared = device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, gpu.device());
+  if (which == gradient_kernel::planar) return kernels::planar_filter_gradient_shared_bytes(of) <= max_shared;
+  constexpr int min_compute_capability = 8;  // the first with bf16 and TF32 tensor cores
+  if (device_attribute(cudaDevAttrComputeCapabilityMajor, gpu.device()) < min_compute_capability)
+    return false;
+  return which != gradient_kernel::deep || kernels::deep_filter_gradient_shared_bytes(of) <= max_shared;
 }
 
 }  // namespace
 
 bool direct_applies(const convolution_problem& p) {
-  if (p.how.groups > 1) {
-    constexpr std::int64_t most = std::int64_t{1} << 31;
-    return element_count(p.x) < most && element_count(p.y) < most && p.w.c * p.w.h * p.w.w < 65536;
+  if (p.attributes.groups > 1) {
+    constexpr std::int64_t index_limit = std::int64_t{1} << 31;
+    return element_count(p.x) < index_limit && element_count(p.y) < index_limit &&
+           p.w.c * p.w.h * p.w.w < 65536;
   }
   switch (p.kind) {
     case convolution_kind::forward:

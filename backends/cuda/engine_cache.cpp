@@ -40,11 +40,11 @@ void read_line(const std::string& line, std::map<std::string, engine_choice>& en
         json.at("workspace_bytes").get<byte_count>(), json.at("time_ns").get<nanoseconds>(),
         json.at("parts").get<std::int64_t>()};
   } catch (const nlohmann::json::exception&) {
-    return;  // its engine is chosen again
+    return;  // an unreadable line is skipped, so its engine is chosen again
   }
 }
 
-// Nobody else appends while it exists.
+// Holds an exclusive lock on the file, so that no other process appends.
 class locked_file {
  public:
   explicit locked_file(const std::filesystem::path& file)
@@ -89,13 +89,13 @@ engine_cache::engine_cache(std::filesystem::path file) : file_(std::move(file)) 
   read_new_lines();
 }
 
-// A line whose writer was killed has no end. It is left, and the next append ends it.
+// Does not read a last line without an end, whose writer was killed. The next append ends it.
 void engine_cache::read_new_lines() {
   std::ifstream in(file_, std::ios::binary);
   if (!in.seekg(0, std::ios::end)) return;
   const bool is_shorter = in.tellg() < bytes_read_;
   in.seekg(std::max<std::streamoff>(bytes_read_ - 1, 0));
-  // Somebody removed the file, and it was made anew.
+  // The file was removed and created again, so it is read from its start.
   if (is_shorter || (bytes_read_ > 0 && in.get() != '\n')) in.seekg(bytes_read_ = 0);
   std::string line;
   while (std::getline(in, line) && !in.eof()) {
@@ -130,7 +130,7 @@ std::string engine_key(const std::string& problem, byte_count workspace_cap, con
 
 engine_choice engine_cache::store(const std::string& key, const engine_choice& choice,
                                   const std::optional<engine_choice>& stale) {
-  std::error_code ignored;  // opening the file tells if the folder is missing
+  std::error_code ignored;  // opening the file fails if the folder is missing
   std::filesystem::create_directories(file_.parent_path(), ignored);
   const locked_file locked(file_);
   read_new_lines();

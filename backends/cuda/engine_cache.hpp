@@ -53,12 +53,12 @@ class engine_cache {
   const std::filesystem::path& file() const { return file_; }
 
  private:
-  // Takes up the lines that were appended since the last call.
+  // Reads the lines that were appended since the last call.
   void read_new_lines();
 
   std::filesystem::path file_;
   std::map<std::string, engine_choice> engines_;
-  std::streamoff bytes_read_ = 0;  // bytes of the file, all of whole lines
+  std::streamoff bytes_read_ = 0;  // bytes of the file that were read, all of them whole lines
 };
 
 }  // namespace um

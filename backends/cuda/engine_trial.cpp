@@ -12,9 +12,11 @@ bool is_clearly_slower(nanoseconds time, nanoseconds than) {
 }  // namespace
 
 nanoseconds trial_time(const candidate& of, nanoseconds to_beat) {
-  constexpr nanoseconds loading = 80'000'000;  // at most 40 ms seen on an H200, with the work before the call
+  constexpr nanoseconds loading =
+      80'000'000;  // allowance for loading a kernel; at most 40 ms were seen on an H200
   constexpr nanoseconds long_call = 50'000'000, span = 25'000'000;
-  constexpr nanoseconds brief_call = 1'000'000;  // the launch counts towards it unless the GPU is busy
+  constexpr nanoseconds brief_call =
+      1'000'000;  // of so brief a call, the time of the launch is a large share
   const nanoseconds first = of.first();
   if (first == never || first > very_long_call) return first;
   if (is_clearly_slower(first - loading, to_beat)) return first - loading;
@@ -30,10 +32,10 @@ void search_patience::record_gain(nanoseconds now) {
   last_gain_ = now;
 }
 
-bool search_patience::is_left(nanoseconds now) const {
-  constexpr int most_idle = 12;
-  constexpr nanoseconds longest = 1'500'000'000;
-  return tries_without_gain_ < most_idle && now - last_gain_ < longest;
+bool search_patience::may_continue(nanoseconds now) const {
+  constexpr int max_tries_without_gain = 12;
+  constexpr nanoseconds max_time_without_gain = 1'500'000'000;
+  return tries_without_gain_ < max_tries_without_gain && now - last_gain_ < max_time_without_gain;
 }
 
 }  // namespace um

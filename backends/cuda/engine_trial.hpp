@@ -1,5 +1,5 @@
-// Decides how candidates for an operator are timed, and when the search leaves a list of them. These are pure
-// functions over timing callbacks.
+// Decides how often candidates for an operator are timed, and when the search ends a list of them. These are
+// pure functions of timing callbacks.
 #pragma once
 
 #include <functional>
@@ -21,10 +21,11 @@ struct candidate {
   std::function<nanoseconds(int before, int counted)> median;
 };
 
-// Times one call, by as few calls as decide whether the candidate beats `to_beat`. It makes one call if that
-// is slower by a quarter even without the time that it may have spent on loading; the result is then a lower
-// bound, or if that takes over a second. It makes two if that holds for the second call, or if calls are long
-// (six below 1 ms), else up to 16. Brief ones run four times, for a graph.
+// Returns the time of a call. Makes as few calls as decide whether the candidate beats `to_beat`. One call is
+// enough if it takes over a second, or if it is a quarter slower than `to_beat` even without the loading of
+// kernels; the result is then a lower bound. Two calls are enough if the second is a quarter slower, or takes
+// over 50 ms. Calls below 1 ms are made three more times, in a graph, before that is decided. Otherwise the
+// result is the median of 3 to 10 more calls.
 nanoseconds trial_time(const candidate& of, nanoseconds to_beat);
 
 // Ends the search of a list, likely candidates first, once a dozen candidates, or a second and a half, have
@@ -34,7 +35,7 @@ class search_patience {
   explicit search_patience(nanoseconds now) : last_gain_(now) {}
   void record_gain(nanoseconds now);
   void failed_to_gain() { ++tries_without_gain_; }
-  bool is_left(nanoseconds now) const;
+  bool may_continue(nanoseconds now) const;
 
  private:
   int tries_without_gain_ = 0;

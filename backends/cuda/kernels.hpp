@@ -20,7 +20,7 @@ struct launch_site {
   int multiprocessors = 1;
 };
 
-// What a kernel needs to know of a tensor.
+// The shape, type and memory order of a tensor.
 struct tensor_form {
   dims shape;
   dtype type = dtype::f32;
@@ -40,7 +40,7 @@ void sgd_update(launch_site where, float* w, const float* dw, float learning_rat
 void fill(launch_site where, void* to, std::int64_t count, dtype type, std::uint32_t seed);
 
 // --- optimizer_step.cu ---
-// A parameter (f32, or bf16 with a master) and what belongs to it, or null.
+// A parameter (f32, or bf16 with a master), its gradient and its optimizer states. Pointers may be null.
 struct stepped_tensor {
   void* w = nullptr;
   const float* dw = nullptr;
@@ -48,7 +48,7 @@ struct stepped_tensor {
   std::int64_t count = 0;
   bool is_aligned = false;  // set by the launcher
 };
-inline constexpr int most_stepped_tensors = 512;  // as many as fit into the parameters of a kernel
+inline constexpr int max_stepped_tensors = 512;  // as many as fit into the parameters of a kernel
 // Takes the step of all tensors in one kernel. With two moments, then *steps += 1.
 void take_step(launch_site where, std::span<const stepped_tensor> tensors, const optimizer_step& update,
                std::int32_t* steps);
@@ -60,18 +60,19 @@ struct replayed_operand {
   std::int64_t bytes = 0;
   bool reads = false, writes = false, is_floating_point = true;
 };
-inline constexpr int most_replayed_operands = 100;  // as many as fit into the parameters of a kernel
+inline constexpr int max_replayed_operands = 100;  // as many as fit into the parameters of a kernel
 struct replayed_operator {
-  replayed_operand operands[most_replayed_operands];
+  replayed_operand operands[max_replayed_operands];
   int count = 0;
   std::int64_t duration_ns = 0;  // with all operands resident
 };
-// Reads and writes all operands side by side, and takes the duration. Delays of touches (faults, the link)
-// add to it. Writes small numbers, and zeros to integers. `bytes_per_s` is the rate of device memory.
+// Reads and writes all operands side by side, and lasts as long as the operator did. Delays of its reads and
+// writes (faults, the link) add to that. Writes small numbers, or zeros to integers. `bytes_per_s` is the
+// rate of device memory.
 void replay(launch_site where, const replayed_operator& replayed, std::int64_t bytes_per_s);
 
 // --- bias.cu ---
-// y = y + b[c] where b is given, then max(y, 0) where relu is asked for; in place.
+// y = y + b[c] if b is given, then max(y, 0) with relu; in place.
 void bias_relu(launch_site where, void* y, const float* b, bool relu, const tensor_form& of);
 // db[c] = sum of dy over all but c; added to db if `accumulate`.
 std::size_t bias_backward_workspace(const tensor_form& of);
@@ -84,16 +85,16 @@ void relu_bias_backward(launch_site where, const void* y, const void* dy, void* 
 // --- max_pool.cu, max_pool_backward.cu --- `index` is 1 or 2 bytes wide.
 struct pool_problem {
   dims x, y;
-  max_pool how;
+  max_pool attributes;
   dtype type = dtype::f32;
   memory_order order = memory_order::nchw;
   int index_bytes = 1;
-  int pad_above = how.pad;  // rows of padding above x; differs if x is a part of a tensor's rows
+  int pad_above = attributes.pad;  // rows of padding above x; differs if x is a part of a tensor's rows
 };
-// b may be null. With how.relu, y = max(maximum + b, 0).
+// b may be null. With attributes.relu, y = max(maximum + b, 0).
 void max_pool_forward(launch_site where, const void* x, const float* b, void* y, void* index,
                       const pool_problem& problem);
-// y is read if how.relu; db and its workspace may be null; db is added to if `accumulate`.
+// y is read if attributes.relu; db and its workspace may be null; db is added to if `accumulate`.
 std::size_t max_pool_backward_workspace(const pool_problem& problem);
 void max_pool_backward(launch_site where, const void* dy, const void* index, const void* y, void* dx,
                        float* db, const pool_problem& problem, bool accumulate, float* workspace);
@@ -134,7 +135,7 @@ void global_average_pool_backward(launch_site where, const void* dy, void* dx, c
 // The whole input has `height` rows.
 struct average_problem {
   dims x, y;
-  average_pool how;
+  average_pool attributes;
   dtype type = dtype::f32;
   memory_order order = memory_order::nchw;
   std::int64_t first_x_row = 0, first_y_row = 0, height = 1;

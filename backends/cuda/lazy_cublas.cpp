@@ -1,4 +1,4 @@
-// umbench uses these functions of cuBLASLt. They are as cublasLt.h declares them.
+// Definitions of the functions of cuBLASLt that umbench uses, which forward to the library when it is opened.
 #include <cublasLt.h>
 
 #include "backends/cuda/lazy_library.hpp"

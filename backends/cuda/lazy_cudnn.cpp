@@ -1,4 +1,5 @@
-// umbench and cudnn-frontend use these functions of cuDNN. They are as cudnn.h declares them.
+// Definitions of the functions of cuDNN that umbench and cudnn-frontend use, which forward to the library
+// when it is opened.
 #include <cudnn.h>
 
 #include "backends/cuda/lazy_library.hpp"

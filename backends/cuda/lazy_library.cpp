@@ -23,7 +23,8 @@ constinit const library_names cublas{UM_CUBLASLT_SONAME, UM_CUBLASLT_PATH};
 constinit const library_names cudnn{"libcudnn.so.9", UM_CUDNN_PATH, &cublas};
 
 void* symbol_of(const library_names& library, const char* symbol) {
-  void* const found = dlsym(open_library(library), symbol);  // opened again, it is only counted
+  void* const found =
+      dlsym(open_library(library), symbol);  // opening it again only increments its reference count
   if (found == nullptr) throw unsupported(std::string(library.soname) + " has no " + symbol);
   return found;
 }

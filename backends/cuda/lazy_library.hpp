@@ -4,7 +4,7 @@
 
 namespace um {
 
-// A library is looked for under its name, then under its path.
+// A library is opened by its name or, if that fails, by its path.
 struct library_names {
   const char* soname;
   const char* build_path;                           // its path when umbench was built

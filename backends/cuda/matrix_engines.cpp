@@ -17,7 +17,7 @@ namespace {
 // A product d = op(a) op(b) in cuBLAS's column-major terms, in which row-major matrices appear transposed:
 // x is in*n, w is in*out, y is out*n. `a`, `b`, `d` index the operands x, w, y.
 struct product {
-  matmul_description how;
+  matmul_description description;
   std::array<matrix_layout, 3> layout;  // layouts of x, w, y
   std::size_t a = 0, b = 0, d = 0;
   float beta = 0.0F;
@@ -28,7 +28,7 @@ dtype filter_type(const matrix_problem& p) {
 }
 
 bool has_bias_or_relu(const matrix_problem& p) {
-  return p.bias || p.relu;
+  return p.has_bias || p.relu;
 }
 
 // cuBLASLt cannot add to a bias gradient.
@@ -39,11 +39,11 @@ bool can_fuse_epilogue(const matrix_problem& p) {
 cublasLtEpilogue_t epilogue_of(const matrix_problem& p) {
   if (p.kind == matrix_kind::backward_filter) return CUBLASLT_EPILOGUE_BGRADB;
   if (!p.relu) return CUBLASLT_EPILOGUE_BIAS;
-  return p.bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
+  return p.has_bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
 }
 
-// With `joined`, bias, ReLU or bias gradient are the product's epilogue, not a pass of their own.
-product describe_matrix_product(const matrix_problem& p, bool joined) {
+// With `fused`, bias, ReLU or bias gradient are the product's epilogue; otherwise they are a separate pass.
+product describe_matrix_product(const matrix_problem& p, bool fused) {
   const auto multiplied = p.arithmetic == precision::tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
   const dtype type = operand_type(p.arithmetic);
   product made{make_matmul_description(multiplied),
@@ -53,37 +53,37 @@ product describe_matrix_product(const matrix_problem& p, bool joined) {
   constexpr std::size_t x = 0, w = 1, y = 2;
   switch (p.kind) {
     case matrix_kind::forward:
-      set(made.how, CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
+      set(made.description, CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
       made.a = w, made.b = x, made.d = y;
       break;
     case matrix_kind::backward_data:
       made.a = w, made.b = y, made.d = x;
       break;
     case matrix_kind::backward_filter:
-      set(made.how, CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_T);
+      set(made.description, CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_T);
       made.a = x, made.b = y, made.d = w;
       break;
   }
-  if (joined) {
-    set(made.how, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(p));
-    if (p.bias) set(made.how, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, CUDA_R_32F);
+  if (fused) {
+    set(made.description, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(p));
+    if (p.has_bias) set(made.description, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, CUDA_R_32F);
   }
   return made;
 }
 
 using matmul_algorithm = cublasLtMatmulAlgo_t;
 
-// A choice is kept as text: cuBLASLt can store and restore an algorithm, for the same version of the library.
+// An algorithm that the engine cache stores as text. The same version of cuBLASLt can restore it.
 struct named_algorithm {
-  matmul_algorithm how{};
-  bool joined = false;
+  matmul_algorithm algorithm{};
+  bool fused = false;
 };
 constexpr const char* plain_name = "cublaslt";
-constexpr const char* joined_name = "cublaslt+epilogue";
+constexpr const char* fused_name = "cublaslt+epilogue";
 
 std::string text_of(const named_algorithm& a) {
-  std::string text = a.joined ? joined_name : plain_name;
-  for (const std::uint64_t word : a.how.data) {
+  std::string text = a.fused ? fused_name : plain_name;
+  for (const std::uint64_t word : a.algorithm.data) {
     std::array<char, 20> hex{};
     std::snprintf(hex.data(), hex.size(), " %llx", static_cast<unsigned long long>(word));
     text += hex.data();
@@ -93,11 +93,11 @@ std::string text_of(const named_algorithm& a) {
 
 std::optional<named_algorithm> parse_algorithm(const std::string& text) {
   named_algorithm a;
-  a.joined = text.rfind(joined_name, 0) == 0;
-  const char* const name = a.joined ? joined_name : plain_name;
+  a.fused = text.rfind(fused_name, 0) == 0;
+  const char* const name = a.fused ? fused_name : plain_name;
   if (text.rfind(name, 0) != 0) return {};
   const char* at = text.c_str() + std::strlen(name);
-  for (std::uint64_t& word : a.how.data) {
+  for (std::uint64_t& word : a.algorithm.data) {
     char* end = nullptr;
     word = std::strtoull(at, &end, 16);
     if (end == at) return {};
@@ -107,16 +107,16 @@ std::optional<named_algorithm> parse_algorithm(const std::string& text) {
 }
 
 // Bias, ReLU or bias gradient may be a separate pass after the product, in the product's workspace. Parts
-// after the first use it even with a joined epilogue, since they add to the result.
+// after the first need this pass even if the first fuses the epilogue, since they add to the result.
 byte_count bias_pass_workspace(const matrix_problem& p) {
-  if (!p.bias || p.kind != matrix_kind::backward_filter) return 0;
+  if (!p.has_bias || p.kind != matrix_kind::backward_filter) return 0;
   return kernels::bias_backward_workspace(
       {{p.n, p.out, 1, 1}, operand_type(p.arithmetic), memory_order::nchw});
 }
 
 kernel_call bind_bias_pass(session& gpu, const matrix_problem& p, const bound_operands& operands) {
   const kernels::tensor_form of{{p.n, p.out, 1, 1}, operand_type(p.arithmetic), memory_order::nchw};
-  auto* const b = p.bias ? reinterpret_cast<float*>(operands.data.at(3)) : nullptr;
+  auto* const b = p.has_bias ? reinterpret_cast<float*>(operands.data.at(3)) : nullptr;
   if (p.kind == matrix_kind::backward_filter) {
     return [where = gpu.compute(), dy = operands.data.at(2), b, of, adds = p.accumulate,
             workspace = reinterpret_cast<float*>(operands.workspace)] {
@@ -130,27 +130,27 @@ kernel_call bind_bias_pass(session& gpu, const matrix_problem& p, const bound_op
 
 kernel_call bind_product(session& gpu, const matrix_problem& p, const named_algorithm& chosen,
                          byte_count workspace_bytes, const bound_operands& operands) {
-  auto made = std::make_shared<product>(describe_matrix_product(p, chosen.joined));
-  if (chosen.joined && p.bias) {
+  auto made = std::make_shared<product>(describe_matrix_product(p, chosen.fused));
+  if (chosen.fused && p.has_bias) {
     const void* const bias = operands.data.at(3);
-    set(made->how, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+    set(made->description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
   }
   const std::array<std::byte*, 3> at{operands.data.at(0), operands.data.at(1), operands.data.at(2)};
-  return [made, how = chosen.how, at, workspace_bytes, workspace = operands.workspace, library = gpu.cublas(),
-          stream = gpu.compute().stream] {
+  return [made, algorithm = chosen.algorithm, at, workspace_bytes, workspace = operands.workspace,
+          library = gpu.cublas(), stream = gpu.compute().stream] {
     const float alpha = 1.0F;
     const auto& layout = made->layout;
     const auto d = made->d;
-    check(cublasLtMatmul(library, made->how.get(), &alpha, at[made->a], layout[made->a].get(), at[made->b],
-                         layout[made->b].get(), &made->beta, at[d], layout[d].get(), at[d], layout[d].get(),
-                         &how, workspace, workspace_bytes, stream));
+    check(cublasLtMatmul(library, made->description.get(), &alpha, at[made->a], layout[made->a].get(),
+                         at[made->b], layout[made->b].get(), &made->beta, at[d], layout[d].get(), at[d],
+                         layout[d].get(), &algorithm, workspace, workspace_bytes, stream));
   };
 }
 
 kernel_call bind_product_and_bias(session& gpu, const matrix_problem& p, const named_algorithm& chosen,
                                   byte_count workspace_bytes, const bound_operands& operands) {
   kernel_call product = bind_product(gpu, p, chosen, workspace_bytes, operands);
-  if (chosen.joined || !has_bias_or_relu(p)) return product;
+  if (chosen.fused || !has_bias_or_relu(p)) return product;
   return [product = std::move(product), pass = bind_bias_pass(gpu, p, operands)] {
     product();
     pass();
@@ -165,19 +165,19 @@ bound_operands scratch_operands(session& gpu, const matrix_problem& p, byte_coun
     const auto bytes = static_cast<byte_count>(counts[i]) * sizeof(float);
     offset[i + 1] = offset[i] + round_up(bytes, arena_alignment);
   }
-  std::byte* base = gpu.scratch_of_ones(offset[4] + workspace, operand_type(p.arithmetic));
+  std::byte* base = gpu.random_scratch(offset[4] + workspace, operand_type(p.arithmetic));
   return {{base, base + offset[1], base + offset[2], base + offset[3]}, base + offset[4]};
 }
 
 struct proposal {
-  named_algorithm how;
+  named_algorithm algorithm;
   byte_count workspace_bytes = 0;
 };
 
 void append_proposals(session& gpu, const matrix_problem& p, byte_count cap, bool with_epilogue,
                       std::vector<proposal>& to) {
   const matmul_preference preference = make_preference(cap, p.alignment);
-  if (operand_type(p.arithmetic) == dtype::bf16) {  // a divided product is summed in fp32, too
+  if (operand_type(p.arithmetic) == dtype::bf16) {  // split-K sums are fp32, too
     set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
         static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
   }
@@ -185,10 +185,10 @@ void append_proposals(session& gpu, const matrix_problem& p, byte_count cap, boo
   std::array<cublasLtMatmulHeuristicResult_t, 32> found{};
   int count = 0;
   const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
-      gpu.cublas(), made.how.get(), made.layout[made.a].get(), made.layout[made.b].get(),
+      gpu.cublas(), made.description.get(), made.layout[made.a].get(), made.layout[made.b].get(),
       made.layout[made.d].get(), made.layout[made.d].get(), preference.get(), static_cast<int>(found.size()),
       found.data(), &count);
-  // It reports an epilogue that these types do not support as an invalid value.
+  // cuBLASLt reports an epilogue that these types do not support as an invalid value.
   if (status == CUBLAS_STATUS_NOT_SUPPORTED || (with_epilogue && status == CUBLAS_STATUS_INVALID_VALUE))
     return;
   check(status);
@@ -198,7 +198,7 @@ void append_proposals(session& gpu, const matrix_problem& p, byte_count cap, boo
   }
 }
 
-// Algorithms with a joined epilogue come first.
+// Algorithms with a fused epilogue come first.
 std::vector<proposal> proposals_for(session& gpu, const matrix_problem& p, byte_count cap) {
   std::vector<proposal> all;
   if (can_fuse_epilogue(p)) append_proposals(gpu, p, cap, true, all);
@@ -217,13 +217,14 @@ engine_choice fastest_engine(session& gpu, const matrix_problem& problem, byte_c
   for (const proposal& one : proposed) {
     const std::int64_t here = position++;
     try {
-      const kernel_call call = bind_product_and_bias(gpu, problem, one.how, one.workspace_bytes, operands);
+      const kernel_call call =
+          bind_product_and_bias(gpu, problem, one.algorithm, one.workspace_bytes, operands);
       const bool is_brief = gpu.options().brief_search;
       const nanoseconds time = is_brief ? median_time(gpu, call, 0, 1) : time_of(gpu, call);
-      if (time < best.time) best = {text_of(one.how), here, one.workspace_bytes, time};
+      if (time < best.time) best = {text_of(one.algorithm), here, one.workspace_bytes, time};
       if (is_brief) break;
     } catch (const cuda_error&) {
-      continue;  // proposed, but refused when called
+      continue;  // cuBLASLt proposes some algorithms that it then fails to run
     }
   }
   if (best.engine.empty()) {
@@ -238,7 +239,7 @@ engine_choice fastest_engine(session& gpu, const matrix_problem& problem, byte_c
 std::string signature_of(const matrix_problem& p) {
   constexpr std::array<const char*, 3> names{"linear", "linear_backward_data", "linear_backward_filter"};
   return std::string(names.at(static_cast<std::size_t>(p.kind))) + " n " + std::to_string(p.n) + " in " +
-         std::to_string(p.in) + " out " + std::to_string(p.out) + (p.bias ? " bias" : "") +
+         std::to_string(p.in) + " out " + std::to_string(p.out) + (p.has_bias ? " bias" : "") +
          (p.relu ? " relu" : "") + ' ' + std::string(to_text(p.arithmetic)) +
          (p.accumulate ? " accumulate" : "") + " align " + std::to_string(p.alignment);
 }

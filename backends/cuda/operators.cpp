@@ -15,7 +15,7 @@ namespace um {
 namespace {
 
 // The operands of a part of an operator.
-struct bound_site {
+struct part_operands {
   session& gpu;
   const graph& g;
   const op& o;
@@ -39,7 +39,7 @@ struct bound_site {
   std::size_t operands() const { return touched.size(); }
 };
 
-// What a kernel is launched with: addresses of operands, of some type, and of the workspace.
+// Typed addresses of a kernel's operands and workspace.
 struct kernel_operands {
   const bound_operands& given;
 
@@ -53,7 +53,7 @@ struct kernel_operands {
 
 // Makes an engine of umbench's own kernels: `launch(where, operands)` runs the kernel.
 template <class Launch>
-engine kernel_engine(const bound_site& at, byte_count workspace, Launch launch) {
+engine kernel_engine(const part_operands& at, byte_count workspace, Launch launch) {
   return {
       {"kernel", 0, workspace, 0},
       [where = at.gpu.compute(), launch = std::move(launch)](const bound_operands& operands) -> kernel_call {
@@ -61,7 +61,7 @@ engine kernel_engine(const bound_site& at, byte_count workspace, Launch launch) 
       }};
 }
 
-std::vector<std::int64_t> input_element_counts(const bound_site& at) {
+std::vector<std::int64_t> input_element_counts(const part_operands& at) {
   std::vector<std::int64_t> counts;
   for (std::size_t i = 0; i < at.inputs(); ++i) counts.push_back(at.count(i));
   return counts;
@@ -72,21 +72,21 @@ memory_order order_of(const tensor& a, const tensor& b) {
   return a.shape.h * a.shape.w > 1 && a.shape.c > 1 ? a.order : b.order;
 }
 
-convolution_problem problem_of(const bound_site& at, convolution_kind kind, const convolution& attributes,
+convolution_problem problem_of(const part_operands& at, convolution_kind kind, const convolution& attributes,
                                std::size_t x, std::size_t w, std::size_t y) {
   convolution_problem problem;
   problem.kind = kind;
   problem.x = at.shape(x);
   problem.w = at.shape(w);
   problem.y = at.shape(y);
-  problem.how = attributes;
-  problem.how.pad_h = at.padding_above();
+  problem.attributes = attributes;
+  problem.attributes.pad_h = at.padding_above();
   problem.arithmetic = at.g.arithmetic;
   problem.order = order_of(at.whole(x), at.whole(y));
   return problem;
 }
 
-matrix_problem problem_of(const bound_site& at, matrix_kind kind, std::size_t x, std::size_t w) {
+matrix_problem problem_of(const part_operands& at, matrix_kind kind, std::size_t x, std::size_t w) {
   const dims input = at.shape(x);
   matrix_problem problem;
   problem.kind = kind;
@@ -98,7 +98,7 @@ matrix_problem problem_of(const bound_site& at, matrix_kind kind, std::size_t x,
   return problem;
 }
 
-kernels::pool_problem problem_of(const bound_site& at, const max_pool& attributes, std::size_t x,
+kernels::pool_problem problem_of(const part_operands& at, const max_pool& attributes, std::size_t x,
                                  std::size_t y, std::size_t index) {
   return {at.shape(x),
           at.shape(y),
@@ -109,7 +109,7 @@ kernels::pool_problem problem_of(const bound_site& at, const max_pool& attribute
           at.padding_above()};
 }
 
-kernels::average_problem problem_of(const bound_site& at, const average_pool& attributes, std::size_t x,
+kernels::average_problem problem_of(const part_operands& at, const average_pool& attributes, std::size_t x,
                                     std::size_t y) {
   return {at.shape(x),
           at.shape(y),
@@ -121,15 +121,15 @@ kernels::average_problem problem_of(const bound_site& at, const average_pool& at
           at.whole(x).shape.h};
 }
 
-// An operand of a concatenation: where its bytes lie in the whole. Each image, or each pixel, is a run of
-// bytes of the whole; the operand begins with byte `first` of a run.
-struct fused_part {
+// An operand of a concatenation, and its place in the concatenated tensor. Each image, or each pixel, of that
+// tensor is a run of bytes; the operand begins with byte `first` of every run.
+struct concatenated_operand {
   std::size_t operand = 0;
   byte_count first = 0;
   kernels::byte_box box;
 };
 
-// The engine's i-th operand is the operator's `order[i]`-th.
+// Passes the operator's operand `order[i]` to the engine as its operand i.
 engine with_reordered_operands(engine inner, std::vector<std::size_t> order) {
   return {inner.choice,
           [bind = std::move(inner.bind), order = std::move(order)](const bound_operands& given) {
@@ -141,17 +141,17 @@ engine with_reordered_operands(engine inner, std::vector<std::size_t> order) {
 
 // Replays an operator that is not computed: its kernel touches the operands of the part and takes the
 // part's share of the time.
-engine replay_engine(const bound_site& at, const opaque& attributes) {
+engine replay_engine(const part_operands& at, const opaque& attributes) {
   if (runs_on_cpu(at.o))
     throw unsupported("operator " + at.o.name + " is work of the CPU, which can be simulated only");
   if (!attributes.duration) {
     throw unsupported("operator " + at.o.name + " (opaque " + attributes.label +
                       ") says no duration, without which it cannot be replayed");
   }
-  if (at.operands() > kernels::most_replayed_operands) {
+  if (at.operands() > kernels::max_replayed_operands) {
     throw unsupported("operator " + at.o.name + " (opaque " + attributes.label + ") has " +
                       std::to_string(at.operands()) + " operands; at most " +
-                      std::to_string(kernels::most_replayed_operands) + " can be replayed");
+                      std::to_string(kernels::max_replayed_operands) + " can be replayed");
   }
   kernels::replayed_operator replayed;
   replayed.count = static_cast<int>(at.operands());
@@ -172,33 +172,35 @@ engine replay_engine(const bound_site& at, const opaque& attributes) {
                        });
 }
 
-// Copies between `whole` and the other operands, which lie in it one after the other.
-engine engine_of_parts_of_whole(const bound_site& at, std::size_t whole, bool together) {
+// Copies the other operands into the concatenated tensor `whole`, one after the other, or the reverse.
+engine concatenation_engine(const part_operands& at, std::size_t whole, bool concatenates) {
   const bool last = at.whole(whole).order == memory_order::nhwc;
   const dims shape = at.shape(whole);
   const auto runs = static_cast<byte_count>(last ? shape.n * shape.h * shape.w : shape.n);
   const byte_count pitch = at.bytes(whole) / runs;
-  std::vector<fused_part> parts;
+  std::vector<concatenated_operand> parts;
   byte_count first = 0;
   for (std::size_t i = 0; i < at.operands(); ++i) {
     if (i == whole) continue;
     kernels::byte_box box{at.bytes(i) / runs, runs};
-    box.from_pitch = together ? box.width : pitch;
-    box.to_pitch = together ? pitch : box.width;
+    box.from_pitch = concatenates ? box.width : pitch;
+    box.to_pitch = concatenates ? pitch : box.width;
     parts.push_back({i, first, box});
     first += box.width;
   }
-  return kernel_engine(at, 0, [parts = std::move(parts), whole, together](auto where, kernel_operands to) {
-    for (const fused_part& part : parts) {
-      std::byte *const there = to[whole] + part.first, *const apart = to[part.operand];
-      kernels::copy_box_by_kernel(where.stream, together ? there : apart, together ? apart : there, part.box);
-    }
-  });
+  return kernel_engine(at, 0,
+                       [parts = std::move(parts), whole, concatenates](auto where, kernel_operands to) {
+                         for (const concatenated_operand& part : parts) {
+                           std::byte *const there = to[whole] + part.first, *const apart = to[part.operand];
+                           kernels::copy_box_by_kernel(where.stream, concatenates ? there : apart,
+                                                       concatenates ? apart : there, part.box);
+                         }
+                       });
 }
 
 // Engines of libraries and of umbench compute convolutions and matrix products.
 struct product_chooser {
-  const bound_site& at;
+  const part_operands& at;
 
   engine choose_aligned(const convolution_problem& problem) const {
     if (at.alignment % operand_alignment(at.o) != 0) {
@@ -213,7 +215,8 @@ struct product_chooser {
     const std::size_t y = at.inputs();
     auto problem = problem_of(at, convolution_kind::forward, attributes, 0, 1, y);
     problem.accumulates = at.accumulates(y);
-    problem.has_bias = at.inputs() > 2 && !problem.accumulates;  // only the part that writes adds the bias
+    problem.has_bias =
+        at.inputs() > 2 && !problem.accumulates;  // only the part that overwrites the result adds the bias
     std::vector<std::size_t> order{0, 1, y};
     if (problem.has_bias) order.push_back(2);
     return with_reordered_operands(choose_aligned(problem), std::move(order));
@@ -232,10 +235,10 @@ struct product_chooser {
     const std::size_t y = at.inputs();
     auto problem = problem_of(at, matrix_kind::forward, 0, 1);
     problem.accumulate = at.accumulates(y);
-    problem.bias = at.inputs() > 2 && !problem.accumulate;
+    problem.has_bias = at.inputs() > 2 && !problem.accumulate;
     problem.relu = attributes.relu;
     std::vector<std::size_t> order{0, 1, y};
-    if (problem.bias) order.push_back(2);
+    if (problem.has_bias) order.push_back(2);
     return with_reordered_operands(choose_engine(at.gpu, problem, at.workspace_cap), std::move(order));
   }
   engine operator()(const linear_backward_data&) const {  // w, dy -> dx
@@ -246,16 +249,16 @@ struct product_chooser {
   engine operator()(const linear_backward_filter&) const {  // x, dy -> dw [, db]
     auto problem = problem_of(at, matrix_kind::backward_filter, 0, 2);
     problem.accumulate = at.accumulates(2);
-    problem.bias = at.operands() > 3;
+    problem.has_bias = at.operands() > 3;
     std::vector<std::size_t> order{0, 2, 1};
-    if (problem.bias) order.push_back(3);
+    if (problem.has_bias) order.push_back(3);
     return with_reordered_operands(choose_engine(at.gpu, problem, at.workspace_cap), std::move(order));
   }
 };
 
 // umbench's own kernels. Comments name the operands.
 struct kernel_chooser {
-  const bound_site& at;
+  const part_operands& at;
 
   engine operator()(const bias_backward&) const {
     const kernels::tensor_form of = at.tensor_form_of(0);
@@ -365,8 +368,8 @@ struct kernel_chooser {
                         kernels::average_pool_backward(where, to[0], to[1], problem);
                       });
   }
-  engine operator()(const concat&) const { return engine_of_parts_of_whole(at, at.inputs(), true); }
-  engine operator()(const concat_backward&) const { return engine_of_parts_of_whole(at, 0, false); }
+  engine operator()(const concat&) const { return concatenation_engine(at, at.inputs(), true); }
+  engine operator()(const concat_backward&) const { return concatenation_engine(at, 0, false); }
   engine operator()(const global_average_pool&) const {
     return own_kernel(0, [of = at.tensor_form_of(0)](auto where, kernel_operands to) {
       kernels::global_average_pool(where, to[0], to[1], of);
@@ -440,7 +443,7 @@ struct kernel_chooser {
 
 engine choose_engine(session& gpu, const graph& g, const op& o, const box& part, std::uint32_t alignment,
                      byte_count workspace_cap) {
-  const bound_site at{gpu, g, o, part, accesses_of(g, o, part), alignment, workspace_cap};
+  const part_operands at{gpu, g, o, part, accesses_of(g, o, part), alignment, workspace_cap};
   return std::visit(overloaded{product_chooser{at}, kernel_chooser{at}}, o.attributes.value);
 }
 

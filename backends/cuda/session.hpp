@@ -37,12 +37,13 @@ class session {
   // Returns the key of `signature` in the engine cache. GPU and library versions come first.
   std::string engine_key(const std::string& signature) const { return key_prefix_ + signature; }
   engine_cache& engines() { return engines_; }
-  // Returns the engine for a key of the cache. make() builds it unless it is kept, which takes up to a
-  // second. At 1,000 engines all are dropped first: a reference is valid until the next call.
+  // Returns the engine for a key of the cache. Calls make() unless the engine is in memory: building it takes
+  // up to a second. 1,000 engines are dropped before another is built, so a reference is valid until the next
+  // call.
   const engine& cached_engine(const std::string& key, const std::function<engine()>& make);
 
-  // The engine of the first problem of each kind within each cap. The search for others of the kind begins
-  // with it.
+  // The engine that won for a problem. The search for the same problem with another batch size begins with
+  // it.
   struct precedent {
     std::string engine;
     std::int64_t images = 0;  // of each part
@@ -52,7 +53,7 @@ class session {
 
   // Returns device memory filled with pseudo-random values of a floating type, to time candidates on. The
   // next call overwrites it. Throws out_of_memory.
-  std::byte* scratch_of_ones(byte_count bytes, dtype type = dtype::f32);
+  std::byte* random_scratch(byte_count bytes, dtype type = dtype::f32);
   void release_scratch() { scratch_ = {}; }
 
  private:
@@ -70,8 +71,9 @@ class session {
   arena scratch_;  // grows to the largest request
 };
 
-// Returns the choice for `signature` within `workspace_cap`: from the engine cache, also one for a larger cap
-// that fits, else from `search`. It is stored as the choice for that cap and does not change any more.
+// Returns the choice for `signature` within `workspace_cap`: from the engine cache, which may also have one
+// for a larger cap that fits, else from `search`. Stores it as the choice for that cap, which later calls
+// return.
 engine_choice find_or_search(session& gpu, const std::string& signature, byte_count workspace_cap,
                              const std::string& version,
                              const std::function<bool(const engine_choice&)>& usable,

@@ -10,7 +10,7 @@
 namespace um {
 namespace {
 
-// Batches of equal f32 matrix products on cuBLASLt. They lie one after the other.
+// Batches of f32 matrix products of equal shape on cuBLASLt. The matrices are contiguous.
 
 // d = op(a) op(b) in column-major terms: d is rows x columns, and the sum runs over `depth`.
 struct batched_product {
@@ -25,7 +25,7 @@ struct batched_algorithm {
 };
 
 struct description {
-  matmul_description how;
+  matmul_description description;
   matrix_layout a, b, d;
 };
 
@@ -42,13 +42,13 @@ description describe_batch(const batched_product& p) {
       p.transpose_a ? make_batch(p.depth, p.rows, p.count) : make_batch(p.rows, p.depth, p.count),
       p.transpose_b ? make_batch(p.columns, p.depth, p.count) : make_batch(p.depth, p.columns, p.count),
       make_batch(p.rows, p.columns, p.count)};
-  if (p.transpose_a) set(made.how, CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
-  if (p.transpose_b) set(made.how, CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_T);
+  if (p.transpose_a) set(made.description, CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
+  if (p.transpose_b) set(made.description, CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_T);
   return made;
 }
 
-// cuBLASLt proposes these within the cap, the likeliest first. Every process on one machine gets the same
-// ones.
+// Returns the algorithms that cuBLASLt proposes within the cap, the likeliest first. Every process on one
+// machine gets the same ones.
 std::vector<batched_algorithm> proposed_algorithms(session& gpu, const batched_product& problem,
                                                    byte_count cap) {
   const description made = describe_batch(problem);
@@ -56,8 +56,8 @@ std::vector<batched_algorithm> proposed_algorithms(session& gpu, const batched_p
   std::array<cublasLtMatmulHeuristicResult_t, 16> found{};
   int count = 0;
   const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
-      gpu.cublas(), made.how.get(), made.a.get(), made.b.get(), made.d.get(), made.d.get(), preference.get(),
-      static_cast<int>(found.size()), found.data(), &count);
+      gpu.cublas(), made.description.get(), made.a.get(), made.b.get(), made.d.get(), made.d.get(),
+      preference.get(), static_cast<int>(found.size()), found.data(), &count);
   if (status != CUBLAS_STATUS_NOT_SUPPORTED) check(status);
   std::vector<batched_algorithm> all;
   for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
@@ -66,22 +66,22 @@ std::vector<batched_algorithm> proposed_algorithms(session& gpu, const batched_p
   return all;
 }
 
-// The data come in the order a, b, d.
+// The operands are a, b and d, in this order.
 kernel_call bind(session& gpu, const batched_product& problem, const batched_algorithm& algorithm,
                  const bound_operands& operands) {
   return [made = std::make_shared<const description>(describe_batch(problem)), algorithm, operands,
           library = gpu.cublas(), stream = gpu.compute().stream] {
     const float alpha = 1.0F, beta = 0.0F;
-    check(cublasLtMatmul(library, made->how.get(), &alpha, operands.data[0], made->a.get(), operands.data[1],
-                         made->b.get(), &beta, operands.data[2], made->d.get(), operands.data[2],
-                         made->d.get(), &algorithm.algorithm, operands.workspace, algorithm.workspace_bytes,
-                         stream));
+    check(cublasLtMatmul(library, made->description.get(), &alpha, operands.data[0], made->a.get(),
+                         operands.data[1], made->b.get(), &beta, operands.data[2], made->d.get(),
+                         operands.data[2], made->d.get(), &algorithm.algorithm, operands.workspace,
+                         algorithm.workspace_bytes, stream));
   };
 }
 
 constexpr std::int64_t tile = 4;
 constexpr std::int64_t taps = kernels::winograd_elements;
-// The workspace of a product is a constant, so that proposals are the same everywhere.
+// The cap is a constant, so that proposals do not depend on the user's workspace cap.
 constexpr byte_count product_workspace_cap = 32 * MiB;
 
 // One part of a convolution, as transforms and a batch of products.
@@ -89,7 +89,8 @@ struct winograd_sizes {
   convolution_kind kind = convolution_kind::forward;
   dims filter;
   memory_order order = memory_order::nchw;
-  kernels::winograd_tiles first, second;  // in: x, or dy for the data gradient; and y, dx, or dy
+  // Of x, or dy for the data gradient; and of y, dx, or, for the filter gradient, dy.
+  kernels::winograd_tiles input_tiles, output_tiles;
   batched_product product;
 };
 
@@ -98,14 +99,14 @@ kernels::winograd_tiles tiles_of(const dims& shape, const dims& result, std::int
   return {shape, (result.h + tile - 1) / tile, (result.w + tile - 1) / tile, pad_h, pad_w, order, 1};
 }
 
-// Returns the number of runs of tiles with separate sums, so that a gradient of few channels fills the
-// device. It depends on shapes alone, since it decides the order of sums.
+// Returns the number of segments of the tiles that are summed separately, so that a gradient of few channels
+// fills the device. It depends on shapes alone, since it decides the order of sums.
 std::int64_t segments_of(const dims& filter, std::int64_t tiles) {
-  constexpr std::int64_t side = 64, wanted_blocks = 1024, least_tiles = 256;
+  constexpr std::int64_t side = 64, wanted_blocks = 1024, min_tiles = 256;
   const std::int64_t blocks = taps * ((filter.n + side - 1) / side) * ((filter.c + side - 1) / side);
   std::int64_t segments = 1;
   while (segments * blocks < wanted_blocks && tiles % (segments * 2) == 0 &&
-         tiles / (segments * 2) >= least_tiles) {
+         tiles / (segments * 2) >= min_tiles) {
     segments *= 2;
   }
   return segments;
@@ -124,20 +125,20 @@ winograd_sizes winograd_sizes_of(const convolution_problem& p, std::int64_t part
   winograd_sizes made{p.kind, p.w, p.order, {}, {}, {}};
   switch (p.kind) {
     case convolution_kind::forward:
-      made.first = tiles_of(x, y, p.how.pad_h, p.how.pad_w, p.order);
-      made.second = tiles_of(y, y, 0, 0, p.order);
-      made.product = product_of_tiles(p.w.c, p.w.n, made.first.count(), p.order);
+      made.input_tiles = tiles_of(x, y, p.attributes.pad_h, p.attributes.pad_w, p.order);
+      made.output_tiles = tiles_of(y, y, 0, 0, p.order);
+      made.product = product_of_tiles(p.w.c, p.w.n, made.input_tiles.count(), p.order);
       break;
     case convolution_kind::backward_data:
-      made.first = tiles_of(y, x, 2 - p.how.pad_h, 2 - p.how.pad_w, p.order);
-      made.second = tiles_of(x, x, 0, 0, p.order);
-      made.product = product_of_tiles(p.w.n, p.w.c, made.first.count(), p.order);
+      made.input_tiles = tiles_of(y, x, 2 - p.attributes.pad_h, 2 - p.attributes.pad_w, p.order);
+      made.output_tiles = tiles_of(x, x, 0, 0, p.order);
+      made.product = product_of_tiles(p.w.n, p.w.c, made.input_tiles.count(), p.order);
       break;
     case convolution_kind::backward_filter: {
-      made.first = tiles_of(x, y, p.how.pad_h, p.how.pad_w, p.order);
-      made.second = tiles_of(y, y, 0, 0, p.order);
-      const std::int64_t tiles = made.first.count(), segments = segments_of(p.w, tiles);
-      made.first.segments = made.second.segments = segments;
+      made.input_tiles = tiles_of(x, y, p.attributes.pad_h, p.attributes.pad_w, p.order);
+      made.output_tiles = tiles_of(y, y, 0, 0, p.order);
+      const std::int64_t tiles = made.input_tiles.count(), segments = segments_of(p.w, tiles);
+      made.input_tiles.segments = made.output_tiles.segments = segments;
       const bool nchw = p.order == memory_order::nchw;
       made.product = {p.w.c, p.w.n, tiles / segments, taps * segments, nchw, !nchw};
       break;
@@ -150,23 +151,23 @@ byte_count matrix_bytes(std::int64_t a, std::int64_t b, std::int64_t count) {
   return round_up(static_cast<byte_count>(a * b * count) * sizeof(float), arena_alignment);
 }
 
-// The workspace has, in order: the product's operands a and b, its result, its own workspace.
-struct layout {
-  byte_count second = 0, result = 0, own = 0, end = 0;
+// Offsets in the workspace, which holds the product's two operands, its result and its workspace.
+struct workspace_layout {
+  byte_count second_operand = 0, result = 0, product_workspace = 0, end = 0;
 };
 
-layout layout_of(const winograd_sizes& s, byte_count own) {
+workspace_layout workspace_layout_of(const winograd_sizes& s, byte_count product_workspace) {
   const batched_product& g = s.product;
-  layout made;
+  workspace_layout made;
   if (s.kind == convolution_kind::backward_filter) {
-    made.second = matrix_bytes(g.rows, g.depth, g.count);
-    made.result = made.second + matrix_bytes(g.columns, g.depth, g.count);
+    made.second_operand = matrix_bytes(g.rows, g.depth, g.count);
+    made.result = made.second_operand + matrix_bytes(g.columns, g.depth, g.count);
   } else {
-    made.second = matrix_bytes(s.filter.n, s.filter.c, taps);
-    made.result = made.second + matrix_bytes(s.first.shape.c, s.first.count(), taps);
+    made.second_operand = matrix_bytes(s.filter.n, s.filter.c, taps);
+    made.result = made.second_operand + matrix_bytes(s.input_tiles.shape.c, s.input_tiles.count(), taps);
   }
-  made.own = made.result + matrix_bytes(g.rows, g.columns, g.count);
-  made.end = made.own + own;
+  made.product_workspace = made.result + matrix_bytes(g.rows, g.columns, g.count);
+  made.end = made.product_workspace + product_workspace;
   return made;
 }
 
@@ -177,32 +178,33 @@ float* as_floats(std::byte* at) {
 // Transforms filter and tiles, multiplies, transforms results. `in` and `out` are one part's.
 kernel_call bind_tiles(session& gpu, const winograd_sizes& s, const batched_algorithm& algorithm,
                        std::byte* workspace, const float* in, float* out, const float* b, bool relu) {
-  const layout at = layout_of(s, algorithm.workspace_bytes);
-  std::byte *const filter = workspace, *const tiles = workspace + at.second,
+  const workspace_layout at = workspace_layout_of(s, algorithm.workspace_bytes);
+  std::byte *const filter = workspace, *const tiles = workspace + at.second_operand,
                    *const result = workspace + at.result;
   const bool nchw = s.order == memory_order::nchw;
-  const bound_operands operands{{nchw ? tiles : filter, nchw ? filter : tiles, result}, workspace + at.own};
+  const bound_operands operands{{nchw ? tiles : filter, nchw ? filter : tiles, result},
+                                workspace + at.product_workspace};
   return [where = gpu.compute(), product = bind(gpu, s.product, algorithm, operands), s,
           tiles = as_floats(tiles), result = as_floats(result), in, out, b, relu] {
-    kernels::winograd_input(where, in, tiles, s.first);
+    kernels::winograd_input(where, in, tiles, s.input_tiles);
     product();
-    kernels::winograd_output(where, result, out, b, relu, s.second);
+    kernels::winograd_output(where, result, out, b, relu, s.output_tiles);
   };
 }
 
 kernel_call bind_gradient(session& gpu, const winograd_sizes& s, const batched_algorithm& algorithm,
                           std::byte* workspace, const float* x, const float* dy, float* dw, bool add) {
-  const layout at = layout_of(s, algorithm.workspace_bytes);
-  std::byte *const inputs = workspace, *const gradients = workspace + at.second,
+  const workspace_layout at = workspace_layout_of(s, algorithm.workspace_bytes);
+  std::byte *const inputs = workspace, *const gradients = workspace + at.second_operand,
                    *const result = workspace + at.result;
-  const bound_operands operands{{inputs, gradients, result}, workspace + at.own};
+  const bound_operands operands{{inputs, gradients, result}, workspace + at.product_workspace};
   return [where = gpu.compute(), product = bind(gpu, s.product, algorithm, operands), s,
           inputs = as_floats(inputs), gradients = as_floats(gradients), result = as_floats(result), x, dy, dw,
           add] {
-    kernels::winograd_input(where, x, inputs, s.first);
-    kernels::winograd_output_gradient(where, dy, gradients, s.second);
+    kernels::winograd_input(where, x, inputs, s.input_tiles);
+    kernels::winograd_output_gradient(where, dy, gradients, s.output_tiles);
     product();
-    kernels::winograd_filter_gradient(where, result, dw, s.filter, s.order, s.first.segments, add);
+    kernels::winograd_filter_gradient(where, result, dw, s.filter, s.order, s.input_tiles.segments, add);
   };
 }
 
@@ -218,7 +220,7 @@ kernel_call bind_parts(session& gpu, const convolution_problem& p, std::int64_t 
     float *const xi = x + i * x_step, *const yi = y + i * y_step;
     switch (p.kind) {
       case convolution_kind::forward:
-        calls.push_back(bind_tiles(gpu, s, algorithm, operands.workspace, xi, yi, b, p.how.relu));
+        calls.push_back(bind_tiles(gpu, s, algorithm, operands.workspace, xi, yi, b, p.attributes.relu));
         break;
       case convolution_kind::backward_data:
         calls.push_back(bind_tiles(gpu, s, algorithm, operands.workspace, yi, xi, nullptr, false));
@@ -240,28 +242,30 @@ kernel_call bind_parts(session& gpu, const convolution_problem& p, std::int64_t 
 }  // namespace
 
 bool winograd_applies(const convolution_problem& p) {
-  constexpr std::int64_t least_channels = 16;  // with fewer, transforms cost more than they save
-  return p.arithmetic == precision::fp32 && p.how.groups == 1 && p.w.h == 3 && p.w.w == 3 &&
-         p.how.stride_h == 1 && p.how.stride_w == 1 && p.how.pad_h <= 2 && p.how.pad_w <= 2 &&
-         p.w.c >= least_channels && p.w.n >= least_channels;
+  constexpr std::int64_t min_channels = 16;  // with fewer channels, transforms cost more than they save
+  return p.arithmetic == precision::fp32 && p.attributes.groups == 1 && p.w.h == 3 && p.w.w == 3 &&
+         p.attributes.stride_h == 1 && p.attributes.stride_w == 1 && p.attributes.pad_h <= 2 &&
+         p.attributes.pad_w <= 2 && p.w.c >= min_channels && p.w.n >= min_channels;
 }
 
 void visit_winograd(session& gpu, const convolution_problem& p, std::int64_t parts,
                     const std::function<bool(const convolution_recipe&)>& visit) {
-  constexpr std::size_t most = 4;
+  constexpr std::size_t max_algorithms = 4;
   const winograd_sizes s = winograd_sizes_of(p, parts);
-  const std::int64_t pairs = std::max(s.first.count() * s.first.shape.c, s.second.count() * s.second.shape.c);
+  const std::int64_t pairs = std::max(s.input_tiles.count() * s.input_tiles.shape.c,
+                                      s.output_tiles.count() * s.output_tiles.shape.c);
   if (pairs >= std::int64_t{1} << 31) return;
   const auto proposed = proposed_algorithms(gpu, s.product, product_workspace_cap);
-  for (std::size_t i = 0; i < std::min(proposed.size(), most); ++i) {
-    const convolution_recipe recipe{"product" + std::to_string(i),
-                                    "product",
-                                    static_cast<std::int64_t>(i),
-                                    parts,
-                                    layout_of(s, proposed[i].workspace_bytes).end,
-                                    [&gpu, p, parts, how = proposed[i]](const bound_operands& operands) {
-                                      return bind_parts(gpu, p, parts, how, operands);
-                                    }};
+  for (std::size_t i = 0; i < std::min(proposed.size(), max_algorithms); ++i) {
+    const convolution_recipe recipe{
+        "product" + std::to_string(i),
+        "product",
+        static_cast<std::int64_t>(i),
+        parts,
+        workspace_layout_of(s, proposed[i].workspace_bytes).end,
+        [&gpu, p, parts, algorithm = proposed[i]](const bound_operands& operands) {
+          return bind_parts(gpu, p, parts, algorithm, operands);
+        }};
     if (!visit(recipe)) return;
   }
 }

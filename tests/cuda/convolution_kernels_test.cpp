@@ -53,21 +53,21 @@ values fetched(const arena& from, const tensor& t) {
 // A convolution of stride 1 with 3 x 3 filters, its operands and the reference's results.
 struct example {
   dims x{3, 5, 9, 10}, w{7, 5, 3, 3}, y{3, 7, 9, 10};
-  convolution how{1, 1, 1, 1, false};
+  convolution attributes{1, 1, 1, 1, false};
   values x_values = random_values(x, 1), w_values = random_values(w, 2), y_values = random_values(y, 3);
 
-  values reference_of(op_attributes attributes, std::array<int, 3> roles) const {
+  values reference_of(op_attributes operation, std::array<int, 3> roles) const {
     graph g;
     for (const dims& shape : {x, w, y}) g.tensors.push_back(tensor_of(shape, dtype::f32, memory_order::nchw));
     const values* const all[] = {&x_values, &w_values, &y_values};
     const auto id = [&](std::size_t i) { return static_cast<tensor_id>(roles.at(i)); };
-    const op o{"o", std::move(attributes), {id(0), id(1)}, {id(2)}, true, {}};
+    const op o{"o", std::move(operation), {id(0), id(1)}, {id(2)}, true, {}};
     const values in[] = {*all[roles[0]], *all[roles[1]]};
     return reference::execute(g, o, in).at(0);
   }
-  values forward() const { return reference_of(how, {0, 1, 2}); }
-  values backward_data() const { return reference_of(convolution_backward_data{how}, {1, 2, 0}); }
-  values backward_filter() const { return reference_of(convolution_backward_filter{how}, {0, 2, 1}); }
+  values forward() const { return reference_of(attributes, {0, 1, 2}); }
+  values backward_data() const { return reference_of(convolution_backward_data{attributes}, {1, 2, 0}); }
+  values backward_filter() const { return reference_of(convolution_backward_filter{attributes}, {0, 2, 1}); }
 };
 
 class convolution_kernels : public on_gpu {
@@ -103,22 +103,22 @@ values packed_by_hand(const values& plain, const kernels::packing& form) {
 TEST_F(convolution_kernels, pack_few_channels_and_unpack_their_gradient) {
   for (const memory_order order : orders) {
     for (const dtype type : {dtype::f32, dtype::bf16}) {
-      for (const kernels::packing& how :
+      for (const kernels::packing& form :
            {kernels::packing{{2, 3, 11, 13}, {2, 48, 4, 5}, 4, 2, 2, type, order},
             kernels::packing{{2, 3, 11, 13}, {2, 16, 6, 7}, 2, 0, 1, type, order},
             kernels::packing{{5, 3, 11, 11}, {5, 48, 3, 3}, 4, 0, 0, type, order},
             kernels::packing{{5, 3, 3, 3}, {5, 8, 3, 3}, 1, 0, 0, type, order}}) {
-        const tensor plain = tensor_of(how.plain_shape, type, order),
-                     packed = tensor_of(how.packed_shape, type, order);
-        const auto bytes = in_memory(plain, random_values(how.plain_shape, 5));
+        const tensor plain = tensor_of(form.plain_shape, type, order),
+                     packed = tensor_of(form.packed_shape, type, order);
+        const auto bytes = in_memory(plain, random_values(form.plain_shape, 5));
         const values rounded = from_memory(plain, bytes);
         const arena from = uploaded(bytes), to = device_arena(bytes_of(packed));
-        kernels::pack_channels(where(), from.data(), to.data(), how);
-        EXPECT_EQ(fetched(to, packed), packed_by_hand(rounded, how));
-        if (how.pad_h + how.pad_w > 0) continue;  // filters have none
-        const tensor gradient = tensor_of(how.plain_shape, dtype::f32, order);
+        kernels::pack_channels(where(), from.data(), to.data(), form);
+        EXPECT_EQ(fetched(to, packed), packed_by_hand(rounded, form));
+        if (form.pad_h + form.pad_w > 0) continue;  // filters have none
+        const tensor gradient = tensor_of(form.plain_shape, dtype::f32, order);
         const arena dw = uploaded(gradient, values(rounded.size(), 0.5));
-        kernels::unpack_filter_gradient(where(), to.data(), floats(dw), how, true);
+        kernels::unpack_filter_gradient(where(), to.data(), floats(dw), form, true);
         const values back = fetched(dw, gradient);
         for (std::size_t i = 0; i < back.size(); ++i)
           ASSERT_FLOAT_EQ(float(back[i]), float(rounded[i] + 0.5));
@@ -134,7 +134,7 @@ TEST_F(convolution_kernels, see_wrong_results_at_sampled_places) {
   const dims shapes[] = {it.x, it.w, it.y};
   for (const memory_order order : orders) {
     for (const int which : {0, 1, 2}) {
-      kernels::sampled_convolution of{it.x, it.w, it.y, it.how, dtype::f32, dtype::f32, order, which};
+      kernels::sampled_convolution of{it.x, it.w, it.y, it.attributes, dtype::f32, dtype::f32, order, which};
       std::vector<arena> at;
       for (std::size_t i = 0; i < 3; ++i)
         at.push_back(uploaded(tensor_of(shapes[i], dtype::f32, order), *all[i]));

@@ -48,7 +48,7 @@ inline float __fmaf_rn(float a, float b, float c) {
 
 namespace emulated {
 
-constexpr unsigned warp_threads = 32, most_threads = 1024;
+constexpr unsigned warp_threads = 32, max_threads = 1024;
 
 // Of threads of a block: who arrives goes on once all that have not ended are there.
 struct meeting {
@@ -69,10 +69,10 @@ struct thread {
 
 // The block that runs. Its threads take turns: each runs until it has to wait for others.
 struct block_state {
-  std::vector<thread> threads = std::vector<thread>(most_threads);
-  std::array<meeting, most_threads / warp_threads> of_warp;
+  std::vector<thread> threads = std::vector<thread>(max_threads);
+  std::array<meeting, max_threads / warp_threads> of_warp;
   meeting of_all;
-  std::array<float, most_threads> given;  // by each thread to its warp
+  std::array<float, max_threads> given;  // by each thread to its warp
   jmp_buf turns;
   unsigned now = 0;  // the thread whose turn it is
   std::function<void()> kernel;

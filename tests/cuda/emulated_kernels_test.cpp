@@ -47,7 +47,7 @@ TEST(Emulated, PositionsFarOut) {
 // Where every block begins and ends among all positions of a channel, and what lies there.
 template <class Layout>
 void check_ends(const dims& shape) {
-  const bool planes = Layout::planes;
+  const bool planes = Layout::is_planar;
   const tensor_strides where(shape, planes ? memory_order::nchw : memory_order::nhwc);
   const std::int64_t positions = positions_of<Layout>(shape), channel = shape.c - Layout::channels;
   const grid_cover c = grid_cover_of<Layout>(shape.c, positions, 2112, 4);
@@ -80,7 +80,7 @@ TEST(Emulated, ChannelsOfLargeTensors) {
 
 template <class Layout>
 void check_strips(const dims& shape, int height) {
-  const memory_order order = Layout::planes ? memory_order::nchw : memory_order::nhwc;
+  const memory_order order = Layout::is_planar ? memory_order::nchw : memory_order::nhwc;
   const tensor_strides where(shape, order);
   const strips along(shape.n, shape.h, shape.w, height);
   const grid_cover c =
@@ -174,7 +174,7 @@ void expect_near(const reference::values& found, const reference::values& wanted
 // --- average pools ---
 
 struct pool_case {
-  average_pool how;
+  average_pool attributes;
   std::int64_t h = 0, w = 0, y_h = 0, y_w = 0;
 };
 
@@ -189,7 +189,7 @@ reference::values rows_of(const dims& shape, const reference::values& all, const
 
 // Some rows of a pool's result, or of its gradient, from the rows that they need.
 template <class T>
-void check_part(const average_pool& how, const graph& g, const box& part, memory_order order,
+void check_part(const average_pool& attributes, const graph& g, const box& part, memory_order order,
                 std::size_t offset) {
   const op& o = g.ops[0];
   const bool forward = std::holds_alternative<average_pool>(o.attributes.value);
@@ -208,10 +208,10 @@ void check_part(const average_pool& how, const graph& g, const box& part, memory
   const dtype type = sizeof(T) == 2 ? dtype::bf16 : dtype::f32;
   if (forward) {
     average_pool_forward({}, from.data(), to.data(),
-                         {in, out, how, type, order, read.begin, written.begin, height});
+                         {in, out, attributes, type, order, read.begin, written.begin, height});
   } else {
     average_pool_backward({}, from.data(), to.data(),
-                          {out, in, how, type, order, written.begin, read.begin, height});
+                          {out, in, attributes, type, order, written.begin, read.begin, height});
   }
   expect_near(to.numbers(), wanted_rows, sizeof(T) == 2 ? 1.0 / 128 : 1e-6);
 }
@@ -223,8 +223,8 @@ TEST_P(AveragePools, PartsOfRowsInAnyOrderTypeAndAlignment) {
   for (const std::int64_t channels : {1, 5, 8}) {
     const dims x{2, channels, p.h, p.w}, y{2, channels, p.y_h, p.y_w};
     graph forward = graph_with({x, y}), backward = graph_with({y, x});
-    forward.ops = {{"o", p.how, {0}, {1}, true, {}}};
-    backward.ops = {{"o", um::average_pool_backward{p.how}, {0}, {1}, true, {}}};
+    forward.ops = {{"o", p.attributes, {0}, {1}, true, {}}};
+    backward.ops = {{"o", um::average_pool_backward{p.attributes}, {0}, {1}, true, {}}};
     for (const graph& g : {forward, backward}) {
       const std::int64_t height = g.tensors[1].shape.h;
       for (const interval& rows :
@@ -234,8 +234,8 @@ TEST_P(AveragePools, PartsOfRowsInAnyOrderTypeAndAlignment) {
             SCOPED_TRACE(testing::Message()
                          << kind_of(g.ops[0].attributes) << ' ' << rows.begin << " to " << rows.end << ' '
                          << to_text(order) << ' ' << channels << " channels, offset " << offset);
-            check_part<float>(p.how, g, {{}, {}, rows, {}}, order, offset);
-            check_part<bf16>(p.how, g, {{}, {}, rows, {}}, order, offset);
+            check_part<float>(p.attributes, g, {{}, {}, rows, {}}, order, offset);
+            check_part<bf16>(p.attributes, g, {{}, {}, rows, {}}, order, offset);
             if (HasFatalFailure()) return;
           }
         }
@@ -259,14 +259,14 @@ INSTANTIATE_TEST_SUITE_P(, AveragePools,
 
 struct grouped_case {
   dims x, w;
-  convolution how;
+  convolution attributes;
   std::int64_t y_h = 0, y_w = 0;
 };
 
 template <class T>
 void check_grouped(const grouped_case& p, memory_order order, std::size_t offset) {
   const grouped_convolution of{
-      p.x, p.w, {p.x.n, p.w.n, p.y_h, p.y_w}, p.how, sizeof(T) == 2 ? dtype::bf16 : dtype::f32, order};
+      p.x, p.w, {p.x.n, p.w.n, p.y_h, p.y_w}, p.attributes, sizeof(T) == 2 ? dtype::bf16 : dtype::f32, order};
   const dims vector{1, of.w.n, 1, 1};
   const graph g = graph_with({of.x, of.w, vector, of.y});
   operand<T> x(of.x, order, offset), w(of.w, order), y(of.y, order, offset), dx(of.x, order, offset);
@@ -278,17 +278,17 @@ void check_grouped(const grouped_case& p, memory_order order, std::size_t offset
   constexpr launch_site where{nullptr, 2};  // multiprocessors
   const double tolerance = sizeof(T) == 2 ? 1.0 / 128 : 1e-5;
   grouped_forward(where, of, x.data(), w.data(), b.data(), y.data());
-  expect_near(y.numbers(), expected_of(g, p.how, {0, 1, 2}, 3, {x.numbers(), w.numbers(), b.numbers()}),
-              tolerance);
+  expect_near(y.numbers(),
+              expected_of(g, p.attributes, {0, 1, 2}, 3, {x.numbers(), w.numbers(), b.numbers()}), tolerance);
 
   y.set(some_numbers(of.y, random));
   grouped_backward_data(where, of, w.data(), y.data(), dx.data());
   expect_near(dx.numbers(),
-              expected_of(g, convolution_backward_data{p.how}, {1, 3}, 0, {w.numbers(), y.numbers()}),
+              expected_of(g, convolution_backward_data{p.attributes}, {1, 3}, 0, {w.numbers(), y.numbers()}),
               tolerance);
 
   reference::values sums =
-      expected_of(g, convolution_backward_filter{p.how}, {0, 3}, 1, {x.numbers(), y.numbers()});
+      expected_of(g, convolution_backward_filter{p.attributes}, {0, 3}, 1, {x.numbers(), y.numbers()});
   for (double& sum : sums) sum += 0.5;
   dw.set(reference::values(sums.size(), 0.5));
   std::vector<float> workspace(grouped_filter_workspace(where.multiprocessors, of) / sizeof(float), NAN);
@@ -298,9 +298,9 @@ void check_grouped(const grouped_case& p, memory_order order, std::size_t offset
 
 TEST(Emulated, ConvolutionsInGroups) {
   const auto in_groups = [](std::int32_t groups, std::int32_t stride, std::int32_t pad, bool relu = false) {
-    convolution how{stride, stride, pad, pad, relu};
-    how.groups = groups;
-    return how;
+    convolution attributes{stride, stride, pad, pad, relu};
+    attributes.groups = groups;
+    return attributes;
   };
   for (const grouped_case& p :
        {grouped_case{{2, 8, 7, 6}, {8, 1, 3, 3}, in_groups(8, 1, 1), 7, 6},
@@ -365,8 +365,9 @@ void check_planar(const planar_case& p) {
   operand<float> x(p.x, memory_order::nchw), dy(y, memory_order::nchw), dw(p.w, memory_order::nchw);
   x.set(some_numbers(p.x, random));
   dy.set(some_numbers(y, random));
-  reference::values wanted = expected_of(graph_with({p.x, p.w, y}), convolution_backward_filter{of.how},
-                                         {0, 2}, 1, {x.numbers(), dy.numbers()});
+  reference::values wanted =
+      expected_of(graph_with({p.x, p.w, y}), convolution_backward_filter{of.attributes}, {0, 2}, 1,
+                  {x.numbers(), dy.numbers()});
   dw.set(reference::values(wanted.size(), 0.5));
   for (double& sum : wanted) sum += p.add ? 0.5 : 0;
   constexpr int multiprocessors = 2;  // blocks take several tiles, and one block's partials differ
@@ -442,27 +443,28 @@ stepped_tensor operands_of(stepped_values& p, std::size_t first) {
 
 TEST(Emulated, OneStepOverManyParameters) {
   for (const std::int32_t moments : {0, 1, 2}) {
-    const optimizer_step how{moments, 0.125F};
-    std::vector<stepped_values> before = many_parameters(most_stepped_tensors + 40), after = before;
+    const optimizer_step attributes{moments, 0.125F};
+    std::vector<stepped_values> before = many_parameters(max_stepped_tensors + 40), after = before;
     std::vector<stepped_tensor> operands;
     for (std::size_t i = 0; i < after.size(); ++i) operands.push_back(operands_of(after[i], i % 5 % 2));
     std::int32_t steps = 3;
-    take_step({nullptr, 2}, operands, how, &steps);
+    take_step({nullptr, 2}, operands, attributes, &steps);
     EXPECT_EQ(steps, moments == 2 ? 4 : 3);
     for (std::size_t i = 0; i < after.size(); ++i) {
       const bool narrow = !after[i].narrow.empty();
       for (std::size_t j = i % 5 % 2; j < after[i].w.size(); ++j) {
-        const double g = before[i].dw[j], beta1 = how.beta1, beta2 = how.beta2;
+        const double g = before[i].dw[j], beta1 = attributes.beta1, beta2 = attributes.beta2;
         double w = narrow ? before[i].master[j] : before[i].w[j], m = before[i].m[j], v = before[i].v[j],
                by = g;
         if (moments == 1) by = m = beta1 * m + g;
         if (moments == 2) {
           m = beta1 * m + (1 - beta1) * g;
           v = beta2 * v + (1 - beta2) * g * g;
-          w *= 1 - double{how.learning_rate} * double{how.decay};
-          by = m / (1 - std::pow(beta1, 4)) / (std::sqrt(v / (1 - std::pow(beta2, 4))) + double{how.epsilon});
+          w *= 1 - double{attributes.learning_rate} * double{attributes.decay};
+          by = m / (1 - std::pow(beta1, 4)) /
+               (std::sqrt(v / (1 - std::pow(beta2, 4))) + double{attributes.epsilon});
         }
-        w -= double{how.learning_rate} * by;
+        w -= double{attributes.learning_rate} * by;
         const std::vector<float>& stepped = narrow ? after[i].master : after[i].w;
         ASSERT_NEAR(stepped[j], w, 1e-6 * (1 + std::abs(w)))
             << moments << " moments, tensor " << i << " at " << j;

@@ -229,12 +229,12 @@ TEST(trials, keep_the_fastest_in_any_order) {
 TEST(search_patience, ends_after_a_dozen_or_a_second_and_a_half_without_gain) {
   search_patience p(0);
   for (int i = 0; i < 11; ++i) p.failed_to_gain();
-  EXPECT_TRUE(p.is_left(1499 * ms));
-  EXPECT_FALSE(p.is_left(1500 * ms));
+  EXPECT_TRUE(p.may_continue(1499 * ms));
+  EXPECT_FALSE(p.may_continue(1500 * ms));
   p.failed_to_gain();
-  EXPECT_FALSE(p.is_left(ms));
+  EXPECT_FALSE(p.may_continue(ms));
   p.record_gain(1500 * ms);
-  EXPECT_TRUE(p.is_left(2000 * ms));
+  EXPECT_TRUE(p.may_continue(2000 * ms));
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ convolution_problem problem_of(convolution_kind kind, const dims& x, std::int64_
                                std::int32_t stride, std::int32_t pad) {
   const std::int64_t h = (x.h + 2 * pad - window) / stride + 1, w = (x.w + 2 * pad - window) / stride + 1;
   convolution_problem p{kind, x, {k, x.c, window, window}, {x.n, k, h, w}, {stride, stride, pad, pad, false}};
-  if (kind == convolution_kind::forward) p.has_bias = p.how.relu = true;
+  if (kind == convolution_kind::forward) p.has_bias = p.attributes.relu = true;
   return p;
 }
 
@@ -83,17 +83,17 @@ class operands {
   reference::values expected(const convolution_problem& p) const {
     graph g;
     g.tensors = tensors_;
-    op o{"o", p.how, {0, 1}, {2}, true, {}};
+    op o{"o", p.attributes, {0, 1}, {2}, true, {}};
     std::vector<reference::values> in{values_[0], values_[1]};
     if (p.has_bias) {
       o.in.push_back(3);
       in.push_back(values_[3]);
     }
     if (result_ == 0) {
-      o = {"o", convolution_backward_data{p.how}, {1, 2}, {0}, true, {}};
+      o = {"o", convolution_backward_data{p.attributes}, {1, 2}, {0}, true, {}};
       in = {values_[1], values_[2]};
     } else if (result_ == 1) {
-      o = {"o", convolution_backward_filter{p.how}, {0, 2}, {1}, true, {}};
+      o = {"o", convolution_backward_filter{p.attributes}, {0, 2}, {1}, true, {}};
       in = {values_[0], values_[2]};
     }
     reference::values out = reference::execute(g, o, in).at(0);
@@ -166,14 +166,14 @@ std::string name_of(const convolution_problem& p, convolution_method method, std
 }
 
 bool is_symmetric(const convolution_problem& p) {
-  return p.how.pad_h == padding_after(p.x.h, p.how.pad_h, p.w.h, p.how.stride_h, p.y.h);
+  return p.attributes.pad_h == padding_after(p.x.h, p.attributes.pad_h, p.w.h, p.attributes.stride_h, p.y.h);
 }
 
 // Of `p` the results, or gradients, of rows as they are where x has `rows` of its own and `above` of padding.
 convolution_problem with_rows(convolution_problem p, std::int64_t rows, std::int32_t above,
                               std::int64_t result_rows) {
   p.x.h = rows;
-  p.how.pad_h = above;
+  p.attributes.pad_h = above;
   p.y.h = result_rows;
   return p;
 }
@@ -271,7 +271,7 @@ TEST_F(convolution_engines, add_to_a_result) {
          {problem_of(kind, {6, 16, 9, 8}, 24, 3, 1, 1), problem_of(kind, {6, 16, 9, 8}, 24, 1, 1, 0),
           with_rows(problem_of(kind, {6, 16, 9, 8}, 24, 3, 1, 1), 5, 1, 4)}) {
       p.accumulates = true;
-      p.has_bias = p.how.relu = false;
+      p.has_bias = p.attributes.relu = false;
       expect_methods_right(p);
     }
   }
@@ -354,7 +354,7 @@ TEST_F(convolution_engines, are_right_by_the_kernel_for_planar_filter_gradients)
 // and of several; a part whose rows have other padding above.
 TEST_F(convolution_engines, are_right_by_the_kernels_for_groups) {
   const auto in_groups = [](convolution_problem p, std::int32_t groups) {
-    p.how.groups = groups;
+    p.attributes.groups = groups;
     p.w.c = p.x.c / groups;
     return p;
   };
@@ -547,7 +547,7 @@ TEST_F(matrix_engines, are_right_with_every_epilogue) {
                            16};
           if (p.kind == matrix_kind::backward_data && epilogue != 0) continue;
           if (p.kind == matrix_kind::backward_filter && p.relu) continue;
-          if (accumulate && (p.relu || (p.bias && p.kind == matrix_kind::forward))) continue;
+          if (accumulate && (p.relu || (p.has_bias && p.kind == matrix_kind::forward))) continue;
           SCOPED_TRACE(signature_of(p));
           const engine chosen = choose_engine(gpu(), p, workspace_cap);
           // The same as a convolution of one pixel: its operands and reference serve.
@@ -556,8 +556,8 @@ TEST_F(matrix_engines, are_right_with_every_epilogue) {
                                    {p.out, p.in, 1, 1},
                                    {p.n, p.out, 1, 1},
                                    {}};
-          same.how.relu = p.relu;
-          same.has_bias = p.bias;
+          same.attributes.relu = p.relu;
+          same.has_bias = p.has_bias;
           same.accumulates = accumulate;
           same.arithmetic = arithmetic;
           operands at(same, chosen.choice.workspace_bytes);
@@ -566,7 +566,7 @@ TEST_F(matrix_engines, are_right_with_every_epilogue) {
           check(cudaStreamSynchronize(gpu().compute().stream));
           EXPECT_LE(relative_error(at.result(), at.expected(same)), tolerance_of(arithmetic))
               << chosen.choice.engine;
-          if (p.bias && p.kind == matrix_kind::backward_filter) {
+          if (p.has_bias && p.kind == matrix_kind::backward_filter) {
             EXPECT_LE(relative_error(at.bias(), at.expected_bias(accumulate)), 1e-5) << chosen.choice.engine;
           }
         }

@@ -74,9 +74,9 @@ memory_plan managed_to_and_fro(const graph& g) {
 
 class executors : public on_gpu {
  protected:
-  execution execute(const graph& g, const memory_plan& plan, const execution_request& how) {
+  execution execute(const graph& g, const memory_plan& plan, const execution_request& request) {
     const execution_plan steps = lowered(g, workspaces_of(gpu(), g), plan);
-    return executor(gpu(), g, steps).run(how);
+    return executor(gpu(), g, steps).run(request);
   }
 };
 
@@ -143,14 +143,14 @@ TEST_F(executors, call_the_watch) {
   for (const auto& [plan, expected] : {std::pair{everything_on_device(g), numbers{0, 1, 4, 4}},
                                        {managed_to_and_fro(g), {0, 1, 2, 3, 4, 4}}}) {
     numbers told;
-    execution_request how{.iterations = 4, .computes_digest = true};
-    const execution unwatched = execute(g, plan, how);
-    how.linger_time = 1;
-    how.watch = [&](std::uint32_t done) {
+    execution_request request{.iterations = 4, .computes_digest = true};
+    const execution unwatched = execute(g, plan, request);
+    request.linger_time = 1;
+    request.watch = [&](std::uint32_t done) {
       EXPECT_EQ(cudaStreamQuery(gpu().compute().stream), cudaSuccess);
       told.push_back(done);
     };
-    const execution watched = execute(g, plan, how);
+    const execution watched = execute(g, plan, request);
     EXPECT_EQ(watched.iterations.size(), 4U);
     EXPECT_EQ(watched.digest, unwatched.digest) << "what lingers must not count";
     ASSERT_GT(told.size(), expected.size());
@@ -163,11 +163,11 @@ TEST_F(executors, call_the_watch) {
 TEST_F(executors, end_where_the_watch_fails) {
   const graph g = small_network();
   for (const auto& plan : {everything_on_device(g), managed_to_and_fro(g)}) {
-    execution_request how{.iterations = 3};
-    how.watch = [](std::uint32_t done) {
+    execution_request request{.iterations = 3};
+    request.watch = [](std::uint32_t done) {
       if (done == 1) throw unsupported("seen enough");
     };
-    EXPECT_THROW(execute(g, plan, how), unsupported);
+    EXPECT_THROW(execute(g, plan, request), unsupported);
   }
 }
 

@@ -193,9 +193,9 @@ operator_case convolutions(dims x, std::int64_t filters, std::int64_t kernel, st
 }
 
 convolution in_groups(std::int32_t groups, std::int32_t stride, std::int32_t pad) {
-  convolution how{stride, stride, pad, pad};
-  how.groups = groups;
-  return how;
+  convolution attributes{stride, stride, pad, pad};
+  attributes.groups = groups;
+  return attributes;
 }
 
 // ReLUs capped at 6, of values up to 8 and, scaled, beyond: as an operator and in normalisations.

@@ -40,11 +40,11 @@ void move_around(const graph& g, const compute& c, memory_plan& plan) {
 }
 
 // Every operator that can be cut so, the others whole.
-memory_plan cut_by(const graph& g, const cutting& how, residence home, std::size_t& cut) {
+memory_plan cut_by(const graph& g, const cutting& cuts, residence home, std::size_t& cut) {
   memory_plan plan;
   plan.residences.assign(g.tensors.size(), home);
   for (op_id o = 0; o < g.ops.size(); ++o) {
-    std::vector<box> parts = parts_of(g, g.ops[o], how);
+    std::vector<box> parts = parts_of(g, g.ops[o], cuts);
     if (parts.empty()) {
       parts = {box{}};
     } else {
@@ -62,23 +62,23 @@ memory_plan cut_by(const graph& g, const cutting& how, residence home, std::size
   return plan;
 }
 
-struct way {
+struct tensor_format {
   precision arithmetic;
   memory_order order;
 };
-constexpr way ways[] = {{precision::fp32, memory_order::nchw},
-                        {precision::fp32, memory_order::nhwc},
-                        {precision::tf32, memory_order::nhwc},
-                        {precision::bf16, memory_order::nhwc}};
+constexpr tensor_format tensor_formats[] = {{precision::fp32, memory_order::nchw},
+                                            {precision::fp32, memory_order::nhwc},
+                                            {precision::tf32, memory_order::nhwc},
+                                            {precision::bf16, memory_order::nhwc}};
 
 class parts_of_networks : public on_gpu {
  protected:
-  // Floating tensors by name, of a network that is not cut; run once for each way.
-  static const std::map<std::string, reference::values>& uncut(const way& how) {
+  // Floating tensors by name, of a network that is not cut; run once for each format.
+  static const std::map<std::string, reference::values>& uncut(const tensor_format& format) {
     static std::map<std::pair<precision, memory_order>, std::map<std::string, reference::values>> known;
-    const auto [at, is_new] = known.try_emplace({how.arithmetic, how.order});
+    const auto [at, is_new] = known.try_emplace({format.arithmetic, format.order});
     if (is_new) {
-      const graph g = build_network(small_vgg(how.arithmetic, how.order, fusion::none));
+      const graph g = build_network(small_vgg(format.arithmetic, format.order, fusion::none));
       at->second = values_of(g, run(gpu(), g, everything_on_device(g)));
     }
     return at->second;
@@ -94,22 +94,22 @@ class parts_of_networks : public on_gpu {
 
   // In fp32 the values of the whole. In less, where rounding tips ReLUs and choices of pools, as near to
   // those of fp32 as the whole is.
-  void expect_agreement(const way& how, const cutting& cut, residence home) {
+  void expect_agreement(const tensor_format& format, const cutting& cut, residence home) {
     constexpr double summed_in_another_order = 1e-3, as_near = 1.5;
-    const graph g = build_network(small_vgg(how.arithmetic, how.order, fusion::none));
+    const graph g = build_network(small_vgg(format.arithmetic, format.order, fusion::none));
     std::size_t count = 0;
     const memory_plan plan = cut_by(g, cut, home, count);
     ASSERT_GT(count, 0U) << name_of(cut);
     const bytes_by_tensor out = run(gpu(), g, plan);
     EXPECT_EQ(out, run(gpu(), g, plan)) << name_of(cut) << ": other bits a second time";
-    const auto& whole = uncut(how);
-    const auto& exact = uncut({precision::fp32, how.order});
+    const auto& whole = uncut(format);
+    const auto& exact = uncut({precision::fp32, format.order});
     for (const auto& [name, values] : values_of(g, out)) {
       if (!exact.contains(name)) continue;  // a copy in another type
       const double error = relative_error(values, exact.at(name));
       const double bound = as_near * relative_error(whole.at(name), exact.at(name)) + summed_in_another_order;
-      EXPECT_LE(error, bound) << to_text(how.arithmetic) << name_of(cut) << ": " << name;
-      EXPECT_FALSE(std::isnan(error)) << to_text(how.arithmetic) << name_of(cut) << ": " << name;
+      EXPECT_LE(error, bound) << to_text(format.arithmetic) << name_of(cut) << ": " << name;
+      EXPECT_FALSE(std::isnan(error)) << to_text(format.arithmetic) << name_of(cut) << ": " << name;
     }
   }
 };
@@ -119,23 +119,23 @@ constexpr cutting more_axes[] = {
     {.batch = 2, .row = 2}, {.channel = 2, .row = 2}, {.batch = 2, .channel = 2, .row = 2, .reduction = 2}};
 
 TEST_F(parts_of_networks, agree_along_one_axis) {
-  for (const way& how : ways) {
-    for (const cutting& cut : one_axis) expect_agreement(how, cut, residence::device);
+  for (const tensor_format& format : tensor_formats) {
+    for (const cutting& cut : one_axis) expect_agreement(format, cut, residence::device);
   }
 }
 
 TEST_F(parts_of_networks, agree_along_several_axes) {
-  for (const cutting& cut : more_axes) expect_agreement(ways[0], cut, residence::device);
+  for (const cutting& cut : more_axes) expect_agreement(tensor_formats[0], cut, residence::device);
 }
 
 TEST_F(parts_of_networks, agree_where_every_part_is_moved) {
-  for (const cutting& cut : one_axis) expect_agreement(ways[0], cut, residence::staged);
-  for (const cutting& cut : one_axis) expect_agreement(ways[1], cut, residence::staged);
-  for (const cutting& cut : more_axes) expect_agreement(ways[0], cut, residence::staged);
+  for (const cutting& cut : one_axis) expect_agreement(tensor_formats[0], cut, residence::staged);
+  for (const cutting& cut : one_axis) expect_agreement(tensor_formats[1], cut, residence::staged);
+  for (const cutting& cut : more_axes) expect_agreement(tensor_formats[0], cut, residence::staged);
 }
 
 TEST_F(parts_of_networks, agree_where_kernels_reach_to_the_host) {
-  for (const cutting& cut : one_axis) expect_agreement(ways[0], cut, residence::host);
+  for (const cutting& cut : one_axis) expect_agreement(tensor_formats[0], cut, residence::host);
 }
 
 // Timed once, for all callers; within less workspace the engine is one that needs less.

@@ -24,7 +24,7 @@ executor::executor(session& gpu, const graph& g, const execution_plan& plan)
       result_reader_(g, plan, state_.memory) {}
 
 // The first iteration is issued step by step: it loads every kernel. The others are launched as graphs,
-// unless a timeline of stretches is asked for or an engine cannot be recorded.
+// unless a timeline of stretches is requested or an engine cannot be recorded.
 execution executor::run(const execution_request& request) {
   state_.poisons_released_memory = request.poisons_released_memory;
   state_.make_events(request.records_timeline);
@@ -59,11 +59,11 @@ execution executor::run(const execution_request& request) {
   return result;
 }
 
-// Runs more iterations like the timed ones, without traces. `each`: time of a timed iteration.
+// Runs more iterations like the timed ones, without traces. `each` is the time of a timed iteration.
 void executor::run_untimed_iterations(const execution_request& request, nanoseconds each, bool in_graphs) {
-  constexpr nanoseconds most = 1000;
+  constexpr nanoseconds max_iterations = 1000;
   const auto count = static_cast<std::uint32_t>(
-      std::clamp<nanoseconds>(request.linger_time / std::max<nanoseconds>(each, 1), 1, most));
+      std::clamp<nanoseconds>(request.linger_time / std::max<nanoseconds>(each, 1), 1, max_iterations));
   std::vector<trace> forgotten;
   request.watch(request.iterations);
   if (in_graphs) {

@@ -18,9 +18,11 @@ bool graph_recorder::record_operators() {
   const cudaStream_t on = run_.cuda_session.compute().stream;
   for (std::size_t i = 0; i < operators_.size(); ++i) {
     if (run_.plan.steps[i].launch != launch_method::as_operator || operators_[i]) continue;
-    operators_[i] = record(on, run_.step_works[i].call);
+    operators_[i] = record(on, run_.resources_of_steps[i].call);
     if (operators_[i]) {
-      run_.step_works[i].call = [on, graph = operators_[i].get()] { check(cudaGraphLaunch(graph, on)); };
+      run_.resources_of_steps[i].call = [on, graph = operators_[i].get()] {
+        check(cudaGraphLaunch(graph, on));
+      };
     } else {
       all = false;
     }
@@ -56,7 +58,7 @@ void graph_recorder::make_stream_wait(cudaStream_t waiting, cudaStream_t awaited
   check(cudaStreamWaitEvent(waiting, fork_event_.get()));
 }
 
-// Every lane begins behind the compute lane's last iteration, and the compute lane ends behind all others.
+// Every lane starts after the compute lane's last iteration, and the compute lane ends after all others.
 void graph_recorder::launch_iteration() {
   const cudaStream_t compute = run_.cuda_session.compute().stream;
   for (const lane_state& l : run_.lane_states) {
@@ -70,7 +72,8 @@ void graph_recorder::launch_iteration() {
     const cudaStream_t mine = run_.lane_of(where).stream;
     for (const std::int32_t other : stretch_cut_.waits_for[i]) {
       if (other != no_step)
-        check(cudaStreamWaitEvent(mine, run_.step_works[static_cast<std::size_t>(other)].done_event.get()));
+        check(cudaStreamWaitEvent(mine,
+                                  run_.resources_of_steps[static_cast<std::size_t>(other)].done_event.get()));
     }
     std::uint32_t last = i;
     if (computes) {
@@ -79,7 +82,8 @@ void graph_recorder::launch_iteration() {
     } else {
       steps_.issue(i, mine, 1);
     }
-    if (stretch_cut_.is_awaited[last]) check(cudaEventRecord(run_.step_works[last].done_event.get(), mine));
+    if (stretch_cut_.is_awaited[last])
+      check(cudaEventRecord(run_.resources_of_steps[last].done_event.get(), mine));
   }
   for (const lane_state& l : run_.lane_states) {
     if (l.stream != compute && !l.steps.empty()) make_stream_wait(compute, l.stream);

@@ -1,9 +1,9 @@
 // Records the operators of a plan as CUDA graphs, and launches whole iterations of them.
 //
 // A plan that was issued once (lane_runner.hpp) is recorded as its steps say: operator by operator, or in
-// stretches of the compute lane. Stretches and the copies beside them are put on the streams by the calling
-// thread in list order, iteration behind iteration. In one graph for all lanes a copy was seen to wait for
-// others that it had nothing to do with (docs/contributing/cuda.md).
+// stretches of the compute lane. The calling thread puts stretches, and the copies beside them, on the
+// streams in list order, one iteration after the other. There is no graph of all lanes: in one, copies waited
+// for unrelated copies (docs/contributing/cuda.md).
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ class graph_recorder {
   // Returns false, and keeps nothing, if some stretch cannot be recorded.
   bool record_stretches();
   launch_mode launch_mode_of_stretches() const;
-  // Launches iterations of recorded stretches, one behind the other, so that no launch waits for the end of
-  // the one before. Appends their traces; times are the device's.
+  // Launches iterations of recorded stretches. No launch waits for the end of the iteration before it.
+  // Appends their traces; times are the device's.
   void launch_iterations(std::uint32_t count, std::vector<trace>& traces);
 
  private:

@@ -12,7 +12,7 @@
 namespace um {
 namespace {
 
-// The step's call blocks, or must come after its predecessors as the CPU sees them.
+// Returns whether the step's call blocks, or may be made only after its predecessors have completed.
 bool waits_on_host(const step& s) {
   if (std::holds_alternative<evict>(s.command)) return s.home == residence::managed;
   return std::holds_alternative<prefetch>(s.command) && !s.populate_or_discard.empty();
@@ -26,8 +26,8 @@ void fill_timeline(const run_state& run, trace& t) {
   };
   for (std::uint32_t i = 0; i < run.plan.steps.size(); ++i) {
     const step& step = run.plan.steps[i];
-    const span s{i, step.in_lane, since_start(run.step_works[i].begin_event),
-                 since_start(run.step_works[i].end_event)};
+    const span s{i, step.in_lane, since_start(run.resources_of_steps[i].begin_event),
+                 since_start(run.resources_of_steps[i].end_event)};
     t.spans.push_back(s);
     t.memory_samples.push_back({s.end, step.resident_bytes});
   }
@@ -54,7 +54,7 @@ counters counters_of(const execution_plan& plan, const moved_bytes& moved) {
 
 void step_issuer::issue(std::uint32_t index, cudaStream_t stream, std::uint32_t iteration) const {
   const step& s = run_.plan.steps[index];
-  if (const kernel_call& call = run_.step_works[index].call) return call();
+  if (const kernel_call& call = run_.resources_of_steps[index].call) return call();
   if (!s.is_needed) return;
   if (s.home == residence::twinned && !std::holds_alternative<advise>(s.command)) {
     move_twin(s, stream);
@@ -78,7 +78,7 @@ void step_issuer::move_managed(const step& s, cudaStream_t stream, std::uint32_t
                             moved.prefetched += there.bytes;
                           },
                           [&](const evict&) { room_.evict(there, s, stream, moved); },
-                          [](const discard&) {},  // the discard thread does it
+                          [](const discard&) {},  // the discard thread discards
                           [&](const advise& a) {
                             if (iteration == 0) advise_range(there, a.hint, run_.cuda_session.device());
                           },
@@ -87,8 +87,8 @@ void step_issuer::move_managed(const step& s, cudaStream_t stream, std::uint32_t
   }
 }
 
-// Moves a twin. To the host: copies; the discard thread discards afterwards. To the device: makes room, then
-// copies.
+// Copies a twin to the host, after which the discard thread discards, or makes room for it and copies it to
+// the device.
 void step_issuer::move_twin(const step& s, cudaStream_t stream) const {
   const bool in = std::holds_alternative<prefetch>(s.command);
   if (in) room_.populate(s);
@@ -104,9 +104,9 @@ void step_issuer::move_twin(const step& s, cudaStream_t stream) const {
   }
 }
 
-// Overwrites what the step gave up, so that a later read of it computes with NaNs. It leaves alone what the
-// driver evicts, which stays readable, and staged tensors, which others may still read during their copy
-// home.
+// Overwrites the device memory that the step released with NaNs, so that a later read of it shows. Does not
+// overwrite memory that the driver evicts, which stays readable, nor staged tensors, which other steps may
+// read while they are copied to the host.
 void step_issuer::poison(const step& s, cudaStream_t stream) const {
   if (s.in_lane != lane::to_host || !is_managed(s.home)) return;
   if (std::holds_alternative<evict>(s.command) && s.home == residence::managed) return;
@@ -117,8 +117,8 @@ void step_issuer::poison(const step& s, cudaStream_t stream) const {
   for (const range& r : s.populate_or_discard) fill(r);
 }
 
-// Helper threads pass the gate together with the caller, before and after every iteration, and once more to
-// be told to stop. Nothing between the gates throws: failures are kept and thrown at the end.
+// Helper threads pass the barrier together with the caller before and after every iteration, and once more to
+// stop. Nothing between two barriers throws: exceptions are stored and thrown at the end.
 void lane_runner::run(std::uint32_t first, std::uint32_t end, bool timeline, const watcher& watch,
                       std::vector<trace>& traces) {
   std::uint32_t iteration = first;
@@ -127,7 +127,7 @@ void lane_runner::run(std::uint32_t first, std::uint32_t end, bool timeline, con
   for (const lane l : {lane::to_device, lane::to_host}) {
     if (!run_.lane_of(l).steps.empty()) helps.emplace_back([&, l] { run_lane(l, iteration, timeline); });
   }
-  if (run_.has_room_maker) helps.emplace_back([&] { room_.discard_for_iteration(); });
+  if (run_.has_discard_thread) helps.emplace_back([&] { room_.discard_for_iteration(); });
   std::barrier<> gate(static_cast<std::ptrdiff_t>(helps.size()) + 1);
   std::vector<std::jthread> threads;
   for (const std::function<void()>& help : helps) {
@@ -153,7 +153,7 @@ void lane_runner::run(std::uint32_t first, std::uint32_t end, bool timeline, con
   for (const lane_state& l : run_.lane_states) {
     if (l.failure) std::rethrow_exception(l.failure);
   }
-  if (run_.room_maker_failure) std::rethrow_exception(run_.room_maker_failure);
+  if (run_.discard_failure) std::rethrow_exception(run_.discard_failure);
 }
 
 void lane_runner::append_trace(std::vector<trace>& traces, std::chrono::nanoseconds duration, bool timeline,
@@ -174,7 +174,7 @@ void lane_runner::run_lane(lane which, std::uint32_t iteration, bool timeline) {
     mine.is_in_call = true;
     if (timeline && which == lane::compute) check(cudaEventRecord(run_.start.get(), mine.stream));
     for (const std::uint32_t i : mine.steps) {
-      const step_work& work = run_.step_works[i];
+      const step_resources& work = run_.resources_of_steps[i];
       if (!wait_for_others(run_.plan.steps[i], which)) break;
       if (timeline) check(cudaEventRecord(work.begin_event.get(), mine.stream));
       steps_.issue(i, mine.stream, iteration);
@@ -191,18 +191,18 @@ void lane_runner::run_lane(lane which, std::uint32_t iteration, bool timeline) {
   if (run_.has_failed) release_waiting_threads(mine);
 }
 
-// Announces the step to the threads that wait for it, or to the discard thread, which announces it once the
-// room is given up.
+// Announces the step to the threads that wait for it. If there is a discard thread, a step of the lane to the
+// host is handed to that thread, which announces it after it has discarded.
 void lane_runner::announce_step(lane which, std::uint32_t index) {
   lane_state& mine = run_.lane_of(which);
-  const step_work& work = run_.step_works[index];
-  const bool hands_over = run_.has_room_maker && which == lane::to_host;
+  const step_resources& work = run_.resources_of_steps[index];
+  const bool hands_over = run_.has_discard_thread && which == lane::to_host;
   if (!hands_over && !work.done_event) return;
   check(cudaEventRecord(hands_over ? work.copied_event.get() : work.done_event.get(), mine.stream));
   announce(hands_over ? mine.last_handed_over : mine.last_issued, static_cast<std::int32_t>(index));
 }
 
-// Returns false if another lane failed and the iteration is to be given up.
+// Returns false if another lane failed, so that the iteration must be abandoned.
 bool lane_runner::wait_for_others(const step& s, lane which) {
   lane_state& mine = run_.lane_of(which);
   for (std::size_t other = 0; other < lane_count; ++other) {
@@ -210,7 +210,7 @@ bool lane_runner::wait_for_others(const step& s, lane which) {
     if (awaited == no_step || static_cast<lane>(other) == which) continue;
     wait_until_issued(mine, static_cast<lane>(other), awaited);
     if (run_.has_failed) return false;
-    const cudaEvent_t done = run_.step_works[static_cast<std::size_t>(awaited)].done_event.get();
+    const cudaEvent_t done = run_.resources_of_steps[static_cast<std::size_t>(awaited)].done_event.get();
     if (waits_on_host(s)) {
       mine.is_in_call = false;
       check(cudaEventSynchronize(done));

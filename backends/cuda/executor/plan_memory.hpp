@@ -30,8 +30,8 @@ class plan_memory {
  private:
   std::byte* base_of(space where) const;
 
-  // The ballast is device memory that nothing uses. With it, managed memory has the bytes that the budget
-  // leaves (mode native).
+  // The ballast is device memory that nothing uses. It leaves managed memory the rest of the budget (mode
+  // native).
   arena ballast_, device_, pinned_, managed_;
 };
 

@@ -17,7 +17,7 @@ namespace um {
 // start in host memory.
 void write_initial_state(const graph& g, const execution_plan& plan, const plan_memory& memory);
 
-// Reads results outside of all times: the lanes are idle.
+// Reads results while the lanes are idle, outside of all measured times.
 class result_reader {
  public:
   result_reader(const graph& g, const execution_plan& plan, const plan_memory& memory)

@@ -19,7 +19,7 @@ void room_maker::discard_for_iteration() {
       const auto index = static_cast<std::int32_t>(i);
       wait_for(to_host.last_handed_over, index);
       if (run_.has_failed) break;
-      const step_work& work = run_.step_works[i];
+      const step_resources& work = run_.resources_of_steps[i];
       check(cudaEventSynchronize(work.copied_event.get()));
       run_.discard_is_in_call = true;
       discard_room(run_.plan.steps[i]);
@@ -31,7 +31,7 @@ void room_maker::discard_for_iteration() {
       run_.discard_is_in_call = false;
     }
   } catch (...) {
-    run_.room_maker_failure = std::current_exception();
+    run_.discard_failure = std::current_exception();
     run_.has_failed = true;
   }
   run_.discard_is_in_call = false;
@@ -49,8 +49,8 @@ bool room_maker::other_threads_are_in_calls() const {
   return false;
 }
 
-// Another thread may be in a call for long, as when a stream takes no more launches. So this waits for it no
-// longer than the step says.
+// Waits for calls of other threads no longer than the step says, since such a call may block for long, for
+// example while the queue of a stream is full.
 void room_maker::evict(managed_range memory, const step& s, cudaStream_t stream, moved_bytes& moved) const {
   const byte_count each = s.call_bytes == 0 ? memory.bytes : s.call_bytes;
   for (byte_count at = 0; at < memory.bytes; at += each) {

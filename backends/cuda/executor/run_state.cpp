@@ -25,8 +25,8 @@ run_state::run_state(session& with, const graph& g, const execution_plan& to_run
       memory(to_run, with.options()),
       to_device_stream(make_stream(stream_priority::highest)),
       to_host_stream(make_stream(stream_priority::highest)),
-      step_works(to_run.steps.size()),
-      has_room_maker(std::ranges::any_of(to_run.steps, discards)) {
+      resources_of_steps(to_run.steps.size()),
+      has_discard_thread(std::ranges::any_of(to_run.steps, discards)) {
   lane_of(lane::compute).stream = cuda_session.compute().stream;
   lane_of(lane::to_device).stream = to_device_stream.get();
   lane_of(lane::to_host).stream = to_host_stream.get();
@@ -34,7 +34,7 @@ run_state::run_state(session& with, const graph& g, const execution_plan& to_run
     const step& s = plan.steps[i];
     lane_of(s.in_lane).steps.push_back(i);
     if (std::holds_alternative<compute>(s.command))
-      step_works[i].call = operator_call(engines[i], s, memory, cuda_session.compute().stream);
+      resources_of_steps[i].call = operator_call(engines[i], s, memory, cuda_session.compute().stream);
   }
 }
 
@@ -43,15 +43,15 @@ void run_state::make_events(bool timeline) {
   for (const step& s : plan.steps) {
     for (const std::int32_t other : s.waits_for) {
       if (other == no_step) continue;
-      cuda_event& done = step_works[static_cast<std::size_t>(other)].done_event;
+      cuda_event& done = resources_of_steps[static_cast<std::size_t>(other)].done_event;
       if (!done) done = make_event(event_use::ordering);
     }
   }
   for (const std::uint32_t i : lane_of(lane::to_host).steps) {
-    if (has_room_maker) step_works[i].copied_event = make_event(event_use::ordering);
+    if (has_discard_thread) resources_of_steps[i].copied_event = make_event(event_use::ordering);
   }
   if (!timeline) return;
-  for (step_work& w : step_works) {
+  for (step_resources& w : resources_of_steps) {
     w.begin_event = make_event(event_use::timing);
     w.end_event = make_event(event_use::timing);
   }

@@ -5,15 +5,15 @@
 // | the caller     | the compute lane, and everything between   | the compute lane's lane_state           |
 // |                | iterations                                 |                                         |
 // | lane to_device | copies and prefetches to the device        | its lane_state                          |
-// | lane to_host   | copies and evictions to the host           | its lane_state, but not `issued` where  |
-// |                |                                            | there is a discard thread               |
-// | discard thread | discards behind the lane to the host, if   | that lane's `issued`,                   |
-// |                | the plan has any (room_maker.hpp)          | discard_is_in_call, room_maker_failure  |
+// | lane to_host   | copies and evictions to the host           | its lane_state, but not `last_issued`   |
+// |                |                                            | if there is a discard thread            |
+// | discard thread | discards after steps of the lane to the    | `last_issued` of that lane,             |
+// |                | host, if the plan has any (room_maker.hpp) | discard_is_in_call, discard_failure     |
 //
-// A thread that fails sets `failed` and calls release_waiting_threads() for its lane.
-// Members that are not atomic are read by other threads only while the lanes are idle: before the first
-// barrier of an iteration or behind its last (lane_runner.cpp). Graphs (graph_recorder.hpp) are launched by
-// the caller while no other thread exists.
+// A thread that fails sets `has_failed` and calls release_waiting_threads() for its lane. Members that are
+// not atomic are read by other threads only while the lanes are idle: before the first barrier of an
+// iteration or behind its last (lane_runner.cpp). Graphs (graph_recorder.hpp) are launched by the caller
+// while no other thread exists.
 #pragma once
 
 #include <array>
@@ -49,12 +49,12 @@ struct lane_state {
   std::exception_ptr failure;                       // exception of its thread
 };
 
-// A step needs this at run time in addition to the plan.
-struct step_work {
+// The kernels and events of a step of the plan.
+struct step_resources {
   kernel_call call;                   // a compute's kernels
   cuda_event done_event;              // if a step of another lane waits for this one
   cuda_event copied_event;            // lane to_host, if the discard thread discards after the copy
-  cuda_event begin_event, end_event;  // if a timeline is asked for
+  cuda_event begin_event, end_event;  // if a timeline is requested
 };
 
 struct run_state {
@@ -63,7 +63,7 @@ struct run_state {
 
   lane_state& lane_of(lane l) { return lane_states[static_cast<std::size_t>(l)]; }
   void make_events(bool timeline);
-  // Sums up and resets what the lanes moved. They must be idle.
+  // Returns the sum of the bytes that the lanes moved, and resets them. The lanes must be idle.
   moved_bytes take_moved_bytes();
 
   session& cuda_session;
@@ -71,14 +71,14 @@ struct run_state {
   const execution_plan& plan;
   plan_memory memory;
   cuda_stream to_device_stream, to_host_stream;
-  cuda_event start;                   // start of an iteration's timeline
-  std::vector<step_work> step_works;  // one per step
+  cuda_event start;                                // recorded at the start of an iteration with a timeline
+  std::vector<step_resources> resources_of_steps;  // one per step
   std::array<lane_state, lane_count> lane_states;
-  bool has_room_maker = false;                  // whether a step discards: then there is a discard thread
+  bool has_discard_thread = false;              // whether a step discards: then there is a discard thread
   bool poisons_released_memory = false;         // overwrite released memory with NaNs
   std::atomic<bool> discard_is_in_call{false};  // the discard thread is in a call
-  std::exception_ptr room_maker_failure;  // separate from its lane's, whose thread may fail at the same time
-  std::atomic<bool> has_failed{false};    // a thread failed: the iteration is abandoned
+  std::exception_ptr discard_failure;   // separate from its lane's, whose thread may fail at the same time
+  std::atomic<bool> has_failed{false};  // a thread failed: the iteration is abandoned
 };
 
 // Stores a step and wakes the threads that wait for it.

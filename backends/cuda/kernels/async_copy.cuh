@@ -1,5 +1,4 @@
-// Copies to shared memory that do not block (cp.async). Devices before compute capability 8.0 are not asked
-// for them.
+// Copies to shared memory that do not block (cp.async). Devices before compute capability 8.0 never run them.
 #pragma once
 
 #include <cstdint>

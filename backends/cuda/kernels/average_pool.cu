@@ -25,7 +25,7 @@ struct window_axis {
     return static_cast<int>(stride.quotient(static_cast<std::uint32_t>(element + pad)));
   }
   // The largest number of windows that cover one element.
-  int reach() const { return static_cast<int>(divide_up(window, stride.value)); }
+  int max_covering_windows() const { return static_cast<int>(divide_up(window, stride.value)); }
 };
 
 struct pool_geometry {
@@ -39,7 +39,7 @@ struct pool_geometry {
 };
 
 pool_geometry geometry_of(const average_problem& p) {
-  const average_pool& a = p.how;
+  const average_pool& a = p.attributes;
   return {tensor_strides(p.x, p.order),
           tensor_strides(p.y, p.order),
           {a.window_h, a.pad_h, static_cast<int>(p.height), divisor(a.stride_h), a.count_include_pad},
@@ -96,9 +96,9 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 
-// Sums up the gradient of N neighbouring channels of x over the windows that cover them. At most `Reach`
-// cover an element along each axis; these are loaded before the first use. `Reach` 0 takes any number.
-template <class T, int N, int Reach, class Index>
+// Sums up the gradient of N neighbouring channels of x over the windows that cover them. At most `Covering`
+// cover an element along each axis; these are loaded before the first use. `Covering` 0 takes any number.
+template <class T, int N, int Covering, class Index>
 __global__ void __launch_bounds__(block_threads)
     spread_windows(const T* dy, T* dx, pool_geometry g, position_finder<Index> find, Index count) {
   for (auto i = thread_index<Index>(); i < count; i += grid_stride<Index>()) {
@@ -109,20 +109,20 @@ __global__ void __launch_bounds__(block_threads)
     const int columns = min(g.columns.last_window(w) + 1, static_cast<int>(g.y.shape.w)) - left;
     const std::int64_t first = g.y.at(at.n, at.c, top - g.first_y_row, left);
     float sum[N] = {};
-    if constexpr (Reach > 0) {
-      bits<T, N> taken[Reach][Reach] = {};
+    if constexpr (Covering > 0) {
+      bits<T, N> taken[Covering][Covering] = {};
 #pragma unroll
-      for (int r = 0; r < Reach; ++r) {
+      for (int r = 0; r < Covering; ++r) {
 #pragma unroll
-        for (int c = 0; c < Reach; ++c) {
+        for (int c = 0; c < Covering; ++c) {
           if (r >= rows || c >= columns) continue;
           taken[r][c] = load<N>(dy + first + r * g.y.stride.h + c * g.y.stride.w);
         }
       }
 #pragma unroll
-      for (int r = 0; r < Reach; ++r) {
+      for (int r = 0; r < Covering; ++r) {
 #pragma unroll
-        for (int c = 0; c < Reach; ++c) {
+        for (int c = 0; c < Covering; ++c) {
           if (r < rows && c < columns) add_to<T, N>(sum, taken[r][c], g.weight_at(top + r, left + c));
         }
       }
@@ -187,9 +187,9 @@ void average_pool_forward(launch_site where, const void* x, void* y, const avera
 
 void average_pool_backward(launch_site where, const void* dy, void* dx, const average_problem& problem) {
   const pool_geometry g = geometry_of(problem);
-  for_each_vector(where, problem, problem.x, g, g.rows.reach(), g.columns.reach(), dy, dx,
-                  [](auto zero, auto n, auto reach, auto index) {
-                    return &spread_windows<decltype(zero), n(), reach(), decltype(index)>;
+  for_each_vector(where, problem, problem.x, g, g.rows.max_covering_windows(),
+                  g.columns.max_covering_windows(), dy, dx, [](auto zero, auto n, auto covering, auto index) {
+                    return &spread_windows<decltype(zero), n(), covering(), decltype(index)>;
                   });
 }
 

@@ -22,13 +22,13 @@ struct moments {
 template <class Layout>
 struct collect_moments {
   using T = typename Layout::value;
-  static constexpr int N = Layout::vector, own = Layout::channels;
+  static constexpr int N = Layout::vector, own_channels = Layout::channels;
   const T* x;
 
   using sum = moments;
   using loaded = bits<T, N>;
   struct channel_state {
-    float near[own], distance[own] = {}, squares[own] = {};
+    float near[own_channels], distance[own_channels] = {}, squares[own_channels] = {};
     float count = 0.0F;
   };
   __device__ channel_state begin(std::int64_t) const { return {}; }
@@ -37,19 +37,19 @@ struct collect_moments {
     float v[N];
     unpack<T, N>(values, v);
 #pragma unroll
-    for (int i = 0; i < own; ++i) s.near[i] = s.count == 0.0F ? v[i] : s.near[i];
+    for (int i = 0; i < own_channels; ++i) s.near[i] = s.count == 0.0F ? v[i] : s.near[i];
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      const float distance = v[i] - s.near[i % own];
-      s.distance[i % own] += distance;
-      s.squares[i % own] = fmaf(distance, distance, s.squares[i % own]);
+      const float distance = v[i] - s.near[i % own_channels];
+      s.distance[i % own_channels] += distance;
+      s.squares[i % own_channels] = fmaf(distance, distance, s.squares[i % own_channels]);
     }
-    s.count += N / own;
+    s.count += N / own_channels;
   }
-  __device__ void end(const channel_state& s, sum (&mine)[own]) const {
+  __device__ void end(const channel_state& s, sum (&mine)[own_channels]) const {
     if (s.count == 0.0F) return;
 #pragma unroll
-    for (int i = 0; i < own; ++i) {
+    for (int i = 0; i < own_channels; ++i) {
       const float mean = s.distance[i] / s.count;
       mine[i] = {s.count, s.near[i] + mean, fmaxf(s.squares[i] - s.distance[i] * mean, 0.0F)};
     }
@@ -69,17 +69,17 @@ struct write_statistics {
 template <class Layout, bool Residual>
 struct apply_normalization {
   using T = typename Layout::value;
-  static constexpr int N = Layout::vector, own = Layout::channels;
+  static constexpr int N = Layout::vector, own_channels = Layout::channels;
   normalization_vectors of;
   const T *x, *residual;
   T* y;
   bool relu;
-  float most;  // upper bound of y with relu
+  float relu_bound;  // upper bound of y with relu
 
   struct loaded {
     bits<T, N> x, residual;
   };
-  using channel_state = normalizer<own>;
+  using channel_state = normalizer<own_channels>;
   __device__ channel_state begin(std::int64_t channel) const { return channel_state(of, channel); }
   __device__ loaded load(std::int64_t at) const {
     loaded values;
@@ -93,9 +93,9 @@ struct apply_normalization {
     if constexpr (Residual) unpack<T, N>(values.residual, added);
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      v[i] = s(i % own, v[i]);
+      v[i] = s(i % own_channels, v[i]);
       if constexpr (Residual) v[i] += added[i];
-      if (relu) v[i] = fminf(v[i] > 0.0F ? v[i] : 0.0F, most);
+      if (relu) v[i] = fminf(v[i] > 0.0F ? v[i] : 0.0F, relu_bound);
     }
     store<N>(y + at, pack<T, N>(v));
   }
@@ -110,8 +110,9 @@ void launch_normalize(launch_site where, const normalization& operands, const di
       static_cast<const T*>(operands.residual),
       static_cast<T*>(operands.y),
       operands.relu,
-      largest_result(operands.relu6)};
-  // It begins with the memory that the statistics read last, which is the likeliest to be in the cache.
+      largest_relu_output(operands.relu6)};
+  // The second pass begins with the memory that the statistics read last, which is the likeliest to be in the
+  // cache.
   launch_second_pass<Layout, unrolled<Layout>(Residual ? 2 : 4)>(where, op, shape);
 }
 

@@ -9,8 +9,8 @@ struct normalization_vectors {
   const float *scale, *shift, *mean, *inverse_deviation;
 };
 
-// The ReLU gives no more than this. Gradients pass below it.
-inline float largest_result(bool relu6) {
+// The upper bound of the ReLU's output. Only outputs below it have a gradient.
+inline float largest_relu_output(bool relu6) {
   return relu6 ? relu_cap : std::numeric_limits<float>::infinity();
 }
 
@@ -34,8 +34,8 @@ struct normalizer {
   }
 };
 
-// Passes over the memory that a reduction has just read. Each thread has the same share and begins at its
-// end.
+// Launches a pass over the memory that a reduction has just read. Each thread has the same share as there,
+// and walks over it backwards.
 template <class Layout, int Unroll, class Op>
 void launch_second_pass(launch_site where, const Op& op, const dims& shape) {
   const grid_cover c = reduction_cover<Layout>(shape.c, positions_of<Layout>(shape));

@@ -9,16 +9,16 @@
 namespace um::kernels {
 namespace {
 
-// Reads the gradient behind the ReLU.
+// Reads the gradient of the ReLU's input.
 template <class Layout>
 struct gradient_source {
   using T = typename Layout::value;
-  static constexpr int N = Layout::vector, own = Layout::channels;
+  static constexpr int N = Layout::vector, own_channels = Layout::channels;
   const T *x, *dy, *dy2, *y;  // dy2 and y may be null
   bool mask_from_x;
-  float most;  // upper bound of the ReLU's output
+  float relu_bound;  // upper bound of the ReLU's output
 
-  __device__ bool passes(float result) const { return result > 0.0F && result < most; }
+  __device__ bool passes(float result) const { return result > 0.0F && result < relu_bound; }
   struct loaded {
     bits<T, N> x, dy, dy2, y;
   };
@@ -30,7 +30,7 @@ struct gradient_source {
     if (y != nullptr) values.y = kernels::load<N>(y + at);
     return values;
   }
-  __device__ void unpack_to(const loaded& values, const normalizer<own>& of, float (&x_values)[N],
+  __device__ void unpack_to(const loaded& values, const normalizer<own_channels>& of, float (&x_values)[N],
                             float (&g)[N]) const {
     unpack<T, N>(values.x, x_values);
     unpack<T, N>(values.dy, g);
@@ -47,7 +47,7 @@ struct gradient_source {
     }
     if (mask_from_x) {
 #pragma unroll
-      for (int i = 0; i < N; ++i) g[i] = passes(of(i % own, x_values[i])) ? g[i] : 0.0F;
+      for (int i = 0; i < N; ++i) g[i] = passes(of(i % own_channels, x_values[i])) ? g[i] : 0.0F;
     }
   }
 };
@@ -55,7 +55,7 @@ struct gradient_source {
 template <class Layout>
 struct sum_gradients {
   using T = typename Layout::value;
-  static constexpr int N = Layout::vector, own = Layout::channels;
+  static constexpr int N = Layout::vector, own_channels = Layout::channels;
   normalization_vectors of;
   gradient_source<Layout> from;
   T* dresidual;  // null if there is no residual
@@ -63,28 +63,31 @@ struct sum_gradients {
   using sum = sum_of_two;
   using loaded = typename gradient_source<Layout>::loaded;
   struct channel_state {
-    normalizer<own> of;
-    float g[own] = {}, products[own] = {};
+    normalizer<own_channels> of;
+    float g[own_channels] = {}, products[own_channels] = {};
   };
-  __device__ channel_state begin(std::int64_t channel) const { return {normalizer<own>(of, channel)}; }
+  __device__ channel_state begin(std::int64_t channel) const {
+    return {normalizer<own_channels>(of, channel)};
+  }
   __device__ loaded load(std::int64_t at) const { return from.load(at); }
   __device__ void apply(std::int64_t at, const loaded& values, channel_state& s) const {
     float x[N], g[N];
     from.unpack_to(values, s.of, x, g);
-    if (dresidual != nullptr) {  // the second pass sees the rounded g, so the sums take it, too
+    if (dresidual != nullptr) {  // the second pass reads the rounded g, so the sums use it, too
       const bits<T, N> rounded = pack<T, N>(g);
       store<N>(dresidual + at, rounded);
       unpack<T, N>(rounded, g);
     }
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      s.g[i % own] += g[i];
-      s.products[i % own] = fmaf(g[i], x[i] - s.of.mean[i % own], s.products[i % own]);
+      s.g[i % own_channels] += g[i];
+      s.products[i % own_channels] =
+          fmaf(g[i], x[i] - s.of.mean[i % own_channels], s.products[i % own_channels]);
     }
   }
-  __device__ void end(const channel_state& s, sum (&mine)[own]) const {
+  __device__ void end(const channel_state& s, sum (&mine)[own_channels]) const {
 #pragma unroll
-    for (int i = 0; i < own; ++i) mine[i] = {s.g[i], s.products[i]};
+    for (int i = 0; i < own_channels; ++i) mine[i] = {s.g[i], s.products[i]};
   }
 };
 
@@ -101,7 +104,7 @@ struct write_gradients {
 template <class Layout>
 struct apply_gradient {
   using T = typename Layout::value;
-  static constexpr int N = Layout::vector, own = Layout::channels;
+  static constexpr int N = Layout::vector, own_channels = Layout::channels;
   normalization_vectors of;
   gradient_source<Layout> from;
   const float *dscale, *dshift;
@@ -110,17 +113,17 @@ struct apply_gradient {
 
   using loaded = typename gradient_source<Layout>::loaded;
   struct channel_state {
-    normalizer<own> of;
-    float mean_gradient[own], slope[own];
+    normalizer<own_channels> of;
+    float mean_gradient[own_channels], slope[own_channels];
   };
   __device__ channel_state begin(std::int64_t channel) const {
-    channel_state s{normalizer<own>(of, channel)};
-    float inverse_deviation[own];
+    channel_state s{normalizer<own_channels>(of, channel)};
+    float inverse_deviation[own_channels];
     load_channels(of.inverse_deviation + channel, inverse_deviation);
     load_channels(dshift + channel, s.mean_gradient);
     load_channels(dscale + channel, s.slope);
 #pragma unroll
-    for (int i = 0; i < own; ++i) {
+    for (int i = 0; i < own_channels; ++i) {
       s.mean_gradient[i] *= per_channel;
       s.slope[i] *= per_channel * inverse_deviation[i];
     }
@@ -132,7 +135,7 @@ struct apply_gradient {
     from.unpack_to(values, s.of, x, g);
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      const int c = i % own;
+      const int c = i % own_channels;
       const float rest = fmaf(s.of.mean[c] - x[i], s.slope[c], g[i] - s.mean_gradient[c]);
       g[i] = s.of.factor[c] * rest;
     }
@@ -141,8 +144,8 @@ struct apply_gradient {
 };
 
 template <class Layout>
-void launch_both(launch_site where, const normalization_gradient& operands, const dims& shape,
-                 float* workspace) {
+void launch_both_passes(launch_site where, const normalization_gradient& operands, const dims& shape,
+                        float* workspace) {
   using T = typename Layout::value;
   const auto* const x = static_cast<const T*>(operands.x);
   const bool residual = operands.dresidual != nullptr;
@@ -151,7 +154,7 @@ void launch_both(launch_site where, const normalization_gradient& operands, cons
                                       static_cast<const T*>(operands.dy2),
                                       operands.relu && residual ? static_cast<const T*>(operands.y) : nullptr,
                                       operands.relu && !residual,
-                                      largest_result(operands.relu6)};
+                                      largest_relu_output(operands.relu6)};
   const normalization_vectors of{operands.scale, operands.shift, operands.mean, operands.inverse_deviation};
   launch_reduction<Layout, unrolled<Layout>(2)>(
       where, sum_gradients<Layout>{of, given, static_cast<T*>(operands.dresidual)}, shape, workspace,
@@ -176,7 +179,8 @@ void batch_norm_backward(launch_site where, const normalization_gradient& operan
                          float* workspace) {
   const bool aligned =
       aligned_to(16, operands.x, operands.dy, operands.dy2, operands.y, operands.dx, operands.dresidual);
-  with_layout(of, aligned, [&](auto l) { launch_both<decltype(l)>(where, operands, of.shape, workspace); });
+  with_layout(of, aligned,
+              [&](auto l) { launch_both_passes<decltype(l)>(where, operands, of.shape, workspace); });
 }
 
 }  // namespace um::kernels

@@ -6,14 +6,14 @@ namespace {
 template <class Layout>
 struct add_bias {
   using T = typename Layout::value;
-  static constexpr int N = Layout::vector, own = Layout::channels;
+  static constexpr int N = Layout::vector, own_channels = Layout::channels;
   T* y;
   const float* b;
   bool relu;
 
   using loaded = bits<T, N>;
   struct channel_state {
-    float b[own] = {};
+    float b[own_channels] = {};
   };
   __device__ channel_state begin(std::int64_t channel) const {
     channel_state s;
@@ -26,7 +26,7 @@ struct add_bias {
     unpack<T, N>(values, v);
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      v[i] += s.b[i % own];
+      v[i] += s.b[i % own_channels];
       if (relu) v[i] = v[i] > 0.0F ? v[i] : 0.0F;
     }
     store<N>(y + at, pack<T, N>(v));
@@ -37,7 +37,7 @@ struct add_bias {
 template <class Layout, bool Masked>
 struct sum_gradient {
   using T = typename Layout::value;
-  static constexpr int N = Layout::vector, own = Layout::channels;
+  static constexpr int N = Layout::vector, own_channels = Layout::channels;
   const T *y, *dy;
   T* dx;
 
@@ -46,7 +46,7 @@ struct sum_gradient {
     bits<T, N> dy, y;
   };
   struct channel_state {
-    float sums[own] = {};
+    float sums[own_channels] = {};
   };
   __device__ channel_state begin(std::int64_t) const { return {}; }
   __device__ loaded load(std::int64_t at) const {
@@ -66,11 +66,11 @@ struct sum_gradient {
       store<N>(dx + at, pack<T, N>(g));
     }
 #pragma unroll
-    for (int i = 0; i < N; ++i) s.sums[i % own] += g[i];
+    for (int i = 0; i < N; ++i) s.sums[i % own_channels] += g[i];
   }
-  __device__ void end(const channel_state& s, sum (&mine)[own]) const {
+  __device__ void end(const channel_state& s, sum (&mine)[own_channels]) const {
 #pragma unroll
-    for (int i = 0; i < own; ++i) mine[i].value = s.sums[i];
+    for (int i = 0; i < own_channels; ++i) mine[i].value = s.sums[i];
   }
 };
 

@@ -15,8 +15,8 @@ template <class T, int N, memory_order Order>
 struct layout {
   using value = T;
   static constexpr int vector = N;
-  static constexpr bool planes = Order == memory_order::nchw;
-  static constexpr int channels = planes ? 1 : N;  // channels of the elements of a vector
+  static constexpr bool is_planar = Order == memory_order::nchw;
+  static constexpr int channels = is_planar ? 1 : N;  // channels of the elements of a vector
 };
 
 // Calls launch(layout) with the widest access that the shape and the alignment of the data allow.
@@ -26,11 +26,11 @@ void with_layout(const tensor_form& of, bool aligned, Launch launch) {
   const bool planes = of.shape.c == 1 || (of.order == memory_order::nchw && plane > 1);
   with_type(of.type, [&](auto zero) {
     using T = decltype(zero);
-    constexpr int wide = vector_of<T>;
-    const bool vectors = aligned && (planes ? plane : of.shape.c) % wide == 0;
-    if (planes && vectors) return launch(layout<T, wide, memory_order::nchw>{});
+    constexpr int width = vector_of<T>;
+    const bool vectors = aligned && (planes ? plane : of.shape.c) % width == 0;
+    if (planes && vectors) return launch(layout<T, width, memory_order::nchw>{});
     if (planes) return launch(layout<T, 1, memory_order::nchw>{});
-    if (vectors) return launch(layout<T, wide, memory_order::nhwc>{});
+    if (vectors) return launch(layout<T, width, memory_order::nhwc>{});
     launch(layout<T, 1, memory_order::nhwc>{});
   });
 }
@@ -41,28 +41,29 @@ struct grid_cover {
   std::int64_t positions = 0;
 };
 
-// `blocks` are wanted. A block has at least `least` positions for each thread. The result depends on the
-// shape alone.
+// `blocks` are wanted. A block has at least `min_positions` positions for each thread. The result depends on
+// the shape alone.
 template <class Layout>
 grid_cover grid_cover_of(std::int64_t channels, std::int64_t positions, std::int64_t blocks,
-                         std::int64_t least) {
+                         std::int64_t min_positions) {
   grid_cover result;
   result.positions = positions;
-  if (Layout::planes) {
+  if (Layout::is_planar) {
     result.grid.x = static_cast<unsigned>(channels);
     result.block = dim3(1, block_threads);
   } else {
-    // A row has up to a warp: few threads share a channel's sums, and few sums leave a block.
+    // A row of the block has at most a warp, so that few sums of a channel are combined, and few leave a
+    // block.
     const std::int64_t vectors = channels / Layout::vector;
     result.grid.x = static_cast<unsigned>(divide_up(vectors, 32));
     result.block.x = static_cast<unsigned>(divide_up(vectors, result.grid.x));
     result.block.y = block_threads / result.block.x;
   }
-  constexpr std::int64_t max_blocks = 65535, most_positions = std::int64_t{1} << 30;
-  const std::int64_t worthwhile = divide_up(positions, result.block.y * least);
+  constexpr std::int64_t max_blocks = 65535, max_positions = std::int64_t{1} << 30;
+  const std::int64_t worthwhile = divide_up(positions, result.block.y * min_positions);
   const std::int64_t parts = std::clamp<std::int64_t>(blocks / result.grid.x, 1, worthwhile);
   result.grid.y =
-      static_cast<unsigned>(std::min(std::max(parts, divide_up(positions, most_positions)), max_blocks));
+      static_cast<unsigned>(std::min(std::max(parts, divide_up(positions, max_positions)), max_blocks));
   return result;
 }
 
@@ -79,11 +80,11 @@ struct share_of_block {
 // The thread's first channel. It is `channels` or more if the thread has no work.
 template <class Layout>
 __device__ std::int64_t channel_of_thread() {
-  if (Layout::planes) return blockIdx.x;
+  if (Layout::is_planar) return blockIdx.x;
   return static_cast<std::int64_t>(blockIdx.x * blockDim.x + threadIdx.x) * Layout::vector;
 }
 
-// What a walk over the positions of some channels needs to know of a tensor.
+// The shape of a tensor, as a walk over the positions of a channel needs it.
 struct channel_geometry {
   std::int64_t channels;
   std::int64_t plane;  // elements of a plane
@@ -95,17 +96,17 @@ struct channel_geometry {
     if (plane >= std::int64_t{1} << 30) {
       throw std::invalid_argument("planes of 2^30 elements or more: " + to_text(shape));
     }
-    return {shape.c, plane, divisor(Layout::planes ? plane / Layout::vector : 1)};
+    return {shape.c, plane, divisor(Layout::is_planar ? plane / Layout::vector : 1)};
   }
 };
 
-// Gives the offset of position begin + local of the thread's channels.
+// Computes the offset of position begin + local of the thread's channels.
 template <class Layout>
 class element_finder {
  public:
   __device__ element_finder(const channel_geometry& of, std::int64_t channel, std::int64_t begin)
       : vectors_(of.vectors), stride_((of.channels - 1) * of.plane) {
-    if (Layout::planes) {
+    if (Layout::is_planar) {
       const std::int64_t sample = begin / vectors_.value;
       skipped_positions_ = static_cast<std::uint32_t>(begin - sample * vectors_.value);
       base_ = (sample * of.channels + channel) * of.plane;
@@ -115,7 +116,7 @@ class element_finder {
     }
   }
   __device__ std::int64_t operator()(std::uint32_t local) const {
-    if (!Layout::planes) return base_ + local * stride_;
+    if (!Layout::is_planar) return base_ + local * stride_;
     const std::uint32_t position = skipped_positions_ + local;
     return base_ + static_cast<std::int64_t>(position) * Layout::vector +
            vectors_.quotient(position) * stride_;
@@ -166,10 +167,10 @@ __global__ void __launch_bounds__(block_threads)
 
 template <class Layout>
 std::int64_t positions_of(const dims& shape) {
-  return shape.n * shape.h * shape.w / (Layout::planes ? Layout::vector : 1);
+  return shape.n * shape.h * shape.w / (Layout::is_planar ? Layout::vector : 1);
 }
 
-// A thread has this many loads in flight. Narrow ones are twice as many.
+// The number of loads that a thread has in flight. It is twice as large for narrow loads.
 template <class Layout>
 constexpr int unrolled(int vectors) {
   return Layout::vector == 1 ? 2 * vectors : vectors;
@@ -201,7 +202,7 @@ struct sum_of_two {
 
 // Returns the Sum of the lane that is `distance` behind this one.
 template <class Sum>
-__device__ Sum from_lane_after(const Sum& mine, unsigned distance) {
+__device__ Sum shuffle_down(const Sum& mine, unsigned distance) {
   float words[sizeof(Sum) / sizeof(float)];
   memcpy(words, &mine, sizeof mine);
 #pragma unroll
@@ -215,27 +216,27 @@ __device__ Sum from_lane_after(const Sum& mine, unsigned distance) {
 // 0. Every thread must call.
 template <class Layout, class Sum>
 __device__ void combine_block(Sum (&mine)[Layout::channels], Sum* to, std::int64_t channels) {
-  constexpr int own = Layout::channels;
+  constexpr int own_channels = Layout::channels;
   // Variables in __shared__ memory have no constructors, so these are floats.
-  __shared__ float buffer[block_threads * own * (sizeof(Sum) / sizeof(float))];
+  __shared__ float buffer[block_threads * own_channels * (sizeof(Sum) / sizeof(float))];
   auto* const sums = reinterpret_cast<Sum*>(buffer);
   const unsigned threads = blockDim.x * blockDim.y;
   const unsigned thread = threadIdx.y * blockDim.x + threadIdx.x;
   unsigned rows = blockDim.y, row = threadIdx.y;
   bool writes = true;
-  if (32 % blockDim.x == 0 && threads == block_threads) {  // rows of a warp meet by shuffles
+  if (32 % blockDim.x == 0 && threads == block_threads) {  // rows of a warp are combined by shuffles
     for (unsigned distance = 16; distance >= blockDim.x; distance /= 2) {
 #pragma unroll
-      for (Sum& s : mine) s = Sum::plus(s, from_lane_after(s, distance));
+      for (Sum& s : mine) s = Sum::plus(s, shuffle_down(s, distance));
     }
     rows = block_threads / 32;
     row = thread / 32;
     writes = thread % 32 < blockDim.x;
   }
-  const unsigned width = blockDim.x * own;
+  const unsigned width = blockDim.x * own_channels;
   if (writes) {
 #pragma unroll
-    for (int i = 0; i < own; ++i) sums[row * width + threadIdx.x * own + i] = mine[i];
+    for (int i = 0; i < own_channels; ++i) sums[row * width + threadIdx.x * own_channels + i] = mine[i];
   }
   __syncthreads();
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * width;
@@ -279,7 +280,7 @@ __global__ void __launch_bounds__(combined_channels* combined_rows)
     }
   }
   for (unsigned distance = 16; distance >= combined_channels; distance /= 2) {
-    mine = Sum::plus(mine, from_lane_after(mine, distance));
+    mine = Sum::plus(mine, shuffle_down(mine, distance));
   }
   const unsigned warp = (threadIdx.y * combined_channels + threadIdx.x) / 32;
   if (threadIdx.y % (32 / combined_channels) == 0) sums[warp * combined_channels + threadIdx.x] = mine;
@@ -297,11 +298,12 @@ void launch_combine(launch_site where, const Sum* partial, std::int64_t channels
          parts, finish);
 }
 
-// Where blocks can be cut so, they are one wave of four on each of 132 multiprocessors. Where each channel
-// has blocks of its own, they are several waves.
+// With channels last there are four blocks for each of 132 multiprocessors, in one wave. With planes, where
+// each channel has blocks of its own, there are several waves.
 template <class Layout>
 grid_cover reduction_cover(std::int64_t channels, std::int64_t positions) {
-  return grid_cover_of<Layout>(channels, positions, Layout::planes ? 2112 : 528, Layout::planes ? 4 : 8);
+  return grid_cover_of<Layout>(channels, positions, Layout::is_planar ? 2112 : 528,
+                               Layout::is_planar ? 4 : 8);
 }
 
 template <class Layout, int Unroll, class Op, class Finish>

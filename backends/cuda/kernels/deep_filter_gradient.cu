@@ -10,11 +10,11 @@ namespace {
 // taps of the next rows.
 constexpr int group = 64;
 constexpr int warps = group / 8, threads = warps * warp_threads;
-constexpr int pixel_words = group + 4;   // padded: the lanes of a fragment read from 32 banks
+constexpr int pixel_words = group + 4;   // padded, so that the lanes of a fragment read from 32 banks
 constexpr int depth = mma_depth<float>;  // pixels of a fragment
 constexpr int vector_words = 4, vectors = group / vector_words, pass_pixels = threads / vectors;
 constexpr int step_pixels = 128;  // the maximum: enough to hide the loads of the next step
-constexpr int most_columns = 56;  // most columns of a segment
+constexpr int max_columns = 56;   // most columns of a segment
 
 struct deep_form {
   int images, height, width, channels;  // extents of x
@@ -37,10 +37,10 @@ struct deep_form {
         result_channels(static_cast<int>(of.y.c)),
         taps_h(static_cast<int>(of.w.h)),
         taps_w(static_cast<int>(of.w.w)),
-        pad_h(of.how.pad_h),
-        pad_w(of.how.pad_w),
+        pad_h(of.attributes.pad_h),
+        pad_w(of.attributes.pad_w),
         tap_rows(tap_rows_),
-        segments(static_cast<int>(divide_up(result_width, most_columns))),
+        segments(static_cast<int>(divide_up(result_width, max_columns))),
         columns(static_cast<int>(divide_up(divide_up(result_width, segments), depth)) * depth),
         steps_of_column(static_cast<int>(divide_up(result_height, std::max(1, step_pixels / columns)))),
         rows(static_cast<int>(divide_up(result_height, steps_of_column))),
@@ -108,7 +108,7 @@ class pixel_rows {
     const float* from = from_;
     to += static_cast<std::uint32_t>((lane() * pixel_words + vector() * vector_words) * 4);
 #pragma unroll
-    for (int first = 0; first < most_columns + 8; first += pass_pixels) {
+    for (int first = 0; first < max_columns + 8; first += pass_pixels) {
       const bool valid = inside && static_cast<unsigned>(column_ + first) < static_cast<unsigned>(width_);
       if (first + lane() < count) copy_async<4>(to + first * pixel_words * 4, from, valid);
       from += pass_;
@@ -251,7 +251,7 @@ __global__ void __launch_bounds__(threads, 1)
     __syncthreads();  // the step is loaded, and all threads are done with the one before
     if (i + 1 < end) {
       next = step_after(f, next);
-      const int kept = next.first_row > 0 ? TapRows - 1 : 0;  // rows that the ring has
+      const int kept = next.first_row > 0 ? TapRows - 1 : 0;  // rows of x that the ring still holds
       const int free = wrap_row(slot + TapRows - 1 + f.rows, f.ring_rows);
       next_slot = wrap_row(slot + TapRows - 1 + f.rows - kept, f.ring_rows);
       loads.load(next, kept, free, buffer ^ 1);
@@ -278,7 +278,7 @@ __global__ void __launch_bounds__(threads, 1)
     const int k = first_k + value / 2 * 16 + 2 * g + value % 2;
 #pragma unroll
     for (int tap = 0; tap < TapRows * TapColumns; ++tap) {
-      const float(&sum)[4] = sums[value / 2][tap];
+      const float (&sum)[4] = sums[value / 2][tap];
       const float2 pair{sum[value % 2 * 2], sum[value % 2 * 2 + 1]};
       const std::int64_t place = (std::int64_t{k} * taps + tap_row * f.taps_w + tap) * f.channels + c;
       *reinterpret_cast<float2*>(to + place) = pair;
@@ -288,10 +288,10 @@ __global__ void __launch_bounds__(threads, 1)
 
 // dw = [dw +] the sum of `count` partials, in a fixed order. A block takes 128 neighbours, and each of its
 // warps a share of the partials.
-constexpr int most_sum_warps = 8;
-__global__ void __launch_bounds__(most_sum_warps* warp_threads)
+constexpr int max_sum_warps = 8;
+__global__ void __launch_bounds__(max_sum_warps* warp_threads)
     sum_splits(const float4* partials, int count, std::int64_t results, float4* dw, bool add) {
-  __shared__ float4 of_warp[most_sum_warps][warp_threads];
+  __shared__ float4 of_warp[max_sum_warps][warp_threads];
   const auto warp = static_cast<int>(threadIdx.y), lane = static_cast<int>(threadIdx.x);
   const std::int64_t result = std::int64_t{blockIdx.x} * warp_threads + lane;
   const auto plus = [](float4 a, const float4& b) {
@@ -316,9 +316,9 @@ int splits_of(const deep_form& f, int multiprocessors) {
   const auto rounds_of = [&](int splits) {
     return static_cast<double>(divide_up(std::int64_t{f.tiles()} * splits, multiprocessors)) / splits;
   };
-  const auto most = static_cast<int>(std::min<std::int64_t>(multiprocessors, f.steps()));
+  const auto max_splits = static_cast<int>(std::min<std::int64_t>(multiprocessors, f.steps()));
   double best = rounds_of(1);
-  for (int splits = 2; splits <= most; ++splits) best = std::min(best, rounds_of(splits));
+  for (int splits = 2; splits <= max_splits; ++splits) best = std::min(best, rounds_of(splits));
   constexpr double near = 1.1;
   int splits = 1;
   while (rounds_of(splits) > near * best) ++splits;
@@ -334,7 +334,7 @@ void launch(launch_site where, const direct_convolution& of, const float* x, con
   launch_with(where, f.shared_bytes(), deep_gradient<TapRows, TapColumns>, grid, dim3(threads), f, x, dy,
               partials);
   const auto results = static_cast<std::int64_t>(element_count(of.w)) / vector_words;
-  const dim3 block(warp_threads, static_cast<unsigned>(std::min(splits, most_sum_warps)));
+  const dim3 block(warp_threads, static_cast<unsigned>(std::min(splits, max_sum_warps)));
   kernels::launch(where, &sum_splits, static_cast<unsigned>(divide_up(results, warp_threads)), block,
                   reinterpret_cast<const float4*>(partials), splits, results, reinterpret_cast<float4*>(dw),
                   add);
@@ -349,7 +349,7 @@ int deep_filter_gradient_shared_bytes(const direct_convolution& of) {
 bool deep_filter_gradient_fits(const direct_convolution& of) {
   const bool known_taps = (of.w.h == 3 && of.w.w == 3) || (of.w.h == 5 && of.w.w == 5);
   constexpr std::int64_t index_limit = std::int64_t{1} << 31;
-  return known_taps && of.type == dtype::f32 && of.how.stride_h == 1 && of.how.stride_w == 1 &&
+  return known_taps && of.type == dtype::f32 && of.attributes.stride_h == 1 && of.attributes.stride_w == 1 &&
          of.x.c % vector_words == 0 && of.y.c % group == 0 && of.x.c * of.x.h * of.x.w < index_limit &&
          of.y.c * of.y.h * of.y.w < index_limit &&
          deep_filter_gradient_shared_bytes(of) <= direct_shared_bytes;

@@ -10,12 +10,12 @@ namespace um::kernels {
 
 // A warp computes D[16][8] += A[16][depth] B[depth][8] of f32 rounded to tf32 (depth 8) or of bf16 (16). Lane
 // 4 g + t holds rows g and g + 8 of A, column g of B, and of D rows g and g + 8 in columns 2 t and 2 t + 1
-// (PTX ISA, "Matrix Fragments for mma.m16n8k8" and "mma.m16n8k16"). The caller may assign any k to a depth if
-// A and B agree.
+// (PTX ISA, "Matrix Fragments for mma.m16n8k8" and "mma.m16n8k16"). The caller may order the depths in any
+// way that is the same for A and B.
 template <class T>
 inline constexpr int mma_depth = sizeof(T) == 4 ? 8 : 16;
 
-// Devices before compute capability 8.0 are not asked for it.
+// Devices before compute capability 8.0 never run it.
 template <class T>
 __device__ void multiply_add(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
@@ -74,13 +74,13 @@ struct direct_form {
         result_height(static_cast<int>(of.y.h)),
         result_width(static_cast<int>(of.y.w)),
         result_channels(static_cast<int>(of.y.c)),
-        stride_h(of.how.stride_h),
-        stride_w(of.how.stride_w),
-        pad_h(of.how.pad_h),
-        pad_w(of.how.pad_w),
+        stride_h(of.attributes.stride_h),
+        stride_w(of.attributes.stride_w),
+        pad_h(of.attributes.pad_h),
+        pad_w(of.attributes.pad_w),
         rows(rows_),
-        patch_rows((rows_ - 1) * of.how.stride_h + static_cast<int>(of.w.h)),
-        patch_columns((tile_columns - 1) * of.how.stride_w + static_cast<int>(of.w.w)),
+        patch_rows((rows_ - 1) * of.attributes.stride_h + static_cast<int>(of.w.h)),
+        patch_columns((tile_columns - 1) * of.attributes.stride_w + static_cast<int>(of.w.w)),
         tiles(of.y.n * divide_up(of.y.h, rows_) * divide_up(of.y.w, tile_columns)),
         tile_rows(divide_up(of.y.h, rows_)),
         tiles_across(divide_up(of.y.w, tile_columns)) {}
@@ -95,17 +95,18 @@ struct direct_form {
   int patch_bytes() const { return patch_elements() * 4; }
 };
 
-// Chooses the tallest tiles, of `least` to 32 rows, whose patch takes at most `bytes`, else those of `least`.
-inline direct_form direct_form_within(const direct_convolution& of, int least, int bytes) {
+// Chooses the tallest tiles, of `min_rows` to 32 rows, whose patch takes at most `bytes`, else those of
+// `min_rows`.
+inline direct_form direct_form_within(const direct_convolution& of, int min_rows, int bytes) {
   int rows = 32;
-  while (rows > least && direct_form(of, rows).patch_bytes() > bytes) rows /= 2;
+  while (rows > min_rows && direct_form(of, rows).patch_bytes() > bytes) rows /= 2;
   return {of, rows};
 }
 
 // An image has fewer than 2^31 elements, and channels come in whole groups.
 inline bool direct_applies_to(const direct_convolution& of) {
-  constexpr std::int64_t most_channels = 4, group = 32;
-  return of.x.c <= most_channels && of.y.c % group == 0 && of.x.c * of.x.h * of.x.w < std::int64_t{1} << 31;
+  constexpr std::int64_t max_channels = 4, group = 32;
+  return of.x.c <= max_channels && of.y.c % group == 0 && of.x.c * of.x.h * of.x.w < std::int64_t{1} << 31;
 }
 
 struct tile_position {

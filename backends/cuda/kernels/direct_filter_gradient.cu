@@ -8,7 +8,7 @@ namespace {
 // a group and `warp_depths` of k. Warps of a block go over the same patch for other k. Where few warps cover
 // all k, runs of warps take other pixels, and each run leaves a partial sum.
 constexpr int column_fragments = 4, warp_depths = 8 * column_fragments;
-constexpr int most_warps = 8;       // most warps of a block
+constexpr int max_warps = 8;        // most warps of a block
 constexpr int resident_blocks = 2;  // blocks that fit on a multiprocessor; registers limit them
 
 struct work_division {
@@ -37,10 +37,10 @@ work_division work_division_of(const direct_convolution& of, int multiprocessors
   work_division d;
   d.groups = static_cast<int>(of.y.c) / (16 * rows_of(of));
   const auto depth_warps = static_cast<int>(divide_up(f.depth(), warp_depths));
-  d.depth_blocks = static_cast<int>(divide_up(depth_warps, most_warps));
+  d.depth_blocks = static_cast<int>(divide_up(depth_warps, max_warps));
   d.depth_warps = static_cast<int>(divide_up(depth_warps, d.depth_blocks));
-  d.pixel_warps = most_warps / d.depth_warps;
-  const int resident = std::max(1, std::min(resident_blocks * most_warps / (d.depth_warps * d.pixel_warps),
+  d.pixel_warps = max_warps / d.depth_warps;
+  const int resident = std::max(1, std::min(resident_blocks * max_warps / (d.depth_warps * d.pixel_warps),
                                             direct_shared_bytes / f.patch_bytes()));
   d.blocks = static_cast<int>(std::min<std::int64_t>(
       f.tiles, divide_up(std::int64_t{multiprocessors} * resident, d.groups * d.depth_blocks)));
@@ -93,7 +93,7 @@ struct gradients {
 };
 
 template <class T, int Rows>
-__global__ void __launch_bounds__(most_warps* warp_threads, resident_blocks)
+__global__ void __launch_bounds__(max_warps* warp_threads, resident_blocks)
     filter_gradient(direct_form f, work_division d, const T* x, const T* dy, float* partials) {
   extern __shared__ uint4 shared[];
   auto* const patch = reinterpret_cast<std::uint32_t*>(shared);

@@ -11,7 +11,7 @@ constexpr int resident_blocks = 2;  // limited by registers
 // lane stores 16 contiguous bytes and the 4 lanes of a pixel store 64.
 template <class T>
 inline constexpr int run_fragments = vector_of<T> / 2;
-// Returns which channel column q of fragment j is.
+// Returns the channel of column q of fragment j.
 template <class T>
 __device__ int channel_of(int j, int q) {
   constexpr int run = run_fragments<T>;
@@ -19,7 +19,7 @@ __device__ int channel_of(int j, int q) {
 }
 
 // A filter's rows lie one after the other. Zeros fill up each to whole words, so that the patch's values
-// there do not count.
+// there are multiplied by zero.
 template <class T>
 struct filter_depth {
   int taps, row, count;
@@ -87,8 +87,8 @@ __device__ void store_pixel(const float (&sums)[Columns][4], int first, T* to) {
   }
 }
 
-// Computes the products of a row of pixels, of which the lane's first is g's. Offsets and filter are the
-// lane's own.
+// Adds the products of a row of pixels. `pixel` is the first of row g of a fragment; `offsets` and `filter`
+// are those of the lane.
 template <class T, int Columns>
 __device__ void multiply(int pixel_step, int steps, const std::uint32_t* pixel, const int* offsets,
                          const uint2* filter, float (&sums)[fragments][Columns][4]) {
@@ -182,7 +182,7 @@ void launch(launch_site where, const direct_convolution& of, const T* x, const T
   const int resident = where.multiprocessors * std::clamp(direct_shared_bytes / bytes, 1, resident_blocks);
   const dim3 grid(static_cast<unsigned>(std::min<std::int64_t>(f.tiles, divide_up(resident, groups))),
                   static_cast<unsigned>(groups));
-  launch_with(where, bytes, forward<T, Columns>, grid, dim3(threads), f, x, w, b, of.how.relu, y);
+  launch_with(where, bytes, forward<T, Columns>, grid, dim3(threads), f, x, w, b, of.attributes.relu, y);
 }
 
 }  // namespace

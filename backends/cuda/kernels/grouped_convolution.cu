@@ -59,8 +59,8 @@ __global__ void __launch_bounds__(block_threads)
 }
 
 // The filter gradient: a block sums up one tap of a run of filters over one segment of the pixels of y. In
-// NCHW its threads have neighbouring pixels of one filter. In NHWC a warp has neighbouring filters, and other
-// warps other pixels.
+// NCHW its threads take neighbouring pixels of one filter. In NHWC a warp takes neighbouring filters, and
+// each warp other pixels.
 constexpr int lanes = 32, stripes = block_threads / lanes;
 
 struct segments_of_pixels {
@@ -74,12 +74,12 @@ int blocks_of_filters(const grouped_convolution& of) {
 }
 
 segments_of_pixels segments_of(int multiprocessors, const grouped_convolution& of) {
-  constexpr std::int64_t wanted_blocks = 8, least_pixels = 1024, most = 1024;
+  constexpr std::int64_t wanted_blocks = 8, min_pixels = 1024, max_segments = 1024;
   const std::int64_t pixels = of.y.n * of.y.h * of.y.w;
   const std::int64_t blocks = blocks_of_filters(of) * of.w.c * of.w.h * of.w.w;
   const std::int64_t count = divide_up(multiprocessors * wanted_blocks, blocks);
-  return {pixels, static_cast<int>(
-                      std::min({std::max<std::int64_t>(count, 1), divide_up(pixels, least_pixels), most}))};
+  return {pixels, static_cast<int>(std::min(
+                      {std::max<std::int64_t>(count, 1), divide_up(pixels, min_pixels), max_segments}))};
 }
 
 template <class T, bool Planes>

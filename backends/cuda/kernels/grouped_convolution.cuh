@@ -16,17 +16,17 @@ struct grouped_geometry {
 };
 
 inline grouped_geometry geometry_of(const grouped_convolution& of) {
-  const convolution& how = of.how;
+  const convolution& attributes = of.attributes;
   return {tensor_strides(of.x, of.order),
           tensor_strides(of.w, of.order),
           tensor_strides(of.y, of.order),
-          how.stride_h,
-          how.stride_w,
-          how.pad_h,
-          how.pad_w,
+          attributes.stride_h,
+          attributes.stride_w,
+          attributes.pad_h,
+          attributes.pad_w,
           static_cast<int>(of.w.c),
-          static_cast<int>(of.w.n / how.groups),
-          how.relu};
+          static_cast<int>(of.w.n / attributes.groups),
+          attributes.relu};
 }
 
 namespace depthwise {
@@ -36,7 +36,7 @@ template <class T>
 using channels_layout = layout<T, neighbours, memory_order::nhwc>;
 
 inline bool applies(const grouped_convolution& of) {
-  return of.order == memory_order::nhwc && of.w.c == 1 && of.w.n == of.how.groups && of.w.h == side &&
+  return of.order == memory_order::nhwc && of.w.c == 1 && of.w.n == of.attributes.groups && of.w.h == side &&
          of.w.w == side && of.x.c % neighbours == 0;
 }
 
@@ -169,7 +169,7 @@ struct write_filter {
   }
 };
 
-// The pixels of `over`, cut for four blocks on each multiprocessor.
+// Divides the pixels of `over` among four blocks for each multiprocessor.
 template <class T>
 grid_cover cover_of_pixels(int multiprocessors, const dims& over) {
   return grid_cover_of<channels_layout<T>>(over.c, over.n * over.h * over.w,

@@ -23,8 +23,8 @@ constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) {
 // stride.
 inline int grid_for(launch_site where, std::int64_t items) {
   constexpr int blocks_per_multiprocessor = 8;  // 2048 threads: full occupancy
-  const std::int64_t most = std::int64_t{where.multiprocessors} * blocks_per_multiprocessor;
-  return static_cast<int>(std::clamp<std::int64_t>(divide_up(items, block_threads), 1, most));
+  const std::int64_t max_blocks = std::int64_t{where.multiprocessors} * blocks_per_multiprocessor;
+  return static_cast<int>(std::clamp<std::int64_t>(divide_up(items, block_threads), 1, max_blocks));
 }
 
 // Null pointers count as aligned.
@@ -94,7 +94,7 @@ __device__ inline float block_sum(float value) {
   for (int distance = 16; distance > 0; distance /= 2) {
     value += __shfl_down_sync(0xffffffffU, value, distance);
   }
-  __syncthreads();  // of_warp may still be read for the sum before
+  __syncthreads();  // threads may still read of_warp for the sum before
   if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = value;
   __syncthreads();
   float sum = 0.0F;
@@ -112,9 +112,9 @@ __device__ inline float block_max(float value) {
   __syncthreads();
   if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = value;
   __syncthreads();
-  float most = of_warp[0];
-  for (float part : of_warp) most = fmaxf(most, part);
-  return most;
+  float largest = of_warp[0];
+  for (float part : of_warp) largest = fmaxf(largest, part);
+  return largest;
 }
 
 }  // namespace um::kernels

@@ -16,7 +16,7 @@ constexpr int plain_threads = 128, bulk_threads = 32;
 constexpr std::size_t vector_bytes = 16;
 
 __global__ void __launch_bounds__(plain_threads)
-    copy_plainly(const uint4* __restrict__ from, uint4* __restrict__ to, std::size_t count) {
+    copy_by_loads(const uint4* __restrict__ from, uint4* __restrict__ to, std::size_t count) {
   const std::size_t stride = std::size_t{gridDim.x} * blockDim.x;
   std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x;
   for (; i + 3 * stride < count; i += 4 * stride) {
@@ -30,9 +30,10 @@ __global__ void __launch_bounds__(plain_threads)
 }
 
 constexpr std::uint32_t chunk_bytes = 4096;
-constexpr std::uint32_t stages = 32;                  // chunks that a block holds
-[[maybe_unused]] constexpr std::uint32_t ahead = 24;  // chunks of a block under way; unused before 9.0
-constexpr int held_bytes = stages * chunk_bytes;
+constexpr std::uint32_t chunk_slots = 32;  // chunks that fit into the shared memory of a block
+[[maybe_unused]] constexpr std::uint32_t chunks_in_flight =
+    24;  // chunks that a block loads ahead; unused before 9.0
+constexpr int held_bytes = chunk_slots * chunk_bytes;
 // A block that fell behind its rate catches up at full speed, by at most this much.
 [[maybe_unused]] constexpr std::uint64_t credit_ns = 3000;
 
@@ -87,8 +88,8 @@ __global__ void __launch_bounds__(bulk_threads)
                  std::uint32_t chunk_ns) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
   extern __shared__ __align__(128) std::byte shared[];
-  const auto held = [&](std::size_t k) { return shared + k % stages * chunk_bytes; };
-  __shared__ __align__(8) std::uint64_t arrived[stages];
+  const auto held = [&](std::size_t k) { return shared + k % chunk_slots * chunk_bytes; };
+  __shared__ __align__(8) std::uint64_t arrived[chunk_slots];
   if (threadIdx.x != 0) return;
   for (std::uint64_t& a : arrived) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(&a)));
@@ -101,20 +102,20 @@ __global__ void __launch_bounds__(bulk_threads)
     return static_cast<std::uint32_t>(min(std::size_t{chunk_bytes}, bytes - offset(k)));
   };
   const auto load = [&](std::size_t k) {
-    begin_load(held(k), from + offset(k), size(k), &arrived[k % stages]);
+    begin_load(held(k), from + offset(k), size(k), &arrived[k % chunk_slots]);
   };
-  for (std::size_t k = 0; k < min(std::size_t{ahead}, mine); ++k) load(k);
+  for (std::size_t k = 0; k < min(std::size_t{chunks_in_flight}, mine); ++k) load(k);
   std::uint64_t due = now_ns();
   for (std::size_t k = 0; k < mine; ++k) {
-    await(&arrived[k % stages], static_cast<std::uint32_t>(k / stages % 2));
+    await(&arrived[k % chunk_slots], static_cast<std::uint32_t>(k / chunk_slots % 2));
     std::uint64_t now = now_ns();
     for (; now < due; now = now_ns()) __nanosleep(40);
     due = max(due, now - credit_ns) + chunk_ns;
     begin_store(to + offset(k), held(k), size(k));
-    if (k + ahead >= mine) continue;
-    // Chunk k + ahead - stages was the last that was stored from the stage of chunk k + ahead.
-    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(stages - ahead) : "memory");
-    load(k + ahead);
+    if (k + chunks_in_flight >= mine) continue;
+    // The next load overwrites the slot of an earlier chunk, so the store of that chunk must have read it.
+    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(chunk_slots - chunks_in_flight) : "memory");
+    load(k + chunks_in_flight);
   }
   asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 #endif
@@ -133,16 +134,16 @@ bool copies_in_bulk() {
 }  // namespace
 
 void copy_over_link_by_loads(launch_site where, const void* from, void* to, std::size_t bytes) {
-  launch(where, &copy_plainly, blocks, plain_threads, static_cast<const uint4*>(from),
+  launch(where, &copy_by_loads, blocks, plain_threads, static_cast<const uint4*>(from),
          static_cast<uint4*>(to), rounded(bytes) / vector_bytes);
 }
 
 void copy_over_link(launch_site where, const void* from, void* to, std::size_t bytes,
-                    std::uint64_t most_bytes_per_s) {
+                    std::uint64_t max_bytes_per_s) {
   if (!copies_in_bulk()) return copy_over_link_by_loads(where, from, to, bytes);
   constexpr std::uint64_t second = 1'000'000'000;
   const std::uint64_t chunk_ns =
-      most_bytes_per_s == 0 ? 0 : std::uint64_t{chunk_bytes} * blocks * second / most_bytes_per_s;
+      max_bytes_per_s == 0 ? 0 : std::uint64_t{chunk_bytes} * blocks * second / max_bytes_per_s;
   launch_with(where, held_bytes, &copy_in_bulk, blocks, bulk_threads, static_cast<const std::byte*>(from),
               static_cast<std::byte*>(to), rounded(bytes),
               static_cast<std::uint32_t>(std::min<std::uint64_t>(chunk_ns, 1'000'000)));

@@ -3,7 +3,7 @@
 namespace um::kernels {
 namespace {
 
-// N lanes have a running maximum and its position. The first of equal values wins.
+// The maximum of each of N lanes so far, and its position. The first of equal values wins.
 template <int N>
 struct running_maximum {
   float value[N];
@@ -237,27 +237,28 @@ void launch_tiles(launch_site where, const void* x, const float* b, void* y, voi
     const grid_cover c =
         grid_cover_of<L>(p.x.c, along.positions(), std::numeric_limits<std::int32_t>::max(), 2);
     launch(where, &pool_tiles<L, std::uint8_t>, c.grid, c.block,
-           operands_as<T, std::uint8_t>(x, b, y, index, p.how.relu), pool_extents_of(p), along, c.positions);
+           operands_as<T, std::uint8_t>(x, b, y, index, p.attributes.relu), pool_extents_of(p), along,
+           c.positions);
   });
 }
 
 void launch_strips(launch_site where, const void* x, const float* b, void* y, void* index,
                    const pool_problem& p, bool aligned) {
-  const strips along(p.x.n, p.y.h, p.y.w, has_own_kernel(p.how) ? 4 : 1);
+  const strips along(p.x.n, p.y.h, p.y.w, has_own_kernel(p.attributes) ? 4 : 1);
   const pool_extents e = pool_extents_of(p);
   with_column_layout(p, aligned, [&](auto l) {
     using L = decltype(l);
     using T = typename L::value;
     const grid_cover c =
         grid_cover_of<L>(p.x.c, along.positions(), std::numeric_limits<std::int32_t>::max(), 1);
-    if (has_own_kernel(p.how)) {
-      const auto kernel = p.how.window == 2 ? &pool<L, 2, std::uint8_t> : &pool<L, 3, std::uint8_t>;
-      return launch(where, kernel, c.grid, c.block, operands_as<T, std::uint8_t>(x, b, y, index, p.how.relu),
-                    e, along, c.positions);
+    if (has_own_kernel(p.attributes)) {
+      const auto kernel = p.attributes.window == 2 ? &pool<L, 2, std::uint8_t> : &pool<L, 3, std::uint8_t>;
+      return launch(where, kernel, c.grid, c.block,
+                    operands_as<T, std::uint8_t>(x, b, y, index, p.attributes.relu), e, along, c.positions);
     }
     with_index(p.index_bytes, [&](auto i) {
       launch(where, &pool<L, 0, decltype(i)>, c.grid, c.block,
-             operands_as<T, decltype(i)>(x, b, y, index, p.how.relu), e, along, c.positions);
+             operands_as<T, decltype(i)>(x, b, y, index, p.attributes.relu), e, along, c.positions);
     });
   });
 }

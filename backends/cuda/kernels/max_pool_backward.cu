@@ -12,7 +12,7 @@ struct gradient_operands {
   const Index* __restrict__ index;
   const T* __restrict__ y;  // null if there is no ReLU
   T* __restrict__ dx;
-  sum_of_one* partial;  // null if no bias gradient is wanted
+  sum_of_one* partial;  // null if there is no bias gradient
 };
 
 // N neighbouring windows, in the order of memory.
@@ -70,7 +70,7 @@ class gathering_strip {
  public:
   using T = typename Layout::value;
   static constexpr int N = Layout::vector;
-  static constexpr int width = Layout::planes ? 1 : 2;  // positions of a thread in a row
+  static constexpr int width = Layout::is_planar ? 1 : 2;  // positions of a thread in a row
 
   __device__ gathering_strip(const gradient_operands<T, Index>& data, const pool_extents& e, const strip& s,
                              std::int64_t channel)
@@ -92,10 +92,10 @@ class gathering_strip {
     constexpr int back = Window == 3 ? 1 : 0;
     read_row(begin - back);
     for (int a = begin - back; a < end; ++a) {
-      const pooled_windows<T, N, Index> own = own_, before = before_;
+      const pooled_windows<T, N, Index> current = own_, before = before_;
       if (a + 1 < end) read_row(a + 1);
       const bool inside = a >= 0 && a < e_.y_h;
-      unpack_windows<Masked>(own, inside && has_own_, g_own_, at_own_);
+      unpack_windows<Masked>(current, inside && has_own_, g_own_, at_own_);
       if (Window == 3) unpack_windows<Masked>(before, inside && has_before_, g_before_, at_before_);
       if (a >= begin) {
         gather_and_write_row(2 * a - e_.pad_above, 0);
@@ -270,13 +270,13 @@ __global__ void __launch_bounds__(block_threads)
 
 // --- launchers ---
 
-struct raw_operands {
+struct untyped_operands {
   const void *dy, *index, *y;
   void* dx;
   float* partial;
 
   template <class T, class Index>
-  gradient_operands<T, Index> as() const {
+  gradient_operands<T, Index> typed() const {
     return {static_cast<const T*>(dy), static_cast<const Index*>(index), static_cast<const T*>(y),
             static_cast<T*>(dx), reinterpret_cast<sum_of_one*>(partial)};
   }
@@ -286,7 +286,7 @@ enum class pool_method { tiles, strips, elements };
 
 pool_method pool_method_of(const pool_problem& p, bool aligned) {
   if (aligned && tiles_by_two(p)) return pool_method::tiles;
-  return has_own_kernel(p.how) ? pool_method::strips : pool_method::elements;
+  return has_own_kernel(p.attributes) ? pool_method::strips : pool_method::elements;
 }
 
 // The positions that a launch covers.
@@ -294,8 +294,8 @@ strips pool_positions_of(const pool_problem& p, pool_method method, bool planes)
   if (method == pool_method::tiles) return {p.x.n, p.y.h, p.x.w / (p.type == dtype::bf16 ? 8 : 4), 1};
   if (method == pool_method::elements) return {p.x.n, p.x.h, p.x.w, 1};
   const std::int64_t rows = std::max(divide_up(p.x.h + p.pad_above, 2), p.y.h);
-  const std::int64_t columns = std::max(divide_up(p.x.w + p.how.pad, 2), p.y.w);
-  return {p.x.n, rows, planes ? 2 * columns : columns, p.how.window == 3 ? 8 : 4};
+  const std::int64_t columns = std::max(divide_up(p.x.w + p.attributes.pad, 2), p.y.w);
+  return {p.x.n, rows, planes ? 2 * columns : columns, p.attributes.window == 3 ? 8 : 4};
 }
 
 template <class Layout>
@@ -317,7 +317,7 @@ void with_pool_method(const pool_problem& p, bool aligned, Launch launch) {
 
 struct pool_launcher {
   launch_site where;
-  const raw_operands& data;
+  const untyped_operands& data;
   const pool_problem& p;
   pool_method method;
 
@@ -325,20 +325,20 @@ struct pool_launcher {
   void run(const strips& space, const grid_cover& c) const {
     using T = typename Layout::value;
     const pool_extents e = pool_extents_of(p);
-    const auto narrow = data.as<T, std::uint8_t>();
+    const auto narrow = data.typed<T, std::uint8_t>();
     const auto run_kernel = [&](auto kernel, const auto& operands) {
       launch(where, kernel, c.grid, c.block, operands, e, space, c.positions);
     };
-    if constexpr (Layout::planes && Layout::vector > 1) {
+    if constexpr (Layout::is_planar && Layout::vector > 1) {
       run_kernel(&spread_tiles<Layout, Masked, std::uint8_t>, narrow);
     } else if (method == pool_method::strips) {
-      run_kernel(p.how.window == 2 ? &gather_strips<Layout, 2, Masked, std::uint8_t>
-                                   : &gather_strips<Layout, 3, Masked, std::uint8_t>,
+      run_kernel(p.attributes.window == 2 ? &gather_strips<Layout, 2, Masked, std::uint8_t>
+                                          : &gather_strips<Layout, 3, Masked, std::uint8_t>,
                  narrow);
     } else {
       with_index(p.index_bytes, [&](auto index) {
         using Index = decltype(index);
-        run_kernel(&gather_elements_kernel<Layout, Masked, Index>, data.as<T, Index>());
+        run_kernel(&gather_elements_kernel<Layout, Masked, Index>, data.typed<T, Index>());
       });
     }
   }
@@ -351,8 +351,8 @@ std::size_t max_pool_backward_workspace(const pool_problem& p) {
   for (const bool aligned : {false, true}) {
     with_pool_method(p, aligned, [&](pool_method method, auto l) {
       using L = decltype(l);
-      parts = std::max<std::int64_t>(parts,
-                                     cover_for<L>(p, pool_positions_of(p, method, L::planes), true).grid.y);
+      parts = std::max<std::int64_t>(
+          parts, cover_for<L>(p, pool_positions_of(p, method, L::is_planar), true).grid.y);
     });
   }
   return static_cast<std::size_t>(parts * p.x.c) * sizeof(sum_of_one);
@@ -361,13 +361,13 @@ std::size_t max_pool_backward_workspace(const pool_problem& p) {
 void max_pool_backward(launch_site where, const void* dy, const void* index, const void* y, void* dx,
                        float* db, const pool_problem& p, bool accumulate, float* workspace) {
   const bool aligned = aligned_to(16, dy, y, dx) && aligned_to(8, index);
-  const raw_operands data{dy, index, y, dx, db == nullptr ? nullptr : workspace};
+  const untyped_operands data{dy, index, y, dx, db == nullptr ? nullptr : workspace};
   with_pool_method(p, aligned, [&](pool_method method, auto l) {
     using L = decltype(l);
-    const strips space = pool_positions_of(p, method, L::planes);
+    const strips space = pool_positions_of(p, method, L::is_planar);
     const grid_cover c = cover_for<L>(p, space, db != nullptr);
     const pool_launcher launcher{where, data, p, method};
-    if (p.how.relu) {
+    if (p.attributes.relu) {
       launcher.run<L, true>(space, c);
     } else {
       launcher.run<L, false>(space, c);

@@ -8,13 +8,13 @@ constexpr int step_vector = 4, elements_of_block = 4096;
 
 // The tensors of one launch, and the first block of each.
 struct step_list {
-  stepped_tensor tensors[most_stepped_tensors];
-  unsigned first_block[most_stepped_tensors];
+  stepped_tensor tensors[max_stepped_tensors];
+  unsigned first_block[max_stepped_tensors];
   int count = 0;
 };
 
-// The step divides m and v by these, so that they start without bias: 1 - beta^steps, computed in double
-// precision.
+// The step divides m and v by these, so that they have no bias towards zero at the start: 1 - beta^steps,
+// computed in double precision.
 struct bias_correction {
   float first = 1, second = 1;
 };
@@ -109,7 +109,7 @@ void take_step(launch_site where, std::span<const stepped_tensor> tensors, const
   while (!tensors.empty()) {
     step_list list;
     unsigned blocks = 0;
-    const std::size_t taken = std::min<std::size_t>(tensors.size(), most_stepped_tensors);
+    const std::size_t taken = std::min<std::size_t>(tensors.size(), max_stepped_tensors);
     for (const stepped_tensor& t : tensors.first(taken)) {
       stepped_tensor& to = list.tensors[list.count] = t;
       to.is_aligned = aligned_to(16, t.w, t.dw, t.m, t.v, t.master);

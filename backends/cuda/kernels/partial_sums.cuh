@@ -8,7 +8,8 @@ namespace um::kernels {
 // A block adds up 32 neighbouring results, and each of its warps a share of the partials.
 inline constexpr int sum_warps = 16;
 static __global__ void __launch_bounds__(sum_warps* warp_threads)
-    sum_each(const float* partials, int count, int results, int depth, int depths, float* dw, bool add) {
+    sum_partial_results(const float* partials, int count, int results, int depth, int depths, float* dw,
+                        bool add) {
   __shared__ float of_warp[sum_warps][warp_threads];
   const int warp = static_cast<int>(threadIdx.x) / warp_threads, lane = static_cast<int>(threadIdx.x) % 32;
   const int result = static_cast<int>(blockIdx.x) * warp_threads + lane;
@@ -32,7 +33,7 @@ static __global__ void __launch_bounds__(sum_warps* warp_threads)
 // of which `depth` count.
 inline void sum_partials(launch_site where, const float* partials, int count, int results, int depth,
                          int depths, float* dw, bool add) {
-  launch(where, sum_each, dim3(static_cast<unsigned>(divide_up(results, warp_threads))),
+  launch(where, sum_partial_results, dim3(static_cast<unsigned>(divide_up(results, warp_threads))),
          dim3(sum_warps * warp_threads), partials, count, results, depth, depths, dw, add);
 }
 

@@ -8,7 +8,7 @@ namespace {
 constexpr std::uint64_t short_run = 64;
 
 // The largest pitch that cudaMemcpy2D and cudaMemcpy3D accept.
-constexpr std::uint64_t most_pitch = std::numeric_limits<std::int32_t>::max();
+constexpr std::uint64_t max_pitch = std::numeric_limits<std::int32_t>::max();
 
 // The runs of a launch share these properties. Runs are counted through the slices.
 struct runs_of_box {
@@ -35,19 +35,19 @@ __global__ void __launch_bounds__(block_threads)
 
 constexpr std::uint64_t index_limit = (std::uint64_t{1} << 31) - 1;
 
-// Copies in launches of at most `most` vectors.
+// Copies in launches of at most `max_vectors` vectors.
 template <class Vector>
 void launch_runs(cudaStream_t stream, std::byte* to, const std::byte* from, const byte_box& box,
-                 std::uint64_t most = index_limit) {
+                 std::uint64_t max_vectors = index_limit) {
   const std::uint64_t chunks = box.width / sizeof(Vector), runs = box.height * box.depth;
-  if (chunks > most) {  // a launch copies the first part of every run, the next launch the rest
+  if (chunks > max_vectors) {  // a launch copies the first part of every run, the next launch the rest
     byte_box front = box, back = box;
-    front.width = most * sizeof(Vector);
+    front.width = max_vectors * sizeof(Vector);
     back.width -= front.width;
-    launch_runs<Vector>(stream, to, from, front, most);
-    return launch_runs<Vector>(stream, to + front.width, from + front.width, back, most);
+    launch_runs<Vector>(stream, to, from, front, max_vectors);
+    return launch_runs<Vector>(stream, to + front.width, from + front.width, back, max_vectors);
   }
-  const std::uint64_t at_once = most / chunks;
+  const std::uint64_t at_once = max_vectors / chunks;
   const runs_of_box all{box, divisor(static_cast<std::int64_t>(chunks)),
                         divisor(static_cast<std::int64_t>(box.height))};
   for (std::uint64_t first = 0; first < runs; first += at_once) {
@@ -64,8 +64,7 @@ bool is_empty(const byte_box& box) {
   return box.width == 0 || box.height == 0 || box.depth == 0;
 }
 
-// Sets distances that do not matter as if runs and slices were contiguous. Joins runs that are contiguous on
-// both sides.
+// Sets unused pitches as if runs and slices were contiguous. Joins runs that are contiguous on both sides.
 byte_box merge_contiguous_runs(byte_box box) {
   for (int axis = 0; axis < 2; ++axis) {
     if (box.height == 1) box.from_pitch = box.to_pitch = box.width;
@@ -112,7 +111,7 @@ void copy_box_by_engine(cudaStream_t stream, std::byte* to, const std::byte* fro
   if (box.height == 1 && box.depth == 1) {
     return check(cudaMemcpyAsync(to, from, box.width, cudaMemcpyDefault, stream));
   }
-  if (std::max(box.from_pitch, box.to_pitch) > most_pitch) {
+  if (std::max(box.from_pitch, box.to_pitch) > max_pitch) {
     for (std::uint64_t run = 0; run < box.height * box.depth; ++run) {
       const std::uint64_t slice = run / box.height, row = run % box.height;
       check(cudaMemcpyAsync(to + slice * box.to_slice + row * box.to_pitch,
@@ -122,12 +121,12 @@ void copy_box_by_engine(cudaStream_t stream, std::byte* to, const std::byte* fro
     return;
   }
   if (box.from_slice % box.from_pitch == 0 && box.to_slice % box.to_pitch == 0) {
-    cudaMemcpy3DParms how{};
-    how.srcPtr = pitched(from, box.from_pitch, box.from_slice, box);
-    how.dstPtr = pitched(to, box.to_pitch, box.to_slice, box);
-    how.extent = {box.width, box.height, box.depth};
-    how.kind = cudaMemcpyDefault;
-    return check(cudaMemcpy3DAsync(&how, stream));
+    cudaMemcpy3DParms parameters{};
+    parameters.srcPtr = pitched(from, box.from_pitch, box.from_slice, box);
+    parameters.dstPtr = pitched(to, box.to_pitch, box.to_slice, box);
+    parameters.extent = {box.width, box.height, box.depth};
+    parameters.kind = cudaMemcpyDefault;
+    return check(cudaMemcpy3DAsync(&parameters, stream));
   }
   for (std::uint64_t d = 0; d < box.depth; ++d) {
     check(cudaMemcpy2DAsync(to + d * box.to_slice, box.to_pitch, from + d * box.from_slice, box.from_pitch,

@@ -12,17 +12,17 @@ namespace {
 // the next eight in rows of taps, the rest in runs.
 constexpr int channel_groups = 8;
 constexpr int run = 4;  // pixels in a run, which lie in one row
-constexpr int tile_columns = 32, most_tile_rows = 4;
+constexpr int tile_columns = 32, max_tile_rows = 4;
 constexpr int shared_floats = 12 * 1024;  // floats of a tile at most; two blocks hold two tiles each
 static_assert(tile_columns <= warp_threads);
 
 template <int Taps, int Stride>
-struct shape_of {
+struct launch_constants {
   static constexpr int tap_rows = Taps == 3 ? 3 : 1;  // rows of taps of a thread
   static constexpr int vectors =
       static_cast<int>(divide_up((run - 1) * Stride + Taps, 4));  // vectors of x that a run loads
-  // Registers limit these.
-  static constexpr int most_threads = Taps == 3 ? 192 : Taps == 7 ? 352 : 288;
+  // Registers limit the threads of a block and the blocks of a multiprocessor.
+  static constexpr int max_threads = Taps == 3 ? 192 : Taps == 7 ? 352 : 288;
   static constexpr int resident = Taps == 3 ? 2 : 1;
 };
 
@@ -39,7 +39,7 @@ struct planar_form {
   int result_pitch = 0;                 // floats of a row of dy, without bank conflicts of eight channels
   int patch_rows = 0, patch_pitch = 0;  // rows of x, and floats of one, without bank conflicts of four rows
   int floats = 0;                       // shared memory of a tile, dy and x
-  bool in_vectors = false;              // dy's rows are aligned to 16 bytes
+  bool has_aligned_rows = false;        // dy's rows are aligned to 16 bytes
   int splits = 1;                       // groups of threads that share a tile's runs
   std::int64_t tiles = 0;
   divisor tile_rows{1}, tiles_across{1}, runs_of_row{1};
@@ -53,24 +53,24 @@ constexpr int block_channels = channel_groups * Channels;
 // Returns false if a tile of one row needs too much shared memory, or the filter too many threads.
 template <int Taps, int Stride, int Channels>
 bool fill_form(const direct_convolution& of, planar_form& f) {
-  using shape = shape_of<Taps, Stride>;
+  using constants = launch_constants<Taps, Stride>;
   f.tiles_across = divisor(divide_up(of.y.w, tile_columns));
   f.columns = smallest_congruent(static_cast<int>(divide_up(of.y.w, f.tiles_across.value)), run, 0);
   f.result_pitch = smallest_congruent(f.columns, warp_threads, 4);
-  f.patch_pitch = smallest_congruent((f.columns - run) * Stride + 4 * shape::vectors, 8, 4);
+  f.patch_pitch = smallest_congruent((f.columns - run) * Stride + 4 * constants::vectors, 8, 4);
   const auto patch_rows_of = [&](int rows) { return (rows - 1) * f.stride + f.taps; };
   const auto floats = [&](int rows) {
     return rows * block_channels<Channels> * f.result_pitch +
            f.channels * patch_rows_of(rows) * f.patch_pitch;
   };
-  f.rows = most_tile_rows;
+  f.rows = max_tile_rows;
   while (f.rows > 1 && floats(f.rows) > shared_floats) f.rows /= 2;
   f.patch_rows = patch_rows_of(f.rows);
   f.floats = floats(f.rows);
-  const int threads = channel_groups * f.channels * f.taps / shape::tap_rows;
-  if (f.floats > shared_floats || threads > shape::most_threads) return false;
+  const int threads = channel_groups * f.channels * f.taps / constants::tap_rows;
+  if (f.floats > shared_floats || threads > constants::max_threads) return false;
   const bool sums_fit = block_channels<Channels> * f.depth() <= shared_floats;
-  f.splits = sums_fit ? shape::most_threads / threads : 1;
+  f.splits = sums_fit ? constants::max_threads / threads : 1;
   f.tile_rows = divisor(divide_up(of.y.h, f.rows));
   f.runs_of_row = divisor(f.columns / run);
   f.tiles = of.y.n * f.tile_rows.value * f.tiles_across.value;
@@ -87,8 +87,8 @@ __device__ tile_position position_of(const planar_form& f, std::int64_t tile) {
   return {static_cast<int>(rest), row * f.rows, column * f.columns};
 }
 
-// Copies some floats to shared memory, or writes zeros. The copy does not block if the hardware can do that:
-// wait_for_shared_copies().
+// Copies some floats to shared memory, or writes zeros. The copy is asynchronous where the hardware can do
+// that; wait_for_shared_copies() waits for it.
 template <int Floats>
 __device__ void copy(float* to, const float* from, bool is) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
@@ -145,10 +145,11 @@ __device__ inline void load_inputs(const planar_form& f, const float* x, const t
 }
 
 template <int Taps, int Stride, int Channels>
-__global__ void __launch_bounds__(shape_of<Taps, Stride>::most_threads, shape_of<Taps, Stride>::resident)
+__global__ void __launch_bounds__(launch_constants<Taps, Stride>::max_threads,
+                                  launch_constants<Taps, Stride>::resident)
     planar_gradient(planar_form f, const float* x, const float* dy, float* partials) {
-  using shape = shape_of<Taps, Stride>;
-  constexpr int tap_rows = shape::tap_rows, vectors = shape::vectors;
+  using constants = launch_constants<Taps, Stride>;
+  constexpr int tap_rows = constants::tap_rows, vectors = constants::vectors;
 #ifdef __CUDACC__
   extern __shared__ float4 shared[];
 #else
@@ -165,7 +166,7 @@ __global__ void __launch_bounds__(shape_of<Taps, Stride>::most_threads, shape_of
   const int my_patch = of_results + (channel * f.patch_rows + tap_row) * f.patch_pitch;
   const auto fetch = [&](std::int64_t tile, float* to) {
     const tile_position at = position_of(f, tile);
-    if (f.in_vectors) {
+    if (f.has_aligned_rows) {
       load_results<Channels, 4>(f, dy, at, to);
     } else {
       load_results<Channels, 1>(f, dy, at, to);
@@ -216,7 +217,7 @@ __global__ void __launch_bounds__(shape_of<Taps, Stride>::most_threads, shape_of
       }
     }
   }
-  // All splits add their sums, one after the other.
+  // The splits add their sums one after the other, so that the order is fixed.
   const int depth = f.channels * f.taps * Taps;
   float* const mine =
       partials + (std::int64_t{blockIdx.x} * f.result_channels + blockIdx.y * block_channels<Channels>)*depth;
@@ -257,12 +258,12 @@ struct planar_launch {
 
 template <int Taps, int Stride, int Channels>
 bool prepare(const direct_convolution& of, planar_launch& l) {
-  using shape = shape_of<Taps, Stride>;
+  using constants = launch_constants<Taps, Stride>;
   if (!fill_form<Taps, Stride, Channels>(of, l.form)) return false;
-  const int threads = channel_groups * l.form.channels * l.form.taps / shape::tap_rows * l.form.splits;
+  const int threads = channel_groups * l.form.channels * l.form.taps / constants::tap_rows * l.form.splits;
   l.threads = smallest_congruent(threads, warp_threads, 0);
   l.groups = l.form.result_channels / block_channels<Channels>;
-  l.resident = shape::resident;
+  l.resident = constants::resident;
   const int sums = l.form.splits > 1 ? block_channels<Channels> * l.form.depth() : 0;
   l.shared_bytes = std::max(2 * l.form.floats, sums) * static_cast<int>(sizeof(float));
   l.kernel = planar_gradient<Taps, Stride, Channels>;
@@ -276,13 +277,13 @@ bool prepare_for_channels(const direct_convolution& of, planar_launch& l) {
 
 // Returns false if no kernel supports it.
 bool prepare(const direct_convolution& of, planar_launch& l) {
-  constexpr std::int64_t most_channels = 4, most = std::int64_t{1} << 31;
-  const convolution& how = of.how;
-  if (of.type != dtype::f32 || of.x.c > most_channels || how.groups != 1 || of.w.h != of.w.w ||
-      how.stride_h != how.stride_w)
+  constexpr std::int64_t max_channels = 4, index_bound = std::int64_t{1} << 31;
+  const convolution& attributes = of.attributes;
+  if (of.type != dtype::f32 || of.x.c > max_channels || attributes.groups != 1 || of.w.h != of.w.w ||
+      attributes.stride_h != attributes.stride_w)
     return false;
   const std::int64_t tiles = of.y.n * of.y.h * divide_up(of.y.w, tile_columns);
-  if (tiles >= most || element_count(of.w) >= most) return false;
+  if (tiles >= index_bound || element_count(of.w) >= index_bound) return false;
   planar_form& f = l.form;
   f.height = static_cast<int>(of.x.h);
   f.width = static_cast<int>(of.x.w);
@@ -291,10 +292,10 @@ bool prepare(const direct_convolution& of, planar_launch& l) {
   f.result_height = static_cast<int>(of.y.h);
   f.result_width = static_cast<int>(of.y.w);
   f.result_channels = static_cast<int>(of.y.c);
-  f.stride = how.stride_w;
-  f.pad_h = how.pad_h;
-  f.pad_w = how.pad_w;
-  const auto is = [&](int taps, int stride) { return of.w.w == taps && how.stride_w == stride; };
+  f.stride = attributes.stride_w;
+  f.pad_h = attributes.pad_h;
+  f.pad_w = attributes.pad_w;
+  const auto is = [&](int taps, int stride) { return of.w.w == taps && attributes.stride_w == stride; };
   if (is(3, 1)) return prepare_for_channels<3, 1>(of, l);
   if (is(3, 2)) return prepare_for_channels<3, 2>(of, l);
   if (is(7, 2)) return prepare_for_channels<7, 2>(of, l);
@@ -326,7 +327,7 @@ void planar_filter_gradient(launch_site where, const direct_convolution& of, con
   planar_launch l;
   prepare(of, l);
   const int blocks = l.blocks(where.multiprocessors);
-  l.form.in_vectors = of.y.w % 4 == 0 && aligned_to(16, dy);
+  l.form.has_aligned_rows = of.y.w % 4 == 0 && aligned_to(16, dy);
   launch_with(where, l.shared_bytes, l.kernel,
               dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(l.groups)),
               dim3(static_cast<unsigned>(l.threads)), l.form, x, dy, workspace);

@@ -1,4 +1,4 @@
-// Pooling and its gradient share these: shapes, and the positions of threads.
+// Shapes and positions of threads, for pooling and its gradient.
 #pragma once
 
 #include "backends/cuda/kernels/channels.cuh"
@@ -16,10 +16,10 @@ inline pool_extents pool_extents_of(const pool_problem& p) {
           static_cast<int>(p.x.w),
           static_cast<int>(p.y.h),
           static_cast<int>(p.y.w),
-          p.how.window,
-          p.how.stride,
+          p.attributes.window,
+          p.attributes.stride,
           p.pad_above,
-          p.how.pad};
+          p.attributes.pad};
 }
 
 // Planes are cut into strips of rows. One thread a column walks down each strip. Columns are neighbours, then
@@ -67,7 +67,7 @@ class strip_finder {
   std::uint32_t skipped_positions_;
 };
 
-// Distances in elements between neighbours of a tensor, for `channel` of `sample`.
+// The first element of `channel` of `sample`, and the distances in elements between neighbours.
 template <class Layout>
 struct plane_view {
   std::int64_t base, row;
@@ -75,14 +75,15 @@ struct plane_view {
 
   __device__ plane_view(std::int64_t channels, int h, int w, std::int64_t sample, std::int64_t channel) {
     const std::int64_t plane = std::int64_t{h} * w;
-    base = Layout::planes ? (sample * channels + channel) * plane : sample * plane * channels + channel;
-    column = Layout::planes ? 1 : channels;
+    base = Layout::is_planar ? (sample * channels + channel) * plane : sample * plane * channels + channel;
+    column = Layout::is_planar ? 1 : channels;
     row = w * column;
   }
   __device__ std::int64_t operator()(int h, int w) const { return base + h * row + w * column; }
 };
 
-// Takes vectors along channels alone, for passes in which neighbouring threads have neighbouring columns.
+// As with_layout(), but with vectors along channels only: in planes, neighbouring threads take neighbouring
+// columns.
 template <class Launch>
 void with_column_layout(const pool_problem& p, bool aligned, Launch launch) {
   const bool last = p.order == memory_order::nhwc || p.x.h * p.x.w == 1;
@@ -97,8 +98,9 @@ void with_column_layout(const pool_problem& p, bool aligned, Launch launch) {
 // Whether windows of 2x2 lie side by side and cover planes whose rows are whole vectors.
 inline bool tiles_by_two(const pool_problem& p) {
   const std::int64_t vector = p.type == dtype::bf16 ? vector_of<bf16> : vector_of<float>;
-  return p.order == memory_order::nchw && p.how.window == 2 && p.how.stride == 2 && p.how.pad == 0 &&
-         p.pad_above == 0 && p.x.w % vector == 0 && p.x.w == 2 * p.y.w && p.x.h == 2 * p.y.h;
+  return p.order == memory_order::nchw && p.attributes.window == 2 && p.attributes.stride == 2 &&
+         p.attributes.pad == 0 && p.pad_above == 0 && p.x.w % vector == 0 && p.x.w == 2 * p.y.w &&
+         p.x.h == 2 * p.y.h;
 }
 
 // Calls launch(Index{}) with the type of the window positions.

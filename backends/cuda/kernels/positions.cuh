@@ -1,4 +1,4 @@
-// Gives kernels that compute results one by one the coordinates of the i-th element in memory.
+// Coordinates of the i-th element in memory, for kernels that compute results one by one.
 #pragma once
 
 #include <type_traits>
@@ -44,10 +44,10 @@ class position_finder {
 
   __device__ dims operator()(Index i) const {
     dims at;
-    if (channels_last_) at.c = next(channels_, i) * vector_;
-    at.w = next(columns_, i);
-    at.h = next(rows_, i);
-    if (!channels_last_) at.c = next(channels_, i);
+    if (channels_last_) at.c = take_coordinate(channels_, i) * vector_;
+    at.w = take_coordinate(columns_, i);
+    at.h = take_coordinate(rows_, i);
+    if (!channels_last_) at.c = take_coordinate(channels_, i);
     at.n = static_cast<std::int64_t>(i);
     return at;
   }
@@ -55,7 +55,7 @@ class position_finder {
  private:
   using extent = std::conditional_t<sizeof(Index) == 4, divisor, wide_divisor>;
 
-  __device__ static std::int64_t next(const extent& along, Index& i) {
+  __device__ static std::int64_t take_coordinate(const extent& along, Index& i) {
     return static_cast<std::int64_t>(along.take_remainder(i));
   }
 

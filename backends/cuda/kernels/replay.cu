@@ -3,11 +3,11 @@
 namespace um::kernels {
 namespace {
 
-constexpr int blocks_per_multiprocessor = 8;  // all are resident at once: no block waits for another
-constexpr std::int64_t launch_ns = 2000;      // a kernel's overhead
-constexpr std::int64_t least_wave_ns = 5000;  // the timer of some GPUs ticks once a microsecond
-constexpr std::int64_t latency_ns = 5000;     // a wave's, in addition to its time at full bandwidth
-constexpr std::int64_t most_waves = 1024;
+constexpr int blocks_per_multiprocessor = 8;  // all blocks are resident at once, so none waits for another
+constexpr std::int64_t launch_ns = 2000;      // overhead of a kernel, which the duration includes
+constexpr std::int64_t min_wave_ns = 5000;    // the timer of some GPUs ticks once a microsecond
+constexpr std::int64_t latency_ns = 5000;     // of a wave, in addition to its time at full bandwidth
+constexpr std::int64_t max_waves = 1024;
 
 __device__ std::int64_t now_ns() {
   std::uint64_t at;
@@ -15,8 +15,8 @@ __device__ std::int64_t now_ns() {
   return static_cast<std::int64_t>(at);
 }
 
-// Waits asleep: warps that poll the timer without a pause delay the loads and stores of others. A sleep lasts
-// at most twice as long as asked for, so it asks for half of the rest.
+// Waits by sleeping: warps that poll the timer without a pause delay the loads and stores of others. A sleep
+// may last twice as long as requested, so it requests half of the rest.
 __device__ void wait_until(std::int64_t end) {
   constexpr std::int64_t shortest_ns = 64, longest_ns = 500'000;
   for (std::int64_t left = end - now_ns(); left > 0; left = end - now_ns()) {
@@ -32,16 +32,17 @@ __device__ std::uint32_t value_at(std::int64_t i, bool floating, std::uint32_t r
   return read == 0x5bd1e995U ? value & 0x3c003c00U : value;  // so the compiler does not remove the read
 }
 
-// What a kernel touches of an operand in each wave, in units of 16 bytes, or of one where the address is not
-// aligned. Counted by the host: in a kernel the divisions for a dozen operands take longer than a wave.
+// The share of an operand that the kernel touches in each wave, in units of 16 bytes, or of one byte if the
+// address is not aligned. The host computes it: in a kernel the divisions for a dozen operands take longer
+// than a wave.
 struct touched_operand {
   std::byte* address;
   std::int64_t units, units_a_wave;
-  std::int32_t tail_bytes;  // behind the last unit of 16 bytes
+  std::int32_t tail_bytes;  // bytes after the last unit of 16 bytes
   bool reads, writes, is_floating_point, is_wide;
 };
 struct wave_operands {
-  touched_operand operands[most_replayed_operands];
+  touched_operand operands[max_replayed_operands];
   int count = 0;
 };
 
@@ -84,8 +85,9 @@ __device__ void touch(const touched_operand& operand, std::int64_t begin, std::i
 }
 
 // Works in waves. Each touches its share of every operand, then waits until its share of the duration is
-// over. After a delayed touch it waits for the time that computing takes beyond touching. A wave that sleeps
-// too long shortens the next one. Where touching takes all of the time, only the last wave waits.
+// over. If its accesses were delayed, it still waits for the time by which computing exceeds accessing. A
+// wave that sleeps too long shortens the next one. If accesses take all of the time, only the last wave
+// waits.
 __global__ void __launch_bounds__(block_threads, blocks_per_multiprocessor)
     replay_waves(const __grid_constant__ wave_operands all, std::int64_t waves, std::int64_t wave_ns,
                  std::int64_t computing_ns) {
@@ -119,12 +121,14 @@ void replay(launch_site where, const replayed_operator& replayed, std::int64_t b
     bytes += replayed.operands[o].bytes * (replayed.operands[o].reads && replayed.operands[o].writes ? 2 : 1);
   }
   const std::int64_t threads = divide_up(bytes, 16);
-  const std::int64_t most = std::int64_t{where.multiprocessors} * blocks_per_multiprocessor;
-  const auto blocks = static_cast<int>(std::clamp<std::int64_t>(divide_up(threads, block_threads), 1, most));
+  const std::int64_t max_blocks = std::int64_t{where.multiprocessors} * blocks_per_multiprocessor;
+  const auto blocks =
+      static_cast<int>(std::clamp<std::int64_t>(divide_up(threads, block_threads), 1, max_blocks));
   const std::int64_t duration = std::max<std::int64_t>(replayed.duration_ns - launch_ns, 0);
   const std::int64_t waves = std::clamp<std::int64_t>(
-      std::min(duration / least_wave_ns, threads / (std::int64_t{blocks} * block_threads)), 1, most_waves);
-  // The time of touching alone has a margin: a wave that nothing delays must not outlast its share.
+      std::min(duration / min_wave_ns, threads / (std::int64_t{blocks} * block_threads)), 1, max_waves);
+  // The time of accesses is estimated with a margin, so that a wave without delays does not outlast its
+  // share.
   const double seconds = static_cast<double>(bytes) / static_cast<double>(bytes_per_s);
   const auto touching = static_cast<std::int64_t>(std::min(seconds * 1.3e9, static_cast<double>(duration)));
   const std::int64_t computing = std::max<std::int64_t>((duration - touching) / waves - latency_ns, 0);

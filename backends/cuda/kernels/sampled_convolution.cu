@@ -24,15 +24,9 @@ shape_and_strides tensor_strides(const dims& shape, const sampled_convolution& i
 }
 
 tensor_form form_of(const sampled_convolution& of) {
-  return {tensor_strides(of.x, of),
-          tensor_strides(of.w, of),
-          tensor_strides(of.y, of),
-          of.how.stride_h,
-          of.how.stride_w,
-          of.how.pad_h,
-          of.how.pad_w,
-          of.how.relu,
-          of.w.n / of.how.groups};
+  return {tensor_strides(of.x, of), tensor_strides(of.w, of), tensor_strides(of.y, of),
+          of.attributes.stride_h,   of.attributes.stride_w,   of.attributes.pad_h,
+          of.attributes.pad_w,      of.attributes.relu,       of.w.n / of.attributes.groups};
 }
 
 const dims& result_shape(const sampled_convolution& of) {
@@ -41,8 +35,8 @@ const dims& result_shape(const sampled_convolution& of) {
 
 // An element of a filter gradient is a sum over the batch, so it takes fewer of them.
 int sample_count(const sampled_convolution& of) {
-  const int most = of.result_operand == 1 ? 512 : 4096;
-  return static_cast<int>(std::min<std::int64_t>(element_count(result_shape(of)), most));
+  const int max_samples = of.result_operand == 1 ? 512 : 4096;
+  return static_cast<int>(std::min<std::int64_t>(element_count(result_shape(of)), max_samples));
 }
 
 // Returns the logical index (n, c, h, w) of a sample. Few elements are taken in turn, many are scattered.
@@ -103,7 +97,7 @@ __device__ double filter_term(const tensor_form& f, const T* x, const T* y, cons
 // A block computes one sample.
 template <int Result, class T>
 __global__ void __launch_bounds__(block_threads)
-    direct(tensor_form f, const T* x, const T* w, const T* y, const float* b, double* out) {
+    compute_samples(tensor_form f, const T* x, const T* w, const T* y, const float* b, double* out) {
   const dims& shape = Result == 0 ? f.x.shape : Result == 1 ? f.w.shape : f.y.shape;
   const std::int64_t count = shape.n * shape.c * shape.h * shape.w;
   const dims at =
@@ -130,7 +124,7 @@ __global__ void __launch_bounds__(block_threads)
 
 template <class T>
 __global__ void __launch_bounds__(block_threads)
-    gather(const T* from, shape_and_strides laid, int samples, double* out) {
+    gather_samples(const T* from, shape_and_strides laid, int samples, double* out) {
   const int sample = thread_index<int>();
   if (sample >= samples) return;
   const dims& shape = laid.shape;
@@ -152,13 +146,13 @@ std::vector<double> run_and_fetch(launch_site where, int count, Launch launch) {
 }
 
 template <class T>
-void launch_direct(launch_site where, const sampled_convolution& of, const void* x, const void* w,
-                   const void* y, const float* b, double* out) {
+void launch_compute_samples(launch_site where, const sampled_convolution& of, const void* x, const void* w,
+                            const void* y, const float* b, double* out) {
   const auto *const xs = static_cast<const T*>(x), *const ws = static_cast<const T*>(w),
                     *const ys = static_cast<const T*>(y);
-  const auto kernel = of.result_operand == 0   ? &direct<0, T>
-                      : of.result_operand == 1 ? &direct<1, T>
-                                               : &direct<2, T>;
+  const auto kernel = of.result_operand == 0   ? &compute_samples<0, T>
+                      : of.result_operand == 1 ? &compute_samples<1, T>
+                                               : &compute_samples<2, T>;
   launch(where, kernel, static_cast<unsigned>(sample_count(of)), block_threads, form_of(of), xs, ws, ys, b,
          out);
 }
@@ -168,7 +162,8 @@ void launch_direct(launch_site where, const sampled_convolution& of, const void*
 std::vector<double> sampled_results(launch_site where, const sampled_convolution& of, const void* x,
                                     const void* w, const void* y, const float* b) {
   return run_and_fetch(where, sample_count(of), [&](double* out) {
-    with_type(of.operands, [&](auto type) { launch_direct<decltype(type)>(where, of, x, w, y, b, out); });
+    with_type(of.operands,
+              [&](auto type) { launch_compute_samples<decltype(type)>(where, of, x, w, y, b, out); });
   });
 }
 
@@ -178,8 +173,8 @@ double sampled_difference(launch_site where, const sampled_convolution& of, cons
   const std::vector<double> out = run_and_fetch(where, samples, [&](double* to) {
     with_type(of.result, [&](auto type) {
       using T = decltype(type);
-      launch(where, &gather<T>, static_cast<unsigned>(divide_up(samples, block_threads)), block_threads,
-             static_cast<const T*>(result), tensor_strides(result_shape(of), of), samples, to);
+      launch(where, &gather_samples<T>, static_cast<unsigned>(divide_up(samples, block_threads)),
+             block_threads, static_cast<const T*>(result), tensor_strides(result_shape(of), of), samples, to);
     });
   });
   double difference = 0, size = 0;
@@ -187,7 +182,7 @@ double sampled_difference(launch_site where, const sampled_convolution& of, cons
     difference += (out[i] - expected[i]) * (out[i] - expected[i]);
     size += expected[i] * expected[i];
   }
-  return difference == 0 ? 0 : std::sqrt(difference / size);  // all may be zeros
+  return difference == 0 ? 0 : std::sqrt(difference / size);  // avoids 0 / 0 if all are zeros
 }
 
 }  // namespace um::kernels

@@ -14,23 +14,25 @@ __global__ void __launch_bounds__(block_threads)
                  float batch) {
   const std::int64_t row = blockIdx.x;
   const T* const in = logits + row * classes;
-  float most = -INFINITY;
-  for (std::int64_t i = threadIdx.x; i < classes; i += block_threads) most = fmaxf(most, value_at(in + i));
-  most = block_max(most);
+  float largest = -INFINITY;
+  for (std::int64_t i = threadIdx.x; i < classes; i += block_threads)
+    largest = fmaxf(largest, value_at(in + i));
+  largest = block_max(largest);
   float sum = 0.0F;
-  for (std::int64_t i = threadIdx.x; i < classes; i += block_threads) sum += expf(value_at(in + i) - most);
+  for (std::int64_t i = threadIdx.x; i < classes; i += block_threads) sum += expf(value_at(in + i) - largest);
   __shared__ float total;
   sum = block_sum(sum);
   const std::int32_t label = labels[row];
   if (threadIdx.x == 0) {
     total = sum;
-    const bool valid = label >= 0 && label < classes;  // a bad label shows in the loss, not as a fault
-    row_loss[row] = valid ? logf(sum) - (value_at(in + label) - most) : NAN;
+    const bool valid =
+        label >= 0 && label < classes;  // a bad label makes the loss NaN, and no access out of range
+    row_loss[row] = valid ? logf(sum) - (value_at(in + label) - largest) : NAN;
   }
   __syncthreads();
   const float scale = 1.0F / total;
   for (std::int64_t i = threadIdx.x; i < classes; i += block_threads) {
-    const float probability = expf(value_at(in + i) - most) * scale;
+    const float probability = expf(value_at(in + i) - largest) * scale;
     const float gradient = (probability - (i == label ? 1.0F : 0.0F)) / batch;
     put(out + row * classes + i, Gradient ? gradient : probability);
   }

@@ -1,4 +1,5 @@
-// Elements in registers: accesses of 16 bytes, and conversion to and from the fp32 of the arithmetic.
+// Vectors of elements in registers: accesses of 16 bytes, and conversion to and from fp32, in which kernels
+// compute.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -13,7 +14,7 @@ namespace um::kernels {
 
 using bf16 = __nv_bfloat16;
 
-// ReLU6 gives no more than this.
+// The upper bound of ReLU6.
 inline constexpr float relu_cap = 6.0F;
 
 template <int Bytes>
