@@ -73,7 +73,7 @@ def main():
     parser.add_argument("--ratio", type=float, default=3, help="of the unplanned peak to the budget (3)")
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--rate", type=float, default=1e-3, help="of AdamW (0.001)")
-    parser.add_argument("--parts", help="parts that a batch is computed in, or auto (auto for texts, 1 for images)")
+    parser.add_argument("--parts", type=lambda text: text if text == "auto" else int(text), help="parts that a batch is computed in, or auto (auto for texts, 1 for images)")
     parser.add_argument("--out", help="file for the two curves, a JSON line for each step")
     parser.add_argument("--small", action="store_true")
     wanted = parser.parse_args()

@@ -12,12 +12,12 @@ MOST_AT_ONCE = 500
 
 def resolve(path):
     """Rewrites the trace with the names of addresses that have one."""
-    options = {}
+    offsets = {}
     with open(path, encoding="utf-8", errors="replace") as file:
         for line in file:
             if match := line.startswith('{"kind":"name"') and _place(line):
-                options.setdefault(match[1], set()).add(match[2])
-    known = {(file, offset): name for file, offsets in options.items() for offset, name in _names(file, sorted(offsets))}
+                offsets.setdefault(match[1], set()).add(match[2])
+    known = {(file, offset): name for file, found in offsets.items() for offset, name in _names(file, sorted(found))}
     if not known:
         return
     whole = f"{path}.0"
