@@ -145,6 +145,9 @@ def test_the_page_quotes_the_ways_of_pytorch():
     for (model, ratio), shares in slow.items():
         assert "{} in {} ({:.2f}, unplanned {:.2f})".format(NAMES[model].split(",")[0], RATIOS[ratio], *shares) in page
     assert page.count(", unplanned ") == len(slow)
+    selective = [row for row in stock if row["way"] == "selective" and row["model"] in ("gpt2_small", "gpt2_medium", "vit_b16", "convnext_t")]
+    times = sorted(kernels(row, fitted) for row in selective)
+    assert len(times) == 4 and f"to about two thirds takes {times[0]:.2f} to {times[-1]:.2f} of the unplanned time." in page
     again = {row["model"]: row for row in kept("stock_h200.jsonl")}
     assert all(row["way"] == "blocks" for row in again.values())
     shares = []
