@@ -186,13 +186,16 @@ void record_file::append_line(std::string line) {
   line += '\n';
   const off_t before = lseek(descriptor_, 0, SEEK_END);
   const auto give_up = [&](std::string why) {
-    if (retry_if_interrupted([&] { return ftruncate(descriptor_, before); }) != 0)
+    if (before >= 0 && retry_if_interrupted([&] { return ftruncate(descriptor_, before); }) != 0)
       why += fmt::format(", nor cut back: {}", std::strerror(errno));
     throw append_error(fmt::format("{}: cannot add a record: {}; what was there before is kept",
                                    one_line(path_.string()), why));
   };
-  if (!write_all(descriptor_, line)) give_up(std::strerror(errno));
-  if (retry_if_interrupted([&] { return fdatasync(descriptor_); }) != 0) give_up(std::strerror(errno));
+  if (before < 0 || !write_all(descriptor_, line)) give_up(std::strerror(errno));
+  // EINVAL, ENOTSUP: the file system has no fdatasync.
+  if (retry_if_interrupted([&] { return fdatasync(descriptor_); }) != 0 && errno != EINVAL &&
+      errno != ENOTSUP)
+    give_up(std::strerror(errno));
   lacks_last_line_break_ = false;
   if (!file_is_unchanged()) {
     throw append_error(

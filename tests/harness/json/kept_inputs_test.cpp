@@ -1,4 +1,4 @@
-// Inputs that once broke a reader, by the reader's name. Files named *.json are good.
+// Inputs kept for each reader, by its name; *.json are good.
 #include <gtest/gtest.h>
 
 #include <filesystem>
