@@ -19,10 +19,10 @@ constexpr nanoseconds forecast_error = 15;
 constexpr nanoseconds no_time = std::numeric_limits<nanoseconds>::max();
 
 // Search time grows with the computes of all splits together. With at most `max_computes`, each rung is
-// searched and rivals are asked for each. With more, only the last three rungs are, so more memory may give a
-// slower plan there. AlexNet with batch 32 has 3,400 computes, random graphs mostly fewer than
-// 3,000. When each rung was searched, AlexNet with batch 512 took eight times as long, and its plan at
-// ratio 1.5 took 4.42 ms instead of 3.91 ms.
+// searched and rivals are asked for each. With more, only the last three rungs are searched and asked for, so
+// more memory may give a slower plan there. AlexNet with batch 32 has 3,400 computes, random graphs mostly
+// fewer than 3,000. When each rung was searched, AlexNet with batch 512 took eight times as long, and its
+// plan at ratio 1.5 took 4.42 ms instead of 3.91 ms.
 constexpr std::size_t max_computes = 3000, computes_per_stride = 1000, last_rungs = 3;
 
 class rung_searcher {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 
 #include "planners/best_ladder.hpp"
 #include "planners/best_place.hpp"

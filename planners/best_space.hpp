@@ -60,7 +60,10 @@ class search_space {
   search_space& operator=(const search_space&) = delete;
 
   // From now on as if it were new, but for work().
-  void forget() { current_.clear(); }
+  void forget() {
+    current_.clear();
+    evaluated_.clear();
+  }
 
   const std::vector<gap_class>& classes() const { return classes_; }
   bool may_swap() const { return may_swap_; }

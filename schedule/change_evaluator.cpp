@@ -193,7 +193,7 @@ position change_evaluator::next_dependent(part_id p, position after) const {
     if (at != all.end()) next = std::min(next, *at);
   }
   const std::uint32_t x = builder_.gap_after(p, after);
-  if (x == event_builder::no_gap) return next;
+  if (x == no_gap) return next;
   for (const bool is_new : {false, true}) {
     const decision& d = is_new ? new_decisions_[x] : decisions_[x];
     const gap_transfers m =

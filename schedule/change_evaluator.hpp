@@ -106,7 +106,7 @@ class change_evaluator {
   std::span<const decision> new_decisions_;
   const std::vector<bool>* new_staged_ = nullptr;
   std::span<const std::uint32_t> changed_gaps_;
-  // Gaps whose transfers may differ from those of the current list in the builder's index.
+  // Gaps whose transfers in the builder's index may be those of the last evaluated list, not the current one.
   std::vector<std::uint32_t> gaps_with_other_transfers_;
   std::vector<tensor_id> tensors_with_changed_staging_;  // staged in only one of the two lists
   position done_ = 0;                                    // everything before is known

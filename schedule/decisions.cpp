@@ -179,8 +179,6 @@ void event_builder::check_decisions() const {
   }
 }
 
-// --- events ---
-
 void event_builder::append_prefetch(part_id p) {
   events_.push_back({event_kind::prefetch, false, p});
   mark_on_device(p);

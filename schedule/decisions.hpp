@@ -8,7 +8,6 @@
 #include <limits>
 #include <ranges>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -200,11 +199,12 @@ struct part_info {
   bool persists = false;
   position producer = -1;  // first position that writes it; -1: none
 };
+inline constexpr std::uint32_t no_gap = ~std::uint32_t{0};
 struct part_touch {
   part_id part = 0;
   access_mode mode = access_mode::read;
-  bool is_last_use = false;  // the part's last use: it can be discarded afterwards
-  std::uint32_t gap = 0;     // the gap that begins here, if any
+  bool is_last_use = false;    // the part's last use: it can be discarded afterwards
+  std::uint32_t gap = no_gap;  // the gap that begins here, if any
 };
 
 // Builds the same events as build_events(), repeatedly for a search. Keeps references to all three arguments.
@@ -230,7 +230,6 @@ class event_builder {
     return std::views::iota(first_gap_of(uses_.first_part[t]), first_gap_of(uses_.first_part[t + 1]));
   }
   // The gap that a part is in just after a position, or no_gap.
-  static constexpr std::uint32_t no_gap = ~std::uint32_t{0};
   std::uint32_t gap_after(part_id p, position at) const;
 
  private:

@@ -12,7 +12,9 @@
 #include "core/verify.hpp"
 #include "planners/best_ladder.hpp"
 #include "planners/best_moves.hpp"
+#include "planners/best_search.hpp"
 #include "planners/best_space.hpp"
+#include "planners/best_spaces.hpp"
 #include "planners/order_of_use.hpp"
 #include "planners/planners.hpp"
 #include "simulator/simulate.hpp"
@@ -138,6 +140,30 @@ TEST(search_space, forecasts_decisions_as_their_treatments_and_fits_copies) {
     if (fits && e.excess > 0) ++fitted;
   }
   EXPECT_GE(fitted, 1);
+}
+
+// The limit of work ends each search, so that its result depends on what the space holds at its start.
+TEST(split_spaces, decide_as_new_ones_after_another_split) {
+  const graph g = small_graph("residual");
+  const machine on = test_machine();
+  const profile costs = estimate(g, on);
+  const byte_count budget = footprint_of(g, costs).total / 3 * 2;
+  const problem p{
+      g, costs, on, budget, pressure::none, complete_knobs(*find_strategy(planners(), "best"), {}), {}};
+  const std::vector<batch_split> splits{{}, {.by = {}, .may_swap = false}};
+  constexpr effort by{300, 20'000};
+  search_space fresh(p, make_order(g, splits[0].by), splits[0].may_swap, splits[0].waits);
+  const solution expected = decide(fresh, budget, by);
+  split_spaces spaces(p, splits);
+  for (const std::size_t split : {0, 1, 0}) {
+    search_space& of = spaces.of(split);
+    const std::uint64_t before = of.work();
+    const solution found = decide(of, budget, by);
+    if (split != 0) continue;
+    EXPECT_EQ(found.treatments, expected.treatments);
+    EXPECT_EQ(found.score.forecast.time, expected.score.forecast.time);
+    EXPECT_EQ(of.work() - before, fresh.work());
+  }
 }
 
 // Two of those where it is; the program um_exact makes the record of many, misses included.
