@@ -23,7 +23,7 @@ struct reading {
 struct reading_source {
   std::vector<reading> readings;
   measurement what;
-  int rounds_between = 1;  // takes a repetition every so many rounds; more for slow or stable measurements
+  int rounds_between = 1;  // rounds from one repetition to the next; more for slow or stable measurements
 };
 
 // Repetitions of a product follow one another, so that the GPU runs at its sustained clock.

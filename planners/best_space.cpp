@@ -154,7 +154,7 @@ evaluation search_space::memory_of(const std::vector<treatment>& treatments, byt
   return e;
 }
 
-// Whether so many treatments differ from the current ones that a rebuild is faster.
+// Whether a rebuild is faster, since many treatments differ from the current ones.
 bool search_space::differs_widely(const std::vector<treatment>& treatments) const {
   constexpr std::size_t share = 8;
   if (current_.empty()) return true;

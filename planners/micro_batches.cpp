@@ -18,7 +18,7 @@ bool fits_in_budget(const problem& p, const memory_plan& plan) {
   return packed_bytes(p, plan) <= p.budget;
 }
 
-// Whether any operator can be cut into so many parts.
+// Whether any operator can be cut into this number of parts.
 bool can_cut_any(const graph& g, std::uint32_t parts) {
   return std::ranges::any_of(g.ops, [&](const op& o) { return can_split_batch(g, o, parts); });
 }

@@ -42,7 +42,7 @@ NAMES = (*JUDGED, "modes")
 # Ranks of outcomes. All others are failures, with rank 0. A lower rank in HEAD is a regression, independent of times.
 RANK = {"ok": 2, "infeasible": 1}
 
-NOISE_DEVIATIONS = 3  # a change within so many standard deviations of runs of the same code is noise
+NOISE_DEVIATIONS = 3  # noise: changes within this many standard deviations of equal runs
 
 
 def changes(befores, afters, limits):

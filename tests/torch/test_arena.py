@@ -21,7 +21,7 @@ def test_the_smallest_piece_that_is_large_enough_is_taken():
 
 
 def laid(monkeypatch, requests, *pieces):
-    """An arena whose memory is mapped as free pieces of so many MiB."""
+    """An arena whose memory is mapped as free pieces of these sizes in MiB."""
     monkeypatch.setattr(private, "free_pieces", lambda device, stream: [(size * MIB, 0) for size in pieces])
     found = arena.Arena(torch.device("cuda", 0), 2**30)
     found.requests = requests

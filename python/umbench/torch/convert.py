@@ -66,7 +66,7 @@ def convert(joint, *, num_fwd_outputs, static_inputs=(), names=None, joint_input
 
 
 def convert_split(forward, backward, *, num_fwd_outputs, primals, name="model", precision=None):
-    """As convert(), for graphs that have been split. `primals` is {placeholder: (name, role)}."""
+    """Converts as convert() does, but takes graphs that are split already. `primals` maps each placeholder to its name and role."""
     for graph in filter(None, (forward, backward)):
         add_in_products(graph)
     made = _Writer(primals, layouts.has_channels_last(forward))

@@ -127,7 +127,7 @@ def name_gradients(walk, joint, gradients):
 
 def write_buffers(walk, changed):
     """Makes the model's changes of buffers write in place. Statistics of normalisations and counters are left out, since an iteration does
-    not read the values that it writes. `changed` is {new value: placeholder of the buffer}."""
+    not read the values that it writes. `changed` maps each new value to the placeholder of its buffer."""
     wanted, left_out = set(), 0
     by_name = {n.name: n for n in walk.nodes if n.op == "placeholder"}
     placeholders = list(by_name.values())

@@ -108,7 +108,7 @@ def outputs_of(graph):
 
 
 def mutations_of(graph, count):
-    """{number of an output: number of a placeholder} for those of the first outputs that are new values of inputs."""
+    """Returns a dict from an output's number to its placeholder's number, for the first outputs that are new values of inputs."""
     (out,) = (n for n in graph.nodes if n.op == "output")
     described = {n.meta.get("desc"): i for i, n in enumerate(n for n in graph.nodes if n.op == "placeholder")}
     changed = {i: getattr(d, "mutated_input", None) for i, d in enumerate(list(out.meta.get("desc") or [])[:count])}

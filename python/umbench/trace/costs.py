@@ -79,5 +79,5 @@ class Costs:
         return self._at(size, self.uvm["remote_read_bytes_per_s"])
 
     def resident(self, size):
-        """The minimum time of a kernel that touches so many bytes."""
+        """The minimum time of a kernel that touches this number of bytes."""
         return self.figures["launch_ns"] + self._at(size, self.figures["device_bytes_per_s"])

@@ -10,7 +10,7 @@ from umbench.trace import simulated
 from umbench.trace.facts import runs_of
 from umbench.trace.reader import BLOCK, GRANULE
 
-FEW_GRANULES = 8       # of the 32 granules of a block; the CPU accesses at most so many of a shared block
+FEW_GRANULES = 8       # of the 32 granules of a block; the CPU accesses at most this number in a shared block
 SPARSE = 0.55          # share of the bytes of the touched blocks
 LATE_NS = 200_000      # a prefetch is late if it is called less than this before the kernel
 RETURNS = 0.25         # share of the bytes moved to the GPU
