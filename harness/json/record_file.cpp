@@ -119,15 +119,15 @@ void record_file::prepare_to_append(open_mode mode) {
 
 // Closing the descriptor unlocks the file. A file system without locks is not locked.
 void record_file::lock(open_mode mode) {
-  constexpr int patience =
-      100;  // number of tries, since a child of an umbench that was killed may hold its lock for a moment
+  // A child of an umbench that was killed may hold its lock for a moment.
+  constexpr int max_tries = 100;
   for (int attempt = 0; flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK; ++attempt) {
-    if (mode != open_mode::add && (attempt == patience || is_stop_requested())) {
+    if (mode != open_mode::add && (attempt == max_tries || is_stop_requested())) {
       throw input_error(
           fmt::format("{}: another umbench is at work on it; wait for it or choose another --out",
                       one_line(path_.string())));
     }
-    if (attempt == patience)
+    if (attempt == max_tries)
       print_text("{}: waiting for another umbench that writes to it\n", path_.string());
     if (is_stop_requested()) {
       throw append_error(
