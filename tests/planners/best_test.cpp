@@ -6,12 +6,15 @@
 #include <numeric>
 #include <optional>
 #include <random>
+#include <set>
 #include <string>
+#include <utility>
 
 #include "core/lower.hpp"
 #include "core/verify.hpp"
 #include "planners/best_ladder.hpp"
 #include "planners/best_moves.hpp"
+#include "planners/best_rivals.hpp"
 #include "planners/best_search.hpp"
 #include "planners/best_space.hpp"
 #include "planners/best_spaces.hpp"
@@ -193,6 +196,34 @@ TEST(micro_batches, are_as_few_as_fit) {
   EXPECT_LT(arena(4), arena(3));
   EXPECT_EQ(by.plan(p), by.plan({g, costs, on, p.budget, pressure::none, {{"k", 3}}}));
   EXPECT_THROW(by.plan({g, costs, on, bytes_of(g, role::parameter), pressure::none, {{"k", 0}}}), infeasible);
+}
+
+// On a GPU timing a part takes a search for its engine.
+TEST(rivals, time_only_parts_of_plans_that_they_finish) {
+  const graph g = small("vgg11", "vgg11", 16, {.fusion_mode = fusion::fused}).g;
+  const machine on = test_machine();
+  const profile costs = estimate(g, on);
+  nanoseconds compute_time = 0;
+  for (const op_cost& c : costs) compute_time += c.time;
+  using part = std::pair<op_id, box>;
+  std::set<part> timed, finished;
+  const auto time = [&](const compute& c) {
+    timed.emplace(c.op, c.part);
+    return cost_of(g, costs, on, {}, c);
+  };
+  const auto finish = [&](const memory_plan& plan, byte_count) -> std::optional<placed_plan> {
+    for (const action& a : plan.actions) {
+      if (const auto* c = std::get_if<compute>(&a)) finished.emplace(c->op, c->part);
+    }
+    return std::nullopt;
+  };
+  const problem p{g, costs, on, footprint_of(g, costs).total / 2, pressure::none, {}, time};
+  best_rival(p, {finish, finish}, planners(), false, 2 * compute_time);
+  EXPECT_FALSE(timed.empty());
+  EXPECT_TRUE(std::ranges::includes(finished, timed)) << timed.size() << " parts of " << finished.size();
+  timed.clear();
+  best_rival(p, {finish, finish}, planners(), false, compute_time / 2);
+  EXPECT_EQ(timed.size(), 0U);
 }
 
 }  // namespace
