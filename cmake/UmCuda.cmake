@@ -27,7 +27,6 @@ add_compile_options($<$<COMPILE_LANGUAGE:CUDA>:-std=c++20>)
 
 find_package(CUDAToolkit 12.4 REQUIRED)
 find_package(cuDNN 9 REQUIRED)
-find_package(nlohmann_json 3.10 REQUIRED)
 find_package(Threads REQUIRED)
 
 # Header-only cudnn-frontend: from a hint, the system, or the wheel nvidia-cudnn-frontend.

@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <fstream>
-#include <nlohmann/json.hpp>
+#include <sstream>
 #include <system_error>
 
 namespace um {
@@ -23,25 +23,20 @@ constexpr const char* cap_text = " workspace ";
 }
 
 std::string line_of(const std::string& key, const engine_choice& e) {
-  const nlohmann::json line = {{"key", key},
-                               {"engine", e.engine},
-                               {"position", e.position},
-                               {"workspace_bytes", e.workspace_bytes},
-                               {"time_ns", e.time},
-                               {"parts", e.parts}};
-  return line.dump() + '\n';
+  std::ostringstream line;
+  line << e.engine << '\t' << e.position << '\t' << e.workspace_bytes << '\t' << e.time << '\t' << e.parts
+       << '\t' << key << "\t\n";
+  return line.str();
 }
 
+// Skips an unreadable line, so that its engine is chosen again.
 void read_line(const std::string& line, std::map<std::string, engine_choice>& engines) {
-  try {
-    const auto json = nlohmann::json::parse(line);
-    engines[json.at("key").get<std::string>()] = {
-        json.at("engine").get<std::string>(), json.at("position").get<std::int64_t>(),
-        json.at("workspace_bytes").get<byte_count>(), json.at("time_ns").get<nanoseconds>(),
-        json.at("parts").get<std::int64_t>()};
-  } catch (const nlohmann::json::exception&) {
-    return;  // an unreadable line is skipped, so its engine is chosen again
-  }
+  std::istringstream in(line);
+  engine_choice e;
+  std::string key;
+  std::getline(in, e.engine, '\t');
+  in >> e.position >> e.workspace_bytes >> e.time >> e.parts >> std::ws;
+  if (std::getline(in, key, '\t') && !in.eof()) engines[key] = e;
 }
 
 // Holds an exclusive lock on the file, so that no other process appends.
@@ -82,7 +77,7 @@ std::filesystem::path standard_engine_cache() {
   } else if (home != nullptr && *home != '\0') {
     folder = std::filesystem::path(home) / ".cache";
   }
-  return folder / "umbench" / "engines.jsonl";
+  return folder / "umbench" / "engines.tsv";
 }
 
 engine_cache::engine_cache(std::filesystem::path file) : file_(std::move(file)) {

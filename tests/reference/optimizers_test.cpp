@@ -4,17 +4,17 @@
 
 #include <cmath>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
+#include "harness/json/fields.hpp"
 #include "networks/passes.hpp"
 #include "tests/reference/reference.hpp"
 
 namespace um::reference {
 namespace {
 
-nlohmann::json kept() {
-  std::ifstream file(std::string(UM_SOURCE_FOLDER) + "/tests/reference/torch_optimizers.json");
-  return nlohmann::json::parse(file);
+json kept() {
+  const std::string file = std::string(UM_SOURCE_FOLDER) + "/tests/reference/torch_optimizers.json";
+  return json::parse(std::ifstream(file));
 }
 
 optimizer_kind kind_named(const std::string& name) {

@@ -15,6 +15,8 @@ LEFT_OUT = ("build", ".git")
 LEFT_OUT_OF_LIMITS = ("tests",)
 LONGEST_CLASS = 250  # lines: its braces and every member defined elsewhere in its folder
 LONGEST_FUNCTION = 70
+# Headers that take seconds to compile, by the file that includes each.
+SLOW_HEADERS = {"nlohmann/": "harness/json/fields.hpp", "CLI/": "harness/commands/options.cpp", "cudnn_frontend": "backends/cuda/cudnn_plans.cpp"}
 # Functions that are a table of rows.
 TABLES = ("planners", "table")
 
@@ -241,6 +243,14 @@ class Structure(unittest.TestCase):
         for path in files:
             self.assertIsNone(lookup.search(path.read_text(encoding="utf-8")), path.name)
         self.assertIsNotNone(lookup.search("return e.rules ? chosen(*e.rules) : strategy_named(e.strategy);"))
+
+    def test_slow_headers_are_included_in_one_file_each(self):
+        """The reader of JSON in turn is for its own folder, which compiles it once, and for tests."""
+        for header, owner in SLOW_HEADERS.items():
+            includes = re.compile(rf"^#include <{header}", re.MULTILINE)
+            self.assertEqual([str(path.relative_to(ROOT)) for path in sources() if includes.search(path.read_text(encoding="utf-8"))], [owner])
+        readers = {path.relative_to(ROOT).parts[:2] for path in sources() if re.search('"harness/json/(fields|document).hpp"', path.read_text(encoding="utf-8"))}
+        self.assertEqual({reader for reader in readers if reader[0] != "tests"}, {("harness", "json")})
 
     def test_classes_are_short(self):
         self.assertEqual({name: lines for (_, name), lines in class_sizes().items() if lines > LONGEST_CLASS}, {})

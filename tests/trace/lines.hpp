@@ -2,11 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "harness/json/fields.hpp"
 #include "trace/recorder.hpp"
 
 namespace um::tracing {
@@ -20,11 +20,11 @@ struct written {
             [](std::uint64_t counter) { return "program+" + std::to_string(counter); }};
   }
   // Those of one kind, in order.
-  std::vector<nlohmann::json> lines(const std::string& kind) const {
-    std::vector<nlohmann::json> all;
+  std::vector<json> lines(const std::string& kind) const {
+    std::vector<json> all;
     std::istringstream in(text);
     for (std::string line; std::getline(in, line);) {
-      auto value = nlohmann::json::parse(line);
+      auto value = parse_json(line, kind);
       if (value.at("kind") == kind) all.push_back(std::move(value));
     }
     return all;

@@ -10,7 +10,6 @@
 namespace um::tracing {
 namespace {
 
-using nlohmann::json;
 constexpr nanoseconds ms = 1'000'000, second = 1'000 * ms;
 
 class recorded : public ::testing::Test {

@@ -10,8 +10,6 @@
 namespace um::tracing {
 namespace {
 
-using nlohmann::json;
-
 class translated : public ::testing::Test {
  protected:
   void add(const auto& r) { translate.add(reinterpret_cast<const CUpti_Activity&>(r)); }
