@@ -10,7 +10,7 @@ struct cuda_options {
   // A convolution or matrix product may use this much workspace. Less makes it slower.
   byte_count workspace_cap = standard_workspace_cap;
   // The chosen engines are kept here, so that every process runs the same ones and results are equal to the
-  // bit. If empty: $XDG_CACHE_HOME/umbench/engines.tsv, or ~/.cache in its place.
+  // bit. If empty: $XDG_CACHE_HOME/umbench/engines.jsonl, or ~/.cache in its place.
   std::filesystem::path engine_cache;
   // For tests: takes the first engine of each operator that runs and is accurate, without timing, and
   // preferably one that needs no compilation. Use another engine cache for them.

@@ -6,10 +6,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstdlib>
 #include <fstream>
-#include <sstream>
+#include <string_view>
 #include <system_error>
+#include <type_traits>
 
 namespace um {
 namespace {
@@ -22,21 +24,39 @@ constexpr const char* cap_text = " workspace ";
                               " (XDG_CACHE_HOME can name a folder that may be written)");
 }
 
+// The form of every line: JSON whose fields have this order. Texts have no quotes and no backslashes.
 std::string line_of(const std::string& key, const engine_choice& e) {
-  std::ostringstream line;
-  line << e.engine << '\t' << e.position << '\t' << e.workspace_bytes << '\t' << e.time << '\t' << e.parts
-       << '\t' << key << "\t\n";
-  return line.str();
+  return "{\"engine\":\"" + e.engine + "\",\"key\":\"" + key + "\",\"parts\":" + std::to_string(e.parts) +
+         ",\"position\":" + std::to_string(e.position) + ",\"time_ns\":" + std::to_string(e.time) +
+         ",\"workspace_bytes\":" + std::to_string(e.workspace_bytes) + "}\n";
+}
+
+// Removes `name` and the value after it from the front of `rest`. Returns false if they are not there.
+template <class Value>
+bool take_field(std::string_view& rest, std::string_view name, Value& value) {
+  if (!rest.starts_with(name)) return false;
+  rest.remove_prefix(name.size());
+  if constexpr (std::is_same_v<Value, std::string>) {
+    value = rest.substr(0, rest.find('"'));
+    rest.remove_prefix(value.size());
+    return true;
+  } else {
+    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), value);
+    rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
+    return error == std::errc{};
+  }
 }
 
 // Skips an unreadable line, so that its engine is chosen again.
-void read_line(const std::string& line, std::map<std::string, engine_choice>& engines) {
-  std::istringstream in(line);
-  engine_choice e;
+void read_line(std::string_view line, std::map<std::string, engine_choice>& engines) {
   std::string key;
-  std::getline(in, e.engine, '\t');
-  in >> e.position >> e.workspace_bytes >> e.time >> e.parts >> std::ws;
-  if (std::getline(in, key, '\t') && !in.eof()) engines[key] = e;
+  engine_choice e;
+  const bool is_whole =
+      take_field(line, "{\"engine\":\"", e.engine) && take_field(line, "\",\"key\":\"", key) &&
+      take_field(line, "\",\"parts\":", e.parts) && take_field(line, ",\"position\":", e.position) &&
+      take_field(line, ",\"time_ns\":", e.time) &&
+      take_field(line, ",\"workspace_bytes\":", e.workspace_bytes) && line == "}";
+  if (is_whole) engines[key] = e;
 }
 
 // Holds an exclusive lock on the file, so that no other process appends.
@@ -77,7 +97,7 @@ std::filesystem::path standard_engine_cache() {
   } else if (home != nullptr && *home != '\0') {
     folder = std::filesystem::path(home) / ".cache";
   }
-  return folder / "umbench" / "engines.tsv";
+  return folder / "umbench" / "engines.jsonl";
 }
 
 engine_cache::engine_cache(std::filesystem::path file) : file_(std::move(file)) {

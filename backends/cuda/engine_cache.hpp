@@ -2,9 +2,9 @@
 // later process runs the same engine. So results are equal to the bit, and engines never explain why one
 // strategy is slower than another.
 //
-// The file has a line for each choice: engine, position, bytes of workspace, nanoseconds, parts and key, each
-// followed by a tab. Writers append under a lock, so that a choice costs the same in a large file. The first
-// choice for a key stays; a line that replaces one that went stale comes later. Lines that cannot be read are
+// The file has a line of JSON for each choice: {"engine", "key", "parts", "position", "time_ns",
+// "workspace_bytes"}. Writers append under a lock, so that a choice costs the same in a large file. The first choice
+// for a key stays; a line that replaces one that went stale comes later. Lines that cannot be read are
 // skipped.
 #pragma once
 
@@ -28,7 +28,7 @@ struct engine_choice {
   friend bool operator==(const engine_choice&, const engine_choice&) = default;
 };
 
-// $XDG_CACHE_HOME/umbench/engines.tsv, else ~/.cache/umbench/engines.tsv.
+// $XDG_CACHE_HOME/umbench/engines.jsonl, else ~/.cache/umbench/engines.jsonl.
 std::filesystem::path standard_engine_cache();
 
 // Returns the key of the choice for `problem` within a workspace, by a version of the search.

@@ -19,7 +19,7 @@ class engine_caches : public ::testing::Test {
  protected:
   void SetUp() override { std::filesystem::remove_all(folder_); }
   void TearDown() override { std::filesystem::remove_all(folder_); }
-  std::filesystem::path file() const { return folder_ / "deeper" / "engines.tsv"; }
+  std::filesystem::path file() const { return folder_ / "deeper" / "engines.jsonl"; }
 
  private:
   std::filesystem::path folder_ =
@@ -53,8 +53,8 @@ TEST_F(engine_caches, replace_a_choice_that_went_stale) {
 TEST_F(engine_caches, skip_lines_that_cannot_be_read) {
   std::filesystem::create_directories(file().parent_path());
   const engine_choice before{"before", 0, 0, 1}, choice{"engine", 0, 0, 1};
-  for (const char* const text : {"", "\n", "text\n", "engine\t0\t0\tkey\t\n", "engine\t0\t0\t1\t1\tkey\n",
-                                 "engine\t0\t0\t1\t1\tkey"}) {
+  for (const char* const text : {"", "\n", "[]\n", "{\"key\":\"key\"}\n",
+                                 R"({"engine":"e","key":"key","parts":1,"position":0,"time_ns":1)"}) {
     std::filesystem::remove(file());
     engine_cache(file()).store("before", before);
     std::ofstream(file(), std::ios::app) << text;
@@ -63,6 +63,14 @@ TEST_F(engine_caches, skip_lines_that_cannot_be_read) {
     EXPECT_EQ(engine_cache(file()).find("key"), choice) << text;
     EXPECT_EQ(engine_cache(file()).find("before"), before) << text;
   }
+}
+
+TEST_F(engine_caches, read_lines_of_earlier_builds) {
+  std::filesystem::create_directories(file().parent_path());
+  std::ofstream(file())
+      << R"({"engine":"eng7_k1=2","key":"a, b","parts":2,"position":3,"time_ns":1234,"workspace_bytes":5})"
+      << '\n';
+  EXPECT_EQ(engine_cache(file()).find("a, b"), (engine_choice{"eng7_k1=2", 3, 5, 1234, 2}));
 }
 
 TEST_F(engine_caches, begin_anew_where_the_file_was_removed) {
@@ -124,10 +132,10 @@ TEST_F(engine_caches, lose_nothing_to_concurrent_writers) {
 
 TEST(standard_engine_cache, follows_the_environment) {
   setenv("XDG_CACHE_HOME", "/somewhere", 1);
-  EXPECT_EQ(standard_engine_cache(), "/somewhere/umbench/engines.tsv");
+  EXPECT_EQ(standard_engine_cache(), "/somewhere/umbench/engines.jsonl");
   unsetenv("XDG_CACHE_HOME");
   setenv("HOME", "/home/one", 1);
-  EXPECT_EQ(standard_engine_cache(), "/home/one/.cache/umbench/engines.tsv");
+  EXPECT_EQ(standard_engine_cache(), "/home/one/.cache/umbench/engines.jsonl");
 }
 
 // How candidates are timed needs no GPU: pretended engines with a time a call and one of loading.

@@ -103,7 +103,7 @@ memory_plan resident_like(const graph& g, const memory_plan& plan) {
 }
 
 struct executor_threads : ::testing::TestWithParam<strategy> {
-  session on{0, {.engine_cache = "/nonexistent/engines.tsv"}};
+  session on{0, {.engine_cache = "/nonexistent/engines.jsonl"}};
   graph g = build_network({.name = "resnet20_cifar", .batch = 32, .fusion_mode = fusion::none});
   machine figures = testing::managed_test_machine();
   profile costs = estimate(g, figures);
