@@ -4,8 +4,8 @@
     python3 benchmarks/optimizer_states.py --out results/torch/optimizer.jsonl
 
 Weights and gradients (fp32) stay on the device, as they do between a backward and a forward pass; both moments (fp32) have to make room for
-activations, so each step begins and ends with them on the host, `device` aside. One kernel does the step of all parameters, or of a chunk.
-All places give the same bits, and those of `device` are held to torch.optim.AdamW. Fast places come first, and each is written as soon as
+activations, so each step except that of `device` begins and ends with them on the host. One kernel does the step of all parameters, or of a chunk.
+All places give the same bits; the result of `device` is compared with that of torch.optim.AdamW. Fast places come first, and each is written as soon as
 it is measured. Needs a GPU, PyTorch and Triton.
 """
 
@@ -233,7 +233,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", required=True, metavar="FILE.jsonl")
     parser.add_argument("--parameters", type=int, default=1 << 27, help="elements (2^27: states of 1 GiB)")
-    parser.add_argument("--steps", type=int, default=6, help="measured, behind two that warm up")
+    parser.add_argument("--steps", type=int, default=6, help="measured, after two that warm up")
     parser.add_argument("--only", metavar="PLACE", nargs="+", default=list(PLACES), choices=list(PLACES), help="these alone, `device` first")
     parser.add_argument("--within", type=float, default=3, metavar="SECONDS", help="slower places are measured by fewer steps")
     options = parser.parse_args()

@@ -216,7 +216,7 @@ def predict(name, options):
             "step_by_rates_ns": sum(op["duration_ns"] for op in document["ops"])}
     if options.details:
         Path(options.details, f"{name}.json").write_text(convert.as_text(document), encoding="utf-8")
-    launches.wait_for(made)
+    launches.add_waits(made)
     said["step_launched_ns"] = sum(op["duration_ns"] for op in document["ops"])
     return {"schema": 1, "kind": "torch_step", "network": name, "torch": torch.__version__, "machine": options.machine, "predicted": said}, made
 
@@ -232,7 +232,7 @@ def predict_by_measured_operators(made, times, options):
         Path(options.details, f"{name}.host.json").write_text(json.dumps(counts), encoding="utf-8")
     said = {"step_by_measured_ns": sum(op["duration_ns"] for op in ops), "peak_with_workspaces_bytes": liveness.peak_of(made.document)[0],
             "by_measured_alone_ns": sum(op["duration_ns"] for op in ops if op["name"] in made.alone)}
-    launching_ns = launches.wait_for(made)
+    launching_ns = launches.add_waits(made)
     return said | {"step_measured_launched_ns": sum(op["duration_ns"] for op in ops), "launching_ns": launching_ns, "kernel_ns": launches.KERNEL_NS}
 
 

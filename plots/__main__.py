@@ -4,7 +4,7 @@
   slowdown   slowdown by oversubscription ratio, the budget shrinking
   growth     slowdown by oversubscription ratio, batch or image growing
   timeline   what each lane did, what moved beside that, and the memory in use
-  bounds     slowdown beside what no plan that swaps, computes again, or does both can beat
+  bounds     slowdown beside lower bounds for plans that swap, compute again, or do both
   peers      steps of umbench beside those of another framework (results/peers)
   table      the slowdowns as text
 """
@@ -30,4 +30,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(load.report_errors(main, "umbench", ticking="drawing"))
+    sys.exit(load.report_errors(main, "umbench", progress="drawing"))

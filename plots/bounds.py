@@ -1,11 +1,11 @@
 """The best hint strategy at each ratio against `managed` and against bounds that no strategy can beat, as a table.
 
 The floor is max(operators' time, bytes that must come back / link). Between the forward and the backward pass all that
-the backward pass reads is alive: weights, saved activations, inputs. What of it exceeds the budget is not on the device
-at that moment and has to cross the link to it (by a copy, a fault, a prefetch or a remote read).
+the backward pass reads is alive: weights, saved activations, inputs. The bytes beyond the budget are not on the device
+at that moment and have to cross the link to it (by a copy, a fault, a prefetch or a remote read).
 
 With `--device`, a record of strategy `device` with its timeline, there is a second, higher bound: activations are written
-in the forward pass, so what of them exceeds the budget has to leave within it, and comes back in the backward pass. Each
+in the forward pass, so those beyond the budget leave during it and come back during the backward pass. Each
 pass takes at least its operators' time and its bytes / link.
 """
 

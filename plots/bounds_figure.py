@@ -1,5 +1,5 @@
-"""Slowdown beside what no plan can beat that finishes the forward pass of the whole batch before the backward pass: one
-that only swaps, only computes again, or does both (the linear programs that records keep as `bounds`; of measured ones with
+"""Slowdown beside lower bounds for plans that finish the forward pass of the whole batch before the backward pass, and
+only swap, only compute again, or do both (the linear programs that records keep as `bounds`; of measured ones with
 the operators as fast as `device` ran them)."""
 
 from umbench.plots import slowdown

@@ -1,7 +1,7 @@
 """Slowdown as batch or image size grows beyond the device: one panel a machine and axis, one line a strategy.
 
-The other way to a ratio than slowdown.py's: the budget stays and the work grows. So each cell is held against the
-time that its own operators take with everything resident (`compute_ns`), which no device need be able to hold.
+Unlike in slowdown.py the budget is fixed and the work grows. So the time of a cell is divided by that of its own operators
+with everything resident (`compute_ns`), even if no device can hold that much.
 """
 
 import sys

@@ -12,7 +12,7 @@ from umbench.plots.common import arguments, families, layout, mark_origin, panel
 from umbench.plots.looks import looks
 
 STRATEGIES = ("device", "managed", "managed_prefetch", "twin", "best_managed", "best")
-WIDTH, MOST_PANELS = 700, 2
+WIDTH, MAX_PANELS = 700, 2
 NAME_ROOM, LONG_ROOM = 122, 148  # width in pixels of names right of a panel, for names of up to 12 letters and for longer ones
 PLAIN = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5}
 
@@ -34,7 +34,7 @@ def main():
 def figure_of(records, width=WIDTH):
     """The figure of records with a `baseline_ns`. Of many groups it has those with the most cells."""
     groups = load.groups(records)
-    chosen = sorted(groups, key=lambda group: -sum(bool(load.steady_ns(cell)) for cell in groups[group]))[:MOST_PANELS]
+    chosen = sorted(groups, key=lambda group: -sum(bool(load.steady_ns(cell)) for cell in groups[group]))[:MAX_PANELS]
     found = {group: groups[group] for group in groups if group in chosen}
     look = looks(families([{**record, "strategy_knobs": {}} for record in records]))
     figure, axes = panels(len(found), width, height=3.6)

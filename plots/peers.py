@@ -14,7 +14,7 @@ from umbench import load, peer_files
 NAMES = {"alexnet": "AlexNet", "vgg": "VGG-", "resnet": "ResNet-"}
 LAUNCHES = {"cuda_graph": "CUDA graph", "streams": "streams"}
 MODES = {"eager": "eager", "graph": "CUDA graph", "compile": "compiled", "compile_graph": "compiled, CUDA graph"}
-HEAD = ["network", "batch", "precision", "umbench", "PyTorch", "time ratio", "umbench peak", "PyTorch peak",
+COLUMNS = ["network", "batch", "precision", "umbench", "PyTorch", "time ratio", "umbench peak", "PyTorch peak",
         "peak ratio", "time / floor (direct convolution)", "gradients apart", "umbench to exact", "PyTorch to exact"]
 
 
@@ -57,7 +57,7 @@ def network_text(name):
 
 
 def main_table(rows):
-    return table(HEAD, [main_row(row) for row in rows])
+    return table(COLUMNS, [main_row(row) for row in rows])
 
 
 def main_row(row):

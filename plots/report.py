@@ -61,4 +61,4 @@ def write(path, text):
 
 
 if __name__ == "__main__":
-    sys.exit(load.report_errors(main, "umbench", ticking="drawing"))
+    sys.exit(load.report_errors(main, "umbench", progress="drawing"))

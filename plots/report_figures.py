@@ -20,8 +20,8 @@ Section = namedtuple("Section", "name title text figure columns rows")
 
 GROUP_COLUMNS = ["work", "machine"]
 SPREAD_COLUMNS = ["median_ns", "low_quartile_ns", "high_quartile_ns", "samples"]
-MOST_TIMELINES = 4
-MOST_PANELS, MOST_BARS = 12, 40  # panels of a figure, bars of a panel; more cannot be read
+MAX_TIMELINES = 4
+MAX_PANELS, MAX_BARS = 12, 40  # panels of a figure, bars of a panel; more cannot be read
 
 
 def sections(records):
@@ -48,13 +48,13 @@ def _is_curve(records):
 
 def _groups_to_draw(groups):
     """The groups with the most cells that succeeded, in their original order."""
-    best = set(sorted(groups, key=lambda group: -sum(bool(load.steady_ns(cell)) for cell in groups[group]))[:MOST_PANELS])
+    best = set(sorted(groups, key=lambda group: -sum(bool(load.steady_ns(cell)) for cell in groups[group]))[:MAX_PANELS])
     return [group for group in groups if group in best]
 
 
 def _with_omission(text, groups):
-    return text + (f" Drawn are the {MOST_PANELS} of {len(groups)} groups with most cells; the CSV has all."
-                   if len(groups) > MOST_PANELS else "")
+    return text + (f" Drawn are the {MAX_PANELS} of {len(groups)} groups with most cells; the CSV has all."
+                   if len(groups) > MAX_PANELS else "")
 
 
 def _names(group):
@@ -109,7 +109,7 @@ def _time(groups):
                  for name, ns in time_parts(record).items()]
         ratio = ratio_with_most_strategies(cells)
         here = sorted((pair for pair in bars if pair[1]["ratio"] == ratio), key=lambda pair: load.steady_ns(pair[1]))
-        drawn[group] = ratio, here[:MOST_BARS], len(here)
+        drawn[group] = ratio, here[:MAX_BARS], len(here)
     shown = _groups_to_draw(groups)
     most = max(len(drawn[group][1]) for group in shown)
     figure, axes = panels(len(shown), height=1.25 + 0.2 * most, min_width=420, extra=0.5)
@@ -125,8 +125,8 @@ def _time(groups):
             "timeline, kernels beyond their own time are operators computed again, faults and evictions of managed memory, or slower "
             "kernels. Where the compute lane is idle it waits for a copy, else for launches. Of other cells all time beyond the "
             "operators' own is named by what the plan does. The CSV has all ratios.")
-    if any(number > MOST_BARS for _, _, number in drawn.values()):
-        text += f" A panel shows the {MOST_BARS} fastest."
+    if any(number > MAX_BARS for _, _, number in drawn.values()):
+        text += f" A panel shows the {MAX_BARS} fastest."
     return Section("time", "Where the time goes", _with_omission(text, groups), figure,
                    [*GROUP_COLUMNS, "strategy", "ratio", "part", "ns"], rows)
 
@@ -230,11 +230,11 @@ def _series(groups):
 def _timelines(records):
     drawn = [record for record in records if timeline.drawable(record)]
     found = []
-    for number, record in enumerate(drawn[:MOST_TIMELINES], 1):
+    for number, record in enumerate(drawn[:MAX_TIMELINES], 1):
         shown = record["timeline"]
         rows = [["span", span["lane"], span["name"], span["begin_ns"], span["end_ns"], None] for span in shown["spans"]]
         rows += [["resident", None, None, at["at_ns"], None, at["bytes"]] for at in shown.get("resident") or ()]
-        left = f" {len(drawn) - MOST_TIMELINES} more cells have one." if number == MOST_TIMELINES < len(drawn) else ""
+        left = f" {len(drawn) - MAX_TIMELINES} more cells have one." if number == MAX_TIMELINES < len(drawn) else ""
         found.append(Section(f"timeline_{number}", f"Timeline: {record['strategy']} at ratio {record['ratio']:g}",
                              f"{record['key']}: lanes, what moved beside them, and device memory in use. Stalled: kernels that run "
                              f"and wait for memory.{left}",

@@ -2,7 +2,7 @@
 
 Slowdown is the time of an iteration (median without the first) over the time with everything on
 the device. A panel without a `device` record shows milliseconds instead, and says so. Where records keep
-bounds, a thin line is what no plan can beat that swaps and computes again (see bounds_figure.py).
+bounds, a thin line is the lower bound for plans that swap and compute again (see bounds_figure.py).
 """
 
 import sys

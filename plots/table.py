@@ -1,8 +1,8 @@
 """Slowdown tables, one a network and machine: a row a strategy, a column a ratio. Medians of the iterations after the
 first, with half of the range between their quartiles where that shows.
 
---link FILE takes what the link carries from a machine file (results/machines, umbench calibrate) and adds to
-each cell how much of that the busier direction used, on average over its last iteration.
+--link FILE takes the rates of the link from a machine file (results/machines, umbench calibrate) and adds to
+each cell the share of its rate that the busier direction used, on average over its last iteration.
 """
 
 import sys

@@ -131,7 +131,7 @@ def _stalled_text(record, busy, end):
     return f",\n{stalled:.0%} stalled" if stalled > 0.02 else ""
 
 
-MOST_LETTERS = 9  # maximum length of a name that is written vertically in a lane
+MAX_LETTERS = 9  # maximum length of a name that is written vertically in a lane
 
 
 def _name_wide_bars(axes, spans, level, scale, end):
@@ -142,7 +142,7 @@ def _name_wide_bars(axes, spans, level, scale, end):
         upright = share * room < len(name) + 1
         if upright and share < 1.9 / room:
             continue
-        shown = name if not upright or len(name) <= MOST_LETTERS else name[:MOST_LETTERS - 1] + "…"
+        shown = name if not upright or len(name) <= MAX_LETTERS else name[:MAX_LETTERS - 1] + "…"
         axes.text((begin / 2 + stop / 2) / scale, level + sum(BAR_SPAN) / 2, shown, ha="center", va="center",
                   fontsize=7, rotation=90 if upright else 0, clip_on=True,
                   bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5})

@@ -3,7 +3,7 @@
     python3 python/start.py check_quotes [PAGE.md ...]      without pages: README.md and docs/**/*.md
 
 A figure is a number with a unit of time, rate or share, a factor (1.2x, 3 times), "5 of 7", or a number with a
-decimal point in a table. In README.md and docs/ each needs a comment right behind its paragraph, list item or table,
+decimal point in a table. In README.md and docs/ each needs a comment right after its paragraph, list item or table,
 which a reader of the page does not see:
 
     <!-- from results/study/best_h200.jsonl
@@ -14,7 +14,7 @@ which a reader of the page does not see:
     <!-- given: 5 %, 10 us -->                                limits, settings and other people's figures
     <!-- tested: tests/results/test_gate.py -->               a test of that name compares the figures itself
 
-What stands right of `=` is Python with the functions of `Figures` (quoted_figures.py); times are in ns, shares of 1, rates in units a
+The right side of `=` is Python with the functions of `Figures` (quoted_figures.py); times are in ns, shares of 1, rates in units a
 second, and the text's unit and decimals say how the value is rounded. Exit code 1: something is wrong, a line each.
 """
 

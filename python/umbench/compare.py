@@ -38,4 +38,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(load.report_errors(main, "umbench", ticking="comparing"))
+    sys.exit(load.report_errors(main, "umbench", progress="comparing"))

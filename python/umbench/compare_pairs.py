@@ -29,7 +29,7 @@ def _pair(name, options, warn):
                 max(changes, key=abs) if changes else None, found.exit_code)
 
 
-HEAD = ["pair", "cells", *VERDICTS, "largest change"]
+COLUMNS = ["pair", "cells", *VERDICTS, "largest change"]
 
 
 def rows(pairs):
@@ -38,14 +38,14 @@ def rows(pairs):
 
 
 def as_text(pairs):
-    table = [HEAD, *rows(pairs)]
-    widths = [max(len(row[column]) for row in table) for column in range(len(HEAD))]
+    table = [COLUMNS, *rows(pairs)]
+    widths = [max(len(row[column]) for row in table) for column in range(len(COLUMNS))]
     lines = ["  ".join(text.rjust(width) for text, width in zip(row, widths)) for row in table]
     return "\n".join([*lines, _summary(pairs)]) + "\n"
 
 
 def as_markdown(pairs):
-    lines = ["| " + " | ".join(row) + " |" for row in [HEAD, ["---:"] * len(HEAD), *rows(pairs)]]
+    lines = ["| " + " | ".join(row) + " |" for row in [COLUMNS, ["---:"] * len(COLUMNS), *rows(pairs)]]
     return "\n".join([*lines, "", _summary(pairs)]) + "\n"
 
 

@@ -1,15 +1,15 @@
 """Decides whether the times of cells changed between two sides, base and head.
 
-A cell has one run a side or several. Runs of one round (made in turn by `umbench interleave`) are compared with each
-other only, so that what drifts from round to round cancels. A change counts when it is both too large to tolerate and
-too sure to be chance: the median differs by more than a limit, and a t test on the logarithms, corrected for the
-number of cells that chance could take there, finds it sure. What is large but not sure, or might be large for all that is known, is
-ambiguous; what nothing can be said of is insufficient. Times are nanoseconds.
+A cell has one run a side or several. Runs of one round (made in turn by `umbench interleave`) are compared with each other
+only, so that what drifts from round to round cancels. A change counts when it is both too large to tolerate and too sure to be
+chance: the median differs by more than a limit, and a t test on the logarithms is significant after a correction for the
+number of cells that chance could move beyond the limit. A change that is large but not sure, or that may be large within its
+interval, is ambiguous. A cell with too few samples is insufficient. Times are nanoseconds.
 
-How much runs of one code differ is taken from the runs where there are several, and from the iterations within them:
-runs of the kept measurements differ about twice as much as their iterations explain (RUN_FACTOR), and a cell that is
-noisy within a run is noisy between runs. Variances are moderated as in G. K. Smyth, "Linear models and empirical
-Bayes methods for assessing differential expression in microarray experiments", 2004.
+The variance between runs of one code is estimated from several runs and from the iterations within them: runs of the kept
+measurements differ about twice as much as their iterations explain (RUN_FACTOR), and a cell that is noisy within a run is
+noisy between runs. Variances are moderated as in G. K. Smyth, "Linear models and empirical Bayes methods for assessing
+differential expression in microarray experiments", 2004.
 """
 
 import itertools
@@ -42,10 +42,10 @@ RUN_FACTOR = 4.0    # variance between runs over that within them, where nothing
 PRIOR_FREEDOM = (4, 16)  # degrees of freedom that RUN_FACTOR or its estimate counts for: at least, and at most
 PRIOR_CELLS = 4
 ALIKE_CELLS = 10    # number of cells that is needed to estimate how much they differ
-LEAST_VARIANCE = 1e-6  # a standard deviation of 0.1 %, the precision of the clocks
+MIN_VARIANCE = 1e-6  # a standard deviation of 0.1 %, the precision of the clocks
 MEDIAN_OVER_MEAN = math.pi / 2  # ratio of the variances of median and mean in normal samples
 MEAN_ALPHA = 0.2    # the share of alpha at which the mean of all cells is judged, since whole sessions of one build differ
-MOST_RUNS = 200     # limit of the search for a sufficient number of rounds
+MAX_RUNS = 200     # limit of the search for a sufficient number of rounds
 
 
 def one_run(base, head):
@@ -94,7 +94,7 @@ def _run_variance(cell):
         between = [[_log_median(run) for run in side] for side in (cell.base, cell.head)]
     seen_freedom = sum(len(steps) - 1 for steps in between)
     seen = sum(map(_squares, between)) / max(seen_freedom, 1)
-    expected = max(MEDIAN_OVER_MEAN * weight * squares / freedom, LEAST_VARIANCE) if freedom else None
+    expected = max(MEDIAN_OVER_MEAN * weight * squares / freedom, MIN_VARIANCE) if freedom else None
     return RunVariance(expected, seen, seen_freedom, freedom, times)
 
 
@@ -108,7 +108,7 @@ Prior = namedtuple("Prior", "factor freedom")
 
 def _prior(variances):
     """The factor by which the variance between runs exceeds the one that their iterations explain, as a median over all cells, and its
-    degrees of freedom, which are the more the less the cells differ in it."""
+    degrees of freedom, which grow as the cells differ less in it."""
     seen = [(unit.seen / unit.expected, unit.freedom) for unit in variances if unit.expected and unit.freedom]
     if not seen:
         return Prior(RUN_FACTOR, PRIOR_FREEDOM[0])
@@ -137,7 +137,7 @@ def _estimate(cell, unit, prior):
         freedom, variance = unit.within_freedom, prior.factor * unit.expected
     else:
         return None
-    return Estimate(change_of(cell), math.sqrt(max(variance, LEAST_VARIANCE) * unit.share), freedom)
+    return Estimate(change_of(cell), math.sqrt(max(variance, MIN_VARIANCE) * unit.share), freedom)
 
 
 def interval(found, confidence):
@@ -238,11 +238,11 @@ def advice(estimate, limit, runs, tested, limits):
     beyond = size > math.log1p(limit)
     room, chance = (size, limits.alpha / tested) if beyond else (math.log1p(limit) - size, 1 - limits.confidence)
     unit = estimate.spread * math.sqrt(runs)
-    rounds = numpy.arange(max(runs + 1, 3), MOST_RUNS + 1)
+    rounds = numpy.arange(max(runs + 1, 3), MAX_RUNS + 1)
     enough = t_quantile(chance / 2, PRIOR_FREEDOM[0] + rounds - 1) * unit / numpy.sqrt(rounds) < room
     if enough.any():
         return f"; about {rounds[enough.argmax()]} interleaved rounds would tell"
-    return f"; more than {MOST_RUNS} rounds would tell"
+    return f"; more than {MAX_RUNS} rounds would tell"
 
 
 Mean = namedtuple("Mean", "verdict cells change low high p limit")

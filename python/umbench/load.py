@@ -321,8 +321,8 @@ def count_text(number, noun):
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def report_errors(main, name="error", ticking=""):
-    """Runs main(). An error becomes one line that begins with `name`, and an exit code. `ticking` is the task that is printed if it takes
+def report_errors(main, name="error", progress=""):
+    """Runs main(). An error becomes one line that begins with `name`, and an exit code. `progress` is the task that is printed if it takes
     long."""
-    with output.ticking(ticking) if ticking else contextlib.nullcontext():
+    with output.showing_progress(progress) if progress else contextlib.nullcontext():
         return output.run(main, name, {output.Refusal: EXIT_BAD_INPUT, TooLittle: EXIT_TOO_LITTLE})

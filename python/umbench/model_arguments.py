@@ -9,10 +9,10 @@ import warnings
 
 from umbench import arguments, load
 
-LEAST_TORCH = (2, 9)
+MIN_TORCH = (2, 9)
 HALVES = {"bf16": "bfloat16", "fp16": "float16"}
 EXPORT = "Exports a PyTorch model as a graph file, which umbench takes wherever it takes a network's name."
-FIT = "What fit would make of a model on a GPU that need not be there: whether it fits, how much slower it gets, and what is done."
+FIT = "Predicts what fit would make of a model on a GPU, which need not be present: whether it fits, how much slower it gets, and what is done."
 
 
 def export(given):
@@ -80,5 +80,5 @@ def needs_torch():
             os.execv(other, [other, *sys.orig_argv[1:]])
         raise load.BadInput(f"PyTorch is missing in {sys.executable}: install torch 2.9 or later (the wheel for CPUs will do), or let "
                       "UMBENCH_PYTHON name a Python that has it") from None
-    if tuple(int(part) for part in re.findall(r"\d+", torch.__version__)[:2]) < LEAST_TORCH:
+    if tuple(int(part) for part in re.findall(r"\d+", torch.__version__)[:2]) < MIN_TORCH:
         raise load.BadInput(f"PyTorch {torch.__version__} is too old; install torch 2.9 or later")

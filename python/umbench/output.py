@@ -13,7 +13,7 @@ class Refusal(Exception):
     """Some input cannot be used. The message is one line that names it."""
 
 
-MOST_CHARACTERS, LAST_CHARACTERS = 1800, 400  # kept at the beginning and at the end of a line that is shortened
+FIRST_CHARACTERS, LAST_CHARACTERS = 1800, 400  # kept at the beginning and at the end of a line that is shortened
 
 
 def did_you_mean(name, known):
@@ -25,8 +25,8 @@ def did_you_mean(name, known):
 def say(text):
     """Prints a line to standard error, without the middle of a long one. If standard error is closed, nothing is printed."""
     line = text.replace("\n", "\\n")
-    if len(line) > MOST_CHARACTERS:
-        line = f"{line[:MOST_CHARACTERS - LAST_CHARACTERS]} ... {line[-LAST_CHARACTERS:]}"
+    if len(line) > FIRST_CHARACTERS:
+        line = f"{line[:FIRST_CHARACTERS - LAST_CHARACTERS]} ... {line[-LAST_CHARACTERS:]}"
     try:
         print(line, file=sys.stderr, flush=True)
     except (OSError, ValueError, AttributeError):
@@ -34,7 +34,7 @@ def say(text):
 
 
 @contextlib.contextmanager
-def ticking(what):
+def showing_progress(what):
     """A context that prints "umbench: drawing, 2 s so far" after two seconds and then at growing intervals."""
     ended, began = threading.Event(), time.monotonic()
 

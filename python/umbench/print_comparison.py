@@ -7,7 +7,7 @@ from umbench import load, output
 from umbench.comparison import EXIT_REGRESSED, VERDICTS
 
 SIGNS = {"regressed": "❌", "insufficient": "❔", "unlike": "❔", "tolerated": "🟡", "ambiguous": "⚠️", "improved": "🚀", "ok": "✅"}
-MOST_ROWS = 50  # maximum number of rows in Markdown, so that a page shows them completely
+MAX_ROWS = 50  # maximum number of rows in Markdown, so that a page shows them completely
 
 
 def write(found, options):
@@ -105,15 +105,15 @@ def percent(share):
     return f"{share:+.1%}" if abs(share) < 100 else "far" if share > 0 else "-far"
 
 
-HEAD = ["verdict", "base", "head", "change", "interval", "p", "why", "cell"]
+COLUMNS = ["verdict", "base", "head", "change", "interval", "p", "why", "cell"]
 
 
 def as_text(found, everything):
     rows = [[row.verdict, *cell_texts(row), row.key] for row in rows_to_show(found, everything)]
     lines = [headline(found), *filter(None, [mean_text(found)])]
     if rows:
-        widths = [max(len(row[column]) for row in [HEAD, *rows]) for column in range(len(HEAD))]
-        lines += ["  ".join(text.ljust(width) for text, width in zip(row, widths)).rstrip() for row in [HEAD, *rows]]
+        widths = [max(len(row[column]) for row in [COLUMNS, *rows]) for column in range(len(COLUMNS))]
+        lines += ["  ".join(text.ljust(width) for text, width in zip(row, widths)).rstrip() for row in [COLUMNS, *rows]]
     return "\n".join([*lines, *sides(found), *notes(found)]) + "\n"
 
 
@@ -126,12 +126,12 @@ def as_markdown(found, everything):
              *(f"- {text}" for text in [mean_text(found), *sides(found)] if text), ""]
     rows = rows_to_show(found, everything)
     if rows:
-        lines += ["| " + " | ".join(["", "cell", *HEAD[:-1]]) + " |", "|" + " --- |" * (len(HEAD) + 1)]
-        for row in rows[:MOST_ROWS]:
+        lines += ["| " + " | ".join(["", "cell", *COLUMNS[:-1]]) + " |", "|" + " --- |" * (len(COLUMNS) + 1)]
+        for row in rows[:MAX_ROWS]:
             texts = [SIGNS[row.verdict], row.name, row.verdict, *cell_texts(row)]
             lines.append("| " + " | ".join(text.replace("|", "\\|") for text in texts) + " |")
-        if len(rows) > MOST_ROWS:
-            lines += ["", f"and {len(rows) - MOST_ROWS} more cells"]
+        if len(rows) > MAX_ROWS:
+            lines += ["", f"and {len(rows) - MAX_ROWS} more cells"]
         lines.append("")
     lines += [f"- {note}" for note in notes(found)]
     return "\n".join(lines) + "\n"

@@ -14,8 +14,8 @@ dependencies.require("jsonschema")
 
 import jsonschema  # noqa: E402
 
-MOST_INTEGER = 2**63 - 1
-MOST_COMPLAINT = 160  # maximum length of an error message
+MAX_INTEGER = 2**63 - 1
+MAX_COMPLAINT = 160  # maximum length of an error message
 
 
 def misfit(entry):
@@ -28,7 +28,7 @@ def misfit(entry):
         found = max(found.context, key=lambda error: (len(error.absolute_path), error.validator_value != "null"))
     path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in found.absolute_path).lstrip(".")
     complaint = " ".join(found.message.split())
-    return f"{path or 'the ' + entry['kind']}: {complaint if len(complaint) <= MOST_COMPLAINT else '... ' + complaint[4 - MOST_COMPLAINT:]}"
+    return f"{path or 'the ' + entry['kind']}: {complaint if len(complaint) <= MAX_COMPLAINT else '... ' + complaint[4 - MAX_COMPLAINT:]}"
 
 
 @functools.lru_cache(maxsize=1)
@@ -36,7 +36,7 @@ def _validators():
     schema = json.loads((places.RESULTS / "record.schema.json").read_text(encoding="utf-8"))
     standard = jsonschema.validators.validator_for(schema)
     bounds = {name: _refusing_large(standard.VALIDATORS[name]) for name in ("minimum", "exclusiveMinimum")}
-    types = standard.TYPE_CHECKER.redefine("integer", lambda _, value: _is_number(value, int) and abs(value) <= MOST_INTEGER)
+    types = standard.TYPE_CHECKER.redefine("integer", lambda _, value: _is_number(value, int) and abs(value) <= MAX_INTEGER)
     types = types.redefine("number", lambda _, value: _is_number(value, (int, float)) and _is_finite(value))
     kind = jsonschema.validators.extend(standard, bounds, type_checker=types)
     return {name: kind({"$ref": f"#/$defs/{name}", "$defs": schema["$defs"]}) for name in ("environment", "record")}
@@ -44,7 +44,7 @@ def _validators():
 
 def _refusing_large(check):
     def checked(validator, bound, value, schema):
-        if _is_number(value, (int, float)) and _is_finite(value) and abs(value) > MOST_INTEGER:
+        if _is_number(value, (int, float)) and _is_finite(value) and abs(value) > MAX_INTEGER:
             yield jsonschema.ValidationError(f"{value} is too large")
         yield from check(validator, bound, value, schema)
 

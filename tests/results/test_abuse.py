@@ -18,7 +18,7 @@ MODULES = {"compare": "compare", "export": "export", "interleave": "interleave",
 
 @pytest.fixture
 def run(tmp_path):
-    """Starts a script as umbench does; its output is kept as bytes. In a process of its own where that is given anything."""
+    """Starts a script as umbench does, and keeps its output as bytes. With a Python, a shell text or an environment it gets a new process."""
 
     def start(name, *arguments, python=(), shell="", **environment):
         if not (python or shell or environment):

@@ -10,7 +10,7 @@ RESULTS = Path(__file__).resolve().parents[2] / "results"
 KEPT = sorted([*RESULTS.glob("study/best_*h?00.jsonl"), *RESULTS.glob("study/papers_*_h?00.jsonl"),
                *RESULTS.glob("study/hints*_h200.jsonl"), *RESULTS.glob("measured/h200_capped*.jsonl"),
                RESULTS / "validation/h200_host_1.jsonl"])
-NOISE = 0.995  # a plan may seem as much faster than its bound, which scales with the fastest of several cells of `device`
+NOISE = 0.995  # smallest quotient of a time and its bound, which scales with the fastest of several cells of `device`
 
 
 def over_bounds(path):

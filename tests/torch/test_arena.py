@@ -1,4 +1,4 @@
-"""Memory laid out for a step, tried on the model of PyTorch's allocator."""
+"""Memory mapped for a step, tried on the model of PyTorch's allocator."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def test_the_smallest_piece_that_is_large_enough_is_taken():
     assert pieces.take(60) == first and before.take(60) == 160 + 2 * arena.PAGE  # the piece is whole again; the copy has the other only
 
 
-def laid(monkeypatch, requests, *pieces):
+def placed(monkeypatch, requests, *pieces):
     """An arena whose memory is mapped as free pieces of these sizes in MiB."""
     monkeypatch.setattr(private, "free_pieces", lambda device, stream: [(size * MIB, 0) for size in pieces])
     found = arena.Arena(torch.device("cuda", 0), 2**30)
@@ -31,7 +31,7 @@ def laid(monkeypatch, requests, *pieces):
 def test_what_was_mapped_is_looked_at(monkeypatch):
     requests = step(48, 24, -48, 96)
     for pieces, has_room in (((168,), True), ((90, 78), False), ((100, 72), True)):
-        found = laid(monkeypatch, requests, *pieces)
+        found = placed(monkeypatch, requests, *pieces)
         assert found._hold() is has_room and (found.holds is not None) is has_room
 
 
@@ -48,9 +48,9 @@ def test_room_is_left_for_small_allocations_whose_peak_was_reset(monkeypatch):
 
 
 def test_memory_is_kept_until_too_many_steps_in_a_row_were_disturbed(monkeypatch):
-    monkeypatch.setattr(arena, "MOST_KEPT", 2)
+    monkeypatch.setattr(arena, "MAX_REMAPS", 2)
     found = arena.Arena(torch.device("cuda", 0), 2**30)
-    found.holds, found.held, times = placing.Holds([], {}), True, []
+    found.holds, found.has_fitted, times = placing.Holds([], {}), True, []
     monkeypatch.setattr(found, "map_memory", lambda: times.append(1) or True)
     for mapped, has_given_up in (((1, 0), False), ((1, 0), False), ((0, 0), False), ((1, 0), False), ((1, 0), False), ((1, 0), True)):
         monkeypatch.setattr(found, "_counts", lambda mapped=mapped: mapped)
@@ -197,7 +197,7 @@ def test_memory_on_a_gpu_is_found_again_and_not_outgrown():
     code = """
 import torch
 from umbench.torch import arena, placing, private
-private.lose_less_memory()
+private.configure_allocator()
 device = torch.device("cuda", 0)
 here = torch.ones(30 << 20, dtype=torch.uint8, device=device)
 def step():
@@ -219,7 +219,7 @@ assert torch.cuda.memory_reserved() <= 184 << 20
 torch.cuda.empty_cache()
 found.remap_if_needed()
 found.begin(); step()
-assert found.found_room() and found.laid == 2
+assert found.found_room() and found.mappings == 2
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

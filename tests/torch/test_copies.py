@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 
 import test_fit  # noqa: E402
 
-from umbench.torch import copies, lines, planner  # noqa: E402
+from umbench.torch import copies, copy_streams, planner  # noqa: E402
 
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 
@@ -156,7 +156,7 @@ def test_a_tensor_that_inductor_lays_out_anew_comes_back_in_its_strides():
 
     back = torch.ops.umbench.copy_back(forward(source), slot)
     torch.ops.umbench.finish_copy(part.host, back, slot, False)
-    assert part.stride != turned.stride() and part.straight and torch.equal(back, 2 * turned)
+    assert part.stride != turned.stride() and part.same_strides and torch.equal(back, 2 * turned)
     slab.close()
 
 
@@ -173,7 +173,7 @@ class MadeUpLine:
 def test_a_backward_pass_that_fails_leaves_nothing_to_the_next():
     source, slab = torch.arange(24.0).reshape(2, 3, 4), copies.Slab([96], "pinned", None)
     slot, part = slab.slots[0], copies._slots[slab.slots[0]]
-    part.lines, part.done = dict.fromkeys((True, False), MadeUpLine()), dict.fromkeys((True, False))
+    part.streams, part.done = dict.fromkeys((True, False), MadeUpLine()), dict.fromkeys((True, False))
     turned = source.permute(2, 0, 1)
     copies.expect(slot, turned.contiguous())
     host = torch.ops.umbench.copy_out(turned, slot)
@@ -239,8 +239,8 @@ def test_the_driver_is_called_with_the_gpu_as_the_current_one(monkeypatch):
 
     monkeypatch.setattr(torch.cuda, "current_device", lambda: now[0])
     monkeypatch.setattr(torch.cuda, "device", device)
-    monkeypatch.setattr(lines.private, "raw_stream", lambda gpu: 0)
-    line = object.__new__(lines.Line)
+    monkeypatch.setattr(copy_streams.private, "raw_stream", lambda gpu: 0)
+    line = object.__new__(copy_streams.CopyStream)
     line.gpu, line.managed, line.handle, line.ready = 1, False, 11, 12
     line.record = line.wait = line.copy = lambda *given: calls.append((now[0], *given)) or 0
     line.begin(1000, 2000, 64, 13)
@@ -252,12 +252,12 @@ def test_what_the_driver_refuses_is_named(monkeypatch):
     def name(error, found):
         found._obj.value = b"CUDA_ERROR_ILLEGAL_ADDRESS" if error == 700 else None
 
-    monkeypatch.setattr(lines.ctypes, "CDLL", lambda library: types.SimpleNamespace(cuGetErrorName=name))
-    lines.raise_error(0)
+    monkeypatch.setattr(copy_streams.ctypes, "CDLL", lambda library: types.SimpleNamespace(cuGetErrorName=name))
+    copy_streams.raise_error(0)
     with pytest.raises(RuntimeError, match=r"a copy, or a kernel before it, failed: CUDA_ERROR_ILLEGAL_ADDRESS \(700\)"):
-        lines.raise_error(700)
+        copy_streams.raise_error(700)
     with pytest.raises(RuntimeError, match=r"an unknown error \(12345\)"):
-        lines.raise_error(12345)
+        copy_streams.raise_error(12345)
 
 
 def test_whatever_is_saved_may_wait_on_the_host(monkeypatch):
@@ -342,7 +342,7 @@ def test_managed_memory_on_a_gpu_is_copied_whole():
                                                                           for tier in ("pinned", "managed") for cycles in (0, 2_000_000)]])
 def test_tensors_come_back(device, tier, cycles, monkeypatch):
     """Two forward passes before the backward pass of the first, three times; dense, in other strides, with gaps, and of an odd number of bytes."""
-    monkeypatch.setitem(lines.SLOWED, "cycles", cycles)
+    monkeypatch.setitem(copy_streams.DELAY, "cycles", cycles)
     made = torch.arange(2.0**20, device=device)
     sources = [made.view(1024, 1024), made.view(1024, 1024).t(), made.view(1024, 1024)[:, :512], made.to(torch.uint8)[:4099]]
     slab = copies.Slab([source.numel() * source.element_size() for source in sources], tier, 0 if device == "cuda" else None)
@@ -360,7 +360,7 @@ def test_tensors_come_back(device, tier, cycles, monkeypatch):
                 back = torch.ops.umbench.copy_back(host, slot)
                 torch.ops.umbench.finish_copy(host, back, slot, False)
                 assert torch.equal(back, each)
-            assert hosts[0].data_ptr() != hosts[1].data_ptr() and not copies._slots[slot].holds
+            assert hosts[0].data_ptr() != hosts[1].data_ptr() and not copies._slots[slot].is_awaited
             assert (copies._slots[slot].host is None) == (source is sources[2])
     assert copies.unfinished() == []
     slab.close()
@@ -370,7 +370,7 @@ def test_tensors_come_back(device, tier, cycles, monkeypatch):
 @pytest.mark.parametrize("tier", ("pinned", "managed"))
 @pytest.mark.parametrize("cycles", (0, 20_000_000))
 def test_slow_copies_on_a_gpu_leave_the_gradients(cycles, tier, monkeypatch):
-    monkeypatch.setitem(lines.SLOWED, "cycles", cycles)
+    monkeypatch.setitem(copy_streams.DELAY, "cycles", cycles)
     torch._dynamo.reset()
     gc.collect()
     torch.cuda.empty_cache()

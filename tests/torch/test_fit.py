@@ -220,7 +220,7 @@ def test_a_loss_over_many_words_is_cut_where_that_saves_memory(frozen, monkeypat
     assert over[-2:] == [(0, 0) if frozen else (model.plan.chunks, model.plan.chunks - 1), (0, 0)]
 
 
-def test_the_rows_of_a_loss_are_counted_behind_all_its_shares():
+def test_the_rows_of_a_loss_are_counted_after_all_its_shares():
     """The kernel that divides by the count runs where the count is made, and all shares before it."""
     def loss(hidden, weight, labels):
         return chunks.share_by_share(hidden, weight, None, labels, -100, 4)
@@ -405,7 +405,7 @@ class LaidOut:
     fails = lacking = 0
 
     def __init__(self, device, budget):
-        self.recording, self.laid = None, 0
+        self.recording, self.mappings = None, 0
 
     record = close = begin = remap_if_needed = lambda self: None
     given_up = False
@@ -438,8 +438,8 @@ def test_plans_again_where_the_measured_peak_is_above_the_budget(monkeypatch):
     trained(probe, inputs)
     predicted = probe.plan.predicted["peak"]
     measured = [predicted + 100_000, predicted - 1000]
-    monkeypatch.setattr(plans, "LEAST_SLACK", 0)
-    monkeypatch.setattr(fit_file, "take_workspaces", lambda device: None)
+    monkeypatch.setattr(plans, "MIN_SLACK", 0)
+    monkeypatch.setattr(fit_file, "allocate_workspaces", lambda device: None)
     monkeypatch.setattr(fit_file.Planning, "on_gpu", lambda self: True)
     monkeypatch.setattr(fit_file, "Arena", LaidOut)
     monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda device: None)
@@ -579,7 +579,7 @@ def lowered(monkeypatch):
 def test_a_convolution_that_is_computed_again_keeps_its_strides(monkeypatch):
     graphs = lowered(monkeypatch)
     torch.manual_seed(0)
-    body = nn.Sequential(nn.Conv2d(8, 8, 3, 1, 1, groups=8), models.NextBlock(8), models.NextBlock(8))
+    body = nn.Sequential(nn.Conv2d(8, 8, 3, 1, 1, groups=8), models.ConvNeXtBlock(8), models.ConvNeXtBlock(8))
     model = Mean(body).to(memory_format=torch.channels_last)
     inputs = (torch.randn(4, 8, 24, 24).to(memory_format=torch.channels_last),)
     fit_file = importlib.import_module("umbench.torch.fit")
@@ -602,7 +602,7 @@ def test_gradients_of_branches_are_stored_once(monkeypatch):
     """Inductor would keep both branches' gradients and add them up in each reader."""
     graphs = lowered(monkeypatch)
     torch.manual_seed(0)
-    model = Mean(nn.Sequential(*(models.NextBlock(8) for _ in range(3))))
+    model = Mean(nn.Sequential(*(models.ConvNeXtBlock(8) for _ in range(3))))
     trained(umt.fit(model, budget="1GiB", tier=None, effort=0.003), (torch.randn(4, 8, 24, 24),))
     backward = next(graph for graph in graphs if graph.is_backward)
     told = {node for node in backward.module.graph.nodes if node.meta.get("umbench_store")}
@@ -638,7 +638,7 @@ def test_code_stays_on_a_gpu_between_operators_with_tensors_of_the_host():
     wrapper = Made(lines=[], last_seen_device_guard_index=None)
     wrapper.writeline = lambda line: wrapper.lines.append(line)
     usual = Wrapper.codegen_device_guard_enter
-    with private.one_guard():
+    with private.single_device_guard():
         for device in (0, 0, 1):
             Wrapper.codegen_device_guard_enter(wrapper, device)
             wrapper.lines.append("copy")
@@ -660,7 +660,7 @@ def test_workspaces_of_products_count_where_there_are_products():
 
 
 def test_states_of_an_optimizer_count_once_and_for_all_plans(monkeypatch):
-    """Its first step makes them, behind the first plan."""
+    """Its first step makes them, after the first plan."""
     from types import SimpleNamespace as Made
 
     fit_file = importlib.import_module("umbench.torch.fit")
@@ -673,7 +673,7 @@ def test_states_of_an_optimizer_count_once_and_for_all_plans(monkeypatch):
         states[:] = [torch.zeros(already, dtype=torch.uint8)]
         monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device, already=already: 40 + already)
         planning = fit_file.Planning(model, umt.Plan(2**30), "AdamW", None, "rounding", "aot_eager", 1)
-        planning.look_at_memory()
+        planning.read_memory()
         for held in (already, wanted):
             states[:] = [torch.zeros(held, dtype=torch.uint8)]
             assert planning.base_bytes(Made(nodes=[])) == 40 + wanted
@@ -682,14 +682,14 @@ def test_states_of_an_optimizer_count_once_and_for_all_plans(monkeypatch):
 def on_made_up_gpu(monkeypatch, arena, **figures):
     """fit takes the CPU for a GPU whose functions return these figures."""
     fit_file = importlib.import_module("umbench.torch.fit")
-    monkeypatch.setattr(fit_file, "take_workspaces", lambda device: None)
+    monkeypatch.setattr(fit_file, "allocate_workspaces", lambda device: None)
     monkeypatch.setattr(fit_file.Planning, "on_gpu", lambda self: True)
     monkeypatch.setattr(fit_file, "Arena", arena)
     for name in ("reset_peak_memory_stats", "synchronize", "memory_allocated", "max_memory_allocated", "max_memory_reserved"):
         monkeypatch.setattr(torch.cuda, name, lambda *device, value=figures.get(name, 0): value)
 
 
-def test_plans_again_with_more_slack_where_no_memory_can_be_laid_out(monkeypatch):
+def test_plans_again_with_more_slack_where_no_memory_can_be_mapped(monkeypatch):
     model, inputs = made("perceptron")
     on_made_up_gpu(monkeypatch, LaidOut, max_memory_allocated=2**26, max_memory_reserved=2**41)
     monkeypatch.setattr(LaidOut, "fails", 1)
@@ -706,10 +706,10 @@ def test_the_next_plan_leaves_what_memory_lacked_and_it_does_not_foresee(over, l
     from types import SimpleNamespace as Made
 
     fit_file = importlib.import_module("umbench.torch.fit")
-    monkeypatch.setattr(importlib.import_module("umbench.torch.plan"), "LEAST_SLACK", 0)
+    monkeypatch.setattr(importlib.import_module("umbench.torch.plan"), "MIN_SLACK", 0)
     plan = umt.Plan(1000)
     plan.predicted, plan.measured = {"peak": 1000}, {"peak": 1000 + over}
-    call = Made(arena=Made(laid=0, map_memory=lambda: False, lacking=lacking), plan=plan, compile=lambda: None, MOST_LAID=3, MOST_PLANS=4)
+    call = Made(arena=Made(mappings=0, map_memory=lambda: False, lacking=lacking), plan=plan, compile=lambda: None, MAX_MAPPINGS=3, MAX_PLANS=4)
     fit_file.Call.make_room(call)
     assert plan.more_slack == slack
 
@@ -753,7 +753,7 @@ def test_says_where_more_is_reserved_than_the_budget(monkeypatch):
     assert model._compiled_call_impl.arena.given_up
 
 
-def test_says_once_that_memory_is_no_longer_laid_out(monkeypatch):
+def test_says_once_that_memory_is_no_longer_mapped(monkeypatch):
     class GivesUp(LaidOut):
         has_given_up = lambda self: True  # noqa: E731
 
@@ -764,10 +764,10 @@ def test_says_once_that_memory_is_no_longer_laid_out(monkeypatch):
     for _ in range(4):
         trained(model, inputs)
     assert model.plan.settled and model.plan.within
-    with pytest.warns(UserWarning, match="could not be laid out again") as told:
+    with pytest.warns(UserWarning, match="could not be mapped again") as told:
         for _ in range(2):
             trained(model, inputs)
-    assert len([each for each in told if "laid out" in str(each.message)]) == 1 and model.plan.within is False
+    assert len([each for each in told if "be mapped again" in str(each.message)]) == 1 and model.plan.within is False
 
 
 def test_the_bound_holds_without_what_was_measured():
@@ -842,7 +842,7 @@ def test_cells_that_are_none_are_refused():
     for text in ("unet", "unknown/2", "unet/blocks", "unet/much"):
         with pytest.raises((ValueError, bench.argparse.ArgumentTypeError)):
             bench.cell_of(text)
-    assert [bench.parts_of(text) for text in ("2", "auto")] == ["2", "auto"]
+    assert [bench.micro_batches_of(text) for text in ("2", "auto")] == ["2", "auto"]
     for text in ("0", "many"):
         with pytest.raises((ValueError, bench.argparse.ArgumentTypeError)):
-            bench.parts_of(text)
+            bench.micro_batches_of(text)

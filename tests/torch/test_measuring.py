@@ -110,8 +110,8 @@ def test_short_kernels_wait_for_their_launches():
     measuring.set_durations(made, Times())
     names = [op["name"] for op in made.document["ops"]]
     alone = {op["name"]: op["duration_ns"] for op in made.document["ops"]}
-    taken = launches.wait_for(made, LAUNCH)
-    counts = launches.BEFORE + launches.BETWEEN + launches.BEHIND + sum(launches.launches_of(made, name) for name in names)
+    taken = launches.add_waits(made, LAUNCH)
+    counts = launches.BEFORE + launches.BETWEEN + launches.AFTER + sum(launches.launches_of(made, name) for name in names)
     assert taken == pytest.approx(LAUNCH * counts, rel=1e-6)
     waited = {op["name"]: op["duration_ns"] for op in made.document["ops"]}
     assert sum(waited.values()) == taken and all(waited[name] >= alone[name] for name in names)  # short kernels: the CPU binds the step
@@ -128,12 +128,12 @@ def test_long_kernels_hide_their_launches():
     made = convert.of_model(perceptron)
     measuring.set_durations(made, Times())
     alone = sum(op["duration_ns"] for op in made.document["ops"])
-    assert launches.wait_for(made, 1) < 200 and sum(op["duration_ns"] for op in made.document["ops"]) <= alone + launches.BEFORE + 2
+    assert launches.add_waits(made, 1) < 200 and sum(op["duration_ns"] for op in made.document["ops"]) <= alone + launches.BEFORE + 2
 
 
 def test_sums_into_a_small_table_are_timed_at_positions_within_it():
     made = convert.of_model(looked_up)
-    kernels = {at: kernel for kernel in made.generated.values() for at in [generated.Alone(kernel, torch.device("cpu")).positions] if at > 1}
+    kernels = {at: kernel for kernel in made.generated.values() for at in [generated.SeparateKernel(kernel, torch.device("cpu")).positions] if at > 1}
     assert set(kernels) == {16, 1 << 20}
     assert not generated.is_worth_timing(kernels[1 << 20], 1 << 30)
 
@@ -146,7 +146,7 @@ def test_positions_lie_within_the_extent_that_they_go_along(target, dim, positio
     for node, value in ((table, torch.empty(target)), (index, torch.zeros(4, 8, dtype=torch.long)), (source, torch.empty(4, 8)), (adds, torch.empty(target))):
         node.meta["val"] = value
     kernel = types.SimpleNamespace(nodes=[adds], reads=[table, index, source], writes=[adds], joined=True)
-    assert generated.Alone(kernel, torch.device("cpu")).positions == positions and generated.is_worth_timing(kernel, 1 << 30)
+    assert generated.SeparateKernel(kernel, torch.device("cpu")).positions == positions and generated.is_worth_timing(kernel, 1 << 30)
     kernel.reads.remove(index)  # computed in the kernel
     assert not generated.is_worth_timing(kernel, 1 << 30)
 
@@ -172,11 +172,11 @@ def test_images_are_measured_as_they_are_laid_out():
 def test_a_generated_kernel_computes_by_itself_what_it_computes_in_the_graph():
     made = convert.of_model(perceptron)
     kernel = next(k for name, k in made.generated.items() if "relu" in name)
-    alone = generated.Alone(kernel, torch.device("cpu"))
+    alone = generated.SeparateKernel(kernel, torch.device("cpu"))
     (x,) = (torch.randn(value.shape) for value in alone.values)
     (y,) = torch.fx.GraphModule(nn.Module(), alone.graph)(x)
     assert torch.equal(y, x.relu())
-    others = [generated.Alone(k, torch.device("cpu")) for name, k in made.generated.items() if "relu" in name]
+    others = [generated.SeparateKernel(k, torch.device("cpu")) for name, k in made.generated.items() if "relu" in name]
     assert len({each.key([v.stride() for v in each.values]) for each in others}) == 1 < len(others)
 
 
@@ -185,4 +185,4 @@ def test_kernels_of_a_constant_and_of_a_value_have_other_keys():
     x = graph.placeholder("x")
     x.meta["val"] = torch.empty(4)
     sums = [graph.call_function(torch.ops.aten.add.Tensor, (x, other)) for other in (x, 0)]
-    assert len({generated.Alone(types.SimpleNamespace(nodes=[y], reads=[x], writes=[y]), cpu).key([(1,)]) for y in sums}) == 2
+    assert len({generated.SeparateKernel(types.SimpleNamespace(nodes=[y], reads=[x], writes=[y]), cpu).key([(1,)]) for y in sums}) == 2

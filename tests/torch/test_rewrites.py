@@ -29,12 +29,12 @@ def test_gradients_of_a_convolution_are_parted(stride, padding, dilation, transp
     for node in graph.graph.nodes:  # as traced with fake tensors
         node.meta.setdefault("val", None)
     wanted = graph(gradient, image, filters)
-    rewrites.part_convolutions(graph, 1)
+    rewrites.split_convolution_gradients(graph, 1)
     graph.graph.lint()
     graph.recompile()
     (whole,) = graph.graph.find_nodes(op="call_function", target=aten.convolution_backward.default)
     (other,) = graph.graph.find_nodes(op="call_function", target=aten.convolution.default)
-    assert whole.args[10] == [False, True, True] and image_of(whole) not in other.all_input_nodes
+    assert whole.args[10] == [False, True, True] and image_gradient(whole) not in other.all_input_nodes
     torch.testing.assert_close(graph(gradient, image, filters), wanted)
 
 
@@ -50,7 +50,7 @@ def test_parts_of_an_image_are_read_one_by_one():
 
     graph = make_fx(gradients)(first, second, filters)
     wanted = graph(first, second, filters)
-    rewrites.part_convolutions(graph, 1)
+    rewrites.split_convolution_gradients(graph, 1)
     graph.graph.lint()
     graph.recompile()
     (cat,) = (n for n in graph.graph.find_nodes(op="call_function", target=aten.cat.default) if n.meta["val"].dim() == 4 and n.meta["val"].shape[2] == 8)
@@ -59,7 +59,7 @@ def test_parts_of_an_image_are_read_one_by_one():
     torch.testing.assert_close(graph(first, second, filters), wanted)
 
 
-def image_of(node):
+def image_gradient(node):
     return node.args[1]
 
 
@@ -71,7 +71,7 @@ def test_gradients_that_nothing_reads_stay_in_one_operator():
     graph = make_fx(gradient_of_image, tracing_mode="fake")(torch.randn(2, 4, 8, 8), torch.randn(2, 4, 8, 8), torch.randn(4, 4, 3, 3))
     graph.graph.eliminate_dead_code()
     before = len(graph.graph.nodes)
-    rewrites.part_convolutions(graph, 1)
+    rewrites.split_convolution_gradients(graph, 1)
     assert len(graph.graph.nodes) == before
 
 
@@ -79,7 +79,7 @@ def test_small_convolutions_stay_whole():
     image, filters = torch.randn(1, 1, 4, 4), torch.randn(1, 1, 3, 3)
     graph = make_fx(lambda g, x, w: aten.convolution_backward(g, x, w, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1, [True, True, False])[:2])(image, image, filters)
     before = graph.code
-    rewrites.part_convolutions(graph, 1 << 20)
+    rewrites.split_convolution_gradients(graph, 1 << 20)
     assert graph.code == before
 
 
@@ -105,7 +105,7 @@ def test_a_fitted_unet_has_the_gradients_of_the_whole_one(monkeypatch):
     def parted(joint):
         simplified(joint)
         before = len(joint.graph.nodes)
-        rewrites.part_convolutions(joint, 1)
+        rewrites.split_convolution_gradients(joint, 1)
         assert len(joint.graph.nodes) > before
 
     try:

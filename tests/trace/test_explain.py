@@ -112,7 +112,7 @@ def test_the_cause_is_named_first(trace, tmp_path):
     assert found[0].key == trace.__name__
     assert 0 < found[0].saving_ns <= found[0].waste_ns
     lines = explain.as_lines(process, summary, found, costs, names)
-    assert len(lines) <= explain.MOST_LINES and max(map(len, lines)) <= explain.WIDEST
+    assert len(lines) <= explain.MAX_LINES and max(map(len, lines)) <= explain.WIDEST
     assert any(line.strip().startswith("->") for line in lines)
 
 

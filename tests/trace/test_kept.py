@@ -34,7 +34,7 @@ def test_every_kept_trace_fits_into_twenty_lines():
     for path in sorted(KEPT.rglob("*.jsonl")):
         for process in reader.read(path):
             lines = explain.as_lines(process, *explain.explain(process))
-            assert 3 < len(lines) <= explain.MOST_LINES, path
+            assert 3 < len(lines) <= explain.MAX_LINES, path
             assert not [line for line in lines if " ;" in line or " ," in line], path
 
 

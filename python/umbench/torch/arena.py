@@ -20,7 +20,7 @@ from .steering import LARGE
 MIB = 2**20
 PAGE = 12 * MIB       # bytes that the allocator maps at a time (private.ALLOCATOR)
 GRAIN = 512           # allocations are multiples of these bytes
-MOST_KEPT = 20        # maximum number of successive steps before which memory is mapped again
+MAX_REMAPS = 20        # maximum number of successive steps before which memory is mapped again
 SPARE = 1             # pages that small allocations may take before memory is mapped again
 
 
@@ -117,15 +117,17 @@ def end_recording(marks):
 class Arena:
     """The memory of one device. `budget`: bytes that may be reserved in all.
 
-    record() before a step and recorded() after it, or close() where it fails; map_memory() and begin() before the next, and found_room()
-    after that. remap_if_needed() and begin() before each later step. give_up() where it was disturbed too often."""
+    Order of calls: record() before a step and recorded() after it, or close() if the step fails. map_memory() and begin() before the next
+    step, and found_room() after it. remap_if_needed() and begin() before each later step. give_up() ends the placing of tensors."""
 
     def __init__(self, device, budget):
         self.device, self.budget = device, budget
         self.requests, self.points, self.holds = [], [], None
         self.changes = {}  # changes of the held pieces, as find_holds() last found them
-        self.pages, self.laid, self.kept, self.held = 0, 0, 0, False
-        self.enough = 0  # pages into which a step has fitted; 0 if none has yet
+        self.pages, self.has_fitted = 0, False  # mapped pages, and whether a step has fitted into them
+        self.pages_needed = 0  # pages into which a step has fitted; 0 if none has yet
+        self.mappings = 0  # how often memory was mapped
+        self.remaps = 0  # number of successive steps before which memory was mapped again
         self.recording, self.stream = None, 0  # the stream of the step, by the allocator's name
         self.small = 0  # largest number of bytes reserved by small allocations, stored here since a measurement of the peak resets PyTorch's count
         self.lacking = 0  # bytes that the best packing of the step needs in addition to the mapped memory
@@ -171,15 +173,15 @@ class Arena:
         return int(min(self.budget, allowed)) - told["reserved_bytes"]["all"]["current"] - (self.small - small["current"])
 
     def map_memory(self):
-        """Maps all that the budget allows, but for what is spared, as one piece for the stream of the step; later what was enough. Whether
-        the recorded step finds room there."""
-        self.laid, self.holds = self.laid + 1, None
+        """Maps one piece for the stream of the step: as many pages as a step has fitted into, at first all that the budget allows but SPARE.
+        Returns whether the recorded step fits."""
+        self.mappings, self.holds = self.mappings + 1, None
         placing.follow(None)
         is_current = torch.cuda.current_stream(self.device).cuda_stream == self.stream
         with contextlib.nullcontext() if is_current else torch.cuda.stream(private.stream_of(self.stream, self.device)):
             torch.cuda.empty_cache()
             allowed = self.room() // PAGE
-            self.pages = min(allowed, self.enough or allowed - SPARE)
+            self.pages = min(allowed, self.pages_needed or allowed - SPARE)
             if self.pages < 1 or not self._map():
                 return False
         self.reserved, self.retries = self._counts()
@@ -213,33 +215,34 @@ class Arena:
     def found_room(self):
         """Whether the step since map_memory() found room for all its large tensors, within the budget."""
         reserved, retries = self._counts()
-        self.held = retries == self.retries and reserved <= self.reserved and self.reserved_in_all() <= self.budget
-        self.enough = self.pages if self.held else 0
-        return self.held
+        self.has_fitted = retries == self.retries and reserved <= self.reserved and self.reserved_in_all() <= self.budget
+        self.pages_needed = self.pages if self.has_fitted else 0
+        return self.has_fitted
 
     def reserved_in_all(self):
         return torch.cuda.memory_reserved(self.device)
 
     def remap_if_needed(self):
-        """Maps the memory again where somebody has emptied the cache, or has taken what was free in it. Another process may have the room
-        by then, and give it back later: the next step tries again."""
-        if not self.held:
+        """Maps the memory again if the allocator's cache was emptied or its free memory was taken. If another process holds the device's
+        memory meanwhile, the next step tries again."""
+        if not self.has_fitted:
             return
         if self.holds is not None and self._counts() == (self.reserved, self.retries):
-            self.kept = 0
-        elif self.kept < MOST_KEPT:
-            self.kept += 1
+            self.remaps = 0
+        elif self.remaps < MAX_REMAPS:
+            self.remaps += 1
             self.map_memory()
         else:
             self.give_up()
 
     def give_up(self):
+        """Ends the placing of tensors. Their steps then need more memory."""
         self.holds = None
         placing.follow(None)
 
     def has_given_up(self):
-        """Whether a step has fitted into the memory before, but the last MOST_KEPT have not."""
-        return self.held and self.holds is None and self.kept == MOST_KEPT
+        """Whether a step has fitted into the memory before, but the last MAX_REMAPS have not."""
+        return self.has_fitted and self.holds is None and self.remaps == MAX_REMAPS
 
     def _counts(self):
         """(bytes reserved for large allocations, how often the allocator gave memory back to find some)."""

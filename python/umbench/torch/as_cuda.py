@@ -12,23 +12,23 @@ IN_FLOAT32 = {"layer_norm", "native_layer_norm", "group_norm", "softmax", "log_s
               "nll_loss2d", "cumsum", "cumprod", "prod", "sum", "norm", "pow", "exp", "expm1", "log", "log1p", "log2", "log10", "rsqrt",
               "reciprocal", "sinh", "cosh", "tan", "softplus", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div",
               "cosine_similarity", "binary_cross_entropy_with_logits", "renorm", "logsumexp"}
-MOST_HEAD = 256  # largest extent of a head that cuDNN's attention supports
-OPERATIONS_A_VALUE = 150  # operations a value of bf16 from which on Inductor takes products to be bound by arithmetic on an H100 (pad_mm.is_mm_compute_bound)
+MAX_HEAD = 256  # largest extent of a head that cuDNN's attention supports
+OPERATIONS_A_VALUE = 150  # operations for each value of bf16 above which Inductor counts a product as bound by arithmetic on an H100 (pad_mm.is_mm_compute_bound)
 
 
 # Operators with their own kernel on CUDA that tracing would decompose.
-KEPT = ("silu_backward", "mish_backward")
+NOT_DECOMPOSED = ("silu_backward", "mish_backward")
 library = torch.library.Library("umbench", "FRAGMENT")
-for _name in KEPT:
+for _name in NOT_DECOMPOSED:
     library.define(f"{_name}(Tensor gradient, Tensor x) -> Tensor", tags=(torch.Tag.pointwise,))
     library.impl(_name, lambda gradient, x: torch.empty_like(x), "Meta")
 
 
 @contextlib.contextmanager
 def eager_kernels():
-    """A context in which operators of KEPT are not decomposed."""
+    """A context in which operators of NOT_DECOMPOSED are not decomposed."""
     key = torch._C.DispatchKey.CompositeImplicitAutograd
-    kept = {name: getattr(torch.ops.aten, name).default for name in KEPT}
+    kept = {name: getattr(torch.ops.aten, name).default for name in NOT_DECOMPOSED}
     for name, aten in kept.items():
         aten.py_kernels[key] = getattr(torch.ops.umbench, name).default
     try:
@@ -93,10 +93,10 @@ def compiling():
 
 
 @contextlib.contextmanager
-def products_padded():
-    """Inductor pads operands of products whose rows do not lie at whole words of memory, where a GPU that it measures gains by that
-    (torch/_inductor/fx_passes/pad_mm.py). Here products that arithmetic binds gain, unless the result's rows alone are so, or the rows of
-    the left operand at pairs: that was not padded for DistilBERT on an H100."""
+def products_padded_without_gpu():
+    """A context in which Inductor pads operands of matrix products with unaligned rows. By itself it measures on a GPU whether padding pays
+    (torch/_inductor/fx_passes/pad_mm.py). Here it pays if the product is bound by arithmetic, and the rows of the right operand are
+    unaligned or those of the left operand have an odd length. An even length was not padded for DistilBERT on an H100."""
     from torch._inductor.fx_passes import pad_mm
 
     def gains(match, left, right, op, input=None):
@@ -113,9 +113,9 @@ def products_padded():
 
 
 def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
-    """The kind of attention that an H100 takes: cuDNN's, whose result lies as the query does, memory-efficient or plain
-    (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp). A mask that is trained, as T5's, or whose last extent is expanded is for plain
-    attention alone."""
+    """Attention by the kernel that PyTorch chooses on an H100: cuDNN's, whose result has the layout of the query, the memory-efficient one, or
+    the plain one (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp). Only the plain one takes a mask that is trained, as T5's is, or
+    whose last extent is expanded."""
     if torch.is_autocast_enabled("cpu"):
         half = torch.get_autocast_dtype("cpu")
         query, key, value = (t.to(half) if t.is_floating_point() else t for t in (query, key, value))
@@ -124,20 +124,20 @@ def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
     if query.dim() != 4 or query.dtype not in (*HALVES, torch.float32):
         return _plain(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
     if attn_mask is not None and (attn_mask.requires_grad or attn_mask.dim() not in (2, 4) or attn_mask.stride(-1) != 1 < attn_mask.shape[-1]):
-        key, value = _a_key_for_each_query(query, key, value, enable_gqa)
+        key, value = _repeated_keys(query, key, value, enable_gqa)
         return torch.ops.aten._scaled_dot_product_attention_math(query, key, value, attn_mask, dropout_p, is_causal, scale=scale)[0]
     bias = attn_mask
     if bias is not None:
         bias = torch.where(bias, 0.0, float("-inf")).to(query.dtype) if bias.dtype == torch.bool else bias
         bias = bias.expand(query.shape[0], query.shape[1], query.shape[2], key.shape[2])
     keeps = torch.is_grad_enabled() and any(t.requires_grad for t in (query, key, value))
-    if query.dtype in HALVES and max(query.shape[-1], value.shape[-1]) <= MOST_HEAD and query.shape[-1] % 8 == value.shape[-1] % 8 == 0:
+    if query.dtype in HALVES and max(query.shape[-1], value.shape[-1]) <= MAX_HEAD and query.shape[-1] % 8 == value.shape[-1] % 8 == 0:
         return torch.ops.aten._scaled_dot_product_cudnn_attention(query, key, value, bias, keeps, dropout_p, is_causal, False, scale=scale)[0]
-    key, value = _a_key_for_each_query(query, key, value, enable_gqa)
+    key, value = _repeated_keys(query, key, value, enable_gqa)
     return torch.ops.aten._scaled_dot_product_efficient_attention(query, key, value, bias, keeps, dropout_p, is_causal, scale=scale)[0]
 
 
-def _a_key_for_each_query(query, key, value, grouped):
+def _repeated_keys(query, key, value, grouped):
     times = query.shape[1] // key.shape[1] if grouped else 1
     return [t.repeat_interleave(times, 1) if times > 1 else t for t in (key, value)]
 
@@ -148,8 +148,8 @@ def _plain(query, key, value, mask, dropout, causal, scale, grouped):
 
 
 def decompositions():
-    """Inductor's decompositions for a GPU, for tracing on the CPU: convolutions without their bias, which generated kernels add and sum
-    (torch/_inductor/kernel/conv.py and decomposition.py)."""
+    """Inductor's decompositions for a GPU, for tracing on the CPU. They separate a convolution from its bias, which generated kernels add, and
+    whose gradient they sum (torch/_inductor/kernel/conv.py and decomposition.py)."""
     from torch._inductor.decomposition import select_decomp_table
 
     return {**select_decomp_table(), aten.convolution.default: _without_bias, aten.convolution_backward.default: _without_bias_gradient}

@@ -1,5 +1,5 @@
 """Traces the joint forward and backward graph of a model, as torch.compile would get it, with fake tensors only. It allocates no memory and
-needs no GPU. For a model that cannot be traced it throws an error that names the module.
+needs no GPU. An error for a model that cannot be traced names the module.
 """
 
 import contextlib
@@ -48,7 +48,7 @@ class FakeMode(FakeTensorMode):
     are often read from torch.linspace."""
 
     SEQUENCES = {torch.ops.aten.arange, torch.ops.aten.linspace, torch.ops.aten.logspace}
-    MOST_ELEMENTS = 4096
+    MAX_ELEMENTS = 4096
     keeps_sequences = False
 
     def __deepcopy__(self, memo):
@@ -57,7 +57,7 @@ class FakeMode(FakeTensorMode):
     def may_turn_const(self, t):
         if not self.keeps_sequences:
             return super().may_turn_const(t)
-        return t.numel() <= self.MOST_ELEMENTS and t.device.type == "cpu" and not t.is_sparse and not self.is_our_fake(t)
+        return t.numel() <= self.MAX_ELEMENTS and t.device.type == "cpu" and not t.is_sparse and not self.is_our_fake(t)
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if self.keeps_sequences and getattr(func, "overloadpacket", None) in self.SEQUENCES:
@@ -91,7 +91,7 @@ class WithLoss(torch.nn.Module):
 
 
 class Bare(torch.nn.Module):
-    """The parameters and buffers of a module as torch.compile passes them: those with several names once."""
+    """A module whose parameters and buffers are passed as by torch.compile: those with several names once."""
 
     def __init__(self, module):
         super().__init__()
@@ -139,9 +139,9 @@ def capture(factory, *, compiled, inference=False, autocast=None, times=1, in_sh
     in eager PyTorch's operators. `times`: by how much the batch of the example inputs is repeated. in_shares: a
     chunks.InShares for the loss that the model returns. Raises CannotExport."""
     mode = FakeMode(allow_non_fake_inputs=True)
-    at = _Place()
+    at = _RunningModule()
     with mode, converts_fake_parameters(), autocast_as_cuda(), compiling(), checkpoints.marked():
-        with errors_in_one_line("the function fails", at), AsCuda(), real_loads_refused(), values_left_out():
+        with errors_in_one_line("the function fails", at), AsCuda(), loads_refused(), initial_values_skipped():
             mode.keeps_sequences = True
             made = factory()
             mode.keeps_sequences = False
@@ -160,10 +160,10 @@ def capture(factory, *, compiled, inference=False, autocast=None, times=1, in_sh
                 wrapped.in_shares = in_shares
             with contextlib.nullcontext() if compiled else eager_kernels():
                 joint = _joint(wrapped, inputs, labels, as_cuda.decompositions() if compiled else {})
-            at.leave_alone()
+            at.remove_hooks()
             if compiled:
                 refuse_breaks(model, inputs[:-1] if labels else inputs)
-                passes(joint.graph, mode)
+                apply_passes(joint.graph, mode)
             else:
                 checkpoints.compute_again(joint.graph.graph)
                 joint.graph.graph.eliminate_dead_code()
@@ -210,17 +210,17 @@ def refuse_breaks(model, inputs):
         return
     except CannotExport as error:
         raise CannotExport(f"{error}; --as eager has no graphs") from None
-    except Exception:  # noqa: BLE001  fake tensors on a CPU end what a GPU would run
+    except Exception:  # noqa: BLE001  a model for a GPU may fail with fake tensors on the CPU
         return
 
 
-def passes(graph, mode):
+def apply_passes(graph, mode):
     """Applies torch.compile's passes to the joint graph. They are private; if a release lacks them, the graph stays unchanged."""
     try:
         from torch._inductor.compile_fx import _recursive_joint_graph_passes as joint_graph_passes
     except ImportError:
         return
-    with V.set_fake_mode(mode), as_cuda.products_padded():
+    with V.set_fake_mode(mode), as_cuda.products_padded_without_gpu():
         joint_graph_passes(graph, input_device=torch.device("cpu"))
 
 
@@ -256,7 +256,7 @@ def converts_fake_parameters():
 
 
 @contextlib.contextmanager
-def real_loads_refused():
+def loads_refused():
     """A context in which torch.load throws, since it would allocate memory."""
     usual = torch.load
 
@@ -271,7 +271,7 @@ def real_loads_refused():
 
 
 @contextlib.contextmanager
-def values_left_out():
+def initial_values_skipped():
     """A context in which torch.nn.init.trunc_normal_ does nothing, since that of 2.15 reads the values."""
     usual = torch.nn.init._no_grad_trunc_normal_
     torch.nn.init._no_grad_trunc_normal_ = lambda tensor, *_, **__: tensor
@@ -290,8 +290,8 @@ def on_fake_cpu(tensor):
 
 # --- the model ---
 
-class _Place:
-    """The module whose code is running, with which every traced operator is marked."""
+class _RunningModule:
+    """The module whose code is running. Every traced operator is marked with it."""
 
     def __init__(self):
         self.stack, self.hooks = [], []
@@ -301,7 +301,7 @@ class _Place:
             self.hooks.append(module.register_forward_pre_hook(lambda *_, path=path, module=module: self.enter(path, module)))
             self.hooks.append(module.register_forward_hook(lambda *_: self.leave(), always_call=False))
 
-    def leave_alone(self):
+    def remove_hooks(self):
         for hook in self.hooks:
             hook.remove()
 

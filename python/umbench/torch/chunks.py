@@ -17,16 +17,16 @@ SHARE_OF_BUDGET = 0.2      # share of the budget that the logits of one share an
 SHARE_IF_FROZEN = 0.08     # the same for frozen weights, where more shares cost no sums of gradients
 
 
-# A copy of the rows that waits for the gradients of the share before. Without it Inductor would compute all logits first.
+# Copies the rows after the gradients of the previous share have been computed. Without it Inductor would compute all logits first.
 library = torch.library.Library("umbench", "FRAGMENT")
-library.define("behind(Tensor rows, Tensor weight_gradient, Tensor rows_gradient) -> Tensor")
+library.define("after_gradients(Tensor rows, Tensor weight_gradient, Tensor rows_gradient) -> Tensor")
 
 
-def behind(rows, weight_gradient, rows_gradient):
+def after_gradients(rows, weight_gradient, rows_gradient):
     return rows.clone()
 
 
-@torch.library.register_fake("umbench::behind", lib=library)
+@torch.library.register_fake("umbench::after_gradients", lib=library)
 def _(rows, weight_gradient, rows_gradient):
     return torch.empty_like(rows)
 
@@ -55,7 +55,7 @@ def add_product_(total, left, right):
     add_product(total, left, right, out=total)
 
 
-for function in (behind, add_product, add_product_):
+for function in (after_gradients, add_product, add_product_):
     library.impl(function.__name__, function, "CompositeExplicitAutograd")
 
 
@@ -106,7 +106,7 @@ class ShareByShare(torch.autograd.Function):
             of_rows, of_weight, of_bias = [], None, None
             for some, wanted in zip(rows.chunk(shares), labels.chunk(shares)):
                 if of_rows:
-                    some = torch.ops.umbench.behind(some, of_rows[-1] if of_weight is None else of_weight, of_rows[-1])
+                    some = torch.ops.umbench.after_gradients(some, of_rows[-1] if of_weight is None else of_weight, of_rows[-1])
                 logits = F.linear(some, words, None if bias is None else bias.to(half)).float()
                 loss, logits_gradient = loss_of(logits, wanted, ignored)
                 total = total + loss
@@ -117,7 +117,7 @@ class ShareByShare(torch.autograd.Function):
                 if bias is not None:
                     part = logits_gradient.float().sum(0)
                     of_bias = part if of_bias is None else of_bias + part
-            # Inductor moves the kernel that divides by the count, and all shares, to where the count is made: here, behind the waits for copies.
+            # Inductor moves the kernel that divides by the count, and all shares, to where the count is made: here, after the waits for copies.
             count = (labels != ignored).sum().float()
             ctx.types = hidden.dtype, weight.dtype, None if bias is None else bias.dtype
             ctx.save_for_backward(torch.cat(of_rows).reshape(hidden.shape), of_weight, of_bias, count)
@@ -167,7 +167,7 @@ def shares_to_try(graph, budget):
     most = max([bytes_with_gradients(example_of(linear)) for linear, _ in losses], default=0)
     if most <= 0.01 * budget:
         return [1]
-    allowed = budget * (SHARE_OF_BUDGET if any(learns(linear) for linear, _ in losses) else SHARE_IF_FROZEN)
+    allowed = budget * (SHARE_OF_BUDGET if any(is_trained(linear) for linear, _ in losses) else SHARE_IF_FROZEN)
     return [shares for shares in SHARES if most / shares <= allowed or shares == SHARES[-1]]
 
 
@@ -177,7 +177,7 @@ def bytes_with_gradients(logits):
     return logits.numel() * 2 * (2 if half else 4)
 
 
-def learns(linear):
+def is_trained(linear):
     return example_of(linear.args[1]).requires_grad
 
 
@@ -203,10 +203,10 @@ def in_shares(linear, loss, shares):
     """The arguments of share_by_share that replaces them."""
     hidden, weight, bias = [*linear.args, None][:3]
     options = options_of(loss)
-    return hidden, weight, bias, options["target"], options.get("ignore_index", -100), shares, learns(linear)
+    return hidden, weight, bias, options["target"], options.get("ignore_index", -100), shares, is_trained(linear)
 
 
-def cut(module, shares):
+def cut_losses(module, shares):
     """A copy of Dynamo's graph that computes each loss in `shares` parts."""
     graph = torch.fx.Graph()
     copied = {}
@@ -227,7 +227,7 @@ def cut(module, shares):
 
 
 class InShares(TorchFunctionMode):
-    """Computes losses in `shares` while a model is traced, as `cut` does in Dynamo's graph. graph: linear layers, views of their results,
+    """Computes losses in `shares` while a model is traced, as `cut_losses` does in Dynamo's graph. graph: linear layers, views of their results,
     and losses, as Dynamo's graph has them."""
 
     def __init__(self, shares):

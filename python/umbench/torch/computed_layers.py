@@ -118,7 +118,7 @@ def map_hardtanh(c, node):
 
 
 def map_hardtanh_backward(c, node):
-    """PyTorch saves the input of the ReLU6, which is between 0 and 6 exactly where the output is."""
+    """PyTorch saves the input of the ReLU6, umbench the output. Both are between 0 and 6 for the same elements."""
     read = [c.plain(node.args[1]), c.plain(node.args[0])]
     return is_relu6(node.args[2:4]) and pointwise(c, node, "relu_backward", read, (1, 0), {"capped": True})
 
@@ -214,16 +214,16 @@ def map_max_pool2d_with_indices_backward(c, node):
 
 
 def map_addmm(c, node):
-    b, x, w = c.plain(node.args[0]), c.plain(node.args[1]), c.turned(node.args[2])
+    b, x, w = c.plain(node.args[0]), c.plain(node.args[1]), c.transposed(node.args[2])
     return not node.kwargs and b is not None and linear(c, node, x, w, [b])
 
 
 def map_mm(c, node):
     left, right = node.args
-    if c.turned(right) is not None and c.plain(left) is not None:
-        return linear(c, node, c.plain(left), c.turned(right), [])
-    if c.turned(left) is not None and c.plain(right) is not None:
-        return linear_filter(c, node, c.plain(right), c.turned(left))
+    if c.transposed(right) is not None and c.plain(left) is not None:
+        return linear(c, node, c.plain(left), c.transposed(right), [])
+    if c.transposed(left) is not None and c.plain(right) is not None:
+        return linear_filter(c, node, c.plain(right), c.transposed(left))
     return linear_data(c, node, c.plain(right), c.plain(left))
 
 

@@ -1,8 +1,8 @@
 """Copies of saved tensors to the host and back, on separate streams, as operators of the graphs.
 
-copy_out and copy_back start a copy, finish_copy makes the current stream wait for it. finish_copy reads the source: until then nothing
-writes over it, neither PyTorch's allocator nor Inductor, which gives the memory of tensors that nothing reads any more to others. It writes
-the copy: nothing reads that before. On a CPU the copy itself is made as late as it may be, by finish_copy."""
+copy_out and copy_back start a copy, and finish_copy makes the current stream wait for it. finish_copy has the source as an operand that it
+reads, so neither PyTorch's allocator nor Inductor reuses the source's memory before. It has the copy as an operand that it writes, so
+nothing reads the copy before. On a CPU finish_copy makes the copy itself, so that tests find a reader that is too early."""
 
 import ctypes
 import itertools
@@ -10,15 +10,15 @@ import weakref
 
 import torch
 
-from . import lines, managed
+from . import copy_streams, managed
 from .planner import NoPlan
 
 GRAIN = 512   # slots begin at multiples of these bytes
 PADDING = 16  # a slot is 1/16 larger than its tensor, since Inductor may pad rows
 
 library = torch.library.Library("umbench", "FRAGMENT")
-# What lies on the host is flat: Inductor would copy it once more, before it is there, where it wants a result in other strides.
-# The source comes in whatever strides Inductor gave it; a copy of it made for the purpose would be gone before the end.
+# Copies on the host are flat, since Inductor would copy a result once more to give it other strides, before finish_copy has run.
+# The operators take the source in any strides, since Inductor would free a copy of it with other strides before finish_copy has run.
 library.define("copy_out(Tensor source, int slot) -> Tensor", tags=(torch.Tag.flexible_layout,))
 library.define("copy_back(Tensor host, int slot) -> Tensor", tags=(torch.Tag.flexible_layout,))
 library.define("finish_copy(Tensor source, Tensor(a!) copy, int slot, bool out) -> ()", tags=(torch.Tag.flexible_layout,))
@@ -27,43 +27,46 @@ _slots, _numbers = {}, itertools.count()
 
 
 class Slot:
-    """A part of a slab for the tensor of one node. stride: of the last source; host: a flat tensor for all that this spans, None where it
-    spans more than there is; address, bytes: of that; back: (extents, strides, type, device) of what the graph wants back; straight:
-    whether that lies as the source did. `holds`: a backward pass has yet to read it; shown: weakly, the view of the host that it has. By
-    direction, True to the host: lines, done (their events), and unfinished, what finish_copy has to do beside waiting."""
+    """A part of a slab, for the tensor of one node.
+
+    host: a flat tensor of the memory that the last source spanned; None if that is larger than the slot. address, bytes: of `host`.
+    stride: of the last source. back: (extents, strides, type, device) of the tensor that the backward graph wants. same_strides: whether
+    these strides are those of the source.
+    is_awaited: whether a backward pass has yet to read `host`. view: a weak reference to the view of `host` that the graph has.
+    By direction (True is to the host): streams; done, events of the last copies; unfinished, what finish_copy() does besides waiting."""
 
     def __init__(self, memory, offset, size):
         self.memory, self.offset, self.size = memory, offset, size
-        self.host = self.stride = self.back = self.lines = None
-        self.holds, self.straight, self.address, self.bytes, self.unfinished = False, True, 0, 0, {}
-        self.shown = lambda: None
+        self.host = self.stride = self.back = self.streams = None
+        self.is_awaited, self.same_strides, self.address, self.bytes, self.unfinished = False, True, 0, 0, {}
+        self.view = lambda: None
 
     def place(self, source):
-        """Prepares the slot for a source. Its strides may differ from the traced ones; shape and type do not."""
+        """Prepares the slot for a source, whose strides may differ from the traced ones."""
         elements, (size, stride, *_) = _spanned(source), self.back
         self.stride, self.bytes = source.stride(), elements * source.element_size()
-        self.straight = all(n == 1 or a == b for n, a, b in zip(size, stride, self.stride))
+        self.same_strides = all(n == 1 or a == b for n, a, b in zip(size, stride, self.stride))
         self.host, self.address = None, 0
         if self.bytes <= self.size:
             at = self.memory.storage_offset() + self.offset // source.element_size()
             made = torch.empty(0, dtype=source.dtype, device=self.memory.device)
             self.host = made.set_(self.memory.untyped_storage(), at, (elements,), (1,))
             self.address = self.host.data_ptr()
-        if source.is_cuda and self.lines is None:
-            self.lines = {out: lines.line(source.device.index, out, self.memory.is_cuda) for out in (True, False)}
-            self.events = {out: lines.event_on(each.stream) for out, each in self.lines.items()}
+        if source.is_cuda and self.streams is None:
+            self.streams = {out: copy_streams.copy_stream(source.device.index, out, self.memory.is_cuda) for out in (True, False)}
+            self.events = {out: copy_streams.event_on(each.stream) for out, each in self.streams.items()}
             self.done = {out: event.cuda_event for out, event in self.events.items()}
 
     def begin(self, out, source, copy):
         """Begins a copy of the memory that the tensors span. It is complete after finish_copy()."""
         on_device, on_host = (source, copy) if out else (copy, source)
-        if self.lines is None:
+        if self.streams is None:
             self.unfinished[out] = lambda: _flat(copy).copy_(_flat(source))
         elif on_host.data_ptr() == self.address:
             ends = (self.address, on_device.data_ptr()) if out else (on_device.data_ptr(), self.address)
-            self.lines[out].begin(*ends, self.bytes, self.done[out])
+            self.streams[out].begin(*ends, self.bytes, self.done[out])
         else:  # keeps the memory until the copy has ended
-            stream = self.lines[out].stream
+            stream = self.streams[out].stream
             stream.wait_stream(torch.cuda.current_stream(stream.device))
             with torch.cuda.stream(stream):
                 _flat(copy).copy_(_flat(source), non_blocking=True)
@@ -91,7 +94,7 @@ class Slab:
         for slot in self.slots:
             _slots.pop(slot, None)
         if self.gpu is not None:
-            torch.cuda.synchronize(self.gpu)  # waits for the copies, of which PyTorch does not know
+            torch.cuda.synchronize(self.gpu)  # PyTorch does not know of the copies
         self.free()
 
 
@@ -111,7 +114,7 @@ def managed_bytes(size):
 
 
 def expect(slot, value):
-    """Sets the layout in which the tensor is copied back to that of `value`, until a compiled forward graph uses another one."""
+    """Makes copies back have the layout of `value`, until a compiled forward graph uses another one."""
     _slots[slot].back = tuple(value.shape), tuple(value.stride()), value.dtype, value.device
 
 
@@ -119,12 +122,12 @@ def copy_out(source, slot):
     part = _slots[slot]
     if source.stride() != part.stride:
         part.place(source)
-    if part.host is None or part.holds and part.shown() is not None:  # if its view no longer exists, the earlier backward pass will never run
+    if part.host is None or part.is_awaited and part.view() is not None:  # if its view no longer exists, the earlier backward pass will never run
         copy = torch.empty(_spanned(source), dtype=source.dtype, pin_memory=source.is_cuda)
         part.begin(True, source, copy)
         return copy
-    shown, part.holds = part.host.detach(), True
-    part.shown = weakref.ref(shown)
+    shown, part.is_awaited = part.host.detach(), True
+    part.view = weakref.ref(shown)
     part.begin(True, source, shown)
     return shown
 
@@ -133,14 +136,14 @@ def copy_back(host, slot):
     if slot not in _slots:
         raise RuntimeError("a backward pass reads tensors of a fitted model that is gone; keep the model until the pass has run")
     part = _slots[slot]
-    if part.unfinished.get(False) and part.lines:  # a copy of a backward pass that failed
-        part.lines[False].finish(part.done[False])
+    if part.unfinished.get(False) and part.streams:  # a copy of a backward pass that failed
+        part.streams[False].finish(part.done[False])
     part.unfinished.pop(False, None)
     size, stride, dtype, device = part.back
     made = torch.empty_strided(size, stride, dtype=dtype, device=device)
     if host.data_ptr() == part.address:
-        part.holds = False
-    if part.straight:
+        part.is_awaited = False
+    if part.same_strides:
         part.begin(False, host, made)
         part.unfinished.setdefault(False, lambda: made)  # the copy reads this memory until it has ended
         return made
@@ -158,8 +161,8 @@ def copy_back(host, slot):
 
 def finish_copy(source, copy, slot, out):
     part = _slots[slot]
-    if part.lines:
-        part.lines[out].finish(part.done[out])
+    if part.streams:
+        part.streams[out].finish(part.done[out])
     if out in part.unfinished:
         part.unfinished.pop(out)()
 
@@ -187,7 +190,7 @@ for function in (copy_out, copy_back, finish_copy):
 @torch.library.register_fake("umbench::copy_out", lib=library)
 def _(source, slot):
     part = _slots[slot]
-    if part.back:  # the last to ask is Inductor, once it has fixed the source's strides, and the backward graph is compiled later
+    if part.back:  # Inductor asks last, when it has fixed the source's strides, and compiles the backward graph later
         part.back = part.back[0], tuple(source.stride()), *part.back[2:]
     return torch.empty(_spanned(source), dtype=source.dtype, device=_slots[slot].memory.device)
 

@@ -32,7 +32,7 @@ def main(options):
     elif figures:
         rates.set_durations(made, figures)
     if kernel_ns:
-        launches.wait_for(made, kernel_ns)
+        launches.add_waits(made, kernel_ns)
     optimizer.add_step(made.document, options.optimizer, options.step)
     output.write(convert.as_text(made.document), options.out)
     report(made, options, time.monotonic() - began)

@@ -23,18 +23,19 @@ PRODUCTS = {"mm", "addmm", "bmm", "baddbmm", "add_product"}  # operators for whi
 
 
 def fit(model, budget, optimizer=None, tier="pinned", bits="rounding", micro_batches=1, statistics_of_parts=False, backend="inductor", effort=1.0):
-    """Compiles `model` in place and returns it; a plan is made when the first batch arrives, and told by `model.plan`.
+    """Compiles `model` in place and returns it. The first batch makes the plan, which is then in `model.plan`.
 
-    budget: bytes of the device for all of training ("24GiB" or a number): parameters, gradients, the optimizer's states, activations.
-    optimizer: of the parameters, or its class, or the name of that, whose states count; None counts none.
-    tier: where tensors wait that are offloaded: "pinned" memory of the host, "managed" memory whose home is the host, or None: nothing is.
-    bits: "rounding" allows what adds up in another order: losses in shares, batches in parts; "same" does not.
-    micro_batches: equal parts that each batch is computed in, one after the other; "auto" takes the fewest that have a plan, or more
-    where that is predicted to save a tenth. The model's result has to be its loss, a mean over the batch. statistics_of_parts: parts may
-    be normalised by statistics of their own.
-    backend: "inductor", or "aot_eager" which compiles nothing. effort: of the search, 1 is some seconds. Equal graphs and costs have
-    equal plans on any machine.
-    Raises NoPlan, in one line, here or at the first batch."""
+    budget: bytes of device memory for all of training ("24GiB" or a number): parameters, gradients, the optimizer's states, activations.
+    optimizer: the optimizer of the parameters, its class, or the name of its class. Its states count; None counts none.
+    tier: the memory that takes offloaded tensors: "pinned" memory of the host, or "managed" memory whose home is the host. None offloads
+    nothing.
+    bits: "rounding" allows sums in another order (losses in shares, batches in parts); "same" does not.
+    micro_batches: the number of equal parts of each batch, which are computed one after the other. "auto" takes the smallest number that
+    has a plan, or a larger one that is predicted to save a tenth of the time. The model's result has to be its loss, a mean over the batch.
+    statistics_of_parts: whether each part may be normalised by its own statistics.
+    backend: "inductor", or "aot_eager", which compiles nothing.
+    effort: of the search; 1 takes some seconds. Equal graphs and costs have equal plans on any machine.
+    Raises NoPlan with a message of one line, here or at the first batch."""
     refusals.of_model(model)
     refusals.of_options(tier, bits, micro_batches, effort, backend)
     states_per_byte(optimizer)
@@ -42,28 +43,30 @@ def fit(model, budget, optimizer=None, tier="pinned", bits="rounding", micro_bat
         micro.refuse_statistics(model)
     plan = Plan(bytes_of(budget))
     if torch.cuda.is_available():
-        private.lose_less_memory()
+        private.configure_allocator()
     private.install(model, Call(model, plan, Planning(model, plan, optimizer, tier, bits, backend, effort), micro_batches))
     model.plan = plan
     return model
 
 
 class Call:
-    """model(...): compiles, looks at the peak of the second step, and plans again where that is above the budget, where the forward pass
-    runs out of memory, or where no memory of the budget's size can be laid out for the step."""
+    """What runs for model(...): compiles, measures the peak of the second step, and makes another plan if that peak exceeds the budget, if
+    the forward pass runs out of memory, or if the step does not fit into mapped memory of the budget's size."""
 
-    MOST_PLANS, MOST_FORGOTTEN, MOST_LAID = 4, 3, 3
+    MAX_PLANS = 4     # plans of a model
+    MAX_REPEATS = 3   # measurements of the second step that are repeated since its backward pass did not run
+    MAX_MAPPINGS = 3  # mappings of memory for the steps of one plan
 
     def __init__(self, model, plan, planning, micro_batches):
         self.model, self.plan, self.planning = model, plan, planning
         self.is_auto = micro_batches == "auto"
         self.chosen = not self.is_auto
         self.counts = [micro_batches] if self.chosen else list(micro.COUNTS)  # of micro batches; the first is in use
-        self.steps, self.arena, self.ran_backward, self.forgotten = 0, None, False, 0
+        self.steps, self.arena, self.ran_backward, self.repeats = 0, None, False, 0
         self.compile()
 
     def compile(self):
-        self.forget_step()
+        self.repeat_measurement()
         placing.follow(None)
         self.steps, self.plan.micro_batches, self.arena = 0, self.counts[0], None
         self.plan.settled, self.plan.within = False, None
@@ -81,7 +84,7 @@ class Call:
                 return self.planning.step_ms(count)
 
         if self.planning.on_gpu():
-            take_workspaces(next(self.model.parameters()).device)
+            allocate_workspaces(next(self.model.parameters()).device)
         self.planning.only_plans, self.counts = True, list(micro.COUNTS)
         try:
             counts = micro.by_time(milliseconds)
@@ -113,7 +116,7 @@ class Call:
                 raise
             del self.counts[0]
         except torch.OutOfMemoryError:
-            if self.plan.plans == 0 or self.plan.plans >= self.MOST_PLANS:
+            if self.plan.plans == 0 or self.plan.plans >= self.MAX_PLANS:
                 raise
             self.plan.leave_more_slack()
         self.compile()
@@ -127,32 +130,32 @@ class Call:
             refusals.of_inputs(inputs, named)
             private.forget_hints((inputs, named))
             with private.errors_of_breaks(NoPlan):
-                count = micro.dividing(self.counts[0], inputs, named) if self.is_auto and self.chosen else self.counts[0]
+                count = micro.largest_count(self.counts[0], inputs, named) if self.is_auto and self.chosen else self.counts[0]
                 if count == 1 or not torch.is_grad_enabled():
                     return self.run(*inputs, **named)
                 return micro.run_in_parts(self.run, self.model, count, inputs, named)
         except BaseException:
-            self.forget_step()
+            self.repeat_measurement()
             raise
 
     def note_backward(self):
         self.ran_backward = True
 
-    def forget_step(self):
-        """After an error, measures the step again."""
+    def repeat_measurement(self):
+        """After an error, lets the next step be measured as the second one."""
         if self.arena is not None and self.steps == 2:
             self.arena.close()
             self.steps = 1
 
     def begin_step(self):
-        """Begins a training step. The first compiles and the second is measured; behind it memory is laid out, until a step finds room in
+        """Begins a training step. The first compiles, the second is measured, and the later ones map memory until a step has fitted into
         it."""
         device = next(self.model.parameters()).device
-        if self.steps == 2 and not self.ran_backward and self.forgotten < self.MOST_FORGOTTEN:
-            self.forgotten += 1
-            self.forget_step()  # the backward pass of the last step failed or never ran
+        if self.steps == 2 and not self.ran_backward and self.repeats < self.MAX_REPEATS:
+            self.repeats += 1
+            self.repeat_measurement()  # the backward pass of the last step failed or never ran
         if self.steps == 0:
-            take_workspaces(device)
+            allocate_workspaces(device)
         elif self.steps == 1:
             torch.cuda.reset_peak_memory_stats(device)
             torch.cuda.synchronize(device)
@@ -169,7 +172,7 @@ class Call:
                 self.plan.settle(reserved)
             elif self.plan.measured["peak"] <= self.plan.budget and recorded and private.maps_pages():
                 self.make_room()
-            elif self.plan.exceeds_usable() and self.plan.plans < self.MOST_PLANS:
+            elif self.plan.exceeds_usable() and self.plan.plans < self.MAX_PLANS:
                 self.compile()
             else:
                 self.plan.settle(reserved)
@@ -180,10 +183,10 @@ class Call:
         self.steps += 1
 
     def make_room(self):
-        """Plans again if memory cannot be mapped for the step: with more slack, unless the next plan already includes the missing bytes."""
-        if self.arena.laid < self.MOST_LAID and self.arena.map_memory():
+        """Maps memory for the step. If that fails, makes another plan, with more slack unless that plan already includes the missing bytes."""
+        if self.arena.mappings < self.MAX_MAPPINGS and self.arena.map_memory():
             return
-        if self.plan.plans < self.MOST_PLANS:
+        if self.plan.plans < self.MAX_PLANS:
             foreseen = self.plan.measured["peak"] - self.plan.predicted["peak"]  # the next plan includes these bytes
             if not self.plan.exceeds_usable() or self.arena.lacking > foreseen:
                 self.plan.leave_more_slack(self.arena.lacking - foreseen)
@@ -193,7 +196,7 @@ class Call:
             self.plan.settle(self.plan.measured["reserved"])
 
 
-def take_workspaces(device):
+def allocate_workspaces(device):
     """Makes cuBLAS allocate its workspaces in the threads of both passes, so that they are measured."""
     for kind in (torch.float32, torch.bfloat16):
         a = torch.ones(16, 16, device=device, dtype=kind, requires_grad=True)
@@ -231,7 +234,7 @@ class Planning:
     def __init__(self, model, plan, optimizer, tier, bits, backend, effort):
         self.bits = bits
         self.shares, self.costs, self.slabs = 1, None, []
-        self.allocated = self.workspaces = self.states = 0  # bytes before the first plan: without workspaces, of them, of the optimizer's states
+        self.allocated = self.workspaces = self.states = 0  # bytes before the first plan: all but workspaces, workspaces, the optimizer's states
         self.model, self.plan, self.optimizer, self.tier, self.backend, self.effort = model, plan, optimizer, tier, backend, effort
         self.only_plans, self.bytes_per_ns = False, 0
         weakref.finalize(self, close_all, self.slabs).atexit = False
@@ -244,10 +247,10 @@ class Planning:
         close_all(self.slabs)
 
     def compile(self, graph, inputs):
-        """Compiles Dynamo's graph, its losses cut into as few shares as have a plan."""
+        """Compiles Dynamo's graph. Its losses are cut into the smallest number of shares for which there is a plan."""
         refusals.of_graph(graph.graph)
         if not self.allocated and self.on_gpu():
-            self.look_at_memory()
+            self.read_memory()
         *others, last = chunks.shares_to_try(graph.graph, self.plan.budget) if self.bits == "rounding" else [1]
         for self.shares in others:
             with contextlib.suppress(NoRoom):
@@ -255,7 +258,8 @@ class Planning:
         self.shares = last
         return self.compile_shares(graph, inputs)
 
-    def look_at_memory(self):
+    def read_memory(self):
+        """Reads how much memory was allocated before the first plan, and for what."""
         device = next(self.model.parameters()).device
         allocated = torch.cuda.memory_allocated(device)
         private.free_workspaces()
@@ -264,7 +268,7 @@ class Planning:
         self.states = sum(t.numel() * t.element_size() for t in held_states(self.optimizer))
 
     def compile_shares(self, graph, inputs):
-        return private.compiled(chunks.cut(graph, self.shares), inputs, weakly(self.partition), self.backend)
+        return private.compiled(chunks.cut_losses(graph, self.shares), inputs, weakly(self.partition), self.backend)
 
     def partition(self, joint, inputs, *, num_fwd_outputs, static_lifetime_input_indices=None, **others):
         begun = time.monotonic()
@@ -343,8 +347,8 @@ def has_products(step):
 
 
 def fastest_of(graphs, planned, budget):
-    """(graph, planned(graph)), which ends with the planner's answer, of the graph whose plan fits and is the fastest, or needs least.
-    `begin` is of the first graph, `bound` of all."""
+    """(graph, planned(graph)) of the graph whose plan is the fastest of those that fit, else the one with the lowest peak. planned(graph) ends
+    with the planner's answer, whose `begin` becomes that of the first graph, and whose `bound` becomes the lowest of all graphs."""
     found = [(graph, planned(graph)) for graph in graphs]
     answers = [made[-1] for _, made in found]
     begin, bound = answers[0]["begin"], min(answer["bound"] for answer in answers)

@@ -1,4 +1,4 @@
-"""What fit would make of a model on a GPU that need not be there: a table of whether it fits, how much slower it gets, and what is done.
+"""Predicts what fit would make of a model on a GPU, which need not be present: whether it fits, how much slower it gets, and what is done.
 
 MODEL.py:FUNCTION names a function without arguments that returns (model, inputs), the batch first. Nothing is run: the graph is
 traced with fake tensors, and times follow a machine file. A batch is not computed in parts here."""
@@ -7,7 +7,7 @@ from umbench import load, model_arguments
 
 from .export import function_named, machine
 
-LEAST_EFFORT = 0.001
+MIN_EFFORT = 0.001
 LIBRARY_BYTES = 65 * 2**20  # workspaces of cuBLAS for the threads of the two passes, measured on an H100 with torch 2.11
 
 
@@ -72,7 +72,7 @@ def planned(options, plan, times):
     whole = chunks.InShares(1)
     joint = captured(options, times, whole)
     tries = chunks.shares_to_try(whole.graph, plan.budget)
-    own = None if tries[0] == 1 else plan_of(options, plan.usable, joint, LEAST_EFFORT)[1]["begin"]
+    own = None if tries[0] == 1 else plan_of(options, plan.usable, joint, MIN_EFFORT)[1]["begin"]
     for shares in tries:
         if shares > 1:
             joint = captured(options, times, chunks.InShares(shares))

@@ -9,13 +9,13 @@ from . import private
 from .operators import GATHERS, SCATTERS, name_of
 from .values import base_of, stored_bytes, value_of
 
-LEAST_BYTES = 1 << 24  # smaller kernels take longer to launch than to run
+MIN_BYTES = 1 << 24  # smaller kernels take longer to launch than to run
 SMALL_TABLE = 1 << 20  # bytes of a table that is always in the cache, so that positions do not matter
 
 
-class Alone:
-    """The nodes of a kernel, behind placeholders for what it reads. `values`: the traced values of these. `positions`: whole numbers that
-    it reads may be below that, where it adds to tables; else 1. `device`: a torch.device."""
+class SeparateKernel:
+    """Copies of a kernel's nodes in a graph of their own, with placeholders for the values that it reads. `values`: the traced values of the
+    placeholders. `positions`: if the kernel adds to a table, positions in the table are below this number; else 1. `device`: a torch.device."""
 
     def __init__(self, kernel, device):
         self.graph, self.values, self.made = torch.fx.Graph(), [], {}
@@ -43,15 +43,15 @@ class Alone:
         return "generated " + hashlib.sha256(repr((told, given)).encode()).hexdigest()[:24]
 
     def compiled(self, strides):
-        """A function of a list of the values read, of these strides."""
+        """The kernel as a function of the list of its operands, which have these strides."""
         with FakeTensorMode():
             examples = [torch.empty_strided(v.shape, stride, dtype=v.dtype, device=self.device) for v, stride in zip(self.values, strides)]
         return private.compiled_alone(torch.fx.GraphModule(torch.nn.Module(), self.graph), examples)
 
 
 def is_worth_timing(kernel, size):
-    """Whether a kernel of `size` bytes is timed by itself: what goes to positions in a large table is not, since these are not known."""
-    return size >= LEAST_BYTES and kernel.joined and not any(depends_on_positions(node, kernel) for node in kernel.nodes)
+    """Whether a kernel of `size` bytes is timed by itself. One that accesses positions of a large table is not, since the positions are not known."""
+    return size >= MIN_BYTES and kernel.joined and not any(depends_on_positions(node, kernel) for node in kernel.nodes)
 
 
 def depends_on_positions(node, kernel):

@@ -6,10 +6,10 @@ Follows the behaviour of torch._inductor (ir.py: realize, mark_reuse; scheduler.
 - kernels that read each other, or the same, are joined where they go over the same elements, or one reduces what the other
   goes over, and nothing between them has to run in between.
 
-The planner of `fit` has a simpler rule (planners/torch_kernels.cpp): which nodes share a kernel follows from each of thousands of choices
-that it looks at. For ResNet-50 one takes it about 1 ms, kernels_of 0.2 s. tests/torch/test_forecast.py holds their peaks of the same two
-graphs to 1 % of each other, an LSTM's to 4 %. The peaks that fit and export tell differ by more where fit leaves images as they are traced,
-and where Inductor runs kernels in another order.
+The planner of `fit` has a simpler rule (planners/torch_kernels.cpp), since it finds the kernels for each of thousands of choices: for
+ResNet-50 that takes about 1 ms, kernels_of 0.2 s. tests/torch/test_forecast.py checks that their peaks for the same two graphs differ by at
+most 1 %, those of an LSTM by 4 %. The peaks that fit and export predict differ by more if fit keeps the traced layout of images, or if
+Inductor runs kernels in another order.
 """
 
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ from .values import base_of, maker_of, numel, padded_row, tensors_of, value_of
 # unroll_reductions_threshold, max_fusion_size. A reduction to few elements of many each goes in two steps, the first by many blocks, so that what reads
 # its result is another kernel (choices.py: reduction_split_factor, for 132 multiprocessors); a variance takes a third step where the first has
 # more blocks a column than multiprocessors.
-READS_WHEN_SHARED, OPERATIONS_WHEN_SHARED, READS, UNROLLED, MOST_IN_A_KERNEL = 4, 30, 8, 8, 64
+READS_WHEN_SHARED, OPERATIONS_WHEN_SHARED, READS, UNROLLED, MAX_NODES = 4, 30, 8, 8, 64
 MULTIPROCESSORS = 132
 MANY_RESULTS, SHORT_ROW, SHORT_COLUMN = MULTIPROCESSORS * 2 * 32, 8192, 1024
 FEW_ELEMENTS, BLOCKS = 32 * 2048 * MULTIPROCESSORS, 8 * MULTIPROCESSORS
@@ -31,11 +31,11 @@ FEW_ELEMENTS, BLOCKS = 32 * 2048 * MULTIPROCESSORS, 8 * MULTIPROCESSORS
 
 @dataclass
 class Kernel:
-    """`reads` and `writes` are nodes whose values lie in memory. `nodes` are all that it computes, those included that no
-    memory holds; the last is its own.
-    over: for each of `writes` what it may be written over, if the kernel is the last to read that and the sizes are the same: what the
-    result's own loop reads element by element and no other loop of the kernel reads (torch/_inductor/scheduler.py: decide_inplace_update).
-    The planner has the same rule (planners/torch_walk.cpp: in_place_bytes)."""
+    """reads, writes: nodes whose values are in memory. nodes: all that the kernel computes, also values that are not in memory; the last one is
+    computed by no other kernel.
+    over: for each of `writes` the operands that the result may overwrite, if the kernel is their last reader and the sizes are equal. The
+    loop of the result reads them element by element, and no other loop of the kernel reads them (torch/_inductor/scheduler.py:
+    decide_inplace_update). The planner has the same rule (planners/torch_walk.cpp: in_place_bytes)."""
 
     nodes: list = field(default_factory=list)
     reads: list = field(default_factory=list)
@@ -150,7 +150,7 @@ def _is_stored(node, made, readers):
 
 
 def _is_position(reader, source):
-    """Whether it has the positions of maxima, which the kernel that reads them recomputes."""
+    """Whether the source has the positions of maxima, which the kernel of the reader recomputes."""
     return name_of(reader) == "max_pool2d_with_indices_backward" and reader.args[-1] is source
 
 
@@ -199,18 +199,19 @@ def _scattered_over(member, loops):
 
 
 class _Groups:
-    """Buffers that share a kernel. `before` and the bits of `behind` are groups by their numbers."""
+    """Groups of buffers that share a kernel, by numbers. before(): groups whose results a group reads. predecessors: a bit for each group that has
+    to run before."""
 
     def __init__(self, buffers):
         self.buffers, self.members, self.of, self.readers = buffers, {}, {}, {}
-        self.extents, self.behind = {}, {}
+        self.extents, self.predecessors = {}, {}
         for number, (node, buffer) in enumerate(buffers.items()):
             self.of[node], self.members[number], self.extents[number] = number, [node], buffer.extent
             for read in buffer.reads:
                 self.readers.setdefault(read, []).append(node)
-            self.behind[number] = 0
+            self.predecessors[number] = 0
             for other in self.before(number):
-                self.behind[number] |= self.behind[other] | 1 << other
+                self.predecessors[number] |= self.predecessors[other] | 1 << other
 
     def before(self, group):
         makers = (maker_of(read) for node in self.members[group] for read in self.buffers[node].reads)
@@ -222,28 +223,28 @@ class _Groups:
         if a == b or ALONE in (self.buffers[one].kind, self.buffers[other].kind):
             return
         extent = _common(self.extents[a], self.extents[b])
-        if extent is None or len(self.members[a]) + len(self.members[b]) > MOST_IN_A_KERNEL:
+        if extent is None or len(self.members[a]) + len(self.members[b]) > MAX_NODES:
             return
         if self._is_between(a, b) or self._is_between(b, a) or self._waits(a, b) or self._waits(b, a):
             return
         self.extents[a], self.members[a] = extent, self.members[a] + self.members.pop(b)
         for node in self.members[a]:
             self.of[node] = a
-        behind = (self.behind[a] | self.behind.pop(b)) & ~(1 << a | 1 << b)
-        self.behind[a] = behind
-        for group, others in self.behind.items():
+        predecessors = (self.predecessors[a] | self.predecessors.pop(b)) & ~(1 << a | 1 << b)
+        self.predecessors[a] = predecessors
+        for group, others in self.predecessors.items():
             if others & (1 << a | 1 << b):
-                self.behind[group] = (others | behind | 1 << a) & ~(1 << b)
+                self.predecessors[group] = (others | predecessors | 1 << a) & ~(1 << b)
 
     def _waits(self, first, last):
-        """Whether one reads what the other reduces in steps, and goes over more than the results, as the last step does."""
+        """Whether `last` reads a reduction in steps of `first` and runs over more elements than its results, as the last step does."""
         steps = {node for node in self.members[first] if self.buffers[node].later_steps}
         results = {(self.buffers[node].extent[0], 1) for node in steps}
         return self.extents[last] not in results and any(maker_of(read) in steps for node in self.members[last] for read in self.buffers[node].reads)
 
     def _is_between(self, first, last):
         """Whether a third kernel has to run after the one and before the other."""
-        return any(self.behind[group] >> first & 1 for group in self.before(last) if group != first)
+        return any(self.predecessors[group] >> first & 1 for group in self.before(last) if group != first)
 
     def in_order(self):
         """The members of each group; a group comes as soon as one of its members may, after all that it reads."""

@@ -1,21 +1,21 @@
 """How long the CPU takes to launch a compiled step, and how long the GPU waits for it.
 
-Counts are in launches of a generated kernel. They were fitted to what the CPU took for the forward and the backward pass of AlexNet,
-SqueezeNet, ResNet-50, ConvNeXtV2, DINOv2, Phi, GPT-NeoX, Mixtral and T5 on the host of an H100 with torch 2.11, that of a copy to a U-Net.
+Costs are counted in launches of a generated kernel. They were fitted to CPU times of the forward and backward passes of AlexNet, SqueezeNet,
+ResNet-50, ConvNeXtV2, DINOv2, Phi, GPT-NeoX, Mixtral and T5 on the host of an H100 with torch 2.11; COPY was fitted to a U-Net.
 """
 
 from .operators import is_attention, launches_of_library, name_of
 
-KERNEL_NS = 29_000  # of a generated kernel, there: short steps that were timed for it took 12 to 49 us, from one run to the next
+KERNEL_NS = 29_000  # CPU time of a launch of a generated kernel on that host; between runs of short steps it varied from 12 to 49 us
 CALLS = {"mm": 1.1, "addmm": 1.1, "bmm": 1.1, "convolution": 1.0, "convolution_backward": 4.0}
 ATTENTION, ATTENTION_BACKWARD, OTHERS = 1.2, 2.4, 2.7
 COPY = 1.5  # a copy of an operand or result of a convolution to another order
-BEFORE, BETWEEN, BEHIND = 15, 35, 50  # before the first kernel, before the backward pass, and behind the last, where gradients are handed over
+BEFORE, BETWEEN, AFTER = 15, 35, 50  # before the first kernel, before the backward pass, and after the last, where gradients are handed over
 
 
-def wait_for(made, kernel_ns=KERNEL_NS):
-    """Lengthens the operators of a Converted, in place, by what the GPU waits for the CPU, which takes `kernel_ns` to launch a generated
-    kernel: the CPU runs ahead while kernels are long, and the GPU waits for it while they are short. Returns what the CPU takes."""
+def add_waits(made, kernel_ns=KERNEL_NS):
+    """Lengthens the operators of a Converted, in place, by the time that the GPU waits for the CPU, which launches ahead while kernels are long.
+    `kernel_ns`: time to launch a generated kernel. Returns the CPU time of all launches in ns."""
     timed = [op for op in made.document["ops"] if "duration_ns" in op]
     passes = first_of_passes(made.document)
     before = dict(zip(passes, (BEFORE, BETWEEN)))
@@ -25,7 +25,7 @@ def wait_for(made, kernel_ns=KERNEL_NS):
         end = max(done + op["duration_ns"], launched + op["duration_ns"] // made.launches.get(op["name"], 1))
         op["duration_ns"], done = end - done, end
     if len(passes) > 1:
-        launched += round(kernel_ns * BEHIND)
+        launched += round(kernel_ns * AFTER)
         timed[-1]["duration_ns"] += max(0, launched - done)
     return launched
 

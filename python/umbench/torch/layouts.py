@@ -22,8 +22,8 @@ def has_channels_last(graph):
 
 
 def copies_of(node):
-    """Of a convolution or its gradients whose operands do not have channels last: for each of its kernels the bytes of (operands and
-    result) that are copied. Empty of all else."""
+    """The bytes of operands and result that each kernel of a convolution of half precision, or of its gradients, copies if they do not have
+    channels last. Empty for all other nodes."""
     if not is_convolution(node):
         return []
     backward = name_of(node) == "convolution_backward"
@@ -51,7 +51,7 @@ def _has_channels_last(x):
 
 
 def left_as_traced(forward):
-    """Images of a forward graph with channels last that keep the order in which they were traced: what comes behind the last convolution
+    """Images of a forward graph with channels last that keep the order in which they were traced: those after the last convolution
     (torch/_inductor/graph.py: find_nodes_prefer_channels_last)."""
     nodes = [n for n in forward.nodes if n.op == "call_function"]
     last = max(i for i, n in enumerate(nodes) if name_of(n) == "convolution")

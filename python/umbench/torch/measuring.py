@@ -1,7 +1,7 @@
 """Measures how long operators take on a GPU: products, convolutions, attention and others once for each shape, generated kernels compiled
 one by one or estimated from their bytes.
 
-Times are kept in ~/.cache/umbench for the GPU and the release of PyTorch: another network measures what is new in it alone.
+Times are kept in ~/.cache/umbench for the GPU and the release of PyTorch: another network measures only operators that are new.
 A GPU that rests between short measurements runs at a higher clock than in training, so products and copies keep it busy meanwhile.
 """
 
@@ -22,7 +22,7 @@ from .values import padded_strides
 
 REPEATS, ROUNDS = 10, 5
 BETWEEN_KERNELS_NS = 2500  # from the end of a kernel to the next on one stream: 2.4 to 3.0 us for T5, GPT-2, SqueezeNet and DistilBERT in results/torch/steps.jsonl
-LEAST_BYTES, MOST_BYTES, LINK_BYTES = 1 << 16, 1 << 31, 1 << 25
+MIN_BYTES, MAX_BYTES, LINK_BYTES = 1 << 16, 1 << 31, 1 << 25
 CACHE_BYTES = 1 << 27  # more than a GPU's second-level cache holds
 METHOD = 7             # version of the method; times of another version are not used
 ERRORS_OF_GPUS = ("CUDA error", "out of memory", "_STATUS_ALLOC_FAILED")
@@ -87,7 +87,7 @@ class Times:
         """Nanoseconds of a generated kernel (kernels.Kernel) that reads and writes `size` bytes."""
         if not generated.is_worth_timing(kernel, size):
             return self.of_bytes(size)
-        alone = generated.Alone(kernel, self.device)
+        alone = generated.SeparateKernel(kernel, self.device)
         key = alone.key([self._strides(value, channels_last) for value in alone.values])
         if key not in self.known:
             run = self.compiled.pop(key, None) or self._compiled(alone, channels_last)
@@ -107,7 +107,7 @@ class Times:
         for op in made.document["ops"]:
             kernel = made.generated.get(op["name"])
             if kernel is not None and generated.is_worth_timing(kernel, op["bytes"]):
-                alone = generated.Alone(kernel, self.device)
+                alone = generated.SeparateKernel(kernel, self.device)
                 key = alone.key([self._strides(value, made.channels_last) for value in alone.values])
                 if key not in self.known and key not in self.compiled:
                     self.compiled[key] = self._compiled(alone, made.channels_last)
@@ -213,7 +213,7 @@ class Times:
         return lambda: node.target(*args, **kwargs)
 
     def _attention(self, node):
-        """As _call, for attention by the kernel that this GPU uses, whichever the node names."""
+        """As _call, for attention. Runs the kernel that this GPU uses, even if the node names another one."""
         def example(name):
             given = argument_of(node, name) if any(a.name == name for a in node.target._schema.arguments) else None
             return self._example(given.meta["val"], False) if isinstance(given, torch.fx.Node) else given
@@ -263,7 +263,7 @@ class Times:
         return graph
 
     def _load(self):
-        """Calls that work a GPU as training does: two thirds of the time products, else copies."""
+        """Calls that load the GPU as training does: products for two thirds of the time, copies for the rest."""
         a, b = (torch.randn(2048, 2048, device=self.device, dtype=torch.bfloat16) for _ in range(2))
         made, source = torch.empty_like(a), torch.zeros(CACHE_BYTES // 8, device=self.device)
         result = torch.empty_like(source)
@@ -271,7 +271,8 @@ class Times:
         return 12 * [*4 * [product], copy]
 
     def _example(self, value, channels_last, node=None, below=1):
-        """Random numbers where a traced value has a shape, whole ones below `below`. `node`: of a matrix, whose rows may be padded."""
+        """Random numbers for a traced tensor, whole ones below `below`; all else is returned as it is. `node`: the node of a matrix, whose rows may be
+        padded."""
         if isinstance(value, (list, tuple)):
             return type(value)(self._example(v, channels_last) for v in value)
         if not isinstance(value, torch.Tensor):
@@ -292,7 +293,7 @@ class Times:
 
 
 def share_rows(args):
-    """The operands of a product of experts, each of which takes as many rows: whole numbers say where the rows of each end."""
+    """The operands of a product of experts in which each expert takes equally many rows. Whole numbers are the ends of the experts' rows."""
     at = next(i for i, a in enumerate(args) if isinstance(a, torch.Tensor) and not a.is_floating_point())
     ends, rows = args[at], max(args[0].shape) if args[1].dim() == 2 else args[0].shape[0]
     return *args[:at], torch.arange(1, ends.numel() + 1, device=ends.device, dtype=ends.dtype) * (rows // ends.numel()), *args[at + 1:]
@@ -330,7 +331,7 @@ def _shape(value, node=None):
 
 
 def _sizes():
-    size = LEAST_BYTES
-    while size <= MOST_BYTES:
+    size = MIN_BYTES
+    while size <= MAX_BYTES:
         yield size
         size *= 2

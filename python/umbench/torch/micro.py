@@ -1,4 +1,4 @@
-"""Computes a batch in equal parts, each with its forward and backward pass: the gradients of the mean of their losses."""
+"""Computes a batch in equal parts, each with its own forward and backward pass. The gradients are those of the mean of the parts' losses."""
 
 import torch
 
@@ -6,7 +6,7 @@ from .planner import NoPlan, NoRoom
 
 KEEP_STATISTICS = (torch.nn.modules.batchnorm._BatchNorm,)
 COUNTS = (1, 2, 4, 8, 16)  # numbers of parts that "auto" tries
-WORTH = 0.9  # more parts are chosen below this share of the time in fewer parts; they have taken 6 % longer than predicted (results/torch/parts_h100.jsonl)
+WORTH = 0.9  # more parts are chosen if they take less than this share of the time of fewer parts, since they have taken 6 % longer than predicted (results/torch/parts_h100.jsonl)
 ACCESSES, ACCESSES_AT_END = 3, 2  # accesses of memory to add a gradient to the sum, and to multiply the sum
 
 
@@ -69,9 +69,9 @@ def batch_of(inputs, named):
     return next((x.shape[0] for x in [*inputs, *named.values()] if isinstance(x, torch.Tensor) and x.dim()), 0)
 
 
-def dividing(most, inputs, named):
-    """The largest of COUNTS, at most `most`, that a batch has equal parts of."""
-    return max(count for count in COUNTS if count <= most and batch_of(inputs, named) % count == 0)
+def largest_count(limit, inputs, named):
+    """The largest of COUNTS, at most `limit`, that a batch has equal parts of."""
+    return max(count for count in COUNTS if count <= limit and batch_of(inputs, named) % count == 0)
 
 
 def parts_of(count, inputs, named):

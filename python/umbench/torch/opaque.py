@@ -86,7 +86,7 @@ def cut_of(c, node, read, indices):
 
 def is_transposed_batch(c, node, each, view):
     """Whether this is the left side of a filter's gradient, dy^T x, which is summed over the batch."""
-    return (name_of(node) == "mm" and each is node.args[0] and view.turned and view.tensor.batch
+    return (name_of(node) == "mm" and each is node.args[0] and view.transposed and view.tensor.batch
             and c.spread(node.args[1]) == "batch" and c.spread(node) == "whole")
 
 

@@ -11,7 +11,7 @@ from torch.utils.flop_counter import flop_registry
 TYPES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "bf16", torch.int64: "i32", torch.int32: "i32",
          torch.uint64: "i32", torch.uint32: "i32", torch.int16: "u16", torch.bool: "u8", torch.uint8: "u8", torch.int8: "u8"}
 
-LEAST_CHANNELS = 8  # minimum channels of a convolution's group for tensor cores
+MIN_CHANNELS = 8  # minimum channels of a convolution's group for tensor cores
 
 VIEW, COMPUTED, REDUCED, READS_NEIGHBOURS, SCATTERED, ALONE, NOTHING = range(7)
 
@@ -98,7 +98,7 @@ def is_attention(node):
 
 def is_depthwise(node):
     """Whether a convolution's groups are too small for tensor cores."""
-    return argument_of(node, "groups") > 1 and value_of_argument(argument_of(node, "weight")).shape[1] < LEAST_CHANNELS
+    return argument_of(node, "groups") > 1 and value_of_argument(argument_of(node, "weight")).shape[1] < MIN_CHANNELS
 
 
 def is_product(node):

@@ -26,7 +26,7 @@ class _Memory:
         self.inside = [sum(stored_bytes(value) for base in kernel.inside for value in tensors_of(base)) for kernel in kernels]
         self.written = [inside + sum(self.size[base] for base in kernel.writes) for kernel, inside in zip(kernels, self.inside)]
         self.given = sum(size for base, size in self.size.items() if base not in self.writer and base not in stays)
-        self.behind = [{self.writer[base] for base in kernel.reads if base in self.writer} - {number} for number, kernel in enumerate(kernels)]
+        self.predecessors = [{self.writer[base] for base in kernel.reads if base in self.writer} - {number} for number, kernel in enumerate(kernels)]
 
     def freed_by(self, number, left):
         """Bytes that are freed after a kernel. `left` is the number of remaining readers of each base."""
@@ -55,7 +55,7 @@ class _Memory:
         left = {base: set(numbers) for base, numbers in self.readers.items()}
         held = self.given
         most = max(held, sum(size for base, size in self.size.items() if base in self.stays and base in self.writer))
-        waits, order = [set(b) for b in self.behind], []
+        waits, order = [set(b) for b in self.predecessors], []
         ready = {number for number, b in enumerate(waits) if not b}
         while ready:
             def cost(number):

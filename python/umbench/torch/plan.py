@@ -7,18 +7,21 @@ from .operators import is_view, name_of
 from .values import module_of
 
 # Slack for unused pieces of the caching allocator on a GPU (arena.py): a share of the budget within limits.
-SLACK, LEAST_SLACK, MOST_SLACK = 0.05, 48 * 2**20, 768 * 2**20
+SLACK, MIN_SLACK, MAX_SLACK = 0.05, 48 * 2**20, 768 * 2**20
 
 
 class Plan:
-    """budget, usable: bytes. Empty until the first batch.
+    """A plan; empty until the first batch.
 
-    saved, offloaded, recomputed: names of nodes, offloaded ones among the saved; differences: those that PyTorch treated otherwise.
-    predicted: {"peak": bytes, "ms": float}; unplanned: the same of PyTorch's own choice, of a graph whose losses are cut alike; measured:
-    {"peak", "reserved", "ms"} of a whole step on a GPU. chunks: shares that the loss is computed in; micro_batches: parts that a batch is
-    computed in. plans: how many were made; seconds: of planning so far, all trials; unforeseen: bytes measured above the prediction, by
-    shares of the loss; settled: no other plan will be made; then reserved: bytes that PyTorch reserves, within: whether these are within
-    the budget."""
+    budget, usable: bytes that the user allows, and that the plan may use.
+    saved, offloaded, recomputed: names of nodes; the offloaded ones are among the saved.
+    differences: names of nodes that PyTorch saved or recomputed unlike the plan.
+    predicted: {"peak": bytes, "ms": float} of a step. unplanned: the same of PyTorch's own choice, for a graph with the same shares.
+    measured: {"peak", "reserved", "ms"} of a whole step on a GPU, in bytes and milliseconds.
+    chunks: the number of shares of the loss. micro_batches: the number of parts of a batch.
+    plans: the number of plans so far. seconds: the time of all planning so far.
+    unforeseen: {shares of the loss: bytes by which a measured peak exceeded its prediction}.
+    settled: whether the plan is final. If so, reserved: bytes that PyTorch reserves; within: whether these are within the budget."""
 
     def __init__(self, budget):
         self.budget, self.usable, self.more_slack = budget, budget, 0
@@ -32,21 +35,21 @@ class Plan:
         self.untimed = []  # operators whose time is estimated
 
     def leave_slack(self):
-        self.usable = self.budget - min(max(int(self.budget * SLACK), LEAST_SLACK), MOST_SLACK) - self.more_slack
+        self.usable = self.budget - min(max(int(self.budget * SLACK), MIN_SLACK), MAX_SLACK) - self.more_slack
 
     def leave_more_slack(self, lacking=0):
         """Increases the slack, since the allocator lost at least `lacking` bytes more."""
         self.more_slack += max(self.budget // 50, lacking)
 
     def measure(self, allocated, reserved, ms):
-        """Peaks in bytes and milliseconds of one step, the optimizer's part included. What the prediction did not see is foreseen by the
-        next plan."""
+        """Stores peaks in bytes and the milliseconds of one step, the optimizer's part included. The next plan includes the bytes by which the
+        peak exceeds its prediction."""
         self.measured = {"peak": allocated, "reserved": reserved, "ms": ms}
         self.tried.append((self.predicted["peak"], allocated))
         self.unforeseen[self.chunks] = self.unforeseen.get(self.chunks, 0) + allocated - self.predicted["peak"]
 
     def exceeds_usable(self):
-        return self.measured["peak"] > self.usable + LEAST_SLACK // 4
+        return self.measured["peak"] > self.usable + MIN_SLACK // 4
 
     def settle(self, reserved):
         """Makes the plan final. `reserved` are the bytes that PyTorch reserves."""
@@ -57,7 +60,7 @@ class Plan:
     def give_up(self):
         """Notes that the memory that was mapped for the step is lost."""
         self.within = False
-        warnings.warn("the cache of PyTorch's allocator was emptied, and memory could not be laid out again: a hard cap may fail", stacklevel=4)
+        warnings.warn("the cache of PyTorch's allocator was emptied, and memory could not be mapped again: a hard cap may fail", stacklevel=4)
 
     def set_answer(self, step, answer, base_bytes, chunks=1):
         made, own = answer["plan"], answer["begin"]

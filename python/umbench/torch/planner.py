@@ -35,8 +35,8 @@ def program():
 
 WORK = 15_000_000  # work limit of each search (planners/torch_target.hpp: plan_torch), about 2 s on eight cores
 COPY_NS = 20000  # fixed cost of a copy to the host or back: two waits for events
-# By how much of a copy's time kernels take longer while it runs (H100): to pinned memory 1 to 4 %, back 3 to 8 %; copies of managed memory are
-# kernels themselves.
+# The share of a copy's time by which kernels beside it take longer. On an H100: to pinned memory 1 to 4 %, back 3 to 8 %. Copies of managed
+# memory are kernels themselves.
 COPY_DRAG = {"pinned": 0.04, "managed": 0.6}
 HOST_KERNEL_NS, HOST_COPY_NS = 30_000, 70_000  # CPU time of launching within a step (results/torch/fit_h200.jsonl, held_steps_h100.jsonl)
 

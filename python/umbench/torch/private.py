@@ -138,9 +138,9 @@ def compiled(graph, inputs, partition, backend):
             return aot_autograd(fw_compiler=boxed_nop, partition_fn=partition)(graph, inputs)
         from torch._inductor.compile_fx import compile_fx
 
-        call_straight("copies", ("copy_out", "copy_back", "finish_copy"))
-        call_straight("chunks", ("behind", "add_product", "add_product_"))
-        with layouts_as_traced(), memory_given_back(), stored_as_marked(), calls_before_allocations(), one_guard():
+        call_directly("copies", ("copy_out", "copy_back", "finish_copy"))
+        call_directly("chunks", ("after_gradients", "add_product", "add_product_"))
+        with traced_strides_kept(), memory_given_back(), stored_as_marked(), calls_before_allocations(), single_device_guard():
             return compile_fx(graph, inputs, config_patches={
                 "custom_partitioner_fn": partitioner(partition), "fx_graph_cache": False,
                 "size_asserts": False, "alignment_asserts": False})  # leaves out checks, since launching dominates small kernels
@@ -155,9 +155,9 @@ def compiled_alone(module, examples):
 
 
 @contextlib.contextmanager
-def layouts_as_traced():
-    """Inductor gives what leads to a convolution channels-last strides, also what has its channels last already because the model moved
-    them. Within, that keeps its strides, in graphs whose convolutions are traced with channels last."""
+def traced_strides_kept():
+    """A context in which contiguous images keep their strides in graphs whose convolutions were traced with channels last. By itself Inductor
+    gives channels-last strides to all images before a convolution, also to those whose channels the model has moved to the last dimension."""
     from torch._inductor.graph import GraphLowering
 
     find = GraphLowering.find_nodes_prefer_channels_last
@@ -175,7 +175,7 @@ def layouts_as_traced():
 
 
 def mark_to_store(module, names):
-    """Nodes of a graph whose values `stored_as_marked` gives memory."""
+    """Marks nodes of a graph, by their names, for `stored_as_marked`."""
     for node in module.graph.nodes:
         if node.name in names:
             node.meta["umbench_store"] = True
@@ -183,8 +183,8 @@ def mark_to_store(module, names):
 
 @contextlib.contextmanager
 def stored_as_marked():
-    """While this context is active, Inductor stores the values that are marked for it. By itself it computes a sum of few tensors again
-    in each kernel that reads it."""
+    """A context in which Inductor stores the values of marked nodes. By itself it computes a sum of few tensors again in each kernel that
+    reads it."""
     from torch._inductor.graph import GraphLowering
     from torch._inductor.ir import TensorBox
 
@@ -245,7 +245,7 @@ def calls_before_allocations():
 
 
 @contextlib.contextmanager
-def one_guard():
+def single_device_guard():
     """A context in which Inductor's code does not switch the device around operators with tensors of the host, which would take CPU
     time."""
     from torch._inductor.codegen.wrapper import EnterDeviceContextManagerLine, ExitDeviceContextManagerLine, PythonWrapperCodegen
@@ -277,7 +277,7 @@ take_bytes = getattr(torch._C, "_cuda_cudaCachingAllocator_raw_alloc", None)
 give_bytes = getattr(torch._C, "_cuda_cudaCachingAllocator_raw_delete", None)
 
 
-def call_straight(module, operators):
+def call_directly(module, operators):
     """Code of Inductor calls this package's operators as functions of `module`, which have their names: a call by PyTorch's dispatcher
     costs the CPU as much as launching a kernel."""
     from torch._inductor.codegen.custom_extern_kernel_codegen import CUSTOM_EXTERN_KERNEL_CODEGEN, CustomCodegen
@@ -302,7 +302,7 @@ def is_contiguous_image(value):
 
 
 def keep_order():
-    """Within `compiled`: Inductor leaves the order of the graphs that follow. (Patches of compile_fx are made anew for each graph.)"""
+    """Makes Inductor keep the order of the graphs that follow in this call of `compiled`. (compile_fx drops patches after each graph.)"""
     from torch._inductor import config
 
     config.reorder_for_peak_memory = False
@@ -334,7 +334,7 @@ def free_workspaces():
     torch._C._cuda_clearCublasWorkspaces()
 
 
-def lose_less_memory():
+def configure_allocator():
     """Applies the settings to the caching allocator, unless the user has set some."""
     if not any(os.environ.get(name) for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")):
         torch._C._accelerator_setAllocatorSettings(ALLOCATOR)
@@ -363,7 +363,7 @@ def free_pieces(device, stream):
 
 
 def _large_segments(device, stream):
-    """Of the pool that all allocations share which are not in a CUDA graph's or the user's."""
+    """The segments of large allocations in the default pool, not in those of CUDA graphs or of the user."""
     wanted = {"device": device.index or 0, "stream": stream, "segment_type": "large", "is_expandable": True, "segment_pool_id": (0, 0)}
     segments = torch.cuda.memory_snapshot(include_traces=False)
     return sorted((each for each in segments if all(each[name] == value for name, value in wanted.items())), key=lambda each: each["address"])
@@ -435,7 +435,7 @@ def after_backward(result, call):
 
 
 def forget_hints(values):
-    """Forgets that sizes of tensors may change: PyTorch notes that at tensors that a model compiled for other sizes, too, has had."""
+    """Removes marks that sizes of tensors may change. PyTorch marks tensors after a model was compiled for several sizes."""
     for leaf in tree_leaves(values):
         if isinstance(leaf, torch.Tensor):
             vars(leaf).pop("_dynamo_weak_dynamic_indices", None)

@@ -6,7 +6,7 @@ matrices run at the full rate, convolutions at the share that the file's `operat
 
 import torch
 
-from .operators import LEAST_CHANNELS, argument_of, is_attention, is_convolution, is_depthwise, name_of, value_of_argument
+from .operators import MIN_CHANNELS, argument_of, is_attention, is_convolution, is_depthwise, name_of, value_of_argument
 from .values import padded_strides, value_of
 
 CHANNELS_OF_TILE = 96  # the same value as in simulator/roofline.cpp and measure/operator_paces.py
@@ -58,8 +58,8 @@ def products_per_s(node, precision, machine):
     if is_depthwise(node):
         return machine["fp32_flops_per_s"] * (DEPTHWISE_BACKWARD_SHARE if backward else DEPTHWISE_SHARE)
     channels = value_of_argument(argument_of(node, "weight")).shape[1]
-    if channels < LEAST_CHANNELS and precision == "bf16":
-        return full * FEW_CHANNELS_SHARE * channels / LEAST_CHANNELS
+    if channels < MIN_CHANNELS and precision == "bf16":
+        return full * FEW_CHANNELS_SHARE * channels / MIN_CHANNELS
     asked = node.args[10] if backward else ()
     kinds = [kind for kind, wanted in zip(("convolution_backward_data", "convolution_backward_filter"), asked) if wanted] or ["convolution"]
     filters = value_of_argument(argument_of(node, "weight")).shape

@@ -6,7 +6,7 @@ from torch.utils._pytree import tree_leaves
 from . import private
 from .planner import NoPlan
 
-MOST_EFFORT = 1000
+MAX_EFFORT = 1000
 TIERS, BITS, BACKENDS = ("pinned", "managed", None), ("rounding", "same"), ("inductor", "aot_eager")
 WRAPPERS = ("DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule", "DataParallel")
 PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
@@ -31,8 +31,8 @@ def of_wrappers():
 
 
 def of_options(tier, bits, micro_batches, effort, backend):
-    if not is_number(effort) or not 0 < effort <= MOST_EFFORT:
-        raise NoPlan(f"effort={effort!r} is not above 0 and at most {MOST_EFFORT}")
+    if not is_number(effort) or not 0 < effort <= MAX_EFFORT:
+        raise NoPlan(f"effort={effort!r} is not above 0 and at most {MAX_EFFORT}")
     if tier not in TIERS:
         raise NoPlan(f"tier={tier!r} is none of {', '.join(map(repr, TIERS))}")
     if bits not in BITS:
@@ -62,7 +62,7 @@ def refuse_subclass(name, tensor):
 
 
 def of_graph(graph):
-    """Dynamo's graph."""
+    """Refuses Dynamo's graph if a size in it is dynamic or depends on values."""
     for node in graph.nodes:
         for value in tree_leaves(node.meta.get("example_value")):
             sizes = value.shape if isinstance(value, torch.Tensor) else [value]

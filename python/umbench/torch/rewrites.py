@@ -6,23 +6,23 @@ from .operators import COMPUTED, VIEW, kind_of, name_of
 from .values import backward_of, numel, stored_bytes, value_of
 
 aten = torch.ops.aten
-PART_OF_BUDGET = 1 / 25  # that image and result of a convolution take at least where its gradients are parted: each operator has to be launched
+MIN_SHARE_OF_BUDGET = 1 / 25  # gradients are split only if image and result each take this share, since every operator costs a launch
 
 
-def part_convolutions(joint, budget):
-    """The gradients of large convolutions become operators of their own: that by the filters comes first, and the image that it reads may
-    go before that by the image is there, a convolution in the other direction. Of images that are put together the parts are read one
-    by one, and computed again one by one, if they are; gradients of parts are parts of their own. budget: bytes."""
+def split_convolution_gradients(joint, budget):
+    """Splits the gradients of large convolutions into one operator for the filters and one for the image. The former comes first, so that the
+    image can be freed before the latter, a convolution in the other direction, allocates its result. If the image is a concatenation, its
+    parts are read and recomputed one by one, and the gradient of each part is a separate operator. budget: bytes."""
     for node in joint.graph.find_nodes(op="call_function", target=aten.convolution_backward.default):
         gradient, image, filters, *_, groups, mask = node.args
         images = (value_of(image), value_of(gradient))
         read = {item.args[1] for item in node.users}
-        if not (mask[0] and mask[1] and read >= {0, 1}) or groups > 1 or min(map(stored_bytes, images)) < budget * PART_OF_BUDGET:
+        if not (mask[0] and mask[1] and read >= {0, 1}) or groups > 1 or min(map(stored_bytes, images)) < budget * MIN_SHARE_OF_BUDGET:
             continue
         whole = Convolution(joint.graph, node)
         with joint.graph.inserting_before(node):
-            whole.put_filters(node)
-            whole.put_image(node)
+            whole.replace_filter_gradient(node)
+            whole.replace_image_gradient(node)
         for item in [*node.users]:
             joint.graph.erase_node(item)
         joint.graph.erase_node(node)
@@ -33,7 +33,7 @@ class Convolution:
 
     def __init__(self, graph, node):
         self.graph, self.meta = graph, node.meta
-        self.gradient, self.image, self.filters, self.bias, self.stride, self.padding, self.dilation, self.transposed, self.rest, self.groups, self.mask = node.args
+        self.gradient, self.image, self.filters, self.bias, self.stride, self.padding, self.dilation, self.transposed, self.output_padding, self.groups, self.mask = node.args
         self.channels = 0 if self.transposed else 1  # the dimension of the filters that belongs to the image's channels
         self.of_image, self.of_filters, self.of_bias = node.meta["val"]
         self.items = {item.args[1]: item for item in node.users}
@@ -43,75 +43,75 @@ class Convolution:
         made.meta = {**self.meta, "val": value}
         return made
 
-    def filters_of(self, begin, end):
+    def filters_slice(self, begin, end):
         if end - begin == self.of_image.shape[1]:
             return self.filters
         value = value_of(self.filters).narrow(self.channels, begin, end - begin)
         return self.call(aten.slice.Tensor, (self.filters, self.channels, begin, end), value)
 
-    def put_filters(self, node):
+    def replace_filter_gradient(self, node):
         """Replaces the results for filters and bias."""
         made, begin = [], 0
         for image in parts_of(self.image):
             end = begin + value_of(image).shape[1]
             mask = [False, True, self.mask[2] and not made]
             values = (None, dense(self.of_filters.narrow(self.channels, begin, end - begin)), self.of_bias if mask[2] else None)
-            others = self.stride, self.padding, self.dilation, self.transposed, self.rest, self.groups
-            both = self.call(node.target, (self.gradient, image, self.filters_of(begin, end), self.bias, *others, mask), values)
+            others = self.stride, self.padding, self.dilation, self.transposed, self.output_padding, self.groups
+            both = self.call(node.target, (self.gradient, image, self.filters_slice(begin, end), self.bias, *others, mask), values)
             if mask[2] and 2 in self.items:
                 self.replace(2, self.call(self.items[2].target, (both, 2), self.of_bias))
             made.append(self.call(self.items[1].target, (both, 1), values[1]))
             begin = end
         self.replace(1, made[0] if len(made) == 1 else self.call(aten.cat.default, (made, self.channels), self.of_filters))
 
-    def put_image(self, node):
+    def replace_image_gradient(self, node):
         """Replaces the result for the image, or its parts if nothing else reads it."""
         users = list(self.items[0].users)
         if not all(user.target is aten.slice.Tensor and user.args[1] == 1 and len(user.args) == 4 for user in users):
-            with self.graph.inserting_before(self.moment_for(self.items[0])):
-                self.replace(0, self.image_of(0, self.of_image.shape[1], self.of_image))
+            with self.graph.inserting_before(self.place_of_gradient(self.items[0])):
+                self.replace(0, self.image_gradient(0, self.of_image.shape[1], self.of_image))
             return
         for user in users:
             begin, end = user.args[2], min(user.args[3], self.of_image.shape[1])
-            with self.graph.inserting_before(self.moment_for(user)):
-                user.replace_all_uses_with(self.image_of(begin, end, dense(value_of(user))))
+            with self.graph.inserting_before(self.place_of_gradient(user)):
+                user.replace_all_uses_with(self.image_gradient(begin, end, dense(value_of(user))))
             self.graph.erase_node(user)
 
-    def moment_for(self, image):
-        """The node before which the gradient by an image, or by a part of it, is made: its first reader, unless the gradient that it is
-        made of is larger and nothing else reads it until then."""
+    def place_of_gradient(self, image):
+        """The node before which the gradient of an image, or of a part of it, is computed: its first reader, or the image's own node if the
+        gradient that is read is larger and nothing else reads that until then."""
         if not image.users:
             return image
         first = min(image.users)
         is_read_until_then = any(image < reader < first for reader in self.gradient.users)
         return first if is_read_until_then or numel(image) >= numel(self.gradient) else image
 
-    def image_of(self, begin, end, value):
-        rest = [0] * len(self.stride)
+    def image_gradient(self, begin, end, value):
+        output_padding = [0] * len(self.stride)
         if not self.transposed:
-            rest = rest_of_image(value, value_of(self.gradient), value_of(self.filters), self.stride, self.padding, self.dilation)
-        options = self.stride, self.padding, self.dilation, not self.transposed, rest, self.groups
-        return self.call(aten.convolution.default, (self.gradient, self.filters_of(begin, end), None, *options), value)
+            output_padding = output_padding_of(value, value_of(self.gradient), value_of(self.filters), self.stride, self.padding, self.dilation)
+        options = self.stride, self.padding, self.dilation, not self.transposed, output_padding, self.groups
+        return self.call(aten.convolution.default, (self.gradient, self.filters_slice(begin, end), None, *options), value)
 
     def replace(self, item, made):
         self.items[item].replace_all_uses_with(made)
 
 
-def rest_of_image(image, gradient, filters, stride, padding, dilation):
-    """The output_padding: by how much an image is larger than the result of its gradient's convolution."""
+def output_padding_of(image, gradient, filters, stride, padding, dilation):
+    """The output_padding of a transposed convolution: the elements by which the image exceeds its result, in each direction."""
     sizes = zip(image.shape[2:], gradient.shape[2:], filters.shape[2:], stride, padding, dilation)
     return [large - ((small - 1) * s - 2 * p + d * (f - 1) + 1) for large, small, f, s, p, d in sizes]
 
 
 def parts_of(image):
-    """Of an image put together along its channels: its parts, what goes element by element computed for itself. Else the image."""
+    """The parts of an image that is a concatenation along channels, each recomputed by its element-wise operators; else [image]."""
     if name_of(image) != "cat" or image.args[1:] != (1,):
         return [image]
-    return [computed_anew(part) for part in image.args[0]]
+    return [recomputed(part) for part in image.args[0]]
 
 
-def computed_anew(node):
-    """A copy of what goes element by element from other results to a node. It is not in memory from one reader to the other."""
+def recomputed(node):
+    """A copy of a node and of the element-wise operators before it, so that its value need not stay in memory between two readers."""
     copies = {}
 
     def copy(n):
@@ -132,7 +132,8 @@ def dense(value):
 
 
 def widen_where_read(module):
-    """Values of a half type that several nodes read in float32 are widened by each of them: Inductor then keeps the half ones in memory."""
+    """Makes each node that reads a half-precision value in float32 convert it separately, so that Inductor keeps the half-precision value in
+    memory."""
     graph = module.graph
     for node in graph.find_nodes(op="call_function", target=torch.ops.prims.convert_element_type.default):
         if not widens(node):
@@ -153,18 +154,18 @@ def widens(node):
 
 
 def compute_masks(joint):
-    """Where the gradient of a ReLU reads the convolution's result as well, for the normalisation before that, the mask is computed
-    from that result, not read from the ReLU's, which may leave earlier."""
+    """Computes the mask of a ReLU's gradient from the convolution's result, if the backward graph reads that result anyway for the
+    normalisation before the ReLU. Then the ReLU's result can be freed earlier."""
     backward = backward_of(joint.graph)
     for node in joint.graph.find_nodes(op="call_function", target=aten.le.Scalar):
         relu = node.args[0]
         sources = _large_sources(relu) if name_of(relu) == "relu" else ()
         if len(sources) == 1 and _is_read(*sources, relu, backward):
-            node.replace_input_with(relu, computed_anew(relu))
+            node.replace_input_with(relu, recomputed(relu))
 
 
 def _is_read(source, relu, backward):
-    """Whether the backward graph reads a node, or what is computed from it element by element before the ReLU."""
+    """Whether the backward graph reads `source`, or a value that element-wise operators before the ReLU compute from it."""
     left, seen = [source], {relu}
     while left:
         users = set(left.pop().users) - seen

@@ -5,15 +5,15 @@ import copy
 import torch
 
 from .operators import ALONE, is_repeatable, kind_of
-from .rewrites import PART_OF_BUDGET, compute_masks, computed_anew, part_convolutions
+from .rewrites import MIN_SHARE_OF_BUDGET, compute_masks, recomputed, split_convolution_gradients
 from .values import backward_of, numel, stored_bytes, tensors_of, value_of
 
 FAR = 2  # minimum number of library calls between the first reader of an image and its concatenation
 
 
 def variants_of(joint, budget):
-    """The joint graph, changed to take less memory, and where it has such images, a copy that computes them again for their late readers,
-    which takes less memory still. budget: bytes."""
+    """The joint graph, changed to take less memory. If it has such images, also a copy that computes them again for their late readers and
+    takes still less memory. budget: bytes."""
     compute_masks(joint)
     if skips_of(joint, budget):
         budget /= 2  # smaller parts pay, too, since few operators are so large
@@ -23,8 +23,8 @@ def variants_of(joint, budget):
         found.append((graph, skips_of(graph, budget)))
         read_again(*found[1])
     for graph, skips in found:
-        compute_parts_anew(skips)
-        part_convolutions(graph, budget)
+        recompute_parts(skips)
+        split_convolution_gradients(graph, budget)
     return [graph for graph, _ in found]
 
 
@@ -34,7 +34,7 @@ def skips_of(joint, budget):
     calls = [order[node] for node in order if node.op == "call_function" and kind_of(node) == ALONE]
     backward, found = backward_of(joint.graph), {}
     for node in joint.graph.find_nodes(op="call_function", target=torch.ops.aten.cat.default):
-        if node in backward or node.args[1:] != (1,) or stored_bytes(value_of(node)) < budget * PART_OF_BUDGET:
+        if node in backward or node.args[1:] != (1,) or stored_bytes(value_of(node)) < budget * MIN_SHARE_OF_BUDGET:
             continue
         firsts = {part: min(map(order.get, part.users)) for part in node.args[0]}
         parts = [part for part, first in firsts.items() if sum(first < at < order[node] for at in calls) > FAR]
@@ -43,17 +43,17 @@ def skips_of(joint, budget):
     return found
 
 
-def compute_parts_anew(skips):
-    """What leads to such a part element by element is computed once more where it is put together with others. Inductor would write the
-    part into the memory of the whole as soon as it is made."""
+def recompute_parts(skips):
+    """Recomputes the element-wise operators of such a part for its concatenation. Otherwise Inductor would write the part into the memory of
+    the concatenation as soon as it is computed."""
     for node, parts in skips.items():
         for part in parts:
-            node.replace_input_with(part, computed_anew(part))
+            node.replace_input_with(part, recomputed(part))
 
 
 def read_again(joint, skips):
-    """The backward graph, which reads each such part twice, computes it twice, beginning at the largest images: it is not in memory in
-    between."""
+    """Makes the backward graph read copies of such parts, recomputed from the largest images on, so that the parts are not in memory between
+    the two passes."""
     backward = backward_of(joint.graph)
     largest = max(numel(part) for parts in skips.values() for part in parts)
     copies = {}

@@ -14,7 +14,7 @@ from .planner import program
 
 MIB = 2**20
 LARGE = MIB           # larger allocations use the pool that is placed here
-MOST_HELD = 40        # maximum number of pieces held before one allocation
+MAX_HELD = 40        # maximum number of pieces held before one allocation
 ROUNDINGS = (512, MIB)  # roundings of the packed sizes, since each leaves other gaps
 FEW = 40              # number of pieces that need not be reduced; each costs CPU time in every step
 TRIALS = 600          # trials of holding fewer pieces
@@ -333,7 +333,7 @@ def take_preferred(pieces, span):
     """Takes the pieces that the allocator would rather take than the one with the span, and what is free before the span: [(address,
     bytes)]."""
     (target, size), held = span, []
-    while len(held) < MOST_HELD:
+    while len(held) < MAX_HELD:
         choice = pieces.best(size)
         if choice is None:
             return None

@@ -72,12 +72,12 @@ def step_of(joint, info, num_fwd_outputs, costs):
         for node in results:
             if isinstance(node, torch.fx.Node):
                 rows[number[node]][field] = True
-    keep_items_together(nodes, rows, number)
+    copy_repeatable_to_items(nodes, rows, number)
     return Step(nodes, rows)
 
 
-def keep_items_together(nodes, rows, number):
-    """A result of a node that cannot be repeated cannot be computed again either."""
+def copy_repeatable_to_items(nodes, rows, number):
+    """Makes each result of a node with several as repeatable as the node."""
     for node, row in zip(nodes, rows):
         if row["kind"] == "item":
             row["repeatable"] = rows[number[node.args[0]]]["repeatable"]

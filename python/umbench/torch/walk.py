@@ -55,10 +55,10 @@ def _is_channels_last(value):
 
 
 class View:
-    """The relation of a value to its tensor: `plain` is all of it in the same order, `turned` its transpose as a matrix."""
+    """The relation of a value to its tensor: `plain` is all of it in the same order, `transposed` its transpose as a matrix."""
 
-    def __init__(self, tensor, plain=True, turned=False):
-        self.tensor, self.plain, self.turned = tensor, plain, turned
+    def __init__(self, tensor, plain=True, transposed=False):
+        self.tensor, self.plain, self.transposed = tensor, plain, transposed
 
 
 class Walk:
@@ -127,11 +127,11 @@ class Walk:
 
     def plain(self, node):
         view = self.views.get(node) if isinstance(node, torch.fx.Node) else None
-        return view.tensor if isinstance(view, View) and view.plain and not view.turned else None
+        return view.tensor if isinstance(view, View) and view.plain and not view.transposed else None
 
-    def turned(self, node):
+    def transposed(self, node):
         view = self.views.get(node) if isinstance(node, torch.fx.Node) else None
-        return view.tensor if isinstance(view, View) and view.plain and view.turned else None
+        return view.tensor if isinstance(view, View) and view.plain and view.transposed else None
 
     def label(self, node):
         module = module_of(node)
@@ -151,10 +151,10 @@ class Walk:
         if isinstance(after, (list, tuple)):
             return [View(found.tensor, False) for _ in after]
         if operators.name_of(node) in ("t", "transpose") and before.dim() == 2 and found.plain:
-            return View(found.tensor, True, not found.turned)
+            return View(found.tensor, True, not found.transposed)
         in_order = same or before.numel() == after.numel() and before.stride() == after.stride()
-        kept = found.plain and in_order and (not found.turned or before.shape == after.shape)
-        return View(found.tensor, kept, found.turned and kept)
+        kept = found.plain and in_order and (not found.transposed or before.shape == after.shape)
+        return View(found.tensor, kept, found.transposed and kept)
 
     # --- what is needed ---
 

@@ -2,8 +2,8 @@
 
     umbench compare BASE.jsonl HEAD.jsonl [--limit bytes=1%] [--limit faults=20%] [--limit time=10%]
 
-What one process of several moved is summed over all. A row is worse where it grew by more than its kind's limit and by more than a floor
-below which nothing is meant by it. Where counting paused, sums by cause are scaled and not judged ("about"); the driver's own are exact
+Figures are sums over all processes. A row is worse if it grew by more than its kind's limit and by more than a floor, below which
+differences mean nothing. Where counting paused, sums by cause are scaled and not judged ("about"); the driver's own are exact
 (umbench trace --whole never pauses). Exit code 1 if a row is worse, 3 if a trace lost records or ended early.
 """
 

@@ -15,7 +15,7 @@ from umbench.trace.facts import summarize
 from umbench.trace.findings import Context, duration, size
 from umbench.trace.names import Names
 
-MOST_LINES, MOST_FINDINGS, WIDEST = 20, 4, 200
+MAX_LINES, MAX_FINDINGS, WIDEST = 20, 4, 200
 WORTH_NAMING = 0.01  # minimum share of all waiting for which a finding is listed
 
 
@@ -36,8 +36,8 @@ def as_lines(process, summary, found, costs, names, others=0):
     worth = [finding for finding in found if finding.saving_ns > WORTH_NAMING * waiting] or found[:1]
     if not worth:
         lines.append("Nothing of it waits for managed memory." if not process.lacking else "Nothing to explain.")
-    room = MOST_LINES - len(lines) - 2
-    for number, finding in enumerate(worth[:MOST_FINDINGS], 1):
+    room = MAX_LINES - len(lines) - 2
+    for number, finding in enumerate(worth[:MAX_FINDINGS], 1):
         part = list(_finding(number, finding, names, costs))
         if len(part) > room:
             break
@@ -46,8 +46,8 @@ def as_lines(process, summary, found, costs, names, others=0):
     if worth:
         fit = "" if costs.fits else ", which need not fit this GPU (--machine NAME)"
         lines.append(f"Savings are simulated or estimated with machine file {costs.name}{fit}.")
-    lines += [f"The trace lacks {what}." for what in _lacks(process)][: MOST_LINES - len(lines)]
-    return [line if len(line) <= WIDEST else line[: WIDEST - 3] + "..." for line in lines[:MOST_LINES]]
+    lines += [f"The trace lacks {what}." for what in _lacks(process)][: MAX_LINES - len(lines)]
+    return [line if len(line) <= WIDEST else line[: WIDEST - 3] + "..." for line in lines[:MAX_LINES]]
 
 
 def _head(process, summary, others):
@@ -143,4 +143,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(load.report_errors(main, "umbench", ticking="explaining"))
+    sys.exit(load.report_errors(main, "umbench", progress="explaining"))

@@ -14,7 +14,7 @@ FEW_GRANULES = 8       # of the 32 granules of a block; the CPU accesses at most
 SPARSE = 0.55          # share of the bytes of the touched blocks
 LATE_NS = 200_000      # a prefetch is late if it is called less than this before the kernel
 RETURNS = 0.25         # share of the bytes moved to the GPU
-MOST_SIMULATED = 6     # number of allocations for which savings are simulated, those with the largest savings
+MAX_SIMULATED = 6     # number of allocations for which savings are simulated, those with the largest savings
 REMOTE = (0.5, 2.0)    # range of the quotient of a kernel's time and the time to read the allocation over the link
 
 # waste_ns: what it costs now. calls: [(call, where)]. simulated: whether saving_ns is.
@@ -48,7 +48,7 @@ def find(context):
                 found.append(Finding(rule.key, facts, waste, max(0, min(saving, waste)), text, calls, False))
                 explained |= sides
     found = _by_saving(found)
-    return _by_saving([_simulated(finding, context) for finding in found[:MOST_SIMULATED]] + found[MOST_SIMULATED:])
+    return _by_saving([_simulated(finding, context) for finding in found[:MAX_SIMULATED]] + found[MAX_SIMULATED:])
 
 
 def _by_saving(found):

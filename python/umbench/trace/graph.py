@@ -6,7 +6,7 @@ Each launch that moved something becomes an opaque operator that reads what it m
 time that it did not wait. Launches that moved nothing take their time and touch nothing: which memory they use is not known. Where the
 CPU faulted on what launches had used, an operator of the label "cpu" touches it as the CPU does (core/graph.hpp); what the CPU does
 with it takes no time here. The driver writes back whatever it evicts, read or written, so reads stand for writes too; strategies that
-copy explicitly are told less than they would have to move, and have no plan where the CPU takes part.
+copy explicitly move less here than the program would, and have no plan if the CPU takes part.
 """
 
 import json
@@ -18,9 +18,9 @@ from umbench.trace.facts import Clock, stall_of, summarize
 from umbench.trace.names import Names
 from umbench.trace.reader import BLOCK, BY_FAULT_IN, BY_FAULT_OUT, CPU_FAULTS, GPU_FAULTS, Owners, join_runs
 
-MOST_OPERATORS, MOST_TENSORS = 20_000, 20_000
+MAX_OPERATORS, MAX_TENSORS = 20_000, 20_000
 TOUCHES = {"kernel": (*BY_FAULT_IN, *GPU_FAULTS, "in_peer", "in_user"), "host": (*BY_FAULT_OUT, *CPU_FAULTS)}
-LEAST_NS = 1000
+MIN_NS = 1000
 BY_CPU = "cpu"  # label of operators that stand for the CPU
 
 
@@ -54,8 +54,8 @@ def convert(process, costs, only=None):
     accesses = _accesses(process, owners, only)
     if not accesses:
         raise load.TooLittle("no launch of the trace moved managed memory or faulted on it, so what it touches is not known")
-    if len(accesses) > MOST_OPERATORS:
-        raise load.TooLittle(f"{len(accesses):,} launches moved something, more than {MOST_OPERATORS:,}; trace a shorter part")
+    if len(accesses) > MAX_OPERATORS:
+        raise load.TooLittle(f"{len(accesses):,} launches moved something, more than {MAX_OPERATORS:,}; trace a shorter part")
     made = Converted()
     made.name = _plain(process)
     made.paused = bool(process.pauses)
@@ -70,14 +70,14 @@ def convert(process, costs, only=None):
     for _, what, number, entry in sorted(steps, key=lambda step: step[:3]):
         if what == "host":
             made.of_cpu += 1
-            _operator(made, f"{BY_CPU}.{made.of_cpu}", reads[number], LEAST_NS, BY_CPU)
+            _operator(made, f"{BY_CPU}.{made.of_cpu}", reads[number], MIN_NS, BY_CPU)
         elif what == "kernel":
             waited = stall_of(entry, len(_blocks_of(entry)) * BLOCK, summary.shortest, costs, clock)
-            spent = max(LEAST_NS, round(clock.kernel(entry) - waited))
+            spent = max(MIN_NS, round(clock.kernel(entry) - waited))
             made.known_ns += spent
             _operator(made, f"{names.kernel(entry.name)}.{entry.launch}", reads[number], spent, names.kernel(entry.name))
         else:
-            spent = max(LEAST_NS, sum(busy for _, _, busy in entry.kernels))
+            spent = max(MIN_NS, sum(busy for _, _, busy in entry.kernels))
             made.unknown_ns += spent
             _operator(made, f"quiet.{number}", [], spent, "quiet")
     return made
@@ -112,8 +112,8 @@ def _segments(made, users, names):
     found = []
     for (allocation, launches), blocks in by_users.items():
         found += [(first, count, allocation, launches) for first, count in join_runs(blocks)]
-    if len(found) > MOST_TENSORS:
-        raise load.TooLittle(f"the launches touch {len(found):,} separate parts of memory, more than {MOST_TENSORS:,}; trace a shorter part")
+    if len(found) > MAX_TENSORS:
+        raise load.TooLittle(f"the launches touch {len(found):,} separate parts of memory, more than {MAX_TENSORS:,}; trace a shorter part")
     taken = defaultdict(int)
     for first, count, allocation, launches in sorted(found, key=lambda part: part[:2]):
         label = names.allocation(allocation) if allocation else f"0x{first * BLOCK:x}"

@@ -10,7 +10,7 @@ from umbench.trace.names import Names
 from umbench.trace.reader import BLOCK, Owners
 from umbench.trace.residence import IN, OUT, resident_over_time
 
-COLUMNS, ROWS, MOST_ALLOCATIONS = 240, 128, 6
+COLUMNS, ROWS, MAX_ALLOCATIONS = 240, 128, 6
 MIB = 1024 * 1024
 
 
@@ -28,7 +28,7 @@ def grids(process):
                     if allocation:
                         moved[allocation][block - allocation.address // BLOCK, column] += amount // blocks
     found = []
-    for allocation, cells in sorted(moved.items(), key=lambda item: -sum(item[1].values()))[:MOST_ALLOCATIONS]:
+    for allocation, cells in sorted(moved.items(), key=lambda item: -sum(item[1].values()))[:MAX_ALLOCATIONS]:
         blocks = max(1, -(-allocation.bytes // BLOCK))
         rows = min(ROWS, blocks)
         grid = np.zeros((rows, COLUMNS))

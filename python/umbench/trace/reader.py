@@ -34,7 +34,7 @@ Range = namedtuple("Range", "begin end name")
 Pause = namedtuple("Pause", "begin end sums")  # a pause of counting; `sums` are the driver's: {one of DRIVER_SUMS: amount}
 # Share of the driver's bytes that a trace may lack without a note, since pauses of counting begin and end at slightly different times for
 # driver and trace.
-MOST_MISSED, MOST_MISSED_WITH_PAUSES = 0.001, 0.01
+MAX_MISSED, MAX_MISSED_WITH_PAUSES = 0.001, 0.01
 DRIVER_SUMS = ("to_gpus", "to_host", "gpu_faults", "cpu_faults")
 
 
@@ -69,7 +69,7 @@ class Process:
 
     @property
     def most_missed(self):
-        return MOST_MISSED_WITH_PAUSES if self.pauses else MOST_MISSED
+        return MAX_MISSED_WITH_PAUSES if self.pauses else MAX_MISSED
 
     @cached_property
     def _scales(self):

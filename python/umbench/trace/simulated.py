@@ -16,7 +16,7 @@ from umbench.trace import graph
 STRATEGIES = {"prefetch_missing": "managed_prefetch", "prefetch_wrong_way": "managed_prefetch", "ping_pong": "managed_prefetch",
               "read_mostly_missing": "read_mostly_weights"}
 BY_FAULTS = "managed"
-MOST_OPERATORS = 2_000  # a network with more operators takes seconds
+MAX_OPERATORS = 2_000  # a network with more operators takes seconds
 ROOM = 0.5              # the ratio of a run in which everything fits
 
 
@@ -29,7 +29,7 @@ def saving_ns(process, key, allocation, costs):
         made = graph.convert(process, costs, allocation)
     except load.TooLittle:
         return None
-    if len(made.operators) > MOST_OPERATORS:
+    if len(made.operators) > MAX_OPERATORS:
         return None
     with tempfile.TemporaryDirectory() as folder:
         network = Path(folder) / "allocation.json"

@@ -7,7 +7,7 @@ import re
 import subprocess
 
 PLACE = re.compile(r"^(/?[^+]+)\+(0x[0-9a-f]+)(?: (\S+))?$")
-MOST_AT_ONCE = 500
+MAX_AT_ONCE = 500
 
 
 def resolve(path):
@@ -42,8 +42,8 @@ def _place(line):
 def _names(file, offsets):
     """[(offset, "function (source:line)")] of the offsets that addr2line knows."""
     found = []
-    for first in range(0, len(offsets) if os.path.isfile(file) else 0, MOST_AT_ONCE):
-        part = offsets[first:first + MOST_AT_ONCE]
+    for first in range(0, len(offsets) if os.path.isfile(file) else 0, MAX_AT_ONCE):
+        part = offsets[first:first + MAX_AT_ONCE]
         try:
             text = subprocess.run(["addr2line", "-f", "-C", "-s", "-e", file, *part], capture_output=True, text=True, timeout=300).stdout
         except (OSError, subprocess.SubprocessError):

@@ -24,7 +24,7 @@ def main():
     parser.add_argument("--models", nargs="*", default=[])
     parser.add_argument("--ratios", nargs="*", type=float, default=[1.5, 2, 3])
     parser.add_argument("--cells", nargs="*", type=cell_of, default=[], help="MODEL/RATIO or MODEL/RATIO/TIER of further fitted cells, or MODEL/WAY/VALUE (cell.py), in this order")
-    parser.add_argument("--parts", type=parts_of, default="1", help="micro batches of fitted cells, or auto (1)")
+    parser.add_argument("--parts", type=micro_batches_of, default="1", help="micro batches of fitted cells, or auto (1)")
     parser.add_argument("--tiers", nargs="*", default=["pinned"], help="where offloaded tensors wait: pinned, managed, or none: nothing is offloaded")
     parser.add_argument("--shares", nargs="*", type=float, default=[], help="values of PyTorch's activation_memory_budget")
     parser.add_argument("--blocks", nargs="*", type=float, default=[], help="numbers N: one of every N blocks is checkpointed")
@@ -34,14 +34,14 @@ def main():
     parser.add_argument("--wait", type=int, default=150, help="seconds, after which those that have compiled are timed, and others are ended")
     parser.add_argument("--seconds", type=int, default=10**6, help="after which no more cells are begun")
     options = parser.parse_args()
-    bench, begun, waiting = Bench(options.out, known_peaks(options), options.parts), time.monotonic(), heads_of(options)
+    bench, begun, waiting = Bench(options.out, known_peaks(options), options.parts), time.monotonic(), specs_of(options)
     while waiting and time.monotonic() - begun < options.seconds:
-        heads = bench.ready(waiting[:options.at_once])
-        waiting = [head for head in waiting if head not in heads]
-        bench.measure(heads, options.wait)
+        specs = bench.ready(waiting[:options.at_once])
+        waiting = [spec for spec in waiting if spec not in specs]
+        bench.measure(specs, options.wait)
         print(f"after {time.monotonic() - begun:.0f} s", flush=True)
-    for head in waiting:
-        print(*head, "not begun: the time is up")
+    for spec in waiting:
+        print(*spec, "not begun: the time is up")
     bench.close()
     print_table(bench.rows)
 
@@ -55,26 +55,26 @@ def cell_of(text):
     return words
 
 
-def parts_of(text):
+def micro_batches_of(text):
     if text != "auto" and int(text) < 1:
         raise argparse.ArgumentTypeError("give a number above 0, or auto")
     return text
 
 
-def heads_of(options):
-    """(model, way, value, ratio, tier) of each cell. The plain cell of a model comes before its others, since budgets are shares of its
+def specs_of(options):
+    """The specs (model, way, value, ratio, tier) of all cells. The plain cell of a model comes before its others, since budgets are shares of its
     peak."""
-    heads = [(model, "plain", None, None, None) for model in options.models]
-    heads += [(model, "fit", None, ratio, tier) for ratio in options.ratios for tier in options.tiers for model in options.models]
+    specs = [(model, "plain", None, None, None) for model in options.models]
+    specs += [(model, "fit", None, ratio, tier) for ratio in options.ratios for tier in options.tiers for model in options.models]
     for model, *rest in options.cells:
         if rest[0] in WAYS:
-            heads.append((model, rest[0], float(rest[1]), None, None))
+            specs.append((model, rest[0], float(rest[1]), None, None))
             continue
-        if (model, "plain", None, None, None) not in heads:
-            heads.append((model, "plain", None, None, None))
-        heads += [(model, "fit", None, float(rest[0]), tier) for tier in rest[1:] or options.tiers]
-    heads += [(model, "share", share, None, None) for model in options.models for share in options.shares]
-    return heads + [(model, "blocks", every, None, None) for model in options.models for every in options.blocks]
+        if (model, "plain", None, None, None) not in specs:
+            specs.append((model, "plain", None, None, None))
+        specs += [(model, "fit", None, float(rest[0]), tier) for tier in rest[1:] or options.tiers]
+    specs += [(model, "share", share, None, None) for model in options.models for share in options.shares]
+    return specs + [(model, "blocks", every, None, None) for model in options.models for every in options.blocks]
 
 
 def known_peaks(options):
@@ -91,15 +91,15 @@ class Bench:
     def __init__(self, out, peaks, parts="1"):
         self.out, self.peaks, self.parts, self.plain, self.rows = out, dict(peaks), parts, {}, []
 
-    def ready(self, heads):
-        """The cells whose budgets are known: a fitted cell needs the measured peak of its plain one, or one known before."""
-        now = [head for head in heads if head[1] != "fit" or head[0] in self.peaks]
-        return now or heads
+    def ready(self, specs):
+        """The specs whose budgets are known; all if none is. A fitted cell needs the peak of its plain one."""
+        now = [spec for spec in specs if spec[1] != "fit" or spec[0] in self.peaks]
+        return now or specs
 
-    def measure(self, heads, wait, gpu=None):
-        """Compiles the cells of `heads` side by side, for at most `wait` seconds, then measures one after the other."""
+    def measure(self, specs, wait, gpu=None):
+        """Compiles the cells of `specs` at the same time, for at most `wait` seconds, then measures one after the other."""
         gpu = gpu or gpus_here()[0]
-        cells = [Cell(head, self.budget_of(head), gpu, self.parts) for head in heads]
+        cells = [Cell(spec, self.budget_of(spec), gpu, self.parts) for spec in specs]
         until = time.monotonic() + wait
         for cell in cells:
             cell.wait_until_compiled(until)
@@ -112,8 +112,8 @@ class Bench:
                 self.measure_cell(cell)
             self.note(cell)
 
-    def budget_of(self, head):
-        model, _, value, ratio, _ = head
+    def budget_of(self, spec):
+        model, _, value, ratio, _ = spec
         return self.peaks.get(model, 0) / ratio if ratio else value
 
     def measure_cell(self, cell):
@@ -138,18 +138,18 @@ class Bench:
         self.rows.append(cell.row)
         with open(self.out, "a") as file:
             file.write(json.dumps(cell.row) + "\n")
-        print(line_of(cell.row), flush=True)
+        print(row_text(cell.row), flush=True)
 
     def close(self):
         for cell in self.plain.values():
             cell.end()
 
 
-HEADS = ("model", "way", "tier", "ratio", "budget", "peak", "predicted", "ms", "plain", "over", "least", "kernels", "predicted", "issue", "copies", "hidden",
+COLUMNS = ("model", "way", "tier", "ratio", "budget", "peak", "predicted", "ms", "plain", "over", "least", "kernels", "predicted", "issue", "copies", "hidden",
          "norm", "cap", "fails", "plans")
 
 
-def line_of(row):
+def row_text(row):
     if "error" in row or "ms" not in row or "kernel_ms" not in row:
         return " ".join(str(row[key]) for key in row if key in ("model", "way", "tier", "ratio", "value", "ms", "over", "under_cap") or "error" in key)
     predicted, least = row.get("predicted") or {}, row["ms_range"][0]
@@ -162,9 +162,9 @@ def line_of(row):
 
 
 def print_table(rows):
-    print(" ".join(f"{head:>9}" for head in HEADS))
+    print(" ".join(f"{spec:>9}" for spec in COLUMNS))
     for row in sorted(rows, key=lambda row: (row["model"], row["ratio"] or 0, row["tier"] or "")):
-        print(line_of(row))
+        print(row_text(row))
 
 
 if __name__ == "__main__":

@@ -106,19 +106,18 @@ class Cell:
         return begin, end, issued
 
     def timed(self):
-        """Milliseconds of forward and backward passes, and the peak; of tensors alone if memory is held to place them."""
+        """Milliseconds of forward and backward passes, and the peak in bytes: that of the second step if pieces of memory are held."""
         marks = [self.step() for _ in range(STEPS_BEFORE + STEPS_TIMED)][STEPS_BEFORE:]
         torch.cuda.synchronize()
         self.peak = torch.cuda.max_memory_allocated()
         arena = getattr(getattr(self.model, "_compiled_call_impl", None), "arena", None)
-        laid = {"holds": len(arena.holds or ()), "laid": arena.laid} if arena is not None else {}
-        if laid.get("holds"):
+        placing = {"holds": len(arena.holds or ()), "laid": arena.mappings} if arena is not None else {}
+        if placing.get("holds"):
             self.peak = self.plan.measured["peak"]
-        return laid | {"ms": [begin.elapsed_time(end) for begin, end, _ in marks], "peak": self.peak, "reserved": torch.cuda.max_memory_reserved()}
+        return placing | {"ms": [begin.elapsed_time(end) for begin, end, _ in marks], "peak": self.peak, "reserved": torch.cuda.max_memory_reserved()}
 
     def profiled(self):
-        """issue_ms: what the CPU needs to launch a step while the GPU is idle; kernel_ms and copies: of a whole step; alive: what takes
-        memory at the peak."""
+        """issue_ms: CPU time to launch a step on an idle GPU. kernel_ms, copies: of a whole step. alive: the tensors in memory at the peak."""
         issued = []
         for _ in range(5):
             torch.cuda.synchronize()
@@ -133,10 +132,10 @@ class Cell:
         if self.plan is not None:
             from ..fit import Call
 
-            self.plan.plans = Call.MOST_PLANS
+            self.plan.plans = Call.MAX_PLANS
         if self.options.way == "fit":
             cap(self.options.value, device_bytes)
-            watch_for_holes(found)
+            record_allocator_state(found)
             begun = time.monotonic()
             found["under_cap"] = survives(self.step, STEPS_UNDER_CAP)
             steps = STEPS_UNDER_CAP if found["under_cap"] is True else max(1, found["under_cap"])
@@ -201,7 +200,7 @@ class Checkpointed(torch.nn.Module):
         return torch.utils.checkpoint.checkpoint(self.body, *inputs, use_reentrant=False, **self.options)
 
 
-def watch_for_holes(found):
+def record_allocator_state(found):
     """Notes the allocator's state when memory first runs out: the requested bytes, and the sizes of its free pieces of at least a MiB."""
     def observe(device, asked, total, free):
         if "out_of_memory" in found:

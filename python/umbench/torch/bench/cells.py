@@ -28,8 +28,8 @@ def gpus_here():
 class Cell:
     """A cell and its process. `row` has its results, and `error` once it has failed, after which it does not answer."""
 
-    def __init__(self, head, value, gpu, parts="1"):
-        self.model, self.way, _, ratio, tier = head
+    def __init__(self, spec, value, gpu, parts="1"):
+        self.model, self.way, _, ratio, tier = spec
         self.row = {"model": self.model, "way": self.way, "value": value, "ratio": ratio, "tier": tier}
         words = [sys.executable, "-m", "umbench.torch.bench.cell", self.model, self.way, *([str(value)] if value is not None else []),
                  *(["--tier", tier] if tier else []), *(["--parts", parts] if self.way == "fit" else [])]

@@ -8,7 +8,7 @@ import torch
 
 from .. import private
 
-BEFORE, IN_A_ROW = 8, 4  # steps that bring the GPU to the clock of training, and steps that are then profiled together
+WARM_UP, CONSECUTIVE = 8, 4  # steps that bring the GPU to the clock of training, and steps that are then profiled together
 OWN_CODE = os.path.dirname(torch.__file__)
 
 
@@ -17,13 +17,13 @@ def of_step(step):
     copies on streams of their own, of these beside kernels (`hidden`), by direction, and of the step. in_a_row: milliseconds of each of
     several steps behind one another, and of its kernels: a GPU at its power limit lowers its clock, which a step alone does not tell."""
     found = summed(events_of(step))
-    for _ in range(BEFORE):
+    for _ in range(WARM_UP):
         step()
-    events = events_of(lambda: [step() for _ in range(IN_A_ROW)])
+    events = events_of(lambda: [step() for _ in range(CONSECUTIVE)])
     kernels = [e for e in events if e[1] == main_stream(events) and not is_copy(e[0])]
     busy = length(union([(begin, end) for _, _, begin, end in kernels]))
     span = max(e[3] for e in kernels) - min(e[2] for e in kernels)
-    return found | {"in_a_row": {"steps": IN_A_ROW, "ms": span / 1e3 / IN_A_ROW, "kernel_ms": busy / 1e3 / IN_A_ROW}}
+    return found | {"in_a_row": {"steps": CONSECUTIVE, "ms": span / 1e3 / CONSECUTIVE, "kernel_ms": busy / 1e3 / CONSECUTIVE}}
 
 
 def events_of(run):
@@ -57,12 +57,12 @@ def summed(events):
     return found
 
 
-def by_name(kernels, most=30):
+def by_name(kernels, limit=30):
     found = {}
     for name, _, begin, end in kernels:
         count, ms = found.get(name, (0, 0.0))
         found[name] = count + 1, ms + (end - begin) / 1e3
-    return [[name[:90], count, round(ms, 4)] for name, (count, ms) in sorted(found.items(), key=lambda each: -each[1][1])[:most]]
+    return [[name[:90], count, round(ms, 4)] for name, (count, ms) in sorted(found.items(), key=lambda each: -each[1][1])[:limit]]
 
 
 def is_copy(name):
@@ -89,12 +89,12 @@ def within(begin, end, spans):
     return sum(max(0, min(end, b) - max(begin, a)) for a, b in spans)
 
 
-def alive_at_peak(step, most=40):
+def alive_at_peak(step, limit=40):
     """[MiB together, how many, MiB each, line of code] of the blocks that are allocated at the peak of a step, grouped by size and line."""
     held = most_alive(private.allocations_of(step))
     told = Counter((round(event["size"] / 2**20, 2), line_of(event)) for event in held)
     blocks = sorted(((round(count * size, 2), count, size, line) for (size, line), count in told.items()), reverse=True)
-    return {"allocated": sum(event["size"] for event in held), "blocks": blocks[:most]}
+    return {"allocated": sum(event["size"] for event in held), "blocks": blocks[:limit]}
 
 
 def most_alive(trace):

@@ -112,7 +112,7 @@ class ViT(nn.Module):
         return self.head(self.norm(self.blocks(x))[:, 0])
 
 
-class NextBlock(nn.Module):
+class ConvNeXtBlock(nn.Module):
     def __init__(self, width):
         super().__init__()
         self.depthwise = nn.Conv2d(width, width, 7, 1, 3, groups=width)
@@ -125,7 +125,7 @@ class NextBlock(nn.Module):
         return x + y.permute(0, 3, 1, 2)
 
 
-class LastNorm(nn.LayerNorm):
+class ChannelNorm(nn.LayerNorm):
     """LayerNorm over the channels of an image."""
 
     def forward(self, x):
@@ -135,11 +135,11 @@ class LastNorm(nn.LayerNorm):
 class ConvNeXt(nn.Module):
     def __init__(self, blocks=(3, 3, 9, 3), widths=(96, 192, 384, 768), classes=1000):
         super().__init__()
-        stages, inner = [nn.Conv2d(3, widths[0], 4, 4), LastNorm(widths[0])], widths[0]
+        stages, inner = [nn.Conv2d(3, widths[0], 4, 4), ChannelNorm(widths[0])], widths[0]
         for i, (count, width) in enumerate(zip(blocks, widths)):
             if i:
-                stages += [LastNorm(inner), nn.Conv2d(inner, width, 2, 2)]
-            stages += [NextBlock(width) for _ in range(count)]
+                stages += [ChannelNorm(inner), nn.Conv2d(inner, width, 2, 2)]
+            stages += [ConvNeXtBlock(width) for _ in range(count)]
             inner = width
         self.body = nn.Sequential(*stages)
         self.norm, self.head = nn.LayerNorm(inner), nn.Linear(inner, classes)
@@ -148,7 +148,7 @@ class ConvNeXt(nn.Module):
         return self.head(self.norm(self.body(x).mean((2, 3))))
 
 
-def twice(inner, width):
+def two_convolutions(inner, width):
     return nn.Sequential(nn.Conv2d(inner, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
                          nn.Conv2d(width, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU())
 
@@ -157,9 +157,9 @@ class UNet(nn.Module):
     def __init__(self, width=64, depth=4, classes=2):
         super().__init__()
         widths = [width << i for i in range(depth + 1)]
-        self.down = nn.ModuleList([twice(a, b) for a, b in zip([3, *widths[:-1]], widths)])
+        self.down = nn.ModuleList([two_convolutions(a, b) for a, b in zip([3, *widths[:-1]], widths)])
         self.up = nn.ModuleList([nn.ConvTranspose2d(a, b, 2, 2) for a, b in zip(widths[:0:-1], widths[-2::-1])])
-        self.merge = nn.ModuleList([twice(2 * b, b) for b in widths[-2::-1]])
+        self.merge = nn.ModuleList([two_convolutions(2 * b, b) for b in widths[-2::-1]])
         self.head = nn.Conv2d(width, classes, 1)
 
     def forward(self, x):
@@ -190,19 +190,19 @@ def frozen(inner, outer):
 
 
 class LlamaBlock(nn.Module):
-    def __init__(self, width, heads, shared, inner):
+    def __init__(self, width, heads, key_heads, inner):
         super().__init__()
-        self.heads, self.shared, self.head = heads, shared, width // heads
+        self.heads, self.key_heads, self.head = heads, key_heads, width // heads
         self.norm1, self.norm2 = nn.RMSNorm(width).requires_grad_(False), nn.RMSNorm(width).requires_grad_(False)
-        self.q, self.k, self.v = LowRank(width, width), frozen(width, shared * self.head), LowRank(width, shared * self.head)
+        self.q, self.k, self.v = LowRank(width, width), frozen(width, key_heads * self.head), LowRank(width, key_heads * self.head)
         self.out, self.gate, self.up, self.down = frozen(width, width), frozen(width, inner), frozen(width, inner), frozen(inner, width)
 
     def forward(self, x, cos, sin):
         b, t, _ = x.shape
         y = self.norm1(x)
-        q, k, v = (f(y).view(b, t, n, self.head).transpose(1, 2) for f, n in ((self.q, self.heads), (self.k, self.shared), (self.v, self.shared)))
+        q, k, v = (f(y).view(b, t, n, self.head).transpose(1, 2) for f, n in ((self.q, self.heads), (self.k, self.key_heads), (self.v, self.key_heads)))
         q, k = rotated(q, cos, sin), rotated(k, cos, sin)
-        k, v = (each.repeat_interleave(self.heads // self.shared, 1) for each in (k, v))
+        k, v = (each.repeat_interleave(self.heads // self.key_heads, 1) for each in (k, v))
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(y.transpose(1, 2).reshape(b, t, -1))
         y = self.norm2(x)
@@ -217,10 +217,10 @@ def rotated(x, cos, sin):
 class Llama(nn.Module):
     """Llama (Touvron et al. 2023) of one billion parameters, whose products are frozen and have low-rank additions."""
 
-    def __init__(self, layers=16, width=2048, heads=32, shared=8, inner=8192, vocabulary=128256, context=2048):
+    def __init__(self, layers=16, width=2048, heads=32, key_heads=8, inner=8192, vocabulary=128256, context=2048):
         super().__init__()
         self.words = nn.Embedding(vocabulary, width).requires_grad_(False)
-        self.blocks = nn.ModuleList(LlamaBlock(width, heads, shared, inner) for _ in range(layers))
+        self.blocks = nn.ModuleList(LlamaBlock(width, heads, key_heads, inner) for _ in range(layers))
         self.norm, self.head = nn.RMSNorm(width).requires_grad_(False), frozen(width, vocabulary)
         angles = torch.outer(torch.arange(context), 500000 ** (-torch.arange(0, width // heads, 2) / (width // heads)))
         self.register_buffer("cos", angles.cos(), persistent=False)

@@ -3,49 +3,49 @@
 import torch
 from torch import nn
 
-SIDE, MOVED = 7, 3
+SIDE, SHIFT = 7, 3
 PIXELS = SIDE * SIDE
 
 
 class Windows(nn.Module):
     """Attention within the windows of images of size x size pixels, channels last."""
 
-    def __init__(self, width, heads, size, moved):
+    def __init__(self, width, heads, size, shift):
         super().__init__()
-        self.heads, self.moved = heads, moved
+        self.heads, self.shift = heads, shift
         self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.bias = nn.Parameter(torch.zeros((2 * SIDE - 1) ** 2, heads))
         places = torch.stack(torch.meshgrid(torch.arange(SIDE), torch.arange(SIDE), indexing="ij")).flatten(1)
         apart = places[:, :, None] - places[:, None] + SIDE - 1
         self.register_buffer("index", (apart[0] * (2 * SIDE - 1) + apart[1]).flatten())
-        self.register_buffer("mask", mask_of(size) if moved else None)
+        self.register_buffer("mask", mask_of(size) if shift else None)
 
     def forward(self, x):
         b, h, w, c = x.shape
-        if self.moved:
-            x = x.roll((-MOVED, -MOVED), (1, 2))
+        if self.shift:
+            x = x.roll((-SHIFT, -SHIFT), (1, 2))
         x = x.view(b, h // SIDE, SIDE, w // SIDE, SIDE, c).transpose(2, 3).reshape(-1, PIXELS, c)
         q, k, v = self.qkv(x).view(-1, PIXELS, 3, self.heads, c // self.heads).permute(2, 0, 3, 1, 4)
         scores = q * (c // self.heads) ** -0.5 @ k.transpose(-2, -1) + self.bias[self.index].view(PIXELS, PIXELS, self.heads).permute(2, 0, 1)
-        if self.moved:
+        if self.shift:
             scores = (scores.view(b, -1, self.heads, PIXELS, PIXELS) + self.mask[:, None]).view(-1, self.heads, PIXELS, PIXELS)
         y = self.out((scores.softmax(-1) @ v).transpose(1, 2).reshape(-1, PIXELS, c))
         y = y.view(b, h // SIDE, w // SIDE, SIDE, SIDE, c).transpose(2, 3).reshape(b, h, w, c)
-        return y.roll((MOVED, MOVED), (1, 2)) if self.moved else y
+        return y.roll((SHIFT, SHIFT), (1, 2)) if self.shift else y
 
 
 def mask_of(size):
     """A mask with -100 for pixels of a shifted window that are not neighbours in the image."""
     parts = torch.zeros(size)
-    parts[-SIDE:-MOVED], parts[-MOVED:] = 1, 2
+    parts[-SIDE:-SHIFT], parts[-SHIFT:] = 1, 2
     parts = (3 * parts[:, None] + parts).view(size // SIDE, SIDE, size // SIDE, SIDE).transpose(1, 2).reshape(-1, PIXELS)
     return torch.where(parts[:, None] == parts[:, :, None], 0.0, -100.0)
 
 
 class Block(nn.Module):
-    def __init__(self, width, heads, size, moved):
+    def __init__(self, width, heads, size, shift):
         super().__init__()
-        self.norm1, self.attention, self.norm2 = nn.LayerNorm(width), Windows(width, heads, size, moved), nn.LayerNorm(width)
+        self.norm1, self.attention, self.norm2 = nn.LayerNorm(width), Windows(width, heads, size, shift), nn.LayerNorm(width)
         self.feed = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
 
     def forward(self, x):
@@ -53,16 +53,16 @@ class Block(nn.Module):
         return x + self.feed(self.norm2(x))
 
 
-class Merged(nn.Module):
+class PatchMerging(nn.Module):
     """Merges four neighbouring pixels into one with twice the channels."""
 
     def __init__(self, width):
         super().__init__()
-        self.norm, self.less = nn.LayerNorm(4 * width), nn.Linear(4 * width, 2 * width, bias=False)
+        self.norm, self.reduction = nn.LayerNorm(4 * width), nn.Linear(4 * width, 2 * width, bias=False)
 
     def forward(self, x):
         b, h, w, c = x.shape
-        return self.less(self.norm(x.view(b, h // 2, 2, w // 2, 2, c).permute(0, 1, 3, 4, 2, 5).reshape(b, h // 2, w // 2, 4 * c)))
+        return self.reduction(self.norm(x.view(b, h // 2, 2, w // 2, 2, c).permute(0, 1, 3, 4, 2, 5).reshape(b, h // 2, w // 2, 4 * c)))
 
 
 class Swin(nn.Module):
@@ -71,7 +71,7 @@ class Swin(nn.Module):
         self.patches, self.first = nn.Conv2d(3, width, 4, 4), nn.LayerNorm(width)
         stages, size = [], size // 4
         for i, count in enumerate(blocks):
-            stages += [Merged(width << i - 1)] if i else []
+            stages += [PatchMerging(width << i - 1)] if i else []
             stages += [Block(width << i, heads << i, size >> i, j % 2 == 1 and size >> i > SIDE) for j in range(count)]
         self.blocks = nn.Sequential(*stages)
         width <<= len(blocks) - 1

@@ -8,7 +8,7 @@ import torch
 
 from . import private
 
-SLOWED = {"cycles": 0}  # GPU cycles to wait before each copy; set by tests
+DELAY = {"cycles": 0}  # GPU cycles to wait before each copy; set by tests
 
 
 @functools.cache
@@ -26,7 +26,7 @@ NOTHING = contextlib.nullcontext()
 
 
 def current(gpu):
-    """A context in which a GPU is the current one: the driver takes the handle of a default stream, 0, as that of the current GPU."""
+    """A context in which a GPU is the current one, since the handle 0 means the default stream of the current GPU."""
     return NOTHING if torch.cuda.current_device() == gpu else torch.cuda.device(gpu)
 
 
@@ -39,7 +39,7 @@ def raise_error(error):
         raise RuntimeError(f"a copy, or a kernel before it, failed: {told} ({error})")
 
 
-class Line:
+class CopyStream:
     """A stream for the copies of one GPU (its number) in one direction, of pinned memory or of managed memory."""
 
     def __init__(self, gpu, managed):
@@ -50,16 +50,15 @@ class Line:
         self.record, self.wait, self.copy = driver()
 
     def begin(self, target, source, size, done):
-        """Copies `size` bytes between two addresses once all is there that the GPU's current stream was given so far, and records the event
-        `done`."""
+        """Copies `size` bytes between two addresses after all that the GPU's current stream was given so far, and records the event `done`."""
         with current(self.gpu):
             raise_error(self.record(self.ready, private.raw_stream(self.gpu)) or self.wait(self.handle, self.ready, 0)
                    or self._move(target, source, size) or self.record(done, self.handle))
 
     def _move(self, target, source, size):
-        if SLOWED["cycles"]:
+        if DELAY["cycles"]:
             with torch.cuda.stream(self.stream):
-                torch.cuda._sleep(SLOWED["cycles"])
+                torch.cuda._sleep(DELAY["cycles"])
         if self.managed and kernel_copies() and (target | source | size) % 8 == 0:
             with private.on_stream(self.stream, torch.cuda.current_stream(self.gpu)):
                 kernel_copies().copy(target, source, size)
@@ -73,9 +72,9 @@ class Line:
 
 
 @functools.cache
-def line(gpu, out, managed):
-    """The Line of a GPU and direction; `out` is to the host."""
-    return Line(gpu, managed)
+def copy_stream(gpu, out, managed):
+    """The CopyStream of a GPU and direction; `out` is to the host."""
+    return CopyStream(gpu, managed)
 
 
 def event_on(stream):
