@@ -10,7 +10,7 @@ import warnings
 from umbench import arguments, load
 
 MIN_TORCH = (2, 9)
-HALVES = {"bf16": "bfloat16", "fp16": "float16"}
+AUTOCAST_TYPES = {"bf16": "bfloat16", "fp16": "float16"}
 EXPORT = "Exports a PyTorch model as a graph file, which umbench takes wherever it takes a network's name."
 FIT = "Predicts what fit would make of a model on a GPU, which need not be present: whether it fits, how much slower it gets, and what is done."
 
@@ -23,7 +23,7 @@ def export(given):
                         help="compile: what torch.compile runs, kernels joined as Inductor joins them; eager: one kernel an operator (compile)")
     parser.add_argument("--name", help="the network's name (the function's)")
     parser.add_argument("--inference", action="store_true", help="the forward pass alone")
-    parser.add_argument("--autocast", choices=list(HALVES), help="run the forward pass under torch.autocast in this type (off)")
+    parser.add_argument("--autocast", choices=list(AUTOCAST_TYPES), help="run the forward pass under torch.autocast in this type (off)")
     parser.add_argument("--optimizer", choices=["none", "sgd", "momentum", "adamw"], default="none", help="add its states and its step (none)")
     parser.add_argument("--step", choices=["foreach", "fused", "each"], default="foreach",
                         help="how the optimizer walks over the parameters (foreach, PyTorch's default on a GPU)")
@@ -60,7 +60,7 @@ def fit(given):
     parser.add_argument("--batch", nargs="+", type=int, metavar="N", help="batches to try, at least 1: multiples of the example inputs' (that batch)")
     parser.add_argument("--optimizer", metavar="CLASS", help="a class of torch.optim whose states count, such as AdamW")
     parser.add_argument("--tier", choices=("pinned", "none"), default="pinned", help="none: nothing is offloaded (pinned)")
-    parser.add_argument("--autocast", choices=list(HALVES), help="run the forward pass under torch.autocast in this type (off)")
+    parser.add_argument("--autocast", choices=list(AUTOCAST_TYPES), help="run the forward pass under torch.autocast in this type (off)")
     parser.add_argument("--effort", type=effort, default=1.0, help="of the search for each plan, above 0; 1 is some seconds (1)")
     options = parser.parse_args(given)
     if ":" not in options.model:

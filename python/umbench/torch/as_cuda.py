@@ -5,8 +5,9 @@ import contextlib
 import torch
 from torch.overrides import TorchFunctionMode
 
+from .operators import HALVES
+
 aten = torch.ops.aten
-HALVES = (torch.float16, torch.bfloat16)
 # Operators that autocast computes in float32 on CUDA and not on the CPU (torch/csrc autocast_mode.h, AT_FORALL_FP32*).
 IN_FLOAT32 = {"layer_norm", "native_layer_norm", "group_norm", "softmax", "log_softmax", "cross_entropy", "cross_entropy_loss", "nll_loss",
               "nll_loss2d", "cumsum", "cumprod", "prod", "sum", "norm", "pow", "exp", "expm1", "log", "log1p", "log2", "log10", "rsqrt",

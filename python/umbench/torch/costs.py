@@ -4,7 +4,7 @@ import torch
 
 from . import private
 from .measuring import BETWEEN_KERNELS_NS, Times
-from .operators import launches_of_library, name_of, products_of
+from .operators import HALVES, launches_of_library, name_of, products_of
 from .rates import products_per_s
 from .values import stored_elements, tensors_of
 
@@ -39,7 +39,7 @@ class Estimated:
         return int(max(LAUNCH_NS, moved / self.rates["bytes"], (products_of(node) or 0) / self.products_per_ns(node, values)))
 
     def products_per_ns(self, node, values):
-        half = any(v.dtype in (torch.float16, torch.bfloat16) for v in values)
+        half = any(v.dtype in HALVES for v in values)
         return self.rates["half" if half else "single"]
 
     def workspace(self, node):

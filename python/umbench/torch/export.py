@@ -43,7 +43,7 @@ def document_of(options):
 
     from umbench.torch import capture, convert
 
-    autocast = getattr(torch, model_arguments.HALVES[options.autocast]) if options.autocast else None
+    autocast = getattr(torch, model_arguments.AUTOCAST_TYPES[options.autocast]) if options.autocast else None
     try:
         return convert.of_model(function_named(options.model), form=options.form, inference=options.inference, autocast=autocast,
                                 name=options.name, precision=options.precision)

@@ -96,7 +96,7 @@ def captured(options, times, in_shares):
 
     try:
         joint = capture.capture(function_named(options.model), compiled=True, times=times, in_shares=in_shares,
-                                autocast=getattr(torch, model_arguments.HALVES[options.autocast]) if options.autocast else None)
+                                autocast=getattr(torch, model_arguments.AUTOCAST_TYPES[options.autocast]) if options.autocast else None)
     except capture.CannotExport as error:
         raise load.BadInput(f"{options.model}: {error}") from None
     private.simplified(joint.graph)

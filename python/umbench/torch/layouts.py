@@ -1,13 +1,12 @@
 """Whether torch.compile uses channels last for images, and the copies of convolutions if it does not.
 
-cuDNN computes convolutions of half precision with channels last. It copies operands and results that lie otherwise, in a workspace.
+cuDNN computes convolutions of half precision with channels last. It copies operands and results that lie in another order, in a workspace.
 """
 
 import torch
 
-from .operators import argument_of, is_convolution, is_product, name_of, value_of_argument
+from .operators import HALVES, argument_of, is_convolution, is_product, name_of, value_of_argument
 
-HALVES = (torch.bfloat16, torch.float16)
 NODES_FOR_A_CONVOLUTION = 300
 
 

@@ -8,6 +8,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
+HALVES = (torch.float16, torch.bfloat16)
 TYPES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "bf16", torch.int64: "i32", torch.int32: "i32",
          torch.uint64: "i32", torch.uint32: "i32", torch.int16: "u16", torch.bool: "u8", torch.uint8: "u8", torch.int8: "u8"}
 
