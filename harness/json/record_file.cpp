@@ -16,7 +16,6 @@
 #include <thread>
 
 #include "harness/io/errors.hpp"
-#include "harness/io/files.hpp"
 #include "harness/io/say.hpp"
 #include "harness/io/text.hpp"
 #include "harness/json/fields.hpp"
@@ -33,10 +32,8 @@ bool looks_like_record(std::string_view torn) {
 // Writes the directory entry of a new file to disk.
 void sync_folder_of(const std::filesystem::path& file) {
   const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
-  const int descriptor = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) return;
-  fsync(descriptor);
-  close(descriptor);
+  const descriptor entry(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  fsync(entry.get());
 }
 
 std::string without_creation_time(environment e) {
@@ -69,48 +66,40 @@ record_file::record_file(std::filesystem::path path, open_mode mode) : path_(std
   if (path_ == "-" && !reads) {
     throw input_error("-: records go into a file; name it, such as a.jsonl (./- for one called so)");
   }
-  descriptor_ = retry_if_interrupted([&] {
+  file_ = descriptor(retry_if_interrupted([&] {
     return open(path_.c_str(), (reads ? O_RDONLY : O_RDWR | O_CREAT | O_APPEND) | O_CLOEXEC, 0644);
-  });
-  if (descriptor_ < 0) {
+  }));
+  if (!file_.open()) {
     throw input_error(fmt::format("{}: cannot {}: {}{}", one_line(path_.string()), reads ? "read" : "write",
                                   std::strerror(errno), reads ? "" : "; choose another --out"));
   }
+  if (!reads) prepare_to_append(mode);
+  const std::string text = read_descriptor(file_.get(), path_);
+  if (mode == open_mode::create && !text.empty()) {
+    throw input_error(fmt::format("{}: exists already; go on with it by --resume, or choose another --out",
+                                  one_line(path_.string())));
+  }
+  if (!reads && text.empty()) {
+    sync_folder_of(path_);
+    return;
+  }
   try {
-    if (!reads) prepare_to_append(mode);
-    const std::string text = read_descriptor(descriptor_, path_);
-    if (mode == open_mode::create && !text.empty()) {
-      throw input_error(fmt::format("{}: exists already; go on with it by --resume, or choose another --out",
-                                    one_line(path_.string())));
-    }
-    if (reads || !text.empty()) {
-      load(text, mode);
-    } else {
-      sync_folder_of(path_);
-    }
+    load(text, mode);
   } catch (const std::bad_alloc&) {
-    close(descriptor_);
     throw input_error(
         fmt::format("{}: cannot read: memory does not suffice for it", one_line(path_.string())));
-  } catch (...) {
-    close(descriptor_);
-    throw;
   }
-}
-
-record_file::~record_file() {
-  close(descriptor_);
 }
 
 void record_file::prepare_to_append(open_mode mode) {
   struct stat status{};
-  if (fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) {
+  if (fstat(file_.get(), &status) != 0 || !S_ISREG(status.st_mode)) {
     throw input_error(
         fmt::format("{}: records go into a regular file, and this is none; choose another --out",
                     one_line(path_.string())));
   }
   for (const int shown : {STDOUT_FILENO, STDERR_FILENO}) {
-    if (!is_same_file(descriptor_, shown)) continue;
+    if (!is_same_file(file_.get(), shown)) continue;
     throw input_error(fmt::format("{}: standard {} goes there as well; choose another --out",
                                   one_line(path_.string()), shown == STDOUT_FILENO ? "output" : "error"));
   }
@@ -121,7 +110,7 @@ void record_file::prepare_to_append(open_mode mode) {
 void record_file::lock(open_mode mode) {
   // A child of an umbench that was killed may hold its lock for a moment.
   constexpr int max_tries = 100;
-  for (int attempt = 0; flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK; ++attempt) {
+  for (int attempt = 0; flock(file_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK; ++attempt) {
     if (mode != open_mode::add && (attempt == max_tries || is_stop_requested())) {
       throw input_error(
           fmt::format("{}: another umbench is at work on it; wait for it or choose another --out",
@@ -141,7 +130,7 @@ void record_file::load(const std::string& text, open_mode mode) {
   std::size_t whole = text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1;
   lacks_last_line_break_ = whole < text.size() && is_json(std::string_view(text).substr(whole));
   if (lacks_last_line_break_) whole = text.size();
-  torn_bytes_ = text.size() - whole;
+  const std::size_t torn = text.size() - whole;
   if (whole == 0 && !looks_like_record(text)) {
     throw input_error(fmt::format("{}: is no record file of umbench{}", one_line(path_.string()),
                                   mode == open_mode::read ? "" : "; choose another --out"));
@@ -152,14 +141,14 @@ void record_file::load(const std::string& text, open_mode mode) {
     load_line(std::string_view(text).substr(begin, end - begin), ++lines);
     begin = end + 1;
   }
-  if (torn_bytes_ == 0) return;
+  if (torn == 0) return;
   if (mode != open_mode::read &&
-      retry_if_interrupted([&] { return ftruncate(descriptor_, static_cast<off_t>(whole)); }) != 0) {
+      retry_if_interrupted([&] { return ftruncate(file_.get(), static_cast<off_t>(whole)); }) != 0) {
     throw input_error(fmt::format("{}: cannot cut off its torn last line: {}", one_line(path_.string()),
                                   std::strerror(errno)));
   }
   print_text("{}: {} a torn last line of {} bytes\n", path_.string(),
-             mode == open_mode::read ? "left out" : "cut off", torn_bytes_);
+             mode == open_mode::read ? "left out" : "cut off", torn);
 }
 
 void record_file::load_line(std::string_view line, std::size_t number) {
@@ -184,16 +173,16 @@ void record_file::append(const record& r) {
 void record_file::append_line(std::string line) {
   if (lacks_last_line_break_) line.insert(0, 1, '\n');
   line += '\n';
-  const off_t before = lseek(descriptor_, 0, SEEK_END);
+  const off_t before = lseek(file_.get(), 0, SEEK_END);
   const auto give_up = [&](std::string why) {
-    if (before >= 0 && retry_if_interrupted([&] { return ftruncate(descriptor_, before); }) != 0)
+    if (before >= 0 && retry_if_interrupted([&] { return ftruncate(file_.get(), before); }) != 0)
       why += fmt::format(", nor cut back: {}", std::strerror(errno));
     throw append_error(fmt::format("{}: cannot add a record: {}; what was there before is kept",
                                    one_line(path_.string()), why));
   };
-  if (before < 0 || !write_all(descriptor_, line)) give_up(std::strerror(errno));
+  if (before < 0 || !write_all(file_.get(), line)) give_up(std::strerror(errno));
   // EINVAL, ENOTSUP: the file system has no fdatasync.
-  if (retry_if_interrupted([&] { return fdatasync(descriptor_); }) != 0 && errno != EINVAL &&
+  if (retry_if_interrupted([&] { return fdatasync(file_.get()); }) != 0 && errno != EINVAL &&
       errno != ENOTSUP)
     give_up(std::strerror(errno));
   lacks_last_line_break_ = false;
@@ -206,7 +195,7 @@ void record_file::append_line(std::string line) {
 
 bool record_file::file_is_unchanged() const {
   struct stat named{}, held{};
-  return fstat(descriptor_, &held) != 0 ||
+  return fstat(file_.get(), &held) != 0 ||
          (stat(path_.c_str(), &named) == 0 && named.st_dev == held.st_dev && named.st_ino == held.st_ino);
 }
 

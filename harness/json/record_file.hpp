@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/io/files.hpp"
 #include "harness/study/environment.hpp"
 #include "harness/study/record.hpp"
 
@@ -32,9 +33,6 @@ class record_file {
   // last line, which a crash leaves, is ignored by open_mode::read and cut off by the others. Throws
   // append_error if a stop signal comes while it waits.
   record_file(std::filesystem::path path, open_mode mode);
-  ~record_file();
-  record_file(const record_file&) = delete;
-  record_file& operator=(const record_file&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
   // Records in the file when it was opened.
@@ -43,7 +41,6 @@ class record_file {
   const std::vector<environment>& environments() const { return environments_; }
   // Index of the environment of the record earlier()[i].
   std::size_t environment_of(std::size_t i) const { return environment_indices_.at(i); }
-  bool was_torn() const { return torn_bytes_ > 0; }
 
   // Appends one line, and returns when it is on disk. Throws append_error.
   void append(const environment& e);
@@ -58,9 +55,8 @@ class record_file {
   bool file_is_unchanged() const;
 
   std::filesystem::path path_;
-  int descriptor_ = -1;
+  descriptor file_;
   bool lacks_last_line_break_ = false;  // the last line lacks its line break
-  std::size_t torn_bytes_ = 0;          // bytes of an incomplete last line
   std::vector<record> earlier_records_;
   std::vector<environment> environments_;
   std::vector<std::size_t> environment_indices_;
