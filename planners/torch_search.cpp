@@ -33,6 +33,22 @@ void run_searches(const auto& work) {
   }
 }
 
+std::vector<torch_fate> fates_saving(const torch_step& step, const std::vector<torch_id>& nodes) {
+  std::vector<torch_fate> fates(step.nodes.size());
+  for (const torch_id v : nodes) fates[v] = torch_fate::saved;
+  return fates;
+}
+
+std::vector<torch_id> library_results(const torch_step& step, const std::vector<torch_id>& among) {
+  std::vector<torch_id> found;
+  for (const torch_id v : among) {
+    const torch_node& node = step.nodes[v];
+    const torch_node& producer = node.kind == torch_kind::item ? step.nodes[node.inputs[0]] : node;
+    if (producer.kind == torch_kind::kernel) found.push_back(v);
+  }
+  return found;
+}
+
 // Local search over choices of fates: first moves that lower the peak for the least time, then moves that
 // save time within the budget.
 class torch_search {
@@ -48,10 +64,13 @@ class torch_search {
   };
   // Evaluates this search's share of the sets, each saved with all small tensors.
   std::vector<point> evaluate_sets(const std::vector<std::vector<torch_id>>& sets);
-  // Searches from PyTorch's own choice and from the points of checkpointing by parts. Returns the best plan
-  // found.
-  torch_plan run(const std::vector<torch_id>& pytorch_choice, const std::vector<point>& partwise);
-  bool is_better_than(const torch_search& other) const { return best_ < other.best_; }
+  // Lowers the peak from PyTorch's own choice and from the points of checkpointing by parts.
+  void descend(const std::vector<torch_id>& pytorch_choice, const std::vector<point>& partwise);
+  // Saves time from the points that descend() has reached, then from ones near the best, for about `work`.
+  void reduce_times(std::int64_t work);
+  torch_plan best_plan();
+  std::int64_t evaluations() const { return evaluations_; }
+  const point& best() const { return best_; }
 
  private:
   bool is_work_spent() const { return model_.work() >= max_work_; }
@@ -59,14 +78,12 @@ class torch_search {
   // Evaluates the choice that saves only those candidates which the backward graph reads.
   point evaluate_used(std::vector<torch_fate> fates);
   point evaluate_move(const torch_move& m);
-  std::vector<torch_fate> fates_saving(const std::vector<torch_id>& nodes) const;
-  std::vector<torch_id> library_results() const;
   point evaluate_with_small(const std::vector<torch_id>& nodes);
   std::vector<point> starting_points(const std::vector<torch_id>& pytorch_choice,
                                      const std::vector<point>& partwise);
   double bytes_freed_per_ns(const torch_move& m) const;
   void lower_peak(std::size_t first, std::size_t last);
-  void reduce_time();
+  void reduce_time(std::int64_t end);
   void set_budget(std::int64_t budget);
   void update_best() {
     if (current_ < best_) best_ = current_;
@@ -81,6 +98,9 @@ class torch_search {
   torch_model model_;
   torch_moves moves_;
   point current_, best_;
+  std::vector<point> descents_;                        // whose time is still to be reduced, the best last
+  bool is_reduced_ = true, has_applied_move_ = false;  // of current_: no move is better; one of this pass was
+  std::size_t next_move_ = 0;                          // of reduce_time()
   unsigned search_index_;
   bool ranks_by_promise_;  // true in every second search
   std::mt19937 random_;
@@ -187,18 +207,22 @@ void torch_search::set_budget(std::int64_t budget) {
   model_.set_budget(budget);
 }
 
-// Applies each move that is better, in the order of the list.
-void torch_search::reduce_time() {
-  for (bool found = true; found && !is_work_spent();) {
-    found = false;
-    for (const torch_move& m : moves_.moves) {
-      if (is_work_spent()) return;
-      point next = evaluate_move(m);
-      if (!(next < current_)) continue;
-      current_ = std::move(next);
-      found = true;
+// Applies each move that is better, in the order of the list, again and again until none is. Stops once
+// `end` of work is spent, and goes on from there when it is called again.
+void torch_search::reduce_time(std::int64_t end) {
+  for (; !is_reduced_ && model_.work() < end; ++next_move_) {
+    if (next_move_ == moves_.moves.size()) {
+      is_reduced_ = !has_applied_move_;
+      has_applied_move_ = false;
+      next_move_ = 0;
+      if (is_reduced_) break;
     }
+    point next = evaluate_move(moves_.moves[next_move_]);
+    if (!(next < current_)) continue;
+    current_ = std::move(next);
+    has_applied_move_ = true;
   }
+  update_best();
 }
 
 void torch_search::perturb() {
@@ -224,24 +248,8 @@ void torch_search::maximize_copy_safety() {
   }
 }
 
-std::vector<torch_fate> torch_search::fates_saving(const std::vector<torch_id>& nodes) const {
-  std::vector<torch_fate> fates(step_.nodes.size());
-  for (const torch_id v : nodes) fates[v] = torch_fate::saved;
-  return fates;
-}
-
-std::vector<torch_id> torch_search::library_results() const {
-  std::vector<torch_id> found;
-  for (const torch_id v : moves_.candidates) {
-    const torch_node& node = step_.nodes[v];
-    const torch_node& producer = node.kind == torch_kind::item ? step_.nodes[node.inputs[0]] : node;
-    if (producer.kind == torch_kind::kernel) found.push_back(v);
-  }
-  return found;
-}
-
 torch_search::point torch_search::evaluate_with_small(const std::vector<torch_id>& nodes) {
-  std::vector<torch_fate> fates = fates_saving(nodes);
+  std::vector<torch_fate> fates = fates_saving(step_, nodes);
   for (const torch_id v : moves_.small_tensors) fates[v] = torch_fate::saved;
   return evaluate_used(std::move(fates));
 }
@@ -258,7 +266,7 @@ std::vector<torch_search::point> torch_search::evaluate_sets(const std::vector<s
 std::vector<torch_search::point> torch_search::starting_points(const std::vector<torch_id>& pytorch_choice,
                                                                const std::vector<point>& partwise) {
   std::vector<point> found{evaluate_with_small(moves_.candidates), evaluate_with_small(pytorch_choice),
-                           evaluate_with_small(library_results())};
+                           evaluate_with_small(library_results(step_, moves_.candidates))};
   // If even checkpointing by parts exceeds the budget, the other starting points are still farther from it
   // and come last.
   const bool is_tight = !partwise.empty() && partwise[0].excess > 0;
@@ -288,28 +296,33 @@ std::vector<torch_search::point> torch_search::descend_from(const std::vector<po
   return ends;
 }
 
-torch_plan torch_search::run(const std::vector<torch_id>& pytorch_choice,
-                             const std::vector<point>& partwise) {
-  current_ = evaluate(fates_saving(pytorch_choice));  // without saving all small tensors
+void torch_search::descend(const std::vector<torch_id>& pytorch_choice, const std::vector<point>& partwise) {
+  current_ = evaluate(fates_saving(step_, pytorch_choice));  // without saving all small tensors
   update_best();
-  std::vector<point> ends{current_};
-  for (point& end : descend_from(starting_points(pytorch_choice, partwise))) ends.push_back(std::move(end));
-  std::sort(ends.begin(), ends.end());
-  for (const point& end : ends) {
-    current_ = end;
-    reduce_time();
-    update_best();
+  descents_.push_back(current_);
+  for (point& end : descend_from(starting_points(pytorch_choice, partwise)))
+    descents_.push_back(std::move(end));
+  std::sort(descents_.rbegin(), descents_.rend());
+}
+
+void torch_search::reduce_times(std::int64_t work) {
+  const std::int64_t end = std::min(max_work_, model_.work() + work);
+  while (model_.work() < end) {
+    if (is_reduced_ && !descents_.empty()) {
+      current_ = std::move(descents_.back());
+      descents_.pop_back();
+    } else if (is_reduced_) {
+      perturb();
+      lower_peak(0, moves_.family_move_count);
+    }
+    is_reduced_ = false;
+    reduce_time(end);
   }
-  while (!is_work_spent()) {
-    perturb();
-    lower_peak(0, moves_.family_move_count);
-    reduce_time();
-    update_best();
-  }
+}
+
+torch_plan torch_search::best_plan() {
   maximize_copy_safety();
-  torch_plan plan = model_.plan();
-  plan.evaluations = evaluations_;
-  return plan;
+  return model_.plan();
 }
 
 }  // namespace
@@ -327,16 +340,25 @@ torch_plan plan_torch(const torch_step& step, std::int64_t budget,
   for (const auto& share : shares) partwise.insert(partwise.end(), share.begin(), share.end());
   std::stable_sort(partwise.begin(), partwise.end());
   partwise.resize(std::min(partwise.size(), max_partwise));
-  std::vector<torch_plan> plans(search_count);
-  run_searches([&](unsigned index) { plans[index] = all[index]->run(pytorch_choice, partwise); });
-  std::size_t best = 0;
-  std::int64_t evaluations = 0;
-  for (std::size_t index = 0; index < search_count; ++index) {
-    evaluations += plans[index].evaluations;
-    if (all[index]->is_better_than(*all[best])) best = index;
+  run_searches([&](unsigned index) { all[index]->descend(pytorch_choice, partwise); });
+  const auto best = [&]() -> torch_search& {
+    return **std::ranges::min_element(all,
+                                      [](const auto& a, const auto& b) { return a->best() < b->best(); });
+  };
+  // Rounds, until one hardly improves a plan that keeps the budget.
+  constexpr double min_gain = 0.001;
+  const std::int64_t work_of_round = std::max<std::int64_t>(work / 8, 1'000'000);
+  bool is_improving = true;
+  for (std::int64_t begun = 0; begun < work && is_improving; begun += work_of_round) {
+    const torch_search::point before = best().best();
+    run_searches([&](unsigned index) { all[index]->reduce_times(work_of_round); });
+    const torch_search::point& after = best().best();
+    is_improving = after.excess > 0 || before.excess > 0 || after.ns < (1 - min_gain) * before.ns;
   }
-  plans[best].evaluations = evaluations;
-  return plans[best];
+  torch_plan plan = best().best_plan();
+  plan.evaluations = 0;
+  for (const auto& each : all) plan.evaluations += each->evaluations();
+  return plan;
 }
 
 }  // namespace um

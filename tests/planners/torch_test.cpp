@@ -465,5 +465,15 @@ TEST(torch_plans, the_search_finds_the_best_of_all_choices) {
   }
 }
 
+// More work is allowed than a small step needs: the search ends when nothing gets better any more.
+TEST(torch_plans, the_search_ends_where_more_of_it_saves_nothing) {
+  const torch_step s = blocks(4);
+  torch_model model(s, unlimited);
+  const auto all = model.evaluate(std::vector<torch_fate>(s.nodes.size(), torch_fate::saved));
+  const torch_plan some = plan_torch(s, all.peak, {}, 2'000'000), more = plan_torch(s, all.peak, {}, 20'000'000);
+  EXPECT_LE(more.estimate.ns, some.estimate.ns);
+  EXPECT_LT(more.evaluations, 4 * some.evaluations);
+}
+
 }  // namespace
 }  // namespace um
