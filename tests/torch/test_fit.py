@@ -472,9 +472,12 @@ def test_a_batch_in_parts_has_the_gradients_of_the_whole():
         torch.testing.assert_close(own.grad, other.grad)
 
 
+# By numbers of parts, milliseconds of the plan and without one.
 @pytest.mark.parametrize("told, counts", (
-    ({1: 5, 2: 4, 4: 6}, [2, 4, 8, 16]), ({1: 100, 2: 91, 4: 89, 8: 95}, [4, 8, 16]), ({1: 5, 2: 6}, [1, 2, 4, 8, 16]), ({1: umt.NoPlan("refused")}, "refused"),
-    ({1: planner.NoRoom("small"), 2: 9, 4: 8, 8: umt.NoPlan("no 8 equal parts")}, [4, 8, 16]),
+    ({1: (5, 3), 2: (4, 3), 4: (6, 5)}, [2, 4, 8, 16]), ({1: (100, 60), 2: (89, 70), 4: (79, 70), 8: (75, 70)}, [4, 8, 16]),
+    ({1: (5, 3), 2: (6, 5)}, [1, 2, 4, 8, 16]), ({1: (100, 60), 2: (91, 60)}, [1, 2, 4, 8, 16]), ({1: (100, 90)}, [1, 2, 4, 8, 16]),
+    ({1: umt.NoPlan("refused")}, "refused"), ({1: (9, 3), 2: planner.NoRoom("small")}, [1, 2, 4, 8, 16]),
+    ({1: planner.NoRoom("small"), 2: (9, 3), 4: (8, 3), 8: umt.NoPlan("no 8 equal parts")}, [4, 8, 16]),
     ({count: planner.NoRoom("small") for count in micro.COUNTS}, "small")))
 def test_a_batch_is_cut_where_that_takes_less_time(told, counts):
     def predict(count):
@@ -486,6 +489,19 @@ def test_a_batch_is_cut_where_that_takes_less_time(told, counts):
         assert counts in refusal(lambda: micro.by_time(predict))
     else:
         assert micro.by_time(predict) == counts
+
+
+@pytest.mark.parametrize("share, parts, questions", ((1.2, 1, 1), (0.45, 2, 2)))
+def test_few_plans_are_made_to_choose_a_number_of_parts(monkeypatch, share, parts, questions):
+    model, inputs = made("perceptron")
+    probe, _ = fitted(copy.deepcopy(model), inputs, 1.2, tier=None)
+    trained(probe, inputs)
+    asked, run = [], planner.subprocess.run
+    monkeypatch.setattr(planner.subprocess, "run", lambda words, **named: asked.append(words) or run(words, **named))
+    planner.answer_to.cache_clear()
+    model = umt.fit(model, budget=int(probe.plan.unplanned["peak"] * share), tier=None, micro_batches="auto", backend="aot_eager", effort=0.01)
+    trained(model, inputs)
+    assert model.plan.micro_batches == parts and len(asked) == questions
 
 
 def test_a_batch_that_the_chosen_number_does_not_divide_takes_fewer_parts(monkeypatch):
@@ -518,9 +534,9 @@ def test_parts_take_the_time_to_add_their_gradients_too():
     fit_file = importlib.import_module("umbench.torch.fit")
     model, _ = made("perceptron")
     planning = fit_file.Planning(model, umt.Plan(2**30), None, None, "rounding", "aot_eager", 1)
-    planning.bytes_per_ns, planning.plan.predicted = 2, {"ms": 1.0}
+    planning.bytes_per_ns, planning.plan.predicted, planning.plan.unplanned = 2, {"ms": 1.0}, {"ms": 0.5}
     once = sum(4 * p.numel() for p in model.parameters()) / 2 / 1e6  # to read all gradients
-    assert planning.step_ms(1) == 1 and planning.step_ms(4) == pytest.approx(4 + (3 * 3 + 2) * once)
+    assert planning.step_ms(1) == (1, 0.5) and planning.step_ms(4) == pytest.approx((4 + (3 * 3 + 2) * once, 2 + (3 * 3 + 2) * once))
 
 
 def test_of_graphs_that_compute_the_same_the_fastest_that_fits_is_taken():

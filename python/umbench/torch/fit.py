@@ -76,6 +76,7 @@ class Call:
     def choose(self, inputs, named):
         """Plans for several numbers of parts without compiling, and chooses one."""
         def milliseconds(count):
+            """Of a step in `count` parts: by its plan, and by PyTorch's own choice."""
             self.counts = [count]
             self.compile()
             try:
@@ -326,11 +327,11 @@ class Planning:
         private.keep_order()
 
     def step_ms(self, parts):
-        """The predicted time of a step in `parts` parts: the time of each part by the last plan, plus the time to add their gradients and
-        to multiply them by the gradient of the loss."""
+        """The predicted times of a step in `parts` parts, by the last plan and by PyTorch's own choice: of each part, plus to add their
+        gradients and to multiply them by the gradient of the loss."""
         gradients = sum(p.numel() * p.element_size() for p in self.model.parameters() if p.requires_grad)
         accesses = (parts - 1) * micro.ACCESSES + micro.ACCESSES_AT_END * (parts > 1)
-        return parts * self.plan.predicted["ms"] + accesses * gradients / self.bytes_per_ns / 1e6
+        return tuple(parts * each["ms"] + accesses * gradients / self.bytes_per_ns / 1e6 for each in (self.plan.predicted, self.plan.unplanned))
 
     def base_bytes(self, step):
         """Bytes on the device without the tensors that the two graphs make."""

@@ -1,5 +1,6 @@
 """Asks the `umbench` program for a plan."""
 
+import functools
 import json
 import os
 import pathlib
@@ -48,10 +49,16 @@ def ask(step, budget, base_bytes, rates, fused, begin, effort, tier=None, on_gpu
                 "launch_ns": LAUNCH_NS, "between_ns": BETWEEN_KERNELS_NS, "link_bytes_per_ns": rates["link"] if tier else 0,
                 "copy_ns": COPY_NS, "copy_drag": COPY_DRAG.get(tier, 0), "host_kernel_ns": HOST_KERNEL_NS * on_gpu,
                 "host_copy_ns": HOST_COPY_NS * on_gpu, "fused": fused, "stores_gradients": bits == "rounding", "begin": sorted(begin), "work": int(WORK * effort)}
+    return json.loads(answer_to(json.dumps(question)))
+
+
+@functools.lru_cache(maxsize=4)  # parts are chosen by plans, and the chosen one is asked for again
+def answer_to(question):
+    """The text of the answer to the text of a question."""
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-        json.dump(question, file)
+        file.write(question)
         file.flush()
         done = subprocess.run([program(), "plan-torch", file.name], capture_output=True, text=True)
     if done.returncode != 0:
         raise NoPlan((done.stderr.strip().splitlines() or ["umbench plan fails"])[-1])
-    return json.loads(done.stdout)
+    return done.stdout
