@@ -663,6 +663,28 @@ def test_code_stays_on_a_gpu_between_operators_with_tensors_of_the_host():
     assert told == ["Enter", "copy", "copy", "ExitD", "Enter", "copy", "ExitD"] and Wrapper.codegen_device_guard_enter is usual
 
 
+def test_kernels_of_fitted_models_that_have_run_are_launched_straight(monkeypatch):
+    from types import SimpleNamespace as Made
+
+    from torch._inductor.codecache import PyCodeCache
+    from torch._inductor.runtime.triton_heuristics import CachingAutotuner
+
+    def kernel(launchers, dumps=False):
+        made = object.__new__(CachingAutotuner)
+        vars(made).update(launchers=launchers, dump_launch_params=dumps, dump_launch_tensors=False)
+        return made
+
+    def launch(*given, stream):
+        return given, stream
+
+    ours = Made(umbench_placing=None, ran=kernel([launch]), tuned=kernel([launch, launch]), never_ran=kernel([]), dumped=kernel([launch], dumps=True))
+    others = Made(ran=kernel([launch]))
+    monkeypatch.setattr(PyCodeCache, "modules", [ours, others])
+    private.launch_straight()
+    assert ours.ran.run(1, 2, stream=3) == ((1, 2), 3)
+    assert not any("run" in vars(each) for each in (ours.tuned, ours.never_ran, ours.dumped, others.ran))
+
+
 def test_workspaces_of_products_count_where_there_are_products():
     from types import SimpleNamespace as Made
 

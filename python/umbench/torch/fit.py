@@ -182,6 +182,8 @@ class Call:
         else:
             self.make_room()
         self.steps += 1
+        if self.plan.settled and self.planning.backend == "inductor":
+            private.launch_straight()
 
     def make_room(self):
         """Maps memory for the step. If that fails, makes another plan, with more slack unless that plan already includes the missing bytes."""
