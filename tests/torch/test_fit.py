@@ -472,6 +472,22 @@ def test_a_batch_in_parts_has_the_gradients_of_the_whole():
         torch.testing.assert_close(own.grad, other.grad)
 
 
+def test_no_more_shares_of_a_loss_are_tried_where_these_need_no_less_memory(monkeypatch):
+    fit_file, tried = importlib.import_module("umbench.torch.fit"), []
+
+    def compile_shares(self, graph, inputs):
+        tried.append(self.shares)
+        self.plan.predicted = {"peak": {2: 100, 4: 90, 8: 95, 16: 50}[self.shares]}
+        raise planner.NoRoom(f"{self.shares} shares")
+
+    monkeypatch.setattr(chunks, "shares_to_try", lambda graph, budget: [2, 4, 8, 16])
+    monkeypatch.setattr(fit_file.Planning, "compile_shares", compile_shares)
+    model, _ = made("perceptron")
+    planning = fit_file.Planning(model, umt.Plan(2**30), None, None, "rounding", "aot_eager", 1)
+    graph = torch.fx.symbolic_trace(nn.ReLU())
+    assert refusal(lambda: planning.compile(graph, ())) == "4 shares" and tried == [2, 4, 8]
+
+
 # By numbers of parts, milliseconds of the plan and without one.
 @pytest.mark.parametrize("told, counts", (
     ({1: (5, 3), 2: (4, 3), 4: (6, 5)}, [2, 4, 8, 16]), ({1: (100, 60), 2: (89, 70), 4: (79, 70), 8: (75, 70)}, [4, 8, 16]),

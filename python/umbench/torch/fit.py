@@ -1,6 +1,5 @@
 """fit(): a model that trains within a budget of device memory."""
 
-import contextlib
 import math
 import re
 import time
@@ -250,16 +249,20 @@ class Planning:
         close_all(self.slabs)
 
     def compile(self, graph, inputs):
-        """Compiles Dynamo's graph. Its losses are cut into the smallest number of shares for which there is a plan."""
+        """Compiles Dynamo's graph. Its losses are cut into the smallest number of shares for which there is a plan. No more shares are tried
+        where these need no less memory."""
         refusals.of_graph(graph.graph)
         if not self.allocated and self.on_gpu():
             self.read_memory()
-        *others, last = chunks.shares_to_try(graph.graph, self.plan.budget) if self.bits == "rounding" else [1]
-        for self.shares in others:
-            with contextlib.suppress(NoRoom):
+        least = math.inf
+        for self.shares in chunks.shares_to_try(graph.graph, self.plan.budget) if self.bits == "rounding" else [1]:
+            try:
                 return self.compile_shares(graph, inputs)
-        self.shares = last
-        return self.compile_shares(graph, inputs)
+            except NoRoom as error:
+                if self.plan.predicted["peak"] >= least:
+                    break
+                least, refusal = self.plan.predicted["peak"], error
+        raise refusal
 
     def read_memory(self):
         """Reads how much memory was allocated before the first plan, and for what."""
