@@ -1,6 +1,7 @@
 #include "core/units.hpp"
 
 #include <array>
+#include <charconv>
 #include <cstdio>
 #include <limits>
 #include <stdexcept>
@@ -41,26 +42,11 @@ std::string_view take_digits(std::string_view& text) {
   return digits;
 }
 
-std::uint64_t value_of(char digit) {
-  return static_cast<std::uint64_t>(digit - '0');
-}
-
-std::optional<std::uint64_t> parse_whole_number(std::string_view digits) {
-  std::uint64_t value = 0;
-  for (const char digit : digits) {
-    const auto shifted = checked_multiply(value, 10);
-    const auto next = shifted ? checked_add(*shifted, value_of(digit)) : std::nullopt;
-    if (!next) return std::nullopt;
-    value = *next;
-  }
-  return value;
-}
-
 // 0.digits * unit, rounded down. Starts from the last digit, so it is exact at any length.
 std::uint64_t fraction_of(std::string_view digits, std::uint64_t unit) {
   std::uint64_t value = 0;
   for (auto digit = digits.rbegin(); digit != digits.rend(); ++digit) {
-    value = (value_of(*digit) * unit + value) / 10;
+    value = (static_cast<std::uint64_t>(*digit - '0') * unit + value) / 10;
   }
   return value;
 }
@@ -104,8 +90,10 @@ std::optional<byte_count> parse_bytes(std::string_view text) {
   if (spaced && text.empty()) return std::nullopt;
   const auto unit = find_unit(text);
   if (!unit || (*unit == 1 && !fraction.empty())) return std::nullopt;
-  const auto count = parse_whole_number(whole);
-  const auto bytes = count ? checked_multiply(*count, *unit) : std::nullopt;
+  std::uint64_t count = 0;
+  if (std::from_chars(whole.data(), whole.data() + whole.size(), count).ec != std::errc{})
+    return std::nullopt;
+  const auto bytes = checked_multiply(count, *unit);
   return bytes ? checked_add(*bytes, fraction_of(fraction, *unit)) : std::nullopt;
 }
 
