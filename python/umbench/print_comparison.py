@@ -10,86 +10,86 @@ SIGNS = {"regressed": "❌", "insufficient": "❔", "unlike": "❔", "tolerated"
 MAX_ROWS = 50  # maximum number of rows in Markdown, so that a page shows them completely
 
 
-def write(found, options):
+def write(result, options):
     as_wanted = {"text": as_text, "markdown": as_markdown, "json": as_json}[options.format]
-    output.write(as_wanted(found, options.all), options.out)
+    output.write(as_wanted(result, options.all), options.out)
 
 
-def counts(found):
+def counts(result):
     tally = {verdict: 0 for verdict in VERDICTS}
-    for row in found.rows:
+    for row in result.rows:
         tally[row.verdict] += 1
     return tally
 
 
-def verdict(found):
+def verdict(result):
     """One word for all cells; "unlike" if only changed machine files prevent cells from being judged."""
-    if found.exit_code == load.EXIT_TOO_LITTLE and counts(found)["unlike"] and not counts(found)["insufficient"]:
+    if result.exit_code == load.EXIT_TOO_LITTLE and counts(result)["unlike"] and not counts(result)["insufficient"]:
         return "unlike"
-    return {EXIT_REGRESSED: "regressed", load.EXIT_TOO_LITTLE: "too little data"}.get(found.exit_code, "ok")
+    return {EXIT_REGRESSED: "regressed", load.EXIT_TOO_LITTLE: "too little data"}.get(result.exit_code, "ok")
 
 
-def changed_files(found):
+def changed_files(result):
     """A text on the machine files that changed and the effect on their cells; empty if none changed."""
-    if not found.machines:
+    if not result.machines:
         return ""
-    names = " and ".join(found.machines)
-    told = f"machine {'file' if len(found.machines) == 1 else 'files'} {names} changed (figures_digest)"
-    cells = load.count_text(sum(found.machines.values()), "cell")
-    if counts(found)["unlike"]:
-        return f"{told}, {cells} not judged (--allow-unlike judges them); "
-    return f"{told}, which may explain {cells}; "
+    names = " and ".join(result.machines)
+    text = f"machine {'file' if len(result.machines) == 1 else 'files'} {names} changed (figures_digest)"
+    cells = load.count_text(sum(result.machines.values()), "cell")
+    if counts(result)["unlike"]:
+        return f"{text}, {cells} not judged (--allow-unlike judges them); "
+    return f"{text}, which may explain {cells}; "
 
 
-def headline(found):
-    tally = counts(found)
+def headline(result):
+    tally = counts(result)
     words = ", ".join(f"{tally[verdict]} {verdict}" for verdict in VERDICTS if tally[verdict])
-    kinds = {row.simulated for row in found.rows}
-    by_mean = " by the mean of all cells" if found.exit_code == EXIT_REGRESSED and not tally["regressed"] else ""
+    kinds = {row.simulated for row in result.rows}
+    by_mean = " by the mean of all cells" if result.exit_code == EXIT_REGRESSED and not tally["regressed"] else ""
     kind = "measured" if kinds == {False} else "simulated" if kinds == {True} else "measured and simulated"
-    return f"{changed_files(found)}{verdict(found)}{by_mean}: {load.count_text(len(found.rows), f'{kind} cell')}, {words}"
+    return f"{changed_files(result)}{verdict(result)}{by_mean}: {load.count_text(len(result.rows), f'{kind} cell')}, {words}"
 
 
-def mean_text(found):
+def mean_text(result):
     """A text on the geometric mean; None if fewer than two cells have a change."""
-    mean = found.mean
+    mean = result.mean
     if mean is None:
         return None
-    verdict = mean.verdict if mean.verdict != "regressed" or "mean" in found.fail_on else "tolerated"
+    verdict = mean.verdict if mean.verdict != "regressed" or "mean" in result.fail_on else "tolerated"
     return (f"geometric mean of {mean.cells} measured cells: {mean.change:+.2%} ({mean.low:+.2%} to {mean.high:+.2%}), limit "
             f"{100 * mean.limit:.3g} %: {verdict}")
 
 
-def notes(found):
-    lines = [f"places differ, compared all the same: {difference}" for difference in found.unlike]
-    lines += [*found.noted, *found.disturbed]
-    lines += [f"{key}: {text}" for key, _, text in found.speeds[:5]]
-    if len(found.speeds) > 5:
-        lines.append(f"and {len(found.speeds) - 5} more of two speeds")
-    for provenance in sorted({row.provenance for row in found.rows if row.simulated}):
-        alike = [row for row in found.rows if row.provenance == provenance]
+def notes(result):
+    lines = [f"places differ, compared all the same: {difference}" for difference in result.unlike]
+    lines += [*result.noted, *result.disturbed]
+    lines += [f"{key}: {text}" for key, _, text in result.speeds[:5]]
+    if len(result.speeds) > 5:
+        lines.append(f"and {len(result.speeds) - 5} more of two speeds")
+    for provenance in sorted({row.provenance for row in result.rows if row.simulated}):
+        alike = [row for row in result.rows if row.provenance == provenance]
         lines.append(f"{load.count_text(len(alike), 'cell')} {provenance}")
-    if found.new:
-        lines.append(f"only HEAD has {load.count_text(len(found.new), 'cell')}, not judged, such as {found.new[0]}")
-    if any(not row.simulated for row in found.rows):
-        limits = found.limits
-        how = f"within {_rounds_text(found)}" if found.rounds else "over all runs of a side"
-        others = ", ".join(f"{name} {100 * share:g} %" for name, share in found.aspects.items() if name != "time")
+    if result.new:
+        lines.append(f"only HEAD has {load.count_text(len(result.new), 'cell')}, not judged, such as {result.new[0]}")
+    if any(not row.simulated for row in result.rows):
+        limits = result.limits
+        how = f"within {_rounds_text(result)}" if result.rounds else "over all runs of a side"
+        others = ", ".join(f"{name} {100 * share:g} %" for name, share in result.aspects.items() if name != "time")
         lines.append(f"measured cells: limit {100 * limits.relative:g} % and {load.time_text(limits.absolute_ns)}, {others}; "
                      f"t test {how}, alpha {limits.alpha:g} over all cells ({limits.correction}), intervals "
                      f"{limits.confidence:.0%}")
     return lines
 
 
-def _rounds_text(found):
+def _rounds_text(result):
     """A text such as '5 rounds', or '5 to 15 rounds' if ambiguous cells had more."""
-    least = min((row.finding.runs[0] for row in found.rows if row.finding.runs and not row.simulated), default=found.rounds)
-    return (f"{least} to " if 0 < least < found.rounds else "") + load.count_text(found.rounds, "round")
+    least = min((row.finding.runs[0] for row in result.rows if row.finding.runs and not row.simulated), default=result.rounds)
+    return (f"{least} to " if 0 < least < result.rounds else "") + load.count_text(result.rounds, "round")
 
 
-def rows_to_show(found, everything):
+def rows_to_show(result, everything):
     """The rows to show, the worst first, and those that are ok only with `everything`."""
-    rows = sorted(found.rows, key=lambda row: (VERDICTS.index(row.verdict), -(row.finding.change or 0.0)))
+    rows = sorted(result.rows, key=lambda row: (VERDICTS.index(row.verdict), -(row.finding.change or 0.0)))
     return [row for row in rows if everything or row.verdict != "ok"]
 
 
@@ -108,23 +108,23 @@ def percent(share):
 COLUMNS = ["verdict", "base", "head", "change", "interval", "p", "why", "cell"]
 
 
-def as_text(found, everything):
-    rows = [[row.verdict, *cell_texts(row), row.key] for row in rows_to_show(found, everything)]
-    lines = [headline(found), *filter(None, [mean_text(found)])]
+def as_text(result, everything):
+    rows = [[row.verdict, *cell_texts(row), row.key] for row in rows_to_show(result, everything)]
+    lines = [headline(result), *filter(None, [mean_text(result)])]
     if rows:
         widths = [max(len(row[column]) for row in [COLUMNS, *rows]) for column in range(len(COLUMNS))]
         lines += ["  ".join(text.ljust(width) for text, width in zip(row, widths)).rstrip() for row in [COLUMNS, *rows]]
-    return "\n".join([*lines, *sides(found), *notes(found)]) + "\n"
+    return "\n".join([*lines, *sides(result), *notes(result)]) + "\n"
 
 
-def sides(found):
-    return [f"{side} {path}: {text}" for side, path, text in zip(("BASE", "HEAD"), (found.base, found.head), found.sides)]
+def sides(result):
+    return [f"{side} {path}: {text}" for side, path, text in zip(("BASE", "HEAD"), (result.base, result.head), result.sides)]
 
 
-def as_markdown(found, everything):
-    lines = [f"### umbench: {headline(found)}", "",
-             *(f"- {text}" for text in [mean_text(found), *sides(found)] if text), ""]
-    rows = rows_to_show(found, everything)
+def as_markdown(result, everything):
+    lines = [f"### umbench: {headline(result)}", "",
+             *(f"- {text}" for text in [mean_text(result), *sides(result)] if text), ""]
+    rows = rows_to_show(result, everything)
     if rows:
         lines += ["| " + " | ".join(["", "cell", *COLUMNS[:-1]]) + " |", "|" + " --- |" * (len(COLUMNS) + 1)]
         for row in rows[:MAX_ROWS]:
@@ -133,24 +133,24 @@ def as_markdown(found, everything):
         if len(rows) > MAX_ROWS:
             lines += ["", f"and {len(rows) - MAX_ROWS} more cells"]
         lines.append("")
-    lines += [f"- {note}" for note in notes(found)]
+    lines += [f"- {note}" for note in notes(result)]
     return "\n".join(lines) + "\n"
 
 
-def as_json(found, _):
+def as_json(result, _):
     cells = [{"key": row.key, "name": row.name, "simulated": row.simulated, **row.finding._asdict(), "verdict": row.verdict,
               "reason": "; ".join(row.reasons) or None, "aspects": [change._asdict() for change in row.changes]}
-             for row in found.rows]
+             for row in result.rows]
     for cell in cells:
         for name in ("samples", "runs"):
             cell["base_" + name], cell["head_" + name] = cell.pop(name) or (None, None)
-    document = {"kind": "comparison", "schema": 1, "base": found.base, "head": found.head, "sides": found.sides,
-                "verdict": verdict(found), "limits": found.limits._asdict() | {"aspects": found.aspects},
-                "fail_on": sorted(found.fail_on), "rounds": found.rounds, "mean": found.mean and found.mean._asdict(),
-                "counts": counts(found), "machine_files": found.machines, "unlike": found.unlike, "noted": found.noted,
-                "disturbed": found.disturbed,
-                "two_speeds": [{"key": key, "side": side, "text": text} for key, side, text in found.speeds],
-                "only_in_head": found.new, "exit_code": found.exit_code, "cells": cells}
+    document = {"kind": "comparison", "schema": 1, "base": result.base, "head": result.head, "sides": result.sides,
+                "verdict": verdict(result), "limits": result.limits._asdict() | {"aspects": result.aspects},
+                "fail_on": sorted(result.fail_on), "rounds": result.rounds, "mean": result.mean and result.mean._asdict(),
+                "counts": counts(result), "machine_files": result.machines, "unlike": result.unlike, "noted": result.noted,
+                "disturbed": result.disturbed,
+                "two_speeds": [{"key": key, "side": side, "text": text} for key, side, text in result.speeds],
+                "only_in_head": result.new, "exit_code": result.exit_code, "cells": cells}
     return json.dumps(_finite(document), indent=1, allow_nan=False) + "\n"
 
 

@@ -143,9 +143,9 @@ def capture(factory, *, compiled, inference=False, autocast=None, times=1, in_sh
     with mode, converts_fake_parameters(), autocast_as_cuda(), compiling(), checkpoints.marked():
         with errors_in_one_line("the function fails", at), AsCuda(), loads_refused(), initial_values_skipped():
             mode.keeps_sequences = True
-            made = factory()
+            result = factory()
             mode.keeps_sequences = False
-        model, inputs = model_and_inputs(made)
+        model, inputs = model_and_inputs(result)
         at.follow(model)
         with errors_in_one_line("the model fails on its example inputs", at):
             model._apply(on_fake_cpu)
@@ -346,17 +346,17 @@ def first_line(error):
     return (str(error).strip().splitlines() or [""])[0]
 
 
-def model_and_inputs(made):
-    if not isinstance(made, tuple) or len(made) != 2 or not isinstance(made[0], torch.nn.Module):
+def model_and_inputs(result):
+    if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[0], torch.nn.Module):
         raise CannotExport("the function returns something else than (model, inputs): a torch.nn.Module and a tuple of tensors")
-    inputs = tuple(made[1]) if isinstance(made[1], (tuple, list)) else (made[1],)
+    inputs = tuple(result[1]) if isinstance(result[1], (tuple, list)) else (result[1],)
     for i, each in enumerate(inputs):
         if not isinstance(each, (torch.Tensor, int, float, bool)):
             raise CannotExport(f"example input {i + 1} is a {type(each).__name__}, not a tensor; give a tuple of tensors in the order of "
                                "forward's arguments, by a module around the model if need be")
         if isinstance(each, torch.Tensor) and each.numel() == 0:
             raise CannotExport(f"example input {i + 1} is empty ({list(each.shape)}); give a batch of at least 1")
-    return plain_module(made[0]), inputs
+    return plain_module(result[0]), inputs
 
 
 def plain_module(model):

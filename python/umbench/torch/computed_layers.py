@@ -18,173 +18,173 @@ def alike(tensors, kind="f32"):
     return all(t is not None for t in tensors) and len(wide) <= 1 and all(t.type == kind for t in tensors)
 
 
-def map_convolution(c, node):
-    x, w = c.plain(node.args[0]), c.plain(node.args[1])
-    b = c.plain(node.args[2]) if node.args[2] is not None else None
+def map_convolution(walk, node):
+    x, w = walk.plain(node.args[0]), walk.plain(node.args[1])
+    b = walk.plain(node.args[2]) if node.args[2] is not None else None
     if x is None or w is None or (node.args[2] is not None and b is None):
         return False
     if not _is_plain_window(node.args[0], *node.args[3:6], node.args[6]) or not alike([x, w], x.type):
         return False
     if x.shape != list(node.args[0].meta["val"].shape) or (b is not None and b.type != "f32"):
         return False
-    name = c.label(node)
-    y = c.result(node, name + ".y")
+    name = walk.label(node)
+    y = walk.result(node, name + ".y")
     if y.shape != list(node.meta["val"].shape):
-        return forget(c, y)
-    c.views[node] = View(y)
-    c.emit(node, name, "convolution", _window_of(node.args[3], node.args[4], node.args[8]),
+        return forget(walk, y)
+    walk.views[node] = View(y)
+    walk.emit(node, name, "convolution", _window_of(node.args[3], node.args[4], node.args[8]),
               [x, w] + ([b] if b is not None else []), [y])
     return True
 
 
-def forget(c, tensor):
-    c.tensors.remove(tensor)
-    c.names.discard(tensor.name)
+def forget(walk, tensor):
+    walk.tensors.remove(tensor)
+    walk.names.discard(tensor.name)
     return False
 
 
-def map_convolution_backward(c, node):
-    dy, x, w = (c.plain(n) for n in node.args[:3])
+def map_convolution_backward(walk, node):
+    dy, x, w = (walk.plain(n) for n in node.args[:3])
     if dy is None or x is None or w is None or not alike([dy, x, w]):
         return False
     if not _is_plain_window(node.args[1], *node.args[4:7], node.args[7]):
         return False
     if x.shape != list(node.args[1].meta["val"].shape) or dy.shape != list(node.args[0].meta["val"].shape):
         return False
-    name = c.label(node)
+    name = walk.label(node)
     attributes = _window_of(node.args[4], node.args[5], node.args[9])
     wants = node.args[10]
-    outs = [c.result(node, f"{name}.{what}", i) if wanted else None
+    outs = [walk.result(node, f"{name}.{what}", i) if wanted else None
             for i, (what, wanted) in enumerate(zip(("dx", "dw", "db"), wants))]
     if outs[1] is not None:
-        c.emit(node, name + ".backward_filter", "convolution_backward_filter", attributes, [x, dy], [outs[1]])
+        walk.emit(node, name + ".backward_filter", "convolution_backward_filter", attributes, [x, dy], [outs[1]])
     if outs[2] is not None:
-        c.emit(node, name + ".backward_bias", "bias_backward", {}, [dy], [outs[2]])
+        walk.emit(node, name + ".backward_bias", "bias_backward", {}, [dy], [outs[2]])
     if outs[0] is not None:
-        c.emit(node, name + ".backward_data", "convolution_backward_data", attributes, [w, dy], [outs[0]])
-    c.views[node] = [View(o) if o is not None else None for o in outs]
+        walk.emit(node, name + ".backward_data", "convolution_backward_data", attributes, [w, dy], [outs[0]])
+    walk.views[node] = [View(o) if o is not None else None for o in outs]
     return True
 
 
-def map_native_batch_norm_legit_functional(c, node):
-    x, scale, shift = (c.plain(n) if n is not None else None for n in node.args[:3])
+def map_native_batch_norm_legit_functional(walk, node):
+    x, scale, shift = (walk.plain(n) if n is not None else None for n in node.args[:3])
     if x is None or scale is None or shift is None or not node.args[5] or scale.type != "f32":
         return False
     if x.shape != list(node.args[0].meta["val"].shape):
         return False
-    name = c.label(node)
-    y, mean, deviation = (c.result(node, f"{name}.{what}", i) for i, what in enumerate(("y", "mean", "inverse_deviation")))
-    c.norms[scale] = shift
-    c.views[node] = [View(y), View(mean), View(deviation), None, None]
-    c.emit(node, name, "batch_norm", {"epsilon": node.args[7]}, [x, scale, shift], [y, mean, deviation])
+    name = walk.label(node)
+    y, mean, deviation = (walk.result(node, f"{name}.{what}", i) for i, what in enumerate(("y", "mean", "inverse_deviation")))
+    walk.norms[scale] = shift
+    walk.views[node] = [View(y), View(mean), View(deviation), None, None]
+    walk.emit(node, name, "batch_norm", {"epsilon": node.args[7]}, [x, scale, shift], [y, mean, deviation])
     return True
 
 
-def map_native_batch_norm_backward(c, node):
-    dy, x, scale, mean, deviation = (c.plain(node.args[i]) if node.args[i] is not None else None for i in (0, 1, 2, 5, 6))
-    shift = c.norms.get(scale)
+def map_native_batch_norm_backward(walk, node):
+    dy, x, scale, mean, deviation = (walk.plain(node.args[i]) if node.args[i] is not None else None for i in (0, 1, 2, 5, 6))
+    shift = walk.norms.get(scale)
     if None in (dy, x, scale, mean, deviation, shift) or not node.args[7] or node.args[9] != [True, True, True]:
         return False
     if not alike([dy, x], x.type) or dy.shape != x.shape:
         return False
-    name = c.label(node)
-    outs = [c.result(node, f"{name}.{what}", i) for i, what in enumerate(("dx", "dscale", "dshift"))]
-    c.views[node] = [View(o) for o in outs]
-    c.emit(node, name + ".backward", "batch_norm_backward", {}, [x, scale, shift, mean, deviation, dy], outs, (5, 0))
+    name = walk.label(node)
+    outs = [walk.result(node, f"{name}.{what}", i) for i, what in enumerate(("dx", "dscale", "dshift"))]
+    walk.views[node] = [View(o) for o in outs]
+    walk.emit(node, name + ".backward", "batch_norm_backward", {}, [x, scale, shift, mean, deviation, dy], outs, (5, 0))
     return True
 
 
-def pointwise(c, node, kind, read, alias, attributes=None):
+def pointwise(walk, node, kind, read, alias, attributes=None):
     if None in read or any(t.shape != read[0].shape or t.order != read[0].order or t.type != read[0].type for t in read):
         return False
-    y = c.result(node, c.label(node) + ".y")
+    y = walk.result(node, walk.label(node) + ".y")
     if y.shape != read[0].shape or y.type != read[0].type or y.order != read[0].order or y.type not in ("f32", "bf16"):
-        return forget(c, y)
-    c.views[node] = View(y)
-    c.emit(node, c.label(node), kind, attributes or {}, read, [y], alias)
+        return forget(walk, y)
+    walk.views[node] = View(y)
+    walk.emit(node, walk.label(node), kind, attributes or {}, read, [y], alias)
     return True
 
 
-def map_relu(c, node):
-    return pointwise(c, node, "relu", [c.plain(node.args[0])], (0, 0))
+def map_relu(walk, node):
+    return pointwise(walk, node, "relu", [walk.plain(node.args[0])], (0, 0))
 
 
-def map_threshold_backward(c, node):
-    return node.args[2] == 0 and pointwise(c, node, "relu_backward", [c.plain(node.args[1]), c.plain(node.args[0])], (1, 0))
+def map_threshold_backward(walk, node):
+    return node.args[2] == 0 and pointwise(walk, node, "relu_backward", [walk.plain(node.args[1]), walk.plain(node.args[0])], (1, 0))
 
 
-def map_hardtanh(c, node):
-    return is_relu6(node.args[1:3]) and pointwise(c, node, "relu", [c.plain(node.args[0])], (0, 0), {"capped": True})
+def map_hardtanh(walk, node):
+    return is_relu6(node.args[1:3]) and pointwise(walk, node, "relu", [walk.plain(node.args[0])], (0, 0), {"capped": True})
 
 
-def map_hardtanh_backward(c, node):
+def map_hardtanh_backward(walk, node):
     """PyTorch saves the input of the ReLU6, umbench the output. Both are between 0 and 6 for the same elements."""
-    read = [c.plain(node.args[1]), c.plain(node.args[0])]
-    return is_relu6(node.args[2:4]) and pointwise(c, node, "relu_backward", read, (1, 0), {"capped": True})
+    read = [walk.plain(node.args[1]), walk.plain(node.args[0])]
+    return is_relu6(node.args[2:4]) and pointwise(walk, node, "relu_backward", read, (1, 0), {"capped": True})
 
 
 def is_relu6(limits):
     return tuple(limits) == (0, 6)
 
 
-def map_avg_pool2d(c, node):
-    return averaged(c, node, "average_pool", node.args[1:], ".y")
+def map_avg_pool2d(walk, node):
+    return averaged(walk, node, "average_pool", node.args[1:], ".y")
 
 
-def map_avg_pool2d_backward(c, node):
-    return averaged(c, node, "average_pool_backward", node.args[2:], ".dx")
+def map_avg_pool2d_backward(walk, node):
+    return averaged(walk, node, "average_pool_backward", node.args[2:], ".dx")
 
 
-def averaged(c, node, kind, how, suffix):
-    given, attributes = c.plain(node.args[0]), _averaged(how)
+def averaged(walk, node, kind, how, suffix):
+    given, attributes = walk.plain(node.args[0]), _averaged(how)
     if attributes is None or not _is_plane(node.args[0], given):
         return False
-    made = c.result(node, c.label(node) + suffix)
-    c.views[node] = View(made)
-    c.emit(node, c.label(node), kind, attributes, [given], [made])
+    made = walk.result(node, walk.label(node) + suffix)
+    walk.views[node] = View(made)
+    walk.emit(node, walk.label(node), kind, attributes, [given], [made])
     return True
 
 
-def map_cat(c, node):
+def map_cat(walk, node):
     nodes, along = node.args[0], node.args[1] if len(node.args) > 1 else 0
-    parts = [c.plain(n) for n in nodes]
+    parts = [walk.plain(n) for n in nodes]
     if len(parts) < 2 or along not in (1, -3) or not all(_is_plane(n, t) for n, t in zip(nodes, parts)):
         return False
     if not alike(parts, parts[0].type):
         return False
-    y = c.result(node, c.label(node) + ".y")
+    y = walk.result(node, walk.label(node) + ".y")
     if y.order != parts[0].order and y.shape[2] * y.shape[3] > 1:
-        return forget(c, y)
-    c.views[node] = View(y)
-    c.emit(node, c.label(node), "concat", {}, parts, [y])
+        return forget(walk, y)
+    walk.views[node] = View(y)
+    walk.emit(node, walk.label(node), "concat", {}, parts, [y])
     return True
 
 
-def taken_apart(c, node):
+def taken_apart(walk, node):
     """Makes separate tensors of a gradient whose channels are cut into slices, as that of a concatenation."""
     source = node.args[0]
-    dy, cuts = c.plain(source), [(channels_cut(user), user) for user in source.users if channels_cut(user)]
+    dy, cuts = walk.plain(source), [(channels_cut(user), user) for user in source.users if channels_cut(user)]
     pieces = sorted({cut for cut, _ in cuts})
     tiles = len(pieces) > 1 and [first for first, _ in pieces] == [0] + [end for _, end in pieces[:-1]]
-    if c.use != "activation_gradient" or not _is_plane(source, dy) or not tiles or pieces[-1][1] != dy.shape[1]:
+    if walk.use != "activation_gradient" or not _is_plane(source, dy) or not tiles or pieces[-1][1] != dy.shape[1]:
         return False
     made = {}
     for cut, user in cuts:
         if cut not in made:
-            made[cut] = c.result(user, c.label(user) + ".dx")
+            made[cut] = walk.result(user, walk.label(user) + ".dx")
             made[cut].order = dy.order
-        c.views[user] = View(made[cut])
-    c.emit(node, c.label(source) + ".backward", "concat_backward", {}, [dy], [made[cut] for cut in pieces])
+        walk.views[user] = View(made[cut])
+    walk.emit(node, walk.label(source) + ".backward", "concat_backward", {}, [dy], [made[cut] for cut in pieces])
     return True
 
 
-def map_add(c, node):
-    both = [c.plain(n) for n in node.args[:2]]
-    return not node.kwargs and both[0] is not both[1] and pointwise(c, node, "add", both, (0, 0))
+def map_add(walk, node):
+    both = [walk.plain(n) for n in node.args[:2]]
+    return not node.kwargs and both[0] is not both[1] and pointwise(walk, node, "add", both, (0, 0))
 
 
-def map_max_pool2d_with_indices(c, node):
-    x, (h, w) = c.plain(node.args[0]), _pair(node.args[1])
+def map_max_pool2d_with_indices(walk, node):
+    x, (h, w) = walk.plain(node.args[0]), _pair(node.args[1])
     stride, pad, dilation = (_pair(node.args[i]) if len(node.args) > i and node.args[i] != [] else usual
                              for i, usual in ((2, (h, w)), (3, (0, 0)), (4, (1, 1))))
     readers = [user for user in node.users if user.target is operator.getitem and user.args[1] == 1]
@@ -193,127 +193,127 @@ def map_max_pool2d_with_indices(c, node):
         return False
     if x.shape != list(node.args[0].meta["val"].shape):
         return False
-    y, index = c.result(node, c.label(node) + ".y", 0), c.result(node, c.label(node) + ".index", 1)
+    y, index = walk.result(node, walk.label(node) + ".y", 0), walk.result(node, walk.label(node) + ".index", 1)
     index.type = "u8" if h <= 16 else "u16"
     attributes = {"window": h, "stride": stride[0], "pad": pad[0]}
     index.pool = attributes
-    c.views[node] = [View(y), View(index)]
-    c.emit(node, c.label(node), "max_pool", attributes, [x], [y, index])
+    walk.views[node] = [View(y), View(index)]
+    walk.emit(node, walk.label(node), "max_pool", attributes, [x], [y, index])
     return True
 
 
-def map_max_pool2d_with_indices_backward(c, node):
-    dy, index = c.plain(node.args[0]), c.plain(node.args[7])
+def map_max_pool2d_with_indices_backward(walk, node):
+    dy, index = walk.plain(node.args[0]), walk.plain(node.args[7])
     attributes = getattr(index, "pool", None)
     if dy is None or attributes is None or dy.shape != index.shape:
         return False
-    dx = c.result(node, c.label(node) + ".dx")
-    c.views[node] = View(dx)
-    c.emit(node, c.label(node), "max_pool_backward", attributes, [dy, index], [dx])
+    dx = walk.result(node, walk.label(node) + ".dx")
+    walk.views[node] = View(dx)
+    walk.emit(node, walk.label(node), "max_pool_backward", attributes, [dy, index], [dx])
     return True
 
 
-def map_addmm(c, node):
-    b, x, w = c.plain(node.args[0]), c.plain(node.args[1]), c.transposed(node.args[2])
-    return not node.kwargs and b is not None and linear(c, node, x, w, [b])
+def map_addmm(walk, node):
+    b, x, w = walk.plain(node.args[0]), walk.plain(node.args[1]), walk.transposed(node.args[2])
+    return not node.kwargs and b is not None and linear(walk, node, x, w, [b])
 
 
-def map_mm(c, node):
+def map_mm(walk, node):
     left, right = node.args
-    if c.transposed(right) is not None and c.plain(left) is not None:
-        return linear(c, node, c.plain(left), c.transposed(right), [])
-    if c.transposed(left) is not None and c.plain(right) is not None:
-        return linear_filter(c, node, c.plain(right), c.transposed(left))
-    return linear_data(c, node, c.plain(right), c.plain(left))
+    if walk.transposed(right) is not None and walk.plain(left) is not None:
+        return linear(walk, node, walk.plain(left), walk.transposed(right), [])
+    if walk.transposed(left) is not None and walk.plain(right) is not None:
+        return linear_filter(walk, node, walk.plain(right), walk.transposed(left))
+    return linear_data(walk, node, walk.plain(right), walk.plain(left))
 
 
-def linear(c, node, x, w, bias):
+def linear(walk, node, x, w, bias):
     if x is None or w is None or w.use != "parameter" or not alike([x, w], x.type) or any(b.type != "f32" for b in bias):
         return False
     rows, columns = node.args[-2].meta["val"].shape
     wanted = [w.shape[0], *x.shape[1:]]
     if x.shape[0] != rows or math.prod(x.shape[1:]) != columns or (w.fixed and w.shape != wanted):
         return False
-    name = c.label(node)
-    y = c.result(node, name + ".y")
+    name = walk.label(node)
+    y = walk.result(node, name + ".y")
     if y.shape != [rows, w.shape[0], 1, 1]:
-        return forget(c, y)
+        return forget(walk, y)
     w.shape, w.fixed = wanted, True
-    c.views[node] = View(y)
-    c.emit(node, name, "linear", {}, [x, w, *bias], [y])
+    walk.views[node] = View(y)
+    walk.emit(node, name, "linear", {}, [x, w, *bias], [y])
     return True
 
 
-def linear_data(c, node, w, dy):
+def linear_data(walk, node, w, dy):
     if w is None or dy is None or not w.fixed or w.use != "parameter" or not alike([w, dy], w.type):
         return False
     if dy.shape != [dy.shape[0], w.shape[0], 1, 1]:
         return False
-    name = c.label(node)
-    dx = c.result(node, name + ".dx")
+    name = walk.label(node)
+    dx = walk.result(node, name + ".dx")
     dx.shape = [dy.shape[0], *w.shape[1:]]
-    c.views[node] = View(dx)
-    c.emit(node, name + ".backward_data", "linear_backward_data", {}, [w, dy], [dx])
+    walk.views[node] = View(dx)
+    walk.emit(node, name + ".backward_data", "linear_backward_data", {}, [w, dy], [dx])
     return True
 
 
-def linear_filter(c, node, x, dy):
+def linear_filter(walk, node, x, dy):
     rows = node.args[1].meta["val"].shape[0]
     if not alike([x, dy]) or x.shape[0] != rows or dy.shape != [rows, dy.shape[1], 1, 1]:
         return False
-    dw = c.result(node, c.label(node) + ".dw")
+    dw = walk.result(node, walk.label(node) + ".dw")
     dw.shape, dw.fixed = [dy.shape[1], *x.shape[1:]], True
-    c.views[node] = View(dw)
-    c.emit(node, c.label(node), "linear_backward_filter", {}, [x, dy], [dw])
+    walk.views[node] = View(dw)
+    walk.emit(node, walk.label(node), "linear_backward_filter", {}, [x, dy], [dw])
     return True
 
 
-def map_sum(c, node):
-    dy = c.plain(node.args[0])
+def map_sum(walk, node):
+    dy = walk.plain(node.args[0])
     if dy is None or dy.type != "f32" or node.args[1:2] != ([0],) or dy.shape[2:] != [1, 1] or node.args[0].meta["val"].dim() != 2:
         return False
-    db = c.result(node, c.label(node) + ".db")
+    db = walk.result(node, walk.label(node) + ".db")
     if db.shape != [1, dy.shape[1], 1, 1]:
-        return forget(c, db)
-    c.views[node] = View(db)
-    c.emit(node, c.label(node), "bias_backward", {}, [dy], [db])
+        return forget(walk, db)
+    walk.views[node] = View(db)
+    walk.emit(node, walk.label(node), "bias_backward", {}, [dy], [db])
     return True
 
 
-def map_mean(c, node):
-    x, value = c.plain(node.args[0]), node.args[0].meta["val"]
+def map_mean(walk, node):
+    x, value = walk.plain(node.args[0]), node.args[0].meta["val"]
     if x is None or len(node.args) < 2 or value.dim() != 4 or sorted(d % 4 for d in node.args[1]) != [2, 3] or x.shape != list(value.shape):
         return False
-    y = c.result(node, c.label(node) + ".y")
+    y = walk.result(node, walk.label(node) + ".y")
     y.shape = [*x.shape[:2], 1, 1]
-    c.views[node] = View(y)
-    c.emit(node, c.label(node), "global_average_pool", {}, [x], [y])
+    walk.views[node] = View(y)
+    walk.emit(node, walk.label(node), "global_average_pool", {}, [x], [y])
     return True
 
 
-def map_div(c, node):
+def map_div(walk, node):
     """The gradient of a mean over a plane: it is expanded over the plane and divided by its size."""
     spread = node.args[0]
     if not isinstance(spread, torch.fx.Node) or name_of(spread) != "expand" or not isinstance(node.args[1], (int, float)):
         return False
-    dy, value = c.plain(spread.args[0]), node.meta["val"]
+    dy, value = walk.plain(spread.args[0]), node.meta["val"]
     if dy is None or value.dim() != 4 or dy.shape != [*value.shape[:2], 1, 1] or node.args[1] != math.prod(value.shape[2:]):
         return False
-    dx = c.result(node, c.label(node) + ".dx")
-    c.views[node] = View(dx)
-    c.emit(node, c.label(node), "global_average_pool_backward", {}, [dy], [dx])
+    dx = walk.result(node, walk.label(node) + ".dx")
+    walk.views[node] = View(dx)
+    walk.emit(node, walk.label(node), "global_average_pool_backward", {}, [dy], [dx])
     return True
 
 
-def map_to_copy(c, node):
-    x = c.plain(node.args[0])
+def map_to_copy(walk, node):
+    x = walk.plain(node.args[0])
     if x is None or x.type not in ("f32", "bf16") or not node.meta["val"].is_floating_point():
         return False
-    y = c.result(node, c.label(node) + ".y")
+    y = walk.result(node, walk.label(node) + ".y")
     if y.type == x.type or y.shape != x.shape or y.order != x.order:
-        return forget(c, y)
-    c.views[node] = View(y)
-    c.emit(node, c.label(node), "cast", {}, [x], [y])
+        return forget(walk, y)
+    walk.views[node] = View(y)
+    walk.emit(node, walk.label(node), "cast", {}, [x], [y])
     return True
 
 

@@ -8,8 +8,8 @@ from .operators import PLAIN_VIEWS, name_of
 from .walk import View
 
 
-def map_log_softmax(c, node):
-    logits = c.plain(node.args[0])
+def map_log_softmax(walk, node):
+    logits = walk.plain(node.args[0])
     users = _readers(node)
     ends = {"nll_loss_forward", "nll_loss_backward", "_log_softmax_backward_data"}
     if logits is None or node.args[1] != 1 or logits.shape[2:] != [1, 1] or {name_of(u) for u in users} - ends:
@@ -20,73 +20,73 @@ def map_log_softmax(c, node):
     for user in users:
         if name_of(user) == "nll_loss_backward" and user.args[0].op != "placeholder":
             return False
-    probabilities = c.result(node, "probabilities")
-    c.losses[probabilities] = logits
-    c.views[node] = View(probabilities)
+    probabilities = walk.result(node, "probabilities")
+    walk.losses[probabilities] = logits
+    walk.views[node] = View(probabilities)
     return True
 
 
-def map_nll_loss_forward(c, node):
-    probabilities, labels = c.plain(node.args[0]), c.plain(node.args[1])
-    if probabilities not in c.losses or labels is None:
-        return _forward_in_rows(c, node)
-    loss = c.result(node, "loss", 0)
-    c.views[node] = [View(loss), None]
-    c.emit(node, "loss", "softmax_cross_entropy", {}, [c.losses[probabilities], labels], [loss, probabilities])
+def map_nll_loss_forward(walk, node):
+    probabilities, labels = walk.plain(node.args[0]), walk.plain(node.args[1])
+    if probabilities not in walk.losses or labels is None:
+        return _forward_in_rows(walk, node)
+    loss = walk.result(node, "loss", 0)
+    walk.views[node] = [View(loss), None]
+    walk.emit(node, "loss", "softmax_cross_entropy", {}, [walk.losses[probabilities], labels], [loss, probabilities])
     return True
 
 
-def map_nll_loss_backward(c, node):
-    probabilities = c.plain(node.args[1])
-    if probabilities not in c.losses:
-        return _backward_in_rows(c, node)
-    c.views[node] = None
+def map_nll_loss_backward(walk, node):
+    probabilities = walk.plain(node.args[1])
+    if probabilities not in walk.losses:
+        return _backward_in_rows(walk, node)
+    walk.views[node] = None
     return True
 
 
-def map_log_softmax_backward_data(c, node):
-    probabilities = c.plain(node.args[1])
-    if probabilities not in c.losses:
+def map_log_softmax_backward_data(walk, node):
+    probabilities = walk.plain(node.args[1])
+    if probabilities not in walk.losses:
         return False
-    labels = c.plain(node.args[0].args[2])
-    dlogits = c.result(node, "dlogits")
-    c.views[node] = View(dlogits)
-    c.emit(node, "loss.backward", "softmax_cross_entropy_backward", {}, [probabilities, labels], [dlogits])
+    labels = walk.plain(node.args[0].args[2])
+    dlogits = walk.result(node, "dlogits")
+    walk.views[node] = View(dlogits)
+    walk.emit(node, "loss.backward", "softmax_cross_entropy_backward", {}, [probabilities, labels], [dlogits])
     return True
 
 
-def _forward_in_rows(c, node):
-    if not _goes_in_rows(c, node.args[0], node.args[1]) or not _is_plain_nll(node.args):
+def _forward_in_rows(walk, node):
+    if not _goes_in_rows(walk, node.args[0], node.args[1]) or not _is_plain_nll(node.args):
         return False
-    scores, labels = (c.views[each].tensor for each in node.args[:2])
-    count, loss = c.result(node, "loss.labels", 1), c.result(node, "loss", 0)
-    c.views[node] = [View(loss), View(count)]
+    scores, labels = (walk.views[each].tensor for each in node.args[:2])
+    count, loss = walk.result(node, "loss.labels", 1), walk.result(node, "loss", 0)
+    walk.views[node] = [View(loss), View(count)]
     rows = node.args[1].meta["val"].numel()
-    c.emit(node, "loss.labels", "opaque", {"label": "count_labels", "flops": rows, "bytes": 8 * rows}, [labels], [count])
-    flops, moved, _ = c.work_of(node)
-    c.emit(node, "loss", "opaque", {"label": "nll_loss_forward", "flops": flops, "bytes": moved,
+    walk.emit(node, "loss.labels", "opaque", {"label": "count_labels", "flops": rows, "bytes": 8 * rows}, [labels], [count])
+    flops, moved, _ = walk.work_of(node)
+    walk.emit(node, "loss", "opaque", {"label": "nll_loss_forward", "flops": flops, "bytes": moved,
                                     "cut": {"in": ["part", "part", "whole"], "out": ["sum"]}}, [scores, labels, count], [loss])
     return True
 
 
-def _backward_in_rows(c, node):
-    start, total = c.views.get(node.args[0]), c.views.get(node.args[6])
-    if not _goes_in_rows(c, node.args[1], node.args[2]) or not isinstance(start, View) or not isinstance(total, View):
+def _backward_in_rows(walk, node):
+    start, total = walk.views.get(node.args[0]), walk.views.get(node.args[6])
+    if not _goes_in_rows(walk, node.args[1], node.args[2]) or not isinstance(start, View) or not isinstance(total, View):
         return False
-    scores, labels = (c.views[each].tensor for each in node.args[1:3])
-    made = c.result(node, "loss.backward.y")
-    c.views[node] = View(made)
-    flops, moved, _ = c.work_of(node)
-    c.emit(node, "loss.backward", "opaque", {"label": "nll_loss_backward", "flops": flops, "bytes": moved,
+    scores, labels = (walk.views[each].tensor for each in node.args[1:3])
+    made = walk.result(node, "loss.backward.y")
+    walk.views[node] = View(made)
+    flops, moved, _ = walk.work_of(node)
+    walk.emit(node, "loss.backward", "opaque", {"label": "nll_loss_backward", "flops": flops, "bytes": moved,
                                              "cut": {"in": ["whole", "part", "part", "whole"], "out": ["part"]}},
            [start.tensor, scores, labels, total.tensor], [made])
     return True
 
 
-def _goes_in_rows(c, *nodes):
-    views = [c.views.get(node) for node in nodes]
-    return (bool(c.twice) and c.samples > 1 and all(isinstance(v, View) and v.tensor.batch for v in views)
-            and all(c.spread(node) == "batch" for node in nodes))
+def _goes_in_rows(walk, *nodes):
+    views = [walk.views.get(node) for node in nodes]
+    return (bool(walk.twice) and walk.samples > 1 and all(isinstance(v, View) and v.tensor.batch for v in views)
+            and all(walk.spread(node) == "batch" for node in nodes))
 
 
 def _readers(node):

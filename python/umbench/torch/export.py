@@ -19,23 +19,23 @@ def main(options):
     """options: of model_arguments.export."""
     figures = machine(options.machine) if options.machine else None
     began = time.monotonic()
-    made = document_of(options)
+    converted = document_of(options)
     from umbench.torch import convert, launches, optimizer, rates
     kernel_ns = options.launch
     if options.measure:
         from umbench.torch import measuring
         times = measuring.Times(options.measure)
-        measuring.set_durations(made, times)
+        measuring.set_durations(converted, times)
         kernel_ns = kernel_ns or launches.KERNEL_NS
         for why in sorted(set(times.untimed.values())):
             print(f"a generated kernel is not timed but priced by its bytes: {why.splitlines()[0]}", file=sys.stderr)
     elif figures:
-        rates.set_durations(made, figures)
+        rates.set_durations(converted, figures)
     if kernel_ns:
-        launches.add_waits(made, kernel_ns)
-    optimizer.add_step(made.document, options.optimizer, options.step)
-    output.write(convert.as_text(made.document), options.out)
-    report(made, options, time.monotonic() - began)
+        launches.add_waits(converted, kernel_ns)
+    optimizer.add_step(converted.document, options.optimizer, options.step)
+    output.write(convert.as_text(converted.document), options.out)
+    report(converted, options, time.monotonic() - began)
 
 
 def document_of(options):
@@ -78,9 +78,9 @@ def machine(text):
     return load.read_json(text if text.endswith(".json") else places.RESULTS / "machines" / f"{text}.json", "--machine ")
 
 
-def report(made, options, took):
+def report(converted, options, took):
     from umbench.torch import liveness
-    document = made.document
+    document = converted.document
     sizes = {}
     for tensor in document["tensors"]:
         role = tensor.get("use", "activation")
@@ -95,7 +95,7 @@ def report(made, options, took):
         of = {t["name"]: liveness.size_of(t) for t in document["tensors"]}
         moved, mapped = (sum(of[name] for op in ops for name in op["in"] + op["out"]) for ops in (document["ops"], known))
         print(f"  umbench computes {len(known)} of the operators, {100 * mapped / max(moved, 1):.1f} % of the bytes; the others are opaque")
-    if made.left_out:
-        print(f"  left out: {made.left_out} B of running statistics and counters, which only a later pass reads")
-    if made.uncut:
-        print(f"  nothing may be cut along the batch: with twice the batch {made.uncut}")
+    if converted.left_out:
+        print(f"  left out: {converted.left_out} B of running statistics and counters, which only a later pass reads")
+    if converted.uncut:
+        print(f"  nothing may be cut along the batch: with twice the batch {converted.uncut}")

@@ -138,14 +138,14 @@ def _later_steps(node, results, each):
     return 2 if name_of(node) == "var_mean" and not rows and blocks > MULTIPROCESSORS else 1
 
 
-def _is_stored(node, made, readers):
-    if made.kind in (ALONE, SCATTERED, READS_NEIGHBOURS) or is_random(node) or (made.kind == REDUCED and made.extent[1] >= UNROLLED):
+def _is_stored(node, buffer, readers):
+    if buffer.kind in (ALONE, SCATTERED, READS_NEIGHBOURS) or is_random(node) or (buffer.kind == REDUCED and buffer.extent[1] >= UNROLLED):
         return True
     for reader, source in readers:
         kind = kind_of(reader)
         if kind == ALONE or (kind == SCATTERED and reader.args[0] is source) or (kind == READS_NEIGHBOURS and not _is_position(reader, source)):
             return True
-    reads, operations = len(made.reads), len(made.inlined) + 1
+    reads, operations = len(buffer.reads), len(buffer.inlined) + 1
     return reads > READS or len(readers) > 1 and (reads > READS_WHEN_SHARED or operations > OPERATIONS_WHEN_SHARED)
 
 

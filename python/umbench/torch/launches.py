@@ -13,16 +13,16 @@ COPY = 1.5  # a copy of an operand or result of a convolution to another order
 BEFORE, BETWEEN, AFTER = 15, 35, 50  # before the first kernel, before the backward pass, and after the last, where gradients are handed over
 
 
-def add_waits(made, kernel_ns=KERNEL_NS):
+def add_waits(converted, kernel_ns=KERNEL_NS):
     """Lengthens the operators of a Converted, in place, by the time that the GPU waits for the CPU, which launches ahead while kernels are long.
     `kernel_ns`: time to launch a generated kernel. Returns the CPU time of all launches in ns."""
-    timed = [op for op in made.document["ops"] if "duration_ns" in op]
-    passes = first_of_passes(made.document)
+    timed = [op for op in converted.document["ops"] if "duration_ns" in op]
+    passes = first_of_passes(converted.document)
     before = dict(zip(passes, (BEFORE, BETWEEN)))
     launched = done = 0
     for op in timed:
-        launched += round(kernel_ns * (launches_of(made, op["name"]) + before.get(op["name"], 0)))
-        end = max(done + op["duration_ns"], launched + op["duration_ns"] // made.launches.get(op["name"], 1))
+        launched += round(kernel_ns * (launches_of(converted, op["name"]) + before.get(op["name"], 0)))
+        end = max(done + op["duration_ns"], launched + op["duration_ns"] // converted.launches.get(op["name"], 1))
         op["duration_ns"], done = end - done, end
     if len(passes) > 1:
         launched += round(kernel_ns * AFTER)
@@ -30,14 +30,14 @@ def add_waits(made, kernel_ns=KERNEL_NS):
     return launched
 
 
-def launches_of(made, name):
+def launches_of(converted, name):
     """The cost of launching an operator, in launches of a generated kernel."""
-    node = made.alone.get(name)
+    node = converted.alone.get(name)
     if node is None:
-        return made.launches.get(name, 1)
+        return converted.launches.get(name, 1)
     if is_attention(node):
         return ATTENTION_BACKWARD if "backward" in name_of(node) else ATTENTION
-    return CALLS.get(name_of(node), OTHERS) + COPY * (made.launches.get(name, 1) - launches_of_library(node))
+    return CALLS.get(name_of(node), OTHERS) + COPY * (converted.launches.get(name, 1) - launches_of_library(node))
 
 
 def first_of_passes(document):

@@ -29,19 +29,19 @@ ERRORS_OF_GPUS = ("CUDA error", "out of memory", "_STATUS_ALLOC_FAILED")
 LOADS_FIRST, LOADS = 20, 4  # loads of about 2 ms each before the first round, and before every other round
 
 
-def set_durations(made, times):
+def set_durations(converted, times):
     """Writes duration_ns and workspace_bytes of each opaque operator of a Converted in place."""
-    for op in made.document["ops"]:
+    for op in converted.document["ops"]:
         if op["kind"] != "opaque":
             continue
-        node, count = made.alone.get(op["name"]), made.launches.get(op["name"], 1)
-        measured = times.of_node(node, made.channels_last) if node is not None else None
+        node, count = converted.alone.get(op["name"]), converted.launches.get(op["name"], 1)
+        measured = times.of_node(node, converted.channels_last) if node is not None else None
         if measured is None:
-            kernel = made.generated.get(op["name"])
-            ns = times.of_kernel(kernel, op["bytes"], made.channels_last) if kernel is not None else times.of_bytes(op["bytes"])
+            kernel = converted.generated.get(op["name"])
+            ns = times.of_kernel(kernel, op["bytes"], converted.channels_last) if kernel is not None else times.of_bytes(op["bytes"])
         else:
             ns = measured["ns"]
-            copied = made.copied.get(op["name"], 0)  # adds the copies, since measured operands have channels last
+            copied = converted.copied.get(op["name"], 0)  # adds the copies, since measured operands have channels last
             op["workspace_bytes"] = measured["workspace"] + copied
             ns += times.of_bytes(2 * copied) if copied else 0
         op["duration_ns"] = ns + BETWEEN_KERNELS_NS * count
@@ -102,15 +102,15 @@ class Times:
         self.untimed[key] = self.known[key]["refused"]
         return self.of_bytes(size)
 
-    def compile(self, made):
+    def compile(self, converted):
         """Compiles the kernels of a Converted whose times are not known, which needs the CPU alone."""
-        for op in made.document["ops"]:
-            kernel = made.generated.get(op["name"])
+        for op in converted.document["ops"]:
+            kernel = converted.generated.get(op["name"])
             if kernel is not None and generated.is_worth_timing(kernel, op["bytes"]):
                 alone = generated.SeparateKernel(kernel, self.device)
-                key = alone.key([self._strides(value, made.channels_last) for value in alone.values])
+                key = alone.key([self._strides(value, converted.channels_last) for value in alone.values])
                 if key not in self.known and key not in self.compiled:
-                    self.compiled[key] = self._compiled(alone, made.channels_last)
+                    self.compiled[key] = self._compiled(alone, converted.channels_last)
 
     def _compiled(self, alone, channels_last):
         """The kernel as a function, or the error of its compilation."""

@@ -6,7 +6,7 @@ from .planner import NoPlan, NoRoom
 
 KEEP_STATISTICS = (torch.nn.modules.batchnorm._BatchNorm,)
 COUNTS = (1, 2, 4, 8, 16)  # numbers of parts that "auto" tries
-WORTH = 0.9  # more parts are chosen if they take less than this share of the time of fewer parts, since they have taken 6 % longer than predicted (results/torch/parts_h100.jsonl)
+MAX_TIME_SHARE = 0.9  # more parts are chosen if they take less than this share of the time of fewer parts, since they have taken 6 % longer than predicted (results/torch/parts_h100.jsonl)
 ACCESSES, ACCESSES_AT_END = 3, 2  # accesses of memory to add a gradient to the sum, and to multiply the sum
 
 
@@ -15,9 +15,9 @@ class Planned(NoPlan):
 
 
 def by_time(predict):
-    """COUNTS, beginning with the chosen one: the fewest that have a plan, or more where they save a tenth. predict(count): milliseconds by
-    the plan, and without one; raises NoPlan. Ends at the first count with a plan that does not save a tenth, or where even the time
-    without a plan, which no more parts go below, would not."""
+    """The part of COUNTS from the chosen one on: the smallest that has a plan, or a larger one that saves a tenth of the time. predict(count)
+    returns milliseconds by the plan and without one, or raises NoPlan. The time without a plan is a lower bound for larger counts, so it
+    ends where that saves no tenth, or at the first plan that saves none."""
     best = None
     for count in COUNTS:
         try:
@@ -31,10 +31,10 @@ def by_time(predict):
             if not best:
                 raise
             break
-        if best and planned >= WORTH * best_ms:
+        if best and planned >= MAX_TIME_SHARE * best_ms:
             break
         best, best_ms = count, planned
-        if unplanned >= WORTH * planned:
+        if unplanned >= MAX_TIME_SHARE * planned:
             break
     if best is None:
         raise refusal

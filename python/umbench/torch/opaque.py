@@ -13,81 +13,81 @@ from .values import unique_name
 from .walk import View
 
 
-def opaque(c, node):
+def opaque(walk, node):
     value = node.meta["val"]
     several = isinstance(value, (list, tuple))
     values = list(value) if several else [value]
     used = {u.args[1] for u in node.users if u.target is operator.getitem} if several else {0}
     written = [(i, v) for i, v in enumerate(values) if isinstance(v, torch.Tensor) and v.numel() > 0 and (i in used or not several)]
     if not written:
-        c.views[node] = [None] * len(values) if several else None
+        walk.views[node] = [None] * len(values) if several else None
         return
-    read = operands(c, node)
-    name = c.label(node)
-    if c.use == "activation_gradient" and not name.endswith(node.name):
+    read = operands(walk, node)
+    name = walk.label(node)
+    if walk.use == "activation_gradient" and not name.endswith(node.name):
         name += ".backward"
-    made = [c.result(node, f"{name}.{i}" if several else f"{name}.y", i if several else None) for i, _ in written]
+    made = [walk.result(node, f"{name}.{i}" if several else f"{name}.y", i if several else None) for i, _ in written]
     views = dict(zip([i for i, _ in written], map(View, made)))
-    c.views[node] = [views.get(i) for i in range(len(values))] if several else views[0]
-    flops, moved, products = c.work_of(node)
+    walk.views[node] = [views.get(i) for i in range(len(values))] if several else views[0]
+    flops, moved, products = walk.work_of(node)
     attributes = {"label": name_of(node), "flops": flops, "bytes": moved}
     if products:
         attributes["products"] = True
-    cut = cut_of(c, node, read, [(i if several else None) for i, _ in written])
+    cut = cut_of(walk, node, read, [(i if several else None) for i, _ in written])
     if cut is not None:
         attributes["cut"] = cut
-    c.emit(node, name, "opaque", attributes, read, made, alias_of(c, node, read, made), is_repeatable(node))
+    walk.emit(node, name, "opaque", attributes, read, made, alias_of(walk, node, read, made), is_repeatable(node))
 
 
 FILLS = {"ones_like", "zeros_like", "full_like", "empty_like"}  # operators that read only the shape of their operand
 
 
-def operands(c, node):
+def operands(walk, node):
     found = []
     if name_of(node) in FILLS:
         return found
     for each in node.all_input_nodes:
-        for view in tree_leaves(c.views.get(each)):
+        for view in tree_leaves(walk.views.get(each)):
             if isinstance(view, View) and view.tensor not in found:
                 found.append(view.tensor)
     return found
 
 
-def alias_of(c, node, read, made):
+def alias_of(walk, node, read, made):
     """The operand that an element-wise operator may overwrite."""
     if name_of(node) not in ELEMENTWISE | {"slice_scatter", "select_scatter", "copy"} or len(made) != 1:
         return None
     for i, t in enumerate(read):
-        plain = any(c.plain(n) is t and n.meta["val"].shape == node.meta["val"].shape for n in node.all_input_nodes)
+        plain = any(walk.plain(n) is t and n.meta["val"].shape == node.meta["val"].shape for n in node.all_input_nodes)
         if plain and t.type == made[0].type and t.order == made[0].order and math.prod(t.shape) == math.prod(made[0].shape):
             return i, 0
     return None
 
 
-def cut_of(c, node, read, indices):
+def cut_of(walk, node, read, indices):
     """How each operand is cut if the operator is computed in parts of the batch; None if it cannot be."""
-    if not c.twice or c.samples < 2 or not is_by_sample(node):
+    if not walk.twice or walk.samples < 2 or not is_by_sample(node):
         return None
     ways = {}
     for each in node.all_input_nodes:
-        view = c.views.get(each)
+        view = walk.views.get(each)
         if not isinstance(view, View):
             continue
-        spread = "batch" if is_transposed_batch(c, node, each, view) else c.spread(each)
+        spread = "batch" if is_transposed_batch(walk, node, each, view) else walk.spread(each)
         way = "part" if view.tensor.batch else "whole"
         if spread == "other" or (view.tensor.batch and spread != "batch") or ways.setdefault(view.tensor, way) != way:
             return None
-    out = [{"batch": "part", "whole": "sum"}.get(c.spread(node, i)) for i in indices]
+    out = [{"batch": "part", "whole": "sum"}.get(walk.spread(node, i)) for i in indices]
     inputs = [ways[t] for t in read]
     if None in out or "part" not in inputs:
         return None
     return {"in": inputs, "out": out}
 
 
-def is_transposed_batch(c, node, each, view):
+def is_transposed_batch(walk, node, each, view):
     """Whether this is the left side of a filter's gradient, dy^T x, which is summed over the batch."""
     return (name_of(node) == "mm" and each is node.args[0] and view.transposed and view.tensor.batch
-            and c.spread(node.args[1]) == "batch" and c.spread(node) == "whole")
+            and walk.spread(node.args[1]) == "batch" and walk.spread(node) == "whole")
 
 
 def is_by_sample(node):
@@ -102,10 +102,10 @@ def is_by_sample(node):
     return name in BY_SAMPLE
 
 
-def update(c, node, target, value):
+def update(walk, node, target, value):
     """Adds an operator that writes `value` to `target` in place."""
     size = sum(math.prod(t.shape) * SIZES[t.type] for t in (value, target))
-    op = {"name": unique_name(c.names, target.name + ".update"), "kind": "opaque", "label": "copy", "flops": 0, "bytes": size,
+    op = {"name": unique_name(walk.names, target.name + ".update"), "kind": "opaque", "label": "copy", "flops": 0, "bytes": size,
           "in": [target, value], "out": [target], "repeatable": False}
-    c.ops.append(op)
-    c.nodes_of[op["name"]] = node
+    walk.ops.append(op)
+    walk.nodes_of[op["name"]] = node

@@ -34,7 +34,7 @@ def program():
     raise NoPlan("the program umbench is not found; run ./quickstart --build-only, or let UMBENCH_PROGRAM name it")
 
 
-WORK = 15_000_000  # work limit of each search (planners/torch_target.hpp: plan_torch), about 2 s on eight cores
+WORK_LIMIT = 15_000_000  # work limit of each search (planners/torch_target.hpp: plan_torch), about 2 s on eight cores
 COPY_NS = 20000  # fixed cost of a copy to the host or back: two waits for events
 # The share of a copy's time by which kernels beside it take longer. On an H100: to pinned memory 1 to 4 %, back 3 to 8 %. Copies of managed
 # memory are kernels themselves.
@@ -48,7 +48,7 @@ def ask(step, budget, base_bytes, rates, fused, begin, effort, tier=None, on_gpu
     question = {"nodes": step.rows, "budget": int(budget), "base_bytes": int(base_bytes), "bytes_per_ns": rates["bytes"],
                 "launch_ns": LAUNCH_NS, "between_ns": BETWEEN_KERNELS_NS, "link_bytes_per_ns": rates["link"] if tier else 0,
                 "copy_ns": COPY_NS, "copy_drag": COPY_DRAG.get(tier, 0), "host_kernel_ns": HOST_KERNEL_NS * on_gpu,
-                "host_copy_ns": HOST_COPY_NS * on_gpu, "fused": fused, "stores_gradients": bits == "rounding", "begin": sorted(begin), "work": int(WORK * effort)}
+                "host_copy_ns": HOST_COPY_NS * on_gpu, "fused": fused, "stores_gradients": bits == "rounding", "begin": sorted(begin), "work": int(WORK_LIMIT * effort)}
     return json.loads(answer_to(json.dumps(question)))
 
 

@@ -21,14 +21,14 @@ BATCHED_SHARE = 0.7                                      # of float32: batched p
 GENERATED_SHARE, POOL_SHARE, OVERLAPPING_POOL_SHARE = 0.8, 0.65, 0.18
 
 
-def set_durations(made, machine):
+def set_durations(converted, machine):
     """Writes duration_ns of each opaque operator of a Converted in place. `machine`: a machine file's document."""
-    for op in made.document["ops"]:
+    for op in converted.document["ops"]:
         if op["kind"] == "opaque":
-            rate = products_per_s(made.alone.get(op["name"]), made.document["precision"], machine) if op.get("products") else machine["fp32_flops_per_s"]
-            moved = op["bytes"] / share_of_copies(made.generated.get(op["name"])) / machine["device_bytes_per_s"]
+            rate = products_per_s(converted.alone.get(op["name"]), converted.document["precision"], machine) if op.get("products") else machine["fp32_flops_per_s"]
+            moved = op["bytes"] / share_of_copies(converted.generated.get(op["name"])) / machine["device_bytes_per_s"]
             seconds = max(op["flops"] / rate, moved)
-            op["duration_ns"] = round(seconds * 1e9 + machine["launch_ns"] * made.launches.get(op["name"], 1))
+            op["duration_ns"] = round(seconds * 1e9 + machine["launch_ns"] * converted.launches.get(op["name"], 1))
 
 
 def share_of_copies(kernel):
