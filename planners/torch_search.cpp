@@ -347,7 +347,7 @@ torch_plan plan_torch(const torch_step& step, std::int64_t budget,
   };
   // Rounds, until one hardly improves a plan that keeps the budget.
   constexpr double min_gain = 0.001;
-  const std::int64_t work_of_round = std::max<std::int64_t>(work / 8, 1'000'000);
+  const std::int64_t work_of_round = std::max<std::int64_t>(work / 15, 1'000'000);
   bool is_improving = true;
   for (std::int64_t begun = 0; begun < work && is_improving; begun += work_of_round) {
     const torch_search::point before = best().best();
