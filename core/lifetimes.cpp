@@ -133,12 +133,11 @@ class lifetime_builder {
     return use;
   }
 
-  // Workspace of a compute. A part that accumulates may need extra memory for its own sum: engines that
-  // accumulate are slower or do not exist.
+  // Workspace of a compute: a part's fastest engine may need more than the whole operator's. A part that
+  // accumulates may need extra memory for its own sum: engines that accumulate are slower or do not exist.
   byte_count workspace_of(const compute& x) const {
     if (x.cheap_recompute) return 0;
-    byte_count bytes =
-        round_up(std::min(p_.operator_costs[x.op].workspace_bytes, x.workspace), arena_alignment);
+    byte_count bytes = round_up(cost_of(p_, x).workspace_bytes, arena_alignment);
     const op& o = g_.ops[x.op];
     if (!is_convolution(o)) return bytes;
     bytes += padded_copy_bytes(o, x.part);

@@ -109,22 +109,15 @@ byte_count permille_of(byte_count budget, byte_count permille) {
 
 // The rival's plan. It is made by estimates, in which parts take their share of whole operators' times, so
 // that only parts of a plan that may be fast enough are timed: on a GPU a part takes a search for its engine,
-// 0.1 s, and planning VGG-16 in bf16 timed 660 parts of rivals' tries. Throws too_slow if estimates exceed
-// problem::time_to_beat by a fiftieth.
+// 0.1 s, and planning VGG-16 in bf16 timed 660 parts of rivals' tries. Throws infeasible, also if estimates
+// exceed problem::time_to_beat by a fiftieth.
 memory_plan plan_by_estimates(const problem& p, const rival_request& q) {
   if (!p.cost_of_slice || p.time_to_beat == any_time) return q.by->plan(p);
-  problem estimated = p;
-  estimated.cost_of_slice = {};
+  problem estimated = with_estimates(p);
   estimated.time_to_beat += p.time_to_beat / 50;
-  try {
-    memory_plan plan = q.by->plan(estimated);
-    if (time_lower_bound(estimated, plan) >= estimated.time_to_beat) throw too_slow(q.by->name);
-    return plan;
-  } catch (const too_slow&) {
-    throw;
-  } catch (const infeasible&) {  // parts may need smaller workspaces than the whole operator
-    return q.by->plan(p);
-  }
+  memory_plan plan = q.by->plan(estimated);
+  if (time_lower_bound(estimated, plan) >= estimated.time_to_beat) throw too_slow(q.by->name);
+  return plan;
 }
 
 // The rival's plan for that budget, placed in the problem's; nothing if it has none that is faster than

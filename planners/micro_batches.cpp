@@ -14,7 +14,7 @@ memory_plan plan_with_parts(const graph& g, std::uint32_t k) {
 }
 
 bool fits_in_budget(const problem& p, const memory_plan& plan) {
-  if (std::ranges::max(live_bytes(p, plan)) > p.budget) return false;
+  if (std::ranges::max(live_bytes(with_estimates(p), plan)) > p.budget) return false;
   return packed_bytes(p, plan) <= p.budget;
 }
 
@@ -42,7 +42,8 @@ memory_plan plan_micro_batches(const problem& p) {
     parts = parts < one_by_one ? parts + 1 : 2 * parts;
     while (parts > too_few + 1 && !can_cut_any(p.network, parts)) parts -= (parts - too_few) / 2;
     if (!can_cut_any(p.network, parts)) {
-      throw infeasible("micro_batches takes " + to_text(std::ranges::max(live_bytes(p, plan))) + " even in " +
+      throw infeasible("micro_batches takes " +
+                       to_text(std::ranges::max(live_bytes(with_estimates(p), plan))) + " even in " +
                        std::to_string(too_few) + " parts of the batch, the budget is " + to_text(p.budget) +
                        " (weights and gradients stay resident)");
     }

@@ -350,7 +350,7 @@ memory_plan plan_within_budget(const problem& p, const std::function<memory_plan
       break;
     }
     try {
-      need = std::ranges::max(live_bytes(p, plan));
+      need = std::ranges::max(live_bytes(with_estimates(p), plan));
       if (need <= p.budget) need = packed_bytes(p, plan);
     } catch (const too_many_parts& reason) {  // borders of calls do not meet; with less room they may
       if (tries == 9)

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -12,8 +13,15 @@
 
 namespace um {
 
+problem with_estimates(problem p) {
+  p.cost_of_slice = {};
+  return p;
+}
+
 byte_count packed_bytes(problem p, const memory_plan& plan, packer how) {
-  p.budget = std::numeric_limits<byte_count>::max();
+  const byte_count budget = std::exchange(p.budget, std::numeric_limits<byte_count>::max());
+  const byte_count estimated = lower(with_estimates(p), plan, how).device_arena_bytes;
+  if (!p.cost_of_slice || estimated > budget) return estimated;
   return lower(p, plan, how).device_arena_bytes;
 }
 

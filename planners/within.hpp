@@ -12,7 +12,12 @@ namespace um {
 constexpr bool has_link(const machine& m) {
   return m.link_to_device_bytes_per_s > 0 && m.link_to_host_bytes_per_s > 0;
 }
-// Size of the plan's packed device arena, without regard to the budget.
+// The problem with estimated costs of parts: on a GPU the measured cost of a part takes a search for its
+// engine.
+problem with_estimates(problem p);
+
+// Size of the plan's packed device arena, which may exceed the budget. Asks for costs of parts only if the
+// arena is within the budget by estimates.
 byte_count packed_bytes(problem p, const memory_plan& plan, packer how = packers::searched);
 
 // Lower bound on the plan's time: the larger of the sum of its computes and the sum of its fetches.

@@ -193,6 +193,17 @@ TEST_F(lowering, batch_parts_fetched_one_by_one_need_one_part_of_room) {
   EXPECT_EQ(e.steps[7].waits_for[on_to_device], 6) << "tile 0 waits for part 0 alone";
 }
 
+TEST_F(lowering, parts_get_the_workspaces_of_their_own_costs) {
+  memory_plan plan = in_order(g, residence::device);
+  plan.actions[0] = compute{0, batch_part(4, 0, 2)};
+  plan.actions.insert(plan.actions.begin() + 1, compute{0, batch_part(4, 1, 2)});
+  p.cost_of_slice = [](const compute& c) { return op_cost{1, c.part.batch.begin == 0 ? 0U : 5000U, {}}; };
+  const execution_plan e = lower(p, plan);
+  EXPECT_EQ(e.steps[0].workspace_bytes, 0U);
+  EXPECT_EQ(e.steps[1].workspace_bytes, round_up(5000, arena_alignment));
+  EXPECT_EQ(e.steps[2].workspace_bytes, 0U) << "whole operators have that of the profile";
+}
+
 TEST_F(lowering, row_parts_move_by_one_pitched_copy) {
   memory_plan plan = in_order(g, residence::device);
   plan.residences[y0] = residence::staged;
