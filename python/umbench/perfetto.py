@@ -19,21 +19,20 @@ def as_text(_, records):
     drawn = [record for record in records if (record.get("timeline") or {}).get("spans")]
     if not drawn:
         raise load.TooLittle("no record has a timeline; run cells with --timeline")
-    events = [event for number, record in enumerate(drawn, 1) for event in _events(number, record)]
-    return json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}) + "\n"
+    return text_of(event for number, record in enumerate(drawn, 1) for event in _events(number, record))
 
 
 def _events(process, record):
     timeline = record["timeline"]
-    yield _metadata(process, "process_name", _title(record))
-    yield _metadata(process, "process_sort_index", process, "sort_index")
+    yield name_event(process, "process_name", _title(record))
+    yield name_event(process, "process_sort_index", process, "sort_index")
     for track, name in [(ITERATION_TRACK, "iteration"), *LANES.values()]:
-        yield _metadata(process, "thread_name", name, track=track)
-        yield _metadata(process, "thread_sort_index", track, "sort_index", track)
+        yield name_event(process, "thread_name", name, track=track)
+        yield name_event(process, "thread_sort_index", track, "sort_index", track)
     end = max(span["end_ns"] for span in timeline["spans"])
-    yield _span(process, ITERATION_TRACK, f"iteration {timeline['iteration'] + 1} of {record['iterations']}", "iteration", 0, end, _facts(record))
+    yield span_event(process, ITERATION_TRACK, f"iteration {timeline['iteration'] + 1} of {record['iterations']}", 0, end, _facts(record), cat="iteration")
     for span in timeline["spans"]:
-        yield _span(process, LANES[span["lane"]][0], span["name"], _kind(span), span["begin_ns"], span["end_ns"])
+        yield span_event(process, LANES[span["lane"]][0], span["name"], span["begin_ns"], span["end_ns"], cat=_kind(span))
     yield from _memory(process, record, end)
 
 
@@ -61,15 +60,28 @@ def _memory(process, record, end):
     budget = (record.get("memory") or {}).get("budget_bytes")
     held = [(sample["at_ns"], sample["bytes"]) for sample in samples]
     for at, size in held + [(end, held[-1][1])] * bool(held):
-        yield {"ph": "C", "name": "resident on the device", "pid": process, "ts": at * US_PER_NS, "args": {"bytes": size}}
+        yield counter_event(process, "resident on the device", at, {"bytes": size})
     for at in (0, end) if budget is not None else ():
-        yield {"ph": "C", "name": "budget", "pid": process, "ts": at * US_PER_NS, "args": {"bytes": budget}}
+        yield counter_event(process, "budget", at, {"bytes": budget})
 
 
-def _span(process, track, name, kind, begin, end, facts=None):
-    event = {"ph": "X", "name": name, "cat": kind, "pid": process, "tid": track, "ts": begin * US_PER_NS, "dur": (end - begin) * US_PER_NS}
-    return event | {"args": facts} if facts else event
+# --- events of a Chrome trace ---
+
+def text_of(events):
+    return json.dumps({"traceEvents": list(events), "displayTimeUnit": "ms"}) + "\n"
 
 
-def _metadata(process, what, value, field="name", track=0):
+def span_event(process, track, name, begin, end, facts=None, **fields):
+    """An event from `begin` to `end` in ns. `facts` are shown with it."""
+    event = {"ph": "X", "name": name, "pid": process, "tid": track, "ts": begin * US_PER_NS, "dur": (end - begin) * US_PER_NS}
+    return event | fields | ({"args": facts} if facts else {})
+
+
+def counter_event(process, name, at, values):
+    """The values of a counter, {series: number}, from `at` on in ns."""
+    return {"ph": "C", "name": name, "pid": process, "ts": at * US_PER_NS, "args": values}
+
+
+def name_event(process, what, value, field="name", track=0):
+    """Names or sorts a process or track."""
     return {"ph": "M", "name": what, "pid": process, "tid": track, "args": {field: value}}

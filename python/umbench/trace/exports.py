@@ -1,13 +1,11 @@
 """A trace in the formats of other tools, and as a network file."""
 
-import json
-
+from umbench.perfetto import counter_event, name_event, span_event, text_of
 from umbench.trace.findings import size
 from umbench.trace.names import Names
 from umbench.trace.reader import BY_FAULT_IN, BY_FAULT_OUT, CPU_FAULTS, GPU_FAULTS, IN, OUT, Owners
 from umbench.trace.residence import resident_over_time
 
-US_PER_NS = 1e-3
 CPU, RANGES, NOT_COUNTED = "CPU: faults, and what it fetched back", "named ranges", "not counted"
 MIGRATIONS = (("migrations to it", (*IN, "in_peer")), ("migrations to the host", OUT), ("faults", GPU_FAULTS))
 
@@ -15,27 +13,26 @@ MIGRATIONS = (("migrations to it", (*IN, "in_peer")), ("migrations to the host",
 def perfetto(processes):
     """Chrome trace (JSON): for each GPU tracks for launches, migrations each way and faults; tracks for the CPU, prefetches and named
     ranges; counters for faults and for bytes resident by allocation."""
-    events = [event for number, process in enumerate(processes, 1) for event in _events(process.environment.get("process") or number, process)]
-    return json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}) + "\n"
+    return text_of(event for number, process in enumerate(processes, 1) for event in _events(process.environment.get("process") or number, process))
 
 
 def _events(number, process):
     names = Names(process.allocations)
     tracks = {}
-    yield _named(number, "process_name", " ".join(process.environment.get("program") or ["program"]))
+    yield name_event(number, "process_name", " ".join(process.environment.get("program") or ["program"]))
     for track, title, begin, end, facts in sorted(_spans(process, names), key=lambda span: span[0]):
         if track not in tracks:
             tracks[track] = len(tracks) + 1
-            yield _named(number, "thread_name", track, tracks[track])
-        yield _span(number, tracks[track], title, begin, end, facts)
+            yield name_event(number, "thread_name", track, track=tracks[track])
+        yield span_event(number, tracks[track], title, begin, max(end, begin + 1), facts)
     for piece in process.pieces:
         faults = piece.sum_of(*GPU_FAULTS, *CPU_FAULTS)
         if faults:
-            yield {"ph": "C", "name": "faults", "pid": number, "ts": piece.begin * US_PER_NS, "args": {"faults": faults}}
-            yield {"ph": "C", "name": "faults", "pid": number, "ts": piece.end * US_PER_NS, "args": {"faults": 0}}
+            yield counter_event(number, "faults", piece.begin, {"faults": faults})
+            yield counter_event(number, "faults", piece.end, {"faults": 0})
     for at, resident in resident_over_time(process, Owners(process.allocations)):
         held = {names.allocation(a) if a else "unknown": amount for a, amount in resident.items()}
-        yield {"ph": "C", "name": "bytes on GPUs", "pid": number, "ts": at * US_PER_NS, "args": held}
+        yield counter_event(number, "bytes on GPUs", at, held)
 
 
 def _spans(process, names):
@@ -68,15 +65,6 @@ def _facts(piece):
     facts = {name: piece.sum_of(name) for name in piece.sums}
     moved = piece.sum_of(*BY_FAULT_IN)
     return facts | ({"waiting_ms": piece.waiting / 1e6} if piece.waiting else {}) | ({"to GPU by faults": size(moved)} if moved else {})
-
-
-def _span(process, track, name, begin, end, facts=None):
-    event = {"ph": "X", "name": name, "pid": process, "tid": track, "ts": begin * US_PER_NS, "dur": max(end - begin, 1) * US_PER_NS}
-    return event | {"args": facts} if facts else event
-
-
-def _named(process, what, value, track=0):
-    return {"ph": "M", "name": what, "pid": process, "tid": track, "args": {"name": value}}
 
 
 def graph(processes):
