@@ -157,9 +157,11 @@ def test_today_s_program_prints_it(umbench, file, name, machine, text):
 
 def test_the_pages_count_the_tests_of_the_gpu():
     runs = json.loads((conftest.ROOT / "results/measured/gpu_tests.json").read_text(encoding="utf-8"))["runs"]
-    passed, failed, skipped = (sum(counts[what] for run in runs for counts in run["programs"].values()) for what in ("ok", "failed", "skipped"))
     page = (conftest.ROOT / "docs/contributing/cuda.md").read_text(encoding="utf-8")
-    builds = ", ".join(run["umbench"][6:14] for run in runs)
-    assert f"{builds}: {passed} pass, {failed} fail (H200)" in page
     kept = (conftest.ROOT / "results/measured/README.md").read_text(encoding="utf-8")
-    assert not failed and f"{passed} passed, {skipped} skipped, none failed" in kept
+    for gpu in ("H200", "H100"):
+        on_it = [run for run in runs if gpu in run["gpu"]]
+        passed, failed, skipped = (sum(counts[what] for run in on_it for counts in run["programs"].values()) for what in ("ok", "failed", "skipped"))
+        builds = ", ".join(run["umbench"][6:14] for run in on_it)
+        assert f"{passed} pass, {failed} fail (H200, H100; {on_it[0]['umbench'][6:14]})" in page
+        assert f"{gpu} ({builds})" in kept and not failed and f"{passed} passed, {skipped} skipped, none failed on each" in kept
