@@ -12,10 +12,6 @@ from umbench import load, perfetto
 NS_PER_S = 1e9
 
 
-def steady_samples(record):
-    return record["samples_ns"][1:] or record["samples_ns"]
-
-
 def ended_well(records):
     return [record for record in records if load.steady_ns(record) is not None]
 
@@ -45,7 +41,7 @@ def _benchmark_entries(family, record):
         reason = f"{record['outcome']}: {record['reason']}"
         return [common | {"repetitions": 1, "repetition_index": 0, "error_occurred": True, "error_message": reason,
                           "iterations": 0, "real_time": 0.0, "cpu_time": 0.0, "time_unit": "ns"}]
-    times, cpu = steady_samples(record), _cpu_time(record)
+    times, cpu = load.steady_samples(record), _cpu_time(record)
     entries = [common | {"repetitions": len(times), "repetition_index": index, "iterations": 1, "real_time": time,
                          "cpu_time": cpu, "time_unit": "ns"} for index, time in enumerate(times)]
     return entries + _aggregates(common, times, cpu)
@@ -70,7 +66,7 @@ def _aggregates(common, times, cpu):
 def github_action(_, records):
     entries = []
     for record in ended_well(records):
-        times = steady_samples(record)
+        times = load.steady_samples(record)
         spread = f"± {max(times) - min(times)} ns" if len(times) > 1 else ""
         entries.append({"name": _name(record), "unit": "ns", "value": load.steady_ns(record), "range": spread,
                         "extra": f"{len(times)} iterations after the first, {load.provenance(load.group_of(record))}"})
@@ -80,7 +76,7 @@ def github_action(_, records):
 def bencher(_, records):
     found = {}
     for record in ended_well(records):
-        times = steady_samples(record)
+        times = load.steady_samples(record)
         latency = {"value": load.steady_ns(record), "lower_value": min(times), "upper_value": max(times)}
         found[_name(record)] = {"latency": latency}
         memory, observed = record.get("memory") or {}, record.get("observed") or {}

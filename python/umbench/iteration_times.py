@@ -17,7 +17,7 @@ def spread_of(record):
         return None
     if band := record.get("band_ns"):
         return Spread(median, min(band["low"], median), max(band["high"], median), len(record["samples_ns"][1:]) or 1)
-    samples = record["samples_ns"][1:] or record["samples_ns"]
+    samples = load.steady_samples(record)
     if len(samples) < 2:
         return Spread(median, median, median, len(samples))
     low, _, high = statistics.quantiles(samples, n=4, method="inclusive")

@@ -123,12 +123,16 @@ def read_all(paths):
     return read_files(paths)[1]
 
 
+def steady_samples(record):
+    """The times in ns of all iterations but the first, or of the first if it is the only one; empty unless the cell succeeded."""
+    samples = record["samples_ns"] or [] if record["outcome"] == "ok" else []
+    return samples[1:] or samples
+
+
 def steady_ns(record):
-    """The median time of the iterations without the first; None if the cell did not succeed."""
-    samples = record["samples_ns"] or []
-    if record["outcome"] != "ok" or not samples:
-        return None
-    return statistics.median(samples[1:] or samples)
+    """The median of these times; None if there are none."""
+    samples = steady_samples(record)
+    return statistics.median(samples) if samples else None
 
 
 def update_options(record):

@@ -42,16 +42,14 @@ def rounds(base, head):
     return [(run, heads[name]) for name, run in zip(base.names, base.runs) if name in heads] or None
 
 
-def steady_samples(record):
-    """The times of all iterations except the first; empty unless the cell succeeded."""
-    if record["outcome"] != "ok" or not record["samples_ns"]:
-        return []
-    return record["samples_ns"][1:]
+def samples_to_judge(record):
+    """The times in ns of all iterations but the first, even if there is no other; empty unless the cell succeeded."""
+    return record["samples_ns"][1:] if load.steady_samples(record) else []
 
 
 def cell(base, head, paired, key):
     """The judge.Cell of a key, paired by the rounds in which it succeeded on both sides, if there are any."""
-    samples = lambda run: steady_samples(run[key]) if key in run else []  # noqa: E731
+    samples = lambda run: samples_to_judge(run[key]) if key in run else []  # noqa: E731
     sides = [(samples(one), samples(other)) for one, other in paired or ()]
     both = [(*pair, number) for number, pair in enumerate(sides) if all(pair)]
     if both:
@@ -61,5 +59,5 @@ def cell(base, head, paired, key):
 
 
 def samples_by_run(side):
-    return [{key: steady_samples(record) for key, record in run.items() if not record["simulated"]}
+    return [{key: samples_to_judge(record) for key, record in run.items() if not record["simulated"]}
             for run in side.runs]
