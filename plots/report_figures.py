@@ -13,7 +13,7 @@ from umbench.plots import slowdown
 from umbench.plots import timeline
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
-from umbench.plots.report_parts import TIME_PARTS, moved_bytes, pairs_of_measured_and_simulated, ratio_with_most_strategies, time_parts
+from umbench.plots.report_parts import TIME_PARTS, pairs_of_measured_and_simulated, ratio_with_most_strategies, time_parts
 from umbench import iteration_times
 
 Section = namedtuple("Section", "name title text figure columns rows")
@@ -160,8 +160,8 @@ def _lines_below(figure, drawn, extra=()):
 
 
 def _traffic(groups):
-    seen = {group: [record for record in cells if moved_bytes(record)] for group, cells in groups.items()}
-    seen = {group: cells for group, cells in seen.items() if any(any(moved_bytes(record)) for record in cells)}
+    seen = {group: [record for record in cells if load.moved_bytes(record)] for group, cells in groups.items()}
+    seen = {group: cells for group, cells in seen.items() if any(any(load.moved_bytes(record)) for record in cells)}
     if not seen:
         return Section("traffic", "Migrated bytes", "Nothing crossed the link in any cell of these files, or none observed it.", None, [], [])
     shown, every = _groups_to_draw(seen), families([record for cells in seen.values() for record in cells])
@@ -171,7 +171,7 @@ def _traffic(groups):
     for group, cells in seen.items():
         lines, panel = load.lines(cells), of_group.get(group)
         for label, line in lines.items():
-            ratios, both = [record["ratio"] for record in line], [moved_bytes(record) for record in line]
+            ratios, both = [record["ratio"] for record in line], [load.moved_bytes(record) for record in line]
             rows += [[*_names(group), label, ratio, *pair] for ratio, pair in zip(ratios, both)]
             drawn |= {label: look[label]} if panel else {}
             for direction, dash, fill in ((0, "-", look[label].colour), (1, ":", "white")) if panel else ():

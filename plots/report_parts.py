@@ -9,14 +9,6 @@ TIME_PARTS = {"compute": ("#C8C8C8", ""), "computing again": ("#7D9B76", "\\\\\\
               "waiting for copies": ("#56B4E9", ""), "copies or computing again": ("#F0E442", "--"), "copies or faults": ("#D98880", "//")}
 
 
-def moved_bytes(record):
-    """(bytes to the device, bytes to the host) of the last iteration; None unless all causes were observed."""
-    last = (record.get("counters") or {}).get("last") or {}
-    if any(last.get(name) is None for name in load.TO_DEVICE + load.TO_HOST):
-        return None
-    return sum(last[name] for name in load.TO_DEVICE), sum(last[name] for name in load.TO_HOST)
-
-
 def time_parts(record):
     """{part: ns}, whose sum is the time of an iteration. Without a timeline all time beyond `compute` is one part, named by what the plan
     does."""
@@ -45,7 +37,7 @@ def _name_of_rest(record):
     plan = _plan(record)
     if _waited_for_driver(record):
         return "faults and evictions"
-    if record["family"] == "managed" and ((record.get("counters") or {}).get("last") or {}).get("faults") is None:
+    if record["family"] == "managed" and load.last_counters(record).get("faults") is None:
         return "copies or faults"
     if not plan or plan.get("swaps") and plan.get("repeats"):
         return "copies or computing again"
@@ -58,7 +50,7 @@ def _plan(record):
 
 def _waited_for_driver(record):
     """Whether kernels of the last iteration waited for the Unified Memory driver."""
-    last = (record.get("counters") or {}).get("last") or {}
+    last = load.last_counters(record)
     return any(last.get(name) for name in ("faults", "remote_bytes", "driver_evict_bytes"))
 
 

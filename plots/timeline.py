@@ -110,7 +110,7 @@ UNPLANNED = {"to_device": {"by faults": ("fault_to_device_bytes",), "read in pla
 
 def unplanned(record, lane):
     """A text such as '19.7 GiB by faults' for the last iteration, or ''."""
-    last = (record.get("counters") or {}).get("last") or {}
+    last = load.last_counters(record)
     sums = {cause: sum(last.get(name) or 0 for name in names) for cause, names in UNPLANNED.get(lane, {}).items()}
     return ", ".join(f"{load.bytes_text(moved)} {cause}" for cause, moved in sums.items() if moved)
 

@@ -24,7 +24,7 @@ def _memory(name):
 
 
 def _last_counters(*names):
-    return lambda record: {name: ((record.get("counters") or {}).get("last") or {}).get(name) for name in names}
+    return lambda record: {name: load.last_counters(record).get(name) for name in names}
 
 
 AMOUNTS = {

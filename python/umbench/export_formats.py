@@ -80,18 +80,12 @@ def bencher(_, records):
         latency = {"value": load.steady_ns(record), "lower_value": min(times), "upper_value": max(times)}
         found[_name(record)] = {"latency": latency}
         memory, observed = record.get("memory") or {}, record.get("observed") or {}
-        last = (record.get("counters") or {}).get("last") or {}
+        last, moved = load.last_counters(record), load.moved_bytes(record)
         measures = {"peak-device-bytes": memory.get("peak_device_bytes"), "footprint-bytes": memory.get("footprint_bytes"),
-                    "link-bytes": _link_bytes(last), "faults": last.get("faults"),
+                    "link-bytes": sum(moved) if moved else None, "faults": last.get("faults"),
                     "host-cpu": observed.get("host_cpu_ns"), "energy": observed.get("energy_uj")}
         found[_name(record)] |= {name: {"value": value} for name, value in measures.items() if value is not None}
     return json.dumps(found, indent=1) + "\n"
-
-
-def _link_bytes(counted):
-    """Bytes moved and copied in both directions; None if a part was not counted."""
-    parts = [counted.get(name) for name in load.TO_DEVICE + load.TO_HOST]
-    return None if None in parts else sum(parts)
 
 
 def _name(record):
@@ -138,7 +132,7 @@ def as_csv(environments, records):
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS + OBSERVED + MEMORY + [f"last_{name}" for name in COUNTERS])
     for record in records:
-        last = (record.get("counters") or {}).get("last") or {}
+        last = load.last_counters(record)
         facts = record | {"first_ns": (record["samples_ns"] or [None])[0], "median_ns": load.steady_ns(record),
                           "insize": record["network_knobs"].get("insize"), "commit": commit,
                           "network_knobs": _knobs_text(record["network_knobs"]),

@@ -171,16 +171,27 @@ TO_DEVICE = ("fault_to_device_bytes", "prefetch_to_device_bytes", "copy_to_devic
 TO_HOST = ("driver_evict_bytes", "plan_evict_bytes", "copy_to_host_bytes")
 
 
+def last_counters(record):
+    """The counters of the last iteration; empty if there are none."""
+    return (record.get("counters") or {}).get("last") or {}
+
+
+def moved_bytes(record):
+    """(bytes to the device, bytes to the host) of the last iteration; None unless all causes were observed."""
+    last = last_counters(record)
+    if any(last.get(name) is None for name in TO_DEVICE + TO_HOST):
+        return None
+    return sum(last[name] for name in TO_DEVICE), sum(last[name] for name in TO_HOST)
+
+
 def link_share(record, to_device_per_s, to_host_per_s):
     """The share of the link's rate that the busier direction used in the last iteration; None if a direction was not counted. Data that
     kernels access over the link counts as moved to the device."""
-    counted = (record.get("counters") or {}).get("last") or {}
-    if not record["samples_ns"] or any(counted.get(name) is None for name in TO_DEVICE + TO_HOST):
+    moved = moved_bytes(record)
+    if not record["samples_ns"] or moved is None:
         return None
-    seconds = record["samples_ns"][-1] / 1e9
-    there = sum(counted[name] for name in TO_DEVICE) + (counted.get("remote_bytes") or 0)
-    back = sum(counted[name] for name in TO_HOST)
-    return max(there / to_device_per_s, back / to_host_per_s) / seconds
+    there = moved[0] + (last_counters(record).get("remote_bytes") or 0)
+    return max(there / to_device_per_s, moved[1] / to_host_per_s) / (record["samples_ns"][-1] / 1e9)
 
 
 def baselines(records):

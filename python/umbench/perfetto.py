@@ -51,7 +51,7 @@ def _facts(record):
     """The counters and decisions of a record."""
     memory = record.get("memory") or {}
     facts = {name: memory.get(name) for name in ("budget_bytes", "footprint_bytes", "peak_device_bytes")}
-    facts |= (record.get("counters") or {}).get("last") or {}
+    facts |= load.last_counters(record)
     return {name: value for name, value in facts.items() if value is not None}
 
 
