@@ -124,11 +124,14 @@ partial_packing search_orders(placement_request& t) {
   generator dice(1);  // NOLINT(cert-msc51-cpp): repeatable on purpose
   std::optional<partial_packing> best;
   block_placer by(t);
+  std::array<partial_packing, start_count> placed;  // each start, as it is placed at first
   bool may_differ = false;  // whether random moves changed a start, so that repeating it may help
   for (std::size_t i = 0; i < starts && (i < start_count || may_differ) && (!best || best->bytes > t.goal);
        ++i) {
     t.rule = i / orders.size() % 2 == 0 ? gap_rule::tightest_gap : gap_rule::lowest_gap;
-    partial_packing a = by.place(orders[i % orders.size()]);
+    partial_packing& start = placed.at(i % start_count);
+    if (i < start_count) start = by.place(orders[i % orders.size()]);
+    partial_packing a = start;
     may_differ = may_differ || a.bytes_above_goal > 0;
     a = lower_blocks_above_goal(std::move(a), t, by, tries / starts, dice);
     t.rule = gap_rule::tightest_gap;

@@ -48,6 +48,7 @@ block_placer::block_placer(const placement_request& t)
     : request_(t),
       conflicts_(t.blocks),
       lifetimes_(t.blocks.size()),
+      full_steps_(t.blocks.size()),
       extents_(t.blocks.size()),
       is_kept_(t.blocks.size()) {
   std::uint32_t end = 1;
@@ -58,6 +59,7 @@ block_placer::block_placer(const placement_request& t)
   for (std::size_t i = 0; i < t.blocks.size(); ++i) {
     const block_shape& b = t.blocks[i];
     extents_[i] = to_signed(b.extent);
+    if (b.is_solid) full_steps_[i] = {b.last_begin, b.first_end};
     lifetime& x = lifetimes_[i];
     x.begin = range_of(b.begin);
     x.end = static_cast<step_range>(range_of(b.end - 1) + 1);
@@ -226,9 +228,11 @@ void block_placer::find_forbidden_addresses(std::uint32_t i, const partial_packi
   const block_shape& b = request_.blocks[i];
   forbidden_.clear();
   forbidden_to_parts_.clear();
+  const full_steps mine = full_steps_[i];
   for_each_overlapping_in_time(i, a, [&](std::uint32_t other) {
     const std::int64_t begin = a.address_of[other];
-    if (overlap_throughout(b, request_.blocks[other])) {
+    const full_steps& theirs = full_steps_[other];
+    if (mine.begin < theirs.end && theirs.begin < mine.end) {
       forbidden_.push_back({begin - extents_[i], end_of(other, a)});
       return true;
     }

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -70,6 +71,10 @@ class block_placer {
     step_range begin = 0, end = 0;
     step_set steps;
   };
+  // The steps at which all pieces of a block without holes live; none if it has holes.
+  struct full_steps {
+    std::uint32_t begin = std::numeric_limits<std::uint32_t>::max(), end = 0;
+  };
   // A block whose address differs from that in the previous packing, or that was not placed there.
   struct block_move {
     std::uint32_t index = 0;
@@ -97,6 +102,7 @@ class block_placer {
   const conflicts conflicts_;
   std::uint32_t steps_per_range_ = 1;
   std::vector<lifetime> lifetimes_;      // per block
+  std::vector<full_steps> full_steps_;   // per block
   std::vector<std::int64_t> extents_;    // per block
   std::vector<char> is_kept_;            // per block
   std::vector<block_move> block_moves_;  // scratch of place_earlier()
