@@ -133,7 +133,7 @@ class decision_search {
   // Frees classes until the budget is kept. `just_enough`: bytes beyond the excess do not raise a candidate's
   // rank.
   void fit_budget(bool may_swap, bool just_enough) {
-    while (current_.score.excess > 0 && !has_spent_its_work() &&
+    while (current_.score.excess > 0 && std::isfinite(current_.score.excess) && !has_spent_its_work() &&
            (free_many(may_swap, just_enough) || lower_peak(may_swap, just_enough))) {
     }
     if (!current_.score.has_time)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <tuple>
 
@@ -22,6 +23,18 @@ swap_timing timing_of(treatment how) {
          : how == treatment::swap_back_late  ? swap_timing::back_late
                                              : swap_timing::early;
 }
+std::int64_t max_events(const use_table& uses) {
+  constexpr std::int64_t of_each_compute = 32;
+  return of_each_compute * uses.end();
+}
+// The evaluation of a longer list.
+constexpr evaluation too_long = [] {
+  evaluation e;
+  e.peak_excess = std::numeric_limits<byte_count>::max();
+  e.excess = std::numeric_limits<double>::infinity();
+  return e;
+}();
+
 // Calls `differs` with each index at which `a` and `b` differ, in order. Compares eight entries at once,
 // since most are equal.
 void for_each_difference(const std::vector<treatment>& a, const std::vector<treatment>& b,
@@ -96,15 +109,8 @@ void search_space::find_min_memory() {
   };
   byte_count all = 0;
   for (part_id x = 0; x < uses_.parts.size(); ++x) all += stays(x) ? uses_.parts[x].bytes : 0;
-  for (position at = 0; at < uses_.end(); ++at) {
-    const op& o = p_.network.ops[uses_.order[static_cast<std::size_t>(at)].op];
-    byte_count here = all;
-    for (const touched_part& x : uses_.touched_parts[static_cast<std::size_t>(at)]) {
-      const bool in_place = o.alias && uses_.parts[x.part].tensor == o.out[o.alias->output];
-      if (!stays(x.part) && !in_place) here += uses_.parts[x.part].bytes;
-    }
-    min_memory_ = std::max(min_memory_, here);
-  }
+  for (position at = 0; at < uses_.end(); ++at)
+    min_memory_ = std::max(min_memory_, all + touched_bytes(p_.network, uses_, at, std::not_fn(stays)));
 }
 
 bool search_space::allows(std::size_t c, treatment how) const {
@@ -140,12 +146,18 @@ evaluation search_space::memory_of(const std::vector<treatment>& treatments, byt
   const std::uint64_t visited = evaluator_.visited_count();
   if (differs_widely(treatments)) {
     restart_from(treatments);
-    evaluator_.rebuild(decisions_, staged_, budget);
+    if (!evaluator_.rebuild(decisions_, staged_, budget, max_events(uses_))) {
+      work_ += of_visit * (evaluator_.visited_count() - visited);
+      current_.clear();
+      totals_ = {};
+      return too_long;
+    }
   }
   undo_evaluated();
   apply_treatments(treatments);
   totals_ = evaluator_.evaluate(decisions_, staged_, changed_gaps_, budget);
   work_ += of_evaluation + of_visit * (evaluator_.visited_count() - visited);
+  if (totals_.event_count > max_events(uses_)) return too_long;
   evaluation e;
   e.forecast.peak = totals_.peak;
   e.peak_excess = totals_.peak - std::min(totals_.peak, budget);
@@ -232,6 +244,7 @@ void search_space::add_time(evaluation& e, nanoseconds max_time) {
 
 void search_space::make_current(const std::vector<treatment>& treatments, byte_count budget) {
   if (treatments != evaluated_) memory_of(treatments, budget);
+  if (current_.empty()) return;  // their list is too long
   evaluator_.accept();
   changed_gaps_.clear();
   current_ = evaluated_;

@@ -74,7 +74,7 @@ class search_space {
   byte_count min_memory() const { return min_memory_; }
 
   // Evaluates memory; leaves time and copied bytes out. Takes little work if few decisions differ from the
-  // current ones.
+  // current ones. A list that is too long (chains of recomputations) exceeds any budget without limit.
   evaluation memory_of(const std::vector<treatment>& treatments, byte_count budget);
   // Adds the time and the bytes copied to the result of the last memory_of(). A time above `max_time` is not
   // exact.

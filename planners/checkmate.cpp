@@ -57,8 +57,7 @@ class checkmate_planner {
   evaluation evaluate(std::span<const std::uint32_t> changed) {
     const list_totals found = evaluator_.evaluate(decisions_, nothing_staged_, changed, room_);
     evaluation e{found.peak, found.compute_time, 0, 0};
-    const std::vector<byte_count> live =
-        live_at_positions(label_evaluator_.uses(), evaluator_.new_events(), evaluator_.new_live_bytes());
+    const std::span<const byte_count> live = evaluator_.new_live_at_positions();
     e.at = static_cast<position>(std::ranges::max_element(live) - live.begin());
     for (const byte_count l : live) e.summed_excess += l > room_ ? static_cast<double>(l - room_) : 0;
     return e;
@@ -95,13 +94,8 @@ class checkmate_planner {
     for (const gap& e : label_evaluator_.gaps()) {
       if (!e.is_recomputable && !stays(e.part)) add(e.last_use + 1, e.next_use, uses.parts[e.part].bytes);
     }
-    for (position at = 0; at < uses.end(); ++at) {
-      const op& o = p_.network.ops[uses.order[static_cast<std::size_t>(at)].op];
-      for (const touched_part& x : uses.touched_parts[static_cast<std::size_t>(at)]) {
-        const bool in_place = o.alias && uses.parts[x.part].tensor == o.out[o.alias->output];
-        if (!stays(x.part) && !in_place) add(at, at + 1, uses.parts[x.part].bytes);
-      }
-    }
+    const auto comes = [&](part_id x) { return !stays(x); };
+    for (position at = 0; at < uses.end(); ++at) add(at, at + 1, touched_bytes(p_.network, uses, at, comes));
     byte_count most = 0, now = 0;
     for (const byte_count by : change) most = std::max(most, now += by);
     return most;

@@ -2,33 +2,32 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 
 namespace um {
 
 list_totals totals_after(const event_list& list, const list_change& change, position end, byte_count budget) {
   const auto limit = static_cast<std::int64_t>(budget);
   list_totals found = list.totals();
-  live_summary all{0, found.excess};
-  const auto exchange = [&](const live_summary& now, const live_summary& was) {
-    all.peak = std::max(all.peak, now.peak);
-    all.excess += now.excess - was.excess;
+  live_summary all;
+  const auto add = [&](const live_summary& some) {
+    all.peak = std::max(all.peak, some.peak);
+    all.excess += some.excess;
   };
   for (const list_change::visited_position& v : change.visited) {
-    const event_list::position_block& old = list.block_at(v.at);
-    exchange(summarize_live(change.blocks[v.block_index].live_bytes, v.live_before, limit),
-             summarize_live(list.live_bytes().live_at(v.at), list.live_bytes().live_before(v.at), limit));
-    add_to_totals(found, change.blocks[v.block_index].totals);
-    subtract_from_totals(found, old.totals);
+    const event_list::position_block& now = change.blocks[v.block_index];
+    add(summarize_live(now.live_bytes, v.live_before, limit));
+    add_to_totals(found, now.totals);
+    subtract_from_totals(found, list.block_at(v.at).totals);
   }
   for (const list_change::unchanged_range& s : change.unchanged)
-    exchange(list.live_bytes().summarize(s.begin, s.end, s.added_bytes, limit),
-             list.live_bytes().summarize(s.begin, s.end, 0, limit));
+    add(list.live_bytes().summarize(s.begin, s.end, s.added_bytes, limit));
   // Positions in neither list keep their events and live bytes.
   position done = 0;
   auto s = change.unchanged.begin();
   auto v = change.visited.begin();
   const auto unchanged = [&](position until) {
-    if (done < until) all.peak = std::max(all.peak, list.live_bytes().summarize(done, until, 0, limit).peak);
+    if (done < until) add(list.live_bytes().summarize(done, until, 0, limit));
   };
   while (s != change.unchanged.end() || v != change.visited.end()) {
     const bool first = v == change.visited.end() || (s != change.unchanged.end() && s->begin < v->at);
@@ -42,7 +41,8 @@ list_totals totals_after(const event_list& list, const list_change& change, posi
   return found;
 }
 
-void events_after(const event_list& list, const list_change& change, position end, std::vector<event>& into) {
+std::span<const event> events_after(const event_list& list, const list_change& change, position end,
+                                    std::vector<event>& into) {
   into.clear();
   auto v = change.visited.begin();
   for (position at = 0; at < end; ++at) {
@@ -51,10 +51,11 @@ void events_after(const event_list& list, const list_change& change, position en
     if (visited) ++v;
     into.insert(into.end(), all.begin(), all.end());
   }
+  return into;
 }
 
-void live_bytes_after(event_list& list, const list_change& change, position end,
-                      std::vector<byte_count>& into) {
+std::span<const byte_count> live_bytes_after(event_list& list, const list_change& change, position end,
+                                             std::vector<byte_count>& into) {
   into.clear();
   const auto add = [&](std::int64_t more, const live_tree::live_at_events& live) {
     for (const std::int64_t bytes : live) into.push_back(static_cast<byte_count>(more + bytes));
@@ -72,6 +73,59 @@ void live_bytes_after(event_list& list, const list_change& change, position end,
     const bool moved = u != change.unchanged.end() && u->begin <= at;
     add(before[static_cast<std::size_t>(at)] + (moved ? u->added_bytes : 0), list.live_bytes().live_at(at));
   }
+  return into;
+}
+
+position_lives::live position_lives::live_of(std::span<const event> events,
+                                             const live_tree::live_at_events& bytes) {
+  constexpr std::int64_t none = std::numeric_limits<std::int64_t>::min() / 2;
+  live most{none, none};
+  bool is_computed = false;
+  for (std::size_t i = 0; i < events.size(); ++i) {
+    const event& e = events[i];
+    const bool releases = e.kind == event_kind::discard || e.kind == event_kind::evict;
+    std::int64_t& side = releases && !is_computed ? most.releasing : most.others;
+    side = std::max(side, bytes[i]);
+    is_computed = is_computed || (e.kind == event_kind::compute && !e.is_recompute);
+  }
+  return most;
+}
+
+void position_lives::accept(const list_change& change) {
+  for (const list_change::visited_position& v : change.visited) {
+    const event_list::position_block& b = change.blocks[v.block_index];
+    if (!of_list_.empty()) of_list_[static_cast<std::size_t>(v.at)] = live_of(b.events, b.live_bytes);
+  }
+}
+
+std::span<const byte_count> position_lives::after(event_list& list, const list_change& change, position end) {
+  for (auto at = static_cast<position>(of_list_.size()); at < end; ++at)
+    of_list_.push_back(live_of(list.block_at(at).events, list.live_bytes().live_at(at)));
+  const std::span<const std::int64_t> before = list.live_before_each();
+  after_.assign(of_list_.size(), 0);
+  const auto raise = [&](position at, std::int64_t bytes) {
+    byte_count& most = after_[static_cast<std::size_t>(at)];
+    most = static_cast<byte_count>(std::max(static_cast<std::int64_t>(most), bytes));
+  };
+  auto v = change.visited.begin();
+  auto u = change.unchanged.begin();
+  for (position at = 0; at < end; ++at) {
+    const auto i = static_cast<std::size_t>(at);
+    live here = of_list_[i];
+    std::int64_t alive = before[i];
+    while (u != change.unchanged.end() && u->end <= at) ++u;
+    if (v != change.visited.end() && v->at == at) {
+      const event_list::position_block& b = change.blocks[v->block_index];
+      here = live_of(b.events, b.live_bytes);
+      alive = v->live_before;
+      ++v;
+    } else if (u != change.unchanged.end() && u->begin <= at) {
+      alive += u->added_bytes;
+    }
+    raise(at, alive + here.others);
+    raise(std::max(at - 1, 0), alive + here.releasing);
+  }
+  return after_;
 }
 
 change_evaluator::change_evaluator(const use_table& uses, std::span<const gap> gaps,
@@ -89,15 +143,16 @@ change_evaluator::change_evaluator(const use_table& uses, std::span<const gap> g
   }
 }
 
-void change_evaluator::rebuild(std::span<const decision> decisions, const std::vector<bool>& staged,
-                               byte_count budget) {
+bool change_evaluator::rebuild(std::span<const decision> decisions, const std::vector<bool>& staged,
+                               byte_count budget, std::int64_t max_events) {
   reset();
   gaps_with_other_transfers_.clear();
+  live_at_positions_.clear();
   decisions_.assign(decisions.begin(), decisions.end());
   staged_ = staged;
-  budget_ = budget;
-  list_.rebuild(decisions_, staged_, budget);
+  list_.rebuild(decisions_, staged_, budget, max_events);
   visited_count_ += static_cast<std::uint64_t>(list_.totals().event_count);
+  return list_.totals().event_count <= max_events;
 }
 
 // Discards the change that was evaluated last.
@@ -117,8 +172,7 @@ void change_evaluator::reset() {
 
 list_totals change_evaluator::evaluate(std::span<const decision> decisions, const std::vector<bool>& staged,
                                        std::span<const std::uint32_t> changed, byte_count budget) {
-  if (budget != budget_) list_.recount_excess(budget);
-  budget_ = budget;
+  if (budget != list_.budget()) list_.recount_excess(budget);
   reset();
   new_decisions_ = decisions;
   new_staged_ = &staged;
@@ -252,6 +306,7 @@ void change_evaluator::compare_state(part_id p, position at, part_state was) {
 void change_evaluator::accept() {
   for (const list_change::unchanged_range& s : change_.unchanged)
     list_.add_live_bytes(s.begin, s.end, s.added_bytes);
+  live_at_positions_.accept(change_);
   for (const list_change::visited_position& v : change_.visited)
     list_.exchange_block(v.at, change_.blocks[v.block_index], v.live_before);
   part_states& states = builder_.states();

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -34,9 +35,33 @@ struct list_change {
 // Totals of the list after the change.
 list_totals totals_after(const event_list& list, const list_change& change, position end, byte_count budget);
 // Events of the list after the change, and bytes alive at each of them.
-void events_after(const event_list& list, const list_change& change, position end, std::vector<event>& into);
-void live_bytes_after(event_list& list, const list_change& change, position end,
-                      std::vector<byte_count>& into);
+std::span<const event> events_after(const event_list& list, const list_change& change, position end,
+                                    std::vector<event>& into);
+std::span<const byte_count> live_bytes_after(event_list& list, const list_change& change, position end,
+                                             std::vector<byte_count>& into);
+
+// Maximum of the bytes alive at each position, as live_at_positions() gets it from a list's events
+// (schedule/fit_transfers.hpp), for lists that change.
+class position_lives {
+ public:
+  // Forgets the current list.
+  void clear() { of_list_.clear(); }
+  // The change is made to the current list.
+  void accept(const list_change& change);
+  // Those of the list after the change. Valid until the next call.
+  std::span<const byte_count> after(event_list& list, const list_change& change, position end);
+
+ private:
+  // Maximum over a position's events, less the bytes alive before the first. `releasing`: over evictions and
+  // discards before its compute, which count for the position before. `others`: over the others.
+  struct live {
+    std::int64_t releasing = 0, others = 0;
+  };
+  static live live_of(std::span<const event> events, const live_tree::live_at_events& bytes);
+
+  std::vector<live> of_list_;  // per position of the current list; empty until it is asked for
+  std::vector<byte_count> after_;
+};
 
 // The state of a part around a position of the list that is evaluated.
 struct changed_state {
@@ -51,8 +76,10 @@ class change_evaluator {
   change_evaluator(const use_table& uses, std::span<const gap> gaps, event_builder& new_events,
                    forecaster& costs);
 
-  // Makes the list of these decisions the current one.
-  void rebuild(std::span<const decision> decisions, const std::vector<bool>& staged, byte_count budget);
+  // Makes the list of these decisions the current one. Returns false, without any, if it exceeds
+  // `max_events`.
+  bool rebuild(std::span<const decision> decisions, const std::vector<bool>& staged, byte_count budget,
+               std::int64_t max_events = std::numeric_limits<std::int64_t>::max());
   // Returns the totals of the list for `decisions`, which differ from the current ones only at the gaps
   // `changed`. `staged` must be find_staged_tensors() of them. Keeps references to all three until accept().
   list_totals evaluate(std::span<const decision> decisions, const std::vector<bool>& staged,
@@ -64,14 +91,14 @@ class change_evaluator {
   const event_list& list() const { return list_; }
   const std::vector<decision>& decisions() const { return decisions_; }
   // All events of the list that was evaluated last. Valid until the next call.
-  std::span<const event> new_events() {
-    events_after(list_, change_, uses_.end(), all_events_);
-    return all_events_;
-  }
+  std::span<const event> new_events() { return events_after(list_, change_, uses_.end(), all_events_); }
   // Bytes alive at each of them.
   std::span<const byte_count> new_live_bytes() {
-    live_bytes_after(list_, change_, uses_.end(), all_live_bytes_);
-    return all_live_bytes_;
+    return live_bytes_after(list_, change_, uses_.end(), all_live_bytes_);
+  }
+  // Bytes alive at each position, as live_at_positions() gets them from these. Takes O(n).
+  std::span<const byte_count> new_live_at_positions() {
+    return live_at_positions_.after(list_, change_, uses_.end());
   }
   // Number of positions rebuilt so far, a measure of work; one with many events counts several times.
   std::uint64_t visited_count() const { return visited_count_; }
@@ -100,7 +127,6 @@ class change_evaluator {
       recompute_touches_;  // per part: positions whose recomputation touches it
   std::vector<decision> decisions_;
   std::vector<bool> staged_;
-  byte_count budget_ = 0;
 
   // The change that evaluate() got last.
   std::span<const decision> new_decisions_;
@@ -119,6 +145,7 @@ class change_evaluator {
   list_totals new_totals_;
   std::vector<event> all_events_;
   std::vector<byte_count> all_live_bytes_;
+  position_lives live_at_positions_;
   std::uint64_t visited_count_ = 0;
 };
 

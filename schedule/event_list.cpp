@@ -170,7 +170,7 @@ event_list::event_list(const use_table& uses, event_builder& events, forecaster&
       old_states_(uses.parts.size(), 0) {}
 
 void event_list::rebuild(std::span<const decision> decisions, const std::vector<bool>& staged,
-                         byte_count budget) {
+                         byte_count budget, std::int64_t max_events) {
   part_states& states = builder_.states();
   builder_.set_decisions(decisions, staged);
   for (auto& all : recomputed_before_) all.clear();
@@ -190,6 +190,7 @@ void event_list::rebuild(std::span<const decision> decisions, const std::vector<
     const std::span<const event> made = builder_.build_position(at);
     fill_block(blocks_[i], made, staged);
     add_to_totals(totals_, blocks_[i].totals);
+    if (totals_.event_count > max_events) return;
     record_recomputes({}, blocks_[i].events, at);
     live[i] = std::move(blocks_[i].live_bytes);
     for (const auto& [p, was] : states.queried_parts()) {

@@ -92,9 +92,11 @@ class event_list {
   // Keeps references. No other object may build with `events`.
   event_list(const use_table& uses, event_builder& events, forecaster& costs);
 
-  // Builds the list for these decisions.
-  void rebuild(std::span<const decision> decisions, const std::vector<bool>& staged, byte_count budget);
+  // Builds the list for these decisions. Stops, with part of it, as soon as it exceeds `max_events`.
+  void rebuild(std::span<const decision> decisions, const std::vector<bool>& staged, byte_count budget,
+               std::int64_t max_events);
   void recount_excess(byte_count budget);
+  byte_count budget() const { return budget_; }
   // Fills a block from the events that event_builder just built for its position.
   void fill_block(position_block& b, std::span<const event> made, const std::vector<bool>& staged);
   // Exchanges the block of a position with `other`. `before`: bytes alive before the position.

@@ -26,7 +26,7 @@ decisions_minimum decisions_minimum_finder::minimum_for(std::vector<decision> de
 
 position decisions_minimum_finder::peak_position() {
   change_evaluator& by = last_attempt_->evaluator;
-  const std::vector<byte_count> live = live_at_positions(uses_, by.new_events(), by.new_live_bytes());
+  const std::span<const byte_count> live = by.new_live_at_positions();
   return static_cast<position>(std::ranges::max_element(live) - live.begin());
 }
 
@@ -47,7 +47,7 @@ void decisions_minimum_finder::evaluate(attempt& by, const std::vector<decision>
     if (decisions[x] != by.evaluator.decisions()[x]) by.changed.push_back(x);
   }
   if (is_new || by.changed.size() > gaps_.size() / rebuild_share)
-    return by.evaluator.rebuild(by.decisions, by.staged, any);
+    return static_cast<void>(by.evaluator.rebuild(by.decisions, by.staged, any));
   by.evaluator.evaluate(by.decisions, by.staged, by.changed, any);
   by.evaluator.accept();
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -64,27 +65,30 @@ void transfer_placer::place(const std::vector<swap_timing>& timing, std::vector<
   // Places copies in the order of falling deadlines, so each ends at or before the start of the one placed
   // before it.
   nanoseconds begin = std::numeric_limits<nanoseconds>::max();
+  auto after = start_times_.end();  // the first start time after `begin`
   to_device_.visit_in_order(swapped_gaps_, [&](const timed_gap_copy& c) {
     const std::uint32_t x = c.gap;
     const gap& e = gaps_[x];
     begin = std::min(begin, start_of(e.next_use)) - c.time;
     if (timing[x] != swap_timing::early) return;
-    const auto after = std::ranges::upper_bound(start_times_, std::max<nanoseconds>(begin, 0));
+    while (*std::prev(after) > std::max<nanoseconds>(begin, 0)) --after;
     const auto back = static_cast<position>(after - start_times_.begin()) - 1;
     decisions[x].return_before = std::clamp(back, e.last_use + 1, std::max(e.next_use, e.last_use + 1));
   });
   // A copy can begin after the last write; later reads do not delay it.
   calendar link_to_host;
+  auto next = start_times_.begin();  // the first start time from the end of the last copy on
   to_host_.visit_in_order(swapped_gaps_, [&](const timed_gap_copy& c) {
     const std::uint32_t x = c.gap;
     const gap& e = gaps_[x];
     const nanoseconds end = link_to_host.book_first_free(start_of(e.producer + 1), c.time) + c.time;
     if (timing[x] == swap_timing::just_in_time) return;
-    const auto after =
-        static_cast<position>(std::ranges::lower_bound(start_times_, end) - start_times_.begin());
+    while (next != start_times_.end() && *next < end) ++next;
+    while (next != start_times_.begin() && *std::prev(next) >= end) --next;
+    const auto done = static_cast<position>(next - start_times_.begin());
     // A part that is swapped `back_late` is off the device for at least one compute.
     const position last = decisions[x].return_before - (timing[x] == swap_timing::back_late ? 2 : 1);
-    decisions[x].leave_after = std::clamp(after - 1, e.last_use, std::max(e.last_use, last));
+    decisions[x].leave_after = std::clamp(done - 1, e.last_use, std::max(e.last_use, last));
   });
 }
 

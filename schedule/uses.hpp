@@ -60,6 +60,19 @@ use_table make_use_table(const graph& g, std::vector<compute> order,
 // The part as a box, as actions refer to it.
 box box_of(const graph& g, const tensor_part& part);
 
+// Bytes of the parts that a compute touches and of which `counts` is true. An output in place lies in its
+// input's memory.
+byte_count touched_bytes(const graph& g, const use_table& uses, position at, const auto& counts) {
+  const auto& here = uses.touched_parts[static_cast<std::size_t>(at)];
+  const op& o = g.ops[uses.order[static_cast<std::size_t>(at)].op];
+  byte_count bytes = 0;
+  for (const touched_part& x : here) {
+    const bool in_place = o.alias && uses.parts[x.part].tensor == o.out[o.alias->output];
+    if (!in_place && counts(x.part)) bytes += uses.parts[x.part].bytes;
+  }
+  return bytes;
+}
+
 // The time between two consecutive uses of a part. `last_use` is -1 before the first use of a tensor that
 // starts on the host (inputs, labels, parameters). `next_use` is the size of the order after the last use of
 // a tensor that must be kept.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <optional>
 #include <random>
@@ -139,10 +140,67 @@ TEST(search_space, forecasts_decisions_as_their_treatments_and_fits_copies) {
     of.add_time(e);
     constexpr byte_count unlimited = std::numeric_limits<byte_count>::max();
     EXPECT_EQ(forecast_time(of, of.decisions_for(treatments), unlimited), e.forecast.time);
+    EXPECT_GE(e.forecast.peak, of.min_memory());
     const bool fits = forecast_time(of, fitted_decisions(of, treatments, budget), budget).has_value();
     if (fits && e.excess > 0) ++fitted;
   }
   EXPECT_GE(fitted, 1);
+}
+
+// Each step of a recurrent network reads the state of the step before it twice. Once that is discarded in
+// between, all steps before it must run again.
+graph recurrent_network(int steps) {
+  graph g;
+  g.name = "recurrent";
+  const auto add = [&](const std::string& name, role use) {
+    g.tensors.push_back({name, {16, 64, 32, 32}, dtype::f32, use});
+    return static_cast<tensor_id>(g.tensors.size() - 1);
+  };
+  const auto append = [&](std::vector<tensor_id> in, role use) {
+    const std::string name = std::to_string(g.ops.size());
+    const tensor_id out = add("t" + name, use);
+    g.ops.push_back({"op" + name, opaque{.label = "op", .duration = 1000}, std::move(in), {out}, true, {}});
+    return out;
+  };
+  std::vector<tensor_id> states{add("x", role::input)};
+  for (int i = 0; i < steps; ++i) {
+    const tensor_id gate = append({states.back()}, role::activation);
+    const tensor_id gated = append({gate}, role::activation);
+    states.push_back(append({gated, states.back()}, role::activation));
+  }
+  tensor_id gradient = append({states.back()}, role::activation_gradient);
+  for (int i = steps - 1; i > 0; --i)
+    gradient = append({states[static_cast<std::size_t>(i)], gradient},
+                      i == 1 ? role::output : role::activation_gradient);
+  return g;
+}
+
+TEST(search_space, refuses_lists_of_long_chains_and_evaluates_others_after_them_as_before) {
+  const machine on = test_machine();
+  constexpr byte_count budget = 64 * MiB;
+  const auto refuses = [&](const graph& g) {
+    const profile costs = estimate(g, on);
+    const problem p{
+        g, costs, on, budget, pressure::none, complete_knobs(*find_strategy(planners(), "best"), {}), {}};
+    search_space of(p, graph_order(g), true, memory_waits::for_all);
+    const std::vector<treatment> kept(of.classes().size(), treatment::keep);
+    std::vector<treatment> recomputed = kept;
+    for (std::size_t c = 0; c < kept.size(); ++c) {
+      if (of.allows(c, treatment::recompute)) recomputed[c] = treatment::recompute;
+    }
+    const evaluation before = of.memory_of(kept, budget);
+    of.make_current(kept, budget);
+    const double excess = of.memory_of(recomputed, budget).excess;
+    of.make_current(recomputed, budget);
+    const evaluation after = of.memory_of(kept, budget);
+    EXPECT_EQ(after.forecast.peak, before.forecast.peak);
+    EXPECT_EQ(after.excess, before.excess);
+    EXPECT_EQ(after.min_time, before.min_time);
+    return std::isinf(excess);
+  };
+  EXPECT_TRUE(refuses(recurrent_network(400)));
+  EXPECT_FALSE(refuses(recurrent_network(4)));
+  EXPECT_FALSE(refuses(small_graph("residual")));
 }
 
 // The limit of work ends each search, so that its result depends on what the space holds at its start.

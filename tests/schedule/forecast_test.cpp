@@ -155,6 +155,9 @@ TEST_P(changed_lists, are_as_if_made_anew) {
       const list_totals is = whole_list(whole, whole_costs, uses, next, staged, budget, all);
       const std::span<const event> events = list.new_events();
       ASSERT_TRUE(std::ranges::equal(events, all)) << "change " << i;
+      ASSERT_TRUE(std::ranges::equal(list.new_live_at_positions(),
+                                     live_at_positions(uses, all, whole_costs.live_bytes())))
+          << "change " << i;
       ASSERT_EQ(said.peak, is.peak) << "change " << i;
       ASSERT_EQ(said.excess, is.excess) << "change " << i;
       ASSERT_EQ(said.compute_time, is.compute_time);
