@@ -97,11 +97,23 @@ std::vector<std::size_t> swap_chooser::choose(const swap_weights& w, byte_count 
   }
   std::ranges::sort(order);
   std::vector<std::size_t> chosen;
-  std::vector<byte_count> load = live_bytes_;
+  // The first step above the limit, the bytes absent at it, and the changes of these at later steps. Absences
+  // only lower the curve, so that steps before it stay below.
+  std::size_t step = 0;
+  std::int64_t absent = 0;
+  std::vector<std::int64_t> change(live_bytes_.size() + 1);
+  const auto is_above = [&] {
+    return static_cast<std::int64_t>(live_bytes_[step]) - absent > static_cast<std::int64_t>(limit);
+  };
   for (const auto& [score, c] : order) {
-    if (std::ranges::max(load) <= limit) break;
+    while (step < live_bytes_.size() && !is_above()) absent += change[++step];
+    if (step == live_bytes_.size()) break;
     chosen.push_back(c);
-    remove(load, candidates_[c]);
+    const absence& a = candidates_[c];
+    const auto bytes = static_cast<std::int64_t>(a.bytes);
+    if (a.to <= step) continue;
+    (a.from <= step ? absent : change[a.from]) += bytes;
+    change[a.to] -= bytes;
   }
   return chosen;
 }

@@ -2,6 +2,8 @@
 #include <bit>
 #include <limits>
 #include <optional>
+#include <queue>
+#include <tuple>
 
 #include "core/errors.hpp"
 #include "planners/feature_maps.hpp"
@@ -55,8 +57,10 @@ class section_planner {
     const std::vector<event> events = build_events(p.network, uses_, gaps_, kept);
     forecaster_.forecast_memory(events, find_staged_tensors(uses_, gaps_, kept));
     live_bytes_ = live_at_positions(uses_, events, forecaster_.live_bytes());
-    for (position at = 0; at < uses_.end(); ++at)
+    for (position at = 0; at < uses_.end(); ++at) {
+      min_memory_ = std::max(min_memory_, touched_bytes(p.network, uses_, at, [](part_id) { return true; }));
       start_times_.push_back(start_times_.back() + forecaster_.compute_time(at));
+    }
   }
 
   nanoseconds time_of(const std::vector<decision>& decisions) {
@@ -76,6 +80,7 @@ class section_planner {
   // skips those that cannot beat problem::time_to_beat. Before that it does not, since plan_within() needs
   // the packed size to choose the next room.
   std::vector<decision> swap_by_next_use(byte_count room, const std::string& name) {
+    if (min_memory_ > room) throw infeasible(budget_too_small_text(p_, name, min_memory_));
     std::vector<decision> best;
     nanoseconds least = 0;
     byte_count peak = std::numeric_limits<byte_count>::max();
@@ -133,27 +138,45 @@ class section_planner {
 
   std::vector<decision> choose_swaps(byte_count room, bool longest, bool may_delay_first_fetch) const {
     std::vector<decision> decisions(gaps_.size());
-    std::vector<byte_count> load = live_bytes_;
-    std::vector<std::uint32_t> by_start(gaps_.size()), open;
+    std::vector<std::uint32_t> by_start(gaps_.size());
     for (std::uint32_t x = 0; x < gaps_.size(); ++x) by_start[x] = x;
     std::ranges::stable_sort(by_start, {}, [&](std::uint32_t x) { return gaps_[x].last_use; });
-    auto next = by_start.begin();
     const bool can_move = has_link(p_.target);
+    std::priority_queue<open_gap> open;
+    byte_count away = 0;  // bytes that are swapped at this position
+    std::vector<byte_count> coming_back(uses_.order.size() +
+                                        1);  // per position: bytes that are swapped until it
+    std::size_t next = 0;                    // index into by_start
     for (position at = 0; at < uses_.end(); ++at) {
-      for (; next != by_start.end() && gaps_[*next].last_use < at; ++next) {
-        if (can_move && can_leave(*next, may_delay_first_fetch)) open.push_back(*next);
+      for (; next < by_start.size() && gaps_[by_start[next]].last_use < at; ++next) {
+        const gap& e = gaps_[by_start[next]];
+        if (can_move && can_leave(by_start[next], may_delay_first_fetch))
+          open.push({e.next_use - (longest ? e.last_use : 0), e.has_host_copy, next});
       }
-      std::erase_if(open, [&](std::uint32_t x) { return gaps_[x].next_use <= at; });
-      while (load[static_cast<std::size_t>(at)] > room && !open.empty()) {
-        const auto furthest = std::ranges::max_element(open, {}, [&](std::uint32_t x) {
-          return std::pair(gaps_[x].next_use - (longest ? gaps_[x].last_use : 0), gaps_[x].has_host_copy);
-        });
-        swap(*furthest, decisions, load);
-        open.erase(furthest);
+      const auto here = static_cast<std::size_t>(at);
+      away -= coming_back[here];
+      while (!open.empty() && live_bytes_[here] > away && live_bytes_[here] - away > room) {
+        const std::uint32_t x = by_start[open.top().rank];
+        open.pop();
+        if (gaps_[x].next_use <= at) continue;  // it has ended
+        swap(x, decisions);
+        away += uses_.parts[gaps_[x].part].bytes;
+        coming_back[static_cast<std::size_t>(gaps_[x].next_use)] += uses_.parts[gaps_[x].part].bytes;
       }
     }
     return decisions;
   }
+
+  // A gap that may be swapped. The greatest is swapped first, among equals that of lowest rank.
+  struct open_gap {
+    position distance = 0;
+    bool has_host_copy = false;
+    std::size_t rank = 0;  // in the order of last uses
+    bool operator<(const open_gap& other) const {
+      return std::tuple(distance, has_host_copy, other.rank) <
+             std::tuple(other.distance, other.has_host_copy, rank);
+    }
+  };
 
   const gap& first_gap(part_id p) const {
     return *std::ranges::lower_bound(gaps_, p, {}, [](const gap& other) { return other.part; });
@@ -170,13 +193,9 @@ class section_planner {
     return hides && uses_.parts[p].bytes >= smallest_object;
   }
 
-  void swap(std::uint32_t x, std::vector<decision>& decisions, std::vector<byte_count>& load) const {
+  void swap(std::uint32_t x, std::vector<decision>& decisions) const {
     const gap& e = gaps_[x];
     decisions[x] = {gap_choice::swap, e.last_use, e.last_use + 1};
-    for (position q = e.last_use + 1; q < e.next_use; ++q) {
-      byte_count& here = load[static_cast<std::size_t>(q)];
-      here -= std::min(here, uses_.parts[e.part].bytes);
-    }
     const gap& first = first_gap(e.part);
     if (first.last_use < 0)
       decisions[static_cast<std::size_t>(&first - gaps_.data())] = {gap_choice::swap, -1, 0};
@@ -187,6 +206,7 @@ class section_planner {
   std::vector<gap> gaps_;
   forecaster forecaster_;
   event_builder builder_;
+  byte_count min_memory_ = 0;                // operands of the largest compute
   std::vector<byte_count> live_bytes_;       // per position: bytes alive without swaps
   std::vector<nanoseconds> start_times_{0};  // per position: start time without copies
 };

@@ -58,7 +58,10 @@ nanoseconds swap_time_lower_bound(const problem& p) {
     computing += p.operator_costs[o].time;
     live = live + begins[o] - ends[o];
     const std::uint64_t rate = p.target.link_to_device_bytes_per_s;
-    if (live > p.budget && rate > 0) most = std::max(most, computing + time_at(live - p.budget, rate));
+    if (live <= p.budget) continue;
+    if (p.target.host_bytes > 0 && live - p.budget > p.target.host_bytes)
+      return std::numeric_limits<nanoseconds>::max();
+    if (rate > 0) most = std::max(most, computing + time_at(live - p.budget, rate));
   }
   return std::max(computing, most);
 }

@@ -24,7 +24,8 @@ byte_count packed_bytes(problem p, const memory_plan& plan, packer how = packers
 nanoseconds time_lower_bound(const problem& p, const memory_plan& plan);
 
 // Lower bound on the time of plans that run whole operators in the graph's order and recompute nothing: at
-// any operator, bytes that live beyond the budget must still be fetched.
+// any operator, bytes that live beyond the budget must still be fetched. The maximum if they do not fit into
+// host memory.
 nanoseconds swap_time_lower_bound(const problem& p);
 
 // Thrown if no plan of the strategy takes less than problem::time_to_beat.

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 
 #include "backends/simulator_backend.hpp"
@@ -67,6 +68,19 @@ TEST(swaps, take_no_less_than_what_must_still_be_fetched) {
     }
   }
   EXPECT_GT(fetching, 3);
+}
+
+TEST(swaps, have_no_time_where_host_memory_is_short_of_what_they_hold_there) {
+  setting s(small_spec("vgg16_cifar", 100, {.fusion_mode = fusion::none}));
+  constexpr nanoseconds none = std::numeric_limits<nanoseconds>::max();
+  for (const std::string name : {"swap_all", "vdnn_all", "autoswap", "tvdnn"}) {
+    const problem p = s.at(name, 1.2);
+    s.on.host_bytes = lower(p, s.plan(name, 1.2)).pinned_arena_bytes;
+    EXPECT_LT(swap_time_lower_bound(p), none) << name;
+    s.on.host_bytes = 1;
+    EXPECT_EQ(swap_time_lower_bound(p), none) << name;
+    s.on.host_bytes = 64 * GiB;
+  }
 }
 
 TEST(swaps, are_given_up_only_where_they_do_not_beat_a_time) {
