@@ -75,7 +75,7 @@ class best_search {
 
   placed_plan run() {
     if (is_tiny_) search_rungs();
-    if (is_small_ && !is_tiny_) {
+    if (is_small_ && !is_tiny_ && rungs_.back().budget <= p_.budget) {
       for (std::size_t s = 0; s < splits_.size(); ++s) {
         if (!splits_[s].depends_on_budget) solve_ladder_for(s);
       }
