@@ -23,11 +23,11 @@ class plan_repairer {
 
   repair_result run() {
     if (of_.compute_time() >= goal_.time_to_beat) return {};
-    const std::uint64_t begun = of_.work();
     solution now = decide(of_, live_limit_, {tries_, limits_.work});
+    const std::uint64_t decided = of_.work();
     result_.is_cut_off = now.score.excess > 0;
     for (int i = 0; i < limits_.max_placements; ++i) {
-      if (i > 0 && of_.work() - begun > 2 * limits_.work) break;
+      if (i > 0 && of_.work() - decided > limits_.work / 2 * 3) break;
       if (i > 0) now = decide_again(of_, live_limit_, {tries_ / 8, limits_.work / 8}, now);
       const nanoseconds least = now.score.forecast.time;
       if (now.score.excess == 0 && least >= goal_.time_to_beat && !result_.best) break;

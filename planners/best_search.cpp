@@ -18,12 +18,15 @@ constexpr double good_enough = 1.005;
 // Initial penalty for exceeding the budget by its own size, as a share of the operators' time.
 constexpr double first_price = 0.1;
 // Temperatures of annealing. Initial: `hot` in a first round, `warm` in a round that starts from annealed
-// solutions, `lukewarm` for small changes. Final: `cold`.
-constexpr double hot = 2, warm = 0.7, lukewarm = 0.075, cold = 0.025;
+// solutions, `mild` where copies take no time and after such rounds, `lukewarm` for small changes. Final:
+// `cold`.
+constexpr double hot = 2, warm = 0.7, mild = 0.5, lukewarm = 0.075, cold = 0.025;
 
 // With fewer classes than this, local search also tries swap_back_late. With more classes the work is better
 // spent elsewhere: of 95 plans of larger networks that made six faster and seven slower.
 constexpr std::size_t few_classes_limit = 96;
+// From this number on a network counts as large: the search frees many classes at once.
+constexpr std::size_t many_classes = 384;
 
 // A time limit that means: do not forecast the time.
 constexpr nanoseconds untimed = -1;
@@ -35,6 +38,18 @@ enum class priced_excess : std::uint8_t { summed, at_peak };
 double energy_of(const evaluation& e, nanoseconds time, double price, priced_excess what) {
   const double bytes = what == priced_excess::at_peak ? static_cast<double>(e.peak_excess) : e.excess;
   return static_cast<double>(time) + price * bytes;
+}
+
+// Whether `a` fits and `b` does not or is slower by half a percent, more than packing usually adds.
+bool is_clearly_better(const evaluation& a, const evaluation& b) {
+  return a.excess == 0 && (b.excess > 0 || a.forecast.time < b.forecast.time - b.forecast.time / 200);
+}
+
+// Takes the lower bound of the time for the time.
+evaluation with_min_time(evaluation e) {
+  e.has_time = true;
+  e.forecast.time = e.min_time;
+  return e;
 }
 
 bool copies(const evaluation& e) {
@@ -76,6 +91,43 @@ std::vector<treatment> treat_all(const search_space& of, const std::vector<std::
     if (of.allows(c, how)) treatments[c] = how;
   }
   return treatments;
+}
+
+// Swaps large parameters and their gradients when they are not needed until the end of the iteration, or from
+// its start. Those between two uses stay.
+std::vector<treatment> swap_parameters(const search_space& of, const std::vector<std::size_t>& large,
+                                       std::vector<treatment> treatments) {
+  for (const std::size_t c : large) {
+    const gap& e = of.gaps()[of.classes()[c].gaps.front()];
+    const role use = of.of_problem().network.tensors[of.uses().parts[e.part].tensor].role;
+    const bool is_at_an_end = e.last_use < 0 || e.next_use >= of.uses().end();
+    if ((persists(use) || belongs_to_parameter(use)) && is_at_an_end)
+      treatments[c] = treatment::swap_just_in_time;
+  }
+  return treatments;
+}
+
+std::vector<std::size_t> recomputable(const search_space& of, std::vector<std::size_t> classes) {
+  std::erase_if(classes, [&](std::size_t c) { return !of.classes()[c].is_recomputable; });
+  return classes;
+}
+
+struct freed_and_kept {
+  std::vector<std::size_t> freed, kept;
+};
+// The largest classes that are not kept, and the largest that are.
+freed_and_kept largest_freed_and_kept(const search_space& of, std::vector<std::size_t> classes,
+                                      const std::vector<treatment>& treatments) {
+  constexpr std::size_t most_freed = 12, most_kept = 48;
+  std::ranges::stable_sort(classes, std::ranges::greater{},
+                           [&](std::size_t c) { return of.classes()[c].bytes; });
+  freed_and_kept found;
+  for (const std::size_t c : classes) {
+    const bool is_kept = treatments[c] == treatment::keep;
+    std::vector<std::size_t>& side = is_kept ? found.kept : found.freed;
+    if (side.size() < (is_kept ? most_kept : most_freed)) side.push_back(c);
+  }
+  return found;
 }
 
 // A treatment of a class that would free memory at the peak.
@@ -121,6 +173,7 @@ class decision_search {
   }
 
   const solution& current() const { return current_; }
+  const std::vector<std::size_t>& large() const { return large_; }
   bool has_spent_its_work() const { return space_.work() >= work_limit_; }
   void set_work_limit(std::uint64_t work) { work_limit_ = space_.work() + work; }
 
@@ -161,15 +214,7 @@ class decision_search {
 
   // Exchanges a large class that is not kept with a large kept one, if that is faster.
   void exchange_large() {
-    constexpr std::size_t most_given_up = 12, most_kept = 48;
-    std::vector<std::size_t> by_size = large_;
-    std::ranges::stable_sort(by_size, std::ranges::greater{},
-                             [&](std::size_t c) { return space_.classes()[c].bytes; });
-    std::vector<std::size_t> freed, kept;
-    for (const std::size_t c : by_size) {
-      std::vector<std::size_t>& side = current_.treatments[c] == treatment::keep ? kept : freed;
-      if (side.size() < (&side == &kept ? most_kept : most_given_up)) side.push_back(c);
-    }
+    const auto [freed, kept] = largest_freed_and_kept(space_, large_, current_.treatments);
     for (const std::size_t c : freed) {
       for (const std::size_t other : kept) {
         if (has_spent_its_work()) return;
@@ -186,6 +231,10 @@ class decision_search {
   }
 
   void set_priced_excess(priced_excess what) { priced_ = what; }
+
+  // While false, nothing waits for copies: times are the lower bounds of memory_of(), which take a tenth of
+  // the work of a forecast, and annealing changes only recomputable classes.
+  void set_waits_counted(bool counted) { waits_counted_ = counted; }
 
   // Starts from the best unused crossover of the best solution of `pool` with another one.
   void begin_with_crossover(const std::vector<solution>& pool) {
@@ -211,17 +260,18 @@ class decision_search {
 
   // Simulated annealing (Kirkpatrick, Gelatt, Vecchi 1983). Decisions may exceed the budget at a penalty,
   // which rises while they do and falls while they do not. Temperatures are in units of the operators' time
-  // divided by the number of large classes. Random numbers depend on `round` alone.
+  // divided by the number of classes that it changes. Random numbers depend on `round` alone.
   void anneal(std::size_t tries_per_class, double temperature, bool may_swap, std::uint32_t round = 0) {
-    if (large_.empty()) return;
+    const std::vector<std::size_t> changed = waits_counted_ ? large_ : recomputable(space_, large_);
+    if (changed.empty()) return;
     std::mt19937 dice{1 + round};
-    move_proposer next(space_, large_, may_swap);
+    move_proposer next(space_, changed, may_swap);
     const auto computing = static_cast<double>(space_.compute_time());
-    const double usual = computing / static_cast<double>(large_.size());
+    const double usual = computing / static_cast<double>(changed.size());
     double price = first_price * computing / static_cast<double>(budget_);
     const double least_price = price / 5, most_price = price * 200;
     solution best = current_;
-    const std::size_t tries = tries_per_class * large_.size();
+    const std::size_t tries = tries_per_class * changed.size();
     const double rate = std::min(60 / static_cast<double>(tries), 0.01);
     for (std::size_t i = 0; i < tries && !is_good_enough(best.score) && !has_spent_its_work(); ++i) {
       const double done = static_cast<double>(i) / static_cast<double>(tries);
@@ -267,6 +317,7 @@ class decision_search {
   // Forecasts the time unless its lower bound exceeds longest(memory). A time above that limit is not exact.
   evaluation evaluate(const std::vector<treatment>& treatments, const auto& longest) {
     evaluation e = space_.memory_of(treatments, budget_);
+    if (!waits_counted_) return with_min_time(e);
     const nanoseconds most = longest(e);
     if (e.min_time <= most) space_.add_time(e, most);
     return e;
@@ -283,10 +334,7 @@ class decision_search {
     current_ = std::move(s);
     space_.make_current(current_.treatments, budget_);
   }
-  bool is_large_network() const {
-    constexpr std::size_t many = 384;
-    return current_.treatments.size() >= many;
-  }
+  bool is_large_network() const { return current_.treatments.size() >= many_classes; }
   bool is_large(std::size_t c) const { return std::ranges::binary_search(large_, c); }
 
   // --- freeing memory at the peak ---
@@ -359,8 +407,50 @@ class decision_search {
   std::vector<std::size_t> large_;  // classes of at least 1/2000 of the budget
   solution current_;
   priced_excess priced_ = priced_excess::summed;
+  bool waits_counted_ = true;
   std::vector<std::vector<treatment>> used_crossovers_;  // crossovers that earlier rounds started from
 };
+
+constexpr std::size_t tries_of_round = 55;
+
+// Decides what is recomputed while parameters are swapped and nothing waits for copies, in several rounds of
+// annealing, half of which start from crossovers. Then counts waits again and decides the rest. Gives up when
+// half of the rounds have found nothing that may be clearly better than `to_beat`. Makes ResNet-50 in a
+// quarter of its footprint 5 % faster.
+std::optional<solution> decide_recomputations(const search_space& of, decision_search& s,
+                                              const std::vector<treatment>& from, const solution& to_beat,
+                                              std::uint64_t work) {
+  constexpr std::uint32_t rounds = 20;
+  constexpr std::size_t tries_per_class = 30;
+  s.set_waits_counted(false);
+  s.start_from(swap_parameters(of, s.large(), from));
+  const solution first = s.current();
+  solution best = first;
+  std::vector<solution> pool;
+  s.set_work_limit(work);
+  for (std::uint32_t round = 0; round < rounds && !s.has_spent_its_work(); ++round) {
+    const bool crossed = 2 * round >= rounds;
+    if (2 * round == rounds && !is_clearly_better(best.score, to_beat.score)) break;
+    s.set_priced_excess(round % 2 == 1 && best.score.excess == 0 ? priced_excess::at_peak
+                                                                 : priced_excess::summed);
+    if (crossed) {
+      s.begin_with_crossover(pool);
+    } else {
+      s.start_from(first.treatments);
+    }
+    s.anneal(tries_per_class, mild, false, round);
+    pool.push_back(s.current());
+    if (is_better(s.current().score, best.score)) best = s.current();
+  }
+  s.set_waits_counted(true);
+  if (!is_clearly_better(best.score, to_beat.score)) return std::nullopt;
+  s.start_from(best.treatments);
+  s.set_work_limit(work);
+  s.improve_one_by_one(true);
+  s.set_priced_excess(priced_excess::summed);
+  s.anneal(tries_of_round, mild, true);
+  return s.current();
+}
 
 // Runs the two steps of local search in both orders, with half of the work each. Returns the better result.
 solution polish_in_both_orders(decision_search& s, const solution& from, std::uint64_t work) {
@@ -408,11 +498,12 @@ solution decide(search_space& of, byte_count budget, const effort& by) {
   s.set_work_limit(by.work / 2);
   // Several short rounds find better solutions than one long one. The first of several makes no copies; the
   // second half start from crossovers of earlier results.
-  constexpr std::size_t worth_more = 40, a_round = 55;
-  const std::size_t most = of.classes().size() < few_classes_limit ? 2000 : 440;
+  constexpr std::size_t worth_more = 40;
+  const bool has_few = of.classes().size() < few_classes_limit;
+  const std::size_t most = has_few ? 2000 : 440;
   const std::size_t in_all =
       std::min(std::max<std::size_t>(tries_per_class / worth_more, 1) * tries_per_class, most);
-  const std::size_t rounds = std::max<std::size_t>(in_all / a_round, 1), each = in_all / rounds;
+  const std::size_t rounds = std::max<std::size_t>(in_all / tries_of_round, 1), each = in_all / rounds;
   const solution first = *best;
   std::vector<solution> pool;
   for (std::uint32_t round = 0; round < rounds && !s.is_good_enough(best->score) && !s.has_spent_its_work();
@@ -430,7 +521,13 @@ solution decide(search_space& of, byte_count budget, const effort& by) {
     if (better(s.current(), best)) best = s.current();
   }
   if (of.work() - begun > 2 * by.work) return *best;
-  return polish_in_both_orders(s, *best, by.work / 4);
+  const solution polished = polish_in_both_orders(s, *best, by.work / 4);
+  if (has_few || rounds == 1 || !of.may_swap() || !swapless || s.is_good_enough(polished.score))
+    return polished;
+  const std::optional<solution> found =
+      decide_recomputations(of, s, swapless->treatments, polished, by.work / 3);
+  if (!found || !is_clearly_better(found->score, polished.score)) return polished;
+  return polish_in_both_orders(s, *found, by.work / 4);
 }
 
 solution decide_again(search_space& of, byte_count budget, const effort& by, const solution& from) {
