@@ -24,7 +24,7 @@ swap_timing timing_of(treatment how) {
                                              : swap_timing::early;
 }
 std::int64_t max_events(const use_table& uses) {
-  constexpr std::int64_t of_each_compute = 32;
+  constexpr std::int64_t of_each_compute = 64;
   return of_each_compute * uses.end();
 }
 // The evaluation of a longer list.
