@@ -40,7 +40,7 @@ def study(*names):
 
 H100 = study("best_resnet50_h100", "best_managed_h100", "papers_resnet50_bf16_h100", "papers_resnet50_bf16_at_1.5_h100", "best_vgg16_h100",
              "papers_vgg16_bf16_h100", "papers_vgg16_bf16_at_1.25_h100")
-H200 = study("best_resnet50_h200", "papers_resnet50_bf16_h200", "papers_resnet50_bf16_at_3_h200", "best_vgg16_h200",
+H200 = study("best_resnet50_h200", "best_managed_h200", "papers_resnet50_bf16_h200", "papers_resnet50_bf16_at_3_h200", "best_vgg16_h200",
              "papers_vgg16_bf16_h200", "hints_h200")
 
 # name: (kind of figure, files in results/, function that changes a record or drops it)
