@@ -55,6 +55,12 @@ std::vector<std::uint64_t> work_of_searches(const problem& p) {
   return {normal, 4 * normal};
 }
 
+// Number of splits before those that are coarser than another one.
+std::size_t count_finest(std::span<const batch_split> splits) {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(splits, [](const batch_split& x) { return !x.finer.has_value(); }));
+}
+
 class best_search {
  public:
   best_search(const problem& p, const placer& place, const search_options& by, std::uint64_t work)
@@ -67,7 +73,10 @@ class best_search {
         is_small_(p.network.ops.size() <= small_network),
         is_tiny_(p.network.ops.size() <= tiny_network),
         rungs_(ladder_of(footprint_, is_tiny_)),
-        splits_(splits_of(p, {same_bits_, by.also_without_swaps, is_tiny_, is_tiny_}, micro_batch_error_)),
+        splits_(splits_of(
+            p, {same_bits_, by.also_without_swaps, is_tiny_, is_tiny_, !is_tiny_ && !by.also_without_swaps},
+            micro_batch_error_)),
+        coarser_begin_(count_finest(splits_)),
         best_time_at_rung_(rungs_.size(), any_time),
         ladder_work_left_(work / 6) {
     for (const op_cost& c : p.operator_costs) compute_time_ += c.time;
@@ -76,7 +85,7 @@ class best_search {
   placed_plan run() {
     if (is_tiny_) search_rungs();
     if (is_small_ && !is_tiny_ && rungs_.back().budget <= p_.budget) {
-      for (std::size_t s = 0; s < splits_.size(); ++s) {
+      for (std::size_t s = 0; s < coarser_begin_; ++s) {
         if (!splits_[s].depends_on_budget) solve_ladder_for(s);
       }
       place_candidates_by_time();
@@ -121,7 +130,7 @@ class best_search {
   void solve_ladder_for(std::size_t split) {
     search_space& of = spaces_.of(split);
     const std::uint64_t before = of.work(),
-                        share = ladder_work_left_ / std::min<std::size_t>(splits_.size() - split, 3);
+                        share = ladder_work_left_ / std::min<std::size_t>(coarser_begin_ - split, 3);
     std::vector<std::optional<solution>> found = solve_ladder(of, rungs_, best_time_at_rung_, {40, share});
     ladder_work_left_ -= std::min(ladder_work_left_, of.work() - before);
     for (std::size_t j = 0; j < found.size(); ++j) {
@@ -181,8 +190,8 @@ class best_search {
     std::vector<split_outcome> results;
     std::vector<std::size_t> cut_off;
     nanoseconds fastest = any_time;  // among `results` only: plans of the ladder had more effort
-    const effort_limits quick = quick_effort(work_ / (is_small_ ? 4 : 2) / splits_.size());
-    for (std::size_t split = 0; split < splits_.size() && !is_near_optimal(); ++split) {
+    const effort_limits quick = quick_effort(work_ / (is_small_ ? 4 : 2) / coarser_begin_);
+    for (std::size_t split = 0; split < coarser_begin_ && !is_near_optimal(); ++split) {
       const split_outcome seen = search_split(split, quick, p_.budget, add_tolerance(fastest));
       if (seen.is_cut_off) cut_off.push_back(split);
       if (seen.time == any_time) continue;
@@ -198,9 +207,18 @@ class best_search {
       search_split(results[i].split, full_effort(i == 0 ? work_ / 2 : work_ / 4), results[i].live_limit,
                    best_time());
     }
+    search_coarser_splits(cut_off);
     cut_off.resize(std::min(cut_off.size(), 2 * (max_results - std::min(results.size(), max_results))));
     for (const std::size_t split : cut_off) {
       if (!is_near_optimal()) search_split(split, full_effort(work_ / 8), p_.budget, best_time());
+    }
+  }
+
+  // Where the best plan is slow, searches the regions of splits that were cut off in half as many parts.
+  void search_coarser_splits(const std::vector<std::size_t>& cut_off) {
+    for (std::size_t split = coarser_begin_; split < splits_.size() && !is_within_tenth(); ++split) {
+      if (std::ranges::find(cut_off, *splits_[split].finer) != cut_off.end())
+        search_split(split, full_effort(work_ / 8), p_.budget, best_time());
     }
   }
 
@@ -232,6 +250,7 @@ class best_search {
   bool is_small_ = false, is_tiny_ = false;
   std::vector<rung> rungs_;
   std::vector<batch_split> splits_;
+  std::size_t coarser_begin_ = 0;               // the splits from this index on are coarser ones
   std::vector<nanoseconds> best_time_at_rung_;  // per rung: best forecast of all splits so far
   std::uint64_t ladder_work_left_;              // work left for the ladder
   nanoseconds compute_time_ = 0;                // sum over all operators

@@ -85,6 +85,15 @@ std::vector<batch_loop> regions_above(const problem& p, byte_count most, const s
   return all;
 }
 
+// Adds these regions in half as many parts, which take less time and more memory. Returns whether that is
+// new.
+bool add_coarser(std::vector<loop_nest>& all, loop_nest regions) {
+  for (batch_loop& x : regions.inner_loops) x.parts = std::max(x.parts / 2, 2U);
+  if (regions.inner_loops.empty() || std::ranges::find(all, regions) != all.end()) return false;
+  all.push_back(std::move(regions));
+  return true;
+}
+
 }  // namespace
 
 std::vector<batch_split> splits_of(const problem& p, const split_request& what, std::string& why) {
@@ -111,12 +120,18 @@ std::vector<batch_split> splits_of(const problem& p, const split_request& what, 
       for (const byte_count share : region_shares_of_budget) add(p.budget / share);
     }
   }
+  std::vector<std::optional<std::size_t>> finer(all.size());
+  for (std::size_t i = 0, count = all.size(); i < count && what.also_coarser; ++i) {
+    if (add_coarser(all, all[i])) finer.emplace_back(i);
+  }
   std::vector<batch_split> splits;
   for (std::size_t i = 0; i < all.size(); ++i) {
     const bool depends_on_budget = i >= fixed;
-    if (what.also_without_swaps) splits.push_back({all[i], false, memory_waits::for_all, depends_on_budget});
-    splits.push_back({all[i], true, memory_waits::for_all, depends_on_budget});
-    if (what.with_both_waits) splits.push_back({all[i], true, memory_waits::until_enough, depends_on_budget});
+    if (what.also_without_swaps)
+      splits.push_back({all[i], false, memory_waits::for_all, depends_on_budget, finer[i]});
+    splits.push_back({all[i], true, memory_waits::for_all, depends_on_budget, finer[i]});
+    if (what.with_both_waits)
+      splits.push_back({all[i], true, memory_waits::until_enough, depends_on_budget, finer[i]});
   }
   return splits;
 }

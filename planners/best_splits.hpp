@@ -1,6 +1,8 @@
 // The splits of the batch that `best` tries.
 #pragma once
 
+#include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,6 +18,7 @@ struct batch_split {
   bool may_swap = true;                        // tensors may be swapped
   memory_waits waits = memory_waits::for_all;  // the waits that forecasts assume
   bool depends_on_budget = false;              // its regions depend on the budget
+  std::optional<std::size_t> finer;  // index of the split whose regions these are, in half as many parts
 };
 
 // Returns the splits to try, whole operators first. Without `same_bits` there are also micro-batches, in
@@ -27,6 +30,7 @@ struct split_request {
   bool also_without_swaps = false;  // each split also without swaps
   bool with_both_waits = false;     // each split also with memory_waits::until_enough
   bool budget_independent = false;  // only splits that do not depend on the budget
+  bool also_coarser = false;        // at the end, regions also in half as many parts; one split for each way
 };
 std::vector<batch_split> splits_of(const problem& p, const split_request& what, std::string& why);
 
