@@ -1,4 +1,4 @@
-"""CPU seconds and peak memory of `umbench plan`, one core, simulated on an H200, appended to results/planning.jsonl.
+"""Measures the CPU seconds and peak memory of `umbench plan` for a simulated H200; appends them to results/planning.jsonl.
 
 Cases: networks of the catalogue and exported ones, and a chain of 2,500 and of 10,000 operators. A line has the case, the build and the
 processor. A later run skips the cases that the file has.
@@ -104,7 +104,7 @@ def main():
     parser.add_argument("umbench", type=Path)
     parser.add_argument("--build", required=True, help="commit that was built")
     parser.add_argument("--out", type=Path, default=ROOT / "results/planning.jsonl")
-    parser.add_argument("--jobs", type=int, default=1, help="cores that plan, a case each")
+    parser.add_argument("--jobs", type=int, default=1, help="plans that are made at the same time")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as pool:
         done = {tuple(line.get(field) for field in FIELDS) for line in timed.measured_lines(options.out)}

@@ -36,7 +36,7 @@ def figure_of(found, families, width=WIDTH, extra=(), grey=()):
             low, high = axis.get_ylim()
             axis.set_ylim(min(low, line[0][1] / 1.1), max(high, line[-1][1] * 1.2))
     for key in {(panel.scale_group, panel.unit) for panel in found}:
-        marks |= _share_height([(axis, panel) for axis, panel in zip(axes, found) if (panel.scale_group, panel.unit) == key], look)
+        marks |= _align_and_draw_strips([(axis, panel) for axis, panel in zip(axes, found) if (panel.scale_group, panel.unit) == key], look)
     drawn = list(dict.fromkeys(label for panel in found for label in panel.lines))
     _legend(figure, {label: look[label] for label in drawn}, marks, columns, legend, extra)
     for axis in axes:
@@ -71,14 +71,14 @@ def _drop_crowded_markers(axis):
         line.set_markevery(sorted(kept))
 
 
-def _share_height(pairs, look):
-    """Gives all axes the same range and draws their strips. Returns the names of the marks in the strips."""
+def _align_and_draw_strips(pairs, look):
+    """Gives the axes of all `pairs`, [(axis, panel)], the same range and draws their strips. Returns the names of the marks in the strips."""
     low, high = min(axis.get_ylim()[0] for axis, _ in pairs), max(axis.get_ylim()[1] for axis, _ in pairs)
-    rows = max(len(_failing(panel)) for _, panel in pairs)
+    row_count = max(len(_failing(panel)) for _, panel in pairs)
     marks = set()
     for axis, panel in pairs:
         axis.set_ylim(low, high)
-        marks |= strip(axis, {label: (panel.lines[label], look[label]) for label in _failing(panel)}, rows)
+        marks |= draw_strip(axis, {label: (panel.lines[label], look[label]) for label in _failing(panel)}, row_count)
     return marks
 
 
@@ -86,13 +86,13 @@ def _failing(panel):
     return [label for label, line in panel.lines.items() if any(not point.slowdown for point in line)]
 
 
-def strip(axis, failing, rows):
-    """Adds a strip of `rows` rows at the top, with a cross for each cell without a time. `failing` is {label: (points, Look)}, a row for
+def draw_strip(axis, failing, row_count):
+    """Adds a strip of `row_count` rows at the top, with a cross for each cell without a time. `failing` is {label: (points, Look)}, a row for
     each label. Returns the names of the marks. Slowdowns stay below the strip."""
-    if not rows:
+    if not row_count:
         return set()
     low, high = axis.get_ylim()
-    share, marks = min(0.42, 0.12 + 0.042 * rows), set()
+    share, marks = min(0.42, 0.12 + 0.042 * row_count), set()
     top = low * (high / low) ** (1 / (1 - share))
     ticks = [[tick for tick in getter.tick_values(low, high) if low <= tick <= high]
              for getter in (axis.yaxis.get_major_locator(), axis.yaxis.get_minor_locator())]
@@ -104,7 +104,7 @@ def strip(axis, failing, rows):
     axis.text(0.012, 0.985, name, transform=axis.transAxes, ha="left", va="top", fontsize=8, color="#333333", zorder=6,
               bbox={"facecolor": "#E6E6E6", "edgecolor": "none", "pad": 0.8})
     for number, (points, look) in enumerate(failing.values()):
-        y = low * (top / low) ** (1 - share * (0.36 + 0.58 * (number + 0.5) / rows))
+        y = low * (top / low) ** (1 - share * (0.36 + 0.58 * (number + 0.5) / row_count))
         well = [point for point in points if point.slowdown]
         for point in points:
             if point.slowdown:
@@ -124,7 +124,7 @@ def _all_infeasible(line):
 
 
 def _draw(axis, panel, look, logarithmic):
-    """Draws a panel. `logarithmic` is about the axis of ratios."""
+    """Draws a panel. `logarithmic`: whether the axis of ratios is."""
     points = [point for line in panel.lines.values() for point in line]
     _scales(axis, [point for point in points if point.slowdown], panel, logarithmic)
     for label, line in panel.lines.items():

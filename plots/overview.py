@@ -50,7 +50,7 @@ def figure_of(records, width=WIDTH):
         axis.fill_between([ratio for ratio, _ in bound], [least for _, least in bound], 0.5, facecolor="#BBBBBB", linewidth=0,
                           zorder=1)
         failing = {name: (line, look[name]) for name, line in lines[group].items() if any(not point.slowdown for point in line)}
-        curves.strip(axis, failing, rows)
+        curves.draw_strip(axis, failing, rows)
         set_title(axis, [load.network_text(group), load.machine_text(group._replace(workspace_cap=None))])
         mark_origin(axis, group.simulated)
     layout(figure, w_pad=0.4, rect=(0, 0.03, 1, 1))

@@ -41,12 +41,13 @@ def states_of(plan, graph):
             found.setdefault(key, []).append((now[key], begun[key], begin))
         now[key], begun[key] = state, begin
 
-    def key_of_part(name, part):
-        batch = (part or {}).get("batch")
-        return (name, tuple(batch) if batch and shapes[name][0] == images else (0, shapes[name][0]))
+    def key_of_tensor(tensor, part):
+        """(tensor, its batch range), by which states are kept."""
+        batch_range = (part or {}).get("batch")
+        return (tensor, tuple(batch_range) if batch_range and shapes[tensor][0] == images else (0, shapes[tensor][0]))
 
     def keys_of_action(action):
-        key = key_of_part(action["what"], action.get("part"))
+        key = key_of_tensor(action["what"], action.get("part"))
         return [key] if key in now or "part" in action else [k for k in now if k[0] == action["what"]] or [key]
 
     stays = {name for name in given if plan["homes"][name] == "device"}
@@ -54,7 +55,7 @@ def states_of(plan, graph):
         if action["do"] == "compute":
             op = ops[action["what"]]
             for name in op["in"] + op["out"]:
-                key = key_of_part(name, action.get("part"))
+                key = key_of_tensor(name, action.get("part"))
                 if now.get(key) != "kept":
                     enter_state(key, "kept", 0 if name in stays and key not in now else at)
                 touched[key] = at + 1

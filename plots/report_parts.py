@@ -10,8 +10,8 @@ TIME_PARTS = {"compute": ("#C8C8C8", ""), "computing again": ("#7D9B76", "\\\\\\
 
 
 def time_parts(record):
-    """{part: ns}, whose sum is the time of an iteration. Without a timeline all time beyond `compute` is one part, named by what the plan
-    does."""
+    """{part of TIME_PARTS: ns}: the time of an iteration, divided by what the GPU did or waited for. Without a timeline all time beyond
+    `compute` is a single part, named by what the plan does."""
     total = load.steady_ns(record)
     compute = min(record.get("compute_ns") or total, total)
     spans = (record.get("timeline") or {}).get("spans")

@@ -12,7 +12,7 @@ _context = multiprocessing.get_context("fork")
 
 def run(function, task, deadline_s):
     """Runs function(task) in a child process. Returns (result, None), or (None, reason of the failure)."""
-    return _finish(_start(function, task), deadline_s, deadline_s)
+    return _answer_of(_start(function, task), deadline_s, deadline_s)
 
 
 def run_all(function, tasks, deadline_s, jobs):
@@ -22,7 +22,7 @@ def run_all(function, tasks, deadline_s, jobs):
         started = [_start(function, task) for task in tasks[first:first + jobs]]
         end = time.monotonic() + deadline_s
         try:
-            answers += [_finish(child, max(0.0, end - time.monotonic()), deadline_s) for child in started]
+            answers += [_answer_of(child, max(0.0, end - time.monotonic()), deadline_s) for child in started]
         finally:
             for child, _ in started:
                 if child.is_alive():
@@ -38,7 +38,8 @@ def _start(function, task):
     return child, receiver
 
 
-def _finish(started, left_s, deadline_s):
+def _answer_of(started, left_s, deadline_s):
+    """Waits up to left_s for the answer and stops the child; deadline_s is for the message."""
     child, receiver = started
     try:
         answer = receiver.recv() if receiver.poll(left_s) else (None, f"not done within {deadline_s:g} s")

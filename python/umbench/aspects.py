@@ -42,24 +42,24 @@ NAMES = (*JUDGED, "modes")
 # Ranks of outcomes. All others are failures, with rank 0. A lower rank in HEAD is a regression, independent of times.
 RANK = {"ok": 2, "infeasible": 1}
 
-NOISE_DEVIATIONS = 3  # noise: changes within this many standard deviations of equal runs
+NOISE_DEVIATIONS = 3  # a change within this number of standard deviations of the difference between means counts as noise
 
 
-def changes(befores, afters, limits):
-    """[Change, ...] between the records of one cell on both sides, one record for each run. Aspects that one side lacks are left out.
-    `limits` is {name: share}."""
-    simulated = befores[0]["simulated"]
-    well = [[record for record in side if record["outcome"] == "ok"] for side in (befores, afters)]
-    found = [outcome(befores, afters)]
+def changes(base_runs, head_runs, limits):
+    """[Change, ...] of one cell from its records in BASE to those in HEAD, a record for each run. Aspects that a side lacks are left out.
+    `limits` is {aspect: relative change that is tolerated}."""
+    simulated = base_runs[0]["simulated"]
+    well = [[record for record in side if record["outcome"] == "ok"] for side in (base_runs, head_runs)]
+    found = [outcome(base_runs, head_runs)]
     if all(well):
         found += [_amount(name, *well, 0.0 if simulated else limits[name], simulated) for name in AMOUNTS]
         found += [_loss(*well, 0.0 if simulated else limits["loss"]), _digest(*well)]
     return [change for change in found if change]
 
 
-def missing_in_head(befores, afters):
+def missing_in_head(base_runs, head_runs):
     """Names of the aspects that BASE has and HEAD lacks."""
-    ended = [[record for record in side if record["outcome"] == "ok"] for side in (befores, afters)]
+    ended = [[record for record in side if record["outcome"] == "ok"] for side in (base_runs, head_runs)]
     if not all(ended):
         return []
     knows = lambda records, of: any(value is not None for record in records for value in of(record).values())  # noqa: E731
@@ -70,18 +70,19 @@ def missing_in_head(befores, afters):
 
 # --- outcomes ---
 
-def outcome(befores, afters):
-    ranks = [min(RANK.get(record["outcome"], 0) for record in side) for side in (befores, afters)]
-    texts = [_outcome_text(side) for side in (befores, afters)]
+def outcome(base_runs, head_runs):
+    """The Change of the worst outcome; None if all runs of both sides are ok."""
+    ranks = [min(RANK.get(record["outcome"], 0) for record in side) for side in (base_runs, head_runs)]
+    texts = [_outcome_text(side) for side in (base_runs, head_runs)]
     make = lambda verdict, text: Change("outcome", verdict, texts[0], texts[1], None, None, text)  # noqa: E731
     if ranks[1] < ranks[0]:
-        return make("regressed", f"was {befores[-1]['outcome']}, is {texts[1]}")
+        return make("regressed", f"was {base_runs[-1]['outcome']}, is {texts[1]}")
     if ranks[1] > ranks[0]:
-        return make("improved", f"was {texts[0]}, is {afters[-1]['outcome']}")
+        return make("improved", f"was {texts[0]}, is {head_runs[-1]['outcome']}")
     if ranks == [1, 1]:
         return make("ok", "infeasible on both sides")
     if ranks == [0, 0]:
-        some = any(record["outcome"] == "ok" for record in afters) and any(record["outcome"] == "ok" for record in befores)
+        some = any(record["outcome"] == "ok" for record in head_runs) and any(record["outcome"] == "ok" for record in base_runs)
         if some:
             return make("ambiguous", f"failed in some runs of both sides: {texts[1]}")
         return make("insufficient", f"failed on both sides: {texts[1]}")
@@ -98,9 +99,9 @@ def _outcome_text(records):
 
 # --- amounts ---
 
-def _amount(name, befores, afters, limit, simulated):
+def _amount(name, base_runs, head_runs, limit, simulated):
     kind = AMOUNTS[name]
-    sides = [[kind.values_of(record) for record in side] for side in (befores, afters)]
+    sides = [[kind.values_of(record) for record in side] for side in (base_runs, head_runs)]
     known = [part for part in sides[0][0] if all(values.get(part) is not None for side in sides for values in side)]
     if not known:
         return None
@@ -118,7 +119,8 @@ def _amount(name, befores, afters, limit, simulated):
 
 
 def _noise(amounts, floor):
-    """The relative noise between runs of the same code: three standard deviations."""
+    """The relative change that noise alone may cause: three standard deviations of the difference between the means of the sides, from the
+    spread of the runs within each. 0 if each side has one run."""
     sides = [[math.log(max(value, floor)) for value in side] for side in amounts]
     freedom = sum(len(side) - 1 for side in sides)
     if not freedom:
@@ -133,8 +135,8 @@ def amount_text(value, unit):
 
 # --- results of the computation ---
 
-def _loss(befores, afters, limit):
-    sides = [[record["loss"] for record in side if record["loss"] is not None] for side in (befores, afters)]
+def _loss(base_runs, head_runs, limit):
+    sides = [[record["loss"] for record in side if record["loss"] is not None] for side in (base_runs, head_runs)]
     if not all(sides):
         return None
     base, head = (statistics.median(side) for side in sides)
@@ -144,21 +146,21 @@ def _loss(befores, afters, limit):
     return Change("loss", verdict, base, head, change, limit, f"loss {base:.6g} -> {head:.6g}" if verdict != "ok" else None)
 
 
-def _digest(befores, afters):
+def _digest(base_runs, head_runs):
     """The Change of the digest. Different bits are a regression if the runs of BASE agree and all runs used the same engines. With
     different engines, which round differently, the change is ambiguous."""
-    sides = [{record["digest"] for record in side if record["digest"] is not None} for side in (befores, afters)]
+    sides = [{record["digest"] for record in side if record["digest"] is not None} for side in (base_runs, head_runs)]
     if not all(sides):
         return None
     make = lambda verdict, text: Change("digest", verdict, min(sides[0]), min(sides[1]), None, None, text)  # noqa: E731
     if sides[0] == sides[1]:
         return make("ok", None)
-    if len({_engines(record) for record in [*befores, *afters]}) > 1:
+    if len({_engines(record) for record in [*base_runs, *head_runs]}) > 1:
         return make("ambiguous", "other digest, by other engines")
     if len(sides[0]) > 1:
         return make("ambiguous", "the digest differs from run to run")
     if len(sides[1]) > 1:
-        return make("regressed" if len(befores) > 1 else "ambiguous", "the digest differs from run to run now")
+        return make("regressed" if len(base_runs) > 1 else "ambiguous", "the digest differs from run to run now")
     return make("regressed", f"digest {min(sides[0])} -> {min(sides[1])}")
 
 

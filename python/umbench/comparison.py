@@ -28,25 +28,25 @@ def compare(options, warn):
 
 def compare_sides(base, head, options, unchanged_runs=()):
     """`unchanged_runs` are runs of the same code, each {key: samples}."""
-    befores, afters = run_folders.records_by_key(base), run_folders.records_by_key(head)
-    if not set(befores) & set(afters):
+    base_records, head_records = run_folders.records_by_key(base), run_folders.records_by_key(head)
+    if not set(base_records) & set(head_records):
         raise load.TooLittle(f"{base.name} and {head.name} have no cell in common, nothing to compare")
-    measured = [key for key in befores if key in afters and not befores[key][0]["simulated"]]
+    measured = [key for key in base_records if key in head_records and not base_records[key][0]["simulated"]]
     machines = _machine_differences(base, head, options) if measured else fingerprint.Differences([], [])
     limits = Limits(options.relative, options.absolute, options.limits["mean"], options.alpha, options.correction)
     paired = run_folders.rounds(base, head)
-    cells = {key: run_folders.cell(base, head, paired, key) for key in measured if _some_ok(befores[key]) and _some_ok(afters[key])}
+    cells = {key: run_folders.cell(base, head, paired, key) for key in measured if _some_ok(base_records[key]) and _some_ok(head_records[key])}
     findings = judge.judge(cells, limits, _noise_limits(cells, unchanged_runs))
-    rows = [_row(key, before, afters.get(key), findings.get(key), cells.get(key), options) for key, before in befores.items()]
+    rows = [_row(key, before, head_records.get(key), findings.get(key), cells.get(key), options) for key, before in base_records.items()]
     mean = judge.geometric_mean({key: cell for key, cell in cells.items() if cell.base and cell.head}, limits,
                                 judge.noise_limit(judge.mean_noise(unchanged_runs), *_run_counts(base, head, paired)))
-    new = [key for key in afters if key not in befores]
-    disturbed = _disturbed("BASE", befores, measured) + _disturbed("HEAD", afters, measured)
+    new = [key for key in head_records if key not in base_records]
+    disturbed = _disturbed("BASE", base_records, measured) + _disturbed("HEAD", head_records, measured)
     noted = [*machines.noted, *_left_out(base, head, paired),
-             *_drift(befores, afters, measured, paired), *_missing_in_head(befores, afters)]
+             *_drift(base_records, head_records, measured, paired), *_missing_in_head(base_records, head_records)]
     return Comparison(base.name, head.name, (_side_text(base), _side_text(head)), limits, options.limits, options.fail_on,
                       len(paired) if paired else None, rows, mean, new,
-                      _machine_files(befores, afters), machines.unlike, noted, disturbed,
+                      _machine_files(base_records, head_records), machines.unlike, noted, disturbed,
                       _cells_at_two_speeds(cells, limits), _exit_code(rows, mean, options))
 
 
@@ -91,16 +91,16 @@ def _left_out(base, head, paired):
     return [f"{load.count_text(alone, 'file')} without a namesake on the other side: times left out"] if alone else []
 
 
-def _machine_files(befores, afters):
+def _machine_files(base_records, head_records):
     """{simulated machine: its cells} for machines whose file changed."""
     found = Counter()
-    for key, records in befores.items():
-        if key in afters and _other_machine_file(records[-1], afters[key][-1]):
+    for key, records in base_records.items():
+        if key in head_records and _is_machine_file_changed(records[-1], head_records[key][-1]):
             found[records[-1]["device"] or records[-1]["backend"]] += 1
     return dict(found)
 
 
-def _other_machine_file(before, after):
+def _is_machine_file_changed(before, after):
     digests = before.get("figures_digest"), after.get("figures_digest")
     return before["simulated"] and None not in digests and digests[0] != digests[1]
 
@@ -108,13 +108,13 @@ def _other_machine_file(before, after):
 DRIFT = 0.01  # relative difference of the clocks under load
 
 
-def _drift(befores, afters, measured, paired):
+def _drift(base_records, head_records, measured, paired):
     """A note if each side is one sweep, since drift between the two looks like a change of all cells."""
     if not measured or len(paired or ()) != 1:
         return []
     text = ("one sweep a side: a GPU that warms up or slows down between them looks like a change, and how much sweeps differ is "
             "estimated from their iterations; umbench interleave measures both")
-    clocks = [_clock(side[key][-1] for key in measured if key in side) for side in (befores, afters)]
+    clocks = [_clock(side[key][-1] for key in measured if key in side) for side in (base_records, head_records)]
     if all(clocks) and abs(clocks[1] / clocks[0] - 1) > DRIFT:
         text += (f"; the clock under load did drift: {clocks[0]:.0f} MHz in BASE, {clocks[1]:.0f} MHz in HEAD "
                  f"({clocks[1] / clocks[0] - 1:+.1%})")
@@ -128,10 +128,10 @@ def _clock(records):
     return statistics.median(known) if known else None
 
 
-def _missing_in_head(befores, afters):
+def _missing_in_head(base_records, head_records):
     found = {}
-    for key, records in befores.items():
-        for name in aspects.missing_in_head(records, afters.get(key, ())):
+    for key, records in base_records.items():
+        for name in aspects.missing_in_head(records, head_records.get(key, ())):
             found.setdefault(name, []).append(key)
     return [f"BASE knows the {name} of {load.count_text(len(keys), 'cell')} that HEAD does not, such as {keys[0]}"
             for name, keys in found.items()]
@@ -165,16 +165,16 @@ def _noise_limits(cells, unchanged_runs):
 
 # --- rows of single cells ---
 
-def _row(key, befores, afters, finding, cell, options):
-    record = befores[-1]
+def _row(key, base_runs, head_runs, finding, cell, options):
+    record = base_runs[-1]
     name, provenance = load.cell_text(record), load.provenance(load.group_of(record))
     make = lambda *more: Row(key, name, record["simulated"], *more, provenance)  # noqa: E731
-    if not afters:
+    if not head_runs:
         verdict = _tolerated("insufficient", "outcome", options.fail_on)
         return make(verdict, ["not in HEAD"], Finding("insufficient", None), [])
-    changes = aspects.changes(befores, afters, options.limits)
-    if finding is None and record["simulated"] and _some_ok(befores) and _some_ok(afters):
-        finding = _simulated_finding(befores[-1], afters[-1], changes)
+    changes = aspects.changes(base_runs, head_runs, options.limits)
+    if finding is None and record["simulated"] and _some_ok(base_runs) and _some_ok(head_runs):
+        finding = _simulated_finding(base_runs[-1], head_runs[-1], changes)
     speeds = judge.two_speeds(cell, options.relative) if cell else {}
     if "head" in speeds and "base" not in speeds:
         verdict = "regressed" if "modes" in options.fail_on else "ambiguous"
@@ -182,7 +182,7 @@ def _row(key, befores, afters, finding, cell, options):
     told = [(change.aspect, change.verdict, change.text) for change in changes]
     if finding:
         told.append(("time", finding.verdict, finding.reason))
-    if _other_machine_file(record, afters[-1]) and not options.allow_unlike:
+    if _is_machine_file_changed(record, head_runs[-1]) and not options.allow_unlike:
         told = [("outcome", "unlike", "another machine file")]
     found = [(_tolerated(verdict, aspect, options.fail_on), text) for aspect, verdict, text in told] or [("ok", None)]
     verdict = min((verdict for verdict, _ in found), key=VERDICTS.index)
@@ -202,7 +202,7 @@ def _simulated_finding(before, after, changes):
     facts = dict(base_ns=times[0], head_ns=times[1], change=change,
                  samples=(len(before["samples_ns"]), len(after["samples_ns"])), runs=(1, 1))
     if times[0] != times[1]:
-        reason = "another machine file" if _other_machine_file(before, after) else "simulated times must be equal"
+        reason = "another machine file" if _is_machine_file_changed(before, after) else "simulated times must be equal"
         return Finding("regressed" if times[1] > times[0] else "improved", reason, **facts)
     if any(one.verdict != "ok" for one in changes):
         return Finding("ok", None, **facts)

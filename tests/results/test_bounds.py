@@ -1,4 +1,5 @@
-"""Bounds of measured records: no plan that ran on a GPU took less than its own, once operators are as fast as `device` ran them."""
+"""Lower bounds of time in measured records: no plan that ran on a GPU took less than its own bound, computed with the speed of operators in
+the cell of `device`."""
 
 from pathlib import Path
 

@@ -42,7 +42,7 @@ class Costs:
     # Time that counting takes, from programs with and without a trace on an H100 (driver 580): a stream of 256 MiB by faults, some 8,000 records,
     # took 44 to 58 ms longer; 1,536 faults of the CPU took 41 ms longer. Without faults VGG-16 took 36 ms longer, 60,000 records an iteration.
     COUNTED_RECORD, COUNTED_BYTES, COUNTED_CPU_FAULT = 5_000, 1_000, 26_000
-    # Time of the CPU for a page that a prefetch brought: 65,536 pages there took 7.5 ms to read and 34 ms to write, a value of each.
+    # CPU time to touch a page that a prefetch brought to the host. One value in each of 65,536 pages: 7.5 ms to read, 34 ms to write.
     HOST_READ_PAGE, HOST_WRITE_PAGE = 115, 520
 
     def __init__(self, name):
@@ -72,7 +72,7 @@ class Costs:
         return self.uvm["prefetch_to_host_call_ns"] + max(copies, maps)
 
     def use_on_host(self, size, writes):
-        """The time in which the CPU reads or writes all of it after a prefetch."""
+        """The time in which the CPU touches each page of memory that a prefetch brought to the host."""
         return size // PAGE * (self.HOST_WRITE_PAGE if writes else self.HOST_READ_PAGE)
 
     def remote_read(self, size):

@@ -60,12 +60,12 @@ class Facts:
     def hinted(self, *calls, device="any"):
         return [hint for hint in self.hints if hint.call in calls and device in ("any", hint.device)]
 
-    def worst_kernel(self):
+    def longest_waiting_kernel(self):
         """(name, launch) of the kernel that waited longest for the allocation, or None."""
         return max(self.kernels, key=self.kernels.get, default=None)
 
-    def first_kernel(self):
-        """(name, launch) of the first kernel that waited for the allocation."""
+    def first_waiting_kernel(self):
+        """(name, launch) of the first kernel that waited for the allocation, or None."""
         return min(self.kernels, key=lambda key: self.first[key], default=None)
 
 

@@ -221,7 +221,7 @@ def ping_pong(facts, context):
         return None
     text = (f"CPU and GPU use it in turns: {size(facts.moved_in())} came to the GPU by faults, {size(facts.moved_out())} went back; "
             f"{facts.amplification():.1f} times the same bytes")
-    calls = [(_prefetches_in(facts, context), f"before each launch of {context.names.kernel(facts.worst_kernel()[0])}" if facts.kernels else ""),
+    calls = [(_prefetches_in(facts, context), f"before each launch of {context.names.kernel(facts.longest_waiting_kernel()[0])}" if facts.kernels else ""),
              (_prefetch(facts, context, facts.allocation.address, facts.allocation.bytes, None), _host_place(facts, context))]
     waste = facts.stall + facts.host_stall
     return waste, waste - context.costs.prefetch_in(facts.moved_in()) - _fetched_by_prefetch(facts, context), text, calls
@@ -263,7 +263,7 @@ def first_touch(facts, context):
     if not fresh or facts.moved_in() > RETURNS * len(fresh) * BLOCK or facts.stall <= 0:
         return None
     text = f"kernels are the first to touch {size(len(fresh) * BLOCK)} of it: nothing moves, but every block takes faults"
-    calls = [(_prefetches_in(facts, context, "fresh"), _before(facts.first_kernel(), context))]
+    calls = [(_prefetches_in(facts, context, "fresh"), _before(facts.first_waiting_kernel(), context))]
     return facts.stall, facts.stall - context.costs.populate(len(fresh) * BLOCK), text, calls
 
 
@@ -271,7 +271,7 @@ def prefetch_missing(facts, context):
     if not facts.moved_in() or facts.stall <= 0:
         return None
     text = f"{size(facts.moved_in())} came to the GPU by faults, without a prefetch"
-    calls = [(_prefetches_in(facts, context), _before(facts.first_kernel(), context))]
+    calls = [(_prefetches_in(facts, context), _before(facts.first_waiting_kernel(), context))]
     return facts.stall, _prefetched_instead(facts, context), text, calls
 
 
