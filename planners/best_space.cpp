@@ -23,6 +23,8 @@ swap_timing timing_of(treatment how) {
          : how == treatment::swap_back_late  ? swap_timing::back_late
                                              : swap_timing::early;
 }
+// Seen: 44 events for each compute in exported VGG-16 at ratio 4, which is slower without them, and 300 to
+// 2,000 in a GRU that recomputes everything.
 std::int64_t max_events(const use_table& uses) {
   constexpr std::int64_t of_each_compute = 64;
   return of_each_compute * uses.end();
