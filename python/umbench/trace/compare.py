@@ -16,7 +16,7 @@ from umbench.trace import explain, files, reader
 EXIT_WORSE = 1
 LIMITS = {"bytes": 0.01, "faults": 0.20, "time": 0.10}
 FLOORS = {"bytes": 2 * 1024 * 1024, "faults": 100, "time": 1_000_000}
-# Sums that the driver also counts during pauses.
+# Sums that the driver also counts during pauses; name: (kind, one of reader.DRIVER_SUMS).
 WHOLE = {"to GPUs, by the driver's count": ("bytes", "to_gpus"), "to the host, by the driver's count": ("bytes", "to_host")}
 Row = namedtuple("Row", "name kind base head verdict")
 
@@ -29,7 +29,7 @@ MOVED = {
 
 
 def rows_of(base, head, limits):
-    """Compares two lists of processes; returns rows."""
+    """[Row] of two lists of processes; rows of nothing on both sides are left out."""
     rows = [_row(name, kind, sum(p.total(*names) for p in base), sum(p.total(*names) for p in head), limits)
             for name, (kind, names) in MOVED.items()]
     if any(p.pauses for p in (*base, *head)):
@@ -43,7 +43,7 @@ def rows_of(base, head, limits):
 
 
 def _times(processes):
-    """Times in nanoseconds, by the figures of the same machine for both sides."""
+    """{name of a row: nanoseconds} of all processes together."""
     summaries = [explain.explain(process)[0] for process in processes]
     return {"time of kernels": sum(s.kernel_ns for s in summaries), "of it, waiting for memory": sum(s.stall_ns for s in summaries),
             "the CPU waiting for memory": sum(s.host_ns for s in summaries)}
@@ -55,7 +55,7 @@ def _row(name, kind, base, head, limits):
     return Row(name, kind, base, head, ("worse" if grown > 0 else "better") if beyond else "same")
 
 
-def incomplete(processes, path):
+def reason_if_incomplete(processes, path):
     """The reason why a trace cannot be judged, or None."""
     for process in processes:
         if process.lost:
@@ -90,7 +90,7 @@ def main(argv):
     sides = [files.read(path) for path in (options.base, options.head)]
     rows = rows_of(*sides, LIMITS | dict(options.limit))
     output.write(as_text(rows) if rows else "Nothing moved in either.\n")
-    why = incomplete(sides[0], options.base) or incomplete(sides[1], options.head)
+    why = reason_if_incomplete(sides[0], options.base) or reason_if_incomplete(sides[1], options.head)
     if why:
         raise load.TooLittle(why)
     return EXIT_WORSE if any(row.verdict == "worse" for row in rows) else 0

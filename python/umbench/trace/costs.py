@@ -20,6 +20,7 @@ USUAL = "h200"
 
 
 def machine_file(name):
+    """The path of the machine file of that name. Throws BadInput if there is none."""
     for package in umbench.__path__:
         path = Path(package)
         for folder in (path.parent.parent / "results/machines", path / "results/machines"):
@@ -29,7 +30,7 @@ def machine_file(name):
 
 
 def machine_of(gpu_name):
-    """(name of the machine file to use for a GPU, whether it is of this kind of GPU)."""
+    """(name of the machine file to use for a GPU, whether that file describes this kind of GPU)."""
     for part, name in MACHINES:
         if part.lower() in (gpu_name or "").lower():
             return name, True
@@ -37,7 +38,7 @@ def machine_of(gpu_name):
 
 
 class Costs:
-    """Times of movements in nanoseconds, from their bytes. Blocks are of 2 MiB."""
+    """Times in nanoseconds of moving or touching a number of bytes of managed memory."""
 
     # Time that counting takes, from programs with and without a trace on an H100 (driver 580): a stream of 256 MiB by faults, some 8,000 records,
     # took 44 to 58 ms longer; 1,536 faults of the CPU took 41 ms longer. Without faults VGG-16 took 36 ms longer, 60,000 records an iteration.
@@ -55,6 +56,7 @@ class Costs:
         return size * 1e9 / rate
 
     def prefetch_in(self, size):
+        """The time of a prefetch of memory from the host to the GPU."""
         blocks = -(-size // BLOCK)
         copies = self._at(size, self.figures["link_to_device_bytes_per_s"]) + blocks * self.uvm["migrate_copy_ns"]
         walks = 2 * blocks * self.uvm["prefetch_block_ns"] + blocks * (self.uvm["host_unmap_ns"] + self.uvm["chunk_ns"])
@@ -66,6 +68,7 @@ class Costs:
         return self.uvm["prefetch_call_ns"] + blocks * (self.uvm["chunk_ns"] + self.uvm["populate_ns"])
 
     def prefetch_out(self, size):
+        """The time of a prefetch of memory from the GPU to the host."""
         blocks = -(-size // BLOCK)
         copies = self._at(size, self.figures["link_to_host_bytes_per_s"])
         maps = blocks * (2 * self.uvm["prefetch_block_ns"] + PAGES_OF_BLOCK * self.uvm["host_map_page_ns"])
@@ -76,8 +79,9 @@ class Costs:
         return size // PAGE * (self.HOST_WRITE_PAGE if writes else self.HOST_READ_PAGE)
 
     def remote_read(self, size):
+        """The time of a kernel to read memory on the host over the link."""
         return self._at(size, self.uvm["remote_read_bytes_per_s"])
 
     def resident(self, size):
-        """The minimum time of a kernel that touches this number of bytes."""
+        """The minimum time of a kernel that touches `size` bytes that are on the GPU."""
         return self.figures["launch_ns"] + self._at(size, self.figures["device_bytes_per_s"])

@@ -20,7 +20,7 @@ WORTH_NAMING = 0.01  # minimum share of all waiting for which a finding is liste
 
 
 def explain(process, machine=None):
-    """(summary, findings, costs, names) of one process."""
+    """(Summary, [Finding], Costs, Names) of one process. `machine`: name of a machine file; None chooses by the GPU."""
     gpu = next(iter(process.gpus.values()), {}).get("name", "")
     name, fits = (machine, True) if machine else machine_of(gpu)
     costs = Costs(name)
@@ -70,7 +70,7 @@ def _head(process, summary, others):
 
 
 def _finding(number, finding, names, costs):
-    where = names.described(finding.facts.allocation, size)
+    where = names.description(finding.facts.allocation, size)
     yield f"{number}. {where}: {findings.TITLES[finding.key]} ({finding.key}), {duration(finding.waste_ns)}"
     yield f"   {finding.text}"
     for call, place in finding.calls:

@@ -1,4 +1,4 @@
-"""A trace in the formats of other tools, and as a network file."""
+"""Writes traces in the formats of other tools, and as network files."""
 
 from umbench.perfetto import counter_event, name_event, span_event, text_of
 from umbench.trace.findings import size

@@ -57,7 +57,7 @@ class Facts:
     def blocks_with(self, what):
         return [number for number, block in self.blocks.items() if any(step[0] == what for step in block.steps)]
 
-    def hinted(self, *calls, device="any"):
+    def hints_of(self, *calls, device="any"):
         return [hint for hint in self.hints if hint.call in calls and device in ("any", hint.device)]
 
     def longest_waiting_kernel(self):
@@ -167,7 +167,8 @@ def summarize(process, costs):
 
 
 def _scale(process, clock):
-    """The scale of times, from the times of kernels after the first that moved something."""
+    """The factor from counted times to the whole run: the time of all kernels divided by that of counted ones, since the first that moved
+    something."""
     launches = [piece for piece in process.pieces if piece.kind == "kernel"]
     if not process.unseen or not launches:
         return 1
@@ -177,8 +178,8 @@ def _scale(process, clock):
 
 
 def _add(piece, facts_of, summary, costs, clock):
-    """Adds a piece: sums and events of its blocks, and its time, which is divided among allocations by their bytes. If counting paused,
-    sums and times are scaled to the whole run."""
+    """Adds a piece to the facts of allocations: the sums and events of its blocks, and its time, which is divided among allocations by their
+    bytes. If counting paused, sums and times are scaled to the whole run."""
     masks, scale, scale_of = masks_of(piece), summary.scale, summary.process.scale_of
     shares = Counter()
     by_block = defaultdict(dict)
@@ -270,7 +271,7 @@ def _add_hints(process, owners, found, summary):
 
 
 def runs_of(facts, what):
-    """[(address, bytes)] of the blocks of the allocation that have this event."""
+    """[(address, bytes)] of runs of neighbouring blocks of the allocation that have the event `what`."""
     begin, end = facts.allocation.address, facts.allocation.address + facts.allocation.bytes
     runs = []
     for first, count in join_runs(facts.blocks_with(what)):

@@ -17,13 +17,13 @@ RETURNS = 0.25         # share of the bytes moved to the GPU
 MAX_SIMULATED = 6     # number of allocations for which savings are simulated, those with the largest savings
 REMOTE = (0.5, 2.0)    # range of the quotient of a kernel's time and the time to read the allocation over the link
 
-# waste_ns: what it costs now. calls: [(call, where)]. simulated: whether saving_ns is.
+# waste_ns: the waiting that the pattern causes. calls: [(text of a call that helps, where to put it)]. simulated: whether saving_ns is simulated.
 Finding = namedtuple("Finding", "key facts waste_ns saving_ns text calls simulated")
 Rule = namedtuple("Rule", "key title of")  # of(facts, context): (waste_ns, saving_ns, text, calls), or None where it does not fit
 
 
 class Context:
-    """Further input of the rules: costs, names, the process's summary."""
+    """What the rules read besides the facts of an allocation: the process's summary, costs of a machine, names."""
 
     def __init__(self, summary, costs, names):
         self.summary, self.costs, self.names = summary, costs, names
@@ -34,7 +34,7 @@ class Context:
 
 
 def find(context):
-    """Findings of all allocations, those with the largest saving first."""
+    """[Finding] of all allocations, the largest saving first."""
     found = []
     for facts in context.summary.facts:
         explained = set()  # sides (GPU, CPU) whose waiting is explained
@@ -106,7 +106,8 @@ def _advise(facts, context, advice, device):
     return f"cudaMemAdvise({context.names.allocation(facts.allocation)}, {size(facts.allocation.bytes)}, {advice}, {device})"
 
 
-def _prefetched_instead(facts, context):
+def _saving_by_prefetch(facts, context):
+    """Nanoseconds of waiting that prefetches would save instead of faults."""
     return facts.stall - context.costs.prefetch_in(facts.moved_in())
 
 
@@ -120,7 +121,7 @@ def oversubscription(facts, context):
     text = (f"more than the GPU holds: the driver evicted {size(evicted)} of it, and {size(facts.moved_in())} came by faults, "
             f"{facts.amplification():.1f} times the same bytes")
     calls = [("prefetch ahead of each kernel and push out what is needed last", "umbench run --trace, strategy managed_prefetch, tells how far that goes")]
-    return facts.stall, _prefetched_instead(facts, context), text, calls
+    return facts.stall, _saving_by_prefetch(facts, context), text, calls
 
 
 def thrashing(facts, context):
@@ -134,9 +135,9 @@ def thrashing(facts, context):
 
 
 def read_mostly_written(facts, context):
-    hints = facts.hinted("read_mostly")
+    hints = facts.hints_of("read_mostly")
     writes = sum(block.gpu_writes for block in facts.blocks.values())
-    if not hints or not writes or facts.hinted("unset_read_mostly"):
+    if not hints or not writes or facts.hints_of("unset_read_mostly"):
         return None
     text = f"advised as read-mostly, but kernels write it: {writes:,} write faults, each of which gives up the copies of a page"
     calls = [("leave out cudaMemAdviseSetReadMostly", context.names.place(hints[0].called))]
@@ -147,7 +148,7 @@ def pushed_out(facts, context):
     blocks = [block for block in facts.blocks.values() if _follows(block, "prefetch_out", "in", without=("host", "cpu"))]
     if not blocks:
         return None
-    hints = facts.hinted("prefetch", device=None)
+    hints = facts.hints_of("prefetch", device=None)
     text = (f"prefetched to the host ({size(facts.bytes['out_user'])}) and faulted back by kernels ({size(facts.moved_in())}); "
             "no fault of the CPU shows that it is used there")
     out = context.costs.prefetch_out(facts.bytes["out_user"])
@@ -158,13 +159,13 @@ def pushed_out(facts, context):
 def prefetch_wrong_way(facts, context):
     if not facts.moved_in():
         return None
-    for hint in facts.hinted("prefetch", device=None):
+    for hint in facts.hints_of("prefetch", device=None):
         after = [step for block in facts.blocks.values() for step in block.steps if step[1].begin >= hint.at and step[0] in ("in", "host", "cpu", "prefetch_in")]
         first = min(after, key=lambda step: step[1].begin, default=None)
         if first and first[0] == "in":
             text = f"prefetched to the host, where it lay or nobody used it; then {size(facts.moved_in())} came to the GPU by faults"
             calls = [(_prefetches_in(facts, context) + " in place of the host", context.names.place(hint.called))]
-            return facts.stall, _prefetched_instead(facts, context), text, calls
+            return facts.stall, _saving_by_prefetch(facts, context), text, calls
     return None
 
 
@@ -173,17 +174,17 @@ def prefetch_late(facts, context):
         for what, piece in block.steps:
             if what != "in" or piece.kind != "kernel":
                 continue
-            for hint in facts.hinted("prefetch", device=piece.gpu):
+            for hint in facts.hints_of("prefetch", device=piece.gpu):
                 covers = hint.address < (number + 1) * BLOCK and number * BLOCK < hint.address + hint.bytes
                 if covers and piece.begin - LATE_NS <= hint.at <= piece.end:
                     text = f"its prefetch is called when {context.names.kernel(piece.name)} runs already, which faults on it ({size(facts.moved_in())})"
                     calls = [(_prefetches_in(facts, context), f"ahead of {context.names.kernel(piece.name)}, launch {piece.launch}, on its stream")]
-                    return facts.stall, _prefetched_instead(facts, context), text, calls
+                    return facts.stall, _saving_by_prefetch(facts, context), text, calls
     return None
 
 
 def _returning(facts):
-    """Blocks that moved to the CPU and back to a GPU by faults; empty if they are only a small part of the bytes moved."""
+    """Blocks that moved to the CPU and back to a GPU by faults; empty if their round trips are few compared with the allocation's blocks."""
     blocks = [block for block in facts.blocks.values() if block.rounds]
     if not blocks or sum(block.rounds for block in blocks) < RETURNS * len(facts.blocks):
         return []
@@ -224,7 +225,7 @@ def ping_pong(facts, context):
     calls = [(_prefetches_in(facts, context), f"before each launch of {context.names.kernel(facts.longest_waiting_kernel()[0])}" if facts.kernels else ""),
              (_prefetch(facts, context, facts.allocation.address, facts.allocation.bytes, None), _host_place(facts, context))]
     waste = facts.stall + facts.host_stall
-    return waste, waste - context.costs.prefetch_in(facts.moved_in()) - _fetched_by_prefetch(facts, context), text, calls
+    return waste, waste - context.costs.prefetch_in(facts.moved_in()) - _ns_by_prefetch_to_host(facts, context), text, calls
 
 
 def sparse(facts, context):
@@ -241,7 +242,7 @@ def sparse(facts, context):
 
 
 def remote_hot(facts, context):
-    hints = facts.hinted("preferred_location", device=None)
+    hints = facts.hints_of("preferred_location", device=None)
     if not hints or facts.moved_in():
         return None
     over_link = context.costs.remote_read(facts.allocation.bytes)
@@ -272,7 +273,7 @@ def prefetch_missing(facts, context):
         return None
     text = f"{size(facts.moved_in())} came to the GPU by faults, without a prefetch"
     calls = [(_prefetches_in(facts, context), _before(facts.first_waiting_kernel(), context))]
-    return facts.stall, _prefetched_instead(facts, context), text, calls
+    return facts.stall, _saving_by_prefetch(facts, context), text, calls
 
 
 def host_faults(facts, context):
@@ -280,11 +281,11 @@ def host_faults(facts, context):
         return None
     text = f"the CPU fetched {size(facts.moved_out())} back from the GPU by faults"
     calls = [(_prefetch(facts, context, facts.allocation.address, facts.allocation.bytes, None), _host_place(facts, context))]
-    return facts.host_stall, facts.host_stall - _fetched_by_prefetch(facts, context), text, calls
+    return facts.host_stall, facts.host_stall - _ns_by_prefetch_to_host(facts, context), text, calls
 
 
-def _fetched_by_prefetch(facts, context):
-    """The time of the CPU for the data that it fetched by faults if a prefetch moved them instead."""
+def _ns_by_prefetch_to_host(facts, context):
+    """The time in which a prefetch moves the data that the CPU fetched by faults, and the CPU touches them."""
     writes = any(block.host_writes for block in facts.blocks.values())
     return context.costs.prefetch_out(facts.moved_out()) + context.costs.use_on_host(facts.moved_out(), writes)
 

@@ -25,6 +25,9 @@ BY_CPU = "cpu"  # label of operators that stand for the CPU
 
 
 class Converted:
+    """The network made of a trace. known_ns, unknown_ns: times of launches whose memory is known, and of the others; of_cpu: number of
+    operators that stand for the CPU."""
+
     def __init__(self):
         self.name = ""
         self.tensors, self.operators = [], []
@@ -57,7 +60,7 @@ def convert(process, costs, only=None):
     if len(accesses) > MAX_OPERATORS:
         raise load.TooLittle(f"{len(accesses):,} launches moved something, more than {MAX_OPERATORS:,}; trace a shorter part")
     made = Converted()
-    made.name = _plain(process)
+    made.name = _network_name(process)
     made.paused = bool(process.pauses)
     names = Names(process.allocations)
     users = defaultdict(list)  # (allocation, block): numbers of accesses
@@ -84,7 +87,7 @@ def convert(process, costs, only=None):
 
 
 def _accesses(process, owners, only):
-    """[(piece, its blocks)] of launches, and of faults of the CPU on blocks that launches used before."""
+    """[(piece, blocks that it touches)] of launches, and of faults of the CPU on blocks that launches used before."""
     found, used = [], set()
     for piece in process.pieces:
         blocks = _blocks_of(piece)
@@ -104,7 +107,7 @@ def _blocks_of(piece):
 
 
 def _segments(made, users, names):
-    """Makes one tensor of neighbouring blocks that the same launches touch. Returns the tensors of each launch."""
+    """Makes one tensor of each run of neighbouring blocks that the same accesses touch. Returns {number of the access: names of its tensors}."""
     by_users = defaultdict(set)
     for (allocation, block), launches in users.items():
         by_users[allocation, tuple(launches)].add(block)
@@ -135,7 +138,7 @@ def _operator(made, name, reads, spent, label):
                            "bytes": 4, "duration_ns": spent, "in": reads, "out": [out], "repeatable": False})
 
 
-def _plain(process):
+def _network_name(process):
     program = (process.environment.get("program") or ["program"])
     word = next((w for w in reversed(program[:2]) if not w.startswith("-")), program[0])
     name = re.sub(r"[^a-z0-9_.-]+", "_", re.sub(r"\.\w+$", "", word.rsplit("/", 1)[-1]).lower()).strip("._-")

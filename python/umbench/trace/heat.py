@@ -15,7 +15,8 @@ MIB = 1024 * 1024
 
 
 def grids(process):
-    """[(allocation, array of bytes moved by row of blocks and column of time)], those with the most bytes first."""
+    """[(allocation, array of the bytes moved)] of the allocations with the most bytes moved, largest first. Rows are parts of the allocation,
+    columns parts of the run."""
     owners = Owners(process.allocations)
     length = max(process.last, 1)
     moved = defaultdict(Counter)
@@ -51,7 +52,7 @@ def figure(process):
         image = axis.imshow(shown, aspect="auto", origin="lower", cmap="viridis_r", interpolation="nearest", vmin=0,
                             extent=(0, seconds, 0, max(allocation.bytes, BLOCK) / MIB))
         drawn.colorbar(image, ax=axis, label="MiB moved")
-        axis.set_title(names.described(allocation, size), loc="left")
+        axis.set_title(names.description(allocation, size), loc="left")
         axis.set_ylabel("MiB into it")
         axis.grid(visible=False)
     _draw_resident(axes[-1, 0], process, names, [allocation for allocation, _ in found])

@@ -10,6 +10,8 @@ PLACE = re.compile(r"^(.+)\+0x[0-9a-f]+(?: (.+?))?(?: \(([^()]*:[^()]*)\))?$")
 
 
 class Names:
+    """Makes the names of a process's kernels, allocations and callers."""
+
     def __init__(self, allocations=()):
         self.managed = [a.number for a in allocations if a.memory == "managed"]
 
@@ -25,7 +27,8 @@ class Names:
             return f"0x{allocation.address:x}"
         return f"m{self.managed.index(allocation.number)}"
 
-    def described(self, allocation, size):
+    def description(self, allocation, size):
+        """The name, size and place of an allocation as text; `size` makes a text of bytes."""
         made = self.place(allocation.called)
         return f"{self.allocation(allocation)} ({size(allocation.bytes)}{f', made {made}' if made else ''})"
 

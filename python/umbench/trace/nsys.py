@@ -31,7 +31,7 @@ def is_sqlite(path):
 
 
 def read(path):
-    """The processes of a report. Throws BadInput."""
+    """[Process] of an export. Throws BadInput."""
     try:
         with sqlite3.connect(f"{Path(path).resolve().as_uri()}?mode=ro", uri=True) as database:
             database.row_factory = sqlite3.Row
@@ -68,11 +68,11 @@ def _read(path, report):
     processes = {}
     for number in sorted({_process(row) for row in (*kernels, *copies, *gpu_faults, *cpu_faults)}):
         own = [[row for row in rows if _process(row) == number] for rows in (kernels, copies, gpu_faults, cpu_faults)]
-        processes[number] = _one(path, report, number, *own)
+        processes[number] = _process_of(path, report, number, *own)
     return list(processes.values())
 
 
-def _one(path, report, number, kernels, copies, gpu_faults, cpu_faults):
+def _process_of(path, report, number, kernels, copies, gpu_faults, cpu_faults):
     process = Process({"process": number, "program": [Path(path).name], "tool": "nsys"})
     zero = min(row["start"] for row in (*kernels, *copies, *gpu_faults, *cpu_faults))
     for gpu in report.rows("TARGET_INFO_GPU"):
@@ -107,7 +107,7 @@ def _allocations(process, report, number, zero):
 
 
 class _Bin:
-    """Sums by quantity and block, as in the library that records traces."""
+    """Adds up the events of one launch, or of one stretch outside launches, by quantity and block."""
 
     def __init__(self):
         self.sums, self.masks = defaultdict(Counter), Counter()
@@ -146,7 +146,7 @@ class _Bin:
 
 
 def _events(report, copies, gpu_faults, cpu_faults):
-    """(begin, end, quantity, address, bytes, faults, gpu, place) sorted by begin; gpu is None for events of the host and prefetches."""
+    """[(begin, end, quantity, address, bytes, faults, gpu, place)] sorted by begin; gpu is None for events of the host and prefetches."""
     events = []
     for row in copies:
         kind = row.get("copyKind")
@@ -200,7 +200,7 @@ def _running(launches, begins, at):
 
 
 def _elsewhere(events, busy, zero):
-    """Pieces of events outside kernels: of the host, of prefetches and others. A piece ends where a kernel begins that moved something."""
+    """[Piece] of events outside kernels: of the host, of prefetches and others. A piece ends where a kernel begins that moved something."""
     open_, pieces = {}, []
     for begin, end, name, address, amount, count, gpu, place in events:
         kind = "prefetched" if name.endswith("_user") else "other" if gpu is not None else "host"
@@ -218,7 +218,7 @@ def _elsewhere(events, busy, zero):
 
 
 def _quiet(launches, zero):
-    """Sums of launches that moved nothing, one for each GPU and second."""
+    """[Quiet] of launches that moved nothing, one for each GPU and second."""
     stretches = {}
     for gpu, all_ in launches.items():
         for begin, end, name, _, moved in all_:

@@ -40,6 +40,7 @@ DRIVER_SUMS = ("to_gpus", "to_host", "gpu_faults", "cpu_faults")
 
 @dataclass
 class Process:
+    """What a trace tells of one process. Times are in nanoseconds."""
     environment: dict
     gpus: dict = field(default_factory=dict)
     allocations: list = field(default_factory=list)
@@ -56,7 +57,7 @@ class Process:
     times: dict = field(default_factory=dict)  # {(GPU, kernel, launch): (begin, end)} of a second run in which nothing was counted
 
     def total(self, *quantities):
-        """The sum over the whole run: the counted one, scaled."""
+        """The sum of the quantities over the whole run: the counted sum, scaled for what was not counted."""
         return sum(round(self.counted(name) * self.scale_of(name)) for name in quantities)
 
     def counted(self, *quantities):
@@ -94,7 +95,7 @@ class Process:
 
 
 def read(path):
-    """The processes of a trace. Throws BadInput. An incomplete last line, which a crash leaves, is left out."""
+    """[Process] of a trace file. Throws BadInput. An incomplete last line, which a crash leaves, is left out."""
     try:
         with open(path, "rb") as file:
             data = file.read()
@@ -225,7 +226,7 @@ _READERS = {"name": _name, "gpu": _gpu, "allocation": _allocation, "free": _free
 
 
 class Owners:
-    """Finds the allocation of a block at a time. If several small ones share the block, the one with the most bytes of it counts."""
+    """Finds the managed allocation of a block at a time. If several share the block, that with the most bytes of the block counts."""
 
     def __init__(self, allocations):
         self.managed = sorted((a for a in allocations if a.memory == "managed"), key=lambda a: (a.address, a.at))
@@ -247,12 +248,12 @@ class Owners:
 
 
 def masks_of(piece):
-    """{block: mask of granules that moved or faulted}, without whole blocks."""
+    """{block: mask of granules that moved or faulted} of the blocks of which only a part did."""
     return {block: mask for first, blocks, mask in piece.granules for block in range(first, first + blocks)}
 
 
 def join_runs(blocks):
-    """[(first, count)] of a set of blocks."""
+    """[(first block, number of blocks)] of the runs of neighbouring blocks in a set."""
     runs = []
     for block in sorted(blocks):
         if runs and runs[-1][0] + runs[-1][1] == block:

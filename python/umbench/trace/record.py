@@ -77,7 +77,7 @@ def _environment(out, library):
 
 
 def _run(program, environment, **streams):
-    """Runs the program; returns its exit code, or a _Signal if a signal ended it."""
+    """Runs the program; returns its exit code, or the _Signal that ended it."""
     before = {name: signal.signal(getattr(signal, name), signal.SIG_IGN) for name in ("SIGINT", "SIGQUIT")}
 
     def as_before():
@@ -119,6 +119,7 @@ def _time_again(out, program, library):
 
 
 def _start_of(path):
+    """The start time of the process of a file, by which files are sorted; 0 if unknown."""
     with open(path, encoding="utf-8", errors="replace") as lines:
         try:
             return json.loads(lines.readline()).get("start_ns", 0)
@@ -127,14 +128,15 @@ def _start_of(path):
 
 
 def _parts(out):
+    """The paths of the files of single processes, which become `out`."""
     return sorted(glob.glob(glob.escape(str(out)) + ".[0-9]*"))
 
 
 def _join(out, program, library):
-    """Joins the files of all processes in the order in which they began. Each begins with its environment."""
+    """Joins the files of all processes to `out`, in the order in which the processes began."""
     parts = _parts(out)
     if not parts:
-        parts = [_empty(out, program, library)]
+        parts = [_write_empty(out, program, library)]
     parts.sort(key=_start_of)
     os.replace(parts[0], out)
     with open(out, "ab") as whole:
@@ -145,8 +147,8 @@ def _join(out, program, library):
             os.remove(part)
 
 
-def _empty(out, program, library):
-    """Writes the file of a program of which no process wrote one; returns its path."""
+def _write_empty(out, program, library):
+    """Writes a file for a program none of whose processes wrote a file; returns its path."""
     why = (f"everything: no process of it started CUDA, or its driver did not load {LIBRARY}" if library else
            f"everything: there is no {LIBRARY} beside umbench; build it with -DUM_CUDA=ON, or let UMBENCH_TRACE_LIBRARY name it")
     path = f"{out}.0"
@@ -161,6 +163,7 @@ def _empty(out, program, library):
 
 
 def _end(status):
+    """Ends this process as the program ended: with its exit code, or by its signal."""
     if isinstance(status, _Signal):
         resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
         if status != signal.SIGKILL:

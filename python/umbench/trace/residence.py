@@ -1,4 +1,4 @@
-"""Estimates which bytes are on GPUs at a time from movements and faults."""
+"""Estimates from movements and faults how many bytes of each allocation are on GPUs over time."""
 
 from collections import Counter
 
@@ -9,8 +9,8 @@ IN = (*reader.IN, "in_peer")
 
 
 def resident_over_time(process, owners):
-    """[(time, {allocation: bytes})] after each piece with movements. A block has at most 2 MiB. A block with GPU faults that moved nothing
-    was touched there first and counts completely."""
+    """[(time, {allocation: bytes on GPUs})] after each piece that changes them, with the changed allocations only. A block with GPU faults
+    that moved nothing was touched there first and counts completely."""
     held, by_block, out = Counter(), {}, []
     for piece in process.pieces:
         changed = set()

@@ -21,7 +21,7 @@ ROOM = 0.5              # the ratio of a run in which everything fits
 
 
 def saving_ns(process, key, allocation, costs):
-    """The nanoseconds saved in the counted part of the run; None if nothing was simulated."""
+    """The nanoseconds that the rule's strategy saves in the counted part of the run; None if nothing was simulated."""
     program = os.environ.get("UMBENCH_PROGRAM")
     if not program or key not in STRATEGIES or allocation.number is None:
         return None
