@@ -34,7 +34,7 @@ def run(folder, logs, seconds):
 
 
 def execute(path, shard, shards, logs, end):
-    """Runs one shard of an executable. Returns its name, its exit code (None if it was stopped) and its output."""
+    """Runs one shard of an executable. Returns (name, exit code, output); the code is None if it was stopped."""
     name = path.name if shards == 1 else f"{path.name}.{shard + 1}_of_{shards}"
     environment = os.environ | {"GTEST_TOTAL_SHARDS": str(shards), "GTEST_SHARD_INDEX": str(shard)}
     began = time.monotonic()

@@ -113,7 +113,8 @@ def managed(hints=(), prefetches_in=False, prefetches_out=True):
 
 
 def in_chunks(move_in, move_out, states, w, g):
-    """A step in chunks: while the kernel runs on one chunk, the next is copied to the device and the previous one to the host."""
+    """A function that runs a step in chunks: while the kernel runs on one chunk, the next is moved to the device and the previous one to the
+    host. move_in(state, buffer, first element, count) returns the chunk on the device."""
     streams = [torch.cuda.Stream() for _ in range(3)]  # in, kernel, out
 
     def run(number):
@@ -150,12 +151,12 @@ def managed_in_chunks(w, g):
     return in_chunks(move_in, lambda state, _, at, count: state.prefetch(HOST, at, count), states, w, g), states
 
 
-def pinned(w):
+def pinned_states(w):
     return [torch.zeros(w.numel(), pin_memory=True) for _ in range(2)]
 
 
-def pinned_copied(w, g):
-    states = [(host, [torch.empty(CHUNK, device="cuda") for _ in range(BUFFERS)]) for host in pinned(w)]
+def pinned_in_chunks(w, g):
+    states = [(host, [torch.empty(CHUNK, device="cuda") for _ in range(BUFFERS)]) for host in pinned_states(w)]
 
     def move_in(state, buffer, at, count):
         host, buffers = state
@@ -170,13 +171,13 @@ def pinned_copied(w, g):
 
 
 def pinned_over_the_link(w, g):
-    m, v = pinned(w)
+    m, v = pinned_states(w)
     return lambda number: step(w, g, m, v, number), []
 
 
 PLACES = {
     "device": device,
-    "pinned, copied in chunks": pinned_copied,
+    "pinned, copied in chunks": pinned_in_chunks,
     "pinned, stepped over the link": pinned_over_the_link,
     "managed, preferred host, accessed by device": managed([(PREFERRED, HOST), (ACCESSED, 0)], prefetches_out=False),
     "managed, prefetched in chunks": managed_in_chunks,

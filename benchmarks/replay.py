@@ -152,7 +152,7 @@ def size_of(graph, op):
 def report(records):
     """Prints the slowdowns of computed and replayed networks side by side, as medians over all runs. Returns whether they agree in size and
     order."""
-    found, succeeded, orders = compared(records), True, {}
+    found, succeeded, orders = slowdown_pairs(records), True, {}
     print("| network | ratio | strategy | computed | replayed | replayed / computed |\n|---|---|---|---|---|---|")
     for (name, ratio, strategy), (ours, theirs) in found.items():
         succeeded = succeeded and abs(theirs / ours - 1) <= BOUND
@@ -166,8 +166,8 @@ def report(records):
     return succeeded and bool(orders)
 
 
-def compared(records):
-    """{(network, ratio, strategy): (slowdown of the computed network, of the replayed one)}"""
+def slowdown_pairs(records):
+    """{(network, ratio, strategy): (slowdown of the computed network, slowdown of the replayed network)}, each the median of its runs."""
     succeeded = [record for record in records if record["outcome"] == "ok"]
     bases, slowdowns = {}, {}
     for record in succeeded:

@@ -82,8 +82,8 @@ def read(file):
 
 
 def table(lines, predictions):
-    """Lines of Markdown with measured values and the errors in % of two predictions: `predictions`, by the rates of the machine file and a
-    launch cost of launches.KERNEL_NS on the CPU, and those by operators that were measured."""
+    """[lines of a Markdown table] with measured values and the errors in % of two predictions: that of `predictions`, by the rates of the
+    machine file and a launch cost of launches.KERNEL_NS on the CPU, and that of `lines`, by operators that were measured."""
     now = {line["network"]: line["predicted"] for line in predictions}
     rows = ["| | peak, GiB | `--machine` | `--measure` | step, ms | `--machine` | `--measure` |", "|---|---:|---:|---:|---:|---:|---:|"]
     for line in lines:

@@ -46,6 +46,8 @@ def _graph_for(graphs, cell):
 
 
 class Limits(typing.NamedTuple):
+    """What bounds every plan: bytes that must be kept or moved, rates of the link, and times of operators."""
+
     alive: int  # bytes alive between the passes that the backward pass reads
     activations: int  # the part of them that are activations
     to_device: float  # bytes per second
@@ -64,7 +66,7 @@ def limits_of(graph, machine, cell, timed):
 
 
 def passes_of(graph, spans):
-    """The sums of the operators' times of the forward and of the backward pass. The backward pass begins with the first operator that
+    """(time of the forward pass, time of the backward pass) as sums of their operators. The backward pass begins with the first operator that
     writes a gradient."""
     forward = {op["name"] for op in graph["ops"][:_first_backward(graph)]}
     times = [(span["name"] in forward, span["end_ns"] - span["begin_ns"]) for span in spans if span["lane"] == "compute"]

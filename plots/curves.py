@@ -23,8 +23,8 @@ Y_LABEL = {"x": "slowdown, log scale", "ms": "ms per iteration, log scale\n(no d
 
 
 def figure_of(found, families, width=WIDTH, extra=(), grey=()):
-    """`families` is {label: family} of all labels. `extra` is [(label, dash), ...] of grey lines in the legend; `grey` has their points for
-    each panel: [([(ratio, slowdown), ...], dash), ...]."""
+    """The figure of the Panels `found`. `families` is {label: family} of all labels. `extra` is [(label, dash), ...] of grey lines in the
+    legend; `grey` has their points for each panel: [([(ratio, slowdown), ...], dash), ...]."""
     look, marks = looks(families), set()
     columns, legend = legend_room(len(families) + 2 + len(extra), width)
     figure, axes = panels(len(found), width, height=3.25 if any(panel.growing for panel in found) else 3.0, extra=legend)

@@ -46,7 +46,7 @@ def main():
 
 
 def cases_below(cases, *parts):
-    """Cases whose name begins with these parts."""
+    """[case] of those whose name begins with these parts."""
     return [case for case in cases.values() if case.parts[: len(parts)] == list(parts)]
 
 

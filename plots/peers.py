@@ -35,13 +35,13 @@ def main():
 
 def setting(rows):
     """A line with the settings that the rows have in common, and all versions if they differ."""
-    def named(what):
+    def all_of(what):
         return ", ".join(dict.fromkeys(str(row["versions"][what]) for row in rows))
 
     cudnn = ", ".join(dict.fromkeys(cudnn_text(row["versions"]["cudnn"]) for row in rows))
-    return (f"{named('gpu')}, driver {named('driver')}; PyTorch {named('torch')} with CUDA {named('cuda')} and cuDNN "
-            f"{cudnn}; umbench {named('umbench')} with CUDA {named('umbench_cuda')} and cuDNN "
-            f"{named('umbench_cudnn')}")
+    return (f"{all_of('gpu')}, driver {all_of('driver')}; PyTorch {all_of('torch')} with CUDA {all_of('cuda')} and cuDNN "
+            f"{cudnn}; umbench {all_of('umbench')} with CUDA {all_of('umbench_cuda')} and cuDNN "
+            f"{all_of('umbench_cudnn')}")
 
 
 def cudnn_text(number):

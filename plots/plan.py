@@ -27,8 +27,8 @@ def main():
 
 
 def states_of(plan, graph):
-    """{tensor: {batch range: [(state, begin, end)]}}, where times count the operators computed since the iteration began, and the number of
-    operators."""
+    """({tensor: {batch range: [(state, begin, end)]}}, number of computed operators). Times count the operators computed since the iteration
+    began."""
     ops = {op["name"]: op for op in graph["ops"]}
     shapes = {tensor["name"]: tensor["shape"] for tensor in graph["tensors"]}
     images = plan["network"]["batch"]

@@ -41,7 +41,7 @@ def page(title, files, environments, records, sections):
                            places=[_environment_facts(environment) for environment in environments])
 
 
-def _named(group):
+def _heading(group):
     return {"kind": "simulated" if group.simulated else "measured",
             "network": load.network_text(group).replace("batch 0, ", ""), "machine": load.machine_text(group)}
 
@@ -50,14 +50,14 @@ def _verdict(group, cells):
     baseline = next((cell["baseline_ns"] for cell in cells if cell["baseline_ns"]), None)
     lines, ratio_of = load.lines(cells), lambda cell: cell["ratio"]
     best = _best("ratio", best_first(lines, slowdown_of, ratio_of), lines.get("managed"), ratio_of, lambda cell: cell["baseline_ns"])
-    return _named(group) | {"sentences": verdict(group, cells, baseline), "best": best if baseline else None}
+    return _heading(group) | {"sentences": verdict(group, cells, baseline), "best": best if baseline else None}
 
 
 def _growth(axis, group, lines):
-    """As _verdict, for growing work: slowdowns are relative to the sum of the cells' operators."""
+    """The part of the page on growing work, in the form of _verdict(): slowdowns are relative to the sum of the cells' operators."""
     cells = best_first(lines, lambda cell: slowdown_of(cell | {"baseline_ns": cell.get("compute_ns")}), growth.AXES[axis])
     best = _best(growth.NAMES[axis], cells, lines.get("managed"), growth.AXES[axis], lambda cell: cell["compute_ns"])
-    return _named(group) | {"sentences": [], "best": best and best | {"ratios": True}}
+    return _heading(group) | {"sentences": [], "best": best and best | {"ratios": True}}
 
 
 def _best(what, cells, plain, key, base):
@@ -78,11 +78,11 @@ def _table(group, cells):
     for label, line in lines.items():
         by_ratio = {record["ratio"]: record for record in line}
         rows.append((label, [cell_text(by_ratio.get(ratio), (by_ratio.get(ratio) or {}).get("baseline_ns")) for ratio in ratios]))
-    return _named(group) | {"samples": iteration_times.samples_text(cells), "ratios": [f"{ratio:.4g}" for ratio in ratios], "rows": rows}
+    return _heading(group) | {"samples": iteration_times.samples_text(cells), "ratios": [f"{ratio:.4g}" for ratio in ratios], "rows": rows}
 
 
 def _environment_facts(environment):
-    facts = {name: environment.get(name) for name in ("umbench", "created")} | fingerprint.flattened(environment)
+    facts = {name: environment.get(name) for name in ("umbench", "created")} | fingerprint.facts_of(environment)
     module = {name: value for name, value in facts.items() if name.startswith("nvidia_uvm.")}
     facts = {name: value for name, value in facts.items() if name not in module}
     facts |= {name: f"not known: {why}" for name, why in fingerprint.unknown_facts(environment).items()}

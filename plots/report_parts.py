@@ -19,15 +19,15 @@ def time_parts(record):
         return {"compute": compute, _name_of_rest(record): total - compute}
     total = max(span["end_ns"] for span in spans)
     compute = min(compute, total)
-    busy = {lane: _merged([s for s in spans if s["lane"] == lane]) for lane in ("compute", "to_device", "to_host")}
-    idle = _without([(0, total)], busy["compute"])
+    busy = {lane: _union([s for s in spans if s["lane"] == lane]) for lane in ("compute", "to_device", "to_host")}
+    idle = _subtract([(0, total)], busy["compute"])
     parts = {"compute": compute}
     left = max(0, total - compute)
     kernels = max(0, sum(end - begin for begin, end in busy["compute"]) - compute)
     recomputed = min(_recomputed_ns(spans), kernels) if _plan(record).get("repeats", True) else 0
     for name, time in (("computing again", recomputed), ("faults and evictions" if _waited_for_driver(record) else "slower kernels", kernels - recomputed),
                        ("waiting for copies to the GPU", _overlap(idle, busy["to_device"])),
-                       ("waiting for copies to the CPU", _overlap(_without(idle, busy["to_device"]), busy["to_host"]))):
+                       ("waiting for copies to the CPU", _overlap(_subtract(idle, busy["to_device"]), busy["to_host"]))):
         parts[name] = min(time, left)
         left -= parts[name]
     return parts | {"launches and gaps": left}
@@ -75,7 +75,8 @@ def ratio_with_most_strategies(cells):
     return max(ratio for ratio, labels in ran.items() if len(labels) >= most)
 
 
-def _merged(spans):
+def _union(spans):
+    """[(begin, end)] of the time in which any of the spans runs, without overlaps."""
     found = []
     for begin, end in sorted((span["begin_ns"], span["end_ns"]) for span in spans):
         if found and begin <= found[-1][1]:
@@ -85,7 +86,8 @@ def _merged(spans):
     return found
 
 
-def _without(spans, taken):
+def _subtract(spans, taken):
+    """[(begin, end)] of the parts of spans that no span of `taken` covers."""
     left = []
     for begin, end in spans:
         for cut_begin, cut_end in taken:
@@ -100,6 +102,7 @@ def _without(spans, taken):
 
 
 def _overlap(spans, others):
+    """The length of the overlap of two lists of spans."""
     return sum(max(0, min(end, other_end) - max(begin, other_begin))
                for begin, end in spans for other_begin, other_end in others)
 

@@ -33,14 +33,14 @@ def chosen(path, records, key, everything):
     if key is not None:
         match = [record for record in records if record["key"] == key]
         if not match:
-            raise load.BadInput(f"{path}: no record has the key '{key}'" + _listed(drawn))
+            raise load.BadInput(f"{path}: no record has the key '{key}'" + _keys_text(drawn))
         if match[0] not in drawn:
-            raise load.TooLittle(f"{path}: '{key}' has no timeline; run it with --timeline" + _listed(drawn))
+            raise load.TooLittle(f"{path}: '{key}' has no timeline; run it with --timeline" + _keys_text(drawn))
         return match
     if not drawn:
         raise load.TooLittle(f"{path}: no record has a timeline; run a cell with --timeline")
     if len(drawn) > 1 and not everything:
-        raise load.BadInput(f"{path}: several records have a timeline; give --all or one --key" + _listed(drawn))
+        raise load.BadInput(f"{path}: several records have a timeline; give --all or one --key" + _keys_text(drawn))
     return drawn
 
 
@@ -50,7 +50,7 @@ def drawable(record):
     return max((span["end_ns"] for span in spans), default=0) > 0
 
 
-def _listed(drawn):
+def _keys_text(drawn):
     return f" (with a timeline: {', '.join(record['key'] for record in drawn)})" if drawn else ""
 
 

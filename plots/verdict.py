@@ -7,7 +7,7 @@ SAME = 1.05  # times whose ratio is below this count as equal
 
 
 def verdict(group, cells, baseline):
-    """Sentences about one group of cells, in plain words."""
+    """[sentence] about one group of cells, in plain words."""
     found = load.lines(cells)
     if not baseline:
         return ["There is no cell with everything on the device, so nothing can be called slow or fast."] + _failures(cells)
@@ -69,7 +69,7 @@ def _harmful_hints(at, plain):
         for label in slowdowns:
             if slowdowns[label] > SAME * (plain[ratio] or float("inf")):
                 found.setdefault(label, {})[ratio] = slowdowns[label] / plain[ratio]
-    return [f"{label} does harm at {'ratio' if len(times) == 1 else 'ratios'} {_listed([f'{ratio:g}' for ratio in times])}: "
+    return [f"{label} does harm at {'ratio' if len(times) == 1 else 'ratios'} {_listing([f'{ratio:g}' for ratio in times])}: "
             f"{'' if len(times) == 1 else 'up to '}{max(times.values()):.2f} times the time of plain managed memory."
             for label, times in sorted(found.items())]
 
@@ -95,7 +95,7 @@ def _without_a_plan(lines, at):
                       and record["ratio"] > 1), None)
         if ratio and label != "device":
             found.setdefault(ratio, []).append(label)
-    return [f"At ratio {ratio:g} there is no plan of {_listed(found[ratio])}, while {_listed(sorted(at[ratio], key=at[ratio].get)[:2])} "
+    return [f"At ratio {ratio:g} there is no plan of {_listing(found[ratio])}, while {_listing(sorted(at[ratio], key=at[ratio].get)[:2])} "
             f"{'run' if len(at[ratio]) > 1 else 'runs'}." for ratio in sorted(found)]
 
 
@@ -111,9 +111,9 @@ def _failures(cells):
     failed = [record for record in cells if record["outcome"] not in ("ok", "infeasible")]
     if not failed:
         return []
-    kinds = _listed(sorted({record["outcome"] for record in failed}))
+    kinds = _listing(sorted({record["outcome"] for record in failed}))
     return [f"{len(failed)} of {len(cells)} cells failed ({kinds})."]
 
 
-def _listed(names):
+def _listing(names):
     return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " and " + names[-1]

@@ -68,25 +68,26 @@ def vgg(stages):
     return layers + classifier(512 * 7 * 7)
 
 
-def _normalized(conv, norm, inputs, outputs, kernel, stride=1):
+def _convolution_with_norm(conv, norm, inputs, outputs, kernel, stride=1):
+    """[a convolution without bias, the normalisation after it]."""
     return [Conv(conv, inputs, outputs, kernel, stride, kernel // 2, False), Norm(norm, outputs)]
 
 
 def _block(name, inputs, width, outputs, stride):
     if outputs == width:  # two 3 x 3 convolutions; else a bottleneck around one
-        body = [*_normalized(f"{name}.conv1", f"{name}.bn1", inputs, width, 3, stride), Relu(),
-                *_normalized(f"{name}.conv2", f"{name}.bn2", width, width, 3)]
+        body = [*_convolution_with_norm(f"{name}.conv1", f"{name}.bn1", inputs, width, 3, stride), Relu(),
+                *_convolution_with_norm(f"{name}.conv2", f"{name}.bn2", width, width, 3)]
     else:
-        body = [*_normalized(f"{name}.conv1", f"{name}.bn1", inputs, width, 1), Relu(),
-                *_normalized(f"{name}.conv2", f"{name}.bn2", width, width, 3, stride), Relu(),
-                *_normalized(f"{name}.conv3", f"{name}.bn3", width, outputs, 1)]
+        body = [*_convolution_with_norm(f"{name}.conv1", f"{name}.bn1", inputs, width, 1), Relu(),
+                *_convolution_with_norm(f"{name}.conv2", f"{name}.bn2", width, width, 3, stride), Relu(),
+                *_convolution_with_norm(f"{name}.conv3", f"{name}.bn3", width, outputs, 1)]
     projects = stride != 1 or inputs != outputs
-    shortcut = _normalized(f"{name}.downsample.0", f"{name}.downsample.1", inputs, outputs, 1, stride) if projects else []
+    shortcut = _convolution_with_norm(f"{name}.downsample.0", f"{name}.downsample.1", inputs, outputs, 1, stride) if projects else []
     return Residual(tuple(body), tuple(shortcut))
 
 
 def resnet(stages, bottleneck):
-    layers, channels = [*_normalized("conv1", "bn1", 3, 64, 7, 2), Relu(), Pool(3, 2, 1)], 64
+    layers, channels = [*_convolution_with_norm("conv1", "bn1", 3, 64, 7, 2), Relu(), Pool(3, 2, 1)], 64
     for stage, depth in enumerate(stages):
         width = 64 << stage
         outputs = 4 * width if bottleneck else width
@@ -139,20 +140,20 @@ def densenet121():
 
 
 def mobilenet_v2():
-    def normalized(name, inputs, outputs, kernel, stride=1, groups=1):
+    def convolution_with_norm(name, inputs, outputs, kernel, stride=1, groups=1):
         return [Conv(f"{name}.conv", inputs, outputs, kernel, stride, kernel // 2, False, groups), Norm(f"{name}.bn", outputs)]
 
-    layers, channels, number = [*normalized("features.0", 3, 32, 3, 2), Relu(True)], 32, 0
+    layers, channels, number = [*convolution_with_norm("features.0", 3, 32, 3, 2), Relu(True)], 32, 0
     for expansion, width, blocks, stride in INVERTED:
         for block in range(blocks):
             number += 1
             name, hidden, step = f"features.{number}", channels * expansion, stride if block == 0 else 1
-            widened = [*normalized(f"{name}.expand", channels, hidden, 1), Relu(True)] if expansion > 1 else []
-            body = (*widened, *normalized(f"{name}.depthwise", hidden, hidden, 3, step, hidden), Relu(True),
-                    *normalized(f"{name}.project", hidden, width, 1))
+            widened = [*convolution_with_norm(f"{name}.expand", channels, hidden, 1), Relu(True)] if expansion > 1 else []
+            body = (*widened, *convolution_with_norm(f"{name}.depthwise", hidden, hidden, 3, step, hidden), Relu(True),
+                    *convolution_with_norm(f"{name}.project", hidden, width, 1))
             layers += [Residual(body, (), False)] if step == 1 and channels == width else body
             channels = width
-    return layers + [*normalized(f"features.{number + 1}", channels, 1280, 1), Relu(True), GlobalPool(), Flatten(),
+    return layers + [*convolution_with_norm(f"features.{number + 1}", channels, 1280, 1), Relu(True), GlobalPool(), Flatten(),
                      Linear("classifier", 1280, CLASSES)]
 
 

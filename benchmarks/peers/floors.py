@@ -22,7 +22,8 @@ def floor_ns(engine, ceilings, precision):
 
 
 def floor_of(engines, ceilings, precision):
-    """In ms: the floor of a step, the part due to arithmetic alone and to bytes alone, and the sum of the operators' measured times."""
+    """{"floor_ms": of a step, "arithmetic_ms" and "traffic_ms": the times of its arithmetic and of its bytes alone, "operators_ms": the sum of
+    the operators' measured times}."""
     return {
         "convolutions": "direct",
         "floor_ms": sum(floor_ns(e, ceilings, precision) for e in engines) / 1e6,
@@ -33,14 +34,14 @@ def floor_of(engines, ceilings, precision):
 
 
 def gaps_of(engines, ceilings, precision, top=TOP):
-    """The operators furthest above their floors, largest gap first."""
+    """[{op, engine, time_ms, floor_ms}] of the `top` operators furthest above their floors, largest gap first."""
     rows = [{"op": e["op"], "engine": e["engine"], "time_ms": e["time_ns"] / 1e6,
              "floor_ms": floor_ns(e, ceilings, precision) / 1e6} for e in engines]
     return sorted(rows, key=_negative_gap)[:top]
 
 
 def gaps_by_kind(engines, ceilings, precision, network):
-    """Gaps of whole kinds of operators, largest first."""
+    """[{kind, operators (their number), time_ms, floor_ms}] of whole kinds of operators, largest gap first."""
     layers, rows = layer_kinds(nets.layers_of(network)), {}
     for engine in engines:
         kind = kind_of(engine["op"], layers)

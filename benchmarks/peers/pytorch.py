@@ -145,8 +145,8 @@ def say(text):
 
 
 @contextlib.contextmanager
-def announced(row, what):
-    """Prints how long a part of a row takes, since a row can take minutes."""
+def duration_printed(row, what):
+    """A context that prints how long a part of a row took, since a row can take minutes."""
     began = time.monotonic()
     yield
     say(f"{row.key}: {what}: {time.monotonic() - began:.0f} s")
@@ -171,11 +171,11 @@ def measure(row, binary, steps, card, args):
     line = blank_line(row, card)
     try:
         with tempfile.TemporaryDirectory() as values:
-            with announced(row, "umbench"):
+            with duration_printed(row, "umbench"):
                 add_umbench(line, row, binary, None if args.no_gradients else values, args)
             line["modes"] = pytorch_modes(row, steps, args)
             if not args.no_gradients:
-                with announced(row, "gradients"):
+                with duration_printed(row, "gradients"):
                     line["gradients"] = gradients(row, binary, steps, values, args)
     except Exception as error:  # for instance a full disk, or a record of another version of umbench
         failure = {"reason": f"{type(error).__name__}: {error}"}
@@ -222,7 +222,7 @@ def pytorch_modes(row, steps, args):
     modes = []
     for order in orders_of(row, args):
         for ways in ways_of(args):
-            with announced(row, f"PyTorch {', '.join(ways)}"):
+            with duration_printed(row, f"PyTorch {', '.join(ways)}"):
                 found, why = children.run(steps.time_modes, task_of(row, order, ways, args), args.deadline)
             found = found or {way: {"reason": why} for way in ways}
             modes += [{"way": way, "memory_order": order, **result} for way, result in found.items()]

@@ -21,6 +21,8 @@ class BadRow(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Row:
+    """One row: a network, a batch size, a precision, and options of umbench."""
+
     network: str
     batch: int
     precision: str
@@ -56,7 +58,7 @@ TABLE = [
 
 
 def parse_row(text):
-    """A row from its text. Other options are those of the table, or the defaults."""
+    """The Row of a text. Options that the text lacks are those of the table's row of that network, batch and precision, or the defaults."""
     name, _, options = text.partition(":")
     parts = name.split("/")
     if len(parts) != 3:

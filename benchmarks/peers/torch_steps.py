@@ -19,6 +19,8 @@ import architectures as nets
 
 
 class Residual(nn.Module):
+    """The sum of a body and a shortcut, with a ReLU if `relu`."""
+
     def __init__(self, relu, body, shortcut):
         super().__init__()
         self.body, self.shortcut, self.relu = body, shortcut, relu
@@ -29,6 +31,8 @@ class Residual(nn.Module):
 
 
 class Branches(nn.Module):
+    """Bodies that read the same images; their results are concatenated along channels."""
+
     def __init__(self, *bodies):
         super().__init__()
         self.bodies = nn.ModuleList(bodies)
@@ -38,6 +42,8 @@ class Branches(nn.Module):
 
 
 class Dense(Branches):
+    """Bodies each of which reads the images and the results of all earlier bodies."""
+
     def forward(self, x):
         features = [x]
         for body in self.bodies:
@@ -46,7 +52,7 @@ class Dense(Branches):
 
 
 def build(layers):
-    """Builds a module; returns it and its parameters by umbench's names."""
+    """(module, {umbench's name: parameter}) of a list of layers."""
     modules, parameters = [], {}
     for layer in layers:
         inner = [build(each) for each in nets.inner_layers(layer)]
@@ -155,7 +161,7 @@ def time_modes(task):
         compile_step(step, task["compile_mode"])
     for way in task["ways"]:
         try:
-            found[way] = _time_captured(step, task) if way.endswith("graph") else _time_issued(step, task)
+            found[way] = _time_as_graph(step, task) if way.endswith("graph") else _time_launched_by_cpu(step, task)
         except Exception as error:  # the row has the reason, and the other ways still run
             found[way] = {"reason": reason_of(error)}
         torch.cuda.empty_cache()  # cached memory of one way would not be free for the next
@@ -166,7 +172,8 @@ def reason_of(error):
     return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else 'no message'}"
 
 
-def _time_issued(step, task):
+def _time_launched_by_cpu(step, task):
+    """Times a step whose kernels the CPU launches one by one."""
     for _ in range(task["warmup"]):
         step()
     torch.cuda.synchronize()
@@ -174,7 +181,7 @@ def _time_issued(step, task):
     return _figures(step, task["samples"])
 
 
-def _time_captured(step, task):
+def _time_as_graph(step, task):
     """Times a step that is captured as a CUDA graph, on a side stream after a warm-up there, as PyTorch requires. The peak covers capture
     and replays: the graph's private pool and the memory outside of it."""
     side = torch.cuda.Stream()

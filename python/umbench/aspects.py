@@ -58,7 +58,7 @@ def changes(base_runs, head_runs, limits):
 
 
 def missing_in_head(base_runs, head_runs):
-    """Names of the aspects that BASE has and HEAD lacks."""
+    """[aspect] of a cell that the records of BASE have and those of HEAD lack."""
     ended = [[record for record in side if record["outcome"] == "ok"] for side in (base_runs, head_runs)]
     if not all(ended):
         return []
@@ -100,6 +100,7 @@ def _outcome_text(records):
 # --- amounts ---
 
 def _amount(name, base_runs, head_runs, limit, simulated):
+    """The Change of the median of one of AMOUNTS; None if it is not known on both sides."""
     kind = AMOUNTS[name]
     sides = [[kind.values_of(record) for record in side] for side in (base_runs, head_runs)]
     known = [part for part in sides[0][0] if all(values.get(part) is not None for side in sides for values in side)]
@@ -136,6 +137,7 @@ def amount_text(value, unit):
 # --- results of the computation ---
 
 def _loss(base_runs, head_runs, limit):
+    """The Change of the loss, in either direction; None if a side has none."""
     sides = [[record["loss"] for record in side if record["loss"] is not None] for side in (base_runs, head_runs)]
     if not all(sides):
         return None

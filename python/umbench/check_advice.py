@@ -44,7 +44,7 @@ def advise_command(program, backend, cells):
     return tuple(str(word) for word in command)
 
 
-def recommended(command):
+def recommended_strategy(command):
     """The strategy that advise recommends; None if it finds none that works."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode not in (0, 1) or not done.stdout:
@@ -52,14 +52,14 @@ def recommended(command):
     return json.loads(done.stdout)["named"]
 
 
-def judged(program, backend, paths):
-    """Rows (file, group, ratio, recommended strategy, fastest strategy, factor by which the recommended one took longer or None if it could
-    not run)."""
+def advice_and_fastest(program, backend, paths):
+    """[(file, group, ratio, recommended strategy, fastest strategy, time of the recommended strategy divided by that of the fastest, None if
+    it has no time)]."""
     asked = [(path, key, cells) for path in paths for key, cells in groups_of(load.read(path)[1]).items()]
     commands = [advise_command(program, backend, cells) for _, _, cells in asked]
     distinct = list(dict.fromkeys(commands))  # several files may have the same groups
     with ThreadPoolExecutor(PROCESSES) as pool:
-        advice_by = dict(zip(distinct, pool.map(recommended, distinct)))
+        advice_by = dict(zip(distinct, pool.map(recommended_strategy, distinct)))
     chosen_of_each = [advice_by[command] for command in commands]
     rows = []
     for (path, (group, ratio), cells), chosen in zip(asked, chosen_of_each):
@@ -79,7 +79,7 @@ def main():
     parser.add_argument("--backend", default="sim:h200", help="the machine file that stands for their GPU (sim:h200)")
     parser.add_argument("--umbench", default=os.environ.get("UMBENCH_PROGRAM", "umbench"), help="the program (umbench)")
     options = parser.parse_args()
-    rows = judged(options.umbench, options.backend, options.files)
+    rows = advice_and_fastest(options.umbench, options.backend, options.files)
     if not rows:
         raise load.TooLittle("no group of measured cells has two strategies that ended well")
     for file, group, ratio, chosen, fastest, over in rows:

@@ -53,7 +53,7 @@ Block = namedtuple("Block", "line text comments")  # comments: [(line, text), ..
 # --- blocks of a page ---
 
 def blocks(text):
-    """Paragraphs, list items and tables without code, each with the comments right after it."""
+    """[Block] of a page: its paragraphs, list items and tables without code, each with the comments right after it."""
     text = re.sub(r"(?ms)^( *)```.*?^\1```$", lambda code: "\n" * code[0].count("\n"), text)
     comments = {}
 
@@ -125,7 +125,7 @@ def require(literal, text):
 
 
 def check_quotes(comment, block):
-    """The literals whose values the comment confirms. Throws Wrong."""
+    """Evaluates a comment that begins with "from". Returns [figure of the text] that it confirms. Throws Wrong."""
     head, *lines = comment.split("\n")
     paths = tuple(head.removeprefix("from ").replace(",", " ").split())
     backed = []
@@ -146,7 +146,7 @@ def check_quotes(comment, block):
 
 @functools.lru_cache(maxsize=None)
 def rows_of(command):
-    """The cells of all table rows that a command of the repository prints."""
+    """{(text of each cell)} of all table rows that a command of the repository prints."""
     words = shlex.split(command)
     if words[0] == "umbench":
         words[0] = os.environ.get("UMBENCH") or "umbench"
@@ -214,7 +214,7 @@ def check_block(block):
 
 
 def check_text(text):
-    """[(line, error), ...]"""
+    """Checks all blocks of a page; returns [(line, error), ...]."""
     return [each for block in blocks(text) for each in check_block(block)]
 
 

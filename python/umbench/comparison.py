@@ -16,18 +16,20 @@ EXIT_REGRESSED = 1
 VERDICTS = ("regressed", "insufficient", "unlike", "tolerated", "ambiguous", "improved", "ok")
 
 Row = namedtuple("Row", "key name simulated verdict reasons finding changes provenance")
-# `machines`: cells by changed machine file. `unlike`, `noted`: texts on the two sides' machines; `disturbed`, `speeds`: on single cells.
+# `machines`: {machine whose file changed: number of cells}. `unlike`, `noted`: texts on the two sides' machines; `disturbed`, `speeds`: on
+# single cells.
 Comparison = namedtuple("Comparison", "base head sides limits aspects fail_on rounds rows mean new machines unlike noted disturbed "
                                       "speeds exit_code")
 
 
 def compare(options, warn):
+    """The Comparison of the sides that the options name."""
     unchanged_runs = [run for path in options.noise for run in run_folders.samples_by_run(run_folders.read_side(path, warn))]
     return compare_sides(run_folders.read_side(options.base, warn), run_folders.read_side(options.head, warn), options, unchanged_runs)
 
 
 def compare_sides(base, head, options, unchanged_runs=()):
-    """`unchanged_runs` are runs of the same code, each {key: samples}."""
+    """The Comparison of two run_folders.Sides. `unchanged_runs` are runs of the same code, each {key: samples}, which tell the noise."""
     base_records, head_records = run_folders.records_by_key(base), run_folders.records_by_key(head)
     if not set(base_records) & set(head_records):
         raise load.TooLittle(f"{base.name} and {head.name} have no cell in common, nothing to compare")
@@ -35,18 +37,18 @@ def compare_sides(base, head, options, unchanged_runs=()):
     machines = _machine_differences(base, head, options) if measured else fingerprint.Differences([], [])
     limits = Limits(options.relative, options.absolute, options.limits["mean"], options.alpha, options.correction)
     paired = run_folders.rounds(base, head)
-    cells = {key: run_folders.cell(base, head, paired, key) for key in measured if _some_ok(base_records[key]) and _some_ok(head_records[key])}
+    cells = {key: run_folders.cell(base, head, paired, key) for key in measured if _has_ok(base_records[key]) and _has_ok(head_records[key])}
     findings = judge.judge(cells, limits, _noise_limits(cells, unchanged_runs))
     rows = [_row(key, before, head_records.get(key), findings.get(key), cells.get(key), options) for key, before in base_records.items()]
     mean = judge.geometric_mean({key: cell for key, cell in cells.items() if cell.base and cell.head}, limits,
                                 judge.noise_limit(judge.mean_noise(unchanged_runs), *_run_counts(base, head, paired)))
     new = [key for key in head_records if key not in base_records]
-    disturbed = _disturbed("BASE", base_records, measured) + _disturbed("HEAD", head_records, measured)
-    noted = [*machines.noted, *_left_out(base, head, paired),
-             *_drift(base_records, head_records, measured, paired), *_missing_in_head(base_records, head_records)]
+    disturbed = _disturbance_notes("BASE", base_records, measured) + _disturbance_notes("HEAD", head_records, measured)
+    noted = [*machines.noted, *_notes_on_files_left_out(base, head, paired),
+             *_drift_notes(base_records, head_records, measured, paired), *_notes_on_missing(base_records, head_records)]
     return Comparison(base.name, head.name, (_side_text(base), _side_text(head)), limits, options.limits, options.fail_on,
                       len(paired) if paired else None, rows, mean, new,
-                      _machine_files(base_records, head_records), machines.unlike, noted, disturbed,
+                      _count_changed_machine_files(base_records, head_records), machines.unlike, noted, disturbed,
                       _cells_at_two_speeds(cells, limits), _exit_code(rows, mean, options))
 
 
@@ -54,7 +56,7 @@ def _run_counts(base, head, paired):
     return (len(paired), len(paired)) if paired else (len(base.runs), len(head.runs))
 
 
-def _some_ok(records):
+def _has_ok(records):
     return any(record["outcome"] == "ok" for record in records)
 
 
@@ -80,8 +82,8 @@ def _machine_differences(base, head, options):
     return found
 
 
-def _left_out(base, head, paired):
-    """Notes on files that exist in one folder only, so that drift does not cancel."""
+def _notes_on_files_left_out(base, head, paired):
+    """[note] if some files exist in one folder only, so that drift does not cancel; else []."""
     if max(len(base.runs), len(head.runs)) == 1:
         return []
     if paired is None:
@@ -91,8 +93,8 @@ def _left_out(base, head, paired):
     return [f"{load.count_text(alone, 'file')} without a namesake on the other side: times left out"] if alone else []
 
 
-def _machine_files(base_records, head_records):
-    """{simulated machine: its cells} for machines whose file changed."""
+def _count_changed_machine_files(base_records, head_records):
+    """{simulated machine: number of its cells} of the machines whose file changed."""
     found = Counter()
     for key, records in base_records.items():
         if key in head_records and _is_machine_file_changed(records[-1], head_records[key][-1]):
@@ -108,8 +110,8 @@ def _is_machine_file_changed(before, after):
 DRIFT = 0.01  # relative difference of the clocks under load
 
 
-def _drift(base_records, head_records, measured, paired):
-    """A note if each side is one sweep, since drift between the two looks like a change of all cells."""
+def _drift_notes(base_records, head_records, measured, paired):
+    """[note] if each side is a single sweep, since drift between them looks like a change of all cells; else []."""
     if not measured or len(paired or ()) != 1:
         return []
     text = ("one sweep a side: a GPU that warms up or slows down between them looks like a change, and how much sweeps differ is "
@@ -128,7 +130,7 @@ def _clock(records):
     return statistics.median(known) if known else None
 
 
-def _missing_in_head(base_records, head_records):
+def _notes_on_missing(base_records, head_records):
     found = {}
     for key, records in base_records.items():
         for name in aspects.missing_in_head(records, head_records.get(key, ())):
@@ -137,7 +139,7 @@ def _missing_in_head(base_records, head_records):
             for name, keys in found.items()]
 
 
-def _disturbed(side, records, keys):
+def _disturbance_notes(side, records, keys):
     found = fingerprint.disturbances(record for key in keys for record in records[key])
     return [f"{load.count_text(len(cells), 'cell')} of {side} ran beside or under {kind}, such as {cells[0]}"
             for kind, cells in found.items()]
@@ -170,10 +172,10 @@ def _row(key, base_runs, head_runs, finding, cell, options):
     name, provenance = load.cell_text(record), load.provenance(load.group_of(record))
     make = lambda *more: Row(key, name, record["simulated"], *more, provenance)  # noqa: E731
     if not head_runs:
-        verdict = _tolerated("insufficient", "outcome", options.fail_on)
+        verdict = _verdict_to_fail_on("insufficient", "outcome", options.fail_on)
         return make(verdict, ["not in HEAD"], Finding("insufficient", None), [])
     changes = aspects.changes(base_runs, head_runs, options.limits)
-    if finding is None and record["simulated"] and _some_ok(base_runs) and _some_ok(head_runs):
+    if finding is None and record["simulated"] and _has_ok(base_runs) and _has_ok(head_runs):
         finding = _simulated_finding(base_runs[-1], head_runs[-1], changes)
     speeds = judge.two_speeds(cell, options.relative) if cell else {}
     if "head" in speeds and "base" not in speeds:
@@ -184,13 +186,13 @@ def _row(key, base_runs, head_runs, finding, cell, options):
         told.append(("time", finding.verdict, finding.reason))
     if _is_machine_file_changed(record, head_runs[-1]) and not options.allow_unlike:
         told = [("outcome", "unlike", "another machine file")]
-    found = [(_tolerated(verdict, aspect, options.fail_on), text) for aspect, verdict, text in told] or [("ok", None)]
+    found = [(_verdict_to_fail_on(verdict, aspect, options.fail_on), text) for aspect, verdict, text in told] or [("ok", None)]
     verdict = min((verdict for verdict, _ in found), key=VERDICTS.index)
     return make(verdict, [text for _, text in sorted(found, key=lambda one: VERDICTS.index(one[0])) if text],
                 finding or Finding(verdict, None), changes)
 
 
-def _tolerated(verdict, aspect, fail_on):
+def _verdict_to_fail_on(verdict, aspect, fail_on):
     """The verdict, or "tolerated" for a regression in an aspect that --fail-on leaves out."""
     return "tolerated" if verdict in ("regressed", "insufficient") and aspect not in fail_on else verdict
 

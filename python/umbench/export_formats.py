@@ -48,7 +48,7 @@ def _benchmark_entries(family, record):
 
 
 def _cpu_time(record):
-    """Processor time of an iteration, averaged over all; 0 if it was not observed."""
+    """The CPU time of an iteration, averaged over all iterations; 0 if it was not observed."""
     return (record.get("observed") or {}).get("host_cpu_ns") or 0.0
 
 

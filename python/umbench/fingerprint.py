@@ -22,7 +22,7 @@ SLOWED_BY = {"hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_po
 Differences = namedtuple("Differences", "unlike noted")  # texts
 
 
-def flattened(environment):
+def facts_of(environment):
     """{"gpu.name": value, ...} without ignored and unknown facts."""
     found = {}
 
@@ -46,10 +46,10 @@ def unknown_facts(environment):
 
 
 def differences(bases, heads):
-    """Compares each environment line of one side with each of the other. A difference is a text such as "gpu.driver: 580 / 575"."""
+    """The Differences of each environment line of one side from each of the other, as texts such as "gpu.driver: 580 / 575"."""
     unlike, noted = {}, {}
-    for left in map(flattened, bases):
-        for right in map(flattened, heads):
+    for left in map(facts_of, bases):
+        for right in map(facts_of, heads):
             for name in left:
                 if name in right and not _alike(name, left[name], right[name]):
                     if name in NOTED:

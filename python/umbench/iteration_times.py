@@ -44,7 +44,7 @@ def slowdown_text(record, baseline):
 
 
 def time_text(record):
-    """The time in milliseconds, in the form of slowdown_text."""
+    """The time in milliseconds as text without unit, in the form of slowdown_text."""
     spread = spread_of(record)
     if record.get("band_ns"):
         return _with_band(*(time / 1e6 for time in spread[:3]), "")

@@ -64,6 +64,7 @@ def change_of(cell):
 
 
 def round_changes(cell):
+    """[the logarithm of the relative change] of each round of a paired cell."""
     return [_log_median(head) - _log_median(base) for base, head in zip(cell.base, cell.head)]
 
 
@@ -107,8 +108,8 @@ Prior = namedtuple("Prior", "factor freedom")
 
 
 def _prior(variances):
-    """The factor by which the variance between runs exceeds the one that their iterations explain, as a median over all cells, and its
-    degrees of freedom, which grow as the cells differ less in it."""
+    """The Prior of all cells: the factor by which the variance between runs exceeds that which their iterations explain, as a median, and its
+    degrees of freedom. The more alike the cells are in this factor, the more degrees of freedom it has."""
     seen = [(unit.seen / unit.expected, unit.freedom) for unit in variances if unit.expected and unit.freedom]
     if not seen:
         return Prior(RUN_FACTOR, PRIOR_FREEDOM[0])
@@ -249,9 +250,9 @@ Mean = namedtuple("Mean", "verdict cells change low high p limit")
 
 
 def geometric_mean(cells, limits, noise=0.0):
-    """The Mean of the changes of all cells, or None of fewer than two. Its limit allows for what each cell is allowed
-    where there are few of them, and for the `noise` that unchanged code is known to show. A shift of all cells in one round
-    is seen in the spread of the rounds."""
+    """The Mean of the changes of all cells; None if fewer than two cells have an Estimate. Few cells raise its limit towards that
+    of a single cell; it is at least the `noise` that unchanged code is known to show. The spread of the rounds includes shifts of
+    all cells in one round."""
     found = {name: estimate for name, estimate in estimates(cells).items() if estimate}
     if len(found) < 2:
         return None
@@ -277,8 +278,9 @@ def geometric_mean(cells, limits, noise=0.0):
 # --- two speeds ---
 
 def two_speeds(cell, min_change):
-    """{"base" or "head": (count, time, count, time)} of the sides whose iterations ran at two speeds that differ by
-    more than `min_change`: the widest gap between them takes more than half of all they span. Needs at least eight samples."""
+    """{"base" or "head": (number of fast iterations, their time, number of slow iterations, their time)} of the sides whose
+    iterations ran at two speeds that differ by more than `min_change`: the widest gap between times is more than half of the range
+    of all. Needs at least eight samples."""
     found = {}
     for side, runs in (("base", cell.base), ("head", cell.head)):
         if not runs or not all(map(len, [*runs, *cell.base])):
@@ -294,6 +296,7 @@ def two_speeds(cell, min_change):
 
 
 def _split(logs, min_change):
+    """The number of fast iterations among sorted logarithms of times that are of two speeds; None if they are of one."""
     few = max(2, math.ceil(0.15 * len(logs)))
     if len(logs) < 8:
         return None
@@ -306,9 +309,9 @@ def _split(logs, min_change):
 # --- noise of unchanged code ---
 
 def run_noise(runs, prior_runs=3):
-    """{name: spread} of several runs of the same code, each {name: samples}: the standard deviation of the
-    logarithm of a run's median. Few runs say little of a single cell, so its spread is averaged with that
-    of all cells, which counts as `prior_runs` runs of it."""
+    """{name of the cell: spread} of several runs of the same code, each {name: samples}. The spread is the standard deviation of
+    the logarithm of a run's median. Few runs say little of a single cell, so its spread is averaged with that of all cells, which
+    counts as `prior_runs` runs of the cell."""
     medians = {}
     for run in runs:
         for name, samples in run.items():

@@ -130,7 +130,7 @@ def steady_samples(record):
 
 
 def steady_ns(record):
-    """The median of these times; None if there are none."""
+    """The median of steady_samples() in ns; None if there are none."""
     samples = steady_samples(record)
     return statistics.median(samples) if samples else None
 
@@ -206,6 +206,7 @@ def baselines(records):
 
 
 def baseline_of(group, found):
+    """The time of a group in what baselines() returned, or None."""
     return found.get(group._replace(mode=None))
 
 
@@ -229,7 +230,7 @@ def bounds_ns(record, baseline_ns):
 
 
 def strategy_labels(records):
-    """For each record the strategy's name with the knobs that vary among the records of that strategy."""
+    """[label] of each record: the strategy's name with the knobs that vary among the records of that strategy."""
     seen = {}  # strategy: {knob: values}, with None for an absent knob
     for record in records:
         seen.setdefault(record["strategy"], []).append(record.get("strategy_knobs") or {})
@@ -276,7 +277,7 @@ def figures_measured(machine):
 
 
 def machine_text(group):
-    """'h200, simulated, 49 of 52 figures measured' or 'NVIDIA H200, measured, capped, workspaces up to 2 GiB'."""
+    """A text such as 'h200, simulated, 49 of 52 figures measured' or 'NVIDIA H200, measured, capped, workspaces up to 2 GiB'."""
     parts = [group.device, provenance(group)]
     if group.mode != "simulated":
         parts.append(group.mode)
@@ -304,7 +305,7 @@ def network_text(group):
 
 
 def cell_text(record):
-    """'VGG-16, batch 64, training, fp32, fused: managed (ahead 2) at 1.5, capped, workspace 256 MiB, NVIDIA H200'."""
+    """A text such as 'VGG-16, batch 64, training, fp32, fused: managed (ahead 2) at 1.5, capped, workspace 256 MiB, NVIDIA H200'."""
     group = group_of(record)
     knobs = record.get("strategy_knobs") or {}
     strategy = record["strategy"] + (f" ({', '.join(f'{name} {knobs[name]}' for name in sorted(knobs))})" if knobs else "")
@@ -332,7 +333,7 @@ def time_text(ns):
 
 
 def count_text(number, noun):
-    """'1 cell', '2 cells'."""
+    """A number and a noun: '1 cell', '2 cells'."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 

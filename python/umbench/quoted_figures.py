@@ -26,7 +26,7 @@ class Figures:
 
     @functools.cached_property
     def records(self):
-        return [(_words(record, label), record) for record, label in zip(*_labelled(tuple(self.paths)))]
+        return [(_words(record, label), record) for record, label in zip(*_records_and_labels(tuple(self.paths)))]
 
     def cells(self, words=""):
         return [record for known, record in self.records if set(words.split()) <= known]
@@ -89,7 +89,8 @@ def _member(value, path):
 
 
 @functools.lru_cache(maxsize=None)
-def _labelled(paths):
+def _records_and_labels(paths):
+    """(records, their labels) of the files."""
     records = load.read_all([ROOT / path for path in paths])
     return records, load.strategy_labels(records)
 
@@ -107,7 +108,7 @@ def _words(record, label):
 
 @functools.lru_cache(maxsize=None)
 def _baselines(paths):
-    return load.baselines(_labelled(paths)[0])
+    return load.baselines(_records_and_labels(paths)[0])
 
 
 def _baseline(paths, group):
@@ -132,7 +133,7 @@ KNOWN["steady_ns"] = load.steady_ns
 
 @functools.lru_cache(maxsize=None)
 def evaluate(expression, paths):
-    """Evaluates an expression; returns a list of values."""
+    """Evaluates an expression; returns [value], also if it has a single one. Throws Wrong."""
     figures = Figures(paths)
     names = {name: getattr(figures, name) for name in ("cells", "cell", "median", "least", "first", "slowdown", "field",
                                                        "at", "line", "outcome")}

@@ -109,6 +109,7 @@ class Missing(Exception):
 
 
 def cell_of(results, name):
+    """The record of a cell. Throws Missing if it did not succeed."""
     found = results[name]
     if isinstance(found, str):
         raise Missing(f"{name}: {found}")
@@ -144,7 +145,7 @@ ORDER_TOLERANCE = 0.99  # a cell may be this much faster than the one before it 
 
 
 def value_of(what, results):
-    """The value of a claim; `what` is {kind: cell or cells}."""
+    """The value of a claim. `what` is {kind of value: name of a cell, or names of several}. Throws Missing."""
     (kind, cells), = what.items()
     if kind in VALUES:
         return VALUES[kind](cell_of(results, cells))
@@ -174,8 +175,8 @@ def published_text(claim):
     return f"{least:g}" if least == most else f"{least:g} to {most:g}"
 
 
-def judged(claim, results):
-    """Judges a claim; returns (our value as text, verdict, reason)."""
+def judge_claim(claim, results):
+    """(our value as text, "within", "off" or "not run", reason) of a claim."""
     why = claim.get("why", "")
     try:
         if "order" in claim:
@@ -195,8 +196,8 @@ def table(paper, results, where, beside=None):
     rows = [("what", "published", "ours", *(["beside"] if beside else []), "verdict")]
     notes = []
     for claim in paper["claims"]:
-        ours, verdict, why = judged(claim, results)
-        rows.append((claim["name"], published_text(claim), ours, *([judged(claim, beside)[0]] if beside else []), verdict))
+        ours, verdict, why = judge_claim(claim, results)
+        rows.append((claim["name"], published_text(claim), ours, *([judge_claim(claim, beside)[0]] if beside else []), verdict))
         if why:
             notes.append(f"  {claim['name']}: {why}")
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 1)]
@@ -206,11 +207,11 @@ def table(paper, results, where, beside=None):
 
 
 def markdown(paper, results, beside=None):
-    """Rows of a table: paper, claim, published value, ours, that of `beside` if given, verdict."""
+    """The lines of a Markdown table with the columns paper, claim, published value, our value, that of `beside` if given, verdict."""
     rows = []
     for claim in paper["claims"]:
-        ours, verdict, _ = judged(claim, results)
-        others = [judged(claim, beside)[0].removesuffix("none")] if beside is not None else []
+        ours, verdict, _ = judge_claim(claim, results)
+        others = [judge_claim(claim, beside)[0].removesuffix("none")] if beside is not None else []
         cells = [f"`{paper['name']}`", claim["name"], published_text(claim), ours, *others, verdict]
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)

@@ -59,5 +59,6 @@ def cell(base, head, paired, key):
 
 
 def samples_by_run(side):
+    """[{key: samples to judge}] of each run, without simulated cells."""
     return [{key: samples_to_judge(record) for key, record in run.items() if not record["simulated"]}
             for run in side.runs]

@@ -1,4 +1,4 @@
-"""Published claims that are off, each run again with one thing changed: `python3 python/start.py variations`.
+"""Runs published claims that are off again, each time with one thing changed: `python3 python/start.py variations`.
 
 results/validation/variations.json has a row for each claim of results/papers that is off. Each of its `tried` names one change: figures of
 the machine file, its operators, options of the cells (of `cells` alone where they are named), or how many iterations. The change applies to
@@ -30,7 +30,7 @@ def machine_file(name):
 
 
 def changed_machine(machine, variation):
-    """The content of a machine file with the figures, or the rates of operators, of a variation."""
+    """A copy of a machine file's document with the figures, or the rates of operators, of a variation."""
     changed = dict(machine, uvm=dict(machine["uvm"]), source=f"{machine['name']} with one change: {variation['change']}", calibrated=False)
     for name, value in variation.get("figures", {}).items():
         group, _, name = name.rpartition(".")
@@ -45,7 +45,7 @@ def changed_machine(machine, variation):
 
 
 def changed_options(options, changes):
-    """The options of `umbench run` with some replaced or added; null removes one."""
+    """A copy of the options of `umbench run` with the changes replaced or added; null removes an option."""
     kept = []
     for name, value in zip(options[::2], options[1::2]):
         if name not in changes or name in ("--set", "--knob"):
@@ -57,7 +57,7 @@ def changed_options(options, changes):
 
 
 def run(paper, claim, variation, folder):
-    """The value of a claim with one change."""
+    """Runs the cells of a claim with one change; returns the value of the claim. Throws reproduce.Missing."""
     cells = {}
     for name in cells_of(claim):
         options, backend = reproduce.options_of(paper, paper["cells"][name], "")
@@ -71,7 +71,7 @@ def run(paper, claim, variation, folder):
 
 
 def result(paper, claim, variation):
-    """The result of a run for the file: four digits, or the reason why there is none."""
+    """The value of run() for the file: a number of four digits, or a text with the reason why there is no value."""
     with tempfile.TemporaryDirectory() as folder:
         try:
             return float(f"{run(paper, claim, variation, Path(folder)):.4g}")

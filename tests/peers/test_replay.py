@@ -70,13 +70,13 @@ def test_slowdowns_are_medians_over_runs():
     computed = [("device", 0.9, 100), ("device", 0.9, 100), ("twin", 2, 300), ("twin", 2, 200), ("twin", 2, 220)]
     replayed = [("#1", "device", 0.9, 50), ("#1", "twin", 2, 100), ("#2", "device", 0.9, 40), ("#2", "twin", 2, 88)]
     records = [record("vgg16", *run) for run in computed] + [record("vgg16_replayed" + own, *run) for own, *run in replayed]
-    assert replay.compared(records) == {("vgg16", 0.9, "device"): (1, 1), ("vgg16", 2, "twin"): (2.2, 2.1)}
+    assert replay.slowdown_pairs(records) == {("vgg16", 0.9, "device"): (1, 1), ("vgg16", 2, "twin"): (2.2, 2.1)}
 
 
 @pytest.mark.parametrize("card", ["h100", "h200"])
 def test_the_page_says_how_many_kept_slowdowns_agree(card):
     lines = (ROOT / f"results/study/replay_beside_computed_{card}.jsonl").read_text(encoding="utf-8").splitlines()
-    found = replay.compared([entry for entry in map(json.loads, lines) if entry["kind"] == "record"])  # load.read() keeps one run of a cell
+    found = replay.slowdown_pairs([entry for entry in map(json.loads, lines) if entry["kind"] == "record"])  # load.read() keeps one run of a cell
     apart = [abs(theirs / ours - 1) for (_, _, strategy), (ours, theirs) in found.items() if strategy != "device"]
     page = (ROOT / "results/study/README.md").read_text(encoding="utf-8").splitlines()
     row = next(line for line in page if line.startswith(f"| `replay_beside_computed_{card}.jsonl`"))

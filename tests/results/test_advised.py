@@ -13,7 +13,7 @@ KEPT = [path for folder in ("measured", "study") for path in sorted((ROOT / "res
 
 @pytest.mark.study
 def test_nine_in_ten_kept_groups_are_right(umbench):
-    rows = check_advice.judged(umbench.program, "sim:h200", KEPT)
+    rows = check_advice.advice_and_fastest(umbench.program, "sim:h200", KEPT)
     assert len(rows) >= 50
     wrong = [row for row in rows if not check_advice.is_right(row)]
     assert len(wrong) <= 0.1 * len(rows), wrong
@@ -26,7 +26,7 @@ def test_a_wrong_name_is_told(umbench, tmp_path):
     fast["samples_ns"], slow["samples_ns"] = slow["samples_ns"], fast["samples_ns"]
     path = tmp_path / "exchanged.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    rows = check_advice.judged(umbench.program, "sim:h200", [path])
+    rows = check_advice.advice_and_fastest(umbench.program, "sim:h200", [path])
     assert [check_advice.is_right(row) for row in rows] == [False] and rows[0][3] == "twin"
 
 
