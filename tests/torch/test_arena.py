@@ -52,14 +52,14 @@ def test_memory_is_kept_until_too_many_steps_in_a_row_were_disturbed(monkeypatch
     found = arena.Arena(torch.device("cuda", 0), 2**30)
     found.holds, found.has_fitted, times = placing.Holds([], {}), True, []
     monkeypatch.setattr(found, "map_memory", lambda: times.append(1) or True)
-    for mapped, has_given_up in (((1, 0), False), ((1, 0), False), ((0, 0), False), ((1, 0), False), ((1, 0), False), ((1, 0), True)):
+    for mapped, has_stopped in (((1, 0), False), ((1, 0), False), ((0, 0), False), ((1, 0), False), ((1, 0), False), ((1, 0), True)):
         monkeypatch.setattr(found, "_counts", lambda mapped=mapped: mapped)
         found.remap_if_needed()
-        assert found.has_given_up() is has_given_up
+        assert found.has_stopped_placing() is has_stopped
     assert len(times) == 4
     never = arena.Arena(torch.device("cuda", 0), 2**30)
     never.remap_if_needed()
-    assert not never.has_given_up()
+    assert not never.has_stopped_placing()
 
 
 class Device:
@@ -90,7 +90,7 @@ class Device:
 def arena_after_layout(monkeypatch, budget):
     device, found = Device(monkeypatch), arena.Arena(torch.device("cuda", 0), budget)
     found.requests, found.points = step(48, 24, -48, 96), [0, 1, 2, 3]
-    assert found.map_memory() and found.found_room() and found.holds.changes
+    assert found.map_memory() and found.check_fit() and found.holds.changes
     return device, found
 
 
@@ -98,10 +98,10 @@ def test_memory_that_another_process_took_is_mapped_once_it_is_back(monkeypatch)
     device, found = arena_after_layout(monkeypatch, 13 * arena.PAGE)
     changes, device.taken, device.large = found.holds.changes, True, 0
     found.remap_if_needed()
-    assert found.holds is None and not found.has_given_up()
+    assert found.holds is None and not found.has_stopped_placing()
     device.taken = False
     found.remap_if_needed()
-    assert found.holds.changes is changes and not found.has_given_up()
+    assert found.holds.changes is changes and not found.has_stopped_placing()
 
 
 def test_as_much_memory_is_mapped_again_where_small_allocations_have_grown(monkeypatch):
@@ -140,7 +140,7 @@ def test_points_count_where_nobody_else_allocates_as_much_as_a_mark(monkeypatch,
     found.begin()  # as another model's: it leaves the marks alone
     events = [event("alloc", 1, size) for size in (*others, placing.MARK, placing.MARK, 2 * MIB)]
     monkeypatch.setattr(private, "allocations_so_far", lambda device: events)
-    assert found.recorded() and found.points == points
+    assert found.finish_recording() and found.points == points
     assert [request[3] for request in found.requests] == [len(points) - 1] * 2
     assert told[0]["enabled"] is None and not placing.marks()
 
@@ -177,7 +177,7 @@ def test_recording_begins_anew_and_ends_after_an_error(monkeypatch):
 
     monkeypatch.setattr(private, "allocations_so_far", fails)
     with pytest.raises(RuntimeError):
-        found.recorded()
+        found.finish_recording()
     assert not found.recording and told[0]["enabled"] is None
     found.close()
     assert len(told) == 3
@@ -186,7 +186,7 @@ def test_recording_begins_anew_and_ends_after_an_error(monkeypatch):
 def test_a_history_that_the_user_records_goes_on(monkeypatch):
     told, found = histories(monkeypatch, is_on=True), arena.Arena(torch.device("cuda", 0), 2**30)
     found.record()
-    assert not found.recorded() and told == [{"enabled": True}]
+    assert not found.finish_recording() and told == [{"enabled": True}]
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -211,15 +211,15 @@ def step():
         else:
             held.append(torch.empty(size << 20, dtype=torch.uint8, device=device))
 found = arena.Arena(device, 184 << 20)
-found.record(); step(); assert found.recorded()
+found.record(); step(); assert found.finish_recording()
 assert found.map_memory() and len(found.holds), (found.room(), found.holds)
 for _ in range(3): found.begin(); step()
-assert found.found_room(), (found._counts(), found.reserved, found.retries)
+assert found.check_fit(), (found._counts(), found.reserved, found.retries)
 assert torch.cuda.memory_reserved() <= 184 << 20
 torch.cuda.empty_cache()
 found.remap_if_needed()
 found.begin(); step()
-assert found.found_room() and found.mappings == 2
+assert found.check_fit() and found.mappings == 2
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -410,12 +410,12 @@ class LaidOut:
     record = close = begin = remap_if_needed = lambda self: None
     given_up = False
 
-    def give_up(self):
+    def stop_placing(self):
         self.given_up = True
 
-    has_given_up = lambda self: False  # noqa: E731
+    has_stopped_placing = lambda self: False  # noqa: E731
 
-    def recorded(self):
+    def finish_recording(self):
         return True
 
     def reserved_in_all(self):
@@ -425,7 +425,7 @@ class LaidOut:
         LaidOut.fails -= 1
         return LaidOut.fails < 0
 
-    def found_room(self):
+    def check_fit(self):
         return True
 
 
@@ -502,9 +502,9 @@ def test_a_batch_is_cut_where_that_takes_less_time(told, counts):
         return told[count]
 
     if isinstance(counts, str):
-        assert counts in refusal(lambda: micro.by_time(predict))
+        assert counts in refusal(lambda: micro.counts_by_time(predict))
     else:
-        assert micro.by_time(predict) == counts
+        assert micro.counts_by_time(predict) == counts
 
 
 @pytest.mark.parametrize("share, parts, questions", ((1.2, 1, 1), (0.45, 2, 2)))
@@ -523,7 +523,7 @@ def test_few_plans_are_made_to_choose_a_number_of_parts(monkeypatch, share, part
 def test_a_batch_that_the_chosen_number_does_not_divide_takes_fewer_parts(monkeypatch):
     model, inputs = made("perceptron")
     plain = copy.deepcopy(model)
-    monkeypatch.setattr(micro, "by_time", lambda predict: [4, 8, 16])
+    monkeypatch.setattr(micro, "counts_by_time", lambda predict: [4, 8, 16])
     model = umt.fit(model, budget="1GiB", micro_batches="auto", backend="aot_eager", effort=0.01)
     for rows in (8, 6, 3):
         for each in (plain, model):
@@ -540,7 +540,7 @@ def test_no_number_of_parts_is_chosen_where_planning_fails(monkeypatch):
     model, inputs = made("perceptron")
     model = umt.fit(model, budget="1GiB", micro_batches="auto", backend="aot_eager", effort=0.01)
     with monkeypatch.context() as patched:
-        patched.setattr(micro, "by_time", fails)
+        patched.setattr(micro, "counts_by_time", fails)
         assert "too large" in refusal(lambda: trained(model, inputs))
     trained(model, inputs)
     assert model.plan.micro_batches == 1
@@ -809,7 +809,7 @@ def test_says_where_more_is_reserved_than_the_budget(monkeypatch):
 
 def test_says_once_that_memory_is_no_longer_mapped(monkeypatch):
     class GivesUp(LaidOut):
-        has_given_up = lambda self: True  # noqa: E731
+        has_stopped_placing = lambda self: True  # noqa: E731
 
     model, inputs = made("perceptron")
     on_made_up_gpu(monkeypatch, GivesUp, max_memory_allocated=2**26, max_memory_reserved=2**41)
@@ -848,7 +848,7 @@ def test_a_step_that_fails_is_recorded_anew(monkeypatch):
         def close(self):
             recorded.append("ends")
 
-        def recorded(self):
+        def finish_recording(self):
             recorded.append("is read")
             return True
 

@@ -155,7 +155,7 @@ def test_both_rules_of_fusion_take_the_same_memory(model, library, most, monkeyp
     """The planner's and kernels_of's, of the same two graphs in the same order. fit leaves images as they are traced; the nodes know no products that are added."""
     pytest.importorskip(library)
     joint = capture.capture(getattr(test_zoo, model), compiled=True)
-    private.simplified(joint.graph)
+    private.simplify(joint.graph)
     costs = ByMachine(export.machine("h100-sxm-80g"))
     step, begin = step_and_own_choice(joint.graph, joint.num_fwd_outputs, joint.static_inputs, costs)
     monkeypatch.setattr(liveness, "size_of", lambda tensor, plain=liveness.size_of: rounded(plain(tensor)))  # as the planner does

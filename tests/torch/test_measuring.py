@@ -100,7 +100,7 @@ def test_generated_kernels_that_cannot_be_timed_are_told(tmp_path, monkeypatch):
     def fails(alone, channels_last):
         return ValueError("no such kernel")
 
-    monkeypatch.setattr(times, "_compiled", fails)
+    monkeypatch.setattr(times, "_compile_kernel", fails)
     assert times.of_kernel(next(iter(made.generated.values())), 1 << 20, True) == 7
     assert list(times.untimed.values()) == ["ValueError: no such kernel"]
 

@@ -100,10 +100,10 @@ def test_what_is_read_often_is_widened_by_each_reader():
 
 
 def test_a_fitted_unet_has_the_gradients_of_the_whole_one(monkeypatch):
-    simplified = private.simplified
+    simplify = private.simplify
 
     def parted(joint):
-        simplified(joint)
+        simplify(joint)
         before = len(joint.graph.nodes)
         rewrites.split_convolution_gradients(joint, 1)
         assert len(joint.graph.nodes) > before
@@ -116,7 +116,7 @@ def test_a_fitted_unet_has_the_gradients_of_the_whole_one(monkeypatch):
     model, x, labels = models.WithLoss(models.UNet(width=8, depth=1)), torch.randn(2, 3, 16, 16), torch.randint(2, (2, 16, 16))
     whole = copy.deepcopy(model)
     whole(x, labels).backward()
-    monkeypatch.setattr(private, "simplified", parted)
+    monkeypatch.setattr(private, "simplify", parted)
     model = umbench.torch.fit(model, budget="1TiB", backend="aot_eager", effort=0.003)
     model(x, labels).backward()
     assert not model.plan.differences

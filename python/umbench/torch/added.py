@@ -1,4 +1,4 @@
-"""Products of matrices that Inductor lets the library add to another matrix (torch/_inductor/fx_passes/post_grad.py: addmm_fusion)."""
+"""Finds products of matrices that Inductor lets the library add to another matrix (torch/_inductor/fx_passes/post_grad.py: addmm_fusion)."""
 
 import operator
 
@@ -25,17 +25,18 @@ def add_in_products(graph):
 
 
 def is_added(node, product, other):
+    """Whether the library adds `other` to `product` for the sum `node`."""
     if not isinstance(other, torch.fx.Node) or not isinstance(product, torch.fx.Node) or product is other or product.target is not aten.mm.default:
         return False
     alone = len(product.users) == 1 and not node.kwargs and value_of(other).dtype == value_of(product).dtype
     fits = value_of(other).dim() <= 2 and value_of(node).shape == value_of(product).shape
-    return alone and fits and not all(map(is_computed, node.users))
+    return alone and fits and not all(map(is_read_by_generated, node.users))
 
 
-def is_computed(user):
-    """Whether a generated kernel reads it, directly or through views."""
+def is_read_by_generated(user):
+    """Whether `user`, a reader of a sum, is in a generated kernel, or is a view that only generated kernels read."""
     if user.op != "call_function":
         return False
     if user.target is operator.getitem or is_view(user):
-        return all(map(is_computed, user.users))
+        return all(map(is_read_by_generated, user.users))
     return torch.Tag.pointwise in getattr(user.target, "tags", ())

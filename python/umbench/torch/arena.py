@@ -25,7 +25,8 @@ SPARE = 1             # pages that small allocations may take before memory is m
 
 
 class Pieces:
-    """Free pieces of memory, each (bytes, bytes by which it could grow), by their addresses in the model, which has gaps between pieces."""
+    """A model of the allocator's free memory. `pieces`: [(bytes, bytes by which the piece could grow)]. Addresses are those of the model, which
+    has gaps between the pieces."""
 
     def __init__(self, pieces):
         self.free, self.size_at, self.begin_of, self.beyond = [], {}, {}, {}
@@ -52,7 +53,7 @@ class Pieces:
         return self.free[at]
 
     def take(self, size):
-        """Takes memory; returns its address, or None if no piece is large enough."""
+        """Takes `size` bytes; returns their address, or None if no piece is large enough."""
         found = self.best(size)
         if found is None:
             return None
@@ -63,6 +64,7 @@ class Pieces:
         return address
 
     def give(self, address, size):
+        """Gives `size` bytes at `address` back, and joins them with free neighbours."""
         if address in self.begin_of:
             before = self.begin_of[address]
             size += self.size_at[before]
@@ -93,15 +95,15 @@ def main_stream(events):
     return max(set(streams), key=streams.count, default=0)
 
 
-def requests_of(events, main):
-    """[(is allocation, key, bytes, point)] of a step's large allocations and frees on the stream `main`, from the allocator's events.
+def requests_of(events, stream):
+    """[(is allocation, key, bytes, point)] of a step's large allocations and frees on a stream, from the allocator's events.
     `point` is the number of earlier marks minus one. Allocations that outlive the step are freed at its end."""
     found, held, point = [], {}, -1
     for number, event in enumerate(events):
         size = -(-event["size"] // GRAIN) * GRAIN
         if event["action"] == "alloc" and event["size"] == MARK:
             point += 1
-        elif event["action"] == "alloc" and event["stream"] == main and size > LARGE:
+        elif event["action"] == "alloc" and event["stream"] == stream and size > LARGE:
             held[event["addr"]] = (number, size)
             found.append((True, number, size, point))
         elif event["action"] == "free_completed" and event["addr"] in held:
@@ -117,8 +119,8 @@ def end_recording(marks):
 class Arena:
     """The memory of one device. `budget`: bytes that may be reserved in all.
 
-    Order of calls: record() before a step and recorded() after it, or close() if the step fails. map_memory() and begin() before the next
-    step, and found_room() after it. remap_if_needed() and begin() before each later step. give_up() ends the placing of tensors."""
+    Order of calls: record() before a step and finish_recording() after it, or close() if the step fails. map_memory() and begin() before the next
+    step, and check_fit() after it. remap_if_needed() and begin() before each later step. stop_placing() ends the placing of tensors."""
 
     def __init__(self, device, budget):
         self.device, self.budget = device, budget
@@ -144,8 +146,8 @@ class Arena:
             self.recording.atexit = False
             placing.follow(self.marks)
 
-    def recorded(self):
-        """Whether the step was recorded."""
+    def finish_recording(self):
+        """Ends recording and keeps the step's requests. Returns False if the step was not recorded."""
         if not self.recording:
             return False
         try:
@@ -188,6 +190,7 @@ class Arena:
         return self._hold()
 
     def _map(self):
+        """Makes the allocator map the pages. Returns whether there was memory for them."""
         try:
             torch.empty(self.pages * PAGE, dtype=torch.uint8, device=self.device)
         except torch.OutOfMemoryError:
@@ -195,7 +198,7 @@ class Arena:
         return True
 
     def _hold(self):
-        """Whether the recorded step fits into the mapped memory with the pieces held as before, or with others."""
+        """Finds which pieces to hold so that the recorded step fits into the mapped memory, first those held before. Returns whether it fits."""
         pieces = Pieces(private.free_pieces(self.device, self.stream))
         changes = self.changes
         if steering.count_satisfied(self.requests, changes, pieces.copy()) < len(self.requests):
@@ -212,8 +215,8 @@ class Arena:
             self.holds.begin()
             placing.follow(self.holds)
 
-    def found_room(self):
-        """Whether the step since map_memory() found room for all its large tensors, within the budget."""
+    def check_fit(self):
+        """Notes and returns whether the step since map_memory() found room for all its large tensors, within the budget."""
         reserved, retries = self._counts()
         self.has_fitted = retries == self.retries and reserved <= self.reserved and self.reserved_in_all() <= self.budget
         self.pages_needed = self.pages if self.has_fitted else 0
@@ -233,14 +236,14 @@ class Arena:
             self.remaps += 1
             self.map_memory()
         else:
-            self.give_up()
+            self.stop_placing()
 
-    def give_up(self):
-        """Ends the placing of tensors. Their steps then need more memory."""
+    def stop_placing(self):
+        """Ends the placing of tensors; later steps may then need more memory."""
         self.holds = None
         placing.follow(None)
 
-    def has_given_up(self):
+    def has_stopped_placing(self):
         """Whether a step has fitted into the memory before, but the last MAX_REMAPS have not."""
         return self.has_fitted and self.holds is None and self.remaps == MAX_REMAPS
 

@@ -40,6 +40,8 @@ def eager_kernels():
 
 
 class AsCuda(TorchFunctionMode):
+    """A context in which functions of PyTorch run on the CPU with the operators and types that they would use on a GPU."""
+
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = dict(kwargs or {})
         name = getattr(function, "__name__", "")
@@ -153,16 +155,17 @@ def decompositions():
     whose gradient they sum (torch/_inductor/kernel/conv.py and decomposition.py)."""
     from torch._inductor.decomposition import select_decomp_table
 
-    return {**select_decomp_table(), aten.convolution.default: _without_bias, aten.convolution_backward.default: _without_bias_gradient}
+    return {**select_decomp_table(), aten.convolution.default: _bias_apart, aten.convolution_backward.default: _bias_gradient_apart}
 
 
-def _without_bias(x, weight, bias, *others):
+def _bias_apart(x, weight, bias, *others):
+    """A convolution, and its bias added after it."""
     if bias is None:
         return NotImplemented
     return aten.convolution(x, weight, None, *others) + bias.view([-1] + [1] * (x.dim() - 2))
 
 
-def _without_bias_gradient(gradient, x, weight, sizes, *others):
+def _bias_gradient_apart(gradient, x, weight, sizes, *others):
     *others, (of_x, of_weight, of_bias) = others
     if not of_bias:
         return NotImplemented

@@ -31,7 +31,8 @@ class CannotExport(Exception):
 
 @dataclass
 class Joint:
-    """`graph`: a GraphModule; `names`: of the placeholders of inputs and labels."""
+    """A traced joint graph. `static_inputs`: numbers of inputs whose memory stays; `names`: {placeholder: name of its parameter, input or
+    label}."""
 
     graph: torch.fx.GraphModule
     num_fwd_outputs: int
@@ -111,7 +112,7 @@ class Bare(torch.nn.Module):
 
 
 class Outputs(torch.nn.Module):
-    """The tensors that the model returns, for a forward pass only."""
+    """The model as a module that returns its tensors as a tuple, for a forward pass only."""
 
     def __init__(self, model, autocast):
         super().__init__()
@@ -127,6 +128,7 @@ def casting(dtype):
 
 
 def first_result(result):
+    """The loss or logits of a model's result, else its first tensor."""
     for name in ("loss", "logits"):
         found = result.get(name) if isinstance(result, dict) else getattr(result, name, None)
         if isinstance(found, torch.Tensor):
@@ -282,7 +284,7 @@ def initial_values_skipped():
 
 
 def on_fake_cpu(tensor):
-    """A fake tensor on the CPU in place of one on the meta device, or of one made before."""
+    """A fake tensor on the CPU in place of a tensor on another device or of a real tensor; all else is returned as it is."""
     if not isinstance(tensor, torch.Tensor) or tensor.device.type == "cpu" and isinstance(tensor, torch._subclasses.FakeTensor):
         return tensor
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
@@ -291,7 +293,7 @@ def on_fake_cpu(tensor):
 # --- the model ---
 
 class _RunningModule:
-    """The module whose code is running. Every traced operator is marked with it."""
+    """Follows which module's code is running, and marks every traced operator with it."""
 
     def __init__(self):
         self.stack, self.hooks = [], []
@@ -347,6 +349,7 @@ def first_line(error):
 
 
 def model_and_inputs(result):
+    """(module, tuple of inputs) of the user's function. Raises CannotExport for any other result."""
     if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[0], torch.nn.Module):
         raise CannotExport("the function returns something else than (model, inputs): a torch.nn.Module and a tuple of tensors")
     inputs = tuple(result[1]) if isinstance(result[1], (tuple, list)) else (result[1],)
@@ -367,6 +370,7 @@ def plain_module(model):
 
 
 def with_loss(model, inputs, autocast):
+    """(WithLoss, inputs, whether the last input is made-up labels)."""
     if not any(p.requires_grad for p in model.parameters()):
         raise CannotExport("no parameter requires a gradient; give --inference for the forward pass alone")
     with torch.no_grad(), AsCuda(), casting(autocast):

@@ -75,7 +75,7 @@ def _(total, left, right, *_, **__):
 
 
 def adds_to_first(node):
-    """Whether a node sums into its first input."""
+    """Whether a node adds to its first input, the sum so far."""
     return node.target is torch.ops.umbench.add_product.default and node.args[0] is not None
 
 
@@ -95,6 +95,8 @@ def sum_in_place(module):
 
 
 class ShareByShare(torch.autograd.Function):
+    """A linear layer and its cross-entropy, computed in shares of the rows."""
+
     @staticmethod
     def forward(ctx, hidden, weight, bias, labels, ignored, shares, weight_learns):
         kind = hidden.device.type
@@ -148,7 +150,7 @@ def share_by_share(hidden, weight, bias, labels, ignored, shares, weight_learns=
 
 
 def losses_of(graph):
-    """[(linear, cross_entropy)] of the nodes of a graph, Dynamo's or InShares', that can be computed in shares."""
+    """[(linear node, cross_entropy node)] that can be computed in shares, of a graph of Dynamo or of InShares."""
     return [(linear, node) for node in graph.nodes if node.op == "call_function" and node.target is F.cross_entropy for linear in linear_of(node)]
 
 
@@ -162,7 +164,7 @@ def linear_of(loss):
 
 
 def shares_to_try(graph, budget):
-    """The numbers of shares to try, best first. The first that has a plan is used."""
+    """[numbers of shares] to try in order. The first for which there is a plan is used."""
     losses = losses_of(graph)
     most = max([bytes_with_gradients(example_of(linear)) for linear, _ in losses], default=0)
     if most <= 0.01 * budget:
@@ -178,6 +180,7 @@ def bytes_with_gradients(logits):
 
 
 def is_trained(linear):
+    """Whether the weight of a linear layer requires a gradient."""
     return example_of(linear.args[1]).requires_grad
 
 
@@ -187,6 +190,7 @@ def options_of(loss):
 
 
 def example_of(argument):
+    """The traced value of a node; any other argument itself."""
     return argument.meta.get("example_value") if isinstance(argument, torch.fx.Node) else argument
 
 
@@ -200,7 +204,7 @@ def is_mean(loss):
 
 
 def in_shares(linear, loss, shares):
-    """The arguments of share_by_share that replaces them."""
+    """The arguments of the share_by_share that replaces a linear layer and its loss."""
     hidden, weight, bias = [*linear.args, None][:3]
     options = options_of(loss)
     return hidden, weight, bias, options["target"], options.get("ignore_index", -100), shares, is_trained(linear)

@@ -1,7 +1,7 @@
 """Eager operators of PyTorch that have a corresponding operator of umbench.
 
-Each function takes an eager.Walk and a node, and says whether it could: where types, layouts or arguments are not those of
-umbench's operator, the node becomes an opaque one.
+Each map_ function takes a walk.Walk and a node, and adds umbench's operator to the walk. It returns False where types, layouts or arguments
+are not those of umbench's operator; the node then becomes an opaque operator.
 """
 
 import math
@@ -14,6 +14,7 @@ from .walk import View
 
 
 def alike(tensors, kind="f32"):
+    """Whether all tensors are known, have the type `kind` and lie in the same order."""
     wide = {t.order for t in tensors if t.shape[1] > 1 and t.shape[2] * t.shape[3] > 1}
     return all(t is not None for t in tensors) and len(wide) <= 1 and all(t.type == kind for t in tensors)
 
@@ -38,6 +39,7 @@ def map_convolution(walk, node):
 
 
 def forget(walk, tensor):
+    """Removes a tensor that was made for an operator that umbench does not compute. Returns False, as the caller then does."""
     walk.tensors.remove(tensor)
     walk.names.discard(tensor.name)
     return False
@@ -128,15 +130,15 @@ def is_relu6(limits):
 
 
 def map_avg_pool2d(walk, node):
-    return averaged(walk, node, "average_pool", node.args[1:], ".y")
+    return emit_average_pool(walk, node, "average_pool", node.args[1:], ".y")
 
 
 def map_avg_pool2d_backward(walk, node):
-    return averaged(walk, node, "average_pool_backward", node.args[2:], ".dx")
+    return emit_average_pool(walk, node, "average_pool_backward", node.args[2:], ".dx")
 
 
-def averaged(walk, node, kind, how, suffix):
-    given, attributes = walk.plain(node.args[0]), _averaged(how)
+def emit_average_pool(walk, node, kind, how, suffix):
+    given, attributes = walk.plain(node.args[0]), _average_pool_attributes(how)
     if attributes is None or not _is_plane(node.args[0], given):
         return False
     made = walk.result(node, walk.label(node) + suffix)
@@ -160,8 +162,8 @@ def map_cat(walk, node):
     return True
 
 
-def taken_apart(walk, node):
-    """Makes separate tensors of a gradient whose channels are cut into slices, as that of a concatenation."""
+def take_apart(walk, node):
+    """Makes separate tensors of a gradient whose channels are cut into slices, as the gradient of a concatenation. Returns False if it cannot."""
     source = node.args[0]
     dy, cuts = walk.plain(source), [(channels_cut(user), user) for user in source.users if channels_cut(user)]
     pieces = sorted({cut for cut, _ in cuts})
@@ -330,7 +332,7 @@ def _window_of(stride, pad, groups):
     return {"stride": list(stride), "pad": list(pad)} | ({"groups": groups} if groups > 1 else {})
 
 
-def _averaged(arguments):
+def _average_pool_attributes(arguments):
     """Attributes of an average pool from its arguments; None if umbench does not support them."""
     window, stride, pad, _, counts, divisor = list(arguments) + [[], (0, 0), False, True, None][len(arguments) - 1:]
     if divisor is not None:

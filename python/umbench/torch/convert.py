@@ -225,7 +225,8 @@ class _Writer:
         return stored_bytes(value_of(node.args[0]))
 
     def alias_of(self, kernel, read, made, dying):
-        """The operands that a generated kernel may overwrite, since it is their last reader (kernels.Kernel.over)."""
+        """{"input", "output"}: the indices of an operand and of the result that may overwrite it (kernels.Kernel.over), if the kernel is the
+        operand's last reader and both are alike; None if there is none."""
         if not kernel.joined:
             return None
         written = [base for base in kernel.writes if base in self.memory]

@@ -43,7 +43,7 @@ class Slot:
 
     def place(self, source):
         """Prepares the slot for a source, whose strides may differ from the traced ones."""
-        elements, (size, stride, *_) = _spanned(source), self.back
+        elements, (size, stride, *_) = _elements_spanned(source), self.back
         self.stride, self.bytes = source.stride(), elements * source.element_size()
         self.same_strides = all(n == 1 or a == b for n, a, b in zip(size, stride, self.stride))
         self.host, self.address = None, 0
@@ -99,7 +99,8 @@ class Slab:
 
 
 def managed_bytes(size):
-    """(a tensor in managed memory whose preferred location is the host and that the current GPU reaches over the link, what frees it)."""
+    """(a tensor of `size` bytes of managed memory that stays on the host and that the current GPU reaches over the link, a function that frees
+    it)."""
     pool = managed.library("advise_host", size)
     pool.um_pool_alloc.restype = ctypes.c_void_p
     pool.um_pool_alloc.argtypes = [ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
@@ -119,11 +120,12 @@ def expect(slot, value):
 
 
 def copy_out(source, slot):
+    """Begins the copy of a tensor to its slot; returns the copy on the host, which is complete after finish_copy()."""
     part = _slots[slot]
     if source.stride() != part.stride:
         part.place(source)
     if part.host is None or part.is_awaited and part.view() is not None:  # if its view no longer exists, the earlier backward pass will never run
-        copy = torch.empty(_spanned(source), dtype=source.dtype, pin_memory=source.is_cuda)
+        copy = torch.empty(_elements_spanned(source), dtype=source.dtype, pin_memory=source.is_cuda)
         part.begin(True, source, copy)
         return copy
     shown, part.is_awaited = part.host.detach(), True
@@ -133,6 +135,7 @@ def copy_out(source, slot):
 
 
 def copy_back(host, slot):
+    """Begins the copy of a slot to the GPU; returns the tensor there, which is complete after finish_copy()."""
     if slot not in _slots:
         raise RuntimeError("a backward pass reads tensors of a fitted model that is gone; keep the model until the pass has run")
     part = _slots[slot]
@@ -160,6 +163,7 @@ def copy_back(host, slot):
 
 
 def finish_copy(source, copy, slot, out):
+    """Makes the current stream wait for the copy of a slot; `out`: to the host."""
     part = _slots[slot]
     if part.streams:
         part.streams[out].finish(part.done[out])
@@ -172,7 +176,7 @@ def unfinished():
     return [slot for slot, part in _slots.items() if part.unfinished]
 
 
-def _spanned(tensor):
+def _elements_spanned(tensor):
     """The number of elements from a tensor's first to its last in memory."""
     return sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride())) + 1
 
@@ -180,7 +184,7 @@ def _spanned(tensor):
 def _flat(tensor):
     """The memory that a tensor spans as a flat tensor, since PyTorch copies other tensors through temporary memory for which it does not
     wait."""
-    return tensor.as_strided((_spanned(tensor),), (1,))
+    return tensor.as_strided((_elements_spanned(tensor),), (1,))
 
 
 for function in (copy_out, copy_back, finish_copy):
@@ -192,7 +196,7 @@ def _(source, slot):
     part = _slots[slot]
     if part.back:  # Inductor asks last, when it has fixed the source's strides, and compiles the backward graph later
         part.back = part.back[0], tuple(source.stride()), *part.back[2:]
-    return torch.empty(_spanned(source), dtype=source.dtype, device=_slots[slot].memory.device)
+    return torch.empty(_elements_spanned(source), dtype=source.dtype, device=_slots[slot].memory.device)
 
 
 @torch.library.register_fake("umbench::copy_back", lib=library)
@@ -210,7 +214,7 @@ def _(source, copy, slot, out):
 
 def bytes_of(node):
     value = node.meta["val"]
-    return _spanned(value) * value.element_size()
+    return _elements_spanned(value) * value.element_size()
 
 
 def offload(forward, backward, num_fwd_outputs, copies, slab):
@@ -225,8 +229,8 @@ def offload(forward, backward, num_fwd_outputs, copies, slab):
 
 
 def _by_first_reader(graph, copies, slots, hosts):
-    """Sorts the copies back that begin at the same node by their first readers, so that the one that is read first does not wait for
-    others."""
+    """[(name, back_before, slot, host)] of the copies back, sorted by their first readers: of copies that begin at the same node, that which
+    is read first does not wait for the others."""
     order = {node: i for i, node in enumerate(graph.nodes)}
     first = {node.name: min(map(order.get, node.users)) for node in graph.find_nodes(op="placeholder") if node.users}
     copied = [(name, back_before, slot, host) for (name, _, back_before), slot, host in zip(copies, slots, hosts)]

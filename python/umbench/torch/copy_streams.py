@@ -13,7 +13,7 @@ DELAY = {"cycles": 0}  # GPU cycles to wait before each copy; set by tests
 
 @functools.cache
 def driver():
-    """(record an event, make a stream wait for one, copy): calls of the driver, whose results are 0 where they succeed. Arguments are
+    """Three functions of the driver: (records an event, makes a stream wait for an event, copies). They return 0 if they succeed, and take
     handles and addresses."""
     library = ctypes.CDLL("libcuda.so.1")
     handle, calls = ctypes.c_void_p, (library.cuEventRecord, library.cuStreamWaitEvent, library.cuMemcpyAsync)

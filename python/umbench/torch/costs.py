@@ -1,4 +1,4 @@
-"""The cost of a node that is not fused, with the gaps after its kernels: measured on the GPU, or from its operations and bytes."""
+"""Costs of nodes that are not fused, with the gaps after its kernels: measured on the GPU, or from its operations and bytes."""
 
 import torch
 
@@ -25,7 +25,7 @@ def rates_of(device_name):
 
 
 class Estimated:
-    """Costs from a device's rates."""
+    """Costs from a device's rates, one of RATES."""
 
     def __init__(self, rates):
         self.rates, self.untimed = rates, set()
@@ -88,7 +88,7 @@ class Measured:
 
 
 def costs_for(device):
-    """Costs for a torch.device."""
+    """The costs of nodes on a torch.device: Measured on a GPU, Estimated on a CPU."""
     if device.type == "cuda":
         return Measured(rates_of(torch.cuda.get_device_name(device)), device)
     return Estimated(RATES[""])

@@ -21,7 +21,7 @@ def of_model(factory, *, inference=False, autocast=None, name="model", precision
     """As convert.of_model, for eager PyTorch."""
     once = capture.capture(factory, compiled=False, inference=inference, autocast=autocast)
     samples = samples_of(once)
-    twice, uncut = _doubled(factory, inference, autocast) if samples > 1 else (None, "")
+    twice, uncut = _capture_doubled(factory, inference, autocast) if samples > 1 else (None, "")
     walk = Walk(once.graph.graph, twice.graph.graph if twice else None, samples)
     walk.uncut = uncut
     outputs = outputs_of(once.graph.graph)
@@ -36,10 +36,11 @@ def of_model(factory, *, inference=False, autocast=None, name="model", precision
     wanted |= name_gradients(walk, once, outputs[once.num_fwd_outputs:])
     wanted |= write_buffers(walk, {outputs[i]: buffer for i, buffer in changed.items()})
     walk.keep(wanted)
-    return converted(walk, name, precision)
+    return to_converted(walk, name, precision)
 
 
-def converted(walk, name, precision):
+def to_converted(walk, name, precision):
+    """The Converted of a finished walk."""
     precision = precision or ("bf16" if any(t.type == "bf16" for t in walk.tensors) else "fp32")
     ops = [op | {"in": [t.name for t in op["in"]], "out": [t.name for t in op["out"]]} for op in walk.ops]
     document = {"schema": 1, "kind": "graph", "name": name, "precision": precision, "tensors": [t.as_json() for t in walk.tensors], "ops": ops}
@@ -55,18 +56,19 @@ def samples_of(joint):
 
 
 def role_of(node, joint):
+    """"parameter", also for buffers, "label" or "input" of a placeholder."""
     if joint.is_own(node):
         return "parameter"
     return "label" if joint.names.get(node.name) == "labels" else "input"
 
 
 def roles_of(joint):
-    """(role, name) of each placeholder, by its name."""
+    """{name of the placeholder: (role, name of its tensor)}."""
     return {n.name: (role_of(n, joint), joint.names.get(n.name, n.name)) for n in joint.graph.graph.nodes if n.op == "placeholder"}
 
 
-def _doubled(factory, inference, autocast):
-    """(the trace with twice the batch, the reason if there is none)."""
+def _capture_doubled(factory, inference, autocast):
+    """(the Joint traced with twice the batch, ""), or (None, the reason why it cannot be traced)."""
     try:
         return capture.capture(factory, compiled=False, inference=inference, autocast=autocast, times=2), ""
     except capture.CannotExport as error:
@@ -98,11 +100,11 @@ def call(walk, node):
     elif name in operators.WITHOUT_DATA:
         walk.views[node] = None
     elif name in operators.PLAIN_VIEWS or (name in ("clone", "contiguous") and walk.keeps_layout(node)):
-        walk.views[node] = walk.viewed(node.args[0], node, same=True)
-    elif node in walk.views or (computed_layers.channels_cut(node) and computed_layers.taken_apart(walk, node)):
+        walk.views[node] = walk.view_of(node.args[0], node, same=True)
+    elif node in walk.views or (computed_layers.channels_cut(node) and computed_layers.take_apart(walk, node)):
         pass
     elif name in operators.OTHER_VIEWS:
-        walk.views[node] = walk.viewed(node.args[0], node, same=False)
+        walk.views[node] = walk.view_of(node.args[0], node, same=False)
     else:
         known = KNOWN.get(name.lstrip("_"))
         if known is None or not known(walk, node):

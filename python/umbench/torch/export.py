@@ -19,7 +19,7 @@ def main(options):
     """options: of model_arguments.export."""
     figures = machine(options.machine) if options.machine else None
     began = time.monotonic()
-    converted = document_of(options)
+    converted = convert_model(options)
     from umbench.torch import convert, launches, optimizer, rates
     kernel_ns = options.launch
     if options.measure:
@@ -38,7 +38,8 @@ def main(options):
     report(converted, options, time.monotonic() - began)
 
 
-def document_of(options):
+def convert_model(options):
+    """The convert.Converted of the model."""
     import torch
 
     from umbench.torch import capture, convert
@@ -61,6 +62,7 @@ def function_named(text):
 
 
 def module_named(module):
+    """The module of that name, or of that .py file."""
     try:
         if module.endswith(".py"):
             sys.path.insert(1, str(Path(module).resolve().parent))
@@ -75,10 +77,12 @@ def module_named(module):
 
 
 def machine(text):
+    """The document of a machine file, given by its name or path."""
     return load.read_json(text if text.endswith(".json") else places.RESULTS / "machines" / f"{text}.json", "--machine ")
 
 
 def report(converted, options, took):
+    """Prints what was exported. took: seconds."""
     from umbench.torch import liveness
     document = converted.document
     sizes = {}

@@ -54,7 +54,7 @@ class Call:
 
     MAX_PLANS = 4     # plans of a model
     MAX_REPEATS = 3   # measurements of the second step that are repeated since its backward pass did not run
-    MAX_MAPPINGS = 3  # mappings of memory for the steps of one plan
+    MAX_MAPPINGS = 3  # how often memory may be mapped for one plan before another plan is made
 
     def __init__(self, model, plan, planning, micro_batches):
         self.model, self.plan, self.planning = model, plan, planning
@@ -87,7 +87,7 @@ class Call:
             allocate_workspaces(next(self.model.parameters()).device)
         self.planning.only_plans, self.counts = True, list(micro.COUNTS)
         try:
-            counts = micro.by_time(milliseconds)
+            counts = micro.counts_by_time(milliseconds)
         finally:
             self.planning.only_plans, self.counts = False, list(micro.COUNTS)
         self.chosen, self.counts = True, counts
@@ -100,7 +100,7 @@ class Call:
             self.begin_step()
         elif self.arena is not None and torch.is_grad_enabled():
             self.arena.remap_if_needed()
-            if self.arena.has_given_up():
+            if self.arena.has_stopped_placing():
                 self.plan.give_up()
                 placing.follow(None)
                 self.arena = None
@@ -167,7 +167,7 @@ class Call:
             ms = 1e3 * (time.monotonic() - self.begun)
             reserved = torch.cuda.max_memory_reserved(device)
             self.plan.measure(torch.cuda.max_memory_allocated(device), reserved, ms)
-            recorded = self.arena.recorded()
+            recorded = self.arena.finish_recording()
             if reserved <= self.plan.budget:
                 self.plan.settle(reserved)
             elif self.plan.measured["peak"] <= self.plan.budget and recorded and private.maps_pages():
@@ -176,7 +176,7 @@ class Call:
                 self.compile()
             else:
                 self.plan.settle(reserved)
-        elif self.arena.found_room():
+        elif self.arena.check_fit():
             self.plan.settle(self.arena.reserved_in_all())
         else:
             self.make_room()
@@ -194,7 +194,7 @@ class Call:
                 self.plan.leave_more_slack(self.arena.lacking - foreseen)
             self.compile()
         else:
-            self.arena.give_up()
+            self.arena.stop_placing()
             self.plan.settle(self.plan.measured["reserved"])
 
 
@@ -274,7 +274,7 @@ class Planning:
         self.states = sum(t.numel() * t.element_size() for t in held_states(self.optimizer))
 
     def compile_shares(self, graph, inputs):
-        return private.compiled(chunks.cut_losses(graph, self.shares), inputs, weakly(self.partition), self.backend)
+        return private.compile_graph(chunks.cut_losses(graph, self.shares), inputs, weakly(self.partition), self.backend)
 
     def partition(self, joint, inputs, *, num_fwd_outputs, static_lifetime_input_indices=None, **others):
         begun = time.monotonic()
@@ -284,7 +284,7 @@ class Planning:
         self.bytes_per_ns = rates["bytes"]
         if on_gpu:
             self.plan.leave_slack()
-        private.simplified(joint)
+        private.simplify(joint)
         self.costs = self.costs or costs_for(device)
         rates = {**rates, "link": self.costs.link()} if self.tier else rates
         unforeseen = self.plan.unforeseen.get(self.shares, 0)

@@ -27,6 +27,7 @@ def main(options):
 
 
 def multiples(options):
+    """[times that the example batch is repeated] for each batch to forecast."""
     if not options.batch:
         return [1]
     own = example_batch(options)
@@ -46,6 +47,7 @@ def example_batch(options):
 
 
 def forecast(options, times):
+    """(batch, whether it fits, row of the table) with the example inputs repeated `times` times."""
     from collections import Counter
 
     from .fit import bytes_of
@@ -65,17 +67,17 @@ def forecast(options, times):
 
 
 def planned(options, plan, times):
-    """(the step, the planner's answer, the batch, shares of the loss) with the example inputs repeated `times` times. `begin` of the answer
-    is PyTorch's own choice where the loss is whole."""
+    """(the Step, the planner's answer, the batch, number of shares of the loss) with the example inputs repeated `times` times. `begin` of
+    the answer is PyTorch's own choice where the loss is whole."""
     from . import chunks
 
     whole = chunks.InShares(1)
-    joint = captured(options, times, whole)
+    joint = capture_joint(options, times, whole)
     tries = chunks.shares_to_try(whole.graph, plan.budget)
     own = None if tries[0] == 1 else plan_of(options, plan.usable, joint, MIN_EFFORT)[1]["begin"]
     for shares in tries:
         if shares > 1:
-            joint = captured(options, times, chunks.InShares(shares))
+            joint = capture_joint(options, times, chunks.InShares(shares))
         step, answer = plan_of(options, plan.usable, joint, options.effort)
         own = answer["begin"] = own or answer["begin"]
         if answer["plan"]["peak"] <= plan.usable:
@@ -89,7 +91,7 @@ def first_size(inputs):
     return next((x.shape[0] for x in inputs if getattr(x, "shape", ())), 0)
 
 
-def captured(options, times, in_shares):
+def capture_joint(options, times, in_shares):
     import torch
 
     from . import capture, private
@@ -99,12 +101,12 @@ def captured(options, times, in_shares):
                                 autocast=getattr(torch, model_arguments.AUTOCAST_TYPES[options.autocast]) if options.autocast else None)
     except capture.CannotExport as error:
         raise load.BadInput(f"{options.model}: {error}") from None
-    private.simplified(joint.graph)
+    private.simplify(joint.graph)
     return joint
 
 
 def plan_of(options, budget, joint, effort):
-    """(the step of the joint graph, the planner's answer)."""
+    """(the Step of the joint graph, the planner's answer)."""
     from . import skips
     from .costs import ByMachine
     from .fit import fastest_of, has_products, states_per_byte

@@ -46,7 +46,7 @@ class SeparateKernel:
         """The kernel as a function of the list of its operands, which have these strides."""
         with FakeTensorMode():
             examples = [torch.empty_strided(v.shape, stride, dtype=v.dtype, device=self.device) for v, stride in zip(self.values, strides)]
-        return private.compiled_alone(torch.fx.GraphModule(torch.nn.Module(), self.graph), examples)
+        return private.compile_kernel(torch.fx.GraphModule(torch.nn.Module(), self.graph), examples)
 
 
 def is_worth_timing(kernel, size):

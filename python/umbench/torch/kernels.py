@@ -48,7 +48,7 @@ class Kernel:
 
 def kernels_of(graph):
     """The kernels of a graph in the order in which they run."""
-    buffers = _buffers_of(graph)
+    buffers = _stored_values(graph)
     groups = _Groups(buffers)
     for node, buffer in buffers.items():
         for read, straight in buffer.reads.items():
@@ -77,8 +77,8 @@ def _needed(graph):
     return {base_of(n) for out in graph.nodes if out.op == "output" for n in out.all_input_nodes}
 
 
-def _buffers_of(graph):
-    """The values that lie in memory, by the node that makes them."""
+def _stored_values(graph):
+    """{node: _Buffer} of the values that lie in memory, by the node that makes them."""
     nodes = [n for n in graph.nodes if n.op == "call_function" and maker_of(base_of(n)) is n]
     readers = {}
     for node in nodes:
@@ -118,11 +118,11 @@ def _expression(node, kind, expressions):
 def reads_elementwise(node, source, kind):
     """Whether a node of this kind reads a source element by element, and no other part of the source's memory."""
     base = base_of(source)
-    return kind in (COMPUTED, REDUCED) and name_of(node) not in GATHERS and (numel(source) >= numel(base) or are_rows_of(source, base))
+    return kind in (COMPUTED, REDUCED) and name_of(node) not in GATHERS and (numel(source) >= numel(base) or is_without_padding(source, base))
 
 
-def are_rows_of(view, base):
-    """Whether a view leaves out of a matrix nothing but the padding of its rows."""
+def is_without_padding(view, base):
+    """Whether the node `view` has all rows of the matrix `base` and leaves out only their padding."""
     of, value = value_of(base), value_of(view)
     if not isinstance(of, torch.Tensor) or of.dim() != 2 or not isinstance(value, torch.Tensor) or value.dim() < 2:
         return False

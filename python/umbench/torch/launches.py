@@ -41,7 +41,7 @@ def launches_of(converted, name):
 
 
 def first_of_passes(document):
-    """Names of the first operator of the forward pass and of that of the backward pass."""
+    """[name of the first operator of the forward pass, name of that of the backward pass]; without a backward pass only the former."""
     gradients = {t["name"] for t in document["tensors"] if t.get("use") in ("activation_gradient", "parameter_gradient")}
     found = {}
     for op in document["ops"]:

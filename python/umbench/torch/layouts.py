@@ -11,7 +11,7 @@ NODES_FOR_A_CONVOLUTION = 300
 
 
 def has_channels_last(graph):
-    """For a forward graph that is trained (torch/_inductor/graph.py: decide_layout_opt)."""
+    """Whether torch.compile uses channels last for a forward graph that is trained (torch/_inductor/graph.py: decide_layout_opt)."""
     nodes = [n for n in graph.nodes if n.op == "call_function" and name_of(n) == "convolution"]
     shapes = [(*value_of_argument(n.args[1]).shape, n.args[8]) for n in nodes if value_of_argument(n.args[1]).dim() == 4]
     grouped = any(groups > 1 and inputs > 1 for _, inputs, _, _, groups in shapes)
@@ -21,8 +21,8 @@ def has_channels_last(graph):
 
 
 def copies_of(node):
-    """The bytes of operands and result that each kernel of a convolution of half precision, or of its gradients, copies if they do not have
-    channels last. Empty for all other nodes."""
+    """[bytes of the operands and result that a kernel copies], for each kernel of a convolution of half precision or of its gradients whose
+    images do not have channels last. Empty for all other nodes."""
     if not is_convolution(node):
         return []
     backward = name_of(node) == "convolution_backward"
@@ -35,7 +35,7 @@ def copies_of(node):
 
 
 def reordered_first(graph):
-    """Images and filters that a graph with channels last copies first. It saves the copies for the backward graph."""
+    """The placeholders of images and filters that a graph with channels last copies first. It saves the copies for the backward graph."""
     return [n for n in graph.nodes if n.op == "placeholder" and any(u.op == "call_function" and name_of(u) == "convolution" for u in n.users)
             and is_reordered(value_of_argument(n))]
 

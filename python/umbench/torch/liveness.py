@@ -7,7 +7,8 @@ LASTS = ("parameter_gradient", "output")
 
 
 def peak_of(document):
-    """(bytes, the operator's name at which they are in use). What an operator writes in the place of an operand is counted once."""
+    """(peak in bytes, name of the operator at which it occurs). A result that an operator writes in the place of an operand takes no bytes of
+    its own."""
     tensors = {t["name"]: t for t in document["tensors"]}
     last = {}
     for number, op in enumerate(document["ops"]):
@@ -41,6 +42,7 @@ def saved_bytes(document):
 
 
 def _shared(op, tensors, last, number):
+    """Bytes of the operand in whose place an operator writes its result; 0 if there is none."""
     alias = op.get("alias")
     if not alias:
         return 0

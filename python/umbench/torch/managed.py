@@ -87,8 +87,8 @@ class Pool:
 
 
 def library(policy, size):
-    """libumbench_pool.so, set to give at most `size` more bytes than it has given. Raises NoLibrary, and ValueError above the safe
-    share."""
+    """The loaded libumbench_pool.so, set to allocate at most `size` bytes in addition to those in use. Raises NoLibrary, and ValueError above the
+    safe share."""
     import torch
     found = _library(library_path())
     most = found.um_pool_used() + cap_bytes(torch.cuda.mem_get_info()[0], size)
@@ -98,7 +98,8 @@ def library(policy, size):
 
 @contextlib.contextmanager
 def managed_pool(policy="none", cap=None):
-    """A context in which this thread's GPU memory of PyTorch is managed. `cap`: bytes, at most 70 % of what is free. One at a time."""
+    """A context in which PyTorch allocates this thread's GPU memory as managed memory. `cap`: bytes, at most 70 % of the free memory. Only one
+    such context may be open at a time."""
     if policy not in POLICIES:
         raise ValueError(f"policy {policy!r} is none of {', '.join(POLICIES)}")
     path = library_path()

@@ -73,14 +73,14 @@ class Times:
             os.replace(beside, self.file)
 
     def of_node(self, node, channels_last=True):
-        """{"ns", "workspace"} of an operator with random operands of its shapes, None where it takes no random ones.
+        """{"ns", "workspace"} of an operator with random operands of its shapes; None if it does not accept random operands.
         `channels_last`: whether Inductor lays images out so, however they were traced."""
         key = key_of(node) + ("" if channels_last else " as traced")
         if key not in self.known:
             with self._alone():
                 self._read()
                 if key not in self.known:
-                    self._measure(key, node, channels_last)
+                    self._measure_and_keep(key, node, channels_last)
         return None if "refused" in self.known[key] else self.known[key]
 
     def of_kernel(self, kernel, size, channels_last):
@@ -90,11 +90,11 @@ class Times:
         alone = generated.SeparateKernel(kernel, self.device)
         key = alone.key([self._strides(value, channels_last) for value in alone.values])
         if key not in self.known:
-            run = self.compiled.pop(key, None) or self._compiled(alone, channels_last)
+            run = self.compiled.pop(key, None) or self._compile_kernel(alone, channels_last)
             with self._alone():
                 self._read()
                 if key not in self.known:
-                    self.known[key] = self._measured_kernel(run, alone, size, channels_last)
+                    self.known[key] = self._measure_kernel(run, alone, size, channels_last)
                     torch.cuda.empty_cache()
                     self.keep()
         if "ns" in self.known[key]:
@@ -110,16 +110,16 @@ class Times:
                 alone = generated.SeparateKernel(kernel, self.device)
                 key = alone.key([self._strides(value, converted.channels_last) for value in alone.values])
                 if key not in self.known and key not in self.compiled:
-                    self.compiled[key] = self._compiled(alone, converted.channels_last)
+                    self.compiled[key] = self._compile_kernel(alone, converted.channels_last)
 
-    def _compiled(self, alone, channels_last):
-        """The kernel as a function, or the error of its compilation."""
+    def _compile_kernel(self, alone, channels_last):
+        """The kernel as a function of the list of its operands, or the exception of its compilation."""
         try:
             return alone.compiled([self._strides(value, channels_last) for value in alone.values])
         except Exception as error:  # noqa: BLE001  whatever Inductor raises
             return error
 
-    def _measured_kernel(self, run, alone, size, channels_last):
+    def _measure_kernel(self, run, alone, size, channels_last):
         if isinstance(run, Exception):
             return error_entry(run)
         try:
@@ -144,9 +144,9 @@ class Times:
             finally:
                 self.is_alone = False
 
-    def _measure(self, key, node, channels_last):
+    def _measure_and_keep(self, key, node, channels_last):
         try:
-            self.known[key] = self._measured(node, channels_last)
+            self.known[key] = self._measure_node(node, channels_last)
         except Exception as error:  # noqa: BLE001  an operator that wants particular values
             self.known[key] = error_entry(error)
         torch.cuda.empty_cache()
@@ -181,7 +181,7 @@ class Times:
 
         return self._time([call() for _ in range(operand_sets(size))])
 
-    def _measured(self, node, channels_last):
+    def _measure_node(self, node, channels_last):
         with torch.no_grad():
             calls = [self._call(node, channels_last)]
             calls[0]()
@@ -232,11 +232,11 @@ class Times:
         return lambda: torch.autograd.grad(result, operands, gradient, retain_graph=True)
 
     def _time(self, calls):
-        """Nanoseconds: the shortest of some rounds, each of calls one after the other. Several `calls` with operands of their own find
-        these in memory, not in the cache."""
-        graph = self._recorded([calls[number % len(calls)] for number in range(REPEATS)])
+        """Nanoseconds of a call: the mean of a round of calls one after the other, in the shortest of some rounds. Several `calls` with operands
+        of their own find these in memory, not in the cache."""
+        graph = self._record_graph([calls[number % len(calls)] for number in range(REPEATS)])
         load = self._load()
-        busy = self._recorded(load)
+        busy = self._record_graph(load)
         marks = []
         for number in range(ROUNDS):
             for _ in range(LOADS if number else LOADS_FIRST):
@@ -248,7 +248,7 @@ class Times:
         torch.cuda.synchronize()
         return min(begin.elapsed_time(end) for begin, end in marks) * 1e6 / REPEATS
 
-    def _recorded(self, calls):
+    def _record_graph(self, calls):
         """A CUDA graph of calls, so that the GPU does not wait for launches."""
         stream = self.stream  # one stream for all, since libraries keep a workspace for each stream
         stream.wait_stream(torch.cuda.current_stream(self.device))
@@ -293,7 +293,8 @@ class Times:
 
 
 def share_rows(args):
-    """The operands of a product of experts in which each expert takes equally many rows. Whole numbers are the ends of the experts' rows."""
+    """The operands of a product of experts with the operand of whole numbers, the ends of the experts' rows, set so that each expert takes
+    equally many rows."""
     at = next(i for i, a in enumerate(args) if isinstance(a, torch.Tensor) and not a.is_floating_point())
     ends, rows = args[at], max(args[0].shape) if args[1].dim() == 2 else args[0].shape[0]
     return *args[:at], torch.arange(1, ends.numel() + 1, device=ends.device, dtype=ends.dtype) * (rows // ends.numel()), *args[at + 1:]
@@ -307,7 +308,7 @@ def error_entry(error):
 
 
 def operand_sets(size):
-    """How many sets of operands of `size` bytes are timed in turns: between two uses of one the others fill the cache."""
+    """The number of sets of operands, each of `size` bytes, that are timed in turns: between two uses of a set the others fill the cache."""
     return min(REPEATS, 1 + CACHE_BYTES // max(1, size))
 
 
@@ -317,6 +318,7 @@ def _operand_bytes(node):
 
 
 def key_of(node):
+    """The text by which the times of an operator are kept: its target, and shapes, types and strides of its operands."""
     return f"{node.target} {_shapes(node.args)} {_shapes(dict(node.kwargs))}"
 
 
@@ -331,6 +333,7 @@ def _shape(value, node=None):
 
 
 def _sizes():
+    """Yields the sizes in bytes for which copies are timed."""
     size = MIN_BYTES
     while size <= MAX_BYTES:
         yield size

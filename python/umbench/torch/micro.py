@@ -14,10 +14,10 @@ class Planned(NoPlan):
     """Ends a call that only makes a plan."""
 
 
-def by_time(predict):
-    """The part of COUNTS from the chosen one on: the smallest that has a plan, or a larger one that saves a tenth of the time. predict(count)
-    returns milliseconds by the plan and without one, or raises NoPlan. The time without a plan is a lower bound for larger counts, so it
-    ends where that saves no tenth, or at the first plan that saves none."""
+def counts_by_time(predict):
+    """[the chosen count and all larger ones] of COUNTS. Chosen is the smallest that has a plan, or a larger one that saves a tenth of the
+    time. predict(count) returns (milliseconds by the plan, milliseconds without a plan), or raises NoPlan. The time without a plan is a
+    lower bound for larger counts, so the search ends where that saves no tenth, or at the first plan that saves none."""
     best = None
     for count in COUNTS:
         try:
@@ -71,11 +71,12 @@ def run_in_parts(run, model, count, inputs, named):
 
 
 def batch_of(inputs, named):
+    """The first extent of the first tensor that has one; 0 if none has."""
     return next((x.shape[0] for x in [*inputs, *named.values()] if isinstance(x, torch.Tensor) and x.dim()), 0)
 
 
 def largest_count(limit, inputs, named):
-    """The largest of COUNTS, at most `limit`, that a batch has equal parts of."""
+    """The largest of COUNTS, at most `limit`, into which the batch can be cut in equal parts."""
     return max(count for count in COUNTS if count <= limit and batch_of(inputs, named) % count == 0)
 
 
@@ -94,6 +95,7 @@ def parts_of(count, inputs, named):
 
 
 def refuse_statistics(model):
+    """Raises NoPlan if a module normalises by the statistics of its batch, which parts would change."""
     for name, module in model.named_modules():
         if isinstance(module, KEEP_STATISTICS) and module.training:
             raise NoPlan(f"{name} normalises by the statistics of its batch, which parts would change; give statistics_of_parts=True if they may")

@@ -54,7 +54,7 @@ def operands(walk, node):
 
 
 def alias_of(walk, node, read, made):
-    """The operand that an element-wise operator may overwrite."""
+    """(index of the operand, index of the result) if the result of an element-wise operator may overwrite the operand, else None."""
     if name_of(node) not in ELEMENTWISE | {"slice_scatter", "select_scatter", "copy"} or len(made) != 1:
         return None
     for i, t in enumerate(read):

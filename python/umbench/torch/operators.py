@@ -71,7 +71,7 @@ RANDOM = {"inductor_random", "inductor_randint", "inductor_seeds", "native_dropo
 
 
 def name_of(node):
-    """convolution of aten.convolution.default; the target's own name where it is no operator of PyTorch."""
+    """The name of a node's operator, such as "convolution" of aten.convolution.default; else the name of the target."""
     packet = getattr(node.target, "overloadpacket", None)
     return packet.__name__ if packet is not None else getattr(node.target, "__name__", str(node.target))
 
@@ -136,7 +136,7 @@ def kind_of(node):
 
 
 def _is_one_hot(node):
-    """A number put into a constant tensor: Inductor computes it element by element (fx_passes/misc_patterns, post_grad)."""
+    """Whether a scatter puts a number into a constant tensor, which Inductor computes element by element (fx_passes/misc_patterns, post_grad)."""
     target, value = node.args[0], node.args[3]
     return not isinstance(value, torch.fx.Node) and isinstance(target, torch.fx.Node) and name_of(target) == "full"
 
@@ -147,7 +147,7 @@ def is_random(node):
 
 
 def is_repeatable(node):
-    """Whether computing it again gives the same result, as for random numbers that Inductor makes from a seed."""
+    """Whether computing a node again gives the same result, as for random numbers that Inductor makes from a seed."""
     if node.op != "call_function" or node.target is operator.getitem:
         return True
     target = node.target
@@ -210,7 +210,8 @@ def products_of(node):
 
 
 def _of_experts(operands):
-    """Rows of all experts together, each times the matrix of its own (three extents: experts, rows, columns)."""
+    """The operations of a product of experts: each row is multiplied by the matrix of its expert. Matrices have the extents experts, rows,
+    columns."""
     matrices = next((t for t in operands if t.dim() == 3), None)
     rows = next(t for t in operands if t.dim() == 2)
     if matrices is None:  # of the matrices' gradient: the rows are summed over

@@ -36,7 +36,7 @@ def add_step(document, optimizer, form="foreach"):
 
 
 def _is_computed(parameters, gradients):
-    """Whether the operator `optimizer_step` supports their types."""
+    """Whether the operator `optimizer_step` supports the types, orders and shapes of parameters and gradients."""
     both = parameters + gradients
     return (all(t.get("type", "f32") == "f32" for t in both) and len({t.get("order", "nchw") for t in both}) == 1
             and [t["shape"] for t in parameters] == [t["shape"] for t in gradients])

@@ -1,4 +1,4 @@
-"""The order in which Inductor runs the kernels of a graph: the given one, or that of least memory first, whichever has the lower peak
+"""Finds the order in which Inductor runs the kernels of a graph: the given order, or that of least memory first, whichever has the lower peak
 (torch/_inductor/memory.py: topological_sort_lpmf; its two other orders are left out)."""
 
 from .values import stored_bytes, tensors_of
@@ -29,13 +29,14 @@ class _Memory:
         self.predecessors = [{self.writer[base] for base in kernel.reads if base in self.writer} - {number} for number, kernel in enumerate(kernels)]
 
     def freed_by(self, number, left):
-        """Bytes that are freed after a kernel. `left` is the number of remaining readers of each base."""
+        """Bytes that are freed after a kernel. `left`: {base: remaining readers}."""
         kernel = self.kernels[number]
         read = [base for base in kernel.reads if base not in self.stays and left.get(base) == {number}]
         unread = [base for base in kernel.writes if base not in self.stays and not left.get(base)]
         return self.inside[number] + sum(self.size[base] for base in read + unread)
 
     def peak(self, order):
+        """The peak in bytes if the kernels run in this order."""
         held = most = self.given
         left = {base: set(numbers) for base, numbers in self.readers.items()}
         for number in order:
@@ -46,6 +47,7 @@ class _Memory:
         return most
 
     def run(self, number, left):
+        """Removes a kernel from the remaining readers of what it reads."""
         for base in self.kernels[number].reads:
             left[base].discard(number)
 

@@ -37,7 +37,7 @@ def stop_following(follower):
 
 
 def marks():
-    """Whether the points of a step are marked now."""
+    """Whether a Marks follows the step now."""
     return isinstance(_follows, Marks)
 
 
@@ -58,8 +58,8 @@ class Marks:
 
 
 class Holds:
-    """Holds pieces of memory in each step. points: numbers of the step's points, in order; changes: {index of a point: (keys of pieces that
-    are let go there, {key: bytes} of those that are taken)}; stream: as the allocator names it. At the last point all are let go."""
+    """Holds pieces of memory in each step. points: numbers of the step's points, in order; changes: {index of a point: (keys of pieces to
+    release, {key: bytes of a piece to take})}; stream: its number for the allocator. At the last point all pieces are released."""
 
     def __init__(self, points, changes, stream=0):
         self.changes, self.stream, self.held = changes, stream, {}

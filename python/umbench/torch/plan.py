@@ -112,13 +112,13 @@ class Plan:
 
 
 def library_ms(step, made):
-    """Milliseconds of the nodes that are not fused, with the gaps after them."""
+    """Milliseconds of the nodes that are not fused, also of those computed again, with the gaps after them."""
     again = [step.rows[i] for i in made["recomputed"]]
     return sum(row["ns"] for row in [*step.rows, *again] if row["kind"] == "kernel") / 1e6
 
 
 def by_module(step, made):
-    """{module: (bytes kept, of these on the host, kernels computed again)}."""
+    """{module: [bytes saved, bytes of these on the host, [names of library calls that are recomputed]]}."""
     found, away = {}, {i for i, _, _ in made["offloaded"]}
 
     def of(i):

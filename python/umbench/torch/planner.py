@@ -23,7 +23,7 @@ class NoRoom(NoPlan):
 
 
 def program():
-    """The path of umbench: $UMBENCH_PROGRAM, on the PATH, or in the checkout of this file."""
+    """The path of the program umbench: from $UMBENCH_PROGRAM, on the PATH, or in the checkout of this file."""
     asked = os.environ.get("UMBENCH_PROGRAM") or shutil.which("umbench")
     if asked:
         return asked

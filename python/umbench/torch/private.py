@@ -64,7 +64,7 @@ def missing():
     return gone
 
 
-def simplified(joint):
+def simplify(joint):
     """Removes dead and repeated nodes from the joint graph as PyTorch's partitioner does."""
     from torch._functorch import config
     from torch._functorch.compile_utils import fx_graph_cse
@@ -74,8 +74,8 @@ def simplified(joint):
         joint.graph = fx_graph_cse(joint.graph)
 
 
-def classified(joint, num_fwd_outputs, static_lifetime_input_indices):
-    """Which nodes of the simplified joint graph are forward."""
+def node_info(joint, num_fwd_outputs, static_lifetime_input_indices):
+    """PyTorch's NodeInfo of the simplified joint graph: which nodes belong to the forward pass."""
     from torch._functorch import partitioners
 
     joint.recompile()
@@ -83,7 +83,7 @@ def classified(joint, num_fwd_outputs, static_lifetime_input_indices):
 
 
 def own_choice(joint, info):
-    """The nodes that PyTorch would save without a budget."""
+    """The nodes that PyTorch would save without a budget. `info`: of node_info()."""
     from torch._functorch import partitioners
 
     for node in reversed(joint.graph.nodes):
@@ -112,7 +112,7 @@ def split(joint, inputs, num_fwd_outputs, static_inputs):
 
 
 def extract(joint, inputs, names, **kwargs):
-    """Forward and backward modules of the joint graph, where the named nodes and the inputs are saved. Repeated nodes stay."""
+    """(forward, backward) GraphModules of the joint graph that save the named nodes and the inputs. Repeated nodes stay."""
     from torch._functorch import config, partitioners
 
     def chosen(graph, info, memory_budget=1):
@@ -126,7 +126,7 @@ def extract(joint, inputs, names, **kwargs):
         partitioners.choose_saved_values_set = kept
 
 
-def compiled(graph, inputs, partition, backend):
+def compile_graph(graph, inputs, partition, backend):
     """The callable that `backend` ("inductor" or "aot_eager") makes of Dynamo's graph, split by `partition`."""
     from torch._functorch import config
     from torch._inductor import config as inductor
@@ -148,8 +148,8 @@ def compiled(graph, inputs, partition, backend):
                 "size_asserts": False, "alignment_asserts": False})  # leaves out checks, since launching dominates small kernels
 
 
-def compiled_alone(module, examples):
-    """The function of a list of tensors that Inductor makes of a traced graph. `examples`: fake tensors like them."""
+def compile_kernel(module, examples):
+    """The function that Inductor makes of a traced graph: it takes a list of tensors. `examples`: fake tensors of their shapes and types."""
     from torch._inductor.compile_fx import compile_fx_inner
 
     run = compile_fx_inner(module, examples, is_inference=True)
@@ -294,7 +294,7 @@ give_bytes = getattr(torch._C, "_cuda_cudaCachingAllocator_raw_delete", None)
 
 
 def call_directly(module, operators):
-    """Code of Inductor calls this package's operators as functions of `module`, which have their names: a call by PyTorch's dispatcher
+    """Makes Inductor's code call this package's operators as the functions of the same names in `module`: a call by PyTorch's dispatcher
     costs the CPU as much as launching a kernel."""
     from torch._inductor.codegen.custom_extern_kernel_codegen import CUSTOM_EXTERN_KERNEL_CODEGEN, CustomCodegen
     from torch._inductor.codegen.wrapper import ExternKernelAllocLine
@@ -318,14 +318,15 @@ def is_contiguous_image(value):
 
 
 def keep_order():
-    """Makes Inductor keep the order of the graphs that follow in this call of `compiled`. (compile_fx drops patches after each graph.)"""
+    """Makes Inductor keep the order of operators within the graphs that follow in this call of `compile_graph`. (compile_fx drops patches after
+    each graph.)"""
     from torch._inductor import config
 
     config.reorder_for_peak_memory = False
 
 
 def partitioner(function):
-    """`function` as Inductor wants its partitioners; its results are kept out of Inductor's cache."""
+    """`function` in the form of Inductor's partitioners. Inductor does not cache its results."""
     from torch._inductor.custom_graph_pass import CustomPartitionerFn
 
     class Partitioner(CustomPartitionerFn):
@@ -351,13 +352,13 @@ def free_workspaces():
 
 
 def configure_allocator():
-    """Applies the settings to the caching allocator, unless the user has set some."""
+    """Applies ALLOCATOR to the caching allocator, unless the user has set something else."""
     if not any(os.environ.get(name) for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")):
         torch._C._accelerator_setAllocatorSettings(ALLOCATOR)
 
 
 def maps_pages():
-    """Whether the caching allocator has these settings, once they have been given."""
+    """Whether the caching allocator has the settings of ALLOCATOR after configure_allocator()."""
     return all(os.environ.get(name, ALLOCATOR) == ALLOCATOR for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"))
 
 
@@ -396,7 +397,7 @@ def when_memory_runs_out(observe):
 
 
 def allocations_of(step):
-    """What the caching allocator does on the first GPU while step() runs: events with action, addr, size and frames."""
+    """The events of the caching allocator on the first GPU while step() runs, with action, addr, size and frames."""
     torch.cuda.memory._record_memory_history(max_entries=200000, context="alloc", stacks="python")
     step()
     torch.cuda.synchronize()
@@ -416,7 +417,7 @@ def records_allocations():
 
 
 def allocations_so_far(device):
-    """The events since recording began, with action, addr, size and stream."""
+    """The allocator's events since recording began, with action, addr, size and stream."""
     torch.cuda.synchronize(device)
     return torch.cuda.memory._snapshot()["device_traces"][device.index or 0]
 
@@ -442,7 +443,8 @@ def is_replicated():
 
 
 def after_backward(result, call):
-    """Runs call() when a backward pass from a tensor of `result` has ended without an error. Whether there is such a tensor."""
+    """Lets call() run when a backward pass from a tensor of `result` has ended without an error. Returns whether `result` has a tensor with a
+    gradient."""
     engine = torch.autograd.Variable._execution_engine
     tensors = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
     for tensor in tensors:
@@ -451,7 +453,7 @@ def after_backward(result, call):
 
 
 def forget_hints(values):
-    """Removes marks that sizes of tensors may change. PyTorch marks tensors after a model was compiled for several sizes."""
+    """Removes the marks of tensors whose sizes may change. PyTorch marks them after a model was compiled for several sizes."""
     for leaf in tree_leaves(values):
         if isinstance(leaf, torch.Tensor):
             vars(leaf).pop("_dynamo_weak_dynamic_indices", None)
@@ -463,8 +465,8 @@ def install(model, call):
 
 
 def plain_call(model):
-    """A function that runs `model` with its hooks and without what was installed. Its code is its own: Dynamo counts the graphs of one
-    code."""
+    """A function that runs `model` with its hooks and without the installed call. Each function has its own code object, since Dynamo limits
+    the number of graphs of a code object."""
     def run(*inputs, **named):
         return model._call_impl(*inputs, **named)
 

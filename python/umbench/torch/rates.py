@@ -41,7 +41,7 @@ def share_of_copies(kernel):
 
 
 def products_per_s(node, precision, machine):
-    """Operations a second of a node's products: the full rate times the known shares."""
+    """Operations a second of a node that multiplies matrices: the full rate times the known shares."""
     if node is None:
         return machine[f"{precision}_flops_per_s"]
     operands = [value_of_argument(n) for n in node.all_input_nodes]
@@ -80,6 +80,7 @@ def share_of_tiles(kind, filters):
 
 
 def share_of(machine, precision, kind, height):
+    """The share of the full rate that the machine file has for convolutions of a kind with filters of this height; 1 if it has none."""
     for entry in machine.get("operators", ()):
         if entry["kind"] == kind and entry["precision"] == precision and entry.get("filter", height) == height:
             return entry["percent"] / 100

@@ -13,6 +13,7 @@ PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 
 def of_model(model):
+    """Refuses a model that is no module, is wrapped or distributed, or has parameters that fit does not know."""
     if not isinstance(model, torch.nn.Module):
         raise NoPlan(f"fit takes a torch.nn.Module, not a {type(model).__name__}")
     for name, module in model.named_modules():
@@ -26,6 +27,7 @@ def of_model(model):
 
 
 def of_wrappers():
+    """Refuses a call within the forward pass of DistributedDataParallel."""
     if private.is_replicated():
         raise NoPlan("the model runs within DistributedDataParallel: fit plans for one GPU")
 
@@ -50,6 +52,7 @@ def is_number(value):
 
 
 def of_inputs(inputs, named):
+    """Refuses inputs that are subclasses of torch.Tensor."""
     for name, value in [*enumerate(inputs), *named.items()]:
         for leaf in tree_leaves(value):
             if isinstance(leaf, torch.Tensor):

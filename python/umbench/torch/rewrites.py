@@ -104,14 +104,15 @@ def output_padding_of(image, gradient, filters, stride, padding, dilation):
 
 
 def parts_of(image):
-    """The parts of an image that is a concatenation along channels, each recomputed by its element-wise operators; else [image]."""
+    """[nodes that compute the parts again] of an image that is a concatenation along channels; else [image]."""
     if name_of(image) != "cat" or image.args[1:] != (1,):
         return [image]
-    return [recomputed(part) for part in image.args[0]]
+    return [insert_recomputation(part) for part in image.args[0]]
 
 
-def recomputed(node):
-    """A copy of a node and of the element-wise operators before it, so that its value need not stay in memory between two readers."""
+def insert_recomputation(node):
+    """Copies a node and the element-wise operators before it, so that its value need not stay in memory between two readers. Returns the
+    copy of the node."""
     copies = {}
 
     def copy(n):
@@ -127,7 +128,7 @@ def recomputed(node):
 
 
 def dense(value):
-    """A copy as a separate tensor, in the same order."""
+    """An empty tensor like a traced one, but with dense memory, in the same order."""
     return torch.empty_like(value, memory_format=torch.preserve_format)
 
 
@@ -161,7 +162,7 @@ def compute_masks(joint):
         relu = node.args[0]
         sources = _large_sources(relu) if name_of(relu) == "relu" else ()
         if len(sources) == 1 and _is_read(*sources, relu, backward):
-            node.replace_input_with(relu, recomputed(relu))
+            node.replace_input_with(relu, insert_recomputation(relu))
 
 
 def _is_read(source, relu, backward):

@@ -1,19 +1,19 @@
-"""Images that a graph concatenates with others long after they were computed, as in a U-Net."""
+"""Saves the memory of images that a graph concatenates with others long after they were computed, as in a U-Net."""
 
 import copy
 
 import torch
 
 from .operators import ALONE, is_repeatable, kind_of
-from .rewrites import MIN_SHARE_OF_BUDGET, compute_masks, recomputed, split_convolution_gradients
+from .rewrites import MIN_SHARE_OF_BUDGET, compute_masks, insert_recomputation, split_convolution_gradients
 from .values import backward_of, numel, stored_bytes, tensors_of, value_of
 
 FAR = 2  # minimum number of library calls between the first reader of an image and its concatenation
 
 
 def variants_of(joint, budget):
-    """The joint graph, changed to take less memory. If it has such images, also a copy that computes them again for their late readers and
-    takes still less memory. budget: bytes."""
+    """[the joint graph, changed in place to take less memory]. If it has such images, also a copy that computes them again for their late
+    readers and takes still less memory. budget: bytes."""
     compute_masks(joint)
     if skips_of(joint, budget):
         budget /= 2  # smaller parts pay, too, since few operators are so large
@@ -29,7 +29,7 @@ def variants_of(joint, budget):
 
 
 def skips_of(joint, budget):
-    """{a concatenation along channels: those of its parts that were computed long before}. `budget` is in bytes."""
+    """{concatenation along channels: [its parts that were computed long before]}. `budget` is in bytes."""
     order = {node: i for i, node in enumerate(joint.graph.nodes)}
     calls = [order[node] for node in order if node.op == "call_function" and kind_of(node) == ALONE]
     backward, found = backward_of(joint.graph), {}
@@ -44,11 +44,11 @@ def skips_of(joint, budget):
 
 
 def recompute_parts(skips):
-    """Recomputes the element-wise operators of such a part for its concatenation. Otherwise Inductor would write the part into the memory of
-    the concatenation as soon as it is computed."""
+    """Recomputes the element-wise operators of each part, {concatenation: [parts]}, right before its concatenation. Otherwise Inductor would
+    write the part into the memory of the concatenation as soon as it is computed."""
     for node, parts in skips.items():
         for part in parts:
-            node.replace_input_with(part, recomputed(part))
+            node.replace_input_with(part, insert_recomputation(part))
 
 
 def read_again(joint, skips):
@@ -64,19 +64,20 @@ def read_again(joint, skips):
         again.meta = dict(node.meta)
         with joint.graph.inserting_before(again):
             for part in parts:
-                again.replace_input_with(part, _copied(part, largest, copies))
+                again.replace_input_with(part, _copy_with_sources(part, largest, copies))
         for reader in readers:
             reader.replace_input_with(node, again)
 
 
-def _copied(node, largest, copies):
-    """A copy of a node and of the images that it is computed from, up to library calls as large as `largest`. copies: made so far."""
+def _copy_with_sources(node, largest, copies):
+    """Copies a node and the images that it is computed from, up to library calls as large as `largest`. Returns the copy, or the node if it is
+    not copied. copies: {node: copy} so far."""
     if node in copies:
         return copies[node]
     (value, *_), ends = tensors_of(node) or [None], node.op != "call_function" or not is_repeatable(node)
     is_image = value is not None and value.dim() == 4 and value.numel() * 64 > largest
     if ends or not is_image or kind_of(node) == ALONE and numel(node) >= largest:
         return node
-    sources = {source: _copied(source, largest, copies) for source in node.all_input_nodes}
+    sources = {source: _copy_with_sources(source, largest, copies) for source in node.all_input_nodes}
     copies[node] = node.graph.node_copy(node, sources.get)
     return copies[node]

@@ -1,4 +1,4 @@
-"""Which pieces of memory to hold so that PyTorch's caching allocator puts the tensors of a step at the addresses that a packing of their
+"""Chooses pieces of memory to hold so that PyTorch's caching allocator puts the tensors of a step at the addresses that a packing of their
 lifetimes names.
 
 The allocator takes the smallest free piece that is large enough. Under that rule a step needs 12 to 29 % more memory than its tensors;
@@ -15,13 +15,14 @@ from .planner import program
 MIB = 2**20
 LARGE = MIB           # larger allocations use the pool that is placed here
 MAX_HELD = 40        # maximum number of pieces held before one allocation
-ROUNDINGS = (512, MIB)  # roundings of the packed sizes, since each leaves other gaps
+ROUNDINGS = (512, MIB)  # roundings of the sizes that are packed, since each leaves other gaps
 FEW = 40              # number of pieces that need not be reduced; each costs CPU time in every step
 TRIALS = 600          # trials of holding fewer pieces
 
 
 def addresses(requests, rounding):
-    """{key: bytes from the first address}, and the bytes of all, from the packer of the umbench program. Sizes are rounded up."""
+    """({key: bytes from the first address}, bytes of the whole packing) from the packer of the umbench program; ({}, 0) if it fails. Sizes are
+    rounded up to multiples of `rounding`."""
     begins, sizes, ends = {}, {}, {}
     for number, (is_taken, key, size, _) in enumerate(requests):
         if is_taken:
@@ -39,8 +40,8 @@ def addresses(requests, rounding):
 
 
 def count_satisfied(requests, changes, pieces):
-    """How many requests, in order, find room in `pieces` before one does not. `changes`: of what is held, {point: (keys to release, {key:
-    bytes to take})}; they are made before the first allocation at their point of the step."""
+    """The number of requests, in order, that find room in `pieces` before the first that does not. `changes`: {point: (keys of held pieces to
+    release, {key: bytes of a piece to hold})}; they are made before the first allocation at their point of the step."""
     at, held, last = {}, {}, None
     for number, (is_taken, key, size, point) in enumerate(requests):
         if not is_taken:
@@ -58,7 +59,7 @@ def count_satisfied(requests, changes, pieces):
 
 
 def apply_change(pieces, held, released, taken):
-    """Makes one change of what is held, {key: (address, bytes)}: releases, then takes. Whether there was room."""
+    """Makes one change of the held pieces, {key: (address, bytes)}: releases, then takes. Returns whether there was room."""
     for key in released:
         if key in held:
             pieces.give(*held.pop(key))
@@ -71,20 +72,20 @@ def apply_change(pieces, held, released, taken):
 
 
 def find_holds(requests, pieces, begin, room):
-    """(changes, 0): changes of what is held with which all requests find room in `pieces`, of which the one from address `begin` has `room`
-    bytes. (None, bytes) where none were found: what `room` lacks for the best packing."""
+    """(changes, 0): changes of the held pieces with which all requests find room in `pieces`. The largest piece has `room` bytes from address
+    `begin`. If none are found: (None, bytes that `room` lacks for the best packing)."""
     if count_satisfied(requests, {}, pieces.copy()) == len(requests):
         return {}, 0
     for elsewhere in ({}, in_other_pieces(requests, pieces, begin)):
-        best, least = packed(requests, pieces, begin, room, elsewhere)
+        best, least = changes_for_best_packing(requests, pieces, begin, room, elsewhere)
         if best is not None:
             return at_fewer_points(best, Trials(requests, pieces, 2 * TRIALS)), 0
     return None, max(0, least - room) if least < math.inf else 0
 
 
-def packed(requests, pieces, begin, room, elsewhere):
-    """(changes or None, bytes of the best packing) where tensors of `elsewhere`, {key: address}, lie in pieces other than the one from
-    `begin`. The changes take no pieces that can be left out one by one."""
+def changes_for_best_packing(requests, pieces, begin, room, elsewhere):
+    """(changes of the held pieces or None, bytes of the best packing) where tensors of `elsewhere`, {key: address}, lie in pieces other than
+    that at `begin`. The changes hold few pieces: those that are not needed are left out."""
     lengths, best, least = {key: size for is_taken, key, size, _ in requests if is_taken}, None, math.inf
     for rounding in ROUNDINGS:
         wanted, size = addresses([request for request in requests if request[1] not in elsewhere], rounding)
@@ -94,17 +95,17 @@ def packed(requests, pieces, begin, room, elsewhere):
         end = max(wanted[key] + lengths[key] for key in wanted)
         for turned in (wanted, {key: end - wanted[key] - lengths[key] for key in wanted}):
             wanted_here = Targets(requests, {key: begin + address for key, address in turned.items()} | elsewhere, begin, begin + room)
-            changes = steered(requests, wanted_here, pieces.copy())
+            changes = changes_of_holds(requests, wanted_here, pieces.copy())
             if changes is not None and count_satisfied(requests, changes, pieces.copy()) == len(requests):
-                best = min(best or changes, fewer(changes, Trials(requests, pieces, TRIALS)), key=count_taken)
+                best = min(best or changes, without_unneeded(changes, Trials(requests, pieces, TRIALS)), key=count_taken)
         if best is not None and count_taken(best) <= FEW:
             break
     return best, least
 
 
 def in_other_pieces(requests, pieces, begin):
-    """{key: address} of tensors for which pieces other than the one from `begin` have room. Tensors that take the most bytes times requests
-    choose first; two that are alive together share no piece."""
+    """{key: address} of tensors for which pieces other than that at `begin` have room. Tensors with the most bytes times requests of their
+    lifetime choose first. Two that are alive together share no piece."""
     taken_at, alive, found = {}, {}, {}
     for number, (is_taken, key, size, _) in enumerate(requests):
         if is_taken:
@@ -123,12 +124,12 @@ def in_other_pieces(requests, pieces, begin):
 
 
 def count_taken(changes):
-    """How many pieces are taken in a step."""
+    """The number of pieces that are held in a step."""
     return sum(len(taken) for _, taken in changes.values())
 
 
-def fewer(changes, trials):
-    """The changes without pieces that are not needed."""
+def without_unneeded(changes, trials):
+    """The changes without held pieces that are not needed, found by trials."""
     length = max(1, len(changes) // 2)
     while changes:
         points = sorted(changes)
@@ -143,7 +144,7 @@ def fewer(changes, trials):
 
 
 def at_fewer_points(changes, trials):
-    """The changes made at fewer points of the step, and without pieces that are not needed if so."""
+    """The changes merged to fewer points of the step, and then without pieces that are not needed."""
     changes = merge_changes(changes, trials)
     for point in sorted(changes):
         for key in list(changes[point][1]):
@@ -153,19 +154,19 @@ def at_fewer_points(changes, trials):
 
 
 class Trials:
-    """Tries changes on a model of the allocator, at most `limit` times."""
+    """Tries changes of the held pieces on a model of the allocator, at most `limit` times."""
 
     def __init__(self, requests, pieces, limit):
         self.requests, self.pieces, self.left = requests, pieces, limit
 
     def better(self, changes, others):
-        """`others` if all requests find room with them, else `changes`."""
+        """`others` if all requests find room with them, else `changes`; `changes` also after the last trial."""
         self.left -= 1
         return others if self.left >= 0 and count_satisfied(self.requests, others, self.pieces.copy()) == len(self.requests) else changes
 
 
 def without_empty(changes):
-    """The changes without releases of what is not held, and without points where nothing changes."""
+    """The changes without releases of pieces that are not held, and without points where nothing changes."""
     held, found = set(), {}
     for point in sorted(changes):
         released, taken = tuple(key for key in changes[point][0] if key in held), changes[point][1]
@@ -176,7 +177,7 @@ def without_empty(changes):
 
 
 def merge_changes(changes, trials):
-    """Makes neighbouring changes at one of their two points, where all requests still find room."""
+    """The changes with neighbours merged at one of their two points, wherever all requests still find room."""
     points = sorted(changes)
     second = points.pop() if points else None
     for first in reversed(points):
@@ -195,7 +196,7 @@ def merge_changes(changes, trials):
 
 
 class Targets:
-    """The address that each tensor shall have, within `begin` and `end`; the numbers of the requests that take it and give it back."""
+    """The wanted address of each tensor, between `begin` and `end`, and the numbers of the requests that take and give back its memory."""
 
     def __init__(self, requests, addresses, begin, end):
         self.at, self.begin, self.end = addresses, begin, end
@@ -215,11 +216,11 @@ class Targets:
             self._move(other)
 
     def _beside(self, key):
-        """Tensors that are there at the same time."""
+        """Keys of the other tensors that are alive at the same time."""
         return [other for other in self.at if other != key and self.taken_at[other] < self.given_at[key] and self.taken_at[key] < self.given_at[other]]
 
     def _move(self, key):
-        """To the nearest place that is free all the time, if there is one."""
+        """Moves the wanted address of a tensor to the nearest place that is free during its lifetime, if there is such a place."""
         size, old, places, at = self.size[key], self.at[key], [], self.begin
         beside = ((self.at[other], self.at[other] + self.size[other]) for other in self._beside(key))
         for begin, end in sorted(span for span in beside if self.begin <= span[0] < self.end) + [(self.end, self.end)]:
@@ -235,8 +236,8 @@ class Targets:
 
 
 class AllocatorState:
-    """What is free, where tensors lie, {key: address}, and what is held, {key: (address, bytes)}. last_placed: {key: address} of the last
-    group."""
+    """The free `pieces`, the addresses of tensors as `at`, {key: address}, and the held pieces, {key: (address, bytes)}. last_placed: {key:
+    address} of the last group of requests."""
 
     def __init__(self, pieces, at, held):
         self.pieces, self.at, self.held, self.last_placed = pieces, at, held, {}
@@ -249,11 +250,12 @@ class AllocatorState:
             self.pieces.give(*self.held.pop(key))
 
 
-def steered(requests, wanted, pieces):
-    """Changes of what is held so that as many tensors as can be have the wanted addresses; None where one finds no room."""
+def changes_of_holds(requests, wanted, pieces):
+    """{point: change of the held pieces} with which as many tensors as possible get the wanted addresses; None if a group of requests finds
+    no room."""
     state, changes, now = AllocatorState(pieces, {}, {}), {}, -1
     final = max((request[3] for request in requests), default=0)
-    for group in grouped_by_point(requests):
+    for group in groups_by_point(requests):
         point, best = group[0][3] if group[0][0] else None, None
         for choose_pieces in (hold_nothing,) if point in (None, -1, final) else RULES:
             tried = try_rule(group, wanted.at, state, choose_pieces)
@@ -272,8 +274,8 @@ def steered(requests, wanted, pieces):
     return changes
 
 
-def grouped_by_point(requests):
-    """Yields runs of requests: the allocations at one point of the step, and what is given back before the next allocation at another."""
+def groups_by_point(requests):
+    """Yields groups of requests: the allocations at one point of the step, and the frees before the first allocation at the next point."""
     group, point = [], None
     for request in requests:
         if request[0] and request[3] != point:
@@ -286,8 +288,8 @@ def grouped_by_point(requests):
 
 
 def try_rule(group, wanted, state, choose_pieces):
-    """Takes the pieces of one rule, then the group's requests, on a copy of the state: ((tensors elsewhere than wanted, pieces taken), the
-    change of what is held, the state after the group); None where one finds no room."""
+    """Holds the pieces that one rule chooses, then makes the group's requests, on a copy of the state. Returns ((number of tensors elsewhere
+    than wanted, number of pieces taken), the change of the held pieces, the state after the group); None if a request finds no room."""
     state = state.copy()
     held_before = set(state.held)
     taken = choose_pieces(state, [(wanted[key], size) for is_taken, key, size, _ in group if is_taken])
@@ -311,28 +313,29 @@ def try_rule(group, wanted, state, choose_pieces):
 
 
 def hold_nothing(state, spans):
-    """Releases all that is held."""
+    """Releases all held pieces. As for all of RULES, `spans` is the wanted [(address, bytes)] of a group's allocations; returns the pieces that
+    it takes in the same form, or None if it cannot."""
     state.release(list(state.held))
     return []
 
 
 def hold_more(state, spans):
-    """Releases what lies in the first span, and holds also the pieces that the allocator would rather take."""
+    """Releases the held pieces that overlap the first span. Takes the pieces that the allocator would rather choose than that span."""
     begin, size = spans[0]
     state.release([key for key, (address, length) in state.held.items() if address < begin + size and begin < address + length])
-    return take_preferred(state.pieces, spans[0])
+    return take_preferred(state.pieces, *spans[0])
 
 
 def hold_others(state, spans):
-    """Releases all that is held, and holds the pieces that the allocator would rather take."""
+    """Releases all held pieces. Takes the pieces that the allocator would rather choose than the first span."""
     state.release(list(state.held))
-    return take_preferred(state.pieces, spans[0])
+    return take_preferred(state.pieces, *spans[0])
 
 
-def take_preferred(pieces, span):
-    """Takes the pieces that the allocator would rather take than the one with the span, and what is free before the span: [(address,
-    bytes)]."""
-    (target, size), held = span, []
+def take_preferred(pieces, target, size):
+    """Takes all pieces that the allocator would choose for `size` bytes before the memory at `target`, and what is free before `target` in
+    that piece. Returns them as [(address, bytes)]; None if that cannot be done."""
+    held = []
     while len(held) < MAX_HELD:
         choice = pieces.best(size)
         if choice is None:
@@ -351,15 +354,15 @@ def take_preferred(pieces, span):
 
 
 def hold_all_else(state, spans):
-    """Holds all free memory outside of the spans: for an operator that allocates more than once."""
+    """Takes all free memory outside of the spans, for operators that allocate more than once."""
     if len(spans) < 2:
         return None
     state.release(list(state.held))
     pieces, held, left = state.pieces, [], []
     for length, begin in [piece for piece in pieces.free if piece[0] > LARGE]:
         at, cuts = begin, []
-        for span, size in sorted(spans):
-            first, last = max(span, at), min(span + size, begin + length)
+        for wanted, size in sorted(spans):
+            first, last = max(wanted, at), min(wanted + size, begin + length)
             if first < last:
                 cuts += [(at, first - at, held)] * (first > at) + [(first, last - first, left)]
                 at = last

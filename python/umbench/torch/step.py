@@ -33,8 +33,8 @@ class Step:
 
 
 def step_and_own_choice(joint, num_fwd_outputs, static_inputs, costs):
-    """(the Step, the numbers of the nodes that PyTorch would save without a budget)."""
-    info = private.classified(joint, num_fwd_outputs, static_inputs)
+    """(the Step, {numbers of the nodes that PyTorch would save without a budget})."""
+    info = private.node_info(joint, num_fwd_outputs, static_inputs)
     step = step_of(joint, info, num_fwd_outputs, costs)
     number = {node: i for i, node in enumerate(step.nodes)}
     return step, {step.root_of(number[n]) for n in private.own_choice(joint, info) if n in number}
@@ -77,7 +77,7 @@ def step_of(joint, info, num_fwd_outputs, costs):
 
 
 def copy_repeatable_to_items(nodes, rows, number):
-    """Makes each result of a node with several as repeatable as the node."""
+    """Sets whether an item, one of several results of a node, is repeatable: as the node is."""
     for node, row in zip(nodes, rows):
         if row["kind"] == "item":
             row["repeatable"] = rows[number[node.args[0]]]["repeatable"]
@@ -120,8 +120,8 @@ def shifted_inputs(node):
 
 
 def own_bytes(node, kind, device, returned):
-    """Bytes of its own on `device`: on a GPU, numbers that stay with the CPU take none. Rows of what is computed are padded, unless the
-    graph returns it."""
+    """Bytes that a node allocates on `device`; 0 for views and for values on another device. Rows of computed values are padded, unless the graph
+    returns them."""
     value = value_of(node)
     if kind == "view" or not isinstance(value, torch.Tensor) or value.device.type != device:
         return 0
@@ -139,6 +139,7 @@ def device_of(joint):
 
 
 def elements_of(node, kind):
+    """The largest number of elements of a node's results, for reductions also of its inputs."""
     values = tensors_of(node)
     if kind in ("reduction", "far_reduction") and operators.kind_of(node) != operators.READS_NEIGHBOURS:
         values += [v for n in node.all_input_nodes for v in tensors_of(n)]
@@ -146,6 +147,7 @@ def elements_of(node, kind):
 
 
 def family_of(node):
+    """A key that is equal for nodes that do the same in different layers."""
     shapes = tuple((tuple(v.shape), v.dtype) for v in tensors_of(node))
     if node.op == "placeholder":
         return ("placeholder",)

@@ -34,15 +34,15 @@ def main():
             raise load.BadInput(f"--only {name}: TABLE of {options.models} has no such function")
     rows = []
     for name in names:
-        rows.append(exported(options.models, name, table[name]))
+        rows.append(export_model(options.models, name, table[name]))
         with open(options.out, "a", encoding="utf-8") as file:
             file.write(json.dumps(rows[-1]) + "\n")
         print(text_of(rows[-1]), flush=True)
     return 0 if all("error" not in row for row in rows) else 1
 
 
-def exported(models, name, options):
-    """Exports one model; returns its line."""
+def export_model(models, name, options):
+    """Exports one model in a process; returns its row of the result."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "graph.json")
         command = [sys.executable, str(Path(__file__).resolve().parents[2] / "start.py"), "export", f"{models}:{name}", "-o", str(out), *options]
@@ -67,6 +67,7 @@ def exported(models, name, options):
 
 
 def releases():
+    """{library: version} of the LIBRARIES that are installed."""
     found = {}
     for library in LIBRARIES:
         try:

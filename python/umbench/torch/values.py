@@ -24,6 +24,7 @@ def backward_of(graph):
 
 
 def value_of(node):
+    """The traced value of a node: a fake tensor, a number, or a tuple of these; None if it has none."""
     return node.meta.get("val")
 
 
@@ -32,6 +33,7 @@ def tensors_of(node):
 
 
 def numel(node):
+    """The number of elements of a node's largest tensor; 0 if it has none."""
     return max((t.numel() for t in tensors_of(node)), default=0)
 
 
@@ -72,6 +74,7 @@ def padded_strides(node):
 
 
 def padded_row(elements, value):
+    """The elements of a row with its padding in memory; `value` has the type."""
     line = 128 // value.element_size()
     return -(-elements // line) * line if elements > 1024 else elements
 
@@ -93,7 +96,7 @@ def _plain_path(path):
 
 
 def unique_name(names, wanted):
-    """The wanted name, or that with the first number that is free; added to the set of names."""
+    """Adds a free name to the set of names and returns it: the wanted name, or that with the first free number."""
     name, count = wanted, 1
     while name in names:
         count += 1
@@ -108,7 +111,7 @@ def outputs_of(graph):
 
 
 def mutations_of(graph, count):
-    """Returns a dict from an output's number to its placeholder's number, for the first outputs that are new values of inputs."""
+    """{number of the output: number of the placeholder} for those of the first `count` outputs that are new values of inputs."""
     (out,) = (n for n in graph.nodes if n.op == "output")
     described = {n.meta.get("desc"): i for i, n in enumerate(n for n in graph.nodes if n.op == "placeholder")}
     changed = {i: getattr(d, "mutated_input", None) for i, d in enumerate(list(out.meta.get("desc") or [])[:count])}

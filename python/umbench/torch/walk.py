@@ -31,7 +31,7 @@ class Tensor:
 
 
 def _four(shape, samples):
-    """Four extents. A batch comes first; what is merged with it (heads, windows) goes to the second. Vectors lie along the second."""
+    """[four extents] of a shape. A batch comes first; extents merged with it (heads, windows) go to the second. Vectors lie along the second."""
     if samples is not None:
         shape = [samples, shape[0] // samples * math.prod(shape[1:2]), *shape[2:]]
     elif len(shape) == 1:
@@ -41,7 +41,7 @@ def _four(shape, samples):
 
 
 def _is_dense(value):
-    """Whether every element of its memory belongs to one element of it, in whatever order."""
+    """Whether the elements of a tensor fill its memory without gaps or overlaps, in any order."""
     behind = 1
     for stride, size in sorted((stride, size) for stride, size in zip(value.stride(), value.shape) if size != 1):
         if stride != behind:
@@ -62,7 +62,8 @@ class View:
 
 
 class Walk:
-    """`graph` is traced with `samples`, `doubled` with twice as many: what grows with them is the batch."""
+    """Collects tensors and operators of `graph`, traced with `samples` samples. `doubled` is traced with twice as many, or None: extents that
+    grow with them are the batch."""
 
     def __init__(self, graph, doubled, samples):
         self.nodes = list(graph.nodes)
@@ -126,10 +127,12 @@ class Walk:
         return max((stored_elements(v) for v in values), default=0), moved, False
 
     def plain(self, node):
+        """The Tensor of which a node is all elements in the same order, or None."""
         view = self.views.get(node) if isinstance(node, torch.fx.Node) else None
         return view.tensor if isinstance(view, View) and view.plain and not view.transposed else None
 
     def transposed(self, node):
+        """The Tensor of which a node is the transpose as a matrix, or None."""
         view = self.views.get(node) if isinstance(node, torch.fx.Node) else None
         return view.tensor if isinstance(view, View) and view.plain and view.transposed else None
 
@@ -140,10 +143,12 @@ class Walk:
     # --- views ---
 
     def keeps_layout(self, node):
+        """Whether a copy of a dense tensor has the strides of its source."""
         before, after = node.args[0].meta["val"], node.meta["val"]
         return before.stride() == after.stride() and _is_dense(before)
 
-    def viewed(self, source, node, same):
+    def view_of(self, source, node, same):
+        """The View, or a list of them, that a view operator makes of `source`. `same`: whether it keeps all elements in order."""
         found = self.views.get(source)
         if not isinstance(found, View):
             return found

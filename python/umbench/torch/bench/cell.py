@@ -39,7 +39,7 @@ def main():
     options = parser.parse_args()
     answers = sys.stdout
     sys.stdout = sys.stderr  # PyTorch also prints to standard output
-    cell = Cell(options)
+    cell = Training(options)
     answer(answers, cell.begin)
     for line in sys.stdin:
         answer(answers, lambda: ANSWERS[line.strip()](cell))
@@ -53,7 +53,9 @@ def answer(file, make):
     print(json.dumps(found), file=file, flush=True)
 
 
-class Cell:
+class Training:
+    """Trains one model under one way of saving memory in this process. `losses`: of all steps; `peak`: bytes of the last measurement."""
+
     def __init__(self, options):
         self.options, self.losses, self.plan, self.peak = options, [], None, 0
 
@@ -64,7 +66,7 @@ class Cell:
         self.model, self.inputs = MODELS[options.model](**({"batch": options.batch} if options.batch else {}))
         self.model.train()
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-3)
-        self.run = compiled(self.model, self.optimizer, options)
+        self.run = compile_model(self.model, self.optimizer, options)
         self.plan = plan = getattr(self.model, "plan", None)
         begun = time.monotonic()
         self.step()
@@ -105,8 +107,9 @@ class Cell:
         self.optimizer.step()
         return begin, end, issued
 
-    def timed(self):
-        """Milliseconds of forward and backward passes, and the peak in bytes: that of the second step if pieces of memory are held."""
+    def measure_times(self):
+        """{"ms": of the forward and backward pass of each step, "peak", "reserved"}. The peak is that of the second step if pieces of memory are
+        held; then "holds" and "laid" count these pieces and the mappings of memory."""
         marks = [self.step() for _ in range(STEPS_BEFORE + STEPS_TIMED)][STEPS_BEFORE:]
         torch.cuda.synchronize()
         self.peak = torch.cuda.max_memory_allocated()
@@ -116,8 +119,9 @@ class Cell:
             self.peak = self.plan.measured["peak"]
         return placing | {"ms": [begin.elapsed_time(end) for begin, end, _ in marks], "peak": self.peak, "reserved": torch.cuda.max_memory_reserved()}
 
-    def profiled(self):
-        """issue_ms: CPU time to launch a step on an idle GPU. kernel_ms, copies: of a whole step. alive: the tensors in memory at the peak."""
+    def profile(self):
+        """The times of gpu_events.of_step() and issue_ms, the CPU time to launch a step on an idle GPU. With a plan also `alive`, the blocks in
+        memory at the peak."""
         issued = []
         for _ in range(5):
             torch.cuda.synchronize()
@@ -125,9 +129,9 @@ class Cell:
         found = gpu_events.of_step(self.step) | {"issue_ms": 1e3 * sorted(issued)[2]}
         return found | ({"alive": gpu_events.alive_at_peak(self.step)} if self.plan is not None else {})
 
-    def capped(self):
-        """Whether steps succeed under a hard cap at the budget, and fail under one 3 % below their own peak. The plan does not change
-        meanwhile."""
+    def check_caps(self):
+        """Runs steps under a hard cap at the budget, and under a cap 3 % below their measured peak, where they should fail. The plan does not
+        change meanwhile."""
         device_bytes, found = torch.cuda.get_device_properties(0).total_memory, {}
         if self.plan is not None:
             from ..fit import Call
@@ -145,7 +149,7 @@ class Cell:
         return found | {"losses": [self.losses[0].item(), self.losses[-1].item()]}
 
 
-ANSWERS = {"time": Cell.timed, "profile": Cell.profiled, "cap": Cell.capped}
+ANSWERS = {"time": Training.measure_times, "profile": Training.profile, "cap": Training.check_caps}
 
 
 def gradient_norm(model):
@@ -153,13 +157,15 @@ def gradient_norm(model):
 
 
 def cap(size, device_bytes):
+    """Sets a hard cap of `size` bytes for this process and resets the peaks."""
     torch.cuda.synchronize()
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     torch.cuda.set_per_process_memory_fraction(size / device_bytes)
 
 
-def compiled(model, optimizer, options):
+def compile_model(model, optimizer, options):
+    """The function of a step's forward pass, with memory saved in the way of the options."""
     if options.way == "fit":
         import umbench.torch
 

@@ -26,7 +26,8 @@ def gpus_here():
 
 
 class Cell:
-    """A cell and its process. `row` has its results, and `error` once it has failed, after which it does not answer."""
+    """A model under one way of saving memory, and its process. `row`: the results so far, with `error` after a failure; then the process does
+    not answer."""
 
     def __init__(self, spec, value, gpu, parts="1"):
         self.model, self.way, _, ratio, tier = spec
@@ -49,6 +50,7 @@ class Cell:
         self.row |= self.receive(until)
 
     def receive(self, until):
+        """The next answer of the process; {} after a failure. until: of time.monotonic()."""
         try:
             line = self.lines.get(timeout=max(0.1, until - time.monotonic()))
         except queue.Empty:

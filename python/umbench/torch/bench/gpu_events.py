@@ -16,7 +16,7 @@ def of_step(step):
     """kernel_ms: {all, generated, optimizer, count}; kernels: [name, count, milliseconds] of those that take most; copies: milliseconds of
     copies on streams of their own, of these beside kernels (`hidden`), by direction, and of the step. in_a_row: milliseconds of each of
     several steps behind one another, and of its kernels: a GPU at its power limit lowers its clock, which a step alone does not tell."""
-    found = summed(events_of(step))
+    found = times_by_kind(events_of(step))
     for _ in range(WARM_UP):
         step()
     events = events_of(lambda: [step() for _ in range(CONSECUTIVE)])
@@ -27,7 +27,7 @@ def of_step(step):
 
 
 def events_of(run):
-    """(name, stream, begin, end) in microseconds of the GPU's work for run()."""
+    """[(name, stream, begin, end)] in microseconds of the GPU's kernels and copies during run()."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         run()
         torch.cuda.synchronize()
@@ -41,7 +41,8 @@ def main_stream(events):
     return max(set(launched), key=launched.count, default=None)
 
 
-def summed(events):
+def times_by_kind(events):
+    """{"kernel_ms", "kernels", "copies"} of events, as of_step() returns them; no "copies" if there are none."""
     main = main_stream(events)
     kernels = [e for e in events if e[1] == main and not is_copy(e[0])]
     copies = [e for e in events if e[1] != main and is_copy(e[0])]
@@ -58,6 +59,7 @@ def summed(events):
 
 
 def by_name(kernels, limit=30):
+    """[[name, count, milliseconds]] of the kernels that take most, at most `limit` of them."""
     found = {}
     for name, _, begin, end in kernels:
         count, ms = found.get(name, (0, 0.0))
@@ -81,6 +83,7 @@ def union(spans):
 
 
 def length(spans):
+    """The length of spans that do not overlap, together."""
     return sum(end - begin for begin, end in spans)
 
 
@@ -90,7 +93,8 @@ def within(begin, end, spans):
 
 
 def alive_at_peak(step, limit=40):
-    """[MiB together, how many, MiB each, line of code] of the blocks that are allocated at the peak of a step, grouped by size and line."""
+    """{"allocated": bytes, "blocks": [(MiB together, number, MiB of each, line of code)]} of memory at the peak of a step. Blocks of the same
+    size and line are one entry; at most `limit` entries."""
     held = most_alive(private.allocations_of(step))
     told = Counter((round(event["size"] / 2**20, 2), line_of(event)) for event in held)
     blocks = sorted(((round(count * size, 2), count, size, line) for (size, line), count in told.items()), reverse=True)
