@@ -58,7 +58,7 @@ std::vector<std::uint64_t> work_of_searches(const problem& p) {
 // Number of splits before those that are coarser than another one.
 std::size_t count_finest(std::span<const batch_split> splits) {
   return static_cast<std::size_t>(
-      std::ranges::count_if(splits, [](const batch_split& x) { return !x.finer.has_value(); }));
+      std::ranges::count_if(splits, [](const batch_split& x) { return !x.finer_split.has_value(); }));
 }
 
 class best_search {
@@ -217,7 +217,7 @@ class best_search {
   // Where the best plan is slow, searches the regions of splits that were cut off in half as many parts.
   void search_coarser_splits(const std::vector<std::size_t>& cut_off) {
     for (std::size_t split = coarser_begin_; split < splits_.size() && !is_within_tenth(); ++split) {
-      if (std::ranges::find(cut_off, *splits_[split].finer) != cut_off.end())
+      if (std::ranges::find(cut_off, *splits_[split].finer_split) != cut_off.end())
         search_split(split, full_effort(work_ / 8), p_.budget, best_time());
     }
   }

@@ -18,7 +18,8 @@ struct batch_split {
   bool may_swap = true;                        // tensors may be swapped
   memory_waits waits = memory_waits::for_all;  // the waits that forecasts assume
   bool depends_on_budget = false;              // its regions depend on the budget
-  std::optional<std::size_t> finer;  // index of the split whose regions these are, in half as many parts
+  // Index of the split with the same regions in twice as many parts, if this one was derived from it.
+  std::optional<std::size_t> finer_split = std::nullopt;
 };
 
 // Returns the splits to try, whole operators first. Without `same_bits` there are also micro-batches, in
@@ -30,7 +31,8 @@ struct split_request {
   bool also_without_swaps = false;  // each split also without swaps
   bool with_both_waits = false;     // each split also with memory_waits::until_enough
   bool budget_independent = false;  // only splits that do not depend on the budget
-  bool also_coarser = false;        // at the end, regions also in half as many parts; one split for each way
+  // Appends each split with regions again in half as many parts. Not with also_without_swaps or with_both_waits.
+  bool also_coarser = false;
 };
 std::vector<batch_split> splits_of(const problem& p, const split_request& what, std::string& why);
 
