@@ -17,11 +17,11 @@ EXIT_WORSE = 1
 LIMITS = {"bytes": 0.01, "faults": 0.20, "time": 0.10}
 FLOORS = {"bytes": 2 * 1024 * 1024, "faults": 100, "time": 1_000_000}
 # Sums that the driver also counts during pauses; name: (kind, one of reader.DRIVER_SUMS).
-WHOLE = {"to GPUs, by the driver's count": ("bytes", "to_gpus"), "to the host, by the driver's count": ("bytes", "to_host")}
+DRIVER_ROWS = {"to GPUs, by the driver's count": ("bytes", "to_gpus"), "to the host, by the driver's count": ("bytes", "to_host")}
 Row = namedtuple("Row", "name kind base head verdict")
 
-# name: (kind, quantities)
-MOVED = {
+# Sums of what the trace counted; name: (kind, quantities).
+COUNTED_ROWS = {
     "to GPUs by faults": ("bytes", reader.BY_FAULT_IN), "to GPUs by prefetch": ("bytes", ("in_user",)), "between GPUs": ("bytes", ("in_peer",)),
     "to the host by faults": ("bytes", reader.BY_FAULT_OUT), "to the host by prefetch": ("bytes", ("out_user",)),
     "evicted by the driver": ("bytes", ("out_eviction",)), "faults of GPUs": ("faults", reader.GPU_FAULTS),
@@ -31,18 +31,18 @@ MOVED = {
 def rows_of(base, head, limits):
     """[Row] of two lists of processes; rows of nothing on both sides are left out."""
     rows = [_row(name, kind, sum(p.total(*names) for p in base), sum(p.total(*names) for p in head), limits)
-            for name, (kind, names) in MOVED.items()]
+            for name, (kind, names) in COUNTED_ROWS.items()]
     if any(p.pauses for p in (*base, *head)):
         rows = [row._replace(verdict="about") for row in rows]
-    if all(p.driver for p in (*base, *head)):
-        rows += [_row(name, kind, sum(p.driver[sum_] for p in base), sum(p.driver[sum_] for p in head), limits)
-                 for name, (kind, sum_) in WHOLE.items()]
-    times = [_times(processes) for processes in (base, head)]
+    if all(p.driver_sums for p in (*base, *head)):
+        rows += [_row(name, kind, sum(p.driver_sums[driver_sum] for p in base), sum(p.driver_sums[driver_sum] for p in head), limits)
+                 for name, (kind, driver_sum) in DRIVER_ROWS.items()]
+    times = [_waiting_times(processes) for processes in (base, head)]
     rows += [_row(name, "time", times[0][name], times[1][name], limits) for name in times[0]]
     return [row for row in rows if row.base or row.head]
 
 
-def _times(processes):
+def _waiting_times(processes):
     """{name of a row: nanoseconds} of all processes together."""
     summaries = [explain.explain(process)[0] for process in processes]
     return {"time of kernels": sum(s.kernel_ns for s in summaries), "of it, waiting for memory": sum(s.stall_ns for s in summaries),
@@ -50,16 +50,16 @@ def _times(processes):
 
 
 def _row(name, kind, base, head, limits):
-    grown = head - base
-    beyond = abs(grown) > max(limits[kind] * base, FLOORS[kind])
-    return Row(name, kind, base, head, ("worse" if grown > 0 else "better") if beyond else "same")
+    growth = head - base
+    beyond = abs(growth) > max(limits[kind] * base, FLOORS[kind])
+    return Row(name, kind, base, head, ("worse" if growth > 0 else "better") if beyond else "same")
 
 
 def reason_if_incomplete(processes, path):
     """The reason why a trace cannot be judged, or None."""
     for process in processes:
-        if process.lost:
-            return f"{path}: {process.lost:,} records were lost"
+        if process.lost_records:
+            return f"{path}: {process.lost_records:,} records were lost"
         if process.end is None:
             return f"{path}: the program was killed or crashed"
     return None
@@ -67,14 +67,14 @@ def reason_if_incomplete(processes, path):
 
 def as_text(rows):
     shown = [("", "base", "head", "change", "")] + [
-        (row.name, _amount(row.kind, row.base), _amount(row.kind, row.head),
+        (row.name, _amount_text(row.kind, row.base), _amount_text(row.kind, row.head),
          f"{100 * (row.head - row.base) / row.base:+.1f} %" if row.base else "new", row.verdict) for row in rows]
     widths = [max(len(cells[i]) for cells in shown) for i in range(5)]
     return "\n".join("  ".join(cell.ljust(width) if i in (0, 4) else cell.rjust(width) for i, (cell, width) in enumerate(zip(cells, widths))).rstrip()
                      for cells in shown) + "\n"
 
 
-def _amount(kind, value):
+def _amount_text(kind, value):
     if kind == "time":
         return f"{value / 1e6:.2f} ms"
     return f"{value / 2**20:.2f} MiB" if kind == "bytes" else f"{value:,}"

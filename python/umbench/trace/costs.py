@@ -16,7 +16,7 @@ MACHINES = [("GH200", "gh200"), ("H200", "h200"), ("H100 PCIe", "h100-pcie5-80g"
             ("V100-SXM", "v100-nvlink-power9"), ("V100", "v100-pcie3-32g"), ("P100", "p100-pcie3-16g"), ("TITAN V", "titan-v"),
             ("1080 Ti", "gtx1080ti-11g"), ("GB300", "gb300"), ("GB10", "gb10"), ("B200", "b200"), ("A6000", "a6000-48g"), ("L40S", "l40s-48g"),
             ("RTX 4090", "rtx4090-24g"), ("RTX 5090", "rtx5090-32g")]
-USUAL = "h200"
+DEFAULT_MACHINE = "h200"
 
 
 def machine_file(name):
@@ -34,7 +34,7 @@ def machine_of(gpu_name):
     for part, name in MACHINES:
         if part.lower() in (gpu_name or "").lower():
             return name, True
-    return USUAL, False
+    return DEFAULT_MACHINE, False
 
 
 class Costs:
@@ -52,36 +52,36 @@ class Costs:
         self.name = name
         self.uvm = self.figures["uvm"]
 
-    def _at(self, size, rate):
-        return size * 1e9 / rate
+    def _ns_at(self, bytes_per_s, byte_count):
+        return byte_count * 1e9 / bytes_per_s
 
-    def prefetch_in(self, size):
+    def prefetch_to_gpu_ns(self, byte_count):
         """The time of a prefetch of memory from the host to the GPU."""
-        blocks = -(-size // BLOCK)
-        copies = self._at(size, self.figures["link_to_device_bytes_per_s"]) + blocks * self.uvm["migrate_copy_ns"]
-        walks = 2 * blocks * self.uvm["prefetch_block_ns"] + blocks * (self.uvm["host_unmap_ns"] + self.uvm["chunk_ns"])
-        return self.uvm["prefetch_call_ns"] + max(copies, walks)
+        blocks = -(-byte_count // BLOCK)
+        copies_ns = self._ns_at(self.figures["link_to_device_bytes_per_s"], byte_count) + blocks * self.uvm["migrate_copy_ns"]
+        walks_ns = 2 * blocks * self.uvm["prefetch_block_ns"] + blocks * (self.uvm["host_unmap_ns"] + self.uvm["chunk_ns"])
+        return self.uvm["prefetch_call_ns"] + max(copies_ns, walks_ns)
 
-    def populate(self, size):
+    def populate_ns(self, byte_count):
         """The time of a prefetch of memory that no processor has touched."""
-        blocks = -(-size // BLOCK)
+        blocks = -(-byte_count // BLOCK)
         return self.uvm["prefetch_call_ns"] + blocks * (self.uvm["chunk_ns"] + self.uvm["populate_ns"])
 
-    def prefetch_out(self, size):
+    def prefetch_to_host_ns(self, byte_count):
         """The time of a prefetch of memory from the GPU to the host."""
-        blocks = -(-size // BLOCK)
-        copies = self._at(size, self.figures["link_to_host_bytes_per_s"])
-        maps = blocks * (2 * self.uvm["prefetch_block_ns"] + PAGES_OF_BLOCK * self.uvm["host_map_page_ns"])
-        return self.uvm["prefetch_to_host_call_ns"] + max(copies, maps)
+        blocks = -(-byte_count // BLOCK)
+        copies_ns = self._ns_at(self.figures["link_to_host_bytes_per_s"], byte_count)
+        maps_ns = blocks * (2 * self.uvm["prefetch_block_ns"] + PAGES_OF_BLOCK * self.uvm["host_map_page_ns"])
+        return self.uvm["prefetch_to_host_call_ns"] + max(copies_ns, maps_ns)
 
-    def use_on_host(self, size, writes):
+    def touch_on_host_ns(self, byte_count, writes):
         """The time in which the CPU touches each page of memory that a prefetch brought to the host."""
-        return size // PAGE * (self.HOST_WRITE_PAGE if writes else self.HOST_READ_PAGE)
+        return byte_count // PAGE * (self.HOST_WRITE_PAGE if writes else self.HOST_READ_PAGE)
 
-    def remote_read(self, size):
+    def remote_read_ns(self, byte_count):
         """The time of a kernel to read memory on the host over the link."""
-        return self._at(size, self.uvm["remote_read_bytes_per_s"])
+        return self._ns_at(self.uvm["remote_read_bytes_per_s"], byte_count)
 
-    def resident(self, size):
-        """The minimum time of a kernel that touches `size` bytes that are on the GPU."""
-        return self.figures["launch_ns"] + self._at(size, self.figures["device_bytes_per_s"])
+    def min_kernel_ns(self, byte_count):
+        """The minimum time of a kernel that touches `byte_count` bytes that are on the GPU."""
+        return self.figures["launch_ns"] + self._ns_at(self.figures["device_bytes_per_s"], byte_count)

@@ -12,11 +12,11 @@ from umbench import arguments, load, output
 from umbench.trace import files, findings, reader
 from umbench.trace.costs import Costs, machine_of
 from umbench.trace.facts import summarize
-from umbench.trace.findings import Context, duration, size
+from umbench.trace.findings import Context, duration_text, size_text
 from umbench.trace.names import Names
 
-MAX_LINES, MAX_FINDINGS, WIDEST = 20, 4, 200
-WORTH_NAMING = 0.01  # minimum share of all waiting for which a finding is listed
+MAX_LINES, MAX_FINDINGS, MAX_WIDTH = 20, 4, 200
+MIN_SHARE = 0.01  # of the waiting; smaller savings are not told
 
 
 def explain(process, machine=None):
@@ -24,80 +24,82 @@ def explain(process, machine=None):
     gpu = next(iter(process.gpus.values()), {}).get("name", "")
     name, fits = (machine, True) if machine else machine_of(gpu)
     costs = Costs(name)
-    costs.fits = fits
+    costs.is_for_this_gpu = fits
     summary = summarize(process, costs)
     names = Names(process.allocations)
     return summary, findings.find(Context(summary, costs, names)), costs, names
 
 
-def as_lines(process, summary, found, costs, names, others=0):
-    lines = list(_head(process, summary, others))
+def as_lines(process, summary, found, costs, names, other_processes=0):
+    """The lines that `umbench explain` prints. `found` to `names` are those of explain(), `other_processes` is their number."""
+    lines = list(_head_lines(process, summary, other_processes))
     waiting = summary.stall_ns + summary.host_ns
-    worth = [finding for finding in found if finding.saving_ns > WORTH_NAMING * waiting] or found[:1]
-    if not worth:
+    listed = [finding for finding in found if finding.saving_ns > MIN_SHARE * waiting] or found[:1]
+    if not listed:
         lines.append("Nothing of it waits for managed memory." if not process.lacking else "Nothing to explain.")
     room = MAX_LINES - len(lines) - 2
-    for number, finding in enumerate(worth[:MAX_FINDINGS], 1):
-        part = list(_finding(number, finding, names, costs))
+    for number, finding in enumerate(listed[:MAX_FINDINGS], 1):
+        part = list(_finding_lines(number, finding, names, costs))
         if len(part) > room:
             break
         lines += part
         room -= len(part)
-    if worth:
-        fit = "" if costs.fits else ", which need not fit this GPU (--machine NAME)"
+    if listed:
+        fit = "" if costs.is_for_this_gpu else ", which need not fit this GPU (--machine NAME)"
         lines.append(f"Savings are simulated or estimated with machine file {costs.name}{fit}.")
-    lines += [f"The trace lacks {what}." for what in _lacks(process)][: MAX_LINES - len(lines)]
-    return [line if len(line) <= WIDEST else line[: WIDEST - 3] + "..." for line in lines[:MAX_LINES]]
+    lines += [f"The trace lacks {what}." for what in _texts_on_what_is_lacking(process)][: MAX_LINES - len(lines)]
+    return [line if len(line) <= MAX_WIDTH else line[: MAX_WIDTH - 3] + "..." for line in lines[:MAX_LINES]]
 
 
-def _head(process, summary, others):
+def _head_lines(process, summary, other_processes):
     program = process.environment.get("program") or ["?"]
     gpus = ", ".join(f"{gpu.get('name') or 'GPU'}" for gpu in process.gpus.values()) or "no GPU"
     title = " ".join(program)
     title = title if len(title) <= 80 else title[:77] + "..."
-    yield f"{title} on {gpus}: {process.last / 1e9:.3g} s" + (f" (and {others} more processes)" if others else "")
-    yield (f"Kernels ran {duration(summary.kernel_ns)}, of it {duration(summary.stall_ns)} ({_percent(summary.stall_ns, summary.kernel_ns)}) "
-           f"waiting for managed memory; the CPU waited {duration(summary.host_ns)} for it"
-           + (" (timed while nothing was counted)." if process.times else "."))
-    moved = [(f"{size(process.total(*reader.BY_FAULT_IN))} to GPUs by faults", process.total(*reader.BY_FAULT_IN)),
-             (f"{size(process.total('in_user'))} to GPUs by prefetch", process.total("in_user")),
-             (f"{size(process.total('in_peer'))} between GPUs", process.total("in_peer")),
-             (f"{size(process.total(*reader.BY_FAULT_OUT))} to the host by faults", process.total(*reader.BY_FAULT_OUT)),
-             (f"{size(process.total('out_user'))} to the host by prefetch", process.total("out_user")),
-             (f"{size(process.total('out_eviction'))} evicted by the driver", process.total("out_eviction"))]
+    yield f"{title} on {gpus}: {process.last_ns / 1e9:.3g} s" + (f" (and {other_processes} more processes)" if other_processes else "")
+    yield (f"Kernels ran {duration_text(summary.kernel_ns)}, of it {duration_text(summary.stall_ns)} ({_percent(summary.stall_ns, summary.kernel_ns)}) "
+           f"waiting for managed memory; the CPU waited {duration_text(summary.host_ns)} for it"
+           + (" (timed while nothing was counted)." if process.uncounted_times else "."))
+    moved = [(f"{size_text(process.total(*reader.BY_FAULT_IN))} to GPUs by faults", process.total(*reader.BY_FAULT_IN)),
+             (f"{size_text(process.total('in_user'))} to GPUs by prefetch", process.total("in_user")),
+             (f"{size_text(process.total('in_peer'))} between GPUs", process.total("in_peer")),
+             (f"{size_text(process.total(*reader.BY_FAULT_OUT))} to the host by faults", process.total(*reader.BY_FAULT_OUT)),
+             (f"{size_text(process.total('out_user'))} to the host by prefetch", process.total("out_user")),
+             (f"{size_text(process.total('out_eviction'))} evicted by the driver", process.total("out_eviction"))]
     shown = [text for text, amount in moved if amount] or ["nothing"]
     yield (f"Moved: {', '.join(shown)}; {process.total(*reader.GPU_FAULTS):,} faults of GPUs, {process.total(*reader.CPU_FAULTS):,} of CPUs.")
 
 
-def _finding(number, finding, names, costs):
-    where = names.description(finding.facts.allocation, size)
-    yield f"{number}. {where}: {findings.TITLES[finding.key]} ({finding.key}), {duration(finding.waste_ns)}"
+def _finding_lines(number, finding, names, costs):
+    where = names.description(finding.facts.allocation, size_text)
+    yield f"{number}. {where}: {findings.TITLES[finding.key]} ({finding.key}), {duration_text(finding.waste_ns)}"
     yield f"   {finding.text}"
     for call, place in finding.calls:
         last = call is finding.calls[-1][0]
-        yield f"   -> {call}{', ' + place if place else ''}" + (_saves(finding) if last else "")
+        yield f"   -> {call}{', ' + place if place else ''}" + (_saving_text(finding) if last else "")
 
 
-def _saves(finding):
-    if finding.saving_ns < WORTH_NAMING * finding.waste_ns:
+def _saving_text(finding):
+    if finding.saving_ns < MIN_SHARE * finding.waste_ns:
         return ""
-    return f"; saves about {duration(finding.saving_ns)}" + (" (simulated)" if finding.simulated else "")
+    return f"; saves about {duration_text(finding.saving_ns)}" + (" (simulated)" if finding.simulated else "")
 
 
-def _lacks(process):
+def _texts_on_what_is_lacking(process):
+    """Yields what the trace lacks, each an end of the sentence "The trace lacks ..."."""
     yield from process.lacking
     if process.pauses:
         paused = sum(pause.end - pause.begin for pause in process.pauses) / 1e9
-        yield (f"what moved in {paused:.3g} s of {process.last / 1e9:.3g} s: counting paused, since it slows the program; sums are scaled "
-               + ("to what the driver counted" if process.driver else "by the time of kernels"))
-    elif process.driver:
-        for name, way in (("to_gpus", reader.IN), ("to_host", reader.OUT)):
-            told, moved = process.counted(*way), process.driver[name]
-            if abs(told - moved) > process.most_missed * moved:
-                yield (f"some movements {name.replace('_', ' ').replace('gpu', 'GPU')}: recorded {size(told)}, the driver counted {size(moved)}; "
+        yield (f"what moved in {paused:.3g} s of {process.last_ns / 1e9:.3g} s: counting paused, since it slows the program; sums are scaled "
+               + ("to what the driver counted" if process.driver_sums else "by the time of kernels"))
+    elif process.driver_sums:
+        for name, quantities in (("to_gpus", reader.IN), ("to_host", reader.OUT)):
+            recorded, moved = process.counted(*quantities), process.driver_sums[name]
+            if abs(recorded - moved) > process.max_missed_share * moved:
+                yield (f"some movements {name.replace('_', ' ').replace('gpu', 'GPU')}: recorded {size_text(recorded)}, the driver counted {size_text(moved)}; "
                        "sums are scaled")
-    if process.lost:
-        yield f"{process.lost:,} records that were lost"
+    if process.lost_records:
+        yield f"{process.lost_records:,} records that were lost"
     if process.end is None:
         yield "its end: the process was killed or crashed"
 
@@ -106,19 +108,20 @@ def _percent(part, whole):
     return f"{100 * part / whole:.0f} %" if whole else "0 %"
 
 
-def as_data(process, summary, found, costs, names):
+def as_json_value(process, summary, found, costs, names):
+    """What `umbench explain --json` writes of one process."""
     return {
         "process": process.environment.get("process"), "program": process.environment.get("program"), "machine": costs.name,
         "kernel_ns": round(summary.kernel_ns), "stall_ns": round(summary.stall_ns), "host_ns": round(summary.host_ns),
         "findings": [{"key": f.key, "allocation": names.allocation(f.facts.allocation), "bytes": f.facts.allocation.bytes,
                       "waste_ns": round(f.waste_ns), "saving_ns": round(f.saving_ns), "simulated": f.simulated, "text": f.text,
                       "calls": [list(call) for call in f.calls]} for f in found],
-        "lacking": list(_lacks(process))}
+        "lacking": list(_texts_on_what_is_lacking(process))}
 
 
 def busiest(processes):
     """The process to explain: the one with the most bytes moved and faults."""
-    return max(processes, key=lambda process: (process.total(*reader.QUANTITIES), process.last))
+    return max(processes, key=lambda process: (process.total(*reader.QUANTITIES), process.last_ns))
 
 
 def main():
@@ -135,10 +138,10 @@ def main():
             raise load.BadInput(f"explain: {options.file} has no process {options.process}")
     if options.json:
         import json
-        output.write(json.dumps([as_data(p, *explain(p, options.machine)) for p in processes], indent=2) + "\n")
+        output.write(json.dumps([as_json_value(p, *explain(p, options.machine)) for p in processes], indent=2) + "\n")
         return 0
     process = busiest(processes)
-    output.write("\n".join(as_lines(process, *explain(process, options.machine), others=len(processes) - 1)) + "\n")
+    output.write("\n".join(as_lines(process, *explain(process, options.machine), other_processes=len(processes) - 1)) + "\n")
     return 0
 
 

@@ -1,16 +1,17 @@
 """Writes traces in the formats of other tools, and as network files."""
 
 from umbench.perfetto import counter_event, name_event, span_event, text_of
-from umbench.trace.findings import size
+from umbench.trace.findings import size_text
 from umbench.trace.names import Names
 from umbench.trace.reader import BY_FAULT_IN, BY_FAULT_OUT, CPU_FAULTS, GPU_FAULTS, IN, OUT, Owners
 from umbench.trace.residence import resident_over_time
 
-CPU, RANGES, NOT_COUNTED = "CPU: faults, and what it fetched back", "named ranges", "not counted"
+CPU_TRACK, RANGES_TRACK, PAUSES_TRACK = "CPU: faults, and what it fetched back", "named ranges", "not counted"
+# Tracks of a GPU beside its kernels: (name, quantities).
 MIGRATIONS = (("migrations to it", (*IN, "in_peer")), ("migrations to the host", OUT), ("faults", GPU_FAULTS))
 
 
-def perfetto(processes):
+def perfetto_trace(processes):
     """Chrome trace (JSON): for each GPU tracks for launches, migrations each way and faults; tracks for the CPU, prefetches and named
     ranges; counters for faults and for bytes resident by allocation."""
     return text_of(event for number, process in enumerate(processes, 1) for event in _events(process.environment.get("process") or number, process))
@@ -40,22 +41,22 @@ def _spans(process, names):
     for piece in process.pieces:
         facts = _facts(piece)
         if piece.kind != "kernel":
-            track = {"host": CPU, "prefetched": "prefetches", "other": "not of a launch"}[piece.kind]
-            yield track, _verb(piece), piece.begin, piece.end, facts
+            track = {"host": CPU_TRACK, "prefetched": "prefetches", "other": "not of a launch"}[piece.kind]
+            yield track, _title_outside_kernels(piece), piece.begin, piece.end, facts
             continue
         yield f"GPU {piece.gpu}: kernels that moved or faulted", f"{names.kernel(piece.name)} #{piece.launch}", piece.begin, piece.end, facts
-        for what, quantities in MIGRATIONS:
+        for track, quantities in MIGRATIONS:
             amount = piece.sum_of(*quantities)
             if amount:
-                parts = {name: facts[name] for name in quantities if name in facts}
-                yield f"GPU {piece.gpu}: {what}", f"{amount} faults" if what == "faults" else size(amount), piece.begin, piece.end, parts
+                facts_of_track = {name: facts[name] for name in quantities if name in facts}
+                yield f"GPU {piece.gpu}: {track}", f"{amount} faults" if track == "faults" else size_text(amount), piece.begin, piece.end, facts_of_track
     for pause in process.pauses:
-        yield NOT_COUNTED, NOT_COUNTED, pause.begin, pause.end, pause.sums
-    for part in process.ranges:
-        yield RANGES, part.name, part.begin, part.end, None
+        yield PAUSES_TRACK, PAUSES_TRACK, pause.begin, pause.end, pause.sums
+    for named_range in process.ranges:
+        yield RANGES_TRACK, named_range.name, named_range.begin, named_range.end, None
 
 
-def _verb(piece):
+def _title_outside_kernels(piece):
     if piece.kind == "prefetched":
         return "prefetch to the host" if "out_user" in piece.sums else "prefetch to a GPU"
     return "fetch back" if any(name in piece.sums for name in BY_FAULT_OUT) else "faults"
@@ -64,10 +65,10 @@ def _verb(piece):
 def _facts(piece):
     facts = {name: piece.sum_of(name) for name in piece.sums}
     moved = piece.sum_of(*BY_FAULT_IN)
-    return facts | ({"waiting_ms": piece.waiting / 1e6} if piece.waiting else {}) | ({"to GPU by faults": size(moved)} if moved else {})
+    return facts | ({"waiting_ms": piece.waiting / 1e6} if piece.waiting else {}) | ({"to GPU by faults": size_text(moved)} if moved else {})
 
 
-def graph(processes):
+def network_file(processes):
     """A network file, for run, sweep, plan and compare."""
     from umbench import output
     from umbench.trace.costs import Costs, machine_of
@@ -79,4 +80,4 @@ def graph(processes):
     return made.as_json()
 
 
-FORMATS = {"perfetto": perfetto, "graph": graph}
+FORMATS = {"perfetto": perfetto_trace, "graph": network_file}

@@ -14,13 +14,13 @@ SAME_MEMORY = 64  # in blocks: memory of unknown origin with smaller gaps counts
 class Block:
     """The events of one block in order, as (event, piece). Events: "in" (moved to the GPU by faults), "fresh" (faults that moved nothing),
     "host" (moved to the CPU by faults), "prefetch_in", "prefetch_out", "evicted", "cpu" (the CPU faulted on memory of its own)."""
-    steps: list = field(default_factory=list)
-    in_mask: int = 0    # granules that moved to the GPU, a bit each
-    host_mask: int = 0  # granules that moved back to the CPU, a bit each
+    events: list = field(default_factory=list)
+    to_gpu_mask: int = 0   # granules that moved to the GPU, a bit each
+    to_host_mask: int = 0  # granules that moved back to the CPU, a bit each
     in_bytes: int = 0
-    rounds: int = 0     # how often it moved to the CPU and then to the GPU again by faults
-    touched: bool = False  # whether it has been on a GPU
-    last: str = ""         # the latest of "host", "in" and "prefetch_in"
+    round_trips: int = 0  # how often it moved to the CPU and then to the GPU again by faults
+    was_on_gpu: bool = False
+    last_move: str = ""    # the latest of "host", "in" and "prefetch_in"
     gpu_writes: int = 0   # write faults of kernels
     host_writes: int = 0  # write faults of the CPU after a GPU had used the block
 
@@ -31,42 +31,42 @@ class Facts:
     allocation: Allocation
     blocks: dict = field(default_factory=lambda: defaultdict(Block))
     bytes: Counter = field(default_factory=Counter)     # by quantity, including numbers of faults
-    kernels: dict = field(default_factory=lambda: defaultdict(float))  # (name, launch): ns that the kernel waited for this allocation
-    first: dict = field(default_factory=dict)           # (name, launch): its begin
-    gpus: Counter = field(default_factory=Counter)      # GPU: ns that its kernels waited for this allocation
-    stall: float = 0                                    # ns that all kernels waited for it
-    host_stall: float = 0                               # ns that the CPU waited for it
-    host_places: Counter = field(default_factory=Counter)
+    wait_by_kernel: dict = field(default_factory=lambda: defaultdict(float))  # (name, launch): ns that the kernel waited for this allocation
+    begin_of_kernel: dict = field(default_factory=dict)  # (name, launch): its begin
+    wait_by_gpu: Counter = field(default_factory=Counter)  # GPU: ns that its kernels waited for this allocation
+    kernel_wait_ns: float = 0                           # ns that all kernels waited for it
+    cpu_wait_ns: float = 0                              # ns that the CPU waited for it
+    cpu_wait_by_place: Counter = field(default_factory=Counter)  # place in the program's code: ns that the CPU waited there
     hints: list = field(default_factory=list)
 
-    def moved_in(self):
+    def moved_bytes_in(self):
         return sum(self.bytes[name] for name in BY_FAULT_IN)
 
-    def moved_out(self):
+    def moved_bytes_out(self):
         return sum(self.bytes[name] for name in BY_FAULT_OUT)
 
-    def distinct_in(self):
+    def distinct_bytes_in(self):
         """Bytes that were moved to the GPU at least once."""
-        return sum(bin(block.in_mask).count("1") * GRANULE for block in self.blocks.values())
+        return sum(bin(block.to_gpu_mask).count("1") * GRANULE for block in self.blocks.values())
 
     def amplification(self):
         """How often the same bytes were moved to the GPU by faults, on average."""
-        distinct = self.distinct_in()
-        return self.moved_in() / distinct if distinct else 0
+        distinct = self.distinct_bytes_in()
+        return self.moved_bytes_in() / distinct if distinct else 0
 
-    def blocks_with(self, what):
-        return [number for number, block in self.blocks.items() if any(step[0] == what for step in block.steps)]
+    def blocks_with(self, event):
+        return [number for number, block in self.blocks.items() if any(name == event for name, _ in block.events)]
 
     def hints_of(self, *calls, device="any"):
         return [hint for hint in self.hints if hint.call in calls and device in ("any", hint.device)]
 
     def longest_waiting_kernel(self):
         """(name, launch) of the kernel that waited longest for the allocation, or None."""
-        return max(self.kernels, key=self.kernels.get, default=None)
+        return max(self.wait_by_kernel, key=self.wait_by_kernel.get, default=None)
 
     def first_waiting_kernel(self):
         """(name, launch) of the first kernel that waited for the allocation, or None."""
-        return min(self.kernels, key=lambda key: self.first[key], default=None)
+        return min(self.wait_by_kernel, key=lambda key: self.begin_of_kernel[key], default=None)
 
 
 @dataclass
@@ -87,28 +87,30 @@ class Clock:
     the duration."""
 
     def __init__(self, process, costs):
-        self.times, self.costs = process.times, costs
+        self.times, self.costs = process.uncounted_times, costs
         self.kernels = [piece for piece in process.pieces if piece.kind == "kernel"]
         self.begins = [piece.begin for piece in self.kernels]
 
-    def _span(self, piece):
+    def _uncounted_span(self, piece):
+        """(begin, end) of a launch in the second run, or None."""
         return self.times.get((piece.gpu, piece.name, piece.launch))
 
-    def kernel(self, piece):
+    def kernel_ns(self, piece):
+        """The time of a launch."""
         length = piece.end - piece.begin
-        span = self._span(piece)
+        span = self._uncounted_span(piece)
         if span:
             return min(length, span[1] - span[0])
         each = self.costs.COUNTED_RECORD if piece.batches else self.costs.COUNTED_BYTES
         return length - min(length / 2, piece.records * each)
 
-    def host(self, piece):
+    def cpu_wait_ns(self, piece):
         """The time that the CPU waited between two launches."""
         length = piece.end - piece.begin
         after = bisect_right(self.begins, piece.begin)
         if 0 < after < len(self.kernels):
             before, then = self.kernels[after - 1], self.kernels[after]
-            spans = self._span(before), self._span(then)
+            spans = self._uncounted_span(before), self._uncounted_span(then)
             if all(spans):
                 longer = (then.begin - before.end) - (spans[1][0] - spans[0][1])
                 return max(0, min(length, length - longer))
@@ -116,14 +118,14 @@ class Clock:
         return length - min(length / 2, faults * self.costs.COUNTED_CPU_FAULT)
 
 
-def stall_of(piece, touched, shortest, costs, clock=None):
+def stall_ns_of(piece, touched_bytes, shortest, costs, clock=None):
     """The nanoseconds that a launch waited for faults. The trace has the time in which the driver serviced them; between two batches the
     kernel also waits for the interrupt. So if a launch mostly waited, all its time counts except its time with everything resident."""
     if not any(name in piece.sums for name in GPU_FAULTS) and not any(name in piece.sums for name in BY_FAULT_IN):
         return 0
     counted = piece.end - piece.begin
-    length = clock.kernel(piece) if clock else counted
-    least = min(shortest.get(piece.name, costs.resident(touched)), length)
+    length = clock.kernel_ns(piece) if clock else counted
+    least = min(shortest.get(piece.name, costs.min_kernel_ns(touched_bytes)), length)
     if not piece.batches:  # faults were not counted
         return length - least
     serviced = min(piece.waiting, counted)
@@ -131,6 +133,7 @@ def stall_of(piece, touched, shortest, costs, clock=None):
 
 
 def summarize(process, costs):
+    """The Summary of a process."""
     owners = Owners(process.allocations)
     found = {}
     summary = Summary(process, [])
@@ -158,9 +161,9 @@ def summarize(process, costs):
     summary.scale = _scale(process, clock)
     for piece in process.pieces:
         if piece.kind == "kernel":
-            summary.kernel_ns += clock.kernel(piece)
+            summary.kernel_ns += clock.kernel_ns(piece)
             summary.launches[piece.name] += 1
-        _add(piece, facts_of, summary, costs, clock)
+        _add_piece(piece, facts_of, summary, costs, clock)
     summary.facts = list(found.values())
     _add_hints(process, owners, found, summary)
     return summary
@@ -172,12 +175,12 @@ def _scale(process, clock):
     launches = [piece for piece in process.pieces if piece.kind == "kernel"]
     if not process.unseen or not launches:
         return 1
-    unseen, seen = (sum(busy for quiet in of if quiet.end >= launches[0].begin for _, _, busy in quiet.kernels)
-                    for of in (process.unseen, process.quiet))
-    return 1 + unseen / (seen + sum(clock.kernel(piece) for piece in launches))
+    unseen, seen = (sum(busy for quiet in stretches if quiet.end >= launches[0].begin for _, _, busy in quiet.kernels)
+                    for stretches in (process.unseen, process.quiet))
+    return 1 + unseen / (seen + sum(clock.kernel_ns(piece) for piece in launches))
 
 
-def _add(piece, facts_of, summary, costs, clock):
+def _add_piece(piece, facts_of, summary, costs, clock):
     """Adds a piece to the facts of allocations: the sums and events of its blocks, and its time, which is divided among allocations by their
     bytes. If counting paused, sums and times are scaled to the whole run."""
     masks, scale, scale_of = masks_of(piece), summary.scale, summary.process.scale_of
@@ -194,32 +197,32 @@ def _add(piece, facts_of, summary, costs, clock):
         facts = owner[block] = facts_of(block, piece.begin)
         facts.bytes.update({name: round(amount * scale_of(name)) for name, amount in sums.items()})
         mask = masks.get(block, EVERY_GRANULE)
-        moved = _add_step(facts.blocks[block], sums, mask, piece)
+        moved = _add_event(facts.blocks[block], sums, mask, piece)
         shares[id(facts)] += moved
     holders = {id(facts): facts for facts in owner.values()}
     whole = sum(shares.values())
     time = 0
     if piece.kind == "kernel":
-        time = scale * stall_of(piece, len(by_block) * BLOCK, summary.shortest, costs, clock)
+        time = scale * stall_ns_of(piece, len(by_block) * BLOCK, summary.shortest, costs, clock)
         summary.stall_ns += time
     elif piece.kind == "host" and any(name in piece.sums for name in BY_FAULT_OUT):
-        time = scale * clock.host(piece)
+        time = scale * clock.cpu_wait_ns(piece)
         summary.host_ns += time
     for key, share in shares.items():
         part = time * share / whole if whole else 0
         facts = holders[key]
         if piece.kind == "kernel" and part > 0:
-            facts.stall += part
-            facts.gpus[piece.gpu] += part
-            facts.kernels[piece.name, piece.launch] += part
-            facts.first.setdefault((piece.name, piece.launch), piece.begin)
+            facts.kernel_wait_ns += part
+            facts.wait_by_gpu[piece.gpu] += part
+            facts.wait_by_kernel[piece.name, piece.launch] += part
+            facts.begin_of_kernel.setdefault((piece.name, piece.launch), piece.begin)
         elif piece.kind == "host":
-            facts.host_stall += part
+            facts.cpu_wait_ns += part
             if piece.place and part > 0:
-                facts.host_places[piece.place] += part
+                facts.cpu_wait_by_place[piece.place] += part
 
 
-def _add_step(block, sums, mask, piece):
+def _add_event(block, sums, mask, piece):
     """Adds the event of a piece to a block. Returns the block's weight in the piece's waiting: its bytes, and a page for each fault that
     moved nothing."""
     came = sum(sums.get(name, 0) for name in BY_FAULT_IN)
@@ -227,35 +230,36 @@ def _add_step(block, sums, mask, piece):
     faults = sum(sums.get(name, 0) for name in GPU_FAULTS)
     cpu = sum(sums.get(name, 0) for name in CPU_FAULTS)
     block.gpu_writes += sums.get("gpu_write_faults", 0)
-    if block.touched:
+    if block.was_on_gpu:
         block.host_writes += sums.get("cpu_write_faults", 0)
     if sums.get("out_eviction"):
-        block.steps.append(("evicted", piece))
+        block.events.append(("evicted", piece))
     if sums.get("in_user"):
-        block.steps.append(("prefetch_in", piece))
-        block.last = "prefetch_in"
-        block.in_mask |= mask
+        block.events.append(("prefetch_in", piece))
+        block.last_move = "prefetch_in"
+        block.to_gpu_mask |= mask
     if sums.get("out_user"):
-        block.steps.append(("prefetch_out", piece))
+        block.events.append(("prefetch_out", piece))
     if came:
-        block.rounds += block.last == "host"
-        block.steps.append(("in", piece))
-        block.last = "in"
-        block.in_mask |= mask
+        block.round_trips += block.last_move == "host"
+        block.events.append(("in", piece))
+        block.last_move = "in"
+        block.to_gpu_mask |= mask
         block.in_bytes += came
     elif faults:
-        block.steps.append(("fresh", piece))
+        block.events.append(("fresh", piece))
     if left:
-        block.steps.append(("host", piece))
-        block.last = "host"
-        block.host_mask |= mask
+        block.events.append(("host", piece))
+        block.last_move = "host"
+        block.to_host_mask |= mask
     elif cpu:
-        block.steps.append(("cpu", piece))
-    block.touched = block.touched or bool(came or faults or sums.get("in_user"))
+        block.events.append(("cpu", piece))
+    block.was_on_gpu = block.was_on_gpu or bool(came or faults or sums.get("in_user"))
     return came + left + (faults * GRANULE if not came else 0) + (cpu if not left else 0)
 
 
 def _add_hints(process, owners, found, summary):
+    """Adds each hint to the Facts of the allocations whose memory it names. `found` is {number of the allocation: Facts}."""
     longest = max((allocation.bytes for allocation in owners.managed), default=0)
     addresses = [allocation.address for allocation in owners.managed]
     for hint in process.hints:
@@ -270,11 +274,11 @@ def _add_hints(process, owners, found, summary):
             found[allocation.number].hints.append(hint)
 
 
-def runs_of(facts, what):
-    """[(address, bytes)] of runs of neighbouring blocks of the allocation that have the event `what`."""
+def runs_of(facts, event):
+    """[(address, bytes)] of runs of neighbouring blocks of the allocation that have that event."""
     begin, end = facts.allocation.address, facts.allocation.address + facts.allocation.bytes
     runs = []
-    for first, count in join_runs(facts.blocks_with(what)):
+    for first, count in join_runs(facts.blocks_with(event)):
         at, until = max(begin, first * BLOCK), min(end, (first + count) * BLOCK)
         if until > at:
             runs.append((at, until - at))

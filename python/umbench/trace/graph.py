@@ -14,25 +14,25 @@ import re
 from collections import defaultdict
 
 from umbench import load
-from umbench.trace.facts import Clock, stall_of, summarize
+from umbench.trace.facts import Clock, stall_ns_of, summarize
 from umbench.trace.names import Names
 from umbench.trace.reader import BLOCK, BY_FAULT_IN, BY_FAULT_OUT, CPU_FAULTS, GPU_FAULTS, Owners, join_runs
 
 MAX_OPERATORS, MAX_TENSORS = 20_000, 20_000
 TOUCHES = {"kernel": (*BY_FAULT_IN, *GPU_FAULTS, "in_peer", "in_user"), "host": (*BY_FAULT_OUT, *CPU_FAULTS)}
-MIN_NS = 1000
-BY_CPU = "cpu"  # label of operators that stand for the CPU
+MIN_OPERATOR_NS = 1000
+CPU_LABEL = "cpu"  # label of operators that stand for the CPU
 
 
 class Converted:
-    """The network made of a trace. known_ns, unknown_ns: times of launches whose memory is known, and of the others; of_cpu: number of
+    """The network made of a trace. known_ns, unknown_ns: times of launches whose memory is known, and of the others; cpu_operators: number of
     operators that stand for the CPU."""
 
     def __init__(self):
         self.name = ""
         self.tensors, self.operators = [], []
         self.known_ns = self.unknown_ns = 0
-        self.bytes = self.of_cpu = 0
+        self.bytes = self.cpu_operators = 0
         self.paused = False
 
     def summary_text(self):
@@ -42,57 +42,57 @@ class Converted:
                 "time, the rest touches nothing here")
         if self.paused:
             text += "; pauses of counting are left out"
-        return text + (f"; the CPU uses it {self.of_cpu} times" if self.of_cpu else "")
+        return text + (f"; the CPU uses it {self.cpu_operators} times" if self.cpu_operators else "")
 
     def as_json(self):
         return json.dumps({"schema": 1, "kind": "graph", "name": self.name, "precision": "fp32", "tensors": self.tensors, "ops": self.operators},
                           indent=1) + "\n"
 
 
-def convert(process, costs, only=None):
-    """Converts a process; with `only`, just the launches that used that allocation. Returns a Converted. Throws TooLittle if no launch
+def convert(process, costs, only_allocation=None):
+    """Converts a process; with `only_allocation`, just the launches that used that allocation. Returns a Converted. Throws TooLittle if no launch
     moved anything."""
     summary, clock = summarize(process, costs), Clock(process, costs)
     owners = Owners(process.allocations)
-    accesses = _accesses(process, owners, only)
+    accesses = _accesses(process, owners, only_allocation)
     if not accesses:
         raise load.TooLittle("no launch of the trace moved managed memory or faulted on it, so what it touches is not known")
     if len(accesses) > MAX_OPERATORS:
         raise load.TooLittle(f"{len(accesses):,} launches moved something, more than {MAX_OPERATORS:,}; trace a shorter part")
-    made = Converted()
-    made.name = _network_name(process)
-    made.paused = bool(process.pauses)
+    network = Converted()
+    network.name = _network_name(process)
+    network.paused = bool(process.pauses)
     names = Names(process.allocations)
     users = defaultdict(list)  # (allocation, block): numbers of accesses
     for number, (piece, blocks) in enumerate(accesses):
         for block in blocks:
             users[owners.of(block, piece.begin), block].append(number)
-    reads = _segments(made, users, names)
+    reads = _add_tensors(network, users, names)
     steps = [(piece.begin, piece.kind, number, piece) for number, (piece, _) in enumerate(accesses)]
     steps += [(quiet.begin, "quiet", number, quiet) for number, quiet in enumerate(process.quiet) if quiet.kernels]
     for _, what, number, entry in sorted(steps, key=lambda step: step[:3]):
         if what == "host":
-            made.of_cpu += 1
-            _operator(made, f"{BY_CPU}.{made.of_cpu}", reads[number], MIN_NS, BY_CPU)
+            network.cpu_operators += 1
+            _add_operator(network, f"{CPU_LABEL}.{network.cpu_operators}", reads[number], MIN_OPERATOR_NS, CPU_LABEL)
         elif what == "kernel":
-            waited = stall_of(entry, len(_blocks_of(entry)) * BLOCK, summary.shortest, costs, clock)
-            spent = max(MIN_NS, round(clock.kernel(entry) - waited))
-            made.known_ns += spent
-            _operator(made, f"{names.kernel(entry.name)}.{entry.launch}", reads[number], spent, names.kernel(entry.name))
+            waited = stall_ns_of(entry, len(_blocks_of(entry)) * BLOCK, summary.shortest, costs, clock)
+            spent = max(MIN_OPERATOR_NS, round(clock.kernel_ns(entry) - waited))
+            network.known_ns += spent
+            _add_operator(network, f"{names.kernel(entry.name)}.{entry.launch}", reads[number], spent, names.kernel(entry.name))
         else:
-            spent = max(MIN_NS, sum(busy for _, _, busy in entry.kernels))
-            made.unknown_ns += spent
-            _operator(made, f"quiet.{number}", [], spent, "quiet")
-    return made
+            spent = max(MIN_OPERATOR_NS, sum(busy for _, _, busy in entry.kernels))
+            network.unknown_ns += spent
+            _add_operator(network, f"quiet.{number}", [], spent, "quiet")
+    return network
 
 
-def _accesses(process, owners, only):
+def _accesses(process, owners, only_allocation):
     """[(piece, blocks that it touches)] of launches, and of faults of the CPU on blocks that launches used before."""
     found, used = [], set()
     for piece in process.pieces:
         blocks = _blocks_of(piece)
-        if only:
-            blocks = {block for block in blocks if owners.of(block, piece.begin) == only}
+        if only_allocation:
+            blocks = {block for block in blocks if owners.of(block, piece.begin) == only_allocation}
         if piece.kind == "kernel":
             used |= blocks
         else:
@@ -106,8 +106,8 @@ def _blocks_of(piece):
     return {block for name in TOUCHES.get(piece.kind, ()) for first, blocks, _ in piece.sums.get(name, ()) for block in range(first, first + blocks)}
 
 
-def _segments(made, users, names):
-    """Makes one tensor of each run of neighbouring blocks that the same accesses touch. Returns {number of the access: names of its tensors}."""
+def _add_tensors(network, users, names):
+    """Adds one tensor for each run of neighbouring blocks that the same accesses touch. Returns {number of the access: names of its tensors}."""
     by_users = defaultdict(set)
     for (allocation, block), launches in users.items():
         by_users[allocation, tuple(launches)].add(block)
@@ -123,18 +123,18 @@ def _segments(made, users, names):
         name = f"{label}.{taken[label]}"
         taken[label] += 1
         size = count * BLOCK if not allocation else min(count * BLOCK, max(4, allocation.bytes))
-        made.tensors.append({"name": name, "shape": [1, max(1, size // 4), 1, 1], "use": "parameter"})
-        made.bytes += size
+        network.tensors.append({"name": name, "shape": [1, max(1, size // 4), 1, 1], "use": "parameter"})
+        network.bytes += size
         for launch in launches:
             reads[launch].append(name)
     return reads
 
 
-def _operator(made, name, reads, spent, label):
-    number = len(made.operators)
+def _add_operator(network, name, reads, spent, label):
+    number = len(network.operators)
     out = f"step.{number}"
-    made.tensors.append({"name": out, "shape": [1, 1, 1, 1], "use": "output"})
-    made.operators.append({"name": f"{number}.{name}", "kind": "opaque", "label": label, "flops": 0,
+    network.tensors.append({"name": out, "shape": [1, 1, 1, 1], "use": "output"})
+    network.operators.append({"name": f"{number}.{name}", "kind": "opaque", "label": label, "flops": 0,
                            "bytes": 4, "duration_ns": spent, "in": reads, "out": [out], "repeatable": False})
 
 

@@ -5,10 +5,10 @@ from collections import Counter, defaultdict
 import numpy as np
 
 from umbench.plots.common import pyplot
-from umbench.trace.findings import size
+from umbench.trace.findings import size_text
 from umbench.trace.names import Names
 from umbench.trace.reader import BLOCK, Owners
-from umbench.trace.residence import IN, OUT, resident_over_time
+from umbench.trace.residence import OUT, TO_GPUS, resident_over_time
 
 COLUMNS, ROWS, MAX_ALLOCATIONS = 240, 128, 6
 MIB = 1024 * 1024
@@ -18,11 +18,11 @@ def grids(process):
     """[(allocation, array of the bytes moved)] of the allocations with the most bytes moved, largest first. Rows are parts of the allocation,
     columns parts of the run."""
     owners = Owners(process.allocations)
-    length = max(process.last, 1)
+    length = max(process.last_ns, 1)
     moved = defaultdict(Counter)
     for piece in process.pieces:
         column = min(COLUMNS - 1, piece.begin * COLUMNS // length)
-        for name in (*IN, *OUT):
+        for name in (*TO_GPUS, *OUT):
             for first, blocks, amount in piece.sums.get(name, ()):
                 for block in range(first, first + blocks):
                     allocation = owners.of(block, piece.begin)
@@ -46,13 +46,13 @@ def figure(process):
         return None
     names = Names(process.allocations)
     drawn, axes = pyplot.subplots(len(found) + 1, 1, figsize=(9, 1.7 * len(found) + 2), sharex=True, layout="constrained", squeeze=False)
-    seconds = process.last / 1e9
+    seconds = process.last_ns / 1e9
     for axis, (allocation, grid) in zip(axes[:, 0], found):
         shown = np.where(grid > 0, grid / MIB, np.nan)
         image = axis.imshow(shown, aspect="auto", origin="lower", cmap="viridis_r", interpolation="nearest", vmin=0,
                             extent=(0, seconds, 0, max(allocation.bytes, BLOCK) / MIB))
         drawn.colorbar(image, ax=axis, label="MiB moved")
-        axis.set_title(names.description(allocation, size), loc="left")
+        axis.set_title(names.description(allocation, size_text), loc="left")
         axis.set_ylabel("MiB into it")
         axis.grid(visible=False)
     _draw_resident(axes[-1, 0], process, names, [allocation for allocation, _ in found])
@@ -67,7 +67,7 @@ def _draw_resident(axis, process, names, allocations):
                 lines[allocation][0].append(at / 1e9)
                 lines[allocation][1].append(amount / MIB)
     for allocation, (at, held) in lines.items():
-        axis.step([*at, process.last / 1e9], [*held, held[-1]], where="post", label=names.allocation(allocation))
+        axis.step([*at, process.last_ns / 1e9], [*held, held[-1]], where="post", label=names.allocation(allocation))
     axis.set_title("Lying on GPUs, as far as it moved or faulted", loc="left")
     axis.set_ylabel("MiB")
     axis.set_xlabel("seconds since the program started CUDA")

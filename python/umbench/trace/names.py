@@ -2,10 +2,10 @@
 
 import re
 
-LONGEST = 48
+MAX_LENGTH = 48
 # Functions of CUDA's runtime that are linked into programs, and of the code that calls main.
-OF_CUDA = re.compile(r"^(__)?cuda|^(lib)?cudart|^cu[A-Z]|^__libc_start|^_start$")
-SYSTEM = ("/lib/", "/lib64/", "/usr/lib/")
+CUDA_FUNCTION = re.compile(r"^(__)?cuda|^(lib)?cudart|^cu[A-Z]|^__libc_start|^_start$")
+SYSTEM_FOLDERS = ("/lib/", "/lib64/", "/usr/lib/")
 PLACE = re.compile(r"^(.+)\+0x[0-9a-f]+(?: (.+?))?(?: \(([^()]*:[^()]*)\))?$")
 
 
@@ -18,8 +18,8 @@ class Names:
     def kernel(self, name):
         plain = re.sub(r"\(anonymous namespace\)::|^void ", "", name)
         plain = re.sub(r"\(.*\)(?: const)?$", "", plain) or plain
-        plain = re.sub(r"(\w+::)+(?=\w+(<|$))", "", plain) if len(plain) > LONGEST else plain
-        return plain if len(plain) <= LONGEST else plain[:LONGEST - 3] + "..."
+        plain = re.sub(r"(\w+::)+(?=\w+(<|$))", "", plain) if len(plain) > MAX_LENGTH else plain
+        return plain if len(plain) <= MAX_LENGTH else plain[:MAX_LENGTH - 3] + "..."
 
     def allocation(self, allocation):
         """The name of an allocation: m0, m1 ... for managed allocations in order."""
@@ -27,23 +27,23 @@ class Names:
             return f"0x{allocation.address:x}"
         return f"m{self.managed.index(allocation.number)}"
 
-    def description(self, allocation, size):
-        """The name, size and place of an allocation as text; `size` makes a text of bytes."""
-        made = self.place(allocation.called)
-        return f"{self.allocation(allocation)} ({size(allocation.bytes)}{f', made {made}' if made else ''})"
+    def description(self, allocation, size_text):
+        """The name, size and place of an allocation as text; size_text(byte_count) makes the size's text."""
+        made = self.place(allocation.callers)
+        return f"{self.allocation(allocation)} ({size_text(allocation.bytes)}{f', made {made}' if made else ''})"
 
-    def place(self, called):
+    def place(self, callers):
         """The innermost caller that belongs to the program: "in main (step.cpp:12)"."""
         unnamed = ""
-        for frame in called:
+        for frame in callers:
             match = PLACE.match(frame)
             if not match:
                 return f"in {frame}"  # only a function's name is known
             file, function, line = match.groups()
-            if file.startswith(SYSTEM):
+            if file.startswith(SYSTEM_FOLDERS):
                 continue
-            if function and not OF_CUDA.search(function):
-                plain = re.sub(r"\(anonymous namespace\)::|\(.*\)$", "", function)[:LONGEST]
+            if function and not CUDA_FUNCTION.search(function):
+                plain = re.sub(r"\(anonymous namespace\)::|\(.*\)$", "", function)[:MAX_LENGTH]
                 return f"in {plain}" + (f" ({line})" if line and not line.endswith("?") else "")
             unnamed = unnamed or ("" if function else frame.rsplit("/", 1)[-1])
         return f"at {unnamed}" if unnamed else ""

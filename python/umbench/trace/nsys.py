@@ -15,11 +15,11 @@ from umbench.trace.reader import BLOCK, EVERY_GRANULE, GRANULE, Allocation, Piec
 MAGIC = b"SQLite format 3\x00"
 TO_GPU, TO_HOST, BETWEEN = 11, 12, 13
 CAUSES = ("unknown", "user", "demand", "tree", "eviction", "counter")
-WRITES = (2, 3)  # access types that are writes or atomics
+WRITE_ACCESSES = (2, 3)  # access types that are writes or atomics
 MEMORY = {0: "pageable", 1: "pinned", 2: "device", 3: "other", 4: "managed", 5: "device", 6: "managed"}
 ALLOCATED = 0    # memoryOperationType
-LONGEST_PAUSE = 10_000_000
-SECOND = 1_000_000_000
+MAX_GAP_NS = 10_000_000
+NS_PER_SECOND = 1_000_000_000
 
 
 def is_sqlite(path):
@@ -35,14 +35,14 @@ def read(path):
     try:
         with sqlite3.connect(f"{Path(path).resolve().as_uri()}?mode=ro", uri=True) as database:
             database.row_factory = sqlite3.Row
-            return _read(path, _Report(database))
+            return _read(path, _Export(database))
     except sqlite3.Error as error:
         raise load.BadInput(f"{path}: no export of Nsight Systems ({error}); nsys export --type sqlite writes one") from error
     except KeyError as error:
         raise load.BadInput(f"{path}: an export of Nsight Systems without the column {error}") from error
 
 
-class _Report:
+class _Export:
     def __init__(self, database):
         self.database = database
         self.tables = {row[0] for row in database.execute("SELECT name FROM sqlite_master WHERE type='table'")}
@@ -55,64 +55,65 @@ class _Report:
         return [dict(row) for row in self.database.execute(f"SELECT * FROM {table} {where}")]
 
 
-def _process(row):
+def _process_number(row):
+    """The process's number in a row's globalPid."""
     return (row.get("globalPid") or 0) >> 24 & 0xFFFFFF
 
 
-def _read(path, report):
-    copies = report.rows("CUPTI_ACTIVITY_KIND_MEMCPY")
-    kernels = report.rows("CUPTI_ACTIVITY_KIND_KERNEL")
+def _read(path, export):
+    copies = export.rows("CUPTI_ACTIVITY_KIND_MEMCPY")
+    kernels = export.rows("CUPTI_ACTIVITY_KIND_KERNEL")
     if not copies and not kernels:
         raise load.BadInput(f"{path}: an export of Nsight Systems without CUDA activities; record with nsys profile --trace=cuda")
-    gpu_faults, cpu_faults = report.rows("CUDA_UM_GPU_PAGE_FAULT_EVENTS"), report.rows("CUDA_UM_CPU_PAGE_FAULT_EVENTS")
+    gpu_faults, cpu_faults = export.rows("CUDA_UM_GPU_PAGE_FAULT_EVENTS"), export.rows("CUDA_UM_CPU_PAGE_FAULT_EVENTS")
     processes = {}
-    for number in sorted({_process(row) for row in (*kernels, *copies, *gpu_faults, *cpu_faults)}):
-        own = [[row for row in rows if _process(row) == number] for rows in (kernels, copies, gpu_faults, cpu_faults)]
-        processes[number] = _process_of(path, report, number, *own)
+    for number in sorted({_process_number(row) for row in (*kernels, *copies, *gpu_faults, *cpu_faults)}):
+        own = [[row for row in rows if _process_number(row) == number] for rows in (kernels, copies, gpu_faults, cpu_faults)]
+        processes[number] = _read_process(path, export, number, *own)
     return list(processes.values())
 
 
-def _process_of(path, report, number, kernels, copies, gpu_faults, cpu_faults):
+def _read_process(path, export, number, kernels, copies, gpu_faults, cpu_faults):
     process = Process({"process": number, "program": [Path(path).name], "tool": "nsys"})
-    zero = min(row["start"] for row in (*kernels, *copies, *gpu_faults, *cpu_faults))
-    for gpu in report.rows("TARGET_INFO_GPU"):
+    start = min(row["start"] for row in (*kernels, *copies, *gpu_faults, *cpu_faults))
+    for gpu in export.rows("TARGET_INFO_GPU"):
         process.gpus[gpu.get("id", 0)] = {"gpu": gpu.get("id", 0), "name": gpu.get("name", ""), "bytes": gpu.get("totalMemory", 0)}
-    if "CUDA_UM_GPU_PAGE_FAULT_EVENTS" not in report.tables:
+    if "CUDA_UM_GPU_PAGE_FAULT_EVENTS" not in export.tables:
         process.lacking.append("faults of GPUs: record with nsys profile --cuda-um-gpu-page-faults=true")
-    if "CUDA_UM_CPU_PAGE_FAULT_EVENTS" not in report.tables:
+    if "CUDA_UM_CPU_PAGE_FAULT_EVENTS" not in export.tables:
         process.lacking.append("faults of the CPU: record with nsys profile --cuda-um-cpu-page-faults=true")
     process.lacking.append("prefetch and advice calls: only umbench trace records their arguments")
-    _allocations(process, report, number, zero)
-    for row in report.rows("NVTX_EVENTS"):
+    _add_allocations(process, export, number, start)
+    for row in export.rows("NVTX_EVENTS"):
         if row.get("end") and row["end"] > row["start"]:
-            process.ranges.append(Range(row["start"] - zero, row["end"] - zero, row.get("text") or report.names.get(row.get("textId"), "")))
-    process.pieces, process.quiet = _pieces(report, zero, kernels, copies, gpu_faults, cpu_faults)
+            process.ranges.append(Range(row["start"] - start, row["end"] - start, row.get("text") or export.names.get(row.get("textId"), "")))
+    process.pieces, process.quiet = _pieces_and_quiet(export, start, kernels, copies, gpu_faults, cpu_faults)
     process.end = max([piece.end for piece in process.pieces] + [quiet.end for quiet in process.quiet] + [0])
     return process
 
 
-def _allocations(process, report, number, zero):
+def _add_allocations(process, export, number, start):
     alive = {}
-    rows = [row for row in report.rows("CUDA_GPU_MEMORY_USAGE_EVENTS", "ORDER BY start") if _process(row) == number]
+    rows = [row for row in export.rows("CUDA_GPU_MEMORY_USAGE_EVENTS", "ORDER BY start") if _process_number(row) == number]
     if not rows:
         process.lacking.append("allocations: record with nsys profile --cuda-memory-usage=true")
     for row in rows:
         if row["memoryOperationType"] == ALLOCATED:
             alive[row["address"]] = len(process.allocations)
-            process.allocations.append(Allocation(len(process.allocations), row["start"] - zero, None, row["address"], row["bytes"],
+            process.allocations.append(Allocation(len(process.allocations), row["start"] - start, None, row["address"], row["bytes"],
                                                   row.get("deviceId"), MEMORY.get(row["memKind"], "other"), ()))
         elif row["address"] in alive:
             at = alive.pop(row["address"])
-            process.allocations[at] = process.allocations[at]._replace(until=row["start"] - zero)
+            process.allocations[at] = process.allocations[at]._replace(until=row["start"] - start)
 
 
-class _Bin:
+class _PieceSums:
     """Adds up the events of one launch, or of one stretch outside launches, by quantity and block."""
 
     def __init__(self):
         self.sums, self.masks = defaultdict(Counter), Counter()
         self.begin = self.end = None
-        self.waiting = self.batches = self.records = self.served_until = 0
+        self.waiting = self.batches = self.records = self.waited_until = 0
         self.place = None
 
     def add(self, name, begin, end, address, amount, count=None):
@@ -128,10 +129,10 @@ class _Bin:
             self.masks[block] |= ((1 << (final - first + 1)) - 1) << first
             address = until
 
-    def serve(self, begin, end):
-        if end > self.served_until:
-            self.waiting += end - max(begin, self.served_until)
-            self.served_until = end
+    def add_fault_batch(self, begin, end):
+        if end > self.waited_until:
+            self.waiting += end - max(begin, self.waited_until)
+            self.waited_until = end
             self.batches += 1
 
     def runs(self):
@@ -140,12 +141,12 @@ class _Bin:
     def granules(self):
         return [(block, 1, mask) for block, mask in sorted(self.masks.items()) if mask not in (0, EVERY_GRANULE)]
 
-    def piece(self, kind, zero, begin=None, end=None, name=None, launch=None, gpu=None):
+    def piece(self, kind, start, begin=None, end=None, name=None, launch=None, gpu=None):
         begin, end = (self.begin, self.end) if begin is None else (begin, end)
-        return Piece(kind, begin - zero, end - zero, name, launch, gpu, self.waiting, self.batches, self.records, self.runs(), self.granules(), self.place)
+        return Piece(kind, begin - start, end - start, name, launch, gpu, self.waiting, self.batches, self.records, self.runs(), self.granules(), self.place)
 
 
-def _events(report, copies, gpu_faults, cpu_faults):
+def _events(export, copies, gpu_faults, cpu_faults):
     """[(begin, end, quantity, address, bytes, faults, gpu, place)] sorted by begin; gpu is None for events of the host and prefetches."""
     events = []
     for row in copies:
@@ -155,77 +156,79 @@ def _events(report, copies, gpu_faults, cpu_faults):
         cause = row.get("migrationCause") or 0
         cause = CAUSES[cause] if cause < len(CAUSES) else CAUSES[0]
         name = "in_peer" if kind == BETWEEN else f"{'in' if kind == TO_GPU else 'out'}_{cause}"
-        asked = name in ("in_user", "out_user", "out_demand", "out_tree", "out_unknown", "out_counter")
-        events.append((row["start"], row["end"], name, row["virtualAddress"], row["bytes"], None, None if asked else row.get("deviceId"), None))
+        is_of_no_kernel = name in ("in_user", "out_user", "out_demand", "out_tree", "out_unknown", "out_counter")
+        events.append((row["start"], row["end"], name, row["virtualAddress"], row["bytes"], None, None if is_of_no_kernel else row.get("deviceId"), None))
     for row in gpu_faults:
-        name = "gpu_write_faults" if row.get("faultAccessType") in WRITES else "gpu_read_faults"
+        name = "gpu_write_faults" if row.get("faultAccessType") in WRITE_ACCESSES else "gpu_read_faults"
         events.append((row["start"], row.get("end") or row["start"], name, row["address"], 0, row.get("numberOfPageFaults") or 1, row["deviceId"], None))
     for row in cpu_faults:
-        place = report.names.get(row.get("CpuInstruction"))
+        place = export.names.get(row.get("CpuInstruction"))
         events.append((row["start"], row["start"], "cpu_read_faults", row["address"], 0, 1, None, place))
     return sorted(events, key=lambda event: event[0])
 
 
-def _pieces(report, zero, kernels, copies, gpu_faults, cpu_faults):
-    launches = defaultdict(list)  # by GPU
+def _pieces_and_quiet(export, start, kernels, copies, gpu_faults, cpu_faults):
+    """([Piece], [Quiet]) of a process. `start` is the time of its first event, from which times count."""
+    launches = defaultdict(list)  # GPU: [[begin, end, name, number of the launch, its _PieceSums]]
     numbers = Counter()
     for row in sorted(kernels, key=lambda row: row["start"]):
-        name = report.names.get(row.get("demangledName"), "kernel")
-        launches[row["deviceId"]].append([row["start"], row["end"], name, numbers[row["deviceId"], name], _Bin()])
+        name = export.names.get(row.get("demangledName"), "kernel")
+        launches[row["deviceId"]].append([row["start"], row["end"], name, numbers[row["deviceId"], name], _PieceSums()])
         numbers[row["deviceId"], name] += 1
-    begins = {gpu: [launch[0] for launch in all_] for gpu, all_ in launches.items()}
-    elsewhere = []
-    for event in _events(report, copies, gpu_faults, cpu_faults):
+    begins = {gpu: [launch[0] for launch in of_gpu] for gpu, of_gpu in launches.items()}
+    outside_kernels = []
+    for event in _events(export, copies, gpu_faults, cpu_faults):
         begin, end, name, address, amount, count, gpu, _ = event
-        launch = _running(launches.get(gpu), begins.get(gpu), begin)
+        launch = _running_launch(launches.get(gpu), begins.get(gpu), begin)
         if launch is None:
-            elsewhere.append(event)
+            outside_kernels.append(event)
             continue
         launch[4].add(name, begin, end, address, amount, count)
         if name.startswith("gpu_"):
-            launch[4].serve(begin, end)
-    pieces = [launch[4].piece("kernel", zero, *launch[:4], gpu) for gpu, all_ in launches.items() for launch in all_ if launch[4].sums]
-    busy = sorted(launch[0] for all_ in launches.values() for launch in all_ if launch[4].sums)
-    pieces += _elsewhere(elsewhere, busy, zero)
-    return sorted(pieces, key=lambda piece: piece.begin), _quiet(launches, zero)
+            launch[4].add_fault_batch(begin, end)
+    pieces = [launch[4].piece("kernel", start, *launch[:4], gpu) for gpu, of_gpu in launches.items() for launch in of_gpu if launch[4].sums]
+    begins_of_movers = sorted(launch[0] for of_gpu in launches.values() for launch in of_gpu if launch[4].sums)
+    pieces += _pieces_outside_kernels(outside_kernels, begins_of_movers, start)
+    return sorted(pieces, key=lambda piece: piece.begin), _quiet_stretches(launches, start)
 
 
-def _running(launches, begins, at):
+def _running_launch(launches, begins, at):
+    """The launch that runs at a time, or None. `begins` are those of `launches`."""
     for number in range(bisect_right(begins, at) - 1, -1, -1) if launches else ():
         if launches[number][1] >= at:
             return launches[number]
-        if launches[number][1] < at - SECOND:
+        if launches[number][1] < at - NS_PER_SECOND:
             break
     return None
 
 
-def _elsewhere(events, busy, zero):
+def _pieces_outside_kernels(events, begins_of_movers, start):
     """[Piece] of events outside kernels: of the host, of prefetches and others. A piece ends where a kernel begins that moved something."""
-    open_, pieces = {}, []
+    unfinished, pieces = {}, []
     for begin, end, name, address, amount, count, gpu, place in events:
         kind = "prefetched" if name.endswith("_user") else "other" if gpu is not None else "host"
-        current = open_.get(kind)
+        current = unfinished.get(kind)
         if current:
-            following = bisect_right(busy, current.begin)
-            if (following < len(busy) and busy[following] <= begin) or begin > current.end + LONGEST_PAUSE:
-                pieces.append(current.piece(kind, zero))
+            following = bisect_right(begins_of_movers, current.begin)
+            if (following < len(begins_of_movers) and begins_of_movers[following] <= begin) or begin > current.end + MAX_GAP_NS:
+                pieces.append(current.piece(kind, start))
                 current = None
         if not current:
-            current = open_[kind] = _Bin()
+            current = unfinished[kind] = _PieceSums()
         current.add(name, begin, end, address, amount, count)
         current.place = current.place or place
-    return pieces + [current.piece(kind, zero) for kind, current in open_.items()]
+    return pieces + [current.piece(kind, start) for kind, current in unfinished.items()]
 
 
-def _quiet(launches, zero):
+def _quiet_stretches(launches, start):
     """[Quiet] of launches that moved nothing, one for each GPU and second."""
     stretches = {}
-    for gpu, all_ in launches.items():
-        for begin, end, name, _, moved in all_:
+    for gpu, of_gpu in launches.items():
+        for begin, end, name, _, moved in of_gpu:
             if not moved.sums:
-                stretch = stretches.setdefault((gpu, (begin - zero) // SECOND), [begin, end, defaultdict(lambda: [0, 0])])
+                stretch = stretches.setdefault((gpu, (begin - start) // NS_PER_SECOND), [begin, end, defaultdict(lambda: [0, 0])])
                 stretch[1] = max(stretch[1], end)
                 stretch[2][name][0] += 1
                 stretch[2][name][1] += end - begin
-    return [Quiet(begin - zero, end - zero, gpu, [(name, *of) for name, of in kernels.items()], {})
+    return [Quiet(begin - start, end - start, gpu, [(name, *of) for name, of in kernels.items()], {})
             for (gpu, _), (begin, end, kernels) in stretches.items()]

@@ -27,9 +27,12 @@ class Piece(namedtuple("Piece", "kind begin end name launch gpu waiting batches 
         return sum(run[2] for name in quantities for run in self.sums.get(name, ()))
 
 
-Allocation = namedtuple("Allocation", "number at until address bytes device memory called")
-Hint = namedtuple("Hint", "at until call address bytes device called")
-Quiet = namedtuple("Quiet", "begin end gpu kernels copies")  # kernels: [(name, count, busy_ns)], copies: {way: (count, bytes, ns)}
+# `at`, `until`: times of the call and of the end: an allocation ends when it is freed (None: never), a hint when its call returns. `callers`: the
+# code places of the call, innermost first. `device`: a GPU, or None for the host.
+Allocation = namedtuple("Allocation", "number at until address bytes device memory callers")
+Hint = namedtuple("Hint", "at until call address bytes device callers")
+# A stretch of launches that moved nothing. kernels: [(name, count, busy_ns)], copies: {way: (count, bytes, ns)}.
+Quiet = namedtuple("Quiet", "begin end gpu kernels copies")
 Range = namedtuple("Range", "begin end name")
 Pause = namedtuple("Pause", "begin end sums")  # a pause of counting; `sums` are the driver's: {one of DRIVER_SUMS: amount}
 # Share of the driver's bytes that a trace may lack without a note, since pauses of counting begin and end at slightly different times for
@@ -46,15 +49,15 @@ class Process:
     allocations: list = field(default_factory=list)
     hints: list = field(default_factory=list)
     pieces: list = field(default_factory=list)  # sorted by begin
-    quiet: list = field(default_factory=list)
+    quiet: list = field(default_factory=list)  # stretches of launches that moved nothing
     unseen: list = field(default_factory=list)  # as quiet, for launches during pauses, of which it is unknown whether they moved anything
     pauses: list = field(default_factory=list)
-    driver: dict = None  # the driver's sums of the whole run, if it counts
+    driver_sums: dict = None  # those of the whole run, if it counts
     ranges: list = field(default_factory=list)
     lacking: list = field(default_factory=list)
-    lost: int = 0
+    lost_records: int = 0
     end: int = None  # None if it crashed or was killed
-    times: dict = field(default_factory=dict)  # {(GPU, kernel, launch): (begin, end)} of a second run in which nothing was counted
+    uncounted_times: dict = field(default_factory=dict)  # {(GPU, kernel, launch): (begin, end)} of a second run in which nothing was counted
 
     def total(self, *quantities):
         """The sum of the quantities over the whole run: the counted sum, scaled for what was not counted."""
@@ -69,25 +72,25 @@ class Process:
         return self._scales["to_gpus" if quantity in IN else "to_host" if quantity in OUT else None]
 
     @property
-    def most_missed(self):
+    def max_missed_share(self):
         return MAX_MISSED_WITH_PAUSES if self.pauses else MAX_MISSED
 
     @cached_property
     def _scales(self):
-        if self.driver:
+        if self.driver_sums:
             ways = {"to_gpus": IN, "to_host": OUT, None: (*IN, *OUT)}
-            wholes = self.driver | {None: self.driver["to_gpus"] + self.driver["to_host"]}
+            wholes = self.driver_sums | {None: self.driver_sums["to_gpus"] + self.driver_sums["to_host"]}
             counted = {way: self.counted(*names) for way, names in ways.items()}
-            return {way: wholes[way] / counted[way] if wholes[way] > (1 + self.most_missed) * counted[way] > 0 else 1 for way in ways}
+            return {way: wholes[way] / counted[way] if wholes[way] > (1 + self.max_missed_share) * counted[way] > 0 else 1 for way in ways}
         return dict.fromkeys(("to_gpus", "to_host", None), self._scale_by_time())
 
     def _scale_by_time(self):
-        unseen, seen = (sum(busy for quiet in of for _, _, busy in quiet.kernels) for of in (self.unseen, self.quiet))
+        unseen, seen = (sum(busy for quiet in stretches for _, _, busy in quiet.kernels) for stretches in (self.unseen, self.quiet))
         seen += sum(piece.end - piece.begin for piece in self.pieces if piece.kind == "kernel")
         return 1 + unseen / seen if seen else 1
 
     @property
-    def last(self):
+    def last_ns(self):
         """The last time in the trace."""
         if self.end is not None:
             return self.end
@@ -117,7 +120,7 @@ def read(path):
     timed = [process for process in processes if process.environment.get("role") == "times"]
     processes = [process for process in processes if process.environment.get("role") != "times"]
     for process, again in zip(processes, timed):
-        process.times = again.times
+        process.uncounted_times = again.uncounted_times
     for process in processes:
         process.pieces.sort(key=lambda piece: piece.begin)
         process.hints.sort(key=lambda hint: hint.at)
@@ -141,47 +144,48 @@ def _add_entry(entry, processes):
         return
     if not processes:
         raise ValueError("before any environment")
-    reader = _READERS.get(kind)
+    reader = _READER_BY_KIND.get(kind)
     if reader:
         reader(processes[-1], entry)
 
 
-def _device(value):
+def _gpu_or_none(value):
+    """A field's GPU; None stands for the host."""
     return None if value == "host" else value
 
 
-def _name(process, entry):
+def _add_name(process, entry):
     process.names[entry["id"]] = entry["name"]
 
 
-def _gpu(process, entry):
+def _add_gpu(process, entry):
     process.gpus[entry["gpu"]] = entry
 
 
-def _allocation(process, entry):
-    called = tuple(process.names[number] for number in entry.get("called", []))
+def _add_allocation(process, entry):
+    callers = tuple(process.names[number] for number in entry.get("called", []))
     process.alive[entry["address"]] = len(process.allocations)
     process.allocations.append(Allocation(len(process.allocations), entry["at_ns"], None, entry["address"], entry["bytes"],
-                                          _device(entry.get("device")), entry["memory"], called))
+                                          _gpu_or_none(entry.get("device")), entry["memory"], callers))
 
 
-def _free(process, entry):
+def _add_free(process, entry):
     number = process.alive.pop(entry["address"], None)
     if number is not None:
         process.allocations[number] = process.allocations[number]._replace(until=entry["at_ns"])
 
 
-def _hint(process, entry):
-    called = tuple(process.names[number] for number in entry.get("called", []))
+def _add_hint(process, entry):
+    callers = tuple(process.names[number] for number in entry.get("called", []))
     process.hints.append(Hint(entry["at_ns"], entry["until_ns"], entry["call"], entry["address"], entry["bytes"],
-                              _device(entry["device"]), called))
+                              _gpu_or_none(entry["device"]), callers))
 
 
 def _runs(value):
     return [(int(first), int(blocks), int(amount)) for first, blocks, amount in value]
 
 
-def _piece(process, entry):
+def _add_piece(process, entry):
     kind = entry["kind"]
     place = process.names[entry["place"]] if "place" in entry else None
     process.pieces.append(Piece(
@@ -190,39 +194,40 @@ def _piece(process, entry):
         entry.get("records", 0), {name: _runs(entry[name]) for name in QUANTITIES if name in entry}, _runs(entry.get("granules", [])), place))
 
 
-def _timed(process, entry):
-    process.times[entry["gpu"], process.names[entry["name"]], entry["launch"]] = (entry["begin_ns"], entry["end_ns"])
+def _add_uncounted_time(process, entry):
+    process.uncounted_times[entry["gpu"], process.names[entry["name"]], entry["launch"]] = (entry["begin_ns"], entry["end_ns"])
 
 
-def _quiet(process, entry):
+def _add_quiet(process, entry):
     kernels = [(process.names[name], count, busy) for name, count, busy in entry["kernels"]]
-    of = process.quiet if entry["kind"] == "quiet" else process.unseen
-    of.append(Quiet(entry["begin_ns"], entry["end_ns"], entry["gpu"], kernels,
+    stretches = process.quiet if entry["kind"] == "quiet" else process.unseen
+    stretches.append(Quiet(entry["begin_ns"], entry["end_ns"], entry["gpu"], kernels,
                     {way: tuple(sums) for way, sums in entry.get("copies", {}).items()}))
 
 
-def _pause(process, entry):
+def _add_pause(process, entry):
     process.pauses.append(Pause(entry["begin_ns"], entry["end_ns"], {name: entry[name] for name in DRIVER_SUMS}))
 
 
-def _range(process, entry):
+def _add_range(process, entry):
     process.ranges.append(Range(entry["begin_ns"], entry["end_ns"], process.names[entry["name"]]))
 
 
-def _lacking(process, entry):
+def _add_lacking(process, entry):
     process.lacking.append(entry["what"])
 
 
-def _end(process, entry):
+def _add_end(process, entry):
     process.end = entry["at_ns"]
-    process.lost += entry.get("lost_records", 0)
+    process.lost_records += entry.get("lost_records", 0)
     if "to_gpus" in entry:
-        process.driver = {name: entry[name] for name in DRIVER_SUMS}
+        process.driver_sums = {name: entry[name] for name in DRIVER_SUMS}
 
 
-_READERS = {"name": _name, "gpu": _gpu, "allocation": _allocation, "free": _free, "hint": _hint, "kernel": _piece, "host": _piece,
-            "prefetched": _piece, "other": _piece, "quiet": _quiet, "unseen": _quiet, "uncounted": _pause,
-            "timed": _timed, "range": _range, "lacking": _lacking, "end": _end}
+_READER_BY_KIND = {
+    "name": _add_name, "gpu": _add_gpu, "allocation": _add_allocation, "free": _add_free, "hint": _add_hint, "kernel": _add_piece,
+    "host": _add_piece, "prefetched": _add_piece, "other": _add_piece, "quiet": _add_quiet, "unseen": _add_quiet, "uncounted": _add_pause,
+    "timed": _add_uncounted_time, "range": _add_range, "lacking": _add_lacking, "end": _add_end}
 
 
 class Owners:

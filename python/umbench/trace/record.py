@@ -19,7 +19,7 @@ from umbench import arguments, load, output
 from umbench.trace import symbols
 
 LIBRARY = "libumbench_trace.so"
-FORWARDED = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
+FORWARDED_SIGNALS = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
 CANNOT_RUN, NOT_FOUND = 126, 127  # exit codes as those of shells
 
 
@@ -28,13 +28,13 @@ def main():
     out = Path(options.out)
     if not out.parent.is_dir():
         raise load.BadInput(f"trace: --out {out}: there is no folder {out.parent}; make it first")
-    for part in _parts(out):
+    for part in _process_files(out):
         os.remove(part)
     out.unlink(missing_ok=True)
     library = library_path()
     status = _run(options.program, _environment(out, library) | ({"UMBENCH_TRACE_SHARE": "1"} if options.whole else {}))
-    _join(out, options.program, library)
-    symbols.resolve(out)
+    _join_files(out, options.program, library)
+    symbols.add_names(out)
     if options.twice and status == 0:
         _time_again(out, options.program, library)
     return status
@@ -80,19 +80,19 @@ def _run(program, environment, **streams):
     """Runs the program; returns its exit code, or the _Signal that ended it."""
     before = {name: signal.signal(getattr(signal, name), signal.SIG_IGN) for name in ("SIGINT", "SIGQUIT")}
 
-    def as_before():
+    def restore_handlers():
         for name, handler in before.items():
             signal.signal(getattr(signal, name), handler)
 
     try:
-        child = subprocess.Popen(program, env=environment, preexec_fn=as_before, **streams)
+        child = subprocess.Popen(program, env=environment, preexec_fn=restore_handlers, **streams)
     except FileNotFoundError:
         output.say(f"umbench: trace: there is no program {program[0]}")
         return NOT_FOUND
     except OSError as error:
         output.say(f"umbench: trace: cannot run {program[0]}: {error.strerror}")
         return CANNOT_RUN
-    for name in FORWARDED:
+    for name in FORWARDED_SIGNALS:
         signal.signal(getattr(signal, name), lambda number, _: child.send_signal(number))
     code = child.wait()
     return code if code >= 0 else _Signal(-code)
@@ -110,7 +110,7 @@ def _time_again(out, program, library):
     if _run(program, _environment(times, library) | {"UMBENCH_TRACE_TIMES": "1"}, stdin=nothing, stdout=nothing, stderr=nothing) != 0:
         output.say("umbench: trace: the second run failed; the trace has the first one's times")
     with open(out, "a", encoding="utf-8") as whole:
-        for part in sorted(_parts(times), key=_start_of):
+        for part in sorted(_process_files(times), key=_start_of):
             with open(part, encoding="utf-8", errors="replace") as lines:
                 environment = json.loads(lines.readline() or "{}")
                 whole.write(json.dumps(environment | {"role": "times"}) + "\n")
@@ -127,14 +127,14 @@ def _start_of(path):
             return 0
 
 
-def _parts(out):
+def _process_files(out):
     """The paths of the files of single processes, which become `out`."""
     return sorted(glob.glob(glob.escape(str(out)) + ".[0-9]*"))
 
 
-def _join(out, program, library):
+def _join_files(out, program, library):
     """Joins the files of all processes to `out`, in the order in which the processes began."""
-    parts = _parts(out)
+    parts = _process_files(out)
     if not parts:
         parts = [_write_empty(out, program, library)]
     parts.sort(key=_start_of)
@@ -162,7 +162,7 @@ def _write_empty(out, program, library):
     return path
 
 
-def _end(status):
+def _exit_as(status):
     """Ends this process as the program ended: with its exit code, or by its signal."""
     if isinstance(status, _Signal):
         resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
@@ -175,4 +175,4 @@ def _end(status):
 if __name__ == "__main__":
     result = []
     code = load.report_errors(lambda: result.append(main()), "umbench")
-    _end(result[0] if result else code)
+    _exit_as(result[0] if result else code)

@@ -15,34 +15,34 @@ STYLE = ("body { font: 16px/1.5 system-ui, sans-serif; max-width: 68rem; margin:
          "pre { white-space: pre-wrap; background: #f2f6fa; padding: .6rem 1.2rem; } img { width: 100%; }")
 
 
-def write(files, out):
-    """Writes OUT/index.html, and the figures of each process in which something moved."""
+def write(traces, folder):
+    """Writes index.html, and the figures of each process in which something moved."""
     use_style()
-    out = Path(out)
-    parts = []
-    for path in files:
+    folder = Path(folder)
+    sections = []
+    for path in traces:
         processes = read(path)
         for process in processes:
             name = f"heat_{Path(path).stem}" + (f"_{process.environment.get('process')}" if len(processes) > 1 else "")
-            parts.append(_part(path, process, out, name))
+            sections.append(_section_of_process(path, process, folder, name))
     text = ("<!DOCTYPE html>\n<html lang='en'><head><meta charset='utf-8'>"
             f"<meta http-equiv='Content-Security-Policy' content=\"{POLICY}\"><title>Unified Memory in a program</title>"
             f"<style>{STYLE}</style></head>\n<body>\n<h1>Unified Memory in a program</h1>\n"
-            + "\n".join(parts) + "\n</body></html>\n")
+            + "\n".join(sections) + "\n</body></html>\n")
     try:
-        out.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise load.BadInput(f"--out {out}: {error.strerror}") from error
-    output.write(text, out / "index.html")
-    print(out / "index.html")
+        raise load.BadInput(f"--out {folder}: {error.strerror}") from error
+    output.write(text, folder / "index.html")
+    print(folder / "index.html")
 
 
-def _part(path, process, out, name):
+def _section_of_process(path, process, folder, name):
     lines = explain.as_lines(process, *explain.explain(process))
     drawn = heat.figure(process)
     image = ""
     if drawn is not None:
-        save(drawn, out, name, KINDS)
-        data = base64.b64encode((out / f"{name}.png").read_bytes()).decode()
+        save(drawn, folder, name, KINDS)
+        data = base64.b64encode((folder / f"{name}.png").read_bytes()).decode()
         image = f"<figure><img alt='Heat of allocations over time' src='data:image/png;base64,{data}'></figure>"
     return f"<section><h2>{escape(str(path))}, process {process.environment.get('process')}</h2><pre>{escape(chr(10).join(lines))}</pre>{image}</section>"

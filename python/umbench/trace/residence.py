@@ -5,7 +5,7 @@ from collections import Counter
 from umbench.trace import reader
 from umbench.trace.reader import BLOCK, GPU_FAULTS, OUT
 
-IN = (*reader.IN, "in_peer")
+TO_GPUS = (*reader.IN, "in_peer")
 
 
 def resident_over_time(process, owners):
@@ -33,10 +33,10 @@ def _changes(piece):
     """{block: [bytes moved to GPUs, bytes moved away, whether a GPU faulted]}."""
     found = {}
     for name, runs in piece.sums.items():
-        place = 0 if name in IN else 1 if name in OUT else 2 if name in GPU_FAULTS else None
-        if place is None:
+        index = 0 if name in TO_GPUS else 1 if name in OUT else 2 if name in GPU_FAULTS else None
+        if index is None:
             continue
         for first, blocks, amount in runs:
             for block in range(first, first + blocks):
-                found.setdefault(block, [0, 0, 0])[place] += amount // blocks
+                found.setdefault(block, [0, 0, 0])[index] += amount // blocks
     return found

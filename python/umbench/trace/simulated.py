@@ -17,13 +17,13 @@ STRATEGIES = {"prefetch_missing": "managed_prefetch", "prefetch_wrong_way": "man
               "read_mostly_missing": "read_mostly_weights"}
 BY_FAULTS = "managed"
 MAX_OPERATORS = 2_000  # a network with more operators takes seconds
-ROOM = 0.5              # the ratio of a run in which everything fits
+RATIO = 0.5         # the ratio of a run in which everything fits
 
 
-def saving_ns(process, key, allocation, costs):
+def saving_ns(process, rule_key, allocation, costs):
     """The nanoseconds that the rule's strategy saves in the counted part of the run; None if nothing was simulated."""
     program = os.environ.get("UMBENCH_PROGRAM")
-    if not program or key not in STRATEGIES or allocation.number is None:
+    if not program or rule_key not in STRATEGIES or allocation.number is None:
         return None
     try:
         made = graph.convert(process, costs, allocation)
@@ -34,14 +34,14 @@ def saving_ns(process, key, allocation, costs):
     with tempfile.TemporaryDirectory() as folder:
         network = Path(folder) / "allocation.json"
         network.write_text(made.as_json(), encoding="utf-8")
-        times = [_run(program, network, strategy, costs.name) for strategy in (BY_FAULTS, STRATEGIES[key])]
+        times = [_simulate(program, network, strategy, costs.name) for strategy in (BY_FAULTS, STRATEGIES[rule_key])]
     return None if None in times else times[0] - times[1]
 
 
-def _run(program, network, strategy, machine):
-    """The time of the first simulated iteration in ns."""
+def _simulate(program, network, strategy, machine):
+    """The time of the first simulated iteration in ns; None if the simulator failed."""
     record = network.with_suffix(f".{strategy}.jsonl")
-    done = subprocess.run([program, "run", "--network", str(network), "--strategy", strategy, "--ratio", str(ROOM), "--backend", f"sim:{machine}",
+    done = subprocess.run([program, "run", "--network", str(network), "--strategy", strategy, "--ratio", str(RATIO), "--backend", f"sim:{machine}",
                            "--iterations", "1", "--out", str(record)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
     if done.returncode != 0:
         return None

@@ -6,33 +6,35 @@ import os
 import re
 import subprocess
 
+# A code address: file, offset, and a name if it has one already.
 PLACE = re.compile(r"^(/?[^+]+)\+(0x[0-9a-f]+)(?: (\S+))?$")
 MAX_AT_ONCE = 500
 
 
-def resolve(path):
+def add_names(path):
     """Rewrites the trace with the names of addresses that have one."""
     offsets = {}
     with open(path, encoding="utf-8", errors="replace") as file:
         for line in file:
-            if match := line.startswith('{"kind":"name"') and _place(line):
+            if match := line.startswith('{"kind":"name"') and _match_place(line):
                 offsets.setdefault(match[1], set()).add(match[2])
     known = {(file, offset): name for file, found in offsets.items() for offset, name in _names(file, sorted(found))}
     if not known:
         return
-    whole = f"{path}.0"
-    with open(path, encoding="utf-8", errors="replace") as file, open(whole, "w", encoding="utf-8") as out:
+    rewritten = f"{path}.0"
+    with open(path, encoding="utf-8", errors="replace") as file, open(rewritten, "w", encoding="utf-8") as out:
         for line in file:
-            match = line.startswith('{"kind":"name"') and _place(line)
+            match = line.startswith('{"kind":"name"') and _match_place(line)
             name = match and known.get((match[1], match[2]))
             if name:
                 entry = json.loads(line)
                 line = json.dumps(entry | {"name": f"{match[1]}+{match[2]} {name}"}) + "\n"
             out.write(line)
-    os.replace(whole, path)
+    os.replace(rewritten, path)
 
 
-def _place(line):
+def _match_place(line):
+    """The match of PLACE in the name of a line of the trace, or None."""
     try:
         return PLACE.match(json.loads(line)["name"])
     except (ValueError, KeyError, TypeError):
