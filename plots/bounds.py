@@ -70,7 +70,7 @@ def passes_of(graph, spans):
     writes a gradient."""
     forward = {op["name"] for op in graph["ops"][:_first_backward(graph)]}
     times = [(span["name"] in forward, span["end_ns"] - span["begin_ns"]) for span in spans if span["lane"] == "compute"]
-    return tuple(sum(time for here, time in times if here == side) for side in (True, False))
+    return tuple(sum(time for is_forward, time in times if is_forward == wanted) for wanted in (True, False))
 
 
 def _first_backward(graph):
@@ -104,13 +104,13 @@ def table(group, cells, limits, markdown):
     return as_markdown(title, head, rows) if markdown else as_text(title, head, rows)
 
 
-def _row(ratio, time, name, best, managed, limits):
+def _row(ratio, time, strategy, best, managed_ns, limits):
     budget = best["memory"]["budget_bytes"]
     back = max(0, limits.alive - budget)
     floor = max(best["compute_ns"], back / limits.to_device * 1e9)
     row = [f"{ratio:g}", f"{best['compute_ns'] / 1e6:.4g} ms", f"{back / 2**30:.2f} GiB", f"{floor / 1e6:.4g} ms",
-           f"{time / 1e6:.4g} ms", name, f"{time / best['compute_ns']:.2f}x", f"{time / floor:.2f}x",
-           f"{managed / time:.2f}x" if managed else "no fit"]
+           f"{time / 1e6:.4g} ms", strategy, f"{time / best['compute_ns']:.2f}x", f"{time / floor:.2f}x",
+           f"{managed_ns / time:.2f}x" if managed_ns else "no fit"]
     if limits.passes is None:
         return row
     forward, backward = limits.passes

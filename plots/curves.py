@@ -13,8 +13,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 # `slowdown`, `low`, `high`: None if the cell failed; `size`: the batch or image size that grew, or None; `spreads`: has whiskers.
 Point = namedtuple("Point", "ratio slowdown low high outcome size spreads")
 # `lines`: {label: [Point]} by rising ratio; `unit`: "x", or "ms" where there is no baseline; panels of
-# equal `scale_group` and unit share their axes' ranges; `growing`: the name of what `size` counts, or None.
-Panel = namedtuple("Panel", "title lines unit scale_group growing simulated")
+# equal `scale_group` and unit share their axes' ranges; `size_name`: the name of what `size` counts, or None.
+Panel = namedtuple("Panel", "title lines unit scale_group size_name simulated")
 
 NO_FIT = "does not fit (infeasible)"
 X_LABEL = "ratio: needed / allowed memory"
@@ -22,23 +22,23 @@ MARKER_DISTANCE = 10  # minimum distance of two markers of a line, in pixels
 Y_LABEL = {"x": "slowdown, log scale", "ms": "ms per iteration, log scale\n(no device baseline)"}
 
 
-def figure_of(found, families, width=WIDTH, extra=(), grey=()):
-    """The figure of the Panels `found`. `families` is {label: family} of all labels. `extra` is [(label, dash), ...] of grey lines in the
+def figure_of(drawn_panels, families, width=WIDTH, extra=(), grey=()):
+    """The figure of [Panel]. `families` is {label: family} of all labels. `extra` is [(label, dash), ...] of grey lines in the
     legend; `grey` has their points for each panel: [([(ratio, slowdown), ...], dash), ...]."""
     look, marks = looks(families), set()
     columns, legend = legend_room(len(families) + 2 + len(extra), width)
-    figure, axes = panels(len(found), width, height=3.25 if any(panel.growing for panel in found) else 3.0, extra=legend)
-    logarithmic = _on_log_scale(found)
-    for number, (axis, panel) in enumerate(zip(axes, found)):
-        _draw(axis, panel, look, panel.scale_group in logarithmic)
+    figure, axes = panels(len(drawn_panels), width, height=3.25 if any(panel.size_name for panel in drawn_panels) else 3.0, extra=legend)
+    logarithmic = _on_log_scale(drawn_panels)
+    for number, (axis, panel) in enumerate(zip(axes, drawn_panels)):
+        _draw_panel(axis, panel, look, panel.scale_group in logarithmic)
         for line, dash in grey[number] if grey else ():
             axis.plot(*zip(*line), color="#888888", linestyle=dash, linewidth=1.4, zorder=2)
             low, high = axis.get_ylim()
             axis.set_ylim(min(low, line[0][1] / 1.1), max(high, line[-1][1] * 1.2))
-    for key in {(panel.scale_group, panel.unit) for panel in found}:
-        marks |= _align_and_draw_strips([(axis, panel) for axis, panel in zip(axes, found) if (panel.scale_group, panel.unit) == key], look)
-    drawn = list(dict.fromkeys(label for panel in found for label in panel.lines))
-    _legend(figure, {label: look[label] for label in drawn}, marks, columns, legend, extra)
+    for key in {(panel.scale_group, panel.unit) for panel in drawn_panels}:
+        marks |= _align_and_draw_strips([(axis, panel) for axis, panel in zip(axes, drawn_panels) if (panel.scale_group, panel.unit) == key], look)
+    drawn = list(dict.fromkeys(label for panel in drawn_panels for label in panel.lines))
+    _draw_legend(figure, {label: look[label] for label in drawn}, marks, columns, legend, extra)
     for axis in axes:
         _drop_crowded_markers(axis)
     return figure
@@ -50,12 +50,12 @@ def legend_room(number, width=WIDTH):
     return columns, 0.21 * -(-number // columns) + 0.15
 
 
-def _on_log_scale(found):
+def _on_log_scale(drawn_panels):
     """The values of `scale_group` whose panels get a logarithmic axis of ratios."""
     ratios = {}
-    for panel in found:
+    for panel in drawn_panels:
         ratios.setdefault(panel.scale_group, []).extend(point.ratio for line in panel.lines.values() for point in line)
-    return {scale_group for scale_group, mine in ratios.items() if mine and max(mine) > 6 * min(mine)}
+    return {scale_group for scale_group, group_ratios in ratios.items() if group_ratios and max(group_ratios) > 6 * min(group_ratios)}
 
 
 def _drop_crowded_markers(axis):
@@ -74,15 +74,15 @@ def _drop_crowded_markers(axis):
 def _align_and_draw_strips(pairs, look):
     """Gives the axes of all `pairs`, [(axis, panel)], the same range and draws their strips. Returns the names of the marks in the strips."""
     low, high = min(axis.get_ylim()[0] for axis, _ in pairs), max(axis.get_ylim()[1] for axis, _ in pairs)
-    row_count = max(len(_failing(panel)) for _, panel in pairs)
+    row_count = max(len(_labels_that_fail(panel)) for _, panel in pairs)
     marks = set()
     for axis, panel in pairs:
         axis.set_ylim(low, high)
-        marks |= draw_strip(axis, {label: (panel.lines[label], look[label]) for label in _failing(panel)}, row_count)
+        marks |= draw_strip(axis, {label: (panel.lines[label], look[label]) for label in _labels_that_fail(panel)}, row_count)
     return marks
 
 
-def _failing(panel):
+def _labels_that_fail(panel):
     return [label for label, line in panel.lines.items() if any(not point.slowdown for point in line)]
 
 
@@ -105,13 +105,13 @@ def draw_strip(axis, failing, row_count):
               bbox={"facecolor": "#E6E6E6", "edgecolor": "none", "pad": 0.8})
     for number, (points, look) in enumerate(failing.values()):
         y = low * (top / low) ** (1 - share * (0.36 + 0.58 * (number + 0.5) / row_count))
-        well = [point for point in points if point.slowdown]
+        timed = [point for point in points if point.slowdown]
         for point in points:
             if point.slowdown:
                 continue
             kind = NO_FIT if point.outcome == "infeasible" else "failed: " + point.outcome.replace("_", " ")
-            if well and point.ratio > well[-1].ratio and not any(well[-1].ratio < p.ratio < point.ratio for p in points):
-                axis.plot([well[-1].ratio, point.ratio], [well[-1].slowdown, y], color=look.colour, linewidth=0.8, linestyle=":",
+            if timed and point.ratio > timed[-1].ratio and not any(timed[-1].ratio < p.ratio < point.ratio for p in points):
+                axis.plot([timed[-1].ratio, point.ratio], [timed[-1].slowdown, y], color=look.colour, linewidth=0.8, linestyle=":",
                           zorder=2)
             axis.plot([point.ratio], [y], color=look.colour, marker="x" if kind == NO_FIT else "X", markersize=5.5,
                       markeredgewidth=1.5, linestyle="none", clip_on=False, zorder=3)
@@ -123,17 +123,17 @@ def _all_infeasible(line):
     return all(point.slowdown or point.outcome == "infeasible" for point in line)
 
 
-def _draw(axis, panel, look, logarithmic):
+def _draw_panel(axis, panel, look, logarithmic):
     """Draws a panel. `logarithmic`: whether the axis of ratios is."""
     points = [point for line in panel.lines.values() for point in line]
-    _scales(axis, [point for point in points if point.slowdown], panel, logarithmic)
+    _set_scales(axis, [point for point in points if point.slowdown], panel, logarithmic)
     for label, line in panel.lines.items():
-        style, well = look[label], [point for point in line if point.slowdown]
-        if well:
-            axis.plot([p.ratio for p in well], [p.slowdown for p in well], color=style.colour, marker=style.marker,
+        style, timed = look[label], [point for point in line if point.slowdown]
+        if timed:
+            axis.plot([p.ratio for p in timed], [p.slowdown for p in timed], color=style.colour, marker=style.marker,
                       linestyle=style.dash, markersize=style.size, markerfacecolor="white", markeredgewidth=1.2,
                       clip_on=False, zorder=3)
-            _whiskers(axis, [point for point in well if point.spreads and point.high > point.low], style.colour)
+            _draw_whiskers(axis, [point for point in timed if point.spreads and point.high > point.low], style.colour)
     axis.axvline(1.0, color="#555555", linewidth=1, linestyle=(0, (4, 3)), zorder=1)
     axis.set_xlabel(X_LABEL)
     axis.set_ylabel(Y_LABEL[panel.unit])
@@ -142,12 +142,12 @@ def _draw(axis, panel, look, logarithmic):
         room = 0.06 * (max(*ratios, 1.0) - min(*ratios, 1.0) or 1)
         axis.set_xlim(min(*ratios, 1.0) - room, max(*ratios, 1.0) + room)
     mark_origin(axis, panel.simulated)
-    set_title(axis, panel.title.split("\n"), pad=26 if panel.growing else 6)
-    if panel.growing:
-        _sizes(axis, panel, axis.get_figure().get_figwidth() / axis.get_subplotspec().get_gridspec().ncols)
+    set_title(axis, panel.title.split("\n"), pad=26 if panel.size_name else 6)
+    if panel.size_name:
+        _draw_sizes(axis, panel, axis.get_figure().get_figwidth() / axis.get_subplotspec().get_gridspec().ncols)
 
 
-def _whiskers(axis, points, colour):
+def _draw_whiskers(axis, points, colour):
     if points:
         below = [point.slowdown - point.low for point in points]
         above = [point.high - point.slowdown for point in points]
@@ -155,8 +155,8 @@ def _whiskers(axis, points, colour):
                       elinewidth=1.1, capsize=3.5, capthick=1.1, zorder=4)
 
 
-def _scales(axis, good, panel, logarithmic):
-    values = [each for point in good for each in (point.slowdown, point.low, point.high)]
+def _set_scales(axis, timed, panel, logarithmic):
+    values = [each for point in timed for each in (point.slowdown, point.low, point.high)]
     low, high = (min(values), max(values)) if values else (1, 2)
     axis.set_yscale("log")
     axis.set_ylim(low / 1.12, max(high * 1.25, low * 2.2))
@@ -173,7 +173,7 @@ def _scales(axis, good, panel, logarithmic):
         axis.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
 
 
-def _sizes(axis, panel, columns):
+def _draw_sizes(axis, panel, columns):
     """Labels the upper edge with the growing sizes, at their ratios."""
     sizes = {point.ratio: point.size for line in panel.lines.values() for point in line}
     kept, last = [], None
@@ -186,12 +186,13 @@ def _sizes(axis, panel, columns):
             last = at
     upper.set_xticks(kept, [str(sizes[ratio]) for ratio in kept], fontsize=8)
     upper.xaxis.set_minor_locator(NullLocator())
-    upper.set_xlabel(panel.growing, fontsize=8, labelpad=2)
+    upper.set_xlabel(panel.size_name, fontsize=8, labelpad=2)
     upper.tick_params(length=2.5, pad=1)
     axis.set_xlim(low, high)
 
 
-def _legend(figure, look, marks, columns, room, extra):
+def _draw_legend(figure, look, marks, columns, room, extra):
+    """Draws the legend of figure_of(), `room` inches high. `look` is {label: Look}."""
     handles = [Line2D([], [], color=style.colour, marker=style.marker, linestyle=style.dash, markersize=style.size,
                       markerfacecolor="white", markeredgewidth=1.2, label=label) for label, style in look.items()]
     handles += [Line2D([], [], color="#555555", marker="x" if mark == NO_FIT else "X", linestyle=":", linewidth=1,

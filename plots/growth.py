@@ -13,7 +13,7 @@ from umbench.plots.slowdown import point
 
 AXES = {"batch": lambda record: record["batch"],
         "insize": lambda record: (record.get("network_knobs") or {}).get("insize")}
-NAMES = {"batch": "batch", "insize": "height and width of an image"}
+AXIS_NAMES = {"batch": "batch", "insize": "height and width of an image"}
 
 
 def main():
@@ -59,7 +59,7 @@ def _panel(key, lines):
     axis, group = key
     points = {label: [point(cell, cell.get("compute_ns"), AXES[axis](cell)) for cell in cells] for label, cells in lines.items()}
     return curves.Panel(f"{load.network_text(group).replace('batch 0, ', '')}\n{load.machine_text(group)}", points, "x",
-                        group, NAMES[axis], group.simulated)
+                        group, AXIS_NAMES[axis], group.simulated)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from umbench.plots.common import load, pyplot, save, use_style
 from matplotlib.ticker import LogLocator
 from umbench import microbenchmark_files
 
+# Directions of the link.
 COLOURS = {"to_device": "#0072B2", "to_host": "#D55E00", "both": "#009E73"}
 NAMES = {"to_device": "to the device", "to_host": "to the host", "both": "both ways"}
 
@@ -55,25 +56,26 @@ def legend_below(axes, columns, down=-0.24):
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, down), ncol=columns, fontsize=7.5, frameon=False)
 
 
-def rate(case):
+def gb_per_s(case):
     return case.counters["GB_per_s"]
 
 
-def size_axis(axes, label):
+def set_size_axis(axes, label):
+    """Makes the horizontal axis one of sizes in bytes."""
     axes.set_xscale("log", base=2)
     axes.set_xlabel(label)
     axes.xaxis.set_major_locator(LogLocator(base=8, numticks=8))
-    axes.xaxis.set_major_formatter(lambda value, _: size_text(value))
+    axes.xaxis.set_major_formatter(lambda byte_count, _: size_text(byte_count))
 
 
-def size_text(value):
+def size_text(byte_count):
     for unit, suffix in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
-        if value >= unit:
-            return f"{value / unit:g} {suffix}"
-    return f"{value:g} B"
+        if byte_count >= unit:
+            return f"{byte_count / unit:g} {suffix}"
+    return f"{byte_count:g} B"
 
 
-def line(axes, points, **look):
+def draw_line(axes, points, **look):
     """Draws points (x, y) in the order of x."""
     axes.plot(*zip(*sorted(points)), **look)
 
@@ -85,11 +87,11 @@ def link(cases):
     figure, axes = pyplot.subplots(figsize=(5.8, 3.9))
     for by, dash, marker in (("copy_engine", "-", "o"), ("kernel", (0, (4, 2)), "s")):
         for way, colour in COLOURS.items():
-            points = [(microbenchmark_files.size_of(c.axes["size"]), rate(c)) for c in found if c.parts[1:] == [by, way]]
+            points = [(microbenchmark_files.size_of(c.axes["size"]), gb_per_s(c)) for c in found if c.parts[1:] == [by, way]]
             if points:
-                line(axes, points, color=colour, linestyle=dash, marker=marker, markersize=4,
+                draw_line(axes, points, color=colour, linestyle=dash, marker=marker, markersize=4,
                      label=f"{NAMES[way]}, {by.replace('_', ' ')}")
-    size_axis(axes, "bytes of one copy")
+    set_size_axis(axes, "bytes of one copy")
     axes.set_ylabel("GB/s")
     axes.set_ylim(bottom=0)
     legend_below(axes, 2)
@@ -121,13 +123,13 @@ def ways(cases):
         return None
     figure, axes = pyplot.subplots(figsize=(6.4, 0.8 + 0.27 * len(found)))
     places = range(len(found), 0, -1)
-    axes.barh(places, [rate(case) for _, case in found], color="#56B4E9", height=0.65)
+    axes.barh(places, [gb_per_s(case) for _, case in found], color="#56B4E9", height=0.65)
     for place, (_, case) in zip(places, found):
         share = case.counters.get("link_share")
-        text = f" {rate(case):.1f}" + (f"  ({share:.0%} of the link)" if share else "")
-        axes.text(rate(case), place, text, va="center", fontsize=8)
+        text = f" {gb_per_s(case):.1f}" + (f"  ({share:.0%} of the link)" if share else "")
+        axes.text(gb_per_s(case), place, text, va="center", fontsize=8)
     axes.set_yticks(list(places), [text for text, _ in found])
-    axes.set_xlim(right=1.75 * max(rate(case) for _, case in found))
+    axes.set_xlim(right=1.75 * max(gb_per_s(case) for _, case in found))
     axes.set_xlabel("GB/s")
     axes.grid(axis="y", visible=False)
     return figure
@@ -140,21 +142,21 @@ def prefetch(cases):
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(9, 4.2), sharey=True)
     for way in ("to_device", "to_host"):
         mine = [c for c in found if c.parts[1] == way]
-        whole = [(microbenchmark_files.size_of(c.axes["size"]), rate(c)) for c in mine
+        whole = [(microbenchmark_files.size_of(c.axes["size"]), gb_per_s(c)) for c in mine
                  if c.axes["size"] == c.axes["call"] and c.axes.get("streams") == "1"]
         if whole:
-            line(left, whole, color=COLOURS[way], marker="o", markersize=4, label=NAMES[way])
+            draw_line(left, whole, color=COLOURS[way], marker="o", markersize=4, label=NAMES[way])
         for streams, threads, dash, marker in (("1", "1", "-", "o"), ("4", "1", (0, (4, 2)), "s"), ("4", "4", ":", "^")):
-            cut = [(microbenchmark_files.size_of(c.axes["call"]), rate(c)) for c in mine if c.axes["size"] == "256MiB"
+            cut = [(microbenchmark_files.size_of(c.axes["call"]), gb_per_s(c)) for c in mine if c.axes["size"] == "256MiB"
                    and c.axes.get("streams") == streams and c.axes.get("threads") == threads]
             if cut:
-                line(right, cut, color=COLOURS[way], linestyle=dash, marker=marker, markersize=4,
+                draw_line(right, cut, color=COLOURS[way], linestyle=dash, marker=marker, markersize=4,
                      label=f"{NAMES[way]}, {streams} streams, {threads} threads")
-        batch = [(microbenchmark_files.size_of(c.axes["call"]), rate(c)) for c in mine if c.parts[-1] == "batch"]
+        batch = [(microbenchmark_files.size_of(c.axes["call"]), gb_per_s(c)) for c in mine if c.parts[-1] == "batch"]
         if batch:
-            line(right, batch, color=COLOURS[way], linestyle="", marker="x", label=f"{NAMES[way]}, one batch call")
-    size_axis(left, "bytes of one call, all of the data")
-    size_axis(right, "bytes of each call, 256 MiB in all")
+            draw_line(right, batch, color=COLOURS[way], linestyle="", marker="x", label=f"{NAMES[way]}, one batch call")
+    set_size_axis(left, "bytes of one call, all of the data")
+    set_size_axis(right, "bytes of each call, 256 MiB in all")
     left.set_ylabel("GB/s")
     left.set_ylim(bottom=0)
     legend_below(left, 1, -0.16)
@@ -228,7 +230,7 @@ def eviction(cases):
         shift = width * (number - len(besides) / 2 + 0.5)
         mine = [(place, found[(*group, beside)]) for place, group in enumerate(groups) if (*group, beside) in found]
         colour = ["#7F7F7F", "#56B4E9", "#E69F00"][number]
-        left.bar([place + shift for place, _ in mine], [rate(c) for _, c in mine], width, color=colour,
+        left.bar([place + shift for place, _ in mine], [gb_per_s(c) for _, c in mine], width, color=colour,
                  label=f"beside {beside}")
         losses = [(place, c.counters["operator_loses_ns"] / c.counters["median_ns"]) for place, c in mine
                   if "operator_loses_ns" in c.counters]

@@ -14,7 +14,7 @@ from umbench.plots.looks import looks
 STRATEGIES = ("device", "managed", "managed_prefetch", "twin", "best_managed", "best")
 WIDTH, MAX_PANELS = 700, 2
 NAME_ROOM, LONG_ROOM = 122, 148  # width in pixels of names right of a panel, for names of up to 12 letters and for longer ones
-PLAIN = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5}
+TEXT_BOX = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5}
 
 
 def main():
@@ -26,7 +26,7 @@ def main():
         raise load.BadInput(f"--strategies: at most {len(STRATEGIES)}; `umbench plot slowdown` draws more")
     records = [record for record in read(options.files) if record["strategy"] in names and record["baseline_ns"]]
     if not any(load.steady_ns(record) for record in records):
-        raise load.TooLittle(f"{', '.join(options.files)}: no cell of {', '.join(names)} finished well beside one of device")
+        raise load.TooLittle(f"{', '.join(options.files)}: no cell of {', '.join(names)} finished timed beside one of device")
     use_style()
     save(figure_of(records, options.width), options.out, options.name, options.format)
 
@@ -45,7 +45,7 @@ def figure_of(records, width=WIDTH):
     beside = {group: _names_beside_panel(each, limits) for group, each in lines.items()}
     name_room = LONG_ROOM if any(len(name) > 12 for names in beside.values() for name in names) else NAME_ROOM
     for axis, (group, cells) in zip(axes, found.items()):
-        _draw(axis, lines[group], look, limits)
+        _draw_panel(axis, lines[group], look, limits)
         bound = _bound(cells)
         axis.fill_between([ratio for ratio, _ in bound], [least for _, least in bound], 0.5, facecolor="#BBBBBB", linewidth=0,
                           zorder=1)
@@ -84,7 +84,7 @@ def _bound(cells):
     return [(0, line[0][1]), *line, (99, line[-1][1])] if line else []
 
 
-def _draw(axis, lines, look, limits):
+def _draw_panel(axis, lines, look, limits):
     ratios = [point.ratio for line in lines.values() for point in line]
     axis.set_yscale("log")
     axis.set_ylim(*limits)
@@ -94,8 +94,8 @@ def _draw(axis, lines, look, limits):
     axis.yaxis.set_minor_formatter(curves.NullFormatter())
     axis.xaxis.set_major_locator(curves.MaxNLocator(5, steps=[1, 5, 10]))
     for name, line in lines.items():
-        well, style = [point for point in line if point.slowdown], look[name]
-        axis.plot([p.ratio for p in well], [p.slowdown for p in well], color=style.colour, marker=style.marker, linestyle=style.dash,
+        timed, style = [point for point in line if point.slowdown], look[name]
+        axis.plot([p.ratio for p in timed], [p.slowdown for p in timed], color=style.colour, marker=style.marker, linestyle=style.dash,
                   markersize=style.size, markerfacecolor="white", markeredgewidth=1.3, linewidth=1.8, clip_on=False, zorder=3)
     axis.axvline(1.0, color="#555555", linewidth=1, linestyle=(0, (4, 3)), zorder=1)
     axis.set_xlabel(curves.X_LABEL)
@@ -117,8 +117,8 @@ def _names_beside_panel(lines, limits):
 
 def _last_points(lines):
     """{strategy: its last point with a time}, without `device`."""
-    well = {name: [point for point in line if point.slowdown] for name, line in lines.items() if name != "device"}
-    return {name: points[-1] for name, points in well.items() if points}
+    timed = {name: [point for point in line if point.slowdown] for name, line in lines.items() if name != "device"}
+    return {name: points[-1] for name, points in timed.items() if points}
 
 
 def _name_lines(axis, lines, look, beside):
@@ -137,10 +137,10 @@ def _name_lines(axis, lines, look, beside):
             axis.plot([x + 0.012, 1.02], [end, y], linewidth=0.7, linestyle=":", zorder=2, **marker)
             axis.plot([1.045], [y], marker=style.marker, markersize=style.size, markerfacecolor="white", markeredgewidth=1.3, **marker)
         axis.text(1.085 if outside else x + 12 / box.width, y, name, transform=axis.transAxes, color=style.colour, fontsize=9, va="center",
-                  zorder=6, bbox=None if outside else PLAIN)
+                  zorder=6, bbox=None if outside else TEXT_BOX)
     for point in [point for point in lines.get("device", ()) if point.slowdown][-1:]:
         x, y = place(point)
-        axis.text(x + 0.05, y + 0.028, "device", transform=axis.transAxes, fontsize=9, va="bottom", zorder=6, bbox=PLAIN)
+        axis.text(x + 0.05, y + 0.028, "device", transform=axis.transAxes, fontsize=9, va="bottom", zorder=6, bbox=TEXT_BOX)
 
 
 if __name__ == "__main__":

@@ -27,13 +27,13 @@ def main():
     rows = peer_files.read(options.file)
     if not rows:
         raise load.TooLittle(f"{options.file}: no row, no table")
-    parts = [setting(rows), main_table(rows)]
+    parts = [settings_text(rows), main_table(rows)]
     parts += [kind_table(rows), gap_table(rows)] if options.gaps else []
     parts += [mode_table(rows)] if options.modes else []
     print("\n\n".join(parts))
 
 
-def setting(rows):
+def settings_text(rows):
     """A line with the settings that the rows have in common, and all versions if they differ."""
     def all_of(what):
         return ", ".join(dict.fromkeys(str(row["versions"][what]) for row in rows))
@@ -44,9 +44,9 @@ def setting(rows):
             f"{all_of('umbench_cudnn')}")
 
 
-def cudnn_text(number):
+def cudnn_text(version):
     """91900 -> '9.19.0', as cuDNN counts since version 9."""
-    return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
+    return f"{version // 10000}.{version // 100 % 100}.{version % 100}"
 
 
 def network_text(name):
@@ -62,33 +62,33 @@ def main_table(rows):
 
 def main_row(row):
     mode = peer_files.fastest(row)
-    theirs = f"{number(row['pytorch_ms'], 'ms')} ({MODES[mode['way']]})" if mode else "did not run"
+    theirs = f"{number_text(row['pytorch_ms'], 'ms')} ({MODES[mode['way']]})" if mode else "did not run"
     ours = "did not run"
     if row["umbench_ms"] is not None:
         run = row["umbench"]
-        ours = f"{number(row['umbench_ms'], 'ms')} ({run['fusion']}, {LAUNCHES[run['launch']]})"
-    return [*head_of(row), ours, theirs, number(row["time_ratio"]), gib(row["umbench_peak_bytes"]),
-            gib(row["pytorch_peak_bytes"]), number(row["peak_ratio"]), number(row["floor_ratio"]),
-            *(error_text(row["gradients"], of) for of in ("to_pytorch", "umbench_to_reference", "pytorch_to_reference"))]
+        ours = f"{number_text(row['umbench_ms'], 'ms')} ({run['fusion']}, {LAUNCHES[run['launch']]})"
+    return [*head_of(row), ours, theirs, number_text(row["time_ratio"]), gib_text(row["umbench_peak_bytes"]),
+            gib_text(row["pytorch_peak_bytes"]), number_text(row["peak_ratio"]), number_text(row["floor_ratio"]),
+            *(error_text(row["gradients"], pair) for pair in ("to_pytorch", "umbench_to_reference", "pytorch_to_reference"))]
 
 
-def number(value, unit=""):
+def number_text(value, unit=""):
     if value is None:
         return "-"
     return f"{value:.2f}" if not unit else f"{value:.{0 if value >= 1000 else 1 if value >= 100 else 2}f} {unit}"
 
 
-def gib(value):
-    return "-" if value is None else f"{value / 2**30:.2f} GiB"
+def gib_text(byte_count):
+    return "-" if byte_count is None else f"{byte_count / 2**30:.2f} GiB"
 
 
-def error_text(gradients, of):
-    if not gradients or "reason" in gradients or of not in gradients:
+def error_text(gradients, pair):
+    if not gradients or "reason" in gradients or pair not in gradients:
         return "-"
-    if gradients[of]["worst"] is None:
+    if gradients[pair]["worst"] is None:
         return "not finite"
-    exact = f" ({gradients['reference']})" if of != "to_pytorch" else ""
-    return f"{gradients[of]['median']:.1e}{exact}"
+    exact = f" ({gradients['reference']})" if pair != "to_pytorch" else ""
+    return f"{gradients[pair]['median']:.1e}{exact}"
 
 
 def kind_table(rows, top=5):
@@ -97,21 +97,22 @@ def kind_table(rows, top=5):
     for row in rows:
         kinds = [kind for kind in row["gap_kinds"] or [] if kind["time_ms"] > kind["floor_ms"]]
         whole = sum(kind["time_ms"] - kind["floor_ms"] for kind in kinds)
-        body += [[*head_of(row), f"`{kind['kind']}`", str(kind["operators"]), number(kind["time_ms"], "ms"),
-                  number(kind["floor_ms"], "ms"), f"{100 * (kind['time_ms'] - kind['floor_ms']) / whole:.0f} %"]
+        body += [[*head_of(row), f"`{kind['kind']}`", str(kind["operators"]), number_text(kind["time_ms"], "ms"),
+                  number_text(kind["floor_ms"], "ms"), f"{100 * (kind['time_ms'] - kind['floor_ms']) / whole:.0f} %"]
                  for kind in kinds[:top]]
     return table(["network", "batch", "precision", "kind", "operators", "time", "floor", "share of the gap"], body,
                  left=(3,))
 
 
 def head_of(row):
+    """The first cells of a table's row: network, batch, precision."""
     return [network_text(row["network"]), str(row["batch"]), row["precision"]]
 
 
 def gap_table(rows):
     head = ["network", "batch", "precision", "operator", "time", "floor", "engine"]
     return table(head, [[*head_of(row), f"`{gap['op']}`",
-                         number(gap["time_ms"], "ms"), number(gap["floor_ms"], "ms"), gap["engine"]]
+                         number_text(gap["time_ms"], "ms"), number_text(gap["floor_ms"], "ms"), gap["engine"]]
                         for row in rows for gap in row["gaps"] or []], left=(3, 6))
 
 
@@ -120,7 +121,7 @@ def mode_table(rows):
     body = []
     for row in rows:
         for mode in row["modes"]:
-            figures = [number(mode["ms"], "ms"), gib(mode["peak_bytes"])] if "ms" in mode else [mode["reason"], "-"]
+            figures = [number_text(mode["ms"], "ms"), gib_text(mode["peak_bytes"])] if "ms" in mode else [mode["reason"], "-"]
             body.append([*head_of(row), f"{MODES[mode['way']]}, {mode['memory_order']}", *figures])
     return table(head, body, left=(3,))
 

@@ -6,7 +6,7 @@ from umbench.plots.common import arguments as common_arguments
 from umbench.plots.peers import network_text
 from umbench import peer_files
 
-PARTS = (("time_ratio", "time", "#0072B2", ""), ("peak_ratio", "peak memory", "#E69F00", "////"))
+RATIOS = (("time_ratio", "time", "#0072B2", ""), ("peak_ratio", "peak memory", "#E69F00", "////"))
 
 
 def main():
@@ -22,7 +22,7 @@ def main():
 
 def figure_of(rows, width=WIDTH):
     figure, axis = pyplot.subplots(figsize=(width / 100, 1.3 + 0.42 * len(rows)))
-    for number, (field, label, colour, hatch) in enumerate(PARTS):
+    for number, (field, label, colour, hatch) in enumerate(RATIOS):
         values = [row.get(field) or 0 for row in rows]
         at = [place + 0.19 - 0.38 * number for place in reversed(range(len(rows)))]
         axis.barh(at, values, 0.36, color=colour, hatch=hatch, edgecolor="#303030", linewidth=0.4, label=label)
@@ -32,7 +32,7 @@ def figure_of(rows, width=WIDTH):
     names = [f"{network_text(row['network'])}, {row['batch']}, {row['precision']}" for row in rows]
     axis.set_yticks(range(len(rows)), reversed(names))
     axis.axvline(1, color="#555555", linewidth=1, linestyle=(0, (4, 3)))
-    axis.set_xlim(0, 1.12 * max(1, *(row.get(field) or 0 for row in rows for field, *_ in PARTS)))
+    axis.set_xlim(0, 1.12 * max(1, *(row.get(field) or 0 for row in rows for field, *_ in RATIOS)))
     axis.set_xlabel("umbench / PyTorch's fastest mode; left of 1 umbench needs less")
     axis.grid(axis="y", visible=False)
     set_title(axis, [f"{rows[0]['versions']['gpu']}, measured; PyTorch {rows[0]['versions']['torch']}"])

@@ -32,14 +32,14 @@ def states_of(plan, graph):
     ops = {op["name"]: op for op in graph["ops"]}
     shapes = {tensor["name"]: tensor["shape"] for tensor in graph["tensors"]}
     images = plan["network"]["batch"]
-    given = {tensor["name"] for tensor in graph["tensors"] if tensor["use"] in ("input", "label", "parameter")}
-    now, begun, touched, found = {}, {}, {}, {}
-    at = 0
+    inputs = {tensor["name"] for tensor in graph["tensors"] if tensor["use"] in ("input", "label", "parameter")}
+    state_of, begun_at, touched_until, found = {}, {}, {}, {}
+    computed = 0
 
     def enter_state(key, state, begin):
-        if key in now and begun[key] < begin:
-            found.setdefault(key, []).append((now[key], begun[key], begin))
-        now[key], begun[key] = state, begin
+        if key in state_of and begun_at[key] < begin:
+            found.setdefault(key, []).append((state_of[key], begun_at[key], begin))
+        state_of[key], begun_at[key] = state, begin
 
     def key_of_tensor(tensor, part):
         """(tensor, its batch range), by which states are kept."""
@@ -48,31 +48,31 @@ def states_of(plan, graph):
 
     def keys_of_action(action):
         key = key_of_tensor(action["what"], action.get("part"))
-        return [key] if key in now or "part" in action else [k for k in now if k[0] == action["what"]] or [key]
+        return [key] if key in state_of or "part" in action else [k for k in state_of if k[0] == action["what"]] or [key]
 
-    stays = {name for name in given if plan["homes"][name] == "device"}
+    always_on_device = {name for name in inputs if plan["homes"][name] == "device"}
     for action in plan["actions"]:
         if action["do"] == "compute":
             op = ops[action["what"]]
             for name in op["in"] + op["out"]:
                 key = key_of_tensor(name, action.get("part"))
-                if now.get(key) != "kept":
-                    enter_state(key, "kept", 0 if name in stays and key not in now else at)
-                touched[key] = at + 1
-            at += 1
+                if state_of.get(key) != "kept":
+                    enter_state(key, "kept", 0 if name in always_on_device and key not in state_of else computed)
+                touched_until[key] = computed + 1
+            computed += 1
         elif action["do"] in ("prefetch", "evict", "discard"):
             for key in keys_of_action(action):
                 if action["do"] == "discard":
-                    enter_state(key, "gone", touched.get(key, at))
+                    enter_state(key, "gone", touched_until.get(key, computed))
                 else:
-                    enter_state(key, "kept" if action["do"] == "prefetch" else "moved", at)
-    for key, state in list(now.items()):
+                    enter_state(key, "kept" if action["do"] == "prefetch" else "moved", computed)
+    for key, state in list(state_of.items()):
         if state == "kept":
-            enter_state(key, "end", at if key[0] in stays else touched.get(key, at))
+            enter_state(key, "end", computed if key[0] in always_on_device else touched_until.get(key, computed))
     tensors = {}
-    for (name, batch), spans in found.items():
-        tensors.setdefault(name, {})[batch] = spans
-    return tensors, at
+    for (name, batch_range), spans in found.items():
+        tensors.setdefault(name, {})[batch_range] = spans
+    return tensors, computed
 
 
 def figure_of(plan, graph, count):

@@ -16,25 +16,26 @@ def time_parts(record):
     compute = min(record.get("compute_ns") or total, total)
     spans = (record.get("timeline") or {}).get("spans")
     if not spans:
-        return {"compute": compute, _name_of_rest(record): total - compute}
+        return {"compute": compute, _part_beyond_compute(record): total - compute}
     total = max(span["end_ns"] for span in spans)
     compute = min(compute, total)
-    busy = {lane: _union([s for s in spans if s["lane"] == lane]) for lane in ("compute", "to_device", "to_host")}
+    busy = {lane: _busy_intervals([s for s in spans if s["lane"] == lane]) for lane in ("compute", "to_device", "to_host")}
     idle = _subtract([(0, total)], busy["compute"])
     parts = {"compute": compute}
     left = max(0, total - compute)
     kernels = max(0, sum(end - begin for begin, end in busy["compute"]) - compute)
-    recomputed = min(_recomputed_ns(spans), kernels) if _plan(record).get("repeats", True) else 0
+    recomputed = min(_recomputed_ns(spans), kernels) if _kept_plan(record).get("repeats", True) else 0
     for name, time in (("computing again", recomputed), ("faults and evictions" if _waited_for_driver(record) else "slower kernels", kernels - recomputed),
-                       ("waiting for copies to the GPU", _overlap(idle, busy["to_device"])),
-                       ("waiting for copies to the CPU", _overlap(_subtract(idle, busy["to_device"]), busy["to_host"]))):
+                       ("waiting for copies to the GPU", _overlap_ns(idle, busy["to_device"])),
+                       ("waiting for copies to the CPU", _overlap_ns(_subtract(idle, busy["to_device"]), busy["to_host"]))):
         parts[name] = min(time, left)
         left -= parts[name]
     return parts | {"launches and gaps": left}
 
 
-def _name_of_rest(record):
-    plan = _plan(record)
+def _part_beyond_compute(record):
+    """The part of TIME_PARTS that all time beyond `compute` counts as."""
+    plan = _kept_plan(record)
     if _waited_for_driver(record):
         return "faults and evictions"
     if record["family"] == "managed" and load.last_counters(record).get("faults") is None:
@@ -44,7 +45,8 @@ def _name_of_rest(record):
     return "computing again" if plan.get("repeats") else "waiting for copies" if plan.get("swaps") else "launches and gaps"
 
 
-def _plan(record):
+def _kept_plan(record):
+    """The bounds' entry on the record's plan; empty if it has none."""
     return (record.get("bounds") or {}).get("plan") or {}
 
 
@@ -75,7 +77,7 @@ def ratio_with_most_strategies(cells):
     return max(ratio for ratio, labels in ran.items() if len(labels) >= most)
 
 
-def _union(spans):
+def _busy_intervals(spans):
     """[(begin, end)] of the time in which any of the spans runs, without overlaps."""
     found = []
     for begin, end in sorted((span["begin_ns"], span["end_ns"]) for span in spans):
@@ -86,10 +88,10 @@ def _union(spans):
     return found
 
 
-def _subtract(spans, taken):
-    """[(begin, end)] of the parts of spans that no span of `taken` covers."""
+def _subtract(intervals, taken):
+    """[(begin, end)] of the parts of intervals that no interval of `taken` covers."""
     left = []
-    for begin, end in spans:
+    for begin, end in intervals:
         for cut_begin, cut_end in taken:
             if cut_end <= begin or end <= cut_begin:
                 continue
@@ -101,25 +103,25 @@ def _subtract(spans, taken):
     return left
 
 
-def _overlap(spans, others):
-    """The length of the overlap of two lists of spans."""
+def _overlap_ns(intervals, others):
+    """The length of the overlap of two lists of [(begin, end)]."""
     return sum(max(0, min(end, other_end) - max(begin, other_begin))
-               for begin, end in spans for other_begin, other_end in others)
+               for begin, end in intervals for other_begin, other_end in others)
 
 
 def pairs_of_measured_and_simulated(records):
     """[(measured, simulated)] of the same work, strategy, knobs and ratio."""
-    def work(record):
+    def key_of_work(record):
         group = load.group_of(record)
         return (*group[:8], record["strategy"], tuple(sorted((record.get("strategy_knobs") or {}).items())),
                 record["ratio"])
 
-    good = [record for record in records if load.steady_ns(record)]
+    timed = [record for record in records if load.steady_ns(record)]
     simulated = {}
-    for record in good:
+    for record in timed:
         if record["simulated"]:
-            simulated.setdefault(work(record), []).append(record)
-    return [(record, other) for record in good if not record["simulated"] for other in simulated.get(work(record), [])]
+            simulated.setdefault(key_of_work(record), []).append(record)
+    return [(record, other) for record in timed if not record["simulated"] for other in simulated.get(key_of_work(record), [])]
 
 
 def slowdown_of(record, baseline=None):
@@ -128,12 +130,12 @@ def slowdown_of(record, baseline=None):
     return time / base if time and base else None
 
 
-def best_first(lines, over_of, key):
-    """{key(record): [(slowdown, label, record), ...]}, fastest first, of the cells with a time in {label: records}."""
+def best_first(lines, slowdown, axis_value):
+    """{axis_value(record): [(slowdown, label, record), ...]}, fastest first, of the cells with a time in {label: records}."""
     found = {}
     for label, line in lines.items():
         for record in line:
-            value = over_of(record)
+            value = slowdown(record)
             if value:
-                found.setdefault(key(record), []).append((value, label, record))
+                found.setdefault(axis_value(record), []).append((value, label, record))
     return {at: sorted(cells, key=lambda cell: cell[:2]) for at, cells in sorted(found.items())}

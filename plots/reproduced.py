@@ -38,7 +38,7 @@ def _draw_lines(panel, figure_spec, results):
     names = {series["label"]: strategy_of(results, series) for series in figure_spec["series"]}
     if len(set(names.values())) < len(names):
         names = {label: label for label in names}
-    found = looks.looks({names[series["label"]]: family(results, series) for series in figure_spec["series"]})
+    found = looks.looks({names[series["label"]]: family_of(results, series) for series in figure_spec["series"]})
     for series in figure_spec["series"]:
         look, points = found[names[series["label"]]], _values(figure_spec, results, series["points"])
         if points:
@@ -66,10 +66,12 @@ def _draw_bars(panel, figure_spec, results):
 
 
 def strategy_of(results, series):
+    """The strategy of the first cell of a series that has a record."""
     return next((results[name]["strategy"] for _, name in series["points"] if isinstance(results[name], dict)), series["label"])
 
 
-def family(results, series):
+def family_of(results, series):
+    """The family of the first cell of a series that has a record."""
     for _, name in series["points"]:
         if isinstance(results[name], dict):
             return results[name]["family"]

@@ -13,7 +13,7 @@ from umbench import iteration_times
 
 
 # name in `bounds`: (label, dash)
-BOTH = {"both_ns": ("bound: swapping and computing again", ":")}
+DRAWN_BOUNDS = {"both_ns": ("bound: swapping and computing again", ":")}
 
 
 def main():
@@ -25,17 +25,17 @@ def main():
     save(figure_of(records, options.width), options.out, options.name, options.format)
 
 
-def figure_of(records, width=WIDTH, bounds=BOTH):
+def figure_of(records, width=WIDTH, bounds=DRAWN_BOUNDS):
     """The figure of records with a `baseline_ns`, as those of common.read."""
     panels = panels_of(records)
     by_title = {_title(group): cells for group, cells in load.groups(records).items()}
-    limits = [{name: _limits(by_title[panel.title], name) for name in bounds} for panel in panels]
-    known = [drawn for name, drawn in bounds.items() if any(each[name] for each in limits)]
-    grey = [[(line, bounds[name][1]) for name, line in each.items() if line] for each in limits]
-    return curves.figure_of(panels, families(records), width, known, grey)
+    points_of_bounds = [{name: _bound_points(by_title[panel.title], name) for name in bounds} for panel in panels]
+    labels_and_dashes = [drawn for name, drawn in bounds.items() if any(each[name] for each in points_of_bounds)]
+    grey = [[(line, bounds[name][1]) for name, line in each.items() if line] for each in points_of_bounds]
+    return curves.figure_of(panels, families(records), width, labels_and_dashes, grey)
 
 
-def _limits(cells, name):
+def _bound_points(cells, name):
     """[(ratio, slowdown)] of a bound, at the ratios that have one."""
     known = {(cell["ratio"], load.bounds_ns(cell, cell["baseline_ns"])[name], cell["baseline_ns"])
              for cell in cells if cell["baseline_ns"] and cell.get("bounds")}
@@ -45,17 +45,17 @@ def _limits(cells, name):
 def panels_of(records):
     """A panel for each group. Panels of the same work are neighbours, with machines in the same order."""
     groups = load.groups(records)
-    works, columns = list(map(_work, groups)), list(map(_column, groups))
-    order = sorted(groups, key=lambda group: (works.index(_work(group)), columns.index(_column(group))))
+    works, columns = list(map(_row_key, groups)), list(map(_column_key, groups))
+    order = sorted(groups, key=lambda group: (works.index(_row_key(group)), columns.index(_column_key(group))))
     return [_panel(group, groups[group]) for group in order]
 
 
 def _panel(group, cells):
-    scale = next((cell["baseline_ns"] for cell in cells if cell["baseline_ns"]), None)
-    lines = {label: [point(cell, cell["baseline_ns"] if scale else 1e6) for cell in line]
+    baseline = next((cell["baseline_ns"] for cell in cells if cell["baseline_ns"]), None)
+    lines = {label: [point(cell, cell["baseline_ns"] if baseline else 1e6) for cell in line]
              for label, line in load.lines(cells).items()}
-    return curves.Panel(_title(group), lines, "x" if scale else "ms",
-                        _work(group), None, group.simulated)
+    return curves.Panel(_title(group), lines, "x" if baseline else "ms",
+                        _row_key(group), None, group.simulated)
 
 
 def _title(group):
@@ -70,13 +70,14 @@ def point(cell, baseline_ns, size=None):
                         not cell["simulated"] or "band_ns" in cell)
 
 
-def _work(group):
+def _row_key(group):
     """The group without machine and precision: panels of one work share a row."""
     return group._replace(workspace_cap=None, mode="", backend="", device="", simulated=False, calibrated=False, kernels_at_peak=False,
                           precision="", memory_order="")
 
 
-def _column(group):
+def _column_key(group):
+    """What tells panels of one row apart."""
     return (group.mode, group.backend, group.device, group.simulated, group.calibrated, group.workspace_cap,
             group.precision, group.memory_order)
 

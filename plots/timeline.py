@@ -22,29 +22,30 @@ def main():
     which.add_argument("--key", metavar="KEY", help="the record's key (the one that has a timeline)")
     which.add_argument("--all", action="store_true", help="every record that has a timeline")
     options = parser.parse_args()
-    records = chosen(", ".join(options.files), read(options.files, options.strategies), options.key, options.all)
+    records = records_to_draw(", ".join(options.files), read(options.files, options.strategies), options.key, options.all)
     use_style()
     for record in records:
         save(figure_of(record, options.width), options.out, file_name(record["key"]), options.format)
 
 
-def chosen(path, records, key, everything):
-    drawn = [record for record in records if drawable(record)]
+def records_to_draw(files_text, records, key, all_wanted):
+    """The records to draw: that with the key, all that have a timeline, or the only one. Throws BadInput or TooLittle."""
+    drawn = [record for record in records if has_spans(record)]
     if key is not None:
         match = [record for record in records if record["key"] == key]
         if not match:
-            raise load.BadInput(f"{path}: no record has the key '{key}'" + _keys_text(drawn))
+            raise load.BadInput(f"{files_text}: no record has the key '{key}'" + _keys_text(drawn))
         if match[0] not in drawn:
-            raise load.TooLittle(f"{path}: '{key}' has no timeline; run it with --timeline" + _keys_text(drawn))
+            raise load.TooLittle(f"{files_text}: '{key}' has no timeline; run it with --timeline" + _keys_text(drawn))
         return match
     if not drawn:
-        raise load.TooLittle(f"{path}: no record has a timeline; run a cell with --timeline")
-    if len(drawn) > 1 and not everything:
-        raise load.BadInput(f"{path}: several records have a timeline; give --all or one --key" + _keys_text(drawn))
+        raise load.TooLittle(f"{files_text}: no record has a timeline; run a cell with --timeline")
+    if len(drawn) > 1 and not all_wanted:
+        raise load.BadInput(f"{files_text}: several records have a timeline; give --all or one --key" + _keys_text(drawn))
     return drawn
 
 
-def drawable(record):
+def has_spans(record):
     """Whether the record has a timeline that is not empty."""
     spans = (record.get("timeline") or {}).get("spans") or ()
     return max((span["end_ns"] for span in spans), default=0) > 0
@@ -71,14 +72,14 @@ def figure_of(record, width=WIDTH):
     memory.set_xlabel(f"time since the iteration began, {unit}")
     memory.set_xlim(0, end / scale)
     group = load.group_of(record)
-    titles = (f"{load.network_text(group)}, {record['strategy']}{_knobs(record)}, ratio {record['ratio']:g}",
+    titles = (f"{load.network_text(group)}, {record['strategy']}{_knobs_text(record)}, ratio {record['ratio']:g}",
               f"{load.machine_text(group)}, iteration {timeline['iteration'] + 1} of {record['iterations']}")
     set_title(lanes, titles)
     layout(figure)
     return figure
 
 
-def _knobs(record):
+def _knobs_text(record):
     knobs = record.get("strategy_knobs") or {}
     return f" ({', '.join(f'{name} {value}' for name, value in sorted(knobs.items()))})" if knobs else ""
 
@@ -91,9 +92,9 @@ def _draw_lanes(axes, record, scale, end):
         axes.broken_barh([(s["begin_ns"] / scale, (s["end_ns"] - s["begin_ns"]) / scale) for s in mine],
                          (level + BAR_SPAN[0], BAR_SPAN[1] - BAR_SPAN[0]), facecolor=colour, edgecolor="#303030", linewidth=0.3, hatch=hatch)
         _name_wide_bars(axes, mine, level, scale, end)
-        inside = unplanned(record, lane)
-        if inside:
-            _draw_unplanned(axes, [span for span in spans if span["lane"] == "compute"], level, scale, inside)
+        unplanned = unplanned_text(record, lane)
+        if unplanned:
+            _draw_unplanned(axes, [span for span in spans if span["lane"] == "compute"], level, scale, unplanned)
         busy = sum(s["end_ns"] - s["begin_ns"] for s in mine) / end
         labels.append(f"{label}\n{busy:.0%} busy" + (_stalled_text(record, busy, end) if lane == "compute" else ""))
     axes.set_yticks(range(len(names)))
@@ -108,7 +109,7 @@ UNPLANNED = {"to_device": {"by faults": ("fault_to_device_bytes",), "read in pla
              "to_host": {"evicted by the driver": ("driver_evict_bytes",)}}
 
 
-def unplanned(record, lane):
+def unplanned_text(record, lane):
     """A text such as '19.7 GiB by faults' for the last iteration, or ''."""
     last = load.last_counters(record)
     sums = {cause: sum(last.get(name) or 0 for name in names) for cause, names in UNPLANNED.get(lane, {}).items()}
@@ -137,7 +138,7 @@ MAX_LETTERS = 9  # maximum length of a name that is written vertically in a lane
 def _name_wide_bars(axes, spans, level, scale, end):
     """Writes names into bars, or into neighbouring bars of one operator, that are wide enough."""
     room = 16.5 * axes.get_figure().get_figwidth()  # number of letters that fit side by side
-    for begin, stop, name in _runs(spans):
+    for begin, stop, name in _merged_spans(spans):
         share = (stop - begin) / end
         upright = share * room < len(name) + 1
         if upright and share < 1.9 / room:
@@ -148,7 +149,7 @@ def _name_wide_bars(axes, spans, level, scale, end):
                   bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5})
 
 
-def _runs(spans):
+def _merged_spans(spans):
     """[(begin, end, name), ...], where consecutive parts of one operator or tensor are merged."""
     found = []
     for span in sorted(spans, key=lambda span: span["begin_ns"]):

@@ -11,28 +11,29 @@ def verdict(group, cells, baseline):
     found = load.lines(cells)
     if not baseline:
         return ["There is no cell with everything on the device, so nothing can be called slow or fast."] + _failures(cells)
-    at = {}
+    slowdowns_at = {}
     for label, line in found.items():
         for record in line:
             slowdown = slowdown_of(record, baseline)
             if slowdown and label != "device":
-                at.setdefault(record["ratio"], {})[label] = slowdown
+                slowdowns_at.setdefault(record["ratio"], {})[label] = slowdown
     sentences = _free_range(found, baseline)
-    tight = [ratio for ratio in sorted(at) if ratio > 1]
+    tight = [ratio for ratio in sorted(slowdowns_at) if ratio > 1]
     for ratio in dict.fromkeys(tight[:1] + tight[-1:]):
-        sentences.append(_at_ratio(ratio, at[ratio]))
+        sentences.append(_sentence_on_fastest(ratio, slowdowns_at[ratio]))
     hints = {label for label, line in found.items() if line[0]["family"] == "managed"} - {"managed"}
-    sentences += _harmful_hints({ratio: {label: at[ratio][label] for label in hints & set(at[ratio])} for ratio in tight},
-                       {ratio: at[ratio].get("managed") for ratio in tight})
-    sentences += _slower_with_more_memory(at) + _without_a_plan(found, at) + _machine_files(cells)
-    beyond = sorted({record["ratio"] for line in found.values() for record in line} - set(at))
-    beyond = [ratio for ratio in beyond if ratio > max([1, *at])]
+    sentences += _harmful_hints({ratio: {label: slowdowns_at[ratio][label] for label in hints & set(slowdowns_at[ratio])} for ratio in tight},
+                               {ratio: slowdowns_at[ratio].get("managed") for ratio in tight})
+    sentences += _slower_with_more_memory(slowdowns_at) + _without_a_plan(found, slowdowns_at) + _machine_files(cells)
+    beyond = sorted({record["ratio"] for line in found.values() for record in line} - set(slowdowns_at))
+    beyond = [ratio for ratio in beyond if ratio > max([1, *slowdowns_at])]
     if beyond:
         sentences.append(f"Nothing ran at ratio {beyond[0]:g}" + (" and above." if len(beyond) > 1 else "."))
     return sentences + _failures(cells)
 
 
 def _free_range(found, baseline):
+    """[sentence] on the ratios at which managed memory costs nothing; [] if it has no such limit. `found` is {label: records}."""
     free, costly = None, None
     for record in found.get("managed", []):
         slowdown = slowdown_of(record, baseline)
@@ -45,7 +46,7 @@ def _free_range(found, baseline):
     return [f"Managed memory costs more than 5 % at ratio {costly:.4g} already."] if costly and costly <= 1 else []
 
 
-def _at_ratio(ratio, slowdowns):
+def _sentence_on_fastest(ratio, slowdowns):
     best, plain = min(slowdowns, key=slowdowns.get), slowdowns.get("managed")
     if plain and best != "managed" and plain < SAME * slowdowns[best]:
         return (f"At ratio {ratio:g} nothing is faster than plain managed memory by 5 %, which takes "
@@ -61,42 +62,42 @@ def _times_text(value):
     return f"{value:.{iteration_times.decimals(value, 0)}f} times"
 
 
-def _harmful_hints(at, plain):
-    """Sentences on hints that make managed memory slower. `at` is {ratio: {label: slowdown}} of hints, `plain` is {ratio: slowdown} without
+def _harmful_hints(slowdowns_at, managed_at):
+    """Sentences on hints that make managed memory slower. `slowdowns_at` is {ratio: {label: slowdown}} of hints, `managed_at` is {ratio: slowdown} without
     hints."""
     found = {}
-    for ratio, slowdowns in at.items():
+    for ratio, slowdowns in slowdowns_at.items():
         for label in slowdowns:
-            if slowdowns[label] > SAME * (plain[ratio] or float("inf")):
-                found.setdefault(label, {})[ratio] = slowdowns[label] / plain[ratio]
+            if slowdowns[label] > SAME * (managed_at[ratio] or float("inf")):
+                found.setdefault(label, {})[ratio] = slowdowns[label] / managed_at[ratio]
     return [f"{label} does harm at {'ratio' if len(times) == 1 else 'ratios'} {_listing([f'{ratio:g}' for ratio in times])}: "
             f"{'' if len(times) == 1 else 'up to '}{max(times.values()):.2f} times the time of plain managed memory."
             for label, times in sorted(found.items())]
 
 
-def _slower_with_more_memory(at):
+def _slower_with_more_memory(slowdowns_at):
     """Sentences on strategies that take longer at a ratio than at the next higher one, of {ratio: {label: slowdown}}."""
     found = {}
-    for label in dict.fromkeys(label for slowdowns in at.values() for label in slowdowns):
-        ratios = [ratio for ratio in sorted(at) if label in at[ratio]]
-        worse = [(at[more][label] / at[less][label], more, less) for more, less in zip(ratios, ratios[1:])
-                 if at[more][label] > SAME * at[less][label]]
+    for label in dict.fromkeys(label for slowdowns in slowdowns_at.values() for label in slowdowns):
+        ratios = [ratio for ratio in sorted(slowdowns_at) if label in slowdowns_at[ratio]]
+        worse = [(slowdowns_at[more][label] / slowdowns_at[less][label], more, less) for more, less in zip(ratios, ratios[1:])
+                 if slowdowns_at[more][label] > SAME * slowdowns_at[less][label]]
         if worse:
             found[label] = max(worse)
-    return [f"{label} is slower with more memory: {_times_text(at[more][label])} the time with everything on the device at ratio {more:g}, "
-            f"{_times_text(at[less][label])} at {less:g}." for label, (_, more, less) in sorted(found.items(), key=lambda each: -each[1][0])]
+    return [f"{label} is slower with more memory: {_times_text(slowdowns_at[more][label])} the time with everything on the device at ratio {more:g}, "
+            f"{_times_text(slowdowns_at[less][label])} at {less:g}." for label, (_, more, less) in sorted(found.items(), key=lambda each: -each[1][0])]
 
 
-def _without_a_plan(lines, at):
+def _without_a_plan(lines, slowdowns_at):
     """Sentences on strategies that have no plan at a ratio at which another one runs, with the lowest such ratio above 1."""
     found = {}
     for label, line in lines.items():
-        ratio = next((record["ratio"] for record in line if record["outcome"] == "infeasible" and at.get(record["ratio"])
+        ratio = next((record["ratio"] for record in line if record["outcome"] == "infeasible" and slowdowns_at.get(record["ratio"])
                       and record["ratio"] > 1), None)
         if ratio and label != "device":
             found.setdefault(ratio, []).append(label)
-    return [f"At ratio {ratio:g} there is no plan of {_listing(found[ratio])}, while {_listing(sorted(at[ratio], key=at[ratio].get)[:2])} "
-            f"{'run' if len(at[ratio]) > 1 else 'runs'}." for ratio in sorted(found)]
+    return [f"At ratio {ratio:g} there is no plan of {_listing(found[ratio])}, while {_listing(sorted(slowdowns_at[ratio], key=slowdowns_at[ratio].get)[:2])} "
+            f"{'run' if len(slowdowns_at[ratio]) > 1 else 'runs'}." for ratio in sorted(found)]
 
 
 def _machine_files(cells):

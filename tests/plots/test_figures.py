@@ -46,8 +46,8 @@ def test_a_network_keeps_its_row_whatever_ran_it():
 
     groups = [load.group_of(synthetic.record()), load.group_of(synthetic.record(backend="cuda:0")),
               load.group_of(synthetic.record(backend="cuda:0", workspace_cap_bytes=1 << 28))]
-    assert len({slowdown._work(group) for group in groups}) == 1
-    assert len({slowdown._column(group) for group in groups}) == 3
+    assert len({slowdown._row_key(group) for group in groups}) == 1
+    assert len({slowdown._column_key(group) for group in groups}) == 3
 
 
 def test_panels_wrap_at_the_width_of_the_page():
@@ -370,7 +370,7 @@ def figure_of(kind, width):
     if kind in ("time", "traffic", "series"):
         last = {"last": synthetic.counted(fault_to_device_bytes=2**32)}
         groups = load.groups([cell | {"counters": last | {"first": last["last"]}} for cell in cells])
-        return getattr(report_figures, f"_{kind}")(groups).figure
+        return getattr(report_figures, f"_{kind}_section")(groups).figure
     return drawn(synthetic.study(), width=width)
 
 
