@@ -45,7 +45,7 @@ bool is_clearly_better(const evaluation& a, const evaluation& b) {
   return a.excess == 0 && (b.excess > 0 || a.forecast.time < b.forecast.time - b.forecast.time / 200);
 }
 
-// Takes the lower bound of the time for the time.
+// The evaluation, with the lower bound of its time as its time.
 evaluation with_min_time(evaluation e) {
   e.has_time = true;
   e.forecast.time = e.min_time;

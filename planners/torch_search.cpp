@@ -33,12 +33,14 @@ void run_searches(const auto& work) {
   }
 }
 
+// The choice that saves `nodes` alone.
 std::vector<torch_fate> fates_saving(const torch_step& step, const std::vector<torch_id>& nodes) {
   std::vector<torch_fate> fates(step.nodes.size());
   for (const torch_id v : nodes) fates[v] = torch_fate::saved;
   return fates;
 }
 
+// Those of `among` that kernels of libraries compute.
 std::vector<torch_id> library_results(const torch_step& step, const std::vector<torch_id>& among) {
   std::vector<torch_id> found;
   for (const torch_id v : among) {
@@ -98,9 +100,10 @@ class torch_search {
   torch_model model_;
   torch_moves moves_;
   point current_, best_;
-  std::vector<point> descents_;                        // whose time is still to be reduced, the best last
-  bool is_reduced_ = true, has_applied_move_ = false;  // of current_: no move is better; one of this pass was
-  std::size_t next_move_ = 0;                          // of reduce_time()
+  std::vector<point> descents_;    // ends of descend() whose time is not yet reduced, the best last
+  bool is_reduced_ = true;         // no move makes current_ better
+  bool has_applied_move_ = false;  // a move was applied since reduce_time() was last at the list's begin
+  std::size_t next_move_ = 0;      // index of the move that reduce_time() tries next
   unsigned search_index_;
   bool ranks_by_promise_;  // true in every second search
   std::mt19937 random_;

@@ -51,8 +51,8 @@ std::int64_t torch_peak_lower_bound(const torch_step& step);
 
 // The fastest choice found whose peak is at most `budget` bytes, or the one with the least peak.
 // `begin`: a choice to start from as well, such as PyTorch's own. `work`: a limit for each of
-// eight searches, in nodes gone over, about 12 million a second; they end earlier where a part of it hardly
-// improves the plan. The plan depends on nothing else.
+// eight searches, in nodes gone over, about 12 million a second; they end earlier when a
+// fifteenth of it makes the plan less than 0.1 % faster. The plan depends on nothing else.
 torch_plan plan_torch(const torch_step& step, std::int64_t budget, const std::vector<torch_id>& begin,
                       std::int64_t work);
 

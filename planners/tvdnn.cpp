@@ -143,10 +143,10 @@ class section_planner {
     std::ranges::stable_sort(by_start, {}, [&](std::uint32_t x) { return gaps_[x].last_use; });
     const bool can_move = has_link(p_.target);
     std::priority_queue<open_gap> open;
-    byte_count away = 0;  // bytes that are swapped at this position
-    std::vector<byte_count> coming_back(uses_.order.size() +
-                                        1);  // per position: bytes that are swapped until it
-    std::size_t next = 0;                    // index into by_start
+    byte_count away = 0;  // bytes of swapped parts that are off the device at this position
+    // Per position: bytes of swapped parts that come back there.
+    std::vector<byte_count> coming_back(uses_.order.size() + 1);
+    std::size_t next = 0;  // index into by_start
     for (position at = 0; at < uses_.end(); ++at) {
       for (; next < by_start.size() && gaps_[by_start[next]].last_use < at; ++next) {
         const gap& e = gaps_[by_start[next]];

@@ -76,8 +76,8 @@ std::span<const byte_count> live_bytes_after(event_list& list, const list_change
   return into;
 }
 
-position_lives::live position_lives::live_of(std::span<const event> events,
-                                             const live_tree::live_at_events& bytes) {
+position_live_bytes::live position_live_bytes::live_of(std::span<const event> events,
+                                                       const live_tree::live_at_events& bytes) {
   constexpr std::int64_t none = std::numeric_limits<std::int64_t>::min() / 2;
   live most{none, none};
   bool is_computed = false;
@@ -91,14 +91,15 @@ position_lives::live position_lives::live_of(std::span<const event> events,
   return most;
 }
 
-void position_lives::accept(const list_change& change) {
+void position_live_bytes::accept(const list_change& change) {
   for (const list_change::visited_position& v : change.visited) {
     const event_list::position_block& b = change.blocks[v.block_index];
     if (!of_list_.empty()) of_list_[static_cast<std::size_t>(v.at)] = live_of(b.events, b.live_bytes);
   }
 }
 
-std::span<const byte_count> position_lives::after(event_list& list, const list_change& change, position end) {
+std::span<const byte_count> position_live_bytes::after(event_list& list, const list_change& change,
+                                                       position end) {
   for (auto at = static_cast<position>(of_list_.size()); at < end; ++at)
     of_list_.push_back(live_of(list.block_at(at).events, list.live_bytes().live_at(at)));
   const std::span<const std::int64_t> before = list.live_before_each();

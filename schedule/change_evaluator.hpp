@@ -42,18 +42,18 @@ std::span<const byte_count> live_bytes_after(event_list& list, const list_change
 
 // Maximum of the bytes alive at each position, as live_at_positions() gets it from a list's events
 // (schedule/fit_transfers.hpp), for lists that change.
-class position_lives {
+class position_live_bytes {
  public:
   // Forgets the current list.
   void clear() { of_list_.clear(); }
-  // The change is made to the current list.
+  // Says that the change is made to the current list.
   void accept(const list_change& change);
-  // Those of the list after the change. Valid until the next call.
+  // The maxima of the list after the change. Valid until the next call.
   std::span<const byte_count> after(event_list& list, const list_change& change, position end);
 
  private:
-  // Maximum over a position's events, less the bytes alive before the first. `releasing`: over evictions and
-  // discards before its compute, which count for the position before. `others`: over the others.
+  // Maxima over a position's events, less the bytes alive before the first. `releasing`: over evictions and
+  // discards before its compute, which count for the position before. `others`: over its other events.
   struct live {
     std::int64_t releasing = 0, others = 0;
   };
@@ -76,8 +76,8 @@ class change_evaluator {
   change_evaluator(const use_table& uses, std::span<const gap> gaps, event_builder& new_events,
                    forecaster& costs);
 
-  // Makes the list of these decisions the current one. Returns false, without any, if it exceeds
-  // `max_events`.
+  // Makes the list of these decisions the current one. Returns false if it exceeds `max_events`; then there
+  // is no current list.
   bool rebuild(std::span<const decision> decisions, const std::vector<bool>& staged, byte_count budget,
                std::int64_t max_events = std::numeric_limits<std::int64_t>::max());
   // Returns the totals of the list for `decisions`, which differ from the current ones only at the gaps
@@ -145,7 +145,7 @@ class change_evaluator {
   list_totals new_totals_;
   std::vector<event> all_events_;
   std::vector<byte_count> all_live_bytes_;
-  position_lives live_at_positions_;
+  position_live_bytes live_at_positions_;
   std::uint64_t visited_count_ = 0;
 };
 
