@@ -120,8 +120,8 @@ def compare(description, argv=None):
     parser.add_argument("--limit", action="append", default=[], type=limit_of(limits), metavar="NAME=SHARE",
                         help="change that is tolerated in measured cells; time is that of a cell, mean the geometric mean "
                              f"over all ({shown})")
-    parser.add_argument("--fail-on", type=aspects_of(aspects.NAMES), default=set(aspects.JUDGED), metavar="NAMES",
-                        help=f"which regressions count, by commas, or all, or none: {', '.join(aspects.NAMES)}; the others "
+    parser.add_argument("--fail-on", type=aspects_of(aspects.ASPECTS), default=set(aspects.JUDGED), metavar="NAMES",
+                        help=f"which regressions count, by commas, or all, or none: {', '.join(aspects.ASPECTS)}; the others "
                              "are told (all but modes)")
     parser.add_argument("--relative", type=share, metavar="SHARE", help="the same as --limit time=SHARE (5%%)")
     parser.add_argument("--absolute", type=nanoseconds, default=standard.absolute_ns, metavar="TIME",

@@ -19,28 +19,30 @@ MIB = 2**20
 BLOCK = 2 * MIB  # the driver manages memory in blocks of this size
 
 
-def _memory(name):
+def _field_of_memory(name):
+    """A function of a record that returns {name: value in its memory}."""
     return lambda record: {name: record["memory"].get(name)}
 
 
-def _last_counters(*names):
+def _fields_of_last_counters(*names):
+    """A function of a record that returns {name: value in its last counters}."""
     return lambda record: {name: load.last_counters(record).get(name) for name in names}
 
 
 AMOUNTS = {
-    "peak": Amount(0.01, BLOCK, _memory("peak_device_bytes"), "bytes"),
-    "footprint": Amount(0.01, BLOCK, _memory("footprint_bytes"), "bytes"),
-    "link": Amount(0.10, BLOCK, _last_counters(*load.TO_DEVICE, *load.TO_HOST, "remote_bytes"), "bytes"),
-    "faults": Amount(0.25, 100, _last_counters("faults"), ""),
+    "peak": Amount(0.01, BLOCK, _field_of_memory("peak_device_bytes"), "bytes"),
+    "footprint": Amount(0.01, BLOCK, _field_of_memory("footprint_bytes"), "bytes"),
+    "link": Amount(0.10, BLOCK, _fields_of_last_counters(*load.TO_DEVICE, *load.TO_HOST, "remote_bytes"), "bytes"),
+    "faults": Amount(0.25, 100, _fields_of_last_counters("faults"), ""),
 }
 LOSS_LIMIT = 0.001
 
 LIMITS = {name: amount.limit for name, amount in AMOUNTS.items()} | {"loss": LOSS_LIMIT}
 JUDGED = ("time", "mean", "outcome", *AMOUNTS, "loss", "digest")
-NAMES = (*JUDGED, "modes")
+ASPECTS = (*JUDGED, "modes")
 
 # Ranks of outcomes. All others are failures, with rank 0. A lower rank in HEAD is a regression, independent of times.
-RANK = {"ok": 2, "infeasible": 1}
+RANK_OF_OUTCOME = {"ok": 2, "infeasible": 1}
 
 NOISE_DEVIATIONS = 3  # a change within this number of standard deviations of the difference between means counts as noise
 
@@ -49,30 +51,31 @@ def changes(base_runs, head_runs, limits):
     """[Change, ...] of one cell from its records in BASE to those in HEAD, a record for each run. Aspects that a side lacks are left out.
     `limits` is {aspect: relative change that is tolerated}."""
     simulated = base_runs[0]["simulated"]
-    well = [[record for record in side if record["outcome"] == "ok"] for side in (base_runs, head_runs)]
-    found = [outcome(base_runs, head_runs)]
-    if all(well):
-        found += [_amount(name, *well, 0.0 if simulated else limits[name], simulated) for name in AMOUNTS]
-        found += [_loss(*well, 0.0 if simulated else limits["loss"]), _digest(*well)]
+    ok_runs = [[record for record in side if record["outcome"] == "ok"] for side in (base_runs, head_runs)]
+    found = [_outcome_change(base_runs, head_runs)]
+    if all(ok_runs):
+        found += [_amount_change(name, *ok_runs, 0.0 if simulated else limits[name], simulated) for name in AMOUNTS]
+        found += [_loss_change(*ok_runs, 0.0 if simulated else limits["loss"]), _digest_change(*ok_runs)]
     return [change for change in found if change]
 
 
 def missing_in_head(base_runs, head_runs):
     """[aspect] of a cell that the records of BASE have and those of HEAD lack."""
-    ended = [[record for record in side if record["outcome"] == "ok"] for side in (base_runs, head_runs)]
-    if not all(ended):
+    ok_runs = [[record for record in side if record["outcome"] == "ok"] for side in (base_runs, head_runs)]
+    if not all(ok_runs):
         return []
-    knows = lambda records, of: any(value is not None for record in records for value in of(record).values())  # noqa: E731
-    asked = {name: amount.values_of for name, amount in AMOUNTS.items()}
-    asked |= {name: (lambda record, name=name: {name: record[name]}) for name in ("loss", "digest")}
-    return [name for name, of in asked.items() if knows(ended[0], of) and not knows(ended[1], of)]
+    has_value = lambda records, values_of: any(value is not None for record in records for value in values_of(record).values())  # noqa: E731
+    values_of_aspect = {name: amount.values_of for name, amount in AMOUNTS.items()}
+    values_of_aspect |= {name: (lambda record, name=name: {name: record[name]}) for name in ("loss", "digest")}
+    return [name for name, values_of in values_of_aspect.items()
+            if has_value(ok_runs[0], values_of) and not has_value(ok_runs[1], values_of)]
 
 
 # --- outcomes ---
 
-def outcome(base_runs, head_runs):
+def _outcome_change(base_runs, head_runs):
     """The Change of the worst outcome; None if all runs of both sides are ok."""
-    ranks = [min(RANK.get(record["outcome"], 0) for record in side) for side in (base_runs, head_runs)]
+    ranks = [min(RANK_OF_OUTCOME.get(record["outcome"], 0) for record in side) for side in (base_runs, head_runs)]
     texts = [_outcome_text(side) for side in (base_runs, head_runs)]
     make = lambda verdict, text: Change("outcome", verdict, texts[0], texts[1], None, None, text)  # noqa: E731
     if ranks[1] < ranks[0]:
@@ -91,18 +94,18 @@ def outcome(base_runs, head_runs):
 
 def _outcome_text(records):
     """The worst outcome of the records and how often it occurs, as text."""
-    worst = min(records, key=lambda record: RANK.get(record["outcome"], 0))
+    worst = min(records, key=lambda record: RANK_OF_OUTCOME.get(record["outcome"], 0))
     text = worst["outcome"] + (f" ({worst['reason']})" if worst.get("reason") else "")
-    often = sum(record["outcome"] == worst["outcome"] for record in records)
-    return text + (f" in {often} of {len(records)} runs" if often < len(records) else "")
+    occurrences = sum(record["outcome"] == worst["outcome"] for record in records)
+    return text + (f" in {occurrences} of {len(records)} runs" if occurrences < len(records) else "")
 
 
 # --- amounts ---
 
-def _amount(name, base_runs, head_runs, limit, simulated):
+def _amount_change(name, base_runs, head_runs, limit, simulated):
     """The Change of the median of one of AMOUNTS; None if it is not known on both sides."""
-    kind = AMOUNTS[name]
-    sides = [[kind.values_of(record) for record in side] for side in (base_runs, head_runs)]
+    amount = AMOUNTS[name]
+    sides = [[amount.values_of(record) for record in side] for side in (base_runs, head_runs)]
     known = [part for part in sides[0][0] if all(values.get(part) is not None for side in sides for values in side)]
     if not known:
         return None
@@ -110,19 +113,19 @@ def _amount(name, base_runs, head_runs, limit, simulated):
     base, head = (statistics.median(side) for side in amounts)
     if base == head:
         return Change(name, "ok", base, head, 0.0, limit, None)
-    floor = 1 if simulated else kind.min_amount
-    change = max(head, floor) / max(base, floor) - 1
+    min_amount = 1 if simulated else amount.min_amount
+    change = max(head, min_amount) / max(base, min_amount) - 1
     if not simulated:
-        limit = max(limit, _noise(amounts, floor))
-    shown = f"{name} {amount_text(base, kind.unit)} -> {amount_text(head, kind.unit)}"
+        limit = max(limit, _noise(amounts, min_amount))
+    shown = f"{name} {amount_text(base, amount.unit)} -> {amount_text(head, amount.unit)}"
     verdict = "regressed" if change > limit else "improved" if change < -limit else "ok"
     return Change(name, verdict, base, head, change, limit, shown if verdict != "ok" else None)
 
 
-def _noise(amounts, floor):
+def _noise(amounts, min_amount):
     """The relative change that noise alone may cause: three standard deviations of the difference between the means of the sides, from the
     spread of the runs within each. 0 if each side has one run."""
-    sides = [[math.log(max(value, floor)) for value in side] for side in amounts]
+    sides = [[math.log(max(value, min_amount)) for value in side] for side in amounts]
     freedom = sum(len(side) - 1 for side in sides)
     if not freedom:
         return 0.0
@@ -136,7 +139,7 @@ def amount_text(value, unit):
 
 # --- results of the computation ---
 
-def _loss(base_runs, head_runs, limit):
+def _loss_change(base_runs, head_runs, limit):
     """The Change of the loss, in either direction; None if a side has none."""
     sides = [[record["loss"] for record in side if record["loss"] is not None] for side in (base_runs, head_runs)]
     if not all(sides):
@@ -148,7 +151,7 @@ def _loss(base_runs, head_runs, limit):
     return Change("loss", verdict, base, head, change, limit, f"loss {base:.6g} -> {head:.6g}" if verdict != "ok" else None)
 
 
-def _digest(base_runs, head_runs):
+def _digest_change(base_runs, head_runs):
     """The Change of the digest. Different bits are a regression if the runs of BASE agree and all runs used the same engines. With
     different engines, which round differently, the change is ambiguous."""
     sides = [{record["digest"] for record in side if record["digest"] is not None} for side in (base_runs, head_runs)]

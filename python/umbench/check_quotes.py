@@ -30,7 +30,7 @@ from collections import namedtuple
 from pathlib import Path
 
 from umbench import load, places
-from umbench.quoted_figures import Wrong, evaluate
+from umbench.quoted_figures import WrongFigure, evaluate
 
 ROOT = places.TOP
 
@@ -79,7 +79,7 @@ def blocks(text):
             taking = False
         if "\x00" in line:
             if not found:
-                raise Wrong(f"{number}: a comment with nothing before it")
+                raise WrongFigure(f"{number}: a comment with nothing before it")
             found[-1].comments.append((number, comments[number]))
     return found
 
@@ -102,41 +102,41 @@ def figures_in(block):
 # --- comments ---
 
 def check_literal(literal, value):
-    """Compares a figure as written, such as "1.12x", with its value, or "3 of 7" with (3, 7). Throws Wrong."""
+    """Compares a figure as written, such as "1.12x", with its value, or "3 of 7" with (3, 7). Throws WrongFigure."""
     counted = re.fullmatch(r"(\d+) of (?:the )?(\d+)", literal)
     if counted:
         if (int(counted[1]), int(counted[2])) != tuple(value):
-            raise Wrong(f"{literal} is {value[0]} of {value[1]}")
+            raise WrongFigure(f"{literal} is {value[0]} of {value[1]}")
         return
     parts = LITERAL.fullmatch(literal)
     if not parts or (parts[2] or "") not in UNITS:
-        raise Wrong(f"'{literal}' is no number with a known unit")
+        raise WrongFigure(f"'{literal}' is no number with a known unit")
     number, scaled = parts[1].replace(",", ""), value / UNITS[parts[2] or ""]
     decimals = len(number.partition("e")[0].partition(".")[2])
     step = 10.0 ** (int(number.partition("e")[2] or 0) - decimals)
     if not math.isfinite(scaled) or abs(float(number) - scaled) > 0.5000001 * step:
-        raise Wrong(f"{literal} is {scaled:.6g}{' ' + parts[2] if parts[2] else ''}")
+        raise WrongFigure(f"{literal} is {scaled:.6g}{' ' + parts[2] if parts[2] else ''}")
 
 
 def require(literal, text):
-    """Throws Wrong unless the text has the literal."""
+    """Throws WrongFigure unless the text has the literal."""
     if not re.search(rf"(?<![\w.]){re.escape(literal)}(?![\w]|\.\d)", text):
-        raise Wrong(f"{literal} does not stand in the text")
+        raise WrongFigure(f"{literal} does not stand in the text")
 
 
 def check_quotes(comment, block):
-    """Evaluates a comment that begins with "from". Returns [figure of the text] that it confirms. Throws Wrong."""
+    """Evaluates a comment that begins with "from". Returns [figure of the text] that it confirms. Throws WrongFigure."""
     head, *lines = comment.split("\n")
     paths = tuple(head.removeprefix("from ").replace(",", " ").split())
     backed = []
     for line in filter(str.strip, lines):
         left, equals, right = line.partition(" = ")
         if not equals:
-            raise Wrong(f"'{line.strip()}' wants FIGURE, ... = EXPRESSION")
+            raise WrongFigure(f"'{line.strip()}' wants FIGURE, ... = EXPRESSION")
         literals = [literal.strip() for literal in left.split(", ")]
         values = evaluate(right.strip(), paths)
         if len(values) != len(literals):
-            raise Wrong(f"{left.strip()}: {len(literals)} figures, {len(values)} values")
+            raise WrongFigure(f"{left.strip()}: {len(literals)} figures, {len(values)} values")
         for literal, value in zip(literals, values):
             require(literal, plain(block.text))
             check_literal(literal, value)
@@ -154,7 +154,7 @@ def rows_of(command):
         words[0] = sys.executable
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise Wrong(f"{command}: exit code {done.returncode}: {done.stderr.strip()[:200]}")
+        raise WrongFigure(f"{command}: exit code {done.returncode}: {done.stderr.strip()[:200]}")
     return {_row(line) for line in done.stdout.splitlines() if line.startswith("|")}
 
 
@@ -163,13 +163,13 @@ def _row(line):
 
 
 def check_table(comment, block):
-    """Compares a table with the output of a command. The table may leave out columns and rows. Throws Wrong."""
+    """Compares a table with the output of a command. The table may leave out columns and rows. Throws WrongFigure."""
     command = comment.removeprefix("table:").strip()
     printed = rows_of(command)
     for line in block.text.splitlines()[2:]:
         row = _row(line)
         if not any(_is_part_of(row, known) for known in printed):
-            raise Wrong(f"{command}: prints no row {' | '.join(row)}")
+            raise WrongFigure(f"{command}: prints no row {' | '.join(row)}")
 
 
 def _is_part_of(row, known):
@@ -195,11 +195,11 @@ def check_block(block):
             elif comment.startswith("tested:"):
                 test = comment.removeprefix("tested:").strip()
                 if not (ROOT / test).is_file():
-                    raise Wrong(f"{test} is not there")
+                    raise WrongFigure(f"{test} is not there")
                 backed = figures_in(block)
             else:
-                raise Wrong(f"a comment that begins with none of from, table:, given:, tested: ({comment[:30]})")
-        except Wrong as error:
+                raise WrongFigure(f"a comment that begins with none of from, table:, given:, tested: ({comment[:30]})")
+        except WrongFigure as error:
             wrong.append((line, str(error)))
     if wrong:
         return wrong

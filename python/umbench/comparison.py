@@ -40,7 +40,7 @@ def compare_sides(base, head, options, unchanged_runs=()):
     cells = {key: run_folders.cell(base, head, paired, key) for key in measured if _has_ok(base_records[key]) and _has_ok(head_records[key])}
     findings = judge.judge(cells, limits, _noise_limits(cells, unchanged_runs))
     rows = [_row(key, before, head_records.get(key), findings.get(key), cells.get(key), options) for key, before in base_records.items()]
-    mean = judge.geometric_mean({key: cell for key, cell in cells.items() if cell.base and cell.head}, limits,
+    mean = judge.judge_mean({key: cell for key, cell in cells.items() if cell.base and cell.head}, limits,
                                 judge.noise_limit(judge.mean_noise(unchanged_runs), *_run_counts(base, head, paired)))
     new = [key for key in head_records if key not in base_records]
     disturbed = _disturbance_notes("BASE", base_records, measured) + _disturbance_notes("HEAD", head_records, measured)
@@ -53,6 +53,7 @@ def compare_sides(base, head, options, unchanged_runs=()):
 
 
 def _run_counts(base, head, paired):
+    """(number of runs of BASE, of HEAD) that are compared."""
     return (len(paired), len(paired)) if paired else (len(base.runs), len(head.runs))
 
 
@@ -71,6 +72,7 @@ def _side_text(side):
 
 
 def _machine_differences(base, head, options):
+    """The fingerprint.Differences of the sides. Throws BadInput if they must not be compared."""
     found = fingerprint.differences(base.environments, head.environments)
     if found.unlike and not options.allow_unlike:
         more = f" and {len(found.unlike) - 3} more" if len(found.unlike) > 3 else ""
@@ -116,21 +118,22 @@ def _drift_notes(base_records, head_records, measured, paired):
         return []
     text = ("one sweep a side: a GPU that warms up or slows down between them looks like a change, and how much sweeps differ is "
             "estimated from their iterations; umbench interleave measures both")
-    clocks = [_clock(side[key][-1] for key in measured if key in side) for side in (base_records, head_records)]
+    clocks = [_median_clock_mhz(side[key][-1] for key in measured if key in side) for side in (base_records, head_records)]
     if all(clocks) and abs(clocks[1] / clocks[0] - 1) > DRIFT:
         text += (f"; the clock under load did drift: {clocks[0]:.0f} MHz in BASE, {clocks[1]:.0f} MHz in HEAD "
                  f"({clocks[1] / clocks[0] - 1:+.1%})")
     return [text]
 
 
-def _clock(records):
-    """The median of the GPU clocks at the end of the cells, or None."""
+def _median_clock_mhz(records):
+    """The median of the GPU's clocks at the end of the cells, or None."""
     states = [(record.get("observed") or {}).get("gpu_after") or {} for record in records]
-    known = [state["sm_clock_mhz"] for state in states if state.get("sm_clock_mhz")]
-    return statistics.median(known) if known else None
+    clocks = [state["sm_clock_mhz"] for state in states if state.get("sm_clock_mhz")]
+    return statistics.median(clocks) if clocks else None
 
 
 def _notes_on_missing(base_records, head_records):
+    """[note] for each aspect that HEAD lacks in cells in which BASE has it."""
     found = {}
     for key, records in base_records.items():
         for name in aspects.missing_in_head(records, head_records.get(key, ())):
@@ -168,6 +171,7 @@ def _noise_limits(cells, unchanged_runs):
 # --- rows of single cells ---
 
 def _row(key, base_runs, head_runs, finding, cell, options):
+    """The Row of a cell. `cell` is its judge.Cell, None if its times are not judged; `head_runs` is None if HEAD lacks the cell."""
     record = base_runs[-1]
     name, provenance = load.cell_text(record), load.provenance(load.group_of(record))
     make = lambda *more: Row(key, name, record["simulated"], *more, provenance)  # noqa: E731
@@ -188,7 +192,7 @@ def _row(key, base_runs, head_runs, finding, cell, options):
         told = [("outcome", "unlike", "another machine file")]
     found = [(_verdict_to_fail_on(verdict, aspect, options.fail_on), text) for aspect, verdict, text in told] or [("ok", None)]
     verdict = min((verdict for verdict, _ in found), key=VERDICTS.index)
-    return make(verdict, [text for _, text in sorted(found, key=lambda one: VERDICTS.index(one[0])) if text],
+    return make(verdict, [text for _, text in sorted(found, key=lambda entry: VERDICTS.index(entry[0])) if text],
                 finding or Finding(verdict, None), changes)
 
 
@@ -206,7 +210,7 @@ def _simulated_finding(before, after, changes):
     if times[0] != times[1]:
         reason = "another machine file" if _is_machine_file_changed(before, after) else "simulated times must be equal"
         return Finding("regressed" if times[1] > times[0] else "improved", reason, **facts)
-    if any(one.verdict != "ok" for one in changes):
+    if any(change.verdict != "ok" for change in changes):
         return Finding("ok", None, **facts)
     differing = next((field for field in ("samples_ns", "counters", "memory", "compute_ns")
                       if _differ(before.get(field), after.get(field))), None)

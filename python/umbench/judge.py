@@ -48,7 +48,8 @@ MEAN_ALPHA = 0.2    # the share of alpha at which the mean of all cells is judge
 MAX_RUNS = 200     # limit of the search for a sufficient number of rounds
 
 
-def one_run(base, head):
+def cell_of_one_run(base, head):
+    """The Cell of two lists of samples."""
     return Cell([list(base)], [list(head)])
 
 
@@ -85,21 +86,21 @@ def _median_of(runs):
 def _run_variance(cell):
     """The RunVariance of a cell."""
     freedom = sum(len(run) - 1 for run in cell.base + cell.head)
-    squares = sum(_squares([math.log(max(sample, 1.0)) for sample in run]) for run in cell.base + cell.head)
-    share = lambda runs: statistics.fmean(1 / len(run) for run in runs)  # noqa: E731
+    squares = sum(_sum_of_squares([math.log(max(sample, 1.0)) for sample in run]) for run in cell.base + cell.head)
+    mean_inverse = lambda runs: statistics.fmean(1 / len(run) for run in runs)  # noqa: E731
     if cell.paired:
-        weight, times = share(cell.base) + share(cell.head), 1 / len(cell.base)
+        weight, share = mean_inverse(cell.base) + mean_inverse(cell.head), 1 / len(cell.base)
         between = [round_changes(cell)]
     else:
-        weight, times = (share(cell.base) + share(cell.head)) / 2, 1 / len(cell.base) + 1 / len(cell.head)
+        weight, share = (mean_inverse(cell.base) + mean_inverse(cell.head)) / 2, 1 / len(cell.base) + 1 / len(cell.head)
         between = [[_log_median(run) for run in side] for side in (cell.base, cell.head)]
     seen_freedom = sum(len(steps) - 1 for steps in between)
-    seen = sum(map(_squares, between)) / max(seen_freedom, 1)
+    seen = sum(map(_sum_of_squares, between)) / max(seen_freedom, 1)
     expected = max(MEDIAN_OVER_MEAN * weight * squares / freedom, MIN_VARIANCE) if freedom else None
-    return RunVariance(expected, seen, seen_freedom, freedom, times)
+    return RunVariance(expected, seen, seen_freedom, freedom, share)
 
 
-def _squares(values):
+def _sum_of_squares(values):
     mean = statistics.fmean(values)
     return sum((value - mean) ** 2 for value in values)
 
@@ -110,15 +111,15 @@ Prior = namedtuple("Prior", "factor freedom")
 def _prior(variances):
     """The Prior of all cells: the factor by which the variance between runs exceeds that which their iterations explain, as a median, and its
     degrees of freedom. The more alike the cells are in this factor, the more degrees of freedom it has."""
-    seen = [(unit.seen / unit.expected, unit.freedom) for unit in variances if unit.expected and unit.freedom]
+    seen = [(each.seen / each.expected, each.freedom) for each in variances if each.expected and each.freedom]
     if not seen:
         return Prior(RUN_FACTOR, PRIOR_FREEDOM[0])
-    shares = numpy.array([share / (special.chdtri(freedom, 0.5) / freedom) for share, freedom in seen])
-    factor = (PRIOR_CELLS * RUN_FACTOR + len(shares) * float(numpy.median(shares))) / (PRIOR_CELLS + len(shares))
-    if len(shares) < ALIKE_CELLS:
+    factors = numpy.array([factor / (special.chdtri(freedom, 0.5) / freedom) for factor, freedom in seen])
+    factor = (PRIOR_CELLS * RUN_FACTOR + len(factors) * float(numpy.median(factors))) / (PRIOR_CELLS + len(factors))
+    if len(factors) < ALIKE_CELLS:
         return Prior(factor, PRIOR_FREEDOM[0])
     chance = float(numpy.mean([special.polygamma(1, freedom / 2) for _, freedom in seen]))
-    excess = max(float(numpy.var(numpy.log(numpy.maximum(shares, 1e-9)), ddof=1)) - chance, 1e-3)
+    excess = max(float(numpy.var(numpy.log(numpy.maximum(factors, 1e-9)), ddof=1)) - chance, 1e-3)
     return Prior(factor, min(max((1 + math.sqrt(1 + 2 * excess)) / excess, PRIOR_FREEDOM[0]), PRIOR_FREEDOM[1]))
 
 
@@ -126,30 +127,31 @@ def estimates(cells):
     """{name: Estimate, or None if its spread is unknown}"""
     variances = {name: _run_variance(cell) for name, cell in cells.items()}
     prior = _prior(variances.values())
-    return {name: _estimate(cells[name], unit, prior) for name, unit in variances.items()}
+    return {name: _estimate(cells[name], run_variance, prior) for name, run_variance in variances.items()}
 
 
-def _estimate(cell, unit, prior):
-    if unit.freedom:
-        prior_freedom = min(prior.freedom, unit.within_freedom)
-        freedom = prior_freedom + unit.freedom
-        variance = (prior_freedom * prior.factor * (unit.expected or 0.0) + unit.freedom * unit.seen) / freedom
-    elif unit.expected:
-        freedom, variance = unit.within_freedom, prior.factor * unit.expected
+def _estimate(cell, run_variance, prior):
+    """The Estimate of a cell; None if its spread is unknown."""
+    if run_variance.freedom:
+        prior_freedom = min(prior.freedom, run_variance.within_freedom)
+        freedom = prior_freedom + run_variance.freedom
+        variance = (prior_freedom * prior.factor * (run_variance.expected or 0.0) + run_variance.freedom * run_variance.seen) / freedom
+    elif run_variance.expected:
+        freedom, variance = run_variance.within_freedom, prior.factor * run_variance.expected
     else:
         return None
-    return Estimate(change_of(cell), math.sqrt(max(variance, MIN_VARIANCE) * unit.share), freedom)
+    return Estimate(change_of(cell), math.sqrt(max(variance, MIN_VARIANCE) * run_variance.share), freedom)
 
 
-def interval(found, confidence):
+def interval(estimate, confidence):
     """(low, high) of the relative change."""
-    reach = t_quantile((1 - confidence) / 2, found.freedom) * found.spread
-    return math.expm1(found.change - reach), math.expm1(min(found.change + reach, 600.0))
+    reach = t_quantile((1 - confidence) / 2, estimate.freedom) * estimate.spread
+    return math.expm1(estimate.change - reach), math.expm1(min(estimate.change + reach, 600.0))
 
 
-def p_value(found):
+def p_value(estimate):
     """The two-sided p value of Student's t."""
-    return float(2 * special.stdtr(found.freedom, -abs(found.change) / found.spread))
+    return float(2 * special.stdtr(estimate.freedom, -abs(estimate.change) / estimate.spread))
 
 
 def t_quantile(chance, freedom):
@@ -157,7 +159,7 @@ def t_quantile(chance, freedom):
     return -special.stdtrit(freedom, chance)
 
 
-def adjusted(p_values, correction, chance_beyond=None, is_beyond=None):
+def adjust_p_values(p_values, correction, chance_beyond=None, is_beyond=None):
     """The p values corrected for their number: `holm` bounds the chance of any false alarm, `bh` (Benjamini and
     Hochberg) the share of false ones among all alarms. Where nothing changed the two bound the same chance.
 
@@ -188,20 +190,21 @@ def judge(cells, limits=Limits(), noise=None):
     found = estimates(judgeable)
     known = [name for name, estimate in found.items() if estimate]
     p_values = {name: p_value(found[name]) for name in known}
-    allowed = {name: _limit(cell, limits, (noise or {}).get(name, 0.0)) for name, cell in judgeable.items()}
-    reach = [p_value(found[name]._replace(change=math.log1p(allowed[name]))) for name in known]
-    beyond = [abs(math.expm1(found[name].change)) > allowed[name] for name in known]
-    corrected = dict(zip(known, adjusted(list(p_values.values()), limits.correction, reach, beyond))) if known else {}
-    return {name: _finding(cell, found.get(name), limits, allowed.get(name), p_values.get(name), corrected.get(name))
+    tolerated = {name: _tolerated_change(cell, limits, (noise or {}).get(name, 0.0)) for name, cell in judgeable.items()}
+    chances_beyond = [p_value(found[name]._replace(change=math.log1p(tolerated[name]))) for name in known]
+    is_beyond = [abs(math.expm1(found[name].change)) > tolerated[name] for name in known]
+    corrected = dict(zip(known, adjust_p_values(list(p_values.values()), limits.correction, chances_beyond, is_beyond))) if known else {}
+    return {name: _finding(cell, found.get(name), limits, tolerated.get(name), p_values.get(name), corrected.get(name))
             for name, cell in cells.items()}
 
 
-def _limit(cell, limits, noise):
+def _tolerated_change(cell, limits, noise):
     """The relative change that is tolerated in a cell."""
     return max(limits.relative, noise, limits.absolute_ns / max(float(statistics.median(itertools.chain(*cell.base))), 1.0))
 
 
 def _finding(cell, estimate, limits, limit, p, p_adjusted):
+    """The Finding of a cell. `estimate` is None if its spread is unknown."""
     samples = tuple(sum(map(len, side)) for side in (cell.base, cell.head))
     runs = (len(cell.base), len(cell.head))
     medians = [float(statistics.median(itertools.chain(*side))) if count else None
@@ -217,14 +220,15 @@ def _finding(cell, estimate, limits, limit, p, p_adjusted):
     change = math.expm1(estimate.change)
     verdict, reason = _verdict(change, low, high, limit, p_adjusted < limits.alpha)
     if verdict == "ambiguous":
-        reason += advice(estimate, limit, max(runs), p_adjusted / p if p else 1.0, limits)
+        reason += text_on_rounds_needed(estimate, limit, max(runs), p_adjusted / p if p else 1.0, limits)
     return Finding(verdict, reason, *medians, change, low, high, p, float(p_adjusted), limit, samples, runs)
 
 
-def _verdict(change, low, high, limit, sure):
-    if sure and change > limit:
+def _verdict(change, low, high, limit, is_significant):
+    """(verdict, reason or None) of a relative change whose interval is from `low` to `high`."""
+    if is_significant and change > limit:
         return "regressed", None
-    if sure and change < -limit:
+    if is_significant and change < -limit:
         return "improved", None
     if abs(change) > limit:
         return "ambiguous", "beyond the limit, but it may be chance"
@@ -233,14 +237,15 @@ def _verdict(change, low, high, limit, sure):
     return "ok", None
 
 
-def advice(estimate, limit, runs, tested, limits):
-    """A text with the number of rounds that would decide if change and noise are as estimated."""
-    size = abs(estimate.change)
-    beyond = size > math.log1p(limit)
-    room, chance = (size, limits.alpha / tested) if beyond else (math.log1p(limit) - size, 1 - limits.confidence)
-    unit = estimate.spread * math.sqrt(runs)
+def text_on_rounds_needed(estimate, limit, runs, cells_tested, limits):
+    """A text with the number of rounds that would decide if change and noise are as estimated. `cells_tested`: the number
+    of cells for which the p value was corrected."""
+    distance = abs(estimate.change)
+    beyond = distance > math.log1p(limit)
+    room, chance = (distance, limits.alpha / cells_tested) if beyond else (math.log1p(limit) - distance, 1 - limits.confidence)
+    spread_of_round = estimate.spread * math.sqrt(runs)
     rounds = numpy.arange(max(runs + 1, 3), MAX_RUNS + 1)
-    enough = t_quantile(chance / 2, PRIOR_FREEDOM[0] + rounds - 1) * unit / numpy.sqrt(rounds) < room
+    enough = t_quantile(chance / 2, PRIOR_FREEDOM[0] + rounds - 1) * spread_of_round / numpy.sqrt(rounds) < room
     if enough.any():
         return f"; about {rounds[enough.argmax()]} interleaved rounds would tell"
     return f"; more than {MAX_RUNS} rounds would tell"
@@ -249,7 +254,7 @@ def advice(estimate, limit, runs, tested, limits):
 Mean = namedtuple("Mean", "verdict cells change low high p limit")
 
 
-def geometric_mean(cells, limits, noise=0.0):
+def judge_mean(cells, limits, noise=0.0):
     """The Mean of the changes of all cells; None if fewer than two cells have an Estimate. Few cells raise its limit towards that
     of a single cell; it is at least the `noise` that unchanged code is known to show. The spread of the rounds includes shifts of
     all cells in one round."""
@@ -288,14 +293,14 @@ def two_speeds(cell, min_change):
         against = cell.base if cell.paired else runs
         logs = sorted(math.log(max(sample, 1.0)) - _log_median(other) for run, other in zip(runs, against) for sample in run)
         scale = math.exp(_median_of(against))
-        split = _split(logs, min_change)
-        if split:
-            found[side] = (split, scale * math.exp(statistics.median(logs[:split])), len(logs) - split,
-                           scale * math.exp(statistics.median(logs[split:])))
+        fast_count = _count_fast_iterations(logs, min_change)
+        if fast_count:
+            found[side] = (fast_count, scale * math.exp(statistics.median(logs[:fast_count])), len(logs) - fast_count,
+                           scale * math.exp(statistics.median(logs[fast_count:])))
     return found
 
 
-def _split(logs, min_change):
+def _count_fast_iterations(logs, min_change):
     """The number of fast iterations among sorted logarithms of times that are of two speeds; None if they are of one."""
     few = max(2, math.ceil(0.15 * len(logs)))
     if len(logs) < 8:
@@ -322,9 +327,9 @@ def run_noise(runs, prior_runs=3):
         return {}
     squares = {name: float(numpy.sum((values - numpy.mean(values)) ** 2)) for name, values in seen.items()}
     freedom = {name: len(values) - 1 for name, values in seen.items()}
-    everywhere = sum(squares.values()) / sum(freedom.values())
+    variance_of_all = sum(squares.values()) / sum(freedom.values())
     prior = prior_runs - 1
-    return {name: math.sqrt((prior * everywhere + squares[name]) / (prior + freedom[name])) for name in seen}
+    return {name: math.sqrt((prior * variance_of_all + squares[name]) / (prior + freedom[name])) for name in seen}
 
 
 def mean_noise(runs):

@@ -17,7 +17,7 @@ from umbench import jsonl, output, places, record_schema
 EXIT_BAD_INPUT, EXIT_TOO_LITTLE = 2, 3
 
 # Endings of the names of a machine file's figures.
-FIGURES = ("_ns", "_bytes", "_per_s", "_percent", "_granules", "_of_page", "_threshold", "multiprocessors")
+ENDINGS_OF_FIGURES = ("_ns", "_bytes", "_per_s", "_percent", "_granules", "_of_page", "_threshold", "multiprocessors")
 
 # One set of comparable cells: same work on the same machine in the same mode.
 Group = namedtuple("Group", "network knobs batch phase update fusion precision "
@@ -73,7 +73,7 @@ def read(path, warn=output.warn):
         warn(f"{path}:{found.torn}: the last line is torn and left out")
     environments, records = [], {}
     for number, entry in found.entries:
-        _check(entry, f"{path}:{number}")
+        _check_entry(entry, f"{path}:{number}")
         if entry["kind"] == "environment":
             environments.append(entry)
         elif not environments:
@@ -93,7 +93,8 @@ def _fill_devices(records):
             record["device"], record["calibrated"] = neighbour["device"], neighbour.get("calibrated")
 
 
-def _check(entry, where):
+def _check_entry(entry, where):
+    """Throws BadInput unless the entry is an environment or a record of this schema. `where` is its file and line."""
     if not isinstance(entry, dict) or entry.get("kind") not in ("environment", "record"):
         raise BadInput(f"{where}: neither an environment nor a record of umbench")
     if entry.get("tool") == "umbench trace":
@@ -120,6 +121,7 @@ def read_files(paths):
 
 
 def read_all(paths):
+    """The records alone of read_files()."""
     return read_files(paths)[1]
 
 
@@ -143,6 +145,7 @@ def update_options(record):
 
 
 def update_text(update):
+    """A text such as ' with AdamW and masters' of update_options(); empty without an update."""
     names = {"--sgd": "SGD", "sgd": "one step of SGD", "adamw": "AdamW", "--masters": "masters"}
     words = " and ".join(names.get(part, part) for part in update if part != "--optimizer")
     return f" with {words}" if words else ""
@@ -190,8 +193,8 @@ def link_share(record, to_device_per_s, to_host_per_s):
     moved = moved_bytes(record)
     if not record["samples_ns"] or moved is None:
         return None
-    there = moved[0] + (last_counters(record).get("remote_bytes") or 0)
-    return max(there / to_device_per_s, moved[1] / to_host_per_s) / (record["samples_ns"][-1] / 1e9)
+    to_device = moved[0] + (last_counters(record).get("remote_bytes") or 0)
+    return max(to_device / to_device_per_s, moved[1] / to_host_per_s) / (record["samples_ns"][-1] / 1e9)
 
 
 def baselines(records):
@@ -205,9 +208,9 @@ def baselines(records):
     return found
 
 
-def baseline_of(group, found):
+def baseline_of(group, baselines_of_groups):
     """The time of a group in what baselines() returned, or None."""
-    return found.get(group._replace(mode=None))
+    return baselines_of_groups.get(group._replace(mode=None))
 
 
 def baseline_ns(group, records):
@@ -221,12 +224,12 @@ def bounds_ns(record, baseline_ns):
     takes longer than in a row. If `device` took less than their sum, the bounds are reduced by the same factor, so that they remain lower
     bounds."""
     kept = record.get("bounds") or {}
-    least = {name: kept.get(name) for name in ("swap_ns", "recompute_ns", "both_ns")}
-    least["plan_ns"] = kept.get("plan", {}).get("least_ns", record["compute_ns"])
+    bounds = {name: kept.get(name) for name in ("swap_ns", "recompute_ns", "both_ns")}
+    bounds["plan_ns"] = kept.get("plan", {}).get("least_ns", record["compute_ns"])
     if record["simulated"] or not baseline_ns or not record["compute_ns"]:
-        return least
-    share = min(1, baseline_ns / record["compute_ns"])
-    return {name: ns and ns * share for name, ns in least.items()}
+        return bounds
+    factor = min(1, baseline_ns / record["compute_ns"])
+    return {name: ns and ns * factor for name, ns in bounds.items()}
 
 
 def strategy_labels(records):
@@ -238,9 +241,9 @@ def strategy_labels(records):
                for strategy, knobs in seen.items()}
     labels = []
     for record in records:
-        mine = record.get("strategy_knobs") or {}
-        told = [f"{name} {mine[name]}" for name in sorted(mine) if name in varying[record["strategy"]]]
-        labels.append(record["strategy"] + (f" ({', '.join(told)})" if told else ""))
+        record_knobs = record.get("strategy_knobs") or {}
+        varying_knobs = [f"{name} {record_knobs[name]}" for name in sorted(record_knobs) if name in varying[record["strategy"]]]
+        labels.append(record["strategy"] + (f" ({', '.join(varying_knobs)})" if varying_knobs else ""))
     return labels
 
 
@@ -270,7 +273,7 @@ def figures_measured(machine):
     path = places.RESULTS / "machines" / f"{machine}.json"
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-        numbers = [name for name in [*found, *found["uvm"]] if name.endswith(FIGURES)]
+        numbers = [name for name in [*found, *found["uvm"]] if name.endswith(ENDINGS_OF_FIGURES)]
         return f"{len(numbers) - len(found['estimated']) or 'none'} of {len(numbers)} figures measured"
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -318,11 +321,11 @@ def cell_text(record):
     return f"{network_text(group)}: {', '.join([*parts, group.device])}"
 
 
-def bytes_text(value):
+def bytes_text(byte_count):
     for size, word in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
-        if value >= size:
-            return f"{value / size:.4g} {word}"
-    return f"{value:g} B"
+        if byte_count >= size:
+            return f"{byte_count / size:.4g} {word}"
+    return f"{byte_count:g} B"
 
 
 def time_text(ns):

@@ -9,7 +9,7 @@ from umbench import load, places
 ROOT = places.TOP
 
 
-class Wrong(Exception):
+class WrongFigure(Exception):
     """A quoted figure is wrong; the message is one line."""
 
 
@@ -22,40 +22,46 @@ class Figures:
         self.paths = paths
         for path in paths:
             if not (ROOT / path).is_file():
-                raise Wrong(f"{path}: no such file")
+                raise WrongFigure(f"{path}: no such file")
 
     @functools.cached_property
     def records(self):
-        return [(_words(record, label), record) for record, label in zip(*_records_and_labels(tuple(self.paths)))]
+        """[({words that name the record}, record)]."""
+        return [(_words_of_record(record, label), record) for record, label in zip(*_records_and_labels(tuple(self.paths)))]
 
     def cells(self, words=""):
-        return [record for known, record in self.records if set(words.split()) <= known]
+        """The records that all of the words name."""
+        return [record for words_of_record, record in self.records if set(words.split()) <= words_of_record]
 
     def cell(self, words):
+        """The only record that all of the words name."""
         found = self.cells(words)
         if len(found) != 1:
-            raise Wrong(f"'{words}' names {len(found)} cells of {', '.join(self.paths)}")
+            raise WrongFigure(f"'{words}' names {len(found)} cells of {', '.join(self.paths)}")
         return found[0]
 
     def median(self, words):
         """The median of the iterations after the first, in ns."""
-        return self._known(load.steady_ns, words)
+        return self._time(load.steady_ns, words)
 
     def least(self, words):
-        return self._known(lambda record: min(record["samples_ns"][1:], default=None), words)
+        """The least of the iterations after the first, in ns."""
+        return self._time(lambda record: min(record["samples_ns"][1:], default=None), words)
 
     def first(self, words):
-        return self._known(lambda record: (record["samples_ns"] or [None])[0], words)
+        """The first iteration, in ns."""
+        return self._time(lambda record: (record["samples_ns"] or [None])[0], words)
 
     def slowdown(self, words):
         """The median divided by that of `device` for the same work, at any ratio."""
         record = self.cell(words)
-        base = _baseline(tuple(self.paths), load.group_of(record))
+        base = _device_time(tuple(self.paths), load.group_of(record))
         if base is None:
-            raise Wrong(f"'{words}' has no cell of device beside it")
+            raise WrongFigure(f"'{words}' has no cell of device beside it")
         return self.median(words) / base
 
     def field(self, words, path):
+        """A field of one record, such as field("managed b64", "memory.peak_device_bytes")."""
         return _member(self.cell(words), path)
 
     def at(self, path):
@@ -66,25 +72,27 @@ class Figures:
         """A value of the line of a JSON Lines file that has these fields, such as line("time_ratio", network="vgg16", batch=64)."""
         found = [entry for entry in _lines(self.paths[0]) if all(entry.get(name) == value for name, value in fields.items())]
         if len(found) != 1:
-            raise Wrong(f"{fields} names {len(found)} lines of {self.paths[0]}")
+            raise WrongFigure(f"{fields} names {len(found)} lines of {self.paths[0]}")
         return _member(found[0], path)
 
     def outcome(self, words):
         return self.cell(words)["outcome"]
 
-    def _known(self, figure, words):
-        found = figure(self.cell(words))
+    def _time(self, time_of, words):
+        """A time of one cell. Throws WrongFigure if it has none."""
+        found = time_of(self.cell(words))
         if found is None:
-            raise Wrong(f"'{words}' has no time: {self.cell(words)['outcome']}")
+            raise WrongFigure(f"'{words}' has no time: {self.cell(words)['outcome']}")
         return found
 
 
 def _member(value, path):
+    """The value at a path of names and indices such as "uvm.fault_ns"."""
     for step in path.split("."):
         try:
             value = value[int(step) if isinstance(value, list) else step]
         except (KeyError, IndexError, TypeError, ValueError) as error:
-            raise Wrong(f"there is no {path}") from error
+            raise WrongFigure(f"there is no {path}") from error
     return value
 
 
@@ -95,7 +103,8 @@ def _records_and_labels(paths):
     return records, load.strategy_labels(records)
 
 
-def _words(record, label):
+def _words_of_record(record, label):
+    """{word} by which Figures.cells() finds a record. `label` is that of load.strategy_labels()."""
     cap = record.get("workspace_cap_bytes")
     words = {record["network"], record["network"].partition("#")[0], f"b{record['batch']}", record["strategy"], label,
              record["precision"], record["fusion"], record["mode"], record["backend"], record["outcome"],
@@ -107,12 +116,12 @@ def _words(record, label):
 
 
 @functools.lru_cache(maxsize=None)
-def _baselines(paths):
+def _device_times(paths):
     return load.baselines(_records_and_labels(paths)[0])
 
 
-def _baseline(paths, group):
-    return load.baseline_of(group, _baselines(paths))
+def _device_time(paths, group):
+    return load.baseline_of(group, _device_times(paths))
 
 
 @functools.lru_cache(maxsize=None)
@@ -125,22 +134,22 @@ def _lines(path):
     return [json.loads(line) for line in (ROOT / path).read_text(encoding="utf-8").splitlines()]
 
 
-KNOWN = {name: __builtins__[name] if isinstance(__builtins__, dict) else getattr(__builtins__, name)
+FUNCTIONS = {name: __builtins__[name] if isinstance(__builtins__, dict) else getattr(__builtins__, name)
          for name in ("len", "sum", "min", "max", "sorted", "abs", "round", "set")}
-KNOWN["median_of"] = statistics.median_high
-KNOWN["steady_ns"] = load.steady_ns
+FUNCTIONS["median_of"] = statistics.median_high
+FUNCTIONS["steady_ns"] = load.steady_ns
 
 
 @functools.lru_cache(maxsize=None)
 def evaluate(expression, paths):
-    """Evaluates an expression; returns [value], also if it has a single one. Throws Wrong."""
+    """Evaluates an expression; returns [value], also if it has a single one. Throws WrongFigure."""
     figures = Figures(paths)
     names = {name: getattr(figures, name) for name in ("cells", "cell", "median", "least", "first", "slowdown", "field",
                                                        "at", "line", "outcome")}
     try:
-        value = eval(expression, {"__builtins__": {}} | KNOWN | names)  # noqa: S307: the project's own pages
-    except Wrong:
+        value = eval(expression, {"__builtins__": {}} | FUNCTIONS | names)  # noqa: S307: the project's own pages
+    except WrongFigure:
         raise
     except Exception as error:
-        raise Wrong(f"{expression}: {type(error).__name__}: {error}") from error
+        raise WrongFigure(f"{expression}: {type(error).__name__}: {error}") from error
     return value if isinstance(value, list) else [value]

@@ -53,7 +53,7 @@ def check_machine(backend, machines):
                             + (f"did you mean sim:{near[0]}?" if near else f"known: {', '.join(known)}; --machines DIR names more"))
 
 
-def run(paper, backend, machines, iterations, folder):
+def run_cells(paper, backend, machines, iterations, folder):
     """Runs the cells; returns {cell: record, or the program's error message}. Writes OUT/PAPER.jsonl and a file with the keys of the
     cells."""
     path, keys, results = folder / f"{paper['name']}.jsonl", {}, {}
@@ -71,14 +71,14 @@ def run(paper, backend, machines, iterations, folder):
         if record and record.get("kind") == "record":
             results[name], keys[name] = record, record["key"]
         else:
-            said = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-            results[name] = keys[name] = "unsupported: " + said.removeprefix("umbench: ").split(" known: ")[0].rstrip("; ")
+            message = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+            results[name] = keys[name] = "unsupported: " + message.removeprefix("umbench: ").split(" known: ")[0].rstrip("; ")
         (folder / f"{paper['name']}.cells.json").write_text(json.dumps(keys, indent=1) + "\n", encoding="utf-8")
     return results
 
 
 def kept_results(paper, folder):
-    """The results that an earlier `run` wrote to a folder."""
+    """{cell: record, or the reason why it has none} that an earlier run_cells() wrote to a folder."""
     try:
         keys = json.loads((folder / f"{paper['name']}.cells.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -129,6 +129,7 @@ def slowdown(record):
 
 
 def arena_over_peak(record):
+    """The arena's bytes divided by the peak of the bytes in use."""
     memory = record["memory"]
     return memory["device_arena_bytes"] / (memory["footprint_bytes"] - memory["terms"]["fragmentation_bytes"])
 
@@ -144,9 +145,9 @@ NO_SLOWDOWN = 1.005  # a smaller slowdown counts as none
 ORDER_TOLERANCE = 0.99  # a cell may be this much faster than the one before it and still count as no faster
 
 
-def value_of(what, results):
-    """The value of a claim. `what` is {kind of value: name of a cell, or names of several}. Throws Missing."""
-    (kind, cells), = what.items()
+def claimed_value(claim_value, results):
+    """The value of a claim. `claim_value` is {kind of value: name of a cell, or names of several}. Throws Missing."""
+    (kind, cells), = claim_value.items()
     if kind in VALUES:
         return VALUES[kind](cell_of(results, cells))
     if kind == "free_share":
@@ -162,8 +163,8 @@ def value_of(what, results):
             raise Missing("no share is without cost")
         return free[-1]
     first, second = (cell_of(results, name) for name in cells)
-    of = VALUES["per_image_ms"] if kind == "per_image" else time_of
-    return of(first) / of(second)
+    time_by = VALUES["per_image_ms"] if kind == "per_image" else time_of
+    return time_by(first) / time_by(second)
 
 
 # --- verdicts ---
@@ -184,7 +185,7 @@ def judge_claim(claim, results):
             ours = " <= ".join(f"{time / 1e6:.4g}" for time in times) + " ms"
             inside = all(b >= a * ORDER_TOLERANCE for a, b in zip(times, times[1:]))
         else:
-            value = value_of(claim["value"], results)
+            value = claimed_value(claim["value"], results)
             ours = f"{value:.3g}" if abs(value - 1) > 0.1 else f"{value:.4g}"
             inside = claim["least"] * 0.9995 <= value <= claim["most"] * 1.0005
     except Missing as missing:
@@ -192,7 +193,7 @@ def judge_claim(claim, results):
     return ours, "within" if inside else "off", "" if inside else why or "not explained"
 
 
-def table(paper, results, where, beside=None):
+def table_text(paper, results, where, beside=None):
     rows = [("what", "published", "ours", *(["beside"] if beside else []), "verdict")]
     notes = []
     for claim in paper["claims"]:
@@ -206,8 +207,8 @@ def table(paper, results, where, beside=None):
     return head + text + ("\n" + "\n".join(notes) if notes else "") + "\n"
 
 
-def markdown(paper, results, beside=None):
-    """The lines of a Markdown table with the columns paper, claim, published value, our value, that of `beside` if given, verdict."""
+def markdown_rows(paper, results, beside=None):
+    """The rows of a Markdown table with the columns paper, claim, published value, our value, that of `beside` if given, verdict."""
     rows = []
     for claim in paper["claims"]:
         ours, verdict, _ = judge_claim(claim, results)
@@ -245,6 +246,7 @@ def parse(argv):
 
 
 def where_text(results):
+    """A text such as 'measured on NVIDIA H200' or 'simulated on h200, 49 of 52 figures measured'."""
     records = [record for record in results.values() if isinstance(record, dict)]
     names = sorted({record["device"] for record in records if record["device"]})  # cells that crashed have no device
     devices = " and ".join(names) or "nothing"
@@ -277,10 +279,10 @@ def main(argv):
               else "| paper | what | published | ours | verdict |\n|---|---|---|---|---|")
     failed = False
     for paper in papers:
-        results = kept_results(paper, Path(arguments.kept)) if arguments.kept else run(paper, arguments.backend, arguments.machines, arguments.iterations, folder)
+        results = kept_results(paper, Path(arguments.kept)) if arguments.kept else run_cells(paper, arguments.backend, arguments.machines, arguments.iterations, folder)
         where = where_text(results)
         beside = results_beside(paper, arguments.beside)
-        print(markdown(paper, results, beside) if arguments.markdown else table(paper, results, where, beside), flush=True)
+        print(markdown_rows(paper, results, beside) if arguments.markdown else table_text(paper, results, where, beside), flush=True)
         if figures and any(isinstance(each, dict) and load.steady_ns(each) for each in results.values()):
             from umbench.plots import reproduced  # noqa: PLC0415: needs matplotlib, tables do not
 

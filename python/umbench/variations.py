@@ -56,7 +56,7 @@ def changed_options(options, changes):
     return kept
 
 
-def run(paper, claim, variation, folder):
+def value_after_change(paper, claim, variation, folder):
     """Runs the cells of a claim with one change; returns the value of the claim. Throws reproduce.Missing."""
     cells = {}
     for name in cells_of(claim):
@@ -66,15 +66,15 @@ def run(paper, claim, variation, folder):
         cells[name] = {"machine": machine, "options": changed_options(options, changes)}
         (folder / "machines").mkdir(exist_ok=True)
         (folder / "machines" / f"{machine}.json").write_text(json.dumps(changed_machine(machine_file(machine), variation)), encoding="utf-8")
-    results = reproduce.run({"name": paper["name"], "cells": cells}, "", str(folder / "machines"), variation.get("iterations", 0), folder)
-    return reproduce.value_of(claim["value"], results)
+    results = reproduce.run_cells({"name": paper["name"], "cells": cells}, "", str(folder / "machines"), variation.get("iterations", 0), folder)
+    return reproduce.claimed_value(claim["value"], results)
 
 
-def result(paper, claim, variation):
-    """The value of run() for the file: a number of four digits, or a text with the reason why there is no value."""
+def value_or_reason(paper, claim, variation):
+    """The value of value_after_change() with four digits, or a text with the reason why there is none."""
     with tempfile.TemporaryDirectory() as folder:
         try:
-            return float(f"{run(paper, claim, variation, Path(folder)):.4g}")
+            return float(f"{value_after_change(paper, claim, variation, Path(folder)):.4g}")
         except reproduce.Missing as missing:
             return f"none: {missing}"
 
@@ -101,7 +101,7 @@ def main(argv):
         paper = json.loads((reproduce.PAPERS / f"{row['paper']}.json").read_text(encoding="utf-8"))
         claim = next(each for each in paper["claims"] if each["name"] == row["claim"])
         for variation in [] if arguments.kept else [row, *row["tried"]]:
-            ours = result(paper, claim, {"change": "none"} if variation is row else variation)
+            ours = value_or_reason(paper, claim, {"change": "none"} if variation is row else variation)
             differs |= variation.get("ours") != ours
             variation["ours"] = ours
         print(row_text(claim, row) + "\n", flush=True)

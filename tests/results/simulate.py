@@ -53,7 +53,7 @@ def regressed(cells, limits=judge.Limits()):
 
 
 def mean_regressed(cells):
-    return judge.geometric_mean(cells, judge.Limits()).verdict == "regressed"
+    return judge.judge_mean(cells, judge.Limits()).verdict == "regressed"
 
 
 Rates = namedtuple("Rates", "false_alarms all_found cells_found one_found three_percent")

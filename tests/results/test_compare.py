@@ -310,8 +310,8 @@ def test_the_script_is_found_or_missed_clearly(umbench, tmp_path):
 # --- what a reader may take for a change of the code ---
 
 def test_a_changed_machine_file_is_named(umbench, write):
-    def side(name, digest, time_ns):
-        return write(name, [synthetic.environment(), *(synthetic.record(ratio=ratio, time_ns=time_ns, figures_digest=digest)
+    def side(name, figures_digest, time_ns):
+        return write(name, [synthetic.environment(), *(synthetic.record(ratio=ratio, time_ns=time_ns, figures_digest=figures_digest)
                                                        for ratio in (1.0, 1.5))])
 
     base = side("base.jsonl", "0" * 16, 10**8)

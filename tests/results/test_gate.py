@@ -24,7 +24,7 @@ def test_interleaved_rounds_bear_any_drift():
 
 @pytest.mark.study
 def test_one_slow_cell_among_many_is_found():
-    """In whole files of 29 to 59 cells, whose noise differs a hundredfold."""
+    """In whole files of 29 to 59 cells, whose noise differs by more than a hundredfold."""
     assert simulate.rates(2, DRAWS).one_found > 0.95
     assert simulate.rates(2, DRAWS, run_noise=1.0).one_found > 0.85
 
@@ -114,14 +114,14 @@ def identical_work():
 def test_real_pairs_of_unchanged_code_are_not_called_changed():
     pairs = list(identical_work())
     assert len(pairs) >= 10
-    found = [(key, judge.judge({key: judge.one_run(base, head)})[key]) for key, base, head in pairs]
+    found = [(key, judge.judge({key: judge.cell_of_one_run(base, head)})[key]) for key, base, head in pairs]
     assert not any(finding.verdict in ("regressed", "improved", "insufficient") for _, finding in found)
     table = (conftest.ROOT / "results/measured/gate.md").read_text(encoding="utf-8")
     for key in dict.fromkeys(key for key, _ in found):
         changes = [finding.change for name, finding in found if name == key]
         network, strategy = key.split("/")
         assert f"| {network} | {strategy} | {len(changes)} | {max(map(abs, changes)):.2%} | 0 |" in table
-    slowed = [judge.judge({key: judge.one_run(base, [1.1 * sample for sample in head])})[key].verdict
+    slowed = [judge.judge({key: judge.cell_of_one_run(base, [1.1 * sample for sample in head])})[key].verdict
               for key, base, head in pairs]
     assert slowed.count("regressed") > 0.95 * len(slowed)
 
@@ -132,7 +132,7 @@ def test_real_runs_of_one_build_under_pressure_are_rarely_called_changed():
     runs_by_file, alarms, pairs = {}, 0, 0
     for (file, key), runs in noise.kept_repeats().items():
         for one, other in itertools.permutations(range(len(runs)), 2):
-            cell = judge.one_run(runs[one], runs[other])
+            cell = judge.cell_of_one_run(runs[one], runs[other])
             alarms += judge.judge({key: cell})[key].verdict == "regressed"
             pairs += 1
             runs_by_file.setdefault((file, one, other), {})[key] = cell

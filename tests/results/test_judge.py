@@ -11,7 +11,7 @@ def samples(median=1e8, spread=0.01, count=10, seed=1):
 
 
 def finding(base, head, noise=None, **limits):
-    return judge.judge({"cell": judge.one_run(base, head)}, judge.Limits(**limits), noise)["cell"]
+    return judge.judge({"cell": judge.cell_of_one_run(base, head)}, judge.Limits(**limits), noise)["cell"]
 
 
 def verdict(base, head, **limits):
@@ -58,11 +58,11 @@ def test_few_samples_are_judged_and_the_change_is_always_told():
 
 
 def test_many_cells_of_four_samples_are_judged():
-    cells = {f"cell{number}": judge.one_run(samples(count=4, seed=number), 1.2 * samples(count=4, seed=100 + number))
+    cells = {f"cell{number}": judge.cell_of_one_run(samples(count=4, seed=number), 1.2 * samples(count=4, seed=100 + number))
              for number in range(59)}
     found = [one.verdict for one in judge.judge(cells).values()]
     assert found.count("regressed") > 55
-    cells = {name: cell if name == "cell7" else judge.one_run(*cell.base, samples(count=4, seed=100 + number))
+    cells = {name: cell if name == "cell7" else judge.cell_of_one_run(*cell.base, samples(count=4, seed=100 + number))
              for number, (name, cell) in enumerate(cells.items())}
     found = {name: one.verdict for name, one in judge.judge(cells).items()}
     assert found.pop("cell7") == "regressed" and not {"regressed", "improved", "insufficient"} & set(found.values())
@@ -102,11 +102,11 @@ def test_p_values_and_intervals_are_students():
 
 def test_corrections():
     p = [0.01, 0.04, 0.03, 0.005]
-    assert judge.adjusted(p, "holm") == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert judge.adjusted(p, "bh") == pytest.approx([0.02, 0.04, 0.04, 0.02])
-    assert judge.adjusted([0.9, 0.9], "holm") == pytest.approx([1, 1])
+    assert judge.adjust_p_values(p, "holm") == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert judge.adjust_p_values(p, "bh") == pytest.approx([0.02, 0.04, 0.04, 0.02])
+    assert judge.adjust_p_values([0.9, 0.9], "holm") == pytest.approx([1, 1])
     with pytest.raises(ValueError):
-        judge.adjusted(p, "none")
+        judge.adjust_p_values(p, "none")
 
 
 @pytest.mark.parametrize("correction", ["bh", "holm"])
@@ -114,11 +114,11 @@ def test_quiet_cells_do_not_hide_what_a_noisy_one_shows(correction):
     """Only those count that chance could take beyond their limit; and quiet ones that chance moved a little lend the
     noisy ones nothing."""
     p, quiet = [0.004, 0.3, 0.6], [0.001] * 30
-    alone = judge.adjusted(p, correction)
-    among = judge.adjusted([*p, *[0.5] * 30], correction, [1, 1, 1, *quiet], [True, True, True, *[False] * 30])
+    alone = judge.adjust_p_values(p, correction)
+    among = judge.adjust_p_values([*p, *[0.5] * 30], correction, [1, 1, 1, *quiet], [True, True, True, *[False] * 30])
     assert among[0] == pytest.approx(alone[0] + sum(quiet))
-    assert judge.adjusted([*p, *[0.5] * 30], correction)[0] > 2 * among[0]
-    nothing = judge.adjusted([0.04, *[0.03] * 30], correction, [1, *quiet], [True, *[False] * 30])
+    assert judge.adjust_p_values([*p, *[0.5] * 30], correction)[0] > 2 * among[0]
+    nothing = judge.adjust_p_values([0.04, *[0.03] * 30], correction, [1, *quiet], [True, *[False] * 30])
     assert nothing[0] > 0.04
 
 
@@ -138,28 +138,28 @@ def test_the_interval_holds_the_true_change_as_often_as_it_says(rounds, least, m
 
 
 def test_the_mean_finds_what_no_cell_shows():
-    cells = {number: judge.one_run(samples(seed=number), 1.03 * samples(seed=100 + number)) for number in range(20)}
+    cells = {number: judge.cell_of_one_run(samples(seed=number), 1.03 * samples(seed=100 + number)) for number in range(20)}
     assert {one.verdict for one in judge.judge(cells).values()} <= {"ok", "ambiguous"}
-    mean = judge.geometric_mean(cells, judge.Limits())
+    mean = judge.judge_mean(cells, judge.Limits())
     assert mean.verdict == "regressed" and mean.change == pytest.approx(0.03, abs=0.005) and mean.limit == 0.02
-    assert judge.geometric_mean({0: cells[0]}, judge.Limits()) is None
-    assert judge.geometric_mean({0: cells[0], 1: cells[1]}, judge.Limits()).limit == pytest.approx(0.05 / math.sqrt(2))
+    assert judge.judge_mean({0: cells[0]}, judge.Limits()) is None
+    assert judge.judge_mean({0: cells[0], 1: cells[1]}, judge.Limits()).limit == pytest.approx(0.05 / math.sqrt(2))
 
 
 def test_what_strikes_a_round_alike_is_no_change_of_the_mean():
     shifts = [0.9, 1.1, 0.95, 1.12, 1.05]  # of HEAD alone, in all cells: only the rounds can tell
     cells = {number: judge.Cell([samples(seed=number)] * 5, [shift * samples(seed=99 + number) for shift in shifts])
              for number in range(20)}
-    assert judge.geometric_mean(cells, judge.Limits()).verdict == "ambiguous"
+    assert judge.judge_mean(cells, judge.Limits()).verdict == "ambiguous"
 
 
 def test_two_speeds_are_seen_and_noise_is_not():
     base = samples(count=12, seed=1)
     head = samples(count=12, seed=2)
     head[[1, 4, 5, 8, 11]] *= 3
-    few, fast, many, slow = judge.two_speeds(judge.one_run(base, head), 0.05)["head"]
+    few, fast, many, slow = judge.two_speeds(judge.cell_of_one_run(base, head), 0.05)["head"]
     assert (few, many) == (7, 5) and fast == pytest.approx(1e8, rel=0.02) and slow == pytest.approx(3e8, rel=0.02)
-    seen = sum(bool(judge.two_speeds(judge.one_run(samples(spread=0.1, count=count, seed=seed), [1e8] * 12), 0.05))
+    seen = sum(bool(judge.two_speeds(judge.cell_of_one_run(samples(spread=0.1, count=count, seed=seed), [1e8] * 12), 0.05))
                for seed in range(200) for count in (8, 12, 20))
     assert seen < 0.02 * 600
     drift = [[shift * time for time in base] for shift in (1, 2, 3)]
