@@ -18,10 +18,10 @@ def help_with_default(action):
         return text
     if action.required:
         return f"{text}; required".removeprefix("; ")
-    told = re.fullmatch(r"(.*) \(([^()]*)\)", text, re.DOTALL)
-    plain = isinstance(action.default, (str, int, float))
-    default = told[2] if told else action.default if plain else "none"
-    return f"{told[1] if told else text}; default: {default}".removeprefix("; ")
+    default_in_words = re.fullmatch(r"(.*) \(([^()]*)\)", text, re.DOTALL)
+    is_plain = isinstance(action.default, (str, int, float))
+    default = default_in_words[2] if default_in_words else action.default if is_plain else "none"
+    return f"{default_in_words[1] if default_in_words else text}; default: {default}".removeprefix("; ")
 
 
 class Parser(argparse.ArgumentParser):

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from umbench import load
 
-CLOSE, WANTED = 1.05, 0.9
+MAX_SLOWDOWN, MIN_RIGHT_SHARE = 1.05, 0.9
 PROCESSES = 4  # processes at a time, since each ends with a single cell, during which the others can use the processors
 
 
@@ -70,7 +70,7 @@ def advice_and_fastest(program, backend, paths):
 
 
 def is_right(row):
-    return row[-1] is not None and row[-1] <= CLOSE
+    return row[-1] is not None and row[-1] <= MAX_SLOWDOWN
 
 
 def main():
@@ -82,14 +82,14 @@ def main():
     rows = advice_and_fastest(options.umbench, options.backend, options.files)
     if not rows:
         raise load.TooLittle("no group of measured cells has two strategies that ended well")
-    for file, group, ratio, chosen, fastest, over in rows:
-        cost = "did not run" if over is None else f"{over:.2f}x"
-        print(f"{'right' if is_right((over,)) else 'WRONG'}  {file}: {group.network} b{group.batch} {group.precision} x{ratio:g}: "
+    for file, group, ratio, chosen, fastest, slowdown in rows:
+        cost = "did not run" if slowdown is None else f"{slowdown:.2f}x"
+        print(f"{'right' if is_right((slowdown,)) else 'WRONG'}  {file}: {group.network} b{group.batch} {group.precision} x{ratio:g}: "
               f"{chosen} ({cost}), fastest {fastest}")
     right = sum(map(is_right, rows))
     tight = [row for row in rows if row[2] > 1]
     print(f"{right} of {len(rows)} groups right ({right / len(rows):.0%}); beyond ratio 1 {sum(map(is_right, tight))} of {len(tight)}")
-    return 0 if right >= WANTED * len(rows) else 1
+    return 0 if right >= MIN_RIGHT_SHARE * len(rows) else 1
 
 
 if __name__ == "__main__":

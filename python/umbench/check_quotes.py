@@ -63,20 +63,20 @@ def blocks(text):
         return "\x00" + "\n\x01" * comment[0].count("\n")
 
     marked = COMMENT.sub(mark, text).split("\n")
-    found, taking = [], False
+    found, in_block = [], False
     for number, line in enumerate(marked, start=1):
         bare = line.replace("\x00", "").replace("\x01", "")
         if bare.strip():
-            fresh = re.match(r" *(?:[-*]|\d+\.) ", bare) or bare.startswith("#")
+            begins_item = re.match(r" *(?:[-*]|\d+\.) ", bare) or bare.startswith("#")
             table = bare.startswith("|")
-            if bare.startswith("    ") and not taking:
+            if bare.startswith("    ") and not in_block:
                 continue  # code
-            if not taking or fresh or (table != found[-1].text.startswith("|")) or found[-1].comments:
+            if not in_block or begins_item or (table != found[-1].text.startswith("|")) or found[-1].comments:
                 found.append(Block(number, "", []))
             found[-1] = found[-1]._replace(text=found[-1].text + bare + "\n")
-            taking = not bare.startswith("#")
+            in_block = not bare.startswith("#")
         elif "\x01" not in line and "\x00" not in line:
-            taking = False
+            in_block = False
         if "\x00" in line:
             if not found:
                 raise WrongFigure(f"{number}: a comment with nothing before it")

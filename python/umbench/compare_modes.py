@@ -12,38 +12,39 @@ from pathlib import Path
 
 from umbench import load
 
-FAR = 1.5  # modes whose times differ by a larger factor are listed
+MIN_FACTOR = 1.5  # modes whose times differ by a larger factor are listed
 GRIDS = [{"network": "alexnet", "batch": 128, "fusion": ["none", "fused"]}, {"network": "vgg16", "batch": 32, "fusion": "none"},
          {"network": "resnet50", "batch": 32, "fusion": "none"}]
 STRATEGIES = ["managed", "managed_advise", "managed_prefetch", "discard", "evict_behind", "oc_dnn"]
-IN = ("fault_to_device_bytes", "prefetch_to_device_bytes")
-OUT = ("driver_evict_bytes", "plan_evict_bytes")
+TO_DEVICE = ("fault_to_device_bytes", "prefetch_to_device_bytes")
+TO_HOST = ("driver_evict_bytes", "plan_evict_bytes")
 
 
 def main():
     modes = {mode: cells(mode) for mode in ("simulated", "capped")}
-    rows, both, refused = [], 0, 0
-    for key, driver in modes["simulated"].items():
-        plan = modes["capped"][key]
-        if driver["outcome"] != "ok" or plan["outcome"] != "ok":
-            refused += driver["outcome"] != plan["outcome"]
+    rows, in_both, refused = [], 0, 0
+    for key, simulated in modes["simulated"].items():
+        capped = modes["capped"][key]
+        if simulated["outcome"] != "ok" or capped["outcome"] != "ok":
+            refused += simulated["outcome"] != capped["outcome"]
             continue
-        both += 1
-        factor = load.steady_ns(driver) / load.steady_ns(plan)
-        if max(factor, 1 / factor) > FAR:
-            rows.append((factor, key, driver, plan))
+        in_both += 1
+        factor = load.steady_ns(simulated) / load.steady_ns(capped)
+        if max(factor, 1 / factor) > MIN_FACTOR:
+            rows.append((factor, key, simulated, capped))
     rows.sort(key=lambda row: -max(row[0], 1 / row[0]))
-    print(f"Machine file h200, {both} cells in both modes, {refused} that only one of them can run. {len(rows)} differ by more than "
-          f"{FAR} times: {sum(row[0] > 1 for row in rows)} are slower in mode `simulated`, {sum(row[0] < 1 for row in rows)} in "
+    print(f"Machine file h200, {in_both} cells in both modes, {refused} that only one of them can run. {len(rows)} differ by more than "
+          f"{MIN_FACTOR} times: {sum(row[0] > 1 for row in rows)} are slower in mode `simulated`, {sum(row[0] < 1 for row in rows)} in "
           "`capped`.\n")
     print("| cell | simulated, ms | capped, ms | | in, GiB | out, GiB | what decides |\n|---|---:|---:|---:|---|---|---|")
-    for factor, key, driver, plan in rows:
-        moved = [" and ".join(f"{gib(record, names):.2f}" for record in (driver, plan)) for names in (IN, OUT)]
-        print(f"| {key} | {load.steady_ns(driver) / 1e6:.1f} | {load.steady_ns(plan) / 1e6:.1f} | {factor:.2f} | {moved[0]} | {moved[1]} | "
-              f"{reason(factor, driver, plan)} |")
+    for factor, key, simulated, capped in rows:
+        moved = [" and ".join(f"{moved_gib(record, names):.2f}" for record in (simulated, capped)) for names in (TO_DEVICE, TO_HOST)]
+        print(f"| {key} | {load.steady_ns(simulated) / 1e6:.1f} | {load.steady_ns(capped) / 1e6:.1f} | {factor:.2f} | {moved[0]} | {moved[1]} | "
+              f"{reason(factor, simulated, capped)} |")
 
 
 def cells(mode):
+    """{text of the cell: record} of GRIDS in a mode."""
     common = {"pass": "train", "strategy": STRATEGIES, "ratio": [1.1, 1.25, 1.5, 2], "mode": mode, "backend": "sim:h200",
               "iterations": 5, "deadline_s": 60}
     with tempfile.TemporaryDirectory() as folder:
@@ -58,20 +59,20 @@ def cells(mode):
             for r in records if r["kind"] == "record"}
 
 
-def gib(record, names):
+def moved_gib(record, names):
     return sum(record["counters"]["last"][name] for name in names) / 2**30
 
 
-def reason(factor, driver, plan):
+def reason(factor, simulated, capped):
     """The reason why one mode is slower. More bytes over the link are the reason if the square of their ratio exceeds the ratio of the
     times."""
-    bytes_of = [max(gib(record, IN) + gib(record, OUT), 1e-6) for record in (driver, plan)]
+    bytes_of = [max(moved_gib(record, TO_DEVICE) + moved_gib(record, TO_HOST), 1e-6) for record in (simulated, capped)]
     slow, fast = (0, 1) if factor > 1 else (1, 0)
     more = bytes_of[slow] / bytes_of[fast]
     who = ("the driver's evictions within kernels", "the plan's evictions before operators")[slow]
     if more ** 2 > max(factor, 1 / factor):
         return f"{who} move {min(more, 99):.1f} times as much: they take what the same or the next operator needs"
-    faulted = [gib(record, IN[:1]) for record in (driver, plan)]
+    faulted = [moved_gib(record, TO_DEVICE[:1]) for record in (simulated, capped)]
     if faulted[slow] > 1.3 * faulted[fast]:
         return f"as much moves, but {faulted[slow]:.2f} GiB by faults instead of {faulted[fast]:.2f}"
     if slow == 0:

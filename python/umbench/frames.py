@@ -7,8 +7,8 @@ and line of what cannot be read. If a cell stands in several files, the last one
 
 from umbench import iteration_times, load
 
-# Fields that are not split into columns.
-WHOLE = ("timeline", "engines", "rules", "samples_ns", "observed")
+# Their parts get no columns of their own.
+UNSPLIT_FIELDS = ("timeline", "engines", "rules", "samples_ns", "observed")
 
 
 def _frame(rows, **more):
@@ -43,20 +43,21 @@ def samples(*paths):
 
 def environments(*paths):
     """A data frame with one row for each environment line: build, host, GPU, libraries."""
-    return _frame([_flat(place) for place in load.read_files(paths)[0]])
+    return _frame([_flat(environment) for environment in load.read_files(paths)[0]])
 
 
 def _row(record, baseline):
     found = iteration_times.spread_of(record)
     figures = found or (None, None, None, 0)
-    named = dict(zip(("median_ns", "low_quartile_ns", "high_quartile_ns", "samples"), figures))
-    return _flat(record) | named | {"baseline_ns": baseline, "slowdown": found.median / baseline if found and baseline else None}
+    spread_columns = dict(zip(("median_ns", "low_quartile_ns", "high_quartile_ns", "samples"), figures))
+    return _flat(record) | spread_columns | {"baseline_ns": baseline, "slowdown": found.median / baseline if found and baseline else None}
 
 
 def _flat(entry, prefix=""):
+    """{path such as "memory.budget_bytes": value} of all fields."""
     found = {}
     for name, value in entry.items():
-        if isinstance(value, dict) and name not in WHOLE:
+        if isinstance(value, dict) and name not in UNSPLIT_FIELDS:
             found |= _flat(value, f"{prefix}{name}.")
         else:
             found[prefix + name] = value

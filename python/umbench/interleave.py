@@ -21,7 +21,7 @@ def main():
     options = arguments.interleave(__doc__)
     if options.more:
         dependencies.require("numpy", "scipy")
-    programs = {"base": program(options.base), "head": program(options.head)}
+    programs = {"base": executable_path(options.base), "head": executable_path(options.head)}
     cells = count_cells(programs["head"], options)
     for side in programs:
         make_folder(options.out, side)
@@ -41,10 +41,10 @@ def main():
     return 1 if failed else 0
 
 
-def run_round(programs, options, number, which, cells):
+def run_round(programs, options, number, cell_numbers, cells):
     """Runs a round; returns {(side, number, key): error} of the cells that failed."""
     failed = {}
-    for done, cell in enumerate(which):
+    for done, cell in enumerate(cell_numbers):
         for side in ("base", "head") if number % 2 else ("head", "base"):
             out = Path(options.out) / side / f"{number}.jsonl"
             run_cell(programs[side], options, out, cell, cells, done + 1)
@@ -61,14 +61,15 @@ def ambiguous_cells(options):
     for side in ("base", "head"):
         files = [Path(options.out) / side / f"{number}.jsonl" for number in range(1, options.rounds + 1)]
         read = [run_folders.read_side(file, lambda text: None) for file in files]
-        sides.append(run_folders.Side(side, sum((one.environments for one in read), []), sum((one.runs for one in read), []),
+        sides.append(run_folders.Side(side, sum((each.environments for each in read), []), sum((each.runs for each in read), []),
                                [file.name for file in files]))
     found = comparison.compare_sides(*sides, arguments.compare("As compare.", ["base", "head", "--allow-unlike"]))
     unsure = {row.key for row in found.rows if row.finding.verdict == "ambiguous" and not row.simulated}
     return [number for number, key in enumerate(keys, 1) if key in unsure]
 
 
-def program(path):
+def executable_path(path):
+    """The resolved path of a program. Throws BadInput if it cannot be run."""
     resolved = Path(path).resolve()
     if not (resolved.is_file() and os.access(resolved, os.X_OK)):
         raise load.BadInput(f"{path}: is no program; give the path of an umbench")
@@ -117,6 +118,7 @@ def exit_text(code):
 
 
 def records_in(out):
+    """The records of a file; [] if it does not exist yet."""
     return load.read(out, lambda text: None)[1] if out.exists() else []
 
 

@@ -11,9 +11,9 @@ from umbench.load import BadInput, read_json
 Case = namedtuple("Case", "name parts axes counters put_back reason counted")
 Run = namedtuple("Run", "context cases")
 
-COUNTED = "/counted"
+COUNTED = "/counted"  # ending of the name of a case that only counts
 # Fields of Google Benchmark's own; all other numbers are counters.
-OWN = {"family_index", "per_family_instance_index", "repetitions", "repetition_index", "threads", "iterations",
+OWN_FIELDS = {"family_index", "per_family_instance_index", "repetitions", "repetition_index", "threads", "iterations",
        "real_time", "cpu_time"}
 
 
@@ -48,7 +48,7 @@ def _case(name, row, counted):
 def _counters(row):
     if row.get("error_occurred"):
         return {}
-    return {key: value for key, value in row.items() if isinstance(value, (int, float)) and key not in OWN}
+    return {key: value for key, value in row.items() if isinstance(value, (int, float)) and key not in OWN_FIELDS}
 
 
 def size_of(text):

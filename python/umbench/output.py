@@ -113,15 +113,15 @@ def write_file(out, content, flag="--out "):
     out = os.fspath(out)
     if not out:
         raise Refusal(f"{flag}: an empty path names no file; is a variable unset?")
-    plain = not os.path.lexists(out) or os.path.isfile(out)
-    target = os.path.realpath(out) if plain else out
-    beside = target + ".part" if plain else out
+    is_regular = not os.path.lexists(out) or os.path.isfile(out)
+    target = os.path.realpath(out) if is_regular else out
+    partial_file = target + ".part" if is_regular else out
     try:
-        with open(beside, "wb") as file:
+        with open(partial_file, "wb") as file:
             file.write(data)
-        if plain:
-            os.replace(beside, target)
+        if is_regular:
+            os.replace(partial_file, target)
     except (OSError, ValueError) as error:
-        if plain and os.path.exists(beside):
-            os.unlink(beside)
+        if is_regular and os.path.exists(partial_file):
+            os.unlink(partial_file)
         raise Refusal(f"{flag}{out}: {getattr(error, 'strerror', None) or error}") from error

@@ -32,8 +32,8 @@ def _events(process, record):
     end = max(span["end_ns"] for span in timeline["spans"])
     yield span_event(process, ITERATION_TRACK, f"iteration {timeline['iteration'] + 1} of {record['iterations']}", 0, end, _facts(record), cat="iteration")
     for span in timeline["spans"]:
-        yield span_event(process, LANES[span["lane"]][0], span["name"], span["begin_ns"], span["end_ns"], cat=_kind(span))
-    yield from _memory(process, record, end)
+        yield span_event(process, LANES[span["lane"]][0], span["name"], span["begin_ns"], span["end_ns"], cat=_category(span))
+    yield from _memory_events(process, record, end)
 
 
 def _title(record):
@@ -41,8 +41,8 @@ def _title(record):
     return f"{record['key']} ({how})"
 
 
-def _kind(span):
-    """The kind of a span: `prefetch` for "prefetch conv1.y". The name of an operator's span has no verb."""
+def _category(span):
+    """The category of a span: `prefetch` for "prefetch conv1.y". The name of an operator's span has no verb."""
     verb = re.match(r"(prefetch|evict|discard|advise)\b", span["name"])
     return verb[1] if verb else "compute"
 
@@ -55,7 +55,7 @@ def _facts(record):
     return {name: value for name, value in facts.items() if value is not None}
 
 
-def _memory(process, record, end):
+def _memory_events(process, record, end):
     samples = record["timeline"].get("resident") or []
     budget = (record.get("memory") or {}).get("budget_bytes")
     held = [(sample["at_ns"], sample["bytes"]) for sample in samples]
@@ -82,6 +82,6 @@ def counter_event(process, name, at, values):
     return {"ph": "C", "name": name, "pid": process, "ts": at * US_PER_NS, "args": values}
 
 
-def name_event(process, what, value, field="name", track=0):
+def name_event(process, metadata, value, field="name", track=0):
     """Names or sorts a process or track."""
-    return {"ph": "M", "name": what, "pid": process, "tid": track, "args": {field: value}}
+    return {"ph": "M", "name": metadata, "pid": process, "tid": track, "args": {field: value}}

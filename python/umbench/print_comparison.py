@@ -15,39 +15,39 @@ def write(result, options):
     output.write(as_wanted(result, options.all), options.out)
 
 
-def counts(result):
+def counts_by_verdict(result):
     tally = {verdict: 0 for verdict in VERDICTS}
     for row in result.rows:
         tally[row.verdict] += 1
     return tally
 
 
-def verdict(result):
+def overall_verdict(result):
     """One word for all cells; "unlike" if only changed machine files prevent cells from being judged."""
-    if result.exit_code == load.EXIT_TOO_LITTLE and counts(result)["unlike"] and not counts(result)["insufficient"]:
+    if result.exit_code == load.EXIT_TOO_LITTLE and counts_by_verdict(result)["unlike"] and not counts_by_verdict(result)["insufficient"]:
         return "unlike"
     return {EXIT_REGRESSED: "regressed", load.EXIT_TOO_LITTLE: "too little data"}.get(result.exit_code, "ok")
 
 
-def changed_files(result):
+def changed_files_text(result):
     """A text on the machine files that changed and the effect on their cells; empty if none changed."""
     if not result.machines:
         return ""
     names = " and ".join(result.machines)
     text = f"machine {'file' if len(result.machines) == 1 else 'files'} {names} changed (figures_digest)"
     cells = load.count_text(sum(result.machines.values()), "cell")
-    if counts(result)["unlike"]:
+    if counts_by_verdict(result)["unlike"]:
         return f"{text}, {cells} not judged (--allow-unlike judges them); "
     return f"{text}, which may explain {cells}; "
 
 
 def headline(result):
-    tally = counts(result)
+    tally = counts_by_verdict(result)
     words = ", ".join(f"{tally[verdict]} {verdict}" for verdict in VERDICTS if tally[verdict])
     kinds = {row.simulated for row in result.rows}
     by_mean = " by the mean of all cells" if result.exit_code == EXIT_REGRESSED and not tally["regressed"] else ""
     kind = "measured" if kinds == {False} else "simulated" if kinds == {True} else "measured and simulated"
-    return f"{changed_files(result)}{verdict(result)}{by_mean}: {load.count_text(len(result.rows), f'{kind} cell')}, {words}"
+    return f"{changed_files_text(result)}{overall_verdict(result)}{by_mean}: {load.count_text(len(result.rows), f'{kind} cell')}, {words}"
 
 
 def mean_text(result):
@@ -60,7 +60,7 @@ def mean_text(result):
             f"{100 * mean.limit:.3g} %: {verdict}")
 
 
-def notes(result):
+def note_lines(result):
     lines = [f"places differ, compared all the same: {difference}" for difference in result.unlike]
     lines += [*result.noted, *result.disturbed]
     lines += [f"{key}: {text}" for key, _, text in result.speeds[:5]]
@@ -87,44 +87,44 @@ def _rounds_text(result):
     return (f"{least} to " if 0 < least < result.rounds else "") + load.count_text(result.rounds, "round")
 
 
-def rows_to_show(result, everything):
-    """The rows to show, the worst first, and those that are ok only with `everything`."""
+def rows_to_show(result, with_ok):
+    """The rows to show, the worst first, and those that are ok only with `with_ok`."""
     rows = sorted(result.rows, key=lambda row: (VERDICTS.index(row.verdict), -(row.finding.change or 0.0)))
-    return [row for row in rows if everything or row.verdict != "ok"]
+    return [row for row in rows if with_ok or row.verdict != "ok"]
 
 
 def cell_texts(row):
     finding = row.finding
     change = "" if finding.change is None else f"{finding.change:+.2%}"
-    interval = "" if finding.low is None else f"{percent(finding.low)} to {percent(finding.high)}"
+    interval = "" if finding.low is None else f"{percent_text(finding.low)} to {percent_text(finding.high)}"
     p = "" if finding.p_adjusted is None else f"{finding.p_adjusted:.2g}"
     return [load.time_text(finding.base_ns), load.time_text(finding.head_ns), change, interval, p, "; ".join(row.reasons)]
 
 
-def percent(share):
+def percent_text(share):
     return f"{share:+.1%}" if abs(share) < 100 else "far" if share > 0 else "-far"
 
 
 COLUMNS = ["verdict", "base", "head", "change", "interval", "p", "why", "cell"]
 
 
-def as_text(result, everything):
-    rows = [[row.verdict, *cell_texts(row), row.key] for row in rows_to_show(result, everything)]
+def as_text(result, with_ok):
+    rows = [[row.verdict, *cell_texts(row), row.key] for row in rows_to_show(result, with_ok)]
     lines = [headline(result), *filter(None, [mean_text(result)])]
     if rows:
         widths = [max(len(row[column]) for row in [COLUMNS, *rows]) for column in range(len(COLUMNS))]
         lines += ["  ".join(text.ljust(width) for text, width in zip(row, widths)).rstrip() for row in [COLUMNS, *rows]]
-    return "\n".join([*lines, *sides(result), *notes(result)]) + "\n"
+    return "\n".join([*lines, *side_lines(result), *note_lines(result)]) + "\n"
 
 
-def sides(result):
+def side_lines(result):
     return [f"{side} {path}: {text}" for side, path, text in zip(("BASE", "HEAD"), (result.base, result.head), result.sides)]
 
 
-def as_markdown(result, everything):
+def as_markdown(result, with_ok):
     lines = [f"### umbench: {headline(result)}", "",
-             *(f"- {text}" for text in [mean_text(result), *sides(result)] if text), ""]
-    rows = rows_to_show(result, everything)
+             *(f"- {text}" for text in [mean_text(result), *side_lines(result)] if text), ""]
+    rows = rows_to_show(result, with_ok)
     if rows:
         lines += ["| " + " | ".join(["", "cell", *COLUMNS[:-1]]) + " |", "|" + " --- |" * (len(COLUMNS) + 1)]
         for row in rows[:MAX_ROWS]:
@@ -133,7 +133,7 @@ def as_markdown(result, everything):
         if len(rows) > MAX_ROWS:
             lines += ["", f"and {len(rows) - MAX_ROWS} more cells"]
         lines.append("")
-    lines += [f"- {note}" for note in notes(result)]
+    lines += [f"- {note}" for note in note_lines(result)]
     return "\n".join(lines) + "\n"
 
 
@@ -145,9 +145,9 @@ def as_json(result, _):
         for name in ("samples", "runs"):
             cell["base_" + name], cell["head_" + name] = cell.pop(name) or (None, None)
     document = {"kind": "comparison", "schema": 1, "base": result.base, "head": result.head, "sides": result.sides,
-                "verdict": verdict(result), "limits": result.limits._asdict() | {"aspects": result.aspects},
+                "verdict": overall_verdict(result), "limits": result.limits._asdict() | {"aspects": result.aspects},
                 "fail_on": sorted(result.fail_on), "rounds": result.rounds, "mean": result.mean and result.mean._asdict(),
-                "counts": counts(result), "machine_files": result.machines, "unlike": result.unlike, "noted": result.noted,
+                "counts": counts_by_verdict(result), "machine_files": result.machines, "unlike": result.unlike, "noted": result.noted,
                 "disturbed": result.disturbed,
                 "two_speeds": [{"key": key, "side": side, "text": text} for key, side, text in result.speeds],
                 "only_in_head": result.new, "exit_code": result.exit_code, "cells": cells}

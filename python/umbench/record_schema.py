@@ -38,11 +38,12 @@ def _validators():
     bounds = {name: _refusing_large(standard.VALIDATORS[name]) for name in ("minimum", "exclusiveMinimum")}
     types = standard.TYPE_CHECKER.redefine("integer", lambda _, value: _is_number(value, int) and abs(value) <= MAX_INTEGER)
     types = types.redefine("number", lambda _, value: _is_number(value, (int, float)) and _is_finite(value))
-    kind = jsonschema.validators.extend(standard, bounds, type_checker=types)
-    return {name: kind({"$ref": f"#/$defs/{name}", "$defs": schema["$defs"]}) for name in ("environment", "record")}
+    validator_class = jsonschema.validators.extend(standard, bounds, type_checker=types)
+    return {name: validator_class({"$ref": f"#/$defs/{name}", "$defs": schema["$defs"]}) for name in ("environment", "record")}
 
 
 def _refusing_large(check):
+    """The check of a bound, which also refuses values of more than MAX_INTEGER."""
     def checked(validator, bound, value, schema):
         if _is_number(value, (int, float)) and _is_finite(value) and abs(value) > MAX_INTEGER:
             yield jsonschema.ValidationError(f"{value} is too large")

@@ -50,7 +50,7 @@ def samples_to_judge(record):
 def cell(base, head, paired, key):
     """The judge.Cell of a key, paired by the rounds in which it succeeded on both sides, if there are any."""
     samples = lambda run: samples_to_judge(run[key]) if key in run else []  # noqa: E731
-    sides = [(samples(one), samples(other)) for one, other in paired or ()]
+    sides = [(samples(base_run), samples(head_run)) for base_run, head_run in paired or ()]
     both = [(*pair, number) for number, pair in enumerate(sides) if all(pair)]
     if both:
         base, head, rounds = map(list, zip(*both))

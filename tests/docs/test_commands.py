@@ -167,7 +167,7 @@ def test_commands_run(place, page):
 
 @pytest.mark.parametrize("page", [page for page in PAGES if in_tables(page.read_text(encoding="utf-8"))], ids=lambda page: page.stem)
 def test_studies_of_tables_are_there(place, page):
-    """They take long: that their cells can be named shows that the line is right."""
+    """Studies take long, so their cells are only listed, which shows that the command line is right."""
     for line in in_tables(page.read_text(encoding="utf-8")):
         words = shlex.split(line)
         done = place(f"{line} --list" if words[1] == "sweep" else f"umbench {words[1]} --help")

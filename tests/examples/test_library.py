@@ -53,7 +53,7 @@ def test_a_project_of_ones_own_builds_on_the_libraries(build, tmp_path):
 
 
 def test_the_planner_of_the_page_plans(build, tmp_path):
-    """As the example does with its own, with the planner of docs/contributing/adding.md in the place of it."""
+    """The planner of docs/contributing/adding.md works in the place of the example's own planner."""
     prefix = installed(build, "library", tmp_path / "prefix")
     (planner,) = re.findall(r"(?s)```cpp\n(.*?)```", (ROOT / "docs/contributing/adding.md").read_text(encoding="utf-8"))
     example = (ROOT / "examples/library/cheapest.cpp").read_text(encoding="utf-8")

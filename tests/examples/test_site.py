@@ -95,7 +95,7 @@ def test_the_container_file_builds_by_what_there_is():
 
 
 def test_the_container_s_script_configures_and_links(tmp_path):
-    """Run with a cmake and an apt that only say what they were asked."""
+    """The script runs with stand-ins for cmake and apt that only print their arguments."""
     script = re.sub(r"ln -s .*", 'echo "link $preset"', container_script())
     (tmp_path / "cmake").write_text('#!/bin/sh\necho "cmake $*"\n', encoding="utf-8")
     (tmp_path / "cmake").chmod(0o755)
@@ -120,7 +120,7 @@ def test_reframe_runs_the_check(tmp_path):
 
 
 def test_the_reframe_check_reads_what_umbench_prints(tmp_path):
-    """Its two patterns, without ReFrame."""
+    """The two patterns of the check are tried without ReFrame."""
     umbench = os.environ.get("UMBENCH")
     if not umbench:
         pytest.skip("UMBENCH does not name a binary")

@@ -38,7 +38,7 @@ PATIENCE_S = 3600  # only a hang takes so long
 
 
 def hear_signals():
-    """In the program's process: signals that this one was started to ignore would do nothing there either."""
+    """Runs in the program's process before the program, since it would inherit that this process ignores signals."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
 
@@ -118,7 +118,7 @@ class Bench:
     # --- promises ---
 
     def entries(self, text):
-        """Of the lines that are whole; at most the last one may be torn."""
+        """[entry] of the complete lines. Throws Broken if a line other than the last one is torn."""
         found = []
         lines = (text or b"").split(b"\n")
         for number, line in enumerate(lines):

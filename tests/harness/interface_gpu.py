@@ -107,7 +107,7 @@ class Observed(InterfaceTest):
 
 
 def uses_gpu(process):
-    """Whether it holds the device of managed memory open, as every CUDA context does; NVML does not."""
+    """Whether the process holds the device of managed memory open, as every CUDA context does; NVML does not."""
     try:
         links = [os.readlink(link) for link in pathlib.Path(f"/proc/{process}/fd").iterdir()]
     except OSError:  # it has just ended

@@ -147,7 +147,7 @@ class Plans(SchemaTest):
 
 class Made(InterfaceTest):
     def test_schemas_are_made_of_the_fields(self):
-        """After a change of fields: umbench list sweep-schema > results/sweep.schema.json, and so on."""
+        """After a change of fields, umbench list sweep-schema > results/sweep.schema.json writes the schema anew; so for each of the others."""
         for name in ("record", "sweep", "graph", "plan", "rules", "machine"):
             with self.subTest(name=name):
                 what = "schema" if name == "record" else f"{name}-schema"

@@ -103,7 +103,7 @@ class Plans(SettingsTest):
         self.assertRegex(keys[0], r"/plan:managed_prefetch#[0-9a-f]{6},")
 
     def test_parts_that_share_no_border_are_read_soon(self):
-        """In the processor time and the memory that reading a file may take."""
+        """Such a plan is read within the processor time and the memory that reading a file may take."""
         self.well("plan", "--network", "conv", "--strategy", "device", "--ratio", "1", "--backend", "sim:h200", "-o", "plan.json")
         plan = json.loads((self.folder / "plan.json").read_text(encoding="utf-8"))
         names = [action["what"] for action in plan["actions"]]
@@ -204,7 +204,7 @@ class Trials(SettingsTest):
 
 class Deadlines(SettingsTest):
     def test_a_simulated_cell_has_its_deadline_in_processor_time(self):
-        """Beside others that keep the processors busy, and slowed down itself, it gets as far as alone."""
+        """A cell gets as far beside processes that keep the processors busy as it gets alone."""
         spec = self.spec(grids=[{"network": "vgg16", "batch": 64, "strategy": "managed", "ratio": 2, "iterations": 5,
                                  "deadline_s": 30, "backend": "sim:h200"}])
         self.well("sweep", spec, preexec_fn=lambda: os.nice(19))

@@ -29,7 +29,7 @@ def grandchild_that_stays(folder):
 
 
 def outlived(folder):
-    """Whether it did what it would only do if it lives on; waits until it is gone."""
+    """Whether the grandchild wrote what it writes only if it was not stopped. Waits until it has ended."""
     status = Path("/proc", (folder / "number").read_text(encoding="utf-8"), "stat")
 
     def is_gone():

@@ -18,7 +18,7 @@ def script():
 
 @pytest.fixture
 def own_process():
-    """The same in an interpreter of its own."""
+    """Runs a module of the package in an interpreter of its own."""
 
     def run(name, *arguments):
         return forked.without_progress(subprocess.run([sys.executable, str(ROOT / "python/start.py"), name, *map(str, arguments)],

@@ -261,7 +261,7 @@ def test_every_cell_without_a_time_is_marked(failing):
 
 
 def test_panels_of_one_work_share_the_scale_of_ratios():
-    """One panel alone would be linear."""
+    """The ratios of the second panel alone would be drawn on a linear axis."""
     cells = [synthetic.record(strategy="device", ratio=ratio, backend=backend) for backend, ratios in
              (("sim:h200", (0.4, 4.0)), ("sim:p100-pcie3-16g", (1.0, 2.0))) for ratio in ratios]
     assert [axis.get_xscale() for axis in drawn(cells).axes] == ["log", "log"]

@@ -53,7 +53,7 @@ def test_it_holds_the_package_with_its_drawing_part_and_data(installed):
 
 
 def test_versions_agree():
-    """Of the program, the package, the citation and the list of changes."""
+    """The program, the package, the citation and the list of changes have one version."""
     version = re.search(r"project\(umbench VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text(encoding="utf-8"))[1]
     for file, line in (("python/pyproject.toml", f'version = "{version}"'), ("CITATION.cff", f"version: {version}"), ("CHANGELOG.md", f"## {version}")):
         assert line in (ROOT / file).read_text(encoding="utf-8").splitlines(), file

@@ -17,15 +17,15 @@ import noise  # noqa: E402
 import numpy  # noqa: E402
 from umbench import arguments, aspects, comparison, judge, load, run_folders  # noqa: E402
 
-DRIFTS = (0.0, 0.01, 0.02, 0.03, 0.04, 0.05)  # by which the machine becomes slower every round
+DRIFTS = (0.0, 0.01, 0.02, 0.03, 0.04, 0.05)  # share by which the machine becomes slower every round
 ROUNDS, SAMPLES = 5, 4  # of `interleave`, and of a sweep with the standard five iterations
 
 
-def as_fast(cell):
+def unchanged_time(cell):
     return 1.0
 
 
-def draw(random, cells, rounds=ROUNDS, samples=SAMPLES, drift=0.0, slower=as_fast, run_noise=0.0):
+def draw(random, cells, rounds=ROUNDS, samples=SAMPLES, drift=0.0, slower=unchanged_time, run_noise=0.0):
     """{key: judge.Cell}. `slower`: factor of HEAD's time for a cell; `run_noise`: standard deviation between runs over that of the
     iterations within one."""
     found = {}
@@ -39,11 +39,11 @@ def draw(random, cells, rounds=ROUNDS, samples=SAMPLES, drift=0.0, slower=as_fas
     return found
 
 
-def with_more_rounds(random, cells, kinds, more, **how):
-    """The same with `more` rounds of what is left ambiguous, as `umbench interleave --more` makes them."""
+def with_more_rounds(random, cells, kinds, more, **draw_options):
+    """The cells with `more` rounds of those left ambiguous, as `umbench interleave --more` makes them. `kinds`: their noise.Cells."""
     findings = judge.judge(cells)
     left = [cell for cell in kinds if findings[cell.key].verdict == "ambiguous"] if more else []
-    further = draw(random, left, more, **how)
+    further = draw(random, left, more, **draw_options)
     return {**cells, **{key: judge.Cell(cells[key].base + cell.base, cells[key].head + cell.head)
                         for key, cell in further.items()}}
 
@@ -59,16 +59,17 @@ def mean_regressed(cells):
 Rates = namedtuple("Rates", "false_alarms all_found cells_found one_found three_percent")
 
 
-def rates(seed, draws, drifts=DRIFTS, more=0, rounds=ROUNDS, **how):
-    """Shares of `draws`, which take the kept files and the drifts in turn: builds of unchanged code with any alarm, the
-    mean's included; builds and cells found where all are 10 % slower; one cell of a file that is; 3 % everywhere."""
+def rates(seed, draws, drifts=DRIFTS, more=0, rounds=ROUNDS, **draw_options):
+    """The Rates: shares of `draws`, which take the kept files and the drifts in turn. False alarms: draws of unchanged code with any alarm, that
+    of the mean included. All and cells found: draws, and cells in them, where all cells are 10 % slower. One found: the only cell that is.
+    Three percent: alarms of the mean where all cells are 3 % slower."""
     random, files = numpy.random.default_rng(seed), noise.measured_cells()
     tally = Rates([], [], [], [], [])
     for number in range(draws):
         cells, drift = files[number % len(files)], drifts[number // len(files) % len(drifts)]
 
-        def drawn(slower=as_fast):
-            made = dict(drift=drift, slower=slower, **how)  # noqa: B023
+        def drawn(slower=unchanged_time):
+            made = dict(drift=drift, slower=slower, **draw_options)  # noqa: B023
             return with_more_rounds(random, draw(random, cells, rounds, **made), cells, more, **made)  # noqa: B023
 
         unchanged = drawn()
@@ -84,7 +85,8 @@ def rates(seed, draws, drifts=DRIFTS, more=0, rounds=ROUNDS, **how):
 
 # --- aspects other than time ---
 
-def _set(path, value):
+def _change_of_field(path, value):
+    """A function that changes the field of a record at a path; value(old value) is the new one."""
     def change(record):
         *where, name = path.split(".")
         for part in where:
@@ -99,18 +101,18 @@ def more_bytes_moved(record):
 
 
 CHANGES = {
-    "peak": _set("memory.peak_device_bytes", lambda value: 1.1 * value),
-    "footprint": _set("memory.footprint_bytes", lambda value: 1.1 * value),
+    "peak": _change_of_field("memory.peak_device_bytes", lambda value: 1.1 * value),
+    "footprint": _change_of_field("memory.footprint_bytes", lambda value: 1.1 * value),
     "link": more_bytes_moved,
-    "faults": _set("counters.last.faults", lambda value: 2 * value + 1000),
-    "loss": _set("loss", lambda value: 1.01 * value),
-    "digest": _set("digest", lambda value: f"{int(value, 16) ^ 1:016x}"),
+    "faults": _change_of_field("counters.last.faults", lambda value: 2 * value + 1000),
+    "loss": _change_of_field("loss", lambda value: 1.01 * value),
+    "digest": _change_of_field("digest", lambda value: f"{int(value, 16) ^ 1:016x}"),
     "outcome": lambda record: record.update(outcome="crashed", reason="made up", samples_ns=[]),
 }
 
 
-def has_counters(record):
-    """Whether all counters of a record were counted; others have nothing to change."""
+def has_all_aspects(record):
+    """Whether a record has counters and a digest, so that each of CHANGES changes something."""
     return record["counters"] and record["counters"]["last"]["faults"] is not None and record["digest"]
 
 
@@ -136,7 +138,7 @@ def sides_with(random, records, rounds, change=None):
 def found_alone(draws, aspect, rounds, seed=6):
     """How often one change in one cell of a file is found, by its name, and nothing else is."""
     wanted, random = arguments.compare("Compares.", ["base", "head"]), numpy.random.default_rng(seed)
-    counted, found = [record for record in noise.measured_records()[0] if has_counters(record)], 0
+    counted, found = [record for record in noise.measured_records()[0] if has_all_aspects(record)], 0
     for _ in range(draws):
         base, head, victim = sides_with(random, counted, rounds, CHANGES[aspect])
         rows = [row for row in comparison.compare_sides(base, head, wanted).rows if row.verdict == "regressed"]
@@ -159,8 +161,8 @@ def main():
              (f"3 rounds, {SAMPLES} samples, drift 0 to 5 %", dict(rounds=3)),
              (f"two sweeps, {SAMPLES} samples", dict(rounds=1)), ("two sweeps, 10 samples", dict(rounds=1, samples=10)),
              (f"two sweeps, {SAMPLES} samples, noisy runs", dict(rounds=1, run_noise=1.0))]
-    for number, (name, how) in enumerate(rows):
-        found = rates(number, draws, **how)
+    for number, (name, draw_options) in enumerate(rows):
+        found = rates(number, draws, **draw_options)
         print(f"{name:46}{found.false_alarms:12.1%}  {found.all_found:19.1%} {found.cells_found:6.1%}  {found.one_found:6.1%}  "
               f"{found.three_percent:14.1%}", flush=True)
     for aspect in CHANGES:

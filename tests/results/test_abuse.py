@@ -120,7 +120,7 @@ def test_packages_that_are_not_there(run, study):
 
 
 def test_cells_at_the_edge(run, write, tmp_path):
-    """A time of 0 and a timeline without length."""
+    """Cells with a time of 0 and with a timeline without length are read."""
     still = synthetic.timeline()
     for span in still["spans"]:
         span["begin_ns"] = span["end_ns"] = 0

@@ -64,7 +64,7 @@ def test_the_schema_agrees(written):
 
 
 def test_umbenchs_own_reader(umbench, written, tmp_path):
-    """By `merge`, which says of files without records that there is nothing to merge."""
+    """The reader in C++ is tried by `merge`, which refuses files without records since there is nothing to merge."""
     for number, (case, path) in enumerate(written):
         out = tmp_path / f"{number}.jsonl"
         done = subprocess.run([umbench.program, "merge", path, "--out", out], capture_output=True, check=False)

@@ -48,7 +48,7 @@ def test_google_benchmark(export):
 
 
 def test_google_benchmarks_own_script_reads_it(export, tmp_path):
-    """The one of Debian's package libbenchmark-tools, where it is installed."""
+    """The script is that of Debian's package libbenchmark-tools; skipped if it is not installed."""
     script = Path("/usr/share/benchmark/compare.py")
     if not script.exists():
         pytest.skip("Google Benchmark's compare.py is not installed (Debian: libbenchmark-tools)")

@@ -15,7 +15,7 @@ DRAWS = 200
 
 @pytest.mark.study
 def test_interleaved_rounds_bear_any_drift():
-    """0 to 5 % a round, in turn."""
+    """The machine becomes 0 to 5 % slower every round, in turn."""
     found = simulate.rates(1, DRAWS)
     assert found.false_alarms < 0.05
     assert found.all_found > 0.95 and found.cells_found > 0.95
@@ -24,7 +24,7 @@ def test_interleaved_rounds_bear_any_drift():
 
 @pytest.mark.study
 def test_one_slow_cell_among_many_is_found():
-    """In whole files of 29 to 59 cells, whose noise differs by more than a hundredfold."""
+    """A draw has all cells of a file, 29 to 59, whose noise differs by more than a hundredfold."""
     assert simulate.rates(2, DRAWS).one_found > 0.95
     assert simulate.rates(2, DRAWS, run_noise=1.0).one_found > 0.85
 
@@ -70,7 +70,7 @@ def test_five_percent_of_noise_never_fail_two_builds_in_a_row():
 
 @pytest.fixture(scope="module")
 def counted():
-    return [record for file in noise.measured_records()[:1] for record in file if simulate.has_counters(record)]
+    return [record for file in noise.measured_records()[:1] for record in file if simulate.has_all_aspects(record)]
 
 
 @pytest.mark.parametrize("rounds", [1, 3])

@@ -86,7 +86,7 @@ with open(out, "w", encoding="utf-8") as file:
 
 
 def test_cells_left_open_run_more_rounds(umbench, spec, tmp_path):
-    """They are chosen once, after the rounds of all cells. Started again, it has nothing to add."""
+    """The cells are chosen once, after the rounds of all cells. A second start of the command adds nothing."""
     level, folder = {"old": 1.0, "new": 1.1}, str(conftest.ROOT / "tests/plots")
     old, new = (script(tmp_path / name, MEASURED.format(python=sys.executable, plots=folder, level=slower, spread=0.05))
                 for name, slower in level.items())

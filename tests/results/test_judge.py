@@ -111,8 +111,8 @@ def test_corrections():
 
 @pytest.mark.parametrize("correction", ["bh", "holm"])
 def test_quiet_cells_do_not_hide_what_a_noisy_one_shows(correction):
-    """Only those count that chance could take beyond their limit; and quiet ones that chance moved a little lend the
-    noisy ones nothing."""
+    """Only cells that chance could take beyond their limit count in the correction. Small p values of quiet cells do not
+    make those of noisy cells smaller."""
     p, quiet = [0.004, 0.3, 0.6], [0.001] * 30
     alone = judge.adjust_p_values(p, correction)
     among = judge.adjust_p_values([*p, *[0.5] * 30], correction, [1, 1, 1, *quiet], [True, True, True, *[False] * 30])
@@ -125,7 +125,7 @@ def test_quiet_cells_do_not_hide_what_a_noisy_one_shows(correction):
 
 @pytest.mark.parametrize("rounds, least, most", [(1, 0.9, 1.0), (5, 0.93, 1.0)])
 def test_the_interval_holds_the_true_change_as_often_as_it_says(rounds, least, most):
-    """Of runs that differ 1.7 times as much as their iterations explain."""
+    """The runs differ 1.7 times as much as their iterations explain."""
     random, held = numpy.random.default_rng(7), []
     for _ in range(60):
         cells = {}

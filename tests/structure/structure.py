@@ -236,7 +236,7 @@ class Structure(unittest.TestCase):
         self.assertEqual(list(own_names(lines)), ["f", "a", "b", "s", "g"])
 
     def test_a_cell_is_run_without_looking_names_up(self):
-        """They are looked up once, where a cell is made (harness/study/cell.cpp)."""
+        """Names are looked up once, where a cell is made (harness/study/cell.cpp)."""
         lookup = re.compile(r"\b(strategy_named|strategy_of|parse_backend|family_named)\(|\bfind\((planners|hints)\(\)")
         files = [path for path in sources() if path.relative_to(ROOT).parts[:2] == ("harness", "process")]
         self.assertGreater(len(files), 10)

@@ -137,7 +137,7 @@ def test_equal_traces_compare_equal_and_more_faults_are_worse(umbench, tmp_path)
 
 
 def paused(blocks_unseen):
-    """Counted once, then three launches in a pause in which the driver counted more."""
+    """A trace of one counted launch, then three in a pause of counting, in which `blocks_unseen` blocks moved by the driver's count."""
     made = Made().allocate().kernel("read", in_demand=run(), gpu_read_faults=count(900))
     return made.pause(30, "read", 3, to_gpus=blocks_unseen * BLOCK)
 
