@@ -44,10 +44,10 @@ def figure_of(drawn_panels, families, width=WIDTH, extra=(), grey=()):
     return figure
 
 
-def legend_room(number, width=WIDTH):
-    """(columns, inches) of a legend of `number` entries below a figure."""
+def legend_room(entry_count, width=WIDTH):
+    """(columns, height in inches) of a legend of `entry_count` entries below a figure."""
     columns = max(1, width // 215)
-    return columns, 0.21 * -(-number // columns) + 0.15
+    return columns, 0.21 * -(-entry_count // columns) + 0.15
 
 
 def _on_log_scale(drawn_panels):

@@ -4,8 +4,8 @@ from umbench import reproduce
 from umbench.plots import common, looks
 
 
-def draw(paper, results, where, folder):
-    """Draws the figure. `where` is reproduce.where_text of the results."""
+def draw(paper, results, where_text, folder):
+    """Draws the figure. `where_text` is that of reproduce.where_text()."""
     figure_spec = paper["figure"]
     common.use_style()
     figure, (panel,) = common.panels(1, height=3.6)
@@ -16,8 +16,8 @@ def draw(paper, results, where, folder):
     low, high = panel.get_ylim()
     panel.set_ylim(low, high + 0.06 * (high - low))  # leaves room for the word simulated or measured
     panel.set_ylabel(figure_spec["y"])
-    common.mark_origin(panel, where.startswith("simulated"))
-    common.set_title(panel, [paper["title"], f"ours: {where}"])
+    common.mark_origin(panel, where_text.startswith("simulated"))
+    common.set_title(panel, [paper["title"], f"ours: {where_text}"])
     panel.legend()
     common.layout(figure)
     common.save(figure, folder, paper["name"])

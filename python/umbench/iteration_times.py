@@ -37,21 +37,21 @@ def slowdown_text(record, baseline):
     of a simulated band."""
     spread = spread_of(record)
     if record.get("band_ns"):
-        return _with_band(*(time / baseline for time in spread[:3]), "x")
+        return _text_with_band(*(time / baseline for time in spread[:3]), "x")
     half = (spread.high - spread.low) / 2 / baseline
     value = spread.median / baseline
-    return _plus_minus(value, half, "x")
+    return _text_with_half_range(value, half, "x")
 
 
 def time_text(record):
     """The time in milliseconds as text without unit, in the form of slowdown_text."""
     spread = spread_of(record)
     if record.get("band_ns"):
-        return _with_band(*(time / 1e6 for time in spread[:3]), "")
-    return _plus_minus(spread.median / 1e6, (spread.high - spread.low) / 2e6, "", max_digits=3)
+        return _text_with_band(*(time / 1e6 for time in spread[:3]), "")
+    return _text_with_half_range(spread.median / 1e6, (spread.high - spread.low) / 2e6, "", max_digits=3)
 
 
-def _plus_minus(value, half, unit, max_digits=2):
+def _text_with_half_range(value, half, unit, max_digits=2):
     if half <= 0:
         return f"{value:.{decimals(value, 0, max_digits)}f}{unit}"
     places = decimals(value, half, max_digits)
@@ -59,7 +59,7 @@ def _plus_minus(value, half, unit, max_digits=2):
     return f"{value:.{places}f}{unit}" + (f" ±{shown}" if float(shown) else "")
 
 
-def _with_band(value, low, high, unit):
+def _text_with_band(value, low, high, unit):
     value, low, high = (f"{figure:.{decimals(figure, 0, 2)}f}" for figure in (value, low, high))
     return f"{value}{unit}" + (f" ({low} to {high})" if low != high else "")
 

@@ -55,8 +55,8 @@ def warn(text):
     say(f"warning: {text}")
 
 
-def run(main, name, codes):
-    """Runs main() and returns its exit code. An exception in `codes`, {class: exit code}, becomes a line that begins with `name`."""
+def run(main, name, exit_codes):
+    """Runs main() and returns its exit code. An exception in `exit_codes`, {class: exit code}, becomes a line that begins with `name`."""
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:  # names may have characters that the terminal's encoding lacks
             stream.reconfigure(errors="backslashreplace")
@@ -70,9 +70,9 @@ def run(main, name, codes):
     except BrokenPipeError:
         _drop_output()
         return 128 + signal.SIGPIPE
-    except tuple(codes) as error:
+    except tuple(exit_codes) as error:
         say(f"{name}: {error}")
-        return next(code for kind, code in codes.items() if isinstance(error, kind))
+        return next(code for kind, code in exit_codes.items() if isinstance(error, kind))
     except MemoryError:
         say(f"{name}: out of memory")
     except OSError as error:

@@ -449,4 +449,4 @@ def test_figures_of_the_pages_can_be_drawn_again(script, tmp_path):
 def test_digits_go_as_far_as_the_spread_allows(value, half, text):
     from umbench import iteration_times
 
-    assert iteration_times._plus_minus(value, half, "x") == text
+    assert iteration_times._text_with_half_range(value, half, "x") == text

@@ -39,7 +39,7 @@ def _events(number, process):
 def _spans(process, names):
     """Yields (track, title, begin, end, facts). Movements while a kernel ran have the kernel's times."""
     for piece in process.pieces:
-        facts = _facts(piece)
+        facts = _facts_of(piece)
         if piece.kind != "kernel":
             track = {"host": CPU_TRACK, "prefetched": "prefetches", "other": "not of a launch"}[piece.kind]
             yield track, _title_outside_kernels(piece), piece.begin, piece.end, facts
@@ -62,7 +62,8 @@ def _title_outside_kernels(piece):
     return "fetch back" if any(name in piece.sums for name in BY_FAULT_OUT) else "faults"
 
 
-def _facts(piece):
+def _facts_of(piece):
+    """{quantity: amount} of a piece, which is shown with its spans."""
     facts = {name: piece.sum_of(name) for name in piece.sums}
     moved = piece.sum_of(*BY_FAULT_IN)
     return facts | ({"waiting_ms": piece.waiting / 1e6} if piece.waiting else {}) | ({"to GPU by faults": size_text(moved)} if moved else {})

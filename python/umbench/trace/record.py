@@ -69,6 +69,7 @@ def library_path():
 
 
 def _environment(out, library):
+    """The environment variables of the traced program. `library` is None if there is no library."""
     environment = dict(os.environ, UMBENCH_TRACE_OUT=str(out.resolve()))
     if library:
         environment["CUDA_INJECTION64_PATH"] = library
