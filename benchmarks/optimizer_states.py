@@ -44,6 +44,7 @@ def adamw(w, g, m, v, count, correction1, correction2, lr: tl.constexpr, beta1: 
 
 
 def step(w, g, m, v, number):
+    """Runs step `number`, from 1, of AdamW: w, g, m, v are weights, gradients, and the moments, which are changed in place with the weights."""
     block = 1024
     adamw[(triton.cdiv(w.numel(), block),)](w, g, m, v, w.numel(), 1 - BETA1**number, 1 - BETA2**number, LR, BETA1, BETA2, EPSILON, DECAY, block)
 
@@ -59,7 +60,7 @@ def call_driver(name, *arguments):
         raise RuntimeError(f"{name}: CUDA error {code}")
 
 
-class Managed:
+class ManagedTensor:
     """A tensor of zeros in managed memory, whose pages are on the host."""
 
     def __init__(self, count):
@@ -92,11 +93,11 @@ def device(w, g):
     return lambda number: step(w, g, m, v, number), []
 
 
-def managed(hints=(), prefetches_in=False, prefetches_out=True):
-    """With `prefetches_in` the states are prefetched before the kernel instead of moved by faults, with `prefetches_out` they are
+def managed_with(hints=(), prefetches_in=False, prefetches_out=True):
+    """A function that places the states in managed memory. `hints`: [(value of CUmem_advise, device)]. With `prefetches_in` the states are prefetched before the kernel instead of moved by faults, with `prefetches_out` they are
     prefetched to the host after it."""
     def place(w, g):
-        states = [Managed(w.numel()), Managed(w.numel())]
+        states = [ManagedTensor(w.numel()), ManagedTensor(w.numel())]
         for state in states:
             for hint, where in hints:
                 state.advise(hint, where)
@@ -112,21 +113,21 @@ def managed(hints=(), prefetches_in=False, prefetches_out=True):
     return place
 
 
-def in_chunks(move_in, move_out, states, w, g):
-    """A function that runs a step in chunks: while the kernel runs on one chunk, the next is moved to the device and the previous one to the
+def step_in_chunks(move_in, move_out, states, w, g):
+    """A function of the step's number that runs it in chunks: while the kernel runs on one chunk, the next is moved to the device and the previous one to the
     host. move_in(state, buffer, first element, count) returns the chunk on the device."""
     streams = [torch.cuda.Stream() for _ in range(3)]  # in, kernel, out
 
     def run(number):
-        begin = torch.cuda.current_stream()
+        caller = torch.cuda.current_stream()
         for stream in streams:
-            stream.wait_stream(begin)
-        left = []
+            stream.wait_stream(caller)
+        left_device = []  # events: a chunk is on the host again
         for i, at in enumerate(range(0, w.numel(), CHUNK)):
             count = min(CHUNK, w.numel() - at)
             with torch.cuda.stream(streams[0]):
                 if i >= BUFFERS:
-                    streams[0].wait_event(left[i - BUFFERS])
+                    streams[0].wait_event(left_device[i - BUFFERS])
                 m, v = (move_in(state, i % BUFFERS, at, count) for state in states)
             streams[1].wait_stream(streams[0])
             with torch.cuda.stream(streams[1]):
@@ -135,20 +136,20 @@ def in_chunks(move_in, move_out, states, w, g):
             with torch.cuda.stream(streams[2]):
                 for state in states:
                     move_out(state, i % BUFFERS, at, count)
-                left.append(streams[2].record_event())
+                left_device.append(streams[2].record_event())
         for stream in streams:
-            begin.wait_stream(stream)
+            caller.wait_stream(stream)
     return run
 
 
 def managed_in_chunks(w, g):
-    states = [Managed(w.numel()), Managed(w.numel())]
+    states = [ManagedTensor(w.numel()), ManagedTensor(w.numel())]
 
     def move_in(state, _, at, count):
         state.prefetch(0, at, count)
         return state.tensor[at:at + count]
 
-    return in_chunks(move_in, lambda state, _, at, count: state.prefetch(HOST, at, count), states, w, g), states
+    return step_in_chunks(move_in, lambda state, _, at, count: state.prefetch(HOST, at, count), states, w, g), states
 
 
 def pinned_states(w):
@@ -167,7 +168,7 @@ def pinned_in_chunks(w, g):
         host, buffers = state
         host[at:at + count].copy_(buffers[buffer][:count], non_blocking=True)
 
-    return in_chunks(move_in, move_out, states, w, g), []
+    return step_in_chunks(move_in, move_out, states, w, g), []
 
 
 def pinned_over_the_link(w, g):
@@ -179,14 +180,14 @@ PLACES = {
     "device": device,
     "pinned, copied in chunks": pinned_in_chunks,
     "pinned, stepped over the link": pinned_over_the_link,
-    "managed, preferred host, accessed by device": managed([(PREFERRED, HOST), (ACCESSED, 0)], prefetches_out=False),
+    "managed, preferred host, accessed by device": managed_with([(PREFERRED, HOST), (ACCESSED, 0)], prefetches_out=False),
     "managed, prefetched in chunks": managed_in_chunks,
-    "managed, prefetched": managed(prefetches_in=True),
-    "managed": managed(),
-    "managed, preferred device": managed([(PREFERRED, 0)]),
-    "managed, preferred host": managed([(PREFERRED, HOST)]),
-    "managed, accessed by device": managed([(ACCESSED, 0)]),
-    "managed, read mostly": managed([(READ_MOSTLY, 0)]),
+    "managed, prefetched": managed_with(prefetches_in=True),
+    "managed": managed_with(),
+    "managed, preferred device": managed_with([(PREFERRED, 0)]),
+    "managed, preferred host": managed_with([(PREFERRED, HOST)]),
+    "managed, accessed by device": managed_with([(ACCESSED, 0)]),
+    "managed, read mostly": managed_with([(READ_MOSTLY, 0)]),
 }
 WARM_UP, COMPARED_STEPS = 2, 3  # untimed steps; steps after which the weights are compared with torch.optim's
 
@@ -211,18 +212,18 @@ def step_times(run, steps, within_s, compare):
 
 def initial_tensors(count):
     """(weights, gradients), always the same."""
-    made = torch.Generator("cuda").manual_seed(1)
-    return torch.randn(count, device="cuda", generator=made), torch.randn(count, device="cuda", generator=made)
+    generator = torch.Generator("cuda").manual_seed(1)
+    return torch.randn(count, device="cuda", generator=generator), torch.randn(count, device="cuda", generator=generator)
 
 
 def largest_difference_from_torch(w):
     """The largest difference from the weights of torch.optim.AdamW after COMPARED_STEPS steps."""
-    wanted, g = initial_tensors(w.numel())
-    wanted.grad = g
-    optimizer = torch.optim.AdamW([wanted.requires_grad_()], LR, (BETA1, BETA2), EPSILON, DECAY, fused=True)
+    expected, g = initial_tensors(w.numel())
+    expected.grad = g
+    optimizer = torch.optim.AdamW([expected.requires_grad_()], LR, (BETA1, BETA2), EPSILON, DECAY, fused=True)
     for _ in range(COMPARED_STEPS):
         optimizer.step()
-    return float((wanted.detach() - w).abs().max())
+    return float((expected.detach() - w).abs().max())
 
 
 def driver_version():

@@ -1,39 +1,39 @@
 """Held-out networks for benchmarks/torch_steps.py: no other file of this repository named them when they were predicted.
 results/torch/held_out.jsonl has the predictions that were made before they were measured. A RoBERTa of 32 texts was predicted, too, but did
-not run: its texts are longer than its configuration allows."""
+not run: its texts are longer than its configuration allows. Each function returns (model, inputs); the number in its name is the batch."""
 
 import torch
-from torch_zoo import in_bf16, language, vision
+from torch_zoo import in_bf16, transformers_model, torchvision_model
 
 
 def mnasnet_512():
-    return in_bf16(vision("mnasnet1_0", 512))
+    return in_bf16(torchvision_model("mnasnet1_0", 512))
 
 
 def wide_resnet_128():
-    return in_bf16(vision("wide_resnet50_2", 128))
+    return in_bf16(torchvision_model("wide_resnet50_2", 128))
 
 
 def squeezenet_512():
-    return in_bf16(vision("squeezenet1_1", 512))
+    return in_bf16(torchvision_model("squeezenet1_1", 512))
 
 
 def qwen2_4():
-    return in_bf16(language("Qwen2ForCausalLM", "Qwen2", 4, 1024, hidden_size=896, intermediate_size=4864, num_hidden_layers=24,
+    return in_bf16(transformers_model("Qwen2ForCausalLM", "Qwen2", 4, 1024, hidden_size=896, intermediate_size=4864, num_hidden_layers=24,
                             num_attention_heads=14, num_key_value_heads=2, vocab_size=151936, tie_word_embeddings=True))
 
 
 def gpt_neox_8():
-    return in_bf16(language("GPTNeoXForCausalLM", "GPTNeoX", 8, 1024, hidden_size=1024, intermediate_size=4096, num_hidden_layers=24,
+    return in_bf16(transformers_model("GPTNeoXForCausalLM", "GPTNeoX", 8, 1024, hidden_size=1024, intermediate_size=4096, num_hidden_layers=24,
                             num_attention_heads=16, vocab_size=50304))
 
 
 def distilbert_64():
-    return in_bf16(language("DistilBertForMaskedLM", "DistilBert", 64, 512))
+    return in_bf16(transformers_model("DistilBertForMaskedLM", "DistilBert", 64, 512))
 
 
 def gemma_4():
-    return in_bf16(language("GemmaForCausalLM", "Gemma", 4, 1024, hidden_size=1024, intermediate_size=4096, num_hidden_layers=12,
+    return in_bf16(transformers_model("GemmaForCausalLM", "Gemma", 4, 1024, hidden_size=1024, intermediate_size=4096, num_hidden_layers=12,
                             num_attention_heads=8, num_key_value_heads=1, head_dim=128, vocab_size=256000))
 
 
@@ -46,7 +46,7 @@ def dinov2_64():
 # Predicted after the errors that the eight above showed had been corrected:
 
 def phi_4():
-    return in_bf16(language("PhiForCausalLM", "Phi", 4, 1024, hidden_size=1024, intermediate_size=4096, num_hidden_layers=16, num_attention_heads=16))
+    return in_bf16(transformers_model("PhiForCausalLM", "Phi", 4, 1024, hidden_size=1024, intermediate_size=4096, num_hidden_layers=16, num_attention_heads=16))
 
 
 def convnextv2_64():
@@ -56,17 +56,17 @@ def convnextv2_64():
 
 
 def electra_64():
-    return in_bf16(language("ElectraForMaskedLM", "Electra", 64, 512))
+    return in_bf16(transformers_model("ElectraForMaskedLM", "Electra", 64, 512))
 
 
 # Predicted after the cost model of launches had been revised:
 
 def bloom_8():
-    return in_bf16(language("BloomForCausalLM", "Bloom", 8, 1024, hidden_size=1024, n_layer=12, n_head=16, vocab_size=50304))
+    return in_bf16(transformers_model("BloomForCausalLM", "Bloom", 8, 1024, hidden_size=1024, n_layer=12, n_head=16, vocab_size=50304))
 
 
 def olmo_4():
-    return in_bf16(language("OlmoForCausalLM", "Olmo", 4, 1024, hidden_size=1024, intermediate_size=4096, num_hidden_layers=16, num_attention_heads=16))
+    return in_bf16(transformers_model("OlmoForCausalLM", "Olmo", 4, 1024, hidden_size=1024, intermediate_size=4096, num_hidden_layers=16, num_attention_heads=16))
 
 
 def segformer_128():

@@ -9,13 +9,13 @@ from torch.nn import functional as F
 
 from umbench.torch.bench.models import ResNet
 
-HALF = torch.bfloat16
+BF16 = torch.bfloat16
 
 
 # --- images ---
 
 def resnet50(batch=128):
-    return ResNet().to(HALF), images(batch)
+    return ResNet().to(BF16), images(batch)
 
 
 def vgg16(batch=64):
@@ -24,10 +24,12 @@ def vgg16(batch=64):
         layers += [nn.Conv2d(inputs, width, 3, padding=1), nn.ReLU()] if width else [nn.MaxPool2d(2)]
         inputs = width or inputs
     layers += [nn.Flatten(), nn.Linear(25088, 4096), nn.ReLU(), nn.Dropout(), nn.Linear(4096, 4096), nn.ReLU(), nn.Dropout(), nn.Linear(4096, 1000)]
-    return nn.Sequential(*layers).to(HALF), images(batch)
+    return nn.Sequential(*layers).to(BF16), images(batch)
 
 
 class ChannelNorm(nn.LayerNorm):
+    """LayerNorm over the channels of an image."""
+
     def forward(self, x):
         return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
 
@@ -50,7 +52,7 @@ def convnext_tiny(batch=64):
             layers += [ChannelNorm(inputs), nn.Conv2d(inputs, width, 2, 2)]
         layers += [ConvNextBlock(width) for _ in range(count)]
         inputs = width
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.LayerNorm(768), nn.Linear(768, 1000)).to(HALF), images(batch)
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.LayerNorm(768), nn.Linear(768, 1000)).to(BF16), images(batch)
 
 
 class InvertedBottleneck(nn.Module):
@@ -80,7 +82,7 @@ def efficientnet_b0(batch=128):
             inputs = outputs
     layers += [nn.Conv2d(320, 1280, 1, bias=False), nn.BatchNorm2d(1280), nn.SiLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(0.2),
                nn.Linear(1280, 1000)]
-    return nn.Sequential(*layers).to(HALF), images(batch)
+    return nn.Sequential(*layers).to(BF16), images(batch)
 
 
 class UNet(nn.Module):
@@ -90,20 +92,20 @@ class UNet(nn.Module):
         super().__init__()
         self.time = nn.Sequential(nn.Linear(width, 4 * width), nn.SiLU(), nn.Linear(4 * width, 4 * width))
         self.width, self.first = width, nn.Conv2d(channels, width, 3, padding=1)
-        widths, inputs, kept = [width * f for f in factors], width, [width]
+        widths, inputs, skip_widths = [width * f for f in factors], width, [width]
         self.down, self.up = nn.ModuleList(), nn.ModuleList()
         for level, w in enumerate(widths):
             for _ in range(2):
-                self.down.append(ResidualBlock(inputs, w, 4 * width, attends=level >= 2))
+                self.down.append(ResidualBlock(inputs, w, 4 * width, has_attention=level >= 2))
                 inputs = w
-                kept.append(w)
+                skip_widths.append(w)
             if level + 1 < len(widths):
                 self.down.append(nn.Conv2d(w, w, 3, 2, 1))
-                kept.append(w)
-        self.middle = ResidualBlock(inputs, inputs, 4 * width, attends=True)
+                skip_widths.append(w)
+        self.middle = ResidualBlock(inputs, inputs, 4 * width, has_attention=True)
         for level, w in reversed(list(enumerate(widths))):
             for number in range(3):
-                self.up.append(ResidualBlock(inputs + kept.pop(), w, 4 * width, attends=level >= 2))
+                self.up.append(ResidualBlock(inputs + skip_widths.pop(), w, 4 * width, has_attention=level >= 2))
                 inputs = w
             if level:
                 self.up.append(nn.Sequential(nn.Upsample(scale_factor=2), nn.Conv2d(w, w, 3, padding=1)))
@@ -113,24 +115,26 @@ class UNet(nn.Module):
         phase = step[:, None] * torch.exp(-torch.arange(self.width // 2, device=x.device) / (self.width // 2) * 9.2)
         time = self.time(torch.cat([phase.sin(), phase.cos()], 1).to(x.dtype))
         h = self.first(x)
-        kept = [h]
+        skips = [h]
         for layer in self.down:
             h = layer(h, time) if isinstance(layer, ResidualBlock) else layer(h)
-            kept.append(h)
+            skips.append(h)
         h = self.middle(h, time)
         for layer in self.up:
-            h = layer(torch.cat([h, kept.pop()], 1), time) if isinstance(layer, ResidualBlock) else layer(h)
+            h = layer(torch.cat([h, skips.pop()], 1), time) if isinstance(layer, ResidualBlock) else layer(h)
         return F.mse_loss(self.last(h).float(), noise.float())
 
 
 class ResidualBlock(nn.Module):
-    def __init__(self, inputs, outputs, time, attends):
+    """Two convolutions of an image, with the embedding `time` of the time step added between them, and attention between pixels if wanted."""
+
+    def __init__(self, inputs, outputs, time_width, has_attention):
         super().__init__()
         self.one = nn.Sequential(nn.GroupNorm(32, inputs), nn.SiLU(), nn.Conv2d(inputs, outputs, 3, padding=1))
-        self.time = nn.Linear(time, outputs)
+        self.time = nn.Linear(time_width, outputs)
         self.two = nn.Sequential(nn.GroupNorm(32, outputs), nn.SiLU(), nn.Conv2d(outputs, outputs, 3, padding=1))
         self.same = nn.Conv2d(inputs, outputs, 1) if inputs != outputs else nn.Identity()
-        self.norm, self.qkv, self.out = (nn.GroupNorm(32, outputs), nn.Linear(outputs, 3 * outputs), nn.Linear(outputs, outputs)) if attends else (None,) * 3
+        self.norm, self.qkv, self.out = (nn.GroupNorm(32, outputs), nn.Linear(outputs, 3 * outputs), nn.Linear(outputs, outputs)) if has_attention else (None,) * 3
 
     def forward(self, x, time):
         y = self.two(self.one(x) + self.time(F.silu(time))[:, :, None, None]) + self.same(x)
@@ -143,12 +147,12 @@ class ResidualBlock(nn.Module):
 
 
 def unet(batch=16):
-    image = torch.randn(batch, 4, 64, 64, dtype=HALF)
-    return UNet().to(HALF), (image, torch.randn_like(image), torch.randint(0, 1000, (batch,)))
+    image = torch.randn(batch, 4, 64, 64, dtype=BF16)
+    return UNet().to(BF16), (image, torch.randn_like(image), torch.randint(0, 1000, (batch,)))
 
 
 def images(batch, size=224):
-    return (torch.randn(batch, 3, size, size, dtype=HALF),)
+    return (torch.randn(batch, 3, size, size, dtype=BF16),)
 
 
 # --- transformers ---
@@ -171,6 +175,7 @@ class Attention(nn.Module):
 
 
 def with_rotary_positions(x):
+    """Queries or keys, each turned by its position in the text."""
     n, d = x.shape[-2:]
     angle = torch.arange(n, device=x.device)[:, None] * 10000.0 ** (-torch.arange(0, d, 2, device=x.device) / d)
     cos, sin = angle.cos().repeat(1, 2).to(x.dtype), angle.sin().repeat(1, 2).to(x.dtype)
@@ -217,18 +222,18 @@ def tokens(batch, length, vocabulary):
 
 def gpt2_medium(batch=8):
     blocks = [Block(1024, 16, True, 0.1) for _ in range(24)]
-    return LanguageModel(50304, 1024, 1024, blocks, nn.LayerNorm(1024), dropout=0.1).to(HALF), tokens(batch, 1024, 50304)
+    return LanguageModel(50304, 1024, 1024, blocks, nn.LayerNorm(1024), dropout=0.1).to(BF16), tokens(batch, 1024, 50304)
 
 
 def bert_large(batch=16):
     blocks = [Block(1024, 16, False, 0.1) for _ in range(24)]
-    return LanguageModel(30528, 512, 1024, blocks, nn.LayerNorm(1024), dropout=0.1).to(HALF), tokens(batch, 512, 30528)
+    return LanguageModel(30528, 512, 1024, blocks, nn.LayerNorm(1024), dropout=0.1).to(BF16), tokens(batch, 512, 30528)
 
 
 class GatedMlp(nn.Module):
-    def __init__(self, width, inner_width):
+    def __init__(self, width, hidden_width):
         super().__init__()
-        self.gate, self.up, self.down = nn.Linear(width, inner_width, False), nn.Linear(width, inner_width, False), nn.Linear(inner_width, width, False)
+        self.gate, self.up, self.down = nn.Linear(width, hidden_width, False), nn.Linear(width, hidden_width, False), nn.Linear(hidden_width, width, False)
 
     def forward(self, x):
         return self.down(F.silu(self.gate(x)) * self.up(x))
@@ -237,10 +242,10 @@ class GatedMlp(nn.Module):
 class MixtureOfExperts(nn.Module):
     """Expert-choice routing: every expert takes the tokens with the largest weights for it, the same number for each expert."""
 
-    def __init__(self, width, inner_width, experts):
+    def __init__(self, width, hidden_width, experts):
         super().__init__()
         self.route = nn.Linear(width, experts, False)
-        self.up, self.down = nn.Parameter(torch.randn(experts, width, inner_width) * 0.02), nn.Parameter(torch.randn(experts, inner_width, width) * 0.02)
+        self.up, self.down = nn.Parameter(torch.randn(experts, width, hidden_width) * 0.02), nn.Parameter(torch.randn(experts, hidden_width, width) * 0.02)
 
     def forward(self, x):
         flat = x.flatten(0, 1)
@@ -250,10 +255,10 @@ class MixtureOfExperts(nn.Module):
 
 
 class LlamaBlock(nn.Module):
-    def __init__(self, width, heads, queries_per_key, mlp):
+    def __init__(self, width, heads, queries_per_key, feed_forward):
         super().__init__()
         self.norm1, self.attention = nn.RMSNorm(width), Attention(width, heads, True, queries_per_key=queries_per_key, bias=False, rotary=True)
-        self.norm2, self.mlp = nn.RMSNorm(width), mlp
+        self.norm2, self.mlp = nn.RMSNorm(width), feed_forward
 
     def forward(self, x):
         x = x + self.attention(self.norm1(x))
@@ -262,12 +267,12 @@ class LlamaBlock(nn.Module):
 
 def llama_1b(batch=2):
     blocks = [LlamaBlock(2048, 32, 4, GatedMlp(2048, 8192)) for _ in range(16)]
-    return LanguageModel(128256, 0, 2048, blocks, nn.RMSNorm(2048)).to(HALF), tokens(batch, 2048, 128256)
+    return LanguageModel(128256, 0, 2048, blocks, nn.RMSNorm(2048)).to(BF16), tokens(batch, 2048, 128256)
 
 
 def mixture(batch=4):
     blocks = [LlamaBlock(1024, 16, 1, MixtureOfExperts(1024, 2816, 8)) for _ in range(12)]
-    return LanguageModel(32000, 0, 1024, blocks, nn.RMSNorm(1024), tied=False).to(HALF), tokens(batch, 2048, 32000)
+    return LanguageModel(32000, 0, 1024, blocks, nn.RMSNorm(1024), tied=False).to(BF16), tokens(batch, 2048, 32000)
 
 
 class LoraLinear(nn.Module):
@@ -287,7 +292,7 @@ def llama_lora(batch=2):
     model.requires_grad_(False)
     for block in model.blocks:
         block.attention.q, block.attention.kv = LoraLinear(block.attention.q), LoraLinear(block.attention.kv)
-    return model.to(HALF), inputs
+    return model.to(BF16), inputs
 
 
 class VisionTransformer(nn.Module):
@@ -304,8 +309,8 @@ class VisionTransformer(nn.Module):
 
 
 def vit_b16(batch=128):
-    return VisionTransformer().to(HALF), images(batch)
+    return VisionTransformer().to(BF16), images(batch)
 
 
-TEN = (resnet50, vgg16, convnext_tiny, efficientnet_b0, unet, vit_b16, gpt2_medium, bert_large, llama_1b, llama_lora)
-HELD_OUT = (mixture,)
+PUBLISHED = (resnet50, vgg16, convnext_tiny, efficientnet_b0, unet, vit_b16, gpt2_medium, bert_large, llama_1b, llama_lora)
+HELD_OUT = (mixture,)  # no cost was fitted to it

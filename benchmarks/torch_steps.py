@@ -52,7 +52,7 @@ def all_models():
     import torch_held_out
     import torch_models
     import torch_zoo
-    return torch_models.TEN + torch_models.HELD_OUT + torch_zoo.TO_MEASURE + torch_held_out.HELD_OUT
+    return torch_models.PUBLISHED + torch_models.HELD_OUT + torch_zoo.TO_MEASURE + torch_held_out.HELD_OUT
 
 
 def model_named(name):

@@ -1,5 +1,5 @@
 """Networks of torchvision and transformers for `umbench export`, built from configurations without reading weights. Each function returns
-(model, inputs). TABLE has command line options for those that need some.
+(model, inputs). TABLE lists those that a survey exports, each with its options of the command line.
 """
 
 import sys
@@ -11,7 +11,7 @@ from torch import nn
 sys.path.insert(1, str(Path(__file__).resolve().parent))
 from torch_models import llama_lora, unet  # noqa: E402, F401
 
-HALF = torch.bfloat16
+BF16 = torch.bfloat16
 
 
 def images(batch, size=224):
@@ -24,57 +24,58 @@ def tokens(batch, length, vocabulary):
 
 # --- torchvision ---
 
-def vision(name, batch=32, size=224, **options):
+def torchvision_model(name, batch=32, size=224, **options):
+    """(a model of torchvision, random images)."""
     import torchvision
     return torchvision.models.get_model(name, weights=None, **options), images(batch, size)
 
 
 def alexnet():
-    return vision("alexnet", 128)
+    return torchvision_model("alexnet", 128)
 
 
 def vgg16():
-    return vision("vgg16")
+    return torchvision_model("vgg16")
 
 
 def resnet50():
-    return vision("resnet50", 64)
+    return torchvision_model("resnet50", 64)
 
 
 def densenet121():
-    return vision("densenet121")
+    return torchvision_model("densenet121")
 
 
 def inception_v3():
-    return vision("inception_v3", size=299, init_weights=False)
+    return torchvision_model("inception_v3", size=299, init_weights=False)
 
 
 def mobilenet_v3():
-    return vision("mobilenet_v3_large", 64)
+    return torchvision_model("mobilenet_v3_large", 64)
 
 
 def efficientnet_v2():
-    return vision("efficientnet_v2_s")
+    return torchvision_model("efficientnet_v2_s")
 
 
 def convnext():
-    return vision("convnext_tiny")
+    return torchvision_model("convnext_tiny")
 
 
 def swin_v2(batch=32):
-    return vision("swin_v2_t", batch, 256)
+    return torchvision_model("swin_v2_t", batch, 256)
 
 
 def maxvit():
-    return vision("maxvit_t")
+    return torchvision_model("maxvit_t")
 
 
 def regnet(batch=32):
-    return vision("regnet_y_3_2gf", batch)
+    return torchvision_model("regnet_y_3_2gf", batch)
 
 
 def shufflenet():
-    return vision("shufflenet_v2_x1_0", 64)
+    return torchvision_model("shufflenet_v2_x1_0", 64)
 
 
 # --- transformers ---
@@ -90,35 +91,36 @@ class WithLabels(nn.Module):
         return self.model(input_ids=ids, labels=ids).loss
 
 
-def language(kind, config, batch, length, **options):
+def transformers_model(class_name, config_name, batch, length, **options):
+    """(a language model of transformers with its loss, random texts)."""
     import transformers
-    config = getattr(transformers, f"{config}Config")(**options)
-    return WithLabels(getattr(transformers, kind)(config)), tokens(batch, length, config.vocab_size)
+    config = getattr(transformers, f"{config_name}Config")(**options)
+    return WithLabels(getattr(transformers, class_name)(config)), tokens(batch, length, config.vocab_size)
 
 
 def gpt2(batch=4, length=1024, **options):
-    model, inputs = language("GPT2LMHeadModel", "GPT2", batch, length, **options)
+    model, inputs = transformers_model("GPT2LMHeadModel", "GPT2", batch, length, **options)
     model.model.loss_type = "ForCausalLM"  # without it transformers warns while it computes the loss, which breaks the graph
     return model, inputs
 
 
 def bert(batch=8, length=512, **options):
-    return language("BertForMaskedLM", "Bert", batch, length, **options)
+    return transformers_model("BertForMaskedLM", "Bert", batch, length, **options)
 
 
 def t5(batch=8, length=512, **options):
-    return language("T5ForConditionalGeneration", "T5", batch, length, decoder_start_token_id=0, use_cache=False, **options)
+    return transformers_model("T5ForConditionalGeneration", "T5", batch, length, decoder_start_token_id=0, use_cache=False, **options)
 
 
 def llama(batch=1, length=2048, **options):
     sizes = {"hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16, "num_attention_heads": 32, "num_key_value_heads": 8,
              "vocab_size": 128256, "tie_word_embeddings": True}
-    return language("LlamaForCausalLM", "Llama", batch, length, **sizes | options)
+    return transformers_model("LlamaForCausalLM", "Llama", batch, length, **sizes | options)
 
 
 def mixtral(batch=2, length=1024, **options):
     sizes = {"hidden_size": 1024, "intermediate_size": 3584, "num_hidden_layers": 12, "num_attention_heads": 16, "num_key_value_heads": 4}
-    return language("MixtralForCausalLM", "Mixtral", batch, length, **sizes | options)
+    return transformers_model("MixtralForCausalLM", "Mixtral", batch, length, **sizes | options)
 
 
 def vit(batch=32, **options):
@@ -149,30 +151,30 @@ def lstm(batch=64, length=35, vocabulary=33278, width=1024, layers=2):
 
 def in_bf16(model_and_inputs):
     model, inputs = model_and_inputs
-    return model.to(HALF), tuple(x.to(HALF) if x.is_floating_point() else x for x in inputs)
+    return model.to(BF16), tuple(x.to(BF16) if x.is_floating_point() else x for x in inputs)
 
 
 def gpt2_to_bf16():
     return in_bf16(gpt2())
 
 
-# The networks of TO_MEASURE, which torch_steps.py measures in addition to those of torch_models.py. Their batches are so large that the GPU
-# takes most of the time, not the launching of kernels.
+# The networks of TO_MEASURE, which torch_steps.py measures in addition to those of torch_models.py. Their batches, the
+# numbers in their names, are so large that the GPU takes most of the time, not the launching of kernels.
 
 def regnet_to_bf16():
     return in_bf16(regnet(128))
 
 
 def alexnet_1024():
-    return in_bf16(vision("alexnet", 1024))
+    return in_bf16(torchvision_model("alexnet", 1024))
 
 
 def mobilenet_v3_512():
-    return in_bf16(vision("mobilenet_v3_large", 512))
+    return in_bf16(torchvision_model("mobilenet_v3_large", 512))
 
 
 def shufflenet_512():
-    return in_bf16(vision("shufflenet_v2_x1_0", 512))
+    return in_bf16(torchvision_model("shufflenet_v2_x1_0", 512))
 
 
 def gpt2_16():
@@ -200,19 +202,21 @@ def resnet50_half():
     return model.half().to(memory_format=torch.channels_last), tuple(x.half() for x in inputs)
 
 
-class Cast(nn.Module):
+class WithAutocast(nn.Module):
+    """A model under autocast to bfloat16."""
+
     def __init__(self, model):
         super().__init__()
         self.model = model
 
     def forward(self, x):
-        with torch.autocast("cuda", dtype=HALF):
+        with torch.autocast("cuda", dtype=BF16):
             return self.model(x)
 
 
 def convnext_casts():
     model, inputs = convnext()
-    return Cast(model), inputs
+    return WithAutocast(model), inputs
 
 
 def bert_autocast():

@@ -19,10 +19,10 @@ Linear = namedtuple("Linear", "name inputs outputs")
 Residual = namedtuple("Residual", "body shortcut relu", defaults=(True,))
 # Several bodies on x; their channels are concatenated.
 Branches = namedtuple("Branches", "bodies")
-# Each body reads x and the results of all bodies before it; the result is the concatenation of all of these.
+# Each body reads the concatenation of x and all earlier results; the result is that of x and all results.
 Dense = namedtuple("Dense", "bodies")
 
-INSIZE, CLASSES = 224, 1000
+IMAGE_SIZE, CLASSES = 224, 1000  # pixels along an edge of an image; classes of labels
 
 VGG_STAGES = {"vgg11": (1, 1, 2, 2, 2), "vgg13": (2, 2, 2, 2, 2), "vgg16": (2, 2, 3, 3, 3), "vgg19": (2, 2, 4, 4, 4)}
 # Blocks in each stage, and whether they are bottlenecks.

@@ -95,7 +95,7 @@ def main(arguments=None):
     if not binary:
         sys.exit(f"error: --umbench: {args.umbench} is no program; build it (cmake --preset cuda) or name it")
     steps = torch_steps()
-    card, why = children.run(steps.ceilings, {"copy_bytes": 4 << 30, "matrix_size": 8192}, args.deadline)
+    card, why = children.run(steps.measure_ceilings, {"copy_bytes": 4 << 30, "matrix_size": 8192}, args.deadline)
     if not card:
         sys.exit(f"error: PyTorch cannot use the GPU: {why}")
     out = Path(args.out or ROOT / "results/peers" / f"pytorch_{slug_of(card['gpu'])}.jsonl")

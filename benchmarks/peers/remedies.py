@@ -22,7 +22,7 @@ import timed  # noqa: E402
 import umbench_runs  # noqa: E402
 from umbench import load  # noqa: E402
 
-WORK = (("vgg16", 256, "bf16"), ("resnet50", 128, "bf16"), ("vgg16", 256, "tf32"), ("resnet50", 128, "tf32"))
+CASES = (("vgg16", 256, "bf16"), ("resnet50", 128, "bf16"), ("vgg16", 256, "tf32"), ("resnet50", 128, "tf32"))
 REMEDIES = ("compile 0.5", "checkpoint", "save_on_cpu", "compile 0.2", "compile 0.8", "compile 1.0")
 SEGMENTS = 4
 FIELDS = ("network", "batch", "precision", "remedy")
@@ -35,14 +35,14 @@ def time_remedy(task):
 
     torch.backends.cudnn.benchmark = True
     step = torch_steps.Step(task["network"], task["batch"], task["precision"], "nhwc")
-    how, _, share = task["remedy"].partition(" ")
-    around = contextlib.nullcontext
-    if how == "compile":
+    remedy, _, share = task["remedy"].partition(" ")
+    context = contextlib.nullcontext
+    if remedy == "compile":
         import torch._functorch.config  # noqa: PLC0415: no attribute of torch until it is imported
 
         torch._functorch.config.activation_memory_budget = float(share)
-        torch_steps.compile_step(step, "default")
-    elif how == "checkpoint":
+        torch_steps.compile_loss_of(step, "default")
+    elif remedy == "checkpoint":
         from torch.utils.checkpoint import checkpoint_sequential  # noqa: PLC0415
 
         model = step.model
@@ -52,17 +52,17 @@ def time_remedy(task):
         step.loss_of = lambda data, labels: torch.nn.functional.cross_entropy(
             checkpoint_sequential(model, SEGMENTS, data, use_reentrant=False), labels)
     else:
-        around = lambda: torch.autograd.graph.save_on_cpu(pin_memory=True)  # noqa: E731
+        context = lambda: torch.autograd.graph.save_on_cpu(pin_memory=True)  # noqa: E731
 
     def call():
-        with around():
+        with context():
             step()
 
     for _ in range(task["warmup"]):
         call()
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
-    found = torch_steps._figures(call, task["samples"])
+    found = torch_steps.measure_calls(call, task["samples"])
     return found | {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__}
 
 
@@ -74,7 +74,8 @@ def command(binary, task, peak_bytes, out):
         "--iterations", task["samples"], "--deadline", task["deadline_s"], "--times-only", "--out", out)]
 
 
-def best_within(binary, task, peak_bytes):
+def time_best_within(binary, task, peak_bytes):
+    """Milliseconds of a step of `best` within that peak of device memory. Raises umbench_runs.Failed."""
     import subprocess  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory() as folder:
@@ -90,13 +91,14 @@ def best_within(binary, task, peak_bytes):
 
 
 def measure(binary, task):
+    """The line of the file for a task: the remedy's time and peak, and the time of `best` within that peak, or reasons."""
     line = {key: task[key] for key in FIELDS}
     found, why = children.run(time_remedy, task, task["deadline_s"])
     if not found:
         return line | {"reason": why}
     line |= {key: found[key] for key in ("ms", "peak_bytes", "gpu", "torch")}
     try:
-        line["best_ms"] = best_within(binary, task, found["peak_bytes"])
+        line["best_ms"] = time_best_within(binary, task, found["peak_bytes"])
         line["best_over_remedy"] = line["best_ms"] / line["ms"]
     except umbench_runs.Failed as failed:
         line["best_reason"] = str(failed)
@@ -117,8 +119,8 @@ def main(argv=None):
     out, began = Path(arguments.out), time.monotonic()
     if out.exists() and not arguments.resume:
         sys.exit(f"error: {out} exists; --resume goes on with it")
-    tasks = [dict(zip(FIELDS, (*work, remedy), strict=True)) | {"warmup": 4, "samples": 12, "deadline_s": 240}
-             for remedy in REMEDIES for work in WORK]
+    tasks = [dict(zip(FIELDS, (*case, remedy), strict=True)) | {"warmup": 4, "samples": 12, "deadline_s": 240}
+             for remedy in REMEDIES for case in CASES]
     timed.measure_each(out, tasks, FIELDS, lambda task: measure(arguments.umbench, task),
                        lambda: time.monotonic() - began > arguments.stop_after)
     return 0

@@ -103,12 +103,12 @@ class Step:
         with torch.device(device):
             self.model, self.parameters = build(nets.layers_of(network))
             self.model.to(kind).to(memory_format=self.layout)
-            data = torch.randn(batch, 3, nets.INSIZE, nets.INSIZE)
+            data = torch.randn(batch, 3, nets.IMAGE_SIZE, nets.IMAGE_SIZE)
             self.labels = torch.randint(0, nets.CLASSES, (batch,))
-        self.data = self.as_input(data)
+        self.data = self.to_input_type(data)
         self.loss_of = lambda data, labels: functional.cross_entropy(self.model(data), labels)
 
-    def as_input(self, data):
+    def to_input_type(self, data):
         kind = {"bf16": torch.bfloat16, "fp64": torch.float64}.get(self.precision, torch.float32)
         return data.to(kind).to(memory_format=self.layout)
 
@@ -129,11 +129,12 @@ class Step:
         with torch.no_grad():
             for name, parameter in self.parameters.items():
                 parameter.copy_(values(folder, name, self.device).reshape(parameter.shape))
-        self.data = self.as_input(values(folder, "data", self.device))
+        self.data = self.to_input_type(values(folder, "data", self.device))
         self.labels = values(folder, "labels", self.device).reshape(-1).long()
 
 
 def values(folder, name, device):
+    """The tensor of that name that umbench wrote to the folder."""
     return torch.from_numpy(numpy.load(Path(folder) / f"{name}.npy")).to(device)
 
 
@@ -143,12 +144,13 @@ def values(folder, name, device):
 def warm_compiler(task):
     """Compiles a step, so that another process finds the results in the compiler's cache."""
     step = Step(task["network"], task["batch"], task["precision"], task["order"])
-    compile_step(step, task["compile_mode"])
+    compile_loss_of(step, task["compile_mode"])
     step()
     torch.cuda.synchronize()
 
 
-def compile_step(step, mode):
+def compile_loss_of(step, mode):
+    """Replaces step.loss_of by its compiled form."""
     step.loss_of = torch.compile(step.loss_of, mode=None if mode == "default" else mode)
 
 
@@ -158,7 +160,7 @@ def time_modes(task):
     step = Step(task["network"], task["batch"], task["precision"], task["order"])
     found = {}
     if task["ways"][0].startswith("compile"):
-        compile_step(step, task["compile_mode"])
+        compile_loss_of(step, task["compile_mode"])
     for way in task["ways"]:
         try:
             found[way] = _time_as_graph(step, task) if way.endswith("graph") else _time_launched_by_cpu(step, task)
@@ -178,7 +180,7 @@ def _time_launched_by_cpu(step, task):
         step()
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
-    return _figures(step, task["samples"])
+    return measure_calls(step, task["samples"])
 
 
 def _time_as_graph(step, task):
@@ -198,15 +200,16 @@ def _time_as_graph(step, task):
         step()
     for _ in range(task["warmup"]):
         graph.replay()
-    return _figures(graph.replay, task["samples"])
+    return measure_calls(graph.replay, task["samples"])
 
 
-def _figures(call, samples):
-    times = _milliseconds(call, samples)
+def measure_calls(call, samples):
+    """{ms, samples_ms, peak_bytes} of calls; the peak also covers what ran since PyTorch's peak was reset."""
+    times = _time_calls(call, samples)
     return {"ms": statistics.median(times), "samples_ms": times, "peak_bytes": torch.cuda.max_memory_allocated()}
 
 
-def _milliseconds(call, samples):
+def _time_calls(call, samples):
     """Milliseconds of each call, by events on the current stream."""
     marks = [torch.cuda.Event(enable_timing=True) for _ in range(samples + 1)]
     marks[0].record()
@@ -224,27 +227,29 @@ def compare(task):
     """Compares loss and gradients of umbench, which are files in task["values"], with PyTorch's on the same weights and inputs, and both
     with PyTorch in the precision task["reference"] (fp32 without TF32, or fp64)."""
     device = task.get("device", "cuda")
-    theirs = gradients_in(task, device)
-    loss, ours = gradients_of(task, task["precision"], task["order"], device)
+    of_umbench = umbench_gradients(task, device)
+    loss, of_pytorch = pytorch_gradients(task, task["precision"], task["order"], device)
     umbench_loss = values(task["values"], "loss", "cpu").item()
     result = {"batch": task["batch"], "umbench_loss": finite(umbench_loss), "pytorch_loss": finite(loss),
-              "to_pytorch": errors(theirs, ours), "reference": task["reference"]}
+              "to_pytorch": errors(of_umbench, of_pytorch), "reference": task["reference"]}
     if not task["reference"]:
         return result
     try:
-        loss, exact = gradients_of(task, task["reference"], "nchw", device)
+        loss, of_reference = pytorch_gradients(task, task["reference"], "nchw", device)
     except Exception as error:  # for instance too little memory for fp64; the comparison above is kept
         return result | {"reference_reason": reason_of(error)}
-    return result | {"reference_loss": finite(loss), "umbench_to_reference": errors(theirs, exact),
-                     "pytorch_to_reference": errors(ours, exact)}
+    return result | {"reference_loss": finite(loss), "umbench_to_reference": errors(of_umbench, of_reference),
+                     "pytorch_to_reference": errors(of_pytorch, of_reference)}
 
 
-def gradients_in(task, device):
+def umbench_gradients(task, device):
+    """{umbench's name of a parameter: the gradient that umbench wrote}."""
     names = nets.all_parameters(nets.layers_of(task["network"]))
     return {name: values(task["values"], nets.gradient_name(name), device) for name in names}
 
 
-def gradients_of(task, precision, order, device):
+def pytorch_gradients(task, precision, order, device):
+    """(loss, {umbench's name of a parameter: the gradient}) of a step with the weights and inputs that umbench wrote."""
     step = Step(task["network"], task["batch"], precision, order, device)
     step.load(task["values"])
     loss = step()
@@ -273,7 +278,7 @@ def relative_error(out, expected):
 # --- the card ---
 
 
-def ceilings(task):
+def measure_ceilings(task):
     """Measures the rates of copies and matrix products; also returns the name of the GPU and the versions of libraries."""
     return {"copy_bytes_per_s": _copy_rate(task["copy_bytes"]),
             "matrix_flops_per_s": {p: _matrix_rate(p, task["matrix_size"]) for p in ("fp32", "tf32", "bf16")},
@@ -286,7 +291,7 @@ def _copy_rate(size):
     target = torch.empty_like(source)
     for _ in range(3):
         target.copy_(source)
-    return 2 * size / (1e-3 * statistics.median(_milliseconds(lambda: target.copy_(source), 10)))
+    return 2 * size / (1e-3 * statistics.median(_time_calls(lambda: target.copy_(source), 10)))
 
 
 def _matrix_rate(precision, size):
@@ -296,4 +301,4 @@ def _matrix_rate(precision, size):
     out = torch.empty_like(a)
     for _ in range(3):
         torch.matmul(a, b, out=out)
-    return 2 * size**3 / (1e-3 * statistics.median(_milliseconds(lambda: torch.matmul(a, b, out=out), 10)))
+    return 2 * size**3 / (1e-3 * statistics.median(_time_calls(lambda: torch.matmul(a, b, out=out), 10)))

@@ -16,14 +16,14 @@ class Failed(Exception):
     """The run of umbench failed; the message says why."""
 
 
-def strategy(row):
+def strategy_options(row):
     if row.slices == 1:
         return ["--strategy", "device"]
     return ["--strategy", "micro_batches", "--knob", f"k={row.slices}"]
 
 
 def command(binary, row, iterations, deadline_s, out, values=None):
-    line = [binary, "run", "--network", row.network, "--batch", row.batch, *strategy(row),
+    line = [binary, "run", "--network", row.network, "--batch", row.batch, *strategy_options(row),
             "--fusion", row.fusion, "--precision", row.precision, "--workspace-cap", row.workspace,
             "--iterations", iterations, "--deadline", math.ceil(deadline_s), "--backend", "cuda:0", "--times-only", "--out", out]
     if row.order:

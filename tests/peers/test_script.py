@@ -63,7 +63,7 @@ def run(tmp_path, monkeypatch):
     binary = tmp_path / "umbench"
     binary.write_text(FAKE.format(python=sys.executable, folder=conftest.ROOT / "tests/plots"))
     binary.chmod(0o755)
-    steps = types.SimpleNamespace(ceilings=lambda task: conftest.CARD, time_modes=time_modes, compare=compare,
+    steps = types.SimpleNamespace(measure_ceilings=lambda task: conftest.CARD, time_modes=time_modes, compare=compare,
                                   warm_compiler=warm_compiler)
     monkeypatch.setattr(pytorch, "torch_steps", lambda: steps)
     out = tmp_path / "folder" / "rows.jsonl"

@@ -63,14 +63,14 @@ def test_a_wrong_gradient_is_named(exported):
 
 
 def test_a_reference_that_cannot_run_is_a_reason(exported, monkeypatch):
-    gradients_of = steps.gradients_of
+    pytorch_gradients = steps.pytorch_gradients
 
     def too_large(task, precision, *rest):
         if precision == "fp64":
             raise MemoryError("too large")
-        return gradients_of(task, precision, *rest)
+        return pytorch_gradients(task, precision, *rest)
 
-    monkeypatch.setattr(steps, "gradients_of", too_large)
+    monkeypatch.setattr(steps, "pytorch_gradients", too_large)
     found = steps.compare(task(exported, reference="fp64"))
     assert found["reference_reason"] == "MemoryError: too large" and found["to_pytorch"]["worst"] < 1e-4
 
@@ -88,7 +88,7 @@ def without_a_gpu(monkeypatch):
     """time_modes on the CPU: what asks CUDA gets made-up answers, and capturing fails."""
     monkeypatch.setattr(nets, "layers_of", lambda network: SMALL)
     monkeypatch.setattr(steps, "Step", functools.partial(steps.Step, device="cpu"))
-    monkeypatch.setattr(steps, "_milliseconds", lambda call, samples: [float(call() is not None)] * samples)
+    monkeypatch.setattr(steps, "_time_calls", lambda call, samples: [float(call() is not None)] * samples)
     for name, answer in (("synchronize", None), ("reset_peak_memory_stats", None), ("empty_cache", None),
                          ("max_memory_allocated", 4096)):
         monkeypatch.setattr(torch.cuda, name, lambda answer=answer: answer)
@@ -104,7 +104,7 @@ def test_a_way_that_fails_leaves_the_other_ones(without_a_gpu):
 
 def test_ways_of_compiling_compile_once(without_a_gpu, monkeypatch):
     compiled = []
-    monkeypatch.setattr(steps, "compile_step", lambda step, mode: compiled.append(mode))
+    monkeypatch.setattr(steps, "compile_loss_of", lambda step, mode: compiled.append(mode))
     found = steps.time_modes({"network": "small", "batch": 2, "precision": "fp32", "order": "nchw", "warmup": 1,
                               "samples": 1, "compile_mode": "default", "ways": ["compile", "compile_graph"]})
     assert compiled == ["default"] and found["compile"]["ms"] == 1.0 and "reason" in found["compile_graph"]

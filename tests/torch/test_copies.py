@@ -222,7 +222,7 @@ def test_a_model_that_is_no_longer_used_leaves_no_memory(backend):
 def test_copies_are_waited_for_on_the_gpu_that_made_them(monkeypatch):
     waited, slab = [], copies.Slab([64], "pinned", None)
     monkeypatch.setattr(torch.cuda, "synchronize", waited.append)
-    slab.gpu = 1
+    slab.gpu_number = 1
     slab.close()
     assert waited == [1]
 
@@ -241,7 +241,7 @@ def test_the_driver_is_called_with_the_gpu_as_the_current_one(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device", device)
     monkeypatch.setattr(copy_streams.private, "raw_stream", lambda gpu: 0)
     line = object.__new__(copy_streams.CopyStream)
-    line.gpu, line.managed, line.handle, line.ready = 1, False, 11, 12
+    line.gpu_number, line.managed, line.handle, line.ready = 1, False, 11, 12
     line.record = line.wait = line.copy = lambda *given: calls.append((now[0], *given)) or 0
     line.begin(1000, 2000, 64, 13)
     line.finish(13)

@@ -502,9 +502,9 @@ def test_a_batch_is_cut_where_that_takes_less_time(told, counts):
         return told[count]
 
     if isinstance(counts, str):
-        assert counts in refusal(lambda: micro.counts_by_time(predict))
+        assert counts in refusal(lambda: micro.choose_counts(predict))
     else:
-        assert micro.counts_by_time(predict) == counts
+        assert micro.choose_counts(predict) == counts
 
 
 @pytest.mark.parametrize("share, parts, questions", ((1.2, 1, 1), (0.45, 2, 2)))
@@ -523,7 +523,7 @@ def test_few_plans_are_made_to_choose_a_number_of_parts(monkeypatch, share, part
 def test_a_batch_that_the_chosen_number_does_not_divide_takes_fewer_parts(monkeypatch):
     model, inputs = made("perceptron")
     plain = copy.deepcopy(model)
-    monkeypatch.setattr(micro, "counts_by_time", lambda predict: [4, 8, 16])
+    monkeypatch.setattr(micro, "choose_counts", lambda predict: [4, 8, 16])
     model = umt.fit(model, budget="1GiB", micro_batches="auto", backend="aot_eager", effort=0.01)
     for rows in (8, 6, 3):
         for each in (plain, model):
@@ -540,7 +540,7 @@ def test_no_number_of_parts_is_chosen_where_planning_fails(monkeypatch):
     model, inputs = made("perceptron")
     model = umt.fit(model, budget="1GiB", micro_batches="auto", backend="aot_eager", effort=0.01)
     with monkeypatch.context() as patched:
-        patched.setattr(micro, "counts_by_time", fails)
+        patched.setattr(micro, "choose_counts", fails)
         assert "too large" in refusal(lambda: trained(model, inputs))
     trained(model, inputs)
     assert model.plan.micro_batches == 1
@@ -727,7 +727,7 @@ def test_states_of_an_optimizer_count_once_and_for_all_plans(monkeypatch):
         states[:] = [torch.zeros(already, dtype=torch.uint8)]
         monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device, already=already: 40 + already)
         planning = fit_file.Planning(model, umt.Plan(2**30), "AdamW", None, "rounding", "aot_eager", 1)
-        planning.read_memory()
+        planning.measure_allocated()
         for held in (already, wanted):
             states[:] = [torch.zeros(held, dtype=torch.uint8)]
             assert planning.base_bytes(Made(nodes=[])) == 40 + wanted
@@ -832,7 +832,7 @@ def test_the_bound_holds_without_what_was_measured():
     bound = model.plan.bound
     model.plan.unforeseen[1] = 50_000
     torch._dynamo.reset()
-    model._compiled_call_impl.compile()
+    model._compiled_call_impl.start_over()
     trained(model, inputs)
     assert model.plan.bound == bound
 
@@ -896,7 +896,7 @@ def test_cells_that_are_none_are_refused():
     for text in ("unet", "unknown/2", "unet/blocks", "unet/much"):
         with pytest.raises((ValueError, bench.argparse.ArgumentTypeError)):
             bench.cell_of(text)
-    assert [bench.micro_batches_of(text) for text in ("2", "auto")] == ["2", "auto"]
+    assert [bench.parse_micro_batches(text) for text in ("2", "auto")] == ["2", "auto"]
     for text in ("0", "many"):
         with pytest.raises((ValueError, bench.argparse.ArgumentTypeError)):
-            bench.micro_batches_of(text)
+            bench.parse_micro_batches(text)

@@ -181,7 +181,7 @@ def test_images_that_are_read_long_after_are_computed_once_or_twice():
     wanted = graph(*inputs)
     found = skips.skips_of(graph, 1)
     assert [[part.name for part in parts] for parts in found.values()] == [["relu_1"], ["relu"]]
-    for variant, cats in zip(skips.variants_of(graph, 1), (2, 4), strict=True):
+    for variant, cats in zip(skips.make_variants(graph, 1), (2, 4), strict=True):
         variant.graph.lint()
         variant.recompile()
         kinds = [node.target for node in variant.graph.nodes]

@@ -19,7 +19,7 @@ TINY = {"num_hidden_layers": 2, "hidden_size": 32, "intermediate_size": 64, "num
 
 
 def regnet():
-    return torch_zoo.vision("regnet_y_400mf", 2, 32)
+    return torch_zoo.torchvision_model("regnet_y_400mf", 2, 32)
 
 
 def gpt2():

@@ -294,7 +294,7 @@ def map_mean(walk, node):
 
 
 def map_div(walk, node):
-    """The gradient of a mean over a plane: it is expanded over the plane and divided by its size."""
+    """Maps only the gradient of a mean over a plane: it is expanded over the plane and divided by its size. Any other division is refused."""
     spread = node.args[0]
     if not isinstance(spread, torch.fx.Node) or name_of(spread) != "expand" or not isinstance(node.args[1], (int, float)):
         return False

@@ -54,7 +54,7 @@ class Slot:
             self.address = self.host.data_ptr()
         if source.is_cuda and self.streams is None:
             self.streams = {out: copy_streams.copy_stream(source.device.index, out, self.memory.is_cuda) for out in (True, False)}
-            self.events = {out: copy_streams.event_on(each.stream) for out, each in self.streams.items()}
+            self.events = {out: copy_streams.new_event(each.stream) for out, each in self.streams.items()}
             self.done = {out: event.cuda_event for out, event in self.events.items()}
 
     def begin(self, out, source, copy):
@@ -74,27 +74,27 @@ class Slot:
 
 
 class Slab:
-    """One piece of host memory. tier: "pinned", or "managed" for managed memory whose home is the host. gpu: the number of the GPU whose
-    tensors wait here, None for the CPU's. `slots`: numbers of its parts."""
+    """One piece of host memory. tier: "pinned", or "managed" for managed memory whose home is the host. gpu_number: of
+    the GPU whose tensors wait here, None for the CPU's, whose memory is not pinned. `slots`: numbers of its parts."""
 
-    def __init__(self, sizes, tier, gpu):
+    def __init__(self, sizes, tier, gpu_number):
         sizes = [size + size // PADDING for size in sizes]
         offsets = list(itertools.accumulate((-(-size // GRAIN) * GRAIN for size in sizes), initial=0))
-        self.bytes, self.gpu = offsets.pop(), gpu
+        self.bytes, self.gpu_number = offsets.pop(), gpu_number
         self.free = lambda: None
-        if tier == "managed" and gpu is not None:
-            with torch.cuda.device(gpu):
+        if tier == "managed" and gpu_number is not None:
+            with torch.cuda.device(gpu_number):
                 self.memory, self.free = managed_bytes(self.bytes)
         else:
-            self.memory = torch.empty(self.bytes, dtype=torch.uint8, pin_memory=gpu is not None)
+            self.memory = torch.empty(self.bytes, dtype=torch.uint8, pin_memory=gpu_number is not None)
         self.slots = [next(_numbers) for _ in sizes]
         _slots.update({slot: Slot(self.memory, offset, size) for slot, offset, size in zip(self.slots, offsets, sizes)})
 
     def close(self):
         for slot in self.slots:
             _slots.pop(slot, None)
-        if self.gpu is not None:
-            torch.cuda.synchronize(self.gpu)  # PyTorch does not know of the copies
+        if self.gpu_number is not None:
+            torch.cuda.synchronize(self.gpu_number)  # PyTorch does not know of the copies
         self.free()
 
 

@@ -22,12 +22,12 @@ def driver():
     return calls
 
 
-NOTHING = contextlib.nullcontext()
+NO_CONTEXT = contextlib.nullcontext()
 
 
-def current(gpu):
-    """A context in which a GPU is the current one, since the handle 0 means the default stream of the current GPU."""
-    return NOTHING if torch.cuda.current_device() == gpu else torch.cuda.device(gpu)
+def current_gpu(gpu_number):
+    """A context in which a GPU is the current_gpu one, since the handle 0 means the default stream of the current_gpu GPU."""
+    return NO_CONTEXT if torch.cuda.current_device() == gpu_number else torch.cuda.device(gpu_number)
 
 
 def raise_error(error):
@@ -40,19 +40,19 @@ def raise_error(error):
 
 
 class CopyStream:
-    """A stream for the copies of one GPU (its number) in one direction, of pinned memory or of managed memory."""
+    """A stream for the copies of one GPU in one direction, of pinned memory or of managed memory."""
 
-    def __init__(self, gpu, managed):
-        self.gpu, self.managed = gpu, managed
-        self.stream = torch.cuda.Stream(gpu)
-        self.event = event_on(self.stream)
+    def __init__(self, gpu_number, managed):
+        self.gpu_number, self.managed = gpu_number, managed
+        self.stream = torch.cuda.Stream(gpu_number)
+        self.event = new_event(self.stream)
         self.handle, self.ready = self.stream.cuda_stream, self.event.cuda_event
         self.record, self.wait, self.copy = driver()
 
     def begin(self, target, source, size, done):
-        """Copies `size` bytes between two addresses after all that the GPU's current stream was given so far, and records the event `done`."""
-        with current(self.gpu):
-            raise_error(self.record(self.ready, private.raw_stream(self.gpu)) or self.wait(self.handle, self.ready, 0)
+        """Copies `size` bytes between two addresses after all that the GPU's current_gpu stream was given so far, and records the event `done`."""
+        with current_gpu(self.gpu_number):
+            raise_error(self.record(self.ready, private.raw_stream(self.gpu_number)) or self.wait(self.handle, self.ready, 0)
                    or self._move(target, source, size) or self.record(done, self.handle))
 
     def _move(self, target, source, size):
@@ -60,25 +60,25 @@ class CopyStream:
             with torch.cuda.stream(self.stream):
                 torch.cuda._sleep(DELAY["cycles"])
         if self.managed and kernel_copies() and (target | source | size) % 8 == 0:
-            with private.on_stream(self.stream, torch.cuda.current_stream(self.gpu)):
+            with private.on_stream(self.stream, torch.cuda.current_stream(self.gpu_number)):
                 kernel_copies().copy(target, source, size)
             return 0
         return self.copy(target, source, size, self.handle)
 
     def finish(self, done):
-        """Makes the GPU's current stream wait for the event."""
-        with current(self.gpu):
-            raise_error(self.wait(private.raw_stream(self.gpu), done, 0))
+        """Makes the GPU's current_gpu stream wait for the event."""
+        with current_gpu(self.gpu_number):
+            raise_error(self.wait(private.raw_stream(self.gpu_number), done, 0))
 
 
 @functools.cache
-def copy_stream(gpu, out, managed):
-    """The CopyStream of a GPU and direction; `out` is to the host."""
-    return CopyStream(gpu, managed)
+def copy_stream(gpu_number, out, managed):
+    """The CopyStream of a GPU and direction. out: to the host; managed: between the GPU and managed memory."""
+    return CopyStream(gpu_number, managed)
 
 
-def event_on(stream):
-    """An event that has been recorded: before that it has no handle."""
+def new_event(stream):
+    """A new event, recorded on the stream at once, since it has no handle before."""
     event = torch.cuda.Event()
     event.record(stream)
     return event

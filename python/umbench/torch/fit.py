@@ -15,10 +15,10 @@ from .plan import Plan, in_gib
 from .planner import NoPlan, NoRoom, ask
 from .step import device_of, step_and_own_choice
 
-UNITS = {"": 1, "B": 1, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40, "KB": 1e3, "MB": 1e6, "GB": 1e9}
+BYTES_OF_UNITS = {"": 1, "B": 1, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40, "KB": 1e3, "MB": 1e6, "GB": 1e9}
 # Bytes of an optimizer's states for each byte of a parameter.
-STATES = {"AdamW": 2, "Adam": 2, "NAdam": 2, "RAdam": 2, "Adamax": 2, "SGD": 0, "RMSprop": 1, "Adagrad": 1, "Lion": 1}
-PRODUCTS = {"mm", "addmm", "bmm", "baddbmm", "add_product"}  # operators for which cuBLAS keeps workspaces
+STATES_PER_BYTE = {"AdamW": 2, "Adam": 2, "NAdam": 2, "RAdam": 2, "Adamax": 2, "SGD": 0, "RMSprop": 1, "Adagrad": 1, "Lion": 1}
+WITH_WORKSPACE = {"mm", "addmm", "bmm", "baddbmm", "add_product"}  # operators for which cuBLAS keeps workspaces
 
 
 def fit(model, budget, optimizer=None, tier="pinned", bits="rounding", micro_batches=1, statistics_of_parts=False, backend="inductor", effort=1.0):
@@ -39,7 +39,7 @@ def fit(model, budget, optimizer=None, tier="pinned", bits="rounding", micro_bat
     refusals.of_options(tier, bits, micro_batches, effort, backend)
     states_per_byte(optimizer)
     if micro_batches != 1 and not statistics_of_parts:
-        micro.refuse_statistics(model)
+        micro.refuse_batch_norms(model)
     plan = Plan(bytes_of(budget))
     if torch.cuda.is_available():
         private.configure_allocator()
@@ -62,40 +62,41 @@ class Call:
         self.chosen = not self.is_auto
         self.counts = [micro_batches] if self.chosen else list(micro.COUNTS)  # of micro batches; the first is in use
         self.steps, self.arena, self.ran_backward, self.repeats = 0, None, False, 0
-        self.compile()
+        self.start_over()
 
-    def compile(self):
+    def start_over(self):
+        """Discards plan, arena and measurements. The next call compiles and plans again."""
         self.repeat_measurement()
         placing.follow(None)
         self.steps, self.plan.micro_batches, self.arena = 0, self.counts[0], None
         self.plan.settled, self.plan.within = False, None
         self.planning.close()
-        self.run = torch.compile(private.plain_call(self.model), backend=weakly(self.planning.compile), fullgraph=True, dynamic=False)
+        self.run = torch.compile(private.plain_call(self.model), backend=without_keeping(self.planning.compile), fullgraph=True, dynamic=False)
 
-    def choose(self, inputs, named):
+    def choose_count(self, inputs, keyword_inputs):
         """Plans for several numbers of parts without compiling, and chooses one."""
         def milliseconds(count):
             """Of a step in `count` parts: by its plan, and by PyTorch's own choice."""
             self.counts = [count]
-            self.compile()
+            self.start_over()
             try:
-                self.run_once(inputs, named)
-            except micro.Planned:
+                self.run_once(inputs, keyword_inputs)
+            except micro.PlanMade:
                 return self.planning.step_ms(count)
 
         if self.planning.on_gpu():
             allocate_workspaces(next(self.model.parameters()).device)
         self.planning.only_plans, self.counts = True, list(micro.COUNTS)
         try:
-            counts = micro.counts_by_time(milliseconds)
+            counts = micro.choose_counts(milliseconds)
         finally:
             self.planning.only_plans, self.counts = False, list(micro.COUNTS)
         self.chosen, self.counts = True, counts
-        self.compile()
+        self.start_over()
 
-    def __call__(self, *inputs, **named):
+    def __call__(self, *inputs, **keyword_inputs):
         if not self.chosen and torch.is_grad_enabled():
-            self.choose(inputs, named)
+            self.choose_count(inputs, keyword_inputs)
         if not self.plan.settled and torch.is_grad_enabled() and self.planning.on_gpu():
             self.begin_step()
         elif self.arena is not None and torch.is_grad_enabled():
@@ -107,7 +108,7 @@ class Call:
         if self.arena is not None and torch.is_grad_enabled() and not self.arena.recording:
             self.arena.begin()
         try:
-            result = self.run_once(inputs, named)
+            result = self.run_once(inputs, keyword_inputs)
             if self.steps == 2 and torch.is_grad_enabled():
                 self.ran_backward = not private.after_backward(result, self.note_backward)
             return result
@@ -119,21 +120,21 @@ class Call:
             if self.plan.plans == 0 or self.plan.plans >= self.MAX_PLANS:
                 raise
             self.plan.leave_more_slack()
-        self.compile()
-        return self(*inputs, **named)
+        self.start_over()
+        return self(*inputs, **keyword_inputs)
 
-    def run_once(self, inputs, named):
+    def run_once(self, inputs, keyword_inputs):
         try:
             if self.plan.plans == 0:
                 refusals.of_model(self.model)  # checks again, since the model may have been sharded
             refusals.of_wrappers()
-            refusals.of_inputs(inputs, named)
-            private.forget_hints((inputs, named))
+            refusals.of_inputs(inputs, keyword_inputs)
+            private.forget_hints((inputs, keyword_inputs))
             with private.errors_of_breaks(NoPlan):
-                count = micro.largest_count(self.counts[0], inputs, named) if self.is_auto and self.chosen else self.counts[0]
+                count = micro.largest_count(self.counts[0], inputs, keyword_inputs) if self.is_auto and self.chosen else self.counts[0]
                 if count == 1 or not torch.is_grad_enabled():
-                    return self.run(*inputs, **named)
-                return micro.run_in_parts(self.run, self.model, count, inputs, named)
+                    return self.run(*inputs, **keyword_inputs)
+                return micro.run_in_parts(self.run, self.model, count, inputs, keyword_inputs)
         except BaseException:
             self.repeat_measurement()
             raise
@@ -173,7 +174,7 @@ class Call:
             elif self.plan.measured["peak"] <= self.plan.budget and recorded and private.maps_pages():
                 self.make_room()
             elif self.plan.exceeds_usable() and self.plan.plans < self.MAX_PLANS:
-                self.compile()
+                self.start_over()
             else:
                 self.plan.settle(reserved)
         elif self.arena.check_fit():
@@ -192,7 +193,7 @@ class Call:
             foreseen = self.plan.measured["peak"] - self.plan.predicted["peak"]  # the next plan includes these bytes
             if not self.plan.exceeds_usable() or self.arena.lacking > foreseen:
                 self.plan.leave_more_slack(self.arena.lacking - foreseen)
-            self.compile()
+            self.start_over()
         else:
             self.arena.stop_placing()
             self.plan.settle(self.plan.measured["reserved"])
@@ -213,16 +214,16 @@ def bytes_of(budget):
     if isinstance(budget, (int, float)) and not isinstance(budget, bool) and math.isfinite(budget):
         size = int(budget)
     else:
-        size = int(float(found[1]) * UNITS.get(found[2].upper(), 0)) if found else 0
+        size = int(float(found[1]) * BYTES_OF_UNITS.get(found[2].upper(), 0)) if found else 0
     if size < 1:
         raise NoPlan(f"budget {budget!r} is no size; write it like 24GiB")
     return size
 
 
-def weakly(method):
+def without_keeping(method):
     """A function that calls the method without keeping its object alive, since PyTorch keeps the compile function."""
     held = weakref.WeakMethod(method)
-    return lambda *given, **named: held()(*given, **named)
+    return lambda *args, **kwargs: held()(*args, **kwargs)
 
 
 def close_all(slabs):
@@ -253,7 +254,7 @@ class Planning:
         where these need no less memory."""
         refusals.of_graph(graph.graph)
         if not self.allocated and self.on_gpu():
-            self.read_memory()
+            self.measure_allocated()
         least = math.inf
         for self.shares in chunks.shares_to_try(graph.graph, self.plan.budget) if self.bits == "rounding" else [1]:
             try:
@@ -264,8 +265,8 @@ class Planning:
                 least, refusal = self.plan.predicted["peak"], error
         raise refusal
 
-    def read_memory(self):
-        """Reads how much memory was allocated before the first plan, and for what."""
+    def measure_allocated(self):
+        """Frees the workspaces of cuBLAS, and stores how much memory was allocated before the first plan, and for what."""
         device = next(self.model.parameters()).device
         allocated = torch.cuda.memory_allocated(device)
         private.free_workspaces()
@@ -274,7 +275,7 @@ class Planning:
         self.states = sum(t.numel() * t.element_size() for t in held_states(self.optimizer))
 
     def compile_shares(self, graph, inputs):
-        return private.compile_graph(chunks.cut_losses(graph, self.shares), inputs, weakly(self.partition), self.backend)
+        return private.compile_graph(chunks.cut_losses(graph, self.shares), inputs, without_keeping(self.partition), self.backend)
 
     def partition(self, joint, inputs, *, num_fwd_outputs, static_lifetime_input_indices=None, **others):
         begun = time.monotonic()
@@ -289,15 +290,16 @@ class Planning:
         rates = {**rates, "link": self.costs.link()} if self.tier else rates
         unforeseen = self.plan.unforeseen.get(self.shares, 0)
 
-        def planned(graph):
+        def plan_graph(graph):
+            """(its Step, bytes on the device without its tensors, the planner's answer)."""
             step, begin = step_and_own_choice(graph, num_fwd_outputs, static_lifetime_input_indices, self.costs)
             if on_gpu:
                 private.free_workspaces()  # frees the workspaces of the stream on which operators were measured
             base = self.base_bytes(step) + unforeseen
             return step, base, ask(step, self.plan.usable, base, rates, self.backend == "inductor", begin, self.effort, self.tier, on_gpu, self.bits)
 
-        graphs = skips.variants_of(joint, self.plan.usable) if on_gpu and self.bits == "rounding" else [joint]
-        joint, (step, base, answer) = fastest_of(graphs, planned, self.plan.usable)
+        graphs = skips.make_variants(joint, self.plan.usable) if on_gpu and self.bits == "rounding" else [joint]
+        joint, (step, base, answer) = fastest_of(graphs, plan_graph, self.plan.usable)
         answer["bound"] -= unforeseen  # subtracts memory that another plan may not need
         self.plan.set_answer(step, answer, base, self.shares)
         self.plan.untimed = sorted(self.costs.untimed)
@@ -307,7 +309,7 @@ class Planning:
             least, bound = in_gib(self.plan.min_budget()), in_gib(self.plan.min_budget(self.plan.bound))
             raise NoRoom(f"no plan within {in_gib(self.plan.budget)}; the least found is {least}, none is below {bound}")
         if self.only_plans:
-            raise micro.Planned(f"planned in {seconds:.1f} s")
+            raise micro.PlanMade(f"planned in {seconds:.1f} s")
         self.plan.plans += 1
         forward, backward = private.extract(joint, inputs, step.names(answer["plan"]["saved"]), num_fwd_outputs=num_fwd_outputs,
                                             static_lifetime_input_indices=static_lifetime_input_indices, **others)
@@ -322,11 +324,12 @@ class Planning:
             rewrites.widen_where_read(backward)
         return forward, backward
 
-    def offload(self, step, planned, forward, backward, num_fwd_outputs, on_gpu):
-        gpu = next(self.model.parameters()).device.index if on_gpu else None
+    def offload(self, step, moves, forward, backward, num_fwd_outputs, on_gpu):
+        """Puts the copies of the plan's `moves`, [(node, gone_after, back_before)], into both graphs."""
+        gpu_number = next(self.model.parameters()).device.index if on_gpu else None
         with private.real_tensors():
-            slab = copies.Slab([copies.bytes_of(step.nodes[i]) for i, _, _ in planned], self.tier, gpu)
-        names = [tuple(None if i is None else step.nodes[i].name for i in each) for each in planned]
+            slab = copies.Slab([copies.bytes_of(step.nodes[i]) for i, _, _ in moves], self.tier, gpu_number)
+        names = [tuple(None if i is None else step.nodes[i].name for i in each) for each in moves]
         self.slabs.append(slab)
         copies.offload(forward, backward, num_fwd_outputs, names, slab)
         private.keep_order()
@@ -335,7 +338,7 @@ class Planning:
         """The predicted times of a step in `parts` parts, by the last plan and by PyTorch's own choice: of each part, plus to add their
         gradients and to multiply them by the gradient of the loss."""
         gradients = sum(p.numel() * p.element_size() for p in self.model.parameters() if p.requires_grad)
-        accesses = (parts - 1) * micro.ACCESSES + micro.ACCESSES_AT_END * (parts > 1)
+        accesses = (parts - 1) * micro.ACCESSES_OF_SUM + micro.ACCESSES_OF_SCALING * (parts > 1)
         return tuple(parts * each["ms"] + accesses * gradients / self.bytes_per_ns / 1e6 for each in (self.plan.predicted, self.plan.unplanned))
 
     def base_bytes(self, step):
@@ -349,13 +352,13 @@ class Planning:
 
 
 def has_products(step):
-    return any(name_of(node) in PRODUCTS for node in step.nodes if node.op == "call_function")
+    return any(name_of(node) in WITH_WORKSPACE for node in step.nodes if node.op == "call_function")
 
 
-def fastest_of(graphs, planned, budget):
-    """(graph, planned(graph)) of the graph whose plan is the fastest of those that fit, else the one with the lowest peak. planned(graph) ends
-    with the planner's answer, whose `begin` becomes that of the first graph, and whose `bound` becomes the lowest of all graphs."""
-    found = [(graph, planned(graph)) for graph in graphs]
+def fastest_of(graphs, plan_graph, budget):
+    """(graph, plan_graph(graph)) of the graph whose plan is the fastest of those that fit, else the one with the lowest peak. plan_graph()
+    returns a tuple that ends with the planner's answer, whose `begin` becomes that of the first graph, and whose `bound` the lowest of all."""
+    found = [(graph, plan_graph(graph)) for graph in graphs]
     answers = [made[-1] for _, made in found]
     begin, bound = answers[0]["begin"], min(answer["bound"] for answer in answers)
     graph, made = min(found, key=lambda each: (max(budget, each[1][-1]["plan"]["peak"]), each[1][-1]["plan"]["ns"]))
@@ -364,16 +367,18 @@ def fastest_of(graphs, planned, budget):
 
 
 def states_per_byte(optimizer):
+    """Bytes of the optimizer's states for each byte of a parameter. Raises NoPlan for an unknown optimizer."""
     if optimizer is None:
         return 0
     name = optimizer if isinstance(optimizer, str) else (optimizer if isinstance(optimizer, type) else type(optimizer)).__name__
-    if name not in STATES:
-        raise NoPlan(f"what {name} keeps is not known; give one of {', '.join(STATES)} or None")
+    if name not in STATES_PER_BYTE:
+        raise NoPlan(f"what {name} keeps is not known; give one of {', '.join(STATES_PER_BYTE)} or None")
     momentum = isinstance(optimizer, torch.optim.Optimizer) and any(group.get("momentum") for group in optimizer.param_groups)
-    return STATES[name] + (name == "SGD" and momentum)
+    return STATES_PER_BYTE[name] + (name == "SGD" and momentum)
 
 
 def held_states(optimizer):
+    """The tensors on a GPU that an optimizer holds; none if it is given as a class or a name."""
     if not isinstance(optimizer, torch.optim.Optimizer):
         return []
     return [v for state in optimizer.state.values() for v in state.values() if isinstance(v, torch.Tensor) and v.is_cuda]

@@ -122,4 +122,4 @@ def plan_of(options, budget, joint, effort):
         base = LIBRARY_BYTES * has_products(step) + sum(resident) + states_per_byte(options.optimizer) * trained
         return step, ask(step, budget, base, costs.rates, True, begin, effort, None if options.tier == "none" else options.tier)
 
-    return fastest_of(skips.variants_of(joint.graph, budget), ask_about, budget)[1]
+    return fastest_of(skips.make_variants(joint.graph, budget), ask_about, budget)[1]

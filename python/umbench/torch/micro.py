@@ -4,17 +4,17 @@ import torch
 
 from .planner import NoPlan, NoRoom
 
-KEEP_STATISTICS = (torch.nn.modules.batchnorm._BatchNorm,)
+BATCH_NORMS = (torch.nn.modules.batchnorm._BatchNorm,)  # base classes of modules that normalise by statistics of the batch
 COUNTS = (1, 2, 4, 8, 16)  # numbers of parts that "auto" tries
 MAX_TIME_SHARE = 0.9  # more parts are chosen if they take less than this share of the time of fewer parts, since they have taken 6 % longer than predicted (results/torch/parts_h100.jsonl)
-ACCESSES, ACCESSES_AT_END = 3, 2  # accesses of memory to add a gradient to the sum, and to multiply the sum
+ACCESSES_OF_SUM, ACCESSES_OF_SCALING = 3, 2  # accesses of memory to add a gradient to the sum, and to multiply the sum by a factor
 
 
-class Planned(NoPlan):
-    """Ends a call that only makes a plan."""
+class PlanMade(NoPlan):
+    """Ends a call that was to make a plan only."""
 
 
-def counts_by_time(predict):
+def choose_counts(predict):
     """[the chosen count and all larger ones] of COUNTS. Chosen is the smallest that has a plan, or a larger one that saves a tenth of the
     time. predict(count) returns (milliseconds by the plan, milliseconds without a plan), or raises NoPlan. The time without a plan is a
     lower bound for larger counts, so the search ends where that saves no tenth, or at the first plan that saves none."""
@@ -46,15 +46,16 @@ class MicroBatches(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, run, parts, *parameters):
+        """`parts`: of split_batch()."""
         total, sums = None, None
-        for inputs, named in parts:
+        for inputs, keyword_inputs in parts:
             with torch.enable_grad():
-                loss = run(*inputs, **named)
+                loss = run(*inputs, **keyword_inputs)
                 if not isinstance(loss, torch.Tensor) or loss.dim():
                     raise NoPlan("micro batches need a model whose result is its loss, a mean over the batch")
                 gradients = torch.autograd.grad(loss / len(parts), parameters, allow_unused=True)
             total = loss.detach() if total is None else total + loss.detach()
-            sums = list(gradients) if sums is None else [b if a is None else a if b is None else a.add_(b) for a, b in zip(sums, gradients)]
+            sums = list(gradients) if sums is None else [new if old is None else old if new is None else old.add_(new) for old, new in zip(sums, gradients)]
             del loss, gradients
         ctx.sums = sums
         return total / len(parts)
@@ -65,37 +66,38 @@ class MicroBatches(torch.autograd.Function):
         return None, None, *(None if each is None else each.mul_(factor) for each in sums)
 
 
-def run_in_parts(run, model, count, inputs, named):
+def run_in_parts(run, model, count, inputs, keyword_inputs):
+    """The mean of the losses that `run` returns for `count` parts of the batch."""
     parameters = [p for p in model.parameters() if p.requires_grad]
-    return MicroBatches.apply(run, parts_of(count, inputs, named), *parameters)
+    return MicroBatches.apply(run, split_batch(count, inputs, keyword_inputs), *parameters)
 
 
-def batch_of(inputs, named):
+def batch_of(inputs, keyword_inputs):
     """The first extent of the first tensor that has one; 0 if none has."""
-    return next((x.shape[0] for x in [*inputs, *named.values()] if isinstance(x, torch.Tensor) and x.dim()), 0)
+    return next((x.shape[0] for x in [*inputs, *keyword_inputs.values()] if isinstance(x, torch.Tensor) and x.dim()), 0)
 
 
-def largest_count(limit, inputs, named):
+def largest_count(limit, inputs, keyword_inputs):
     """The largest of COUNTS, at most `limit`, into which the batch can be cut in equal parts."""
-    return max(count for count in COUNTS if count <= limit and batch_of(inputs, named) % count == 0)
+    return max(count for count in COUNTS if count <= limit and batch_of(inputs, keyword_inputs) % count == 0)
 
 
-def parts_of(count, inputs, named):
-    """[(inputs, named)] of each part: tensors whose first extent is the first tensor's are cut, all else is handed to every part."""
-    batch = batch_of(inputs, named)
+def split_batch(count, inputs, keyword_inputs):
+    """[(inputs, keyword inputs)] of each part: tensors whose first extent is the first tensor's are cut, all else is handed to every part."""
+    batch = batch_of(inputs, keyword_inputs)
     if batch == 0 or batch % count:
         raise NoPlan(f"a batch of {batch} has no {count} equal parts; give another batch or micro_batches=1")
 
-    def cut(x):
-        is_cut = isinstance(x, torch.Tensor) and x.dim() and x.shape[0] == batch
-        return x.chunk(count) if is_cut else [x] * count
+    def parts_of(x):
+        has_batch = isinstance(x, torch.Tensor) and x.dim() and x.shape[0] == batch
+        return x.chunk(count) if has_batch else [x] * count
 
-    columns, by_name = [cut(x) for x in inputs], {name: cut(x) for name, x in named.items()}
-    return [([column[i] for column in columns], {name: column[i] for name, column in by_name.items()}) for i in range(count)]
+    cut_inputs, cut_keyword_inputs = [parts_of(x) for x in inputs], {name: parts_of(x) for name, x in keyword_inputs.items()}
+    return [([parts[i] for parts in cut_inputs], {name: parts[i] for name, parts in cut_keyword_inputs.items()}) for i in range(count)]
 
 
-def refuse_statistics(model):
+def refuse_batch_norms(model):
     """Raises NoPlan if a module normalises by the statistics of its batch, which parts would change."""
     for name, module in model.named_modules():
-        if isinstance(module, KEEP_STATISTICS) and module.training:
+        if isinstance(module, BATCH_NORMS) and module.training:
             raise NoPlan(f"{name} normalises by the statistics of its batch, which parts would change; give statistics_of_parts=True if they may")

@@ -15,7 +15,7 @@ from .liveness import size_of
 
 # States of a parameter, operations on an element, and how often its bytes are read or written: fused, else.
 OPTIMIZERS = {"sgd": ((), 2, 3, 3), "momentum": (("momentum",), 4, 5, 7), "adamw": (("exp_avg", "exp_avg_sq"), 14, 7, 20)}
-TENSORS, ELEMENTS = 36, 320 * 65536
+MAX_TENSORS, MAX_ELEMENTS = 36, 320 * 65536  # of a fused launch
 
 
 def add_step(document, optimizer, form="foreach"):
@@ -24,27 +24,29 @@ def add_step(document, optimizer, form="foreach"):
         return
     by_name = {t["name"]: t for t in document["tensors"]}
     trained = [t for t in document["tensors"] if t.get("use") == "parameter" and by_name.get(t["name"] + ".grad", {}).get("use") == "parameter_gradient"]
-    wanted = OPTIMIZERS[optimizer][0]
+    state_kinds = OPTIMIZERS[optimizer][0]
     for group in _groups(trained, form):
-        states = [[state_of(t, kind) for kind in wanted] for t in group]
+        states = [[state_tensor(t, kind) for kind in state_kinds] for t in group]
         gradients = [by_name[t["name"] + ".grad"] for t in group]
-        document["tensors"] += [state for each in states for state in each]
-        if form == "fused" and _is_computed(group, gradients):
-            document["ops"].append(_computed(document, optimizer, group, gradients, states))
+        all_states = [state for of_parameter in states for state in of_parameter]
+        document["tensors"] += all_states
+        if form == "fused" and _has_operator(group, gradients):
+            document["ops"].append(_optimizer_step(document, optimizer, group, gradients, states))
         else:
-            document["ops"].append(_opaque(optimizer, form, group, gradients, [state for each in states for state in each]))
+            document["ops"].append(_opaque_step(optimizer, form, group, gradients, all_states))
 
 
-def _is_computed(parameters, gradients):
+def _has_operator(parameters, gradients):
     """Whether the operator `optimizer_step` supports the types, orders and shapes of parameters and gradients."""
     both = parameters + gradients
     return (all(t.get("type", "f32") == "f32" for t in both) and len({t.get("order", "nchw") for t in both}) == 1
             and [t["shape"] for t in parameters] == [t["shape"] for t in gradients])
 
 
-def _computed(document, optimizer, parameters, gradients, states):
-    inputs = [name["name"] for t, g, of in zip(parameters, gradients, states, strict=True) for name in (t, g, *of)]
-    outputs = [name["name"] for t, of in zip(parameters, states, strict=True) for name in (t, *of)]
+def _optimizer_step(document, optimizer, parameters, gradients, states):
+    """The operator `optimizer_step`. `states`: a list for each parameter. AdamW's count of steps is added to the document."""
+    inputs = [tensor["name"] for t, g, own in zip(parameters, gradients, states, strict=True) for tensor in (t, g, *own)]
+    outputs = [tensor["name"] for t, own in zip(parameters, states, strict=True) for tensor in (t, *own)]
     name = f"{optimizer}:{parameters[0]['name']}"
     if optimizer == "adamw":
         document["tensors"].append({"name": f"{name}.count", "shape": [1, 1, 1, 1], "type": "i32", "use": "state"})
@@ -53,34 +55,37 @@ def _computed(document, optimizer, parameters, gradients, states):
             "decay": 0.01, "in": inputs, "out": outputs, "repeatable": False}
 
 
-def _opaque(optimizer, form, parameters, gradients, states):
+def _opaque_step(optimizer, form, parameters, gradients, states):
+    """An opaque operator with the work of the step. `states`: of all parameters, in one list."""
     _, operations, fused, unfused = OPTIMIZERS[optimizer]
-    names, held = [t["name"] for t in parameters], [t["name"] for t in states]
-    elements, size = sum(_elements(t) for t in parameters), sum(size_of(t) for t in parameters)
+    names, state_names = [t["name"] for t in parameters], [t["name"] for t in states]
+    elements, size = sum(_element_count(t) for t in parameters), sum(size_of(t) for t in parameters)
     op = {"name": f"{optimizer}:{names[0]}", "kind": "opaque", "label": f"{optimizer} {form}", "flops": operations * elements,
-          "bytes": (fused if form == "fused" else unfused) * size, "in": names + [t["name"] for t in gradients] + held, "out": names + held,
+          "bytes": (fused if form == "fused" else unfused) * size, "in": names + [t["name"] for t in gradients] + state_names, "out": names + state_names,
           "repeatable": False}
     return op | ({"workspace_bytes": size} if optimizer == "adamw" and form != "fused" else {})
 
 
-def state_of(parameter, kind):
-    return parameter | {"name": f"{parameter['name']}.{kind}", "use": "state"}
+def state_tensor(parameter, state_kind):
+    """The document's entry for one optimizer state of a parameter."""
+    return parameter | {"name": f"{parameter['name']}.{state_kind}", "use": "state"}
 
 
 def _groups(parameters, form):
+    """[[parameters that one operator of this form updates]]."""
     if form == "foreach":
         return [parameters] if parameters else []
     if form == "each":
         return [[t] for t in parameters]
     groups, elements = [], 0
     for t in parameters:
-        if not groups or len(groups[-1]) == TENSORS or elements + _elements(t) > ELEMENTS:
+        if not groups or len(groups[-1]) == MAX_TENSORS or elements + _element_count(t) > MAX_ELEMENTS:
             groups.append([])
             elements = 0
         groups[-1].append(t)
-        elements += _elements(t)
+        elements += _element_count(t)
     return groups
 
 
-def _elements(tensor):
+def _element_count(tensor):
     return math.prod(tensor["shape"])

@@ -8,36 +8,36 @@ from .operators import ALONE, is_repeatable, kind_of
 from .rewrites import MIN_SHARE_OF_BUDGET, compute_masks, insert_recomputation, split_convolution_gradients
 from .values import backward_of, numel, stored_bytes, tensors_of, value_of
 
-FAR = 2  # minimum number of library calls between the first reader of an image and its concatenation
+CALLS_BETWEEN = 2  # more library calls than these lie between the first reader of such an image and its concatenation
 
 
-def variants_of(joint, budget):
-    """[the joint graph, changed in place to take less memory]. If it has such images, also a copy that computes them again for their late
-    readers and takes still less memory. budget: bytes."""
+def make_variants(joint, budget):
+    """Changes the joint graph in place so that it takes less memory. Returns [it], or [it, a copy that takes still less] if it concatenates
+    images that were computed long before: the copy computes these again for the backward pass. budget: bytes."""
     compute_masks(joint)
     if skips_of(joint, budget):
         budget /= 2  # smaller parts pay, too, since few operators are so large
-    found = [(joint, skips_of(joint, budget))]
-    if found[0][1]:
+    variants = [(joint, skips_of(joint, budget))]
+    if variants[0][1]:
         graph = torch.fx.GraphModule(joint, copy.deepcopy(joint.graph))
-        found.append((graph, skips_of(graph, budget)))
-        read_again(*found[1])
-    for graph, skips in found:
+        variants.append((graph, skips_of(graph, budget)))
+        recompute_for_backward(*variants[1])
+    for graph, skips in variants:
         recompute_parts(skips)
         split_convolution_gradients(graph, budget)
-    return [graph for graph, _ in found]
+    return [graph for graph, _ in variants]
 
 
 def skips_of(joint, budget):
     """{concatenation along channels: [its parts that were computed long before]}. `budget` is in bytes."""
     order = {node: i for i, node in enumerate(joint.graph.nodes)}
-    calls = [order[node] for node in order if node.op == "call_function" and kind_of(node) == ALONE]
+    library_calls = [order[node] for node in order if node.op == "call_function" and kind_of(node) == ALONE]
     backward, found = backward_of(joint.graph), {}
     for node in joint.graph.find_nodes(op="call_function", target=torch.ops.aten.cat.default):
         if node in backward or node.args[1:] != (1,) or stored_bytes(value_of(node)) < budget * MIN_SHARE_OF_BUDGET:
             continue
-        firsts = {part: min(map(order.get, part.users)) for part in node.args[0]}
-        parts = [part for part, first in firsts.items() if sum(first < at < order[node] for at in calls) > FAR]
+        first_readers = {part: min(map(order.get, part.users)) for part in node.args[0]}
+        parts = [part for part, first in first_readers.items() if sum(first < at < order[node] for at in library_calls) > CALLS_BETWEEN]
         if parts:
             found[node] = parts
     return found
@@ -51,9 +51,9 @@ def recompute_parts(skips):
             node.replace_input_with(part, insert_recomputation(part))
 
 
-def read_again(joint, skips):
-    """Makes the backward graph read copies of such parts, recomputed from the largest images on, so that the parts are not in memory between
-    the two passes."""
+def recompute_for_backward(joint, skips):
+    """Makes the backward pass read recomputed copies of the parts in `skips`, {concatenation: [parts]}, so that these are not in memory
+    between the two passes. The copies are computed from the largest images on."""
     backward = backward_of(joint.graph)
     largest = max(numel(part) for parts in skips.values() for part in parts)
     copies = {}
@@ -70,13 +70,13 @@ def read_again(joint, skips):
 
 
 def _copy_with_sources(node, largest, copies):
-    """Copies a node and the images that it is computed from, up to library calls as large as `largest`. Returns the copy, or the node if it is
+    """Copies a node and the images that it is computed from, up to library library_calls as large as `largest`. Returns the copy, or the node if it is
     not copied. copies: {node: copy} so far."""
     if node in copies:
         return copies[node]
-    (value, *_), ends = tensors_of(node) or [None], node.op != "call_function" or not is_repeatable(node)
+    (value, *_), is_fixed = tensors_of(node) or [None], node.op != "call_function" or not is_repeatable(node)
     is_image = value is not None and value.dim() == 4 and value.numel() * 64 > largest
-    if ends or not is_image or kind_of(node) == ALONE and numel(node) >= largest:
+    if is_fixed or not is_image or kind_of(node) == ALONE and numel(node) >= largest:
         return node
     sources = {source: _copy_with_sources(source, largest, copies) for source in node.all_input_nodes}
     copies[node] = node.graph.node_copy(node, sources.get)

@@ -12,19 +12,19 @@ import statistics
 import time
 
 from .cell import WAYS
-from .cells import Cell, gpus_here
+from .cells import Cell, gpu_numbers
 from .models import MODELS
 
 GIB = 2**30
-TURNS = 4  # turns of the plain model and of another one
+TURNS = 4  # how often each cell is timed, each time after the plain one of its model
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--models", nargs="*", default=[])
     parser.add_argument("--ratios", nargs="*", type=float, default=[1.5, 2, 3])
-    parser.add_argument("--cells", nargs="*", type=cell_of, default=[], help="MODEL/RATIO or MODEL/RATIO/TIER of further fitted cells, or MODEL/WAY/VALUE (cell.py), in this order")
-    parser.add_argument("--parts", type=micro_batches_of, default="1", help="micro batches of fitted cells, or auto (1)")
+    parser.add_argument("--cells", nargs="*", type=parse_cell, default=[], help="MODEL/RATIO or MODEL/RATIO/TIER of further fitted cells, or MODEL/WAY/VALUE (cell.py), in this order")
+    parser.add_argument("--parts", type=parse_micro_batches, default="1", help="micro batches of fitted cells, or auto (1)")
     parser.add_argument("--tiers", nargs="*", default=["pinned"], help="where offloaded tensors wait: pinned, managed, or none: nothing is offloaded")
     parser.add_argument("--shares", nargs="*", type=float, default=[], help="values of PyTorch's activation_memory_budget")
     parser.add_argument("--blocks", nargs="*", type=float, default=[], help="numbers N: one of every N blocks is checkpointed")
@@ -34,20 +34,20 @@ def main():
     parser.add_argument("--wait", type=int, default=150, help="seconds, after which those that have compiled are timed, and others are ended")
     parser.add_argument("--seconds", type=int, default=10**6, help="after which no more cells are begun")
     options = parser.parse_args()
-    bench, begun, waiting = Bench(options.out, known_peaks(options), options.parts), time.monotonic(), specs_of(options)
-    while waiting and time.monotonic() - begun < options.seconds:
-        specs = bench.ready(waiting[:options.at_once])
+    bench, began, waiting = Bench(options.out, known_peaks(options), options.parts), time.monotonic(), specs_of(options)
+    while waiting and time.monotonic() - began < options.seconds:
+        specs = bench.with_known_budgets(waiting[:options.at_once])
         waiting = [spec for spec in waiting if spec not in specs]
         bench.measure(specs, options.wait)
-        print(f"after {time.monotonic() - begun:.0f} s", flush=True)
+        print(f"after {time.monotonic() - began:.0f} s", flush=True)
     for spec in waiting:
         print(*spec, "not begun: the time is up")
     bench.close()
     print_table(bench.rows)
 
 
-def cell_of(text):
-    """Parses the text of a cell."""
+def parse_cell(text):
+    """[model, ratio], [model, ratio, tier] or [model, way, value] of the text of a cell."""
     model, *rest = words = text.split("/")
     if model not in MODELS or not rest or rest[0] in WAYS and len(rest) != 2:
         raise argparse.ArgumentTypeError(f"{text} is no MODEL/RATIO, MODEL/RATIO/TIER or MODEL/WAY/VALUE")
@@ -55,7 +55,8 @@ def cell_of(text):
     return words
 
 
-def micro_batches_of(text):
+def parse_micro_batches(text):
+    """The text itself, if it is valid."""
     if text != "auto" and int(text) < 1:
         raise argparse.ArgumentTypeError("give a number above 0, or auto")
     return text
@@ -78,6 +79,7 @@ def specs_of(options):
 
 
 def known_peaks(options):
+    """{model: bytes} of the plain cells of --budgets-from."""
     if not options.budgets_from:
         return {}
     with open(options.budgets_from) as file:
@@ -91,18 +93,18 @@ class Bench:
     def __init__(self, out, peaks, parts="1"):
         self.out, self.peaks, self.parts, self.plain, self.rows = out, dict(peaks), parts, {}, []
 
-    def ready(self, specs):
+    def with_known_budgets(self, specs):
         """The specs whose budgets are known; all if none is. A fitted cell needs the peak of its plain one."""
-        now = [spec for spec in specs if spec[1] != "fit" or spec[0] in self.peaks]
-        return now or specs
+        known = [spec for spec in specs if spec[1] != "fit" or spec[0] in self.peaks]
+        return known or specs
 
-    def measure(self, specs, wait, gpu=None):
-        """Compiles the cells of `specs` at the same time, for at most `wait` seconds, then measures one after the other."""
-        gpu = gpu or gpus_here()[0]
-        cells = [Cell(spec, self.budget_of(spec), gpu, self.parts) for spec in specs]
-        until = time.monotonic() + wait
+    def measure(self, specs, wait_s, gpu_number=None):
+        """Compiles the cells of `specs` at the same time, for at most `wait_s` seconds, then measures one after the other."""
+        gpu_number = gpu_number or gpu_numbers()[0]
+        cells = [Cell(spec, self.value_of(spec), gpu_number, self.parts) for spec in specs]
+        deadline = time.monotonic() + wait_s
         for cell in cells:
-            cell.wait_until_compiled(until)
+            cell.wait_until_compiled(deadline)
         for cell in cells:
             if cell.way == "plain" and "error" not in cell.row:
                 self.plain[cell.model] = cell
@@ -110,31 +112,34 @@ class Bench:
         for cell in cells:
             if "error" not in cell.row:
                 self.measure_cell(cell)
-            self.note(cell)
+            self.write_row(cell)
 
-    def budget_of(self, spec):
+    def value_of(self, spec):
+        """The value of a cell: the bytes of a fitted cell's budget, those of other ways as they were given."""
         model, _, value, ratio, _ = spec
         return self.peaks.get(model, 0) / ratio if ratio else value
 
     def measure_cell(self, cell):
-        own = self.plain.get(cell.model, cell)
-        times, beside = [], []
+        """Times a cell in turns with the plain one of its model, and profiles it."""
+        plain_cell = self.plain.get(cell.model, cell)
+        times, plain_times = [], []
         for _ in range(TURNS):
-            beside += own.ask("time").get("ms", []) if own is not cell else []
+            plain_times += plain_cell.ask("time").get("ms", []) if plain_cell is not cell else []
             answer = cell.ask("time")
             times += answer.pop("ms", [])
             cell.row |= answer
         if times:
             cell.row |= {"ms": statistics.median(times), "ms_range": [min(times), max(times)], "samples": len(times)}
-        if beside:
-            plain = statistics.median(beside)
-            cell.row |= {"plain_ms": plain, "plain_ms_range": [min(beside), max(beside)], "over": cell.row["ms"] / plain}
+        if plain_times:
+            plain_ms = statistics.median(plain_times)
+            cell.row |= {"plain_ms": plain_ms, "plain_ms_range": [min(plain_times), max(plain_times)], "over": cell.row["ms"] / plain_ms}
         cell.row |= cell.ask("profile")
         if cell.way != "plain":
             cell.row |= cell.ask("cap")
             cell.end()
 
-    def note(self, cell):
+    def write_row(self, cell):
+        """Appends the row of a cell to the file and prints it."""
         self.rows.append(cell.row)
         with open(self.out, "a") as file:
             file.write(json.dumps(cell.row) + "\n")
@@ -157,12 +162,12 @@ def row_text(row):
     numbers = [budget, row["peak"] / GIB, predicted.get("peak", 0) / GIB, row["ms"], row.get("plain_ms", 0), row.get("over", 0),
                least / row["plain_ms_range"][0] if "plain_ms" in row else 0, row["kernel_ms"]["all"], predicted.get("ms", 0), row["issue_ms"],
                row.get("copies", {}).get("ms", 0), row.get("copies", {}).get("hidden_ms", 0), row["gradient_norm"]]
-    told = [row["model"], row["way"], row["tier"] or "", row["ratio"] or 0, *(f"{number:.3f}" for number in numbers)]
-    return " ".join(f"{each:>9}" for each in [*told, str(row.get("under_cap")), str(row.get("fails_below")), row.get("plans", "")])
+    columns = [row["model"], row["way"], row["tier"] or "", row["ratio"] or 0, *(f"{number:.3f}" for number in numbers)]
+    return " ".join(f"{each:>9}" for each in [*columns, str(row.get("under_cap")), str(row.get("fails_below")), row.get("plans", "")])
 
 
 def print_table(rows):
-    print(" ".join(f"{spec:>9}" for spec in COLUMNS))
+    print(" ".join(f"{column:>9}" for column in COLUMNS))
     for row in sorted(rows, key=lambda row: (row["model"], row["ratio"] or 0, row["tier"] or "")):
         print(row_text(row))
 

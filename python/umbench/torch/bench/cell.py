@@ -24,7 +24,7 @@ STEPS_UNDER_CAP = 100
 STEPS_BEFORE, STEPS_TIMED = 10, 8  # after a pause the CPU launches the first four to six steps more slowly
 WAYS = ("plain", "share", "blocks", "selective", "save_on_cpu", "fit")
 aten = torch.ops.aten
-SAVED = [aten.mm.default, aten.addmm.default, aten.bmm.default, aten.convolution.default, aten._scaled_dot_product_flash_attention.default,
+SAVED_OPERATORS = [aten.mm.default, aten.addmm.default, aten.bmm.default, aten.convolution.default, aten._scaled_dot_product_flash_attention.default,
          aten._scaled_dot_product_cudnn_attention.default, aten._scaled_dot_product_efficient_attention.default]
 
 
@@ -39,15 +39,16 @@ def main():
     options = parser.parse_args()
     answers = sys.stdout
     sys.stdout = sys.stderr  # PyTorch also prints to standard output
-    cell = Training(options)
-    answer(answers, cell.begin)
+    training = Training(options)
+    write_answer(answers, training.begin)
     for line in sys.stdin:
-        answer(answers, lambda: ANSWERS[line.strip()](cell))
+        write_answer(answers, lambda: ANSWERS[line.strip()](training))
 
 
-def answer(file, make):
+def write_answer(file, compute):
+    """Writes the dictionary that compute() returns as a JSON line, or its error."""
     try:
-        found = make()
+        found = compute()
     except Exception as error:  # the error becomes a row of the table, and the other cells still run
         found = {"error": f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"}
     print(json.dumps(found), file=file, flush=True)
@@ -68,11 +69,11 @@ class Training:
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-3)
         self.run = compile_model(self.model, self.optimizer, options)
         self.plan = plan = getattr(self.model, "plan", None)
-        begun = time.monotonic()
+        began = time.monotonic()
         self.step()
         torch.cuda.synchronize()
         found = {"device": torch.cuda.get_device_properties(0).name, "torch": torch.__version__, "cuda": torch.version.cuda, "batch": options.batch,
-                 "parts": 1, "optimizer": "SGD", "first_step_s": time.monotonic() - begun, "gradient_norm": gradient_norm(self.model)}
+                 "parts": 1, "optimizer": "SGD", "first_step_s": time.monotonic() - began, "gradient_norm": gradient_norm(self.model)}
         for _ in range(20):
             if plan is None or plan.settled:
                 break
@@ -94,42 +95,42 @@ class Training:
         return found
 
     def step(self):
-        """A training step. Returns events around forward and backward pass, and the seconds that launching them took."""
+        """Runs a training step. Returns (event before the forward pass, event after the backward pass, seconds that launching both took)."""
         self.optimizer.zero_grad(set_to_none=True)
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        issued = time.perf_counter()
+        began = time.perf_counter()
         begin.record()
         loss = self.run(*self.inputs)
         loss.backward()
         end.record()
-        issued = time.perf_counter() - issued
+        issue_s = time.perf_counter() - began
         self.losses.append(loss.detach())
         self.optimizer.step()
-        return begin, end, issued
+        return begin, end, issue_s
 
     def measure_times(self):
         """{"ms": of the forward and backward pass of each step, "peak", "reserved"}. The peak is that of the second step if pieces of memory are
         held; then "holds" and "laid" count these pieces and the mappings of memory."""
-        marks = [self.step() for _ in range(STEPS_BEFORE + STEPS_TIMED)][STEPS_BEFORE:]
+        steps = [self.step() for _ in range(STEPS_BEFORE + STEPS_TIMED)][STEPS_BEFORE:]
         torch.cuda.synchronize()
         self.peak = torch.cuda.max_memory_allocated()
         arena = getattr(getattr(self.model, "_compiled_call_impl", None), "arena", None)
         placing = {"holds": len(arena.holds or ()), "laid": arena.mappings} if arena is not None else {}
         if placing.get("holds"):
             self.peak = self.plan.measured["peak"]
-        return placing | {"ms": [begin.elapsed_time(end) for begin, end, _ in marks], "peak": self.peak, "reserved": torch.cuda.max_memory_reserved()}
+        return placing | {"ms": [begin.elapsed_time(end) for begin, end, _ in steps], "peak": self.peak, "reserved": torch.cuda.max_memory_reserved()}
 
     def profile(self):
-        """The times of gpu_events.of_step() and issue_ms, the CPU time to launch a step on an idle GPU. With a plan also `alive`, the blocks in
+        """The times of gpu_events.measure_step() and issue_ms, the CPU time to launch a step on an idle GPU. With a plan also `alive`, the blocks in
         memory at the peak."""
-        issued = []
+        issue_s = []
         for _ in range(5):
             torch.cuda.synchronize()
-            issued.append(self.step()[2])
-        found = gpu_events.of_step(self.step) | {"issue_ms": 1e3 * sorted(issued)[2]}
+            issue_s.append(self.step()[2])
+        found = gpu_events.measure_step(self.step) | {"issue_ms": 1e3 * sorted(issue_s)[2]}
         return found | ({"alive": gpu_events.alive_at_peak(self.step)} if self.plan is not None else {})
 
-    def check_caps(self):
+    def run_under_caps(self):
         """Runs steps under a hard cap at the budget, and under a cap 3 % below their measured peak, where they should fail. The plan does not
         change meanwhile."""
         device_bytes, found = torch.cuda.get_device_properties(0).total_memory, {}
@@ -138,25 +139,25 @@ class Training:
 
             self.plan.plans = Call.MAX_PLANS
         if self.options.way == "fit":
-            cap(self.options.value, device_bytes)
-            record_allocator_state(found)
-            begun = time.monotonic()
-            found["under_cap"] = survives(self.step, STEPS_UNDER_CAP)
+            set_cap(self.options.value, device_bytes)
+            note_out_of_memory(found)
+            began = time.monotonic()
+            found["under_cap"] = run_steps(self.step, STEPS_UNDER_CAP)
             steps = STEPS_UNDER_CAP if found["under_cap"] is True else max(1, found["under_cap"])
-            found |= {"ms_under_cap": 1e3 * (time.monotonic() - begun) / steps, "reserved_under_cap": torch.cuda.max_memory_reserved()}
-        cap(0.97 * self.peak, device_bytes)
-        found["fails_below"] = survives(self.step, 3) is not True
+            found |= {"ms_under_cap": 1e3 * (time.monotonic() - began) / steps, "reserved_under_cap": torch.cuda.max_memory_reserved()}
+        set_cap(0.97 * self.peak, device_bytes)
+        found["fails_below"] = run_steps(self.step, 3) is not True
         return found | {"losses": [self.losses[0].item(), self.losses[-1].item()]}
 
 
-ANSWERS = {"time": Training.measure_times, "profile": Training.profile, "cap": Training.check_caps}
+ANSWERS = {"time": Training.measure_times, "profile": Training.profile, "cap": Training.run_under_caps}
 
 
 def gradient_norm(model):
     return torch.stack([p.grad.float().norm() for p in model.parameters() if p.grad is not None]).norm().item()
 
 
-def cap(size, device_bytes):
+def set_cap(size, device_bytes):
     """Sets a hard cap of `size` bytes for this process and resets the peaks."""
     torch.cuda.synchronize()
     torch.cuda.empty_cache()
@@ -176,19 +177,21 @@ def compile_model(model, optimizer, options):
     if options.way in ("blocks", "selective"):
         checkpoint_blocks(model.model, int(options.value), options.way == "selective")
     run = torch.compile(model)
-    return saving_on_cpu(run) if options.way == "save_on_cpu" else run
+    return with_save_on_cpu(run) if options.way == "save_on_cpu" else run
 
 
 def checkpoint_blocks(model, every, selective):
-    found = [getattr(model, name) for name in ("blocks", "body", "down", "merge") if hasattr(model, name)]
-    if not found:
+    """Makes one of `every` blocks of a model checkpointed, in place."""
+    lists = [getattr(model, name) for name in ("blocks", "body", "down", "merge") if hasattr(model, name)]
+    if not lists:
         raise ValueError("the model has no blocks")
-    for blocks in found:
+    for blocks in lists:
         for i in range(0, len(blocks), every):
             blocks[i] = Checkpointed(blocks[i], selective)
 
 
-def saving_on_cpu(run):
+def with_save_on_cpu(run):
+    """`run` with the tensors that it saves for the backward pass in pinned memory of the host."""
     def step(*inputs):
         with torch.autograd.graph.save_on_cpu(pin_memory=True):
             return run(*inputs)
@@ -197,30 +200,32 @@ def saving_on_cpu(run):
 
 
 class Checkpointed(torch.nn.Module):
-    def __init__(self, body, selective):
+    """A block whose backward pass computes it again; with `selective`, all but SAVED_OPERATORS."""
+
+    def __init__(self, block, selective):
         super().__init__()
-        contexts = functools.partial(torch.utils.checkpoint.create_selective_checkpoint_contexts, SAVED)
-        self.body, self.options = body, {"context_fn": contexts} if selective else {}
+        context_fn = functools.partial(torch.utils.checkpoint.create_selective_checkpoint_contexts, SAVED_OPERATORS)
+        self.block, self.options = block, {"context_fn": context_fn} if selective else {}
 
     def forward(self, *inputs):
-        return torch.utils.checkpoint.checkpoint(self.body, *inputs, use_reentrant=False, **self.options)
+        return torch.utils.checkpoint.checkpoint(self.block, *inputs, use_reentrant=False, **self.options)
 
 
-def record_allocator_state(found):
-    """Notes the allocator's state when memory first runs out: the requested bytes, and the sizes of its free pieces of at least a MiB."""
-    def observe(device, asked, total, free):
+def note_out_of_memory(found):
+    """From now on, notes the allocator's state in `found` when memory first runs out: the requested bytes, and the sizes of its free pieces of at least a MiB."""
+    def observe(device, asked, device_bytes, free_bytes):
         if "out_of_memory" in found:
             return
         blocks = [block for segment in torch.cuda.memory_snapshot() for block in segment["blocks"]]
-        free = sorted((block["size"] for block in blocks if block["state"] == "inactive"), reverse=True)
+        free_pieces = sorted((block["size"] for block in blocks if block["state"] == "inactive"), reverse=True)
         found["out_of_memory"] = {"asked": asked, "allocated": torch.cuda.memory_allocated(), "reserved": torch.cuda.memory_reserved(),
-                                  "free": [size >> 20 for size in free if size >= 1 << 20], "blocks": len(blocks)}
+                                  "free": [size >> 20 for size in free_pieces if size >= 1 << 20], "blocks": len(blocks)}
 
     private.when_memory_runs_out(observe)
 
 
-def survives(step, times):
-    """True, or the number of steps after which memory ran out."""
+def run_steps(step, times):
+    """Runs a step that many times. Returns True, or the number of steps after which memory ran out."""
     for done in range(times):
         try:
             step()

@@ -11,48 +11,49 @@ import time
 
 from ..private import ALLOCATOR
 
-LONGEST_ANSWER_S = 60
+ANSWER_WITHIN_S = 60
 
 
-def gpus_here():
+def gpu_numbers():
     """Numbers of the GPUs, as text."""
     if os.environ.get("CUDA_VISIBLE_DEVICES"):
         return os.environ["CUDA_VISIBLE_DEVICES"].split(",")
     try:
-        told = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True).stdout
+        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True).stdout
     except OSError:
-        told = ""
-    return [str(number) for number in range(max(1, told.count("GPU ")))]
+        listed = ""
+    return [str(number) for number in range(max(1, listed.count("GPU ")))]
 
 
 class Cell:
     """A model under one way of saving memory, and its process. `row`: the results so far, with `error` after a failure; then the process does
     not answer."""
 
-    def __init__(self, spec, value, gpu, parts="1"):
+    def __init__(self, spec, value, gpu_number, parts="1"):
         self.model, self.way, _, ratio, tier = spec
         self.row = {"model": self.model, "way": self.way, "value": value, "ratio": ratio, "tier": tier}
-        words = [sys.executable, "-m", "umbench.torch.bench.cell", self.model, self.way, *([str(value)] if value is not None else []),
-                 *(["--tier", tier] if tier else []), *(["--parts", parts] if self.way == "fit" else [])]
-        environment = {**os.environ, "PYTORCH_CUDA_ALLOC_CONF": ALLOCATOR, "TORCHINDUCTOR_COMPILE_THREADS": "4", "CUDA_VISIBLE_DEVICES": gpu}
+        command = [sys.executable, "-m", "umbench.torch.bench.cell", self.model, self.way, *([str(value)] if value is not None else []),
+                   *(["--tier", tier] if tier else []), *(["--parts", parts] if self.way == "fit" else [])]
+        environment = {**os.environ, "PYTORCH_CUDA_ALLOC_CONF": ALLOCATOR, "TORCHINDUCTOR_COMPILE_THREADS": "4", "CUDA_VISIBLE_DEVICES": gpu_number}
         self.errors, self.lines = tempfile.TemporaryFile("w+"), queue.Queue()
-        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True, env=environment)
-        threading.Thread(target=self.read, daemon=True).start()
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True, env=environment)
+        threading.Thread(target=self.read_lines, daemon=True).start()
 
-    def read(self):
+    def read_lines(self):
+        """Puts the process's lines of JSON into `lines`, and an empty one once it has ended."""
         for line in self.process.stdout:
             if line.startswith("{"):
                 self.lines.put(line)
         self.lines.put("")
 
-    def wait_until_compiled(self, until):
-        """Waits until the process has compiled."""
-        self.row |= self.receive(until)
+    def wait_until_compiled(self, deadline):
+        """Waits until the process has compiled. `deadline`: of time.monotonic()."""
+        self.row |= self.receive(deadline)
 
-    def receive(self, until):
-        """The next answer of the process; {} after a failure. until: of time.monotonic()."""
+    def receive(self, deadline):
+        """The next answer of the process; {} after a failure."""
         try:
-            line = self.lines.get(timeout=max(0.1, until - time.monotonic()))
+            line = self.lines.get(timeout=max(0.1, deadline - time.monotonic()))
         except queue.Empty:
             return self.fail("the time is up")
         if not line:
@@ -67,17 +68,19 @@ class Cell:
             return {}
         self.process.stdin.write(question + "\n")
         self.process.stdin.flush()
-        answer = self.receive(time.monotonic() + LONGEST_ANSWER_S)
+        answer = self.receive(time.monotonic() + ANSWER_WITHIN_S)
         if "error" in answer:
             self.row.setdefault(f"{question}_error", answer.pop("error"))
         return answer
 
     def fail(self, error):
+        """Stores the error in the row and kills the process. Returns {}, as the caller then does."""
         self.row["error"] = error
         self.process.kill()
         return {}
 
     def end(self):
+        """Lets the process end; kills it if it does not."""
         if self.process.poll() is None:
             self.process.stdin.close()
             try:

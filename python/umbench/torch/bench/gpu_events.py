@@ -9,24 +9,25 @@ import torch
 from .. import private
 
 WARM_UP, CONSECUTIVE = 8, 4  # steps that bring the GPU to the clock of training, and steps that are then profiled together
-OWN_CODE = os.path.dirname(torch.__file__)
+PYTORCH_FOLDER = os.path.dirname(torch.__file__)
 
 
-def of_step(step):
-    """kernel_ms: {all, generated, optimizer, count}; kernels: [name, count, milliseconds] of those that take most; copies: milliseconds of
-    copies on streams of their own, of these beside kernels (`hidden`), by direction, and of the step. in_a_row: milliseconds of each of
-    several steps behind one another, and of its kernels: a GPU at its power limit lowers its clock, which a step alone does not tell."""
-    found = times_by_kind(events_of(step))
+def measure_step(step):
+    """Runs some steps. Returns a dictionary. kernel_ms: {all, generated, optimizer, count}; kernels: [[name, count, milliseconds]] of those
+    that take most; copies: milliseconds of copies on streams of their own, of these beside kernels (`hidden`), by direction, and of the
+    step. in_a_row: milliseconds of each of several steps behind one another, and of its kernels: a GPU at its power limit lowers its
+    clock, which a step alone does not tell."""
+    found = times_by_kind(record_events(step))
     for _ in range(WARM_UP):
         step()
-    events = events_of(lambda: [step() for _ in range(CONSECUTIVE)])
+    events = record_events(lambda: [step() for _ in range(CONSECUTIVE)])
     kernels = [e for e in events if e[1] == main_stream(events) and not is_copy(e[0])]
-    busy = length(union([(begin, end) for _, _, begin, end in kernels]))
+    busy = total_length(union([(begin, end) for _, _, begin, end in kernels]))
     span = max(e[3] for e in kernels) - min(e[2] for e in kernels)
     return found | {"in_a_row": {"steps": CONSECUTIVE, "ms": span / 1e3 / CONSECUTIVE, "kernel_ms": busy / 1e3 / CONSECUTIVE}}
 
 
-def events_of(run):
+def record_events(run):
     """[(name, stream, begin, end)] in microseconds of the GPU's kernels and copies during run()."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         run()
@@ -42,29 +43,29 @@ def main_stream(events):
 
 
 def times_by_kind(events):
-    """{"kernel_ms", "kernels", "copies"} of events, as of_step() returns them; no "copies" if there are none."""
+    """{"kernel_ms", "kernels", "copies"} of events, as measure_step() returns them; no "copies" if there are none."""
     main = main_stream(events)
     kernels = [e for e in events if e[1] == main and not is_copy(e[0])]
     copies = [e for e in events if e[1] != main and is_copy(e[0])]
     generated = sum(end - begin for name, _, begin, end in kernels if name.startswith("triton_"))
     optimizer = sum(end - begin for name, _, begin, end in kernels if "multi_tensor_apply" in name)
     busy = union([(begin, end) for _, _, begin, end in kernels])
-    found = {"kernel_ms": {"all": length(busy) / 1e3, "generated": generated / 1e3, "optimizer": optimizer / 1e3, "count": len(kernels)},
-             "kernels": by_name(kernels)}
+    found = {"kernel_ms": {"all": total_length(busy) / 1e3, "generated": generated / 1e3, "optimizer": optimizer / 1e3, "count": len(kernels)},
+             "kernels": longest_kernels(kernels)}
     if copies:
-        found["copies"] = {"ms": sum(e[3] - e[2] for e in copies) / 1e3, "hidden_ms": sum(within(e[2], e[3], busy) for e in copies) / 1e3,
+        found["copies"] = {"ms": sum(e[3] - e[2] for e in copies) / 1e3, "hidden_ms": sum(overlap(e[2], e[3], busy) for e in copies) / 1e3,
                            "count": len(copies), "out_ms": sum(e[3] - e[2] for e in copies if "DtoH" in e[0]) / 1e3,
                            "step_ms": (max(e[3] for e in events) - min(e[2] for e in events)) / 1e3}
     return found
 
 
-def by_name(kernels, limit=30):
+def longest_kernels(kernels, limit=30):
     """[[name, count, milliseconds]] of the kernels that take most, at most `limit` of them."""
-    found = {}
+    by_name = {}
     for name, _, begin, end in kernels:
-        count, ms = found.get(name, (0, 0.0))
-        found[name] = count + 1, ms + (end - begin) / 1e3
-    return [[name[:90], count, round(ms, 4)] for name, (count, ms) in sorted(found.items(), key=lambda each: -each[1][1])[:limit]]
+        count, ms = by_name.get(name, (0, 0.0))
+        by_name[name] = count + 1, ms + (end - begin) / 1e3
+    return [[name[:90], count, round(ms, 4)] for name, (count, ms) in sorted(by_name.items(), key=lambda each: -each[1][1])[:limit]]
 
 
 def is_copy(name):
@@ -82,42 +83,42 @@ def union(spans):
     return found
 
 
-def length(spans):
-    """The length of spans that do not overlap, together."""
+def total_length(spans):
+    """The length of all `spans`, which do not overlap."""
     return sum(end - begin for begin, end in spans)
 
 
-def within(begin, end, spans):
-    """The length of the part of a span that lies within others, which do not overlap."""
-    return sum(max(0, min(end, b) - max(begin, a)) for a, b in spans)
+def overlap(begin, end, spans):
+    """The length of the part of the span from `begin` to `end` that lies within `spans`, which do not overlap."""
+    return sum(max(0, min(end, other_end) - max(begin, other_begin)) for other_begin, other_end in spans)
 
 
 def alive_at_peak(step, limit=40):
-    """{"allocated": bytes, "blocks": [(MiB together, number, MiB of each, line of code)]} of memory at the peak of a step. Blocks of the same
-    size and line are one entry; at most `limit` entries."""
-    held = most_alive(private.allocations_of(step))
-    told = Counter((round(event["size"] / 2**20, 2), line_of(event)) for event in held)
-    blocks = sorted(((round(count * size, 2), count, size, line) for (size, line), count in told.items()), reverse=True)
-    return {"allocated": sum(event["size"] for event in held), "blocks": blocks[:limit]}
+    """Runs a step. Returns {"allocated": bytes, "blocks": [(MiB together, number, MiB of each, line of code)]} of memory at its peak. Blocks
+    of the same size and line are one entry; at most `limit` entries."""
+    allocations = allocations_at_peak(private.allocations_of(step))
+    counts = Counter((round(event["size"] / 2**20, 2), line_of(event)) for event in allocations)
+    blocks = sorted(((round(count * size, 2), count, size, line) for (size, line), count in counts.items()), reverse=True)
+    return {"allocated": sum(event["size"] for event in allocations), "blocks": blocks[:limit]}
 
 
-def most_alive(trace):
-    """The allocator's events that allocated the blocks alive at the peak."""
-    alive, size, most, held = {}, 0, 0, []
-    for event in trace:
+def allocations_at_peak(events):
+    """Those of the allocator's events that allocated the blocks alive at the peak."""
+    alive, size, peak, at_peak = {}, 0, 0, []
+    for event in events:
         if event["action"] == "alloc":
             alive[event["addr"]] = event
             size += event["size"]
         elif event["action"] == "free_completed" and event["addr"] in alive:
             size -= alive.pop(event["addr"])["size"]
-        if size > most:
-            most, held = size, list(alive.values())
-    return held
+        if size > peak:
+            peak, at_peak = size, list(alive.values())
+    return at_peak
 
 
 def line_of(event):
     """The innermost line of code that does not belong to PyTorch."""
     for frame in event.get("frames", ()):
-        if not frame["filename"].startswith(OWN_CODE):
+        if not frame["filename"].startswith(PYTORCH_FOLDER):
             return linecache.getline(frame["filename"], frame["line"]).strip()[:110] or frame["name"]
     return ""

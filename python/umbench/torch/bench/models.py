@@ -26,16 +26,16 @@ class WithLoss(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    def __init__(self, inner, width, stride):
+    def __init__(self, inputs, width, stride):
         super().__init__()
-        out = 4 * width
+        outputs = 4 * width
         self.body = nn.Sequential(
-            nn.Conv2d(inner, width, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
+            nn.Conv2d(inputs, width, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
             nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
-            nn.Conv2d(width, out, 1, bias=False), nn.BatchNorm2d(out))
+            nn.Conv2d(width, outputs, 1, bias=False), nn.BatchNorm2d(outputs))
         self.skip = nn.Identity()
-        if stride != 1 or inner != out:
-            self.skip = nn.Sequential(nn.Conv2d(inner, out, 1, stride, bias=False), nn.BatchNorm2d(out))
+        if stride != 1 or inputs != outputs:
+            self.skip = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
 
     def forward(self, x):
         return F.relu(self.body(x) + self.skip(x))
@@ -45,13 +45,13 @@ class ResNet(nn.Module):
     def __init__(self, blocks=(3, 4, 6, 3), width=64, classes=1000):
         super().__init__()
         self.stem = nn.Sequential(nn.Conv2d(3, width, 7, 2, 3, bias=False), nn.BatchNorm2d(width), nn.ReLU(), nn.MaxPool2d(3, 2, 1))
-        stages, inner = [], width
+        stages, channels = [], width
         for i, count in enumerate(blocks):
             for j in range(count):
-                stages.append(Bottleneck(inner, width << i, 2 if i and j == 0 else 1))
-                inner = 4 * (width << i)
+                stages.append(Bottleneck(channels, width << i, 2 if i and j == 0 else 1))
+                channels = 4 * (width << i)
         self.blocks = nn.Sequential(*stages)
-        self.head = nn.Linear(inner, classes)
+        self.head = nn.Linear(channels, classes)
 
     def forward(self, x):
         return self.head(self.blocks(self.stem(x)).mean((2, 3)))
@@ -135,22 +135,22 @@ class ChannelNorm(nn.LayerNorm):
 class ConvNeXt(nn.Module):
     def __init__(self, blocks=(3, 3, 9, 3), widths=(96, 192, 384, 768), classes=1000):
         super().__init__()
-        stages, inner = [nn.Conv2d(3, widths[0], 4, 4), ChannelNorm(widths[0])], widths[0]
+        stages, channels = [nn.Conv2d(3, widths[0], 4, 4), ChannelNorm(widths[0])], widths[0]
         for i, (count, width) in enumerate(zip(blocks, widths)):
             if i:
-                stages += [ChannelNorm(inner), nn.Conv2d(inner, width, 2, 2)]
+                stages += [ChannelNorm(channels), nn.Conv2d(channels, width, 2, 2)]
             stages += [ConvNeXtBlock(width) for _ in range(count)]
-            inner = width
+            channels = width
         self.body = nn.Sequential(*stages)
-        self.norm, self.head = nn.LayerNorm(inner), nn.Linear(inner, classes)
+        self.norm, self.head = nn.LayerNorm(channels), nn.Linear(channels, classes)
 
     def forward(self, x):
         return self.head(self.norm(self.body(x).mean((2, 3))))
 
 
-def two_convolutions(inner, width):
-    return nn.Sequential(nn.Conv2d(inner, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
-                         nn.Conv2d(width, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU())
+def two_convolutions(inputs, outputs):
+    return nn.Sequential(nn.Conv2d(inputs, outputs, 3, 1, 1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU(),
+                         nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU())
 
 
 class UNet(nn.Module):
@@ -163,45 +163,47 @@ class UNet(nn.Module):
         self.head = nn.Conv2d(width, classes, 1)
 
     def forward(self, x):
-        passed = []
+        skips = []
         for i, stage in enumerate(self.down):
             x = stage(F.max_pool2d(x, 2) if i else x)
-            passed.append(x)
-        for up, merge, old in zip(self.up, self.merge, passed[-2::-1]):
-            x = merge(torch.cat([old, up(x)], 1))
+            skips.append(x)
+        for up, merge, skip in zip(self.up, self.merge, skips[-2::-1]):
+            x = merge(torch.cat([skip, up(x)], 1))
         return self.head(x)
 
 
-class LowRank(nn.Module):
-    """A frozen product plus a trained one of low rank (Hu et al. 2021)."""
+class LoraLinear(nn.Module):
+    """A frozen linear layer plus a trained product of low rank (Hu et al. 2021)."""
 
-    def __init__(self, inner, outer, rank=16):
+    def __init__(self, inputs, outputs, rank=16):
         super().__init__()
-        self.frozen = nn.Linear(inner, outer, bias=False).requires_grad_(False)
-        self.down, self.up = nn.Linear(inner, rank, bias=False), nn.Linear(rank, outer, bias=False)
+        self.frozen = frozen_linear(inputs, outputs)
+        self.down, self.up = nn.Linear(inputs, rank, bias=False), nn.Linear(rank, outputs, bias=False)
         nn.init.zeros_(self.up.weight)
 
     def forward(self, x):
         return self.frozen(x) + self.up(self.down(x))
 
 
-def frozen(inner, outer):
-    return nn.Linear(inner, outer, bias=False).requires_grad_(False)
+def frozen_linear(inputs, outputs):
+    return nn.Linear(inputs, outputs, bias=False).requires_grad_(False)
 
 
 class LlamaBlock(nn.Module):
-    def __init__(self, width, heads, key_heads, inner):
+    def __init__(self, width, heads, key_heads, hidden_width):
         super().__init__()
-        self.heads, self.key_heads, self.head = heads, key_heads, width // heads
+        self.heads, self.key_heads, self.head_width = heads, key_heads, width // heads
         self.norm1, self.norm2 = nn.RMSNorm(width).requires_grad_(False), nn.RMSNorm(width).requires_grad_(False)
-        self.q, self.k, self.v = LowRank(width, width), frozen(width, key_heads * self.head), LowRank(width, key_heads * self.head)
-        self.out, self.gate, self.up, self.down = frozen(width, width), frozen(width, inner), frozen(width, inner), frozen(inner, width)
+        key_width = key_heads * self.head_width
+        self.q, self.k, self.v = LoraLinear(width, width), frozen_linear(width, key_width), LoraLinear(width, key_width)
+        self.out, self.gate, self.up = frozen_linear(width, width), frozen_linear(width, hidden_width), frozen_linear(width, hidden_width)
+        self.down = frozen_linear(hidden_width, width)
 
     def forward(self, x, cos, sin):
         b, t, _ = x.shape
         y = self.norm1(x)
-        q, k, v = (f(y).view(b, t, n, self.head).transpose(1, 2) for f, n in ((self.q, self.heads), (self.k, self.key_heads), (self.v, self.key_heads)))
-        q, k = rotated(q, cos, sin), rotated(k, cos, sin)
+        q, k, v = (f(y).view(b, t, n, self.head_width).transpose(1, 2) for f, n in ((self.q, self.heads), (self.k, self.key_heads), (self.v, self.key_heads)))
+        q, k = rotate(q, cos, sin), rotate(k, cos, sin)
         k, v = (each.repeat_interleave(self.heads // self.key_heads, 1) for each in (k, v))
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(y.transpose(1, 2).reshape(b, t, -1))
@@ -209,7 +211,8 @@ class LlamaBlock(nn.Module):
         return x + self.down(F.silu(self.gate(y)) * self.up(y))
 
 
-def rotated(x, cos, sin):
+def rotate(x, cos, sin):
+    """`x` with rotary positions: each pair of elements, one of either half, is turned by its angle."""
     first, second = x.chunk(2, -1)
     return torch.cat([first * cos - second * sin, second * cos + first * sin], -1)
 
@@ -217,11 +220,11 @@ def rotated(x, cos, sin):
 class Llama(nn.Module):
     """Llama (Touvron et al. 2023) of one billion parameters, whose products are frozen and have low-rank additions."""
 
-    def __init__(self, layers=16, width=2048, heads=32, key_heads=8, inner=8192, vocabulary=128256, context=2048):
+    def __init__(self, layers=16, width=2048, heads=32, key_heads=8, hidden_width=8192, vocabulary=128256, context=2048):
         super().__init__()
         self.words = nn.Embedding(vocabulary, width).requires_grad_(False)
-        self.blocks = nn.ModuleList(LlamaBlock(width, heads, key_heads, inner) for _ in range(layers))
-        self.norm, self.head = nn.RMSNorm(width).requires_grad_(False), frozen(width, vocabulary)
+        self.blocks = nn.ModuleList(LlamaBlock(width, heads, key_heads, hidden_width) for _ in range(layers))
+        self.norm, self.head = nn.RMSNorm(width).requires_grad_(False), frozen_linear(width, vocabulary)
         angles = torch.outer(torch.arange(context), 500000 ** (-torch.arange(0, width // heads, 2) / (width // heads)))
         self.register_buffer("cos", angles.cos(), persistent=False)
         self.register_buffer("sin", angles.sin(), persistent=False)
@@ -234,14 +237,15 @@ class Llama(nn.Module):
         return self.head(self.norm(y))
 
 
-def images(model, batch, size, classes, device, dense=False):
+def with_images(model, batch, size, classes, device, labels_each_pixel=False):
+    """(model with its loss, (random images, random labels))."""
     model = model.to(device, memory_format=torch.channels_last)
     x = torch.randn(batch, 3, size, size, device=device).to(memory_format=torch.channels_last)
-    shape = (batch, size, size) if dense else (batch,)
+    shape = (batch, size, size) if labels_each_pixel else (batch,)
     return WithLoss(model), (x, torch.randint(classes, shape, device=device))
 
 
-def frozen_in_half(model):
+def halve_frozen_parameters(model):
     """Converts the frozen parameters to bfloat16; returns the model."""
     for parameter in model.parameters():
         if not parameter.requires_grad:
@@ -249,40 +253,42 @@ def frozen_in_half(model):
     return model
 
 
-def texts(model, batch, tokens, vocabulary, device):
-    return WithLoss(model.to(device)), (torch.randint(vocabulary, (batch, tokens), device=device), torch.randint(vocabulary, (batch, tokens), device=device))
+def with_texts(model, batch, length, vocabulary, device):
+    """(model with its loss, (random texts of `length` tokens, random next tokens))."""
+    texts, next_tokens = (torch.randint(vocabulary, (batch, length), device=device) for _ in range(2))
+    return WithLoss(model.to(device)), (texts, next_tokens)
 
 
 def resnet50(device="cuda", batch=128):
-    return images(ResNet(), batch, 224, 1000, device)
+    return with_images(ResNet(), batch, 224, 1000, device)
 
 
 def gpt2_small(device="cuda", batch=8):
-    return texts(GPT2(), batch, 1024, 50304, device)
+    return with_texts(GPT2(), batch, 1024, 50304, device)
 
 
 def gpt2_medium(device="cuda", batch=8):
-    return texts(GPT2(24, 1024, 16), batch, 1024, 50304, device)
+    return with_texts(GPT2(24, 1024, 16), batch, 1024, 50304, device)
 
 
 def vit_b16(device="cuda", batch=128):
-    return images(ViT(), batch, 224, 1000, device)
+    return with_images(ViT(), batch, 224, 1000, device)
 
 
 def swin_t(device="cuda", batch=128):
-    return images(Swin(), batch, 224, 1000, device)
+    return with_images(Swin(), batch, 224, 1000, device)
 
 
 def convnext_t(device="cuda", batch=128):
-    return images(ConvNeXt(), batch, 224, 1000, device)
+    return with_images(ConvNeXt(), batch, 224, 1000, device)
 
 
 def llama_lora(device="cuda", batch=8):
-    return texts(frozen_in_half(Llama()), batch, 1024, 128256, device)
+    return with_texts(halve_frozen_parameters(Llama()), batch, 1024, 128256, device)
 
 
 def unet(device="cuda", batch=16):
-    return images(UNet(), batch, 256, 2, device, dense=True)
+    return with_images(UNet(), batch, 256, 2, device, labels_each_pixel=True)
 
 
 MODELS = {make.__name__: make for make in (resnet50, gpt2_small, gpt2_medium, vit_b16, swin_t, convnext_t, llama_lora, unet)}

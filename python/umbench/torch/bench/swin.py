@@ -3,11 +3,11 @@
 import torch
 from torch import nn
 
-SIDE, SHIFT = 7, 3
-PIXELS = SIDE * SIDE
+SIDE, SHIFT = 7, 3  # of a window, in pixels
+PIXELS = SIDE * SIDE  # of a window
 
 
-class Windows(nn.Module):
+class WindowAttention(nn.Module):
     """Attention within the windows of images of size x size pixels, channels last."""
 
     def __init__(self, width, heads, size, shift):
@@ -15,10 +15,10 @@ class Windows(nn.Module):
         self.heads, self.shift = heads, shift
         self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.bias = nn.Parameter(torch.zeros((2 * SIDE - 1) ** 2, heads))
-        places = torch.stack(torch.meshgrid(torch.arange(SIDE), torch.arange(SIDE), indexing="ij")).flatten(1)
-        apart = places[:, :, None] - places[:, None] + SIDE - 1
-        self.register_buffer("index", (apart[0] * (2 * SIDE - 1) + apart[1]).flatten())
-        self.register_buffer("mask", mask_of(size) if shift else None)
+        positions = torch.stack(torch.meshgrid(torch.arange(SIDE), torch.arange(SIDE), indexing="ij")).flatten(1)
+        offsets = positions[:, :, None] - positions[:, None] + SIDE - 1
+        self.register_buffer("index", (offsets[0] * (2 * SIDE - 1) + offsets[1]).flatten())
+        self.register_buffer("mask", mask_of_shifted(size) if shift else None)
 
     def forward(self, x):
         b, h, w, c = x.shape
@@ -34,18 +34,18 @@ class Windows(nn.Module):
         return y.roll((SHIFT, SHIFT), (1, 2)) if self.shift else y
 
 
-def mask_of(size):
+def mask_of_shifted(size):
     """A mask with -100 for pixels of a shifted window that are not neighbours in the image."""
-    parts = torch.zeros(size)
+    parts = torch.zeros(size)  # pixels of one number are neighbours
     parts[-SIDE:-SHIFT], parts[-SHIFT:] = 1, 2
     parts = (3 * parts[:, None] + parts).view(size // SIDE, SIDE, size // SIDE, SIDE).transpose(1, 2).reshape(-1, PIXELS)
     return torch.where(parts[:, None] == parts[:, :, None], 0.0, -100.0)
 
 
-class Block(nn.Module):
+class WindowBlock(nn.Module):
     def __init__(self, width, heads, size, shift):
         super().__init__()
-        self.norm1, self.attention, self.norm2 = nn.LayerNorm(width), Windows(width, heads, size, shift), nn.LayerNorm(width)
+        self.norm1, self.attention, self.norm2 = nn.LayerNorm(width), WindowAttention(width, heads, size, shift), nn.LayerNorm(width)
         self.feed = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
 
     def forward(self, x):
@@ -72,7 +72,7 @@ class Swin(nn.Module):
         stages, size = [], size // 4
         for i, count in enumerate(blocks):
             stages += [PatchMerging(width << i - 1)] if i else []
-            stages += [Block(width << i, heads << i, size >> i, j % 2 == 1 and size >> i > SIDE) for j in range(count)]
+            stages += [WindowBlock(width << i, heads << i, size >> i, j % 2 == 1 and size >> i > SIDE) for j in range(count)]
         self.blocks = nn.Sequential(*stages)
         width <<= len(blocks) - 1
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, classes)
