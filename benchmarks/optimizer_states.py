@@ -44,7 +44,7 @@ def adamw(w, g, m, v, count, correction1, correction2, lr: tl.constexpr, beta1: 
 
 
 def step(w, g, m, v, number):
-    """Runs step `number`, from 1, of AdamW: w, g, m, v are weights, gradients, and the moments, which are changed in place with the weights."""
+    """Runs step `number`, from 1, of AdamW, which changes weights and moments, w, m and v, in place."""
     block = 1024
     adamw[(triton.cdiv(w.numel(), block),)](w, g, m, v, w.numel(), 1 - BETA1**number, 1 - BETA2**number, LR, BETA1, BETA2, EPSILON, DECAY, block)
 
@@ -94,8 +94,8 @@ def device(w, g):
 
 
 def managed_with(hints=(), prefetches_in=False, prefetches_out=True):
-    """A function that places the states in managed memory. `hints`: [(value of CUmem_advise, device)]. With `prefetches_in` the states are prefetched before the kernel instead of moved by faults, with `prefetches_out` they are
-    prefetched to the host after it."""
+    """A function that places the states in managed memory. `hints`: [(value of CUmem_advise, device)]. With `prefetches_in` the states are
+    prefetched before the kernel instead of moved by faults, with `prefetches_out` they are prefetched to the host after it."""
     def place(w, g):
         states = [ManagedTensor(w.numel()), ManagedTensor(w.numel())]
         for state in states:

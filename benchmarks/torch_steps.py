@@ -228,7 +228,7 @@ def predict_by_measured_operators(made, times, options):
     if options.details:
         name = made.document["name"]
         Path(options.details, f"{name}.measured.json").write_text(convert.as_text(made.document), encoding="utf-8")
-        counts = {op["name"]: [launches.launches_of(made, op["name"]), made.launches.get(op["name"], 1), op["name"] in made.generated] for op in ops}
+        counts = {op["name"]: [launches.launch_cost(made, op["name"]), made.launches.get(op["name"], 1), op["name"] in made.generated] for op in ops}
         Path(options.details, f"{name}.host.json").write_text(json.dumps(counts), encoding="utf-8")
     said = {"step_by_measured_ns": sum(op["duration_ns"] for op in ops), "peak_with_workspaces_bytes": liveness.peak_of(made.document)[0],
             "by_measured_alone_ns": sum(op["duration_ns"] for op in ops if op["name"] in made.alone)}

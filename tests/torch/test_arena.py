@@ -263,8 +263,8 @@ def test_a_step_whose_backward_pass_fails_is_not_the_one_that_is_measured():
     loss.register_hook(fails)
     with pytest.raises(ArithmeticError):
         loss.backward()
-    assert private.records_allocations() and not model.plan.settled
+    assert private.is_recording_allocations() and not model.plan.settled
     del loss
     assert step() == 2 and model.plan.measured is None
     step()
-    assert model.plan.settled and model.plan.measured and not private.records_allocations()
+    assert model.plan.settled and model.plan.measured and not private.is_recording_allocations()

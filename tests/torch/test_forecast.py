@@ -14,7 +14,7 @@ from umbench.torch import capture, convert, export, forecast, layouts, liveness,
 from umbench.torch.costs import ByMachine  # noqa: E402
 from umbench.torch.plan import Plan  # noqa: E402
 from umbench.torch.planner import NoPlan, ask  # noqa: E402
-from umbench.torch.step import step_and_own_choice  # noqa: E402
+from umbench.torch.step import step_and_pytorchs_choice  # noqa: E402
 
 MODEL = """
 import torch
@@ -157,7 +157,7 @@ def test_both_rules_of_fusion_take_the_same_memory(model, library, most, monkeyp
     joint = capture.capture(getattr(test_zoo, model), compiled=True)
     private.simplify(joint.graph)
     costs = ByMachine(export.machine("h100-sxm-80g"))
-    step, begin = step_and_own_choice(joint.graph, joint.num_fwd_outputs, joint.static_inputs, costs)
+    step, begin = step_and_pytorchs_choice(joint.graph, joint.num_fwd_outputs, joint.static_inputs, costs)
     monkeypatch.setattr(liveness, "size_of", lambda tensor, plain=liveness.size_of: rounded(plain(tensor)))  # as the planner does
     base = sum(rounded(row["bytes"]) for row in step.rows if row["resident"])
     nodes = ask(step, 2**40, base, costs.rates, True, begin, 0.001)["begin"]

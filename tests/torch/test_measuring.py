@@ -111,7 +111,7 @@ def test_short_kernels_wait_for_their_launches():
     names = [op["name"] for op in made.document["ops"]]
     alone = {op["name"]: op["duration_ns"] for op in made.document["ops"]}
     taken = launches.add_waits(made, LAUNCH)
-    counts = launches.BEFORE + launches.BETWEEN + launches.AFTER + sum(launches.launches_of(made, name) for name in names)
+    counts = launches.BEFORE + launches.BETWEEN + launches.AFTER + sum(launches.launch_cost(made, name) for name in names)
     assert taken == pytest.approx(LAUNCH * counts, rel=1e-6)
     waited = {op["name"]: op["duration_ns"] for op in made.document["ops"]}
     assert sum(waited.values()) == taken and all(waited[name] >= alone[name] for name in names)  # short kernels: the CPU binds the step
@@ -121,7 +121,7 @@ def test_short_kernels_wait_for_their_launches():
 def test_copies_of_a_convolution_are_launched_too():
     made = convert.of_model(lambda: (nn.Sequential(nn.Conv2d(64, 64, 3, padding=1), nn.Flatten()).bfloat16(), (torch.randn(2, 64, 8, 8).bfloat16(),)))
     (name,) = [op["name"] for op in made.document["ops"] if op["label"] == "convolution"]
-    assert launches.launches_of(made, name) == launches.CALLS["convolution"] + 3 * launches.COPY
+    assert launches.launch_cost(made, name) == launches.CALLS["convolution"] + 3 * launches.COPY
 
 
 def test_long_kernels_hide_their_launches():

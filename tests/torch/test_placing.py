@@ -47,7 +47,7 @@ def test_a_tensor_that_stays_lies_in_a_piece_beside_the_others():
 def test_what_lies_in_other_pieces_is_in_nobodys_way(end, place):
     """The first lies at 0 instead of in another piece behind the end; the second, wanted at 0, moves to the nearest place within."""
     wanted = steering.Targets(step(30, 20, 8), {0: 90 * MIB, 1: 0, 2: 200 * MIB}, 0, end * MIB)
-    wanted.settle(0, 0, 0)
+    wanted.place(0, 0, 0)
     assert wanted.at == {0: 0, 1: place * MIB, 2: 200 * MIB}
 
 
@@ -70,7 +70,7 @@ class Accepted:
     def __init__(self, accepts):
         self.accepts = accepts
 
-    def better(self, changes, others):
+    def others_if_they_fit(self, changes, others):
         return others if self.accepts(others) else changes
 
 
@@ -99,9 +99,9 @@ def test_what_is_let_go_is_free_again():
 def test_what_is_wanted_where_something_else_lies_moves_to_the_nearest_free_place(third, end, moved):
     """The first lies at 5 MiB instead of 0; the second, of 20 MiB, was to lie at 10."""
     wanted = steering.Targets(step(10, 20, 30), {0: 0, 1: 10 * MIB, 2: third * MIB}, 0, end * MIB)
-    wanted.settle(0, 5 * MIB, 0)
+    wanted.place(0, 5 * MIB, 0)
     assert wanted.at == {0: 5 * MIB, 1: moved * MIB, 2: third * MIB}
-    wanted.settle(1, 0, 2)
+    wanted.place(1, 0, 2)
     assert wanted.at == {0: 5 * MIB, 1: 0, 2: third * MIB}  # it comes last of all
 
 

@@ -15,7 +15,7 @@ import torch
 
 from . import placing, private, steering
 from .placing import MARK
-from .steering import LARGE
+from .steering import MAX_SMALL
 
 MIB = 2**20
 PAGE = 12 * MIB       # bytes that the allocator maps at a time (private.ALLOCATOR)
@@ -103,7 +103,7 @@ def requests_of(events, stream):
         size = -(-event["size"] // GRAIN) * GRAIN
         if event["action"] == "alloc" and event["size"] == MARK:
             point += 1
-        elif event["action"] == "alloc" and event["stream"] == stream and size > LARGE:
+        elif event["action"] == "alloc" and event["stream"] == stream and size > MAX_SMALL:
             held[event["addr"]] = (number, size)
             found.append((True, number, size, point))
         elif event["action"] == "free_completed" and event["addr"] in held:
@@ -137,9 +137,9 @@ class Arena:
 
     def record(self):
         """Begins to record a step, unless the user records the allocator's history."""
-        if private.records_allocations():
+        if private.is_recording_allocations():
             gc.collect()  # an arena that no longer exists ends its recording when it is collected
-        if not private.records_allocations():
+        if not private.is_recording_allocations():
             private.record_allocations(True)
             self.marks = placing.Marks()
             self.recording = weakref.finalize(self, end_recording, self.marks)

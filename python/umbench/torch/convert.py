@@ -27,7 +27,7 @@ from .order import in_running_order
 from .private import split
 from .values import base_of, is_tangent, module_of, mutations_of, outputs_of, padded_row, stored_bytes, stored_elements, unique_name, value_of
 
-COPIED = 3  # operands and results of a convolution that are copied, each by a kernel
+COPIES = 3  # operands and results of a convolution that are copied, each by a kernel
 
 
 @dataclass
@@ -66,22 +66,23 @@ def convert(joint, *, num_fwd_outputs, static_inputs=(), names=None, joint_input
 
 
 def convert_split(forward, backward, *, num_fwd_outputs, primals, name="model", precision=None):
-    """Converts as convert() does, but takes graphs that are split already. `primals` maps each placeholder to its name and role."""
+    """Converts as convert() does, but takes graphs that are split already. `primals`: {name of a placeholder: (name of its tensor, role)} of
+    the inputs of the forward pass."""
     for graph in filter(None, (forward, backward)):
         add_in_products(graph)
-    made = _Writer(primals, layouts.has_channels_last(forward))
+    writer = _Writer(primals, layouts.has_channels_last(forward))
     returned = outputs_of(forward)[:num_fwd_outputs]
-    made.add_graph(forward, "activation", returned)
-    made.return_results(returned, set(mutations_of(forward, num_fwd_outputs)))
+    writer.add_graph(forward, "activation", returned)
+    writer.mark_outputs(returned, set(mutations_of(forward, num_fwd_outputs)))
     if backward is not None:
-        made.bind_saved_values(forward, backward)
-        made.add_graph(backward, "activation_gradient", outputs_of(backward))
-        made.name_gradients(outputs_of(backward), list(primals.values()))
-    made.drop_unused()
-    types = {t["type"] for t in made.tensors.values() if t["use"] == "activation"}
+        writer.bind_saved_values(forward, backward)
+        writer.add_graph(backward, "activation_gradient", outputs_of(backward))
+        writer.name_gradients(outputs_of(backward), list(primals.values()))
+    writer.drop_unused()
+    types = {t["type"] for t in writer.tensors.values() if t["use"] == "activation"}
     document = {"schema": 1, "kind": "graph", "name": name, "precision": precision or ("bf16" if "bf16" in types else "fp32"),
-                "tensors": list(made.tensors.values()), "ops": made.ops}
-    return Converted(document, made.generated, made.alone, made.channels_last, made.launches, made.copied, made.left_out)
+                "tensors": list(writer.tensors.values()), "ops": writer.ops}
+    return Converted(document, writer.generated, writer.alone, writer.channels_last, writer.launches, writer.copied, writer.left_out)
 
 
 def as_text(document):
@@ -94,17 +95,17 @@ def as_text(document):
 
 
 def _primals(joint, static_inputs, num_fwd_outputs, names):
-    """(name, role) of each input of the forward pass, by its placeholder's name."""
+    """{name of a placeholder: (name of its tensor, role, whether it is a parameter with a gradient)} of the inputs of the forward pass."""
     static, gradients = set(static_inputs or ()), outputs_of(joint)[num_fwd_outputs:]
     found = {}
     placeholders = [n for n in joint.nodes if n.op == "placeholder" and not is_tangent(n)]
     for i, node in enumerate(placeholders):
         desc = node.meta.get("desc")
-        told = getattr(desc, "target", None)
+        path = getattr(desc, "target", None)
         trained = i < len(gradients) and gradients[i] is not None
         is_parameter = type(desc).__name__ in ("ParamAOTInput", "BufferAOTInput") or i in static
         role = "parameter" if is_parameter else "input"
-        found[node.name] = (names.get(node.name) or told or node.name, role, trained and is_parameter)
+        found[node.name] = (names.get(node.name) or path or node.name, role, trained and is_parameter)
     return found
 
 
@@ -123,10 +124,10 @@ class _Writer:
     def add_graph(self, graph, use, returned):
         """Adds a graph. `returned` are the results, whose rows are not padded."""
         self.returned = {base_of(n) for n in returned if isinstance(n, torch.fx.Node)}
-        last, untouched = {}, layouts.left_as_traced(graph) if self.channels_last and use == "activation" else set()
-        kernels = in_running_order(kernels_of(graph), self.staying(graph))
+        last_reader, left_as_traced = {}, layouts.left_as_traced(graph) if self.channels_last and use == "activation" else set()
+        kernels = in_running_order(kernels_of(graph), self.bases_that_outlive(graph))
         for number, kernel in enumerate(kernels):
-            last |= {read: number for read in kernel.reads}
+            last_reader |= {read: number for read in kernel.reads}
         for node in graph.nodes:
             if node.op == "placeholder" and node not in self.memory and isinstance(value_of(node), torch.Tensor):
                 name, role, *_ = self.primals.get(node.name, (node.name, "input"))
@@ -135,13 +136,12 @@ class _Writer:
             for node in layouts.reordered_first(graph):
                 self.add_copy(node)
         for number, kernel in enumerate(kernels):
-            self.add_kernel(kernel, use, {read for read in kernel.reads if last[read] == number}, untouched)
+            self.add_kernel(kernel, use, {read for read in kernel.reads if last_reader[read] == number}, left_as_traced)
 
-    def staying(self, graph):
+    def bases_that_outlive(self, graph):
         """Bases whose memory outlives the graph: results, parameters and inputs."""
-        given = [n for n in graph.nodes if n.op == "placeholder"]
-        own = {n for n in given if n.name in self.primals}
-        return own | {base_of(n) for n in outputs_of(graph) if isinstance(n, torch.fx.Node)}
+        primals = {n for n in graph.nodes if n.op == "placeholder" and n.name in self.primals}
+        return primals | {base_of(n) for n in outputs_of(graph) if isinstance(n, torch.fx.Node)}
 
     def bind_saved_values(self, forward, backward):
         """Maps the backward graph's placeholders to the forward graph's values of the same name, or views of them."""
@@ -151,6 +151,7 @@ class _Writer:
     # --- tensors ---
 
     def add_tensor(self, node, wanted, use, padded=False):
+        """Adds the tensor of a base and returns its name, `wanted` or similar; None for what has no elements."""
         value = value_of(node)
         if not isinstance(value, torch.Tensor) or value.numel() == 0:
             return None
@@ -165,15 +166,16 @@ class _Writer:
 
     # --- operators ---
 
-    def add_kernel(self, kernel, use, dying, untouched):
+    def add_kernel(self, kernel, use, dying, left_as_traced):
+        """Adds a kernel's operator and results. `dying`: the bases of which it is the last reader."""
         read = list(dict.fromkeys(self.memory[base] for base in kernel.reads if base in self.memory))
-        gradient = self.gradient_as_traced(kernel)
+        gradient = self.bytes_of_copied_gradient(kernel)
         padded = kernel.joined or name_of(kernel.nodes[-1]) in ("mm", "addmm", "bmm")
         made = [self.add_tensor(node, self.label_of(node), use, padded and node not in self.returned) for node in kernel.writes]
         made = [name for name in made if name is not None]
         if not made:
             return
-        self.note_order(kernel, untouched)
+        self.note_order(kernel, left_as_traced)
         values = [value_of(b) for b in kernel.reads + kernel.writes if isinstance(value_of(b), torch.Tensor)]
         flops, products = work_of_kernel(kernel)
         op = {"name": unique_name(self.op_names, self.label_of(kernel.nodes[-1])), "kind": "opaque", "label": label_of_kernel(kernel), "flops": flops,
@@ -190,7 +192,7 @@ class _Writer:
         alias = self.alias_of(kernel, read, made, dying)
         op |= {"alias": alias} if alias else {}
         self.ops.append(op)
-        launches = launches_of(kernel) + COPIED * len(copies) + self.copies_filter_gradient(kernel) + (gradient > 0)
+        launches = kernel_count(kernel) + COPIES * len(copies) + self.has_copied_filter_gradient(kernel) + (gradient > 0)
         if launches > 1:
             self.launches[op["name"]] = launches
         if kernel.joined:
@@ -205,19 +207,19 @@ class _Writer:
         size = stored_bytes(value_of(node))
         self.ops.append({"name": unique_name(self.op_names, made), "kind": "opaque", "label": "clone", "flops": 0, "bytes": 2 * size, "in": [source], "out": [made]})
 
-    def copies_filter_gradient(self, kernel):
+    def has_copied_filter_gradient(self, kernel):
         """Whether the gradient of filters has channels last, so that PyTorch copies it to the order of the filters."""
         node = kernel.nodes[-1]
         return not kernel.joined and self.channels_last and name_of(node) == "convolution_backward" and layouts.is_reordered(value_of(node.args[2]))
 
-    def note_order(self, kernel, untouched):
+    def note_order(self, kernel, left_as_traced):
         """Notes which images that a generated kernel writes keep the traced order: those after the last convolution, and those computed
         only from these."""
         images = [base for base in kernel.reads if layouts.is_image(base) and base in self.memory]
         alike = images and all(self.memory[base] in self.as_traced for base in images)
-        self.as_traced |= {self.memory[base] for base in kernel.writes if base in untouched or kernel.joined and alike and layouts.is_image(base)}
+        self.as_traced |= {self.memory[base] for base in kernel.writes if base in left_as_traced or kernel.joined and alike and layouts.is_image(base)}
 
-    def gradient_as_traced(self, kernel):
+    def bytes_of_copied_gradient(self, kernel):
         """Bytes of the gradient of a convolution's result that PyTorch copies because its order differs from that of the images."""
         node = kernel.nodes[-1]
         if kernel.joined or name_of(node) != "convolution_backward" or self.memory.get(base_of(node.args[0])) not in self.as_traced:
@@ -243,7 +245,8 @@ class _Writer:
 
     # --- roles ---
 
-    def return_results(self, returned, mutations):
+    def mark_outputs(self, returned, mutations):
+        """Gives the results of the forward pass the role `output`; counts those that are new values of inputs, `mutations`, as left out."""
         for i, node in enumerate(returned):
             tensor = self.memory.get(base_of(node)) if isinstance(node, torch.fx.Node) else None
             if tensor is None or self.tensors[tensor]["use"] not in ("activation",):
@@ -254,6 +257,7 @@ class _Writer:
                 self.tensors[tensor]["use"] = "output"
 
     def name_gradients(self, gradients, primals):
+        """Names each gradient after its parameter or input and gives it its role."""
         for node, (name, role, *_) in zip(gradients, primals):
             tensor = self.memory.get(base_of(node)) if isinstance(node, torch.fx.Node) else None
             if tensor is None or self.tensors[tensor]["use"] not in ("activation_gradient", "activation"):
@@ -271,11 +275,12 @@ class _Writer:
         self.memory = {base: new if tensor == old else tensor for base, tensor in self.memory.items()}
 
     def drop_unused(self):
+        """Drops tensors that no operator reads or writes."""
         touched = {t for op in self.ops for t in op["in"] + op["out"]}
         self.tensors = {name: t for name, t in self.tensors.items() if name in touched}
 
 
-def launches_of(kernel):
+def kernel_count(kernel):
     """The number of GPU kernels that run for a kernel of the graph."""
     return 1 + kernel.later_steps if kernel.joined else launches_of_library(kernel.nodes[-1])
 
@@ -288,16 +293,16 @@ def label_of_kernel(kernel):
 
 
 def layout_of(value, padded=False):
-    """Type and extents of a tensor with the same number of bytes. 64-bit elements become pairs of 32-bit ones. With `padded`, rows of
-    matrices are padded (values.padded_strides)."""
-    kind, wide = TYPES_BY_SIZE[value.dtype.is_floating_point or value.dtype.is_complex][value.element_size()]
+    """{"shape", "type"} of a tensor with four extents and the same number of bytes. 64-bit elements become pairs of 32-bit ones. With
+    `padded`, rows of matrices are padded (values.padded_strides)."""
+    kind, words = TYPES_BY_SIZE[value.dtype.is_floating_point or value.dtype.is_complex][value.element_size()]
     dense = stored_elements(value) == value.numel()
     shape = list(value.shape) if dense else [1, stored_elements(value)]
     if padded and len(shape) > 1 and dense and value.is_contiguous():
         shape[-1] = padded_row(shape[-1], value)
     shape = [1, *shape] if len(shape) == 1 else shape
     shape = [*shape[:3], math.prod(shape[3:])] if len(shape) > 3 else shape + [1] * (4 - len(shape))
-    shape[3] *= wide
+    shape[3] *= words
     return {"shape": shape, "type": kind}
 
 

@@ -26,7 +26,7 @@ NO_CONTEXT = contextlib.nullcontext()
 
 
 def current_gpu(gpu_number):
-    """A context in which a GPU is the current_gpu one, since the handle 0 means the default stream of the current_gpu GPU."""
+    """A context in which a GPU is the current one, since the handle 0 means the default stream of the current GPU."""
     return NO_CONTEXT if torch.cuda.current_device() == gpu_number else torch.cuda.device(gpu_number)
 
 
@@ -50,7 +50,7 @@ class CopyStream:
         self.record, self.wait, self.copy = driver()
 
     def begin(self, target, source, size, done):
-        """Copies `size` bytes between two addresses after all that the GPU's current_gpu stream was given so far, and records the event `done`."""
+        """Copies `size` bytes between two addresses after all that the GPU's current stream was given so far, and records the event `done`."""
         with current_gpu(self.gpu_number):
             raise_error(self.record(self.ready, private.raw_stream(self.gpu_number)) or self.wait(self.handle, self.ready, 0)
                    or self._move(target, source, size) or self.record(done, self.handle))
@@ -66,7 +66,7 @@ class CopyStream:
         return self.copy(target, source, size, self.handle)
 
     def finish(self, done):
-        """Makes the GPU's current_gpu stream wait for the event."""
+        """Makes the GPU's current stream wait for the event."""
         with current_gpu(self.gpu_number):
             raise_error(self.wait(private.raw_stream(self.gpu_number), done, 0))
 

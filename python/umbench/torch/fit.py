@@ -13,7 +13,7 @@ from .costs import RATES, costs_for, rates_of
 from .operators import name_of
 from .plan import Plan, in_gib
 from .planner import NoPlan, NoRoom, ask
-from .step import device_of, step_and_own_choice
+from .step import device_of, step_and_pytorchs_choice
 
 BYTES_OF_UNITS = {"": 1, "B": 1, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40, "KB": 1e3, "MB": 1e6, "GB": 1e9}
 # Bytes of an optimizer's states for each byte of a parameter.
@@ -292,7 +292,7 @@ class Planning:
 
         def plan_graph(graph):
             """(its Step, bytes on the device without its tensors, the planner's answer)."""
-            step, begin = step_and_own_choice(graph, num_fwd_outputs, static_lifetime_input_indices, self.costs)
+            step, begin = step_and_pytorchs_choice(graph, num_fwd_outputs, static_lifetime_input_indices, self.costs)
             if on_gpu:
                 private.free_workspaces()  # frees the workspaces of the stream on which operators were measured
             base = self.base_bytes(step) + unforeseen

@@ -111,12 +111,12 @@ def plan_of(options, budget, joint, effort):
     from .costs import ByMachine
     from .fit import fastest_of, has_products, states_per_byte
     from .planner import ask
-    from .step import step_and_own_choice
+    from .step import step_and_pytorchs_choice
 
     costs = ByMachine(machine(options.gpu.removeprefix("sim:")))
 
     def ask_about(graph):
-        step, begin = step_and_own_choice(graph, joint.num_fwd_outputs, joint.static_inputs, costs)
+        step, begin = step_and_pytorchs_choice(graph, joint.num_fwd_outputs, joint.static_inputs, costs)
         resident = [row["bytes"] for row in step.rows if row["resident"]]
         trained = sum(row["bytes"] for row in step.rows if row["backward_result"])
         base = LIBRARY_BYTES * has_products(step) + sum(resident) + states_per_byte(options.optimizer) * trained

@@ -23,7 +23,7 @@ from .values import base_of, maker_of, numel, padded_row, tensors_of, value_of
 # unroll_reductions_threshold, max_fusion_size. A reduction to few elements of many each goes in two steps, the first by many blocks, so that what reads
 # its result is another kernel (choices.py: reduction_split_factor, for 132 multiprocessors); a variance takes a third step where the first has
 # more blocks a column than multiprocessors.
-READS_WHEN_SHARED, OPERATIONS_WHEN_SHARED, READS, UNROLLED, MAX_NODES = 4, 30, 8, 8, 64
+MAX_READS_IF_SHARED, MAX_OPERATIONS_IF_SHARED, MAX_READS, MIN_REDUCED, MAX_NODES = 4, 30, 8, 8, 64
 MULTIPROCESSORS = 132
 MANY_RESULTS, SHORT_ROW, SHORT_COLUMN = MULTIPROCESSORS * 2 * 32, 8192, 1024
 FEW_ELEMENTS, BLOCKS = 32 * 2048 * MULTIPROCESSORS, 8 * MULTIPROCESSORS
@@ -51,14 +51,14 @@ def kernels_of(graph):
     buffers = _stored_values(graph)
     groups = _Groups(buffers)
     for node, buffer in buffers.items():
-        for read, straight in buffer.reads.items():
-            if straight and maker_of(read) in buffers:
+        for read, elementwise in buffer.reads.items():
+            if elementwise and maker_of(read) in buffers:
                 groups.join(maker_of(read), node)
-    for readers in _sharing(buffers).values():
+    for readers in _readers_by_value(buffers).values():
         for one, other in zip(readers, readers[1:]):
             groups.join(one, other)
-    needed = _needed(graph)
-    return [_kernel(members, buffers, groups, needed) for members in groups.in_order()]
+    results = _results_of(graph)
+    return [_make_kernel(members, buffers, groups, results) for members in groups.in_order()]
 
 
 # --- what lies in memory ---
@@ -73,7 +73,8 @@ class _Buffer:
         self.later_steps = 0               # further steps of a reduction, after which only another kernel can read the result
 
 
-def _needed(graph):
+def _results_of(graph):
+    """The bases of the values that a graph returns."""
     return {base_of(n) for out in graph.nodes if out.op == "output" for n in out.all_input_nodes}
 
 
@@ -84,32 +85,33 @@ def _stored_values(graph):
     for node in nodes:
         for source in node.all_input_nodes:
             readers.setdefault(maker_of(base_of(source)), []).append((node, source))
-    needed = {maker_of(n) for n in _needed(graph)}
+    needed = {maker_of(n) for n in _results_of(graph)}
     buffers, expressions = {}, {}
     for node in nodes:
         kind = kind_of(node)
         if kind == NOTHING:
             continue
-        made = _expression(node, kind, expressions)
+        made = _make_buffer(node, kind, expressions)
         stored = node in needed or _is_stored(node, made, readers.get(node, []))
         (buffers if stored else expressions)[node] = made
     return buffers
 
 
-def _expression(node, kind, expressions):
+def _make_buffer(node, kind, expressions):
+    """The _Buffer of a node. `expressions`: {node: _Buffer} of the nodes before it whose values do not lie in memory."""
     made = _Buffer(kind)
     for source in node.all_input_nodes:
         base = base_of(source)
         if base.op == "call_function" and kind_of(maker_of(base)) == NOTHING:
             continue
-        straight = reads_elementwise(node, source, kind)
-        inner = expressions.get(maker_of(base))
-        if inner is None:
-            made.reads[base] = made.reads.get(base, True) and straight
+        elementwise = reads_elementwise(node, source, kind)
+        source_buffer = expressions.get(maker_of(base))
+        if source_buffer is None:
+            made.reads[base] = made.reads.get(base, True) and elementwise
             continue
-        made.inlined |= inner.inlined | {maker_of(base): None}
-        for read, along in inner.reads.items():
-            made.reads[read] = made.reads.get(read, True) and along and straight
+        made.inlined |= source_buffer.inlined | {maker_of(base): None}
+        for read, elementwise_there in source_buffer.reads.items():
+            made.reads[read] = made.reads.get(read, True) and elementwise_there and elementwise
     made.extent = _extent(node, kind)
     made.later_steps = _later_steps(node, *made.extent) if kind == REDUCED else 0
     return made
@@ -123,30 +125,32 @@ def reads_elementwise(node, source, kind):
 
 def is_without_padding(view, base):
     """Whether the node `view` has all rows of the matrix `base` and leaves out only their padding."""
-    of, value = value_of(base), value_of(view)
-    if not isinstance(of, torch.Tensor) or of.dim() != 2 or not isinstance(value, torch.Tensor) or value.dim() < 2:
+    whole, value = value_of(base), value_of(view)
+    if not isinstance(whole, torch.Tensor) or whole.dim() != 2 or not isinstance(value, torch.Tensor) or value.dim() < 2:
         return False
     row = value.shape[-1]
-    return value.numel() // max(row, 1) == of.shape[0] and padded_row(row, value) == padded_row(of.shape[1], of)
+    return value.numel() // max(row, 1) == whole.shape[0] and padded_row(row, value) == padded_row(whole.shape[1], whole)
 
 
-def _later_steps(node, results, each):
-    rows = results == 1 or reduces_rows(node)
-    if results >= MANY_RESULTS or each <= (SHORT_ROW if rows else SHORT_COLUMN):
+def _later_steps(node, results, elements):
+    """The number of steps after the first of a reduction to that many results from that many elements each."""
+    along_rows = results == 1 or reduces_rows(node)
+    if results >= MANY_RESULTS or elements <= (SHORT_ROW if along_rows else SHORT_COLUMN):
         return 0
-    blocks = each // 128 if results * each < FEW_ELEMENTS else BLOCKS // -(-results // 128)
-    return 2 if name_of(node) == "var_mean" and not rows and blocks > MULTIPROCESSORS else 1
+    blocks = elements // 128 if results * elements < FEW_ELEMENTS else BLOCKS // -(-results // 128)
+    return 2 if name_of(node) == "var_mean" and not along_rows and blocks > MULTIPROCESSORS else 1
 
 
 def _is_stored(node, buffer, readers):
-    if buffer.kind in (ALONE, SCATTERED, READS_NEIGHBOURS) or is_random(node) or (buffer.kind == REDUCED and buffer.extent[1] >= UNROLLED):
+    """Whether the value of a node lies in memory. `readers`: [(node that reads it, the view that it reads)]."""
+    if buffer.kind in (ALONE, SCATTERED, READS_NEIGHBOURS) or is_random(node) or (buffer.kind == REDUCED and buffer.extent[1] >= MIN_REDUCED):
         return True
     for reader, source in readers:
         kind = kind_of(reader)
         if kind == ALONE or (kind == SCATTERED and reader.args[0] is source) or (kind == READS_NEIGHBOURS and not _is_position(reader, source)):
             return True
     reads, operations = len(buffer.reads), len(buffer.inlined) + 1
-    return reads > READS or len(readers) > 1 and (reads > READS_WHEN_SHARED or operations > OPERATIONS_WHEN_SHARED)
+    return reads > MAX_READS or len(readers) > 1 and (reads > MAX_READS_IF_SHARED or operations > MAX_OPERATIONS_IF_SHARED)
 
 
 def _is_position(reader, source):
@@ -155,37 +159,39 @@ def _is_position(reader, source):
 
 
 def _extent(node, kind):
-    result = max((t.numel() for t in tensors_of(node)), default=1)
+    """(number of results, elements that each is reduced from)."""
+    results = max((t.numel() for t in tensors_of(node)), default=1)
     read = max((numel(n) for n in node.all_input_nodes), default=1)
     if kind == REDUCED:
-        return result, max(1, read // max(result, 1))
-    return (max((numel(n) for n in node.all_input_nodes[1:]), default=result) if kind == SCATTERED else result), 1
+        return results, max(1, read // max(results, 1))
+    return (max((numel(n) for n in node.all_input_nodes[1:]), default=results) if kind == SCATTERED else results), 1
 
 
 # --- kernels ---
 
-def _sharing(buffers):
-    """The buffers that read the same value in memory, by that value."""
+def _readers_by_value(buffers):
+    """{value in memory: [nodes that read all of it element by element]}."""
     found = {}
     for node, buffer in buffers.items():
-        for read, straight in buffer.reads.items():
-            if straight and buffer.kind != ALONE and numel(read) == buffer.extent[0] * buffer.extent[1]:
+        for read, elementwise in buffer.reads.items():
+            if elementwise and buffer.kind != ALONE and numel(read) == buffer.extent[0] * buffer.extent[1]:
                 found.setdefault(read, []).append(node)
     return found
 
 
-def _kernel(members, buffers, groups, needed):
+def _make_kernel(members, buffers, groups, results_of_graph):
+    """The Kernel that computes `members`, nodes of one group."""
     own, nodes, reads = set(members), {}, {}
     for member in members:
         nodes |= buffers[member].inlined | {member: None}
-        for read, straight in buffers[member].reads.items():
+        for read, elementwise in buffers[member].reads.items():
             if maker_of(read) not in own:
-                reads.setdefault(read, []).append((member, straight))
+                reads.setdefault(read, []).append((member, elementwise))
     kernel = Kernel(list(nodes), list(reads), joined=buffers[members[0]].kind != ALONE, later_steps=sum(buffers[m].later_steps for m in members))
     for member in members:
         results = [u for u in member.users if base_of(u) is u and maker_of(u) is member] or [member]
         for result in results:
-            if result in needed or any(reader not in own for reader in groups.readers.get(result, ())):
+            if result in results_of_graph or any(reader not in own for reader in groups.readers.get(result, ())):
                 kernel.writes.append(result)
                 kernel.over[result] = [read for read, loops in reads.items() if loops == [(member, True)] or read is _scattered_over(member, loops)]
             else:
@@ -199,52 +205,53 @@ def _scattered_over(member, loops):
 
 
 class _Groups:
-    """Groups of buffers that share a kernel, by numbers. before(): groups whose results a group reads. predecessors: a bit for each group that has
-    to run before."""
+    """Groups of buffers that share a kernel; groups are numbers. members: {group: [nodes]}; group_of: {node: group}; readers: {value: [nodes that
+    read it]}; extents: {group: (results, elements reduced to each)}; predecessors: {group: a bit for each group that has to run before}."""
 
     def __init__(self, buffers):
-        self.buffers, self.members, self.of, self.readers = buffers, {}, {}, {}
+        self.buffers, self.members, self.group_of, self.readers = buffers, {}, {}, {}
         self.extents, self.predecessors = {}, {}
         for number, (node, buffer) in enumerate(buffers.items()):
-            self.of[node], self.members[number], self.extents[number] = number, [node], buffer.extent
+            self.group_of[node], self.members[number], self.extents[number] = number, [node], buffer.extent
             for read in buffer.reads:
                 self.readers.setdefault(read, []).append(node)
             self.predecessors[number] = 0
-            for other in self.before(number):
+            for other in self.read_by(number):
                 self.predecessors[number] |= self.predecessors[other] | 1 << other
 
-    def before(self, group):
+    def read_by(self, group):
+        """The groups whose results a group reads."""
         makers = (maker_of(read) for node in self.members[group] for read in self.buffers[node].reads)
-        return {self.of[maker] for maker in makers if maker in self.of} - {group}
+        return {self.group_of[maker] for maker in makers if maker in self.group_of} - {group}
 
     def join(self, one, other):
-        """Merges the kernels of two buffers if that is possible."""
-        a, b = sorted((self.of[one], self.of[other]))
+        """Merges the groups of two nodes if one kernel can compute both."""
+        a, b = sorted((self.group_of[one], self.group_of[other]))
         if a == b or ALONE in (self.buffers[one].kind, self.buffers[other].kind):
             return
-        extent = _common(self.extents[a], self.extents[b])
+        extent = _merged_extent(self.extents[a], self.extents[b])
         if extent is None or len(self.members[a]) + len(self.members[b]) > MAX_NODES:
             return
-        if self._is_between(a, b) or self._is_between(b, a) or self._waits(a, b) or self._waits(b, a):
+        if self._is_between(a, b) or self._is_between(b, a) or self._needs_last_step(a, b) or self._needs_last_step(b, a):
             return
         self.extents[a], self.members[a] = extent, self.members[a] + self.members.pop(b)
         for node in self.members[a]:
-            self.of[node] = a
+            self.group_of[node] = a
         predecessors = (self.predecessors[a] | self.predecessors.pop(b)) & ~(1 << a | 1 << b)
         self.predecessors[a] = predecessors
         for group, others in self.predecessors.items():
             if others & (1 << a | 1 << b):
                 self.predecessors[group] = (others | predecessors | 1 << a) & ~(1 << b)
 
-    def _waits(self, first, last):
+    def _needs_last_step(self, first, last):
         """Whether `last` reads a reduction in steps of `first` and runs over more elements than its results, as the last step does."""
         steps = {node for node in self.members[first] if self.buffers[node].later_steps}
         results = {(self.buffers[node].extent[0], 1) for node in steps}
         return self.extents[last] not in results and any(maker_of(read) in steps for node in self.members[last] for read in self.buffers[node].reads)
 
     def _is_between(self, first, last):
-        """Whether a third kernel has to run after the one and before the other."""
-        return any(self.predecessors[group] >> first & 1 for group in self.before(last) if group != first)
+        """Whether a third group has to run after `first` and before `last`."""
+        return any(self.predecessors[group] >> first & 1 for group in self.read_by(last) if group != first)
 
     def in_order(self):
         """The members of each group; a group comes as soon as one of its members may, after all that it reads."""
@@ -252,7 +259,7 @@ class _Groups:
         for start in sorted(self.members):
             stack = [start]
             while stack:
-                waits = [g for g in self.before(stack[-1]) if g not in done] if stack[-1] not in done else []
+                waits = [g for g in self.read_by(stack[-1]) if g not in done] if stack[-1] not in done else []
                 if waits:
                     stack.append(min(waits))
                     continue
@@ -262,9 +269,9 @@ class _Groups:
                     yield self.members[group]
 
 
-def _common(a, b):
-    """The elements of a merged kernel of both; None if the two differ."""
+def _merged_extent(a, b):
+    """The extent of one kernel for two extents, (results, elements reduced to each); None if no kernel can have both."""
     if a == b:
         return a
-    flat, deep = (a, b) if b[1] > 1 else (b, a)
-    return deep if flat[1] == 1 and flat[0] in (deep[0], deep[0] * deep[1]) else None
+    elementwise, reduction = (a, b) if b[1] > 1 else (b, a)
+    return reduction if elementwise[1] == 1 and elementwise[0] in (reduction[0], reduction[0] * reduction[1]) else None

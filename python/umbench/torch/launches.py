@@ -21,7 +21,7 @@ def add_waits(converted, kernel_ns=KERNEL_NS):
     before = dict(zip(passes, (BEFORE, BETWEEN)))
     launched = done = 0
     for op in timed:
-        launched += round(kernel_ns * (launches_of(converted, op["name"]) + before.get(op["name"], 0)))
+        launched += round(kernel_ns * (launch_cost(converted, op["name"]) + before.get(op["name"], 0)))
         end = max(done + op["duration_ns"], launched + op["duration_ns"] // converted.launches.get(op["name"], 1))
         op["duration_ns"], done = end - done, end
     if len(passes) > 1:
@@ -30,7 +30,7 @@ def add_waits(converted, kernel_ns=KERNEL_NS):
     return launched
 
 
-def launches_of(converted, name):
+def launch_cost(converted, name):
     """The cost of launching an operator, in launches of a generated kernel."""
     node = converted.alone.get(name)
     if node is None:

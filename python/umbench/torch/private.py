@@ -82,7 +82,7 @@ def node_info(joint, num_fwd_outputs, static_lifetime_input_indices):
     return partitioners.classify_nodes(joint, list(static_lifetime_input_indices or []), num_fwd_outputs)
 
 
-def own_choice(joint, info):
+def pytorchs_choice(joint, info):
     """The nodes that PyTorch would save without a budget. `info`: of node_info()."""
     from torch._functorch import partitioners
 
@@ -164,12 +164,12 @@ def traced_strides_kept():
 
     find = GraphLowering.find_nodes_prefer_channels_last
 
-    def found(self):
+    def without_traced(self):
         convolutions = self.module.graph.find_nodes(op="call_function", target=torch.ops.aten.convolution.default)
         traced = any(not node.meta["val"].is_contiguous() for node in convolutions)
         return {node for node in find(self) if not (traced and is_contiguous_image(node.meta.get("val")))}
 
-    GraphLowering.find_nodes_prefer_channels_last = found
+    GraphLowering.find_nodes_prefer_channels_last = without_traced
     try:
         yield
     finally:
@@ -300,7 +300,7 @@ def call_directly(module, operators):
     from torch._inductor.codegen.wrapper import ExternKernelAllocLine
     from torch._inductor.virtualized import V
 
-    def written(operator):
+    def writer_of(operator):
         def write(node, writeline):
             wrapper = V.graph.wrapper_code
             wrapper.add_import_once(f"from {__package__} import {module} as umbench_{module}")
@@ -310,7 +310,7 @@ def call_directly(module, operators):
         return write
 
     for operator in operators:
-        CUSTOM_EXTERN_KERNEL_CODEGEN[f"torch.ops.umbench.{operator}.default"] = CustomCodegen(python=written(operator))
+        CUSTOM_EXTERN_KERNEL_CODEGEN[f"torch.ops.umbench.{operator}.default"] = CustomCodegen(python=writer_of(operator))
 
 
 def is_contiguous_image(value):
@@ -411,7 +411,7 @@ def record_allocations(begin):
     torch.cuda.memory._record_memory_history(enabled="all" if begin else None, context=None, max_entries=200000, clear_history=True)
 
 
-def records_allocations():
+def is_recording_allocations():
     """Whether the allocator's events are being recorded."""
     return torch._C._cuda_isHistoryEnabled()
 

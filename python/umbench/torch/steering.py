@@ -13,14 +13,14 @@ import tempfile
 from .planner import program
 
 MIB = 2**20
-LARGE = MIB           # larger allocations use the pool that is placed here
+MAX_SMALL = MIB       # larger allocations use the pool that is placed here
 MAX_HELD = 40        # maximum number of pieces held before one allocation
 ROUNDINGS = (512, MIB)  # roundings of the sizes that are packed, since each leaves other gaps
-FEW = 40              # number of pieces that need not be reduced; each costs CPU time in every step
+FEW_HELD = 40         # number of pieces that need not be reduced; each costs CPU time in every step
 TRIALS = 600          # trials of holding fewer pieces
 
 
-def addresses(requests, rounding):
+def pack_tensors(requests, rounding):
     """({key: bytes from the first address}, bytes of the whole packing) from the packer of the umbench program; ({}, 0) if it fails. Sizes are
     rounded up to multiples of `rounding`."""
     begins, sizes, ends = {}, {}, {}
@@ -59,7 +59,8 @@ def count_satisfied(requests, changes, pieces):
 
 
 def apply_change(pieces, held, released, taken):
-    """Makes one change of the held pieces, {key: (address, bytes)}: releases, then takes. Returns whether there was room."""
+    """Makes one change of `held`, the held pieces {key: (address, bytes)}: releases keys, then takes {key: bytes}. Returns whether there was
+    room."""
     for key in released:
         if key in held:
             pieces.give(*held.pop(key))
@@ -72,33 +73,33 @@ def apply_change(pieces, held, released, taken):
 
 
 def find_holds(requests, pieces, begin, room):
-    """(changes, 0): changes of the held pieces with which all requests find room in `pieces`. The largest piece has `room` bytes from address
-    `begin`. If none are found: (None, bytes that `room` lacks for the best packing)."""
+    """Which pieces to hold, and when, so that all requests fit into `pieces`, whose largest has `room` bytes from `begin`. Returns (changes of the
+    held pieces, 0), or (None, bytes that `room` lacks for the best packing found; 0 if none was found)."""
     if count_satisfied(requests, {}, pieces.copy()) == len(requests):
         return {}, 0
     for elsewhere in ({}, in_other_pieces(requests, pieces, begin)):
-        best, least = changes_for_best_packing(requests, pieces, begin, room, elsewhere)
-        if best is not None:
-            return at_fewer_points(best, Trials(requests, pieces, 2 * TRIALS)), 0
-    return None, max(0, least - room) if least < math.inf else 0
+        changes, packed = changes_for_best_packing(requests, pieces, begin, room, elsewhere)
+        if changes is not None:
+            return at_fewer_points(changes, Trials(requests, pieces, 2 * TRIALS)), 0
+    return None, max(0, packed - room) if packed < math.inf else 0
 
 
 def changes_for_best_packing(requests, pieces, begin, room, elsewhere):
-    """(changes of the held pieces or None, bytes of the best packing) where tensors of `elsewhere`, {key: address}, lie in pieces other than
-    that at `begin`. The changes hold few pieces: those that are not needed are left out."""
+    """(changes of the held pieces or None, bytes of the best packing, infinite if there is none) where tensors of `elsewhere`, {key: address},
+    lie in pieces other than that at `begin`. The changes hold few pieces: those that are not needed are left out."""
     lengths, best, least = {key: size for is_taken, key, size, _ in requests if is_taken}, None, math.inf
     for rounding in ROUNDINGS:
-        wanted, size = addresses([request for request in requests if request[1] not in elsewhere], rounding)
+        wanted, size = pack_tensors([request for request in requests if request[1] not in elsewhere], rounding)
         least = min(least, size or math.inf)
         if not wanted or size > room + 2 * rounding:
             continue
         end = max(wanted[key] + lengths[key] for key in wanted)
-        for turned in (wanted, {key: end - wanted[key] - lengths[key] for key in wanted}):
-            wanted_here = Targets(requests, {key: begin + address for key, address in turned.items()} | elsewhere, begin, begin + room)
+        for positions in (wanted, {key: end - wanted[key] - lengths[key] for key in wanted}):
+            wanted_here = Targets(requests, {key: begin + address for key, address in positions.items()} | elsewhere, begin, begin + room)
             changes = changes_of_holds(requests, wanted_here, pieces.copy())
             if changes is not None and count_satisfied(requests, changes, pieces.copy()) == len(requests):
                 best = min(best or changes, without_unneeded(changes, Trials(requests, pieces, TRIALS)), key=count_taken)
-        if best is not None and count_taken(best) <= FEW:
+        if best is not None and count_taken(best) <= FEW_HELD:
             break
     return best, least
 
@@ -136,7 +137,7 @@ def without_unneeded(changes, trials):
         for begin in range(0, len(points), length):
             run = points[begin:begin + length]
             if any(changes[point][1] for point in run):
-                changes = trials.better(changes, changes | {point: (changes[point][0], {}) for point in run})
+                changes = trials.others_if_they_fit(changes, changes | {point: (changes[point][0], {}) for point in run})
         if length == 1:
             break
         length = max(1, length // 2)
@@ -149,7 +150,7 @@ def at_fewer_points(changes, trials):
     for point in sorted(changes):
         for key in list(changes[point][1]):
             released, taken = changes[point]
-            changes = trials.better(changes, changes | {point: (released, {other: size for other, size in taken.items() if other != key})})
+            changes = trials.others_if_they_fit(changes, changes | {point: (released, {other: size for other, size in taken.items() if other != key})})
     return merge_changes(without_empty(changes), trials)
 
 
@@ -159,7 +160,7 @@ class Trials:
     def __init__(self, requests, pieces, limit):
         self.requests, self.pieces, self.left = requests, pieces, limit
 
-    def better(self, changes, others):
+    def others_if_they_fit(self, changes, others):
         """`others` if all requests find room with them, else `changes`; `changes` also after the last trial."""
         self.left -= 1
         return others if self.left >= 0 and count_satisfied(self.requests, others, self.pieces.copy()) == len(self.requests) else changes
@@ -186,7 +187,7 @@ def merge_changes(changes, trials):
         both = (*released, *(key for key in released_then if key not in passing)), {key: size for key, size in (taken | taken_then).items() if key not in passing}
         others = {point: change for point, change in changes.items() if point not in (first, second)}
         for point in (first, second):
-            tried = trials.better(changes, others | {point: both})
+            tried = trials.others_if_they_fit(changes, others | {point: both})
             if tried is not changes:
                 changes, second = tried, point
                 break
@@ -207,7 +208,7 @@ class Targets:
             else:
                 self.given_at[key] = number
 
-    def settle(self, key, address, now):
+    def place(self, key, address, now):
         """Notes that a tensor lies at `address`, not where it was wanted. Tensors of requests after `now` that were wanted there move
         elsewhere."""
         self.at[key], end = address, address + self.size[key]
@@ -226,9 +227,9 @@ class Targets:
         for begin, end in sorted(span for span in beside if self.begin <= span[0] < self.end) + [(self.end, self.end)]:
             if begin - at >= size:
                 place = min(max(old, at), begin - size)
-                if 0 < place - at <= LARGE:  # such a small gap cannot be held
+                if 0 < place - at <= MAX_SMALL:  # such a small gap cannot be held
                     place = at
-                elif 0 < begin - size - place <= LARGE:
+                elif 0 < begin - size - place <= MAX_SMALL:
                     place = begin - size
                 places.append(place)
             at = max(at, end)
@@ -268,7 +269,7 @@ def changes_of_holds(requests, wanted, pieces):
         now += len(group)
         if misplaced:
             for key, address in state.last_placed.items():
-                wanted.settle(key, address, now)
+                wanted.place(key, address, now)
         if any(change):
             changes[point] = change
     return changes
@@ -326,8 +327,8 @@ def hold_more(state, spans):
     return take_preferred(state.pieces, *spans[0])
 
 
-def hold_others(state, spans):
-    """Releases all held pieces. Takes the pieces that the allocator would rather choose than the first span."""
+def hold_only_preferred(state, spans):
+    """Holds only the pieces that the allocator would choose before the first span: releases all others."""
     state.release(list(state.held))
     return take_preferred(state.pieces, *spans[0])
 
@@ -343,7 +344,7 @@ def take_preferred(pieces, target, size):
         length, address = choice
         if address <= target and target + size <= address + length:
             gap = target - address
-            if gap <= LARGE:
+            if gap <= MAX_SMALL:
                 return held
             length, address = pieces.best(gap) if pieces.best(gap)[1] != address else (gap, address)
         if pieces.best(length)[1] != address:
@@ -359,7 +360,7 @@ def hold_all_else(state, spans):
         return None
     state.release(list(state.held))
     pieces, held, left = state.pieces, [], []
-    for length, begin in [piece for piece in pieces.free if piece[0] > LARGE]:
+    for length, begin in [piece for piece in pieces.free if piece[0] > MAX_SMALL]:
         at, cuts = begin, []
         for wanted, size in sorted(spans):
             first, last = max(wanted, at), min(wanted + size, begin + length)
@@ -368,7 +369,7 @@ def hold_all_else(state, spans):
                 at = last
         cuts += [(at, begin + length - at, held)] * (begin + length > at)
         for number, (address, size, into) in enumerate(cuts):
-            if size <= LARGE:
+            if size <= MAX_SMALL:
                 if number < len(cuts) - 1:
                     return None
                 continue
@@ -381,4 +382,4 @@ def hold_all_else(state, spans):
     return held
 
 
-RULES = (hold_more, hold_others, hold_all_else, hold_nothing)
+RULES = (hold_more, hold_only_preferred, hold_all_else, hold_nothing)

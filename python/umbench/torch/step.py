@@ -32,12 +32,12 @@ class Step:
         return {self.nodes[i].name for i in numbers}
 
 
-def step_and_own_choice(joint, num_fwd_outputs, static_inputs, costs):
+def step_and_pytorchs_choice(joint, num_fwd_outputs, static_inputs, costs):
     """(the Step, {numbers of the nodes that PyTorch would save without a budget})."""
     info = private.node_info(joint, num_fwd_outputs, static_inputs)
     step = step_of(joint, info, num_fwd_outputs, costs)
     number = {node: i for i, node in enumerate(step.nodes)}
-    return step, {step.root_of(number[n]) for n in private.own_choice(joint, info) if n in number}
+    return step, {step.root_of(number[n]) for n in private.pytorchs_choice(joint, info) if n in number}
 
 
 def step_of(joint, info, num_fwd_outputs, costs):
