@@ -11,7 +11,7 @@ import time
 ALONE = ("cuda_executor_test", "cuda_allocators_test", "cuda_replay_test", "measure_gpu_test")
 SHARDS = {"cuda_engines_test": 4, "cuda_convolution_kernels_test": 2, "cuda_strategies_test": 16, "cuda_operators_test": 24,
           "cuda_parts_test": 4}  # on an H100 with 12 cores all tests end in 390 s
-AT_ONCE = max(4, min(20, len(os.sched_getaffinity(0)) + 4))
+JOBS = max(4, min(20, len(os.sched_getaffinity(0)) + 4))
 LEFT_OUT = "*ballast*"  # tests of a ballast, which takes nearly all device memory
 VERDICT = re.compile(r"^\[ +(OK|FAILED|SKIPPED) +\] ([^ ,]+)[, ].*\((\d+) ms\)$", re.MULTILINE)
 
@@ -25,15 +25,15 @@ def run(folder, logs, seconds):
     if not found:
         print(f"error: no cuda_*_test in {folder}; build the preset cuda, or name its folder")
         return False
-    results = [execute(found[name], 0, 1, logs, end) for name in ALONE if name in found]
+    results = [run_shard(found[name], 0, 1, logs, end) for name in ALONE if name in found]
     names = [name for name in SHARDS if name in found] + [name for name in found if name not in ALONE and name not in SHARDS]
     together = [(found[name], shard, SHARDS.get(name, 1)) for name in names for shard in range(SHARDS.get(name, 1))]
-    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-        results += pool.map(lambda job: execute(*job, logs, end), together)
+    with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
+        results += pool.map(lambda job: run_shard(*job, logs, end), together)
     return report(results)
 
 
-def execute(path, shard, shards, logs, end):
+def run_shard(path, shard, shards, logs, end):
     """Runs one shard of an executable. Returns (name, exit code, output); the code is None if it was stopped."""
     name = path.name if shards == 1 else f"{path.name}.{shard + 1}_of_{shards}"
     environment = os.environ | {"GTEST_TOTAL_SHARDS": str(shards), "GTEST_SHARD_INDEX": str(shard)}
@@ -46,19 +46,21 @@ def execute(path, shard, shards, logs, end):
         except subprocess.TimeoutExpired:
             code = None
     text = log.read_text(encoding="utf-8", errors="backslashreplace")
-    counts = count(text)
+    counts = count_verdicts(text)
     print(f"{name}: {counts['OK']} ok, {counts['FAILED']} failed, {counts['SKIPPED']} skipped, {time.monotonic() - began:.0f} s"
           + (", stopped" if code is None else f", exit code {code}" if code else ""), flush=True)
     return name, code, text
 
 
-def count(text):
+def count_verdicts(text):
+    """{"OK", "FAILED", "SKIPPED": number of tests} of an executable's output."""
     verdicts = [match[1] for match in VERDICT.finditer(text)]
     return {verdict: verdicts.count(verdict) for verdict in ("OK", "FAILED", "SKIPPED")}
 
 
 def report(results):
-    totals = {verdict: sum(count(text)[verdict] for _, _, text in results) for verdict in ("OK", "FAILED", "SKIPPED")}
+    """Prints the sums and the output of executables that failed. Returns what run() does."""
+    totals = {verdict: sum(count_verdicts(text)[verdict] for _, _, text in results) for verdict in ("OK", "FAILED", "SKIPPED")}
     for name, code, text in results:
         if code:
             told = [line for line in text.splitlines() if not re.match(r"\[( RUN|       OK|  SKIPPED)", line)]

@@ -44,13 +44,14 @@ PAPERS = ("unified_memory", "uvm_discard", "oc_dnn", "deepum", "pooch", "vdnn", 
 WANTED_RATIO = 1.01
 
 
-def sweep(name):
+def sweep_part(name):
+    """The part that runs sweeps/gpu_NAME.json and prints its slowdowns."""
     def part(options, folder, seconds):
         line = [options.umbench, "sweep", SWEEPS / f"gpu_{name}.json", "--out", folder / f"{name}.jsonl", "--times-only",
                 "--no-preflight", "--resume"]
-        well = timed.run(line, seconds) in timed.ENDED_WELL
+        succeeded = timed.run(line, seconds) in timed.SUCCEEDED
         print(slowdown_table(folder / f"{name}.jsonl"), flush=True)
-        return well
+        return succeeded
     return part
 
 
@@ -127,20 +128,20 @@ def compare_sides(folder, cells):
 
 
 def validation(options, folder, seconds):
-    return timed.run([ROOT / "benchmarks/gpu_validation.sh", folder / "validation", options.build], seconds, {"RUNS": "1"}) in timed.ENDED_WELL
+    return timed.run([ROOT / "benchmarks/gpu_validation.sh", folder / "validation", options.build], seconds, {"RUNS": "1"}) in timed.SUCCEEDED
 
 
 def reproduce(options, folder, seconds):
     """Runs one paper after the other, each for its share of the time. A paper that was stopped runs again, in another folder."""
-    end, well = time.monotonic() + seconds, True
+    end, succeeded = time.monotonic() + seconds, True
     left = [paper for paper in PAPERS if not any(map(has_every_cell, (folder / "reproduced").glob(f"{paper}_*")))]
     while left and end - time.monotonic() >= 5:
         share = (end - time.monotonic()) / len(left)
         paper = left.pop(0)
         out = folder / "reproduced" / f"{paper}_{len(list((folder / 'reproduced').glob(f'{paper}_*'))) + 1}"
         line = [options.umbench, "reproduce", paper, "--backend", options.backend, "--out", out, "--no-figure"]
-        well = timed.run(line, share) in timed.ENDED_WELL and well
-    return well
+        succeeded = timed.run(line, share) in timed.SUCCEEDED and succeeded
+    return succeeded
 
 
 def has_every_cell(run):
@@ -151,6 +152,7 @@ def has_every_cell(run):
 
 
 def gate(options, folder, seconds):
+    """Measures pairs of equal sides until the time is over, at least one."""
     end, number, slowest = time.monotonic() + seconds, 0, 0.0
     while number == 0 or end - time.monotonic() > slowest:
         number, began = number + 1, time.monotonic()
@@ -174,21 +176,21 @@ def curves(options, folder, seconds):
 
 
 def peers(options, folder, seconds):
-    end, well = time.monotonic() + seconds, True
+    end, succeeded = time.monotonic() + seconds, True
     for number, row in enumerate(PEERS, 1):  # pytorch.py takes a network once a call, and two rows are of one network
         line = [sys.executable, ROOT / "benchmarks/peers/pytorch.py", "--umbench", options.umbench, "--rows", row, "--ways", "eager,compile",
                 "--no-gradients", "--out", folder / f"peers_{number}.jsonl", "--resume"]
-        well = timed.run(line, max(5, end - time.monotonic())) in timed.ENDED_WELL and well
-    return well
+        succeeded = timed.run(line, max(5, end - time.monotonic())) in timed.SUCCEEDED and succeeded
+    return succeeded
 
 
 def remedies(options, folder, seconds):
     return timed.run([sys.executable, ROOT / "benchmarks/peers/remedies.py", "--umbench", options.umbench, "--out",
-                      folder / "remedies.jsonl", "--resume", "--stop-after", int(seconds)], seconds) in timed.ENDED_WELL
+                      folder / "remedies.jsonl", "--resume", "--stop-after", int(seconds)], seconds) in timed.SUCCEEDED
 
 
-PARTS = {"tests": tests, "before_after": before_after, "tables": sweep("tables"), "best": sweep("best"), "papers": sweep("papers"),
-         "ooc_cudnn": sweep("ooc_cudnn"), "validation": validation, "reproduce": reproduce, "gate": gate, "replay": replayed,
+PARTS = {"tests": tests, "before_after": before_after, "tables": sweep_part("tables"), "best": sweep_part("best"), "papers": sweep_part("papers"),
+         "ooc_cudnn": sweep_part("ooc_cudnn"), "validation": validation, "reproduce": reproduce, "gate": gate, "replay": replayed,
          "curves": curves, "peers": peers, "remedies": remedies}
 
 

@@ -24,7 +24,7 @@ EXPORTED = ("gpt2_small", "unet", "vit_b_16", "swin_t", "densenet121", "gru")
 CHAINS = (2500, 10000)
 RATIOS = (1.25, 1.5, 2, 3, 4, 64)  # 64: no plan
 RATIOS_OF_CHAINS = (1.25, 2, 64)
-DEADLINE = 100  # CPU seconds of a plan
+DEADLINE_S = 100  # CPU seconds of a plan
 SEARCHES = ("best", "best_managed")
 PAPERS = ("pooch", "checkmate", "autoswap")  # of ResNet-152 alone
 FIELDS = ("network", "strategy", "ratio", "build")
@@ -71,6 +71,7 @@ def operators_of(umbench, words, folder):
 
 
 def tasks(umbench, folder, build):
+    """Yields what measure() takes for each case."""
     for network, words in cases(folder):
         operators = operators_of(umbench, words, folder)
         for strategy in SEARCHES + (PAPERS if network == "resnet152" else ()):
@@ -85,18 +86,19 @@ def processor():
 
 
 def measure(umbench, task):
-    line = [str(umbench), "plan", "--network", *task["words"], "--strategy", task["strategy"], "--ratio", str(task["ratio"]),
-            "--backend", "sim:h200", "--deadline", str(DEADLINE)]
+    """Makes a plan; returns the line of the file."""
+    command = [str(umbench), "plan", "--network", *task["words"], "--strategy", task["strategy"], "--ratio", str(task["ratio"]),
+            "--backend", "sim:h200", "--deadline", str(DEADLINE_S)]
     with tempfile.TemporaryFile("w+") as text:
-        child = subprocess.Popen(line, stdout=text, stderr=subprocess.STDOUT)
+        child = subprocess.Popen(command, stdout=text, stderr=subprocess.STDOUT)
         _, status, used = os.wait4(child.pid, 0)
         text.seek(0)
         said = text.read()
     found = re.search(r"(?m)^  expected +(.+?) an iteration", said)
-    last = "planned" if status == 0 else said.strip().splitlines()[-1] if said.strip() else ""
+    outcome = "planned" if status == 0 else said.strip().splitlines()[-1] if said.strip() else ""
     return {**{field: task[field] for field in FIELDS}, "cpu_s": round(used.ru_utime + used.ru_stime, 2),
             "peak_mib": used.ru_maxrss // 1024, "processor": processor(),
-            "operators": task["operators"], "outcome": found[1] if found else last.removeprefix("umbench: ")[:120]}
+            "operators": task["operators"], "outcome": found[1] if found else outcome.removeprefix("umbench: ")[:120]}
 
 
 def main():
@@ -110,8 +112,8 @@ def main():
         done = {tuple(line.get(field) for field in FIELDS) for line in timed.measured_lines(options.out)}
         left = [task for task in tasks(options.umbench, folder, options.build) if tuple(task[field] for field in FIELDS) not in done]
         with options.out.open("a", encoding="utf-8") as file:
-            for line in as_completed([pool.submit(measure, options.umbench, task) for task in left]):
-                print(json.dumps(line.result()), file=file, flush=True)
+            for made in as_completed([pool.submit(measure, options.umbench, task) for task in left]):
+                print(json.dumps(made.result()), file=file, flush=True)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ import timed  # noqa: E402
 from umbench import graph_files, load  # noqa: E402
 
 NETWORKS = ("vgg16", "resnet50")
-CURVED = ("vit_b_16", "convnext_t")
+NETWORKS_OF_CURVES = ("vit_b_16", "convnext_t")
 WORKSPACE = "64MiB"  # workspaces are not managed: large ones would hide the strategies
 SWEEP = {"schema": 1, "name": "gpu_replay",
          "common": {"strategy": ["device", "managed", "managed_prefetch", "twin", "best"], "ratio": [0.9, 1.25, 2], "backend": "cuda:0",
@@ -29,7 +29,7 @@ SWEEP = {"schema": 1, "name": "gpu_replay",
          "grids": [{"network": list(NETWORKS), "batch": 32, "pass": "train", "fusion": "none", "precision": "fp32"},
                    {"network": [f"{name}.replayed.json" for name in NETWORKS]}]}  # relative to the sweep's file
 CURVES = json.loads((ROOT / "benchmarks/sweeps/networks.json").read_text(encoding="utf-8"))
-BOUND = 0.15  # relative difference of slowdowns that counts as agreement
+MAX_DIFFERENCE = 0.15  # relative difference of slowdowns that counts as agreement
 
 
 def runner_for(seconds):
@@ -39,6 +39,7 @@ def runner_for(seconds):
 
 
 def replay(umbench, out, seconds):
+    """Compares replayed networks with computed ones. Returns whether all runs succeeded and both agree."""
     run = runner_for(seconds)
     device = out / "in_core.jsonl"
     for name in NETWORKS:
@@ -81,8 +82,9 @@ def as_opaque(graph, costs):
 
 
 def curves(umbench, out, seconds, backend):
+    """Compares curves of replayed networks on a backend with simulated ones. Returns whether all runs succeeded."""
     run = runner_for(seconds)
-    for name in CURVED:
+    for name in NETWORKS_OF_CURVES:
         graph, alone = ROOT / f"tests/networks/exported/{name}.json", out / f"{name}.simulated.jsonl"
         cell = ["--network", graph, "--strategy", "device", "--ratio", "0.9", "--mode", "capped", "--backend", "sim:h200"]
         alone.unlink(missing_ok=True)
@@ -104,7 +106,7 @@ def curves(umbench, out, seconds, backend):
 
 def curves_on(backend, name):
     """The sweep of benchmarks/sweeps/networks.json with the replayed networks instead of the original ones."""
-    networks = [f"{network}.replayed.json" for network in CURVED]  # relative to the sweep's file
+    networks = [f"{network}.replayed.json" for network in NETWORKS_OF_CURVES]  # relative to the sweep's file
     return CURVES | {"name": name, "common": CURVES["common"] | {"backend": backend},
                      "grids": [grid | {"network": networks} for grid in CURVES["grids"]]}
 
@@ -155,7 +157,7 @@ def report(records):
     found, succeeded, orders = slowdown_pairs(records), True, {}
     print("| network | ratio | strategy | computed | replayed | replayed / computed |\n|---|---|---|---|---|---|")
     for (name, ratio, strategy), (ours, theirs) in found.items():
-        succeeded = succeeded and abs(theirs / ours - 1) <= BOUND
+        succeeded = succeeded and abs(theirs / ours - 1) <= MAX_DIFFERENCE
         orders.setdefault((name, ratio), []).append((ours, theirs))
         print(f"| {name} | {ratio} | {strategy} | {ours:.2f} | {theirs:.2f} | {theirs / ours:.3f} |")
     for (name, ratio), pairs in orders.items():

@@ -7,12 +7,12 @@ import signal
 import subprocess
 
 STOPPED = (128 + signal.SIGINT, -signal.SIGINT)
-ENDED_WELL = (0, *STOPPED)  # exit codes of a program that succeeded, or was stopped when its time was over
+SUCCEEDED = (0, *STOPPED)  # exit codes of a program that succeeded, or was stopped when its time was over
 
 
-def run(line, seconds, environment=None, quiet=False):
+def run(command, seconds, environment=None, quiet=False):
     """Runs a program and returns its exit code. It gets SIGINT when the time is over, and is killed if it does not end within a minute."""
-    words = [str(word) for word in line]
+    words = [str(word) for word in command]
     if not quiet:
         print("$", *words, flush=True)
     child = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL if quiet else None,
@@ -29,6 +29,7 @@ def run(line, seconds, environment=None, quiet=False):
 
 
 def count_cells(umbench, spec):
+    """The number of cells of a sweep's file."""
     listed = subprocess.run([str(umbench), "sweep", str(spec), "--list"], stdout=subprocess.PIPE, text=True, check=True)
     return int(re.search(r"(?m)^(\d+) cells", listed.stdout)[1])
 
@@ -38,16 +39,16 @@ def measured_lines(path):
     return [json.loads(text) for text in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
 
 
-def measure_each(path, tasks, fields, measure, stopped=lambda: False):
-    """For each task that differs in `fields` from all lines of the file, appends measure(task) and prints it, until stopped() is true."""
-    def key(of):
-        return tuple(of[name] for name in fields)
+def measure_each(path, tasks, fields, measure, is_over=lambda: False):
+    """For each task that differs in `fields` from all lines of the file, appends measure(task) and prints it, until is_over() is true."""
+    def key(entry):
+        return tuple(entry[name] for name in fields)
 
     done = {key(line) for line in measured_lines(path)}
     for task in tasks:
         if key(task) in done:
             continue
-        if stopped():
+        if is_over():
             return
         line = measure(task)
         print(json.dumps(line), flush=True)

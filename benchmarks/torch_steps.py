@@ -84,21 +84,23 @@ def read(file):
 def table(lines, predictions):
     """[lines of a Markdown table] with measured values and the errors in % of two predictions: that of `predictions`, by the rates of the
     machine file and a launch cost of launches.KERNEL_NS on the CPU, and that of `lines`, by operators that were measured."""
-    now = {line["network"]: line["predicted"] for line in predictions}
+    by_rates = {line["network"]: line["predicted"] for line in predictions}
     rows = ["| | peak, GiB | `--machine` | `--measure` | step, ms | `--machine` | `--measure` |", "|---|---:|---:|---:|---:|---:|---:|"]
     for line in lines:
-        m, p, n = line["measured"], line["predicted"], now[line["network"]]
+        measured, predicted = line["measured"], by_rates[line["network"]]
         # Predictions without kernel_ns are of an older method.
-        step, library, by_operators = m["step_ns"], m["library_bytes"], p if "kernel_ns" in p else {}
-        peak = m["peak_bytes"] - (m["base_bytes"] - m["given_bytes"] if "given_bytes" in m else 0)
-        cells = [f"{peak / 2**30:.2f}", relative_error(n, "peak_bytes", peak, library), relative_error(by_operators, "peak_with_workspaces_bytes", peak, library),
-                 f"{step / 1e6:.1f}", relative_error(n, "step_launched_ns", step),
+        by_operators = line["predicted"] if "kernel_ns" in line["predicted"] else {}
+        step, library = measured["step_ns"], measured["library_bytes"]
+        peak = measured["peak_bytes"] - (measured["base_bytes"] - measured["given_bytes"] if "given_bytes" in measured else 0)
+        cells = [f"{peak / 2**30:.2f}", relative_error(predicted, "peak_bytes", peak, library), relative_error(by_operators, "peak_with_workspaces_bytes", peak, library),
+                 f"{step / 1e6:.1f}", relative_error(predicted, "step_launched_ns", step),
                  relative_error(by_operators, "step_measured_launched_ns", step)]
         rows.append(f"| {TITLES[line['network']]} | {' | '.join(cells)} |")
     return rows
 
 
 def relative_error(predictions, key, measured, extra_bytes=0):
+    """The error of a prediction in %, as text; empty if there is none. extra_bytes: measured bytes that a prediction lacks."""
     return f"{100 * ((predictions[key] + extra_bytes) / measured - 1):+.1f}" if key in predictions else ""
 
 
@@ -120,7 +122,7 @@ def measure_all(options):
     ready = wait_until_compiled(running, options.compile_within)
     for turn in ("steps", "operators"):
         for name in ready if turn == "operators" else [name for name in ready if name not in kept]:
-            found = give_turn(running[name])
+            found = request_measurement(running[name])
             if found is None:
                 print(f"{name}: no {turn}: exit code {running[name].wait()}", flush=True)
                 continue
@@ -156,7 +158,7 @@ def wait_until_compiled(running, within_s):
     return [name for name in running if name in ready]
 
 
-def give_turn(process):
+def request_measurement(process):
     """Lets a process do its next measurement and returns its answer; None if the process ended."""
     try:
         process.stdin.write("\n")
@@ -167,16 +169,15 @@ def give_turn(process):
 
 
 def result_text(line, turn):
-    p, m = line["predicted"], line["measured"]
-    peak, ms = m["peak_bytes"], m["step_ns"]
-
+    predicted, measured = line["predicted"], line["measured"]
+    peak, step_ns = measured["peak_bytes"], measured["step_ns"]
     if turn == "operators":
-        return (f"{line['network']:16} by measured operators: peak {relative_error(p, 'peak_with_workspaces_bytes', peak, m['library_bytes'])}, "
-                f"step {relative_error(p, 'step_by_measured_ns', ms)}, launched {relative_error(p, 'step_measured_launched_ns', ms)}")
-    return (f"{line['network']:16} peak {peak / 2**30:6.2f} GiB, told {relative_error(p, 'peak_bytes', peak, m['library_bytes'])}; saved "
-            f"{m['saved_bytes'] / 2**30:6.2f}, told {relative_error(p, 'saved_bytes', m['saved_bytes'])}; step {ms / 1e6:7.2f} ms, told "
-            f"{relative_error(p, 'step_by_rates_ns', ms)}; the CPU took {m['host_ns'] / 1e6:.2f} ms; kernels {m['kernels']}, told {p.get('kernels', '?')}, "
-            f"busy {sum(m['kernel_ns'].values()) / 1e6:.2f} ms")
+        return (f"{line['network']:16} by measured operators: peak {relative_error(predicted, 'peak_with_workspaces_bytes', peak, measured['library_bytes'])}, "
+                f"step {relative_error(predicted, 'step_by_measured_ns', step_ns)}, launched {relative_error(predicted, 'step_measured_launched_ns', step_ns)}")
+    return (f"{line['network']:16} peak {peak / 2**30:6.2f} GiB, told {relative_error(predicted, 'peak_bytes', peak, measured['library_bytes'])}; saved "
+            f"{measured['saved_bytes'] / 2**30:6.2f}, told {relative_error(predicted, 'saved_bytes', measured['saved_bytes'])}; step {step_ns / 1e6:7.2f} ms, told "
+            f"{relative_error(predicted, 'step_by_rates_ns', step_ns)}; the CPU took {measured['host_ns'] / 1e6:.2f} ms; kernels {measured['kernels']}, told {predicted.get('kernels', '?')}, "
+            f"busy {sum(measured['kernel_ns'].values()) / 1e6:.2f} ms")
 
 
 # --- one network ---
@@ -187,12 +188,12 @@ def run_network(name, options):
     out = sys.stdout
     sys.stdout = sys.stderr  # output of libraries must not mix with the answers
     compiled = CompiledNetwork(name, options) if options.one == "both" else None
-    graph, times = predict(name, options)[1], measuring.Times()
-    times.compile(graph)
+    converted, times = predict(name, options)[1], measuring.Times()
+    times.compile(converted)
     write_and_wait(out, "compiled")
     if compiled:
-        write_and_wait(out, json.dumps(compiled.steps()))
-    write_and_wait(out, json.dumps({"by_measured": predict_by_measured_operators(graph, times, options)}))
+        write_and_wait(out, json.dumps(compiled.measure_steps()))
+    write_and_wait(out, json.dumps({"by_measured": predict_by_measured_operators(converted, times, options)}))
     return 0
 
 
@@ -204,49 +205,49 @@ def write_and_wait(out, text):
 
 
 def predict(name, options):
-    """Predicts a network without a GPU. Returns (its line of the file, its convert.Converted)."""
+    """Predicts a network without a GPU. Returns (the entry to write to --out as a dictionary, the convert.Converted)."""
     import torch
 
     from umbench.torch import convert, launches, liveness, rates
-    made = convert.of_model(model_named(name), name=name)
-    document = made.document
-    rates.set_durations(made, json.loads((HERE.parent / f"results/machines/{options.machine}.json").read_text(encoding="utf-8")))
-    said = {"peak_bytes": liveness.peak_of(document)[0], "saved_bytes": liveness.saved_bytes(document), "operators": len(document["ops"]),
-            "kernels": sum(made.launches.get(op["name"], 1) for op in document["ops"]),
+    converted = convert.of_model(model_named(name), name=name)
+    document = converted.document
+    rates.set_durations(converted, json.loads((HERE.parent / f"results/machines/{options.machine}.json").read_text(encoding="utf-8")))
+    predicted = {"peak_bytes": liveness.peak_of(document)[0], "saved_bytes": liveness.saved_bytes(document), "operators": len(document["ops"]),
+            "kernels": sum(converted.launches.get(op["name"], 1) for op in document["ops"]),
             "step_by_rates_ns": sum(op["duration_ns"] for op in document["ops"])}
     if options.details:
         Path(options.details, f"{name}.json").write_text(convert.as_text(document), encoding="utf-8")
-    launches.add_waits(made)
-    said["step_launched_ns"] = sum(op["duration_ns"] for op in document["ops"])
-    return {"schema": 1, "kind": "torch_step", "network": name, "torch": torch.__version__, "machine": options.machine, "predicted": said}, made
+    launches.add_waits(converted)
+    predicted["step_launched_ns"] = sum(op["duration_ns"] for op in document["ops"])
+    return {"schema": 1, "kind": "torch_step", "network": name, "torch": torch.__version__, "machine": options.machine, "predicted": predicted}, converted
 
 
-def predict_by_measured_operators(made, times, options):
+def predict_by_measured_operators(converted, times, options):
+    """The predictions from times of operators that were measured one by one."""
     from umbench.torch import convert, launches, liveness, measuring
-    measuring.set_durations(made, times)
-    ops = made.document["ops"]
+    measuring.set_durations(converted, times)
+    ops = converted.document["ops"]
     if options.details:
-        name = made.document["name"]
-        Path(options.details, f"{name}.measured.json").write_text(convert.as_text(made.document), encoding="utf-8")
-        counts = {op["name"]: [launches.launch_cost(made, op["name"]), made.launches.get(op["name"], 1), op["name"] in made.generated] for op in ops}
+        name = converted.document["name"]
+        Path(options.details, f"{name}.measured.json").write_text(convert.as_text(converted.document), encoding="utf-8")
+        counts = {op["name"]: [launches.launch_cost(converted, op["name"]), converted.launches.get(op["name"], 1), op["name"] in converted.generated] for op in ops}
         Path(options.details, f"{name}.host.json").write_text(json.dumps(counts), encoding="utf-8")
-    said = {"step_by_measured_ns": sum(op["duration_ns"] for op in ops), "peak_with_workspaces_bytes": liveness.peak_of(made.document)[0],
-            "by_measured_alone_ns": sum(op["duration_ns"] for op in ops if op["name"] in made.alone)}
-    launching_ns = launches.add_waits(made)
-    return said | {"step_measured_launched_ns": sum(op["duration_ns"] for op in ops), "launching_ns": launching_ns, "kernel_ns": launches.KERNEL_NS}
+    predicted = {"step_by_measured_ns": sum(op["duration_ns"] for op in ops), "peak_with_workspaces_bytes": liveness.peak_of(converted.document)[0],
+            "by_measured_alone_ns": sum(op["duration_ns"] for op in ops if op["name"] in converted.alone)}
+    launching_ns = launches.add_waits(converted)
+    return predicted | {"step_measured_launched_ns": sum(op["duration_ns"] for op in ops), "launching_ns": launching_ns, "kernel_ns": launches.KERNEL_NS}
 
 
 class CompiledNetwork:
-    """A compiled network on the GPU. steps() measures its training steps."""
+    """A compiled network on the GPU. measure_steps() measures its training steps and then frees its memory."""
 
     def __init__(self, name, options):
         import torch
         self.name, self.options = name, options
-        self.empty = torch.cuda.memory_allocated()
         with torch.device("cuda"):
             self.model, self.inputs = model_named(name)()
         self.base = torch.cuda.memory_allocated()
-        self.step_of = torch.compile(with_loss(self.model.train(), self.inputs))
+        self.loss_of = torch.compile(with_loss(self.model.train()))
         self.warm_up()
 
     def warm_up(self):
@@ -273,7 +274,7 @@ class CompiledNetwork:
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         before, since = torch.cuda.memory_allocated(), time.perf_counter_ns()
         begin.record()
-        loss = self.step_of(*self.inputs)
+        loss = self.loss_of(*self.inputs)
         saved, forward = torch.cuda.memory_allocated() - before, time.perf_counter_ns() - since
         loss.backward()
         end.record()
@@ -289,11 +290,12 @@ class CompiledNetwork:
         gc.collect()
         torch.cuda.empty_cache()
 
-    def steps(self):
+    def measure_steps(self):
+        """The line of the file for the network, without predictions."""
         import torch
         samples = [self.step() for _ in range(WARM_UP + STEPS)][WARM_UP:]
         reserved = torch.cuda.max_memory_reserved()
-        kernels, busy = profile(self.step_of, self.model, self.inputs, self.name, self.options)
+        kernels, busy = profile(self.loss_of, self.model, self.inputs, self.name, self.options)
         if self.options.details:
             from umbench.torch.bench import gpu_events
             Path(self.options.details, f"{self.name}.peak.json").write_text(json.dumps(gpu_events.alive_at_peak(self.step), indent=0), encoding="utf-8")
@@ -302,13 +304,14 @@ class CompiledNetwork:
         measured = {"peak_bytes": max(s[3] for s in samples), "saved_bytes": samples[-1][2], "base_bytes": self.base, "library_bytes": library,
                     "reserved_bytes": reserved, "step_ns": round(statistics.median(s[0] for s in samples)), "samples_ns": [s[0] for s in samples],
                     "host_ns": round(statistics.median(s[1] for s in samples)), "host_forward_ns": round(statistics.median(s[4] for s in samples)), "kernels": kernels, "kernel_ns": busy, "loss": self.loss}
-        del self.model, self.inputs, self.step_of
+        del self.model, self.inputs, self.loss_of
         torch.cuda.empty_cache()
         return {"schema": 1, "kind": "torch_step", "network": self.name, "gpu": torch.cuda.get_device_name(), "torch": torch.__version__,
                 "cuda": torch.version.cuda, "machine": self.options.machine, "measured": measured}
 
 
-def with_loss(model, inputs):
+def with_loss(model):
+    """A module that returns the loss of the model: the model's own, or that of its logits with labels of zeros."""
     import torch
     from torch.nn import functional
 
@@ -326,12 +329,12 @@ def with_loss(model, inputs):
     return Loss()
 
 
-def profile(step_of, model, inputs, name, options):
-    """(kernels of a step, {kind: nanoseconds})."""
+def profile(loss_of, model, inputs, name, options):
+    """(number of kernels and copies of a step, {"generated", "libraries", "copies": nanoseconds})."""
     import torch
     model.zero_grad(set_to_none=True)
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA, torch.profiler.ProfilerActivity.CPU]) as seen:
-        step_of(*inputs).backward()
+        loss_of(*inputs).backward()
         torch.cuda.synchronize()
     rows = [e for e in seen.events() if e.device_type == torch.autograd.DeviceType.CUDA]
     kinds = {}

@@ -80,7 +80,7 @@ def test_the_page_says_how_many_kept_slowdowns_agree(card):
     apart = [abs(theirs / ours - 1) for (_, _, strategy), (ours, theirs) in found.items() if strategy != "device"]
     page = (ROOT / "results/study/README.md").read_text(encoding="utf-8").splitlines()
     row = next(line for line in page if line.startswith(f"| `replay_beside_computed_{card}.jsonl`"))
-    assert f"{sum(each <= replay.BOUND for each in apart)} of {len(apart)} slowdowns within 15 %" in row
+    assert f"{sum(each <= replay.MAX_DIFFERENCE for each in apart)} of {len(apart)} slowdowns within 15 %" in row
 
 
 def test_curves_compare_replayed_networks_with_the_simulator(tmp_path, monkeypatch, capfd):
@@ -89,7 +89,7 @@ def test_curves_compare_replayed_networks_with_the_simulator(tmp_path, monkeypat
         pytest.skip("UMBENCH does not name a binary")
     grids = [{"strategy": "device", "ratio": 0.9}, {"strategy": ["managed", "twin"], "ratio": 1.5}]
     monkeypatch.setattr(replay, "CURVES", replay.CURVES | {"grids": grids})
-    monkeypatch.setattr(replay, "CURVED", ("convnext_t",))
+    monkeypatch.setattr(replay, "NETWORKS_OF_CURVES", ("convnext_t",))
     assert replay.curves(os.environ["UMBENCH"], tmp_path, 600, "sim:h100-pcie5-80g")
     rows = [line for line in capfd.readouterr().out.splitlines() if line.startswith("| convnext_t_replayed | ")]
     assert len(rows) == 3 and rows[0].endswith("| device | 0.9 | 1.00 | 1.00 | 1.000 |")
