@@ -32,7 +32,7 @@ def test_what_was_mapped_is_looked_at(monkeypatch):
     requests = step(48, 24, -48, 96)
     for pieces, has_room in (((168,), True), ((90, 78), False), ((100, 72), True)):
         found = placed(monkeypatch, requests, *pieces)
-        assert found._hold() is has_room and (found.holds is not None) is has_room
+        assert found._find_holds() is has_room and (found.holds is not None) is has_room
 
 
 def test_room_is_left_for_small_allocations_whose_peak_was_reset(monkeypatch):

@@ -763,7 +763,7 @@ def test_the_next_plan_leaves_what_memory_lacked_and_it_does_not_foresee(over, l
     monkeypatch.setattr(importlib.import_module("umbench.torch.plan"), "MIN_SLACK", 0)
     plan = umt.Plan(1000)
     plan.predicted, plan.measured = {"peak": 1000}, {"peak": 1000 + over}
-    call = Made(arena=Made(mappings=0, map_memory=lambda: False, lacking=lacking), plan=plan, compile=lambda: None, MAX_MAPPINGS=3, MAX_PLANS=4)
+    call = Made(arena=Made(mappings=0, map_memory=lambda: False, lacking=lacking), plan=plan, start_over=lambda: None, MAX_MAPPINGS=3, MAX_PLANS=4)
     fit_file.Call.make_room(call)
     assert plan.more_slack == slack
 
@@ -884,18 +884,18 @@ def test_a_cell_waits_for_the_peak_that_its_budget_is_a_share_of():
 
     plain, fit, other = (("a", "plain", None, None, None), ("a", "fit", None, 2, "pinned"), ("b", "fit", None, 2, "pinned"))
     bench = Bench("", {"b": 10})
-    assert bench.ready([plain, fit, other]) == [plain, other] and bench.ready([fit]) == [fit]
+    assert bench.with_known_budgets([plain, fit, other]) == [plain, other] and bench.with_known_budgets([fit]) == [fit]
     bench.peaks["a"] = 8
-    assert bench.ready([fit, other]) == [fit, other] and bench.budget_of(fit) == 4
+    assert bench.with_known_budgets([fit, other]) == [fit, other] and bench.value_of(fit) == 4
 
 
 def test_cells_that_are_none_are_refused():
     from umbench.torch.bench import __main__ as bench
 
-    assert bench.cell_of("unet/3/managed") == ["unet", "3", "managed"] and bench.cell_of("unet/blocks/2") == ["unet", "blocks", "2"]
+    assert bench.parse_cell("unet/3/managed") == ["unet", "3", "managed"] and bench.parse_cell("unet/blocks/2") == ["unet", "blocks", "2"]
     for text in ("unet", "unknown/2", "unet/blocks", "unet/much"):
         with pytest.raises((ValueError, bench.argparse.ArgumentTypeError)):
-            bench.cell_of(text)
+            bench.parse_cell(text)
     assert [bench.parse_micro_batches(text) for text in ("2", "auto")] == ["2", "auto"]
     for text in ("0", "many"):
         with pytest.raises((ValueError, bench.argparse.ArgumentTypeError)):

@@ -29,7 +29,7 @@ class Times:
         assert kernel.joined and kernel.writes
         return GENERATED
 
-    def keep(self):
+    def save(self):
         pass
 
 
@@ -75,7 +75,7 @@ def test_errors_of_the_moment_are_not_kept(tmp_path, monkeypatch):
     times = times_in(tmp_path, monkeypatch)
     times.known = {"a": {"ns": 5}, "b": measuring.error_entry(torch.OutOfMemoryError("CUDA out of memory")), "copies": [[1, 2]],
                    "c": measuring.error_entry(RuntimeError("CUDA error: unknown")), "d": measuring.error_entry(ValueError("wants whole numbers"))}
-    times.keep()
+    times.save()
     assert set(times_in(tmp_path, monkeypatch).known) == {"a", "copies", "d"}
     assert "OutOfMemoryError" in times.known["b"]["refused"]
 
@@ -85,10 +85,10 @@ def test_times_are_kept_by_one_process_at_a_time(tmp_path, monkeypatch):
     monkeypatch.setattr(measuring.fcntl, "flock", lambda file, how: held.append(how))
     replace = measuring.os.replace
     monkeypatch.setattr(measuring.os, "replace", lambda *names: (held.append(names[1]), replace(*names)))
-    times.keep()
-    assert held == [measuring.fcntl.LOCK_EX, times.file] and not times.is_alone
-    with times._alone():
-        times.keep()
+    times.save()
+    assert held == [measuring.fcntl.LOCK_EX, times.file] and not times.has_lock
+    with times._locked():
+        times.save()
     assert held.count(measuring.fcntl.LOCK_EX) == 2
 
 

@@ -184,12 +184,12 @@ class Arena:
             torch.cuda.empty_cache()
             allowed = self.room() // PAGE
             self.pages = min(allowed, self.pages_needed or allowed - SPARE)
-            if self.pages < 1 or not self._map():
+            if self.pages < 1 or not self._map_pages():
                 return False
         self.reserved, self.retries = self._counts()
-        return self._hold()
+        return self._find_holds()
 
-    def _map(self):
+    def _map_pages(self):
         """Makes the allocator map the pages. Returns whether there was memory for them."""
         try:
             torch.empty(self.pages * PAGE, dtype=torch.uint8, device=self.device)
@@ -197,7 +197,7 @@ class Arena:
             return False  # another process has taken the memory
         return True
 
-    def _hold(self):
+    def _find_holds(self):
         """Finds which pieces to hold so that the recorded step fits into the mapped memory, first those held before. Returns whether it fits."""
         pieces = Pieces(private.free_pieces(self.device, self.stream))
         changes = self.changes

@@ -125,27 +125,29 @@ def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
         if attn_mask is not None and attn_mask.is_floating_point():
             attn_mask = attn_mask.to(half)
     if query.dim() != 4 or query.dtype not in (*HALVES, torch.float32):
-        return _plain(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+        return _attention_of_pytorch(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
     if attn_mask is not None and (attn_mask.requires_grad or attn_mask.dim() not in (2, 4) or attn_mask.stride(-1) != 1 < attn_mask.shape[-1]):
-        key, value = _repeated_keys(query, key, value, enable_gqa)
+        key, value = _repeat_keys(query, key, value, enable_gqa)
         return torch.ops.aten._scaled_dot_product_attention_math(query, key, value, attn_mask, dropout_p, is_causal, scale=scale)[0]
     bias = attn_mask
     if bias is not None:
         bias = torch.where(bias, 0.0, float("-inf")).to(query.dtype) if bias.dtype == torch.bool else bias
         bias = bias.expand(query.shape[0], query.shape[1], query.shape[2], key.shape[2])
-    keeps = torch.is_grad_enabled() and any(t.requires_grad for t in (query, key, value))
+    needs_gradients = torch.is_grad_enabled() and any(t.requires_grad for t in (query, key, value))
     if query.dtype in HALVES and max(query.shape[-1], value.shape[-1]) <= MAX_HEAD and query.shape[-1] % 8 == value.shape[-1] % 8 == 0:
-        return torch.ops.aten._scaled_dot_product_cudnn_attention(query, key, value, bias, keeps, dropout_p, is_causal, False, scale=scale)[0]
-    key, value = _repeated_keys(query, key, value, enable_gqa)
-    return torch.ops.aten._scaled_dot_product_efficient_attention(query, key, value, bias, keeps, dropout_p, is_causal, scale=scale)[0]
+        return torch.ops.aten._scaled_dot_product_cudnn_attention(query, key, value, bias, needs_gradients, dropout_p, is_causal, False, scale=scale)[0]
+    key, value = _repeat_keys(query, key, value, enable_gqa)
+    return torch.ops.aten._scaled_dot_product_efficient_attention(query, key, value, bias, needs_gradients, dropout_p, is_causal, scale=scale)[0]
 
 
-def _repeated_keys(query, key, value, grouped):
+def _repeat_keys(query, key, value, grouped):
+    """[keys, values], repeated for grouped queries so that each head has its own."""
     times = query.shape[1] // key.shape[1] if grouped else 1
     return [t.repeat_interleave(times, 1) if times > 1 else t for t in (key, value)]
 
 
-def _plain(query, key, value, mask, dropout, causal, scale, grouped):
+def _attention_of_pytorch(query, key, value, mask, dropout, causal, scale, grouped):
+    """Attention as PyTorch itself traces it on the CPU."""
     with torch._C.DisableTorchFunction():
         return torch.nn.functional.scaled_dot_product_attention(query, key, value, mask, dropout, causal, scale=scale, enable_gqa=grouped)
 

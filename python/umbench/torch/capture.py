@@ -142,7 +142,7 @@ def capture(factory, *, compiled, inference=False, autocast=None, times=1, in_sh
     chunks.InShares for the loss that the model returns. Raises CannotExport."""
     mode = FakeMode(allow_non_fake_inputs=True)
     at = _RunningModule()
-    with mode, converts_fake_parameters(), autocast_as_cuda(), compiling(), checkpoints.marked():
+    with mode, converts_fake_parameters(), autocast_as_cuda(), compiling(), checkpoints.mark_regions():
         with errors_in_one_line("the function fails", at), AsCuda(), loads_refused(), initial_values_skipped():
             mode.keeps_sequences = True
             result = factory()

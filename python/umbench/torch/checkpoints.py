@@ -11,7 +11,7 @@ PREFERRED = torch.utils.checkpoint.CheckpointPolicy.PREFER_RECOMPUTE
 
 
 @contextlib.contextmanager
-def marked():
+def mark_regions():
     """A context in which operators traced in such a region get the marks of torch.compile (torch/_higher_order_ops/wrap.py)."""
     module, numbers = torch.utils.checkpoint, itertools.count()
 

@@ -96,7 +96,8 @@ def map_native_batch_norm_backward(walk, node):
     return True
 
 
-def pointwise(walk, node, kind, read, alias, attributes=None):
+def emit_pointwise(walk, node, kind, read, alias, attributes=None):
+    """Adds an operator whose result has the shape of its operands, the tensors `read`. alias: (index of an operand, index of the result)."""
     if None in read or any(t.shape != read[0].shape or t.order != read[0].order or t.type != read[0].type for t in read):
         return False
     y = walk.result(node, walk.label(node) + ".y")
@@ -108,21 +109,21 @@ def pointwise(walk, node, kind, read, alias, attributes=None):
 
 
 def map_relu(walk, node):
-    return pointwise(walk, node, "relu", [walk.plain(node.args[0])], (0, 0))
+    return emit_pointwise(walk, node, "relu", [walk.plain(node.args[0])], (0, 0))
 
 
 def map_threshold_backward(walk, node):
-    return node.args[2] == 0 and pointwise(walk, node, "relu_backward", [walk.plain(node.args[1]), walk.plain(node.args[0])], (1, 0))
+    return node.args[2] == 0 and emit_pointwise(walk, node, "relu_backward", [walk.plain(node.args[1]), walk.plain(node.args[0])], (1, 0))
 
 
 def map_hardtanh(walk, node):
-    return is_relu6(node.args[1:3]) and pointwise(walk, node, "relu", [walk.plain(node.args[0])], (0, 0), {"capped": True})
+    return is_relu6(node.args[1:3]) and emit_pointwise(walk, node, "relu", [walk.plain(node.args[0])], (0, 0), {"capped": True})
 
 
 def map_hardtanh_backward(walk, node):
     """PyTorch saves the input of the ReLU6, umbench the output. Both are between 0 and 6 for the same elements."""
     read = [walk.plain(node.args[1]), walk.plain(node.args[0])]
-    return is_relu6(node.args[2:4]) and pointwise(walk, node, "relu_backward", read, (1, 0), {"capped": True})
+    return is_relu6(node.args[2:4]) and emit_pointwise(walk, node, "relu_backward", read, (1, 0), {"capped": True})
 
 
 def is_relu6(limits):
@@ -182,7 +183,7 @@ def take_apart(walk, node):
 
 def map_add(walk, node):
     both = [walk.plain(n) for n in node.args[:2]]
-    return not node.kwargs and both[0] is not both[1] and pointwise(walk, node, "add", both, (0, 0))
+    return not node.kwargs and both[0] is not both[1] and emit_pointwise(walk, node, "add", both, (0, 0))
 
 
 def map_max_pool2d_with_indices(walk, node):
@@ -217,19 +218,19 @@ def map_max_pool2d_with_indices_backward(walk, node):
 
 def map_addmm(walk, node):
     b, x, w = walk.plain(node.args[0]), walk.plain(node.args[1]), walk.transposed(node.args[2])
-    return not node.kwargs and b is not None and linear(walk, node, x, w, [b])
+    return not node.kwargs and b is not None and emit_linear(walk, node, x, w, [b])
 
 
 def map_mm(walk, node):
     left, right = node.args
     if walk.transposed(right) is not None and walk.plain(left) is not None:
-        return linear(walk, node, walk.plain(left), walk.transposed(right), [])
+        return emit_linear(walk, node, walk.plain(left), walk.transposed(right), [])
     if walk.transposed(left) is not None and walk.plain(right) is not None:
-        return linear_filter(walk, node, walk.plain(right), walk.transposed(left))
-    return linear_data(walk, node, walk.plain(right), walk.plain(left))
+        return emit_linear_filter(walk, node, walk.plain(right), walk.transposed(left))
+    return emit_linear_data(walk, node, walk.plain(right), walk.plain(left))
 
 
-def linear(walk, node, x, w, bias):
+def emit_linear(walk, node, x, w, bias):
     if x is None or w is None or w.use != "parameter" or not alike([x, w], x.type) or any(b.type != "f32" for b in bias):
         return False
     rows, columns = node.args[-2].meta["val"].shape
@@ -246,7 +247,7 @@ def linear(walk, node, x, w, bias):
     return True
 
 
-def linear_data(walk, node, w, dy):
+def emit_linear_data(walk, node, w, dy):
     if w is None or dy is None or not w.fixed or w.use != "parameter" or not alike([w, dy], w.type):
         return False
     if dy.shape != [dy.shape[0], w.shape[0], 1, 1]:
@@ -259,7 +260,7 @@ def linear_data(walk, node, w, dy):
     return True
 
 
-def linear_filter(walk, node, x, dy):
+def emit_linear_filter(walk, node, x, dy):
     rows = node.args[1].meta["val"].shape[0]
     if not alike([x, dy]) or x.shape[0] != rows or dy.shape != [rows, dy.shape[1], 1, 1]:
         return False

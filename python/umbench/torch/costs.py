@@ -31,9 +31,10 @@ class Estimated:
         self.rates, self.untimed = rates, set()
 
     def ns(self, node):
-        return self.alone(node) + BETWEEN_KERNELS_NS * launches_of_library(node)
+        return self.kernel_ns(node) + BETWEEN_KERNELS_NS * launches_of_library(node)
 
-    def alone(self, node):
+    def kernel_ns(self, node):
+        """Nanoseconds of the node's kernels without the gaps after them."""
         values = [v for n in node.all_input_nodes for v in tensors_of(n)] + tensors_of(node)
         moved = sum(stored_elements(v) * v.element_size() for v in values)
         return int(max(LAUNCH_NS, moved / self.rates["bytes"], (products_of(node) or 0) / self.products_per_ns(node, values)))

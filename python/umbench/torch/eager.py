@@ -10,7 +10,7 @@ import torch
 
 from . import capture, computed_layers, computed_loss, operators
 from .convert import Converted
-from .opaque import opaque, update
+from .opaque import add_opaque, add_update
 from .values import is_tangent, mutations_of, outputs_of, unique_name
 from .walk import View, Walk
 
@@ -35,7 +35,7 @@ def of_model(factory, *, inference=False, autocast=None, name="model", precision
         wanted.add(tensor)
     wanted |= name_gradients(walk, once, outputs[once.num_fwd_outputs:])
     wanted |= write_buffers(walk, {outputs[i]: buffer for i, buffer in changed.items()})
-    walk.keep(wanted)
+    walk.drop_unneeded(wanted)
     return to_converted(walk, name, precision)
 
 
@@ -87,12 +87,13 @@ def walk_over(walk, roles, loss):
         elif node.op == "get_attr":
             walk.views[node] = None
         elif node.op == "call_function":
-            call(walk, node)
+            add_operator(walk, node)
         if node is loss:
             walk.use = "activation_gradient"
 
 
-def call(walk, node):
+def add_operator(walk, node):
+    """Adds what a node computes to the walk: a view, an operator of umbench or an opaque one."""
     name = operators.name_of(node)
     if node.target is operator.getitem:
         found = walk.views.get(node.args[0])
@@ -108,7 +109,7 @@ def call(walk, node):
     else:
         known = KNOWN.get(name.lstrip("_"))
         if known is None or not known(walk, node):
-            opaque(walk, node)
+            add_opaque(walk, node)
 
 
 # --- results ---
@@ -139,7 +140,7 @@ def write_buffers(walk, changed):
         if not isinstance(value, View) or value.tensor is target or old.meta["val"].dim() == 0:
             left_out += old.meta["val"].numel() * old.meta["val"].element_size()
             continue
-        update(walk, old, target, value.tensor)
+        add_update(walk, old, target, value.tensor)
         wanted.add(target)
     walk.left_out = left_out
     return wanted

@@ -45,7 +45,7 @@ def set_durations(converted, times):
             op["workspace_bytes"] = measured["workspace"] + copied
             ns += times.of_bytes(2 * copied) if copied else 0
         op["duration_ns"] = ns + BETWEEN_KERNELS_NS * count
-    times.keep()
+    times.save()
 
 
 class Times:
@@ -56,7 +56,7 @@ class Times:
         self.stream = torch.cuda.Stream(self.device)
         name = re.sub(r"[^A-Za-z0-9.]+", "-", f"{torch.cuda.get_device_name(self.device)}-torch{torch.__version__}-{METHOD}")
         self.file = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "umbench" / f"{name}.json"
-        self.known, self.compiled, self.is_alone = {}, {}, False
+        self.known, self.compiled, self.has_lock = {}, {}, False
         self.untimed = {}  # reasons why generated kernels could not be timed, by their keys
         self._read()
 
@@ -64,9 +64,9 @@ class Times:
         if self.file.exists():
             self.known |= json.loads(self.file.read_text(encoding="utf-8"))
 
-    def keep(self):
+    def save(self):
         """Writes the times to the file, with those of other processes, without errors that may not happen again."""
-        with self._alone():
+        with self._locked():
             self._read()
             beside = self.file.with_suffix(f".{os.getpid()}")
             beside.write_text(json.dumps({key: found for key, found in self.known.items() if not (isinstance(found, dict) and "once" in found)}), encoding="utf-8")
@@ -77,26 +77,26 @@ class Times:
         `channels_last`: whether Inductor lays images out so, however they were traced."""
         key = key_of(node) + ("" if channels_last else " as traced")
         if key not in self.known:
-            with self._alone():
+            with self._locked():
                 self._read()
                 if key not in self.known:
-                    self._measure_and_keep(key, node, channels_last)
+                    self._measure_and_save(key, node, channels_last)
         return None if "refused" in self.known[key] else self.known[key]
 
     def of_kernel(self, kernel, size, channels_last):
         """Nanoseconds of a generated kernel (kernels.Kernel) that reads and writes `size` bytes."""
         if not generated.is_worth_timing(kernel, size):
             return self.of_bytes(size)
-        alone = generated.SeparateKernel(kernel, self.device)
-        key = alone.key([self._strides(value, channels_last) for value in alone.values])
+        separate = generated.SeparateKernel(kernel, self.device)
+        key = separate.key([self._strides(value, channels_last) for value in separate.values])
         if key not in self.known:
-            run = self.compiled.pop(key, None) or self._compile_kernel(alone, channels_last)
-            with self._alone():
+            run = self.compiled.pop(key, None) or self._compile_kernel(separate, channels_last)
+            with self._locked():
                 self._read()
                 if key not in self.known:
-                    self.known[key] = self._measure_kernel(run, alone, size, channels_last)
+                    self.known[key] = self._measure_kernel(run, separate, size, channels_last)
                     torch.cuda.empty_cache()
-                    self.keep()
+                    self.save()
         if "ns" in self.known[key]:
             return self.known[key]["ns"]
         self.untimed[key] = self.known[key]["refused"]
@@ -107,50 +107,50 @@ class Times:
         for op in converted.document["ops"]:
             kernel = converted.generated.get(op["name"])
             if kernel is not None and generated.is_worth_timing(kernel, op["bytes"]):
-                alone = generated.SeparateKernel(kernel, self.device)
-                key = alone.key([self._strides(value, converted.channels_last) for value in alone.values])
+                separate = generated.SeparateKernel(kernel, self.device)
+                key = separate.key([self._strides(value, converted.channels_last) for value in separate.values])
                 if key not in self.known and key not in self.compiled:
-                    self.compiled[key] = self._compile_kernel(alone, converted.channels_last)
+                    self.compiled[key] = self._compile_kernel(separate, converted.channels_last)
 
-    def _compile_kernel(self, alone, channels_last):
+    def _compile_kernel(self, separate, channels_last):
         """The kernel as a function of the list of its operands, or the exception of its compilation."""
         try:
-            return alone.compiled([self._strides(value, channels_last) for value in alone.values])
+            return separate.compiled([self._strides(value, channels_last) for value in separate.values])
         except Exception as error:  # noqa: BLE001  whatever Inductor raises
             return error
 
-    def _measure_kernel(self, run, alone, size, channels_last):
+    def _measure_kernel(self, run, separate, size, channels_last):
         if isinstance(run, Exception):
             return error_entry(run)
         try:
             with torch.no_grad():
-                operands = [[self._example(value, channels_last, below=alone.positions) for value in alone.values] for _ in range(operand_sets(size))]
+                operands = [[self._example(value, channels_last, below=separate.positions) for value in separate.values] for _ in range(operand_sets(size))]
                 return {"ns": round(self._time([functools.partial(run, each) for each in operands]))}
         except Exception as error:  # noqa: BLE001
             return error_entry(error)
 
     @contextlib.contextmanager
-    def _alone(self):
+    def _locked(self):
         """A context in which no other process measures or writes."""
-        if self.is_alone:
+        if self.has_lock:
             yield
             return
         self.file.parent.mkdir(parents=True, exist_ok=True)
         with open(self.file.with_suffix(".lock"), "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            self.is_alone = True
+            self.has_lock = True
             try:
                 yield
             finally:
-                self.is_alone = False
+                self.has_lock = False
 
-    def _measure_and_keep(self, key, node, channels_last):
+    def _measure_and_save(self, key, node, channels_last):
         try:
             self.known[key] = self._measure_node(node, channels_last)
         except Exception as error:  # noqa: BLE001  an operator that wants particular values
             self.known[key] = error_entry(error)
         torch.cuda.empty_cache()
-        self.keep()
+        self.save()
 
     def of_bytes(self, size):
         """Nanoseconds of a kernel that reads and writes `size` bytes, from the times of copies of similar sizes."""
@@ -170,7 +170,7 @@ class Times:
             there = torch.zeros(LINK_BYTES, dtype=torch.uint8, pin_memory=True)
             ns = max(self._time([lambda to=to, of=of: to.copy_(of, non_blocking=True)]) for to, of in ((here, there), (there, here)))
             self.known["link"] = LINK_BYTES / ns
-            self.keep()
+            self.save()
         return self.known["link"]
 
     def _copy_ns(self, size):

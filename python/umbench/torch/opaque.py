@@ -13,7 +13,8 @@ from .values import unique_name
 from .walk import View
 
 
-def opaque(walk, node):
+def add_opaque(walk, node):
+    """Adds an opaque operator for a node, and its results."""
     value = node.meta["val"]
     several = isinstance(value, (list, tuple))
     values = list(value) if several else [value]
@@ -43,6 +44,7 @@ FILLS = {"ones_like", "zeros_like", "full_like", "empty_like"}  # operators that
 
 
 def operands(walk, node):
+    """[the Tensors that a node reads], each once."""
     found = []
     if name_of(node) in FILLS:
         return found
@@ -102,7 +104,7 @@ def is_by_sample(node):
     return name in BY_SAMPLE
 
 
-def update(walk, node, target, value):
+def add_update(walk, node, target, value):
     """Adds an operator that writes `value` to `target` in place."""
     size = sum(math.prod(t.shape) * SIZES[t.type] for t in (value, target))
     op = {"name": unique_name(walk.names, target.name + ".update"), "kind": "opaque", "label": "copy", "flops": 0, "bytes": size,

@@ -7,7 +7,7 @@ from .values import stored_bytes, tensors_of
 def in_running_order(kernels, stays):
     """The kernels in running order. `stays` are bases whose memory is not freed within the graph."""
     memory = _Memory(kernels, stays)
-    return [kernels[number] for number in min(list(range(len(kernels))), memory.by_memory(), key=memory.peak)]
+    return [kernels[number] for number in min(list(range(len(kernels))), memory.order_by_memory(), key=memory.peak)]
 
 
 class _Memory:
@@ -37,21 +37,21 @@ class _Memory:
 
     def peak(self, order):
         """The peak in bytes if the kernels run in this order."""
-        held = most = self.given
+        held = peak = self.given
         left = {base: set(numbers) for base, numbers in self.readers.items()}
         for number in order:
             held += self.written[number]
-            most = max(most, held)
+            peak = max(peak, held)
             held -= self.freed_by(number, left)
-            self.run(number, left)
-        return most
+            self.remove_reader(number, left)
+        return peak
 
-    def run(self, number, left):
+    def remove_reader(self, number, left):
         """Removes a kernel from the remaining readers of what it reads."""
         for base in self.kernels[number].reads:
             left[base].discard(number)
 
-    def by_memory(self):
+    def order_by_memory(self):
         """An order that always picks, of the kernels that may run, the one that frees most and does not raise the peak, else the
         smallest."""
         left = {base: set(numbers) for base, numbers in self.readers.items()}
@@ -70,7 +70,7 @@ class _Memory:
             held += self.written[chosen]
             most = max(most, held)
             held -= self.freed_by(chosen, left)
-            self.run(chosen, left)
+            self.remove_reader(chosen, left)
             for number, b in enumerate(waits):
                 if chosen in b:
                     b.remove(chosen)

@@ -163,7 +163,7 @@ class Walk:
 
     # --- what is needed ---
 
-    def keep(self, wanted):
+    def drop_unneeded(self, wanted):
         """Drops operators whose results are not needed, and tensors that no remaining operator touches."""
         needed, kept = set(wanted), []
         for op in reversed(self.ops):
