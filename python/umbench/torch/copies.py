@@ -74,8 +74,8 @@ class Slot:
 
 
 class Slab:
-    """One piece of host memory. tier: "pinned", or "managed" for managed memory whose home is the host. gpu_number: of
-    the GPU whose tensors wait here, None for the CPU's, whose memory is not pinned. `slots`: numbers of its parts."""
+    """One piece of host memory. tier: "pinned", or "managed" for managed memory whose home is the host. gpu_number: of the
+    GPU whose tensors wait here, None for the CPU's, whose memory is not pinned. `slots`: numbers of its parts."""
 
     def __init__(self, sizes, tier, gpu_number):
         sizes = [size + size // PADDING for size in sizes]

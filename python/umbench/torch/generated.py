@@ -50,7 +50,8 @@ class SeparateKernel:
 
 
 def is_worth_timing(kernel, size):
-    """Whether a kernel of `size` bytes is timed by itself: a generated one that is not small, and whose time does not depend on unknown positions."""
+    """Whether a kernel of `size` bytes is timed by itself: a generated one that is not small, and whose time does not depend on unknown
+    positions."""
     return size >= MIN_BYTES and kernel.joined and not any(depends_on_positions(node, kernel) for node in kernel.nodes)
 
 

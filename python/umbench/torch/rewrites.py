@@ -52,7 +52,7 @@ class Convolution:
     def replace_filter_gradient(self, node):
         """Replaces the results for filters and bias."""
         made, begin = [], 0
-        for image in parts_of(self.image):
+        for image in insert_parts(self.image):
             end = begin + value_of(image).shape[1]
             mask = [False, True, self.mask[2] and not made]
             values = (None, dense(self.of_filters.narrow(self.channels, begin, end - begin)), self.of_bias if mask[2] else None)
@@ -103,8 +103,8 @@ def output_padding_of(image, gradient, filters, stride, padding, dilation):
     return [large - ((small - 1) * s - 2 * p + d * (f - 1) + 1) for large, small, f, s, p, d in sizes]
 
 
-def parts_of(image):
-    """[nodes that compute the parts again] of an image that is a concatenation along channels; else [image]."""
+def insert_parts(image):
+    """Inserts nodes that compute the parts of an image again if it is a concatenation along channels, and returns them; else [image]."""
     if name_of(image) != "cat" or image.args[1:] != (1,):
         return [image]
     return [insert_recomputation(part) for part in image.args[0]]

@@ -70,7 +70,7 @@ def recompute_for_backward(joint, skips):
 
 
 def _copy_with_sources(node, largest, copies):
-    """Copies a node and the images that it is computed from, up to library library_calls as large as `largest`. Returns the copy, or the node if it is
+    """Copies a node and the images that it is computed from, up to library calls as large as `largest`. Returns the copy, or the node if it is
     not copied. copies: {node: copy} so far."""
     if node in copies:
         return copies[node]
