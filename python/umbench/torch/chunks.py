@@ -102,20 +102,20 @@ class ShareByShare(torch.autograd.Function):
         kind = hidden.device.type
         half = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else hidden.dtype
         with torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else contextlib.nullcontext():
-            rows, words = hidden.reshape(-1, hidden.shape[-1]).to(half), weight.to(half)
+            rows, half_weight = hidden.reshape(-1, hidden.shape[-1]).to(half), weight.to(half)
             labels = labels.reshape(-1)
             total = torch.zeros((), device=hidden.device)
             of_rows, of_weight, of_bias = [], None, None
-            for some, wanted in zip(rows.chunk(shares), labels.chunk(shares)):
+            for share, share_labels in zip(rows.chunk(shares), labels.chunk(shares)):
                 if of_rows:
-                    some = torch.ops.umbench.after_gradients(some, of_rows[-1] if of_weight is None else of_weight, of_rows[-1])
-                logits = F.linear(some, words, None if bias is None else bias.to(half)).float()
-                loss, logits_gradient = loss_of(logits, wanted, ignored)
+                    share = torch.ops.umbench.after_gradients(share, of_rows[-1] if of_weight is None else of_weight, of_rows[-1])
+                logits = F.linear(share, half_weight, None if bias is None else bias.to(half)).float()
+                loss, logits_gradient = loss_of(logits, share_labels, ignored)
                 total = total + loss
                 logits_gradient = logits_gradient.to(half)
-                of_rows.append(logits_gradient @ words)
+                of_rows.append(logits_gradient @ half_weight)
                 if weight_learns:
-                    of_weight = torch.ops.umbench.add_product(of_weight, logits_gradient, some)
+                    of_weight = torch.ops.umbench.add_product(of_weight, logits_gradient, share)
                 if bias is not None:
                     part = logits_gradient.float().sum(0)
                     of_bias = part if of_bias is None else of_bias + part
@@ -203,7 +203,7 @@ def is_mean(loss):
             and options.get("reduce") is None and options.get("size_average") is None and (logits.dim(), label.dim()) == (2, 1))
 
 
-def in_shares(linear, loss, shares):
+def share_arguments(linear, loss, shares):
     """The arguments of the share_by_share that replaces a linear layer and its loss."""
     hidden, weight, bias = [*linear.args, None][:3]
     options = options_of(loss)
@@ -219,7 +219,7 @@ def cut_losses(module, shares):
         for linear, loss in losses_of(module.graph):
             node, dead = copied[loss], options_of(loss)["input"]
             with graph.inserting_before(node):
-                new = graph.call_function(share_by_share, torch.fx.node.map_arg(in_shares(linear, loss, shares), copied.get))
+                new = graph.call_function(share_by_share, torch.fx.node.map_arg(share_arguments(linear, loss, shares), copied.get))
             new.meta = dict(node.meta)
             node.replace_all_uses_with(new)
             graph.erase_node(node)
@@ -248,7 +248,7 @@ class InShares(TorchFunctionMode):
             node = self.graph.call_method(name, given, named)
         if function is F.cross_entropy and self.shares > 1:
             for linear in linear_of(node):
-                return share_by_share(*torch.fx.node.map_arg(in_shares(linear, node, self.shares), example_of))
+                return share_by_share(*torch.fx.node.map_arg(share_arguments(linear, node, self.shares), example_of))
         result = function(*args, **kwargs)
         if node is not None:
             node.meta["example_value"], self.nodes[id(result)] = result, node

@@ -56,7 +56,7 @@ def forecast(options, times):
 
     plan = Plan(bytes_of(options.budget))
     plan.leave_slack()
-    step, answer, batch, shares = planned(options, plan, times)
+    step, answer, batch, shares = plan_in_shares(options, plan, times)
     made, own = answer["plan"], answer["begin"]
     again = Counter(name_of(step.nodes[i]) for i in made["recomputed"] if step.rows[i]["kind"] == "kernel")
     told = ", ".join(f"{count} {name}" for name, count in again.most_common()) or "no product and no library call"
@@ -66,7 +66,7 @@ def forecast(options, times):
             f"{in_gib(made['saved_bytes']):>10} {in_gib(away):>10}  {told}")
 
 
-def planned(options, plan, times):
+def plan_in_shares(options, plan, times):
     """(the Step, the planner's answer, the batch, number of shares of the loss) with the example inputs repeated `times` times. `begin` of
     the answer is PyTorch's own choice where the loss is whole."""
     from . import chunks
@@ -92,6 +92,7 @@ def first_size(inputs):
 
 
 def capture_joint(options, times, in_shares):
+    """The capture.Joint of the model. in_shares: a chunks.InShares."""
     import torch
 
     from . import capture, private
