@@ -177,7 +177,7 @@ def curves(options, folder, seconds):
 
 def peers(options, folder, seconds):
     end, succeeded = time.monotonic() + seconds, True
-    for number, row in enumerate(PEERS, 1):  # pytorch.py takes a network once a call, and two rows are of one network
+    for number, row in enumerate(PEERS, 1):  # one call a row: pytorch.py refuses a case that comes twice
         line = [sys.executable, ROOT / "benchmarks/peers/pytorch.py", "--umbench", options.umbench, "--rows", row, "--ways", "eager,compile",
                 "--no-gradients", "--out", folder / f"peers_{number}.jsonl", "--resume"]
         succeeded = timed.run(line, max(5, end - time.monotonic())) in timed.SUCCEEDED and succeeded

@@ -198,10 +198,10 @@ class Block(nn.Module):
 class LanguageModel(nn.Module):
     """Embeddings, blocks, and a head that may share the weights of the embeddings. Returns the loss of the next token, in float32."""
 
-    def __init__(self, vocabulary, length, width, blocks, norm, tied=True, dropout=0.0):
+    def __init__(self, vocabulary, length, width, blocks, last_norm, tied=True, dropout=0.0):
         super().__init__()
         self.words, self.places = nn.Embedding(vocabulary, width), nn.Embedding(length, width) if length else None
-        self.drop, self.blocks, self.norm, self.head = nn.Dropout(dropout), nn.ModuleList(blocks), norm, nn.Linear(width, vocabulary, bias=False)
+        self.drop, self.blocks, self.norm, self.head = nn.Dropout(dropout), nn.ModuleList(blocks), last_norm, nn.Linear(width, vocabulary, bias=False)
         if tied:
             self.head.weight = self.words.weight
 

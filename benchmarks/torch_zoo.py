@@ -1,5 +1,5 @@
 """Networks of torchvision and transformers for `umbench export`, built from configurations without reading weights. Each function returns
-(model, inputs). TABLE lists those that a survey exports, each with its options of the command line.
+(model, inputs). A number at the end of a name is the batch. TABLE lists those that a survey exports, each with its options of the command line.
 """
 
 import sys

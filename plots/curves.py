@@ -100,7 +100,7 @@ def draw_strip(axis, failing, row_count):
     axis.set_yticks(ticks[0])
     axis.set_yticks(ticks[1], minor=True)
     axis.axhspan(high, top, facecolor="#E6E6E6", edgecolor="#999999", linewidth=0.6, zorder=0.8)
-    name = "does not fit" if all(_all_infeasible(line) for line, _ in failing.values()) else "no time"
+    name = "does not fit" if all(_fails_only_as_infeasible(line) for line, _ in failing.values()) else "no time"
     axis.text(0.012, 0.985, name, transform=axis.transAxes, ha="left", va="top", fontsize=8, color="#333333", zorder=6,
               bbox={"facecolor": "#E6E6E6", "edgecolor": "none", "pad": 0.8})
     for number, (points, look) in enumerate(failing.values()):
@@ -119,7 +119,8 @@ def draw_strip(axis, failing, row_count):
     return marks
 
 
-def _all_infeasible(line):
+def _fails_only_as_infeasible(line):
+    """Whether all points of the line that have no time are infeasible."""
     return all(point.slowdown or point.outcome == "infeasible" for point in line)
 
 

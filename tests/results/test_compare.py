@@ -133,7 +133,7 @@ def test_a_cell_that_vanished_is_missed_and_a_new_one_is_not_judged(umbench, wri
     assert done.returncode == 0 and "only HEAD has 1 cell, not judged" in done.stdout
 
 
-def test_unlike_places_are_refused_unless_asked(umbench, write):
+def test_unlike_environments_are_refused_unless_allowed(umbench, write):
     base = write("base.jsonl", study(1))
     head = write("head.jsonl", [environment(driver="2.0"), *study(2)[1:]])
     done = umbench("compare", base, head)

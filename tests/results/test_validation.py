@@ -128,11 +128,11 @@ def test_the_page_says_how_far_runs_of_a_cell_are_apart():
                 runs.setdefault((stem, build, entry["key"]), []).append(entry["samples_ns"])
     pairs = [pair for samples in runs.values() for pair in itertools.combinations(samples, 2)]
 
-    def near(time):
-        return sum(max(time(a), time(b)) <= 1.15 * min(time(a), time(b)) for a, b in pairs)
+    def count_near(time_of):
+        return sum(max(time_of(a), time_of(b)) <= 1.15 * min(time_of(a), time_of(b)) for a, b in pairs)
 
     page = " ".join((FOLDER / "README.md").read_text(encoding="utf-8").split())
-    first, later = near(lambda samples: samples[0]), near(lambda samples: min(samples[1:]))
+    first, later = count_near(lambda samples: samples[0]), count_near(lambda samples: min(samples[1:]))
     assert f"within 15 % of each other in {first} of {len(pairs)} pairs; later iterations in {later}." in page
 
 

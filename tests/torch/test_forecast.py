@@ -88,7 +88,7 @@ def test_a_batch_can_only_be_set_where_an_example_input_has_one(tmp_path):
 def test_fit_and_export_tell_peaks_alike(model, library, most):
     pytest.importorskip(library)
     options = model_arguments.fit([f"{test_zoo.__file__}:{model}", "--budget", "1TiB", "--effort", "0.001"])
-    _, answer, *_ = forecast.planned(options, Plan(2**40), 1)
+    _, answer, *_ = forecast.plan_in_shares(options, Plan(2**40), 1)
     nodes, kernels = answer["begin"]["peak"] - forecast.LIBRARY_BYTES, liveness.peak_of(convert.of_model(getattr(test_zoo, model)).document)[0]
     assert abs(nodes / kernels - 1) < most
 
@@ -125,7 +125,7 @@ def test_a_loss_is_cut_as_fit_cuts_it(name, shares, tmp_path, monkeypatch, capsy
     file = tmp_path / "words.py"
     file.write_text(WORDS, encoding="utf-8")
     given = [f"{file}:{name}", "--budget", "200MiB", "--effort", "0.001"]
-    step, *_, found = forecast.planned(model_arguments.fit(given), Plan(200 * 2**20), 1)
+    step, *_, found = forecast.plan_in_shares(model_arguments.fit(given), Plan(200 * 2**20), 1)
     assert found == shares
 
     def operators(step):

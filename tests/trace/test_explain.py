@@ -165,7 +165,7 @@ def test_what_counting_takes_is_subtracted_where_there_is_one_run_alone(tmp_path
     made = prefetch_missing()
     made.lines[-1]["records"] = 1000
     _, (summary, _, costs, _) = found_in(made, tmp_path)
-    assert summary.kernel_ns == 10 * MS - 1000 * costs.COUNTED_RECORD
+    assert summary.kernel_ns == 10 * MS - 1000 * costs.COUNTING_RECORD
 
 
 def test_places_are_named_by_the_programs_own_frames(tmp_path):

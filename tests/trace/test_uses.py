@@ -149,7 +149,7 @@ def test_sums_of_a_trace_with_pauses_are_scaled_to_the_drivers(tmp_path):
     summary, found, _, _ = explain.explain(process)
     whole, _, _, _ = explain.explain(reader.read(prefetch_missing().write(tmp_path / "one.jsonl"))[0])
     assert summary.launches["read"] == 4 and summary.kernel_ns > 3 * whole.kernel_ns
-    assert summary.stall_ns == pytest.approx(4 * whole.stall_ns) and found[0].facts.moved_bytes_in() == 256 * BLOCK
+    assert summary.stall_ns == pytest.approx(4 * whole.stall_ns) and found[0].facts.bytes_in_by_faults() == 256 * BLOCK
     by_time, = reader.read(paused(192).write(tmp_path / "run.jsonl"))
     assert by_time.scale_of("in_tree") == 4
     assert "pauses of counting" in graph.convert(process, Costs("h200")).summary_text()

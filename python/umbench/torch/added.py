@@ -30,13 +30,13 @@ def is_added(node, product, other):
         return False
     alone = len(product.users) == 1 and not node.kwargs and value_of(other).dtype == value_of(product).dtype
     fits = value_of(other).dim() <= 2 and value_of(node).shape == value_of(product).shape
-    return alone and fits and not all(map(is_read_by_generated, node.users))
+    return alone and fits and not all(map(is_generated_reader, node.users))
 
 
-def is_read_by_generated(user):
+def is_generated_reader(user):
     """Whether `user`, a reader of a sum, is in a generated kernel, or is a view that only generated kernels read."""
     if user.op != "call_function":
         return False
     if user.target is operator.getitem or is_view(user):
-        return all(map(is_read_by_generated, user.users))
+        return all(map(is_generated_reader, user.users))
     return torch.Tag.pointwise in getattr(user.target, "tags", ())

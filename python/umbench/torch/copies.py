@@ -101,7 +101,7 @@ class Slab:
 def managed_bytes(size):
     """(a tensor of `size` bytes of managed memory that stays on the host and that the current GPU reaches over the link, a function that frees
     it)."""
-    pool = managed.library("advise_host", size)
+    pool = managed.configured_library("advise_host", size)
     pool.um_pool_alloc.restype = ctypes.c_void_p
     pool.um_pool_alloc.argtypes = [ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
     pool.um_pool_free.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]

@@ -16,7 +16,7 @@ from umbench import load, model_arguments, output, places
 
 
 def main(options):
-    """options: of model_arguments.export."""
+    """Exports a model as a graph file. `options`: as model_arguments.export parsed them."""
     figures = machine(options.machine) if options.machine else None
     began = time.monotonic()
     converted = convert_model(options)

@@ -7,17 +7,17 @@ import triton
 import triton.language as tl
 
 BLOCKS, WARPS = 8, 16  # 4 and 16 are as fast or slower (results/torch/copies_h100.jsonl)
-WORDS = 4096           # words of 8 bytes that a block has in flight
+WORDS_AT_ONCE = 4096   # words of 8 bytes that a block has in flight
 
 
 @triton.jit
-def umbench_copy(target, source, count, WORDS: tl.constexpr):
-    for begin in range(tl.program_id(0) * WORDS, count, tl.num_programs(0) * WORDS):
-        at = begin + tl.arange(0, WORDS)
+def umbench_copy(target, source, count, WORDS_AT_ONCE: tl.constexpr):
+    for begin in range(tl.program_id(0) * WORDS_AT_ONCE, count, tl.num_programs(0) * WORDS_AT_ONCE):
+        at = begin + tl.arange(0, WORDS_AT_ONCE)
         tl.store(target + at, tl.load(source + at, mask=at < count), mask=at < count)
 
 
-class Words:
+class Int64Pointer:
     """Memory at an address, in the form that Triton accepts."""
 
     dtype = torch.int64
@@ -31,4 +31,4 @@ class Words:
 
 def copy(target, source, size):
     """Copies on the current stream between two addresses; these and the bytes are multiples of 8."""
-    umbench_copy[(BLOCKS,)](Words(target), Words(source), size // 8, WORDS=WORDS, num_warps=WARPS)
+    umbench_copy[(BLOCKS,)](Int64Pointer(target), Int64Pointer(source), size // 8, WORDS_AT_ONCE=WORDS_AT_ONCE, num_warps=WARPS)

@@ -86,12 +86,12 @@ class Pool:
         return self._library.um_pool_peak()
 
 
-def library(policy, size):
-    """The loaded libumbench_pool.so, set to allocate at most `size` bytes in addition to those in use. Raises NoLibrary, and ValueError above the
+def configured_library(policy, more_bytes):
+    """The loaded libumbench_pool.so, set to allocate at most `more_bytes` bytes in addition to those in use. Raises NoLibrary, and ValueError above the
     safe share."""
     import torch
     found = _library(library_path())
-    most = found.um_pool_used() + cap_bytes(torch.cuda.mem_get_info()[0], size)
+    most = found.um_pool_used() + cap_bytes(torch.cuda.mem_get_info()[0], more_bytes)
     found.um_pool_configure(policy.encode(), most)
     return found
 

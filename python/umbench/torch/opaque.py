@@ -75,7 +75,7 @@ def cut_of(walk, node, read, indices):
         view = walk.views.get(each)
         if not isinstance(view, View):
             continue
-        spread = "batch" if is_transposed_batch(walk, node, each, view) else walk.spread(each)
+        spread = "batch" if is_left_of_weight_gradient(walk, node, each, view) else walk.spread(each)
         way = "part" if view.tensor.batch else "whole"
         if spread == "other" or (view.tensor.batch and spread != "batch") or ways.setdefault(view.tensor, way) != way:
             return None
@@ -86,9 +86,9 @@ def cut_of(walk, node, read, indices):
     return {"in": inputs, "out": out}
 
 
-def is_transposed_batch(walk, node, each, view):
-    """Whether this is the left side of a filter's gradient, dy^T x, which is summed over the batch."""
-    return (name_of(node) == "mm" and each is node.args[0] and view.transposed and view.tensor.batch
+def is_left_of_weight_gradient(walk, node, operand, view):
+    """Whether `operand` is the dy^T of a weight's gradient dy^T x, a product that sums over the batch."""
+    return (name_of(node) == "mm" and operand is node.args[0] and view.transposed and view.tensor.batch
             and walk.spread(node.args[1]) == "batch" and walk.spread(node) == "whole")
 
 

@@ -85,8 +85,8 @@ def find_holds(requests, pieces, begin, room):
 
 
 def changes_for_best_packing(requests, pieces, begin, room, elsewhere):
-    """(changes of the held pieces or None, bytes of the best packing, infinite if there is none) where tensors of `elsewhere`, {key: address},
-    lie in pieces other than that at `begin`. The changes hold few pieces: those that are not needed are left out."""
+    """Packs the tensors, except those of `elsewhere`, {key: address}, into the free piece at `begin`. Returns (the fewest changes of held pieces
+    found with which the allocator places all tensors so, or None; bytes of the smallest packing, infinite if there is none)."""
     lengths, best, least = {key: size for is_taken, key, size, _ in requests if is_taken}, None, math.inf
     for rounding in ROUNDINGS:
         wanted, size = pack_tensors([request for request in requests if request[1] not in elsewhere], rounding)

@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 from umbench.trace.reader import (BLOCK, BY_FAULT_IN, BY_FAULT_OUT, CPU_FAULTS, EVERY_GRANULE, GPU_FAULTS, GRANULE, Allocation, Owners,
-                                  join_runs, masks_of)
+                                  join_runs, granule_masks_of)
 
 SAME_MEMORY = 64  # in blocks: memory of unknown origin with smaller gaps counts as one allocation
 
@@ -39,10 +39,10 @@ class Facts:
     cpu_wait_by_place: Counter = field(default_factory=Counter)  # place in the program's code: ns that the CPU waited there
     hints: list = field(default_factory=list)
 
-    def moved_bytes_in(self):
+    def bytes_in_by_faults(self):
         return sum(self.bytes[name] for name in BY_FAULT_IN)
 
-    def moved_bytes_out(self):
+    def bytes_out_by_faults(self):
         return sum(self.bytes[name] for name in BY_FAULT_OUT)
 
     def distinct_bytes_in(self):
@@ -52,7 +52,7 @@ class Facts:
     def amplification(self):
         """How often the same bytes were moved to the GPU by faults, on average."""
         distinct = self.distinct_bytes_in()
-        return self.moved_bytes_in() / distinct if distinct else 0
+        return self.bytes_in_by_faults() / distinct if distinct else 0
 
     def blocks_with(self, event):
         return [number for number, block in self.blocks.items() if any(name == event for name, _ in block.events)]
@@ -101,7 +101,7 @@ class Clock:
         span = self._uncounted_span(piece)
         if span:
             return min(length, span[1] - span[0])
-        each = self.costs.COUNTED_RECORD if piece.batches else self.costs.COUNTED_BYTES
+        each = self.costs.COUNTING_RECORD if piece.batches else self.costs.COUNTING_BYTES
         return length - min(length / 2, piece.records * each)
 
     def cpu_wait_ns(self, piece):
@@ -115,7 +115,7 @@ class Clock:
                 longer = (then.begin - before.end) - (spans[1][0] - spans[0][1])
                 return max(0, min(length, length - longer))
         faults = piece.sum_of(*CPU_FAULTS)
-        return length - min(length / 2, faults * self.costs.COUNTED_CPU_FAULT)
+        return length - min(length / 2, faults * self.costs.COUNTING_CPU_FAULT)
 
 
 def stall_ns_of(piece, touched_bytes, shortest, costs, clock=None):
@@ -183,7 +183,7 @@ def _scale(process, clock):
 def _add_piece(piece, facts_of, summary, costs, clock):
     """Adds a piece to the facts of allocations: the sums and events of its blocks, and its time, which is divided among allocations by their
     bytes. If counting paused, sums and times are scaled to the whole run."""
-    masks, scale, scale_of = masks_of(piece), summary.scale, summary.process.scale_of
+    masks, scale, scale_of = granule_masks_of(piece), summary.scale, summary.process.scale_of
     shares = Counter()
     by_block = defaultdict(dict)
     for name, runs in piece.sums.items():

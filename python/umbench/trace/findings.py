@@ -113,7 +113,7 @@ def _call_of_advice(facts, context, advice, device):
 
 def _saving_by_prefetch(facts, context):
     """Nanoseconds of waiting that prefetches would save instead of faults."""
-    return facts.kernel_wait_ns - context.costs.prefetch_to_gpu_ns(facts.moved_bytes_in())
+    return facts.kernel_wait_ns - context.costs.prefetch_to_gpu_ns(facts.bytes_in_by_faults())
 
 
 # --- rules: each is the `explain` of the Rule of its name ---
@@ -123,7 +123,7 @@ def oversubscription(facts, context):
     evicted = facts.bytes["out_eviction"]
     if not evicted:
         return None
-    text = (f"more than the GPU holds: the driver evicted {size_text(evicted)} of it, and {size_text(facts.moved_bytes_in())} came by faults, "
+    text = (f"more than the GPU holds: the driver evicted {size_text(evicted)} of it, and {size_text(facts.bytes_in_by_faults())} came by faults, "
             f"{facts.amplification():.1f} times the same bytes")
     calls = [("prefetch ahead of each kernel and push out what is needed last", "umbench run --trace, strategy managed_prefetch, tells how far that goes")]
     return facts.kernel_wait_ns, _saving_by_prefetch(facts, context), text, calls
@@ -136,7 +136,7 @@ def thrashing(facts, context):
     calls = [(_call_of_advice(facts, context, "cudaMemAdviseSetPreferredLocation", "host"), "after its allocation"),
              (_call_of_advice(facts, context, "cudaMemAdviseSetAccessedBy", f"GPU {context.waiting_gpu(facts)}"), "after its allocation")]
     waste = facts.kernel_wait_ns + facts.cpu_wait_ns
-    return waste, waste - context.costs.remote_read_ns(facts.moved_bytes_in()), text, calls
+    return waste, waste - context.costs.remote_read_ns(facts.bytes_in_by_faults()), text, calls
 
 
 def read_mostly_written(facts, context):
@@ -154,7 +154,7 @@ def pushed_out(facts, context):
     if not blocks:
         return None
     hints = facts.hints_of("prefetch", device=None)
-    text = (f"prefetched to the host ({size_text(facts.bytes['out_user'])}) and faulted back by kernels ({size_text(facts.moved_bytes_in())}); "
+    text = (f"prefetched to the host ({size_text(facts.bytes['out_user'])}) and faulted back by kernels ({size_text(facts.bytes_in_by_faults())}); "
             "no fault of the CPU shows that it is used there")
     out = context.costs.prefetch_to_host_ns(facts.bytes["out_user"])
     calls = [("leave out cudaMemPrefetchAsync to the host", context.names.place(hints[0].callers if hints else []))]
@@ -162,14 +162,14 @@ def pushed_out(facts, context):
 
 
 def prefetch_wrong_way(facts, context):
-    if not facts.moved_bytes_in():
+    if not facts.bytes_in_by_faults():
         return None
     for hint in facts.hints_of("prefetch", device=None):
         after = [event for block in facts.blocks.values() for event in block.events
                  if event[1].begin >= hint.at and event[0] in ("in", "host", "cpu", "prefetch_in")]
         first = min(after, key=lambda event: event[1].begin, default=None)
         if first and first[0] == "in":
-            text = f"prefetched to the host, where it lay or nobody used it; then {size_text(facts.moved_bytes_in())} came to the GPU by faults"
+            text = f"prefetched to the host, where it lay or nobody used it; then {size_text(facts.bytes_in_by_faults())} came to the GPU by faults"
             calls = [(_call_of_prefetch_to_gpu(facts, context) + " in place of the host", context.names.place(hint.callers))]
             return facts.kernel_wait_ns, _saving_by_prefetch(facts, context), text, calls
     return None
@@ -184,7 +184,7 @@ def prefetch_late(facts, context):
                 covers = hint.address < (number + 1) * BLOCK and number * BLOCK < hint.address + hint.bytes
                 if covers and piece.begin - MIN_LEAD_NS <= hint.at <= piece.end:
                     kernel = context.names.kernel(piece.name)
-                    text = f"its prefetch is called when {kernel} runs already, which faults on it ({size_text(facts.moved_bytes_in())})"
+                    text = f"its prefetch is called when {kernel} runs already, which faults on it ({size_text(facts.bytes_in_by_faults())})"
                     calls = [(_call_of_prefetch_to_gpu(facts, context), f"ahead of {kernel}, launch {piece.launch}, on its stream")]
                     return facts.kernel_wait_ns, _saving_by_prefetch(facts, context), text, calls
     return None
@@ -216,8 +216,8 @@ def read_mostly_missing(facts, context):
     blocks = _returning_blocks(facts)
     if not blocks or any(block.gpu_writes or block.host_writes for block in blocks):
         return None
-    text = (f"CPU and GPU only read it (no write faults), yet {size_text(facts.moved_bytes_in())} came to the GPU by faults and "
-            f"{size_text(facts.moved_bytes_out())} went back: {facts.amplification():.1f} times the same bytes")
+    text = (f"CPU and GPU only read it (no write faults), yet {size_text(facts.bytes_in_by_faults())} came to the GPU by faults and "
+            f"{size_text(facts.bytes_out_by_faults())} went back: {facts.amplification():.1f} times the same bytes")
     calls = [(_call_of_advice(facts, context, "cudaMemAdviseSetReadMostly", 0), "once it is filled")]
     saved = facts.kernel_wait_ns * (1 - 1 / max(1.0, facts.amplification())) + facts.cpu_wait_ns
     return facts.kernel_wait_ns + facts.cpu_wait_ns, saved, text, calls
@@ -227,13 +227,13 @@ def ping_pong(facts, context):
     blocks = _returning_blocks(facts)
     if not blocks:
         return None
-    text = (f"CPU and GPU use it in turns: {size_text(facts.moved_bytes_in())} came to the GPU by faults, {size_text(facts.moved_bytes_out())} went back; "
+    text = (f"CPU and GPU use it in turns: {size_text(facts.bytes_in_by_faults())} came to the GPU by faults, {size_text(facts.bytes_out_by_faults())} went back; "
             f"{facts.amplification():.1f} times the same bytes")
     place = f"before each launch of {context.names.kernel(facts.longest_waiting_kernel()[0])}" if facts.wait_by_kernel else ""
     calls = [(_call_of_prefetch_to_gpu(facts, context), place),
              (_call_of_prefetch(facts, context, facts.allocation.address, facts.allocation.bytes, None), _text_before_cpu_use(facts, context))]
     waste = facts.kernel_wait_ns + facts.cpu_wait_ns
-    return waste, waste - context.costs.prefetch_to_gpu_ns(facts.moved_bytes_in()) - _ns_by_prefetch_to_host(facts, context), text, calls
+    return waste, waste - context.costs.prefetch_to_gpu_ns(facts.bytes_in_by_faults()) - _ns_by_prefetch_to_host(facts, context), text, calls
 
 
 def sparse(facts, context):
@@ -251,7 +251,7 @@ def sparse(facts, context):
 
 def remote_hot(facts, context):
     hints = facts.hints_of("preferred_location", device=None)
-    if not hints or facts.moved_bytes_in():
+    if not hints or facts.bytes_in_by_faults():
         return None
     over_link = context.costs.remote_read_ns(facts.allocation.bytes)
     slow = [(name, context.summary.launches[name], time) for name, time in context.summary.shortest.items()
@@ -270,7 +270,7 @@ def remote_hot(facts, context):
 
 def first_touch(facts, context):
     fresh = facts.blocks_with("fresh")
-    if not fresh or facts.moved_bytes_in() > MAX_MOVED_SHARE * len(fresh) * BLOCK or facts.kernel_wait_ns <= 0:
+    if not fresh or facts.bytes_in_by_faults() > MAX_MOVED_SHARE * len(fresh) * BLOCK or facts.kernel_wait_ns <= 0:
         return None
     text = f"kernels are the first to touch {size_text(len(fresh) * BLOCK)} of it: nothing moves, but every block takes faults"
     calls = [(_call_of_prefetch_to_gpu(facts, context, "fresh"), _text_before_launch(facts.first_waiting_kernel(), context))]
@@ -278,17 +278,17 @@ def first_touch(facts, context):
 
 
 def prefetch_missing(facts, context):
-    if not facts.moved_bytes_in() or facts.kernel_wait_ns <= 0:
+    if not facts.bytes_in_by_faults() or facts.kernel_wait_ns <= 0:
         return None
-    text = f"{size_text(facts.moved_bytes_in())} came to the GPU by faults, without a prefetch"
+    text = f"{size_text(facts.bytes_in_by_faults())} came to the GPU by faults, without a prefetch"
     calls = [(_call_of_prefetch_to_gpu(facts, context), _text_before_launch(facts.first_waiting_kernel(), context))]
     return facts.kernel_wait_ns, _saving_by_prefetch(facts, context), text, calls
 
 
 def host_faults(facts, context):
-    if not facts.moved_bytes_out() or facts.cpu_wait_ns <= 0:
+    if not facts.bytes_out_by_faults() or facts.cpu_wait_ns <= 0:
         return None
-    text = f"the CPU fetched {size_text(facts.moved_bytes_out())} back from the GPU by faults"
+    text = f"the CPU fetched {size_text(facts.bytes_out_by_faults())} back from the GPU by faults"
     calls = [(_call_of_prefetch(facts, context, facts.allocation.address, facts.allocation.bytes, None), _text_before_cpu_use(facts, context))]
     return facts.cpu_wait_ns, facts.cpu_wait_ns - _ns_by_prefetch_to_host(facts, context), text, calls
 
@@ -296,7 +296,7 @@ def host_faults(facts, context):
 def _ns_by_prefetch_to_host(facts, context):
     """The time in which a prefetch moves the data that the CPU fetched by faults, and the CPU touches them."""
     writes = any(block.host_writes for block in facts.blocks.values())
-    return context.costs.prefetch_to_host_ns(facts.moved_bytes_out()) + context.costs.touch_on_host_ns(facts.moved_bytes_out(), writes)
+    return context.costs.prefetch_to_host_ns(facts.bytes_out_by_faults()) + context.costs.touch_on_host_ns(facts.bytes_out_by_faults(), writes)
 
 
 def _text_before_cpu_use(facts, context):

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 from umbench import load
-from umbench.trace.reader import BLOCK, EVERY_GRANULE, GRANULE, Allocation, Piece, Process, Quiet, Range
+from umbench.trace.reader import BLOCK, EVERY_GRANULE, GRANULE, Allocation, Piece, Process, Range, Stretch
 
 MAGIC = b"SQLite format 3\x00"
 TO_GPU, TO_HOST, BETWEEN = 11, 12, 13
@@ -168,7 +168,7 @@ def _events(export, copies, gpu_faults, cpu_faults):
 
 
 def _pieces_and_quiet(export, start, kernels, copies, gpu_faults, cpu_faults):
-    """([Piece], [Quiet]) of a process. `start` is the time of its first event, from which times count."""
+    """([Piece], [Stretch]) of a process. `start` is the time of its first event, from which times count."""
     launches = defaultdict(list)  # GPU: [[begin, end, name, number of the launch, its _PieceSums]]
     numbers = Counter()
     for row in sorted(kernels, key=lambda row: row["start"]):
@@ -221,7 +221,7 @@ def _pieces_outside_kernels(events, begins_of_movers, start):
 
 
 def _quiet_stretches(launches, start):
-    """[Quiet] of launches that moved nothing, one for each GPU and second."""
+    """[Stretch] of launches that moved nothing, one for each GPU and second."""
     stretches = {}
     for gpu, of_gpu in launches.items():
         for begin, end, name, _, moved in of_gpu:
@@ -230,5 +230,5 @@ def _quiet_stretches(launches, start):
                 stretch[1] = max(stretch[1], end)
                 stretch[2][name][0] += 1
                 stretch[2][name][1] += end - begin
-    return [Quiet(begin - start, end - start, gpu, [(name, *of) for name, of in kernels.items()], {})
+    return [Stretch(begin - start, end - start, gpu, [(name, *of) for name, of in kernels.items()], {})
             for (gpu, _), (begin, end, kernels) in stretches.items()]

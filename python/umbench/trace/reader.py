@@ -32,7 +32,7 @@ class Piece(namedtuple("Piece", "kind begin end name launch gpu waiting batches 
 Allocation = namedtuple("Allocation", "number at until address bytes device memory callers")
 Hint = namedtuple("Hint", "at until call address bytes device callers")
 # A stretch of launches that moved nothing. kernels: [(name, count, busy_ns)], copies: {way: (count, bytes, ns)}.
-Quiet = namedtuple("Quiet", "begin end gpu kernels copies")
+Stretch = namedtuple("Stretch", "begin end gpu kernels copies")
 Range = namedtuple("Range", "begin end name")
 Pause = namedtuple("Pause", "begin end sums")  # a pause of counting; `sums` are the driver's: {one of DRIVER_SUMS: amount}
 # Share of the driver's bytes that a trace may lack without a note, since pauses of counting begin and end at slightly different times for
@@ -198,11 +198,11 @@ def _add_uncounted_time(process, entry):
     process.uncounted_times[entry["gpu"], process.names[entry["name"]], entry["launch"]] = (entry["begin_ns"], entry["end_ns"])
 
 
-def _add_quiet(process, entry):
+def _add_stretch(process, entry):
     kernels = [(process.names[name], count, busy) for name, count, busy in entry["kernels"]]
     stretches = process.quiet if entry["kind"] == "quiet" else process.unseen
-    stretches.append(Quiet(entry["begin_ns"], entry["end_ns"], entry["gpu"], kernels,
-                    {way: tuple(sums) for way, sums in entry.get("copies", {}).items()}))
+    stretches.append(Stretch(entry["begin_ns"], entry["end_ns"], entry["gpu"], kernels,
+                             {way: tuple(sums) for way, sums in entry.get("copies", {}).items()}))
 
 
 def _add_pause(process, entry):
@@ -226,7 +226,7 @@ def _add_end(process, entry):
 
 _READER_BY_KIND = {
     "name": _add_name, "gpu": _add_gpu, "allocation": _add_allocation, "free": _add_free, "hint": _add_hint, "kernel": _add_piece,
-    "host": _add_piece, "prefetched": _add_piece, "other": _add_piece, "quiet": _add_quiet, "unseen": _add_quiet, "uncounted": _add_pause,
+    "host": _add_piece, "prefetched": _add_piece, "other": _add_piece, "quiet": _add_stretch, "unseen": _add_stretch, "uncounted": _add_pause,
     "timed": _add_uncounted_time, "range": _add_range, "lacking": _add_lacking, "end": _add_end}
 
 
@@ -252,7 +252,7 @@ class Owners:
         return max(alive, key=lambda a: (min(end, a.address + a.bytes) - max(begin, a.address), -a.address))
 
 
-def masks_of(piece):
+def granule_masks_of(piece):
     """{block: mask of granules that moved or faulted} of the blocks of which only a part did."""
     return {block: mask for first, blocks, mask in piece.granules for block in range(first, first + blocks)}
 

@@ -89,7 +89,7 @@ class Training:
         gc.freeze()
         torch.cuda.synchronize()
         torch.cuda.empty_cache()
-        self.step()  # steps until memory is mapped again
+        self.step()  # maps again the memory that empty_cache() unmapped
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
         return found
