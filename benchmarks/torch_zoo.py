@@ -92,7 +92,7 @@ class WithLabels(nn.Module):
 
 
 def transformers_model(class_name, config_name, batch, length, **options):
-    """(a language model of transformers with its loss, random texts)."""
+    """(a network of transformers that predicts tokens, with its loss; random texts)."""
     import transformers
     config = getattr(transformers, f"{config_name}Config")(**options)
     return WithLabels(getattr(transformers, class_name)(config)), tokens(batch, length, config.vocab_size)

@@ -21,9 +21,9 @@ struct rung {
 std::vector<rung> ladder_of(byte_count footprint, bool fine);
 
 // Solves one order for all rungs. First pass: searches in order of falling budgets, starting with everything
-// kept, until rungs have no solution. Second pass: improves each rung in order of rising budgets, starting
-// from its own solution or the one of the rung below, whichever is faster. So each rung is at least as fast
-// as those below it. `best_so_far`: times of other orders at each rung. Rungs where that equals the
+// kept, until rungs have no solution. Second pass: improves each rung in order of rising budgets. It starts
+// from the faster of two solutions: the rung's own and that of the rung below. So each rung is at least as
+// fast as those below it. `best_so_far`: times of other orders at each rung. Rungs where that equals the
 // operators' time are skipped; the first pass ends after several rungs where this order is clearly slower.
 // `most`: limits of the tries per rung and of the work in all.
 std::vector<std::optional<solution>> solve_ladder(search_space& of, std::span<const rung> rungs,

@@ -21,9 +21,9 @@ profile estimate(const graph& g, const machine& on);
 // has none in that precision, and not every operator states its own time.
 bool kernels_at_peak(const graph& g, const machine& on);
 
-// As estimate() for parts of operators. Operands that a part reads whole count whole, so many parts of an
-// operator with large weights take longer than the whole operator. Caches results. Keeps references to both
-// arguments.
+// Estimates the costs of parts of operators by the rules of estimate(). If every part reads an operand whole,
+// each part counts all of it. So many parts of an operator with large weights take longer than the whole
+// operator. Caches results. Keeps references to both arguments.
 slice_costs estimate_slices(const graph& g, const machine& on);
 
 // The graph with a duration in every opaque operator: that of estimate() if it states none. A GPU needs it to

@@ -161,7 +161,7 @@ def test_both_rules_of_fusion_take_the_same_memory(model, library, most, monkeyp
     monkeypatch.setattr(liveness, "size_of", lambda tensor, plain=liveness.size_of: rounded(plain(tensor)))  # as the planner does
     base = sum(rounded(row["bytes"]) for row in step.rows if row["resident"])
     nodes = ask(step, 2**40, base, costs.rates, True, begin, 0.001)["begin"]
-    primals = convert._primals(joint.graph.graph, joint.static_inputs, joint.num_fwd_outputs, joint.names)
+    primals = convert._primals(joint.graph.graph, joint.static_inputs, joint.names)
     forward, backward = private.extract(joint.graph, [], step.names(begin), num_fwd_outputs=joint.num_fwd_outputs, static_lifetime_input_indices=list(joint.static_inputs))
     monkeypatch.setattr(layouts, "has_channels_last", lambda graph: False)
     monkeypatch.setattr(layouts, "copies_of", lambda node: [])

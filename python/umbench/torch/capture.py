@@ -31,14 +31,14 @@ class CannotExport(Exception):
 
 @dataclass
 class Joint:
-    """A traced joint graph. `static_inputs`: numbers of inputs whose memory stays; `names`: {placeholder: name of its parameter, input or
-    label}."""
+    """A graph of the forward and the backward pass together. `static_inputs`: indices of the inputs whose memory stays. `names`: {input of the
+    graph: name of the parameter, input or label}."""
 
     graph: torch.fx.GraphModule
     num_fwd_outputs: int
     static_inputs: list
     names: dict
-    own: set  # the names of the placeholders of parameters and buffers
+    own: set  # the graph's inputs that are parameters or buffers, by name
 
     def is_own(self, node):
         return node.name in self.own

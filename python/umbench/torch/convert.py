@@ -58,16 +58,16 @@ def convert(joint, *, num_fwd_outputs, static_inputs=(), names=None, joint_input
     """`joint`: as a torch._inductor CustomPartitionerFn or aot_export_joint_simple gives it; it is left as it was.
     `num_fwd_outputs`: how many of its outputs the forward pass returns; the others are gradients, one for each primal or None.
     `static_inputs`: which primals are parameters or buffers, whose memory stays from step to step.
-    `names`: of placeholders, by the placeholder's name, where the graph itself does not tell them.
+    `names`: {input of the joint graph: name of its tensor}, where the graph itself does not tell it.
     Returns a Converted."""
     forward, backward = split(joint, joint_inputs, num_fwd_outputs, static_inputs)
     return convert_split(forward.graph, backward.graph if backward is not None else None, num_fwd_outputs=num_fwd_outputs,
-                         primals=_primals(joint.graph, static_inputs, num_fwd_outputs, names or {}), name=name, precision=precision)
+                         primals=_primals(joint.graph, static_inputs, names or {}), name=name, precision=precision)
 
 
 def convert_split(forward, backward, *, num_fwd_outputs, primals, name="model", precision=None):
-    """Converts as convert() does, but takes graphs that are split already. `primals`: {name of a placeholder: (name of its tensor, role)} of
-    the inputs of the forward pass."""
+    """Converts a forward and a backward graph; for the rest see convert(). `primals`: {input of the forward graph: (name of its tensor,
+    role)}."""
     for graph in filter(None, (forward, backward)):
         add_in_products(graph)
     writer = _Writer(primals, layouts.has_channels_last(forward))
@@ -94,18 +94,17 @@ def as_text(document):
     return f'{{\n{head},\n "tensors": {lines(document["tensors"])},\n "ops": {lines(document["ops"])}\n}}\n'
 
 
-def _primals(joint, static_inputs, num_fwd_outputs, names):
-    """{name of a placeholder: (name of its tensor, role, whether it is a parameter with a gradient)} of the inputs of the forward pass."""
-    static, gradients = set(static_inputs or ()), outputs_of(joint)[num_fwd_outputs:]
+def _primals(joint, static_inputs, names):
+    """The `primals` of convert_split()."""
+    static = set(static_inputs or ())
     found = {}
     placeholders = [n for n in joint.nodes if n.op == "placeholder" and not is_tangent(n)]
     for i, node in enumerate(placeholders):
         desc = node.meta.get("desc")
         path = getattr(desc, "target", None)
-        trained = i < len(gradients) and gradients[i] is not None
         is_parameter = type(desc).__name__ in ("ParamAOTInput", "BufferAOTInput") or i in static
         role = "parameter" if is_parameter else "input"
-        found[node.name] = (names.get(node.name) or path or node.name, role, trained and is_parameter)
+        found[node.name] = (names.get(node.name) or path or node.name, role)
     return found
 
 
@@ -130,7 +129,7 @@ class _Writer:
             last_reader |= {read: number for read in kernel.reads}
         for node in graph.nodes:
             if node.op == "placeholder" and node not in self.memory and isinstance(value_of(node), torch.Tensor):
-                name, role, *_ = self.primals.get(node.name, (node.name, "input"))
+                name, role = self.primals.get(node.name, (node.name, "input"))
                 self.add_tensor(node, name, role)
         if self.channels_last and use == "activation":
             for node in layouts.reordered_first(graph):
@@ -258,7 +257,7 @@ class _Writer:
 
     def name_gradients(self, gradients, primals):
         """Names each gradient after its parameter or input and gives it its role."""
-        for node, (name, role, *_) in zip(gradients, primals):
+        for node, (name, role) in zip(gradients, primals):
             tensor = self.memory.get(base_of(node)) if isinstance(node, torch.fx.Node) else None
             if tensor is None or self.tensors[tensor]["use"] not in ("activation_gradient", "activation"):
                 continue

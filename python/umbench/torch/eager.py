@@ -56,14 +56,14 @@ def samples_of(joint):
 
 
 def role_of(node, joint):
-    """"parameter", also for buffers, "label" or "input" of a placeholder."""
+    """The role of an input of the graph: "parameter", also for a buffer, "label" or "input"."""
     if joint.is_own(node):
         return "parameter"
     return "label" if joint.names.get(node.name) == "labels" else "input"
 
 
 def roles_of(joint):
-    """{name of the placeholder: (role, name of its tensor)}."""
+    """{input of the graph: (role, name of its tensor)}."""
     return {n.name: (role_of(n, joint), joint.names.get(n.name, n.name)) for n in joint.graph.graph.nodes if n.op == "placeholder"}
 
 
@@ -78,7 +78,7 @@ def _capture_doubled(factory, inference, autocast):
 # --- the walk ---
 
 def walk_over(walk, roles, loss):
-    """`roles`: role and name of each placeholder; `loss`: the node of the loss, None for inference."""
+    """`roles`: as roles_of() returns them; `loss`: the node of the loss, None for inference."""
     for node in walk.nodes:
         if node.op == "placeholder":
             use, name = roles[node.name]

@@ -18,7 +18,7 @@ def choose_counts(predict):
     """[the chosen count and all larger ones] of COUNTS. Chosen is the smallest that has a plan, or a larger one that saves a tenth of the
     time. predict(count) returns (milliseconds by the plan, milliseconds without a plan), or raises NoPlan. The time without a plan is a
     lower bound for larger counts, so the search ends where that saves no tenth, or at the first plan that saves none."""
-    best = None
+    best = best_ms = None
     for count in COUNTS:
         try:
             planned, unplanned = predict(count)

@@ -1,5 +1,6 @@
-"""Finds the order in which Inductor runs the kernels of a graph: the given order, or that of least memory first, whichever has the lower peak
-(torch/_inductor/memory.py: topological_sort_lpmf; its two other orders are left out)."""
+"""Finds the order in which Inductor runs the kernels of a graph. Inductor compares the given order with one that chooses, at each step, the
+kernel that needs the least memory. It takes the order with the lower peak (torch/_inductor/memory.py: topological_sort_lpmf). Its two other
+orders are left out."""
 
 from .values import stored_bytes, tensors_of
 
