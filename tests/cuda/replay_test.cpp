@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "backends/cuda/cuda_backend.hpp"
+#include "backends/cuda/kernels/link_copy.hpp"
 #include "tests/cuda/gpu.hpp"
 
 namespace um::gpu_tests {
@@ -78,6 +79,50 @@ TEST_F(replay, RunsInParts) {
   }
   const bytes_by_tensor out = run(gpu(), g, plan);
   EXPECT_EQ(out.count(4), 1U);
+}
+
+// Two operators of 2 ms run while a copy takes 8 ms; a copy of 0.1 ms begins during the third operator.
+TEST_F(replay, LeavesRoomForCopies) {
+  constexpr std::size_t bytes = 64 << 20, few = 1 << 20;
+  constexpr std::uint64_t slow = 8'000'000'000;
+  const arena touched = device_arena(bytes), on_device = device_arena(bytes), on_host = pinned_arena(bytes);
+  const kernels::launch_site site = gpu().compute();
+  const cuda_stream copies = make_stream();
+  kernels::replayed_operator made;
+  made.operands[0] = {touched.data(), bytes, true, false, true};
+  made.count = 1;
+  made.duration_ns = 2000 * us;
+  std::vector<cuda_event> marks;
+  const auto mark = [&](cudaStream_t on) {
+    check(cudaEventRecord(marks.emplace_back(make_event(event_use::timing)).get(), on));
+    return marks.size() - 1;
+  };
+  const auto ms_between = [&](std::size_t begin, std::size_t end) {
+    float ms = 0;
+    check(cudaEventElapsedTime(&ms, marks[begin].get(), marks[end].get()));
+    return ms;
+  };
+  const auto copy = [&](std::size_t of, std::uint64_t rate) {
+    kernels::copy_over_link({copies.get(), site.multiprocessors}, on_device.data(), on_host.data(), of, rate);
+  };
+  kernels::replay(site, made, gpu().memory_bytes_per_s());  // loads the kernels
+  copy(few, slow);
+  check(cudaDeviceSynchronize());
+
+  copy(bytes, slow);
+  const std::size_t copied = mark(copies.get()), begun = mark(site.stream);
+  for (int i = 0; i < 2; ++i) kernels::replay(site, made, gpu().memory_bytes_per_s());
+  const std::size_t ended = mark(site.stream);
+  check(cudaDeviceSynchronize());
+  EXPECT_GT(ms_between(begun, copied), 5) << "the copy did not run beside both";
+  EXPECT_LT(ms_between(begun, ended), 4.4) << "operators wait for a copy";
+
+  made.duration_ns = 20'000 * us;
+  kernels::replay(site, made, gpu().memory_bytes_per_s());
+  copy(few, 0);
+  const std::size_t copied_beside = mark(copies.get()), ended_beside = mark(site.stream);
+  check(cudaDeviceSynchronize());
+  EXPECT_GT(ms_between(copied_beside, ended_beside), 10) << "the copy waits for the operator";
 }
 
 }  // namespace

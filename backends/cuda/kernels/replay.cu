@@ -3,10 +3,13 @@
 namespace um::kernels {
 namespace {
 
-constexpr int blocks_per_multiprocessor = 8;  // all blocks are resident at once, so none waits for another
-constexpr std::int64_t launch_ns = 2000;      // overhead of a kernel, which the duration includes
-constexpr std::int64_t min_wave_ns = 5000;    // the timer of some GPUs ticks once a microsecond
-constexpr std::int64_t latency_ns = 5000;     // of a wave, in addition to its time at full bandwidth
+// All blocks are resident at once, so none waits for another. They leave room for one block of link_copy.cu:
+// otherwise a copy waits until the operator ends, and an operator that begins beside a copy takes twice its
+// time, since some of its blocks begin when others end.
+constexpr int blocks_that_fit = 8, blocks_per_multiprocessor = blocks_that_fit - 1;
+constexpr std::int64_t launch_ns = 2000;    // overhead of a kernel, which the duration includes
+constexpr std::int64_t min_wave_ns = 5000;  // the timer of some GPUs ticks once a microsecond
+constexpr std::int64_t latency_ns = 5000;   // of a wave, in addition to its time at full bandwidth
 constexpr std::int64_t max_waves = 1024;
 
 __device__ std::int64_t now_ns() {
@@ -88,7 +91,7 @@ __device__ void touch(const touched_operand& operand, std::int64_t begin, std::i
 // over. If its accesses were delayed, it still waits for the time by which computing exceeds accessing. A
 // wave that sleeps too long shortens the next one. If accesses take all of the time, only the last wave
 // waits.
-__global__ void __launch_bounds__(block_threads, blocks_per_multiprocessor)
+__global__ void __launch_bounds__(block_threads, blocks_that_fit)
     replay_waves(const __grid_constant__ wave_operands all, std::int64_t waves, std::int64_t wave_ns,
                  std::int64_t computing_ns) {
   std::uint32_t read = 0;
