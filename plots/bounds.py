@@ -1,12 +1,12 @@
-"""The best hint strategy at each ratio against `managed` and against bounds that no strategy can beat, as a table.
+"""Prints a table that compares the best hint strategy at each ratio with `managed` and with lower bounds of all strategies.
 
-The floor is max(operators' time, bytes that must come back / link). Between the forward and the backward pass all that
-the backward pass reads is alive: weights, saved activations, inputs. The bytes beyond the budget are not on the device
-at that moment and have to cross the link to it (by a copy, a fault, a prefetch or a remote read).
+The floor is max(operators' time, bytes that must come back / link rate). All tensors that the backward pass reads exist between the forward
+and the backward pass: weights, saved activations, inputs. Their bytes beyond the budget are not on the device then and have to cross the
+link to it (by a copy, a fault, a prefetch or a remote read).
 
-With `--device`, a record of strategy `device` with its timeline, there is a second, higher bound: activations are written
-in the forward pass, so those beyond the budget leave during it and come back during the backward pass. Each
-pass takes at least its operators' time and its bytes / link.
+With `--device`, a record of strategy `device` with its timeline, there is a second, higher bound: the forward pass writes activations, so
+those beyond the budget leave during it and come back during the backward pass. Each pass takes at least its operators' time and the time
+of its bytes over the link.
 """
 
 import argparse
@@ -46,26 +46,26 @@ def _graph_for(graphs, cell):
 
 
 class Limits(typing.NamedTuple):
-    """What bounds every plan: bytes that must be kept or moved, rates of the link, and times of operators."""
+    """Values from which lower bounds of all plans follow."""
 
-    alive: int  # bytes alive between the passes that the backward pass reads
-    activations: int  # the part of them that are activations
+    alive: int  # bytes that the backward pass reads and that exist before it
+    activations: int  # bytes of activations among them
     to_device: float  # bytes per second
-    to_host: float
-    passes: tuple | None  # nanoseconds of operators, forward and backward
+    to_host: float  # bytes per second
+    passes: tuple | None  # (ns of the forward pass's operators, ns of the backward pass's)
 
 
-def limits_of(graph, machine, cell, timed):
+def limits_of(graph, machine, cell, device_records):
     to_device = machine["link_to_device_bytes_per_s"]
     passes = None
-    for record in timed:
+    for record in device_records:
         if record["precision"] == cell["precision"] and record["backend"] == cell["backend"] and record.get("timeline"):
-            passes = passes_of(graph, record["timeline"]["spans"])
+            passes = pass_times(graph, record["timeline"]["spans"])
     return Limits(alive_between_passes(graph), alive_between_passes(graph, "activation"), to_device,
                   machine.get("link_to_host_bytes_per_s", to_device), passes)
 
 
-def passes_of(graph, spans):
+def pass_times(graph, spans):
     """(time of the forward pass, time of the backward pass) as sums of their operators. The backward pass begins with the first operator that
     writes a gradient."""
     forward = {op["name"] for op in graph["ops"][:_first_backward(graph)]}
@@ -87,7 +87,7 @@ def alive_between_passes(graph, use=None):
     return sum(size_of(tensors[name]) for name in read_later if use in (None, tensors[name]["use"]))
 
 
-def table(group, cells, limits, markdown):
+def table(group, cells, limits, is_markdown):
     rows = []
     for ratio in sorted({cell["ratio"] for cell in cells if cell["ratio"] and cell["ratio"] > 1}):
         here = [cell for cell in cells if cell["ratio"] == ratio]
@@ -101,7 +101,7 @@ def table(group, cells, limits, markdown):
     title = f"{load.network_text(group)}; {load.machine_text(group)}"
     head = ["ratio", "operators", "must come back", "floor", "best", "strategy", "best / operators", "best / floor",
             "managed / best"] + (["bound by passes", "best / that"] if limits.passes else [])
-    return as_markdown(title, head, rows) if markdown else as_text(title, head, rows)
+    return as_markdown(title, head, rows) if is_markdown else as_text(title, head, rows)
 
 
 def _row(ratio, time, strategy, best, managed_ns, limits):

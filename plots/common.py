@@ -31,44 +31,45 @@ def families(records):
 
 # --- arguments ---
 
-def arguments(command, text, name):
+def figure_parser(command, description, name):
     """A parser with the arguments of all scripts that draw record files."""
-    parser = Parser(f"umbench plot {command}", description=text.splitlines()[0])
+    parser = Parser(f"umbench plot {command}", description=description.splitlines()[0])
     parser.add_argument("files", nargs="+", metavar="FILE.jsonl")
     parser.add_argument("--out", default=".", metavar="DIR", help="folder of the figure (this one)")
     if name:
         parser.add_argument("--name", default=name, help=f"base name of the figure's files ({name})")
-    parser.add_argument("--strategies", metavar="A,B", type=lambda text: text.split(","), help="these alone (all)")
-    parser.add_argument("--width", type=_width, default=WIDTH, metavar="PIXELS", help=f"of the page that it is for ({WIDTH})")
-    parser.add_argument("--format", type=_kinds, default=KINDS[:2], metavar="A,B", help="of png, svg and pdf (png,svg)")
+    parser.add_argument("--strategies", metavar="A,B", type=lambda description: description.split(","), help="these alone (all)")
+    parser.add_argument("--width", type=_figure_width, default=WIDTH, metavar="PIXELS", help=f"of the page that it is for ({WIDTH})")
+    parser.add_argument("--format", type=_formats, default=KINDS[:2], metavar="A,B", help="of png, svg and pdf (png,svg)")
     return parser
 
 
-def _width(text):
+def _figure_width(text):
     if not 300 <= int(text) <= 4000:
         raise ValueError
     return int(text)
 
 
-def _kinds(text):
+def _formats(text):
     kinds = tuple(text.split(","))
     if not set(kinds) <= set(KINDS):
         raise ValueError
     return kinds
 
 
-_width.__name__ = "width (300 to 4000 pixels)"
-_kinds.__name__ = "format (png, svg, pdf)"
+_figure_width.__name__ = "width (300 to 4000 pixels)"
+_formats.__name__ = "format (png, svg, pdf)"
 
 
 def read(paths, strategies=None):
-    return read_with_places(paths, strategies)[1]
+    """The records alone of read_with_environments()."""
+    return read_with_environments(paths, strategies)[1]
 
 
-def read_with_places(paths, strategies=None):
-    """(environments, records) of files. Each record gets `baseline_ns`, the time with everything on the device: of its own file if that has
-    one, since sessions and builds differ, else of any file. If a cell is in several files the last one counts. Throws BadInput if a
-    strategy has no cell."""
+def read_with_environments(paths, strategies=None):
+    """(environments, records) of files. Each record gets `baseline_ns`, the time with everything on the device, from its own file or else,
+    since sessions and builds differ, from any file. If a cell is in several files the last one counts. Throws BadInput if a strategy has no
+    cell."""
     files = [load.read(path) for path in paths]
     parts = [records for _, records in files]
     everywhere = load.baselines([record for part in parts for record in part])
@@ -101,13 +102,13 @@ def use_style():
     })
 
 
-def panels(count, width=WIDTH, height=3.0, min_width=290, extra=0.0):
-    """(figure, axes) with panels side by side as long as each has `min_width` pixels of `width`, the others in further rows. `height` is
-    that of a panel, `extra` the space below all of them, in inches."""
+def make_panels(count, width=WIDTH, height=3.0, min_width=290, space_below=0.0):
+    """(figure, axes) of `count` panels: as many in a row as have `min_width` of `width`, in pixels. `height` of a panel and `space_below`
+    all panels are in inches."""
     columns = max(1, min(count, width // min_width))
     columns = -(-count // -(-count // columns))  # rows are filled evenly
     rows = -(-count // columns)
-    figure, axes = pyplot.subplots(rows, columns, figsize=(width / 100, rows * height + extra), squeeze=False)
+    figure, axes = pyplot.subplots(rows, columns, figsize=(width / 100, rows * height + space_below), squeeze=False)
     for panel in list(axes.flat)[count:]:
         panel.remove()
     return figure, list(axes.flat)[:count]
@@ -124,15 +125,15 @@ def mark_origin(axis, simulated):
               bbox={"facecolor": SIMULATED if simulated else "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.6})
 
 
-def set_title(axis, lines, pad=6):
-    """Sets a title at the left; `layout` wraps its lines to the width of the panel's column."""
-    axis.title_lines = lines, pad
+def set_title(axis, title_lines, pad=6):
+    """Sets a title at the left. layout() wraps its lines to the width of the panel's column."""
+    axis.title_lines = title_lines, pad
     _write_title(axis, axis.get_figure().get_figwidth() * axis.get_figure().dpi / axis.get_subplotspec().get_gridspec().ncols - 62)
 
 
-def _write_title(axis, room):
+def _write_title(axis, max_width):
     lines, pad = axis.title_lines
-    axis.set_title("\n".join(_wrapped(axis.get_figure(), line, room) for line in lines), loc="left", pad=pad)
+    axis.set_title("\n".join(_wrap(axis.get_figure(), line, max_width) for line in lines), loc="left", pad=pad)
 
 
 def layout(figure, **options):
@@ -148,10 +149,10 @@ def layout(figure, **options):
         figure.tight_layout(**options)
 
 
-def _wrapped(figure, text, room):
-    """The text with line breaks at blanks, so that no line is wider than `room` pixels."""
+def _wrap(figure, text, max_width):
+    """The text with line breaks at blanks, so that no line is wider than `max_width` pixels."""
     renderer, font = figure.canvas.get_renderer(), FontProperties(size=pyplot.rcParams["axes.titlesize"])
-    wide = lambda line: renderer.get_text_width_height_descent(line, font, False)[0] > room  # noqa: E731
+    wide = lambda line: renderer.get_text_width_height_descent(line, font, False)[0] > max_width  # noqa: E731
     lines = [""]
     for word in text.split(" "):
         longer = f"{lines[-1]} {word}".strip()

@@ -1,19 +1,19 @@
-"""Lines of slowdown against the oversubscription ratio, for the figures of slowdown.py (shrinking budget) and
-growth.py (growing work). A line is a strategy, whiskers are the quartiles of measured times. A cell without a time is a cross in a separate
-strip at the top."""
+"""Draws lines of slowdown by oversubscription ratio for slowdown.py (shrinking budget) and growth.py (growing work). A line is a strategy;
+whiskers are quartiles of measured times. A cell without a time is a cross in a strip at the top."""
 
 from collections import namedtuple
 
-from umbench.plots.common import WIDTH, layout, mark_origin, panels, set_title
+from umbench.plots.common import WIDTH, layout, mark_origin, make_panels, set_title
 from umbench.plots.looks import looks
 
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
-# `slowdown`, `low`, `high`: None if the cell failed; `size`: the batch or image size that grew, or None; `spreads`: has whiskers.
+# `slowdown`, `low` and `high` are None if the cell failed. `size`: the batch or image size if it grows, else None. `spreads`: whether the
+# point has whiskers.
 Point = namedtuple("Point", "ratio slowdown low high outcome size spreads")
-# `lines`: {label: [Point]} by rising ratio; `unit`: "x", or "ms" where there is no baseline; panels of
-# equal `scale_group` and unit share their axes' ranges; `size_name`: the name of what `size` counts, or None.
+# `lines`: {label: [Point]} by rising ratio. `unit`: "x", or "ms" without a baseline. Panels with equal `scale_group` and unit share their
+# axes' ranges. `size_name`: the name of the growing size, or None.
 Panel = namedtuple("Panel", "title lines unit scale_group size_name simulated")
 
 NO_FIT = "does not fit (infeasible)"
@@ -22,29 +22,29 @@ MARKER_DISTANCE = 10  # minimum distance of two markers of a line, in pixels
 Y_LABEL = {"x": "slowdown, log scale", "ms": "ms per iteration, log scale\n(no device baseline)"}
 
 
-def figure_of(drawn_panels, families, width=WIDTH, extra=(), grey=()):
-    """The figure of [Panel]. `families` is {label: family} of all labels. `extra` is [(label, dash), ...] of grey lines in the
-    legend; `grey` has their points for each panel: [([(ratio, slowdown), ...], dash), ...]."""
-    look, marks = looks(families), set()
-    columns, legend = legend_room(len(families) + 2 + len(extra), width)
-    figure, axes = panels(len(drawn_panels), width, height=3.25 if any(panel.size_name for panel in drawn_panels) else 3.0, extra=legend)
+def figure_of(drawn_panels, families, width=WIDTH, legend_lines=(), grey_lines=()):
+    """The figure of [Panel]. `families` is {label: family} of all labels. `legend_lines` is [(label, dash), ...] of grey lines in the
+    legend; `grey_lines` has their points for each panel: [([(ratio, slowdown), ...], dash), ...]."""
+    look_of, marks = looks(families), set()
+    columns, legend = legend_size(len(families) + 2 + len(legend_lines), width)
+    figure, axes = make_panels(len(drawn_panels), width, height=3.25 if any(panel.size_name for panel in drawn_panels) else 3.0, space_below=legend)
     logarithmic = _on_log_scale(drawn_panels)
     for number, (axis, panel) in enumerate(zip(axes, drawn_panels)):
-        _draw_panel(axis, panel, look, panel.scale_group in logarithmic)
-        for line, dash in grey[number] if grey else ():
+        _draw_panel(axis, panel, look_of, panel.scale_group in logarithmic)
+        for line, dash in grey_lines[number] if grey_lines else ():
             axis.plot(*zip(*line), color="#888888", linestyle=dash, linewidth=1.4, zorder=2)
             low, high = axis.get_ylim()
             axis.set_ylim(min(low, line[0][1] / 1.1), max(high, line[-1][1] * 1.2))
     for key in {(panel.scale_group, panel.unit) for panel in drawn_panels}:
-        marks |= _align_and_draw_strips([(axis, panel) for axis, panel in zip(axes, drawn_panels) if (panel.scale_group, panel.unit) == key], look)
+        marks |= _align_and_draw_strips([(axis, panel) for axis, panel in zip(axes, drawn_panels) if (panel.scale_group, panel.unit) == key], look_of)
     drawn = list(dict.fromkeys(label for panel in drawn_panels for label in panel.lines))
-    _draw_legend(figure, {label: look[label] for label in drawn}, marks, columns, legend, extra)
+    _draw_legend(figure, {label: look_of[label] for label in drawn}, marks, columns, legend, legend_lines)
     for axis in axes:
         _drop_crowded_markers(axis)
     return figure
 
 
-def legend_room(entry_count, width=WIDTH):
+def legend_size(entry_count, width=WIDTH):
     """(columns, height in inches) of a legend of `entry_count` entries below a figure."""
     columns = max(1, width // 215)
     return columns, 0.21 * -(-entry_count // columns) + 0.15
@@ -71,14 +71,14 @@ def _drop_crowded_markers(axis):
         line.set_markevery(sorted(kept))
 
 
-def _align_and_draw_strips(pairs, look):
+def _align_and_draw_strips(pairs, look_of):
     """Gives the axes of all `pairs`, [(axis, panel)], the same range and draws their strips. Returns the names of the marks in the strips."""
     low, high = min(axis.get_ylim()[0] for axis, _ in pairs), max(axis.get_ylim()[1] for axis, _ in pairs)
     row_count = max(len(_labels_that_fail(panel)) for _, panel in pairs)
     marks = set()
     for axis, panel in pairs:
         axis.set_ylim(low, high)
-        marks |= draw_strip(axis, {label: (panel.lines[label], look[label]) for label in _labels_that_fail(panel)}, row_count)
+        marks |= draw_strip(axis, {label: (panel.lines[label], look_of[label]) for label in _labels_that_fail(panel)}, row_count)
     return marks
 
 
@@ -86,8 +86,8 @@ def _labels_that_fail(panel):
     return [label for label, line in panel.lines.items() if any(not point.slowdown for point in line)]
 
 
-def draw_strip(axis, failing, row_count):
-    """Adds a strip of `row_count` rows at the top, with a cross for each cell without a time. `failing` is {label: (points, Look)}, a row for
+def draw_strip(axis, failing_lines, row_count):
+    """Adds a strip of `row_count` rows at the top, with a cross for each cell without a time. `failing_lines` is {label: (points, Look)}, a row for
     each label. Returns the names of the marks. Slowdowns stay below the strip."""
     if not row_count:
         return set()
@@ -100,10 +100,10 @@ def draw_strip(axis, failing, row_count):
     axis.set_yticks(ticks[0])
     axis.set_yticks(ticks[1], minor=True)
     axis.axhspan(high, top, facecolor="#E6E6E6", edgecolor="#999999", linewidth=0.6, zorder=0.8)
-    name = "does not fit" if all(_fails_only_as_infeasible(line) for line, _ in failing.values()) else "no time"
+    name = "does not fit" if all(_fails_only_as_infeasible(line) for line, _ in failing_lines.values()) else "no time"
     axis.text(0.012, 0.985, name, transform=axis.transAxes, ha="left", va="top", fontsize=8, color="#333333", zorder=6,
               bbox={"facecolor": "#E6E6E6", "edgecolor": "none", "pad": 0.8})
-    for number, (points, look) in enumerate(failing.values()):
+    for number, (points, style) in enumerate(failing_lines.values()):
         y = low * (top / low) ** (1 - share * (0.36 + 0.58 * (number + 0.5) / row_count))
         timed = [point for point in points if point.slowdown]
         for point in points:
@@ -111,9 +111,9 @@ def draw_strip(axis, failing, row_count):
                 continue
             kind = NO_FIT if point.outcome == "infeasible" else "failed: " + point.outcome.replace("_", " ")
             if timed and point.ratio > timed[-1].ratio and not any(timed[-1].ratio < p.ratio < point.ratio for p in points):
-                axis.plot([timed[-1].ratio, point.ratio], [timed[-1].slowdown, y], color=look.colour, linewidth=0.8, linestyle=":",
+                axis.plot([timed[-1].ratio, point.ratio], [timed[-1].slowdown, y], color=style.colour, linewidth=0.8, linestyle=":",
                           zorder=2)
-            axis.plot([point.ratio], [y], color=look.colour, marker="x" if kind == NO_FIT else "X", markersize=5.5,
+            axis.plot([point.ratio], [y], color=style.colour, marker="x" if kind == NO_FIT else "X", markersize=5.5,
                       markeredgewidth=1.5, linestyle="none", clip_on=False, zorder=3)
             marks.add(kind)
     return marks
@@ -124,12 +124,12 @@ def _fails_only_as_infeasible(line):
     return all(point.slowdown or point.outcome == "infeasible" for point in line)
 
 
-def _draw_panel(axis, panel, look, logarithmic):
-    """Draws a panel. `logarithmic`: whether the axis of ratios is."""
+def _draw_panel(axis, panel, look_of, logarithmic):
+    """Draws a panel, with a logarithmic axis of ratios if `logarithmic`."""
     points = [point for line in panel.lines.values() for point in line]
     _set_scales(axis, [point for point in points if point.slowdown], panel, logarithmic)
     for label, line in panel.lines.items():
-        style, timed = look[label], [point for point in line if point.slowdown]
+        style, timed = look_of[label], [point for point in line if point.slowdown]
         if timed:
             axis.plot([p.ratio for p in timed], [p.slowdown for p in timed], color=style.colour, marker=style.marker,
                       linestyle=style.dash, markersize=style.size, markerfacecolor="white", markeredgewidth=1.2,
@@ -156,8 +156,8 @@ def _draw_whiskers(axis, points, colour):
                       elinewidth=1.1, capsize=3.5, capthick=1.1, zorder=4)
 
 
-def _set_scales(axis, timed, panel, logarithmic):
-    values = [each for point in timed for each in (point.slowdown, point.low, point.high)]
+def _set_scales(axis, points, panel, logarithmic):
+    values = [each for point in points for each in (point.slowdown, point.low, point.high)]
     low, high = (min(values), max(values)) if values else (1, 2)
     axis.set_yscale("log")
     axis.set_ylim(low / 1.12, max(high * 1.25, low * 2.2))
@@ -174,15 +174,15 @@ def _set_scales(axis, timed, panel, logarithmic):
         axis.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
 
 
-def _draw_sizes(axis, panel, columns):
-    """Labels the upper edge with the growing sizes, at their ratios."""
+def _draw_sizes(axis, panel, panel_width):
+    """Labels the upper edge with the growing sizes at their ratios. `panel_width` is in inches."""
     sizes = {point.ratio: point.size for line in panel.lines.values() for point in line}
     kept, last = [], None
     low, high = axis.get_xlim()
     upper = axis.secondary_xaxis("top")
     for ratio in sorted(sizes, reverse=True):
         at = axis.transData.transform((ratio, 1))[0]
-        if last is None or last - at > 3.4 + 8.2 * len(str(sizes[ratio])) * max(1, 3 / columns):
+        if last is None or last - at > 3.4 + 8.2 * len(str(sizes[ratio])) * max(1, 3 / panel_width):
             kept.append(ratio)
             last = at
     upper.set_xticks(kept, [str(sizes[ratio]) for ratio in kept], fontsize=8)
@@ -192,14 +192,14 @@ def _draw_sizes(axis, panel, columns):
     axis.set_xlim(low, high)
 
 
-def _draw_legend(figure, look, marks, columns, room, extra):
-    """Draws the legend of figure_of(), `room` inches high. `look` is {label: Look}."""
+def _draw_legend(figure, look_of, marks, columns, height, legend_lines):
+    """Draws the legend of figure_of(), `height` inches high. `look_of` is {label: Look}."""
     handles = [Line2D([], [], color=style.colour, marker=style.marker, linestyle=style.dash, markersize=style.size,
-                      markerfacecolor="white", markeredgewidth=1.2, label=label) for label, style in look.items()]
+                      markerfacecolor="white", markeredgewidth=1.2, label=label) for label, style in look_of.items()]
     handles += [Line2D([], [], color="#555555", marker="x" if mark == NO_FIT else "X", linestyle=":", linewidth=1,
                        markeredgewidth=1.7, label=mark) for mark in sorted(marks)]
-    handles += [Line2D([], [], color="#888888", linewidth=1.4, linestyle=dash, label=label) for label, dash in extra]
+    handles += [Line2D([], [], color="#888888", linewidth=1.4, linestyle=dash, label=label) for label, dash in legend_lines]
     handles.append(Line2D([], [], color="#555555", linewidth=1, linestyle=(0, (4, 3)), label="ratio 1: memory just full"))
-    layout(figure, rect=(0, room / figure.get_figheight(), 1, 1), h_pad=1.6, w_pad=1.6)
+    layout(figure, rect=(0, height / figure.get_figheight(), 1, 1), h_pad=1.6, w_pad=1.6)
     figure.legend(handles=handles, loc="lower center", ncol=columns, frameon=False, handlelength=3.4, columnspacing=1.6,
                   bbox_to_anchor=(0.5, 0.0))

@@ -1,14 +1,14 @@
-"""Slowdown as batch or image size grows beyond the device: one panel a machine and axis, one line a strategy.
+"""Draws slowdowns as batch or image size grows beyond the device: a panel for each machine and axis, a line for each strategy.
 
-Unlike in slowdown.py the budget is fixed and the work grows. So the time of a cell is divided by that of its own operators
-with everything resident (`compute_ns`), even if no device can hold that much.
+Unlike in slowdown.py the budget is fixed and the work grows. So the time of a cell is divided by the time of its own operators with
+everything resident (`compute_ns`), even if no device has that much memory.
 """
 
 import sys
 from collections import Counter
 
 from umbench.plots import curves
-from umbench.plots.common import WIDTH, arguments, families, load, read, save, use_style
+from umbench.plots.common import WIDTH, figure_parser, families, load, read, save, use_style
 from umbench.plots.slowdown import point
 
 AXES = {"batch": lambda record: record["batch"],
@@ -17,7 +17,7 @@ AXIS_NAMES = {"batch": "batch", "insize": "height and width of an image"}
 
 
 def main():
-    options = arguments("growth", __doc__, "growth").parse_args()
+    options = figure_parser("growth", __doc__, "growth").parse_args()
     records = read(options.files, options.strategies)
     if not panels_of(records):
         raise load.TooLittle(f"{', '.join(options.files)}: neither batch nor insize varies among cells that finished well")

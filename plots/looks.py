@@ -1,5 +1,5 @@
-"""How a strategy looks in every figure: one row each. Marker and dash alone tell all rows apart, so that figures work in black
-and white and for colour-blind readers."""
+"""The colour, marker and dash of each strategy in all figures. Marker and dash alone tell strategies apart, in black and white and for
+colour-blind readers."""
 
 import zlib
 from collections import namedtuple
@@ -46,7 +46,7 @@ LOOKS = {
     "planned": ("#1B9E57", "<", DOTS),
 }
 
-# For strategies without a row: plan files, rule files, and those of newer builds.
+# {family: colours} of strategies without a row: plan files, rule files, and strategies of newer builds.
 OTHER_COLOURS = {"device": ("#777777", "#9A6324"), "explicit": ("#0072B2", "#5E3C99", "#1B7837", "#4575B4"),
                  "managed": ("#D55E00", "#009E73", "#CC6699", "#B2182B", "#8C564B")}
 OTHER_MARKERS = (CROSS, (6, 1, 0), (4, 0, 0), (5, 0, 0), (7, 1, 0))

@@ -46,14 +46,14 @@ def main():
         save(figure, options.out, f"microbenchmarks_{draw.__name__}")
 
 
-def cases_below(cases, *parts):
-    """[case] of those whose name begins with these parts."""
-    return [case for case in cases.values() if case.parts[: len(parts)] == list(parts)]
+def cases_with_prefix(cases, *prefix):
+    """The cases whose names begin with these parts."""
+    return [case for case in cases.values() if case.parts[: len(prefix)] == list(prefix)]
 
 
-def legend_below(axes, columns, down=-0.24):
-    """Draws the legend under the axes, where it hides nothing."""
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, down), ncol=columns, fontsize=7.5, frameon=False)
+def legend_below(axes, columns, offset=-0.24):
+    """Draws the legend under the axes. `offset` is its upper edge in heights of the axes."""
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, offset), ncol=columns, fontsize=7.5, frameon=False)
 
 
 def gb_per_s(case):
@@ -75,13 +75,13 @@ def size_text(byte_count):
     return f"{byte_count:g} B"
 
 
-def draw_line(axes, points, **look):
+def draw_line(axes, points, **style):
     """Draws points (x, y) in the order of x."""
-    axes.plot(*zip(*sorted(points)), **look)
+    axes.plot(*zip(*sorted(points)), **style)
 
 
 def link(cases):
-    found = cases_below(cases, "link", "copy_engine") + cases_below(cases, "link", "kernel")
+    found = cases_with_prefix(cases, "link", "copy_engine") + cases_with_prefix(cases, "link", "kernel")
     if not found:
         return None
     figure, axes = pyplot.subplots(figsize=(5.8, 3.9))
@@ -136,7 +136,7 @@ def ways(cases):
 
 
 def prefetch(cases):
-    found = [c for c in cases_below(cases, "prefetch") if c.axes.get("data") == "moves" and "queued" not in c.parts]
+    found = [c for c in cases_with_prefix(cases, "prefetch") if c.axes.get("data") == "moves" and "queued" not in c.parts]
     if not found:
         return None
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(9, 4.2), sharey=True)
@@ -197,7 +197,7 @@ STEPS = ["read", "read_again", "write", "write_after_read", "cpu_touch"]
 
 
 def advice(cases):
-    found = [c for c in cases_below(cases, "advice") if c.parts[-1] in STEPS and c.parts[1] != "pinned_zero_copy"]
+    found = [c for c in cases_with_prefix(cases, "advice") if c.parts[-1] in STEPS and c.parts[1] != "pinned_zero_copy"]
     hints = list(dict.fromkeys(c.parts[1] for c in found))
     if not hints:
         return None
@@ -219,7 +219,7 @@ EVICTIONS = {"prefetch": "prefetch", "pinned_twin": "pinned twin", "kernel_twin"
 
 
 def eviction(cases):
-    found = {(c.parts[1], c.parts[2], c.axes["beside"]): c for c in cases_below(cases, "eviction")}
+    found = {(c.parts[1], c.parts[2], c.axes["beside"]): c for c in cases_with_prefix(cases, "eviction")}
     if not found:
         return None
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(10.5, 3.5))
@@ -250,7 +250,7 @@ PLACES = ["managed_warm", "prefetched", "managed_cold", "zero_copy"]
 
 def convolution(cases):
     layers = {}
-    for case in cases_below(cases, "convolution"):
+    for case in cases_with_prefix(cases, "convolution"):
         channels = case.axes.get("channels")
         layer = case.parts[1] + (f", {channels} channels" if channels else " " + case.parts[2])
         layers.setdefault((layer, case.parts[-1]), {})[case.axes["memory"]] = case

@@ -1,6 +1,6 @@
-"""The message in one or two panels: slowdown by ratio of at most six strategies, named at the ends of their lines.
+"""Draws slowdowns of at most six strategies by ratio, in one or two panels with names at the ends of the lines.
 
-No plan of the drawn kinds can lie in the grey area (`load.bounds_ns`). Cells that do not fit stand in a strip at the top.
+No plan of the drawn kinds can lie in the grey area (`load.bounds_ns`). Cells without a time are in a strip at the top.
 """
 
 import math
@@ -8,17 +8,17 @@ import sys
 
 from umbench import load
 from umbench.plots import curves, slowdown
-from umbench.plots.common import arguments, families, layout, mark_origin, panels, read, save, set_title, use_style
+from umbench.plots.common import figure_parser, families, layout, mark_origin, make_panels, read, save, set_title, use_style
 from umbench.plots.looks import looks
 
 STRATEGIES = ("device", "managed", "managed_prefetch", "twin", "best_managed", "best")
 WIDTH, MAX_PANELS = 700, 2
-NAME_ROOM, LONG_ROOM = 122, 148  # width in pixels of names right of a panel, for names of up to 12 letters and for longer ones
+NAME_WIDTH, LONG_NAME_WIDTH = 122, 148  # width in pixels of names of up to 12 letters right of a panel, and of longer names
 TEXT_BOX = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5}
 
 
 def main():
-    parser = arguments("overview", __doc__, "overview")
+    parser = figure_parser("overview", __doc__, "overview")
     parser.set_defaults(width=WIDTH)
     options = parser.parse_args()
     names = options.strategies or STRATEGIES
@@ -37,13 +37,13 @@ def figure_of(records, width=WIDTH):
     chosen = sorted(groups, key=lambda group: -sum(bool(load.steady_ns(cell)) for cell in groups[group]))[:MAX_PANELS]
     found = {group: groups[group] for group in groups if group in chosen}
     look = looks(families([{**record, "strategy_knobs": {}} for record in records]))
-    figure, axes = panels(len(found), width, height=3.6)
+    figure, axes = make_panels(len(found), width, height=3.6)
     lines = {group: _lines(cells) for group, cells in found.items()}
     values = [point.slowdown for each in lines.values() for line in each.values() for point in line if point.slowdown]
     rows = max(sum(any(not point.slowdown for point in line) for line in each.values()) for each in lines.values())
     limits = 0.88, max(values) * 1.25
     beside = {group: _names_beside_panel(each, limits) for group, each in lines.items()}
-    name_room = LONG_ROOM if any(len(name) > 12 for names in beside.values() for name in names) else NAME_ROOM
+    name_room = LONG_NAME_WIDTH if any(len(name) > 12 for names in beside.values() for name in names) else NAME_WIDTH
     for axis, (group, cells) in zip(axes, found.items()):
         _draw_panel(axis, lines[group], look, limits)
         bound = _bound(cells)
@@ -72,7 +72,7 @@ def _lines(cells):
 
 
 def _bound(cells):
-    """[(ratio, slowdown), ...]: at each ratio the minimum of the bounds of the plans drawn there. The first and last values extend to the
+    """[(ratio, slowdown), ...] of the lower bound: at each ratio the minimum over the drawn plans. The first and last values extend to the
     edges."""
     least = {}
     for cell in cells:
@@ -84,17 +84,17 @@ def _bound(cells):
     return [(0, line[0][1]), *line, (99, line[-1][1])] if line else []
 
 
-def _draw_panel(axis, lines, look, limits):
+def _draw_panel(axis, lines, look_of, y_limits):
     ratios = [point.ratio for line in lines.values() for point in line]
     axis.set_yscale("log")
-    axis.set_ylim(*limits)
+    axis.set_ylim(*y_limits)
     axis.set_xlim(min(ratios) - 0.12, max(ratios) + 0.12)
     axis.yaxis.set_major_locator(curves.LogLocator(subs=(1, 2, 5)))
     axis.yaxis.set_major_formatter(curves.FuncFormatter(lambda y, _: f"{y:g}×"))
     axis.yaxis.set_minor_formatter(curves.NullFormatter())
     axis.xaxis.set_major_locator(curves.MaxNLocator(5, steps=[1, 5, 10]))
     for name, line in lines.items():
-        timed, style = [point for point in line if point.slowdown], look[name]
+        timed, style = [point for point in line if point.slowdown], look_of[name]
         axis.plot([p.ratio for p in timed], [p.slowdown for p in timed], color=style.colour, marker=style.marker, linestyle=style.dash,
                   markersize=style.size, markerfacecolor="white", markeredgewidth=1.3, linewidth=1.8, clip_on=False, zorder=3)
     axis.axvline(1.0, color="#555555", linewidth=1, linestyle=(0, (4, 3)), zorder=1)
@@ -102,10 +102,10 @@ def _draw_panel(axis, lines, look, limits):
     axis.set_ylabel("slowdown, log scale")
 
 
-def _names_beside_panel(lines, limits):
+def _names_beside_panel(lines, y_limits):
     """The strategies whose names are written right of the panel, since their lines end far right or another line would cross the name."""
     ratios = [point.ratio for line in lines.values() for point in line]
-    middle, height = min(ratios) + 0.6 * (max(ratios) - min(ratios)), math.log(limits[1] / limits[0])
+    middle, height = min(ratios) + 0.6 * (max(ratios) - min(ratios)), math.log(y_limits[1] / y_limits[0])
     found = set()
     for name, end in _last_points(lines).items():
         others = [point for other, line in lines.items() if other != name for point in line
@@ -121,17 +121,17 @@ def _last_points(lines):
     return {name: points[-1] for name, points in timed.items() if points}
 
 
-def _name_lines(axis, lines, look, beside):
-    """Writes the names at the ends of lines or, for those in `beside`, right of the panel, and moves them apart if they would overlap."""
+def _name_lines(axis, lines, look_of, names_outside):
+    """Writes the names at the ends of lines, or right of the panel for those in `names_outside`, without overlaps."""
     box = axis.get_window_extent()
     place = lambda point: axis.transAxes.inverted().transform(axis.transData.transform((point.ratio, point.slowdown)))  # noqa: E731
-    ends = sorted((name in beside, *place(end), name) for name, end in _last_points(lines).items())
+    ends = sorted((name in names_outside, *place(end), name) for name, end in _last_points(lines).items())
     last = None
     for outside, x, end, name in sorted(ends, key=lambda each: (each[0], each[0] or round(each[1], 2), each[2])):
         column = (outside, outside or round(x, 2))
         y = max(end, last[1] + 14 / box.height) if last and last[0] == column else end
         last = column, y
-        style = look[name]
+        style = look_of[name]
         marker = {"transform": axis.transAxes, "color": style.colour, "clip_on": False}
         if outside:
             axis.plot([x + 0.012, 1.02], [end, y], linewidth=0.7, linestyle=":", zorder=2, **marker)

@@ -14,42 +14,42 @@ from umbench.arguments import Parser
 ROOT = places.TOP
 
 
-def without_variants(record, file):
+def drop_variants(record, file_name):
     """Drops records in tf32, of `best` with knob bits=1, and of `best` in files of the papers' planners, since other files have them.
     Removes knobs that are costs of copies, since they would split a strategy into two lines."""
     knobs = record.get("strategy_knobs") or {}
     if record.get("precision") == "tf32" or knobs.get("bits") == 1 or (
-            file.startswith("papers_") and (record.get("strategy") or "").startswith("best")):
+            file_name.startswith("papers_") and (record.get("strategy") or "").startswith("best")):
         return None
     for price in ("copies", "copy_us"):
         knobs.pop(price, None)
     return record
 
 
-def in_bf16(record, file):
-    return None if record.get("precision", "bf16") != "bf16" else without_variants(record, file)
+def drop_other_precisions(record, file_name):
+    return None if record.get("precision", "bf16") != "bf16" else drop_variants(record, file_name)
 
 
-def at_one_and_a_half(record, _):
+def drop_other_ratios(record, _):
     return record if record["kind"] != "record" or record["ratio"] == 1.5 else None
 
 
-def study(*names):
+def study_files(*names):
     return [f"study/{name}.jsonl" for name in names]
 
 
-H100 = study("best_resnet50_h100", "best_managed_h100", "papers_resnet50_bf16_h100", "papers_resnet50_bf16_at_1.5_h100", "best_vgg16_h100",
+H100 = study_files("best_resnet50_h100", "best_managed_h100", "papers_resnet50_bf16_h100", "papers_resnet50_bf16_at_1.5_h100", "best_vgg16_h100",
              "papers_vgg16_bf16_h100", "papers_vgg16_bf16_at_1.25_h100")
-H200 = study("best_resnet50_h200", "best_managed_h200", "papers_resnet50_bf16_h200", "papers_resnet50_bf16_at_3_h200", "best_vgg16_h200",
+H200 = study_files("best_resnet50_h200", "best_managed_h200", "papers_resnet50_bf16_h200", "papers_resnet50_bf16_at_3_h200", "best_vgg16_h200",
              "papers_vgg16_bf16_h200", "hints_h200")
 
 # name: (kind of figure, files in results/, function that changes a record or drops it)
 FIGURES = {
-    "measured": ("overview", H100, in_bf16),
-    "measured_all": ("slowdown", [*H200, *H100, *study("papers_vgg16_fp32_h100")], without_variants),
-    "study_vgg16_simulated": ("slowdown", study("vgg16_simulated", "vgg16_tf32_bf16_simulated"), None),
-    "study_alexnet_simulated": ("growth", study("alexnet_simulated"), None),
-    "twin_timeline": ("timeline", study("twin_timeline_h200"), at_one_and_a_half),
+    "measured": ("overview", H100, drop_other_precisions),
+    "measured_all": ("slowdown", [*H200, *H100, *study_files("papers_vgg16_fp32_h100")], drop_variants),
+    "study_vgg16_simulated": ("slowdown", study_files("vgg16_simulated", "vgg16_tf32_bf16_simulated"), None),
+    "study_alexnet_simulated": ("growth", study_files("alexnet_simulated"), None),
+    "twin_timeline": ("timeline", study_files("twin_timeline_h200"), drop_other_ratios),
     "peers": ("peers", ["peers/pytorch_h200.jsonl"], None),
 }
 
@@ -64,7 +64,7 @@ def main():
             raise load.BadInput(f"no figure {name}; there are {', '.join(FIGURES)}")
         kind, files, change_record = FIGURES[name]
         with tempfile.TemporaryDirectory() as folder:
-            drawn = [as_drawn(change_record, ROOT / "results" / file, Path(folder)) for file in files]
+            drawn = [file_to_draw(change_record, ROOT / "results" / file, Path(folder)) for file in files]
             done = subprocess.run([sys.executable, places.TOP / "python/start.py", "plots", kind, *drawn, "--out", folder, "--format", "png",
                                    *(["--name", name] if kind != "timeline" else ["--all"])], stdout=subprocess.DEVNULL, check=False)
             if not done.returncode:
@@ -77,7 +77,7 @@ def main():
     return 0
 
 
-def as_drawn(change_record, file, folder):
+def file_to_draw(change_record, file, folder):
     """The path of the file, or of a copy in `folder` with changed records."""
     if change_record is None:
         return file

@@ -1,9 +1,8 @@
 """Comparisons with other frameworks as Markdown tables, from results/peers/*.jsonl.
 
-Ratios are umbench over the peer's fastest mode. "time / floor" is umbench's time over the least that the
-measured ceilings of the card allow its operators, convolutions counted as direct ones: Winograd's, which
-need less arithmetic, can be below 1. Errors of gradients are medians over all tensors: of the two
-against each other, and of each against a more exact run of the peer.
+Ratios are those of umbench to the peer's fastest mode. "time / floor" is umbench's time divided by the least time that the card's measured
+rates allow for its operators with direct convolutions; Winograd's need less arithmetic, so it can be below 1. Errors of gradients are
+medians over all tensors: between umbench and the peer, and of each relative to a more exact run of the peer.
 """
 
 import argparse
@@ -35,17 +34,17 @@ def main():
 
 def settings_text(rows):
     """A line with the settings that the rows have in common, and all versions if they differ."""
-    def all_of(what):
-        return ", ".join(dict.fromkeys(str(row["versions"][what]) for row in rows))
+    def values_of(field):
+        return ", ".join(dict.fromkeys(str(row["versions"][field]) for row in rows))
 
     cudnn = ", ".join(dict.fromkeys(cudnn_text(row["versions"]["cudnn"]) for row in rows))
-    return (f"{all_of('gpu')}, driver {all_of('driver')}; PyTorch {all_of('torch')} with CUDA {all_of('cuda')} and cuDNN "
-            f"{cudnn}; umbench {all_of('umbench')} with CUDA {all_of('umbench_cuda')} and cuDNN "
-            f"{all_of('umbench_cudnn')}")
+    return (f"{values_of('gpu')}, driver {values_of('driver')}; PyTorch {values_of('torch')} with CUDA {values_of('cuda')} and cuDNN "
+            f"{cudnn}; umbench {values_of('umbench')} with CUDA {values_of('umbench_cuda')} and cuDNN "
+            f"{values_of('umbench_cudnn')}")
 
 
 def cudnn_text(version):
-    """91900 -> '9.19.0', as cuDNN counts since version 9."""
+    """The text of a version number of cuDNN 9 or later: '9.19.0' for 91900."""
     return f"{version // 10000}.{version // 100 % 100}.{version % 100}"
 
 
@@ -67,7 +66,7 @@ def main_row(row):
     if row["umbench_ms"] is not None:
         run = row["umbench"]
         ours = f"{number_text(row['umbench_ms'], 'ms')} ({run['fusion']}, {LAUNCHES[run['launch']]})"
-    return [*head_of(row), ours, theirs, number_text(row["time_ratio"]), gib_text(row["umbench_peak_bytes"]),
+    return [*key_cells(row), ours, theirs, number_text(row["time_ratio"]), gib_text(row["umbench_peak_bytes"]),
             gib_text(row["pytorch_peak_bytes"]), number_text(row["peak_ratio"]), number_text(row["floor_ratio"]),
             *(error_text(row["gradients"], pair) for pair in ("to_pytorch", "umbench_to_reference", "pytorch_to_reference"))]
 
@@ -91,29 +90,29 @@ def error_text(gradients, pair):
     return f"{gradients[pair]['median']:.1e}{exact}"
 
 
-def kind_table(rows, top=5):
+def kind_table(rows, max_kinds=5):
     """A table of kinds of operators with their shares of the time above the floor."""
     body = []
     for row in rows:
         kinds = [kind for kind in row["gap_kinds"] or [] if kind["time_ms"] > kind["floor_ms"]]
         whole = sum(kind["time_ms"] - kind["floor_ms"] for kind in kinds)
-        body += [[*head_of(row), f"`{kind['kind']}`", str(kind["operators"]), number_text(kind["time_ms"], "ms"),
+        body += [[*key_cells(row), f"`{kind['kind']}`", str(kind["operators"]), number_text(kind["time_ms"], "ms"),
                   number_text(kind["floor_ms"], "ms"), f"{100 * (kind['time_ms'] - kind['floor_ms']) / whole:.0f} %"]
-                 for kind in kinds[:top]]
+                 for kind in kinds[:max_kinds]]
     return table(["network", "batch", "precision", "kind", "operators", "time", "floor", "share of the gap"], body,
-                 left=(3,))
+                 left_aligned=(3,))
 
 
-def head_of(row):
+def key_cells(row):
     """The first cells of a table's row: network, batch, precision."""
     return [network_text(row["network"]), str(row["batch"]), row["precision"]]
 
 
 def gap_table(rows):
     head = ["network", "batch", "precision", "operator", "time", "floor", "engine"]
-    return table(head, [[*head_of(row), f"`{gap['op']}`",
+    return table(head, [[*key_cells(row), f"`{gap['op']}`",
                          number_text(gap["time_ms"], "ms"), number_text(gap["floor_ms"], "ms"), gap["engine"]]
-                        for row in rows for gap in row["gaps"] or []], left=(3, 6))
+                        for row in rows for gap in row["gaps"] or []], left_aligned=(3, 6))
 
 
 def mode_table(rows):
@@ -122,12 +121,12 @@ def mode_table(rows):
     for row in rows:
         for mode in row["modes"]:
             figures = [number_text(mode["ms"], "ms"), gib_text(mode["peak_bytes"])] if "ms" in mode else [mode["reason"], "-"]
-            body.append([*head_of(row), f"{MODES[mode['way']]}, {mode['memory_order']}", *figures])
-    return table(head, body, left=(3,))
+            body.append([*key_cells(row), f"{MODES[mode['way']]}, {mode['memory_order']}", *figures])
+    return table(head, body, left_aligned=(3,))
 
 
-def table(head, body, left=()):
-    rule = ["---" if column == 0 or column == 2 or column in left else "---:" for column in range(len(head))]
+def table(head, body, left_aligned=()):
+    rule = ["---" if column == 0 or column == 2 or column in left_aligned else "---:" for column in range(len(head))]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in [head, rule, *body])
 
 

@@ -1,8 +1,6 @@
-"""Time and peak memory of a step of umbench over those of PyTorch's fastest mode, a pair of bars a row of results/peers.
-plots.peers has the table."""
+"""Draws time and peak memory of a step of umbench divided by those of PyTorch's fastest mode: a pair of bars for each row of results/peers."""
 
-from umbench.plots.common import WIDTH, layout, load, pyplot, save, set_title, use_style
-from umbench.plots.common import arguments as common_arguments
+from umbench.plots.common import WIDTH, figure_parser, layout, load, pyplot, save, set_title, use_style
 from umbench.plots.peers import network_text
 from umbench import peer_files
 
@@ -10,7 +8,7 @@ RATIOS = (("time_ratio", "time", "#0072B2", ""), ("peak_ratio", "peak memory", "
 
 
 def main():
-    options = common_arguments("peers", __doc__, "peers").parse_args()
+    options = figure_parser("peers", __doc__, "peers").parse_args()
     if options.strategies:
         raise load.BadInput("--strategies: rows of peers are of one strategy each")
     rows = [row for path in options.files for row in peer_files.read(path) if row.get("time_ratio")]

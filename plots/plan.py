@@ -1,6 +1,6 @@
 """Draws a plan file: when each large tensor is on the device, on the host, or dropped to be computed again.
 
-Takes what `umbench plan -o PLAN.json --graph GRAPH.json` writes.
+Takes the two files that `umbench plan -o PLAN.json --graph GRAPH.json` writes.
 """
 
 import sys
@@ -8,7 +8,7 @@ import sys
 from umbench.graph_files import size_of
 from umbench.plots.common import GIB, Parser, load, pyplot, save, use_style
 
-# state: (label, colour, hatch)
+# {state: (label, colour, hatch)}
 STATES = {"kept": ("on the device", "#C8C8C8", ""), "moved": ("moved to the host", "#E69F00", "////"),
           "gone": ("given up, computed again", "#009E73", "....")}
 
@@ -75,14 +75,14 @@ def states_of(plan, graph):
     return tensors, computed
 
 
-def figure_of(plan, graph, count):
+def figure_of(plan, graph, tensor_count):
     states, computes = states_of(plan, graph)
     sizes = {tensor["name"]: size_of(tensor) for tensor in graph["tensors"]}
 
-    def weight(name):
+    def bytes_times_operators(name):
         return sizes[name] * max(spans[-1][2] - spans[0][1] for spans in states[name].values())
 
-    largest = sorted(states, key=lambda name: -weight(name))[:count]
+    largest = sorted(states, key=lambda name: -bytes_times_operators(name))[:tensor_count]
     shown = [tensor["name"] for tensor in graph["tensors"] if tensor["name"] in largest]
     figure, axes = pyplot.subplots(figsize=(9, 1.2 + 0.2 * len(shown)), layout="constrained")
     for row, name in enumerate(shown):

@@ -1,12 +1,11 @@
-"""One self-contained HTML page of record files, and beside it every figure as PNG, SVG and PDF with the CSV of what
-it shows."""
+"""Writes one self-contained HTML page of record files, and beside it every figure as PNG, SVG and PDF with its values as CSV."""
 
 import argparse
 import csv
 import sys
 from pathlib import Path
 
-from umbench.plots.common import load, read_with_places, save, use_style
+from umbench.plots.common import load, read_with_environments, save, use_style
 
 from umbench.plots import report_figures
 from umbench.plots import report_page
@@ -28,7 +27,7 @@ def main():
     if any(files.is_trace(path) for path in options.files):
         from umbench.trace import report
         return report.write(options.files, options.out)
-    environments, records = read_with_places(options.files)
+    environments, records = read_with_environments(options.files)
     if not any(load.steady_ns(record) for record in records):
         raise load.TooLittle(f"{', '.join(options.files)}: no cell finished well, nothing to report")
     use_style()

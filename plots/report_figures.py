@@ -1,10 +1,9 @@
-"""The figures of the report. Each is a Section: what it shows as text, the figure, and the rows of its CSV, or no
-figure and the reason in `text`. Measured and simulated cells are never in one line or bar group: a panel has one group of cells (same work,
-machine and mode), and its title says whether they were measured or simulated."""
+"""Makes the sections of the report: text, figure and the rows of its CSV, or no figure and the reason in `text`. A panel has one group of
+cells (same work, machine and mode), either measured or simulated as its title says."""
 
 from collections import namedtuple
 
-from umbench.plots.common import GIB, families, layout, load, mark_origin, panels, pyplot, set_title
+from umbench.plots.common import GIB, families, layout, load, mark_origin, make_panels, pyplot, set_title
 from umbench.plots.looks import looks
 
 from umbench.plots import curves
@@ -25,8 +24,8 @@ MAX_PANELS, MAX_BARS = 12, 40  # panels of a figure, bars of a panel; more canno
 
 
 def sections(records):
-    """Yields sections one by one, so that each is written before the next is drawn. Figures show only some of many groups, the rows of the
-    CSV all. `records` are those of common.read."""
+    """Yields the Sections of records that common.read() returned, so that each is written before the next is drawn. If there are many groups,
+    figures show some of them, the rows of the CSV all."""
     growth_panels = growth.panels_of(records)
     ids_of_growing_cells = {id(cell) for lines in growth_panels.values() for line in lines.values() for cell in line}
     by_budget = [record for record in records if id(record) not in ids_of_growing_cells]
@@ -43,7 +42,7 @@ def sections(records):
 
 def _has_curve(records):
     """Whether some line has two points."""
-    return any(len(line) > 1 for cells in load.groups(records).values() for line in load.lines(cells).values())
+    return any(len(line) > 1 for cells in load.groups(records).values() for line in load.records_by_strategy(cells).values())
 
 
 def _groups_to_draw(groups):
@@ -52,7 +51,7 @@ def _groups_to_draw(groups):
     return [group for group in groups if group in most_filled]
 
 
-def _with_note_on_groups_left_out(text, groups):
+def _with_note_if_incomplete(text, groups):
     return text + (f" Drawn are the {MAX_PANELS} of {len(groups)} groups with most cells; the CSV has all."
                    if len(groups) > MAX_PANELS else "")
 
@@ -89,7 +88,7 @@ def _growth_section(records, growth_panels):
 def _slowdown_section(records):
     rows, groups = [], load.groups(records)
     for group, cells in groups.items():
-        for label, line in load.lines(cells).items():
+        for label, line in load.records_by_strategy(cells).items():
             for record in line:
                 time, baseline = load.steady_ns(record), record["baseline_ns"]
                 rows.append([*_group_columns(group), label, record["ratio"], record["outcome"], *_spread_columns(record),
@@ -99,14 +98,14 @@ def _slowdown_section(records):
             "quartiles, crosses cells without a time.")
     chosen = set(_groups_to_draw(groups))
     drawn = [record for record in records if load.group_of(record) in chosen]
-    return Section("slowdown", "Slowdown by ratio", _with_note_on_groups_left_out(text, groups), slowdown.figure_of(drawn),
+    return Section("slowdown", "Slowdown by ratio", _with_note_if_incomplete(text, groups), slowdown.figure_of(drawn),
                    [*GROUP_COLUMNS, "strategy", "ratio", "outcome", *SPREAD_COLUMNS, "slowdown"], rows)
 
 
 def _time_section(groups):
     rows, drawn = [], {}  # drawn: {group: (ratio, [(label, record)] of the bars drawn, number of bars)}
     for group, cells in groups.items():
-        bars = [(label, record) for label, line in load.lines(cells).items() for record in line if load.steady_ns(record)]
+        bars = [(label, record) for label, line in load.records_by_strategy(cells).items() for record in line if load.steady_ns(record)]
         rows += [[*_group_columns(group), label, record["ratio"], name, ns] for label, record in bars
                  for name, ns in time_parts(record).items()]
         ratio = ratio_with_most_strategies(cells)
@@ -114,7 +113,7 @@ def _time_section(groups):
         drawn[group] = ratio, bars_at_ratio[:MAX_BARS], len(bars_at_ratio)
     shown = _groups_to_draw(groups)
     most = max(len(drawn[group][1]) for group in shown)
-    figure, axes = panels(len(shown), height=1.25 + 0.2 * most, min_width=420, extra=0.5)
+    figure, axes = make_panels(len(shown), height=1.25 + 0.2 * most, min_width=420, space_below=0.5)
     used = set()
     for panel, group in zip(axes, shown):
         used |= _draw_bars(panel, *drawn[group][:2], max(most, 3))
@@ -129,7 +128,7 @@ def _time_section(groups):
             "operators' own is named by what the plan does. The CSV has all ratios.")
     if any(number > MAX_BARS for _, _, number in drawn.values()):
         text += f" A panel shows the {MAX_BARS} fastest."
-    return Section("time", "Where the time goes", _with_note_on_groups_left_out(text, groups), figure,
+    return Section("time", "Where the time goes", _with_note_if_incomplete(text, groups), figure,
                    [*GROUP_COLUMNS, "strategy", "ratio", "part", "ns"], rows)
 
 
@@ -151,12 +150,12 @@ def _draw_bars(panel, ratio, bars, row_count):
     return used
 
 
-def _draw_legend_below(figure, drawn, extra=()):
-    """Draws a legend below all panels. `drawn` is {label: Look}, `extra` [(label, dash)] of grey lines."""
+def _draw_legend_below(figure, drawn, grey_lines=()):
+    """Draws a legend below all panels. `drawn` is {label: Look}, `grey_lines` [(label, dash)] of grey lines."""
     handles = [Line2D([], [], color=style.colour, marker=style.marker, linestyle=style.dash, markersize=4.5, label=label)
                for label, style in drawn.items()]
-    handles += [Line2D([], [], color="#555555", linewidth=1, linestyle=dash, label=label) for label, dash in extra]
-    columns, room = curves.legend_room(len(handles))
+    handles += [Line2D([], [], color="#555555", linewidth=1, linestyle=dash, label=label) for label, dash in grey_lines]
+    columns, room = curves.legend_size(len(handles))
     layout(figure, rect=(0, room / figure.get_figheight(), 1, 1))
     figure.legend(handles=handles, loc="lower center", ncol=columns, frameon=False, handlelength=3.4)
 
@@ -168,10 +167,10 @@ def _traffic_section(groups):
         return Section("traffic", "Migrated bytes", "Nothing crossed the link in any cell of these files, or none observed it.", None, [], [])
     shown, family_of = _groups_to_draw(with_traffic), families([record for cells in with_traffic.values() for record in cells])
     look = looks(family_of)
-    figure, axes = panels(len(shown), min_width=420, extra=curves.legend_room(len(family_of) + 2)[1])
+    figure, axes = make_panels(len(shown), min_width=420, space_below=curves.legend_size(len(family_of) + 2)[1])
     panel_of, rows, drawn = dict(zip(shown, axes)), [], {}
     for group, cells in with_traffic.items():
-        lines, panel = load.lines(cells), panel_of.get(group)
+        lines, panel = load.records_by_strategy(cells), panel_of.get(group)
         for label, line in lines.items():
             ratios, moved = [record["ratio"] for record in line], [load.moved_bytes(record) for record in line]
             rows += [[*_group_columns(group), label, ratio, *pair] for ratio, pair in zip(ratios, moved)]
@@ -193,7 +192,7 @@ def _traffic_section(groups):
     _draw_legend_below(figure, drawn, [("dotted, white: to the CPU", ":"), ("footprint", (0, (4, 3)))])
     text = ("What crossed the link in the last iteration: solid to the GPU, dotted to the CPU. The dashed line is the "
             "footprint: above it, data goes to and fro more than once.")
-    return Section("traffic", "Migrated bytes by ratio", _with_note_on_groups_left_out(text, with_traffic), figure,
+    return Section("traffic", "Migrated bytes by ratio", _with_note_if_incomplete(text, with_traffic), figure,
                    [*GROUP_COLUMNS, "strategy", "ratio", "to_device_bytes", "to_host_bytes"], rows)
 
 
@@ -201,11 +200,11 @@ def _series_section(groups):
     shown, rows, drawn = _groups_to_draw(groups), [], {}
     family_of = families([record for cells in groups.values() for record in cells])
     look = looks(family_of)
-    figure, axes = panels(len(shown), min_width=420, extra=curves.legend_room(len(family_of))[1])
+    figure, axes = make_panels(len(shown), min_width=420, space_below=curves.legend_size(len(family_of))[1])
     panel_of = dict(zip(shown, axes))
     for group, cells in groups.items():
         panel, ratio = panel_of.get(group), ratio_with_most_strategies(cells)
-        for label, line in load.lines(cells).items():
+        for label, line in load.records_by_strategy(cells).items():
             for record in line:
                 if record["ratio"] != ratio or not load.steady_ns(record):
                     continue
@@ -225,7 +224,7 @@ def _series_section(groups):
     _draw_legend_below(figure, drawn)
     text = ("Every iteration as it was timed, at the highest ratio at which most strategies ran. The first one touches all "
             "data for the first time; medians leave it out.")
-    return Section("series", "Iterations one by one", _with_note_on_groups_left_out(text, groups), figure,
+    return Section("series", "Iterations one by one", _with_note_if_incomplete(text, groups), figure,
                    [*GROUP_COLUMNS, "strategy", "ratio", "iteration", "ns"], rows)
 
 

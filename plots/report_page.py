@@ -1,5 +1,5 @@
-"""The report as one self-contained HTML page. plots/report.html is its template. It contains its styles and figures, and its content policy
-forbids the browser to load anything."""
+"""Makes the report as one HTML page from the template plots/report.html. The page contains its styles and figures; its content policy forbids
+the browser to load anything."""
 
 import base64
 from collections import namedtuple
@@ -21,7 +21,7 @@ Part = namedtuple("Part", "name heading section image", defaults=(None, None))
 
 
 def page(title, files, environments, records, sections):
-    """The page as text. The functions below give its template the values of its parts."""
+    """The page as text."""
     growth_panels = growth.panels_of(records)
     ids_of_growing_cells = {id(cell) for lines in growth_panels.values() for line in lines.values() for cell in line}
     groups = load.groups([record for record in records if id(record) not in ids_of_growing_cells])
@@ -49,7 +49,7 @@ def _heading_values(group):
 
 def _verdict_values(group, cells):
     baseline = next((cell["baseline_ns"] for cell in cells if cell["baseline_ns"]), None)
-    lines, ratio_of = load.lines(cells), lambda cell: cell["ratio"]
+    lines, ratio_of = load.records_by_strategy(cells), lambda cell: cell["ratio"]
     best = _best_values("ratio", best_first(lines, slowdown_of, ratio_of), lines.get("managed"), ratio_of, lambda cell: cell["baseline_ns"])
     return _heading_values(group) | {"sentences": verdict(group, cells, baseline), "best": best if baseline else None}
 
@@ -62,8 +62,8 @@ def _growth_values(axis, group, lines):
 
 
 def _best_values(axis_name, cells_by_value, managed_cells, axis_value, baseline_of):
-    """A row for each value of an axis: the fastest strategy, the next two, and plain managed memory. `cells_by_value` is that of best_first(),
-    axis_value(record) the record's value on the axis."""
+    """A row for each value of an axis: the three fastest strategies and plain managed memory. best_first() returned `cells_by_value`;
+    axis_value(record) is the record's value on the axis."""
     managed_text = {axis_value(record): cell_text(record, baseline_of(record)) for record in managed_cells or ()}
     rows = []
     for value, found in cells_by_value.items():
@@ -74,7 +74,7 @@ def _best_values(axis_name, cells_by_value, managed_cells, axis_value, baseline_
 
 
 def _table_values(group, cells):
-    lines = load.lines(cells)
+    lines = load.records_by_strategy(cells)
     ratios = sorted({record["ratio"] for line in lines.values() for record in line})
     rows = []
     for label, line in lines.items():

@@ -2,7 +2,7 @@
 
 from umbench.plots.common import load
 
-# part: (colour, hatch)
+# {part of an iteration's time: (colour, hatch)}
 TIME_PARTS = {"compute": ("#C8C8C8", ""), "computing again": ("#7D9B76", "\\\\\\\\"),
               "waiting for copies to the GPU": ("#56B4E9", "////"), "waiting for copies to the CPU": ("#E69F00", "...."),
               "faults and evictions": ("#B00020", "xxxx"), "slower kernels": ("#A57BB5", "++"), "launches and gaps": ("#FFFFFF", ""),
@@ -10,8 +10,8 @@ TIME_PARTS = {"compute": ("#C8C8C8", ""), "computing again": ("#7D9B76", "\\\\\\
 
 
 def time_parts(record):
-    """{part of TIME_PARTS: ns}: the time of an iteration, divided by what the GPU did or waited for. Without a timeline all time beyond
-    `compute` is a single part, named by what the plan does."""
+    """{part of TIME_PARTS: ns} of an iteration, by the GPU's work or the reason for its waiting. Without a timeline all time beyond
+    `compute` is a single part, named after what the plan does."""
     total = load.steady_ns(record)
     compute = min(record.get("compute_ns") or total, total)
     spans = (record.get("timeline") or {}).get("spans")
@@ -24,7 +24,7 @@ def time_parts(record):
     parts = {"compute": compute}
     left = max(0, total - compute)
     kernels = max(0, sum(end - begin for begin, end in busy["compute"]) - compute)
-    recomputed = min(_recomputed_ns(spans), kernels) if _kept_plan(record).get("repeats", True) else 0
+    recomputed = min(_recomputed_ns(spans), kernels) if _plan_of_bounds(record).get("repeats", True) else 0
     for name, time in (("computing again", recomputed), ("faults and evictions" if _waited_for_driver(record) else "slower kernels", kernels - recomputed),
                        ("waiting for copies to the GPU", _overlap_ns(idle, busy["to_device"])),
                        ("waiting for copies to the CPU", _overlap_ns(_subtract(idle, busy["to_device"]), busy["to_host"]))):
@@ -35,7 +35,7 @@ def time_parts(record):
 
 def _part_beyond_compute(record):
     """The part of TIME_PARTS that all time beyond `compute` counts as."""
-    plan = _kept_plan(record)
+    plan = _plan_of_bounds(record)
     if _waited_for_driver(record):
         return "faults and evictions"
     if record["family"] == "managed" and load.last_counters(record).get("faults") is None:
@@ -45,8 +45,8 @@ def _part_beyond_compute(record):
     return "computing again" if plan.get("repeats") else "waiting for copies" if plan.get("swaps") else "launches and gaps"
 
 
-def _kept_plan(record):
-    """The bounds' entry on the record's plan; empty if it has none."""
+def _plan_of_bounds(record):
+    """The entry on the record's plan in its bounds; empty if there is none."""
     return (record.get("bounds") or {}).get("plan") or {}
 
 

@@ -1,14 +1,14 @@
-"""The figure of `umbench reproduce`: published values and ours side by side."""
+"""Draws the figure of `umbench reproduce`: published values beside ours."""
 
 from umbench import reproduce
 from umbench.plots import common, looks
 
 
-def draw(paper, results, where_text, folder):
-    """Draws the figure. `where_text` is that of reproduce.where_text()."""
+def draw(paper, results, origin, folder):
+    """Draws the figure. reproduce.origin_text() returned `origin`."""
     figure_spec = paper["figure"]
     common.use_style()
-    figure, (panel,) = common.panels(1, height=3.6)
+    figure, (panel,) = common.make_panels(1, height=3.6)
     if "series" in figure_spec:
         _draw_lines(panel, figure_spec, results)
     else:
@@ -16,8 +16,8 @@ def draw(paper, results, where_text, folder):
     low, high = panel.get_ylim()
     panel.set_ylim(low, high + 0.06 * (high - low))  # leaves room for the word simulated or measured
     panel.set_ylabel(figure_spec["y"])
-    common.mark_origin(panel, where_text.startswith("simulated"))
-    common.set_title(panel, [paper["title"], f"ours: {where_text}"])
+    common.mark_origin(panel, origin.startswith("simulated"))
+    common.set_title(panel, [paper["title"], f"ours: {origin}"])
     panel.legend()
     common.layout(figure)
     common.save(figure, folder, paper["name"])
@@ -35,10 +35,10 @@ def _values(figure_spec, results, points):
 
 
 def _draw_lines(panel, figure_spec, results):
-    names = {series["label"]: strategy_of(results, series) for series in figure_spec["series"]}
+    names = {series["label"]: first_strategy(results, series) for series in figure_spec["series"]}
     if len(set(names.values())) < len(names):
         names = {label: label for label in names}
-    found = looks.looks({names[series["label"]]: family_of(results, series) for series in figure_spec["series"]})
+    found = looks.looks({names[series["label"]]: first_family(results, series) for series in figure_spec["series"]})
     for series in figure_spec["series"]:
         look, points = found[names[series["label"]]], _values(figure_spec, results, series["points"])
         if points:
@@ -65,12 +65,12 @@ def _draw_bars(panel, figure_spec, results):
         panel.set_ylim(0.98, None)
 
 
-def strategy_of(results, series):
+def first_strategy(results, series):
     """The strategy of the first cell of a series that has a record."""
     return next((results[name]["strategy"] for _, name in series["points"] if isinstance(results[name], dict)), series["label"])
 
 
-def family_of(results, series):
+def first_family(results, series):
     """The family of the first cell of a series that has a record."""
     for _, name in series["points"]:
         if isinstance(results[name], dict):

@@ -1,23 +1,23 @@
-"""Slowdown against the oversubscription ratio: one panel a network and machine, one line a strategy.
+"""Draws slowdowns by oversubscription ratio: a panel for each network and machine, a line for each strategy.
 
-Slowdown is the time of an iteration (median without the first) over the time with everything on
-the device. A panel without a `device` record shows milliseconds instead, and says so. Where records keep
-bounds, a thin line is the lower bound for plans that swap and compute again (see bounds_figure.py).
+Slowdown is the time of an iteration (median without the first) divided by the time with everything on the device. A panel without a `device`
+record shows milliseconds instead. If records have bounds, a thin line is the lower bound of plans that swap and compute again (see
+bounds_figure.py).
 """
 
 import sys
 
 from umbench.plots import curves
-from umbench.plots.common import WIDTH, arguments, families, load, read, save, use_style
+from umbench.plots.common import WIDTH, figure_parser, families, load, read, save, use_style
 from umbench import iteration_times
 
 
-# name in `bounds`: (label, dash)
+# {name in `bounds`: (label, dash)}
 DRAWN_BOUNDS = {"both_ns": ("bound: swapping and computing again", ":")}
 
 
 def main():
-    options = arguments("slowdown", __doc__, "slowdown").parse_args()
+    options = figure_parser("slowdown", __doc__, "slowdown").parse_args()
     records = read(options.files, options.strategies)
     if not any(load.steady_ns(record) for record in records):
         raise load.TooLittle(f"{', '.join(options.files)}: no cell finished well, nothing to draw")
@@ -26,13 +26,13 @@ def main():
 
 
 def figure_of(records, width=WIDTH, bounds=DRAWN_BOUNDS):
-    """The figure of records with a `baseline_ns`, as those of common.read."""
+    """The figure of records that common.read() returned. `bounds` is {name: (label, dash)} of those to draw."""
     panels = panels_of(records)
     by_title = {_title(group): cells for group, cells in load.groups(records).items()}
     points_of_bounds = [{name: _bound_points(by_title[panel.title], name) for name in bounds} for panel in panels]
     labels_and_dashes = [drawn for name, drawn in bounds.items() if any(each[name] for each in points_of_bounds)]
-    grey = [[(line, bounds[name][1]) for name, line in each.items() if line] for each in points_of_bounds]
-    return curves.figure_of(panels, families(records), width, labels_and_dashes, grey)
+    grey_lines = [[(line, bounds[name][1]) for name, line in each.items() if line] for each in points_of_bounds]
+    return curves.figure_of(panels, families(records), width, labels_and_dashes, grey_lines)
 
 
 def _bound_points(cells, name):
@@ -53,7 +53,7 @@ def panels_of(records):
 def _panel(group, cells):
     baseline = next((cell["baseline_ns"] for cell in cells if cell["baseline_ns"]), None)
     lines = {label: [point(cell, cell["baseline_ns"] if baseline else 1e6) for cell in line]
-             for label, line in load.lines(cells).items()}
+             for label, line in load.records_by_strategy(cells).items()}
     return curves.Panel(_title(group), lines, "x" if baseline else "ms",
                         _row_key(group), None, group.simulated)
 
@@ -77,7 +77,7 @@ def _row_key(group):
 
 
 def _column_key(group):
-    """What tells panels of one row apart."""
+    """The values that differ between panels of one row."""
     return (group.mode, group.backend, group.device, group.simulated, group.calibrated, group.workspace_cap,
             group.precision, group.memory_order)
 

@@ -1,8 +1,8 @@
-"""Slowdown tables, one a network and machine: a row a strategy, a column a ratio. Medians of the iterations after the
-first, with half of the range between their quartiles where that shows.
+"""Prints a table of slowdowns for each network and machine: a row for each strategy, a column for each ratio. Values are medians of the
+iterations after the first, with half of the distance of their quartiles if it is visible.
 
---link FILE takes the rates of the link from a machine file (results/machines, umbench calibrate) and adds to
-each cell the share of its rate that the busier direction used, on average over its last iteration.
+--link FILE takes the rates of the link from a machine file (results/machines, umbench calibrate) and adds to each cell the share of its rate
+that the busier direction used, on average over its last iteration.
 """
 
 import sys
@@ -38,11 +38,11 @@ def read_link(path):
         raise load.BadInput(f"--link {path}: no machine file of umbench ({error})") from error
 
 
-def table(group, cells, baseline, markdown, link=None):
-    ratios = sorted({record["ratio"] for records in load.lines(cells).values() for record in records})
+def table(group, cells, baseline, is_markdown, link=None):
+    ratios = sorted({record["ratio"] for records in load.records_by_strategy(cells).values() for record in records})
     head = ["ratio"] + [f"{ratio:g}" for ratio in ratios]
     rows = []
-    for label, records in load.lines(cells).items():
+    for label, records in load.records_by_strategy(cells).items():
         by_ratio = {record["ratio"]: record for record in records}
         rows.append([label] + [cell_text(by_ratio.get(ratio), baseline, link) for ratio in ratios])
     if baseline:
@@ -52,7 +52,7 @@ def table(group, cells, baseline, markdown, link=None):
     if link:
         unit += f"; % of the link of machine file {link[0]}"
     title = "; ".join(filter(None, [load.network_text(group), load.machine_text(group), unit, iteration_times.samples_text(cells)]))
-    return as_markdown(title, head, rows) if markdown else as_text(title, head, rows)
+    return as_markdown(title, head, rows) if is_markdown else as_text(title, head, rows)
 
 
 def cell_text(record, baseline, link=None):

@@ -1,11 +1,11 @@
-"""Timeline of one iteration: what each lane did, and below it the device memory in use against the budget."""
+"""Draws the timeline of one iteration: the work of each lane, and below it the device memory in use with the budget."""
 
 import re
 import sys
 
-from umbench.plots.common import GIB, SIMULATED, WIDTH, arguments, layout, load, pyplot, read, save, set_title, use_style
+from umbench.plots.common import GIB, SIMULATED, WIDTH, figure_parser, layout, load, pyplot, read, save, set_title, use_style
 
-# lane: (label, colour, hatch); the hatches tell the lanes apart in print.
+# {lane: (label, colour, hatch)}. Hatches tell the lanes apart in print.
 LANES = {
     "compute": ("compute", "#C8C8C8", ""),
     "to_device": ("to device", "#56B4E9", "////"),
@@ -17,7 +17,7 @@ BAR_SPAN = (-0.2, 0.42)  # lower and upper end of a lane's bars relative to its 
 
 
 def main():
-    parser = arguments("timeline", __doc__, None)
+    parser = figure_parser("timeline", __doc__, None)
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--key", metavar="KEY", help="the record's key (the one that has a timeline)")
     which.add_argument("--all", action="store_true", help="every record that has a timeline")
@@ -29,7 +29,7 @@ def main():
 
 
 def records_to_draw(files_text, records, key, all_wanted):
-    """The records to draw: that with the key, all that have a timeline, or the only one. Throws BadInput or TooLittle."""
+    """The records to draw: the one with the key, all that have a timeline, or the only one. Throws BadInput or TooLittle."""
     drawn = [record for record in records if has_spans(record)]
     if key is not None:
         match = [record for record in records if record["key"] == key]
@@ -125,8 +125,8 @@ def _draw_unplanned(axes, operators, level, scale, text):
 
 
 def _stalled_text(record, busy, end):
-    """The share of the compute lane that kernels wait for faults, evictions and the link. '' below 2 %, where operators may just have run
-    slightly slower than when they were timed."""
+    """A text with the share of time in which kernels wait for faults, evictions and the link; '' below 2 %, which may be slower operators
+    instead."""
     resident = record.get("compute_ns")
     stalled = busy - resident / end if resident else 0
     return f",\n{stalled:.0%} stalled" if stalled > 0.02 else ""

@@ -1,4 +1,4 @@
-"""The verdict of the report: sentences about one group of cells (same work, machine and mode)."""
+"""Makes the verdict of the report: sentences about one group of cells (same work, machine and mode)."""
 
 from umbench import iteration_times, load
 from umbench.plots.report_parts import slowdown_of
@@ -8,7 +8,7 @@ SAME = 1.05  # times whose ratio is below this count as equal
 
 def verdict(group, cells, baseline):
     """[sentence] about one group of cells, in plain words."""
-    found = load.lines(cells)
+    found = load.records_by_strategy(cells)
     if not baseline:
         return ["There is no cell with everything on the device, so nothing can be called slow or fast."] + _failures(cells)
     slowdowns_at = {}
@@ -32,10 +32,10 @@ def verdict(group, cells, baseline):
     return sentences + _failures(cells)
 
 
-def _free_range(found, baseline):
-    """[sentence] on the ratios at which managed memory costs nothing; [] if it has no such limit. `found` is {label: records}."""
+def _free_range(records_of, baseline):
+    """[sentence] on the ratios at which managed memory costs nothing; [] if it has no such limit. `records_of` is {label: records}."""
     free, costly = None, None
-    for record in found.get("managed", []):
+    for record in records_of.get("managed", []):
         slowdown = slowdown_of(record, baseline)
         if not slowdown or slowdown > SAME:
             costly = record["ratio"] if slowdown else None
@@ -58,19 +58,19 @@ def _sentence_on_fastest(ratio, slowdowns):
 
 
 def _times_text(value):
-    """A factor with three digits. (Tables have as many digits as the spread allows.)"""
+    """A factor with three digits, as text."""
     return f"{value:.{iteration_times.decimals(value, 0)}f} times"
 
 
-def _harmful_hints(slowdowns_at, managed_at):
-    """Sentences on hints that make managed memory slower. `slowdowns_at` is {ratio: {label: slowdown}} of hints, `managed_at` is {ratio: slowdown} without
+def _harmful_hints(slowdowns_at, managed_slowdown):
+    """Sentences on hints that make managed memory slower. `slowdowns_at` is {ratio: {label: slowdown}} of hints, `managed_slowdown` is {ratio: slowdown} without
     hints."""
     found = {}
     for ratio, slowdowns in slowdowns_at.items():
         for label in slowdowns:
-            if slowdowns[label] > SAME * (managed_at[ratio] or float("inf")):
-                found.setdefault(label, {})[ratio] = slowdowns[label] / managed_at[ratio]
-    return [f"{label} does harm at {'ratio' if len(times) == 1 else 'ratios'} {_listing([f'{ratio:g}' for ratio in times])}: "
+            if slowdowns[label] > SAME * (managed_slowdown[ratio] or float("inf")):
+                found.setdefault(label, {})[ratio] = slowdowns[label] / managed_slowdown[ratio]
+    return [f"{label} does harm at {'ratio' if len(times) == 1 else 'ratios'} {_list_text([f'{ratio:g}' for ratio in times])}: "
             f"{'' if len(times) == 1 else 'up to '}{max(times.values()):.2f} times the time of plain managed memory."
             for label, times in sorted(found.items())]
 
@@ -88,15 +88,15 @@ def _slower_with_more_memory(slowdowns_at):
             f"{_times_text(slowdowns_at[less][label])} at {less:g}." for label, (_, more, less) in sorted(found.items(), key=lambda each: -each[1][0])]
 
 
-def _without_a_plan(lines, slowdowns_at):
+def _without_a_plan(records_of, slowdowns_at):
     """Sentences on strategies that have no plan at a ratio at which another one runs, with the lowest such ratio above 1."""
     found = {}
-    for label, line in lines.items():
+    for label, line in records_of.items():
         ratio = next((record["ratio"] for record in line if record["outcome"] == "infeasible" and slowdowns_at.get(record["ratio"])
                       and record["ratio"] > 1), None)
         if ratio and label != "device":
             found.setdefault(ratio, []).append(label)
-    return [f"At ratio {ratio:g} there is no plan of {_listing(found[ratio])}, while {_listing(sorted(slowdowns_at[ratio], key=slowdowns_at[ratio].get)[:2])} "
+    return [f"At ratio {ratio:g} there is no plan of {_list_text(found[ratio])}, while {_list_text(sorted(slowdowns_at[ratio], key=slowdowns_at[ratio].get)[:2])} "
             f"{'run' if len(slowdowns_at[ratio]) > 1 else 'runs'}." for ratio in sorted(found)]
 
 
@@ -112,9 +112,9 @@ def _failures(cells):
     failed = [record for record in cells if record["outcome"] not in ("ok", "infeasible")]
     if not failed:
         return []
-    kinds = _listing(sorted({record["outcome"] for record in failed}))
+    kinds = _list_text(sorted({record["outcome"] for record in failed}))
     return [f"{len(failed)} of {len(cells)} cells failed ({kinds})."]
 
 
-def _listing(names):
+def _list_text(names):
     return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " and " + names[-1]

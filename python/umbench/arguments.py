@@ -76,7 +76,7 @@ nanoseconds.__name__ = "time (10us, 1ms)"
 probability.__name__ = "probability (above 0, below 1)"
 
 
-def limit_of(names):
+def limit_parser(names):
     """A type for argparse that parses "link=10%" to ("link", 0.1)."""
 
     def parse(text):
@@ -91,7 +91,7 @@ def limit_of(names):
     return parse
 
 
-def aspects_of(names):
+def aspect_set_parser(names):
     """A type for argparse that parses "time,link", "all" or "none" to a set of names."""
 
     def parse(text):
@@ -104,7 +104,7 @@ def aspects_of(names):
     return parse
 
 
-def compare(description, argv=None):
+def parse_compare(description, argv=None):
     from umbench import aspects  # imported here, since only compare needs SciPy
     from umbench.judge import Limits
 
@@ -117,10 +117,10 @@ def compare(description, argv=None):
     parser.add_argument("base", metavar="BASE", help="record file, or folder of runs, to compare with")
     parser.add_argument("head", metavar="HEAD", help="record file, or folder of runs, to judge; files of one name in both "
                                                      "folders are rounds, judged each by itself")
-    parser.add_argument("--limit", action="append", default=[], type=limit_of(limits), metavar="NAME=SHARE",
+    parser.add_argument("--limit", action="append", default=[], type=limit_parser(limits), metavar="NAME=SHARE",
                         help="change that is tolerated in measured cells; time is that of a cell, mean the geometric mean "
                              f"over all ({shown})")
-    parser.add_argument("--fail-on", type=aspects_of(aspects.ASPECTS), default=set(aspects.JUDGED), metavar="NAMES",
+    parser.add_argument("--fail-on", type=aspect_set_parser(aspects.ASPECTS), default=set(aspects.JUDGED), metavar="NAMES",
                         help=f"which regressions count, by commas, or all, or none: {', '.join(aspects.ASPECTS)}; the others "
                              "are told (all but modes)")
     parser.add_argument("--relative", type=share, metavar="SHARE", help="the same as --limit time=SHARE (5%%)")
@@ -162,27 +162,27 @@ def count(text):
 count.__name__ = "count (1 to 10000)"
 
 
-def count_or_none(text):
+def count_or_zero(text):
     return 0 if text == "0" else count(text)
 
 
-count_or_none.__name__ = "count (0 to 10000)"
+count_or_zero.__name__ = "count (0 to 10000)"
 
 
-def interleave(description):
+def parse_interleave(description):
     parser = Parser("umbench interleave", description=description.splitlines()[0])
     parser.add_argument("spec", metavar="SPEC.json", help="sweep file")
     parser.add_argument("--base", required=True, metavar="PROGRAM", help="the umbench to compare with")
     parser.add_argument("--head", required=True, metavar="PROGRAM", help="the umbench to judge")
     parser.add_argument("--rounds", type=count, default=5, metavar="N", help="times that each runs every cell, 1 to 10000 (5)")
-    parser.add_argument("--more", type=count_or_none, default=0, metavar="N",
+    parser.add_argument("--more", type=count_or_zero, default=0, metavar="N",
                         help="further rounds of the cells whose times the first ones leave ambiguous, 0 to 10000 (0)")
     parser.add_argument("--out", required=True, metavar="DIR", help="folder for base/ and head/, a file a round")
     parser.add_argument("--machines", metavar="DIR", help="folder with more machine files (the built-in ones alone)")
     return parser.parse_args()
 
 
-def export(description, formats):
+def parse_export(description, formats):
     parser = Parser("umbench export", description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", metavar="FILE.jsonl", help="record file")
     parser.add_argument("--format", required=True, choices=formats, help="of which tool")

@@ -1,5 +1,4 @@
-"""Judges everything of a cell except its times: bytes, faults, loss, digest and others, one table row each. In simulated cells any
-difference counts. In measured cells a change counts if it exceeds a limit and the noise between runs of one side.
+"""Judges all results of a cell except its times: bytes, faults, loss, digest and others. In simulated cells any difference counts. In measured cells a change counts if it exceeds a limit and the noise between runs of one side.
 """
 
 import math
@@ -11,8 +10,8 @@ from umbench import load
 # `change` is relative, or None if the aspect is not a number; `verdict` is regressed, improved, ambiguous or ok.
 Change = namedtuple("Change", "aspect verdict base head change limit text")
 
-# Of an amount (less is better). `limit`: the relative change that is tolerated in measured cells; `min_amount`: smaller amounts count as
-# this one; `values_of`: its parts in a record.
+# An amount, of which less is better. `limit`: the relative change that is tolerated in measured cells; `min_amount`: smaller amounts count as
+# this one; `values_of(record)`: {name: value} of its parts.
 Amount = namedtuple("Amount", "limit min_amount values_of unit")
 
 MIB = 2**20

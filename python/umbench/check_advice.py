@@ -1,10 +1,10 @@
-"""Holds `umbench advise` against measured cells: does it name the strategy that was measured fastest?
+"""Checks whether `umbench advise` recommends the strategies that were measured fastest.
 
     python3 python/start.py check_advice results/measured/h200_capped.jsonl results/study/hints_*h200.jsonl
 
-Cells of one network, setting and ratio that ended well are a group. For each with two strategies or more, advise is asked, in
-the simulator, about those strategies (also those that could not run), with what the group was run with. It is right where the
-strategy that it names was measured within 5 % of the fastest. Prints a row a group; exit code 1 below 90 % of them.
+Successful cells of one network, setting and ratio are a group. For each group of two strategies or more, `umbench advise` compares these
+strategies, and those that could not run, in the simulator with the group's settings. Its advice is right if the recommended strategy was
+measured within 5 % of the fastest. Prints a row for each group. The exit code is 1 if less than 90 % of the groups are right.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from pathlib import Path
 from umbench import load
 
 MAX_SLOWDOWN, MIN_RIGHT_SHARE = 1.05, 0.9
-PROCESSES = 4  # processes at a time, since each ends with a single cell, during which the others can use the processors
+PROCESSES = 4  # number of simultaneous processes: each ends with one cell, which leaves processors idle
 
 
 def groups_of(records):

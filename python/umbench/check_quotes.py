@@ -3,8 +3,7 @@
     python3 python/start.py check_quotes [PAGE.md ...]      without pages: README.md and docs/**/*.md
 
 A figure is a number with a unit of time, rate or share, a factor (1.2x, 3 times), "5 of 7", or a number with a
-decimal point in a table. In README.md and docs/ each needs a comment right after its paragraph, list item or table,
-which a reader of the page does not see:
+decimal point in a table. In README.md and docs/ each figure needs an HTML comment right after its paragraph, list item or table:
 
     <!-- from results/study/best_h200.jsonl
     16.7 ms = median("resnet50 device")
@@ -14,8 +13,8 @@ which a reader of the page does not see:
     <!-- given: 5 %, 10 us -->                                limits, settings and other people's figures
     <!-- tested: tests/results/test_gate.py -->               a test of that name compares the figures itself
 
-The right side of `=` is Python with the functions of `Figures` (quoted_figures.py); times are in ns, shares of 1, rates in units a
-second, and the text's unit and decimals say how the value is rounded. Exit code 1: something is wrong, a line each.
+The right side of `=` is Python with the functions of `Figures` (quoted_figures.py). It gives times in ns, shares of 1, and rates in units a
+second; unit and decimals of the text say how the value is rounded. Prints a line for each error; the exit code is then 1.
 """
 
 import argparse
@@ -57,12 +56,12 @@ def blocks(text):
     text = re.sub(r"(?ms)^( *)```.*?^\1```$", lambda code: "\n" * code[0].count("\n"), text)
     comments = {}
 
-    def mark(comment):
+    def replace_by_marks(comment):
         line = 1 + text.count("\n", 0, comment.start())
         comments[line] = comment[1].strip()
         return "\x00" + "\n\x01" * comment[0].count("\n")
 
-    marked = COMMENT.sub(mark, text).split("\n")
+    marked = COMMENT.sub(replace_by_marks, text).split("\n")
     found, in_block = [], False
     for number, line in enumerate(marked, start=1):
         bare = line.replace("\x00", "").replace("\x01", "")
@@ -84,7 +83,7 @@ def blocks(text):
     return found
 
 
-def plain(text):
+def plain_text(text):
     """The text without code, link targets, emphasis, and numbers that are not figures."""
     text = re.sub(r"`[^`]*`|\barXiv \S+", " ", text)
     text = re.sub(r"\]\([^)]*\)", "]", text)
@@ -95,8 +94,8 @@ def figures_in(block):
     """The figures that need a comment, as they are written in the text."""
     if block.text.startswith("|"):
         rows = block.text.splitlines()
-        return [each[0].strip() for row in rows[2:] for cell in plain(row).split("|")[1:] for each in IN_TABLE.finditer(cell)]
-    return [each[0].strip() for each in IN_TEXT.finditer(RATIO.sub(" ", plain(block.text)))]
+        return [each[0].strip() for row in rows[2:] for cell in plain_text(row).split("|")[1:] for each in IN_TABLE.finditer(cell)]
+    return [each[0].strip() for each in IN_TEXT.finditer(RATIO.sub(" ", plain_text(block.text)))]
 
 
 # --- comments ---
@@ -138,14 +137,14 @@ def check_quotes(comment, block):
         if len(values) != len(literals):
             raise WrongFigure(f"{left.strip()}: {len(literals)} figures, {len(values)} values")
         for literal, value in zip(literals, values):
-            require(literal, plain(block.text))
+            require(literal, plain_text(block.text))
             check_literal(literal, value)
         backed += literals
     return backed
 
 
 @functools.lru_cache(maxsize=None)
-def rows_of(command):
+def printed_rows(command):
     """{(text of each cell)} of all table rows that a command of the repository prints."""
     words = shlex.split(command)
     if words[0] == "umbench":
@@ -155,25 +154,25 @@ def rows_of(command):
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
         raise WrongFigure(f"{command}: exit code {done.returncode}: {done.stderr.strip()[:200]}")
-    return {_row(line) for line in done.stdout.splitlines() if line.startswith("|")}
+    return {_cells_of_row(line) for line in done.stdout.splitlines() if line.startswith("|")}
 
 
-def _row(line):
+def _cells_of_row(line):
     return tuple(cell.strip().strip("`*") for cell in line.strip().strip("|").split("|"))
 
 
 def check_table(comment, block):
     """Compares a table with the output of a command. The table may leave out columns and rows. Throws WrongFigure."""
     command = comment.removeprefix("table:").strip()
-    printed = rows_of(command)
+    printed = printed_rows(command)
     for line in block.text.splitlines()[2:]:
-        row = _row(line)
-        if not any(_is_part_of(row, known) for known in printed):
+        row = _cells_of_row(line)
+        if not any(_is_subsequence(row, known) for known in printed):
             raise WrongFigure(f"{command}: prints no row {' | '.join(row)}")
 
 
-def _is_part_of(row, known):
-    rest = iter(known)
+def _is_subsequence(row, printed_row):
+    rest = iter(printed_row)
     return all(cell in rest for cell in row)
 
 
@@ -190,7 +189,7 @@ def check_block(block):
             elif comment.startswith("given:"):
                 given = [each.strip() for each in comment.removeprefix("given:").replace("\n", " ").split(", ")]
                 for literal in given:
-                    require(literal, plain(block.text))
+                    require(literal, plain_text(block.text))
                 backed += given
             elif comment.startswith("tested:"):
                 test = comment.removeprefix("tested:").strip()

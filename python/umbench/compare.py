@@ -12,7 +12,7 @@ from umbench import dependencies, load
 from umbench.trace import compare as traces
 from umbench.trace import files
 
-if __name__ == "__main__" and any(files.is_trace(word) for word in sys.argv[1:]):  # this comes first, since comparing traces needs no SciPy
+if __name__ == "__main__" and any(files.is_trace(word) for word in sys.argv[1:]):  # comparing traces needs no SciPy, so its import follows
     sys.exit(load.report_errors(lambda: traces.main(sys.argv[1:]), "umbench"))
 
 dependencies.require("numpy", "scipy")
@@ -23,7 +23,7 @@ EXIT_CODES = [0, load.EXIT_TOO_LITTLE, comparison.EXIT_REGRESSED]  # exit codes,
 
 
 def main():
-    options = arguments.compare(__doc__)
+    options = arguments.parse_compare(__doc__)
     if options.out and any(Path(options.out).exists() and Path(side).exists() and Path(options.out).samefile(side)
                           for side in (options.base, options.head)):
         raise load.BadInput(f"--out {options.out}: is what is compared; choose another")

@@ -1,4 +1,4 @@
-"""A Markdown table of cells whose times differ between modes `simulated` and `capped`, largest difference first, with a reason.
+"""Prints a Markdown table of cells whose times differ between the modes `simulated` and `capped`, with reasons. Largest differences come first.
 
     UMBENCH=build/cpu/umbench python3 python/start.py compare_modes > results/validation/modes.md
 """
@@ -21,7 +21,7 @@ TO_HOST = ("driver_evict_bytes", "plan_evict_bytes")
 
 
 def main():
-    modes = {mode: cells(mode) for mode in ("simulated", "capped")}
+    modes = {mode: records_in_mode(mode) for mode in ("simulated", "capped")}
     rows, in_both, refused = [], 0, 0
     for key, simulated in modes["simulated"].items():
         capped = modes["capped"][key]
@@ -40,10 +40,10 @@ def main():
     for factor, key, simulated, capped in rows:
         moved = [" and ".join(f"{moved_gib(record, names):.2f}" for record in (simulated, capped)) for names in (TO_DEVICE, TO_HOST)]
         print(f"| {key} | {load.steady_ns(simulated) / 1e6:.1f} | {load.steady_ns(capped) / 1e6:.1f} | {factor:.2f} | {moved[0]} | {moved[1]} | "
-              f"{reason(factor, simulated, capped)} |")
+              f"{reason_for_difference(factor, simulated, capped)} |")
 
 
-def cells(mode):
+def records_in_mode(mode):
     """{text of the cell: record} of GRIDS in a mode."""
     common = {"pass": "train", "strategy": STRATEGIES, "ratio": [1.1, 1.25, 1.5, 2], "mode": mode, "backend": "sim:h200",
               "iterations": 5, "deadline_s": 60}
@@ -63,9 +63,9 @@ def moved_gib(record, names):
     return sum(record["counters"]["last"][name] for name in names) / 2**30
 
 
-def reason(factor, simulated, capped):
-    """The reason why one mode is slower. More bytes over the link are the reason if the square of their ratio exceeds the ratio of the
-    times."""
+def reason_for_difference(factor, simulated, capped):
+    """A text that says why one mode is slower. `factor` is the simulated time divided by the capped one. More bytes over the link are the
+    reason if the square of their ratio exceeds the ratio of the times."""
     bytes_of = [max(moved_gib(record, TO_DEVICE) + moved_gib(record, TO_HOST), 1e-6) for record in (simulated, capped)]
     slow, fast = (0, 1) if factor > 1 else (1, 0)
     more = bytes_of[slow] / bytes_of[fast]

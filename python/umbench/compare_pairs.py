@@ -32,20 +32,20 @@ def _pair(name, options, warn):
 COLUMNS = ["pair", "cells", *VERDICTS, "largest change"]
 
 
-def rows(pairs):
+def table_rows(pairs):
     return [[pair.name, str(sum(pair.verdicts.values())), *(str(pair.verdicts[verdict]) for verdict in VERDICTS),
              "" if pair.worst_change is None else f"{pair.worst_change:+.2%}"] for pair in pairs]
 
 
 def as_text(pairs):
-    table = [COLUMNS, *rows(pairs)]
+    table = [COLUMNS, *table_rows(pairs)]
     widths = [max(len(row[column]) for row in table) for column in range(len(COLUMNS))]
     lines = ["  ".join(text.rjust(width) for text, width in zip(row, widths)) for row in table]
     return "\n".join([*lines, _summary(pairs)]) + "\n"
 
 
 def as_markdown(pairs):
-    lines = ["| " + " | ".join(row) + " |" for row in [COLUMNS, ["---:"] * len(COLUMNS), *rows(pairs)]]
+    lines = ["| " + " | ".join(row) + " |" for row in [COLUMNS, ["---:"] * len(COLUMNS), *table_rows(pairs)]]
     return "\n".join([*lines, "", _summary(pairs)]) + "\n"
 
 

@@ -1,8 +1,8 @@
-"""Compares two sides of record files: a verdict for each cell, one for their mean, and an exit code. print_comparison.py shows it.
+"""Compares two sides of record files. The result has a verdict for each cell, one for their mean, and an exit code.
 
-A row has the Finding on its times (judge.py) and the Changes of everything else (aspects.py); its verdict is the worst of them. An aspect
-that `--fail-on` leaves out is reported, but its regression is only `tolerated`. A simulated cell whose machine file changed is `unlike`,
-since its times do not depend on the code alone.
+A row has the Finding on the cell's times (judge.py) and the Changes of its other results (aspects.py); its verdict is the worst of them. An
+aspect that `--fail-on` leaves out is reported, but its regression is only `tolerated`. A simulated cell whose machine file changed is
+`unlike`, since its times do not depend on the code alone.
 """
 
 import statistics
@@ -16,8 +16,8 @@ EXIT_REGRESSED = 1
 VERDICTS = ("regressed", "insufficient", "unlike", "tolerated", "ambiguous", "improved", "ok")
 
 Row = namedtuple("Row", "key name simulated verdict reasons finding changes provenance")
-# `machines`: {machine whose file changed: number of cells}. `unlike`, `noted`: texts on the two sides' machines; `disturbed`, `speeds`: on
-# single cells.
+# `machines`: {machine whose file changed: number of cells}. `unlike` and `noted` are texts on differences between the two sides' machines,
+# `disturbed` and `speeds` texts on single cells.
 Comparison = namedtuple("Comparison", "base head sides limits aspects fail_on rounds rows mean new machines unlike noted disturbed "
                                       "speeds exit_code")
 
@@ -29,35 +29,35 @@ def compare(options, warn):
 
 
 def compare_sides(base, head, options, unchanged_runs=()):
-    """The Comparison of two run_folders.Sides. `unchanged_runs` are runs of the same code, each {key: samples}, which tell the noise."""
+    """The Comparison of two run_folders.Sides. `unchanged_runs` are runs of the same code, each {key: samples}, which show the noise."""
     base_records, head_records = run_folders.records_by_key(base), run_folders.records_by_key(head)
     if not set(base_records) & set(head_records):
         raise load.TooLittle(f"{base.name} and {head.name} have no cell in common, nothing to compare")
     measured = [key for key in base_records if key in head_records and not base_records[key][0]["simulated"]]
     machines = _machine_differences(base, head, options) if measured else fingerprint.Differences([], [])
     limits = Limits(options.relative, options.absolute, options.limits["mean"], options.alpha, options.correction)
-    paired = run_folders.rounds(base, head)
-    cells = {key: run_folders.cell(base, head, paired, key) for key in measured if _has_ok(base_records[key]) and _has_ok(head_records[key])}
+    run_pairs = run_folders.rounds(base, head)
+    cells = {key: run_folders.cell(base, head, run_pairs, key) for key in measured if _any_succeeded(base_records[key]) and _any_succeeded(head_records[key])}
     findings = judge.judge(cells, limits, _noise_limits(cells, unchanged_runs))
     rows = [_row(key, before, head_records.get(key), findings.get(key), cells.get(key), options) for key, before in base_records.items()]
     mean = judge.judge_mean({key: cell for key, cell in cells.items() if cell.base and cell.head}, limits,
-                                judge.noise_limit(judge.mean_noise(unchanged_runs), *_run_counts(base, head, paired)))
+                                judge.noise_limit(judge.mean_noise(unchanged_runs), *_run_counts(base, head, run_pairs)))
     new = [key for key in head_records if key not in base_records]
     disturbed = _disturbance_notes("BASE", base_records, measured) + _disturbance_notes("HEAD", head_records, measured)
-    noted = [*machines.noted, *_notes_on_files_left_out(base, head, paired),
-             *_drift_notes(base_records, head_records, measured, paired), *_notes_on_missing(base_records, head_records)]
+    noted = [*machines.noted, *_notes_on_files_left_out(base, head, run_pairs),
+             *_drift_notes(base_records, head_records, measured, run_pairs), *_notes_on_missing(base_records, head_records)]
     return Comparison(base.name, head.name, (_side_text(base), _side_text(head)), limits, options.limits, options.fail_on,
-                      len(paired) if paired else None, rows, mean, new,
+                      len(run_pairs) if run_pairs else None, rows, mean, new,
                       _count_changed_machine_files(base_records, head_records), machines.unlike, noted, disturbed,
                       _cells_at_two_speeds(cells, limits), _exit_code(rows, mean, options))
 
 
-def _run_counts(base, head, paired):
+def _run_counts(base, head, run_pairs):
     """(number of runs of BASE, of HEAD) that are compared."""
-    return (len(paired), len(paired)) if paired else (len(base.runs), len(head.runs))
+    return (len(run_pairs), len(run_pairs)) if run_pairs else (len(base.runs), len(head.runs))
 
 
-def _has_ok(records):
+def _any_succeeded(records):
     return any(record["outcome"] == "ok" for record in records)
 
 
@@ -84,14 +84,14 @@ def _machine_differences(base, head, options):
     return found
 
 
-def _notes_on_files_left_out(base, head, paired):
+def _notes_on_files_left_out(base, head, run_pairs):
     """[note] if some files exist in one folder only, so that drift does not cancel; else []."""
     if max(len(base.runs), len(head.runs)) == 1:
         return []
-    if paired is None:
+    if run_pairs is None:
         return ["no two files of BASE and HEAD have one name: compared as a whole, so that what drifts from run to run "
                 "does not cancel (umbench interleave names them by rounds)"]
-    alone = len(base.runs) + len(head.runs) - 2 * len(paired)
+    alone = len(base.runs) + len(head.runs) - 2 * len(run_pairs)
     return [f"{load.count_text(alone, 'file')} without a namesake on the other side: times left out"] if alone else []
 
 
@@ -112,9 +112,9 @@ def _is_machine_file_changed(before, after):
 DRIFT = 0.01  # relative difference of the clocks under load
 
 
-def _drift_notes(base_records, head_records, measured, paired):
+def _drift_notes(base_records, head_records, measured, run_pairs):
     """[note] if each side is a single sweep, since drift between them looks like a change of all cells; else []."""
-    if not measured or len(paired or ()) != 1:
+    if not measured or len(run_pairs or ()) != 1:
         return []
     text = ("one sweep a side: a GPU that warms up or slows down between them looks like a change, and how much sweeps differ is "
             "estimated from their iterations; umbench interleave measures both")
@@ -163,7 +163,7 @@ def _speed_text(speeds):
 
 
 def _noise_limits(cells, unchanged_runs):
-    """{key: the relative change that runs of the same code show}"""
+    """{key: limit of the relative change, from runs of the same code}"""
     return {key: judge.noise_limit(spread, len(cells[key].base), len(cells[key].head))
             for key, spread in judge.run_noise(unchanged_runs).items() if key in cells and cells[key].base and cells[key].head}
 
@@ -176,10 +176,10 @@ def _row(key, base_runs, head_runs, finding, cell, options):
     name, provenance = load.cell_text(record), load.provenance(load.group_of(record))
     make = lambda *more: Row(key, name, record["simulated"], *more, provenance)  # noqa: E731
     if not head_runs:
-        verdict = _verdict_to_fail_on("insufficient", "outcome", options.fail_on)
+        verdict = _verdict_under_fail_on("insufficient", "outcome", options.fail_on)
         return make(verdict, ["not in HEAD"], Finding("insufficient", None), [])
     changes = aspects.changes(base_runs, head_runs, options.limits)
-    if finding is None and record["simulated"] and _has_ok(base_runs) and _has_ok(head_runs):
+    if finding is None and record["simulated"] and _any_succeeded(base_runs) and _any_succeeded(head_runs):
         finding = _simulated_finding(base_runs[-1], head_runs[-1], changes)
     speeds = judge.two_speeds(cell, options.relative) if cell else {}
     if "head" in speeds and "base" not in speeds:
@@ -190,13 +190,13 @@ def _row(key, base_runs, head_runs, finding, cell, options):
         told.append(("time", finding.verdict, finding.reason))
     if _is_machine_file_changed(record, head_runs[-1]) and not options.allow_unlike:
         told = [("outcome", "unlike", "another machine file")]
-    found = [(_verdict_to_fail_on(verdict, aspect, options.fail_on), text) for aspect, verdict, text in told] or [("ok", None)]
+    found = [(_verdict_under_fail_on(verdict, aspect, options.fail_on), text) for aspect, verdict, text in told] or [("ok", None)]
     verdict = min((verdict for verdict, _ in found), key=VERDICTS.index)
     return make(verdict, [text for _, text in sorted(found, key=lambda entry: VERDICTS.index(entry[0])) if text],
                 finding or Finding(verdict, None), changes)
 
 
-def _verdict_to_fail_on(verdict, aspect, fail_on):
+def _verdict_under_fail_on(verdict, aspect, fail_on):
     """The verdict, or "tolerated" for a regression in an aspect that --fail-on leaves out."""
     return "tolerated" if verdict in ("regressed", "insufficient") and aspect not in fail_on else verdict
 
@@ -213,16 +213,16 @@ def _simulated_finding(before, after, changes):
     if any(change.verdict != "ok" for change in changes):
         return Finding("ok", None, **facts)
     differing = next((field for field in ("samples_ns", "counters", "memory", "compute_ns")
-                      if _differ(before.get(field), after.get(field))), None)
+                      if _values_differ(before.get(field), after.get(field))), None)
     if differing:
         return Finding("ambiguous", f"equal median, but {differing} differs", **facts)
     return Finding("ok", None, **facts)
 
 
-def _differ(before, after):
+def _values_differ(before, after):
     """Whether two values differ. Fields that only one of them has do not count."""
     if isinstance(before, dict) and isinstance(after, dict):
-        return any(_differ(before[name], after[name]) for name in before.keys() & after.keys())
+        return any(_values_differ(before[name], after[name]) for name in before.keys() & after.keys())
     return before != after
 
 

@@ -15,14 +15,14 @@ def require(*modules):
     for name in modules:
         try:
             importlib.import_module(name)
-        except Exception as error:  # noqa: BLE001: a package made for another Python fails by whatever it runs into
+        except Exception as error:  # noqa: BLE001: a package made for another Python can raise any exception
             if not (isinstance(error, ModuleNotFoundError) and error.name == name):
-                stop(f"{sys.executable} cannot import {name} ({type(error).__name__}: {error}); install it anew")
+                exit_with_message(f"{sys.executable} cannot import {name} ({type(error).__name__}: {error}); install it anew")
             missing.append(name)
     if missing:
-        stop(f"{sys.executable} lacks {', '.join(missing)}; install it (Debian: {' '.join(PACKAGES[name] for name in missing)})")
+        exit_with_message(f"{sys.executable} lacks {', '.join(missing)}; install it (Debian: {' '.join(PACKAGES[name] for name in missing)})")
 
 
-def stop(why):
-    output.say(f"umbench: {why} or let UMBENCH_PYTHON name a Python that has it")
+def exit_with_message(problem):
+    output.say(f"umbench: {problem} or let UMBENCH_PYTHON name a Python that has it")
     sys.exit(2)

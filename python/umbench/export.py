@@ -19,11 +19,11 @@ from umbench.trace import exports, files
 
 def main():
     if any(re.fullmatch(r"[^-].*:[A-Za-z_]\w*", word) and not Path(word).exists() for word in sys.argv[1:]):
-        options = model_arguments.export(sys.argv[1:])
-        model_arguments.needs_torch()
+        options = model_arguments.parse_export(sys.argv[1:])
+        model_arguments.require_torch()
         from umbench.torch import export as model_export
         return model_export.main(options)
-    options = arguments.export(__doc__, list(dict.fromkeys([*export_formats.FORMATS, *exports.FORMATS])))
+    options = arguments.parse_export(__doc__, list(dict.fromkeys([*export_formats.FORMATS, *exports.FORMATS])))
     if options.out and Path(options.out).exists() and Path(options.out).samefile(options.file):
         raise load.BadInput(f"--out {options.out}: is the file itself; choose another")
     if files.is_trace(options.file) or options.format not in export_formats.FORMATS:

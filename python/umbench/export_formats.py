@@ -1,4 +1,4 @@
-"""Records as text in the formats of other tools. Names or labels mark simulated cells, since no format has a field for it."""
+"""Converts records to the text formats of other tools. Names or labels mark simulated cells, since no format has a field for that."""
 
 import csv
 import io
@@ -12,7 +12,7 @@ from umbench import load, perfetto
 NS_PER_S = 1e9
 
 
-def ended_well(records):
+def successful(records):
     return [record for record in records if load.steady_ns(record) is not None]
 
 
@@ -33,9 +33,9 @@ def _context(environments):
     return context | {"gpu": gpu.get("name") or ""}
 
 
-def _benchmark_entries(family, record):
+def _benchmark_entries(family_index, record):
     name = record["key"]
-    common = {"name": name, "family_index": family, "per_family_instance_index": 0, "run_name": name,
+    common = {"name": name, "family_index": family_index, "per_family_instance_index": 0, "run_name": name,
               "run_type": "iteration", "threads": 1, "label": load.provenance(load.group_of(record))}
     if record["outcome"] != "ok":
         reason = f"{record['outcome']}: {record['reason']}"
@@ -65,7 +65,7 @@ def _aggregates(common, times, cpu):
 
 def github_action(_, records):
     entries = []
-    for record in ended_well(records):
+    for record in successful(records):
         times = load.steady_samples(record)
         spread = f"± {max(times) - min(times)} ns" if len(times) > 1 else ""
         entries.append({"name": _name(record), "unit": "ns", "value": load.steady_ns(record), "range": spread,
@@ -75,7 +75,7 @@ def github_action(_, records):
 
 def bencher(_, records):
     found = {}
-    for record in ended_well(records):
+    for record in successful(records):
         times = load.steady_samples(record)
         latency = {"value": load.steady_ns(record), "lower_value": min(times), "upper_value": max(times)}
         found[_name(record)] = {"latency": latency}

@@ -7,7 +7,7 @@ model, or other processes on one of them, are noted but allowed: machines of a p
 from collections import namedtuple
 
 IGNORED = {"kind", "schema", "umbench", "created"}
-WHY_MISSING = "facts_missing"  # the field with the reasons why facts are unknown, which is not compared
+REASONS_MISSING = "facts_missing"  # the field with the reasons why facts are unknown; it is not compared
 
 OTHER_GPU = "gpu.facts.uuid_hash"
 NOTED = {OTHER_GPU: "measured on two GPUs of one model, which may differ by some percent",
@@ -26,23 +26,23 @@ def facts_of(environment):
     """{"gpu.name": value, ...} without ignored and unknown facts."""
     found = {}
 
-    def walk(prefix, value):
+    def add_facts(prefix, value):
         if isinstance(value, dict):
             for name, part in value.items():
-                if name == WHY_MISSING:
+                if name == REASONS_MISSING:
                     continue
-                walk(f"{prefix}.{name}" if prefix else name, part)
+                add_facts(f"{prefix}.{name}" if prefix else name, part)
         elif value is not None and prefix not in IGNORED:
             found[prefix] = value
 
-    walk("", environment)
+    add_facts("", environment)
     return found
 
 
 def unknown_facts(environment):
     """{"gpu.mig": reason why it is unknown, ...}"""
     return {f"{part}.{name}": why for part in ("host", "gpu")
-            for name, why in ((environment.get(part) or {}).get(WHY_MISSING) or {}).items()}
+            for name, why in ((environment.get(part) or {}).get(REASONS_MISSING) or {}).items()}
 
 
 def differences(bases, heads):

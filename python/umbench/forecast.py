@@ -6,8 +6,8 @@ from umbench import load, model_arguments
 
 
 def main():
-    options = model_arguments.fit(sys.argv[1:])
-    model_arguments.needs_torch()
+    options = model_arguments.parse_fit(sys.argv[1:])
+    model_arguments.require_torch()
     from umbench.torch import forecast
     return forecast.main(options)
 

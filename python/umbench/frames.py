@@ -1,22 +1,22 @@
 """Record files as pandas data frames (umbench.read, umbench.samples, umbench.environments).
 
-Figures that a record does not hold are computed as in umbench's own tables: medians leave out the first iteration, a
-slowdown is relative to the `device` cell of the same work in the same file, else in any of the files. BadInput names file
-and line of what cannot be read. If a cell stands in several files, the last one counts.
+Columns that are not fields of a record are computed as in umbench's own tables: medians leave out the first iteration; a slowdown is
+relative to the `device` cell of the same work in the same file, else in any of the files. Throws BadInput with the file and line of what
+cannot be read. If a cell is in several files, the last one counts.
 """
 
 from umbench import iteration_times, load
 
-# Their parts get no columns of their own.
+# Fields whose parts get no columns of their own.
 UNSPLIT_FIELDS = ("timeline", "engines", "rules", "samples_ns", "observed")
 
 
-def _frame(rows, **more):
+def _frame(rows, **arguments):
     try:
         import pandas
     except ImportError as missing:
         raise ImportError("data frames need pandas: pip install pandas; umbench.load.read works without it") from missing
-    return pandas.DataFrame(rows, **more)
+    return pandas.DataFrame(rows, **arguments)
 
 
 def read(*paths):

@@ -1,11 +1,11 @@
 """Runs a sweep by two programs in turn on one machine, so that drift affects both alike.
 
-Every round runs every cell once by each program, one right after the other, and the next round in the other
-order. DIR/base and DIR/head get one record file a round: `umbench compare DIR/base DIR/head` judges them. The same
-program on both sides shows the noise. An interrupted run goes on where it was when it is started again.
+In each round both programs run every cell once, one right after the other; the order changes from round to round. DIR/base and DIR/head
+get one record file for each round: `umbench compare DIR/base DIR/head` judges them. The same program on both sides shows the noise. An
+interrupted run continues if it is started again.
 
---more N: cells whose times the rounds leave ambiguous run N rounds more. These cells are chosen once, after the rounds that all cells
-have: choosing again after each round, until something is found, would call noise a change.
+--more N: cells whose times are ambiguous after these rounds run N more. They are chosen once: choosing again after each round, until some
+cell changed, would take noise for a change.
 """
 
 import os
@@ -18,7 +18,7 @@ from umbench import arguments, dependencies, load, output
 
 
 def main():
-    options = arguments.interleave(__doc__)
+    options = arguments.parse_interleave(__doc__)
     if options.more:
         dependencies.require("numpy", "scipy")
     programs = {"base": executable_path(options.base), "head": executable_path(options.head)}
@@ -41,14 +41,14 @@ def main():
     return 1 if failed else 0
 
 
-def run_round(programs, options, number, cell_numbers, cells):
-    """Runs a round; returns {(side, number, key): error} of the cells that failed."""
+def run_round(programs, options, round_number, cell_numbers, cell_count):
+    """Runs a round; returns {(side, round_number, key): error} of the cells that failed."""
     failed = {}
     for done, cell in enumerate(cell_numbers):
-        for side in ("base", "head") if number % 2 else ("head", "base"):
-            out = Path(options.out) / side / f"{number}.jsonl"
-            run_cell(programs[side], options, out, cell, cells, done + 1)
-            failed |= {(side, number, key): text for key, text in failures(out).items()}
+        for side in ("base", "head") if round_number % 2 else ("head", "base"):
+            out = Path(options.out) / side / f"{round_number}.jsonl"
+            run_cell(programs[side], options, out, cell, cell_count, done + 1)
+            failed |= {(side, round_number, key): text for key, text in failures(out).items()}
     return failed
 
 
@@ -63,7 +63,7 @@ def ambiguous_cells(options):
         read = [run_folders.read_side(file, lambda text: None) for file in files]
         sides.append(run_folders.Side(side, sum((each.environments for each in read), []), sum((each.runs for each in read), []),
                                [file.name for file in files]))
-    found = comparison.compare_sides(*sides, arguments.compare("As compare.", ["base", "head", "--allow-unlike"]))
+    found = comparison.compare_sides(*sides, arguments.parse_compare("As compare.", ["base", "head", "--allow-unlike"]))
     unsure = {row.key for row in found.rows if row.finding.verdict == "ambiguous" and not row.simulated}
     return [number for number, key in enumerate(keys, 1) if key in unsure]
 
@@ -84,33 +84,33 @@ def make_folder(out, side):
         raise load.BadInput(f"--out {out}: {error.strerror}") from error
 
 
-def run_sweep(path, options, *more):
-    command = [path, "sweep", options.spec, *more]
+def run_sweep(program, options, *extra_options):
+    command = [program, "sweep", options.spec, *extra_options]
     if options.machines:
         command += ["--machines", options.machines]
     try:
         return subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, capture_output=True, text=True,
                               encoding="utf-8", errors="backslashreplace", check=False)
     except OSError as error:  # for instance a program for another architecture
-        raise load.BadInput(f"{path}: cannot be run: {error.strerror}") from error
+        raise load.BadInput(f"{program}: cannot be run: {error.strerror}") from error
 
 
-def count_cells(path, options):
-    done = run_sweep(path, options, "--list")
+def count_cells(program, options):
+    done = run_sweep(program, options, "--list")
     found = re.search(r"(?m)^(\d+) cells", done.stdout)
     if done.returncode != 0 or not found:
-        raise load.BadInput(last_line(done.stderr) or f"{path}: does not list the cells of {options.spec}")
+        raise load.BadInput(last_line(done.stderr) or f"{program}: does not list the cells of {options.spec}")
     return int(found[1])
 
 
-def run_cell(path, options, out, cell, cells, min_records):
-    """Runs a cell. Raises unless the file then has `min_records` records, of any outcome."""
-    done = run_sweep(path, options, "--out", out, "--resume", "--no-preflight", "--shard", f"{cell}/{cells}")
+def run_cell(program, options, out, cell_number, cell_count, min_records):
+    """Runs the cell with this number, of `cell_count`. Throws BadInput unless the file then has `min_records` records of any outcome."""
+    done = run_sweep(program, options, "--out", out, "--resume", "--no-preflight", "--shard", f"{cell_number}/{cell_count}")
     if done.returncode not in (0, 1):
-        raise load.BadInput(f"{path}: {last_line(done.stderr) or exit_text(done.returncode)}")
+        raise load.BadInput(f"{program}: {last_line(done.stderr) or exit_text(done.returncode)}")
     if len(records_in(out)) < min_records:
         reason = last_line(done.stderr)
-        raise load.BadInput(f"{path}: wrote no record of cell {cell} to {out}" + (f": {reason}" if reason else ""))
+        raise load.BadInput(f"{program}: wrote no record of cell {cell_number} to {out}" + (f": {reason}" if reason else ""))
 
 
 def exit_text(code):

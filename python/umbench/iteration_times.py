@@ -24,11 +24,10 @@ def spread_of(record):
     return Spread(median, low, high, len(samples))
 
 
-def decimals(value, half, max_digits=2, significant=3):
-    """The number of decimals of `value` if it is uncertain by plus or minus `half`: up to the first digit of `half`, and at most
-    `max_digits`."""
+def decimals(value, uncertainty, max_digits=2, significant_digits=3):
+    """The number of decimals of `value` that its `uncertainty` (plus or minus) justifies, at most `max_digits`."""
     size = math.floor(math.log10(abs(value))) if value else 0
-    digits = max(0, min(max_digits, significant - 1 - size)) if half <= 0 else -math.floor(math.log10(half))
+    digits = max(0, min(max_digits, significant_digits - 1 - size)) if uncertainty <= 0 else -math.floor(math.log10(uncertainty))
     return max(0, min(max_digits, digits))
 
 
@@ -51,11 +50,11 @@ def time_text(record):
     return _text_with_half_range(spread.median / 1e6, (spread.high - spread.low) / 2e6, "", max_digits=3)
 
 
-def _text_with_half_range(value, half, unit, max_digits=2):
-    if half <= 0:
+def _text_with_half_range(value, half_range, unit, max_digits=2):
+    if half_range <= 0:
         return f"{value:.{decimals(value, 0, max_digits)}f}{unit}"
-    places = decimals(value, half, max_digits)
-    shown = f"{half:.{places}f}"
+    places = decimals(value, half_range, max_digits)
+    shown = f"{half_range:.{places}f}"
     return f"{value:.{places}f}{unit}" + (f" ±{shown}" if float(shown) else "")
 
 

@@ -1,10 +1,9 @@
 """Decides whether the times of cells changed between two sides, base and head.
 
-A cell has one run a side or several. Runs of one round (made in turn by `umbench interleave`) are compared with each other
-only, so that what drifts from round to round cancels. A change counts when it is both too large to tolerate and too sure to be
-chance: the median differs by more than a limit, and a t test on the logarithms is significant after a correction for the
-number of cells that chance could move beyond the limit. A change that is large but not sure, or that may be large within its
-interval, is ambiguous. A cell with too few samples is insufficient. Times are nanoseconds.
+A cell has one run or several on each side. Runs of one round (made in turn by `umbench interleave`) are compared only with each other, so
+that drift from round to round cancels. A change counts if the median differs by more than a limit and a t test on the logarithms is
+significant after a correction for the number of cells that chance could move beyond the limit. A large change that is not significant, or
+one whose confidence interval exceeds the limit, is ambiguous. A cell with too few samples is insufficient. Times are nanoseconds.
 
 The variance between runs of one code is estimated from several runs and from the iterations within them: runs of the kept
 measurements differ about twice as much as their iterations explain (RUN_FACTOR), and a cell that is noisy within a run is
@@ -27,25 +26,25 @@ Finding = namedtuple("Finding", "verdict reason base_ns head_ns change low high 
 Limits = namedtuple("Limits", "relative absolute_ns mean alpha correction confidence",
                     defaults=(0.05, 10_000, 0.02, 0.05, "bh", 0.95))
 
-# The samples of a cell: a list of lists a side, one a run. `paired`: run i of base and of head are of one round, whose
-# number `rounds` has (i where it is None: no round failed).
+# The samples of a cell: for each side a list of runs, each a list of times. `paired`: run i of base and run i of head are of one round, whose
+# number is rounds[i], or i if `rounds` is None.
 Cell = namedtuple("Cell", "base head paired rounds", defaults=(True, None))
 
 # The relative change, as a logarithm; `spread`: its standard error, with `freedom` degrees of freedom.
 Estimate = namedtuple("Estimate", "change spread freedom")
 
-# The variance of one run's median or, of rounds, of one round's change: `expected` by the iterations within runs, `seen` between runs,
-# each with its degrees of freedom; times `share` it is that of the cell's change.
+# The variance of one run's median, or of one round's change if runs are paired: `expected` from the iterations within runs, with
+# `within_freedom` degrees of freedom, and `seen` between runs, with `freedom`. `share` times it is the variance of the cell's change.
 RunVariance = namedtuple("RunVariance", "expected seen freedom within_freedom share")
 
-RUN_FACTOR = 4.0    # variance between runs over that within them, where nothing else is known
-PRIOR_FREEDOM = (4, 16)  # degrees of freedom that RUN_FACTOR or its estimate counts for: at least, and at most
+RUN_FACTOR = 4.0    # variance between runs divided by that within them, if nothing else is known
+PRIOR_FREEDOM = (4, 16)  # least and largest number of degrees of freedom of RUN_FACTOR or its estimate
 PRIOR_CELLS = 4
-ALIKE_CELLS = 10    # number of cells that is needed to estimate how much they differ
+ALIKE_CELLS = 10    # least number of cells from which the spread of their factors is estimated
 MIN_VARIANCE = 1e-6  # a standard deviation of 0.1 %, the precision of the clocks
 MEDIAN_OVER_MEAN = math.pi / 2  # ratio of the variances of median and mean in normal samples
-MEAN_ALPHA = 0.2    # the share of alpha at which the mean of all cells is judged, since whole sessions of one build differ
-MAX_RUNS = 200     # limit of the search for a sufficient number of rounds
+MEAN_ALPHA = 0.2    # the mean of all cells is tested at this share of alpha, since whole sessions of one build differ
+MAX_RUNS = 200     # largest number of rounds that is tried
 
 
 def cell_of_one_run(base, head):
@@ -59,7 +58,7 @@ def change_of(cell):
     """The logarithm of the relative change. For several rounds it is the Hodges-Lehmann estimate of their changes, on which one outlier has
     little influence; drift between rounds cancels."""
     if not cell.paired:
-        return _median_of(cell.head) - _median_of(cell.base)
+        return _log_median_of_runs(cell.head) - _log_median_of_runs(cell.base)
     steps = round_changes(cell)
     return statistics.median((one + other) / 2 for one, other in itertools.combinations_with_replacement(steps, 2))
 
@@ -79,7 +78,7 @@ def _log_median(samples):
     return math.log(max(statistics.median(samples), 1.0))
 
 
-def _median_of(runs):
+def _log_median_of_runs(runs):
     return statistics.median(_log_median(run) for run in runs)
 
 
@@ -161,11 +160,11 @@ def t_quantile(chance, freedom):
 
 def adjust_p_values(p_values, correction, chance_beyond=None, is_beyond=None):
     """The p values corrected for their number: `holm` bounds the chance of any false alarm, `bh` (Benjamini and
-    Hochberg) the share of false ones among all alarms. Where nothing changed the two bound the same chance.
+    Hochberg) the share of false ones among all alarms. If nothing changed, both bound the same chance.
 
-    An alarm also needs a change beyond the limit. `chance_beyond`: the chance of each cell that noise alone takes it there (1 where
-    not given). At some p, sum(min(p, chance_beyond)) false alarms are expected, so quiet cells do not make it harder to find
-    what noisy ones show. `is_beyond`: which cells are beyond the limit (all)."""
+    An alarm also needs a change beyond the limit. `chance_beyond`: for each cell the chance that noise alone moves it beyond the limit (1 if
+    not given). At some p, sum(min(p, chance_beyond)) false alarms are expected, so cells of little noise do not make it harder to find
+    changes of noisy ones. `is_beyond`: for each cell whether its change is beyond the limit (True if not given)."""
     p = numpy.asarray(p_values, dtype=float)
     order = numpy.argsort(p, kind="stable")
     alarms = numpy.minimum(p[order][:, None], (numpy.ones(len(p)) if chance_beyond is None else numpy.asarray(chance_beyond))[order])
@@ -184,8 +183,8 @@ def adjust_p_values(p_values, correction, chance_beyond=None, is_beyond=None):
 # --- verdicts ---
 
 def judge(cells, limits=Limits(), noise=None):
-    """{name: Finding} of {name: Cell}, which are tested together. `noise` maps names to changes that unchanged code is
-    known to show; a cell's limit is never below its noise."""
+    """{name: Finding} of {name: Cell}, which are tested together. `noise` is {name: relative change that runs of unchanged code show}; a
+    cell's limit is never below its noise."""
     judgeable = {name: cell for name, cell in cells.items() if all(map(len, cell.base + cell.head)) and cell.base and cell.head}
     found = estimates(judgeable)
     known = [name for name, estimate in found.items() if estimate]
@@ -255,9 +254,9 @@ Mean = namedtuple("Mean", "verdict cells change low high p limit")
 
 
 def judge_mean(cells, limits, noise=0.0):
-    """The Mean of the changes of all cells; None if fewer than two cells have an Estimate. Few cells raise its limit towards that
-    of a single cell; it is at least the `noise` that unchanged code is known to show. The spread of the rounds includes shifts of
-    all cells in one round."""
+    """The Mean of the changes of all cells; None if fewer than two cells have an Estimate. The fewer cells, the closer its limit is to that
+    of a single cell; the limit is at least `noise`, the change that runs of unchanged code show. The spread of the rounds includes shifts
+    of all cells in one round."""
     found = {name: estimate for name, estimate in estimates(cells).items() if estimate}
     if len(found) < 2:
         return None
@@ -292,7 +291,7 @@ def two_speeds(cell, min_change):
             continue
         against = cell.base if cell.paired else runs
         logs = sorted(math.log(max(sample, 1.0)) - _log_median(other) for run, other in zip(runs, against) for sample in run)
-        scale = math.exp(_median_of(against))
+        scale = math.exp(_log_median_of_runs(against))
         fast_count = _count_fast_iterations(logs, min_change)
         if fast_count:
             found[side] = (fast_count, scale * math.exp(statistics.median(logs[:fast_count])), len(logs) - fast_count,
@@ -300,14 +299,14 @@ def two_speeds(cell, min_change):
     return found
 
 
-def _count_fast_iterations(logs, min_change):
+def _count_fast_iterations(log_times, min_change):
     """The number of fast iterations among sorted logarithms of times that are of two speeds; None if they are of one."""
-    few = max(2, math.ceil(0.15 * len(logs)))
-    if len(logs) < 8:
+    few = max(2, math.ceil(0.15 * len(log_times)))
+    if len(log_times) < 8:
         return None
-    gaps = numpy.diff(logs)[few - 1:len(logs) - few]
+    gaps = numpy.diff(log_times)[few - 1:len(log_times) - few]
     at = int(numpy.argmax(gaps))
-    wide = gaps[at] > 0.5 * (logs[-1] - logs[0]) and gaps[at] > math.log1p(min_change)
+    wide = gaps[at] > 0.5 * (log_times[-1] - log_times[0]) and gaps[at] > math.log1p(min_change)
     return at + few if wide else None
 
 

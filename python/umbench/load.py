@@ -1,8 +1,7 @@
-"""Reads record files (JSON Lines) and derives what figures and tables show.
+"""Reads record files (JSON Lines) and computes the values that figures and tables show.
 
-A file holds environment lines and one record a cell; docs/records.md names the fields. Nothing is
-averaged in a file: the median is taken here, over all iterations but the first, which differs
-(pages are touched and the link's mappings are made for the first time).
+A file has environment lines and one record for each cell; docs/records.md names the fields. A file has the times of all iterations: medians
+are computed here, without the first iteration, which takes longer since pages and the link's mappings are made.
 """
 
 import contextlib
@@ -67,7 +66,7 @@ def read(path, warn=output.warn):
         raise BadInput(f"{path}: {getattr(error, 'strerror', None) or error}") from error
     try:
         found = jsonl.parse(data)
-    except jsonl.Refused as refusal:
+    except jsonl.UnreadableLine as refusal:
         raise BadInput(f"{path}:{refusal}") from refusal
     if found.torn:
         warn(f"{path}:{found.torn}: the last line is torn and left out")
@@ -80,11 +79,11 @@ def read(path, warn=output.warn):
             raise BadInput(f"{path}:{number}: a record before any environment")
         else:
             records[entry["key"]] = entry
-    _fill_devices(records.values())
+    _fill_missing_devices(records.values())
     return environments, list(records.values())
 
 
-def _fill_devices(records):
+def _fill_missing_devices(records):
     """Adds the device to records of cells that failed before their backend opened, from other records of the file."""
     known = {r["backend"]: r for r in records if r.get("device")}
     for record in records:
@@ -104,9 +103,9 @@ def _check_entry(entry, where):
         newer = type(schema) is int and schema > 1
         shown = json.dumps(schema)[:40]
         raise BadInput(f"{where}: schema {shown}{' is from a newer umbench' if newer else ''}; this reader knows 1")
-    misfit = record_schema.misfit(entry)
-    if misfit:
-        raise BadInput(f"{where}: {misfit}")
+    error = record_schema.validation_error(entry)
+    if error:
+        raise BadInput(f"{where}: {error}")
 
 
 def read_files(paths):
@@ -145,7 +144,7 @@ def update_options(record):
 
 
 def update_text(update):
-    """A text such as ' with AdamW and masters' of update_options(); empty without an update."""
+    """A text such as ' with AdamW and masters' for what update_options() returned; empty without an update."""
     names = {"--sgd": "SGD", "sgd": "one step of SGD", "adamw": "AdamW", "--masters": "masters"}
     words = " and ".join(names.get(part, part) for part in update if part != "--optimizer")
     return f" with {words}" if words else ""
@@ -247,9 +246,9 @@ def strategy_labels(records):
     return labels
 
 
-def lines(records):
-    """{label: records by rising ratio} of one group, in order of first appearance. Cells without a
-    ratio (the footprint was never known) are left out."""
+def records_by_strategy(records):
+    """{label of the strategy: its records by rising ratio} of one group, in order of first appearance. Cells without a ratio, whose
+    footprint was never known, are left out."""
     found = {}
     for record, label in zip(records, strategy_labels(records)):
         if record["ratio"] is not None:

@@ -1,4 +1,4 @@
-"""Reads what um_microbenchmarks writes (Google Benchmark's JSON) into cases with their axes.
+"""Reads a file of um_microbenchmarks (Google Benchmark's JSON) into cases with their axes.
 
 A case has its times and counters in nanoseconds, bytes and GB/s as the file has them; `counted` has the counts that CUPTI reported in a
 separate pass. A case that did not run has a reason and no counters.
@@ -11,8 +11,8 @@ from umbench.load import BadInput, read_json
 Case = namedtuple("Case", "name parts axes counters put_back reason counted")
 Run = namedtuple("Run", "context cases")
 
-COUNTED = "/counted"  # ending of the name of a case that only counts
-# Fields of Google Benchmark's own; all other numbers are counters.
+COUNTED = "/counted"  # suffix of the names of cases that only count events
+# Google Benchmark's own fields; all other numbers are counters.
 OWN_FIELDS = {"family_index", "per_family_instance_index", "repetitions", "repetition_index", "threads", "iterations",
        "real_time", "cpu_time"}
 

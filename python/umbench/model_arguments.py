@@ -15,7 +15,7 @@ EXPORT = "Exports a PyTorch model as a graph file, which umbench takes wherever 
 FIT = "Predicts what fit would make of a model on a GPU, which need not be present: whether it fits, how much slower it gets, and what is done."
 
 
-def export(given):
+def parse_export(argv):
     parser = arguments.Parser(prog="umbench export", description=EXPORT)
     parser.add_argument("model", metavar="MODULE:FUNCTION", help="returns a model and its example inputs")
     parser.add_argument("-o", "--out", required=True, metavar="FILE.json", help="where the graph goes")
@@ -33,7 +33,7 @@ def export(given):
     parser.add_argument("--measure", metavar="DEVICE", help="measure each shape once on this device, such as cuda (not measured)")
     parser.add_argument("--launch", type=arguments.nanoseconds, metavar="TIME",
                         help="what the CPU takes to launch a kernel, such as 29us, for which operators wait: with --machine (0) or --measure (29us)")
-    options = parser.parse_args(given)
+    options = parser.parse_args(argv)
     if ":" not in options.model:
         parser.error(f"{options.model}: wants MODULE:FUNCTION such as mymodels.py:resnet")
     if options.launch and not (options.machine or options.measure):
@@ -52,7 +52,7 @@ def effort(text):
     return value
 
 
-def fit(given):
+def parse_fit(argv):
     parser = arguments.Parser(prog="umbench fit", description=FIT)
     parser.add_argument("model", metavar="MODULE:FUNCTION", help="returns a model and its example inputs")
     parser.add_argument("--budget", required=True, metavar="SIZE", help="of the device, for all of training, such as 24GiB")
@@ -62,13 +62,13 @@ def fit(given):
     parser.add_argument("--tier", choices=("pinned", "none"), default="pinned", help="none: nothing is offloaded (pinned)")
     parser.add_argument("--autocast", choices=list(AUTOCAST_TYPES), help="run the forward pass under torch.autocast in this type (off)")
     parser.add_argument("--effort", type=effort, default=1.0, help="of the search for each plan, above 0; 1 is some seconds (1)")
-    options = parser.parse_args(given)
+    options = parser.parse_args(argv)
     if ":" not in options.model:
         parser.error(f"{options.model}: wants MODULE:FUNCTION such as mymodels.py:resnet")
     return options
 
 
-def needs_torch():
+def require_torch():
     """Restarts the program with the python3 of PATH if this Python lacks PyTorch. Throws load.BadInput."""
     warnings.filterwarnings("ignore")  # ignores warnings of PyTorch and of the model's libraries
     try:

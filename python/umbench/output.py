@@ -13,7 +13,7 @@ class Refusal(Exception):
     """Some input cannot be used. The message is one line that names it."""
 
 
-FIRST_CHARACTERS, LAST_CHARACTERS = 1800, 400  # kept at the beginning and at the end of a line that is shortened
+MAX_CHARACTERS, KEPT_AT_END = 1800, 400  # length to which a long line is shortened, and the part of that from its end
 
 
 def did_you_mean(name, known):
@@ -25,8 +25,8 @@ def did_you_mean(name, known):
 def say(text):
     """Prints a line to standard error, without the middle of a long one. If standard error is closed, nothing is printed."""
     line = text.replace("\n", "\\n")
-    if len(line) > FIRST_CHARACTERS:
-        line = f"{line[:FIRST_CHARACTERS - LAST_CHARACTERS]} ... {line[-LAST_CHARACTERS:]}"
+    if len(line) > MAX_CHARACTERS:
+        line = f"{line[:MAX_CHARACTERS - KEPT_AT_END]} ... {line[-KEPT_AT_END:]}"
     try:
         print(line, file=sys.stderr, flush=True)
     except (OSError, ValueError, AttributeError):
@@ -34,17 +34,17 @@ def say(text):
 
 
 @contextlib.contextmanager
-def showing_progress(what):
+def showing_progress(task):
     """A context that prints "umbench: drawing, 2 s so far" after two seconds and then at growing intervals."""
     ended, began = threading.Event(), time.monotonic()
 
-    def tell():
+    def report():
         after = 2
         while not ended.wait(max(0.0, began + after - time.monotonic())):
-            say(f"umbench: {what}, {time.monotonic() - began:.0f} s so far")
+            say(f"umbench: {task}, {time.monotonic() - began:.0f} s so far")
             after += min(2 * after, 60)
 
-    threading.Thread(target=tell, daemon=True).start()
+    threading.Thread(target=report, daemon=True).start()
     try:
         yield
     finally:

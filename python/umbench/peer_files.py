@@ -1,4 +1,4 @@
-"""Reads comparisons with other frameworks (results/peers/*.jsonl): one line for each row, of which the last one counts.
+"""Reads comparisons with other frameworks (results/peers/*.jsonl): a line for each row; of several lines of one row the last one counts.
 docs/method/peers.md names the fields, results/peer.schema.json is their schema."""
 
 import json
@@ -53,9 +53,9 @@ def is_complete(row):
 
 
 def ratios(row):
-    """The figures of both sides and their quotients. The peer's are those of its fastest mode."""
+    """{name: value} of both sides' times and peaks and their quotients. Those of the peer are of its fastest mode."""
     ours, theirs = row["umbench"] or {}, fastest(row)
-    leanest = min((m["peak_bytes"] for m in row["modes"] if "ms" in m), default=None)
+    least_peak = min((m["peak_bytes"] for m in row["modes"] if "ms" in m), default=None)
     ms, peak = ours.get("ms"), ours.get("peak_bytes")
     floor = (row.get("floor") or {}).get("floor_ms")
 
@@ -66,4 +66,4 @@ def ratios(row):
             "umbench_peak_bytes": peak, "pytorch_peak_bytes": theirs and theirs["peak_bytes"],
             "peak_ratio": ratio(peak, theirs and theirs["peak_bytes"]),
             "pytorch_mode": theirs and f"{theirs['way']} {theirs['memory_order']}",
-            "pytorch_least_peak_bytes": leanest, "floor_ratio": ratio(ms, floor)}
+            "pytorch_least_peak_bytes": least_peak, "floor_ratio": ratio(ms, floor)}

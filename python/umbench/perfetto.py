@@ -1,7 +1,7 @@
 """Timelines of records as a Chrome trace (JSON), which ui.perfetto.dev and chrome://tracing open.
 
-There is a process for each record and a track for each lane; counters show resident device memory and the budget. Work of the driver within
-kernels (faults, evictions) is known only for the whole iteration, so it is attached to the iteration's span.
+There is a process for each record and a track for each lane; counters show resident device memory and the budget. Faults and evictions by
+the driver are known only for the whole iteration, so they are attached to the iteration's span.
 """
 
 import json
@@ -9,7 +9,7 @@ import re
 
 from umbench import load
 
-# lane: (track, name)
+# {lane of the record: (track, its name)}
 LANES = {"compute": (1, "compute"), "to_device": (2, "copies to the device"), "to_host": (3, "copies to the host, evictions")}
 ITERATION_TRACK = 0
 US_PER_NS = 1e-3
@@ -19,7 +19,7 @@ def as_text(_, records):
     drawn = [record for record in records if (record.get("timeline") or {}).get("spans")]
     if not drawn:
         raise load.TooLittle("no record has a timeline; run cells with --timeline")
-    return text_of(event for number, record in enumerate(drawn, 1) for event in _events(number, record))
+    return trace_text(event for number, record in enumerate(drawn, 1) for event in _events(number, record))
 
 
 def _events(process, record):
@@ -67,7 +67,7 @@ def _memory_events(process, record, end):
 
 # --- events of a Chrome trace ---
 
-def text_of(events):
+def trace_text(events):
     return json.dumps({"traceEvents": list(events), "displayTimeUnit": "ms"}) + "\n"
 
 
@@ -78,10 +78,10 @@ def span_event(process, track, name, begin, end, facts=None, **fields):
 
 
 def counter_event(process, name, at, values):
-    """The values of a counter, {series: number}, from `at` on in ns."""
+    """An event that sets a counter to `values`, {series: number}, at the time `at` in ns."""
     return {"ph": "C", "name": name, "pid": process, "ts": at * US_PER_NS, "args": values}
 
 
 def name_event(process, metadata, value, field="name", track=0):
-    """Names or sorts a process or track."""
+    """An event that gives a process or track a name or a place in the order."""
     return {"ph": "M", "name": metadata, "pid": process, "tid": track, "args": {field: value}}

@@ -1,4 +1,4 @@
-"""Where the package finds machine files, schemas and papers: beside itself after `pip install`, else in the checkout."""
+"""Folders of machine files, schemas and papers: within the package after `pip install`, else in the checkout."""
 
 from pathlib import Path
 

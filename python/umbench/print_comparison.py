@@ -1,4 +1,4 @@
-"""A comparison as text, Markdown or JSON."""
+"""Prints a comparison as text, Markdown or JSON."""
 
 import json
 import math
@@ -93,7 +93,7 @@ def rows_to_show(result, with_ok):
     return [row for row in rows if with_ok or row.verdict != "ok"]
 
 
-def cell_texts(row):
+def column_texts(row):
     finding = row.finding
     change = "" if finding.change is None else f"{finding.change:+.2%}"
     interval = "" if finding.low is None else f"{percent_text(finding.low)} to {percent_text(finding.high)}"
@@ -109,7 +109,7 @@ COLUMNS = ["verdict", "base", "head", "change", "interval", "p", "why", "cell"]
 
 
 def as_text(result, with_ok):
-    rows = [[row.verdict, *cell_texts(row), row.key] for row in rows_to_show(result, with_ok)]
+    rows = [[row.verdict, *column_texts(row), row.key] for row in rows_to_show(result, with_ok)]
     lines = [headline(result), *filter(None, [mean_text(result)])]
     if rows:
         widths = [max(len(row[column]) for row in [COLUMNS, *rows]) for column in range(len(COLUMNS))]
@@ -128,7 +128,7 @@ def as_markdown(result, with_ok):
     if rows:
         lines += ["| " + " | ".join(["", "cell", *COLUMNS[:-1]]) + " |", "|" + " --- |" * (len(COLUMNS) + 1)]
         for row in rows[:MAX_ROWS]:
-            texts = [SIGNS[row.verdict], row.name, row.verdict, *cell_texts(row)]
+            texts = [SIGNS[row.verdict], row.name, row.verdict, *column_texts(row)]
             lines.append("| " + " | ".join(text.replace("|", "\\|") for text in texts) + " |")
         if len(rows) > MAX_ROWS:
             lines += ["", f"and {len(rows) - MAX_ROWS} more cells"]
@@ -151,12 +151,12 @@ def as_json(result, _):
                 "disturbed": result.disturbed,
                 "two_speeds": [{"key": key, "side": side, "text": text} for key, side, text in result.speeds],
                 "only_in_head": result.new, "exit_code": result.exit_code, "cells": cells}
-    return json.dumps(_finite(document), indent=1, allow_nan=False) + "\n"
+    return json.dumps(_without_infinities(document), indent=1, allow_nan=False) + "\n"
 
 
-def _finite(value):
+def _without_infinities(value):
     if isinstance(value, dict):
-        return {name: _finite(part) for name, part in value.items()}
+        return {name: _without_infinities(part) for name, part in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_finite(part) for part in value]
+        return [_without_infinities(part) for part in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

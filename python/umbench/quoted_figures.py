@@ -14,9 +14,8 @@ class WrongFigure(Exception):
 
 
 class Figures:
-    """The functions that the right side of a line may call: figures of the records of some files. `words` name one cell by its
-    strategy (with knobs that vary), network, b64 (batch), x1.50 (ratio), precision, level, mode, backend,
-    256MiB (workspace), insize=448 and other knobs."""
+    """The functions that a page's comment may call on the records of files. `words` select cells by their strategy (with knobs that
+    vary), network, b64 (batch), x1.50 (ratio), precision, fusion, mode, backend, 256MiB (workspace), insize=448 and other knobs."""
 
     def __init__(self, paths):
         self.paths = paths

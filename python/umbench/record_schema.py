@@ -18,7 +18,7 @@ MAX_INTEGER = 2**63 - 1
 MAX_COMPLAINT = 160  # maximum length of an error message
 
 
-def misfit(entry):
+def validation_error(entry):
     """The error of an entry whose `kind` the schema has, such as "samples_ns[2]: 'x' is not of type 'integer'", or None."""
     validator = _validators()[entry["kind"]]
     if validator.is_valid(entry):
@@ -35,14 +35,14 @@ def misfit(entry):
 def _validators():
     schema = json.loads((places.RESULTS / "record.schema.json").read_text(encoding="utf-8"))
     standard = jsonschema.validators.validator_for(schema)
-    bounds = {name: _refusing_large(standard.VALIDATORS[name]) for name in ("minimum", "exclusiveMinimum")}
+    bounds = {name: _with_size_limit(standard.VALIDATORS[name]) for name in ("minimum", "exclusiveMinimum")}
     types = standard.TYPE_CHECKER.redefine("integer", lambda _, value: _is_number(value, int) and abs(value) <= MAX_INTEGER)
     types = types.redefine("number", lambda _, value: _is_number(value, (int, float)) and _is_finite(value))
     validator_class = jsonschema.validators.extend(standard, bounds, type_checker=types)
     return {name: validator_class({"$ref": f"#/$defs/{name}", "$defs": schema["$defs"]}) for name in ("environment", "record")}
 
 
-def _refusing_large(check):
+def _with_size_limit(check):
     """The check of a bound, which also refuses values of more than MAX_INTEGER."""
     def checked(validator, bound, value, schema):
         if _is_number(value, (int, float)) and _is_finite(value) and abs(value) > MAX_INTEGER:
@@ -52,8 +52,8 @@ def _refusing_large(check):
     return checked
 
 
-def _is_number(value, kinds):
-    return isinstance(value, kinds) and not isinstance(value, bool)
+def _is_number(value, types):
+    return isinstance(value, types) and not isinstance(value, bool)
 
 
 def _is_finite(value):

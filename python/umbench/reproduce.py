@@ -1,7 +1,7 @@
-"""`umbench reproduce [PAPER ...]`: a paper's own experiment run here, published beside ours.
+"""`umbench reproduce [PAPER ...]`: runs the experiments of papers and prints published values beside ours.
 
-Each file of results/papers/ is one paper: its cells (options of `umbench run`), the machine they run on, what was published with the band
-in which ours counts as reproduced, and why it is off where it is known to be. Records go to OUT/PAPER.jsonl, the figure beside them.
+Each file of results/papers/ describes one paper: its cells (options of `umbench run`), their machine, the published values with the range in
+which ours count as reproduced, and known reasons for differences. Records go to OUT/PAPER.jsonl, the figure beside them.
 """
 
 import difflib
@@ -37,7 +37,7 @@ def options_of(paper, cell, backend):
 
 
 WORKSPACE = "256MiB"
-NO_FAILURE = ("ok", "infeasible", "unsupported")  # outcomes for which the command succeeds. It also succeeds if a figure differs from the published one
+NO_FAILURE = ("ok", "infeasible", "unsupported")  # outcomes with which the command succeeds, even if a value differs from the published one
 
 
 def check_machine(backend, machines):
@@ -88,7 +88,7 @@ def kept_results(paper, folder):
     return {name: records.get(keys.get(name), keys.get(name, "not run")) for name in paper["cells"]}
 
 
-def results_beside(paper, folder):
+def results_to_compare(paper, folder):
     """kept_results of the folder to compare with; "not run" for each missing cell; None without a folder."""
     if not folder:
         return None
@@ -145,9 +145,9 @@ NO_SLOWDOWN = 1.005  # a smaller slowdown counts as none
 ORDER_TOLERANCE = 0.99  # a cell may be this much faster than the one before it and still count as no faster
 
 
-def claimed_value(claim_value, results):
-    """The value of a claim. `claim_value` is {kind of value: name of a cell, or names of several}. Throws Missing."""
-    (kind, cells), = claim_value.items()
+def value_of_claim(definition, results):
+    """The value of a claim. `definition` is {kind of value: name of a cell, or names of several}. Throws Missing."""
+    (kind, cells), = definition.items()
     if kind in VALUES:
         return VALUES[kind](cell_of(results, cells))
     if kind == "free_share":
@@ -185,7 +185,7 @@ def judge_claim(claim, results):
             ours = " <= ".join(f"{time / 1e6:.4g}" for time in times) + " ms"
             inside = all(b >= a * ORDER_TOLERANCE for a, b in zip(times, times[1:]))
         else:
-            value = claimed_value(claim["value"], results)
+            value = value_of_claim(claim["value"], results)
             ours = f"{value:.3g}" if abs(value - 1) > 0.1 else f"{value:.4g}"
             inside = claim["least"] * 0.9995 <= value <= claim["most"] * 1.0005
     except Missing as missing:
@@ -193,26 +193,26 @@ def judge_claim(claim, results):
     return ours, "within" if inside else "off", "" if inside else why or "not explained"
 
 
-def table_text(paper, results, where, beside=None):
-    rows = [("what", "published", "ours", *(["beside"] if beside else []), "verdict")]
+def table_text(paper, results, origin, other_results=None):
+    rows = [("what", "published", "ours", *(["beside"] if other_results else []), "verdict")]
     notes = []
     for claim in paper["claims"]:
         ours, verdict, why = judge_claim(claim, results)
-        rows.append((claim["name"], published_text(claim), ours, *([judge_claim(claim, beside)[0]] if beside else []), verdict))
+        rows.append((claim["name"], published_text(claim), ours, *([judge_claim(claim, other_results)[0]] if other_results else []), verdict))
         if why:
             notes.append(f"  {claim['name']}: {why}")
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 1)]
-    head = f"{paper['name']}: {paper['title']}, {where}{f'; beside: {where_text(beside)}' if beside else ''}\n  {paper['source']}\n"
+    head = f"{paper['name']}: {paper['title']}, {origin}{f'; beside: {origin_text(other_results)}' if other_results else ''}\n  {paper['source']}\n"
     text = "\n".join("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths)) + "  " + row[-1] for row in rows)
     return head + text + ("\n" + "\n".join(notes) if notes else "") + "\n"
 
 
-def markdown_rows(paper, results, beside=None):
-    """The rows of a Markdown table with the columns paper, claim, published value, our value, that of `beside` if given, verdict."""
+def markdown_rows(paper, results, other_results=None):
+    """The rows of a Markdown table with the columns paper, claim, published value, our value, that of `other_results` if given, verdict."""
     rows = []
     for claim in paper["claims"]:
         ours, verdict, _ = judge_claim(claim, results)
-        others = [judge_claim(claim, beside)[0].removesuffix("none")] if beside is not None else []
+        others = [judge_claim(claim, other_results)[0].removesuffix("none")] if other_results is not None else []
         cells = [f"`{paper['name']}`", claim["name"], published_text(claim), ours, *others, verdict]
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)
@@ -245,7 +245,7 @@ def parse(argv):
     return arguments
 
 
-def where_text(results):
+def origin_text(results):
     """A text such as 'measured on NVIDIA H200' or 'simulated on h200, 49 of 52 figures measured'."""
     records = [record for record in results.values() if isinstance(record, dict)]
     names = sorted({record["device"] for record in records if record["device"]})  # cells that crashed have no device
@@ -280,8 +280,8 @@ def main(argv):
     failed = False
     for paper in papers:
         results = kept_results(paper, Path(arguments.kept)) if arguments.kept else run_cells(paper, arguments.backend, arguments.machines, arguments.iterations, folder)
-        where = where_text(results)
-        beside = results_beside(paper, arguments.beside)
+        where = origin_text(results)
+        beside = results_to_compare(paper, arguments.beside)
         print(markdown_rows(paper, results, beside) if arguments.markdown else table_text(paper, results, where, beside), flush=True)
         if figures and any(isinstance(each, dict) and load.steady_ns(each) for each in results.values()):
             from umbench.plots import reproduced  # noqa: PLC0415: needs matplotlib, tables do not

@@ -47,10 +47,10 @@ def samples_to_judge(record):
     return record["samples_ns"][1:] if load.steady_samples(record) else []
 
 
-def cell(base, head, paired, key):
+def cell(base, head, run_pairs, key):
     """The judge.Cell of a key, paired by the rounds in which it succeeded on both sides, if there are any."""
     samples = lambda run: samples_to_judge(run[key]) if key in run else []  # noqa: E731
-    sides = [(samples(base_run), samples(head_run)) for base_run, head_run in paired or ()]
+    sides = [(samples(base_run), samples(head_run)) for base_run, head_run in run_pairs or ()]
     both = [(*pair, number) for number, pair in enumerate(sides) if all(pair)]
     if both:
         base, head, rounds = map(list, zip(*both))

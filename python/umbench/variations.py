@@ -1,8 +1,8 @@
-"""Runs published claims that are off again, each time with one thing changed: `python3 python/start.py variations`.
+"""Runs the cells of claims that were not reproduced again, each time with one change: `python3 python/start.py variations`.
 
-results/validation/variations.json has a row for each claim of results/papers that is off. Each of its `tried` names one change: figures of
-the machine file, its operators, options of the cells (of `cells` alone where they are named), or how many iterations. The change applies to
-all cells of the claim. `ours` keeps what came out.
+results/validation/variations.json has a row for each such claim of results/papers. Each entry of `tried` names one change: of figures of
+the machine file, of its operators, of options of the claim's cells (of `cells` alone if they are named), or of the number of iterations.
+`ours` is the result.
 """
 
 import json
@@ -67,7 +67,7 @@ def value_after_change(paper, claim, variation, folder):
         (folder / "machines").mkdir(exist_ok=True)
         (folder / "machines" / f"{machine}.json").write_text(json.dumps(changed_machine(machine_file(machine), variation)), encoding="utf-8")
     results = reproduce.run_cells({"name": paper["name"], "cells": cells}, "", str(folder / "machines"), variation.get("iterations", 0), folder)
-    return reproduce.claimed_value(claim["value"], results)
+    return reproduce.value_of_claim(claim["value"], results)
 
 
 def value_or_reason(paper, claim, variation):

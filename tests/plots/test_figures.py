@@ -54,7 +54,7 @@ def test_panels_wrap_at_the_width_of_the_page():
     from umbench.plots import common
 
     def shape(count, width):
-        figure, axes = common.panels(count, width)
+        figure, axes = common.make_panels(count, width)
         places = [axis.get_subplotspec() for axis in axes]
         common.pyplot.close(figure)
         return places[0].get_gridspec().nrows, places[0].get_gridspec().ncols, round(100 * figure.get_figwidth())

@@ -66,14 +66,14 @@ def test_titles_say_how_the_figures_came_about():
 
 def test_knobs_are_named_only_where_they_vary():
     one = [synthetic.record(strategy="swap_all", ratio=r, strategy_knobs={"ahead": 2}) for r in (1.0, 2.0)]
-    assert list(load.lines(one)) == ["swap_all"]
+    assert list(load.records_by_strategy(one)) == ["swap_all"]
     two = one + [synthetic.record(strategy="swap_all", ratio=1.0, strategy_knobs={"ahead": 4})]
-    assert list(load.lines(two)) == ["swap_all (ahead 2)", "swap_all (ahead 4)"]
+    assert list(load.records_by_strategy(two)) == ["swap_all (ahead 2)", "swap_all (ahead 4)"]
 
 
 def test_lines_rise_in_ratio():
     records = [synthetic.record(ratio=r) for r in (2.0, 0.5, 1.0)]
-    assert [r["ratio"] for r in load.lines(records)["managed"]] == [0.5, 1.0, 2.0]
+    assert [r["ratio"] for r in load.records_by_strategy(records)["managed"]] == [0.5, 1.0, 2.0]
 
 
 @pytest.mark.parametrize("change, message", [
@@ -113,5 +113,5 @@ def test_a_cell_that_failed_early_gets_its_device_from_its_neighbours(tmp_path):
 
 
 def test_cells_without_a_ratio_are_on_no_line():
-    assert load.lines([synthetic.record(ratio=1.0), synthetic.record(ratio=1.0, key="b") | {"ratio": None}])["managed"] \
+    assert load.records_by_strategy([synthetic.record(ratio=1.0), synthetic.record(ratio=1.0, key="b") | {"ratio": None}])["managed"] \
         == [synthetic.record(ratio=1.0)]

@@ -137,7 +137,7 @@ def sides_with(random, records, rounds, change=None):
 
 def found_alone(draws, aspect, rounds, seed=6):
     """How often one change in one cell of a file is found, by its name, and nothing else is."""
-    wanted, random = arguments.compare("Compares.", ["base", "head"]), numpy.random.default_rng(seed)
+    wanted, random = arguments.parse_compare("Compares.", ["base", "head"]), numpy.random.default_rng(seed)
     counted, found = [record for record in noise.measured_records()[0] if has_all_aspects(record)], 0
     for _ in range(draws):
         base, head, victim = sides_with(random, counted, rounds, CHANGES[aspect])

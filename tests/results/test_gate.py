@@ -76,7 +76,7 @@ def counted():
 @pytest.mark.parametrize("rounds", [1, 3])
 @pytest.mark.parametrize("aspect", sorted(simulate.CHANGES))
 def test_each_change_that_is_not_time_is_found_alone(counted, aspect, rounds):
-    wanted = arguments.compare("Compares.", ["base", "head"])
+    wanted = arguments.parse_compare("Compares.", ["base", "head"])
     random = numpy.random.default_rng(6)
     for _ in range(10):
         base, head, victim = simulate.sides_with(random, counted, rounds, simulate.CHANGES[aspect])
@@ -84,13 +84,13 @@ def test_each_change_that_is_not_time_is_found_alone(counted, aspect, rounds):
         assert [row.key for row in found.rows if row.verdict == "regressed"] == [victim] and found.exit_code == 1
         row = next(row for row in found.rows if row.key == victim)
         assert [change.aspect for change in row.changes if change.verdict == "regressed"] == [aspect]
-        wanted_less = arguments.compare("Compares.", ["base", "head", "--fail-on", "time,mean"])
+        wanted_less = arguments.parse_compare("Compares.", ["base", "head", "--fail-on", "time,mean"])
         found = comparison.compare_sides(base, head, wanted_less)
         assert found.exit_code == 0 and [row.verdict for row in found.rows if row.key == victim] == ["tolerated"]
 
 
 def test_nothing_is_found_where_nothing_changed(counted):
-    wanted = arguments.compare("Compares.", ["base", "head"])
+    wanted = arguments.parse_compare("Compares.", ["base", "head"])
     random = numpy.random.default_rng(7)
     for _ in range(20):
         assert comparison.compare_sides(*simulate.sides_with(random, counted, 1)[:2], wanted).exit_code == 0

@@ -408,7 +408,7 @@ def export(tmp_path, monkeypatch, capfd):
     def run(name, *options):
         given = [f"models.py:{name}", "-o", "out.json", *options]
         try:
-            code = load.report_errors(lambda: model_export.main(model_arguments.export(given)), "umbench")
+            code = load.report_errors(lambda: model_export.main(model_arguments.parse_export(given)), "umbench")
         except SystemExit as left:
             code = left.code
         told = capfd.readouterr()

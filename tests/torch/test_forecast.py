@@ -32,14 +32,14 @@ def convolution():
 def test_the_library_of_products_takes_memory_where_there_are_products(model, fits, tmp_path, capsys):
     file = tmp_path / "small.py"
     file.write_text(MODEL, encoding="utf-8")
-    forecast.main(model_arguments.fit([f"{file}:{model}", "--budget", "100MiB", "--effort", "0.01"]))
+    forecast.main(model_arguments.parse_fit([f"{file}:{model}", "--budget", "100MiB", "--effort", "0.01"]))
     assert capsys.readouterr().out.splitlines()[1].split()[1] == fits
 
 
 def test_the_table_tells_which_batch_fits(tmp_path, capsys):
     file = tmp_path / "small.py"
     file.write_text(MODEL, encoding="utf-8")
-    forecast.main(model_arguments.fit([f"{file}:perceptron", "--budget", "140MiB", "--batch", "512", "131072", "--effort", "0.01"]))
+    forecast.main(model_arguments.parse_fit([f"{file}:perceptron", "--budget", "140MiB", "--batch", "512", "131072", "--effort", "0.01"]))
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[:2] for line in lines[1:3]] == [["512", "yes"], ["131072", "no"]]
     assert lines[-1] == "largest batch that fits: 512"
@@ -73,7 +73,7 @@ def test_the_batch_is_that_of_the_first_input_that_has_one(name, tmp_path, capsy
     """Not the extent of a parameter whose name begins as those of inputs do."""
     file = tmp_path / "scaled.py"
     file.write_text(SCALED, encoding="utf-8")
-    forecast.main(model_arguments.fit([f"{file}:{name}", "--budget", "140MiB", "--batch", "6", "12", "--effort", "0.01"]))
+    forecast.main(model_arguments.parse_fit([f"{file}:{name}", "--budget", "140MiB", "--batch", "6", "12", "--effort", "0.01"]))
     assert [line.split()[:2] for line in capsys.readouterr().out.splitlines()[1:3]] == [["6", "yes"], ["12", "yes"]]
 
 
@@ -81,13 +81,13 @@ def test_a_batch_can_only_be_set_where_an_example_input_has_one(tmp_path):
     file = tmp_path / "scaled.py"
     file.write_text(SCALED, encoding="utf-8")
     with pytest.raises(load.BadInput, match="unbatched gives no example input with a batch"):
-        forecast.main(model_arguments.fit([f"{file}:unbatched", "--budget", "140MiB", "--batch", "6"]))
+        forecast.main(model_arguments.parse_fit([f"{file}:unbatched", "--budget", "140MiB", "--batch", "6"]))
 
 
 @pytest.mark.parametrize(("model", "library", "most"), [("regnet", "torchvision", 0.03), ("gpt2", "transformers", 0.05), ("mixtral", "transformers", 0.03)])
 def test_fit_and_export_tell_peaks_alike(model, library, most):
     pytest.importorskip(library)
-    options = model_arguments.fit([f"{test_zoo.__file__}:{model}", "--budget", "1TiB", "--effort", "0.001"])
+    options = model_arguments.parse_fit([f"{test_zoo.__file__}:{model}", "--budget", "1TiB", "--effort", "0.001"])
     _, answer, *_ = forecast.plan_in_shares(options, Plan(2**40), 1)
     nodes, kernels = answer["begin"]["peak"] - forecast.LIBRARY_BYTES, liveness.peak_of(convert.of_model(getattr(test_zoo, model)).document)[0]
     assert abs(nodes / kernels - 1) < most
@@ -125,7 +125,7 @@ def test_a_loss_is_cut_as_fit_cuts_it(name, shares, tmp_path, monkeypatch, capsy
     file = tmp_path / "words.py"
     file.write_text(WORDS, encoding="utf-8")
     given = [f"{file}:{name}", "--budget", "200MiB", "--effort", "0.001"]
-    step, *_, found = forecast.plan_in_shares(model_arguments.fit(given), Plan(200 * 2**20), 1)
+    step, *_, found = forecast.plan_in_shares(model_arguments.parse_fit(given), Plan(200 * 2**20), 1)
     assert found == shares
 
     def operators(step):
@@ -140,7 +140,7 @@ def test_a_loss_is_cut_as_fit_cuts_it(name, shares, tmp_path, monkeypatch, capsy
     model, inputs = export.function_named(f"{file}:{name}")()
     with pytest.raises(NoPlan, match="seen"):
         test_fit.umt.fit(model, budget="200MiB")(*inputs)
-    forecast.main(model_arguments.fit(given))
+    forecast.main(model_arguments.parse_fit(given))
     assert (f"the loss in {shares} shares of its rows" in capsys.readouterr().out) == (shares > 1)
 
 

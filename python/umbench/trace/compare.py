@@ -2,9 +2,9 @@
 
     umbench compare BASE.jsonl HEAD.jsonl [--limit bytes=1%] [--limit faults=20%] [--limit time=10%]
 
-Figures are sums over all processes. A row is worse if it grew by more than its kind's limit and by more than a floor, below which
-differences mean nothing. Where counting paused, sums by cause are scaled and not judged ("about"); the driver's own are exact
-(umbench trace --whole never pauses). Exit code 1 if a row is worse, 3 if a trace lost records or ended early.
+Figures are sums over all processes. A row is worse if it grew by more than its kind's limit and by more than a floor. If counting paused,
+sums by cause are scaled and not judged ("about"); the driver's own are exact (umbench trace --whole never pauses). The exit code is 1 if a
+row is worse, 3 if a trace lost records or ended early.
 """
 
 import argparse
@@ -28,8 +28,8 @@ COUNTED_ROWS = {
     "faults of CPUs": ("faults", reader.CPU_FAULTS), "thrashing": ("faults", ("thrashing",))}
 
 
-def rows_of(base, head, limits):
-    """[Row] of two lists of processes; rows of nothing on both sides are left out."""
+def compared_rows(base, head, limits):
+    """[Row] of two lists of processes; rows that are 0 on both sides are left out."""
     rows = [_row(name, kind, sum(p.total(*names) for p in base), sum(p.total(*names) for p in head), limits)
             for name, (kind, names) in COUNTED_ROWS.items()]
     if any(p.pauses for p in (*base, *head)):
@@ -84,11 +84,11 @@ def main(argv):
     parser = arguments.Parser(prog="umbench compare", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("base", metavar="BASE.jsonl")
     parser.add_argument("head", metavar="HEAD.jsonl")
-    parser.add_argument("--limit", action="append", default=[], type=arguments.limit_of(LIMITS), metavar="KIND=SHARE",
+    parser.add_argument("--limit", action="append", default=[], type=arguments.limit_parser(LIMITS), metavar="KIND=SHARE",
                         help="growth that is allowed (" + ", ".join(f"{kind}={100 * limit:.0f}%%" for kind, limit in LIMITS.items()) + ")")
     options = parser.parse_args(argv)
     sides = [files.read(path) for path in (options.base, options.head)]
-    rows = rows_of(*sides, LIMITS | dict(options.limit))
+    rows = compared_rows(*sides, LIMITS | dict(options.limit))
     output.write(as_text(rows) if rows else "Nothing moved in either.\n")
     why = reason_if_incomplete(sides[0], options.base) or reason_if_incomplete(sides[1], options.head)
     if why:

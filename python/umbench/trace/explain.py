@@ -16,7 +16,7 @@ from umbench.trace.findings import Context, duration_text, size_text
 from umbench.trace.names import Names
 
 MAX_LINES, MAX_FINDINGS, MAX_WIDTH = 20, 4, 200
-MIN_SHARE = 0.01  # of the waiting; smaller savings are not told
+MIN_SHARE = 0.01  # share of the waiting time; smaller savings are not printed
 
 
 def explain(process, machine=None):
@@ -31,7 +31,7 @@ def explain(process, machine=None):
 
 
 def as_lines(process, summary, found, costs, names, other_processes=0):
-    """The lines that `umbench explain` prints. `found` to `names` are those of explain(), `other_processes` is their number."""
+    """The lines that `umbench explain` prints. explain() returned `summary` to `names`; `other_processes` is the number of other processes."""
     lines = list(_head_lines(process, summary, other_processes))
     waiting = summary.stall_ns + summary.host_ns
     listed = [finding for finding in found if finding.saving_ns > MIN_SHARE * waiting] or found[:1]
@@ -47,7 +47,7 @@ def as_lines(process, summary, found, costs, names, other_processes=0):
     if listed:
         fit = "" if costs.is_for_this_gpu else ", which need not fit this GPU (--machine NAME)"
         lines.append(f"Savings are simulated or estimated with machine file {costs.name}{fit}.")
-    lines += [f"The trace lacks {what}." for what in _texts_on_what_is_lacking(process)][: MAX_LINES - len(lines)]
+    lines += [f"The trace lacks {what}." for what in _missing_parts(process)][: MAX_LINES - len(lines)]
     return [line if len(line) <= MAX_WIDTH else line[: MAX_WIDTH - 3] + "..." for line in lines[:MAX_LINES]]
 
 
@@ -85,8 +85,8 @@ def _saving_text(finding):
     return f"; saves about {duration_text(finding.saving_ns)}" + (" (simulated)" if finding.simulated else "")
 
 
-def _texts_on_what_is_lacking(process):
-    """Yields what the trace lacks, each an end of the sentence "The trace lacks ..."."""
+def _missing_parts(process):
+    """Yields texts on missing parts of the trace, each the end of a sentence "The trace lacks ...".""" 
     yield from process.lacking
     if process.pauses:
         paused = sum(pause.end - pause.begin for pause in process.pauses) / 1e9
@@ -116,7 +116,7 @@ def as_json_value(process, summary, found, costs, names):
         "findings": [{"key": f.key, "allocation": names.allocation(f.facts.allocation), "bytes": f.facts.allocation.bytes,
                       "waste_ns": round(f.waste_ns), "saving_ns": round(f.saving_ns), "simulated": f.simulated, "text": f.text,
                       "calls": [list(call) for call in f.calls]} for f in found],
-        "lacking": list(_texts_on_what_is_lacking(process))}
+        "lacking": list(_missing_parts(process))}
 
 
 def busiest(processes):

@@ -1,6 +1,6 @@
 """Writes traces in the formats of other tools, and as network files."""
 
-from umbench.perfetto import counter_event, name_event, span_event, text_of
+from umbench.perfetto import counter_event, name_event, span_event, trace_text
 from umbench.trace.findings import size_text
 from umbench.trace.names import Names
 from umbench.trace.reader import BY_FAULT_IN, BY_FAULT_OUT, CPU_FAULTS, GPU_FAULTS, IN, OUT, Owners
@@ -14,26 +14,26 @@ MIGRATIONS = (("migrations to it", (*IN, "in_peer")), ("migrations to the host",
 def perfetto_trace(processes):
     """Chrome trace (JSON): for each GPU tracks for launches, migrations each way and faults; tracks for the CPU, prefetches and named
     ranges; counters for faults and for bytes resident by allocation."""
-    return text_of(event for number, process in enumerate(processes, 1) for event in _events(process.environment.get("process") or number, process))
+    return trace_text(event for number, process in enumerate(processes, 1) for event in _events(process.environment.get("process") or number, process))
 
 
-def _events(number, process):
+def _events(process_number, process):
     names = Names(process.allocations)
     tracks = {}
-    yield name_event(number, "process_name", " ".join(process.environment.get("program") or ["program"]))
+    yield name_event(process_number, "process_name", " ".join(process.environment.get("program") or ["program"]))
     for track, title, begin, end, facts in sorted(_spans(process, names), key=lambda span: span[0]):
         if track not in tracks:
             tracks[track] = len(tracks) + 1
-            yield name_event(number, "thread_name", track, track=tracks[track])
-        yield span_event(number, tracks[track], title, begin, max(end, begin + 1), facts)
+            yield name_event(process_number, "thread_name", track, track=tracks[track])
+        yield span_event(process_number, tracks[track], title, begin, max(end, begin + 1), facts)
     for piece in process.pieces:
         faults = piece.sum_of(*GPU_FAULTS, *CPU_FAULTS)
         if faults:
-            yield counter_event(number, "faults", piece.begin, {"faults": faults})
-            yield counter_event(number, "faults", piece.end, {"faults": 0})
+            yield counter_event(process_number, "faults", piece.begin, {"faults": faults})
+            yield counter_event(process_number, "faults", piece.end, {"faults": 0})
     for at, resident in resident_over_time(process, Owners(process.allocations)):
         held = {names.allocation(a) if a else "unknown": amount for a, amount in resident.items()}
-        yield counter_event(number, "bytes on GPUs", at, held)
+        yield counter_event(process_number, "bytes on GPUs", at, held)
 
 
 def _spans(process, names):

@@ -5,9 +5,9 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 from umbench.trace.reader import (BLOCK, BY_FAULT_IN, BY_FAULT_OUT, CPU_FAULTS, EVERY_GRANULE, GPU_FAULTS, GRANULE, Allocation, Owners,
-                                  join_runs, granule_masks_of)
+                                  runs_of_neighbours, granule_masks_of)
 
-SAME_MEMORY = 64  # in blocks: memory of unknown origin with smaller gaps counts as one allocation
+BLOCKS_AS_ALLOCATION = 64  # so many aligned blocks of unknown origin count as one allocation
 
 
 @dataclass
@@ -18,7 +18,7 @@ class Block:
     to_gpu_mask: int = 0   # granules that moved to the GPU, a bit each
     to_host_mask: int = 0  # granules that moved back to the CPU, a bit each
     in_bytes: int = 0
-    round_trips: int = 0  # how often it moved to the CPU and then to the GPU again by faults
+    round_trips: int = 0  # number of moves to the CPU and back to the GPU by faults
     was_on_gpu: bool = False
     last_move: str = ""    # the latest of "host", "in" and "prefetch_in"
     gpu_writes: int = 0   # write faults of kernels
@@ -30,12 +30,12 @@ class Facts:
     """Facts about one allocation."""
     allocation: Allocation
     blocks: dict = field(default_factory=lambda: defaultdict(Block))
-    bytes: Counter = field(default_factory=Counter)     # by quantity, including numbers of faults
+    bytes: Counter = field(default_factory=Counter)     # {quantity: bytes, or number of faults}
     wait_by_kernel: dict = field(default_factory=lambda: defaultdict(float))  # (name, launch): ns that the kernel waited for this allocation
-    begin_of_kernel: dict = field(default_factory=dict)  # (name, launch): its begin
+    begin_of_kernel: dict = field(default_factory=dict)  # (name, launch): begin of that launch
     wait_by_gpu: Counter = field(default_factory=Counter)  # GPU: ns that its kernels waited for this allocation
-    kernel_wait_ns: float = 0                           # ns that all kernels waited for it
-    cpu_wait_ns: float = 0                              # ns that the CPU waited for it
+    kernel_wait_ns: float = 0                           # ns that all kernels waited for this allocation
+    cpu_wait_ns: float = 0                              # ns that the CPU waited for this allocation
     cpu_wait_by_place: Counter = field(default_factory=Counter)  # place in the program's code: ns that the CPU waited there
     hints: list = field(default_factory=list)
 
@@ -75,16 +75,16 @@ class Summary:
     process: object
     facts: list                  # Facts of allocations that moved, faulted or were advised
     kernel_ns: float = 0         # sum of all kernels' times
-    stall_ns: float = 0          # the part of it in which they waited for faults
+    stall_ns: float = 0          # the part of kernel_ns in which kernels waited for faults
     host_ns: float = 0           # time that the CPU waited for memory that was on a GPU
     scale: float = 1             # factor of times: the whole run divided by its counted part
     launches: dict = field(default_factory=Counter)     # number of launches by kernel name
-    shortest: dict = field(default_factory=dict)        # by name: average ns of launches that moved nothing
+    shortest: dict = field(default_factory=dict)        # kernel name: average ns of launches that moved nothing
 
 
 class Clock:
-    """Durations without counting: from the second run of the trace if it has one, else the time of counting is subtracted, up to half of
-    the duration."""
+    """Estimates durations as if nothing were counted: from the second run of the trace if it has one; else the time of counting is
+    subtracted, up to half of the duration."""
 
     def __init__(self, process, costs):
         self.times, self.costs = process.uncounted_times, costs
@@ -146,8 +146,8 @@ def summarize(process, costs):
             summary.shortest[name] = min(summary.shortest.get(name, busy / count), busy / count)
 
     def facts_of(block, at):
-        allocation = owners.of(block, at)
-        key = allocation.number if allocation else ("unknown", block // SAME_MEMORY)
+        allocation = owners.allocation_of(block, at)
+        key = allocation.number if allocation else ("unknown", block // BLOCKS_AS_ALLOCATION)
         if key not in found:
             found[key] = Facts(allocation or Allocation(None, 0, None, block * BLOCK, 0, None, "managed", ()))
         facts = found[key]
@@ -170,8 +170,8 @@ def summarize(process, costs):
 
 
 def _scale(process, clock):
-    """The factor from counted times to the whole run: the time of all kernels divided by that of counted ones, since the first that moved
-    something."""
+    """The factor from counted times to the whole run: the time of all kernels divided by the time of counted ones, both from the first
+    launch on that moved something."""
     launches = [piece for piece in process.pieces if piece.kind == "kernel"]
     if not process.unseen or not launches:
         return 1
@@ -222,9 +222,9 @@ def _add_piece(piece, facts_of, summary, costs, clock):
                 facts.cpu_wait_by_place[piece.place] += part
 
 
-def _add_event(block, sums, mask, piece):
-    """Adds the event of a piece to a block. Returns the block's weight in the piece's waiting: its bytes, and a page for each fault that
-    moved nothing."""
+def _add_event(block, sums, granule_mask, piece):
+    """Adds the event of a piece to a block. Returns the block's weight in the piece's waiting: the bytes that it moved, and a granule for
+    each GPU fault if nothing moved to the GPU."""
     came = sum(sums.get(name, 0) for name in BY_FAULT_IN)
     left = sum(sums.get(name, 0) for name in BY_FAULT_OUT)
     faults = sum(sums.get(name, 0) for name in GPU_FAULTS)
@@ -237,21 +237,21 @@ def _add_event(block, sums, mask, piece):
     if sums.get("in_user"):
         block.events.append(("prefetch_in", piece))
         block.last_move = "prefetch_in"
-        block.to_gpu_mask |= mask
+        block.to_gpu_mask |= granule_mask
     if sums.get("out_user"):
         block.events.append(("prefetch_out", piece))
     if came:
         block.round_trips += block.last_move == "host"
         block.events.append(("in", piece))
         block.last_move = "in"
-        block.to_gpu_mask |= mask
+        block.to_gpu_mask |= granule_mask
         block.in_bytes += came
     elif faults:
         block.events.append(("fresh", piece))
     if left:
         block.events.append(("host", piece))
         block.last_move = "host"
-        block.to_host_mask |= mask
+        block.to_host_mask |= granule_mask
     elif cpu:
         block.events.append(("cpu", piece))
     block.was_on_gpu = block.was_on_gpu or bool(came or faults or sums.get("in_user"))
@@ -278,7 +278,7 @@ def runs_of(facts, event):
     """[(address, bytes)] of runs of neighbouring blocks of the allocation that have that event."""
     begin, end = facts.allocation.address, facts.allocation.address + facts.allocation.bytes
     runs = []
-    for first, count in join_runs(facts.blocks_with(event)):
+    for first, count in runs_of_neighbours(facts.blocks_with(event)):
         at, until = max(begin, first * BLOCK), min(end, (first + count) * BLOCK)
         if until > at:
             runs.append((at, until - at))

@@ -1,7 +1,7 @@
-"""Finds defects in a program's use of managed memory by a table of rules on the facts of one allocation. A rule names a pattern, decides
-whether the facts show it, and gives the calls that fix it and the time that they would save. The first rule that fits
-explains an allocation, so rules on harmful calls precede rules on missing ones. Savings are simulated (simulated.py) or estimated from a
-machine file's figures: the measured waiting minus the time in which the driver moves the same bytes by calls.
+"""Finds defects in a program's use of managed memory by a table of rules on the facts of one allocation. A rule decides whether the facts
+show a pattern, and gives the calls that fix it and the time that they would save. The first rule that applies explains an allocation, so
+rules on harmful calls precede rules on missing ones. Savings are simulated (simulated.py) or estimated from a machine file's figures: the
+measured waiting minus the time in which the driver moves the same bytes by calls.
 """
 
 from collections import namedtuple
@@ -10,21 +10,21 @@ from umbench.trace import simulated
 from umbench.trace.facts import runs_of
 from umbench.trace.reader import BLOCK, GRANULE
 
-MAX_SHARED_GRANULES = 8  # of the 32 granules of a block; the CPU accesses at most this number in a shared block
-MAX_SPARSE_SHARE = 0.55  # of the bytes of the touched blocks; memory of which more moved is not sparse
+MAX_SHARED_GRANULES = 8  # the CPU accesses at most this number of the 32 granules of a shared block
+MAX_SPARSE_SHARE = 0.55  # sparse memory moved at most this share of the bytes of its touched blocks
 MIN_LEAD_NS = 200_000  # a prefetch is late if it is called less than this before the kernel
-MIN_ROUND_TRIPS = 0.25  # on average over the blocks of an allocation that CPU and GPU use in turns
-MAX_MOVED_SHARE = 0.25  # of the bytes that kernels touch first; if more moved, first touch is not the defect
-MAX_SIMULATED = 6  # number of allocations for which savings are simulated, those with the largest savings
+MIN_ROUND_TRIPS = 0.25  # least mean number for each block of an allocation that CPU and GPU use in turns
+MAX_MOVED_SHARE = 0.25  # largest share that moved of the bytes that kernels touch first, in the rule first_touch
+MAX_SIMULATED = 6  # number of allocations, those with the largest savings, whose savings are simulated
 REMOTE_READ_RANGE = (0.5, 2.0)  # range of the quotient of a kernel's time and the time to read the allocation over the link
 
 # waste_ns: the waiting that the pattern causes. calls: [(text of a call that helps, where to put it)]. simulated: whether saving_ns is simulated.
 Finding = namedtuple("Finding", "key facts waste_ns saving_ns text calls simulated")
-Rule = namedtuple("Rule", "key title explain")  # explain(facts, context): (waste_ns, saving_ns, text, calls), or None where it does not fit
+Rule = namedtuple("Rule", "key title explain")  # explain(facts, context): (waste_ns, saving_ns, text, calls), or None if the rule does not apply
 
 
 class Context:
-    """What the rules read besides the facts of an allocation: the process's summary, costs of a machine, names."""
+    """The input of rules besides the facts of an allocation: the process's summary, costs of a machine, names."""
 
     def __init__(self, summary, costs, names):
         self.summary, self.costs, self.names = summary, costs, names
@@ -116,7 +116,7 @@ def _saving_by_prefetch(facts, context):
     return facts.kernel_wait_ns - context.costs.prefetch_to_gpu_ns(facts.bytes_in_by_faults())
 
 
-# --- rules: each is the `explain` of the Rule of its name ---
+# --- functions of the RULES below ---
 
 
 def oversubscription(facts, context):
@@ -334,6 +334,6 @@ RULES = [
     Rule("prefetch_missing", "prefetch missing", prefetch_missing),
     Rule("host_faults", "results fetched by faults", host_faults),
 ]
-# Which side waits by each rule; the GPU if a rule has no row.
+# {key of a rule: sides that wait}. In all other rules the GPU waits.
 SIDES = {key: {"gpu", "host"} for key in ("thrashing", "false_sharing", "read_mostly_missing", "ping_pong")} | {"host_faults": {"host"}}
 TITLES = {rule.key: rule.title for rule in RULES}

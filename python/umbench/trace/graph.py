@@ -16,7 +16,7 @@ from collections import defaultdict
 from umbench import load
 from umbench.trace.facts import Clock, stall_ns_of, summarize
 from umbench.trace.names import Names
-from umbench.trace.reader import BLOCK, BY_FAULT_IN, BY_FAULT_OUT, CPU_FAULTS, GPU_FAULTS, Owners, join_runs
+from umbench.trace.reader import BLOCK, BY_FAULT_IN, BY_FAULT_OUT, CPU_FAULTS, GPU_FAULTS, Owners, runs_of_neighbours
 
 MAX_OPERATORS, MAX_TENSORS = 20_000, 20_000
 TOUCHES = {"kernel": (*BY_FAULT_IN, *GPU_FAULTS, "in_peer", "in_user"), "host": (*BY_FAULT_OUT, *CPU_FAULTS)}
@@ -24,7 +24,7 @@ MIN_OPERATOR_NS = 1000
 CPU_LABEL = "cpu"  # label of operators that stand for the CPU
 
 
-class Converted:
+class TraceNetwork:
     """The network made of a trace. known_ns, unknown_ns: times of launches whose memory is known, and of the others; cpu_operators: number of
     operators that stand for the CPU."""
 
@@ -59,14 +59,14 @@ def convert(process, costs, only_allocation=None):
         raise load.TooLittle("no launch of the trace moved managed memory or faulted on it, so what it touches is not known")
     if len(accesses) > MAX_OPERATORS:
         raise load.TooLittle(f"{len(accesses):,} launches moved something, more than {MAX_OPERATORS:,}; trace a shorter part")
-    network = Converted()
+    network = TraceNetwork()
     network.name = _network_name(process)
     network.paused = bool(process.pauses)
     names = Names(process.allocations)
     users = defaultdict(list)  # (allocation, block): numbers of accesses
     for number, (piece, blocks) in enumerate(accesses):
         for block in blocks:
-            users[owners.of(block, piece.begin), block].append(number)
+            users[owners.allocation_of(block, piece.begin), block].append(number)
     reads = _add_tensors(network, users, names)
     steps = [(piece.begin, piece.kind, number, piece) for number, (piece, _) in enumerate(accesses)]
     steps += [(quiet.begin, "quiet", number, quiet) for number, quiet in enumerate(process.quiet) if quiet.kernels]
@@ -92,7 +92,7 @@ def _accesses(process, owners, only_allocation):
     for piece in process.pieces:
         blocks = _blocks_of(piece)
         if only_allocation:
-            blocks = {block for block in blocks if owners.of(block, piece.begin) == only_allocation}
+            blocks = {block for block in blocks if owners.allocation_of(block, piece.begin) == only_allocation}
         if piece.kind == "kernel":
             used |= blocks
         else:
@@ -114,7 +114,7 @@ def _add_tensors(network, users, names):
     reads = defaultdict(list)
     found = []
     for (allocation, launches), blocks in by_users.items():
-        found += [(first, count, allocation, launches) for first, count in join_runs(blocks)]
+        found += [(first, count, allocation, launches) for first, count in runs_of_neighbours(blocks)]
     if len(found) > MAX_TENSORS:
         raise load.TooLittle(f"the launches touch {len(found):,} separate parts of memory, more than {MAX_TENSORS:,}; trace a shorter part")
     taken = defaultdict(int)
@@ -130,12 +130,12 @@ def _add_tensors(network, users, names):
     return reads
 
 
-def _add_operator(network, name, reads, spent, label):
+def _add_operator(network, name, inputs, duration_ns, label):
     number = len(network.operators)
     out = f"step.{number}"
     network.tensors.append({"name": out, "shape": [1, 1, 1, 1], "use": "output"})
     network.operators.append({"name": f"{number}.{name}", "kind": "opaque", "label": label, "flops": 0,
-                           "bytes": 4, "duration_ns": spent, "in": reads, "out": [out], "repeatable": False})
+                           "bytes": 4, "duration_ns": duration_ns, "in": inputs, "out": [out], "repeatable": False})
 
 
 def _network_name(process):

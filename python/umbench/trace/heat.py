@@ -25,7 +25,7 @@ def grids(process):
         for name in (*TO_GPUS, *OUT):
             for first, blocks, amount in piece.sums.get(name, ()):
                 for block in range(first, first + blocks):
-                    allocation = owners.of(block, piece.begin)
+                    allocation = owners.allocation_of(block, piece.begin)
                     if allocation:
                         moved[allocation][block - allocation.address // BLOCK, column] += amount // blocks
     found = []

@@ -48,11 +48,11 @@ class _Export:
         self.tables = {row[0] for row in database.execute("SELECT name FROM sqlite_master WHERE type='table'")}
         self.names = dict(database.execute("SELECT id, value FROM StringIds")) if "StringIds" in self.tables else {}
 
-    def rows(self, table, where=""):
+    def rows(self, table, sql_clause=""):
         """The rows of a table as dictionaries, since exports of different versions lack different columns."""
         if table not in self.tables:
             return []
-        return [dict(row) for row in self.database.execute(f"SELECT * FROM {table} {where}")]
+        return [dict(row) for row in self.database.execute(f"SELECT * FROM {table} {sql_clause}")]
 
 
 def _process_number(row):
@@ -187,8 +187,8 @@ def _pieces_and_quiet(export, start, kernels, copies, gpu_faults, cpu_faults):
         if name.startswith("gpu_"):
             launch[4].add_fault_batch(begin, end)
     pieces = [launch[4].piece("kernel", start, *launch[:4], gpu) for gpu, of_gpu in launches.items() for launch in of_gpu if launch[4].sums]
-    begins_of_movers = sorted(launch[0] for of_gpu in launches.values() for launch in of_gpu if launch[4].sums)
-    pieces += _pieces_outside_kernels(outside_kernels, begins_of_movers, start)
+    begins_of_moving_kernels = sorted(launch[0] for of_gpu in launches.values() for launch in of_gpu if launch[4].sums)
+    pieces += _pieces_outside_kernels(outside_kernels, begins_of_moving_kernels, start)
     return sorted(pieces, key=lambda piece: piece.begin), _quiet_stretches(launches, start)
 
 
@@ -202,15 +202,15 @@ def _running_launch(launches, begins, at):
     return None
 
 
-def _pieces_outside_kernels(events, begins_of_movers, start):
+def _pieces_outside_kernels(events, begins_of_moving_kernels, start):
     """[Piece] of events outside kernels: of the host, of prefetches and others. A piece ends where a kernel begins that moved something."""
     unfinished, pieces = {}, []
     for begin, end, name, address, amount, count, gpu, place in events:
         kind = "prefetched" if name.endswith("_user") else "other" if gpu is not None else "host"
         current = unfinished.get(kind)
         if current:
-            following = bisect_right(begins_of_movers, current.begin)
-            if (following < len(begins_of_movers) and begins_of_movers[following] <= begin) or begin > current.end + MAX_GAP_NS:
+            following = bisect_right(begins_of_moving_kernels, current.begin)
+            if (following < len(begins_of_moving_kernels) and begins_of_moving_kernels[following] <= begin) or begin > current.end + MAX_GAP_NS:
                 pieces.append(current.piece(kind, start))
                 current = None
         if not current:

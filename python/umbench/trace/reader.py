@@ -18,24 +18,25 @@ CPU_FAULTS = ("cpu_read_faults", "cpu_write_faults")
 IN, OUT = (*BY_FAULT_IN, "in_user", "in_eviction"), (*BY_FAULT_OUT, "out_user", "out_eviction")  # quantities that moved over the host's link
 QUANTITIES = (*IN, *OUT, "in_peer", *GPU_FAULTS, *CPU_FAULTS, "thrashing", "throttling", "remote_maps")
 
-# Something that moved, faulted or ran; kind: "kernel", "host", "prefetched" or "other". `sums`: {quantity: [(first block, blocks, sum)]},
-# `granules`: [(first block, blocks, mask of 64 KiB)] where it is less than the whole block.
 class Piece(namedtuple("Piece", "kind begin end name launch gpu waiting batches records sums granules place")):
+    """A launch, or a group of events outside launches; `kind` is "kernel", "host", "prefetched" or "other". `sums` is {quantity: [(first
+    block, blocks, sum)]}, `granules` [(first block, blocks, mask of their 64 KiB)] of blocks of which only a part moved or faulted."""
+
     __slots__ = ()
 
     def sum_of(self, *quantities):
         return sum(run[2] for name in quantities for run in self.sums.get(name, ()))
 
 
-# `at`, `until`: times of the call and of the end: an allocation ends when it is freed (None: never), a hint when its call returns. `callers`: the
-# code places of the call, innermost first. `device`: a GPU, or None for the host.
+# `at` is the time of the call, `until` that at which the allocation was freed (None: never) or the call returned. `callers`: the code places of
+# the call, innermost first. `device`: a GPU, or None for the host.
 Allocation = namedtuple("Allocation", "number at until address bytes device memory callers")
 Hint = namedtuple("Hint", "at until call address bytes device callers")
 # A stretch of launches that moved nothing. kernels: [(name, count, busy_ns)], copies: {way: (count, bytes, ns)}.
 Stretch = namedtuple("Stretch", "begin end gpu kernels copies")
 Range = namedtuple("Range", "begin end name")
 Pause = namedtuple("Pause", "begin end sums")  # a pause of counting; `sums` are the driver's: {one of DRIVER_SUMS: amount}
-# Share of the driver's bytes that a trace may lack without a note, since pauses of counting begin and end at slightly different times for
+# Largest share of the driver's bytes that a trace may lack without a note. Pauses of counting begin and end at slightly different times for
 # driver and trace.
 MAX_MISSED, MAX_MISSED_WITH_PAUSES = 0.001, 0.01
 DRIVER_SUMS = ("to_gpus", "to_host", "gpu_faults", "cpu_faults")
@@ -43,20 +44,20 @@ DRIVER_SUMS = ("to_gpus", "to_host", "gpu_faults", "cpu_faults")
 
 @dataclass
 class Process:
-    """What a trace tells of one process. Times are in nanoseconds."""
+    """The contents of a trace for one process. Times are in nanoseconds."""
     environment: dict
     gpus: dict = field(default_factory=dict)
     allocations: list = field(default_factory=list)
     hints: list = field(default_factory=list)
     pieces: list = field(default_factory=list)  # sorted by begin
     quiet: list = field(default_factory=list)  # stretches of launches that moved nothing
-    unseen: list = field(default_factory=list)  # as quiet, for launches during pauses, of which it is unknown whether they moved anything
+    unseen: list = field(default_factory=list)  # stretches of launches during pauses; whether they moved anything is unknown
     pauses: list = field(default_factory=list)
-    driver_sums: dict = None  # those of the whole run, if it counts
+    driver_sums: dict = None  # the driver's sums over the whole run; None if unknown
     ranges: list = field(default_factory=list)
     lacking: list = field(default_factory=list)
     lost_records: int = 0
-    end: int = None  # None if it crashed or was killed
+    end: int = None  # None if the process crashed or was killed
     uncounted_times: dict = field(default_factory=dict)  # {(GPU, kernel, launch): (begin, end)} of a second run in which nothing was counted
 
     def total(self, *quantities):
@@ -181,8 +182,8 @@ def _add_hint(process, entry):
                               _gpu_or_none(entry["device"]), callers))
 
 
-def _runs(value):
-    return [(int(first), int(blocks), int(amount)) for first, blocks, amount in value]
+def _block_runs(triples):
+    return [(int(first), int(blocks), int(amount)) for first, blocks, amount in triples]
 
 
 def _add_piece(process, entry):
@@ -191,7 +192,7 @@ def _add_piece(process, entry):
     process.pieces.append(Piece(
         kind, entry["begin_ns"], entry["end_ns"], process.names[entry["name"]] if kind == "kernel" else None, entry.get("launch"),
         entry.get("gpu"), entry.get("waiting_ns", 0), entry.get("batches", 0),
-        entry.get("records", 0), {name: _runs(entry[name]) for name in QUANTITIES if name in entry}, _runs(entry.get("granules", [])), place))
+        entry.get("records", 0), {name: _block_runs(entry[name]) for name in QUANTITIES if name in entry}, _block_runs(entry.get("granules", [])), place))
 
 
 def _add_uncounted_time(process, entry):
@@ -241,23 +242,23 @@ class Owners:
             for block in range(allocation.address // BLOCK, last + 1):
                 self.by_block.setdefault(block, []).append(allocation)
 
-    def of(self, block, at):
+    def allocation_of(self, block, time):
         found = self.by_block.get(block)
         if not found:
             return None
         if len(found) == 1:
             return found[0]
-        alive = [a for a in found if a.at <= at and (a.until is None or at <= a.until)] or found
+        alive = [a for a in found if a.at <= time and (a.until is None or time <= a.until)] or found
         begin, end = block * BLOCK, (block + 1) * BLOCK
         return max(alive, key=lambda a: (min(end, a.address + a.bytes) - max(begin, a.address), -a.address))
 
 
 def granule_masks_of(piece):
-    """{block: mask of granules that moved or faulted} of the blocks of which only a part did."""
+    """{block: mask of the granules that moved or faulted} of the blocks of which only a part moved or faulted."""
     return {block: mask for first, blocks, mask in piece.granules for block in range(first, first + blocks)}
 
 
-def join_runs(blocks):
+def runs_of_neighbours(blocks):
     """[(first block, number of blocks)] of the runs of neighbouring blocks in a set."""
     runs = []
     for block in sorted(blocks):

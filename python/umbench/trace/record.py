@@ -24,7 +24,7 @@ CANNOT_RUN, NOT_FOUND = 126, 127  # exit codes as those of shells
 
 
 def main():
-    options = _arguments(sys.argv[1:])
+    options = _parse_arguments(sys.argv[1:])
     out = Path(options.out)
     if not out.parent.is_dir():
         raise load.BadInput(f"trace: --out {out}: there is no folder {out.parent}; make it first")
@@ -40,7 +40,7 @@ def main():
     return status
 
 
-def _arguments(argv):
+def _parse_arguments(argv):
     parser = arguments.Parser(prog="umbench trace", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", default="trace.jsonl", metavar="RUN.jsonl", help="file to write (trace.jsonl)")
     parser.add_argument("--twice", action="store_true", help="run it a second time, silently, to time its kernels while nothing is counted: "

@@ -20,7 +20,7 @@ def resident_over_time(process, owners):
             if fresh and not came and not before:
                 after = BLOCK
             if after != before:
-                allocation = owners.of(block, piece.begin)
+                allocation = owners.allocation_of(block, piece.begin)
                 held[allocation] += after - before
                 by_block[block] = after
                 changed.add(allocation)

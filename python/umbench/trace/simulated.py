@@ -1,6 +1,6 @@
-"""Simulates the saving of a call: the launches that used one allocation run by faults, and with the hint. The simulator is the program that
-UMBENCH_PROGRAM names, which `umbench explain` sets. Without it, or without a corresponding strategy, nothing is simulated, and the rules
-estimate the saving.
+"""Simulates the saving of a hint: runs the launches that used one allocation with faults alone and with the hint. The simulator is the
+program that UMBENCH_PROGRAM names, which `umbench explain` sets. Without a program or a corresponding strategy nothing is simulated, and
+the rules estimate the saving.
 """
 
 import json
@@ -12,7 +12,7 @@ from pathlib import Path
 from umbench import load
 from umbench.trace import graph
 
-# For each rule the strategy that gives such hints for all tensors of a network.
+# {key of a rule: strategy that gives such hints for all tensors of a network}
 STRATEGIES = {"prefetch_missing": "managed_prefetch", "prefetch_wrong_way": "managed_prefetch", "ping_pong": "managed_prefetch",
               "read_mostly_missing": "read_mostly_weights"}
 BY_FAULTS = "managed"
