@@ -42,10 +42,6 @@ graph with_storage_format(const graph& g, precision arithmetic, memory_order ord
 // per byte saved. `g` is a finished training graph.
 graph recompute_cheap(const graph& g, double most_traffic = 2.2);
 
-// Maximum of the bytes alive when the operators run in order: a lower bound of the footprint without
-// workspaces.
-byte_count peak_live_bytes(const graph& g);
-
 // The graph with one optimizer_step over every parameter that has a gradient, and its states: `NAME.m`,
 // `NAME.v`, and `NAME.master` for a parameter in bf16. Rates are the defaults of torch.optim; momentum is
 // 0.9. Throws std::invalid_argument if no parameter has a gradient.

@@ -229,10 +229,6 @@ class peak_reducer {
 
 }  // namespace
 
-byte_count peak_live_bytes(const graph& g) {
-  return largest(live_bytes(g, sizes_in_arena(g)));
-}
-
 graph recompute_cheap(const graph& g, double most_traffic) {
   return peak_reducer(g).run(most_traffic);
 }

@@ -9,7 +9,6 @@
 #include "harness/io/numbers.hpp"
 #include "harness/io/progress.hpp"
 #include "harness/io/say.hpp"
-#include "harness/io/text.hpp"
 #include "harness/json/json.hpp"
 #include "harness/process/flow.hpp"
 #include "harness/process/isolation.hpp"

@@ -315,8 +315,8 @@ class field_reader {
   }
   template <class T>
   void derived(const char* name, const std::optional<T>&) {
-    if (!fields_.has(name) || fields_.is_null(name)) return;
-    fields_.number(name, 0, std::numeric_limits<double>::max());
+    if (!fields_.has(name) || fields_.at(name).is_null()) return;
+    number_of_value(fields_.at(name), where(name), 0, std::numeric_limits<double>::max());
   }
   void constant(const char* name, const json& value) {
     if (value.is_string()) {

@@ -181,7 +181,7 @@ const json& fields::at(std::string_view name) {
 }
 
 void fields::schema() {
-  const std::int64_t version = integer("schema");
+  const std::int64_t version = integer_of_value(at("schema"), where("schema"));
   if (version != 1)
     throw_bad_value(where("schema"), fmt::format("{} is {}; this umbench reads 1", version,
                                                  version > 1 ? "from a newer umbench" : "unknown"));

@@ -69,24 +69,7 @@ class fields {
   json_place where(std::string_view name) const { return place_of_field(at_, name); }
 
   bool has(std::string_view name);  // whether the field is present, null or not
-  bool is_null(std::string_view name) {
-    return at(name).is_null();
-  }  // whether the field, which must be present, is null
-  const json& at(std::string_view name);
-
-  std::string text(std::string_view name) { return text_of_value(at(name), where(name)); }
-  bool boolean(std::string_view name) { return boolean_of_value(at(name), where(name)); }
-  double number(std::string_view name, double min_value, double max_value) {
-    return number_of_value(at(name), where(name), min_value, max_value);
-  }
-  std::int64_t integer(std::string_view name, std::int64_t min_value = 0,
-                       std::int64_t max_value = max_integer) {
-    return integer_of_value(at(name), where(name), min_value, max_value);
-  }
-  fields object(std::string_view name) { return {at(name), where(name)}; }
-  std::vector<std::pair<const json*, json_place>> list(std::string_view name) {
-    return items_of_value(at(name), where(name));
-  }
+  const json& at(std::string_view name);  // throws where the field is missing
 
   // Reads "schema": 1, which every file of the project has.
   void schema();

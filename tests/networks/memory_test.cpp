@@ -2,12 +2,18 @@
 // once.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "core/liveness.hpp"
 #include "core/lower.hpp"
 #include "networks/catalogue.hpp"
-#include "networks/passes.hpp"
 
 namespace um {
 namespace {
+
+byte_count peak_live_bytes(const graph& g) {
+  return std::ranges::max(live_bytes(g, sizes_in_arena(g)));
+}
 
 profile without_workspaces(const graph& g) {
   return profile(g.ops.size(), op_cost{1000, 0, "test"});
