@@ -6,43 +6,43 @@ import re
 import subprocess
 import time
 
-# Tests that compare times or free memory run alone, and first. The others run in shards, those that find most defects first, since the
+# Tests that compare times or free memory run first and alone. The others run in shards; those that find most defects come first, since the
 # time may not suffice for all.
 ALONE = ("cuda_executor_test", "cuda_allocators_test", "cuda_replay_test", "measure_gpu_test")
 SHARDS = {"cuda_engines_test": 4, "cuda_convolution_kernels_test": 2, "cuda_strategies_test": 16, "cuda_operators_test": 24,
           "cuda_parts_test": 4}  # on an H100 with 12 cores all tests end in 390 s
 JOBS = max(4, min(20, len(os.sched_getaffinity(0)) + 4))
-LEFT_OUT = "*ballast*"  # tests of a ballast, which takes nearly all device memory
+EXCLUDED = "*ballast*"  # tests of a ballast, which takes nearly all device memory
 VERDICT = re.compile(r"^\[ +(OK|FAILED|SKIPPED) +\] ([^ ,]+)[, ].*\((\d+) ms\)$", re.MULTILINE)
 
 
-def run(folder, logs, seconds):
+def run(folder, log_folder, seconds):
     """Runs all tests. Returns whether all ended, none failed and fewer were skipped than ran. Prints a line for each executable, and the
     output of those that fail."""
     end = time.monotonic() + seconds
-    logs.mkdir(parents=True, exist_ok=True)
+    log_folder.mkdir(parents=True, exist_ok=True)
     found = {path.name: path for path in sorted(folder.rglob("*_test")) if path.name in ALONE or path.name.startswith("cuda_")}
     if not found:
         print(f"error: no cuda_*_test in {folder}; build the preset cuda, or name its folder")
         return False
-    results = [run_shard(found[name], 0, 1, logs, end) for name in ALONE if name in found]
+    results = [run_shard(found[name], 0, 1, log_folder, end) for name in ALONE if name in found]
     names = [name for name in SHARDS if name in found] + [name for name in found if name not in ALONE and name not in SHARDS]
     together = [(found[name], shard, SHARDS.get(name, 1)) for name in names for shard in range(SHARDS.get(name, 1))]
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
-        results += pool.map(lambda job: run_shard(*job, logs, end), together)
+        results += pool.map(lambda job: run_shard(*job, log_folder, end), together)
     return report(results)
 
 
-def run_shard(path, shard, shards, logs, end):
+def run_shard(path, shard, shard_count, log_folder, end_time):
     """Runs one shard of an executable. Returns (name, exit code, output); the code is None if it was stopped."""
-    name = path.name if shards == 1 else f"{path.name}.{shard + 1}_of_{shards}"
-    environment = os.environ | {"GTEST_TOTAL_SHARDS": str(shards), "GTEST_SHARD_INDEX": str(shard)}
+    name = path.name if shard_count == 1 else f"{path.name}.{shard + 1}_of_{shard_count}"
+    environment = os.environ | {"GTEST_TOTAL_SHARDS": str(shard_count), "GTEST_SHARD_INDEX": str(shard)}
     began = time.monotonic()
-    log = logs / f"{name}.log"
+    log = log_folder / f"{name}.log"
     with log.open("w", encoding="utf-8") as out:
         try:
-            code = subprocess.run([str(path), f"--gtest_filter=-{LEFT_OUT}", "--gtest_color=no"], env=environment, stdin=subprocess.DEVNULL,
-                                  stdout=out, stderr=subprocess.STDOUT, timeout=max(1, end - began), check=False).returncode
+            code = subprocess.run([str(path), f"--gtest_filter=-{EXCLUDED}", "--gtest_color=no"], env=environment, stdin=subprocess.DEVNULL,
+                                  stdout=out, stderr=subprocess.STDOUT, timeout=max(1, end_time - began), check=False).returncode
         except subprocess.TimeoutExpired:
             code = None
     text = log.read_text(encoding="utf-8", errors="backslashreplace")

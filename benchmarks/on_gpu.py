@@ -17,8 +17,8 @@ curves        ViT-B/16 and ConvNeXt-T replayed beside their simulated curves (re
 peers         DenseNet-121 and MobileNetV2 in bf16 beside compiled PyTorch
 remedies      what PyTorch offers where memory runs short, beside best
 
-Each part gets a share of the remaining time. A part that is stopped keeps its records, and the same command continues from them. Exit code
-1: some part failed. No part asks for native oversubscription, and no test that takes a ballast runs.
+Each part gets a share of the remaining time. A part that is stopped keeps its records, and the same command continues from them. The exit
+code is 1 if some part failed. No part asks for native oversubscription, and no test that takes a ballast runs.
 """
 
 import importlib.util
@@ -102,11 +102,11 @@ def before_after(options, folder, seconds):
     return compare_sides(folder, cells)
 
 
-def compare_sides(folder, cells):
+def compare_sides(folder, cell_count):
     """Prints for each cell the minimum steady time of either build, their ratio, and whether the results are equal to the bit."""
     print("| cell | before ms | now ms | ratio | rounds | same bits |\n|---|---|---|---|---|---|")
     ratios = []
-    for cell in range(1, cells + 1):
+    for cell in range(1, cell_count + 1):
         sides = [[record for path in sorted((folder / "before_after" / side).glob(f"{cell}.*.jsonl"))
                   for record in load.read(path)[1] if record["outcome"] == "ok"] for side in ("base", "head")]
         if not all(sides):
@@ -144,10 +144,10 @@ def reproduce(options, folder, seconds):
     return succeeded
 
 
-def has_every_cell(run):
+def has_every_cell(run_folder):
     """Returns whether the folder PAPER_N of a run of `umbench reproduce` has every cell of its paper."""
-    paper = run.name.rpartition("_")[0]
-    keys, wanted = run / f"{paper}.cells.json", json.loads((ROOT / f"results/papers/{paper}.json").read_text(encoding="utf-8"))["cells"]
+    paper = run_folder.name.rpartition("_")[0]
+    keys, wanted = run_folder / f"{paper}.cells.json", json.loads((ROOT / f"results/papers/{paper}.json").read_text(encoding="utf-8"))["cells"]
     return keys.exists() and len(json.loads(keys.read_text(encoding="utf-8"))) == len(wanted)
 
 
@@ -194,7 +194,7 @@ PARTS = {"tests": tests, "before_after": before_after, "tables": sweep_part("tab
          "curves": curves, "peers": peers, "remedies": remedies}
 
 
-def parse_arguments(given):
+def parse_arguments(argv):
     parser = arguments.Parser(prog="on_gpu.py", description=__doc__.splitlines()[0])
     parser.add_argument("--build", default=str(ROOT / "build/cuda"), metavar="FOLDER", help="umbench and tests/cuda are in it")
     parser.add_argument("--base", default="", metavar="PATH", help="before_after: the umbench of an earlier build")
@@ -202,7 +202,7 @@ def parse_arguments(given):
     parser.add_argument("--minutes", type=float, default=25, help="for all parts together (25)")
     parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS), help="in this order; all of them")
     parser.add_argument("--backend", default="cuda:0", help="for reproduce and curves")
-    return parser.parse_args(given)
+    return parser.parse_args(argv)
 
 
 def seconds_for(parts, minutes):
@@ -210,8 +210,8 @@ def seconds_for(parts, minutes):
     return 60 * minutes * WEIGHTS[parts[0]] / sum(WEIGHTS[part] for part in parts)
 
 
-def main(given=None):
-    options = parse_arguments(sys.argv[1:] if given is None else given)
+def main(argv=None):
+    options = parse_arguments(sys.argv[1:] if argv is None else argv)
     options.umbench = str((Path(options.build) / "umbench").resolve())
     folder, end = Path(options.out).resolve(), time.monotonic() + 60 * options.minutes
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Compares places for AdamW's states: the time of one optimizer step whose states begin and end on the host.
+"""Compares places for AdamW's states by the time of one optimizer step whose states begin and end on the host.
 
     python3 benchmarks/optimizer_states.py --out results/torch/optimizer.jsonl
 
-Weights and gradients (fp32) stay on the device, as they do between a backward and a forward pass; both moments (fp32) have to make room for
-activations, so each step except that of `device` begins and ends with them on the host. One kernel does the step of all parameters, or of a chunk.
-All places give the same bits; the result of `device` is compared with that of torch.optim.AdamW. Fast places come first, and each is written as soon as
-it is measured. Needs a GPU, PyTorch and Triton.
+Weights and gradients (fp32) stay on the device. Both moments (fp32) make room for activations: except for `device` each step begins and ends
+with the moments on the host. One kernel does the step of all parameters, or of a chunk. All places give the same bits; the result of `device`
+is compared with that of torch.optim.AdamW. Fast places come first. Each result is written as soon as it is measured. Needs a GPU, PyTorch
+and Triton.
 """
 
 import argparse
@@ -22,7 +22,7 @@ import torch
 import triton
 import triton.language as tl
 
-CHUNK, BUFFERS = 1 << 24, 3  # elements that move together, and how many such pieces are on the device at once
+CHUNK, BUFFERS = 1 << 24, 3  # elements of a chunk; number of chunks on the device at the same time
 LR, BETA1, BETA2, EPSILON, DECAY = 1e-3, 0.9, 0.999, 1e-8, 0.01
 READ_MOSTLY, PREFERRED, ACCESSED = 1, 3, 5  # values of CUmem_advise
 HOST = -1
@@ -72,13 +72,13 @@ class ManagedTensor:
         self.prefetch(HOST)
         torch.cuda.synchronize()
 
-    def prefetch(self, where, begin=0, count=None):
-        size = self.bytes - 4 * begin if count is None else 4 * count
-        call_driver("cuMemPrefetchAsync", ctypes.c_uint64(self.pointer.value + 4 * begin), ctypes.c_size_t(size), where,
+    def prefetch(self, device, first=0, count=None):
+        size = self.bytes - 4 * first if count is None else 4 * count
+        call_driver("cuMemPrefetchAsync", ctypes.c_uint64(self.pointer.value + 4 * first), ctypes.c_size_t(size), device,
                ctypes.c_void_p(torch.cuda.current_stream().cuda_stream))
 
-    def advise(self, hint, where):
-        call_driver("cuMemAdvise", self.pointer, ctypes.c_size_t(self.bytes), hint, where)
+    def advise(self, advice, device):
+        call_driver("cuMemAdvise", self.pointer, ctypes.c_size_t(self.bytes), advice, device)
 
     def free(self):
         del self.tensor
@@ -88,13 +88,13 @@ class ManagedTensor:
 
 # --- places of the states: each is a function of (weights, gradients) that returns (a step, memory to free) ---
 
-def device(w, g):
+def states_on_device(w, g):
     m, v = torch.zeros_like(w), torch.zeros_like(w)
     return lambda number: step(w, g, m, v, number), []
 
 
-def managed_with(hints=(), prefetches_in=False, prefetches_out=True):
-    """A function that places the states in managed memory. `hints`: [(value of CUmem_advise, device)]. With `prefetches_in` the states are
+def managed_memory_with(hints=(), prefetches_in=False, prefetches_out=True):
+    """Returns a function that places the states in managed memory. `hints`: [(value of CUmem_advise, device)]. With `prefetches_in` the states are
     prefetched before the kernel instead of moved by faults, with `prefetches_out` they are prefetched to the host after it."""
     def place(w, g):
         states = [ManagedTensor(w.numel()), ManagedTensor(w.numel())]
@@ -114,8 +114,8 @@ def managed_with(hints=(), prefetches_in=False, prefetches_out=True):
 
 
 def step_in_chunks(move_in, move_out, states, w, g):
-    """A function of the step's number that runs it in chunks: while the kernel runs on one chunk, the next is moved to the device and the previous one to the
-    host. move_in(state, buffer, first element, count) returns the chunk on the device."""
+    """Returns a function that runs the step of a given number in chunks: while the kernel runs on one chunk, the next is moved to the device and
+    the previous one to the host. move_in(state, buffer, first element, count) returns the chunk on the device."""
     streams = [torch.cuda.Stream() for _ in range(3)]  # in, kernel, out
 
     def run(number):
@@ -171,47 +171,47 @@ def pinned_in_chunks(w, g):
     return step_in_chunks(move_in, move_out, states, w, g), []
 
 
-def pinned_over_the_link(w, g):
+def pinned_read_over_link(w, g):
     m, v = pinned_states(w)
     return lambda number: step(w, g, m, v, number), []
 
 
 PLACES = {
-    "device": device,
+    "device": states_on_device,
     "pinned, copied in chunks": pinned_in_chunks,
-    "pinned, stepped over the link": pinned_over_the_link,
-    "managed, preferred host, accessed by device": managed_with([(PREFERRED, HOST), (ACCESSED, 0)], prefetches_out=False),
+    "pinned, stepped over the link": pinned_read_over_link,
+    "managed, preferred host, accessed by device": managed_memory_with([(PREFERRED, HOST), (ACCESSED, 0)], prefetches_out=False),
     "managed, prefetched in chunks": managed_in_chunks,
-    "managed, prefetched": managed_with(prefetches_in=True),
-    "managed": managed_with(),
-    "managed, preferred device": managed_with([(PREFERRED, 0)]),
-    "managed, preferred host": managed_with([(PREFERRED, HOST)]),
-    "managed, accessed by device": managed_with([(ACCESSED, 0)]),
-    "managed, read mostly": managed_with([(READ_MOSTLY, 0)]),
+    "managed, prefetched": managed_memory_with(prefetches_in=True),
+    "managed": managed_memory_with(),
+    "managed, preferred device": managed_memory_with([(PREFERRED, 0)]),
+    "managed, preferred host": managed_memory_with([(PREFERRED, HOST)]),
+    "managed, accessed by device": managed_memory_with([(ACCESSED, 0)]),
+    "managed, read mostly": managed_memory_with([(READ_MOSTLY, 0)]),
 }
 WARM_UP, COMPARED_STEPS = 2, 3  # untimed steps; steps after which the weights are compared with torch.optim's
 
 
-def step_times(run, steps, within_s, compare):
-    """The nanoseconds of each step after WARM_UP. There are `steps` of them, or fewer if they take longer than `within_s`."""
+def step_times(run_step, steps, max_seconds, compare_weights):
+    """The nanoseconds of each step after WARM_UP. There are `steps` of them, or fewer if they take longer than `max_seconds`."""
     samples, began = [], time.monotonic()
     for number in range(1, WARM_UP + steps + 1):
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         torch.cuda.synchronize()
         begin.record()
-        run(number)
+        run_step(number)
         end.record()
         torch.cuda.synchronize()
         samples.append(round(begin.elapsed_time(end) * 1e6))
         if number == COMPARED_STEPS:
-            compare()
-        if number >= COMPARED_STEPS and time.monotonic() - began > within_s:
+            compare_weights()
+        if number >= COMPARED_STEPS and time.monotonic() - began > max_seconds:
             break
     return samples[WARM_UP:]
 
 
 def initial_tensors(count):
-    """(weights, gradients), always the same."""
+    """(weights, gradients), random but the same in each call."""
     generator = torch.Generator("cuda").manual_seed(1)
     return torch.randn(count, device="cuda", generator=generator), torch.randn(count, device="cuda", generator=generator)
 

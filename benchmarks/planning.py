@@ -30,12 +30,12 @@ PAPERS = ("pooch", "checkmate", "autoswap")  # of ResNet-152 alone
 FIELDS = ("network", "strategy", "ratio", "build")
 
 
-def chain(operators):
-    """A graph of that many operators: layers whose results are kept for the backward pass, and the backward pass."""
-    def op(name, read, written):
-        return {"name": name, "kind": "opaque", "label": "layer", "flops": 2_000_000_000, "bytes": 100_000_000, "in": read, "out": [written]}
+def chain(operator_count):
+    """The graph file of a training step of `operator_count` operators, whose backward pass reads the result of each layer."""
+    def op(name, inputs, output):
+        return {"name": name, "kind": "opaque", "label": "layer", "flops": 2_000_000_000, "bytes": 100_000_000, "in": inputs, "out": [output]}
 
-    layers = operators // 2
+    layers = operator_count // 2
     tensors = [{"name": "x0", "shape": [16, 512, 32, 32], "use": "input"}]
     forward, backward = [], []
     for i in range(1, layers + 1):
@@ -45,7 +45,7 @@ def chain(operators):
         forward.append(op(f"f{i}", [f"x{i - 1}", f"w{i}"], f"x{i}"))
         above = [f"g{i + 1}"] if i < layers else []
         backward.insert(0, op(f"b{i}", [f"x{i}", f"w{i}", *above], f"g{i}"))
-    return {"schema": 1, "kind": "graph", "name": f"chain_{operators}", "precision": "bf16", "tensors": tensors, "ops": forward + backward}
+    return {"schema": 1, "kind": "graph", "name": f"chain_{operator_count}", "precision": "bf16", "tensors": tensors, "ops": forward + backward}
 
 
 def cases(folder):
@@ -71,7 +71,7 @@ def operators_of(umbench, words, folder):
 
 
 def tasks(umbench, folder, build):
-    """Yields what measure() takes for each case."""
+    """Yields the task of measure() for each network, strategy and ratio."""
     for network, words in cases(folder):
         operators = operators_of(umbench, words, folder)
         for strategy in SEARCHES + (PAPERS if network == "resnet152" else ()):
@@ -80,7 +80,7 @@ def tasks(umbench, folder, build):
                        "words": words}
 
 
-def processor():
+def processor_name():
     names = re.findall(r"(?m)^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"))
     return names[0] if names else "unknown"
 
@@ -97,7 +97,7 @@ def measure(umbench, task):
     found = re.search(r"(?m)^  expected +(.+?) an iteration", said)
     outcome = "planned" if status == 0 else said.strip().splitlines()[-1] if said.strip() else ""
     return {**{field: task[field] for field in FIELDS}, "cpu_s": round(used.ru_utime + used.ru_stime, 2),
-            "peak_mib": used.ru_maxrss // 1024, "processor": processor(),
+            "peak_mib": used.ru_maxrss // 1024, "processor": processor_name(),
             "operators": task["operators"], "outcome": found[1] if found else outcome.removeprefix("umbench: ")[:120]}
 
 

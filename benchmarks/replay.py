@@ -1,9 +1,7 @@
 """Replays networks on a GPU: every operator becomes opaque, with the time that it takes.
 
-replay()  VGG-16 and ResNet-50 beside the computed ones, which have the same graphs and so the same plans: slowdowns over `device`
-          at 0.9, and how far the replayed ones are from the computed ones
-curves()  ViT-B/16 and ConvNeXt-T, replayed at the times that the simulator gives their operators, under the best strategies:
-          slowdowns beside the simulated ones
+replay()  compares slowdowns of replayed VGG-16 and ResNet-50 with those of the computed networks, which have the same graphs and plans
+curves()  compares slowdowns of ViT-B/16 and ConvNeXt-T, replayed with the simulator's times of their operators, with the simulated ones
 
 Records are appended to files in a folder, and a later run continues there.
 """
@@ -22,14 +20,14 @@ from umbench import graph_files, load  # noqa: E402
 
 NETWORKS = ("vgg16", "resnet50")
 NETWORKS_OF_CURVES = ("vit_b_16", "convnext_t")
-WORKSPACE = "64MiB"  # workspaces are not managed: large ones would hide the strategies
+WORKSPACE = "64MiB"  # workspaces are not managed memory: large ones would hide the effect of strategies
 SWEEP = {"schema": 1, "name": "gpu_replay",
          "common": {"strategy": ["device", "managed", "managed_prefetch", "twin", "best"], "ratio": [0.9, 1.25, 2], "backend": "cuda:0",
                     "mode": "capped", "workspace_cap": WORKSPACE, "iterations": 5, "deadline_s": 600},
          "grids": [{"network": list(NETWORKS), "batch": 32, "pass": "train", "fusion": "none", "precision": "fp32"},
                    {"network": [f"{name}.replayed.json" for name in NETWORKS]}]}  # relative to the sweep's file
 CURVES = json.loads((ROOT / "benchmarks/sweeps/networks.json").read_text(encoding="utf-8"))
-MAX_DIFFERENCE = 0.15  # relative difference of slowdowns that counts as agreement
+TOLERATED_DIFFERENCE = 0.15  # relative difference of slowdowns that counts as agreement
 
 
 def runner_for(seconds):
@@ -51,16 +49,16 @@ def replay(umbench, out, seconds):
         if not run(umbench, "plan", *cell, "--graph", graph, "-o", out / f"{name}.plan.json"):
             return False
         own = json.loads(graph.read_text(encoding="utf-8"))
-        target.write_text(json.dumps(as_opaque(own, engines_of(device, name))), encoding="utf-8")
+        target.write_text(json.dumps(as_opaque(own, operator_costs(device, name))), encoding="utf-8")
     records, sweep = out / "replay.jsonl", out / "replay.json"
     sweep.write_text(json.dumps(SWEEP), encoding="utf-8")
     swept = run(umbench, "sweep", sweep, "--out", records, "--resume")
     return report(load.read(records)[1]) and swept
 
 
-def engines_of(path, network):
-    """{operator: (ns, bytes of workspace)} of the last record of a network. Each gets its share of an iteration, which is shorter than
-    the operators timed one by one: an operator finds in cache what the one before it wrote."""
+def operator_costs(path, network):
+    """{operator: (ns, bytes of workspace)} of the last record of a network. Times are scaled so that their sum is that of an iteration, which
+    takes less than the operators timed one by one, since an operator reads results of the previous one from cache."""
     found = [record for record in load.read(path)[1] if record.get("network") == network and record.get("outcome") == "ok"]
     if not found:
         raise load.BadInput(f"{path} has no record of {network} that went well")
@@ -97,14 +95,14 @@ def curves(umbench, out, seconds, backend):
     found, succeeded = [], True
     for where, records in (("sim:h200", out / "curves_simulated.jsonl"), (backend, out / "curves.jsonl")):
         sweep = out / f"{records.stem}.json"
-        sweep.write_text(json.dumps(curves_on(where, records.stem)), encoding="utf-8")
+        sweep.write_text(json.dumps(sweep_of_curves(where, records.stem)), encoding="utf-8")
         only = ["--times-only"] if where.startswith("cuda") else []
         succeeded = run(umbench, "sweep", sweep, *only, "--out", records, "--resume") and succeeded
         found.append(load.read(records)[1])
     return compare(*found) and succeeded
 
 
-def curves_on(backend, name):
+def sweep_of_curves(backend, name):
     """The sweep of benchmarks/sweeps/networks.json with the replayed networks instead of the original ones."""
     networks = [f"{network}.replayed.json" for network in NETWORKS_OF_CURVES]  # relative to the sweep's file
     return CURVES | {"name": name, "common": CURVES["common"] | {"backend": backend},
@@ -137,11 +135,11 @@ def cut_of(graph, op):
     if op["kind"].startswith("batch_norm") or op["kind"] == "sgd_update":
         return None
 
-    def is_batch(name):
+    def has_batch(name):
         use = tensors[name].get("use", "activation")
         return tensors[name]["shape"][0] == batch and not use.startswith("parameter")
 
-    cut = {"in": ["part" if is_batch(name) else "whole" for name in op["in"]], "out": ["part" if is_batch(name) else "sum" for name in op["out"]]}
+    cut = {"in": ["part" if has_batch(name) else "whole" for name in op["in"]], "out": ["part" if has_batch(name) else "sum" for name in op["out"]]}
     return cut if "part" in cut["in"] + cut["out"] else None
 
 
@@ -157,7 +155,7 @@ def report(records):
     found, succeeded, orders = slowdown_pairs(records), True, {}
     print("| network | ratio | strategy | computed | replayed | replayed / computed |\n|---|---|---|---|---|---|")
     for (name, ratio, strategy), (ours, theirs) in found.items():
-        succeeded = succeeded and abs(theirs / ours - 1) <= MAX_DIFFERENCE
+        succeeded = succeeded and abs(theirs / ours - 1) <= TOLERATED_DIFFERENCE
         orders.setdefault((name, ratio), []).append((ours, theirs))
         print(f"| {name} | {ratio} | {strategy} | {ours:.2f} | {theirs:.2f} | {theirs / ours:.3f} |")
     for (name, ratio), pairs in orders.items():

@@ -1,4 +1,4 @@
-"""Networks of today for benchmarks/torch_steps.py, in plain PyTorch: each function returns (model, inputs), in bfloat16.
+"""Current networks for benchmarks/torch_steps.py in plain PyTorch: each function returns (model, inputs) in bfloat16.
 
 Widths and depths are those of the published models; weights are random. Language models return their loss.
 """
@@ -88,11 +88,11 @@ def efficientnet_b0(batch=128):
 class UNet(nn.Module):
     """A diffusion U-Net: residual blocks with the time step added, attention at the two coarsest levels; returns its loss."""
 
-    def __init__(self, width=128, factors=(1, 2, 2, 4), channels=4):
+    def __init__(self, width=128, width_factors=(1, 2, 2, 4), channels=4):
         super().__init__()
         self.time = nn.Sequential(nn.Linear(width, 4 * width), nn.SiLU(), nn.Linear(4 * width, 4 * width))
         self.width, self.first = width, nn.Conv2d(channels, width, 3, padding=1)
-        widths, inputs, skip_widths = [width * f for f in factors], width, [width]
+        widths, inputs, skip_widths = [width * f for f in width_factors], width, [width]
         self.down, self.up = nn.ModuleList(), nn.ModuleList()
         for level, w in enumerate(widths):
             for _ in range(2):
@@ -175,7 +175,7 @@ class Attention(nn.Module):
 
 
 def with_rotary_positions(x):
-    """Queries or keys, each turned by its position in the text."""
+    """Queries or keys, each rotated by an angle that grows with its position in the text."""
     n, d = x.shape[-2:]
     angle = torch.arange(n, device=x.device)[:, None] * 10000.0 ** (-torch.arange(0, d, 2, device=x.device) / d)
     cos, sin = angle.cos().repeat(1, 2).to(x.dtype), angle.sin().repeat(1, 2).to(x.dtype)

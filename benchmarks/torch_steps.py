@@ -1,13 +1,12 @@
-"""Peak memory and step time of networks under torch.compile, compared with umbench's predictions.
+"""Measures peak memory and step time of networks under torch.compile and compares them with umbench's predictions.
 
     python3 benchmarks/torch_steps.py predict --out results/torch/predicted.jsonl       no GPU: what umbench export says
     python3 benchmarks/torch_steps.py measure --out steps.jsonl --predicted results/torch/predicted.jsonl
     python3 benchmarks/torch_steps.py table --out results/torch/steps.jsonl --predicted results/torch/predicted.jsonl
 
-Forward and backward pass, bfloat16, torch.compile's defaults. Each network has a process of its own. All compile at the same time, then
-each in turn has the GPU for itself: first its steps are measured, then, after those of all, its operators one by one, which gives the
-prediction by measured operators. Steps that the file has are kept, and the operators are measured again. Needs PyTorch 2.9 or later;
-`measure` needs a GPU.
+A step is forward and backward pass in bfloat16 with torch.compile's defaults. Each network has its own process. All compile at the same time.
+Then one network after the other uses the GPU: first the steps of all are measured, then their operators one by one, from which
+the steps are predicted again. Steps that the file has are not measured again, operators are. Needs PyTorch 2.9 or later; `measure` needs a GPU.
 """
 
 import argparse
@@ -55,7 +54,7 @@ def all_models():
     return torch_models.PUBLISHED + torch_models.HELD_OUT + torch_zoo.TO_MEASURE + torch_held_out.HELD_OUT
 
 
-def model_named(name):
+def model_function(name):
     return next(f for f in all_models() if f.__name__ == name)
 
 
@@ -92,15 +91,15 @@ def table(lines, predictions):
         by_operators = line["predicted"] if "kernel_ns" in line["predicted"] else {}
         step, library = measured["step_ns"], measured["library_bytes"]
         peak = measured["peak_bytes"] - (measured["base_bytes"] - measured["given_bytes"] if "given_bytes" in measured else 0)
-        cells = [f"{peak / 2**30:.2f}", relative_error(predicted, "peak_bytes", peak, library), relative_error(by_operators, "peak_with_workspaces_bytes", peak, library),
-                 f"{step / 1e6:.1f}", relative_error(predicted, "step_launched_ns", step),
-                 relative_error(by_operators, "step_measured_launched_ns", step)]
+        cells = [f"{peak / 2**30:.2f}", error_text(predicted, "peak_bytes", peak, library), error_text(by_operators, "peak_with_workspaces_bytes", peak, library),
+                 f"{step / 1e6:.1f}", error_text(predicted, "step_launched_ns", step),
+                 error_text(by_operators, "step_measured_launched_ns", step)]
         rows.append(f"| {TITLES[line['network']]} | {' | '.join(cells)} |")
     return rows
 
 
-def relative_error(predictions, key, measured, extra_bytes=0):
-    """The error of a prediction in %, as text; empty if there is none. extra_bytes: measured bytes that a prediction lacks."""
+def error_text(predictions, key, measured, extra_bytes=0):
+    """The error of a prediction in %, as text; empty without a prediction. `extra_bytes` are measured, but no part of the prediction."""
     return f"{100 * ((predictions[key] + extra_bytes) / measured - 1):+.1f}" if key in predictions else ""
 
 
@@ -109,7 +108,7 @@ def write(file, lines):
     Path(file).write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
 
 
-# --- in turn ---
+# --- measuring one network after the other ---
 
 def measure_all(options):
     """Starts a process for each network, waits until all have compiled, and lets one after the other measure."""
@@ -142,16 +141,16 @@ def start_process(name, has_steps, options):
                             stderr=errors, text=True, env=os.environ | settings)
 
 
-def wait_until_compiled(running, within_s):
+def wait_until_compiled(running, max_seconds):
     """Returns the networks whose processes reported in time that they had compiled, in order. Kills the others."""
-    waiting, ready, end = selectors.DefaultSelector(), [], time.monotonic() + within_s
+    waiting, ready, end = selectors.DefaultSelector(), [], time.monotonic() + max_seconds
     for name, process in running.items():
         waiting.register(process.stdout, selectors.EVENT_READ, name)
     while waiting.get_map() and time.monotonic() < end:
         for key, _ in waiting.select(timeout=1):
             waiting.unregister(key.fileobj)
             said = running[key.data].stdout.readline().strip()
-            print(f"{key.data}: {said or 'failed'} {within_s - (end - time.monotonic()):.0f} s", flush=True)
+            print(f"{key.data}: {said or 'failed'} {max_seconds - (end - time.monotonic()):.0f} s", flush=True)
             ready += [key.data] if said else []
     for name in set(running) - set(ready):
         running[name].kill()
@@ -172,11 +171,11 @@ def result_text(line, turn):
     predicted, measured = line["predicted"], line["measured"]
     peak, step_ns = measured["peak_bytes"], measured["step_ns"]
     if turn == "operators":
-        return (f"{line['network']:16} by measured operators: peak {relative_error(predicted, 'peak_with_workspaces_bytes', peak, measured['library_bytes'])}, "
-                f"step {relative_error(predicted, 'step_by_measured_ns', step_ns)}, launched {relative_error(predicted, 'step_measured_launched_ns', step_ns)}")
-    return (f"{line['network']:16} peak {peak / 2**30:6.2f} GiB, told {relative_error(predicted, 'peak_bytes', peak, measured['library_bytes'])}; saved "
-            f"{measured['saved_bytes'] / 2**30:6.2f}, told {relative_error(predicted, 'saved_bytes', measured['saved_bytes'])}; step {step_ns / 1e6:7.2f} ms, told "
-            f"{relative_error(predicted, 'step_by_rates_ns', step_ns)}; the CPU took {measured['host_ns'] / 1e6:.2f} ms; kernels {measured['kernels']}, told {predicted.get('kernels', '?')}, "
+        return (f"{line['network']:16} by measured operators: peak {error_text(predicted, 'peak_with_workspaces_bytes', peak, measured['library_bytes'])}, "
+                f"step {error_text(predicted, 'step_by_measured_ns', step_ns)}, launched {error_text(predicted, 'step_measured_launched_ns', step_ns)}")
+    return (f"{line['network']:16} peak {peak / 2**30:6.2f} GiB, told {error_text(predicted, 'peak_bytes', peak, measured['library_bytes'])}; saved "
+            f"{measured['saved_bytes'] / 2**30:6.2f}, told {error_text(predicted, 'saved_bytes', measured['saved_bytes'])}; step {step_ns / 1e6:7.2f} ms, told "
+            f"{error_text(predicted, 'step_by_rates_ns', step_ns)}; the CPU took {measured['host_ns'] / 1e6:.2f} ms; kernels {measured['kernels']}, told {predicted.get('kernels', '?')}, "
             f"busy {sum(measured['kernel_ns'].values()) / 1e6:.2f} ms")
 
 
@@ -190,14 +189,14 @@ def run_network(name, options):
     compiled = CompiledNetwork(name, options) if options.one == "both" else None
     converted, times = predict(name, options)[1], measuring.Times()
     times.compile(converted)
-    write_and_wait(out, "compiled")
+    send_and_wait(out, "compiled")
     if compiled:
-        write_and_wait(out, json.dumps(compiled.measure_steps()))
-    write_and_wait(out, json.dumps({"by_measured": predict_by_measured_operators(converted, times, options)}))
+        send_and_wait(out, json.dumps(compiled.measure_steps()))
+    send_and_wait(out, json.dumps({"by_measured": predict_by_measured_operators(converted, times, options)}))
     return 0
 
 
-def write_and_wait(out, text):
+def send_and_wait(out, text):
     """Writes a line and waits until the parent writes one."""
     out.write(text + "\n")
     out.flush()
@@ -209,7 +208,7 @@ def predict(name, options):
     import torch
 
     from umbench.torch import convert, launches, liveness, rates
-    converted = convert.of_model(model_named(name), name=name)
+    converted = convert.of_model(model_function(name), name=name)
     document = converted.document
     rates.set_durations(converted, json.loads((HERE.parent / f"results/machines/{options.machine}.json").read_text(encoding="utf-8")))
     predicted = {"peak_bytes": liveness.peak_of(document)[0], "saved_bytes": liveness.saved_bytes(document), "operators": len(document["ops"]),
@@ -245,7 +244,7 @@ class CompiledNetwork:
         import torch
         self.name, self.options = name, options
         with torch.device("cuda"):
-            self.model, self.inputs = model_named(name)()
+            self.model, self.inputs = model_function(name)()
         self.base = torch.cuda.memory_allocated()
         self.loss_of = torch.compile(with_loss(self.model.train()))
         self.warm_up()

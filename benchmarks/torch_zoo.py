@@ -1,5 +1,5 @@
 """Networks of torchvision and transformers for `umbench export`, built from configurations without reading weights. Each function returns
-(model, inputs). A number at the end of a name is the batch. TABLE lists those that a survey exports, each with its options of the command line.
+(model, inputs). TABLE is {network: options of the command line} of those that umbench.torch.survey exports.
 """
 
 import sys
@@ -81,7 +81,7 @@ def shufflenet():
 # --- transformers ---
 
 class WithLabels(nn.Module):
-    """A network of transformers, called with its input as labels. Returns its loss."""
+    """Wraps a network of transformers: returns its loss for token numbers that are both input and labels."""
 
     def __init__(self, model):
         super().__init__()
@@ -158,43 +158,43 @@ def gpt2_to_bf16():
     return in_bf16(gpt2())
 
 
-# The networks of TO_MEASURE, which torch_steps.py measures in addition to those of torch_models.py. Their batches, the
-# numbers in their names, are so large that the GPU takes most of the time, not the launching of kernels.
+# The networks of TO_MEASURE, which torch_steps.py measures in addition to those of torch_models.py. Their batches are so large that the GPU
+# takes most of the time, not the launching of kernels.
 
-def regnet_to_bf16():
-    return in_bf16(regnet(128))
-
-
-def alexnet_1024():
-    return in_bf16(torchvision_model("alexnet", 1024))
+def regnet_to_bf16(batch=128):
+    return in_bf16(regnet(batch))
 
 
-def mobilenet_v3_512():
-    return in_bf16(torchvision_model("mobilenet_v3_large", 512))
+def alexnet_1024(batch=1024):
+    return in_bf16(torchvision_model("alexnet", batch))
 
 
-def shufflenet_512():
-    return in_bf16(torchvision_model("shufflenet_v2_x1_0", 512))
+def mobilenet_v3_512(batch=512):
+    return in_bf16(torchvision_model("mobilenet_v3_large", batch))
 
 
-def gpt2_16():
-    return in_bf16(gpt2(16))
+def shufflenet_512(batch=512):
+    return in_bf16(torchvision_model("shufflenet_v2_x1_0", batch))
 
 
-def t5_32():
-    return in_bf16(t5(32))
+def gpt2_16(batch=16):
+    return in_bf16(gpt2(batch))
 
 
-def vit_128():
-    return in_bf16(vit(128))
+def t5_32(batch=32):
+    return in_bf16(t5(batch))
+
+
+def vit_128(batch=128):
+    return in_bf16(vit(batch))
 
 
 def mixtral_to_bf16():  # in float32 the experts of transformers 5.17 break the graph
     return in_bf16(mixtral())
 
 
-def mixtral_4():
-    return in_bf16(mixtral(4))
+def mixtral_4(batch=4):
+    return in_bf16(mixtral(batch))
 
 
 def resnet50_half():

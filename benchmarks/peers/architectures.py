@@ -1,23 +1,22 @@
-"""The networks that peers are timed on, as plain data: no framework is needed to read them.
+"""The networks on which other frameworks are timed, as lists of layers. This module needs no framework.
 
-Layers carry umbench's names (`umbench list networks`), so that parameters and gradients are exchanged
-by name: layer `conv1` owns `conv1.w` and `conv1.b`, a normalisation `bn1` owns `bn1.scale` and
-`bn1.shift`, and the gradient of `conv1.w` is `conv1.dw`.
+Layers have umbench's names (`umbench list networks`), by which parameters and gradients are exchanged: layer `conv1` has the parameters
+`conv1.w` and `conv1.b`, a normalisation `bn1` has `bn1.scale` and `bn1.shift`; the gradient of `conv1.w` is `conv1.dw`.
 """
 
 from collections import namedtuple
 
 Conv = namedtuple("Conv", "name inputs outputs kernel stride pad bias groups", defaults=(1, 0, True, 1))
 Norm = namedtuple("Norm", "name channels epsilon", defaults=(1e-5,))
-Relu = namedtuple("Relu", "capped", defaults=(False,))  # capped: ReLU6
-Pool = namedtuple("Pool", "window stride pad ceil", defaults=(0, False))  # ceil: the last window may overhang
+Relu = namedtuple("Relu", "capped", defaults=(False,))  # capped: it is ReLU6
+Pool = namedtuple("Pool", "window stride pad ceil", defaults=(0, False))  # ceil: the last window may extend beyond the padded image
 AveragePool = namedtuple("AveragePool", "window stride")
 GlobalPool = namedtuple("GlobalPool", "")
 Flatten = namedtuple("Flatten", "")
 Linear = namedtuple("Linear", "name inputs outputs")
-# relu(body(x) + shortcut(x)), or the sum alone; an empty shortcut is x itself.
+# relu(body(x) + shortcut(x)), without `relu` the sum alone. An empty shortcut stands for x itself.
 Residual = namedtuple("Residual", "body shortcut relu", defaults=(True,))
-# Several bodies on x; their channels are concatenated.
+# All bodies read x; the results are concatenated along channels.
 Branches = namedtuple("Branches", "bodies")
 # Each body reads the concatenation of x and all earlier results; the result is that of x and all results.
 Dense = namedtuple("Dense", "bodies")
@@ -25,16 +24,16 @@ Dense = namedtuple("Dense", "bodies")
 IMAGE_SIZE, CLASSES = 224, 1000  # pixels along an edge of an image; classes of labels
 
 VGG_STAGES = {"vgg11": (1, 1, 2, 2, 2), "vgg13": (2, 2, 2, 2, 2), "vgg16": (2, 2, 3, 3, 3), "vgg19": (2, 2, 4, 4, 4)}
-# Blocks in each stage, and whether they are bottlenecks.
+# {network: (blocks in each stage, whether they are bottlenecks)}
 RESNETS = {"resnet18": ((2, 2, 2, 2), False), "resnet34": ((3, 4, 6, 3), False), "resnet50": ((3, 4, 6, 3), True),
            "resnet101": ((3, 4, 23, 3), True), "resnet152": ((3, 8, 36, 3), True)}
 NAMES = ("alexnet", *VGG_STAGES, *RESNETS, "googlenet", "densenet121", "mobilenet_v2")
-# Channels of each inception block: 1 x 1; the two layers of the second and of the third branch; 1 x 1 after the pool.
+# {inception block: its channels in the order of the arguments of _inception()}
 INCEPTIONS = {"3a": (64, 96, 128, 16, 32, 32), "3b": (128, 128, 192, 32, 96, 64), "4a": (192, 96, 208, 16, 48, 64),
               "4b": (160, 112, 224, 24, 64, 64), "4c": (128, 128, 256, 24, 64, 64), "4d": (112, 144, 288, 32, 64, 64),
               "4e": (256, 160, 320, 32, 128, 128), "5a": (256, 160, 320, 32, 128, 128), "5b": (384, 192, 384, 48, 128, 128)}
-# Expansion, channels, blocks, stride.
-INVERTED = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
+# (expansion, channels, blocks, stride) of each stage of MobileNetV2
+MOBILENET_STAGES = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
 
 
 def layers_of(network):
@@ -58,9 +57,9 @@ def alexnet():
             Conv("conv5", 256, 256, 3, 1, 1), Relu(), Pool(3, 2), *classifier(256 * 6 * 6)]
 
 
-def vgg(stages):
+def vgg(depths):
     layers, channels = [], 3
-    for stage, (width, depth) in enumerate(zip((64, 128, 256, 512, 512), stages), start=1):
+    for stage, (width, depth) in enumerate(zip((64, 128, 256, 512, 512), depths), start=1):
         for number in range(1, depth + 1):
             layers += [Conv(f"conv{stage}_{number}", channels, width, 3, 1, 1), Relu()]
             channels = width
@@ -73,7 +72,7 @@ def _convolution_with_norm(conv, norm, inputs, outputs, kernel, stride=1):
     return [Conv(conv, inputs, outputs, kernel, stride, kernel // 2, False), Norm(norm, outputs)]
 
 
-def _block(name, inputs, width, outputs, stride):
+def _residual_block(name, inputs, width, outputs, stride):
     if outputs == width:  # two 3 x 3 convolutions; else a bottleneck around one
         body = [*_convolution_with_norm(f"{name}.conv1", f"{name}.bn1", inputs, width, 3, stride), Relu(),
                 *_convolution_with_norm(f"{name}.conv2", f"{name}.bn2", width, width, 3)]
@@ -86,31 +85,31 @@ def _block(name, inputs, width, outputs, stride):
     return Residual(tuple(body), tuple(shortcut))
 
 
-def resnet(stages, bottleneck):
+def resnet(depths, has_bottlenecks):
     layers, channels = [*_convolution_with_norm("conv1", "bn1", 3, 64, 7, 2), Relu(), Pool(3, 2, 1)], 64
-    for stage, depth in enumerate(stages):
+    for stage, depth in enumerate(depths):
         width = 64 << stage
-        outputs = 4 * width if bottleneck else width
+        outputs = 4 * width if has_bottlenecks else width
         for number in range(depth):
             stride = 2 if stage > 0 and number == 0 else 1
-            layers.append(_block(f"layer{stage + 1}.{number}", channels, width, outputs, stride))
+            layers.append(_residual_block(f"layer{stage + 1}.{number}", channels, width, outputs, stride))
             channels = outputs
     return layers + [GlobalPool(), Flatten(), Linear("fc", channels, CLASSES)]
 
 
-def _basic(name, inputs, outputs, kernel, stride=1):
+def _convolution_norm_relu(name, inputs, outputs, kernel, stride=1):
     return [Conv(f"{name}.conv", inputs, outputs, kernel, stride, kernel // 2, False), Norm(f"{name}.bn", outputs, 1e-3), Relu()]
 
 
-def _inception(name, inputs, one, reduced_three, three, reduced_five, five, pooled):
-    return Branches((tuple(_basic(f"{name}.branch1", inputs, one, 1)),
-                     (*_basic(f"{name}.branch2.0", inputs, reduced_three, 1), *_basic(f"{name}.branch2.1", reduced_three, three, 3)),
-                     (*_basic(f"{name}.branch3.0", inputs, reduced_five, 1), *_basic(f"{name}.branch3.1", reduced_five, five, 3)),
-                     (Pool(3, 1, 1, True), *_basic(f"{name}.branch4.1", inputs, pooled, 1))))
+def _inception(name, inputs, channels_1x1, reduced_3x3, channels_3x3, reduced_5x5, channels_5x5, channels_pool):
+    return Branches((tuple(_convolution_norm_relu(f"{name}.branch1", inputs, channels_1x1, 1)),
+                     (*_convolution_norm_relu(f"{name}.branch2.0", inputs, reduced_3x3, 1), *_convolution_norm_relu(f"{name}.branch2.1", reduced_3x3, channels_3x3, 3)),
+                     (*_convolution_norm_relu(f"{name}.branch3.0", inputs, reduced_5x5, 1), *_convolution_norm_relu(f"{name}.branch3.1", reduced_5x5, channels_5x5, 3)),
+                     (Pool(3, 1, 1, True), *_convolution_norm_relu(f"{name}.branch4.1", inputs, channels_pool, 1))))
 
 
 def googlenet():
-    layers = [*_basic("conv1", 3, 64, 7, 2), Pool(3, 2, 0, True), *_basic("conv2", 64, 64, 1), *_basic("conv3", 64, 192, 3),
+    layers = [*_convolution_norm_relu("conv1", 3, 64, 7, 2), Pool(3, 2, 0, True), *_convolution_norm_relu("conv2", 64, 64, 1), *_convolution_norm_relu("conv3", 64, 192, 3),
               Pool(3, 2, 0, True)]
     channels = 192
     for name, widths in INCEPTIONS.items():
@@ -144,7 +143,7 @@ def mobilenet_v2():
         return [Conv(f"{name}.conv", inputs, outputs, kernel, stride, kernel // 2, False, groups), Norm(f"{name}.bn", outputs)]
 
     layers, channels, number = [*convolution_with_norm("features.0", 3, 32, 3, 2), Relu(True)], 32, 0
-    for expansion, width, blocks, stride in INVERTED:
+    for expansion, width, blocks, stride in MOBILENET_STAGES:
         for block in range(blocks):
             number += 1
             name, hidden, step = f"features.{number}", channels * expansion, stride if block == 0 else 1
@@ -189,6 +188,6 @@ def all_parameters(layers):
 
 
 def gradient_name(parameter):
-    """'conv1.w' -> 'conv1.dw'."""
+    """The name of a parameter's gradient: 'conv1.dw' for 'conv1.w'."""
     stem, leaf = parameter.rsplit(".", 1)
     return f"{stem}.d{leaf}"

@@ -1,5 +1,5 @@
-"""Runs functions in child processes, so that each has its own peak of memory, and neither a crash nor a hang reaches the parent. The parent
-forks, so what it has imported need not be imported again; it must not have touched CUDA."""
+"""Runs functions in forked child processes: each has its own peak of memory, and the parent survives a crash or hang. The parent must not have
+initialised CUDA."""
 
 import multiprocessing
 import os
@@ -12,7 +12,7 @@ _context = multiprocessing.get_context("fork")
 
 def run(function, task, deadline_s):
     """Runs function(task) in a child process. Returns (result, None), or (None, reason of the failure)."""
-    return _answer_of(_start(function, task), deadline_s, deadline_s)
+    return _wait_for_answer(_start(function, task), deadline_s, deadline_s)
 
 
 def run_all(function, tasks, deadline_s, jobs):
@@ -22,7 +22,7 @@ def run_all(function, tasks, deadline_s, jobs):
         started = [_start(function, task) for task in tasks[first:first + jobs]]
         end = time.monotonic() + deadline_s
         try:
-            answers += [_answer_of(child, max(0.0, end - time.monotonic()), deadline_s) for child in started]
+            answers += [_wait_for_answer(child, max(0.0, end - time.monotonic()), deadline_s) for child in started]
         finally:
             for child, _ in started:
                 if child.is_alive():
@@ -38,9 +38,9 @@ def _start(function, task):
     return child, receiver
 
 
-def _answer_of(started, left_s, deadline_s):
-    """Waits up to left_s for the answer and stops the child; deadline_s is for the message."""
-    child, receiver = started
+def _wait_for_answer(process_and_receiver, left_s, deadline_s):
+    """Waits up to left_s for the answer and stops the child. deadline_s is used in the error message alone."""
+    child, receiver = process_and_receiver
     try:
         answer = receiver.recv() if receiver.poll(left_s) else (None, f"not done within {deadline_s:g} s")
     except EOFError:

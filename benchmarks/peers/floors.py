@@ -1,9 +1,8 @@
 """Lower bounds ("floors") of times from the measured rates of the GPU, and the operators that take longest beyond them.
 
-The floor of an operator is its arithmetic over the measured matrix rate of the precision, or its bytes
-(each operand once) over the measured copy bandwidth, whichever takes longer. The floor of a step is the
-sum over its operators. Convolutions count with the arithmetic of their definition ("direct"):
-algorithms that need less of it (Winograd's, in fp32) can be faster than that.
+The floor of an operator is the longer one of two times: its arithmetic divided by the measured matrix rate of the precision, and its bytes
+(each operand once) divided by the measured copy bandwidth. The floor of a step is the sum over its operators. Convolutions count with the
+arithmetic of direct convolution: algorithms with less arithmetic (Winograd's, in fp32) can be faster than the floor.
 """
 
 import re
@@ -33,11 +32,11 @@ def floor_of(engines, ceilings, precision):
     }
 
 
-def gaps_of(engines, ceilings, precision, top=TOP):
-    """[{op, engine, time_ms, floor_ms}] of the `top` operators furthest above their floors, largest gap first."""
+def gaps_of(engines, ceilings, precision, max_count=TOP):
+    """[{op, engine, time_ms, floor_ms}] of the `max_count` operators furthest above their floors, largest gap first."""
     rows = [{"op": e["op"], "engine": e["engine"], "time_ms": e["time_ns"] / 1e6,
              "floor_ms": floor_ns(e, ceilings, precision) / 1e6} for e in engines]
-    return sorted(rows, key=_negative_gap)[:top]
+    return sorted(rows, key=_negative_gap)[:max_count]
 
 
 def gaps_by_kind(engines, ceilings, precision, network):
@@ -52,8 +51,8 @@ def gaps_by_kind(engines, ceilings, precision, network):
     return sorted(({**row, "operators": len(row["operators"])} for row in rows.values()), key=_negative_gap)
 
 
-def _without_slice(op):
-    return re.sub(r" \[[^\[\]]*\]$", "", op)
+def _without_slice(op_name):
+    return re.sub(r" \[[^\[\]]*\]$", "", op_name)
 
 
 def _negative_gap(row):
@@ -71,14 +70,14 @@ def layer_kinds(layers):
     return found
 
 
-def kind_of(op, layers):
+def kind_of(op_name, layers):
     """The kind of the layer and of the pass: 'convolution.backward_filter' for 'layer1.0.conv2.backward_filter'. For layers without
     parameters it is the operator's name without numbers and blocks."""
-    op = _without_slice(op)
-    if op.endswith(".bf16"):
+    op_name = _without_slice(op_name)
+    if op_name.endswith(".bf16"):
         return "cast"
-    stem, _, task = op.partition(".backward")
-    role = f".backward{task}" if task or op.endswith(".backward") else ""
+    stem, _, task = op_name.partition(".backward")
+    role = f".backward{task}" if task or op_name.endswith(".backward") else ""
     stem, again, _ = stem.partition(".again")
     own_name = re.sub(r"\d+(_\d+)?$", "", stem.rsplit(".", 1)[-1])
     return layers.get(stem, own_name or "other") + again + role

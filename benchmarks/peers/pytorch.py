@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 """Times one training step of PyTorch and of umbench in turn, and compares their gradients.
 
-Forward and backward of mean cross-entropy: no optimiser, no dropout, the same shapes, and for the
-gradients the same weights and inputs, which umbench exports. PyTorch runs in its usual best settings:
-cuDNN's own search on; fp32 without TF32 in NCHW, tf32 and bf16 (autocast) with channels last. umbench,
-PyTorch as it is, PyTorch compiled and the comparison have a process each, one after the other. Each row is
-appended to the file as soon as it is complete.
+A step is forward and backward pass of mean cross-entropy, without optimiser and dropout. Gradients are compared with the same weights and
+inputs, which umbench exports. PyTorch runs in its usual best settings: with cuDNN's own search; fp32 without TF32 in NCHW, tf32 and bf16
+(autocast) with channels last. umbench, eager PyTorch, compiled PyTorch and the comparison run one after the other, each in its own process.
+Each row is appended to the file as soon as it is complete.
 
     python3 benchmarks/peers/pytorch.py --umbench build/cuda/umbench
     python3 benchmarks/peers/pytorch.py --rows vgg16/64/tf32 resnet50/128/bf16:fusion=fused,workspace=1GiB
@@ -39,11 +38,11 @@ from umbench import load, peer_files  # noqa: E402
 WAYS = ("eager", "graph", "compile")
 # Each group of ways runs in one process, so that cuDNN searches once for both. Compiled steps are a separate group,
 # since compiling can hang.
-TOGETHER = (("eager", "graph"), ("compile", "compile_graph"))
+WAYS_OF_PROCESSES = (("eager", "graph"), ("compile", "compile_graph"))
 STANDARD_ORDER = {"fp32": "nchw", "tf32": "nhwc", "bf16": "nhwc"}
 
 
-def parse(arguments):
+def parse(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--umbench", default=str(ROOT / "build/cuda/umbench"), metavar="PATH", help="the binary")
     parser.add_argument("--rows", nargs="+", metavar="ROW", help="NETWORK/BATCH/PRECISION[:fusion=F,workspace=BYTES,"
@@ -65,7 +64,7 @@ def parse(arguments):
     parser.add_argument("--reference", choices=["none", "fp32", "fp64"], help="what both gradients are held against "
                         "as well (fp64 for fp32; fp32 without TF32 for tf32 and bf16)")
     parser.add_argument("--list", action="store_true", help="print the rows and stop")
-    args = parser.parse_args(arguments)
+    args = parser.parse_args(argv)
     counts = [args.samples, args.warmup, *(n for n in (args.check_batch, args.compile_jobs) if n is not None)]
     if min(counts) < 1:
         parser.error("--samples, --warmup, --check-batch and --compile-jobs must be at least 1")
@@ -84,9 +83,9 @@ def parse(arguments):
     return args
 
 
-def main(arguments=None):
+def main(argv=None):
     began = time.monotonic()
-    args = parse(arguments)
+    args = parse(argv)
     if args.list:
         print("\n".join(f"{r.key}:fusion={r.fusion},workspace={r.workspace},slices={r.slices}{r.order and ',order=' + r.order}"
                         for r in args.rows))
@@ -94,11 +93,11 @@ def main(arguments=None):
     binary = shutil.which(args.umbench)
     if not binary:
         sys.exit(f"error: --umbench: {args.umbench} is no program; build it (cmake --preset cuda) or name it")
-    steps = torch_steps()
+    steps = import_torch_steps()
     card, why = children.run(steps.measure_ceilings, {"copy_bytes": 4 << 30, "matrix_size": 8192}, args.deadline)
     if not card:
         sys.exit(f"error: PyTorch cannot use the GPU: {why}")
-    out = Path(args.out or ROOT / "results/peers" / f"pytorch_{slug_of(card['gpu'])}.jsonl")
+    out = Path(args.out or ROOT / "results/peers" / f"pytorch_{gpu_in_file_name(card['gpu'])}.jsonl")
     held = peer_files.read(out) if args.resume and out.exists() else []
     done = {peer_files.key_of(row) for row in held if peer_files.is_complete(row)}
     wanted = [row for row in args.rows if row.key not in done]
@@ -107,7 +106,7 @@ def main(arguments=None):
             say(f"{row.key}: in {out} already")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # children are stopped on the way out
     if args.compile_jobs and "compile" in args.ways:
-        warm_compiler(wanted, steps, args)
+        compile_beforehand(wanted, steps, args)
     missing = 0
     for number, row in enumerate(wanted):
         if args.stop_after and time.monotonic() - began > args.stop_after:
@@ -120,14 +119,14 @@ def main(arguments=None):
     return 1 if missing else 0
 
 
-def warm_compiler(wanted, steps, args):
+def compile_beforehand(wanted, steps, args):
     tasks = [task_of(row, order, ["compile"], args) for row in wanted for order in orders_of(row, args)]
-    for task, (_, why) in zip(tasks, children.run_all(steps.warm_compiler, tasks, args.deadline, args.compile_jobs)):
+    for task, (_, why) in zip(tasks, children.run_all(steps.fill_compiler_cache, tasks, args.deadline, args.compile_jobs)):
         if why:
             say(f"{task['network']}/{task['batch']}/{task['precision']}: not compiled beforehand: {why}")
 
 
-def torch_steps():
+def import_torch_steps():
     try:
         import torch_steps as steps
     except ImportError as error:
@@ -135,8 +134,8 @@ def torch_steps():
     return steps
 
 
-def slug_of(gpu):
-    """'NVIDIA H200' -> 'h200'."""
+def gpu_in_file_name(gpu):
+    """The name of a GPU as in file names: 'h200' for 'NVIDIA H200'."""
     return re.sub(r"[^a-z0-9]+", "_", gpu.lower().replace("nvidia", "")).strip("_")
 
 
@@ -145,11 +144,11 @@ def say(text):
 
 
 @contextlib.contextmanager
-def duration_printed(row, what):
+def printing_duration(row, part):
     """A context that prints how long a part of a row took, since a row can take minutes."""
     began = time.monotonic()
     yield
-    say(f"{row.key}: {what}: {time.monotonic() - began:.0f} s")
+    say(f"{row.key}: {part}: {time.monotonic() - began:.0f} s")
 
 
 def append(path, line):
@@ -168,22 +167,22 @@ def append(path, line):
 
 def measure(row, binary, steps, card, args):
     """Measures a row and returns its line. A missing value is null or has its reason, so that a failure does not prevent the other rows."""
-    line = blank_line(row, card)
+    line = empty_line(row, card)
     try:
-        with tempfile.TemporaryDirectory() as values:
-            with duration_printed(row, "umbench"):
-                add_umbench(line, row, binary, None if args.no_gradients else values, args)
+        with tempfile.TemporaryDirectory() as values_folder:
+            with printing_duration(row, "umbench"):
+                add_umbench(line, row, binary, None if args.no_gradients else values_folder, args)
             line["modes"] = pytorch_modes(row, steps, args)
             if not args.no_gradients:
-                with duration_printed(row, "gradients"):
-                    line["gradients"] = gradients(row, binary, steps, values, args)
+                with printing_duration(row, "gradients"):
+                    line["gradients"] = compare_gradients(row, binary, steps, values_folder, args)
     except Exception as error:  # for instance a full disk, or a record of another version of umbench
         failure = {"reason": f"{type(error).__name__}: {error}"}
         line |= {"umbench": line["umbench"] or failure, "gradients": line["gradients"] or failure}
     return line | peer_files.ratios(line)
 
 
-def blank_line(row, card):
+def empty_line(row, card):
     return {"kind": "peer", "schema": 1, "peer": "pytorch", "network": row.network, "batch": row.batch,
             "precision": row.precision, "pass": "train",
             "created": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -193,9 +192,9 @@ def blank_line(row, card):
                          "torch": card["torch"], "umbench": None, "umbench_cuda": None, "umbench_cudnn": None}}
 
 
-def add_umbench(line, row, binary, values, args):
+def add_umbench(line, row, binary, values_folder, args):
     try:
-        export = values if args.check_batch in (None, row.batch) else None
+        export = values_folder if args.check_batch in (None, row.batch) else None
         environment, record = umbench_runs.run(binary, row, args.warmup + args.samples, args.deadline, export)
     except (umbench_runs.Failed, load.BadInput) as error:
         line["umbench"] = {"reason": str(error)}
@@ -221,38 +220,38 @@ def pytorch_modes(row, steps, args):
     """Time and peak of every way of running PyTorch, or the reason why there are none."""
     modes = []
     for order in orders_of(row, args):
-        for ways in ways_of(args):
-            with duration_printed(row, f"PyTorch {', '.join(ways)}"):
+        for ways in groups_of_ways(args):
+            with printing_duration(row, f"PyTorch {', '.join(ways)}"):
                 found, why = children.run(steps.time_modes, task_of(row, order, ways, args), args.deadline)
             found = found or {way: {"reason": why} for way in ways}
             modes += [{"way": way, "memory_order": order, **result} for way, result in found.items()]
     return modes
 
 
-def ways_of(args):
+def groups_of_ways(args):
     wanted = {*args.ways, *(f"{way}_graph" for way in args.ways if way == "compile")}
-    return [ways for ways in ([way for way in group if way in wanted] for group in TOGETHER) if ways]
+    return [ways for ways in ([way for way in group if way in wanted] for group in WAYS_OF_PROCESSES) if ways]
 
 
-def gradients(row, binary, steps, values, args):
+def compare_gradients(row, binary, steps, values_folder, args):
     batch = args.check_batch or row.batch
     try:
         if batch != row.batch:
-            umbench_runs.run(binary, dataclasses.replace(row, batch=batch), 1, args.deadline, values)
-        elif not (Path(values) / "loss.npy").is_file():
+            umbench_runs.run(binary, dataclasses.replace(row, batch=batch), 1, args.deadline, values_folder)
+        elif not (Path(values_folder) / "loss.npy").is_file():
             raise umbench_runs.Failed("umbench wrote no values")
     except (umbench_runs.Failed, load.BadInput) as error:
         return {"reason": str(error)}
     reference = args.reference or ("fp64" if row.precision == "fp32" else "fp32")
     task = {"network": row.network, "batch": batch, "precision": row.precision, "order": STANDARD_ORDER[row.precision],
-            "values": values, "reference": None if reference == "none" else reference}
+            "values": values_folder, "reference": None if reference == "none" else reference}
     found, why = children.run(steps.compare, task, args.deadline)
     return found or {"reason": why}
 
 
 def summary(line):
-    def shown(value, form):
-        return "-" if value is None else format(value, form)
+    def shown(value, format_spec):
+        return "-" if value is None else format(value, format_spec)
 
     return (f"{peer_files.key_of(line)}: umbench {shown(line['umbench_ms'], '.3f')} ms, PyTorch "
             f"{shown(line['pytorch_ms'], '.3f')} ms ({line['pytorch_mode'] or '-'}), time ratio "

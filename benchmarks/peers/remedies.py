@@ -2,7 +2,7 @@
 """Compares PyTorch's remedies for a lack of memory with `best` within the same peak of device memory.
 
 Each remedy (compiled with an activation memory budget, activation checkpointing, save_on_cpu) is timed in a process of its own; then
-umbench runs `best` with that peak as its budget. A line of JSON each; --resume skips what the file holds.
+umbench runs `best` with that peak as its budget. Each remedy is a line of JSON; --resume skips lines that the file has.
 
     python3 benchmarks/peers/remedies.py --umbench build/cuda/umbench --out remedies.jsonl
 """

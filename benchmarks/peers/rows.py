@@ -16,7 +16,7 @@ ORDERS = ("nchw", "nhwc")
 
 
 class BadRow(Exception):
-    """A row that cannot be run; the message names it and what is wrong."""
+    """A row that cannot be run. The message names the row and the error."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Row:
 
 
 # The rows of the published table. `workspace` is the cap for one operator: AlexNet's activations are small, so a
-# workspace is a large share of its peak. `slices` costs a little time and saves memory. ResNet-50 in fp32 is there for
+# workspace is a large share of its peak. `slices` costs a little time and saves memory. ResNet-50 is in fp32, too, for
 # its gradients: in tf32 and bf16 roundings grow so much through its layers that two correct results differ widely.
 TABLE = [
     Row("vgg16", 64, "fp32"), Row("vgg16", 256, "fp32"),
@@ -64,8 +64,8 @@ def parse_row(text):
     if len(parts) != 3:
         raise BadRow(f"row '{text}' is not NETWORK/BATCH/PRECISION[:option=value,...], such as vgg16/64/tf32:fusion=lean")
     network, batch, precision = parts
-    _one_of(text, "network", network, architectures.NAMES)
-    _one_of(text, "precision", precision, PRECISIONS)
+    _check_choice(text, "network", network, architectures.NAMES)
+    _check_choice(text, "precision", precision, PRECISIONS)
     if not re.fullmatch(r"[1-9][0-9]{0,6}", batch):
         raise BadRow(f"row '{text}': batch '{batch}' is not a number from 1 to 9999999")
     row = Row(network, int(batch), precision)
@@ -79,7 +79,7 @@ def _options(text, options):
         name, separator, value = option.partition("=")
         if not separator or not value:
             raise BadRow(f"row '{text}': '{option}' is not option=value")
-        _one_of(text, "option", name, ("fusion", "workspace", "order", "slices"))
+        _check_choice(text, "option", name, ("fusion", "workspace", "order", "slices"))
         if name in found:
             raise BadRow(f"row '{text}': {name} is given twice")
         found[name] = value
@@ -88,13 +88,13 @@ def _options(text, options):
         raise BadRow(f"row '{text}': slices '{slices}' is not a number from 1 to 64")
     if "slices" in found:
         found["slices"] = int(slices)
-    _one_of(text, "fusion", found.get("fusion", FUSIONS[0]), FUSIONS)
-    _one_of(text, "order", found.get("order", ORDERS[0]), ORDERS)
+    _check_choice(text, "fusion", found.get("fusion", FUSIONS[0]), FUSIONS)
+    _check_choice(text, "order", found.get("order", ORDERS[0]), ORDERS)
     if not re.fullmatch(r"[0-9]+(\.[0-9]+)? ?([kMGT]i?B)?", found.get("workspace", "0")):
         raise BadRow(f"row '{text}': workspace '{found['workspace']}' is not a number of bytes such as 512MiB")
     return found
 
 
-def _one_of(text, what, value, choices):
+def _check_choice(text, option, value, choices):
     if value not in choices:
-        raise BadRow(f"row '{text}': unknown {what} '{value}'; there are {', '.join(choices)}")
+        raise BadRow(f"row '{text}': unknown {option} '{value}'; there are {', '.join(choices)}")

@@ -57,7 +57,7 @@ def build(layers):
     for layer in layers:
         inner = [build(each) for each in nets.inner_layers(layer)]
         if inner:
-            modules.append(_block(layer)(*(module for module, _ in inner)))
+            modules.append(_block_class(layer)(*(module for module, _ in inner)))
             for _, names in inner:
                 parameters |= names
             continue
@@ -67,7 +67,7 @@ def build(layers):
     return nn.Sequential(*modules), parameters
 
 
-def _block(layer):
+def _block_class(layer):
     if isinstance(layer, nets.Residual):
         return functools.partial(Residual, layer.relu)
     return Dense if isinstance(layer, nets.Dense) else Branches
@@ -92,13 +92,13 @@ def _module(layer):
 class Step:
     """Forward and backward of mean cross-entropy: no optimiser, no dropout."""
 
-    def __init__(self, network, batch, precision, order, device="cuda"):
+    def __init__(self, network, batch, precision, memory_order, device="cuda"):
         tf32 = precision == "tf32"
         torch.backends.cuda.matmul.allow_tf32 = tf32
         torch.backends.cudnn.allow_tf32 = tf32
         torch.manual_seed(0)
         kind = torch.float64 if precision == "fp64" else torch.float32
-        self.layout = torch.channels_last if order == "nhwc" else torch.contiguous_format
+        self.layout = torch.channels_last if memory_order == "nhwc" else torch.contiguous_format
         self.precision, self.device = precision, device
         with torch.device(device):
             self.model, self.parameters = build(nets.layers_of(network))
@@ -128,12 +128,12 @@ class Step:
         """Loads parameters, inputs and labels from the files that umbench wrote."""
         with torch.no_grad():
             for name, parameter in self.parameters.items():
-                parameter.copy_(values(folder, name, self.device).reshape(parameter.shape))
-        self.data = self.to_input_type(values(folder, "data", self.device))
-        self.labels = values(folder, "labels", self.device).reshape(-1).long()
+                parameter.copy_(read_tensor(folder, name, self.device).reshape(parameter.shape))
+        self.data = self.to_input_type(read_tensor(folder, "data", self.device))
+        self.labels = read_tensor(folder, "labels", self.device).reshape(-1).long()
 
 
-def values(folder, name, device):
+def read_tensor(folder, name, device):
     """The tensor of that name that umbench wrote to the folder."""
     return torch.from_numpy(numpy.load(Path(folder) / f"{name}.npy")).to(device)
 
@@ -141,7 +141,7 @@ def values(folder, name, device):
 # --- time and memory ---
 
 
-def warm_compiler(task):
+def fill_compiler_cache(task):
     """Compiles a step, so that another process finds the results in the compiler's cache."""
     step = Step(task["network"], task["batch"], task["precision"], task["order"])
     compile_loss_of(step, task["compile_mode"])
@@ -203,15 +203,15 @@ def _time_as_graph(step, task):
     return measure_calls(graph.replay, task["samples"])
 
 
-def measure_calls(call, samples):
-    """{ms, samples_ms, peak_bytes} of calls; the peak also covers what ran since PyTorch's peak was reset."""
-    times = _time_calls(call, samples)
+def measure_calls(call, count):
+    """{ms, samples_ms, peak_bytes} of calls. The peak counts from the last reset of PyTorch's peak."""
+    times = _time_calls(call, count)
     return {"ms": statistics.median(times), "samples_ms": times, "peak_bytes": torch.cuda.max_memory_allocated()}
 
 
-def _time_calls(call, samples):
+def _time_calls(call, count):
     """Milliseconds of each call, by events on the current stream."""
-    marks = [torch.cuda.Event(enable_timing=True) for _ in range(samples + 1)]
+    marks = [torch.cuda.Event(enable_timing=True) for _ in range(count + 1)]
     marks[0].record()
     for mark in marks[1:]:
         call()
@@ -229,42 +229,42 @@ def compare(task):
     device = task.get("device", "cuda")
     of_umbench = umbench_gradients(task, device)
     loss, of_pytorch = pytorch_gradients(task, task["precision"], task["order"], device)
-    umbench_loss = values(task["values"], "loss", "cpu").item()
-    result = {"batch": task["batch"], "umbench_loss": finite(umbench_loss), "pytorch_loss": finite(loss),
-              "to_pytorch": errors(of_umbench, of_pytorch), "reference": task["reference"]}
+    umbench_loss = read_tensor(task["values"], "loss", "cpu").item()
+    result = {"batch": task["batch"], "umbench_loss": none_if_infinite(umbench_loss), "pytorch_loss": none_if_infinite(loss),
+              "to_pytorch": relative_errors(of_umbench, of_pytorch), "reference": task["reference"]}
     if not task["reference"]:
         return result
     try:
         loss, of_reference = pytorch_gradients(task, task["reference"], "nchw", device)
     except Exception as error:  # for instance too little memory for fp64; the comparison above is kept
         return result | {"reference_reason": reason_of(error)}
-    return result | {"reference_loss": finite(loss), "umbench_to_reference": errors(of_umbench, of_reference),
-                     "pytorch_to_reference": errors(of_pytorch, of_reference)}
+    return result | {"reference_loss": none_if_infinite(loss), "umbench_to_reference": relative_errors(of_umbench, of_reference),
+                     "pytorch_to_reference": relative_errors(of_pytorch, of_reference)}
 
 
 def umbench_gradients(task, device):
     """{umbench's name of a parameter: the gradient that umbench wrote}."""
     names = nets.all_parameters(nets.layers_of(task["network"]))
-    return {name: values(task["values"], nets.gradient_name(name), device) for name in names}
+    return {name: read_tensor(task["values"], nets.gradient_name(name), device) for name in names}
 
 
-def pytorch_gradients(task, precision, order, device):
+def pytorch_gradients(task, precision, memory_order, device):
     """(loss, {umbench's name of a parameter: the gradient}) of a step with the weights and inputs that umbench wrote."""
-    step = Step(task["network"], task["batch"], precision, order, device)
+    step = Step(task["network"], task["batch"], precision, memory_order, device)
     step.load(task["values"])
     loss = step()
     return loss.item(), {name: parameter.grad for name, parameter in step.parameters.items()}
 
 
-def errors(gradients, expected):
+def relative_errors(gradients, expected):
     """The relative errors ||gradient - expected|| / ||expected|| of all tensors: the largest with its name, and the median. None stands for
     an infinite error or NaN, which counts as the largest."""
     each = {name: relative_error(gradients[name], expected[name]) for name in expected}
     worst = max(each, key=each.get)
-    return {"worst": finite(each[worst]), "worst_tensor": worst, "median": finite(statistics.median(each.values()))}
+    return {"worst": none_if_infinite(each[worst]), "worst_tensor": worst, "median": none_if_infinite(statistics.median(each.values()))}
 
 
-def finite(value):
+def none_if_infinite(value):
     return value if math.isfinite(value) else None
 
 
@@ -286,12 +286,12 @@ def measure_ceilings(task):
             "cudnn": torch.backends.cudnn.version()}
 
 
-def _copy_rate(size):
-    source = torch.randn(size // 4, device="cuda")
+def _copy_rate(byte_count):
+    source = torch.randn(byte_count // 4, device="cuda")
     target = torch.empty_like(source)
     for _ in range(3):
         target.copy_(source)
-    return 2 * size / (1e-3 * statistics.median(_time_calls(lambda: target.copy_(source), 10)))
+    return 2 * byte_count / (1e-3 * statistics.median(_time_calls(lambda: target.copy_(source), 10)))
 
 
 def _matrix_rate(precision, size):

@@ -13,7 +13,7 @@ from umbench import load  # noqa: E402
 
 
 class Failed(Exception):
-    """The run of umbench failed; the message says why."""
+    """The run of umbench failed. The message has the reason."""
 
 
 def strategy_options(row):

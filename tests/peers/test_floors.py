@@ -25,7 +25,7 @@ def test_the_largest_gap_comes_first():
     gaps = floors.gaps_of(ENGINES, CEILINGS, "fp32")
     assert [gap["op"] for gap in gaps] == ["conv", "relu"]
     assert gaps[0]["time_ms"] == 3.0 and gaps[0]["engine"] == "e1"
-    assert len(floors.gaps_of(ENGINES, CEILINGS, "fp32", top=1)) == 1
+    assert len(floors.gaps_of(ENGINES, CEILINGS, "fp32", max_count=1)) == 1
 
 
 @pytest.mark.parametrize("op, kind", [

@@ -35,7 +35,7 @@ def test_every_operator_keeps_what_it_touches_and_takes_its_time():
 def test_operators_together_take_what_an_iteration_takes(monkeypatch):
     engines = [{"op": "a", "time_ns": 300, "workspace_bytes": 8}, {"op": "b", "time_ns": 100, "workspace_bytes": 0}]
     monkeypatch.setattr(replay.load, "read", lambda path: ({}, [record("vgg16", "device", 0.9, 200) | {"engines": engines}]))
-    assert replay.engines_of(Path("in_core.jsonl"), "vgg16") == {"a": (150, 8), "b": (50, 0)}
+    assert replay.operator_costs(Path("in_core.jsonl"), "vgg16") == {"a": (150, 8), "b": (50, 0)}
 
 
 def test_the_made_network_is_taken(tmp_path):
@@ -80,7 +80,7 @@ def test_the_page_says_how_many_kept_slowdowns_agree(card):
     apart = [abs(theirs / ours - 1) for (_, _, strategy), (ours, theirs) in found.items() if strategy != "device"]
     page = (ROOT / "results/study/README.md").read_text(encoding="utf-8").splitlines()
     row = next(line for line in page if line.startswith(f"| `replay_beside_computed_{card}.jsonl`"))
-    assert f"{sum(each <= replay.MAX_DIFFERENCE for each in apart)} of {len(apart)} slowdowns within 15 %" in row
+    assert f"{sum(each <= replay.TOLERATED_DIFFERENCE for each in apart)} of {len(apart)} slowdowns within 15 %" in row
 
 
 def test_curves_compare_replayed_networks_with_the_simulator(tmp_path, monkeypatch, capfd):

@@ -48,7 +48,7 @@ def time_modes(task):
     return {way: answers[way] for way in task["ways"]}
 
 
-def warm_compiler(task):
+def fill_compiler_cache(task):
     if task["precision"] == "tf32":
         raise RuntimeError("no memory")
 
@@ -64,8 +64,8 @@ def run(tmp_path, monkeypatch):
     binary.write_text(FAKE.format(python=sys.executable, folder=conftest.ROOT / "tests/plots"))
     binary.chmod(0o755)
     steps = types.SimpleNamespace(measure_ceilings=lambda task: conftest.CARD, time_modes=time_modes, compare=compare,
-                                  warm_compiler=warm_compiler)
-    monkeypatch.setattr(pytorch, "torch_steps", lambda: steps)
+                                  fill_compiler_cache=fill_compiler_cache)
+    monkeypatch.setattr(pytorch, "import_torch_steps", lambda: steps)
     out = tmp_path / "folder" / "rows.jsonl"
 
     def call(*arguments):
@@ -185,7 +185,7 @@ def test_gradients_may_be_left_out_or_compared_on_fewer_images(run):
     ("eager,graph,compile", [["eager", "graph"], ["compile", "compile_graph"]]), ("compile", [["compile", "compile_graph"]]),
     ("graph,eager", [["eager", "graph"]]), ("graph", [["graph"]])])
 def test_compiling_has_a_process_of_its_own(asked, shared):
-    assert pytorch.ways_of(pytorch.parse(["--ways", asked])) == shared
+    assert pytorch.groups_of_ways(pytorch.parse(["--ways", asked])) == shared
 
 
 def test_both_orders_double_the_modes(run):
@@ -202,8 +202,8 @@ def test_the_command_says_everything(tmp_path):
 
 
 def test_gpus_name_the_file():
-    assert pytorch.slug_of("NVIDIA H200") == "h200"
-    assert pytorch.slug_of("NVIDIA H100 80GB HBM3") == "h100_80gb_hbm3"
+    assert pytorch.gpu_in_file_name("NVIDIA H200") == "h200"
+    assert pytorch.gpu_in_file_name("NVIDIA H100 80GB HBM3") == "h100_80gb_hbm3"
 
 
 @pytest.mark.parametrize("arguments, complaint", [

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Small record files, each with what a reader has to make of it: one set for the readers in C++ and in Python.
+"""Small record files with the results that readers must have, for the readers in C++ and in Python.
 
     tests/results/cases.py DIR
 
-writes them and DIR/index.json: {"schema": 1, "cases": [{"file", "expect", "records", "why"}, ...]}. `expect` is `accept`,
-`refuse` (exit code 2, one line that names the file) or `torn` (accepted without its last line, which is told);
-`records` how many cells are read then (of one key the last counts), null where refused. What is expected follows from
-docs/records.md and results/record.schema.json, and is written down here by hand.
+writes them and DIR/index.json: {"schema": 1, "cases": [{"file", "expect", "records", "why"}, ...]}. `expect` is `accept`, `refuse` (exit
+code 2, one line that names the file) or `torn` (accepted without the last line, with a warning). `records` is the number of cells that are
+read (of one key the last counts), null if the file is refused. The expected results follow from docs/records.md and
+results/record.schema.json.
 """
 
 import json
@@ -38,24 +38,24 @@ MEASURED = RECORD | {"key": KEY.replace("simulated/sim:h200", "capped/cuda:0"), 
                      "device": "made up", "simulated": False, "launch": "streams", "engines": [ENGINE]}
 
 
-def line(entry):
+def json_line(entry):
     return json.dumps(entry, separators=(",", ":")).encode() + b"\n"
 
 
 def record_file(*records, environment=ENVIRONMENT):
-    return b"".join(map(line, [environment, *records]))
+    return b"".join(map(json_line, [environment, *records]))
 
 
 def with_value(entry, path, value):
-    """A copy of the entry with the value at a path such as "memory.terms"; KeyError where there is no such path."""
+    """A copy of the entry with the value at a path such as "memory.terms". Throws KeyError if there is no such path."""
     head, _, rest = path.partition(".")
     return entry | {head: with_value(entry[head], rest, value) if rest else value}
 
 
-def without(entry, path):
+def without_field(entry, path):
     head, _, rest = path.partition(".")
     if rest:
-        return entry | {head: without(entry[head], rest)}
+        return entry | {head: without_field(entry[head], rest)}
     return {name: part for name, part in entry.items() if name != head}
 
 
@@ -73,9 +73,9 @@ class Cases:
         self.add(name, expect, record_file(RECORD, environment=entry), why, 1)
 
 
-def of_lines(cases):
+def add_files_of_lines(cases):
     plain = record_file(RECORD, FAILED)
-    half = line(RECORD)[:200]
+    half = json_line(RECORD)[:200]
     for name, expect, data, why, records in [
             ("plain", "accept", plain, "as umbench writes it", 2),
             ("empty", "accept", b"", "a file of nothing holds nothing", 0),
@@ -87,20 +87,20 @@ def of_lines(cases):
             ("torn", "torn", record_file(RECORD) + half, "a crash while appending", 1),
             ("torn_after_one_byte", "torn", record_file(RECORD) + b"{", "as well", 1),
             ("torn_within_a_character", "torn", record_file(RECORD) + '{"kind":"record","key":"é'.encode()[:-1], "UTF-8 may be torn", 1),
-            ("torn_environment", "torn", line(ENVIRONMENT)[:60], "before anything else was written", 0),
+            ("torn_environment", "torn", json_line(ENVIRONMENT)[:60], "before anything else was written", 0),
             ("torn_environment_after_one_byte", "torn", b"{", "as well", 0),
-            ("torn_second_environment", "torn", record_file(RECORD) + line(ENVIRONMENT)[:60], "while resuming", 1),
+            ("torn_second_environment", "torn", record_file(RECORD) + json_line(ENVIRONMENT)[:60], "while resuming", 1),
             ("torn_within_an_escape", "torn", record_file(RECORD) + b'{"kind":"record","key":"\\u00', "as well", 1),
             ("torn_zeros", "torn", record_file(RECORD) + b"\0" * 50, "what a file system may leave after a power cut", 1),
-            ("torn_in_the_middle", "refuse", record_file(RECORD) + half + b"\n" + line(FAILED), "only the last line may be torn", 0),
+            ("torn_in_the_middle", "refuse", record_file(RECORD) + half + b"\n" + json_line(FAILED), "only the last line may be torn", 0),
             ("torn_with_newline", "refuse", record_file(RECORD) + half + b"\n", "a newline is written last", 0),
-            ("zeros_in_the_middle", "refuse", record_file(RECORD) + b"\0" * 50 + b"\n" + line(FAILED), "not JSON", 0),
+            ("zeros_in_the_middle", "refuse", record_file(RECORD) + b"\0" * 50 + b"\n" + json_line(FAILED), "not JSON", 0),
             ("diary", "refuse", b"dear diary\n", "no record file", 0),
             ("diary_without_newline", "refuse", b"dear diary", "no torn line of ours", 0),
             ("other_json_without_newline", "refuse", b'{"kind":"sweep"', "no torn line of ours", 0),
-            ("no_environment", "refuse", line(RECORD), "the first line is the environment", 0),
-            ("record_before_environment", "refuse", line(RECORD) + line(ENVIRONMENT), "as well", 0),
-            ("blank_line", "refuse", record_file(RECORD) + b"\n" + line(FAILED), "a line is an environment or a record", 0),
+            ("no_environment", "refuse", json_line(RECORD), "the first line is the environment", 0),
+            ("record_before_environment", "refuse", json_line(RECORD) + json_line(ENVIRONMENT), "as well", 0),
+            ("blank_line", "refuse", record_file(RECORD) + b"\n" + json_line(FAILED), "a line is an environment or a record", 0),
             ("blank_last_line", "refuse", plain + b"\n", "as well", 0),
             ("spaces_only", "refuse", plain + b"  \n", "as well", 0),
             ("newline_only", "refuse", b"\n", "as well", 0),
@@ -108,35 +108,35 @@ def of_lines(cases):
             ("spaces_within", "accept", record_file() + json.dumps(RECORD).encode() + b" \n", "whitespace of JSON", 1),
             ("byte_order_mark", "refuse", b"\xef\xbb\xbf" + plain, "no JSON (RFC 8259, 8.1)", 0),
             ("utf16", "refuse", plain.decode().encode("utf-16"), "not UTF-8", 0),
-            ("latin1", "refuse", record_file() + line(RECORD).replace(b"alexnet", b"\xe4lexnet") + line(FAILED), "not UTF-8", 0),
-            ("overlong_utf8", "refuse", record_file() + line(RECORD).replace(b'"h200"', b'"h\xc0\xb2"') + line(FAILED), "not UTF-8", 0),
-            ("surrogate_in_utf8", "refuse", record_file() + line(RECORD).replace(b'"h200"', b'"\xed\xa0\x80"') + line(FAILED), "not UTF-8", 0),
-            ("half_a_surrogate", "refuse", record_file() + line(RECORD).replace(b'"h200"', b'"\\ud800"'), "no text", 0),
-            ("other_half_of_a_surrogate", "refuse", record_file() + line(RECORD).replace(b'"h200"', b'"\\uDC00"'), "no text", 0),
-            ("a_surrogate_pair", "accept", record_file() + line(RECORD).replace(b'"h200"', b'"\\ud83d\\ude00"'), "a character", 1),
+            ("latin1", "refuse", record_file() + json_line(RECORD).replace(b"alexnet", b"\xe4lexnet") + json_line(FAILED), "not UTF-8", 0),
+            ("overlong_utf8", "refuse", record_file() + json_line(RECORD).replace(b'"h200"', b'"h\xc0\xb2"') + json_line(FAILED), "not UTF-8", 0),
+            ("surrogate_in_utf8", "refuse", record_file() + json_line(RECORD).replace(b'"h200"', b'"\xed\xa0\x80"') + json_line(FAILED), "not UTF-8", 0),
+            ("half_a_surrogate", "refuse", record_file() + json_line(RECORD).replace(b'"h200"', b'"\\ud800"'), "no text", 0),
+            ("other_half_of_a_surrogate", "refuse", record_file() + json_line(RECORD).replace(b'"h200"', b'"\\uDC00"'), "no text", 0),
+            ("a_surrogate_pair", "accept", record_file() + json_line(RECORD).replace(b'"h200"', b'"\\ud83d\\ude00"'), "a character", 1),
             ("line_separators_in_a_text", "accept", record_file() + json.dumps(RECORD | {"device": "a\u2028b\u2029c\u0085d"},
                                                                         ensure_ascii=False).encode() + b"\n", "a line ends at \\n", 1),
-            ("form_feed_between", "refuse", record_file() + b"\f" + line(RECORD), "no whitespace of JSON", 0),
-            ("control_character_in_a_text", "refuse", record_file() + line(RECORD).replace(b"h200", b"h\x01"), "JSON wants \\u0001", 0),
+            ("form_feed_between", "refuse", record_file() + b"\f" + json_line(RECORD), "no whitespace of JSON", 0),
+            ("control_character_in_a_text", "refuse", record_file() + json_line(RECORD).replace(b"h200", b"h\x01"), "JSON wants \\u0001", 0),
             ("escaped_control_character", "accept", record_file(with_value(FAILED, "reason", "\x01")), "a text", 1),
-            ("two_in_a_line", "refuse", record_file()[:-1] + line(RECORD), "one a line", 0),
-            ("trailing_comma", "refuse", record_file() + line(RECORD)[:-2] + b",}\n", "not JSON", 0),
+            ("two_in_a_line", "refuse", record_file()[:-1] + json_line(RECORD), "one a line", 0),
+            ("trailing_comma", "refuse", record_file() + json_line(RECORD)[:-2] + b",}\n", "not JSON", 0),
             ("comment", "refuse", b"# mine\n" + plain, "not JSON", 0),
-            ("single_quotes", "refuse", record_file() + line(RECORD).replace(b'"', b"'"), "not JSON", 0),
+            ("single_quotes", "refuse", record_file() + json_line(RECORD).replace(b'"', b"'"), "not JSON", 0),
             ("array", "refuse", record_file() + b"[1]\n", "neither an environment nor a record", 0),
             ("number", "refuse", record_file() + b"1\n", "as well", 0),
             ("null", "refuse", record_file() + b"null\n", "as well", 0),
             ("number_without_newline", "refuse", record_file() + b"1", "a last line that parses is judged as one", 0),
             ("nested_deeply", "refuse", record_file() + b"[" * 100_000 + b"\n", "not JSON", 0),
             ("nested_deeply_and_closed", "refuse", record_file() + b"[" * 100_000 + b"]" * 100_000 + b"\n", "no record", 0),
-            ("nested_deeply_in_a_field", "refuse", record_file() + line(RECORD).replace(b'"rules":null', b'"rules":' + b"[" * 9999 + b"]" * 9999),
+            ("nested_deeply_in_a_field", "refuse", record_file() + json_line(RECORD).replace(b'"rules":null', b'"rules":' + b"[" * 9999 + b"]" * 9999),
              "rules are an object", 0),
-            ("number_of_5000_digits", "refuse", record_file() + line(RECORD).replace(b'"batch":2', b'"batch":' + b"9" * 5000), "too large", 0),
-            ("nan", "refuse", record_file() + line(RECORD).replace(b'"ratio":2.0', b'"ratio":NaN'), "not JSON", 0),
-            ("infinity", "refuse", record_file() + line(RECORD).replace(b'"ratio":2.0', b'"ratio":Infinity'), "not JSON", 0),
-            ("field_twice", "refuse", record_file() + line(RECORD).replace(b'"batch":2', b'"batch":2,"batch":3'), "which of them?", 0),
-            ("field_twice_alike", "refuse", record_file() + line(RECORD).replace(b'"batch":2', b'"batch":2,"batch":2'), "as well", 0),
-            ("inner_field_twice", "refuse", record_file() + line(RECORD).replace(b'"insize":224', b'"insize":224,"insize":32'), "as well", 0),
+            ("number_of_5000_digits", "refuse", record_file() + json_line(RECORD).replace(b'"batch":2', b'"batch":' + b"9" * 5000), "too large", 0),
+            ("nan", "refuse", record_file() + json_line(RECORD).replace(b'"ratio":2.0', b'"ratio":NaN'), "not JSON", 0),
+            ("infinity", "refuse", record_file() + json_line(RECORD).replace(b'"ratio":2.0', b'"ratio":Infinity'), "not JSON", 0),
+            ("field_twice", "refuse", record_file() + json_line(RECORD).replace(b'"batch":2', b'"batch":2,"batch":3'), "which of them?", 0),
+            ("field_twice_alike", "refuse", record_file() + json_line(RECORD).replace(b'"batch":2', b'"batch":2,"batch":2'), "as well", 0),
+            ("inner_field_twice", "refuse", record_file() + json_line(RECORD).replace(b'"insize":224', b'"insize":224,"insize":32'), "as well", 0),
             ("other_order_of_fields", "accept", record_file(dict(reversed(RECORD.items()))), "JSON has none", 1),
             ("unknown_kind", "refuse", record_file(RECORD | {"kind": "sweep"}), "neither an environment nor a record", 0)]:
         cases.add(name, expect, data, why, records)
@@ -147,9 +147,9 @@ NEVER_NULL = ("key", "network", "batch", "pass", "sgd", "network_knobs", "fusion
               "memory_order", "family", "bits", "borrowed_figures", "observed", "mode", "backend", "iterations", "outcome", "samples_ns", "memory", "simulated")
 
 
-def of_records(cases):
+def add_records(cases):
     for name in REQUIRED:
-        cases.record(f"lacks_{name}", "refuse", without(RECORD, name), f"'{name}' is required")
+        cases.record(f"lacks_{name}", "refuse", without_field(RECORD, name), f"'{name}' is required")
     for name in NEVER_NULL:
         cases.record(f"null_{name}", "refuse", RECORD | {name: None}, f"'{name}' is never null")
     cases.record("unknown_field", "refuse", RECORD | {"colour": "red"}, "what a reader does not know it cannot keep")
@@ -157,7 +157,7 @@ def of_records(cases):
         cases.record(f"unknown_field_in_{path}", "refuse", with_value(RECORD, path + ".colour", 1), "as well")
     for path in ("memory.peak_device_bytes", "memory.terms", "memory.terms.inputs_bytes", "counters.first", "counters.last.faults",
                  "observed.reason"):
-        cases.record(f"lacks_{path}", "refuse", without(RECORD, path), "required")
+        cases.record(f"lacks_{path}", "refuse", without_field(RECORD, path), "required")
     for schema in (True, 1.0, "1", 0, 2, None, [1]):
         cases.record(f"schema_{schema}", "refuse", RECORD | {"schema": schema}, "the schema is the number 1")
     for name, value, why in [
@@ -186,7 +186,7 @@ def of_records(cases):
             ("knobs_list", {"strategy_knobs": []}, "an object"), ("compute_negative", {"compute_ns": -1}, "no time"),
             ("counters_text", {"counters": "none"}, "an object or null"), ("memory_list", {"memory": []}, "an object"),
             ("timeline_list", {"timeline": []}, "an object or null"),
-            ("timeline_span_lacks_name", {"timeline": with_value(TIMELINE, "spans", [without(SPAN, "name")])}, "required"),
+            ("timeline_span_lacks_name", {"timeline": with_value(TIMELINE, "spans", [without_field(SPAN, "name")])}, "required"),
             ("timeline_lane_unknown", {"timeline": with_value(TIMELINE, "spans", [SPAN | {"lane": "disk"}])}, "one of the list"),
             ("rules_text", {"rules": "managed"}, "an object or null")]:
         cases.record(name, "refuse", RECORD | value, why)
@@ -216,23 +216,23 @@ def of_records(cases):
         cases.record(name, "refuse", FAILED | value, why)
     for name, value, why in [
             ("measured_on_sim", {"backend": "sim:h200"}, "the backend says it"), ("measured_simulated_mode", {"mode": "simulated"}, "the mode says it"),
-            ("engine_lacks_op", {"engines": [without(ENGINE, "op")]}, "required"),
+            ("engine_lacks_op", {"engines": [without_field(ENGINE, "op")]}, "required"),
             ("engine_parts_0", {"engines": [ENGINE | {"parts": 0}]}, "at least 1"),
-            ("engine_lacks_bytes", {"engines": [without(ENGINE, "bytes")]}, "required")]:
+            ("engine_lacks_bytes", {"engines": [without_field(ENGINE, "bytes")]}, "required")]:
         cases.record(name, "refuse", MEASURED | value, why)
 
 
-def of_environments(cases):
+def add_environments(cases):
     for name in ENVIRONMENT:
-        cases.environment(f"environment_lacks_{name}", "refuse", without(ENVIRONMENT, name), f"'{name}' is required")
+        cases.environment(f"environment_lacks_{name}", "refuse", without_field(ENVIRONMENT, name), f"'{name}' is required")
     for name in ("cpu", "cores"):
-        cases.environment(f"host_lacks_{name}", "refuse", without(ENVIRONMENT, f"host.{name}"), "required")
+        cases.environment(f"host_lacks_{name}", "refuse", without_field(ENVIRONMENT, f"host.{name}"), "required")
     for name, value, why in [
             ("unknown_field", {"colour": "red"}, "what a reader does not know it cannot keep"), ("schema_true", {"schema": True}, "the number 1"),
             ("schema_2", {"schema": 2}, "of a newer umbench"), ("created_yesterday", {"created": "yesterday"}, "ISO 8601"),
             ("cuda_backend_1", {"cuda_backend": 1}, "true or false"), ("umbench_number", {"umbench": 1}, "a text"),
             ("host_null", {"host": None}, "an object"), ("gpu_text", {"gpu": "NVIDIA"}, "an object or null"),
-            ("gpu_lacks_name", {"gpu": without(GPU, "name")}, "required"), ("gpu_memory_negative", {"gpu": GPU | {"memory_bytes": -1}}, "no amount"),
+            ("gpu_lacks_name", {"gpu": without_field(GPU, "name")}, "required"), ("gpu_memory_negative", {"gpu": GPU | {"memory_bytes": -1}}, "no amount"),
             ("nvidia_uvm_number", {"nvidia_uvm": {"uvm_ats_mode": 1}}, "texts"), ("facts_number", {"host": HOST | {"facts": {"swap": 1}}}, "texts")]:
         cases.environment(f"environment_{name}", "refuse", ENVIRONMENT | value, why)
     for name, value, why in [
@@ -243,9 +243,9 @@ def of_environments(cases):
 
 def all_cases():
     cases = Cases()
-    of_lines(cases)
-    of_records(cases)
-    of_environments(cases)
+    add_files_of_lines(cases)
+    add_records(cases)
+    add_environments(cases)
     return cases.all
 
 

@@ -9,12 +9,12 @@ sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests"), str(ROOT / "tests/plo
 
 import forked  # noqa: E402
 
-IN_PYTHON = ("compare", "export")  # commands that umbench hands on with nothing more than it was given
+IN_PYTHON = ("compare", "export")  # commands in Python that get umbench's arguments unchanged
 
 
 @pytest.fixture
 def umbench(tmp_path):
-    """Runs the built tool, but commands of Python in a forked process where that is the same."""
+    """A function that runs umbench. Commands in Python run in a forked process, which is faster, unless the environment changes."""
     tool = forked.tool(tmp_path)
 
     def run(*arguments, **changes):
@@ -26,7 +26,7 @@ def umbench(tmp_path):
 
 @pytest.fixture
 def write(tmp_path):
-    """Writes entries as a record file and returns its path."""
+    """A function that writes entries to a record file and returns its path."""
 
     def write_file(name, entries):
         path = tmp_path / name

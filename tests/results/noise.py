@@ -1,4 +1,4 @@
-"""Samples with the noise of the kept measurements: the spread that each measured cell really showed."""
+"""Draws samples with the spread that each measured cell of results/ has."""
 
 import functools
 import json
@@ -12,7 +12,7 @@ Cell = namedtuple("Cell", "key median_ns spread")  # spread: standard deviation 
 
 @functools.cache
 def measured_records():
-    """[[records that ended well], ...] of each file."""
+    """[[successful records], ...] of each file."""
     files = sorted((conftest.ROOT / "results/measured").glob("h200_capped*.jsonl"))
     lines = [[json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] for path in files]
     return [[entry for entry in file if entry["kind"] == "record" and entry["outcome"] == "ok"] for file in lines]
@@ -29,11 +29,11 @@ def cell_of(record):
     return Cell(record["key"], float(numpy.exp(numpy.median(logs))), float(numpy.std(logs, ddof=1)))
 
 
-def draw(random, cell, count=10, slower=1.0):
-    return (cell.median_ns * slower * numpy.exp(cell.spread * random.standard_normal(count))).tolist()
+def draw_samples(random, cell, count=10, factor=1.0):
+    return (cell.median_ns * factor * numpy.exp(cell.spread * random.standard_normal(count))).tolist()
 
 
-def kept_repeats():
+def repeated_runs():
     """{(file, key): [samples of a run, ...]} of cells that one session ran several times."""
     found = {}
     for path in sorted((conftest.ROOT / "results/validation").glob("h200_host_*.jsonl")):

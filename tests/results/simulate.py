@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How often the gate is wrong and how often it finds what is there, with the noise of the kept measurements.
+"""Estimates how often `umbench compare` reports false changes and how often it finds real ones, with the noise of the kept measurements.
 
 simulate.py [DRAWS]: interleaved rounds of a machine that drifts, then two plain sweeps. Every draw is seeded, so that
 the figures are the same everywhere. Tests run parts of it.
@@ -21,29 +21,29 @@ DRIFTS = (0.0, 0.01, 0.02, 0.03, 0.04, 0.05)  # share by which the machine becom
 ROUNDS, SAMPLES = 5, 4  # of `interleave`, and of a sweep with the standard five iterations
 
 
-def unchanged_time(cell):
+def factor_of_unchanged_code(cell):
     return 1.0
 
 
-def draw(random, cells, rounds=ROUNDS, samples=SAMPLES, drift=0.0, slower=unchanged_time, run_noise=0.0):
-    """{key: judge.Cell}. `slower`: factor of HEAD's time for a cell; `run_noise`: standard deviation between runs over that of the
-    iterations within one."""
+def draw(random, cells, rounds=ROUNDS, samples=SAMPLES, drift=0.0, slowdown_of=factor_of_unchanged_code, run_noise=0.0):
+    """{key: judge.Cell} of random samples. slowdown_of(cell): factor of HEAD's time; `run_noise`: standard deviation between runs divided by
+    that within runs."""
     found = {}
     for cell in cells:
         sides = [], []
         for number in range(rounds):
-            for side, factor in zip(sides, (1.0, slower(cell))):
+            for side, factor in zip(sides, (1.0, slowdown_of(cell))):
                 run = math.exp(run_noise * cell.spread * random.standard_normal())
-                side.append(noise.draw(random, cell, samples, factor * run * (1 + drift) ** number))
+                side.append(noise.draw_samples(random, cell, samples, factor * run * (1 + drift) ** number))
         found[cell.key] = judge.Cell(*sides)
     return found
 
 
-def with_more_rounds(random, cells, kinds, more, **draw_options):
-    """The cells with `more` rounds of those left ambiguous, as `umbench interleave --more` makes them. `kinds`: their noise.Cells."""
+def with_more_rounds(random, cells, noise_cells, extra_rounds, **draw_options):
+    """The cells, of which ambiguous ones have `extra_rounds` further rounds as by `umbench interleave --more`. `noise_cells`: their noise.Cells."""
     findings = judge.judge(cells)
-    left = [cell for cell in kinds if findings[cell.key].verdict == "ambiguous"] if more else []
-    further = draw(random, left, more, **draw_options)
+    left = [cell for cell in noise_cells if findings[cell.key].verdict == "ambiguous"] if extra_rounds else []
+    further = draw(random, left, extra_rounds, **draw_options)
     return {**cells, **{key: judge.Cell(cells[key].base + cell.base, cells[key].head + cell.head)
                         for key, cell in further.items()}}
 
@@ -59,18 +59,18 @@ def mean_regressed(cells):
 Rates = namedtuple("Rates", "false_alarms all_found cells_found one_found three_percent")
 
 
-def rates(seed, draws, drifts=DRIFTS, more=0, rounds=ROUNDS, **draw_options):
-    """The Rates: shares of `draws`, which take the kept files and the drifts in turn. False alarms: draws of unchanged code with any alarm, that
-    of the mean included. All and cells found: draws, and cells in them, where all cells are 10 % slower. One found: the only cell that is.
-    Three percent: alarms of the mean where all cells are 3 % slower."""
+def rates(seed, draws, drifts=DRIFTS, extra_rounds=0, rounds=ROUNDS, **draw_options):
+    """The Rates as shares of `draws`, which take the kept files and the drifts in turn. `false_alarms`: draws of unchanged code with an alarm, of
+    a cell or of the mean. `all_found` and `cells_found`: draws, and cells, with an alarm if all cells are 10 % slower. `one_found`: the same if
+    one cell is. `three_percent`: draws with an alarm of the mean if all cells are 3 % slower."""
     random, files = numpy.random.default_rng(seed), noise.measured_cells()
     tally = Rates([], [], [], [], [])
     for number in range(draws):
         cells, drift = files[number % len(files)], drifts[number // len(files) % len(drifts)]
 
-        def drawn(slower=unchanged_time):
-            made = dict(drift=drift, slower=slower, **draw_options)  # noqa: B023
-            return with_more_rounds(random, draw(random, cells, rounds, **made), cells, more, **made)  # noqa: B023
+        def drawn(slowdown_of=factor_of_unchanged_code):
+            made = dict(drift=drift, slowdown_of=slowdown_of, **draw_options)  # noqa: B023
+            return with_more_rounds(random, draw(random, cells, rounds, **made), cells, extra_rounds, **made)  # noqa: B023
 
         unchanged = drawn()
         tally.false_alarms.append(bool(regressed(unchanged)) or mean_regressed(unchanged))
@@ -85,13 +85,13 @@ def rates(seed, draws, drifts=DRIFTS, more=0, rounds=ROUNDS, **draw_options):
 
 # --- aspects other than time ---
 
-def _change_of_field(path, value):
-    """A function that changes the field of a record at a path; value(old value) is the new one."""
+def _change_of_field(path, new_value):
+    """A function that replaces the value at a path of a record by new_value(old value)."""
     def change(record):
         *where, name = path.split(".")
         for part in where:
             record = record[part]
-        record[name] = value(record[name])
+        record[name] = new_value(record[name])
     return change
 
 
@@ -117,7 +117,7 @@ def has_all_aspects(record):
 
 
 def sides_with(random, records, rounds, change=None):
-    """(base, head): run_folders.Side each, of which one cell of HEAD is changed in every round; its key."""
+    """(base, head, key): two run_folders.Sides. `change` is applied to the cell of that key in every round of HEAD."""
     victim = records[random.integers(len(records))]["key"]
     sides = []
     for name in ("base", "head"):
@@ -125,7 +125,7 @@ def sides_with(random, records, rounds, change=None):
         for _ in range(rounds):
             run = {}
             for record in records:
-                drawn = noise.draw(random, noise.cell_of(record), SAMPLES)
+                drawn = noise.draw_samples(random, noise.cell_of(record), SAMPLES)
                 run[record["key"]] = record | {"samples_ns": [2 * int(drawn[0]), *map(int, drawn)]}
             if name == "head" and change:
                 run[victim] = copy.deepcopy(run[victim])
@@ -135,8 +135,8 @@ def sides_with(random, records, rounds, change=None):
     return *sides, victim
 
 
-def found_alone(draws, aspect, rounds, seed=6):
-    """How often one change in one cell of a file is found, by its name, and nothing else is."""
+def count_found_alone(draws, aspect, rounds, seed=6):
+    """The number of draws in which a change of `aspect` in one cell is found and nothing else is."""
     wanted, random = arguments.parse_compare("Compares.", ["base", "head"]), numpy.random.default_rng(seed)
     counted, found = [record for record in noise.measured_records()[0] if has_all_aspects(record)], 0
     for _ in range(draws):
@@ -155,8 +155,8 @@ def main():
     rows = [(f"{ROUNDS} rounds, {SAMPLES} samples, drift {drift:.0%}", dict(drifts=(drift,))) for drift in DRIFTS]
     rows += [(f"{ROUNDS} rounds, 10 samples, drift 0 to 5 %", dict(samples=10)),
              (f"{ROUNDS} rounds, {SAMPLES} samples, drift, noisy runs", dict(run_noise=1.0)),
-             (f"{ROUNDS} rounds, 10 more of open cells, noisy runs", dict(run_noise=1.0, more=10)),
-             (f"{ROUNDS} rounds, 20 more of open cells, noisy runs", dict(run_noise=1.0, more=20)),
+             (f"{ROUNDS} rounds, 10 more of open cells, noisy runs", dict(run_noise=1.0, extra_rounds=10)),
+             (f"{ROUNDS} rounds, 20 more of open cells, noisy runs", dict(run_noise=1.0, extra_rounds=20)),
              (f"12 rounds, {SAMPLES} samples, drift, noisy runs", dict(run_noise=1.0, rounds=12)),
              (f"3 rounds, {SAMPLES} samples, drift 0 to 5 %", dict(rounds=3)),
              (f"two sweeps, {SAMPLES} samples", dict(rounds=1)), ("two sweeps, 10 samples", dict(rounds=1, samples=10)),
@@ -166,7 +166,7 @@ def main():
         print(f"{name:46}{found.false_alarms:12.1%}  {found.all_found:19.1%} {found.cells_found:6.1%}  {found.one_found:6.1%}  "
               f"{found.three_percent:14.1%}", flush=True)
     for aspect in CHANGES:
-        print(f"{aspect} changed in one cell, 3 rounds: found alone in {found_alone(draws, aspect, 3)} of {draws}", flush=True)
+        print(f"{aspect} changed in one cell, 3 rounds: found alone in {count_found_alone(draws, aspect, 3)} of {draws}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The scripts end in a line and an exit code, whatever their input, encoding, streams or packages."""
+"""The scripts end with one line and an exit code for any input, encoding, streams and packages."""
 
 import json
 import os
@@ -18,7 +18,7 @@ MODULES = {"compare": "compare", "export": "export", "interleave": "interleave",
 
 @pytest.fixture
 def run(tmp_path):
-    """Starts a script as umbench does, and keeps its output as bytes. With a Python, a shell text or an environment it gets a new process."""
+    """A function that starts a script as umbench does, with its output as bytes. `python`, `shell` or an environment need a new process."""
 
     def start(name, *arguments, python=(), shell="", **environment):
         if not (python or shell or environment):
@@ -38,7 +38,7 @@ def study(write):
     return write("study.jsonl", [synthetic.environment(), synthetic.record(), synthetic.record(strategy="device", ratio=0.5)])
 
 
-def one_line(done, code=2):
+def assert_one_line(done, code=2):
     assert done.returncode == code, done.stderr
     assert done.stderr.count(b"\n") == 1 and b"Traceback" not in done.stderr, done.stderr
 
@@ -52,7 +52,7 @@ def test_streams_that_take_nothing(run, study, shell, code):
         elif arguments[0] == "table" and shell == ">&-":
             assert b"Traceback" not in done.stderr  # print() to nowhere is no error
         else:
-            one_line(done, code)
+            assert_one_line(done, code)
 
 
 def test_a_closed_standard_error_loses_only_what_it_would_have_said(run, study):
@@ -62,7 +62,7 @@ def test_a_closed_standard_error_loses_only_what_it_would_have_said(run, study):
 
 
 def test_encodings(run, write, study, tmp_path):
-    one_line(run("export", b"\xff.jsonl", "--format", "csv", python=(sys.executable,)))
+    assert_one_line(run("export", b"\xff.jsonl", "--format", "csv", python=(sys.executable,)))
     done = run("compare", study, study, "--format", "markdown", "--all", PYTHONIOENCODING="latin-1")
     assert done.returncode == 0 and "✅".encode() in done.stdout
     done = run("compare", study, study, LC_ALL="C", PYTHONUTF8="0")
@@ -79,7 +79,7 @@ def test_encodings(run, write, study, tmp_path):
 
 def test_what_is_too_long_to_read_is_shortened(run, study):
     done = run("compare", study, study, "--rounds", "x" * 5000)
-    one_line(done)
+    assert_one_line(done)
     assert len(done.stderr) < 2000 and done.stderr.endswith(b"see umbench compare --help\n")
 
 
@@ -87,7 +87,7 @@ def test_empty_paths(run, study, tmp_path):
     for arguments in (("compare", "", study), ("export", "", "--format", "csv"), ("report", study, "--out", ""),
                       ("slowdown", study, "--out", ""), ("export", study, "--format", "csv", "--out", ""),
                       ("interleave", study, "--base", "/bin/true", "--head", "/bin/true", "--out", "")):
-        one_line(run(*arguments))
+        assert_one_line(run(*arguments))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["study.jsonl"]
 
 
@@ -102,10 +102,10 @@ def test_a_folder_that_cannot_be_read_is_not_called_empty(monkeypatch, tmp_path)
 
 def test_a_file_is_not_written_over_itself_or_by_half(run, study, tmp_path):
     before = study.read_bytes()
-    one_line(run("export", study, "--format", "csv", "--out", study))
-    one_line(run("compare", study, study, "--out", study))
+    assert_one_line(run("export", study, "--format", "csv", "--out", study))
+    assert_one_line(run("compare", study, study, "--out", study))
     assert study.read_bytes() == before
-    one_line(run("export", study, "--format", "csv", "--out", "nowhere/x.csv"))
+    assert_one_line(run("export", study, "--format", "csv", "--out", "nowhere/x.csv"))
     assert run("export", study, "--format", "csv", "--out", "/dev/null").returncode == 0
     assert run("export", study, "--format", "csv", "--out", "x.csv").returncode == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["study.jsonl", "x.csv"]
@@ -115,8 +115,8 @@ def test_packages_that_are_not_there(run, study):
     bare = (sys.executable, "-E", "-S")  # sees no packages but Python's own
     for arguments in (("compare", study, study), ("report", study, "--out", "x"), ("slowdown", study, "--out", "x"),
                       ("export", study, "--format", "csv"), ("table", study)):
-        one_line(run(*arguments, python=bare))
-    one_line(run("interleave", study, "--base", "/bin/true", "--head", "/bin/true", "--out", "x", python=bare))
+        assert_one_line(run(*arguments, python=bare))
+    assert_one_line(run("interleave", study, "--base", "/bin/true", "--head", "/bin/true", "--out", "x", python=bare))
 
 
 def test_cells_at_the_edge(run, write, tmp_path):

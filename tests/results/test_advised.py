@@ -1,4 +1,4 @@
-"""`umbench advise` beside what was measured: on every kept file of measured cells, and on cells that it must get wrong."""
+"""`umbench advise` compared with measurements: on all kept files of measured cells, and on cells for which its advice must be wrong."""
 
 import json
 
@@ -20,7 +20,7 @@ def test_nine_in_ten_kept_groups_are_right(umbench):
 
 
 def test_a_wrong_name_is_told(umbench, tmp_path):
-    """Measured times of a file, those of the fastest and the slowest exchanged."""
+    """The measured times of the fastest and of the slowest strategy are exchanged."""
     lines = [json.loads(line) for line in (ROOT / "results/study/hints_alexnet_h200.jsonl").read_text(encoding="utf-8").split("\n") if line]
     fast, slow = (next(line for line in lines if line.get("strategy") == name and line["ratio"] == 1.25) for name in ("twin", "managed"))
     fast["samples_ns"], slow["samples_ns"] = slow["samples_ns"], fast["samples_ns"]

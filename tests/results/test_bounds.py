@@ -14,8 +14,8 @@ KEPT = sorted([*RESULTS.glob("study/best_*h?00.jsonl"), *RESULTS.glob("study/pap
 NOISE = 0.995  # smallest quotient of a time and its bound, which scales with the fastest of several cells of `device`
 
 
-def over_bounds(path):
-    """{key: (time over its plan's bound, time over the operators one by one)} of measured cells beside one of `device`."""
+def times_over_bounds(path):
+    """{key: (time / bound of its plan, time / sum of operators timed alone)} of measured cells whose group has a cell of `device`."""
     records = load.read(path)[1]
     baselines = load.baselines(records)
     found = {}
@@ -28,12 +28,12 @@ def over_bounds(path):
 
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
 def test_no_measured_plan_is_below_its_bound(path):
-    found = over_bounds(path)
+    found = times_over_bounds(path)
     assert found and {key: over for key, (over, _) in found.items() if over < NOISE} == {}
 
 
 def test_operators_timed_one_by_one_are_no_bound():
-    over = over_bounds(RESULTS / "study/best_h200.jsonl").values()
+    over = times_over_bounds(RESULTS / "study/best_h200.jsonl").values()
     assert len(over) >= 8 and min(alone for _, alone in over) < 0.95
 
 

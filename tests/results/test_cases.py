@@ -1,4 +1,4 @@
-"""One set of record files for all readers: what each has to make of it stands in cases.py."""
+"""All readers of record files accept and refuse the files of cases.py as expected."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from umbench import load
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory):
+def cases_and_paths(tmp_path_factory):
     """[(Case, path), ...]"""
     folder = tmp_path_factory.mktemp("cases")
     return [(case, folder / case.name) for case in cases.write(folder)]
@@ -22,15 +22,15 @@ def title(case):
     return re.sub(r"^\d+_(.*)\.jsonl$", r"\1", case.name)
 
 
-def test_the_set_is_what_it_says(written):
-    assert len(written) > 200 and len({title(case) for case, _ in written}) == len(written)
-    index = json.loads((written[0][1].parent / "index.json").read_text(encoding="utf-8"))
-    assert [case["file"] for case in index["cases"]] == [path.name for _, path in written]
+def test_the_set_is_what_it_says(cases_and_paths):
+    assert len(cases_and_paths) > 200 and len({title(case) for case, _ in cases_and_paths}) == len(cases_and_paths)
+    index = json.loads((cases_and_paths[0][1].parent / "index.json").read_text(encoding="utf-8"))
+    assert [case["file"] for case in index["cases"]] == [path.name for _, path in cases_and_paths]
     assert {case["expect"] for case in index["cases"]} == {"accept", "refuse", "torn"}
 
 
-def test_pythons_reader(written):
-    for case, path in written:
+def test_pythons_reader(cases_and_paths):
+    for case, path in cases_and_paths:
         warned = []
         try:
             _, records = load.read(path, warned.append)
@@ -41,8 +41,8 @@ def test_pythons_reader(written):
         assert found == (case.expect, case.records), f"{case.name}: {case.why}"
 
 
-def test_the_schema_agrees(written):
-    """jsonschema accepts the same files, of those whose lines are all JSON and whole. JSON Schema cannot say three of our rules: the
+def test_the_schema_agrees(cases_and_paths):
+    """jsonschema accepts the same files if all lines are complete JSON. JSON Schema cannot express three rules: the
     order of lines, that 5.0 is no integer, and the limit of 63 bits."""
     schema = json.loads((conftest.ROOT / "results/record.schema.json").read_text(encoding="utf-8"))
     validator = jsonschema.Draft202012Validator(schema)
@@ -50,7 +50,7 @@ def test_the_schema_agrees(written):
            "number_of_5000_digits", "schema_1.0", "half_a_surrogate", "other_half_of_a_surrogate", "field_twice",
            "field_twice_alike", "inner_field_twice", "nan", "infinity", "byte_order_mark"}
     judged = 0
-    for case, path in written:
+    for case, path in cases_and_paths:
         try:
             entries = [json.loads(line) for line in case.data.decode("utf-8").split("\n") if line.strip()]
         except (ValueError, RecursionError):
@@ -63,9 +63,9 @@ def test_the_schema_agrees(written):
     assert judged > 150
 
 
-def test_umbenchs_own_reader(umbench, written, tmp_path):
+def test_umbenchs_own_reader(umbench, cases_and_paths, tmp_path):
     """The reader in C++ is tried by `merge`, which refuses files without records since there is nothing to merge."""
-    for number, (case, path) in enumerate(written):
+    for number, (case, path) in enumerate(cases_and_paths):
         out = tmp_path / f"{number}.jsonl"
         done = subprocess.run([umbench.program, "merge", path, "--out", out], capture_output=True, check=False)
         said = (done.stdout + done.stderr).decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""The example workflows and batch scripts do what they say, as far as that can be tried here."""
+"""The example workflows and batch scripts call existing commands and end with the right exit code."""
 
 import json
 import os
@@ -13,7 +13,7 @@ SPEC = {"schema": 1, "name": "study", "grids": [{"network": "alexnet", "batch": 
                                                  "strategy": ["device", "managed"], "ratio": [0.5, 1, 1.5]}]}
 
 
-def steps(path):
+def scripts_of_workflow(path):
     """The shell scripts of a workflow's `run:` fields, without a YAML parser."""
     text, found = path.read_text(encoding="utf-8"), []
     for match in re.finditer(r"(?m)^( +)run: (\|\n((?:\1  .*\n|\n)+)|.*)", text):
@@ -22,8 +22,8 @@ def steps(path):
 
 
 @pytest.mark.parametrize("path", sorted((EXAMPLES / "github").glob("*.yml")), ids=lambda path: path.stem)
-def test_workflows_call_what_there_is(umbench, path):
-    scripts = steps(path)
+def test_workflows_call_existing_commands(umbench, path):
+    scripts = scripts_of_workflow(path)
     assert scripts
     for script in scripts:
         script = script.replace("${{", "").replace("}}", "")
@@ -42,7 +42,7 @@ def test_workflows_call_what_there_is(umbench, path):
 @pytest.mark.parametrize("path", [EXAMPLES / "github" / f"{name}.yml" for name in ("gpu", "simulated")], ids=lambda path: path.stem)
 def test_a_workflow_ends_as_the_comparison_did(path, code, tmp_path):
     """GitHub runs a step by bash -e; after bad input there is no summary."""
-    script = next(script for script in steps(path) if "compare" in script and "status" in script)
+    script = next(script for script in scripts_of_workflow(path) if "compare" in script and "status" in script)
     for program in ("head/build/cuda/umbench", "head/build/ci/umbench"):
         fake = tmp_path / program
         fake.parent.mkdir(parents=True)
@@ -75,7 +75,7 @@ def records(path):
     return [line for line in path.read_text(encoding="utf-8").splitlines() if '"kind":"record"' in line]
 
 
-def merged_equals_whole(umbench, study, tmp_path):
+def assert_merged_equals_whole(umbench, study, tmp_path):
     assert umbench("merge", *sorted((tmp_path / "parts").glob("part*.jsonl")), "--out", "merged.jsonl").returncode == 0
     assert umbench("sweep", study, "--out", "whole.jsonl").returncode == 0
     assert records(tmp_path / "merged.jsonl") == records(tmp_path / "whole.jsonl")
@@ -83,7 +83,7 @@ def merged_equals_whole(umbench, study, tmp_path):
 
 @pytest.fixture
 def batch_script(umbench, study, tmp_path):
-    """Runs the script with the variables that Slurm sets."""
+    """A function that runs the batch script with the variables that Slurm sets."""
 
     def run(task, count, **more):
         environment = os.environ | {"UMBENCH": umbench.program, "SPEC": str(study), "OUT": str(tmp_path / "parts"),
@@ -99,7 +99,7 @@ def test_the_batch_script_runs_shards_and_resumes(umbench, study, tmp_path, batc
     for _ in range(2):  # the second time as after a requeue
         for task in ("1", "2"):
             batch_script(task, "2")
-    merged_equals_whole(umbench, study, tmp_path)
+    assert_merged_equals_whole(umbench, study, tmp_path)
 
 
 def test_one_part_is_run_again_alone(umbench, study, tmp_path, batch_script):
@@ -107,4 +107,4 @@ def test_one_part_is_run_again_alone(umbench, study, tmp_path, batch_script):
         batch_script(task, "2")
     (tmp_path / "parts/part0002.jsonl").unlink()
     batch_script("2", "1", SHARDS="2")  # as of an array of this task alone
-    merged_equals_whole(umbench, study, tmp_path)
+    assert_merged_equals_whole(umbench, study, tmp_path)

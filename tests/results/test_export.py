@@ -1,4 +1,4 @@
-"""`umbench export`: what other tools read."""
+"""`umbench export` for other tools."""
 
 import csv
 import io
@@ -14,7 +14,7 @@ import synthetic
 
 @pytest.fixture
 def export(umbench, write):
-    """The text of an export of a small study with one cell of every kind."""
+    """A function that exports a small study with one cell of every kind and returns the text."""
     records = [synthetic.record(), synthetic.record(strategy="swap_all", ratio=3.0, outcome="infeasible"),
                synthetic.record(backend="cuda:0", ratio=2.0, observed=synthetic.observed(host_cpu_ns=5000, energy_uj=70000)),
                synthetic.record(backend="cuda:0", strategy="device", outcome="crashed")]

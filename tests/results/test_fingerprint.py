@@ -6,7 +6,7 @@ import synthetic
 from umbench import fingerprint
 
 
-def kept():
+def kept_environment():
     path = conftest.ROOT / "results/measured/h200_capped.jsonl"
     return json.loads(path.read_text(encoding="utf-8").splitlines()[0])
 
@@ -15,17 +15,17 @@ def unlike(here, there):
     return fingerprint.differences([here], [there]).unlike
 
 
-def with_gpu(here, **changes):
-    return here | {"gpu": here["gpu"] | changes}
+def with_gpu(environment, **changes):
+    return environment | {"gpu": environment["gpu"] | changes}
 
 
 def test_revision_and_date_do_not_count():
-    here = kept()
+    here = kept_environment()
     assert unlike(here, here | {"umbench": "9", "created": "2027-01-01T00:00:00Z"}) == []
 
 
 def test_everything_that_decides_times_counts():
-    here = kept()
+    here = kept_environment()
     for name, value in (("driver", "575.1"), ("name", "NVIDIA H100"), ("cudnn", "9.1.0")):
         assert unlike(here, with_gpu(here, **{name: value})) == [f"gpu.{name}: {here['gpu'][name]} / {value}"]
     there = here | {"nvidia_uvm": here["nvidia_uvm"] | {"uvm_perf_prefetch_threshold": "1"}}
@@ -36,13 +36,13 @@ def test_everything_that_decides_times_counts():
 
 
 def test_any_line_of_a_side_counts():
-    here = kept()
+    here = kept_environment()
     there = with_gpu(here, driver="575.1")
     assert fingerprint.differences([here, here], [here, there]).unlike == ["gpu.driver: 580.159.04 / 575.1"]
 
 
 def test_what_one_side_does_not_know_is_not_held_against_it():
-    here = kept()
+    here = kept_environment()
     there = with_gpu(here, driver=None)
     del there["nvidia_uvm"]
     assert unlike(here, there) == []
@@ -53,14 +53,14 @@ def test_what_one_side_does_not_know_is_not_held_against_it():
 
 @pytest.mark.parametrize("name", ["uuid_hash", "other_processes"])
 def test_two_cards_of_one_model_are_told_and_compared(name):
-    left, right = (with_gpu(kept(), facts={name: value}) for value in ("1", "2"))
+    left, right = (with_gpu(kept_environment(), facts={name: value}) for value in ("1", "2"))
     found = fingerprint.differences([left], [right])
     assert found.unlike == [] and found.noted == [fingerprint.NOTED[f"gpu.facts.{name}"]]
     assert fingerprint.differences([left], [left]).noted == []
 
 
 def test_machines_of_one_type_have_about_the_same_memory():
-    here = kept()
+    here = kept_environment()
     for factor, expected in ((1.001, 0), (1.05, 1)):
         host = here["host"] | {"memory_bytes": int(here["host"]["memory_bytes"] * factor)}
         assert len(unlike(here, here | {"host": host})) == expected

@@ -1,4 +1,4 @@
-"""How often the gate is wrong. Every draw is seeded, so that these figures are the same everywhere."""
+"""How often `umbench compare` reports false changes. Every draw is seeded, so that these figures are the same everywhere."""
 
 import itertools
 import shutil
@@ -30,8 +30,8 @@ def test_one_slow_cell_among_many_is_found():
 
 
 @pytest.mark.study
-def test_more_rounds_of_what_is_left_open_find_one_slow_cell_also_among_noisy_runs():
-    found = simulate.rates(8, DRAWS, run_noise=1.0, more=10)
+def test_more_rounds_of_ambiguous_cells_find_one_slow_cell_among_noisy_runs():
+    found = simulate.rates(8, DRAWS, run_noise=1.0, extra_rounds=10)
     assert found.false_alarms < 0.05
     assert found.one_found > 0.95 and found.cells_found > 0.95 and found.three_percent > 0.95
 
@@ -52,7 +52,7 @@ def test_two_plain_sweeps_of_five_iterations_are_judged():
 def test_ten_percent_in_every_round_are_found_under_a_steady_drift():
     random = numpy.random.default_rng(5)
     cells = [noise.Cell(f"cell{number}", 1e8, 0.01) for number in range(30)]
-    drawn = simulate.draw(random, cells, samples=10, drift=0.04, slower=lambda cell: 1.1)
+    drawn = simulate.draw(random, cells, samples=10, drift=0.04, slowdown_of=lambda cell: 1.1)
     assert len(simulate.regressed(drawn)) == 30
     assert not simulate.regressed(simulate.draw(random, cells, samples=10, drift=0.04))
 
@@ -69,17 +69,17 @@ def test_five_percent_of_noise_never_fail_two_builds_in_a_row():
 # --- aspects other than time ---
 
 @pytest.fixture(scope="module")
-def counted():
+def counted_records():
     return [record for file in noise.measured_records()[:1] for record in file if simulate.has_all_aspects(record)]
 
 
 @pytest.mark.parametrize("rounds", [1, 3])
 @pytest.mark.parametrize("aspect", sorted(simulate.CHANGES))
-def test_each_change_that_is_not_time_is_found_alone(counted, aspect, rounds):
+def test_each_change_that_is_not_time_is_found_alone(counted_records, aspect, rounds):
     wanted = arguments.parse_compare("Compares.", ["base", "head"])
     random = numpy.random.default_rng(6)
     for _ in range(10):
-        base, head, victim = simulate.sides_with(random, counted, rounds, simulate.CHANGES[aspect])
+        base, head, victim = simulate.sides_with(random, counted_records, rounds, simulate.CHANGES[aspect])
         found = comparison.compare_sides(base, head, wanted)
         assert [row.key for row in found.rows if row.verdict == "regressed"] == [victim] and found.exit_code == 1
         row = next(row for row in found.rows if row.key == victim)
@@ -89,18 +89,17 @@ def test_each_change_that_is_not_time_is_found_alone(counted, aspect, rounds):
         assert found.exit_code == 0 and [row.verdict for row in found.rows if row.key == victim] == ["tolerated"]
 
 
-def test_nothing_is_found_where_nothing_changed(counted):
+def test_nothing_is_found_where_nothing_changed(counted_records):
     wanted = arguments.parse_compare("Compares.", ["base", "head"])
     random = numpy.random.default_rng(7)
     for _ in range(20):
-        assert comparison.compare_sides(*simulate.sides_with(random, counted, 1)[:2], wanted).exit_code == 0
+        assert comparison.compare_sides(*simulate.sides_with(random, counted_records, 1)[:2], wanted).exit_code == 0
 
 
 # --- real pairs ---
 
-def identical_work():
-    """Pairs of measured cells that did the same in processes of their own: everything resident at ratios at which
-    it all fits."""
+def pairs_of_identical_work():
+    """Yields (name, samples, samples) of pairs of measured cells that did the same work, with all data on the device, in separate processes."""
     for file in noise.measured_records():
         groups = {}
         for record in file:
@@ -112,7 +111,7 @@ def identical_work():
 
 
 def test_real_pairs_of_unchanged_code_are_not_called_changed():
-    pairs = list(identical_work())
+    pairs = list(pairs_of_identical_work())
     assert len(pairs) >= 10
     found = [(key, judge.judge({key: judge.cell_of_one_run(base, head)})[key]) for key, base, head in pairs]
     assert not any(finding.verdict in ("regressed", "improved", "insufficient") for _, finding in found)
@@ -127,10 +126,9 @@ def test_real_pairs_of_unchanged_code_are_not_called_changed():
 
 
 def test_real_runs_of_one_build_under_pressure_are_rarely_called_changed():
-    """Cells under pressure, which ran two or three times in one session: every run against every other, as two plain
-    sweeps would have been."""
+    """Cells beyond ratio 1 that ran two or three times in one session: each run is compared with each other one like two single sweeps."""
     runs_by_file, alarms, pairs = {}, 0, 0
-    for (file, key), runs in noise.kept_repeats().items():
+    for (file, key), runs in noise.repeated_runs().items():
         for one, other in itertools.permutations(range(len(runs)), 2):
             cell = judge.cell_of_one_run(runs[one], runs[other])
             alarms += judge.judge({key: cell})[key].verdict == "regressed"
@@ -152,19 +150,19 @@ def test_real_runs_in_turn_of_one_program_are_not_called_changed(umbench):
     assert f"- {pairs} real A/A pairs of whole runs" in (conftest.ROOT / "results/measured/gate.md").read_text(encoding="utf-8")
 
 
-def sides(folder):
+def base_and_head(folder):
     return folder / "base", folder / "head"
 
 
 def test_real_sweeps_in_turn_of_one_program_under_pressure(umbench):
     kept, page = conftest.ROOT / "results/measured/h100_aa", (conftest.ROOT / "results/measured/gate.md").read_text(encoding="utf-8")
-    pairs = umbench("compare", *sides(kept), "--pairs")
+    pairs = umbench("compare", *base_and_head(kept), "--pairs")
     assert pairs.returncode == 1, pairs.stderr
     assert "15 pairs, 1 of them regressed" in pairs.stdout and "- 15 real A/A pairs of whole sweeps" in page
     assert "+44.34%" in pairs.stdout and "one `managed_prefetch` called 44 % slower" in page
     improved = [row.split() for row in pairs.stdout.splitlines() if "%" in row and row.split()[7] != "0"]
     assert [(row[0], row[7], row[9]) for row in improved] == [("9", "1", "-35.18%")] and "one `managed` 35 % faster" in page
-    together = umbench("compare", *sides(kept), "--allow-unlike")  # three machines, each pair on one
+    together = umbench("compare", *base_and_head(kept), "--allow-unlike")  # three machines, each pair on one
     assert together.returncode == 0, together.stderr
     assert "4 measured cells, 2 ambiguous, 2 ok" in together.stdout and "together nothing" in page
 
@@ -173,16 +171,16 @@ def test_real_sweeps_under_pressure_on_an_h200(umbench):
     measured = conftest.ROOT / "results/measured"
     page = (measured / "gate.md").read_text(encoding="utf-8")
     equal, busy = (next(line for line in page.splitlines() if f"]({name})" in line) for name in ("h200_aa_pressure", "h200_ab"))
-    pairs = umbench("compare", *sides(measured / "h200_aa_pressure"), "--pairs")
+    pairs = umbench("compare", *base_and_head(measured / "h200_aa_pressure"), "--pairs")
     assert pairs.returncode == 1 and "11 pairs, 2 of them regressed" in pairs.stdout and "| 11 | 2 called slower" in equal
     rows = [row.split() for row in pairs.stdout.splitlines() if "%" in row]
     assert [row[9] for row in rows if row[2] == "1"] == ["+39.57%", "+31.18%"] and "by 40 % and 31 %" in equal
     assert [row[9] for row in rows if row[7] == "1"] == ["-7.86%", "-33.20%", "-18.94%"] and "3 faster (by 8 %, 33 % and 19 %)" in equal
-    together = umbench("compare", *sides(measured / "h200_aa_pressure"))
+    together = umbench("compare", *base_and_head(measured / "h200_aa_pressure"))
     assert together.returncode == 0 and "3 measured cells, 2 ambiguous, 1 ok" in together.stdout and equal.endswith("| nothing |")
-    pairs = umbench("compare", *sides(measured / "h200_ab"), "--pairs")
+    pairs = umbench("compare", *base_and_head(measured / "h200_ab"), "--pairs")
     assert pairs.returncode == 1 and "4 pairs, 4 of them regressed" in pairs.stdout and "| 4 | 4 called slower |" in busy
-    slower = umbench("compare", *sides(measured / "h200_ab"))
+    slower = umbench("compare", *base_and_head(measured / "h200_ab"))
     assert slower.returncode == 1 and "3 measured cells, 3 regressed" in slower.stdout
     for cell, change, quoted in (("/device/", "+10.42%", "`device` by 10 %"), ("/managed/", "+52.37%", "`managed` by 52 %"),
                                  ("/managed_prefetch/", "+122.86%", "`managed_prefetch` by 123 %")):
@@ -191,7 +189,7 @@ def test_real_sweeps_under_pressure_on_an_h200(umbench):
 
 def test_real_sweeps_beside_another_process_on_one_side(umbench):
     kept, page = conftest.ROOT / "results/measured/h100_busy", (conftest.ROOT / "results/measured/gate.md").read_text(encoding="utf-8")
-    together = umbench("compare", *sides(kept), "--allow-unlike")
+    together = umbench("compare", *base_and_head(kept), "--allow-unlike")
     assert together.returncode == 0, together.stderr
     assert "3 measured cells, 3 ambiguous" in together.stdout and "- 6 pairs with another process" in page and "together nothing" in page
     assert "other processes used the GPU on one side" in together.stdout + together.stderr and "tells of the process" in page
@@ -199,7 +197,7 @@ def test_real_sweeps_beside_another_process_on_one_side(umbench):
 
 def test_real_sweeps_in_turn_of_a_slower_program_under_pressure(umbench, tmp_path):
     kept, page = conftest.ROOT / "results/measured/h100_ab", (conftest.ROOT / "results/measured/gate.md").read_text(encoding="utf-8")
-    slower = umbench("compare", *sides(kept), "--allow-unlike")
+    slower = umbench("compare", *base_and_head(kept), "--allow-unlike")
     assert slower.returncode == 1, slower.stderr
     assert "4 measured cells, 4 regressed" in slower.stdout and "- 6 real A/B pairs of it" in page
     for cell, change, quoted in (("/device/", "+10.99%", "`device` and `swap_all` by 11 %"), ("/swap_all/", "+10.99%", "11 %"),
@@ -212,7 +210,7 @@ def test_real_sweeps_in_turn_of_a_slower_program_under_pressure(umbench, tmp_pat
             (some / side).mkdir(parents=True)
             for number in machine:
                 shutil.copy(kept / side / f"{number}.jsonl", some / side)
-        done = umbench("compare", *sides(some))
+        done = umbench("compare", *base_and_head(some))
         assert done.returncode == 1, done.stderr
         row = next(row for row in done.stdout.splitlines() if "/device/" in row)
         assert row.startswith("ambiguous") and "With three pairs alone `device`\n  stays `ambiguous`" in page

@@ -1,4 +1,4 @@
-"""Base and head in turn, by one command."""
+"""`umbench interleave` runs base and head in turn."""
 
 import json
 import sys
@@ -18,8 +18,8 @@ def spec(tmp_path):
 
 
 @pytest.fixture
-def logged(umbench, tmp_path):
-    """A program that is umbench and notes each cell that it runs in tmp_path/log under its own name."""
+def logging_program(umbench, tmp_path):
+    """A function that makes a program of a given name, which calls umbench and logs each cell that it runs in tmp_path/log."""
 
     def make(name):
         path = tmp_path / name
@@ -35,8 +35,8 @@ def records(path):
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if '"kind":"record"' in line]
 
 
-def test_rounds_alternate_cell_by_cell(umbench, logged, spec, tmp_path):
-    done = umbench("interleave", spec, "--base", logged("old"), "--head", logged("new"), "--rounds", "2", "--out", "ab")
+def test_rounds_alternate_cell_by_cell(umbench, logging_program, spec, tmp_path):
+    done = umbench("interleave", spec, "--base", logging_program("old"), "--head", logging_program("new"), "--rounds", "2", "--out", "ab")
     assert done.returncode == 0, done.stderr
     order = [line.split()[0] for line in (tmp_path / "log").read_text(encoding="utf-8").splitlines()]
     assert order == ["old", "new"] * 4 + ["new", "old"] * 4

@@ -1,4 +1,4 @@
-"""In-core times that were published, beside the machine files' paces: within a fifth, as images a second too, or explained."""
+"""Published in-core times differ by at most a fifth from simulated ones, or the difference is explained."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The pages quote simulated.md, and simulated.md is what today's program prints."""
+"""The pages quote simulated.md, and the current program prints simulated.md."""
 
 import itertools
 import json
@@ -27,13 +27,13 @@ def sections():
 
 
 def counts(text, iterations):
-    """(figures, median in %, worst in %, within 15 %) of "first iterations" or "later iterations"."""
+    """(number of figures, median and worst error in %, number within 15 %) of `iterations`: "first" or "later"."""
     found = re.search("(?m)" + COUNTS.format(f"{iterations} iterations,"), text)
     return tuple(map(int, found.groups())) if found else None
 
 
-def with_its_addresses(text):
-    """(within 15 %, figures) of the later iterations of cells whose addresses are the record's; nothing if there are none."""
+def counts_with_recorded_addresses(text):
+    """(number of figures within 15 %, number of figures) of later iterations of cells with the record's addresses; None if there are none."""
     found = re.search(r"cells with the record's addresses: (\d+) figures, .* (\d+) within 15 %", text)
     if found:
         return int(found[2]), int(found[1])
@@ -41,7 +41,7 @@ def with_its_addresses(text):
     return None if "gives other addresses" in text else (within, number)
 
 
-def order(text):
+def order_text(text):
     right, pairs = map(int, re.search(r"more than 5 %: (\d+) of (\d+) pairs right", text).groups())
     return f"{right} of {pairs}" if pairs else "none differ by 5 %"
 
@@ -63,7 +63,7 @@ def test_the_page_of_validation_quotes_what_is_printed():
         else:
             number, median, _, within = later
             cells = [f"{within} of {number}, {median} %", str(first[3])]
-        for cell, quoted in zip([*cells, order(text)], row.split("|")[2:]):
+        for cell, quoted in zip([*cells, order_text(text)], row.split("|")[2:]):
             assert quoted.strip().startswith(cell), (row, cell)
         compared += 1
     assert compared == 19
@@ -78,13 +78,13 @@ def test_the_page_of_the_simulator_sums_them_up():
         return f"{sum(each[3] for each in found)} of {sum(each[0] for each in found)}", max(each[2] for each in found)
 
     later, worst = within("later", CALIBRATED)
-    same = [found for found in (with_its_addresses(told[name]) for name in CALIBRATED) if found]
+    same = [found for found in (counts_with_recorded_addresses(told[name]) for name in CALIBRATED) if found]
     same = f"{sum(within for within, _ in same)} of {sum(cells for _, cells in same)}"
     assert f"| {later}; {same} with the record's addresses | the time; `managed` up to {worst} % off |" in page
     capped = ["h200_capped", "h200_capped_least_workspace", "h200_capped_small_workspace"]
     assert within("later", capped)[1] < 20
     first_hosts = ["h200_host_1", "h200_host_2", "h200_large_batches"]
-    given, near = [sum(each) for each in zip(*filter(None, (with_its_addresses(told[name]) for name in first_hosts)))]
+    given, near = [sum(each) for each in zip(*filter(None, (counts_with_recorded_addresses(told[name]) for name in first_hosts)))]
     page_of_records = (FOLDER / "README.md").read_text(encoding="utf-8")
     near_of_all, all_of_all = within("later", first_hosts)[0].split(" of ")
     assert given == near and (f"Of {all_of_all} cells on the first two hosts {near_of_all} are within 15 %, all {given} that have the record's addresses."
@@ -148,7 +148,7 @@ def test_the_page_says_what_first_iterations_load():
 
 @pytest.mark.study
 @pytest.mark.parametrize("file, name, machine, text", [pytest.param(*section, id=section[1]) for section in sections()])
-def test_today_s_program_prints_it(umbench, file, name, machine, text):
+def test_the_current_program_prints_simulated_md(umbench, file, name, machine, text):
     machines = ["--machines", FOLDER / "machines"] if name.startswith("validation/h") else []
     said = subprocess.run([umbench.program, "validate", *machines, *(["--machine", machine] if machine else []), file],
                           cwd=conftest.ROOT, check=True, capture_output=True, text=True).stdout
