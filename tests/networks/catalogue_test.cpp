@@ -33,17 +33,11 @@ bool has_op(const graph& g, const std::string& name) {
 }
 
 network_spec trained(const std::string& name, std::int64_t batch = 2, fusion joined = fusion::fused) {
-  network_spec spec;
-  spec.name = name;
-  spec.batch = batch;
-  spec.fusion_mode = joined;
-  return spec;
+  return {.name = name, .batch = batch, .fusion_mode = joined};
 }
 
 network_spec inferred(const std::string& name, std::int64_t batch = 2, fusion joined = fusion::fused) {
-  network_spec spec = trained(name, batch, joined);
-  spec.mode = pass::inference;
-  return spec;
+  return {.name = name, .batch = batch, .mode = pass::inference, .fusion_mode = joined};
 }
 
 network_spec updated(network_spec spec) {
@@ -287,9 +281,7 @@ TEST_P(BadInput, IsRefusedInOneLine) {
 
 network_spec with(const std::string& name, std::map<std::string, std::int64_t> knobs,
                   std::int64_t batch = 1) {
-  network_spec spec = trained(name, batch);
-  spec.knobs = std::move(knobs);
-  return spec;
+  return {.name = name, .batch = batch, .knobs = std::move(knobs)};
 }
 
 INSTANTIATE_TEST_SUITE_P(

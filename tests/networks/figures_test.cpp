@@ -13,13 +13,11 @@ namespace {
 
 graph inference_of(const std::string& name, std::int64_t batch = 1,
                    std::map<std::string, std::int64_t> knobs = {}) {
-  network_spec spec;
-  spec.name = name;
-  spec.batch = batch;
-  spec.mode = pass::inference;
-  spec.fusion_mode = fusion::none;
-  spec.knobs = std::move(knobs);
-  return build_network(spec);
+  return build_network({.name = name,
+                        .batch = batch,
+                        .mode = pass::inference,
+                        .fusion_mode = fusion::none,
+                        .knobs = std::move(knobs)});
 }
 
 const tensor& tensor_of(const graph& g, const std::string& name) {
@@ -54,9 +52,7 @@ double convolution_gmac(const graph& g) {
 
 // Parameters that training adapts: the statistics that inference takes are none of them.
 byte_count trained_parameters_of(const std::string& name) {
-  network_spec spec;
-  spec.name = name;
-  return bytes_of(build_network(spec), role::parameter) / 4;
+  return bytes_of(build_network({.name = name}), role::parameter) / 4;
 }
 
 // torchvision publishes the same counts for its models.

@@ -25,13 +25,8 @@ TEST_P(Footprint, IsCloseToTheLowerBound) {
   for (const pass mode : {pass::train, pass::inference}) {
     for (const fusion joined : {fusion::none, fusion::fused, fusion::lean}) {
       for (const precision arithmetic : {precision::fp32, precision::bf16}) {
-        network_spec spec;
-        spec.name = GetParam();
-        spec.batch = 64;
-        spec.mode = mode;
-        spec.fusion_mode = joined;
-        spec.arithmetic = arithmetic;
-        const graph g = build_network(spec);
+        const graph g = build_network(
+            {.name = GetParam(), .batch = 64, .mode = mode, .fusion_mode = joined, .arithmetic = arithmetic});
         const byte_count peak = peak_live_bytes(g);
         SCOPED_TRACE(testing::Message() << to_text(joined) << " " << to_text(arithmetic)
                                         << (mode == pass::train ? " train" : " inference"));
@@ -50,11 +45,8 @@ TEST_P(Footprint, IsCloseToTheLowerBound) {
 // What level lean computes again reads and writes at most 2.2 bytes for each byte of the peak saved.
 TEST_P(Footprint, IsNotSavedAtAnyPrice) {
   for (const precision arithmetic : {precision::fp32, precision::bf16}) {
-    network_spec spec;
-    spec.name = GetParam();
-    spec.batch = 64;
-    spec.arithmetic = arithmetic;
-    spec.fusion_mode = fusion::fused;
+    network_spec spec{
+        .name = GetParam(), .batch = 64, .fusion_mode = fusion::fused, .arithmetic = arithmetic};
     const byte_count before = peak_live_bytes(build_network(spec));
     spec.fusion_mode = fusion::lean;
     const graph g = build_network(spec);

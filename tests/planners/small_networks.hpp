@@ -27,15 +27,13 @@ struct variant {
 };
 
 inline network_spec small_spec(const std::string& name, std::int64_t batch, const variant& v = {}) {
-  network_spec spec;
-  spec.name = name;
-  spec.batch = batch;
-  spec.mode = v.mode;
-  spec.appends_sgd = v.sgd;
-  spec.fusion_mode = v.fusion_mode;
-  spec.arithmetic = v.arithmetic;
-  spec.knobs = v.knobs;
-  return spec;
+  return {.name = name,
+          .batch = batch,
+          .mode = v.mode,
+          .appends_sgd = v.sgd,
+          .fusion_mode = v.fusion_mode,
+          .arithmetic = v.arithmetic,
+          .knobs = v.knobs};
 }
 
 inline small_network small(const std::string& label, const std::string& name, std::int64_t batch,

@@ -245,12 +245,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& which) { return which.param.name; });
 
 graph conv_of(std::int64_t batch, std::map<std::string, std::int64_t> knobs, bool sgd = false) {
-  network_spec spec;
-  spec.name = "conv";
-  spec.batch = batch;
-  spec.appends_sgd = sgd;
-  spec.knobs = std::move(knobs);
-  return build_network(spec);
+  return build_network({.name = "conv", .batch = batch, .appends_sgd = sgd, .knobs = std::move(knobs)});
 }
 
 TEST(Gradients, UpdatesGoAgainstThem) {

@@ -22,6 +22,21 @@ std::string replaced(std::string text, const std::string& what, const std::strin
   return text.replace(at, what.size(), by);
 }
 
+// The text, changed at one place, is refused with these words.
+struct mistake {
+  std::string what, by;
+  std::vector<std::string> words;
+};
+void expect_refused(auto& from_json, const std::string& text, const std::vector<mistake>& mistakes) {
+  for (const mistake& m : mistakes) {
+    expect_words(refusal<input_error>([&] { from_json(replaced(text, m.what, m.by), "f.json"); }), m.words);
+  }
+}
+
+machine built_in_machine(const char* name) {
+  return find_machine(load_machines(std::nullopt), name);
+}
+
 // Two operators that nobody knows, the first with all that can be said of one.
 graph opaque_graph(bool cut) {
   graph g{"own", {}, {}};
@@ -127,30 +142,23 @@ TEST(GraphJson, WhatIsLeftOutIsWhatIsUsual) {
 }
 
 TEST(GraphJson, NamesWhatIsWrongWithAnOpaqueOperator) {
-  const std::string text = to_json(opaque_graph(true));
-  const auto read = [](const std::string& t) {
-    return refusal<input_error>([&] { graph_from_json(t, "g.json"); });
-  };
-  expect_words(read(replaced(text, "\"label\"", "\"labels\"")), {"ops[0]", "label"});
-  expect_words(read(replaced(text, "\"flops\": 96", "\"flops\": -1")), {"ops[0].flops"});
-  expect_words(read(replaced(text, "\"duration_ns\": 1234", "\"duration_ns\": -5")), {"ops[0].duration_ns"});
-  expect_words(read(replaced(text, "\"part\"", "\"prat\"")), {"ops[0].cut.in[0]", "did you mean part?"});
-  expect_words(read(replaced(text, "\"name\": \"again\"", "\"name\": \"act\"")),
-               {"ops[1].name", "two operators"});
+  expect_refused(graph_from_json, to_json(opaque_graph(true)),
+                 {{"\"label\"", "\"labels\"", {"ops[0]", "label"}},
+                  {"\"flops\": 96", "\"flops\": -1", {"ops[0].flops"}},
+                  {"\"duration_ns\": 1234", "\"duration_ns\": -5", {"ops[0].duration_ns"}},
+                  {"\"part\"", "\"prat\"", {"ops[0].cut.in[0]", "did you mean part?"}},
+                  {"\"name\": \"again\"", "\"name\": \"act\"", {"ops[1].name", "two operators"}}});
 }
 
 TEST(GraphJson, NamesWhatIsWrong) {
   const std::string text = to_json(*complete_and_build({.name = "conv", .mode = pass::inference}).network);
-  const auto read = [](const std::string& t) {
-    return refusal<input_error>([&] { graph_from_json(t, "g.json"); });
-  };
-  expect_words(read(replaced(text, "\"stride\"", "\"strides\"")), {"g.json", "ops[0]", "stride"});
-  expect_words(read(replaced(text, "\"convolution\"", "\"convolutoin\"")), {"did you mean convolution?"});
-  expect_words(read(replaced(text, "\"repeatable\": true", "\"repeatable\": 1")), {"repeatable", "true nor"});
-  expect_words(read(replaced(text, "\"type\": \"f32\"", "\"type\": \"f33\"")),
-               {"tensors[0].type", "did you mean f32?"});
-  expect_words(read("{"), {"g.json", "not JSON", "line 1"});
-  expect_words(read("[]"), {"g.json", "not an object"});
+  expect_refused(graph_from_json, text,
+                 {{"\"stride\"", "\"strides\"", {"f.json", "ops[0]", "stride"}},
+                  {"\"convolution\"", "\"convolutoin\"", {"did you mean convolution?"}},
+                  {"\"repeatable\": true", "\"repeatable\": 1", {"repeatable", "true nor"}},
+                  {"\"type\": \"f32\"", "\"type\": \"f33\"", {"tensors[0].type", "did you mean f32?"}},
+                  {text, "{", {"f.json", "not JSON", "line 1"}},
+                  {text, "[]", {"f.json", "not an object"}}});
 }
 
 TEST(PlanJson, KeepsWhatIsComputedAgainFromTheFirstTime) {
@@ -178,28 +186,19 @@ std::string part_in(const std::string& text) {
 }
 
 TEST(PlanJson, NamesWhatIsWrong) {
-  const std::string text = to_json(sample_plan());
-  const auto read = [](const std::string& t) {
-    return refusal<input_error>([&] { plan_from_json(t, "p.json"); });
-  };
-  const graph g = *sample_plan().network.network;
-  const std::string op_name = g.ops[0].name;
-  expect_words(read(replaced(text, "\"managed\"", "\"mangaed\"")), {"homes", "did you mean managed?"});
-  expect_words(read(replaced(text, "\"budget_bytes\": 123456789", "\"budget_bytes\": 9223372036854775808")),
-               {"budget_bytes", "9223372036854775808"});
-  expect_words(read(replaced(text, "\"budget_bytes\": 123456789", "\"budget_bytes\": 1e400")), {"p.json"});
-  const std::string part = part_in(text);
-  expect_words(read(replaced(text, part, "\"part\": {\"batch\": [2, 2]}")),
-               {"actions[1]", "part.batch", "[0, 8]"});
-  expect_words(read(replaced(text, part, "\"part\": {\"batch\": [2, 5]}")), {"2:5", "4 elements"});
-  expect_words(read(replaced(text, "\"do\": \"compute\",\n   \"what\": \"" + op_name,
-                             "\"do\": \"compute\",\n   \"what\": \"x" + op_name)),
-               {"actions[2].what", "no operator"});
-  expect_words(read(replaced(text, "\"smartpool\"", "\"smart_pool\"")),
-               {"placed_by", "did you mean smartpool?"});
-  expect_words(read(replaced(text, "\"ratio\": 1.25,", "")), {"\"ratio\" is missing"});
-  expect_words(read(replaced(text, "\"kind\"", "\"extra\": 0, \"kind\"")), {"unknown field \"extra\""});
-  expect_words(read(replaced(text, "\"kind\"", "\"ratio\": 2, \"kind\"")), {"\"ratio\" is given twice"});
+  const std::string text = to_json(sample_plan()), part = part_in(text);
+  const std::string first = "\"do\": \"compute\",\n   \"what\": \"";
+  expect_refused(plan_from_json, text,
+                 {{"\"managed\"", "\"mangaed\"", {"homes", "did you mean managed?"}},
+                  {"123456789,", "9223372036854775808,", {"budget_bytes", "9223372036854775808"}},
+                  {"123456789,", "1e400,", {"f.json"}},
+                  {part, "\"part\": {\"batch\": [2, 2]}", {"actions[1]", "part.batch", "[0, 8]"}},
+                  {part, "\"part\": {\"batch\": [2, 5]}", {"2:5", "4 elements"}},
+                  {first, first + "x", {"actions[2].what", "no operator"}},
+                  {"\"smartpool\"", "\"smart_pool\"", {"placed_by", "did you mean smartpool?"}},
+                  {"\"ratio\": 1.25,", "", {"\"ratio\" is missing"}},
+                  {"\"kind\"", "\"extra\": 0, \"kind\"", {"unknown field \"extra\""}},
+                  {"\"kind\"", "\"ratio\": 2, \"kind\"", {"\"ratio\" is given twice"}}});
 }
 
 TEST(PlanJson, RefusesAPlanThatComputesNothing) {
@@ -220,18 +219,13 @@ TEST(MachineJson, EmbeddedMachinesReadBackEqual) {
 }
 
 TEST(MachineJson, NamesWhatIsWrong) {
-  const std::string text = to_json(load_machines(std::nullopt).front());
-  const auto read = [](const std::string& t) {
-    return refusal<input_error>([&] { machine_from_json(t, "m.json"); });
-  };
-  expect_words(read(replaced(text, "\"host_bytes\": ", "\"host_bytes\": -")), {"m.json", "host_bytes"});
-  expect_words(read(replaced(text, "\"device_bytes\": ", "\"device_bytes\": 0, \"was\": ")),
-               {"device_bytes", "0"});
-  expect_words(read(replaced(text, "\"calibrated\": false", "\"calibrated\": null")), {"calibrated"});
-  expect_words(read(replaced(text, "\"launch_ns\"", "\"lunch_ns\"")), {"\"launch_ns\" is missing"});
-  expect_words(read(replaced(text, "\"name\": \"", "\"name\": \"a/b ")), {"name", "lower-case"});
-  expect_words(read(replaced(text, "\"estimated\": [", "\"estimated\": [\"speed\",")),
-               {"estimated[0]", "speed"});
+  expect_refused(machine_from_json, to_json(load_machines(std::nullopt).front()),
+                 {{"\"host_bytes\": ", "\"host_bytes\": -", {"f.json", "host_bytes"}},
+                  {"\"device_bytes\": ", "\"device_bytes\": 0, \"was\": ", {"device_bytes", "0"}},
+                  {"\"calibrated\": false", "\"calibrated\": null", {"calibrated"}},
+                  {"\"launch_ns\"", "\"lunch_ns\"", {"\"launch_ns\" is missing"}},
+                  {"\"name\": \"", "\"name\": \"a/b ", {"name", "lower-case"}},
+                  {"\"estimated\": [", "\"estimated\": [\"speed\",", {"estimated[0]", "speed"}}});
 }
 
 // As after a calibration that could measure three figures.
@@ -247,7 +241,7 @@ measure::calibration sample_calibration() {
 
 TEST(json, measured_figures_replace_those_of_a_machine) {
   const measure::calibration found = sample_calibration();
-  const machine base = find_machine(load_machines(std::nullopt), "p100-pcie3-16g");
+  const machine base = built_in_machine("p100-pcie3-16g");
   const machine made = with_measured_figures(base, found.results);
   EXPECT_EQ(made.link_to_device_bytes_per_s, 12'500'000'000U);
   EXPECT_EQ(made.uvm.fault_ns, 21);
@@ -263,7 +257,7 @@ TEST(json, measured_figures_replace_those_of_a_machine) {
 }
 
 TEST(json, a_calibrated_machine_is_as_wide_as_the_samples_of_its_costs) {
-  machine base = find_machine(load_machines(std::nullopt), "p100-pcie3-16g");
+  machine base = built_in_machine("p100-pcie3-16g");
   base.bounds = {
       {"uvm.fault_ns", 1, 1000}, {"uvm.evict_ns", 7000, 40000}, {"uvm.chunk_ns", 0, base.uvm.chunk_ns + 9}};
   measure::figures found;
@@ -295,7 +289,7 @@ TEST(json, a_calibrated_machine_is_as_wide_as_the_samples_of_its_costs) {
 }
 
 TEST(json, what_could_not_be_measured_is_no_faster_than_what_was) {
-  machine base = find_machine(load_machines(std::nullopt), "h200");
+  machine base = built_in_machine("h200");
   const machine made = with_measured_figures(base, sample_calibration().results);
   EXPECT_EQ(made.link_both_bytes_per_s, made.link_to_device_bytes_per_s + made.link_to_host_bytes_per_s);
   EXPECT_LE(made.uvm.remote_read_bytes_per_s, made.link_to_device_bytes_per_s);
@@ -304,39 +298,32 @@ TEST(json, what_could_not_be_measured_is_no_faster_than_what_was) {
 
 TEST(json, a_calibrated_machine_file_is_a_machine_file) {
   const measure::calibration found = sample_calibration();
-  const machine made =
-      with_measured_figures(find_machine(load_machines(std::nullopt), "h200"), found.results);
+  const machine made = with_measured_figures(built_in_machine("h200"), found.results);
   const std::string text = to_json(made, found);
   EXPECT_EQ(to_json(machine_from_json(text, "m.json")), to_json(made));
   EXPECT_NE(text.find("batches_nowhere"), std::string::npos);
-  const auto read = [](const std::string& t) {
-    return refusal<input_error>([&] { machine_from_json(t, "m.json"); });
-  };
-  EXPECT_EQ(read(replaced(text, "\"typical\"", "\"tipical\"")).rfind("m.json: calibration.", 0), 0U)
-      << read(replaced(text, "\"typical\"", "\"tipical\""));
+  expect_refused(machine_from_json, text, {{"\"typical\"", "\"tipical\"", {"f.json: calibration."}}});
 }
 
 TEST(json, a_machine_file_names_the_figure_of_the_driver_that_is_wrong) {
-  const std::string text = to_json(find_machine(load_machines(std::nullopt), "h200"));
-  const auto read = [](const std::string& t) {
-    return refusal<input_error>([&] { machine_from_json(t, "m.json"); });
-  };
-  expect_words(read(replaced(text, "\"batch_granules\": 24", "\"batch_granules\": 257")),
-               {"uvm.batch_granules", "256"});
-  expect_words(read(replaced(text, "\"host_chunk_bytes\": 2097152", "\"host_chunk_bytes\": 8192")),
-               {"uvm.host_chunk_bytes", "65536"});
+  const std::string text = to_json(built_in_machine("h200"));
+  expect_refused(
+      machine_from_json, text,
+      {{"\"batch_granules\": 24", "\"batch_granules\": 257", {"uvm.batch_granules", "256"}},
+       {"\"host_chunk_bytes\": 2097152", "\"host_chunk_bytes\": 8192", {"uvm.host_chunk_bytes", "65536"}},
+       {"\"batch_ns\"", "\"batch_us\"", {"uvm", "batch_ns", "missing"}},
+       {"\"uvm.evict_ns\"", "\"uvm.evct_ns\"", {"uvm.evct_ns", "evict_ns"}}});
   for (const char* share : {"prefetch_to_host_beside_percent", "prefetch_to_host_beside_faults_percent",
                             "faults_beside_prefetch_percent"}) {
     const std::string name = std::string("\"") + share + "\": ";
-    expect_words(read(replaced(text, name, name + "10")), {share, "100"});  // 1038 percent
-    expect_words(read(replaced(text, name, name + "-")), {share});
+    expect_refused(machine_from_json, text,
+                   {{name, name + "10", {share, "100"}},  // 1038 percent
+                    {name, name + "-", {share}}});
   }
-  expect_words(read(replaced(text, "\"batch_ns\"", "\"batch_us\"")), {"uvm", "batch_ns", "missing"});
-  expect_words(read(replaced(text, "\"uvm.evict_ns\"", "\"uvm.evct_ns\"")), {"uvm.evct_ns", "evict_ns"});
 }
 
 TEST(MachineJson, WithoutMatrixUnitsTheirRatesMayBeAbsent) {
-  machine m = find_machine(load_machines(std::nullopt), "p100-pcie3-16g");
+  machine m = built_in_machine("p100-pcie3-16g");
   EXPECT_EQ(m.tf32_flops_per_s, 0U);
   const std::string text = replaced(to_json(m), " \"tf32_flops_per_s\": 0,\n", "");
   EXPECT_EQ(machine_from_json(text, "m.json").tf32_flops_per_s, 0U);
@@ -345,7 +332,7 @@ TEST(MachineJson, WithoutMatrixUnitsTheirRatesMayBeAbsent) {
 }
 
 TEST(MachineJson, WhatWasFittedElsewhereIsBorrowedWhereItIsNotSaid) {
-  const machine own = find_machine(load_machines(std::nullopt), "h200");
+  const machine own = built_in_machine("h200");
   EXPECT_TRUE(own.borrowed.empty()) << "what is fitted is fitted there";
   const std::string text =
       replaced(to_json(own), " \"twin_copy_percent\": 92\n", " \"twin_copy_percent\": 90\n");
@@ -398,7 +385,7 @@ TEST(RecordJson, ABandAndACycleAreKeptWhereThereAreSome) {
 }
 
 TEST(json, a_machine_file_keeps_paces_and_widths) {
-  const machine h = find_machine(load_machines(std::nullopt), "h200-calibrated");
+  const machine h = built_in_machine("h200-calibrated");
   ASSERT_FALSE(h.operators.empty());
   const machine back = machine_from_json(to_json(h), "file");
   EXPECT_EQ(back.operators.size(), h.operators.size());
