@@ -27,7 +27,7 @@ struct mistake {
   std::string what, by;
   std::vector<std::string> words;
 };
-void expect_refused(auto& from_json, const std::string& text, const std::vector<mistake>& mistakes) {
+void expect_mistakes_named(auto& from_json, const std::string& text, const std::vector<mistake>& mistakes) {
   for (const mistake& m : mistakes) {
     expect_words(refusal<input_error>([&] { from_json(replaced(text, m.what, m.by), "f.json"); }), m.words);
   }
@@ -142,23 +142,23 @@ TEST(GraphJson, WhatIsLeftOutIsWhatIsUsual) {
 }
 
 TEST(GraphJson, NamesWhatIsWrongWithAnOpaqueOperator) {
-  expect_refused(graph_from_json, to_json(opaque_graph(true)),
-                 {{"\"label\"", "\"labels\"", {"ops[0]", "label"}},
-                  {"\"flops\": 96", "\"flops\": -1", {"ops[0].flops"}},
-                  {"\"duration_ns\": 1234", "\"duration_ns\": -5", {"ops[0].duration_ns"}},
-                  {"\"part\"", "\"prat\"", {"ops[0].cut.in[0]", "did you mean part?"}},
-                  {"\"name\": \"again\"", "\"name\": \"act\"", {"ops[1].name", "two operators"}}});
+  expect_mistakes_named(graph_from_json, to_json(opaque_graph(true)),
+                        {{"\"label\"", "\"labels\"", {"ops[0]", "label"}},
+                         {"\"flops\": 96", "\"flops\": -1", {"ops[0].flops"}},
+                         {"\"duration_ns\": 1234", "\"duration_ns\": -5", {"ops[0].duration_ns"}},
+                         {"\"part\"", "\"prat\"", {"ops[0].cut.in[0]", "did you mean part?"}},
+                         {"\"name\": \"again\"", "\"name\": \"act\"", {"ops[1].name", "two operators"}}});
 }
 
 TEST(GraphJson, NamesWhatIsWrong) {
   const std::string text = to_json(*complete_and_build({.name = "conv", .mode = pass::inference}).network);
-  expect_refused(graph_from_json, text,
-                 {{"\"stride\"", "\"strides\"", {"f.json", "ops[0]", "stride"}},
-                  {"\"convolution\"", "\"convolutoin\"", {"did you mean convolution?"}},
-                  {"\"repeatable\": true", "\"repeatable\": 1", {"repeatable", "true nor"}},
-                  {"\"type\": \"f32\"", "\"type\": \"f33\"", {"tensors[0].type", "did you mean f32?"}},
-                  {text, "{", {"f.json", "not JSON", "line 1"}},
-                  {text, "[]", {"f.json", "not an object"}}});
+  expect_mistakes_named(graph_from_json, text,
+                        {{"\"stride\"", "\"strides\"", {"f.json", "ops[0]", "stride"}},
+                         {"\"convolution\"", "\"convolutoin\"", {"did you mean convolution?"}},
+                         {"\"repeatable\": true", "\"repeatable\": 1", {"repeatable", "true nor"}},
+                         {"\"type\": \"f32\"", "\"type\": \"f33\"", {"tensors[0].type", "did you mean f32?"}},
+                         {text, "{", {"f.json", "not JSON", "line 1"}},
+                         {text, "[]", {"f.json", "not an object"}}});
 }
 
 TEST(PlanJson, KeepsWhatIsComputedAgainFromTheFirstTime) {
@@ -188,17 +188,17 @@ std::string part_in(const std::string& text) {
 TEST(PlanJson, NamesWhatIsWrong) {
   const std::string text = to_json(sample_plan()), part = part_in(text);
   const std::string first = "\"do\": \"compute\",\n   \"what\": \"";
-  expect_refused(plan_from_json, text,
-                 {{"\"managed\"", "\"mangaed\"", {"homes", "did you mean managed?"}},
-                  {"123456789,", "9223372036854775808,", {"budget_bytes", "9223372036854775808"}},
-                  {"123456789,", "1e400,", {"f.json"}},
-                  {part, "\"part\": {\"batch\": [2, 2]}", {"actions[1]", "part.batch", "[0, 8]"}},
-                  {part, "\"part\": {\"batch\": [2, 5]}", {"2:5", "4 elements"}},
-                  {first, first + "x", {"actions[2].what", "no operator"}},
-                  {"\"smartpool\"", "\"smart_pool\"", {"placed_by", "did you mean smartpool?"}},
-                  {"\"ratio\": 1.25,", "", {"\"ratio\" is missing"}},
-                  {"\"kind\"", "\"extra\": 0, \"kind\"", {"unknown field \"extra\""}},
-                  {"\"kind\"", "\"ratio\": 2, \"kind\"", {"\"ratio\" is given twice"}}});
+  expect_mistakes_named(plan_from_json, text,
+                        {{"\"managed\"", "\"mangaed\"", {"homes", "did you mean managed?"}},
+                         {"123456789,", "9223372036854775808,", {"budget_bytes", "9223372036854775808"}},
+                         {"123456789,", "1e400,", {"f.json"}},
+                         {part, "\"part\": {\"batch\": [2, 2]}", {"actions[1]", "part.batch", "[0, 8]"}},
+                         {part, "\"part\": {\"batch\": [2, 5]}", {"2:5", "4 elements"}},
+                         {first, first + "x", {"actions[2].what", "no operator"}},
+                         {"\"smartpool\"", "\"smart_pool\"", {"placed_by", "did you mean smartpool?"}},
+                         {"\"ratio\": 1.25,", "", {"\"ratio\" is missing"}},
+                         {"\"kind\"", "\"extra\": 0, \"kind\"", {"unknown field \"extra\""}},
+                         {"\"kind\"", "\"ratio\": 2, \"kind\"", {"\"ratio\" is given twice"}}});
 }
 
 TEST(PlanJson, RefusesAPlanThatComputesNothing) {
@@ -219,13 +219,13 @@ TEST(MachineJson, EmbeddedMachinesReadBackEqual) {
 }
 
 TEST(MachineJson, NamesWhatIsWrong) {
-  expect_refused(machine_from_json, to_json(load_machines(std::nullopt).front()),
-                 {{"\"host_bytes\": ", "\"host_bytes\": -", {"f.json", "host_bytes"}},
-                  {"\"device_bytes\": ", "\"device_bytes\": 0, \"was\": ", {"device_bytes", "0"}},
-                  {"\"calibrated\": false", "\"calibrated\": null", {"calibrated"}},
-                  {"\"launch_ns\"", "\"lunch_ns\"", {"\"launch_ns\" is missing"}},
-                  {"\"name\": \"", "\"name\": \"a/b ", {"name", "lower-case"}},
-                  {"\"estimated\": [", "\"estimated\": [\"speed\",", {"estimated[0]", "speed"}}});
+  expect_mistakes_named(machine_from_json, to_json(load_machines(std::nullopt).front()),
+                        {{"\"host_bytes\": ", "\"host_bytes\": -", {"f.json", "host_bytes"}},
+                         {"\"device_bytes\": ", "\"device_bytes\": 0, \"was\": ", {"device_bytes", "0"}},
+                         {"\"calibrated\": false", "\"calibrated\": null", {"calibrated"}},
+                         {"\"launch_ns\"", "\"lunch_ns\"", {"\"launch_ns\" is missing"}},
+                         {"\"name\": \"", "\"name\": \"a/b ", {"name", "lower-case"}},
+                         {"\"estimated\": [", "\"estimated\": [\"speed\",", {"estimated[0]", "speed"}}});
 }
 
 // As after a calibration that could measure three figures.
@@ -302,12 +302,12 @@ TEST(json, a_calibrated_machine_file_is_a_machine_file) {
   const std::string text = to_json(made, found);
   EXPECT_EQ(to_json(machine_from_json(text, "m.json")), to_json(made));
   EXPECT_NE(text.find("batches_nowhere"), std::string::npos);
-  expect_refused(machine_from_json, text, {{"\"typical\"", "\"tipical\"", {"f.json: calibration."}}});
+  expect_mistakes_named(machine_from_json, text, {{"\"typical\"", "\"tipical\"", {"f.json: calibration."}}});
 }
 
 TEST(json, a_machine_file_names_the_figure_of_the_driver_that_is_wrong) {
   const std::string text = to_json(built_in_machine("h200"));
-  expect_refused(
+  expect_mistakes_named(
       machine_from_json, text,
       {{"\"batch_granules\": 24", "\"batch_granules\": 257", {"uvm.batch_granules", "256"}},
        {"\"host_chunk_bytes\": 2097152", "\"host_chunk_bytes\": 8192", {"uvm.host_chunk_bytes", "65536"}},
@@ -316,9 +316,9 @@ TEST(json, a_machine_file_names_the_figure_of_the_driver_that_is_wrong) {
   for (const char* share : {"prefetch_to_host_beside_percent", "prefetch_to_host_beside_faults_percent",
                             "faults_beside_prefetch_percent"}) {
     const std::string name = std::string("\"") + share + "\": ";
-    expect_refused(machine_from_json, text,
-                   {{name, name + "10", {share, "100"}},  // 1038 percent
-                    {name, name + "-", {share}}});
+    expect_mistakes_named(machine_from_json, text,
+                          {{name, name + "10", {share, "100"}},  // 1038 percent
+                           {name, name + "-", {share}}});
   }
 }
 
