@@ -61,6 +61,13 @@ class operands {
     check(cudaDeviceSynchronize());
   }
 
+  // Resets, and waits for the engine.
+  void run(session& on, const engine& chosen, bool accumulate = false) {
+    reset(accumulate);
+    chosen.bind(bound())();
+    check(cudaStreamSynchronize(on.compute().stream));
+  }
+
   std::vector<std::byte> bytes_of_result() const {
     std::vector<std::byte> bytes(bytes_of(tensors_[result_]));
     check(cudaMemcpy(bytes.data(), arenas_[result_].data(), bytes.size(), cudaMemcpyDefault));
@@ -438,9 +445,7 @@ TEST_F(convolution_engines, keep_to_the_cap_by_cutting_the_batch) {
   for (const engine& chosen : {free, capped}) {
     SCOPED_TRACE(chosen.choice.engine);
     operands at(p, chosen.choice.workspace_bytes);
-    at.reset(false);
-    chosen.bind(at.bound())();
-    check(cudaStreamSynchronize(gpu().compute().stream));
+    at.run(gpu(), chosen);
     EXPECT_LE(relative_error(at.result(), at.expected(p)), tolerance_of(p.arithmetic));
   }
 }
@@ -459,9 +464,7 @@ TEST_F(convolution_engines, are_found_again_and_give_the_same_bits) {
       operands at(p, first.choice.workspace_bytes);
       std::vector<std::vector<std::byte>> results;
       for (const engine& chosen : {first, first, second}) {
-        at.reset(false);
-        chosen.bind(at.bound())();
-        check(cudaStreamSynchronize(gpu().compute().stream));
+        at.run(gpu(), chosen);
         results.push_back(at.bytes_of_result());
       }
       EXPECT_EQ(results[0], results[1]) << first.choice.engine;
@@ -483,9 +486,7 @@ TEST_F(convolution_engines, begin_with_what_won_for_another_batch) {
     const engine chosen = choose_engine(searching, p, workspace_cap);
     SCOPED_TRACE(chosen.choice.engine);
     operands at(p, chosen.choice.workspace_bytes);
-    at.reset(false);
-    chosen.bind(at.bound())();
-    check(cudaStreamSynchronize(searching.compute().stream));
+    at.run(searching, chosen);
     EXPECT_LE(relative_error(at.result(), at.expected(p)), tolerance_of(p.arithmetic));
   }
   EXPECT_EQ(searching.precedents().size(), 1U);
@@ -561,9 +562,7 @@ TEST_F(matrix_engines, are_right_with_every_epilogue) {
           same.accumulates = accumulate;
           same.arithmetic = arithmetic;
           operands at(same, chosen.choice.workspace_bytes);
-          at.reset(accumulate);
-          chosen.bind(at.bound())();
-          check(cudaStreamSynchronize(gpu().compute().stream));
+          at.run(gpu(), chosen, accumulate);
           EXPECT_LE(relative_error(at.result(), at.expected(same)), tolerance_of(arithmetic))
               << chosen.choice.engine;
           if (p.has_bias && p.kind == matrix_kind::backward_filter) {

@@ -14,6 +14,7 @@
 #include "simulator/roofline.hpp"
 #include "tests/cuda/elements.hpp"
 #include "tests/cuda/gpu.hpp"
+#include "tests/machines.hpp"
 
 namespace um::gpu_tests {
 namespace {
@@ -74,23 +75,7 @@ class strategies : public on_gpu, public ::testing::WithParamInterface<under_str
   }
 };
 
-// Planners weigh what operators and transfers take on some machine.
-machine some_machine() {
-  machine m;
-  m.name = "test";
-  m.device_bytes = 16 * GiB;
-  m.host_bytes = 64 * GiB;
-  m.fp32_flops_per_s = 50'000'000'000'000;
-  m.tf32_flops_per_s = 400'000'000'000'000;
-  m.bf16_flops_per_s = 800'000'000'000'000;
-  m.device_bytes_per_s = 2'000'000'000'000;
-  m.link_to_device_bytes_per_s = m.link_to_host_bytes_per_s = 50'000'000'000;
-  m.link_both_bytes_per_s = 90'000'000'000;
-  m.uvm.remote_read_bytes_per_s = m.uvm.remote_write_bytes_per_s = 50'000'000'000;
-  return m;
-}
-
-// Times of that machine, workspaces of this GPU's engines.
+// Times of the machine, workspaces of this GPU's engines.
 profile costs_of(session& gpu, const graph& g, const machine& m) {
   profile costs = estimate(g, m);
   const profile here = workspaces_of(gpu, g);
@@ -101,7 +86,7 @@ profile costs_of(session& gpu, const graph& g, const machine& m) {
 TEST_P(strategies, give_the_same_bits) {
   const auto& [network, s] = GetParam();
   const graph g = build_network(network);
-  const machine on = some_machine();
+  const machine on = testing::fast_test_machine();
   const profile costs = costs_of(gpu(), g, on);
   const problem roomy{g, costs, on, std::numeric_limits<byte_count>::max(), pressure::none, {}};
   const byte_count footprint = footprint_of(g, costs).total;
@@ -132,7 +117,7 @@ TEST_P(strategies, give_the_same_bits) {
 // Or the tests above would mean little.
 TEST_P(strategies_under_pressure, are_many) {
   const graph g = build_network(GetParam());
-  const machine on = some_machine();
+  const machine on = testing::fast_test_machine();
   const profile costs = costs_of(gpu(), g, on);
   int tight = 0;
   for (const strategy& s : all_strategies()) {

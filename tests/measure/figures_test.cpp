@@ -225,32 +225,20 @@ TEST(figures, are_those_of_the_simulated_machine_that_was_measured) {
     EXPECT_NEAR(found.spread_of_figure.at(name).typical / static_cast<double>(value), 1, share) << name;
   };
   const machine m = truth();
-  expect("uvm.interrupt_ns", m.uvm.interrupt_ns);
-  expect("uvm.batch_ns", m.uvm.batch_ns);
-  expect("uvm.fault_ns", m.uvm.fault_ns);
+  for (const char* name : {"uvm.interrupt_ns",      "uvm.batch_ns",           "uvm.fault_ns",
+                           "uvm.service_ns",        "uvm.chunk_ns",           "uvm.granule_ns",
+                           "uvm.first_visit_ns",    "uvm.issue_copy_ns",      "uvm.host_unmap_ns",
+                           "uvm.page_fault_ns",     "uvm.migrate_copy_ns",    "uvm.host_populate_ns",
+                           "uvm.host_clear_ns",     "uvm.host_map_page_ns",   "uvm.host_fault_ns",
+                           "uvm.prefetch_call_ns",  "uvm.prefetch_queued_ns", "uvm.prefetch_to_host_call_ns",
+                           "uvm.prefetch_block_ns", "uvm.populate_ns",        "uvm.discard_block_ns"}) {
+    expect(name, um::value_of(m, *std::ranges::find(um::figures(), name, &um::figure::name)));
+  }
   expect("uvm.batch_granules", 24);
   expect("uvm.read_batches_percent", 150);
-  expect("uvm.service_ns", m.uvm.service_ns);
-  expect("uvm.chunk_ns", m.uvm.chunk_ns);
-  expect("uvm.granule_ns", m.uvm.granule_ns);
-  expect("uvm.first_visit_ns", m.uvm.first_visit_ns);
-  expect("uvm.issue_copy_ns", m.uvm.issue_copy_ns);
-  expect("uvm.host_unmap_ns", m.uvm.host_unmap_ns);
-  expect("uvm.page_fault_ns", m.uvm.page_fault_ns);
-  expect("uvm.migrate_copy_ns", m.uvm.migrate_copy_ns);
-  expect("uvm.host_populate_ns", m.uvm.host_populate_ns);
-  expect("uvm.host_clear_ns", m.uvm.host_clear_ns);
-  expect("uvm.host_map_page_ns", m.uvm.host_map_page_ns);
-  expect("uvm.host_fault_ns", m.uvm.host_fault_ns);
-  expect("uvm.prefetch_call_ns", m.uvm.prefetch_call_ns);
-  expect("uvm.prefetch_queued_ns", m.uvm.prefetch_queued_ns);
-  expect("uvm.prefetch_to_host_call_ns", m.uvm.prefetch_to_host_call_ns);
   expect("uvm.prefetch_to_host_beside_percent", 30);
   expect("uvm.prefetch_to_host_beside_faults_percent", 70);
   expect("uvm.faults_beside_prefetch_percent", 95);
-  expect("uvm.prefetch_block_ns", m.uvm.prefetch_block_ns);
-  expect("uvm.populate_ns", m.uvm.populate_ns);
-  expect("uvm.discard_block_ns", m.uvm.discard_block_ns);
   expect("launch_ns", 3000);
   expect("copy_ns", 5000);
   expect("link_to_device_bytes_per_s", 50'000'000'000);
