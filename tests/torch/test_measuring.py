@@ -68,6 +68,7 @@ def times_in(folder, monkeypatch):
     monkeypatch.setattr(torch.cuda, "Stream", lambda device: None)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "made up")
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (2, 2))
     return measuring.Times("cuda:0")
 
 
@@ -186,3 +187,39 @@ def test_kernels_of_a_constant_and_of_a_value_have_other_keys():
     x.meta["val"] = torch.empty(4)
     sums = [graph.call_function(torch.ops.aten.add.Tensor, (x, other)) for other in (x, 0)]
     assert len({generated.SeparateKernel(types.SimpleNamespace(nodes=[y], reads=[x], writes=[y]), cpu).key([(1,)]) for y in sums}) == 2
+
+
+def test_the_load_is_recorded_once_and_is_long_only_after_a_rest(tmp_path, monkeypatch):
+    class Graph:
+        def __init__(self):
+            self.replays = 0
+
+        def replay(self):
+            self.replays += 1
+
+    class Event:
+        def __init__(self, enable_timing):
+            pass
+
+        def record(self):
+            pass
+
+        def elapsed_time(self, end):
+            return 1.0
+
+    times, load, made = times_in(tmp_path, monkeypatch), Graph(), []
+    for name, value in (("Event", Event), ("synchronize", lambda: None)):
+        monkeypatch.setattr(torch.cuda, name, value)
+    monkeypatch.setattr(times, "_record_graph", lambda calls: Graph())
+    monkeypatch.setattr(times, "_make_load", lambda: made.append(load) or (load, ()))
+    replays = []
+    for rest_s in (0, 0, 2 * measuring.RESTS_AFTER_S):
+        times.measured_at -= rest_s
+        before = load.replays
+        assert times._time([lambda: None]) == 1e6 / measuring.REPEATS
+        replays.append(load.replays - before)
+    others = (measuring.ROUNDS - 1) * measuring.LOADS
+    assert len(made) == 1 and replays == [measuring.LOADS_FIRST + others, measuring.LOADS + others, measuring.LOADS_FIRST + others]
+    times.free_memory()
+    times._time([lambda: None])
+    assert len(made) == 2

@@ -49,6 +49,9 @@ class Estimated:
     def link(self):
         return self.rates["link"]
 
+    def free_memory(self):
+        pass
+
 
 class ByMachine(Estimated):
     """Costs from a machine file, as in `umbench export --machine`."""
@@ -79,6 +82,11 @@ class Measured:
     def link(self):
         with private.real_tensors(), torch.cuda.device(self.times.device):
             return self.times.link()
+
+    def free_memory(self):
+        """Frees the memory of measurements."""
+        with private.real_tensors():
+            self.times.free_memory()
 
     def _of(self, node):
         with private.real_tensors(), torch.cuda.device(self.times.device):

@@ -294,6 +294,7 @@ class Planning:
             """(its Step, bytes on the device without its tensors, the planner's answer)."""
             step, begin = step_and_pytorchs_choice(graph, num_fwd_outputs, static_lifetime_input_indices, self.costs)
             if on_gpu:
+                self.costs.free_memory()
                 private.free_workspaces()  # frees the workspaces of the stream on which operators were measured
             base = self.base_bytes(step) + unforeseen
             return step, base, ask(step, self.plan.usable, base, rates, self.backend == "inductor", begin, self.effort, self.tier, on_gpu, self.bits)

@@ -10,8 +10,10 @@ import contextlib
 import fcntl
 import functools
 import json
+import math
 import os
 import re
+import time
 from pathlib import Path
 
 import torch
@@ -26,7 +28,8 @@ MIN_BYTES, MAX_BYTES, LINK_BYTES = 1 << 16, 1 << 31, 1 << 25
 CACHE_BYTES = 1 << 27  # more than a GPU's second-level cache holds
 METHOD = 7             # version of the method; times of another version are not used
 ERRORS_OF_GPUS = ("CUDA error", "out of memory", "_STATUS_ALLOC_FAILED")
-LOADS_FIRST, LOADS = 20, 4  # loads of about 2 ms each before the first round, and before every other round
+LOADS_FIRST, LOADS = 20, 4  # loads of about 2 ms each before the first round after a rest of the GPU, and before every other round
+RESTS_AFTER_S = 0.1    # the GPU has rested if nothing was measured for so long
 
 
 def set_durations(converted, times):
@@ -57,6 +60,7 @@ class Times:
         name = re.sub(r"[^A-Za-z0-9.]+", "-", f"{torch.cuda.get_device_name(self.device)}-torch{torch.__version__}-{METHOD}")
         self.file = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "umbench" / f"{name}.json"
         self.known, self.compiled, self.has_lock = {}, {}, False
+        self.load, self.measured_at = None, -math.inf  # CUDA graph that keeps the GPU busy, with its operands; when a measurement ended last
         self.untimed = {}  # reasons why generated kernels could not be timed, by their keys
         self._read()
 
@@ -95,7 +99,7 @@ class Times:
                 self._read()
                 if key not in self.known:
                     self.known[key] = self._measure_kernel(run, separate, size, channels_last)
-                    torch.cuda.empty_cache()
+                    self._make_room()
                     self.save()
         if "ns" in self.known[key]:
             return self.known[key]["ns"]
@@ -149,7 +153,7 @@ class Times:
             self.known[key] = self._measure_node(node, channels_last)
         except Exception as error:  # noqa: BLE001  an operator that wants particular values
             self.known[key] = error_entry(error)
-        torch.cuda.empty_cache()
+        self._make_room()
         self.save()
 
     def of_bytes(self, size):
@@ -235,18 +239,31 @@ class Times:
         """Nanoseconds of a call: the mean of a round of calls one after the other, in the shortest of some rounds. Several `calls` with operands
         of their own find these in memory, not in the cache."""
         graph = self._record_graph([calls[number % len(calls)] for number in range(REPEATS)])
-        load = self._load()
-        busy = self._record_graph(load)
+        self.load = self.load or self._make_load()
+        has_rested = time.monotonic() - self.measured_at > RESTS_AFTER_S
         marks = []
         for number in range(ROUNDS):
-            for _ in range(LOADS if number else LOADS_FIRST):
-                busy.replay()
+            for _ in range(LOADS_FIRST if has_rested and not number else LOADS):
+                self.load[0].replay()
             marks.append([torch.cuda.Event(enable_timing=True) for _ in range(2)])
             marks[-1][0].record()
             graph.replay()
             marks[-1][1].record()
         torch.cuda.synchronize()
+        self.measured_at = time.monotonic()
         return min(begin.elapsed_time(end) for begin, end in marks) * 1e6 / REPEATS
+
+    def _make_room(self):
+        """Empties the allocator's cache if less than half of the GPU's memory is free, since it cannot be emptied while a graph is recorded."""
+        free, total = torch.cuda.mem_get_info(self.device)
+        if free < total / 2:
+            torch.cuda.empty_cache()
+
+    def free_memory(self):
+        """Frees the memory of the load and of measured operators."""
+        if self.measured_at > -math.inf:
+            self.load, self.measured_at = None, -math.inf
+            torch.cuda.empty_cache()
 
     def _record_graph(self, calls):
         """A CUDA graph of calls, so that the GPU does not wait for launches."""
@@ -256,19 +273,24 @@ class Times:
             for call in {id(call): call for call in calls}.values():
                 call()
         torch.cuda.current_stream(self.device).wait_stream(stream)
+        torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=stream):
-            for call in calls:
-                call()
+        with torch.cuda.stream(stream):  # torch.cuda.graph would also empty the allocator's cache
+            graph.capture_begin()
+            try:
+                for call in calls:
+                    call()
+            finally:
+                graph.capture_end()
         return graph
 
-    def _load(self):
-        """Calls that load the GPU as training does: products for two thirds of the time, copies for the rest."""
+    def _make_load(self):
+        """(CUDA graph that loads the GPU as training does: products for two thirds of the time, copies for the rest; its operands)."""
         a, b = (torch.randn(2048, 2048, device=self.device, dtype=torch.bfloat16) for _ in range(2))
         made, source = torch.empty_like(a), torch.zeros(CACHE_BYTES // 8, device=self.device)
         result = torch.empty_like(source)
         product, copy = lambda: torch.mm(a, b, out=made), lambda: result.copy_(source)
-        return 12 * [*4 * [product], copy]
+        return self._record_graph(12 * [*4 * [product], copy]), (a, b, made, source, result)
 
     def _example(self, value, channels_last, node=None, below=1):
         """Random numbers for a traced tensor, whole ones below `below`; all else is returned as it is. `node`: the node of a matrix, whose rows may be
