@@ -18,9 +18,14 @@ constexpr cuts_by_axis batch_only{part, refused, refused};
 constexpr cuts_by_axis channel_vector{whole, part, whole};  // of an operand that is a vector over channels
 constexpr cuts_by_axis batch_or_row{part, refused, part};
 constexpr cuts_by_axis channel_only{refused, part, refused};
+constexpr cuts_by_axis no_axis{refused, refused, refused};
 
 struct cut_rules_visitor {
   const op& o;
+
+  cut_rules for_all_operands(const cuts_by_axis& cuts) const {
+    return {std::vector(o.in.size(), cuts), std::vector(o.out.size(), cuts), o.out[0]};
+  }
 
   // In a grouped convolution, a part of the output channels does not read the same part of the input
   // channels.
@@ -53,9 +58,9 @@ struct cut_rules_visitor {
                                       a.forward);
   }
   cut_rules operator()(const bias_backward&) const { return {{everywhere}, {{sum, part, sum}}, o.in[0]}; }
-  cut_rules operator()(const relu&) const { return {{everywhere}, {everywhere}, o.out[0]}; }
-  cut_rules operator()(const relu_backward&) const {
-    return {{everywhere, everywhere}, {everywhere}, o.out[0]};
+  template <kind_among<relu, relu_backward, add> Pointwise>
+  cut_rules operator()(const Pointwise&) const {
+    return for_all_operands(everywhere);
   }
   cut_rules operator()(const relu_bias_backward&) const {
     return {{everywhere, everywhere}, {everywhere, {sum, part, sum}}, o.out[0]};
@@ -75,11 +80,9 @@ struct cut_rules_visitor {
   cut_rules operator()(const average_pool_backward&) const {
     return {{{part, part, overlapping_windows}}, {everywhere}, o.out[0]};
   }
-  cut_rules operator()(const concat&) const {
-    return {std::vector<cuts_by_axis>(o.in.size(), batch_or_row), {batch_or_row}, o.out[0]};
-  }
-  cut_rules operator()(const concat_backward&) const {
-    return {{batch_or_row}, std::vector<cuts_by_axis>(o.out.size(), batch_or_row), o.out[0]};
+  template <kind_among<concat, concat_backward> Join>
+  cut_rules operator()(const Join&) const {
+    return for_all_operands(batch_or_row);
   }
   cut_rules operator()(const linear&) const {
     return {{{part, whole, refused}, {whole, filters, refused}, {whole, part, refused}},
@@ -94,47 +97,31 @@ struct cut_rules_visitor {
         {{part, whole, refused}, batch_or_channel}, {{sum, filters, refused}, {sum, part, refused}}, o.in[1]};
   }
   // Its statistics need the whole batch.
-  cut_rules operator()(const batch_norm&) const {
-    return {{channel_only, channel_only, channel_only, channel_only},
-            {channel_only, channel_only, channel_only},
-            o.out[0]};
+  template <kind_among<batch_norm, batch_norm_backward> Norm>
+  cut_rules operator()(const Norm&) const {
+    return for_all_operands(channel_only);
   }
   cut_rules operator()(const normalize&) const {
     return {{everywhere, channel_vector, channel_vector, channel_vector, channel_vector, everywhere},
             {everywhere},
             o.out[0]};
   }
-  cut_rules operator()(const batch_norm_backward&) const {
-    return {std::vector<cuts_by_axis>(o.in.size(), channel_only),
-            std::vector<cuts_by_axis>(o.out.size(), channel_only), o.out[0]};
+  template <kind_among<global_average_pool, global_average_pool_backward> Average>
+  cut_rules operator()(const Average&) const {
+    return for_all_operands(batch_or_channel);
   }
-  cut_rules operator()(const add&) const { return {{everywhere, everywhere}, {everywhere}, o.out[0]}; }
-  cut_rules operator()(const global_average_pool&) const {
-    return {{batch_or_channel}, {batch_or_channel}, o.out[0]};
+  template <kind_among<cast, softmax_cross_entropy_backward, sgd_update> Kind>
+  cut_rules operator()(const Kind&) const {
+    return for_all_operands(batch_only);
   }
-  cut_rules operator()(const global_average_pool_backward&) const {
-    return {{batch_or_channel}, {batch_or_channel}, o.out[0]};
-  }
-  cut_rules operator()(const cast&) const { return {{batch_only}, {batch_only}, o.out[0]}; }
-  cut_rules operator()(const softmax_cross_entropy_gradient&) const {
+  template <kind_among<softmax_cross_entropy, softmax_cross_entropy_gradient> Loss>
+  cut_rules operator()(const Loss&) const {
     return {{batch_only, batch_only}, {{sum, refused, refused}, batch_only}, o.in[0]};
   }
-  cut_rules operator()(const softmax_cross_entropy&) const {
-    return {{batch_only, batch_only}, {{sum, refused, refused}, batch_only}, o.in[0]};
-  }
-  cut_rules operator()(const softmax_cross_entropy_backward&) const {
-    return {{batch_only, batch_only}, {batch_only}, o.out[0]};
-  }
-  cut_rules operator()(const sgd_update&) const { return {{batch_only, batch_only}, {batch_only}, o.out[0]}; }
   // The parameters share no axis, so no cut exists.
-  cut_rules operator()(const optimizer_step&) const { return refuse_all_cuts(); }
-  cut_rules refuse_all_cuts() const {
-    constexpr cuts_by_axis no_axis{refused, refused, refused};
-    return {std::vector<cuts_by_axis>(o.in.size(), no_axis), std::vector<cuts_by_axis>(o.out.size(), no_axis),
-            o.out[0]};
-  }
+  cut_rules operator()(const optimizer_step&) const { return for_all_operands(no_axis); }
   cut_rules operator()(const opaque& a) const {
-    if (a.out.empty()) return refuse_all_cuts();
+    if (a.out.empty()) return for_all_operands(no_axis);
     cut_rules rule{{}, {}, o.out[0]};
     const auto add = [&](std::vector<cuts_by_axis>& side, batch_cut how, tensor_id operand, bool& found) {
       const operand_cut along = how == batch_cut::part ? part : how == batch_cut::sum ? sum : whole;

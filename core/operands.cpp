@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <span>
 #include <vector>
 
 namespace um {
@@ -34,11 +35,9 @@ arity arity_of(const op_attributes& what) {
       overloaded{[](const convolution&) { return arity_between(2, 3, 1, 1); },
                  [](const linear&) { return arity_between(2, 3, 1, 1); },
                  [](const linear_backward_filter&) { return arity_between(2, 2, 1, 2); },
-                 [](const bias_backward&) { return arity_exactly(1, 1); },
-                 [](const relu&) { return arity_exactly(1, 1); },
-                 [](const cast&) { return arity_exactly(1, 1); },
-                 [](const global_average_pool&) { return arity_exactly(1, 1); },
-                 [](const global_average_pool_backward&) { return arity_exactly(1, 1); },
+                 []<kind_among<bias_backward, relu, cast, global_average_pool, global_average_pool_backward,
+                               average_pool, average_pool_backward>
+                        Kind>(const Kind&) { return arity_exactly(1, 1); },
                  [](const relu_bias_backward&) { return arity_exactly(2, 2); },
                  [](const max_pool& a) { return a.relu ? arity_exactly(2, 2) : arity_exactly(1, 2); },
                  [](const max_pool_backward& a) {
@@ -51,12 +50,11 @@ arity arity_of(const op_attributes& what) {
                    return arity_exactly(6 + (a.two_gradients ? 1 : 0) + (a.relu && a.residual ? 1 : 0),
                                         a.residual ? 4 : 3);
                  },
-                 [](const softmax_cross_entropy&) { return arity_exactly(2, 2); },
-                 [](const softmax_cross_entropy_gradient&) { return arity_exactly(2, 2); },
+                 []<kind_among<softmax_cross_entropy, softmax_cross_entropy_gradient> Loss>(const Loss&) {
+                   return arity_exactly(2, 2);
+                 },
                  [](const concat&) { return arity_between(2, most_operands, 1, 1); },
                  [](const concat_backward&) { return arity_between(1, 1, 2, most_operands); },
-                 [](const average_pool&) { return arity_exactly(1, 1); },
-                 [](const average_pool_backward&) { return arity_exactly(1, 1); },
                  [](const optimizer_step&) { return arity_between(2, most_stepped, 1, most_stepped); },
                  [](const opaque&) { return arity_between(0, most_operands, 1, most_operands); },
                  [](const auto&) { return arity_exactly(2, 1); }},
@@ -82,21 +80,23 @@ defect first_defect(std::initializer_list<defect> all) {
   return std::nullopt;
 }
 
-defect expect_f32(std::initializer_list<const tensor*> all) {
-  for (const tensor* t : all) {
-    if (auto d = expect_type(*t, dtype::f32)) return d;
+// The first defect that `check` finds in one of them.
+defect first_defect_of(const auto& all, const auto& check) {
+  for (const auto& each : all) {
+    if (defect d = check(each)) return d;
   }
   return std::nullopt;
+}
+
+defect expect_f32(std::initializer_list<const tensor*> all) {
+  return first_defect_of(all, [](const tensor* t) { return expect_type(*t, dtype::f32); });
 }
 
 // Expects all tensors to have the same floating type.
 defect expect_one_floating_type(std::initializer_list<const tensor*> all) {
   const tensor& first = **all.begin();
   if (!is_floating(first.type)) return expect_type(first, dtype::f32);
-  for (const tensor* t : all) {
-    if (auto d = expect_type(*t, first.type)) return d;
-  }
-  return std::nullopt;
+  return first_defect_of(all, [&](const tensor* t) { return expect_type(*t, first.type); });
 }
 
 defect expect_vector(const tensor& t, std::int64_t channels) {
@@ -249,26 +249,18 @@ defect softmax_backward_defect(const operands& all) {
                        expect_shape(all.out(0), probabilities.shape)});
 }
 
-defect pointwise_defect(const operands& all) {
-  for (const tensor_id id : all.o.in) {
-    const tensor& t = all.g.tensors[id];
-    if (auto d =
-            first_defect({expect_one_floating_type({&all.out(0), &t}), expect_shape(t, all.out(0).shape)}))
-      return d;
-  }
-  return std::nullopt;
-}
-
 // Expects `like` to have x's type and shape.
 defect expect_same_shape_and_type(const tensor& x, const tensor& like) {
   return first_defect({expect_one_floating_type({&x, &like}), expect_shape(like, x.shape)});
 }
 
+defect pointwise_defect(const operands& all) {
+  return first_defect_of(
+      all.o.in, [&](tensor_id id) { return expect_same_shape_and_type(all.out(0), all.g.tensors[id]); });
+}
+
 defect expect_vectors(const tensor& x, std::initializer_list<const tensor*> all) {
-  for (const tensor* t : all) {
-    if (auto d = expect_vector(*t, x.shape.c)) return d;
-  }
-  return std::nullopt;
+  return first_defect_of(all, [&](const tensor* t) { return expect_vector(*t, x.shape.c); });
 }
 
 defect batch_norm_defect(const operands& all) {
@@ -287,11 +279,10 @@ defect normalize_defect(const operands& all) {
 
 defect batch_norm_backward_defect(const operands& all) {
   const tensor& x = all.in(0);
-  for (std::size_t i = 5; i < all.o.in.size(); ++i) {
-    if (auto d = expect_same_shape_and_type(x, all.in(i))) return d;
-  }
   return first_defect(
-      {expect_vectors(x, {&all.in(1), &all.in(2), &all.in(3), &all.in(4), &all.out(1), &all.out(2)}),
+      {first_defect_of(std::span(all.o.in).subspan(5),
+                       [&](tensor_id id) { return expect_same_shape_and_type(x, all.g.tensors[id]); }),
+       expect_vectors(x, {&all.in(1), &all.in(2), &all.in(3), &all.in(4), &all.out(1), &all.out(2)}),
        expect_same_shape_and_type(x, all.out(0)),
        all.o.out.size() > 3 ? expect_same_shape_and_type(x, all.out(3)) : std::nullopt});
 }
@@ -424,9 +415,9 @@ defect operands_defect(const operands& all) {
           [&](const relu_bias_backward&) {
             return first_defect({pointwise_defect(all), expect_vector(all.out(1), all.out(0).shape.c)});
           },
-          [&](const relu&) { return pointwise_defect(all); },
-          [&](const relu_backward&) { return pointwise_defect(all); },
-          [&](const add&) { return pointwise_defect(all); },
+          [&]<kind_among<relu, relu_backward, add> Pointwise>(const Pointwise&) {
+            return pointwise_defect(all);
+          },
           [&](const max_pool& a) { return pool_forward_defect(a, all); },
           [&](const max_pool_backward& a) { return pool_backward_defect(a, all); },
           [&](const average_pool& a) { return average_pool_defect(a, all.in(0), all.out(0)); },
@@ -448,9 +439,10 @@ defect operands_defect(const operands& all) {
           [&](const global_average_pool&) { return average_defect(all.in(0), all.out(0)); },
           [&](const global_average_pool_backward&) { return average_defect(all.out(0), all.in(0)); },
           [&](const cast&) { return cast_defect(all); },
-          [&](const softmax_cross_entropy&) { return softmax_defect(all); },
+          [&]<kind_among<softmax_cross_entropy, softmax_cross_entropy_gradient> Loss>(const Loss&) {
+            return softmax_defect(all);
+          },
           [&](const softmax_cross_entropy_backward&) { return softmax_backward_defect(all); },
-          [&](const softmax_cross_entropy_gradient&) { return softmax_defect(all); },
           [&](const sgd_update&) { return update_defect(all); },
           [&](const optimizer_step& a) { return step_defect(a, all); },
           [&](const opaque& a) { return opaque_defect(a, all); }},

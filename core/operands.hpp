@@ -1,6 +1,7 @@
 // The operands that each kind of operator expects: number, types and extents.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -9,6 +10,10 @@
 #include "core/graph.hpp"
 
 namespace um {
+
+// For visitors that treat several kinds of operators alike.
+template <class Kind, class... Kinds>
+concept kind_among = (std::same_as<Kind, Kinds> || ...);
 
 // The reason why the number of operands is wrong or an operand is not in the graph; nothing if both are
 // right.

@@ -74,28 +74,25 @@ memory_order order_of(const tensor& a, const tensor& b) {
 
 convolution_problem problem_of(const part_operands& at, convolution_kind kind, const convolution& attributes,
                                std::size_t x, std::size_t w, std::size_t y) {
-  convolution_problem problem;
-  problem.kind = kind;
-  problem.x = at.shape(x);
-  problem.w = at.shape(w);
-  problem.y = at.shape(y);
-  problem.attributes = attributes;
+  using enum convolution_kind;
+  convolution_problem problem{kind, at.shape(x), at.shape(w), at.shape(y), attributes};
   problem.attributes.pad_h = at.padding_above();
+  problem.accumulates = at.accumulates(kind == forward ? y : kind == backward_data ? x : w);
   problem.arithmetic = at.g.arithmetic;
   problem.order = order_of(at.whole(x), at.whole(y));
   return problem;
 }
 
-matrix_problem problem_of(const part_operands& at, matrix_kind kind, std::size_t x, std::size_t w) {
+matrix_problem problem_of(const part_operands& at, matrix_kind kind, std::size_t x, std::size_t w,
+                          std::size_t result) {
   const dims input = at.shape(x);
-  matrix_problem problem;
-  problem.kind = kind;
-  problem.n = input.n;
-  problem.in = input.c * input.h * input.w;
-  problem.out = at.shape(w).n;
-  problem.arithmetic = at.g.arithmetic;
-  problem.alignment = at.alignment;
-  return problem;
+  return {.kind = kind,
+          .n = input.n,
+          .in = input.c * input.h * input.w,
+          .out = at.shape(w).n,
+          .accumulate = at.accumulates(result),
+          .arithmetic = at.g.arithmetic,
+          .alignment = at.alignment};
 }
 
 kernels::pool_problem problem_of(const part_operands& at, const max_pool& attributes, std::size_t x,
@@ -214,7 +211,6 @@ struct product_chooser {
   engine operator()(const convolution& attributes) const {
     const std::size_t y = at.inputs();
     auto problem = problem_of(at, convolution_kind::forward, attributes, 0, 1, y);
-    problem.accumulates = at.accumulates(y);
     problem.has_bias =
         at.inputs() > 2 && !problem.accumulates;  // only the part that overwrites the result adds the bias
     std::vector<std::size_t> order{0, 1, y};
@@ -222,19 +218,16 @@ struct product_chooser {
     return with_reordered_operands(choose_aligned(problem), std::move(order));
   }
   engine operator()(const convolution_backward_data& attributes) const {  // w, dy -> dx
-    auto problem = problem_of(at, convolution_kind::backward_data, attributes.forward, 2, 0, 1);
-    problem.accumulates = at.accumulates(2);
+    const auto problem = problem_of(at, convolution_kind::backward_data, attributes.forward, 2, 0, 1);
     return with_reordered_operands(choose_aligned(problem), {2, 0, 1});
   }
   engine operator()(const convolution_backward_filter& attributes) const {  // x, dy -> dw
-    auto problem = problem_of(at, convolution_kind::backward_filter, attributes.forward, 0, 2, 1);
-    problem.accumulates = at.accumulates(2);
+    const auto problem = problem_of(at, convolution_kind::backward_filter, attributes.forward, 0, 2, 1);
     return with_reordered_operands(choose_aligned(problem), {0, 2, 1});
   }
   engine operator()(const linear& attributes) const {
     const std::size_t y = at.inputs();
-    auto problem = problem_of(at, matrix_kind::forward, 0, 1);
-    problem.accumulate = at.accumulates(y);
+    auto problem = problem_of(at, matrix_kind::forward, 0, 1, y);
     problem.has_bias = at.inputs() > 2 && !problem.accumulate;
     problem.relu = attributes.relu;
     std::vector<std::size_t> order{0, 1, y};
@@ -242,13 +235,11 @@ struct product_chooser {
     return with_reordered_operands(choose_engine(at.gpu, problem, at.workspace_cap), std::move(order));
   }
   engine operator()(const linear_backward_data&) const {  // w, dy -> dx
-    auto problem = problem_of(at, matrix_kind::backward_data, 2, 0);
-    problem.accumulate = at.accumulates(2);
+    const auto problem = problem_of(at, matrix_kind::backward_data, 2, 0, 2);
     return with_reordered_operands(choose_engine(at.gpu, problem, at.workspace_cap), {2, 0, 1});
   }
   engine operator()(const linear_backward_filter&) const {  // x, dy -> dw [, db]
-    auto problem = problem_of(at, matrix_kind::backward_filter, 0, 2);
-    problem.accumulate = at.accumulates(2);
+    auto problem = problem_of(at, matrix_kind::backward_filter, 0, 2, 2);
     problem.has_bias = at.operands() > 3;
     std::vector<std::size_t> order{0, 2, 1};
     if (problem.has_bias) order.push_back(3);
