@@ -62,12 +62,6 @@ tensor_id append_loss(graph& g, tensor_id logits, bool joined) {
 }  // namespace
 
 tensor_id append_tensor(graph& g, tensor t) {
-  for (const std::int64_t extent : {t.shape.n, t.shape.c, t.shape.h, t.shape.w}) {
-    if (extent < 1) {
-      throw std::invalid_argument("tensor " + t.name + " of shape " + to_text(t.shape) +
-                                  " has an extent below 1");
-    }
-  }
   try {
     bytes_of(t);
   } catch (const std::overflow_error&) {
@@ -99,11 +93,6 @@ tensor_id builder::parameter(const std::string& name, const dims& shape) {
 
 tensor_id builder::convolution(const std::string& name, tensor_id x, const filters& f) {
   const dims shape = graph_.tensors[x].shape;
-  if (f.groups < 1 || shape.c % f.groups != 0 || f.count % f.groups != 0) {
-    throw std::invalid_argument("layer " + name + ": " + std::to_string(shape.c) + " channels and " +
-                                std::to_string(f.count) + " filters do not fall into " +
-                                std::to_string(f.groups) + " groups");
-  }
   const dims y{shape.n, f.count,
                window_count(name, shape.h, f.kernel.h, f.stride.h, f.pad.h, partial_windows::dropped),
                window_count(name, shape.w, f.kernel.w, f.stride.w, f.pad.w, partial_windows::dropped)};
@@ -174,11 +163,7 @@ tensor_id builder::batch_norm(const std::string& name, tensor_id x, float epsilo
 }
 
 tensor_id builder::add(const std::string& name, tensor_id a, tensor_id b) {
-  const dims left = graph_.tensors[a].shape, right = graph_.tensors[b].shape;
-  if (left != right) {
-    throw std::invalid_argument("layer " + name + ": cannot add " + to_text(right) + " to " + to_text(left));
-  }
-  const tensor_id y = append_layer(name, um::add{}, {a, b}, left);
+  const tensor_id y = append_layer(name, um::add{}, {a, b}, graph_.tensors[a].shape);
   graph_.ops.back().alias = may_alias{0, 0};
   return y;
 }
@@ -186,14 +171,7 @@ tensor_id builder::add(const std::string& name, tensor_id a, tensor_id b) {
 tensor_id builder::concat(const std::string& name, const std::vector<tensor_id>& parts) {
   dims joined = graph_.tensors[parts.at(0)].shape;
   joined.c = 0;
-  for (const tensor_id id : parts) {
-    const dims shape = graph_.tensors[id].shape;
-    if (shape.n != joined.n || shape.h != joined.h || shape.w != joined.w) {
-      throw std::invalid_argument("layer " + name + ": cannot join the channels of " + to_text(shape) +
-                                  " to those of " + to_text(graph_.tensors[parts[0]].shape));
-    }
-    joined.c += shape.c;
-  }
+  for (const tensor_id id : parts) joined.c += graph_.tensors[id].shape.c;
   return append_layer(name, um::concat{}, parts, joined);
 }
 

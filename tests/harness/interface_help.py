@@ -98,6 +98,12 @@ class Lists(InterfaceTest):
         names = [line for line in shown if re.match(r"  [a-z]", line)]
         self.assertLessEqual(len(shown), 1 + 5 * len(names))
 
+    def test_operators_and_figures_are_named_as_files_name_them(self):
+        operators = self.well("list", "operators")
+        self.assertRegex(operators, r"(?m)^  convolution +stride \(rows, columns\), pad \(rows, columns\), relu, groups$")
+        self.assertRegex(operators, r"(?m)^  opaque +its own")
+        self.assertRegex(self.well("list", "figures"), r"(?m)^  uvm.fault_ns +ns +\w+$")
+
     def test_beginnings_of_names_are_found(self):
         run = ["run", "--network", "alexnet", "--strategy", "device", "--backend"]
         self.refused(*run, "sim:p100", words=["did you mean p100-pcie3-16g?"])
