@@ -48,6 +48,18 @@ std::vector<torch_fate> only(const torch_step& s, std::vector<torch_id> saved) {
   return fates;
 }
 
+// Saves these, and moves `out` to the host.
+std::vector<torch_fate> with_offloaded(const torch_step& s, torch_id out,
+                                       const std::vector<torch_id>& saved) {
+  std::vector<torch_fate> fates = only(s, saved);
+  fates[out] = torch_fate::offloaded;
+  return fates;
+}
+
+torch_estimate estimate(const torch_step& s, const std::vector<torch_fate>& fates) {
+  return torch_model(s, unlimited).evaluate(fates);
+}
+
 TEST(torch_plans, what_is_saved_stays_and_the_rest_is_computed_again) {
   const torch_step s = chain();
   torch_model model(s, unlimited);
@@ -65,18 +77,16 @@ TEST(torch_plans, a_step_takes_no_less_than_the_cpu_takes_to_launch_it) {
   torch_step s = chain();
   s.link_bytes_per_ns = 1e6;
   s.kernel_launch_cpu_ns = 10'000;
-  std::vector<torch_fate> fates = only(s, {2});
-  EXPECT_EQ(torch_model(s, unlimited).evaluate(fates).ns, 60'000);  // a, r, b and three gradients
+  EXPECT_EQ(estimate(s, only(s, {2})).ns, 60'000);  // a, r, b and three gradients
   s.copy_launch_cpu_ns = 70'000;
-  fates[2] = torch_fate::offloaded;
-  EXPECT_EQ(torch_model(s, unlimited).evaluate(fates).ns, 60'000 + 2 * 70'000);
+  EXPECT_EQ(estimate(s, with_offloaded(s, 2, {})).ns, 60'000 + 2 * 70'000);
 }
 
 TEST(torch_plans, a_fused_kernel_is_as_slow_as_its_slowest_node) {
   torch_step s = chain();
-  const auto usual = torch_model(s, unlimited).evaluate(only(s, {2})).ns;
+  const auto usual = estimate(s, only(s, {2})).ns;
   s.nodes[2].bandwidth_share = 0.5;  // reads a, writes r
-  EXPECT_EQ(torch_model(s, unlimited).evaluate(only(s, {2})).ns - usual, 8 * kib);
+  EXPECT_EQ(estimate(s, only(s, {2})).ns - usual, 8 * kib);
 }
 
 // The step of `chain`: r is computed again for the gradient of b's weights, beside the gradient of a, which
@@ -85,18 +95,18 @@ TEST(torch_plans, what_is_computed_again_shares_a_kernel_with_a_gradient_that_ne
   torch_step s = chain();
   s.nodes[6].inputs = {5, 1};
   const std::vector<torch_fate> fates = only(s, {1});
-  const auto joined = torch_model(s, unlimited).evaluate(fates);
+  const auto joined = estimate(s, fates);
   s.nodes[2].elements += 1;
-  const auto apart = torch_model(s, unlimited).evaluate(fates);
+  const auto apart = estimate(s, fates);
   EXPECT_EQ(apart.ns - joined.ns, 0);
   s.nodes[5].inputs = {4};
   s.nodes.insert(s.nodes.begin() + 6, node(torch_kind::kernel, {4, 2}, kib, false, 1000));
   s.nodes[7].inputs = {5, 1};
   s.nodes[8].inputs = {7, 0};
   s.nodes[6].is_backward_result = true;
-  const auto still_apart = torch_model(s, unlimited).evaluate(fates);
+  const auto still_apart = estimate(s, fates);
   s.nodes[2].elements -= 1;
-  EXPECT_EQ(still_apart.ns - torch_model(s, unlimited).evaluate(fates).ns, 4 * kib);  // a is read once
+  EXPECT_EQ(still_apart.ns - estimate(s, fates).ns, 4 * kib);  // a is read once
 }
 
 // a and c read x and share a kernel, which needs b: b runs before its place behind a.
@@ -148,8 +158,7 @@ TEST(torch_plans, a_gradient_that_takes_less_than_its_sources_is_stored) {
 // and the gradient of a takes its place.
 TEST(torch_plans, the_peak_is_what_lives_at_once) {
   const torch_step s = chain();
-  torch_model model(s, unlimited);
-  const auto e = model.evaluate(only(s, {2}));
+  const auto e = estimate(s, only(s, {2}));
   EXPECT_EQ(e.forward_peak, 8 * kib);
   EXPECT_EQ(e.peak, 16 * kib);
 }
@@ -158,9 +167,9 @@ TEST(torch_plans, the_peak_is_what_lives_at_once) {
 TEST(torch_plans, nothing_is_written_over_what_is_read_elsewhere) {
   torch_step s = chain();
   s.nodes[1].bytes = s.nodes[2].bytes = 8 * kib;
-  EXPECT_EQ(torch_model(s, unlimited).evaluate(only(s, {2})).forward_peak, 12 * kib);
+  EXPECT_EQ(estimate(s, only(s, {2})).forward_peak, 12 * kib);
   s.nodes[2].shifted_inputs = {1};
-  EXPECT_EQ(torch_model(s, unlimited).evaluate(only(s, {2})).forward_peak, 16 * kib);
+  EXPECT_EQ(estimate(s, only(s, {2})).forward_peak, 16 * kib);
 }
 
 // The gradient of a takes the place of r, unless r came back from the host.
@@ -169,11 +178,8 @@ TEST(torch_plans, nothing_is_written_over_a_copy) {
   s.link_bytes_per_ns = 1e6;
   s.nodes[2].bytes = s.nodes[6].bytes = 8 * kib;
   s.nodes[5].bytes = 2 * kib;
-  std::vector<torch_fate> fates = only(s, {2});
-  EXPECT_EQ(torch_model(s, unlimited).evaluate(fates).peak,
-            18 * kib);  // b, its gradient, r, and r's gradient
-  fates[2] = torch_fate::offloaded;
-  EXPECT_EQ(torch_model(s, unlimited).evaluate(fates).peak, 22 * kib);  // b, r, and the gradients of r and a
+  EXPECT_EQ(estimate(s, only(s, {2})).peak, 18 * kib);              // b, its gradient, r, and r's gradient
+  EXPECT_EQ(estimate(s, with_offloaded(s, 2, {})).peak, 22 * kib);  // b, r, and the gradients of r and a
 }
 
 // The gradient of r is computed with two tensors of 4 KiB beside it.
@@ -198,14 +204,11 @@ TEST(torch_plans, what_is_inside_a_kernel_takes_no_memory) {
   }
   s.nodes[6].inputs = {5, 3};
   s.nodes[7].inputs = {6, 3};
-  torch_model model(s, unlimited);
-  EXPECT_EQ(model.evaluate(only(s, {3})).forward_peak, 8 * kib);
+  EXPECT_EQ(estimate(s, only(s, {3})).forward_peak, 8 * kib);
   s.fuses_kernels = false;
-  torch_model apart(s, unlimited);
-  EXPECT_EQ(apart.evaluate(only(s, {3})).forward_peak, 8 * kib);
+  EXPECT_EQ(estimate(s, only(s, {3})).forward_peak, 8 * kib);
   s.nodes[7].inputs = {6, 2};  // now r has to be in memory as well
-  torch_model both(s, unlimited);
-  EXPECT_EQ(both.evaluate(only(s, {2, 3})).forward_peak, 12 * kib);
+  EXPECT_EQ(estimate(s, only(s, {2, 3})).forward_peak, 12 * kib);
 }
 
 // b reads the maxima of windows of r.
@@ -218,7 +221,7 @@ TEST(torch_plans, what_windows_read_is_in_memory_unless_it_is_read_as_cheaply_fr
   const auto forward = [&](std::vector<torch_id> inputs, bool windows) {
     s.nodes[2].inputs = std::move(inputs);
     s.nodes[3].shifted_inputs = windows ? std::vector<torch_id>{2} : std::vector<torch_id>{};
-    return torch_model(s, unlimited).evaluate(only(s, {3})).ns;
+    return estimate(s, only(s, {3})).ns;
   };
   EXPECT_EQ(forward({1, 0}, true), forward({1, 0}, false) + 8 * kib);  // r is written and read
   EXPECT_EQ(forward({1}, true), forward({1}, false));
@@ -243,12 +246,11 @@ TEST(torch_plans, what_widens_takes_no_memory) {
   s.nodes.insert(s.nodes.end(), rest.begin(), rest.end());
   for (torch_id v = 6; v <= 10; ++v) s.nodes[v].elements = 4 * kib;
   s.nodes[4].is_forward_result = s.nodes[11].is_backward_result = true;
-  torch_model stored(s, unlimited);
-  const auto before = stored.evaluate(only(s, {4}));
+  const auto before = estimate(s, only(s, {4}));
   s.nodes[7].is_widening = true;
-  torch_model widened(s, unlimited);
-  EXPECT_LT(widened.evaluate(only(s, {4})).peak, before.peak);
-  EXPECT_LT(widened.evaluate(only(s, {4})).ns, before.ns);
+  const auto widened = estimate(s, only(s, {4}));
+  EXPECT_LT(widened.peak, before.peak);
+  EXPECT_LT(widened.ns, before.ns);
 }
 
 // a, then b over a.
@@ -256,14 +258,11 @@ TEST(torch_plans, a_kernel_may_write_over_its_first_input) {
   torch_step s;
   s.nodes = {node(torch_kind::kernel, {}, 4 * kib, true), node(torch_kind::kernel, {0}, 4 * kib, true)};
   s.nodes[1].is_forward_result = true;
-  torch_model beside(s, unlimited);
-  EXPECT_EQ(beside.evaluate(only(s, {})).peak, 8 * kib);
+  EXPECT_EQ(estimate(s, only(s, {})).peak, 8 * kib);
   s.nodes[1].writes_over_first_input = true;
-  torch_model over(s, unlimited);
-  EXPECT_EQ(over.evaluate(only(s, {})).peak, 4 * kib);
+  EXPECT_EQ(estimate(s, only(s, {})).peak, 4 * kib);
   s.nodes[0].is_forward_result = true;
-  torch_model stays(s, unlimited);
-  EXPECT_EQ(stays.evaluate(only(s, {})).peak, 8 * kib);
+  EXPECT_EQ(estimate(s, only(s, {})).peak, 8 * kib);
 }
 
 TEST(torch_plans, results_that_cannot_be_repeated_are_saved) {
@@ -282,8 +281,7 @@ TEST(torch_plans, an_offloaded_tensor_is_gone_when_its_copy_is_done) {
   s.link_bytes_per_ns = 4.096;
   torch_model model(s, unlimited);
   const auto kept = model.evaluate(only(s, {2}));
-  auto fates = only(s, {2});
-  fates[2] = torch_fate::offloaded;
+  const auto fates = with_offloaded(s, 2, {});
   const auto out = model.evaluate(fates);
   EXPECT_EQ(out.saved_bytes, 0);
   EXPECT_EQ(out.ns, kept.ns + 1000);
@@ -302,8 +300,7 @@ TEST(torch_plans, copies_with_time_left_begin_earlier_and_are_waited_for_later) 
   s.bytes_per_ns = 1e6;
   s.link_bytes_per_ns = 8.192;
   torch_model model(s, unlimited);
-  auto fates = only(s, {2});
-  fates[2] = torch_fate::offloaded;
+  const auto fates = with_offloaded(s, 2, {});
   const auto just = model.evaluate(fates);
   EXPECT_EQ(model.plan().offloaded[0].freed_after, 3U);
   EXPECT_EQ(model.plan().offloaded[0].copied_back_before, 5U);
@@ -334,8 +331,7 @@ torch_step blocks(torch_id count) {
 TEST(torch_plans, what_goes_to_the_host_is_waited_for_where_its_memory_is_needed) {
   torch_step s = blocks(3);
   s.link_bytes_per_ns = 2.048;
-  std::vector<torch_fate> fates = only(s, {});
-  fates[1] = torch_fate::offloaded;
+  const auto fates = with_offloaded(s, 1, {});
   torch_model roomy(s, unlimited), tight(s, 12 * kib);
   EXPECT_EQ(roomy.evaluate(fates).forward_peak, 17 * kib);
   EXPECT_EQ(roomy.plan().offloaded[0].freed_after, 5U);
@@ -346,8 +342,7 @@ TEST(torch_plans, what_goes_to_the_host_is_waited_for_where_its_memory_is_needed
 TEST(torch_plans, what_comes_back_begins_later_where_it_has_no_room) {
   torch_step s = blocks(3);
   s.link_bytes_per_ns = 8.192;
-  std::vector<torch_fate> fates = only(s, {2, 3, 4, 5});
-  fates[1] = torch_fate::offloaded;
+  const auto fates = with_offloaded(s, 1, {2, 3, 4, 5});
   torch_model roomy(s, unlimited), tight(s, 30 * kib);
   for (torch_model* model : {&roomy, &tight}) model->set_copy_safety_factor(4);
   const torch_estimate early = roomy.evaluate(fates), late = tight.evaluate(fates);
@@ -371,8 +366,7 @@ TEST(torch_plans, a_choice_that_comes_to_the_same_is_not_walked_again) {
   EXPECT_EQ(model.evaluate(only(s, {1, 2, 3, 4, 5})).peak, first.peak);
   EXPECT_EQ(model.plan().saved, (std::vector<torch_id>{1, 2, 3, 4, 5}));
   EXPECT_EQ(model.plan().recomputed, std::vector<torch_id>{});
-  std::vector<torch_fate> fates = only(s, {2, 3, 4, 5});
-  fates[1] = torch_fate::offloaded;
+  const auto fates = with_offloaded(s, 1, {2, 3, 4, 5});
   for (const double times : {1.0, 4.0, 1.0}) {
     torch_model fresh(s, unlimited);
     for (torch_model* each : {&model, &fresh}) each->set_copy_safety_factor(times);
@@ -470,7 +464,8 @@ TEST(torch_plans, the_search_ends_where_more_of_it_saves_nothing) {
   const torch_step s = blocks(4);
   torch_model model(s, unlimited);
   const auto all = model.evaluate(std::vector<torch_fate>(s.nodes.size(), torch_fate::saved));
-  const torch_plan some = plan_torch(s, all.peak, {}, 2'000'000), more = plan_torch(s, all.peak, {}, 20'000'000);
+  const torch_plan some = plan_torch(s, all.peak, {}, 2'000'000),
+                   more = plan_torch(s, all.peak, {}, 20'000'000);
   EXPECT_LE(more.estimate.ns, some.estimate.ns);
   EXPECT_LT(more.evaluations, 4 * some.evaluations);
 }
