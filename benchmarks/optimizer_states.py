@@ -96,7 +96,7 @@ def states_on_device(w, g):
 def managed_memory_with(hints=(), prefetches_in=False, prefetches_out=True):
     """Returns a function that places the states in managed memory. `hints`: [(value of CUmem_advise, device)]. With `prefetches_in` the states are
     prefetched before the kernel instead of moved by faults, with `prefetches_out` they are prefetched to the host after it."""
-    def place(w, g):
+    def place_states(w, g):
         states = [ManagedTensor(w.numel()), ManagedTensor(w.numel())]
         for state in states:
             for hint, where in hints:
@@ -110,7 +110,7 @@ def managed_memory_with(hints=(), prefetches_in=False, prefetches_out=True):
                 state.prefetch(HOST)
 
         return run, states
-    return place
+    return place_states
 
 
 def step_in_chunks(move_in, move_out, states, w, g):
@@ -145,11 +145,11 @@ def step_in_chunks(move_in, move_out, states, w, g):
 def managed_in_chunks(w, g):
     states = [ManagedTensor(w.numel()), ManagedTensor(w.numel())]
 
-    def move_in(state, _, at, count):
-        state.prefetch(0, at, count)
-        return state.tensor[at:at + count]
+    def move_in(state, _, first, count):
+        state.prefetch(0, first, count)
+        return state.tensor[first:first + count]
 
-    return step_in_chunks(move_in, lambda state, _, at, count: state.prefetch(HOST, at, count), states, w, g), states
+    return step_in_chunks(move_in, lambda state, _, first, count: state.prefetch(HOST, first, count), states, w, g), states
 
 
 def pinned_states(w):
@@ -159,14 +159,14 @@ def pinned_states(w):
 def pinned_in_chunks(w, g):
     states = [(host, [torch.empty(CHUNK, device="cuda") for _ in range(BUFFERS)]) for host in pinned_states(w)]
 
-    def move_in(state, buffer, at, count):
+    def move_in(state, buffer, first, count):
         host, buffers = state
-        buffers[buffer][:count].copy_(host[at:at + count], non_blocking=True)
+        buffers[buffer][:count].copy_(host[first:first + count], non_blocking=True)
         return buffers[buffer][:count]
 
-    def move_out(state, buffer, at, count):
+    def move_out(state, buffer, first, count):
         host, buffers = state
-        host[at:at + count].copy_(buffers[buffer][:count], non_blocking=True)
+        host[first:first + count].copy_(buffers[buffer][:count], non_blocking=True)
 
     return step_in_chunks(move_in, move_out, states, w, g), []
 
@@ -247,10 +247,10 @@ def main():
         run, held = PLACES[name](w, g)
         found = {}
 
-        def compare(w=w, found=found):
+        def compare(w=w, result=found):
             if not wanted:
                 wanted.extend([w.clone(), largest_difference_from_torch(w)])
-            found["same_bits"] = bool(torch.equal(w, wanted[0]))
+            result["same_bits"] = bool(torch.equal(w, wanted[0]))
 
         samples = step_times(run, options.steps, options.within, compare)
         lines.append(facts | {"place": name, "step_ns": round(statistics.median(samples)), "samples_ns": samples} | found

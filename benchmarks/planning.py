@@ -60,12 +60,12 @@ def cases(folder):
         yield f"exported {network}", [str(ROOT / f"tests/networks/exported/{network}.json")]
 
 
-def operators_of(umbench, words, folder):
+def operators_of(umbench, network_arguments, folder):
     """The number of operators of a network, from its graph file."""
-    path = Path(words[0])
+    path = Path(network_arguments[0])
     if not path.suffix:
         path = Path(folder) / "operators.json"
-        subprocess.run([str(umbench), "plan", "--network", *words, "--strategy", "device", "--backend", "sim:h200", "--graph", str(path)],
+        subprocess.run([str(umbench), "plan", "--network", *network_arguments, "--strategy", "device", "--backend", "sim:h200", "--graph", str(path)],
                        stdout=subprocess.DEVNULL, check=True)
     return len(json.loads(path.read_text(encoding="utf-8"))["ops"])
 

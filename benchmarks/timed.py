@@ -39,7 +39,7 @@ def measured_lines(path):
     return [json.loads(text) for text in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
 
 
-def measure_each(path, tasks, fields, measure, is_over=lambda: False):
+def measure_each(path, tasks, fields, measure, is_time_over=lambda: False):
     """For each task that differs in `fields` from all lines of the file, appends measure(task) and prints it, until is_over() is true."""
     def key(entry):
         return tuple(entry[name] for name in fields)
@@ -48,7 +48,7 @@ def measure_each(path, tasks, fields, measure, is_over=lambda: False):
     for task in tasks:
         if key(task) in done:
             continue
-        if is_over():
+        if is_time_over():
             return
         line = measure(task)
         print(json.dumps(line), flush=True)

@@ -198,11 +198,11 @@ class Block(nn.Module):
 class LanguageModel(nn.Module):
     """Embeddings, blocks, and a head that may share the weights of the embeddings. Returns the loss of the next token, in float32."""
 
-    def __init__(self, vocabulary, length, width, blocks, last_norm, tied=True, dropout=0.0):
+    def __init__(self, vocabulary, length, width, blocks, last_norm, has_tied_embeddings=True, dropout=0.0):
         super().__init__()
         self.words, self.places = nn.Embedding(vocabulary, width), nn.Embedding(length, width) if length else None
         self.drop, self.blocks, self.norm, self.head = nn.Dropout(dropout), nn.ModuleList(blocks), last_norm, nn.Linear(width, vocabulary, bias=False)
-        if tied:
+        if has_tied_embeddings:
             self.head.weight = self.words.weight
 
     def forward(self, tokens):
@@ -272,7 +272,7 @@ def llama_1b(batch=2):
 
 def mixture(batch=4):
     blocks = [LlamaBlock(1024, 16, 1, MixtureOfExperts(1024, 2816, 8)) for _ in range(12)]
-    return LanguageModel(32000, 0, 1024, blocks, nn.RMSNorm(1024), tied=False).to(BF16), tokens(batch, 2048, 32000)
+    return LanguageModel(32000, 0, 1024, blocks, nn.RMSNorm(1024), has_tied_embeddings=False).to(BF16), tokens(batch, 2048, 32000)
 
 
 class LoraLinear(nn.Module):

@@ -141,20 +141,20 @@ def start_process(name, has_steps, options):
                             stderr=errors, text=True, env=os.environ | settings)
 
 
-def wait_until_compiled(running, max_seconds):
+def wait_until_compiled(processes, max_seconds):
     """Returns the networks whose processes reported in time that they had compiled, in order. Kills the others."""
     waiting, ready, end = selectors.DefaultSelector(), [], time.monotonic() + max_seconds
-    for name, process in running.items():
+    for name, process in processes.items():
         waiting.register(process.stdout, selectors.EVENT_READ, name)
     while waiting.get_map() and time.monotonic() < end:
         for key, _ in waiting.select(timeout=1):
             waiting.unregister(key.fileobj)
-            said = running[key.data].stdout.readline().strip()
+            said = processes[key.data].stdout.readline().strip()
             print(f"{key.data}: {said or 'failed'} {max_seconds - (end - time.monotonic()):.0f} s", flush=True)
             ready += [key.data] if said else []
-    for name in set(running) - set(ready):
-        running[name].kill()
-    return [name for name in running if name in ready]
+    for name in set(processes) - set(ready):
+        processes[name].kill()
+    return [name for name in processes if name in ready]
 
 
 def request_measurement(process):

@@ -104,12 +104,12 @@ def table(group, cells, limits, is_markdown):
     return as_markdown(title, head, rows) if is_markdown else as_text(title, head, rows)
 
 
-def _row(ratio, time, strategy, best, managed_ns, limits):
-    budget = best["memory"]["budget_bytes"]
+def _row(ratio, time, strategy, best_record, managed_ns, limits):
+    budget = best_record["memory"]["budget_bytes"]
     back = max(0, limits.alive - budget)
-    floor = max(best["compute_ns"], back / limits.to_device * 1e9)
-    row = [f"{ratio:g}", f"{best['compute_ns'] / 1e6:.4g} ms", f"{back / 2**30:.2f} GiB", f"{floor / 1e6:.4g} ms",
-           f"{time / 1e6:.4g} ms", strategy, f"{time / best['compute_ns']:.2f}x", f"{time / floor:.2f}x",
+    floor = max(best_record["compute_ns"], back / limits.to_device * 1e9)
+    row = [f"{ratio:g}", f"{best_record['compute_ns'] / 1e6:.4g} ms", f"{back / 2**30:.2f} GiB", f"{floor / 1e6:.4g} ms",
+           f"{time / 1e6:.4g} ms", strategy, f"{time / best_record['compute_ns']:.2f}x", f"{time / floor:.2f}x",
            f"{managed_ns / time:.2f}x" if managed_ns else "no fit"]
     if limits.passes is None:
         return row

@@ -39,26 +39,26 @@ def figure_parser(command, description, name):
     if name:
         parser.add_argument("--name", default=name, help=f"base name of the figure's files ({name})")
     parser.add_argument("--strategies", metavar="A,B", type=lambda description: description.split(","), help="these alone (all)")
-    parser.add_argument("--width", type=_figure_width, default=WIDTH, metavar="PIXELS", help=f"of the page that it is for ({WIDTH})")
-    parser.add_argument("--format", type=_formats, default=KINDS[:2], metavar="A,B", help="of png, svg and pdf (png,svg)")
+    parser.add_argument("--width", type=_parse_width, default=WIDTH, metavar="PIXELS", help=f"of the page that it is for ({WIDTH})")
+    parser.add_argument("--format", type=_parse_formats, default=KINDS[:2], metavar="A,B", help="of png, svg and pdf (png,svg)")
     return parser
 
 
-def _figure_width(text):
+def _parse_width(text):
     if not 300 <= int(text) <= 4000:
         raise ValueError
     return int(text)
 
 
-def _formats(text):
+def _parse_formats(text):
     kinds = tuple(text.split(","))
     if not set(kinds) <= set(KINDS):
         raise ValueError
     return kinds
 
 
-_figure_width.__name__ = "width (300 to 4000 pixels)"
-_formats.__name__ = "format (png, svg, pdf)"
+_parse_width.__name__ = "width (300 to 4000 pixels)"
+_parse_formats.__name__ = "format (png, svg, pdf)"
 
 
 def read(paths, strategies=None):
@@ -168,14 +168,14 @@ METADATA = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None},
             "pdf": {"CreationDate": None, "Creator": None, "Producer": None}}
 
 
-def save(figure, folder, name, kinds=KINDS[:2]):
+def save(figure, folder, name, formats=KINDS[:2]):
     """Writes folder/name.png and so on, prints their paths and closes the figure. The same records give the same bytes, since no date is
     written."""
     load.check_path(folder)
     folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for kind in kinds:
+        for kind in formats:
             metadata = METADATA[kind]
             path = folder / f"{name}.{kind}"
             figure.savefig(path, metadata=metadata)

@@ -71,18 +71,18 @@ def _drop_crowded_markers(axis):
         line.set_markevery(sorted(kept))
 
 
-def _align_and_draw_strips(pairs, look_of):
-    """Gives the axes of all `pairs`, [(axis, panel)], the same range and draws their strips. Returns the names of the marks in the strips."""
-    low, high = min(axis.get_ylim()[0] for axis, _ in pairs), max(axis.get_ylim()[1] for axis, _ in pairs)
-    row_count = max(len(_labels_that_fail(panel)) for _, panel in pairs)
+def _align_and_draw_strips(axes_and_panels, look_of):
+    """Gives the axes of all `axes_and_panels`, [(axis, panel)], the same range and draws their strips. Returns the names of the marks in the strips."""
+    low, high = min(axis.get_ylim()[0] for axis, _ in axes_and_panels), max(axis.get_ylim()[1] for axis, _ in axes_and_panels)
+    row_count = max(len(_labels_with_failed_points(panel)) for _, panel in axes_and_panels)
     marks = set()
-    for axis, panel in pairs:
+    for axis, panel in axes_and_panels:
         axis.set_ylim(low, high)
-        marks |= draw_strip(axis, {label: (panel.lines[label], look_of[label]) for label in _labels_that_fail(panel)}, row_count)
+        marks |= draw_strip(axis, {label: (panel.lines[label], look_of[label]) for label in _labels_with_failed_points(panel)}, row_count)
     return marks
 
 
-def _labels_that_fail(panel):
+def _labels_with_failed_points(panel):
     return [label for label, line in panel.lines.items() if any(not point.slowdown for point in line)]
 
 
@@ -192,12 +192,12 @@ def _draw_sizes(axis, panel, panel_width):
     axis.set_xlim(low, high)
 
 
-def _draw_legend(figure, look_of, marks, columns, height, legend_lines):
+def _draw_legend(figure, look_of, mark_names, columns, height, legend_lines):
     """Draws the legend of figure_of(), `height` inches high. `look_of` is {label: Look}."""
     handles = [Line2D([], [], color=style.colour, marker=style.marker, linestyle=style.dash, markersize=style.size,
                       markerfacecolor="white", markeredgewidth=1.2, label=label) for label, style in look_of.items()]
     handles += [Line2D([], [], color="#555555", marker="x" if mark == NO_FIT else "X", linestyle=":", linewidth=1,
-                       markeredgewidth=1.7, label=mark) for mark in sorted(marks)]
+                       markeredgewidth=1.7, label=mark) for mark in sorted(mark_names)]
     handles += [Line2D([], [], color="#888888", linewidth=1.4, linestyle=dash, label=label) for label, dash in legend_lines]
     handles.append(Line2D([], [], color="#555555", linewidth=1, linestyle=(0, (4, 3)), label="ratio 1: memory just full"))
     layout(figure, rect=(0, height / figure.get_figheight(), 1, 1), h_pad=1.6, w_pad=1.6)

@@ -34,7 +34,7 @@ def sections(records):
     if any(map(load.steady_ns, by_budget)) and _has_curve(by_budget):
         yield _slowdown_section(by_budget)
     groups = {group: cells for group, cells in load.groups(by_budget).items() if any(map(load.steady_ns, cells))}
-    for make in (_time_section, _traffic_section, _series_section) if groups else ():
+    for make in (_time_section, _traffic_section, _iterations_section) if groups else ():
         yield make(groups)
     yield from _timeline_sections(records)
     yield _prediction_section(records)
@@ -150,10 +150,10 @@ def _draw_bars(panel, ratio, bars, row_count):
     return used
 
 
-def _draw_legend_below(figure, drawn, grey_lines=()):
-    """Draws a legend below all panels. `drawn` is {label: Look}, `grey_lines` [(label, dash)] of grey lines."""
+def _draw_legend_below(figure, look_of, grey_lines=()):
+    """Draws a legend below all panels. `look_of` is {label: Look}, `grey_lines` [(label, dash)] of grey lines."""
     handles = [Line2D([], [], color=style.colour, marker=style.marker, linestyle=style.dash, markersize=4.5, label=label)
-               for label, style in drawn.items()]
+               for label, style in look_of.items()]
     handles += [Line2D([], [], color="#555555", linewidth=1, linestyle=dash, label=label) for label, dash in grey_lines]
     columns, room = curves.legend_size(len(handles))
     layout(figure, rect=(0, room / figure.get_figheight(), 1, 1))
@@ -196,7 +196,7 @@ def _traffic_section(groups):
                    [*GROUP_COLUMNS, "strategy", "ratio", "to_device_bytes", "to_host_bytes"], rows)
 
 
-def _series_section(groups):
+def _iterations_section(groups):
     shown, rows, drawn = _groups_to_draw(groups), [], {}
     family_of = families([record for cells in groups.values() for record in cells])
     look = looks(family_of)

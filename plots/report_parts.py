@@ -88,11 +88,11 @@ def _busy_intervals(spans):
     return found
 
 
-def _subtract(intervals, taken):
-    """[(begin, end)] of the parts of intervals that no interval of `taken` covers."""
+def _subtract(intervals, removed):
+    """[(begin, end)] of the parts of intervals that no interval of `removed` covers."""
     left = []
     for begin, end in intervals:
-        for cut_begin, cut_end in taken:
+        for cut_begin, cut_end in removed:
             if cut_end <= begin or end <= cut_begin:
                 continue
             if begin < cut_begin:
@@ -130,10 +130,10 @@ def slowdown_of(record, baseline=None):
     return time / base if time and base else None
 
 
-def best_first(lines, slowdown, axis_value):
+def best_first(records_of, slowdown, axis_value):
     """{axis_value(record): [(slowdown, label, record), ...]}, fastest first, of the cells with a time in {label: records}."""
     found = {}
-    for label, line in lines.items():
+    for label, line in records_of.items():
         for record in line:
             value = slowdown(record)
             if value:

@@ -86,15 +86,15 @@ def _knobs_text(record):
 
 def _draw_lanes(axes, record, scale, end):
     names, spans, labels = list(LANES), record["timeline"]["spans"], []
-    for level, lane in enumerate(reversed(names)):
+    for lane_y, lane in enumerate(reversed(names)):
         label, colour, hatch = LANES[lane]
         mine = [span for span in spans if span["lane"] == lane]
         axes.broken_barh([(s["begin_ns"] / scale, (s["end_ns"] - s["begin_ns"]) / scale) for s in mine],
-                         (level + BAR_SPAN[0], BAR_SPAN[1] - BAR_SPAN[0]), facecolor=colour, edgecolor="#303030", linewidth=0.3, hatch=hatch)
-        _name_wide_bars(axes, mine, level, scale, end)
+                         (lane_y + BAR_SPAN[0], BAR_SPAN[1] - BAR_SPAN[0]), facecolor=colour, edgecolor="#303030", linewidth=0.3, hatch=hatch)
+        _name_wide_bars(axes, mine, lane_y, scale, end)
         unplanned = unplanned_text(record, lane)
         if unplanned:
-            _draw_unplanned(axes, [span for span in spans if span["lane"] == "compute"], level, scale, unplanned)
+            _draw_unplanned(axes, [span for span in spans if span["lane"] == "compute"], lane_y, scale, unplanned)
         busy = sum(s["end_ns"] - s["begin_ns"] for s in mine) / end
         labels.append(f"{label}\n{busy:.0%} busy" + (_stalled_text(record, busy, end) if lane == "compute" else ""))
     axes.set_yticks(range(len(names)))
@@ -116,26 +116,26 @@ def unplanned_text(record, lane):
     return ", ".join(f"{load.bytes_text(moved)} {cause}" for cause, moved in sums.items() if moved)
 
 
-def _draw_unplanned(axes, operators, level, scale, text):
+def _draw_unplanned(axes, operators, lane_y, scale, text):
     """Draws a thin band below the lane while operators run, since the record does not say for which of them data moved."""
     axes.broken_barh([(s["begin_ns"] / scale, (s["end_ns"] - s["begin_ns"]) / scale) for s in operators],
-                     (level - 0.52, 0.1), facecolor="#B00020", edgecolor="none", alpha=0.45)
-    axes.text(0.005, level - 0.31, f"{text}, while operators run", transform=axes.get_yaxis_transform(), fontsize=8, va="center",
+                     (lane_y - 0.52, 0.1), facecolor="#B00020", edgecolor="none", alpha=0.45)
+    axes.text(0.005, lane_y - 0.31, f"{text}, while operators run", transform=axes.get_yaxis_transform(), fontsize=8, va="center",
               color="#B00020", zorder=5)
 
 
-def _stalled_text(record, busy, end):
+def _stalled_text(record, busy_share, end):
     """A text with the share of time in which kernels wait for faults, evictions and the link; '' below 2 %, which may be slower operators
     instead."""
     resident = record.get("compute_ns")
-    stalled = busy - resident / end if resident else 0
+    stalled = busy_share - resident / end if resident else 0
     return f",\n{stalled:.0%} stalled" if stalled > 0.02 else ""
 
 
 MAX_LETTERS = 9  # maximum length of a name that is written vertically in a lane
 
 
-def _name_wide_bars(axes, spans, level, scale, end):
+def _name_wide_bars(axes, spans, lane_y, scale, end):
     """Writes names into bars, or into neighbouring bars of one operator, that are wide enough."""
     room = 16.5 * axes.get_figure().get_figwidth()  # number of letters that fit side by side
     for begin, stop, name in _merged_spans(spans):
@@ -144,7 +144,7 @@ def _name_wide_bars(axes, spans, level, scale, end):
         if upright and share < 1.9 / room:
             continue
         shown = name if not upright or len(name) <= MAX_LETTERS else name[:MAX_LETTERS - 1] + "…"
-        axes.text((begin / 2 + stop / 2) / scale, level + sum(BAR_SPAN) / 2, shown, ha="center", va="center",
+        axes.text((begin / 2 + stop / 2) / scale, lane_y + sum(BAR_SPAN) / 2, shown, ha="center", va="center",
                   fontsize=7, rotation=90 if upright else 0, clip_on=True,
                   bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5})
 

@@ -10,29 +10,29 @@ def verdict(group, cells, baseline):
     """[sentence] about one group of cells, in plain words."""
     found = load.records_by_strategy(cells)
     if not baseline:
-        return ["There is no cell with everything on the device, so nothing can be called slow or fast."] + _failures(cells)
+        return ["There is no cell with everything on the device, so nothing can be called slow or fast."] + _sentences_on_failures(cells)
     slowdowns_at = {}
     for label, line in found.items():
         for record in line:
             slowdown = slowdown_of(record, baseline)
             if slowdown and label != "device":
                 slowdowns_at.setdefault(record["ratio"], {})[label] = slowdown
-    sentences = _free_range(found, baseline)
+    sentences = _sentences_on_free_range(found, baseline)
     tight = [ratio for ratio in sorted(slowdowns_at) if ratio > 1]
     for ratio in dict.fromkeys(tight[:1] + tight[-1:]):
         sentences.append(_sentence_on_fastest(ratio, slowdowns_at[ratio]))
     hints = {label for label, line in found.items() if line[0]["family"] == "managed"} - {"managed"}
-    sentences += _harmful_hints({ratio: {label: slowdowns_at[ratio][label] for label in hints & set(slowdowns_at[ratio])} for ratio in tight},
+    sentences += _sentences_on_harmful_hints({ratio: {label: slowdowns_at[ratio][label] for label in hints & set(slowdowns_at[ratio])} for ratio in tight},
                                {ratio: slowdowns_at[ratio].get("managed") for ratio in tight})
-    sentences += _slower_with_more_memory(slowdowns_at) + _without_a_plan(found, slowdowns_at) + _machine_files(cells)
+    sentences += _sentences_on_slowdowns_with_more_memory(slowdowns_at) + _sentences_on_missing_plans(found, slowdowns_at) + _sentences_on_machine_files(cells)
     beyond = sorted({record["ratio"] for line in found.values() for record in line} - set(slowdowns_at))
     beyond = [ratio for ratio in beyond if ratio > max([1, *slowdowns_at])]
     if beyond:
         sentences.append(f"Nothing ran at ratio {beyond[0]:g}" + (" and above." if len(beyond) > 1 else "."))
-    return sentences + _failures(cells)
+    return sentences + _sentences_on_failures(cells)
 
 
-def _free_range(records_of, baseline):
+def _sentences_on_free_range(records_of, baseline):
     """[sentence] on the ratios at which managed memory costs nothing; [] if it has no such limit. `records_of` is {label: records}."""
     free, costly = None, None
     for record in records_of.get("managed", []):
@@ -62,7 +62,7 @@ def _times_text(value):
     return f"{value:.{iteration_times.decimals(value, 0)}f} times"
 
 
-def _harmful_hints(slowdowns_at, managed_slowdown):
+def _sentences_on_harmful_hints(slowdowns_at, managed_slowdown):
     """Sentences on hints that make managed memory slower. `slowdowns_at` is {ratio: {label: slowdown}} of hints, `managed_slowdown` is {ratio: slowdown} without
     hints."""
     found = {}
@@ -75,7 +75,7 @@ def _harmful_hints(slowdowns_at, managed_slowdown):
             for label, times in sorted(found.items())]
 
 
-def _slower_with_more_memory(slowdowns_at):
+def _sentences_on_slowdowns_with_more_memory(slowdowns_at):
     """Sentences on strategies that take longer at a ratio than at the next higher one, of {ratio: {label: slowdown}}."""
     found = {}
     for label in dict.fromkeys(label for slowdowns in slowdowns_at.values() for label in slowdowns):
@@ -88,7 +88,7 @@ def _slower_with_more_memory(slowdowns_at):
             f"{_times_text(slowdowns_at[less][label])} at {less:g}." for label, (_, more, less) in sorted(found.items(), key=lambda each: -each[1][0])]
 
 
-def _without_a_plan(records_of, slowdowns_at):
+def _sentences_on_missing_plans(records_of, slowdowns_at):
     """Sentences on strategies that have no plan at a ratio at which another one runs, with the lowest such ratio above 1."""
     found = {}
     for label, line in records_of.items():
@@ -100,7 +100,7 @@ def _without_a_plan(records_of, slowdowns_at):
             f"{'run' if len(slowdowns_at[ratio]) > 1 else 'runs'}." for ratio in sorted(found)]
 
 
-def _machine_files(cells):
+def _sentences_on_machine_files(cells):
     digests = {record["figures_digest"] for record in cells if record["simulated"] and record.get("figures_digest")}
     if len(digests) < 2:
         return []
@@ -108,7 +108,7 @@ def _machine_files(cells):
             "may be one of machine files."]
 
 
-def _failures(cells):
+def _sentences_on_failures(cells):
     failed = [record for record in cells if record["outcome"] not in ("ok", "infeasible")]
     if not failed:
         return []

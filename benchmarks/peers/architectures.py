@@ -44,8 +44,8 @@ def layers_of(network):
     return vgg(VGG_STAGES[network]) if network in VGG_STAGES else resnet(*RESNETS[network])
 
 
-def classifier(features):
-    return [Flatten(), Linear("fc6", features, 4096), Relu(), Linear("fc7", 4096, 4096), Relu(),
+def classifier(feature_count):
+    return [Flatten(), Linear("fc6", feature_count, 4096), Relu(), Linear("fc7", 4096, 4096), Relu(),
             Linear("fc8", 4096, CLASSES)]
 
 
@@ -67,9 +67,9 @@ def vgg(depths):
     return layers + classifier(512 * 7 * 7)
 
 
-def _convolution_with_norm(conv, norm, inputs, outputs, kernel, stride=1):
+def _convolution_with_norm(conv_name, norm_name, inputs, outputs, kernel, stride=1):
     """[a convolution without bias, the normalisation after it]."""
-    return [Conv(conv, inputs, outputs, kernel, stride, kernel // 2, False), Norm(norm, outputs)]
+    return [Conv(conv_name, inputs, outputs, kernel, stride, kernel // 2, False), Norm(norm_name, outputs)]
 
 
 def _residual_block(name, inputs, width, outputs, stride):

@@ -165,9 +165,9 @@ def append(path, line):
 # --- one row ---
 
 
-def measure(row, binary, steps, card, args):
+def measure(row, binary, steps, gpu_facts, args):
     """Measures a row and returns its line. A missing value is null or has its reason, so that a failure does not prevent the other rows."""
-    line = empty_line(row, card)
+    line = empty_line(row, gpu_facts)
     try:
         with tempfile.TemporaryDirectory() as values_folder:
             with printing_duration(row, "umbench"):
@@ -182,14 +182,14 @@ def measure(row, binary, steps, card, args):
     return line | peer_files.ratios(line)
 
 
-def empty_line(row, card):
+def empty_line(row, gpu_facts):
     return {"kind": "peer", "schema": 1, "peer": "pytorch", "network": row.network, "batch": row.batch,
             "precision": row.precision, "pass": "train",
             "created": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
             "options": row.options, "umbench": None, "modes": [], "gradients": None, "floor": None, "gaps": None,
-            "gap_kinds": None, "ceilings": {k: card[k] for k in ("copy_bytes_per_s", "matrix_flops_per_s")},
-            "versions": {"gpu": card["gpu"], "driver": None, "cuda": card["cuda"], "cudnn": card["cudnn"],
-                         "torch": card["torch"], "umbench": None, "umbench_cuda": None, "umbench_cudnn": None}}
+            "gap_kinds": None, "ceilings": {k: gpu_facts[k] for k in ("copy_bytes_per_s", "matrix_flops_per_s")},
+            "versions": {"gpu": gpu_facts["gpu"], "driver": None, "cuda": gpu_facts["cuda"], "cudnn": gpu_facts["cudnn"],
+                         "torch": gpu_facts["torch"], "umbench": None, "umbench_cuda": None, "umbench_cudnn": None}}
 
 
 def add_umbench(line, row, binary, values_folder, args):

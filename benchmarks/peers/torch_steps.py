@@ -61,7 +61,7 @@ def build(layers):
             for _, names in inner:
                 parameters |= names
             continue
-        modules.append(_module(layer))
+        modules.append(_torch_module(layer))
         parameters |= {name: getattr(modules[-1], attribute)
                        for name, (attribute, _) in nets.parameters_of(layer).items()}
     return nn.Sequential(*modules), parameters
@@ -73,7 +73,7 @@ def _block_class(layer):
     return Dense if isinstance(layer, nets.Dense) else Branches
 
 
-def _module(layer):
+def _torch_module(layer):
     if isinstance(layer, nets.Conv):
         return nn.Conv2d(layer.inputs, layer.outputs, layer.kernel, layer.stride, layer.pad, groups=layer.groups, bias=layer.bias)
     if isinstance(layer, nets.Norm):  # only statistics of the batch, as in umbench

@@ -22,20 +22,20 @@ def strategy_options(row):
     return ["--strategy", "micro_batches", "--knob", f"k={row.slices}"]
 
 
-def command(binary, row, iterations, deadline_s, out, values=None):
+def command(binary, row, iterations, deadline_s, out, values_folder=None):
     line = [binary, "run", "--network", row.network, "--batch", row.batch, *strategy_options(row),
             "--fusion", row.fusion, "--precision", row.precision, "--workspace-cap", row.workspace,
             "--iterations", iterations, "--deadline", math.ceil(deadline_s), "--backend", "cuda:0", "--times-only", "--out", out]
     if row.order:
         line += ["--memory-order", row.order]
-    return [str(part) for part in line + (["--values", values] if values else [])]
+    return [str(part) for part in line + (["--values", values_folder] if values_folder else [])]
 
 
-def run(binary, row, iterations, deadline_s, values=None):
-    """Runs umbench; returns (environment, record). Tensors are written to the folder `values`."""
+def run(binary, row, iterations, deadline_s, values_folder=None):
+    """Runs umbench; returns (environment, record). Tensors are written to the folder `values_folder`."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "record.jsonl"
-        line = command(binary, row, iterations, deadline_s, out, values)
+        line = command(binary, row, iterations, deadline_s, out, values_folder)
         try:  # umbench enforces the deadline itself; this longer one ends an umbench that hangs
             done = subprocess.run(line, capture_output=True, text=True, timeout=deadline_s + 60)
         except (OSError, subprocess.TimeoutExpired) as error:
@@ -55,10 +55,10 @@ def versions(environment):
             "umbench_cudnn": gpu["cudnn"]}
 
 
-def figures(record, warmup):
+def figures(record, warmup_iterations):
     """The figures of a record that a row stores. Times are those of CUDA events after each replay of the CUDA graph. The peak is the device
     arena, which is all that umbench allocates on the device for the run."""
-    samples = [ns / 1e6 for ns in record["samples_ns"][warmup:]]
+    samples = [ns / 1e6 for ns in record["samples_ns"][warmup_iterations:]]
     memory = record["memory"]
     return {"ms": statistics.median(samples), "samples_ms": samples, "peak_bytes": memory["peak_device_bytes"],
             "fusion": record["fusion"], "launch": record["launch"], "memory_order": record["memory_order"],

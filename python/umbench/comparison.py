@@ -36,7 +36,7 @@ def compare_sides(base, head, options, unchanged_runs=()):
     measured = [key for key in base_records if key in head_records and not base_records[key][0]["simulated"]]
     machines = _machine_differences(base, head, options) if measured else fingerprint.Differences([], [])
     limits = Limits(options.relative, options.absolute, options.limits["mean"], options.alpha, options.correction)
-    run_pairs = run_folders.rounds(base, head)
+    run_pairs = run_folders.paired_runs(base, head)
     cells = {key: run_folders.cell(base, head, run_pairs, key) for key in measured if _any_succeeded(base_records[key]) and _any_succeeded(head_records[key])}
     findings = judge.judge(cells, limits, _noise_limits(cells, unchanged_runs))
     rows = [_row(key, before, head_records.get(key), findings.get(key), cells.get(key), options) for key, before in base_records.items()]
@@ -112,13 +112,13 @@ def _is_machine_file_changed(before, after):
 DRIFT = 0.01  # relative difference of the clocks under load
 
 
-def _drift_notes(base_records, head_records, measured, run_pairs):
+def _drift_notes(base_records, head_records, measured_keys, run_pairs):
     """[note] if each side is a single sweep, since drift between them looks like a change of all cells; else []."""
-    if not measured or len(run_pairs or ()) != 1:
+    if not measured_keys or len(run_pairs or ()) != 1:
         return []
     text = ("one sweep a side: a GPU that warms up or slows down between them looks like a change, and how much sweeps differ is "
             "estimated from their iterations; umbench interleave measures both")
-    clocks = [_median_clock_mhz(side[key][-1] for key in measured if key in side) for side in (base_records, head_records)]
+    clocks = [_median_clock_mhz(side[key][-1] for key in measured_keys if key in side) for side in (base_records, head_records)]
     if all(clocks) and abs(clocks[1] / clocks[0] - 1) > DRIFT:
         text += (f"; the clock under load did drift: {clocks[0]:.0f} MHz in BASE, {clocks[1]:.0f} MHz in HEAD "
                  f"({clocks[1] / clocks[0] - 1:+.1%})")
@@ -142,9 +142,9 @@ def _notes_on_missing(base_records, head_records):
             for name, keys in found.items()]
 
 
-def _disturbance_notes(side, records, keys):
+def _disturbance_notes(side_name, records, keys):
     found = fingerprint.disturbances(record for key in keys for record in records[key])
-    return [f"{load.count_text(len(cells), 'cell')} of {side} ran beside or under {kind}, such as {cells[0]}"
+    return [f"{load.count_text(len(cells), 'cell')} of {side_name} ran beside or under {kind}, such as {cells[0]}"
             for kind, cells in found.items()]
 
 

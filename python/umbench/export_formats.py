@@ -52,13 +52,13 @@ def _cpu_time(record):
     return (record.get("observed") or {}).get("host_cpu_ns") or 0.0
 
 
-def _aggregates(common, times, cpu):
+def _aggregates(common_fields, times, cpu_ns):
     if len(times) < 2:
         return []
     figures = {"mean": statistics.mean(times), "median": statistics.median(times), "stddev": statistics.stdev(times)}
-    return [common | {"name": f"{common['run_name']}_{name}", "run_type": "aggregate", "aggregate_name": name,
+    return [common_fields | {"name": f"{common_fields['run_name']}_{name}", "run_type": "aggregate", "aggregate_name": name,
                       "aggregate_unit": "time", "repetitions": len(times), "iterations": len(times),
-                      "real_time": value, "cpu_time": 0.0 if name == "stddev" else cpu, "time_unit": "ns"} for name, value in figures.items()]
+                      "real_time": value, "cpu_time": 0.0 if name == "stddev" else cpu_ns, "time_unit": "ns"} for name, value in figures.items()]
 
 
 # --- continuous integration ---

@@ -45,14 +45,14 @@ def files_in(folder, pattern):
         raise BadInput(f"{folder}: {error.strerror}") from error
 
 
-def read_json(path, option=""):
-    """The value of a JSON file. Throws BadInput with a message that begins with `option`."""
+def read_json(path, message_prefix=""):
+    """The value of a JSON file. Throws BadInput with a message that begins with `message_prefix`."""
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
-        raise BadInput(f"{option}{path}: {error.strerror}") from error
+        raise BadInput(f"{message_prefix}{path}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
-        raise BadInput(f"{option}{path}: not JSON: {' '.join(str(error).split())[:200]}") from error
+        raise BadInput(f"{message_prefix}{path}: not JSON: {' '.join(str(error).split())[:200]}") from error
 
 
 def read(path, warn=output.warn):
@@ -92,20 +92,20 @@ def _fill_missing_devices(records):
             record["device"], record["calibrated"] = neighbour["device"], neighbour.get("calibrated")
 
 
-def _check_entry(entry, where):
-    """Throws BadInput unless the entry is an environment or a record of this schema. `where` is its file and line."""
+def _check_entry(entry, location):
+    """Throws BadInput unless the entry is an environment or a record of this schema. `location` is its file and line.""" 
     if not isinstance(entry, dict) or entry.get("kind") not in ("environment", "record"):
-        raise BadInput(f"{where}: neither an environment nor a record of umbench")
+        raise BadInput(f"{location}: neither an environment nor a record of umbench")
     if entry.get("tool") == "umbench trace":
-        raise BadInput(f"{where}: a trace; draw it with umbench report, or name it as a sweep's network and draw the sweep's records")
+        raise BadInput(f"{location}: a trace; draw it with umbench report, or name it as a sweep's network and draw the sweep's records")
     schema = entry.get("schema")
     if type(schema) is not int or schema != 1:
         newer = type(schema) is int and schema > 1
         shown = json.dumps(schema)[:40]
-        raise BadInput(f"{where}: schema {shown}{' is from a newer umbench' if newer else ''}; this reader knows 1")
+        raise BadInput(f"{location}: schema {shown}{' is from a newer umbench' if newer else ''}; this reader knows 1")
     error = record_schema.validation_error(entry)
     if error:
-        raise BadInput(f"{where}: {error}")
+        raise BadInput(f"{location}: {error}")
 
 
 def read_files(paths):

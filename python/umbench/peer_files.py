@@ -34,12 +34,12 @@ def read(path):
     return list(rows.values())
 
 
-def _check(row, where):
+def _check(row, location):
     if not isinstance(row, dict) or row.get("kind") != "peer" or row.get("schema") != 1:
-        raise load.BadInput(f"{where}: not a comparison with a peer of schema 1")
+        raise load.BadInput(f"{location}: not a comparison with a peer of schema 1")
     for name in ("network", "batch", "precision", "umbench", "modes"):
         if name not in row:
-            raise load.BadInput(f"{where}: the row lacks '{name}'")
+            raise load.BadInput(f"{location}: the row lacks '{name}'")
 
 
 def fastest(row):

@@ -33,7 +33,7 @@ def records_by_key(side):
     return found
 
 
-def rounds(base, head):
+def paired_runs(base, head):
     """[(run of BASE, run of HEAD), ...] of pairs that ran in turn: two single files, or files with the same name in two folders; None if
     there are no pairs."""
     if len(base.runs) == len(head.runs) == 1:

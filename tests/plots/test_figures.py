@@ -367,7 +367,7 @@ def figure_of(kind, width):
                                  for backend in ("sim:h200", "sim:p100-pcie3-16g") for batch in (256, 512, 1024, 2048, 4096)], width)
     if kind == "peers":
         return peers_figure.figure_of(peer_files.read(str(conftest.ROOT / "results/peers/pytorch_h200.jsonl")), width)
-    if kind in ("time", "traffic", "series"):
+    if kind in ("time", "traffic", "iterations"):
         last = {"last": synthetic.counted(fault_to_device_bytes=2**32)}
         groups = load.groups([cell | {"counters": last | {"first": last["last"]}} for cell in cells])
         return getattr(report_figures, f"_{kind}_section")(groups).figure
@@ -375,7 +375,7 @@ def figure_of(kind, width):
 
 
 @pytest.mark.parametrize("kind, width", [("slowdown", 900), ("slowdown", 480), ("growth", 900), ("growth", 480), ("peers", 900),
-                                         ("time", 900), ("traffic", 900), ("series", 900)])
+                                         ("time", 900), ("traffic", 900), ("iterations", 900)])
 def test_text_is_large_enough_and_does_not_overlap(kind, width):
     found = boxes(figure_of(kind, width))
     assert len(found) > 20

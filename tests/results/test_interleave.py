@@ -21,14 +21,14 @@ def spec(tmp_path):
 def logging_program(umbench, tmp_path):
     """A function that makes a program of a given name, which calls umbench and logs each cell that it runs in tmp_path/log."""
 
-    def make(name):
+    def make_program(name):
         path = tmp_path / name
         path.write_text(f"#!/bin/sh\ncase \"$*\" in *--shard*) echo {name} \"$*\" >>{tmp_path}/log;; esac\n"
                         f"exec {umbench.program} \"$@\"\n", encoding="utf-8")
         path.chmod(0o755)
         return path
 
-    return make
+    return make_program
 
 
 def records(path):

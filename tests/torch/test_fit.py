@@ -223,7 +223,7 @@ def test_a_loss_over_many_words_is_cut_where_that_saves_memory(frozen, monkeypat
 def test_the_rows_of_a_loss_are_counted_after_all_its_shares():
     """The kernel that divides by the count runs where the count is made, and all shares before it."""
     def loss(hidden, weight, labels):
-        return chunks.share_by_share(hidden, weight, None, labels, -100, 4)
+        return chunks.linear_loss_in_shares(hidden, weight, None, labels, -100, 4)
 
     graph = torch.fx.experimental.proxy_tensor.make_fx(loss)(torch.randn(8, 4), torch.randn(6, 4), torch.randint(6, (8,)))
     targets = [node.target for node in graph.graph.nodes]

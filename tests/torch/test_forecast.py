@@ -137,7 +137,7 @@ def test_a_loss_is_cut_as_fit_cuts_it(name, shares, tmp_path, monkeypatch, capsy
         raise NoPlan("seen")
 
     monkeypatch.setattr(importlib.import_module("umbench.torch.fit"), "ask", seen)
-    model, inputs = export.function_named(f"{file}:{name}")()
+    model, inputs = export.load_function(f"{file}:{name}")()
     with pytest.raises(NoPlan, match="seen"):
         test_fit.umt.fit(model, budget="200MiB")(*inputs)
     forecast.main(model_arguments.parse_fit(given))
@@ -156,7 +156,7 @@ def test_both_rules_of_fusion_take_the_same_memory(model, library, most, monkeyp
     pytest.importorskip(library)
     joint = capture.capture(getattr(test_zoo, model), compiled=True)
     private.simplify(joint.graph)
-    costs = ByMachine(export.machine("h100-sxm-80g"))
+    costs = ByMachine(export.read_machine("h100-sxm-80g"))
     step, begin = step_and_pytorchs_choice(joint.graph, joint.num_fwd_outputs, joint.static_inputs, costs)
     monkeypatch.setattr(liveness, "size_of", lambda tensor, plain=liveness.size_of: rounded(plain(tensor)))  # as the planner does
     base = sum(rounded(row["bytes"]) for row in step.rows if row["resident"])
@@ -166,7 +166,7 @@ def test_both_rules_of_fusion_take_the_same_memory(model, library, most, monkeyp
     monkeypatch.setattr(layouts, "has_channels_last", lambda graph: False)
     monkeypatch.setattr(layouts, "copies_of", lambda node: [])
     monkeypatch.setattr(convert, "in_running_order", lambda kernels, stays: list(kernels))
-    monkeypatch.setattr(convert, "add_in_products", lambda graph: None)
+    monkeypatch.setattr(convert, "replace_sums_by_addmm", lambda graph: None)
     kernels = convert.convert_split(forward.graph, backward.graph, num_fwd_outputs=joint.num_fwd_outputs, primals=primals).document
     assert nodes["peak"] == pytest.approx(liveness.peak_of(kernels)[0], rel=most)
     assert nodes["saved_bytes"] == pytest.approx(liveness.saved_bytes(kernels), rel=most)

@@ -85,7 +85,7 @@ def test_changes_come_together_where_that_serves_as_well():
 
 def test_nothing_is_let_go_that_is_not_held():
     changes = {0: (("b",), {"a": 1}), 2: (("b",), {}), 5: (("a", "b"), {}), 6: (("a",), {"c": 3})}
-    assert steering.without_empty(changes) == {0: ((), {"a": 1}), 5: (("a",), {}), 6: ((), {"c": 3})}
+    assert steering.without_empty_changes(changes) == {0: ((), {"a": 1}), 5: (("a",), {}), 6: ((), {"c": 3})}
 
 
 def test_what_is_let_go_is_free_again():

@@ -135,7 +135,7 @@ def test_masks_are_computed_from_what_was_normalised():
     graph = make_fx(gradients, tracing_mode="fake")(*inputs)
     wanted = graph(*inputs)
     alone, both = graph.graph.find_nodes(op="call_function", target=aten.relu.default)
-    rewrites.compute_masks(graph)
+    rewrites.recompute_relu_for_mask(graph)
     graph.graph.lint()
     graph.recompile()
     assert [user.target for user in alone.users] == [aten.add.Tensor]
@@ -150,7 +150,7 @@ def test_masks_stay_where_the_backward_pass_reads_nothing_else():
 
     graph = make_fx(gradients, tracing_mode="fake")(torch.randn(2, 3, 8, 8), torch.randn(2, 3, 8, 8), torch.randn(3, 3, 3, 3))
     before = graph.code
-    rewrites.compute_masks(graph)
+    rewrites.recompute_relu_for_mask(graph)
     graph.recompile()
     assert graph.code == before
 

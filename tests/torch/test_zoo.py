@@ -69,7 +69,7 @@ def test_experts_multiply_each_row_by_two_of_their_matrices():
 def test_networks_are_exported_as_those_that_were_kept(name):
     """tests/harness/interface_networks.py holds the kept ones within 2 % of the catalogue's."""
     pytest.importorskip("torchvision")
-    made = convert.of_model(export.function_named(f"{EXPORTED / 'models.py'}:{name}"), form="eager").document
+    made = convert.of_model(export.load_function(f"{EXPORTED / 'models.py'}:{name}"), form="eager").document
     kept = json.loads((EXPORTED / f"{name}.json").read_text(encoding="utf-8"))
     assert liveness.peak_of(made)[0] == liveness.peak_of(kept)[0]
     assert [op["kind"] for op in made["ops"]] == [op["kind"] for op in kept["ops"]]

@@ -10,11 +10,11 @@ from .values import value_of
 aten = torch.ops.aten
 
 
-def add_in_products(graph):
+def replace_sums_by_addmm(graph):
     """Replaces mm and add by addmm, unless only generated kernels read the sum."""
     for node in graph.find_nodes(op="call_function", target=aten.add.Tensor):
         for product, other in (node.args[:2], node.args[1::-1]):
-            if is_added(node, product, other):
+            if is_addmm(node, product, other):
                 with graph.inserting_before(node):
                     made = graph.call_function(aten.addmm.default, (other, *product.args))
                 made.meta = dict(node.meta)
@@ -24,7 +24,7 @@ def add_in_products(graph):
                 break
 
 
-def is_added(node, product, other):
+def is_addmm(node, product, other):
     """Whether the library adds `other` to `product` for the sum `node`."""
     if not isinstance(other, torch.fx.Node) or not isinstance(product, torch.fx.Node) or product is other or product.target is not aten.mm.default:
         return False

@@ -14,7 +14,7 @@ IN_FLOAT32 = {"layer_norm", "native_layer_norm", "group_norm", "softmax", "log_s
               "reciprocal", "sinh", "cosh", "tan", "softplus", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div",
               "cosine_similarity", "binary_cross_entropy_with_logits", "renorm", "logsumexp"}
 MAX_HEAD = 256  # largest extent of a head that cuDNN's attention supports
-OPERATIONS_A_VALUE = 150  # operations for each value of bf16 above which Inductor counts a product as bound by arithmetic on an H100 (pad_mm.is_mm_compute_bound)
+MIN_OPERATIONS_PER_VALUE = 150  # a product with more operations for each bf16 value is bound by arithmetic on an H100 (pad_mm.is_mm_compute_bound)
 
 
 # Operators with their own kernel on CUDA that tracing would decompose.
@@ -72,12 +72,12 @@ def autocast_as_cuda():
     """A context in which torch.autocast("cuda") applies to operators that are traced on the CPU."""
     usual = torch.autocast.__init__
 
-    def begin(self, device_type, dtype=None, enabled=True, cache_enabled=None):
+    def init_for_cpu(self, device_type, dtype=None, enabled=True, cache_enabled=None):
         if device_type == "cuda" and dtype is None:
             dtype = torch.get_autocast_dtype("cuda")
         usual(self, "cpu" if device_type == "cuda" else device_type, dtype, enabled, cache_enabled)
 
-    torch.autocast.__init__ = begin
+    torch.autocast.__init__ = init_for_cpu
     try:
         yield
     finally:
@@ -102,13 +102,13 @@ def products_padded_without_gpu():
     unaligned or those of the left operand have an odd length. An even length was not padded for DistilBERT on an H100."""
     from torch._inductor.fx_passes import pad_mm
 
-    def gains(match, left, right, op, input=None):
+    def is_padding_worthwhile(match, left, right, op, input=None):
         alignment = pad_mm.get_alignment_size(left)
         m, k, n = *left.shape[-2:], right.shape[-1]
         odd = alignment and (k > 1 and k % 2 or n > 1 and n % alignment)
-        return odd and m * k * n > OPERATIONS_A_VALUE * (m * k + k * n + m * n)
+        return odd and m * k * n > MIN_OPERATIONS_PER_VALUE * (m * k + k * n + m * n)
 
-    usual, pad_mm.should_pad = pad_mm.should_pad, gains
+    usual, pad_mm.should_pad = pad_mm.should_pad, is_padding_worthwhile
     try:
         yield
     finally:
@@ -141,7 +141,7 @@ def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
 
 
 def _repeat_keys(query, key, value, grouped):
-    """[keys, values], repeated for grouped queries so that each head has its own."""
+    """[keys, values], which are repeated if queries are grouped, so that each query head has its own."""
     times = query.shape[1] // key.shape[1] if grouped else 1
     return [t.repeat_interleave(times, 1) if times > 1 else t for t in (key, value)]
 
@@ -157,17 +157,17 @@ def decompositions():
     whose gradient they sum (torch/_inductor/kernel/conv.py and decomposition.py)."""
     from torch._inductor.decomposition import select_decomp_table
 
-    return {**select_decomp_table(), aten.convolution.default: _bias_apart, aten.convolution_backward.default: _bias_gradient_apart}
+    return {**select_decomp_table(), aten.convolution.default: _separate_bias, aten.convolution_backward.default: _separate_bias_gradient}
 
 
-def _bias_apart(x, weight, bias, *others):
-    """A convolution, and its bias added after it."""
+def _separate_bias(x, weight, bias, *others):
+    """A convolution without bias, followed by the addition of its bias."""
     if bias is None:
         return NotImplemented
     return aten.convolution(x, weight, None, *others) + bias.view([-1] + [1] * (x.dim() - 2))
 
 
-def _bias_gradient_apart(gradient, x, weight, sizes, *others):
+def _separate_bias_gradient(gradient, x, weight, sizes, *others):
     *others, (of_x, of_weight, of_bias) = others
     if not of_bias:
         return NotImplemented

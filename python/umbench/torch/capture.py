@@ -31,21 +31,21 @@ class CannotExport(Exception):
 
 @dataclass
 class Joint:
-    """A graph of the forward and the backward pass together. `static_inputs`: indices of the inputs whose memory stays. `names`: {input of the
+    """A graph of the forward and the backward pass together. `static_inputs`: indices of inputs whose memory stays from step to step. `names`: {input of the
     graph: name of the parameter, input or label}."""
 
     graph: torch.fx.GraphModule
     num_fwd_outputs: int
     static_inputs: list
     names: dict
-    own: set  # the graph's inputs that are parameters or buffers, by name
+    own: set  # names of the graph's inputs that are parameters or buffers
 
-    def is_own(self, node):
+    def is_parameter_or_buffer(self, node):
         return node.name in self.own
 
 
 class FakeMode(FakeTensorMode):
-    """A mode in which copied layers stay fake. While a model is built, short sequences keep their values, since depths and rates of layers
+    """A FakeTensorMode that survives deep copies. While a model is built, short sequences keep their values, since depths and rates of layers
     are often read from torch.linspace."""
 
     SEQUENCES = {torch.ops.aten.arange, torch.ops.aten.linspace, torch.ops.aten.logspace}
@@ -76,23 +76,23 @@ class _Captured(Exception):
 class WithLoss(torch.nn.Module):
     """The model followed by its loss, unless it returns a loss itself."""
 
-    def __init__(self, model, own_loss, autocast):
+    def __init__(self, model, returns_loss, autocast):
         super().__init__()
-        self.model, self.own_loss, self.autocast, self.in_shares = model, own_loss, autocast, None
+        self.model, self.returns_loss, self.autocast, self.losses_in_shares = model, returns_loss, autocast, None
 
     def forward(self, *inputs):
-        with AsCuda(), casting(self.autocast):
-            if self.own_loss:
-                with self.in_shares or contextlib.nullcontext():
+        with AsCuda(), autocast_context(self.autocast):
+            if self.returns_loss:
+                with self.losses_in_shares or contextlib.nullcontext():
                     results = self.model(*inputs)
-                if self.in_shares:
-                    self.in_shares.keep_whole(tree_leaves(results))
+                if self.losses_in_shares:
+                    self.losses_in_shares.mark_whole_logits(tree_leaves(results))
                 return (first_result(results),)
             return (torch.nn.functional.cross_entropy(first_result(self.model(*inputs[:-1])), inputs[-1]),)
 
 
-class Bare(torch.nn.Module):
-    """A module whose parameters and buffers are passed as by torch.compile: those with several names once."""
+class UniqueParameters(torch.nn.Module):
+    """A module that registers each parameter and buffer of another module once, even if it has several names, as torch.compile does."""
 
     def __init__(self, module):
         super().__init__()
@@ -111,19 +111,19 @@ class Bare(torch.nn.Module):
         return torch.func.functional_call(self.run["module"], own, inputs)
 
 
-class Outputs(torch.nn.Module):
-    """The model as a module that returns its tensors as a tuple, for a forward pass only."""
+class ForwardPass(torch.nn.Module):
+    """The model's forward pass alone, as a module that returns its result's tensors as a tuple."""
 
     def __init__(self, model, autocast):
         super().__init__()
         self.model, self.autocast = model, autocast
 
     def forward(self, *inputs):
-        with AsCuda(), casting(self.autocast), torch.no_grad():
+        with AsCuda(), autocast_context(self.autocast), torch.no_grad():
             return tuple(leaf for leaf in tree_leaves(self.model(*inputs)) if isinstance(leaf, torch.Tensor))
 
 
-def casting(dtype):
+def autocast_context(dtype):
     return torch.autocast("cpu", dtype=dtype) if dtype is not None else contextlib.nullcontext()
 
 
@@ -136,14 +136,14 @@ def first_result(result):
     return next(leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor))
 
 
-def capture(factory, *, compiled, inference=False, autocast=None, times=1, in_shares=None):
-    """`factory()` returns (model, inputs). `compiled`: with the decompositions and passes of torch.compile, else
-    in eager PyTorch's operators. `times`: by how much the batch of the example inputs is repeated. in_shares: a
-    chunks.InShares for the loss that the model returns. Raises CannotExport."""
+def capture(factory, *, compiled, inference=False, autocast=None, batch_factor=1, losses_in_shares=None):
+    """The Joint of the model. factory() returns (model, inputs). With `compiled` it has the decompositions and passes of torch.compile, else
+    eager PyTorch's operators. The example inputs are repeated `batch_factor` times along the batch. `losses_in_shares`: a
+    chunks.LossesInShares for the loss that the model returns. Raises CannotExport."""
     mode = FakeMode(allow_non_fake_inputs=True)
     at = _RunningModule()
     with mode, converts_fake_parameters(), autocast_as_cuda(), compiling(), checkpoints.mark_regions():
-        with errors_in_one_line("the function fails", at), AsCuda(), loads_refused(), initial_values_skipped():
+        with errors_in_one_line("the function fails", at), AsCuda(), torch_load_refused(), initial_values_skipped():
             mode.keeps_sequences = True
             result = factory()
             mode.keeps_sequences = False
@@ -152,14 +152,14 @@ def capture(factory, *, compiled, inference=False, autocast=None, times=1, in_sh
         with errors_in_one_line("the model fails on its example inputs", at):
             model._apply(on_fake_cpu)
             inputs = tuple(on_fake_cpu(each) for each in inputs)
-            if times > 1:
-                inputs = tuple(torch.cat([each] * times) if isinstance(each, torch.Tensor) and each.dim() else each for each in inputs)
+            if batch_factor > 1:
+                inputs = tuple(torch.cat([each] * batch_factor) if isinstance(each, torch.Tensor) and each.dim() else each for each in inputs)
             labels = False
             if inference:
-                wrapped = Outputs(model.eval(), autocast)
+                wrapped = ForwardPass(model.eval(), autocast)
             else:
                 wrapped, inputs, labels = with_loss(model.train(), inputs, autocast)
-                wrapped.in_shares = in_shares
+                wrapped.losses_in_shares = losses_in_shares
             with contextlib.nullcontext() if compiled else eager_kernels():
                 joint = _joint(wrapped, inputs, labels, as_cuda.decompositions() if compiled else {})
             at.remove_hooks()
@@ -167,48 +167,48 @@ def capture(factory, *, compiled, inference=False, autocast=None, times=1, in_sh
                 refuse_breaks(model, inputs[:-1] if labels else inputs)
                 apply_passes(joint.graph, mode)
             else:
-                checkpoints.compute_again(joint.graph.graph)
+                checkpoints.recompute_regions(joint.graph.graph)
                 joint.graph.graph.eliminate_dead_code()
             return joint
 
 
-def _joint(wrapped, inputs, labels, decompositions):
-    def take(graph, joint_inputs, *, num_fwd_outputs, static_lifetime_input_indices=None, **_):
+def _joint(wrapped, inputs, has_labels, decompositions):
+    def capture_joint(graph, joint_inputs, *, num_fwd_outputs, static_lifetime_input_indices=None, **_):
         raise _Captured(graph, num_fwd_outputs, static_lifetime_input_indices)
 
-    def take_forward(graph, example_inputs, **_):
+    def capture_forward(graph, example_inputs, **_):
         outputs = next(n for n in graph.graph.nodes if n.op == "output").args[0]
         raise _Captured(graph, len(outputs), None)
 
-    bare = Bare(wrapped)
+    unique = UniqueParameters(wrapped)
     try:
-        aot_module_simplified(bare, list(inputs), fw_compiler=take_forward, bw_compiler=take_forward, partition_fn=take,
-                              decompositions=decompositions, inference_compiler=take_forward)
+        aot_module_simplified(unique, list(inputs), fw_compiler=capture_forward, bw_compiler=capture_forward, partition_fn=capture_joint,
+                              decompositions=decompositions, inference_compiler=capture_forward)
     except _Captured as captured:
         graph, outputs, static = captured.args
         placeholders = [n for n in graph.graph.nodes if n.op == "placeholder" and not is_tangent(n)]
         own = len(placeholders) - len(inputs)
-        paths = [path.removeprefix("model.") for path in bare.paths.values()]
+        paths = [path.removeprefix("model.") for path in unique.paths.values()]
         names = {n.name: path for n, path in zip(placeholders, paths)}
-        names |= {n.name: "labels" if labels and i + 1 == len(inputs) else "data" if i == 0 else f"data{i + 1}"
+        names |= {n.name: "labels" if has_labels and i + 1 == len(inputs) else "data" if i == 0 else f"data{i + 1}"
                  for i, n in enumerate(placeholders[own:])}
         return Joint(graph, outputs, list(range(own)) if static is None else list(static), names, {n.name for n in placeholders[:own]})
     raise CannotExport("the model was not traced: it has no tensor that requires a gradient")
 
 
-class _OneGraph(CannotExport):
+class _DynamoStopped(CannotExport):
     """Stops Dynamo, since the model breaks its graph."""
 
 
 def refuse_breaks(model, inputs):
     """Throws if the model breaks Dynamo's graph: torch.compile would run several graphs, and keep the tensors between them in memory."""
     def end(*_):
-        raise _OneGraph
+        raise _DynamoStopped
 
     try:
         with private.errors_of_breaks(CannotExport):
             torch.compile(model, fullgraph=True, backend=end)(*inputs)
-    except _OneGraph:
+    except _DynamoStopped:
         return
     except CannotExport as error:
         raise CannotExport(f"{error}; --as eager has no graphs") from None
@@ -216,13 +216,13 @@ def refuse_breaks(model, inputs):
         return
 
 
-def apply_passes(graph, mode):
+def apply_passes(graph, fake_mode):
     """Applies torch.compile's passes to the joint graph. They are private; if a release lacks them, the graph stays unchanged."""
     try:
         from torch._inductor.compile_fx import _recursive_joint_graph_passes as joint_graph_passes
     except ImportError:
         return
-    with V.set_fake_mode(mode), as_cuda.products_padded_without_gpu():
+    with V.set_fake_mode(fake_mode), as_cuda.products_padded_without_gpu():
         joint_graph_passes(graph, input_device=torch.device("cpu"))
 
 
@@ -258,7 +258,7 @@ def converts_fake_parameters():
 
 
 @contextlib.contextmanager
-def loads_refused():
+def torch_load_refused():
     """A context in which torch.load throws, since it would allocate memory."""
     usual = torch.load
 
@@ -309,13 +309,13 @@ class _RunningModule:
 
     def enter(self, path, module):
         self.stack.append((path, type(module)))
-        self.mark()
+        self.mark_next_operators()
 
     def leave(self):
         self.stack.pop()
-        self.mark()
+        self.mark_next_operators()
 
-    def mark(self):
+    def mark_next_operators(self):
         if self.stack:
             traceback.current_meta["nn_module_stack"] = OrderedDict((path, (path, kind)) for path, kind in self.stack)
         else:
@@ -326,22 +326,22 @@ class _RunningModule:
 
 
 @contextlib.contextmanager
-def errors_in_one_line(what, at):
-    """A context that turns every error into one line that begins with `what`."""
+def errors_in_one_line(prefix, running_module):
+    """A context that turns every error into one line that begins with `prefix`."""
     try:
         yield
     except (CannotExport, _Captured):
         raise
     except (DataDependentOutputException, DynamicOutputShapeException) as error:
-        raise CannotExport(f"{at}the model's operators depend on values of its tensors ({error}), so it has no one graph; "
+        raise CannotExport(f"{running_module}the model's operators depend on values of its tensors ({error}), so it has no one graph; "
                            "put torch.where in place of such an if, or leave that part out") from None
     except NotImplementedError as error:
         untraced = re.search(r"HigherOrderOperator (\w+)", str(error))
         if not untraced:
             raise
-        raise CannotExport(f"{at}the model calls {untraced[1]}, which is not traced; call scaled_dot_product_attention or plain operators") from None
+        raise CannotExport(f"{running_module}the model calls {untraced[1]}, which is not traced; call scaled_dot_product_attention or plain operators") from None
     except Exception as error:
-        raise CannotExport(f"{what}: {at}{type(error).__name__}: {first_line(error)}") from error
+        raise CannotExport(f"{prefix}: {running_module}{type(error).__name__}: {first_line(error)}") from error
 
 
 def first_line(error):
@@ -359,21 +359,21 @@ def model_and_inputs(result):
                                "forward's arguments, by a module around the model if need be")
         if isinstance(each, torch.Tensor) and each.numel() == 0:
             raise CannotExport(f"example input {i + 1} is empty ({list(each.shape)}); give a batch of at least 1")
-    return plain_module(result[0]), inputs
+    return unwrapped_module(result[0]), inputs
 
 
-def plain_module(model):
-    """The module inside the wrapper of torch.compile or DataParallel."""
+def unwrapped_module(model):
+    """The module inside a wrapper of torch.compile or DataParallel, or the model itself."""
     if isinstance(model, torch.nn.DataParallel):
-        return plain_module(model.module)
-    return plain_module(model._orig_mod) if isinstance(model, torch._dynamo.eval_frame.OptimizedModule) else model
+        return unwrapped_module(model.module)
+    return unwrapped_module(model._orig_mod) if isinstance(model, torch._dynamo.eval_frame.OptimizedModule) else model
 
 
 def with_loss(model, inputs, autocast):
-    """(WithLoss, inputs, whether the last input is made-up labels)."""
+    """(WithLoss, inputs, whether made-up labels were added as the last input)."""
     if not any(p.requires_grad for p in model.parameters()):
         raise CannotExport("no parameter requires a gradient; give --inference for the forward pass alone")
-    with torch.no_grad(), AsCuda(), casting(autocast):
+    with torch.no_grad(), AsCuda(), autocast_context(autocast):
         result = first_result(model(*inputs))
     if not result.is_floating_point():
         raise CannotExport(f"the model's result is of type {str(result.dtype).removeprefix('torch.')}: neither a loss nor logits; return the loss")

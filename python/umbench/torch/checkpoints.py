@@ -1,4 +1,4 @@
-"""Regions under torch.utils.checkpoint, whose results are not saved but computed again in the backward pass."""
+"""Traces regions under torch.utils.checkpoint, whose results are not saved but computed again in the backward pass."""
 
 import contextlib
 import itertools
@@ -6,13 +6,13 @@ import itertools
 import torch.utils.checkpoint
 from torch.fx import traceback
 
-GENERATORS = ("_checkpoint_without_reentrant_generator", "_checkpoint_without_reentrant_generator_impl")  # names before 2.15, and since
+GENERATORS = ("_checkpoint_without_reentrant_generator", "_checkpoint_without_reentrant_generator_impl")  # names before torch 2.15, and since then
 PREFERRED = torch.utils.checkpoint.CheckpointPolicy.PREFER_RECOMPUTE
 
 
 @contextlib.contextmanager
 def mark_regions():
-    """A context in which operators traced in such a region get the marks of torch.compile (torch/_higher_order_ops/wrap.py)."""
+    """A context in which operators that are traced under torch.utils.checkpoint get torch.compile's marks (torch/_higher_order_ops/wrap.py)."""
     module, numbers = torch.utils.checkpoint, itertools.count()
 
     @contextlib.contextmanager
@@ -48,7 +48,7 @@ def mark_regions():
         vars(module).update(usual)
 
 
-def compute_again(graph):
+def recompute_regions(graph):
     """Inserts copies of the marked operators before the first backward operators that read them, as eager PyTorch runs a region again.
     torch.compile's split does that itself."""
     marks = {node: node.meta["ac_graph_id"] for node in graph.nodes if node.meta.get("recompute") == PREFERRED}

@@ -1,7 +1,7 @@
 """Computes a loss over a large vocabulary in shares of the rows, so that not all logits are in memory at once.
 
-Dynamo's graph has linear, then views, then cross_entropy. The three become one function, which computes the gradients of a share of the
-rows right after their part of the loss. That is possible because the gradient of the loss is only a factor."""
+In Dynamo's graph a linear layer, views and cross_entropy follow one another. They become one function, which computes the gradients of a share
+of the rows right after the share's loss, since the gradient of the loss is only a factor of them."""
 
 import contextlib
 
@@ -14,10 +14,10 @@ FLATTENS = {"flatten", "view", "reshape", "contiguous", "float"}
 LINEAR = {F.linear, torch._C._nn.linear}
 SHARES = (1, 2, 4, 8, 16)  # numbers of shares of the rows
 SHARE_OF_BUDGET = 0.2      # share of the budget that the logits of one share and their gradients may take
-SHARE_IF_FROZEN = 0.08     # the same for frozen weights, where more shares cost no sums of gradients
+SHARE_IF_FROZEN = 0.08     # the same if the weight is frozen: then more shares cost no sums of gradients
 
 
-# Copies the rows after the gradients of the previous share have been computed. Without it Inductor would compute all logits first.
+# An operator that copies rows after the gradients of the previous share are computed. Without it Inductor would compute all logits first.
 library = torch.library.Library("umbench", "FRAGMENT")
 library.define("after_gradients(Tensor rows, Tensor weight_gradient, Tensor rows_gradient) -> Tensor")
 
@@ -31,7 +31,7 @@ def _(rows, weight_gradient, rows_gradient):
     return torch.empty_like(rows)
 
 
-# The gradient of the weight, which the product itself sums in float32. It overwrites the sum so far where `sum_in_place` allows that.
+# Operators for the weight's gradient: products that are added to the sum so far in float32. add_product_ overwrites that sum.
 library.define("add_product(Tensor? total, Tensor left, Tensor right) -> Tensor")
 library.define("add_product_(Tensor(a!) total, Tensor left, Tensor right) -> ()")
 
@@ -80,7 +80,7 @@ def adds_to_first(node):
 
 
 def sum_in_place(module):
-    """In a graph that has been split: makes sums of products overwrite the sum so far if nothing reads that later."""
+    """Makes products of a forward or backward graph overwrite the sum to which they are added, if nothing reads it later."""
     order = {node: i for i, node in enumerate(module.graph.nodes)}
     for node in filter(adds_to_first, list(module.graph.nodes)):
         total, left, right = node.args
@@ -94,11 +94,11 @@ def sum_in_place(module):
     module.recompile()
 
 
-class ShareByShare(torch.autograd.Function):
+class LinearLossInShares(torch.autograd.Function):
     """A linear layer and its cross-entropy, computed in shares of the rows."""
 
     @staticmethod
-    def forward(ctx, hidden, weight, bias, labels, ignored, shares, weight_learns):
+    def forward(ctx, hidden, weight, bias, labels, ignored_label, share_count, weight_is_trained):
         kind = hidden.device.type
         half = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else hidden.dtype
         with torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else contextlib.nullcontext():
@@ -106,21 +106,21 @@ class ShareByShare(torch.autograd.Function):
             labels = labels.reshape(-1)
             total = torch.zeros((), device=hidden.device)
             of_rows, of_weight, of_bias = [], None, None
-            for share, share_labels in zip(rows.chunk(shares), labels.chunk(shares)):
+            for share, share_labels in zip(rows.chunk(share_count), labels.chunk(share_count)):
                 if of_rows:
                     share = torch.ops.umbench.after_gradients(share, of_rows[-1] if of_weight is None else of_weight, of_rows[-1])
                 logits = F.linear(share, half_weight, None if bias is None else bias.to(half)).float()
-                loss, logits_gradient = loss_of(logits, share_labels, ignored)
+                loss, logits_gradient = loss_and_gradient(logits, share_labels, ignored_label)
                 total = total + loss
                 logits_gradient = logits_gradient.to(half)
                 of_rows.append(logits_gradient @ half_weight)
-                if weight_learns:
+                if weight_is_trained:
                     of_weight = torch.ops.umbench.add_product(of_weight, logits_gradient, share)
                 if bias is not None:
                     part = logits_gradient.float().sum(0)
                     of_bias = part if of_bias is None else of_bias + part
             # Inductor moves the kernel that divides by the count, and all shares, to where the count is made: here, after the waits for copies.
-            count = (labels != ignored).sum().float()
+            count = (labels != ignored_label).sum().float()
             ctx.types = hidden.dtype, weight.dtype, None if bias is None else bias.dtype
             ctx.save_for_backward(torch.cat(of_rows).reshape(hidden.shape), of_weight, of_bias, count)
             return total / count
@@ -134,10 +134,10 @@ class ShareByShare(torch.autograd.Function):
                 None if bias is None else (of_bias * factor).to(bias), None, None, None, None)
 
 
-def loss_of(logits, labels, ignored):
+def loss_and_gradient(logits, labels, ignored_label):
     """(the sum of the rows' losses, its gradient with respect to the logits)."""
     normaliser = torch.logsumexp(logits, 1, keepdim=True)
-    counts = (labels != ignored)[:, None]
+    counts = (labels != ignored_label)[:, None]
     safe = torch.where(counts, labels[:, None], 0)
     loss = torch.where(counts, normaliser - logits.gather(1, safe), 0.0).sum()
     wanted = torch.arange(logits.shape[1], device=logits.device)[None] == safe
@@ -145,18 +145,18 @@ def loss_of(logits, labels, ignored):
     return loss, gradient
 
 
-def share_by_share(hidden, weight, bias, labels, ignored, shares, weight_learns=True):
-    return ShareByShare.apply(hidden, weight, bias, labels, ignored, shares, weight_learns)
+def linear_loss_in_shares(hidden, weight, bias, labels, ignored_label, share_count, weight_is_trained=True):
+    return LinearLossInShares.apply(hidden, weight, bias, labels, ignored_label, share_count, weight_is_trained)
 
 
 def losses_of(graph):
-    """[(linear node, cross_entropy node)] that can be computed in shares, of a graph of Dynamo or of InShares."""
-    return [(linear, node) for node in graph.nodes if node.op == "call_function" and node.target is F.cross_entropy for linear in linear_of(node)]
+    """[(linear node, cross_entropy node)] that can be computed in shares, of a graph of Dynamo or of LossesInShares."""
+    return [(linear, node) for node in graph.nodes if node.op == "call_function" and node.target is F.cross_entropy for linear in linear_before(node)]
 
 
-def linear_of(loss):
+def linear_before(loss):
     """[the linear layer before a cross-entropy]; empty if the two cannot be computed in shares."""
-    source = options_of(loss)["input"] if is_mean(loss) else None
+    source = arguments_of_loss(loss)["input"] if is_mean(loss) else None
     while isinstance(source, torch.fx.Node) and source.op == "call_method" and source.target in FLATTENS and len(source.users) == 1:
         source = source.args[0]
     is_linear = isinstance(source, torch.fx.Node) and source.op == "call_function" and source.target in LINEAR and len(source.users) == 1
@@ -166,11 +166,11 @@ def linear_of(loss):
 def shares_to_try(graph, budget):
     """[numbers of shares] to try in order. The first for which there is a plan is used."""
     losses = losses_of(graph)
-    most = max([bytes_with_gradients(example_of(linear)) for linear, _ in losses], default=0)
+    most = max([bytes_with_gradients(traced_value(linear)) for linear, _ in losses], default=0)
     if most <= 0.01 * budget:
         return [1]
     allowed = budget * (SHARE_OF_BUDGET if any(is_trained(linear) for linear, _ in losses) else SHARE_IF_FROZEN)
-    return [shares for shares in SHARES if most / shares <= allowed or shares == SHARES[-1]]
+    return [share_count for share_count in SHARES if most / share_count <= allowed or share_count == SHARES[-1]]
 
 
 def bytes_with_gradients(logits):
@@ -181,45 +181,45 @@ def bytes_with_gradients(logits):
 
 def is_trained(linear):
     """Whether the weight of a linear layer requires a gradient."""
-    return example_of(linear.args[1]).requires_grad
+    return traced_value(linear.args[1]).requires_grad
 
 
-def options_of(loss):
+def arguments_of_loss(loss):
     """The arguments of a cross-entropy by name."""
     return dict(zip(("input", "target", "weight", "size_average", "ignore_index", "reduce", "reduction", "label_smoothing"), loss.args)) | loss.kwargs
 
 
-def example_of(argument):
+def traced_value(argument):
     """The traced value of a node; any other argument itself."""
     return argument.meta.get("example_value") if isinstance(argument, torch.fx.Node) else argument
 
 
 def is_mean(loss):
     """Whether a cross-entropy is the mean over rows with class numbers as labels, and nothing else."""
-    options = options_of(loss)
-    logits, label = example_of(options.get("input")), example_of(options.get("target"))
+    options = arguments_of_loss(loss)
+    logits, label = traced_value(options.get("input")), traced_value(options.get("target"))
     return (isinstance(logits, torch.Tensor) and isinstance(label, torch.Tensor) and not label.is_floating_point()
             and options.get("weight") is None and options.get("reduction", "mean") == "mean" and not options.get("label_smoothing")
             and options.get("reduce") is None and options.get("size_average") is None and (logits.dim(), label.dim()) == (2, 1))
 
 
-def share_arguments(linear, loss, shares):
-    """The arguments of the share_by_share that replaces a linear layer and its loss."""
+def share_arguments(linear, loss, share_count):
+    """The arguments of the linear_loss_in_shares() that replaces a linear layer and its loss."""
     hidden, weight, bias = [*linear.args, None][:3]
-    options = options_of(loss)
-    return hidden, weight, bias, options["target"], options.get("ignore_index", -100), shares, is_trained(linear)
+    options = arguments_of_loss(loss)
+    return hidden, weight, bias, options["target"], options.get("ignore_index", -100), share_count, is_trained(linear)
 
 
-def cut_losses(module, shares):
-    """A copy of Dynamo's graph that computes each loss in `shares` parts."""
+def cut_losses(module, share_count):
+    """A copy of Dynamo's graph that computes each loss in `share_count` parts."""
     graph = torch.fx.Graph()
     copied = {}
     graph.output(graph.graph_copy(module.graph, copied))
-    if shares > 1:
+    if share_count > 1:
         for linear, loss in losses_of(module.graph):
-            node, dead = copied[loss], options_of(loss)["input"]
+            node, dead = copied[loss], arguments_of_loss(loss)["input"]
             with graph.inserting_before(node):
-                new = graph.call_function(share_by_share, torch.fx.node.map_arg(share_arguments(linear, loss, shares), copied.get))
+                new = graph.call_function(linear_loss_in_shares, torch.fx.node.map_arg(share_arguments(linear, loss, share_count), copied.get))
             new.meta = dict(node.meta)
             node.replace_all_uses_with(new)
             graph.erase_node(node)
@@ -230,13 +230,13 @@ def cut_losses(module, shares):
     return torch.fx.GraphModule(module, graph)
 
 
-class InShares(TorchFunctionMode):
-    """Computes losses in `shares` while a model is traced, as `cut_losses` does in Dynamo's graph. graph: linear layers, views of their results,
-    and losses, as Dynamo's graph has them."""
+class LossesInShares(TorchFunctionMode):
+    """A mode that computes losses in `share_count` shares while a model is traced. `graph` has the linear layers, views of their results, and
+    losses, in the form of Dynamo's graph."""
 
-    def __init__(self, shares):
+    def __init__(self, share_count):
         super().__init__()
-        self.shares, self.graph = shares, torch.fx.Graph()
+        self.share_count, self.graph = share_count, torch.fx.Graph()
         self.nodes = {}  # nodes by the id of their result
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
@@ -246,9 +246,9 @@ class InShares(TorchFunctionMode):
             node = self.graph.call_function(function, given, named)
         elif name in FLATTENS and given and isinstance(given[0], torch.fx.Node):
             node = self.graph.call_method(name, given, named)
-        if function is F.cross_entropy and self.shares > 1:
-            for linear in linear_of(node):
-                return share_by_share(*torch.fx.node.map_arg(share_arguments(linear, node, self.shares), example_of))
+        if function is F.cross_entropy and self.share_count > 1:
+            for linear in linear_before(node):
+                return linear_loss_in_shares(*torch.fx.node.map_arg(share_arguments(linear, node, self.share_count), traced_value))
         result = function(*args, **kwargs)
         if node is not None:
             node.meta["example_value"], self.nodes[id(result)] = result, node
@@ -257,6 +257,6 @@ class InShares(TorchFunctionMode):
     def _nodes_of(self, values):
         return torch.fx.node.map_aggregate(values, lambda each: self.nodes.get(id(each), each))
 
-    def keep_whole(self, results):
-        """Marks logits among the model's results, which are not computed in shares since the caller reads them."""
+    def mark_whole_logits(self, results):
+        """Marks the logits among the model's `results`: they are not computed in shares, since the caller reads them."""
         self.graph.output(self._nodes_of(results))

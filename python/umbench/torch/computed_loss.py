@@ -1,7 +1,7 @@
 """The cross entropy of eager PyTorch, whose four operators correspond to two of umbench.
 
-Logits of shape (batch, length, classes), as of GPT-2, keep their four operators. These can be cut into rows: an operator of its
-own counts the labels that are not ignored, and the loss is the sum of the rows over that count.
+For logits of shape (batch, length, classes), such as GPT-2's, the four operators remain, cut into rows: a separate operator counts the labels
+that are not ignored, and the loss is the sum over the rows divided by that count.
 """
 
 from .operators import PLAIN_VIEWS, name_of
@@ -9,7 +9,7 @@ from .walk import View
 
 
 def map_log_softmax(walk, node):
-    logits = walk.plain(node.args[0])
+    logits = walk.plain_tensor(node.args[0])
     users = _readers(node)
     ends = {"nll_loss_forward", "nll_loss_backward", "_log_softmax_backward_data"}
     if logits is None or node.args[1] != 1 or logits.shape[2:] != [1, 1] or {name_of(u) for u in users} - ends:
@@ -20,24 +20,24 @@ def map_log_softmax(walk, node):
     for user in users:
         if name_of(user) == "nll_loss_backward" and user.args[0].op != "placeholder":
             return False
-    probabilities = walk.result(node, "probabilities")
+    probabilities = walk.add_result(node, "probabilities")
     walk.losses[probabilities] = logits
     walk.views[node] = View(probabilities)
     return True
 
 
 def map_nll_loss_forward(walk, node):
-    probabilities, labels = walk.plain(node.args[0]), walk.plain(node.args[1])
+    probabilities, labels = walk.plain_tensor(node.args[0]), walk.plain_tensor(node.args[1])
     if probabilities not in walk.losses or labels is None:
         return _forward_in_rows(walk, node)
-    loss = walk.result(node, "loss", 0)
+    loss = walk.add_result(node, "loss", 0)
     walk.views[node] = [View(loss), None]
-    walk.emit(node, "loss", "softmax_cross_entropy", {}, [walk.losses[probabilities], labels], [loss, probabilities])
+    walk.add_op(node, "loss", "softmax_cross_entropy", {}, [walk.losses[probabilities], labels], [loss, probabilities])
     return True
 
 
 def map_nll_loss_backward(walk, node):
-    probabilities = walk.plain(node.args[1])
+    probabilities = walk.plain_tensor(node.args[1])
     if probabilities not in walk.losses:
         return _backward_in_rows(walk, node)
     walk.views[node] = None
@@ -45,48 +45,48 @@ def map_nll_loss_backward(walk, node):
 
 
 def map_log_softmax_backward_data(walk, node):
-    probabilities = walk.plain(node.args[1])
+    probabilities = walk.plain_tensor(node.args[1])
     if probabilities not in walk.losses:
         return False
-    labels = walk.plain(node.args[0].args[2])
-    dlogits = walk.result(node, "dlogits")
+    labels = walk.plain_tensor(node.args[0].args[2])
+    dlogits = walk.add_result(node, "dlogits")
     walk.views[node] = View(dlogits)
-    walk.emit(node, "loss.backward", "softmax_cross_entropy_backward", {}, [probabilities, labels], [dlogits])
+    walk.add_op(node, "loss.backward", "softmax_cross_entropy_backward", {}, [probabilities, labels], [dlogits])
     return True
 
 
 def _forward_in_rows(walk, node):
-    if not _goes_in_rows(walk, node.args[0], node.args[1]) or not _is_plain_nll(node.args):
+    if not _can_be_cut_into_rows(walk, node.args[0], node.args[1]) or not _is_plain_nll(node.args):
         return False
     scores, labels = (walk.views[each].tensor for each in node.args[:2])
-    count, loss = walk.result(node, "loss.labels", 1), walk.result(node, "loss", 0)
+    count, loss = walk.add_result(node, "loss.labels", 1), walk.add_result(node, "loss", 0)
     walk.views[node] = [View(loss), View(count)]
     rows = node.args[1].meta["val"].numel()
-    walk.emit(node, "loss.labels", "opaque", {"label": "count_labels", "flops": rows, "bytes": 8 * rows}, [labels], [count])
+    walk.add_op(node, "loss.labels", "opaque", {"label": "count_labels", "flops": rows, "bytes": 8 * rows}, [labels], [count])
     flops, moved, _ = walk.work_of(node)
-    walk.emit(node, "loss", "opaque", {"label": "nll_loss_forward", "flops": flops, "bytes": moved,
+    walk.add_op(node, "loss", "opaque", {"label": "nll_loss_forward", "flops": flops, "bytes": moved,
                                     "cut": {"in": ["part", "part", "whole"], "out": ["sum"]}}, [scores, labels, count], [loss])
     return True
 
 
 def _backward_in_rows(walk, node):
     start, total = walk.views.get(node.args[0]), walk.views.get(node.args[6])
-    if not _goes_in_rows(walk, node.args[1], node.args[2]) or not isinstance(start, View) or not isinstance(total, View):
+    if not _can_be_cut_into_rows(walk, node.args[1], node.args[2]) or not isinstance(start, View) or not isinstance(total, View):
         return False
     scores, labels = (walk.views[each].tensor for each in node.args[1:3])
-    made = walk.result(node, "loss.backward.y")
+    made = walk.add_result(node, "loss.backward.y")
     walk.views[node] = View(made)
     flops, moved, _ = walk.work_of(node)
-    walk.emit(node, "loss.backward", "opaque", {"label": "nll_loss_backward", "flops": flops, "bytes": moved,
+    walk.add_op(node, "loss.backward", "opaque", {"label": "nll_loss_backward", "flops": flops, "bytes": moved,
                                              "cut": {"in": ["whole", "part", "part", "whole"], "out": ["part"]}},
            [start.tensor, scores, labels, total.tensor], [made])
     return True
 
 
-def _goes_in_rows(walk, *nodes):
+def _can_be_cut_into_rows(walk, *nodes):
     views = [walk.views.get(node) for node in nodes]
     return (bool(walk.twice) and walk.samples > 1 and all(isinstance(v, View) and v.tensor.batch for v in views)
-            and all(walk.spread(node) == "batch" for node in nodes))
+            and all(walk.batch_relation(node) == "batch" for node in nodes))
 
 
 def _readers(node):

@@ -4,12 +4,11 @@
     made.document        # what `umbench plan --network FILE.json` takes; results/graph.schema.json
 
 The joint graph is split as torch.compile splits it, into a forward graph and a backward graph that computes cheap values again.
-Each of their kernels (kernels.py) is an operator, each value that a kernel leaves in memory a tensor. Names are MODULE:NODE, where the
-module is known: of the tensor's node, or of the last node that the kernel computes. Nothing is computed: values are fake tensors in
-node.meta["val"].
+Each of their kernels (kernels.py) becomes an operator, each value that a kernel leaves in memory a tensor. The name is MODULE:NODE, with the
+tensor's node or the last node that the kernel computes, without MODULE if it is unknown. Values are fake tensors in node.meta["val"]: nothing
+is computed.
 
-`fit` chooses how the joint graph is split, and which nodes share a kernel follows from that. So it plans over the nodes (step.py). Both
-read nodes by operators.py and values.py, and split by private.py.
+`fit` chooses how the joint graph is split, and which nodes share a kernel follows from that, so it plans over the nodes (step.py).
 """
 
 import json
@@ -19,7 +18,7 @@ from dataclasses import dataclass, field
 import torch
 
 from . import capture, layouts
-from .added import add_in_products
+from .added import replace_sums_by_addmm
 from .kernels import kernels_of
 from .liveness import size_of
 from .operators import is_repeatable, launches_of_library, name_of, work_of_kernel
@@ -27,7 +26,7 @@ from .order import in_running_order
 from .private import split
 from .values import base_of, is_tangent, module_of, mutations_of, outputs_of, padded_row, stored_bytes, stored_elements, unique_name, value_of
 
-COPIES = 3  # operands and results of a convolution that are copied, each by a kernel
+COPIES = 3  # number of operands and results of a convolution that are copied, each by a kernel
 
 
 @dataclass
@@ -55,10 +54,10 @@ def of_model(factory, *, form="compile", inference=False, autocast=None, name="m
 
 
 def convert(joint, *, num_fwd_outputs, static_inputs=(), names=None, joint_inputs=(), name="model", precision=None):
-    """`joint`: as a torch._inductor CustomPartitionerFn or aot_export_joint_simple gives it; it is left as it was.
-    `num_fwd_outputs`: how many of its outputs the forward pass returns; the others are gradients, one for each primal or None.
-    `static_inputs`: which primals are parameters or buffers, whose memory stays from step to step.
-    `names`: {input of the joint graph: name of its tensor}, where the graph itself does not tell it.
+    """Converts a joint graph without changing it. `joint`: a GraphModule from a torch._inductor CustomPartitionerFn or aot_export_joint_simple.
+    `num_fwd_outputs`: number of its outputs that the forward pass returns; the others are gradients, one for each primal, or None.
+    `static_inputs`: numbers of the primals that are parameters or buffers, whose memory stays from step to step.
+    `names`: {input of the joint graph: name of its tensor} of inputs that the graph itself does not name.
     Returns a Converted."""
     forward, backward = split(joint, joint_inputs, num_fwd_outputs, static_inputs)
     return convert_split(forward.graph, backward.graph if backward is not None else None, num_fwd_outputs=num_fwd_outputs,
@@ -69,7 +68,7 @@ def convert_split(forward, backward, *, num_fwd_outputs, primals, name="model", 
     """Converts a forward and a backward graph; for the rest see convert(). `primals`: {input of the forward graph: (name of its tensor,
     role)}."""
     for graph in filter(None, (forward, backward)):
-        add_in_products(graph)
+        replace_sums_by_addmm(graph)
     writer = _Writer(primals, layouts.has_channels_last(forward))
     returned = outputs_of(forward)[:num_fwd_outputs]
     writer.add_graph(forward, "activation", returned)
@@ -116,14 +115,14 @@ class _Writer:
         self.tensors, self.ops, self.names, self.op_names = {}, [], set(), set()
         self.memory = {}
         self.left_out, self.generated, self.alone, self.launches, self.copied = 0, {}, {}, {}, {}
-        self.as_traced = set()  # names of images that keep the traced order while others have channels last
+        self.traced_order = set()  # names of images that keep the traced order while others have channels last
 
     # --- graphs ---
 
     def add_graph(self, graph, use, returned):
         """Adds a graph. `returned` are the results, whose rows are not padded."""
         self.returned = {base_of(n) for n in returned if isinstance(n, torch.fx.Node)}
-        last_reader, left_as_traced = {}, layouts.left_as_traced(graph) if self.channels_last and use == "activation" else set()
+        last_reader, images_in_traced_order = {}, layouts.images_in_traced_order(graph) if self.channels_last and use == "activation" else set()
         kernels = in_running_order(kernels_of(graph), self.bases_that_outlive(graph))
         for number, kernel in enumerate(kernels):
             last_reader |= {read: number for read in kernel.reads}
@@ -132,10 +131,10 @@ class _Writer:
                 name, role = self.primals.get(node.name, (node.name, "input"))
                 self.add_tensor(node, name, role)
         if self.channels_last and use == "activation":
-            for node in layouts.reordered_first(graph):
+            for node in layouts.images_to_reorder(graph):
                 self.add_copy(node)
         for number, kernel in enumerate(kernels):
-            self.add_kernel(kernel, use, {read for read in kernel.reads if last_reader[read] == number}, left_as_traced)
+            self.add_kernel(kernel, use, {read for read in kernel.reads if last_reader[read] == number}, images_in_traced_order)
 
     def bases_that_outlive(self, graph):
         """Bases whose memory outlives the graph: results, parameters and inputs."""
@@ -149,12 +148,12 @@ class _Writer:
 
     # --- tensors ---
 
-    def add_tensor(self, node, wanted, use, padded=False):
-        """Adds the tensor of a base and returns its name, `wanted` or similar; None for what has no elements."""
+    def add_tensor(self, node, wanted_name, use, padded=False):
+        """Adds the tensor of a base and returns its name, `wanted_name` or similar; None if it has no elements."""
         value = value_of(node)
         if not isinstance(value, torch.Tensor) or value.numel() == 0:
             return None
-        name = unique_name(self.names, wanted)
+        name = unique_name(self.names, wanted_name)
         self.tensors[name] = {"name": name, **layout_of(value, padded), "use": use}
         self.memory[node] = name
         return name
@@ -165,8 +164,8 @@ class _Writer:
 
     # --- operators ---
 
-    def add_kernel(self, kernel, use, dying, left_as_traced):
-        """Adds a kernel's operator and results. `dying`: the bases of which it is the last reader."""
+    def add_kernel(self, kernel, use, last_read, images_in_traced_order):
+        """Adds a kernel's operator and results. `last_read`: the bases of which it is the last reader."""
         read = list(dict.fromkeys(self.memory[base] for base in kernel.reads if base in self.memory))
         gradient = self.bytes_of_copied_gradient(kernel)
         padded = kernel.joined or name_of(kernel.nodes[-1]) in ("mm", "addmm", "bmm")
@@ -174,7 +173,7 @@ class _Writer:
         made = [name for name in made if name is not None]
         if not made:
             return
-        self.note_order(kernel, left_as_traced)
+        self.note_traced_order(kernel, images_in_traced_order)
         values = [value_of(b) for b in kernel.reads + kernel.writes if isinstance(value_of(b), torch.Tensor)]
         flops, products = work_of_kernel(kernel)
         op = {"name": unique_name(self.op_names, self.label_of(kernel.nodes[-1])), "kind": "opaque", "label": label_of_kernel(kernel), "flops": flops,
@@ -188,7 +187,7 @@ class _Writer:
             self.copied[op["name"]] = gradient
         op |= {"in": read, "out": made}
         op |= {"repeatable": False} if not all(map(is_repeatable, kernel.nodes)) else {}
-        alias = self.alias_of(kernel, read, made, dying)
+        alias = self.alias_of(kernel, read, made, last_read)
         op |= {"alias": alias} if alias else {}
         self.ops.append(op)
         launches = kernel_count(kernel) + COPIES * len(copies) + self.has_copied_filter_gradient(kernel) + (gradient > 0)
@@ -211,21 +210,21 @@ class _Writer:
         node = kernel.nodes[-1]
         return not kernel.joined and self.channels_last and name_of(node) == "convolution_backward" and layouts.is_reordered(value_of(node.args[2]))
 
-    def note_order(self, kernel, left_as_traced):
-        """Notes which images that a generated kernel writes keep the traced order: those after the last convolution, and those computed
+    def note_traced_order(self, kernel, images_in_traced_order):
+        """Notes which images that a generated kernel writes keep their traced order: those after the last convolution, and those computed
         only from these."""
         images = [base for base in kernel.reads if layouts.is_image(base) and base in self.memory]
-        alike = images and all(self.memory[base] in self.as_traced for base in images)
-        self.as_traced |= {self.memory[base] for base in kernel.writes if base in left_as_traced or kernel.joined and alike and layouts.is_image(base)}
+        alike = images and all(self.memory[base] in self.traced_order for base in images)
+        self.traced_order |= {self.memory[base] for base in kernel.writes if base in images_in_traced_order or kernel.joined and alike and layouts.is_image(base)}
 
     def bytes_of_copied_gradient(self, kernel):
         """Bytes of the gradient of a convolution's result that PyTorch copies because its order differs from that of the images."""
         node = kernel.nodes[-1]
-        if kernel.joined or name_of(node) != "convolution_backward" or self.memory.get(base_of(node.args[0])) not in self.as_traced:
+        if kernel.joined or name_of(node) != "convolution_backward" or self.memory.get(base_of(node.args[0])) not in self.traced_order:
             return 0
         return stored_bytes(value_of(node.args[0]))
 
-    def alias_of(self, kernel, read, made, dying):
+    def alias_of(self, kernel, read, made, last_read):
         """{"input", "output"}: the indices of an operand and of the result that may overwrite it (kernels.Kernel.over), if the kernel is the
         operand's last reader and both are alike; None if there is none."""
         if not kernel.joined:
@@ -233,11 +232,11 @@ class _Writer:
         written = [base for base in kernel.writes if base in self.memory]
         for i, (result, name) in enumerate(zip(written, made)):
             for base in kernel.over[result]:
-                if base not in dying:
+                if base not in last_read:
                     continue
                 source = self.memory.get(base)
                 old, new = self.tensors.get(source), self.tensors[name]
-                alike = (source in self.as_traced) == (name in self.as_traced)
+                alike = (source in self.traced_order) == (name in self.traced_order)
                 if old and old["use"] in ("activation", "activation_gradient") and size_of(old) == size_of(new) and alike:
                     return {"input": read.index(source), "output": i}
         return None

@@ -1,7 +1,7 @@
 """Converts a model to a graph file of the operators that eager PyTorch runs, one kernel each.
 
-What umbench computes becomes its own operators (computed_layers.py, computed_loss.py), the rest opaque ones (opaque.py). The model
-is traced twice, with the batch and with twice the batch: what grows is the batch, along which operators may be cut.
+Operators that umbench has become those (computed_layers.py, computed_loss.py), all others opaque operators (opaque.py). The model is traced
+with the batch and with twice the batch: extents that grow are the batch, along which operators may be cut.
 """
 
 import operator
@@ -18,7 +18,7 @@ KNOWN = computed_layers.KNOWN | computed_loss.KNOWN
 
 
 def of_model(factory, *, inference=False, autocast=None, name="model", precision=None):
-    """As convert.of_model, for eager PyTorch."""
+    """The convert.Converted of a function that returns (model, inputs), with the operators of eager PyTorch."""
     once = capture.capture(factory, compiled=False, inference=inference, autocast=autocast)
     samples = samples_of(once)
     twice, uncut = _capture_doubled(factory, inference, autocast) if samples > 1 else (None, "")
@@ -27,7 +27,7 @@ def of_model(factory, *, inference=False, autocast=None, name="model", precision
     outputs = outputs_of(once.graph.graph)
     changed = mutations_of(once.graph.graph, once.num_fwd_outputs)
     results = [n for i, n in enumerate(outputs[:once.num_fwd_outputs]) if i not in changed and isinstance(n, torch.fx.Node)]
-    walk_over(walk, roles_of(once), None if inference else results[0])
+    add_all_nodes(walk, roles_of(once), None if inference else results[0])
     wanted = set()
     for result in results:
         tensor = walk.views[result].tensor
@@ -57,7 +57,7 @@ def samples_of(joint):
 
 def role_of(node, joint):
     """The role of an input of the graph: "parameter", also for a buffer, "label" or "input"."""
-    if joint.is_own(node):
+    if joint.is_parameter_or_buffer(node):
         return "parameter"
     return "label" if joint.names.get(node.name) == "labels" else "input"
 
@@ -70,20 +70,20 @@ def roles_of(joint):
 def _capture_doubled(factory, inference, autocast):
     """(the Joint traced with twice the batch, ""), or (None, the reason why it cannot be traced)."""
     try:
-        return capture.capture(factory, compiled=False, inference=inference, autocast=autocast, times=2), ""
+        return capture.capture(factory, compiled=False, inference=inference, autocast=autocast, batch_factor=2), ""
     except capture.CannotExport as error:
         return None, str(error)
 
 
 # --- the walk ---
 
-def walk_over(walk, roles, loss):
-    """`roles`: as roles_of() returns them; `loss`: the node of the loss, None for inference."""
+def add_all_nodes(walk, roles, loss):
+    """Adds all nodes to the walk. roles_of() returned `roles`; `loss` is the node of the loss, None for inference."""
     for node in walk.nodes:
         if node.op == "placeholder":
             use, name = roles[node.name]
             if isinstance(node.meta["val"], torch.Tensor):
-                walk.views[node] = View(walk.tensor(name, node.meta["val"], use, walk.spread(node) == "batch" and use != "parameter"))
+                walk.views[node] = View(walk.add_tensor(name, node.meta["val"], use, walk.batch_relation(node) == "batch" and use != "parameter"))
         elif node.op == "get_attr":
             walk.views[node] = None
         elif node.op == "call_function":
@@ -101,11 +101,11 @@ def add_operator(walk, node):
     elif name in operators.WITHOUT_DATA:
         walk.views[node] = None
     elif name in operators.PLAIN_VIEWS or (name in ("clone", "contiguous") and walk.keeps_layout(node)):
-        walk.views[node] = walk.view_of(node.args[0], node, same=True)
-    elif node in walk.views or (computed_layers.channels_cut(node) and computed_layers.take_apart(walk, node)):
+        walk.views[node] = walk.view_of(node.args[0], node, keeps_order=True)
+    elif node in walk.views or (computed_layers.sliced_channels(node) and computed_layers.split_concat_gradient(walk, node)):
         pass
     elif name in operators.OTHER_VIEWS:
-        walk.views[node] = walk.view_of(node.args[0], node, same=False)
+        walk.views[node] = walk.view_of(node.args[0], node, keeps_order=False)
     else:
         known = KNOWN.get(name.lstrip("_"))
         if known is None or not known(walk, node):

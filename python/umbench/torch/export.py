@@ -16,8 +16,8 @@ from umbench import load, model_arguments, output, places
 
 
 def main(options):
-    """Exports a model as a graph file. `options`: as model_arguments.export parsed them."""
-    figures = machine(options.machine) if options.machine else None
+    """Exports a model as a graph file. model_arguments.parse_export() returned `options`."""
+    figures = read_machine(options.machine) if options.machine else None
     began = time.monotonic()
     converted = convert_model(options)
     from umbench.torch import convert, launches, optimizer, rates
@@ -46,50 +46,50 @@ def convert_model(options):
 
     autocast = getattr(torch, model_arguments.AUTOCAST_TYPES[options.autocast]) if options.autocast else None
     try:
-        return convert.of_model(function_named(options.model), form=options.form, inference=options.inference, autocast=autocast,
+        return convert.of_model(load_function(options.model), form=options.form, inference=options.inference, autocast=autocast,
                                 name=options.name, precision=options.precision)
     except capture.CannotExport as error:
         raise load.BadInput(f"{options.model}: {error}") from None
 
 
-def function_named(text):
+def load_function(name):
     """The function that MODULE:FUNCTION names."""
-    module, _, function = text.rpartition(":")
-    found = getattr(module_named(module), function, None)
+    module, _, function = name.rpartition(":")
+    found = getattr(load_module(module), function, None)
     if not callable(found):
         raise load.BadInput(f"{module}: has no function {function}")
     return found
 
 
-def module_named(module):
+def load_module(name):
     """The module of that name, or of that .py file."""
     try:
-        if module.endswith(".py"):
-            sys.path.insert(1, str(Path(module).resolve().parent))
-            spec = importlib.util.spec_from_file_location(Path(module).stem, module)
+        if name.endswith(".py"):
+            sys.path.insert(1, str(Path(name).resolve().parent))
+            spec = importlib.util.spec_from_file_location(Path(name).stem, name)
             found = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(found)
             return found
         sys.path.insert(1, str(Path.cwd()))
-        return importlib.import_module(module)
+        return importlib.import_module(name)
     except Exception as error:
-        raise load.BadInput(f"{module}: cannot be imported: {type(error).__name__}: {' '.join(str(error).split())}") from None
+        raise load.BadInput(f"{name}: cannot be imported: {type(error).__name__}: {' '.join(str(error).split())}") from None
 
 
-def machine(text):
+def read_machine(name_or_path):
     """The document of a machine file, given by its name or path."""
-    return load.read_json(text if text.endswith(".json") else places.RESULTS / "machines" / f"{text}.json", "--machine ")
+    return load.read_json(name_or_path if name_or_path.endswith(".json") else places.RESULTS / "machines" / f"{name_or_path}.json", "--machine ")
 
 
-def report(converted, options, took):
-    """Prints what was exported. took: seconds."""
+def report(converted, options, seconds):
+    """Prints a summary of the exported graph. `seconds` is the time of the export."""
     from umbench.torch import liveness
     document = converted.document
     sizes = {}
     for tensor in document["tensors"]:
         role = tensor.get("use", "activation")
         sizes[role] = sizes.get(role, 0) + liveness.size_of(tensor)
-    print(f"{document['name']}: {len(document['ops'])} operators, {len(document['tensors'])} tensors, as {options.form}, in {took:.1f} s")
+    print(f"{document['name']}: {len(document['ops'])} operators, {len(document['tensors'])} tensors, as {options.form}, in {seconds:.1f} s")
     print("  " + ", ".join(f"{role.replace('_', ' ')}s {size / 2**20:.1f} MiB" for role, size in sizes.items()))
     if options.optimizer == "none" and not options.inference:
         states = sizes.get("parameter_gradient", 0)

@@ -5,18 +5,18 @@ traced with fake tensors, and times follow a machine file. A batch is not comput
 
 from umbench import load, model_arguments
 
-from .export import function_named, machine
+from .export import load_function, read_machine
 
 MIN_EFFORT = 0.001
 LIBRARY_BYTES = 65 * 2**20  # workspaces of cuBLAS for the threads of the two passes, measured on an H100 with torch 2.11
 
 
 def main(options):
-    """options: of model_arguments.fit."""
+    """Prints the forecast. model_arguments.parse_fit() returned `options`."""
     from .planner import NoPlan
 
     try:
-        rows = [forecast(options, times) for times in multiples(options)]
+        rows = [forecast(options, factor) for factor in batch_factors(options)]
     except NoPlan as error:
         raise load.BadInput(f"{options.model}: {error}") from None
     print(f"{'batch':>6} {'fits':>5} {'peak':>10} {'unplanned':>10} {'slower':>7} {'kept':>10} {'offloaded':>10}  computed again")
@@ -26,8 +26,8 @@ def main(options):
     print(f"largest batch that fits: {max(fitting)}" if fitting else f"none of these batches fits in {options.budget}")
 
 
-def multiples(options):
-    """[times that the example batch is repeated] for each batch to forecast."""
+def batch_factors(options):
+    """[number of times that the example batch is repeated] for each batch to forecast."""
     if not options.batch:
         return [1]
     own = example_batch(options)
@@ -42,12 +42,12 @@ def multiples(options):
 def example_batch(options):
     import torch
 
-    inputs = function_named(options.model)()[1]
+    inputs = load_function(options.model)()[1]
     return first_size([inputs] if isinstance(inputs, torch.Tensor) else inputs)
 
 
-def forecast(options, times):
-    """(batch, whether it fits, row of the table) with the example inputs repeated `times` times."""
+def forecast(options, batch_factor):
+    """(batch, whether it fits, row of the table) with the example inputs repeated `batch_factor` times."""
     from collections import Counter
 
     from .fit import bytes_of
@@ -56,7 +56,7 @@ def forecast(options, times):
 
     plan = Plan(bytes_of(options.budget))
     plan.leave_slack()
-    step, answer, batch, shares = plan_in_shares(options, plan, times)
+    step, answer, batch, shares = plan_in_shares(options, plan, batch_factor)
     made, own = answer["plan"], answer["begin"]
     again = Counter(name_of(step.nodes[i]) for i in made["recomputed"] if step.rows[i]["kind"] == "kernel")
     told = ", ".join(f"{count} {name}" for name, count in again.most_common()) or "no product and no library call"
@@ -66,23 +66,23 @@ def forecast(options, times):
             f"{in_gib(made['saved_bytes']):>10} {in_gib(away):>10}  {told}")
 
 
-def plan_in_shares(options, plan, times):
-    """(the Step, the planner's answer, the batch, number of shares of the loss) with the example inputs repeated `times` times. `begin` of
-    the answer is PyTorch's own choice where the loss is whole."""
+def plan_in_shares(options, plan, batch_factor):
+    """(the Step, the planner's answer, the batch, number of shares of the loss) with the example inputs repeated `batch_factor` times. `begin` of
+    the answer is PyTorch's own choice for the loss that is not cut."""
     from . import chunks
 
-    whole = chunks.InShares(1)
-    joint = capture_joint(options, times, whole)
+    whole = chunks.LossesInShares(1)
+    joint = capture_joint(options, batch_factor, whole)
     tries = chunks.shares_to_try(whole.graph, plan.budget)
-    own = None if tries[0] == 1 else plan_of(options, plan.usable, joint, MIN_EFFORT)[1]["begin"]
+    own = None if tries[0] == 1 else plan_joint(options, plan.usable, joint, MIN_EFFORT)[1]["begin"]
     for shares in tries:
         if shares > 1:
-            joint = capture_joint(options, times, chunks.InShares(shares))
-        step, answer = plan_of(options, plan.usable, joint, options.effort)
+            joint = capture_joint(options, batch_factor, chunks.LossesInShares(shares))
+        step, answer = plan_joint(options, plan.usable, joint, options.effort)
         own = answer["begin"] = own or answer["begin"]
         if answer["plan"]["peak"] <= plan.usable:
             break
-    given = [n.meta["val"] for n in joint.graph.graph.nodes if n.name in joint.names and not joint.is_own(n)]
+    given = [n.meta["val"] for n in joint.graph.graph.nodes if n.name in joint.names and not joint.is_parameter_or_buffer(n)]
     return step, answer, first_size(given), shares
 
 
@@ -91,14 +91,14 @@ def first_size(inputs):
     return next((x.shape[0] for x in inputs if getattr(x, "shape", ())), 0)
 
 
-def capture_joint(options, times, in_shares):
+def capture_joint(options, batch_factor, losses_in_shares):
     """The capture.Joint of the model. in_shares: a chunks.InShares."""
     import torch
 
     from . import capture, private
 
     try:
-        joint = capture.capture(function_named(options.model), compiled=True, times=times, in_shares=in_shares,
+        joint = capture.capture(load_function(options.model), compiled=True, batch_factor=batch_factor, losses_in_shares=losses_in_shares,
                                 autocast=getattr(torch, model_arguments.AUTOCAST_TYPES[options.autocast]) if options.autocast else None)
     except capture.CannotExport as error:
         raise load.BadInput(f"{options.model}: {error}") from None
@@ -106,7 +106,7 @@ def capture_joint(options, times, in_shares):
     return joint
 
 
-def plan_of(options, budget, joint, effort):
+def plan_joint(options, budget, joint, effort):
     """(the Step of the joint graph, the planner's answer)."""
     from . import skips
     from .costs import ByMachine
@@ -114,13 +114,13 @@ def plan_of(options, budget, joint, effort):
     from .planner import ask
     from .step import step_and_pytorchs_choice
 
-    costs = ByMachine(machine(options.gpu.removeprefix("sim:")))
+    costs = ByMachine(read_machine(options.gpu.removeprefix("sim:")))
 
-    def ask_about(graph):
+    def plan_graph(graph):
         step, begin = step_and_pytorchs_choice(graph, joint.num_fwd_outputs, joint.static_inputs, costs)
         resident = [row["bytes"] for row in step.rows if row["resident"]]
         trained = sum(row["bytes"] for row in step.rows if row["backward_result"])
         base = LIBRARY_BYTES * has_products(step) + sum(resident) + states_per_byte(options.optimizer) * trained
         return step, ask(step, budget, base, costs.rates, True, begin, effort, None if options.tier == "none" else options.tier)
 
-    return fastest_of(skips.make_variants(joint.graph, budget), ask_about, budget)[1]
+    return fastest_of(skips.make_variants(joint.graph, budget), plan_graph, budget)[1]

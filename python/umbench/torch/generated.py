@@ -14,7 +14,7 @@ SMALL_TABLE = 1 << 20  # bytes of a table that is always in the cache, so that p
 
 
 class SeparateKernel:
-    """Copies of a kernel's nodes in a graph of their own, with placeholders for the values that it reads. `values`: the traced values of the
+    """Copies of a kernel's nodes in a separate graph, with placeholders for the values that it reads. `values`: the traced values of the
     placeholders. `positions`: if the kernel adds to a table, positions in the table are below this number; else 1. `device`: a torch.device."""
 
     def __init__(self, kernel, device):
@@ -22,7 +22,7 @@ class SeparateKernel:
         self.reads, self.device = set(kernel.reads), device
         self.graph.output(tuple(self.copy(node) for node in kernel.writes))
         adds = any(name_of(node) in SCATTERS for node in kernel.nodes)
-        self.positions = min((extent for node in kernel.nodes if adds for extent, _ in indexed(node)), default=1)
+        self.positions = min((extent for node in kernel.nodes if adds for extent, _ in table_accesses(node)), default=1)
 
     def copy(self, node):
         if node not in self.made:
@@ -36,14 +36,14 @@ class SeparateKernel:
         return self.made[node]
 
     def key(self, strides):
-        """A text that differs for kernels that may take different times."""
+        """A text that identifies the kernel with operands of these strides in the file of times."""
         number = {node: f"%{i}" for i, node in enumerate(self.graph.nodes)}  # as text, so that a number does not equal a constant
         told = [(str(n.target), torch.fx.node.map_arg((n.args, n.kwargs), lambda m: number[m])) for n in self.graph.nodes if n.op != "placeholder"]
         given = [(str(v.dtype), tuple(v.shape), stride) for v, stride in zip(self.values, strides)]
         return "generated " + hashlib.sha256(repr((told, given)).encode()).hexdigest()[:24]
 
-    def compiled(self, strides):
-        """The kernel as a function of the list of its operands, which have these strides."""
+    def compile(self, strides):
+        """Compiles the kernel to a function of the list of its operands, which have these strides."""
         with FakeTensorMode():
             examples = [torch.empty_strided(v.shape, stride, dtype=v.dtype, device=self.device) for v, stride in zip(self.values, strides)]
         return private.compile_kernel(torch.fx.GraphModule(torch.nn.Module(), self.graph), examples)
@@ -56,16 +56,16 @@ def is_worth_timing(kernel, size):
 
 
 def depends_on_positions(node, kernel):
-    """Whether the time depends on the values of the positions, or the kernel computes them."""
+    """Whether a node's time depends on the values of positions in a table, or the kernel itself computes these positions."""
     if name_of(node) in ("cat", "constant_pad_nd", "slice_scatter", "select_scatter"):
         return False
     adds = name_of(node) in SCATTERS
-    computed = adds and not all(isinstance(index, torch.fx.Node) and base_of(index) in kernel.reads for _, index in indexed(node))
+    computed = adds and not all(isinstance(index, torch.fx.Node) and base_of(index) in kernel.reads for _, index in table_accesses(node))
     return computed or (adds or name_of(node) in GATHERS) and stored_bytes(value_of(node.args[0])) > SMALL_TABLE
 
 
-def indexed(node):
-    """(the extent of a table, the positions along it) for each extent that a node reads or adds to by position."""
+def table_accesses(node):
+    """[(extent of a table, positions along it)] for each extent of tables that a node reads, or to which it adds, at given positions."""
     name = name_of(node)
     if name not in SCATTERS | {"embedding", "index", "_unsafe_index", "gather", "index_select"}:
         return []

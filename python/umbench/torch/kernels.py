@@ -20,9 +20,9 @@ from .operators import GATHERS, READS_NEIGHBOURS, ALONE, COMPUTED, NOTHING, REDU
 from .values import base_of, maker_of, numel, padded_row, tensors_of, value_of
 
 # Inductor's limits (torch/_inductor/config.py): realize_reads_threshold, realize_opcount_threshold, realize_acc_reads_threshold,
-# unroll_reductions_threshold, max_fusion_size. A reduction to few elements of many each goes in two steps, the first by many blocks, so that what reads
-# its result is another kernel (choices.py: reduction_split_factor, for 132 multiprocessors); a variance takes a third step where the first has
-# more blocks a column than multiprocessors.
+# unroll_reductions_threshold, max_fusion_size. A reduction of many elements to few results runs in two steps, the first by many blocks, so another
+# kernel has to read its results (choices.py: reduction_split_factor, for 132 multiprocessors). A variance takes a third step if the first has
+# more blocks for a column than multiprocessors.
 MAX_READS_IF_SHARED, MAX_OPERATIONS_IF_SHARED, MAX_READS, MIN_REDUCED, MAX_NODES = 4, 30, 8, 8, 64
 MULTIPROCESSORS = 132
 MANY_RESULTS, SHORT_ROW, SHORT_COLUMN = MULTIPROCESSORS * 2 * 32, 8192, 1024
@@ -31,10 +31,10 @@ FEW_ELEMENTS, BLOCKS = 32 * 2048 * MULTIPROCESSORS, 8 * MULTIPROCESSORS
 
 @dataclass
 class Kernel:
-    """reads, writes: nodes whose values are in memory. nodes: all that the kernel computes, also values that are not in memory; the last one is
-    computed by no other kernel.
-    over: for each of `writes` the operands that the result may overwrite, if the kernel is their last reader and the sizes are equal. The
-    loop of the result reads them element by element, and no other loop of the kernel reads them (torch/_inductor/scheduler.py:
+    """`reads` and `writes`: nodes whose values are in memory. `nodes`: all nodes that the kernel computes, also those whose values are not in
+    memory; no other kernel computes the last one.
+    `over`: {node of `writes`: operands that it may overwrite if the kernel is their last reader and the sizes are equal}. The loop of the
+    result reads them element by element, and no other loop of the kernel reads them (torch/_inductor/scheduler.py:
     decide_inplace_update). The planner has the same rule (planners/torch_walk.cpp: in_place_bytes)."""
 
     nodes: list = field(default_factory=list)
@@ -61,16 +61,16 @@ def kernels_of(graph):
     return [_make_kernel(members, buffers, groups, results) for members in groups.in_order()]
 
 
-# --- what lies in memory ---
+# --- values in memory ---
 
 class _Buffer:
     """A value in memory, and the nodes that are computed for it from other values in memory."""
 
     def __init__(self, kind):
         self.kind = kind
-        self.reads, self.inlined = {}, {}  # base -> whether element by element; nodes without memory, in order
-        self.extent = (1, 1)               # elements of the result, elements reduced to each
-        self.later_steps = 0               # further steps of a reduction, after which only another kernel can read the result
+        self.reads, self.inlined = {}, {}  # {base: whether it is read element by element}; {node without memory: None}, in order
+        self.extent = (1, 1)               # (elements of the result, elements that are reduced to each)
+        self.later_steps = 0               # number of further steps of a reduction; another kernel has to read the result after them
 
 
 def _results_of(graph):
@@ -104,7 +104,7 @@ def _make_buffer(node, kind, expressions):
         base = base_of(source)
         if base.op == "call_function" and kind_of(maker_of(base)) == NOTHING:
             continue
-        elementwise = reads_elementwise(node, source, kind)
+        elementwise = is_read_elementwise(node, source, kind)
         source_buffer = expressions.get(maker_of(base))
         if source_buffer is None:
             made.reads[base] = made.reads.get(base, True) and elementwise
@@ -117,7 +117,7 @@ def _make_buffer(node, kind, expressions):
     return made
 
 
-def reads_elementwise(node, source, kind):
+def is_read_elementwise(node, source, kind):
     """Whether a node of this kind reads a source element by element, and no other part of the source's memory."""
     base = base_of(source)
     return kind in (COMPUTED, REDUCED) and name_of(node) not in GATHERS and (numel(source) >= numel(base) or is_without_padding(source, base))
@@ -132,12 +132,12 @@ def is_without_padding(view, base):
     return value.numel() // max(row, 1) == whole.shape[0] and padded_row(row, value) == padded_row(whole.shape[1], whole)
 
 
-def _later_steps(node, results, elements):
+def _later_steps(node, result_count, elements_per_result):
     """The number of steps after the first of a reduction to that many results from that many elements each."""
-    along_rows = results == 1 or reduces_rows(node)
-    if results >= MANY_RESULTS or elements <= (SHORT_ROW if along_rows else SHORT_COLUMN):
+    along_rows = result_count == 1 or reduces_rows(node)
+    if result_count >= MANY_RESULTS or elements_per_result <= (SHORT_ROW if along_rows else SHORT_COLUMN):
         return 0
-    blocks = elements // 128 if results * elements < FEW_ELEMENTS else BLOCKS // -(-results // 128)
+    blocks = elements_per_result // 128 if result_count * elements_per_result < FEW_ELEMENTS else BLOCKS // -(-result_count // 128)
     return 2 if name_of(node) == "var_mean" and not along_rows and blocks > MULTIPROCESSORS else 1
 
 
@@ -154,7 +154,7 @@ def _is_stored(node, buffer, readers):
 
 
 def _is_position(reader, source):
-    """Whether the source has the positions of maxima, which the kernel of the reader recomputes."""
+    """Whether `source` has the positions of maxima, which the reader's kernel computes again."""
     return name_of(reader) == "max_pool2d_with_indices_backward" and reader.args[-1] is source
 
 
@@ -224,15 +224,15 @@ class _Groups:
         makers = (maker_of(read) for node in self.members[group] for read in self.buffers[node].reads)
         return {self.group_of[maker] for maker in makers if maker in self.group_of} - {group}
 
-    def join(self, one, other):
+    def join(self, first, second):
         """Merges the groups of two nodes if one kernel can compute both."""
-        a, b = sorted((self.group_of[one], self.group_of[other]))
-        if a == b or ALONE in (self.buffers[one].kind, self.buffers[other].kind):
+        a, b = sorted((self.group_of[first], self.group_of[second]))
+        if a == b or ALONE in (self.buffers[first].kind, self.buffers[second].kind):
             return
         extent = _merged_extent(self.extents[a], self.extents[b])
         if extent is None or len(self.members[a]) + len(self.members[b]) > MAX_NODES:
             return
-        if self._is_between(a, b) or self._is_between(b, a) or self._needs_last_step(a, b) or self._needs_last_step(b, a):
+        if self._has_group_between(a, b) or self._has_group_between(b, a) or self._needs_last_step(a, b) or self._needs_last_step(b, a):
             return
         self.extents[a], self.members[a] = extent, self.members[a] + self.members.pop(b)
         for node in self.members[a]:
@@ -249,12 +249,12 @@ class _Groups:
         results = {(self.buffers[node].extent[0], 1) for node in steps}
         return self.extents[last] not in results and any(maker_of(read) in steps for node in self.members[last] for read in self.buffers[node].reads)
 
-    def _is_between(self, first, last):
+    def _has_group_between(self, first, last):
         """Whether a third group has to run after `first` and before `last`."""
         return any(self.predecessors[group] >> first & 1 for group in self.read_by(last) if group != first)
 
     def in_order(self):
-        """The members of each group; a group comes as soon as one of its members may, after all that it reads."""
+        """Yields the members of each group in running order: by the first member, but after all groups that the group reads."""
         done = set()
         for start in sorted(self.members):
             stack = [start]

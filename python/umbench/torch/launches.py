@@ -1,4 +1,4 @@
-"""How long the CPU takes to launch a compiled step, and how long the GPU waits for it.
+"""Computes the CPU time to launch a compiled step, and the time that the GPU waits for launches.
 
 Costs are counted in launches of a generated kernel. They were fitted to CPU times of the forward and backward passes of AlexNet, SqueezeNet,
 ResNet-50, ConvNeXtV2, DINOv2, Phi, GPT-NeoX, Mixtral and T5 on the host of an H100 with torch 2.11; COPY was fitted to a U-Net.
@@ -9,8 +9,8 @@ from .operators import is_attention, launches_of_library, name_of
 KERNEL_NS = 29_000  # CPU time of a launch of a generated kernel on that host; between runs of short steps it varied from 12 to 49 us
 CALLS = {"mm": 1.1, "addmm": 1.1, "bmm": 1.1, "convolution": 1.0, "convolution_backward": 4.0}
 ATTENTION, ATTENTION_BACKWARD, OTHERS = 1.2, 2.4, 2.7
-COPY = 1.5  # a copy of an operand or result of a convolution to another order
-BEFORE, BETWEEN, AFTER = 15, 35, 50  # before the first kernel, before the backward pass, and after the last, where gradients are handed over
+COPY = 1.5  # cost of copying an operand or result of a convolution to another order
+BEFORE, BETWEEN, AFTER = 15, 35, 50  # costs before the first kernel, before the backward pass, and after the last kernel, where gradients are stored
 
 
 def add_waits(converted, kernel_ns=KERNEL_NS):

@@ -1,4 +1,4 @@
-"""Whether torch.compile uses channels last for images, and the copies of convolutions if it does not.
+"""Finds out whether torch.compile uses channels last for images, and which copies convolutions need if it does not.
 
 cuDNN computes convolutions of half precision with channels last. It copies operands and results that lie in another order, in a workspace.
 """
@@ -28,14 +28,14 @@ def copies_of(node):
     backward = name_of(node) == "convolution_backward"
     x, w = (value_of_argument(argument_of(node, name)) for name in ("input", "weight"))
     y = value_of_argument(node.args[0]) if backward else node.meta["val"]
-    if x.dtype not in HALVES or x.dim() != 4 or _has_channels_last(x) or is_product(node):
+    if x.dtype not in HALVES or x.dim() != 4 or _is_channels_last(x) or is_product(node):
         return []
     each = sum(t.numel() * t.element_size() for t in (x, w, y))
     return [each] * (sum(map(bool, node.args[10][:2])) if backward else 1)
 
 
-def reordered_first(graph):
-    """The placeholders of images and filters that a graph with channels last copies first. It saves the copies for the backward graph."""
+def images_to_reorder(graph):
+    """The placeholders of images and filters that a graph with channels last copies first. The copies are saved for the backward graph."""
     return [n for n in graph.nodes if n.op == "placeholder" and any(u.op == "call_function" and name_of(u) == "convolution" for u in n.users)
             and is_reordered(value_of_argument(n))]
 
@@ -45,11 +45,11 @@ def is_reordered(value):
     return value.dim() == 4 and not value.is_contiguous(memory_format=torch.channels_last)
 
 
-def _has_channels_last(x):
+def _is_channels_last(x):
     return x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
 
 
-def left_as_traced(forward):
+def images_in_traced_order(forward):
     """Images of a forward graph with channels last that keep the order in which they were traced: those after the last convolution
     (torch/_inductor/graph.py: find_nodes_prefer_channels_last)."""
     nodes = [n for n in forward.nodes if n.op == "call_function"]

@@ -22,7 +22,7 @@ def peak_of(document):
         new = [name for name in op["out"] if name not in live and tensors[name].get("use") not in STAYS]
         held += sum(size_of(tensors[name]) for name in new)
         live.update(new)
-        twice = _shared(op, tensors, last, number)
+        twice = _overwritten_bytes(op, tensors, last, number)
         if held - twice + op.get("workspace_bytes", 0) > peak:
             peak, at = held - twice + op.get("workspace_bytes", 0), op["name"]
         for name in {*op["in"], *op["out"]} & live:
@@ -41,10 +41,10 @@ def saved_bytes(document):
     return sum(size for name, size in forward.items() if name in used)
 
 
-def _shared(op, tensors, last, number):
+def _overwritten_bytes(op, tensors, last_use, op_number):
     """Bytes of the operand in whose place an operator writes its result; 0 if there is none."""
     alias = op.get("alias")
     if not alias:
         return 0
     old = op["in"][alias["input"]]
-    return size_of(tensors[old]) if last[old] == number and tensors[old].get("use") not in STAYS else 0
+    return size_of(tensors[old]) if last_use[old] == op_number and tensors[old].get("use") not in STAYS else 0

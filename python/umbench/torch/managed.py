@@ -1,17 +1,17 @@
-"""PyTorch in managed memory.
+"""Lets PyTorch allocate managed memory.
 
     with umbench.torch.managed_pool(policy="prefetch"):
         loss = model(batch).sum()
         loss.backward()
 
-Everything that PyTorch allocates on the GPU inside lies in managed memory, below a cap that leaves the GPU room: the
-backward pass, too, which runs on the calling thread there. PyTorch keeps and cuts what it got, as it does with memory of its own. Policies:
+In this context PyTorch's allocations on the GPU are managed memory, also in the backward pass, which runs on the calling thread. A cap leaves
+the GPU free memory. PyTorch's allocator caches and splits this memory as usual. Policies:
 
-none            managed memory as it comes: pages arrive by faults
+none            no hints: pages arrive by faults
 prefetch        each segment is populated on the GPU when it is allocated
-advise_host     preferred location host, accessed by the GPU: kernels reach over the link
+advise_host     preferred location host, accessed by the GPU: kernels access it over the link
 advise_device   preferred location GPU
-read_mostly     copies on both sides; harms what kernels write
+read_mostly     copies on both sides; slows down writes of kernels
 """
 
 import contextlib
@@ -27,7 +27,7 @@ SHARE = 0.7  # share of the free memory; more managed memory than a GPU has can 
 
 
 class NoLibrary(RuntimeError):
-    """libumbench_pool.so is not there; the message says how to get it."""
+    """libumbench_pool.so was not found. The message says how to build it."""
 
 
 def library_path():
@@ -60,15 +60,15 @@ def _allocator(path):
     return torch.cuda.memory.CUDAPluggableAllocator(path, "um_pool_alloc", "um_pool_free")
 
 
-def cap_bytes(free, asked=None):
-    """The bytes that the pool may take of the free memory. Throws ValueError if `asked` is more than the safe share."""
-    most = int(SHARE * free)
-    if asked is None:
+def cap_bytes(free_bytes, requested=None):
+    """The bytes that the pool may take of the free memory. Throws ValueError if `requested` is more than the safe share."""
+    most = int(SHARE * free_bytes)
+    if requested is None:
         return most
-    if not 0 < asked <= most:
-        raise ValueError(f"cap {asked} is not between 1 and {most}, {SHARE:.0%} of the free GPU memory: more managed memory than a GPU "
+    if not 0 < requested <= most:
+        raise ValueError(f"cap {requested} is not between 1 and {most}, {SHARE:.0%} of the free GPU memory: more managed memory than a GPU "
                          "holds can hang it")
-    return int(asked)
+    return int(requested)
 
 
 class Pool:
@@ -86,12 +86,12 @@ class Pool:
         return self._library.um_pool_peak()
 
 
-def configured_library(policy, more_bytes):
-    """The loaded libumbench_pool.so, set to allocate at most `more_bytes` bytes in addition to those in use. Raises NoLibrary, and ValueError above the
+def configured_library(policy, additional_bytes):
+    """The loaded libumbench_pool.so, set to allocate at most `additional_bytes` bytes in addition to those in use. Raises NoLibrary, and ValueError above the
     safe share."""
     import torch
     found = _library(library_path())
-    most = found.um_pool_used() + cap_bytes(torch.cuda.mem_get_info()[0], more_bytes)
+    most = found.um_pool_used() + cap_bytes(torch.cuda.mem_get_info()[0], additional_bytes)
     found.um_pool_configure(policy.encode(), most)
     return found
 

@@ -11,12 +11,12 @@ ACCESSES_OF_SUM, ACCESSES_OF_SCALING = 3, 2  # accesses of memory to add a gradi
 
 
 class PlanMade(NoPlan):
-    """Ends a call that was to make a plan only."""
+    """Ends a call whose only purpose was a plan."""
 
 
 def choose_counts(predict):
     """[the chosen count and all larger ones] of COUNTS. Chosen is the smallest that has a plan, or a larger one that saves a tenth of the
-    time. predict(count) returns (milliseconds by the plan, milliseconds without a plan), or raises NoPlan. The time without a plan is a
+    time. predict(count) returns (milliseconds with the plan, milliseconds without a plan), or raises NoPlan. The time without a plan is a
     lower bound for larger counts, so the search ends where that saves no tenth, or at the first plan that saves none."""
     best = best_ms = None
     for count in COUNTS:
@@ -46,7 +46,7 @@ class MicroBatches(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, run, parts, *parameters):
-        """`parts`: of split_batch()."""
+        """Runs the parts, which split_batch() returned; returns the mean of their losses."""
         total, sums = None, None
         for inputs, keyword_inputs in parts:
             with torch.enable_grad():
@@ -83,7 +83,7 @@ def largest_count(limit, inputs, keyword_inputs):
 
 
 def split_batch(count, inputs, keyword_inputs):
-    """[(inputs, keyword inputs)] of each part: tensors whose first extent is the first tensor's are cut, all else is handed to every part."""
+    """[(inputs, keyword inputs)] of each part. Tensors with the first extent of the first tensor are cut; every part gets all other inputs."""
     batch = batch_of(inputs, keyword_inputs)
     if batch == 0 or batch % count:
         raise NoPlan(f"a batch of {batch} has no {count} equal parts; give another batch or micro_batches=1")

@@ -1,5 +1,5 @@
-"""Operators that umbench does not compute: the memory that they touch, how they may be cut along the batch, and which operands they may
-overwrite."""
+"""Adds operators that umbench does not compute, with the memory that they access, how they may be cut along the batch, and which operands they
+may overwrite."""
 
 import math
 import operator
@@ -27,7 +27,7 @@ def add_opaque(walk, node):
     name = walk.label(node)
     if walk.use == "activation_gradient" and not name.endswith(node.name):
         name += ".backward"
-    made = [walk.result(node, f"{name}.{i}" if several else f"{name}.y", i if several else None) for i, _ in written]
+    made = [walk.add_result(node, f"{name}.{i}" if several else f"{name}.y", i if several else None) for i, _ in written]
     views = dict(zip([i for i, _ in written], map(View, made)))
     walk.views[node] = [views.get(i) for i in range(len(values))] if several else views[0]
     flops, moved, products = walk.work_of(node)
@@ -37,7 +37,7 @@ def add_opaque(walk, node):
     cut = cut_of(walk, node, read, [(i if several else None) for i, _ in written])
     if cut is not None:
         attributes["cut"] = cut
-    walk.emit(node, name, "opaque", attributes, read, made, alias_of(walk, node, read, made), is_repeatable(node))
+    walk.add_op(node, name, "opaque", attributes, read, made, alias_of(walk, node, read, made), is_repeatable(node))
 
 
 FILLS = {"ones_like", "zeros_like", "full_like", "empty_like"}  # operators that read only the shape of their operand
@@ -60,13 +60,13 @@ def alias_of(walk, node, read, made):
     if name_of(node) not in ELEMENTWISE | {"slice_scatter", "select_scatter", "copy"} or len(made) != 1:
         return None
     for i, t in enumerate(read):
-        plain = any(walk.plain(n) is t and n.meta["val"].shape == node.meta["val"].shape for n in node.all_input_nodes)
+        plain = any(walk.plain_tensor(n) is t and n.meta["val"].shape == node.meta["val"].shape for n in node.all_input_nodes)
         if plain and t.type == made[0].type and t.order == made[0].order and math.prod(t.shape) == math.prod(made[0].shape):
             return i, 0
     return None
 
 
-def cut_of(walk, node, read, indices):
+def cut_of(walk, node, read, result_indices):
     """How each operand is cut if the operator is computed in parts of the batch; None if it cannot be."""
     if not walk.twice or walk.samples < 2 or not is_by_sample(node):
         return None
@@ -75,11 +75,11 @@ def cut_of(walk, node, read, indices):
         view = walk.views.get(each)
         if not isinstance(view, View):
             continue
-        spread = "batch" if is_left_of_weight_gradient(walk, node, each, view) else walk.spread(each)
+        spread = "batch" if is_left_of_weight_gradient(walk, node, each, view) else walk.batch_relation(each)
         way = "part" if view.tensor.batch else "whole"
         if spread == "other" or (view.tensor.batch and spread != "batch") or ways.setdefault(view.tensor, way) != way:
             return None
-    out = [{"batch": "part", "whole": "sum"}.get(walk.spread(node, i)) for i in indices]
+    out = [{"batch": "part", "whole": "sum"}.get(walk.batch_relation(node, i)) for i in result_indices]
     inputs = [ways[t] for t in read]
     if None in out or "part" not in inputs:
         return None
@@ -89,10 +89,11 @@ def cut_of(walk, node, read, indices):
 def is_left_of_weight_gradient(walk, node, operand, view):
     """Whether `operand` is the dy^T of a weight's gradient dy^T x, a product that sums over the batch."""
     return (name_of(node) == "mm" and operand is node.args[0] and view.transposed and view.tensor.batch
-            and walk.spread(node.args[1]) == "batch" and walk.spread(node) == "whole")
+            and walk.batch_relation(node.args[1]) == "batch" and walk.batch_relation(node) == "whole")
 
 
 def is_by_sample(node):
+    """Whether an operator treats each sample of the batch separately."""
     name = name_of(node)
     if name == "sum":
         return len(node.args) > 1

@@ -26,7 +26,7 @@ OTHER_VIEWS = {"expand", "permute", "transpose", "t", "slice", "select", "split"
 WITHOUT_DATA = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "sym_size", "_assert_tensor_metadata",
                 "_assert_async", "_assert_scalar"}
 
-# How Inductor computes operators that PyTorch does not tag as element-wise (torch/_inductor/lowering.py).
+# Operators that Inductor computes element by element though PyTorch does not tag them so (torch/_inductor/lowering.py).
 COMPUTES = {"convert_element_type", "_to_copy", "clone", "copy", "copy_", "where", "full", "full_like", "iota", "arange", "scalar_tensor", "zeros",
             "ones", "zeros_like", "ones_like", "new_zeros", "new_full", "cat", "constant_pad_nd", "slice_scatter", "select_scatter",
             "diagonal_scatter", "fma", "inductor_random", "inductor_randint", "inductor_lookup_seed", "rand", "randn", "bernoulli", "uniform",
@@ -50,8 +50,8 @@ ELEMENTWISE = {
     "minimum", "maximum", "where", "masked_fill", "eq", "ne", "lt", "le", "gt", "ge", "logical_not", "logical_and", "bitwise_not",
     "bitwise_and", "bitwise_or", "sin", "cos", "floor", "round", "sign", "clone", "copy", "_to_copy", "fill", "zeros_like",
     "ones_like", "full_like", "native_dropout_backward", "addcmul", "addcdiv", "lerp", "square"}
-# One sample's result follows from that sample alone (and operands without a batch). Where an output has no
-# batch, as a filter's gradient, it is the sum over the samples' own.
+# Operators whose result for a sample depends on that sample and on operands without a batch alone. An output
+# without a batch, such as a filter's gradient, is the sum over the samples.
 BY_SAMPLE = ELEMENTWISE | {
     "convolution", "convolution_backward", "avg_pool2d", "avg_pool2d_backward", "_adaptive_avg_pool2d",
     "_adaptive_avg_pool2d_backward", "max_pool2d_with_indices", "max_pool2d_with_indices_backward", "upsample_nearest2d",
@@ -61,7 +61,7 @@ BY_SAMPLE = ELEMENTWISE | {
     "_scaled_dot_product_flash_attention_for_cpu_backward", "_scaled_dot_product_cudnn_attention",
     "_scaled_dot_product_cudnn_attention_backward", "_scaled_dot_product_efficient_attention",
     "_scaled_dot_product_efficient_attention_backward"}
-# The same if they do not go along the first dimension; the value is the position of the argument that names the dimension.
+# {operator that is the same unless it goes along the first dimension: position of the argument with the dimension}
 BY_SAMPLE_ALONG = {"cat": 1, "_softmax": 1, "_safe_softmax": 1, "_log_softmax": 1, "_softmax_backward_data": 2,
                    "_log_softmax_backward_data": 2,
                    "mean": 1, "amax": 1, "amin": 1, "argmax": 1, "cumsum": 1, "roll": 2, "flip": 1, "slice_scatter": 2,
@@ -103,7 +103,7 @@ def is_depthwise(node):
 
 
 def is_product(node):
-    """Whether a convolution's filter has one element and is moved by one: a product of matrices in either order."""
+    """Whether a convolution has filters of 1 x 1 and stride 1, so that it is a product of matrices."""
     return tuple(value_of_argument(argument_of(node, "weight")).shape[2:]) == (1, 1) and set(argument_of(node, "stride")) == {1}
 
 
@@ -121,7 +121,7 @@ def is_view(node):
 
 
 def kind_of(node):
-    """How Inductor computes an operator; ALONE means by a separate kernel."""
+    """How Inductor computes an operator: VIEW, COMPUTED (element by element), ..., ALONE (by a separate kernel), or NOTHING."""
     name = name_of(node)
     if is_view(node):
         return VIEW
@@ -147,7 +147,7 @@ def is_random(node):
 
 
 def is_repeatable(node):
-    """Whether computing a node again gives the same result, as for random numbers that Inductor makes from a seed."""
+    """Whether computing a node again gives the same result. Random numbers that Inductor makes from a seed are the same."""
     if node.op != "call_function" or node.target is operator.getitem:
         return True
     target = node.target
@@ -177,7 +177,7 @@ def reduces_rows(node):
 
 
 def work_of_kernel(kernel):
-    """(operations, whether they are products of matrices): of a generated kernel one for each element of each operator."""
+    """(operations, whether they are products of matrices). A generated kernel has one operation for each element of each operator."""
     if not kernel.joined:
         products = products_of(kernel.nodes[-1])
         if products is not None:
@@ -195,21 +195,21 @@ def products_of(node):
     """The operations of a node that multiplies matrices; None for other nodes. A multiplication and an addition count as two."""
     name, at = name_of(node), [value_of_argument(a) for a in node.args]
     if name == "convolution":
-        return _of_convolution(node.meta["val"], at[1], at[0], transposed=at[6])
+        return _convolution_operations(node.meta["val"], at[1], at[0], transposed=at[6])
     if name == "convolution_backward":
-        return (bool(at[10][0]) + bool(at[10][1])) * _of_convolution(at[0], at[2], at[1], transposed=at[7])
+        return (bool(at[10][0]) + bool(at[10][1])) * _convolution_operations(at[0], at[2], at[1], transposed=at[7])
     if name.startswith("_scaled_dot_product"):
         backward = "backward" in name
         q, k, v = at[1:4] if backward else at[:3]
         forward = 2 * math.prod(q.shape[:3]) * k.shape[2] * (q.shape[3] + v.shape[3]) // (2 if argument_of(node, "is_causal") else 1)
         return forward * 5 // 2 if backward else forward
     if "grouped_mm" in name:
-        return (2 if "backward" in name else 1) * _of_experts([a for a in at if isinstance(a, torch.Tensor)])
+        return (2 if "backward" in name else 1) * _expert_operations([a for a in at if isinstance(a, torch.Tensor)])
     formula = flop_registry.get(getattr(node.target, "overloadpacket", None))
     return None if formula is None else int(formula(*at, **{k: value_of_argument(v) for k, v in node.kwargs.items()}, out_val=node.meta["val"]))
 
 
-def _of_experts(operands):
+def _expert_operations(operands):
     """The operations of a product of experts: each row is multiplied by the matrix of its expert. Matrices have the extents experts, rows,
     columns."""
     matrices = next((t for t in operands if t.dim() == 3), None)
@@ -219,13 +219,13 @@ def _of_experts(operands):
     return 2 * rows.shape[0] * math.prod(matrices.shape[1:])
 
 
-def argument_of(node, wanted):
+def argument_of(node, name):
     """The argument of that name; None if it was not given."""
     names = [argument.name for argument in node.target._schema.arguments]
-    return (dict(zip(names, node.args)) | node.kwargs).get(wanted)
+    return (dict(zip(names, node.args)) | node.kwargs).get(name)
 
 
-def _of_convolution(y, w, x, transposed):
+def _convolution_operations(y, w, x, transposed):
     return 2 * math.prod((x if transposed else y).shape) * math.prod(w.shape[1:])
 
 

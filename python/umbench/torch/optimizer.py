@@ -1,9 +1,9 @@
 """The optimizer's states and step in a graph file.
 
-States have the type and size of their parameter, as PyTorch's have; their role is `state`: they keep their value from step to
-step. `form` says how torch.optim walks over the parameters:
+States have the type and size of their parameter, as in PyTorch. Their role is `state`: they keep their value from step to step. `form` is how
+torch.optim goes through the parameters:
 fused    a kernel over as many parameters as one launch takes (multi_tensor_apply.cuh: 36 tensors or 320 chunks of 64 Ki elements)
-foreach  some kernels over all parameters, with a temporary as large as all of them (AdamW; PyTorch's default on a GPU)
+foreach  a few kernels over all parameters; AdamW's have a temporary as large as all parameters (PyTorch's default on a GPU)
 each     the kernels of one parameter after another
 
 A fused step over f32 is the operator `optimizer_step` (core/operators.hpp), which umbench computes; others are opaque.
@@ -13,9 +13,9 @@ import math
 
 from .liveness import size_of
 
-# States of a parameter, operations on an element, and how often its bytes are read or written: fused, else.
+# {optimizer: (states of a parameter, operations on an element, accesses of a parameter's bytes by a fused step, by other steps)}
 OPTIMIZERS = {"sgd": ((), 2, 3, 3), "momentum": (("momentum",), 4, 5, 7), "adamw": (("exp_avg", "exp_avg_sq"), 14, 7, 20)}
-MAX_TENSORS, MAX_ELEMENTS = 36, 320 * 65536  # of a fused launch
+MAX_TENSORS, MAX_ELEMENTS = 36, 320 * 65536  # limits of a fused launch
 
 
 def add_step(document, optimizer, form="foreach"):
@@ -25,18 +25,18 @@ def add_step(document, optimizer, form="foreach"):
     by_name = {t["name"]: t for t in document["tensors"]}
     trained = [t for t in document["tensors"] if t.get("use") == "parameter" and by_name.get(t["name"] + ".grad", {}).get("use") == "parameter_gradient"]
     state_kinds = OPTIMIZERS[optimizer][0]
-    for group in _groups(trained, form):
+    for group in _parameter_groups(trained, form):
         states = [[state_tensor(t, kind) for kind in state_kinds] for t in group]
         gradients = [by_name[t["name"] + ".grad"] for t in group]
         all_states = [state for of_parameter in states for state in of_parameter]
         document["tensors"] += all_states
-        if form == "fused" and _has_operator(group, gradients):
+        if form == "fused" and _is_supported_by_operator(group, gradients):
             document["ops"].append(_optimizer_step(document, optimizer, group, gradients, states))
         else:
             document["ops"].append(_opaque_step(optimizer, form, group, gradients, all_states))
 
 
-def _has_operator(parameters, gradients):
+def _is_supported_by_operator(parameters, gradients):
     """Whether the operator `optimizer_step` supports the types, orders and shapes of parameters and gradients."""
     both = parameters + gradients
     return (all(t.get("type", "f32") == "f32" for t in both) and len({t.get("order", "nchw") for t in both}) == 1
@@ -71,7 +71,7 @@ def state_tensor(parameter, state_kind):
     return parameter | {"name": f"{parameter['name']}.{state_kind}", "use": "state"}
 
 
-def _groups(parameters, form):
+def _parameter_groups(parameters, form):
     """[[parameters that one operator of this form updates]]."""
     if form == "foreach":
         return [parameters] if parameters else []

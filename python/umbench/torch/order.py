@@ -5,9 +5,9 @@ orders are left out."""
 from .values import stored_bytes, tensors_of
 
 
-def in_running_order(kernels, stays):
-    """The kernels in running order. `stays` are bases whose memory is not freed within the graph."""
-    memory = _Memory(kernels, stays)
+def in_running_order(kernels, kept_bases):
+    """The kernels in running order. `kept_bases` are bases whose memory is not freed within the graph."""
+    memory = _Memory(kernels, kept_bases)
     return [kernels[number] for number in min(list(range(len(kernels))), memory.order_by_memory(), key=memory.peak)]
 
 
@@ -15,8 +15,8 @@ class _Memory:
     """Sizes of the kernels' results and the numbers of their readers. Kernels are numbers. Like Inductor, it counts values inside a kernel
     as if they took memory."""
 
-    def __init__(self, kernels, stays):
-        self.kernels, self.stays = kernels, stays
+    def __init__(self, kernels, kept_bases):
+        self.kernels, self.kept_bases = kernels, kept_bases
         self.readers, self.writer = {}, {}
         for number, kernel in enumerate(kernels):
             self.writer |= {base: number for base in kernel.writes}
@@ -26,15 +26,15 @@ class _Memory:
         self.size = {base: sum(map(stored_bytes, tensors_of(base))) for base in bases}
         self.inside = [sum(stored_bytes(value) for base in kernel.inside for value in tensors_of(base)) for kernel in kernels]
         self.written = [inside + sum(self.size[base] for base in kernel.writes) for kernel, inside in zip(kernels, self.inside)]
-        self.given = sum(size for base, size in self.size.items() if base not in self.writer and base not in stays)
+        self.given = sum(size for base, size in self.size.items() if base not in self.writer and base not in kept_bases)
         self.predecessors = [{self.writer[base] for base in kernel.reads if base in self.writer} - {number} for number, kernel in enumerate(kernels)]
 
-    def freed_by(self, number, left):
-        """Bytes that are freed after a kernel. `left`: {base: remaining readers}."""
-        kernel = self.kernels[number]
-        read = [base for base in kernel.reads if base not in self.stays and left.get(base) == {number}]
-        unread = [base for base in kernel.writes if base not in self.stays and not left.get(base)]
-        return self.inside[number] + sum(self.size[base] for base in read + unread)
+    def freed_by(self, kernel_number, remaining_readers):
+        """Bytes that are freed after a kernel. `remaining_readers`: {base: remaining readers}."""
+        kernel = self.kernels[kernel_number]
+        read = [base for base in kernel.reads if base not in self.kept_bases and remaining_readers.get(base) == {kernel_number}]
+        unread = [base for base in kernel.writes if base not in self.kept_bases and not remaining_readers.get(base)]
+        return self.inside[kernel_number] + sum(self.size[base] for base in read + unread)
 
     def peak(self, order):
         """The peak in bytes if the kernels run in this order."""
@@ -47,23 +47,23 @@ class _Memory:
             self.remove_reader(number, left)
         return peak
 
-    def remove_reader(self, number, left):
-        """Removes a kernel from the remaining readers of what it reads."""
-        for base in self.kernels[number].reads:
-            left[base].discard(number)
+    def remove_reader(self, kernel_number, remaining_readers):
+        """Removes a kernel from the remaining readers of the values that it reads."""
+        for base in self.kernels[kernel_number].reads:
+            remaining_readers[base].discard(kernel_number)
 
     def order_by_memory(self):
         """An order that always picks, of the kernels that may run, the one that frees most and does not raise the peak, else the
         smallest."""
         left = {base: set(numbers) for base, numbers in self.readers.items()}
         held = self.given
-        most = max(held, sum(size for base, size in self.size.items() if base in self.stays and base in self.writer))
+        most = max(held, sum(size for base, size in self.size.items() if base in self.kept_bases and base in self.writer))
         waits, order = [set(b) for b in self.predecessors], []
         ready = {number for number, b in enumerate(waits) if not b}
         while ready:
-            def cost(number):
-                size = self.written[number]
-                return size if held + size > most else 0, size - self.freed_by(number, left), number
+            def cost(kernel_number):
+                size = self.written[kernel_number]
+                return size if held + size > most else 0, size - self.freed_by(kernel_number, left), kernel_number
 
             chosen = min(ready, key=cost)
             ready.remove(chosen)

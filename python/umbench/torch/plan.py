@@ -35,11 +35,12 @@ class Plan:
         self.untimed = []  # operators whose time is estimated
 
     def leave_slack(self):
+        """Sets the usable bytes: the budget without slack."""
         self.usable = self.budget - min(max(int(self.budget * SLACK), MIN_SLACK), MAX_SLACK) - self.more_slack
 
-    def leave_more_slack(self, lacking=0):
-        """Increases the slack, since the allocator lost at least `lacking` bytes more."""
-        self.more_slack += max(self.budget // 50, lacking)
+    def leave_more_slack(self, missing_bytes=0):
+        """Increases the slack, since the allocator lost at least `missing_bytes` bytes more."""
+        self.more_slack += max(self.budget // 50, missing_bytes)
 
     def measure(self, allocated, reserved, ms):
         """Stores peaks in bytes and the milliseconds of one step, the optimizer's part included. The next plan includes the bytes by which the
@@ -58,13 +59,14 @@ class Plan:
             warnings.warn(f"PyTorch reserves {in_gib(reserved)}, more than the budget of {in_gib(self.budget)}: a hard cap there may fail", stacklevel=2)
 
     def give_up(self):
-        """Notes that the memory that was mapped for the step is lost."""
+        """Notes and warns that the mapped memory of the step was lost."""
         self.within = False
         warnings.warn("the cache of PyTorch's allocator was emptied, and memory could not be mapped again: a hard cap may fail", stacklevel=4)
 
-    def set_answer(self, step, answer, base_bytes, chunks=1):
+    def set_answer(self, step, answer, base_bytes, share_count=1):
+        """Stores the planner's answer for a Step."""
         made, own = answer["plan"], answer["begin"]
-        self.chunks = chunks
+        self.chunks = share_count
         self.base_bytes, self.bound = base_bytes, answer["bound"]
         self.saved = [step.nodes[i].name for i in made["saved"]]
         self.offloaded = [step.nodes[i].name for i, _, _ in made["offloaded"]]
@@ -111,25 +113,25 @@ class Plan:
         return "\n".join(lines)
 
 
-def library_ms(step, made):
+def library_ms(step, plan):
     """Milliseconds of the nodes that are not fused, also of those computed again, with the gaps after them."""
-    again = [step.rows[i] for i in made["recomputed"]]
+    again = [step.rows[i] for i in plan["recomputed"]]
     return sum(row["ns"] for row in [*step.rows, *again] if row["kind"] == "kernel") / 1e6
 
 
-def by_module(step, made):
+def by_module(step, plan):
     """{module: [bytes saved, bytes of these on the host, [names of library calls that are recomputed]]}."""
-    found, away = {}, {i for i, _, _ in made["offloaded"]}
+    found, away = {}, {i for i, _, _ in plan["offloaded"]}
 
-    def of(i):
-        return found.setdefault(module_of(step.nodes[i]), [0, 0, []])
+    def entry_of(node_number):
+        return found.setdefault(module_of(step.nodes[node_number]), [0, 0, []])
 
-    for i in made["saved"]:
-        of(i)[0] += step.rows[i]["bytes"]
-        of(i)[1] += step.rows[i]["bytes"] if i in away else 0
-    for i in made["recomputed"]:
+    for i in plan["saved"]:
+        entry_of(i)[0] += step.rows[i]["bytes"]
+        entry_of(i)[1] += step.rows[i]["bytes"] if i in away else 0
+    for i in plan["recomputed"]:
         if step.rows[i]["kind"] == "kernel":
-            of(i)[2].append(name_of(step.nodes[i]))
+            entry_of(i)[2].append(name_of(step.nodes[i]))
     return found
 
 

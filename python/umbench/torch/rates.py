@@ -64,7 +64,7 @@ def products_per_s(node, precision, machine):
     kinds = [kind for kind, wanted in zip(("convolution_backward_data", "convolution_backward_filter"), asked) if wanted] or ["convolution"]
     filters = value_of_argument(argument_of(node, "weight")).shape
     in_tiles = precision != "fp32" and argument_of(node, "groups") == 1
-    shares = [share_of(machine, precision, kind, filters[2]) * (share_of_tiles(kind, filters) if in_tiles else 1) for kind in kinds]
+    shares = [recorded_share(machine, precision, kind, filters[2]) * (share_of_tiles(kind, filters) if in_tiles else 1) for kind in kinds]
     return full * len(shares) / sum(1 / share for share in shares)  # the mean rate of operators with equally many operations
 
 
@@ -79,7 +79,7 @@ def share_of_tiles(kind, filters):
     return min(1.0, filters[1 if kind == "convolution_backward_data" else 0] / CHANNELS_OF_TILE)
 
 
-def share_of(machine, precision, kind, height):
+def recorded_share(machine, precision, kind, height):
     """The share of the full rate that the machine file has for convolutions of a kind with filters of this height; 1 if it has none."""
     for entry in machine.get("operators", ()):
         if entry["kind"] == kind and entry["precision"] == precision and entry.get("filter", height) == height:

@@ -50,12 +50,12 @@ class Convolution:
         return self.call(aten.slice.Tensor, (self.filters, self.channels, begin, end), value)
 
     def replace_filter_gradient(self, node):
-        """Replaces the results for filters and bias."""
+        """Replaces the gradients of filters and bias."""
         made, begin = [], 0
         for image in insert_parts(self.image):
             end = begin + value_of(image).shape[1]
             mask = [False, True, self.mask[2] and not made]
-            values = (None, dense(self.of_filters.narrow(self.channels, begin, end - begin)), self.of_bias if mask[2] else None)
+            values = (None, dense_like(self.of_filters.narrow(self.channels, begin, end - begin)), self.of_bias if mask[2] else None)
             others = self.stride, self.padding, self.dilation, self.transposed, self.output_padding, self.groups
             both = self.call(node.target, (self.gradient, image, self.filters_slice(begin, end), self.bias, *others, mask), values)
             if mask[2] and 2 in self.items:
@@ -65,19 +65,19 @@ class Convolution:
         self.replace(1, made[0] if len(made) == 1 else self.call(aten.cat.default, (made, self.channels), self.of_filters))
 
     def replace_image_gradient(self, node):
-        """Replaces the result for the image, or its parts if nothing else reads it."""
+        """Replaces the gradient of the image, or those of its parts if nothing reads all of it."""
         users = list(self.items[0].users)
         if not all(user.target is aten.slice.Tensor and user.args[1] == 1 and len(user.args) == 4 for user in users):
-            with self.graph.inserting_before(self.place_of_gradient(self.items[0])):
+            with self.graph.inserting_before(self.node_before_gradient(self.items[0])):
                 self.replace(0, self.image_gradient(0, self.of_image.shape[1], self.of_image))
             return
         for user in users:
             begin, end = user.args[2], min(user.args[3], self.of_image.shape[1])
-            with self.graph.inserting_before(self.place_of_gradient(user)):
-                user.replace_all_uses_with(self.image_gradient(begin, end, dense(value_of(user))))
+            with self.graph.inserting_before(self.node_before_gradient(user)):
+                user.replace_all_uses_with(self.image_gradient(begin, end, dense_like(value_of(user))))
             self.graph.erase_node(user)
 
-    def place_of_gradient(self, image):
+    def node_before_gradient(self, image):
         """The node before which the gradient of an image, or of a part of it, is computed: its first reader, or the image's own node if the
         gradient that is read is larger and nothing else reads that until then."""
         if not image.users:
@@ -93,8 +93,8 @@ class Convolution:
         options = self.stride, self.padding, self.dilation, not self.transposed, output_padding, self.groups
         return self.call(aten.convolution.default, (self.gradient, self.filters_slice(begin, end), None, *options), value)
 
-    def replace(self, item, made):
-        self.items[item].replace_all_uses_with(made)
+    def replace(self, item_number, node):
+        self.items[item_number].replace_all_uses_with(node)
 
 
 def output_padding_of(image, gradient, filters, stride, padding, dilation):
@@ -127,7 +127,7 @@ def insert_recomputation(node):
     return copy(node)
 
 
-def dense(value):
+def dense_like(value):
     """An empty tensor like a traced one, but with dense memory, in the same order."""
     return torch.empty_like(value, memory_format=torch.preserve_format)
 
@@ -154,18 +154,18 @@ def widens(node):
     return kind.is_floating_point and wide.is_floating_point and kind.itemsize < wide.itemsize
 
 
-def compute_masks(joint):
-    """Computes the mask of a ReLU's gradient from the convolution's result, if the backward graph reads that result anyway for the
-    normalisation before the ReLU. Then the ReLU's result can be freed earlier."""
+def recompute_relu_for_mask(joint):
+    """Computes a ReLU again for the mask of its gradient, from the convolution's result, if the backward graph reads that result anyway for the
+    normalisation before the ReLU. Then the first result of the ReLU can be freed earlier."""
     backward = backward_of(joint.graph)
     for node in joint.graph.find_nodes(op="call_function", target=aten.le.Scalar):
         relu = node.args[0]
         sources = _large_sources(relu) if name_of(relu) == "relu" else ()
-        if len(sources) == 1 and _is_read(*sources, relu, backward):
+        if len(sources) == 1 and _is_read_by_backward(*sources, relu, backward):
             node.replace_input_with(relu, insert_recomputation(relu))
 
 
-def _is_read(source, relu, backward):
+def _is_read_by_backward(source, relu, backward):
     """Whether the backward graph reads `source`, or a value that element-wise operators before the ReLU compute from it."""
     left, seen = [source], {relu}
     while left:

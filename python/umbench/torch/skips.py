@@ -5,16 +5,16 @@ import copy
 import torch
 
 from .operators import ALONE, is_repeatable, kind_of
-from .rewrites import MIN_SHARE_OF_BUDGET, compute_masks, insert_recomputation, split_convolution_gradients
+from .rewrites import MIN_SHARE_OF_BUDGET, recompute_relu_for_mask, insert_recomputation, split_convolution_gradients
 from .values import backward_of, numel, stored_bytes, tensors_of, value_of
 
-CALLS_BETWEEN = 2  # more library calls than these lie between the first reader of such an image and its concatenation
+CALLS_BETWEEN = 2  # more library calls than this lie between the first reader of such an image and its concatenation
 
 
 def make_variants(joint, budget):
-    """Changes the joint graph in place so that it takes less memory. Returns [it], or [it, a copy that takes still less] if it concatenates
-    images that were computed long before: the copy computes these again for the backward pass. budget: bytes."""
-    compute_masks(joint)
+    """Changes the joint graph in place so that it takes less memory; returns [graph]. If it concatenates images that were computed long before,
+    returns [graph, a copy], and the copy computes these images again for the backward pass. `budget` is in bytes."""
+    recompute_relu_for_mask(joint)
     if skips_of(joint, budget):
         budget /= 2  # smaller parts pay, too, since few operators are so large
     variants = [(joint, skips_of(joint, budget))]
@@ -69,15 +69,15 @@ def recompute_for_backward(joint, skips):
             reader.replace_input_with(node, again)
 
 
-def _copy_with_sources(node, largest, copies):
-    """Copies a node and the images that it is computed from, up to library calls as large as `largest`. Returns the copy, or the node if it is
+def _copy_with_sources(node, largest_numel, copies):
+    """Copies a node and the images that it is computed from, up to library calls as large as `largest_numel`. Returns the copy, or the node if it is
     not copied. copies: {node: copy} so far."""
     if node in copies:
         return copies[node]
     (value, *_), is_fixed = tensors_of(node) or [None], node.op != "call_function" or not is_repeatable(node)
-    is_image = value is not None and value.dim() == 4 and value.numel() * 64 > largest
-    if is_fixed or not is_image or kind_of(node) == ALONE and numel(node) >= largest:
+    is_image = value is not None and value.dim() == 4 and value.numel() * 64 > largest_numel
+    if is_fixed or not is_image or kind_of(node) == ALONE and numel(node) >= largest_numel:
         return node
-    sources = {source: _copy_with_sources(source, largest, copies) for source in node.all_input_nodes}
+    sources = {source: _copy_with_sources(source, largest_numel, copies) for source in node.all_input_nodes}
     copies[node] = node.graph.node_copy(node, sources.get)
     return copies[node]

@@ -1,10 +1,9 @@
-"""Chooses pieces of memory to hold so that PyTorch's caching allocator puts the tensors of a step at the addresses that a packing of their
-lifetimes names.
+"""Chooses pieces of memory to hold so that PyTorch's caching allocator puts the tensors of a step at the addresses of a packing of their
+lifetimes.
 
-The allocator takes the smallest free piece that is large enough. Under that rule a step needs 12 to 29 % more memory than its tensors;
-packed by their lifetimes (`umbench pack`) they need 0 to 14 % more. So before an allocation, pieces that the allocator would rather take
-are held, until the piece with the wanted address is its choice. All this is tried on a model of the allocator (arena.Pieces); requests are
-as arena.requests_of has them."""
+The allocator takes the smallest free piece that is large enough. By that rule a step needs 12 to 29 % more memory than its tensors; packed by
+their lifetimes (`umbench pack`) they need 0 to 14 % more. So pieces that the allocator would choose instead of the wanted address are held
+during an allocation. This is tried on a model of the allocator (arena.Pieces). arena.requests_of() returns `requests`."""
 
 import math
 import subprocess
@@ -13,9 +12,9 @@ import tempfile
 from .planner import program
 
 MIB = 2**20
-MAX_SMALL = MIB       # larger allocations use the pool that is placed here
+MAX_SMALL = MIB       # larger allocations use the pool whose tensors are placed here
 MAX_HELD = 40        # maximum number of pieces held before one allocation
-ROUNDINGS = (512, MIB)  # roundings of the sizes that are packed, since each leaves other gaps
+ROUNDINGS = (512, MIB)  # multiples to which packed sizes are rounded; each leads to other gaps
 FEW_HELD = 40         # number of pieces that need not be reduced; each costs CPU time in every step
 TRIALS = 600          # trials of holding fewer pieces
 
@@ -73,38 +72,38 @@ def apply_change(pieces, held, released, taken):
 
 
 def find_holds(requests, pieces, begin, room):
-    """Which pieces to hold, and when, so that all requests fit into `pieces`, whose largest has `room` bytes from `begin`. Returns (changes of the
+    """Finds which pieces to hold at which points so that all requests fit into `pieces`, whose largest has `room` bytes from `begin`. Returns (changes of the
     held pieces, 0), or (None, bytes that `room` lacks for the best packing found; 0 if none was found)."""
     if count_satisfied(requests, {}, pieces.copy()) == len(requests):
         return {}, 0
-    for elsewhere in ({}, in_other_pieces(requests, pieces, begin)):
-        changes, packed = changes_for_best_packing(requests, pieces, begin, room, elsewhere)
+    for addresses_elsewhere in ({}, tensors_for_other_pieces(requests, pieces, begin)):
+        changes, packed = changes_for_best_packing(requests, pieces, begin, room, addresses_elsewhere)
         if changes is not None:
-            return at_fewer_points(changes, Trials(requests, pieces, 2 * TRIALS)), 0
+            return merge_to_fewer_points(changes, Trials(requests, pieces, 2 * TRIALS)), 0
     return None, max(0, packed - room) if packed < math.inf else 0
 
 
-def changes_for_best_packing(requests, pieces, begin, room, elsewhere):
-    """Packs the tensors, except those of `elsewhere`, {key: address}, into the free piece at `begin`. Returns (the fewest changes of held pieces
+def changes_for_best_packing(requests, pieces, begin, room, addresses_elsewhere):
+    """Packs the tensors, except those of `addresses_elsewhere`, {key: address}, into the free piece at `begin`. Returns (the fewest changes of held pieces
     found with which the allocator places all tensors so, or None; bytes of the smallest packing, infinite if there is none)."""
     lengths, best, least = {key: size for is_taken, key, size, _ in requests if is_taken}, None, math.inf
     for rounding in ROUNDINGS:
-        wanted, size = pack_tensors([request for request in requests if request[1] not in elsewhere], rounding)
+        wanted, size = pack_tensors([request for request in requests if request[1] not in addresses_elsewhere], rounding)
         least = min(least, size or math.inf)
         if not wanted or size > room + 2 * rounding:
             continue
         end = max(wanted[key] + lengths[key] for key in wanted)
         for positions in (wanted, {key: end - wanted[key] - lengths[key] for key in wanted}):
-            wanted_here = Targets(requests, {key: begin + address for key, address in positions.items()} | elsewhere, begin, begin + room)
+            wanted_here = Targets(requests, {key: begin + address for key, address in positions.items()} | addresses_elsewhere, begin, begin + room)
             changes = changes_of_holds(requests, wanted_here, pieces.copy())
             if changes is not None and count_satisfied(requests, changes, pieces.copy()) == len(requests):
-                best = min(best or changes, without_unneeded(changes, Trials(requests, pieces, TRIALS)), key=count_taken)
+                best = min(best or changes, without_unneeded_holds(changes, Trials(requests, pieces, TRIALS)), key=count_taken)
         if best is not None and count_taken(best) <= FEW_HELD:
             break
     return best, least
 
 
-def in_other_pieces(requests, pieces, begin):
+def tensors_for_other_pieces(requests, pieces, begin):
     """{key: address} of tensors for which pieces other than that at `begin` have room. Tensors with the most bytes times requests of their
     lifetime choose first. Two that are alive together share no piece."""
     taken_at, alive, found = {}, {}, {}
@@ -129,7 +128,7 @@ def count_taken(changes):
     return sum(len(taken) for _, taken in changes.values())
 
 
-def without_unneeded(changes, trials):
+def without_unneeded_holds(changes, trials):
     """The changes without held pieces that are not needed, found by trials."""
     length = max(1, len(changes) // 2)
     while changes:
@@ -141,17 +140,17 @@ def without_unneeded(changes, trials):
         if length == 1:
             break
         length = max(1, length // 2)
-    return without_empty(changes)
+    return without_empty_changes(changes)
 
 
-def at_fewer_points(changes, trials):
+def merge_to_fewer_points(changes, trials):
     """The changes merged to fewer points of the step, and then without pieces that are not needed."""
     changes = merge_changes(changes, trials)
     for point in sorted(changes):
         for key in list(changes[point][1]):
             released, taken = changes[point]
             changes = trials.others_if_they_fit(changes, changes | {point: (released, {other: size for other, size in taken.items() if other != key})})
-    return merge_changes(without_empty(changes), trials)
+    return merge_changes(without_empty_changes(changes), trials)
 
 
 class Trials:
@@ -166,7 +165,7 @@ class Trials:
         return others if self.left >= 0 and count_satisfied(self.requests, others, self.pieces.copy()) == len(self.requests) else changes
 
 
-def without_empty(changes):
+def without_empty_changes(changes):
     """The changes without releases of pieces that are not held, and without points where nothing changes."""
     held, found = set(), {}
     for point in sorted(changes):
@@ -208,22 +207,22 @@ class Targets:
             else:
                 self.given_at[key] = number
 
-    def place(self, key, address, now):
-        """Notes that a tensor lies at `address`, not where it was wanted. Tensors of requests after `now` that were wanted there move
-        elsewhere."""
+    def place(self, key, address, request_number):
+        """Notes that a tensor is at `address` instead of its wanted address. Wanted addresses there of tensors that are requested after request
+        number `request_number` move elsewhere."""
         self.at[key], end = address, address + self.size[key]
-        displaced = [other for other in self._beside(key) if self.taken_at[other] > now and self.at[other] < end and address < self.at[other] + self.size[other]]
+        displaced = [other for other in self._alive_with(key) if self.taken_at[other] > request_number and self.at[other] < end and address < self.at[other] + self.size[other]]
         for other in sorted(displaced, key=self.size.get, reverse=True):
             self._move(other)
 
-    def _beside(self, key):
+    def _alive_with(self, key):
         """Keys of the other tensors that are alive at the same time."""
         return [other for other in self.at if other != key and self.taken_at[other] < self.given_at[key] and self.taken_at[key] < self.given_at[other]]
 
     def _move(self, key):
         """Moves the wanted address of a tensor to the nearest place that is free during its lifetime, if there is such a place."""
         size, old, places, at = self.size[key], self.at[key], [], self.begin
-        beside = ((self.at[other], self.at[other] + self.size[other]) for other in self._beside(key))
+        beside = ((self.at[other], self.at[other] + self.size[other]) for other in self._alive_with(key))
         for begin, end in sorted(span for span in beside if self.begin <= span[0] < self.end) + [(self.end, self.end)]:
             if begin - at >= size:
                 place = min(max(old, at), begin - size)
@@ -313,24 +312,24 @@ def try_rule(group, wanted, state, choose_pieces):
     return (misplaced, len(taken)), change, state
 
 
-def hold_nothing(state, spans):
-    """Releases all held pieces. As for all of RULES, `spans` is the wanted [(address, bytes)] of a group's allocations; returns the pieces that
+def hold_nothing(state, wanted_spans):
+    """Releases all held pieces. As for all of RULES, `wanted_spans` is the wanted [(address, bytes)] of a group's allocations; returns the pieces that
     it takes in the same form, or None if it cannot."""
     state.release(list(state.held))
     return []
 
 
-def hold_more(state, spans):
-    """Releases the held pieces that overlap the first span. Takes the pieces that the allocator would rather choose than that span."""
-    begin, size = spans[0]
+def hold_preferred_too(state, wanted_spans):
+    """Releases the held pieces that overlap the first span, and takes the pieces that the allocator would choose before that span."""
+    begin, size = wanted_spans[0]
     state.release([key for key, (address, length) in state.held.items() if address < begin + size and begin < address + length])
-    return take_preferred(state.pieces, *spans[0])
+    return take_preferred(state.pieces, *wanted_spans[0])
 
 
-def hold_only_preferred(state, spans):
+def hold_only_preferred(state, wanted_spans):
     """Holds only the pieces that the allocator would choose before the first span: releases all others."""
     state.release(list(state.held))
-    return take_preferred(state.pieces, *spans[0])
+    return take_preferred(state.pieces, *wanted_spans[0])
 
 
 def take_preferred(pieces, target, size):
@@ -354,15 +353,15 @@ def take_preferred(pieces, target, size):
     return None
 
 
-def hold_all_else(state, spans):
+def hold_all_else(state, wanted_spans):
     """Takes all free memory outside of the spans, for operators that allocate more than once."""
-    if len(spans) < 2:
+    if len(wanted_spans) < 2:
         return None
     state.release(list(state.held))
     pieces, held, left = state.pieces, [], []
     for length, begin in [piece for piece in pieces.free if piece[0] > MAX_SMALL]:
         at, cuts = begin, []
-        for wanted, size in sorted(spans):
+        for wanted, size in sorted(wanted_spans):
             first, last = max(wanted, at), min(wanted + size, begin + length)
             if first < last:
                 cuts += [(at, first - at, held)] * (first > at) + [(first, last - first, left)]
@@ -382,4 +381,4 @@ def hold_all_else(state, spans):
     return held
 
 
-RULES = (hold_more, hold_only_preferred, hold_all_else, hold_nothing)
+RULES = (hold_preferred_too, hold_only_preferred, hold_all_else, hold_nothing)

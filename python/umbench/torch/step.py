@@ -7,7 +7,7 @@ import torch
 
 from . import operators, private
 from .chunks import adds_to_first
-from .kernels import reads_elementwise
+from .kernels import is_read_elementwise
 from .operators import is_repeatable, is_view, name_of, reduces_rows
 from .rewrites import widens
 from .values import base_of, changed_inputs, is_tangent, module_of, outputs_of, padded_row, stored_elements, tensors_of, value_of
@@ -22,65 +22,65 @@ class Step:
     def __init__(self, nodes, rows):
         self.nodes, self.rows = nodes, rows
 
-    def root_of(self, i):
-        """The node whose memory a view shows."""
-        while self.rows[i]["kind"] == "view":
-            i = self.rows[i]["inputs"][0]
-        return i
+    def root_of(self, node_number):
+        """The number of the node whose memory a view shows; `node_number` itself for other nodes."""
+        while self.rows[node_number]["kind"] == "view":
+            node_number = self.rows[node_number]["inputs"][0]
+        return node_number
 
-    def names(self, numbers):
-        return {self.nodes[i].name for i in numbers}
+    def names(self, node_numbers):
+        return {self.nodes[i].name for i in node_numbers}
 
 
 def step_and_pytorchs_choice(joint, num_fwd_outputs, static_inputs, costs):
     """(the Step, {numbers of the nodes that PyTorch would save without a budget})."""
     info = private.node_info(joint, num_fwd_outputs, static_inputs)
     step = step_of(joint, info, num_fwd_outputs, costs)
-    number = {node: i for i, node in enumerate(step.nodes)}
-    return step, {step.root_of(number[n]) for n in private.pytorchs_choice(joint, info) if n in number}
+    number_of = {node: i for i, node in enumerate(step.nodes)}
+    return step, {step.root_of(number_of[n]) for n in private.pytorchs_choice(joint, info) if n in number_of}
 
 
 def step_of(joint, info, num_fwd_outputs, costs):
     """The Step of a joint graph. `costs.ns(node)` and `costs.workspace(node)` are the costs of nodes that are not fused."""
     results, changed = outputs_of(joint.graph), changed_inputs(joint.graph, num_fwd_outputs)
     device, returned = device_of(joint), {base_of(n) for n in results if isinstance(n, torch.fx.Node)}
-    number, rows, nodes, families = {}, [], [], {}
+    number_of, rows, nodes, families = {}, [], [], {}
     unrepeatable_views = set(changed)
     for node in joint.graph.nodes:
         if node.op == "output":
             continue
-        number[node] = len(nodes)
+        number_of[node] = len(nodes)
         nodes.append(node)
         kind = kind_of(node)
-        inputs = [number[n] for n in node.all_input_nodes]
+        inputs = [number_of[n] for n in node.all_input_nodes]
         if kind in ("view", "item"):
-            inputs = [number[node.args[0]]]
+            inputs = [number_of[node.args[0]]]
         reads_changed = any(n in unrepeatable_views for n in node.all_input_nodes)
         if kind == "view" and reads_changed:
             unrepeatable_views.add(node)
         forward = node.op == "call_function" and node not in info.tangents_closure
         is_kernel = kind == "kernel" and node.op == "call_function"
         rows.append({
-            "kind": kind, "inputs": inputs, "bytes": own_bytes(node, kind, device, returned), "elements": elements_of(node, kind),
+            "kind": kind, "inputs": inputs, "bytes": allocated_bytes(node, kind, device, returned), "elements": elements_of(node, kind),
             "ns": costs.ns(node) if is_kernel else 0, "workspace": costs.workspace(node) if is_kernel else 0,
             "family": families.setdefault(family_of(node), len(families)), "forward": forward,
             "resident": node.op == "get_attr" or node.op == "placeholder" and not is_tangent(node),
             "repeatable": is_repeatable(node) and not reads_changed, "widens": widens(node),
-            "over_first": adds_to_first(node), "pace": pace_of(node, kind), "shifted": [number[n] for n in shifted_inputs(node)],
+            "over_first": adds_to_first(node), "pace": rate_share(node, kind), "shifted": [number_of[n] for n in shifted_inputs(node)],
             "forward_result": False, "backward_result": False})
     for results, field in ((results[:num_fwd_outputs], "forward_result"), (results[num_fwd_outputs:], "backward_result")):
         for node in results:
             if isinstance(node, torch.fx.Node):
-                rows[number[node]][field] = True
-    copy_repeatable_to_items(nodes, rows, number)
+                rows[number_of[node]][field] = True
+    copy_repeatable_to_items(nodes, rows, number_of)
     return Step(nodes, rows)
 
 
-def copy_repeatable_to_items(nodes, rows, number):
-    """Sets whether an item, one of several results of a node, is repeatable: as the node is."""
+def copy_repeatable_to_items(nodes, rows, number_of):
+    """Makes each item, one of several results of a node, repeatable if the node is."""
     for node, row in zip(nodes, rows):
         if row["kind"] == "item":
-            row["repeatable"] = rows[number[node.args[0]]]["repeatable"]
+            row["repeatable"] = rows[number_of[node.args[0]]]["repeatable"]
 
 
 def kind_of(node):
@@ -103,7 +103,7 @@ def kind_of(node):
     return "reduction" if isinstance(value, (tuple, list)) else "pointwise"
 
 
-def pace_of(node, kind):
+def rate_share(node, kind):
     """The share of the usual rate that a generated kernel with this node reaches. Sums along rows that do not begin at multiples of 16
     bytes, as in windows of 7 x 7, are slow."""
     row = value_of(node.all_input_nodes[0]).shape[-1:] if kind == "reduction" and operators.kind_of(node) == operators.REDUCED else ()
@@ -116,10 +116,10 @@ def shifted_inputs(node):
     if kind == operators.SCATTERED:
         return [source for source in node.all_input_nodes if source is not node.args[0]]
     reads = kind in (operators.COMPUTED, operators.REDUCED, operators.READS_NEIGHBOURS)
-    return [source for source in node.all_input_nodes if reads and not reads_elementwise(node, source, kind)]
+    return [source for source in node.all_input_nodes if reads and not is_read_elementwise(node, source, kind)]
 
 
-def own_bytes(node, kind, device, returned):
+def allocated_bytes(node, kind, device, returned):
     """Bytes that a node allocates on `device`; 0 for views and for values on another device. Rows of computed values are padded, unless the graph
     returns them."""
     value = value_of(node)

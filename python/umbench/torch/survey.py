@@ -1,9 +1,9 @@
-"""Exports a list of models, each in a process of its own, and says what that took.
+"""Exports a list of models, each in a separate process, and measures time and memory of the exports.
 
     python3 python/start.py torch.survey FILE.py --out export.jsonl [--only NAME,NAME]
 
-FILE.py has functions as `umbench export` takes them and TABLE: {function: options of the command line}. A line of the result has
-seconds (on the clock and of the processor), the most memory of the process, what was exported, and the predicted peak.
+FILE.py has functions for `umbench export` and TABLE: {function: options of the command line}. A line of the result has the seconds of clock
+and processor, the peak memory of the process, numbers of operators and tensors, and the predicted peak.
 """
 
 import json
@@ -27,7 +27,7 @@ def main():
     parser.add_argument("--out", required=True, metavar="FILE.jsonl", help="a line for each model is appended")
     parser.add_argument("--only", metavar="NAMES", help="functions, by commas")
     options = parser.parse_args()
-    table = export.module_named(options.models).TABLE
+    table = export.load_module(options.models).TABLE
     names = options.only.split(",") if options.only else list(table)
     for name in names:
         if name not in table:
@@ -37,7 +37,7 @@ def main():
         rows.append(export_model(options.models, name, table[name]))
         with open(options.out, "a", encoding="utf-8") as file:
             file.write(json.dumps(rows[-1]) + "\n")
-        print(text_of(rows[-1]), flush=True)
+        print(row_text(rows[-1]), flush=True)
     return 0 if all("error" not in row for row in rows) else 1
 
 
@@ -77,7 +77,7 @@ def releases():
     return found
 
 
-def text_of(row):
+def row_text(row):
     head = f"{row['network']:22} {row['seconds']:6.1f} s {row['cpu_seconds']:6.1f} s CPU {row['resident_bytes'] / 2**30:5.2f} GiB"
     if "error" in row:
         return f"{head}  exit code {row['exit_code']}: {row['error']}"

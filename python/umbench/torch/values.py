@@ -74,7 +74,7 @@ def padded_strides(node):
 
 
 def padded_row(elements, value):
-    """The elements of a row with its padding in memory; `value` has the type."""
+    """The number of elements of a row in memory with its padding, for elements of the type of `value`."""
     line = 128 // value.element_size()
     return -(-elements // line) * line if elements > 1024 else elements
 
@@ -89,7 +89,7 @@ def module_of(node):
 
 
 def _plain_path(path):
-    """layer1.0.conv1 of L['self'].layer1[0].conv1 and of L__self___layer1_0_conv1's entries."""
+    """The path of a module such as "layer1.0.conv1" for PyTorch's name, such as "L['self'].layer1[0].conv1"."""
     for before in ("L['self'].", "L['model'].", "L__self___", "self."):
         path = path.removeprefix(before)
     return path.replace("['", ".").replace("']", "").replace("[", ".").replace("]", "").replace("_modules.", "").strip(".")
@@ -110,16 +110,16 @@ def outputs_of(graph):
     return list(out.args[0])
 
 
-def mutations_of(graph, count):
-    """{number of the output: number of the placeholder} for those of the first `count` outputs that are new values of inputs."""
+def mutations_of(graph, output_count):
+    """{number of the output: number of the placeholder} for those of the first `output_count` outputs that are new values of inputs."""
     (out,) = (n for n in graph.nodes if n.op == "output")
     described = {n.meta.get("desc"): i for i, n in enumerate(n for n in graph.nodes if n.op == "placeholder")}
-    changed = {i: getattr(d, "mutated_input", None) for i, d in enumerate(list(out.meta.get("desc") or [])[:count])}
+    changed = {i: getattr(d, "mutated_input", None) for i, d in enumerate(list(out.meta.get("desc") or [])[:output_count])}
     return {i: described.get(d) for i, d in changed.items() if d is not None}
 
 
-def changed_inputs(graph, count):
+def changed_inputs(graph, output_count):
     """The placeholders that a graph changes, in place or by a new value among its first outputs."""
     placeholders = graph.find_nodes(op="placeholder")
     in_place = {node.args[0] for node in graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default)}
-    return in_place | {placeholders[number] for number in mutations_of(graph, count).values()}
+    return in_place | {placeholders[number] for number in mutations_of(graph, output_count).values()}

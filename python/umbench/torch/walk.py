@@ -14,13 +14,13 @@ from .values import module_of, stored_elements, unique_name
 class Tensor:
     """A tensor that owns memory. `batch` says whether its first extent is the batch."""
 
-    def __init__(self, name, value, use, batch, samples):
+    def __init__(self, name, value, use, batch, sample_count):
         self.name, self.use, self.batch = name, use, batch
         self.type = operators.TYPES.get(value.dtype)
         if self.type is None:
             raise CannotExport(f"{name} holds {str(value.dtype).removeprefix('torch.')}, for which umbench has no type; "
                                 "convert model and inputs, by .float() or .bfloat16()")
-        self.shape = _four(list(value.shape), samples if batch else None)
+        self.shape = _four_extents(list(value.shape), sample_count if batch else None)
         self.order = "nhwc" if _is_channels_last(value) else "nchw"
         self.fixed = False  # whether an operator relies on its extents
 
@@ -30,10 +30,10 @@ class Tensor:
                                                            ("use", self.use, "activation")) if value != usual}
 
 
-def _four(shape, samples):
+def _four_extents(shape, sample_count):
     """[four extents] of a shape. A batch comes first; extents merged with it (heads, windows) go to the second. Vectors lie along the second."""
-    if samples is not None:
-        shape = [samples, shape[0] // samples * math.prod(shape[1:2]), *shape[2:]]
+    if sample_count is not None:
+        shape = [sample_count, shape[0] // sample_count * math.prod(shape[1:2]), *shape[2:]]
     elif len(shape) == 1:
         shape = [1, *shape]
     shape = shape[:3] + [math.prod(shape[3:])]
@@ -55,35 +55,35 @@ def _is_channels_last(value):
 
 
 class View:
-    """The relation of a value to its tensor: `plain` is all of it in the same order, `transposed` its transpose as a matrix."""
+    """The relation of a value to its tensor. `plain`: it has all elements in the same order. `transposed`: it is the transpose as a matrix."""
 
     def __init__(self, tensor, plain=True, transposed=False):
         self.tensor, self.plain, self.transposed = tensor, plain, transposed
 
 
 class Walk:
-    """Collects tensors and operators of `graph`, traced with `samples` samples. `doubled` is traced with twice as many, or None: extents that
+    """Collects tensors and operators of `graph`, traced with `sample_count` samples. `doubled_graph` is traced with twice as many, or None: extents that
     grow with them are the batch."""
 
-    def __init__(self, graph, doubled, samples):
+    def __init__(self, graph, doubled_graph, sample_count):
         self.nodes = list(graph.nodes)
-        twice = list(doubled.nodes) if doubled is not None else []
+        twice = list(doubled_graph.nodes) if doubled_graph is not None else []
         alike = [str(n.target) for n in self.nodes] == [str(n.target) for n in twice]
         self.twice = dict(zip(self.nodes, twice)) if alike else {}
-        self.samples = samples
+        self.samples = sample_count
         self.tensors, self.ops, self.names = [], [], set()
-        self.views = {}      # node -> View, a list of them for several results, None for what holds no data
+        self.views = {}      # {node: View, [View] for several results, or None without data}
         self.use = "activation"
-        self.norms = {}      # weight of a normalisation -> its shift
-        self.losses = {}     # node of a log-softmax that ends in the loss -> its tensors
-        self.nodes_of = {}   # node of each operator, by the operator's name
+        self.norms = {}      # {weight of a normalisation: its shift}
+        self.losses = {}     # {probabilities of a log-softmax that ends in the loss: its logits}
+        self.nodes_of = {}   # {name of an operator: its node}
         self.left_out = 0    # bytes that the model writes but an iteration does not read
-        self.uncut = ""      # reason why `doubled` is missing; "" if it is not
+        self.uncut = ""      # reason why `doubled_graph` is missing; "" if it is not
 
     # --- the batch ---
 
-    def spread(self, node, index=None):
-        """"batch" if the first extent grows with the batch, "whole" if no extent does, else "other"."""
+    def batch_relation(self, node, index=None):
+        """How a node's extents depend on the batch: "batch" if the first grows with it, "whole" if none does, else "other"."""
         values = [n.meta.get("val") for n in (node, self.twice.get(node)) if n is not None]
         if index is not None:
             values = [value[index] for value in values]
@@ -97,16 +97,16 @@ class Walk:
 
     # --- tensors and operators ---
 
-    def tensor(self, name, value, use, batch):
-        made = Tensor(unique_name(self.names, name), value, use, batch, self.samples)
+    def add_tensor(self, name, value, use, has_batch):
+        made = Tensor(unique_name(self.names, name), value, use, has_batch, self.samples)
         self.tensors.append(made)
         return made
 
-    def result(self, node, name, index=None):
+    def add_result(self, node, name, index=None):
         value = node.meta["val"] if index is None else node.meta["val"][index]
-        return self.tensor(name, value, self.use, self.spread(node, index) == "batch")
+        return self.add_tensor(name, value, self.use, self.batch_relation(node, index) == "batch")
 
-    def emit(self, node, name, kind, attributes, read, written, alias=None, repeatable=True):
+    def add_op(self, node, name, kind, attributes, read, written, alias=None, repeatable=True):
         op = {"name": unique_name(self.names, name), "kind": kind, **attributes, "in": read, "out": written}
         if not repeatable:
             op["repeatable"] = False
@@ -126,13 +126,13 @@ class Walk:
             return products, moved, True
         return max((stored_elements(v) for v in values), default=0), moved, False
 
-    def plain(self, node):
-        """The Tensor of which a node is all elements in the same order, or None."""
+    def plain_tensor(self, node):
+        """The Tensor whose elements a node has completely and in the same order, or None."""
         view = self.views.get(node) if isinstance(node, torch.fx.Node) else None
         return view.tensor if isinstance(view, View) and view.plain and not view.transposed else None
 
-    def transposed(self, node):
-        """The Tensor of which a node is the transpose as a matrix, or None."""
+    def transposed_tensor(self, node):
+        """The Tensor whose transpose as a matrix a node is, or None."""
         view = self.views.get(node) if isinstance(node, torch.fx.Node) else None
         return view.tensor if isinstance(view, View) and view.plain and view.transposed else None
 
@@ -147,8 +147,8 @@ class Walk:
         before, after = node.args[0].meta["val"], node.meta["val"]
         return before.stride() == after.stride() and _is_dense(before)
 
-    def view_of(self, source, node, same):
-        """The View, or a list of them, that a view operator makes of `source`. `same`: whether it keeps all elements in order."""
+    def view_of(self, source, node, keeps_order):
+        """The View, or [View], that the view operator `node` makes of `source`. `keeps_order`: whether it keeps all elements in order."""
         found = self.views.get(source)
         if not isinstance(found, View):
             return found
@@ -157,11 +157,11 @@ class Walk:
             return [View(found.tensor, False) for _ in after]
         if operators.name_of(node) in ("t", "transpose") and before.dim() == 2 and found.plain:
             return View(found.tensor, True, not found.transposed)
-        in_order = same or before.numel() == after.numel() and before.stride() == after.stride()
+        in_order = keeps_order or before.numel() == after.numel() and before.stride() == after.stride()
         kept = found.plain and in_order and (not found.transposed or before.shape == after.shape)
         return View(found.tensor, kept, found.transposed and kept)
 
-    # --- what is needed ---
+    # --- results that are needed ---
 
     def drop_unneeded(self, wanted):
         """Drops operators whose results are not needed, and tensors that no remaining operator touches."""

@@ -30,11 +30,11 @@ def explain(process, machine=None):
     return summary, findings.find(Context(summary, costs, names)), costs, names
 
 
-def as_lines(process, summary, found, costs, names, other_processes=0):
+def as_lines(process, summary, found_defects, costs, names, other_processes=0):
     """The lines that `umbench explain` prints. explain() returned `summary` to `names`; `other_processes` is the number of other processes."""
     lines = list(_head_lines(process, summary, other_processes))
     waiting = summary.stall_ns + summary.host_ns
-    listed = [finding for finding in found if finding.saving_ns > MIN_SHARE * waiting] or found[:1]
+    listed = [finding for finding in found_defects if finding.saving_ns > MIN_SHARE * waiting] or found_defects[:1]
     if not listed:
         lines.append("Nothing of it waits for managed memory." if not process.lacking else "Nothing to explain.")
     room = MAX_LINES - len(lines) - 2
@@ -108,14 +108,14 @@ def _percent(part, whole):
     return f"{100 * part / whole:.0f} %" if whole else "0 %"
 
 
-def as_json_value(process, summary, found, costs, names):
+def as_json_value(process, summary, found_defects, costs, names):
     """What `umbench explain --json` writes of one process."""
     return {
         "process": process.environment.get("process"), "program": process.environment.get("program"), "machine": costs.name,
         "kernel_ns": round(summary.kernel_ns), "stall_ns": round(summary.stall_ns), "host_ns": round(summary.host_ns),
         "findings": [{"key": f.key, "allocation": names.allocation(f.facts.allocation), "bytes": f.facts.allocation.bytes,
                       "waste_ns": round(f.waste_ns), "saving_ns": round(f.saving_ns), "simulated": f.simulated, "text": f.text,
-                      "calls": [list(call) for call in f.calls]} for f in found],
+                      "calls": [list(call) for call in f.calls]} for f in found_defects],
         "lacking": list(_missing_parts(process))}
 
 

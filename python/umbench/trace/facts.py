@@ -145,8 +145,8 @@ def summarize(process, costs):
         for name, count, busy in quiet.kernels:
             summary.shortest[name] = min(summary.shortest.get(name, busy / count), busy / count)
 
-    def facts_of(block, at):
-        allocation = owners.allocation_of(block, at)
+    def facts_of(block, time):
+        allocation = owners.allocation_of(block, time)
         key = allocation.number if allocation else ("unknown", block // BLOCKS_AS_ALLOCATION)
         if key not in found:
             found[key] = Facts(allocation or Allocation(None, 0, None, block * BLOCK, 0, None, "managed", ()))

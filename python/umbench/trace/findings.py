@@ -119,7 +119,7 @@ def _saving_by_prefetch(facts, context):
 # --- functions of the RULES below ---
 
 
-def oversubscription(facts, context):
+def explain_oversubscription(facts, context):
     evicted = facts.bytes["out_eviction"]
     if not evicted:
         return None
@@ -129,7 +129,7 @@ def oversubscription(facts, context):
     return facts.kernel_wait_ns, _saving_by_prefetch(facts, context), text, calls
 
 
-def thrashing(facts, context):
+def explain_thrashing(facts, context):
     if not facts.bytes["thrashing"]:
         return None
     text = f"the CPU and a GPU fight over it at the same time: the driver saw thrashing {facts.bytes['thrashing']} times"
@@ -139,7 +139,7 @@ def thrashing(facts, context):
     return waste, waste - context.costs.remote_read_ns(facts.bytes_in_by_faults()), text, calls
 
 
-def read_mostly_written(facts, context):
+def explain_written_read_mostly(facts, context):
     hints = facts.hints_of("read_mostly")
     writes = sum(block.gpu_writes for block in facts.blocks.values())
     if not hints or not writes or facts.hints_of("unset_read_mostly"):
@@ -149,7 +149,7 @@ def read_mostly_written(facts, context):
     return facts.kernel_wait_ns, facts.kernel_wait_ns, text, calls
 
 
-def pushed_out(facts, context):
+def explain_needless_prefetch_to_host(facts, context):
     blocks = [block for block in facts.blocks.values() if _has_event_after(block, "prefetch_out", "in", without=("host", "cpu"))]
     if not blocks:
         return None
@@ -161,7 +161,7 @@ def pushed_out(facts, context):
     return facts.kernel_wait_ns + out, facts.kernel_wait_ns + out, text, calls
 
 
-def prefetch_wrong_way(facts, context):
+def explain_prefetch_wrong_way(facts, context):
     if not facts.bytes_in_by_faults():
         return None
     for hint in facts.hints_of("prefetch", device=None):
@@ -175,7 +175,7 @@ def prefetch_wrong_way(facts, context):
     return None
 
 
-def prefetch_late(facts, context):
+def explain_late_prefetch(facts, context):
     for number, block in facts.blocks.items():
         for what, piece in block.events:
             if what != "in" or piece.kind != "kernel":
@@ -198,7 +198,7 @@ def _returning_blocks(facts):
     return blocks
 
 
-def false_sharing(facts, context):
+def explain_false_sharing(facts, context):
     blocks = _returning_blocks(facts)
     few = [block for block in blocks if bin(block.to_host_mask).count("1") <= MAX_SHARED_GRANULES]
     if not blocks or len(few) < len(blocks) / 2 or facts.allocation.bytes < BLOCK:
@@ -212,7 +212,7 @@ def false_sharing(facts, context):
     return waste, waste, text, calls
 
 
-def read_mostly_missing(facts, context):
+def explain_missing_read_mostly(facts, context):
     blocks = _returning_blocks(facts)
     if not blocks or any(block.gpu_writes or block.host_writes for block in blocks):
         return None
@@ -223,7 +223,7 @@ def read_mostly_missing(facts, context):
     return facts.kernel_wait_ns + facts.cpu_wait_ns, saved, text, calls
 
 
-def ping_pong(facts, context):
+def explain_ping_pong(facts, context):
     blocks = _returning_blocks(facts)
     if not blocks:
         return None
@@ -236,7 +236,7 @@ def ping_pong(facts, context):
     return waste, waste - context.costs.prefetch_to_gpu_ns(facts.bytes_in_by_faults()) - _ns_by_prefetch_to_host(facts, context), text, calls
 
 
-def sparse(facts, context):
+def explain_sparse_touches(facts, context):
     came = [block for block in facts.blocks.values() if block.in_bytes]
     if len(came) < 4:
         return None
@@ -249,7 +249,7 @@ def sparse(facts, context):
     return facts.kernel_wait_ns, facts.kernel_wait_ns - context.costs.remote_read_ns(held // 16), text, calls
 
 
-def remote_hot(facts, context):
+def explain_slow_remote_reads(facts, context):
     hints = facts.hints_of("preferred_location", device=None)
     if not hints or facts.bytes_in_by_faults():
         return None
@@ -268,7 +268,7 @@ def remote_hot(facts, context):
     return waste, waste - count * context.costs.min_kernel_ns(facts.allocation.bytes) - context.costs.prefetch_to_gpu_ns(facts.allocation.bytes), text, calls
 
 
-def first_touch(facts, context):
+def explain_first_touch(facts, context):
     fresh = facts.blocks_with("fresh")
     if not fresh or facts.bytes_in_by_faults() > MAX_MOVED_SHARE * len(fresh) * BLOCK or facts.kernel_wait_ns <= 0:
         return None
@@ -277,7 +277,7 @@ def first_touch(facts, context):
     return facts.kernel_wait_ns, facts.kernel_wait_ns - context.costs.populate_ns(len(fresh) * BLOCK), text, calls
 
 
-def prefetch_missing(facts, context):
+def explain_missing_prefetch(facts, context):
     if not facts.bytes_in_by_faults() or facts.kernel_wait_ns <= 0:
         return None
     text = f"{size_text(facts.bytes_in_by_faults())} came to the GPU by faults, without a prefetch"
@@ -285,7 +285,7 @@ def prefetch_missing(facts, context):
     return facts.kernel_wait_ns, _saving_by_prefetch(facts, context), text, calls
 
 
-def host_faults(facts, context):
+def explain_host_faults(facts, context):
     if not facts.bytes_out_by_faults() or facts.cpu_wait_ns <= 0:
         return None
     text = f"the CPU fetched {size_text(facts.bytes_out_by_faults())} back from the GPU by faults"
@@ -319,20 +319,20 @@ def _has_event_after(block, first, then, without):
 
 
 RULES = [
-    Rule("oversubscription", "more memory than the GPU has", oversubscription),
-    Rule("thrashing", "CPU and GPU at once", thrashing),
-    Rule("read_mostly_written", "harmful advice", read_mostly_written),
-    Rule("pushed_out", "prefetch that harms", pushed_out),
-    Rule("prefetch_wrong_way", "prefetch in the wrong direction", prefetch_wrong_way),
-    Rule("prefetch_late", "late prefetch", prefetch_late),
-    Rule("false_sharing", "blocks shared by CPU and GPU", false_sharing),
-    Rule("read_mostly_missing", "read by both, copied away", read_mostly_missing),
-    Rule("ping_pong", "ping-pong between CPU and GPU", ping_pong),
-    Rule("sparse", "sparse pages", sparse),
-    Rule("remote_hot", "harmful advice", remote_hot),
-    Rule("first_touch", "first touch by a GPU", first_touch),
-    Rule("prefetch_missing", "prefetch missing", prefetch_missing),
-    Rule("host_faults", "results fetched by faults", host_faults),
+    Rule("oversubscription", "more memory than the GPU has", explain_oversubscription),
+    Rule("thrashing", "CPU and GPU at once", explain_thrashing),
+    Rule("read_mostly_written", "harmful advice", explain_written_read_mostly),
+    Rule("pushed_out", "prefetch that harms", explain_needless_prefetch_to_host),
+    Rule("prefetch_wrong_way", "prefetch in the wrong direction", explain_prefetch_wrong_way),
+    Rule("prefetch_late", "late prefetch", explain_late_prefetch),
+    Rule("false_sharing", "blocks shared by CPU and GPU", explain_false_sharing),
+    Rule("read_mostly_missing", "read by both, copied away", explain_missing_read_mostly),
+    Rule("ping_pong", "ping-pong between CPU and GPU", explain_ping_pong),
+    Rule("sparse", "sparse pages", explain_sparse_touches),
+    Rule("remote_hot", "harmful advice", explain_slow_remote_reads),
+    Rule("first_touch", "first touch by a GPU", explain_first_touch),
+    Rule("prefetch_missing", "prefetch missing", explain_missing_prefetch),
+    Rule("host_faults", "results fetched by faults", explain_host_faults),
 ]
 # {key of a rule: sides that wait}. In all other rules the GPU waits.
 SIDES = {key: {"gpu", "host"} for key in ("thrashing", "false_sharing", "read_mostly_missing", "ping_pong")} | {"host_faults": {"host"}}

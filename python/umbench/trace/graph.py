@@ -63,11 +63,11 @@ def convert(process, costs, only_allocation=None):
     network.name = _network_name(process)
     network.paused = bool(process.pauses)
     names = Names(process.allocations)
-    users = defaultdict(list)  # (allocation, block): numbers of accesses
+    accesses_of_block = defaultdict(list)  # (allocation, block): numbers of accesses
     for number, (piece, blocks) in enumerate(accesses):
         for block in blocks:
-            users[owners.allocation_of(block, piece.begin), block].append(number)
-    reads = _add_tensors(network, users, names)
+            accesses_of_block[owners.allocation_of(block, piece.begin), block].append(number)
+    reads = _add_tensors(network, accesses_of_block, names)
     steps = [(piece.begin, piece.kind, number, piece) for number, (piece, _) in enumerate(accesses)]
     steps += [(quiet.begin, "quiet", number, quiet) for number, quiet in enumerate(process.quiet) if quiet.kernels]
     for _, what, number, entry in sorted(steps, key=lambda step: step[:3]):
@@ -106,10 +106,10 @@ def _blocks_of(piece):
     return {block for name in TOUCHES.get(piece.kind, ()) for first, blocks, _ in piece.sums.get(name, ()) for block in range(first, first + blocks)}
 
 
-def _add_tensors(network, users, names):
+def _add_tensors(network, accesses_of_block, names):
     """Adds one tensor for each run of neighbouring blocks that the same accesses touch. Returns {number of the access: names of its tensors}."""
     by_users = defaultdict(set)
-    for (allocation, block), launches in users.items():
+    for (allocation, block), launches in accesses_of_block.items():
         by_users[allocation, tuple(launches)].add(block)
     reads = defaultdict(list)
     found = []

@@ -116,11 +116,11 @@ class _PieceSums:
         self.waiting = self.batches = self.records = self.waited_until = 0
         self.place = None
 
-    def add(self, name, begin, end, address, amount, count=None):
+    def add(self, name, begin, end, address, byte_count, count=None):
         self.begin = begin if self.begin is None else min(begin, self.begin)
         self.end = max(end, self.end or 0)
         self.records += 1
-        last = address + max(amount, 1)
+        last = address + max(byte_count, 1)
         while address < last:
             block = address // BLOCK
             until = min(last, (block + 1) * BLOCK)
@@ -192,12 +192,12 @@ def _pieces_and_quiet(export, start, kernels, copies, gpu_faults, cpu_faults):
     return sorted(pieces, key=lambda piece: piece.begin), _quiet_stretches(launches, start)
 
 
-def _running_launch(launches, begins, at):
+def _running_launch(launches, begins, time):
     """The launch that runs at a time, or None. `begins` are those of `launches`."""
-    for number in range(bisect_right(begins, at) - 1, -1, -1) if launches else ():
-        if launches[number][1] >= at:
+    for number in range(bisect_right(begins, time) - 1, -1, -1) if launches else ():
+        if launches[number][1] >= time:
             return launches[number]
-        if launches[number][1] < at - NS_PER_SECOND:
+        if launches[number][1] < time - NS_PER_SECOND:
             break
     return None
 

@@ -1,4 +1,4 @@
-"""Kernels and copies of a GPU in one step, by PyTorch's profiler, and the contents of its memory at the peak."""
+"""Measures the kernels and copies of one step by PyTorch's profiler, and lists the contents of GPU memory at the peak."""
 
 import linecache
 import os
@@ -13,16 +13,16 @@ PYTORCH_FOLDER = os.path.dirname(torch.__file__)
 
 
 def measure_step(step):
-    """Runs some steps. Returns a dictionary. kernel_ms: {all, generated, optimizer, count}; kernels: [[name, count, milliseconds]] of those
-    that take most; copies: milliseconds of copies on streams of their own, of these beside kernels (`hidden`), by direction, and of the
-    step. in_a_row: milliseconds of each of several steps behind one another, and of its kernels: a GPU at its power limit lowers its
-    clock, which a step alone does not tell."""
+    """Profiles some steps; returns a dictionary. `kernel_ms`: milliseconds of all, generated and optimizer kernels, and their count. `kernels`:
+    [[name, count, milliseconds]] of those that take longest. `copies`: milliseconds of copies on separate streams, of their part beside
+    kernels (hidden_ms), to the host (out_ms), and of the step. `in_a_row`: mean milliseconds of consecutive steps and of their kernels, since
+    a GPU at its power limit lowers its clock."""
     found = times_by_kind(record_events(step))
     for _ in range(WARM_UP):
         step()
     events = record_events(lambda: [step() for _ in range(CONSECUTIVE)])
     kernels = [e for e in events if e[1] == main_stream(events) and not is_copy(e[0])]
-    busy = total_length(union([(begin, end) for _, _, begin, end in kernels]))
+    busy = total_length(merged_spans([(begin, end) for _, _, begin, end in kernels]))
     span = max(e[3] for e in kernels) - min(e[2] for e in kernels)
     return found | {"in_a_row": {"steps": CONSECUTIVE, "ms": span / 1e3 / CONSECUTIVE, "kernel_ms": busy / 1e3 / CONSECUTIVE}}
 
@@ -49,7 +49,7 @@ def times_by_kind(events):
     copies = [e for e in events if e[1] != main and is_copy(e[0])]
     generated = sum(end - begin for name, _, begin, end in kernels if name.startswith("triton_"))
     optimizer = sum(end - begin for name, _, begin, end in kernels if "multi_tensor_apply" in name)
-    busy = union([(begin, end) for _, _, begin, end in kernels])
+    busy = merged_spans([(begin, end) for _, _, begin, end in kernels])
     found = {"kernel_ms": {"all": total_length(busy) / 1e3, "generated": generated / 1e3, "optimizer": optimizer / 1e3, "count": len(kernels)},
              "kernels": longest_kernels(kernels)}
     if copies:
@@ -72,8 +72,8 @@ def is_copy(name):
     return name.startswith(("Memcpy", "Memset")) or name == "umbench_copy"  # the kernel of kernel_copies.py
 
 
-def union(spans):
-    """Sorted spans without overlaps."""
+def merged_spans(spans):
+    """[(begin, end)] of the time that the spans cover, sorted and without overlaps."""
     found = []
     for begin, end in sorted(spans):
         if found and begin <= found[-1][1]:
@@ -117,7 +117,7 @@ def allocations_at_peak(events):
 
 
 def line_of(event):
-    """The innermost line of code that does not belong to PyTorch."""
+    """The innermost line of code outside PyTorch from which an event came."""
     for frame in event.get("frames", ()):
         if not frame["filename"].startswith(PYTORCH_FOLDER):
             return linecache.getline(frame["filename"], frame["line"]).strip()[:110] or frame["name"]

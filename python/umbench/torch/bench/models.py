@@ -212,7 +212,7 @@ class LlamaBlock(nn.Module):
 
 
 def rotate(x, cos, sin):
-    """`x` with rotary positions: each pair of elements, one of either half, is turned by its angle."""
+    """Applies rotary positions: rotates each pair of elements, one from each half of the last extent, by its angle."""
     first, second = x.chunk(2, -1)
     return torch.cat([first * cos - second * sin, second * cos + first * sin], -1)
 
@@ -237,11 +237,11 @@ class Llama(nn.Module):
         return self.head(self.norm(y))
 
 
-def with_images(model, batch, size, classes, device, labels_each_pixel=False):
+def with_images(model, batch, size, classes, device, labels_per_pixel=False):
     """(model with its loss, (random images, random labels))."""
     model = model.to(device, memory_format=torch.channels_last)
     x = torch.randn(batch, 3, size, size, device=device).to(memory_format=torch.channels_last)
-    shape = (batch, size, size) if labels_each_pixel else (batch,)
+    shape = (batch, size, size) if labels_per_pixel else (batch,)
     return WithLoss(model), (x, torch.randint(classes, shape, device=device))
 
 
@@ -288,7 +288,7 @@ def llama_lora(device="cuda", batch=8):
 
 
 def unet(device="cuda", batch=16):
-    return with_images(UNet(), batch, 256, 2, device, labels_each_pixel=True)
+    return with_images(UNet(), batch, 256, 2, device, labels_per_pixel=True)
 
 
 MODELS = {make.__name__: make for make in (resnet50, gpt2_small, gpt2_medium, vit_b16, swin_t, convnext_t, llama_lora, unet)}

@@ -3,8 +3,8 @@
 import torch
 from torch import nn
 
-SIDE, SHIFT = 7, 3  # of a window, in pixels
-PIXELS = SIDE * SIDE  # of a window
+SIDE, SHIFT = 7, 3  # height and width of a window, and its shift, in pixels
+PIXELS = SIDE * SIDE  # number of pixels of a window
 
 
 class WindowAttention(nn.Module):
@@ -18,7 +18,7 @@ class WindowAttention(nn.Module):
         positions = torch.stack(torch.meshgrid(torch.arange(SIDE), torch.arange(SIDE), indexing="ij")).flatten(1)
         offsets = positions[:, :, None] - positions[:, None] + SIDE - 1
         self.register_buffer("index", (offsets[0] * (2 * SIDE - 1) + offsets[1]).flatten())
-        self.register_buffer("mask", mask_of_shifted(size) if shift else None)
+        self.register_buffer("mask", shift_mask(size) if shift else None)
 
     def forward(self, x):
         b, h, w, c = x.shape
@@ -34,9 +34,9 @@ class WindowAttention(nn.Module):
         return y.roll((SHIFT, SHIFT), (1, 2)) if self.shift else y
 
 
-def mask_of_shifted(size):
+def shift_mask(size):
     """A mask with -100 for pixels of a shifted window that are not neighbours in the image."""
-    parts = torch.zeros(size)  # pixels of one number are neighbours
+    parts = torch.zeros(size)  # pixels with the same number are neighbours
     parts[-SIDE:-SHIFT], parts[-SHIFT:] = 1, 2
     parts = (3 * parts[:, None] + parts).view(size // SIDE, SIDE, size // SIDE, SIDE).transpose(1, 2).reshape(-1, PIXELS)
     return torch.where(parts[:, None] == parts[:, :, None], 0.0, -100.0)
