@@ -1,4 +1,5 @@
-// The driver's rules, one test a rule, and what they take.
+// The rules of the driver that the model of single pages (managed_model_test.cpp) lacks, the best known of
+// the others, and what they take.
 #include "simulator/managed_memory.hpp"
 
 #include <gtest/gtest.h>
@@ -84,42 +85,7 @@ TEST(driver_rules, a_batch_holds_no_more_faults_than_the_driver_takes) {
   EXPECT_EQ(t.batches, 3U);
 }
 
-TEST(driver_rules, bytes_to_the_device_are_those_that_lay_on_the_host) {
-  managed_memory m = arena(1, 1, one_granule_a_batch());
-  m.place_on_host(granules(4, 8));
-  const managed_traffic t = m.touch(blocks(0, 1), reads);
-  EXPECT_EQ(t.fault_bytes, 8 * granule_bytes);
-  EXPECT_EQ(t.populated_bytes, 24 * granule_bytes);
-}
-
-TEST(driver_rules, data_resident_nowhere_that_prefers_the_device_comes_whole) {
-  managed_memory m = arena(1, 1, one_granule_a_batch());
-  m.advise(blocks(0, 1), advice::preferred_device);
-  EXPECT_EQ(m.touch(granules(5, 1), writes).populated_bytes, bytes(1));
-}
-
-TEST(driver_rules, a_part_of_a_granule_brings_the_granule) {
-  managed_memory m = on_host(1, 1);
-  EXPECT_EQ(m.touch({granule_bytes - 1, 2}, reads).fault_bytes, 2 * granule_bytes);
-  EXPECT_EQ(m.state(0).on_device, 0b11U);
-}
-
-TEST(driver_rules, a_set_that_fits_moves_in_once_and_never_out) {
-  managed_memory m = on_host(8, 8);
-  EXPECT_EQ(m.touch(blocks(0, 8), reads).fault_bytes, bytes(8));
-  EXPECT_TRUE(does_nothing(m.touch(blocks(0, 8), writes)));
-  EXPECT_TRUE(m.hits(blocks(0, 8), writes));
-  EXPECT_EQ(m.state(3).mapped_by_host, 0U);
-}
-
 // --- eviction ---
-
-TEST(driver_rules, the_first_sweep_over_capacity_moves_w_in_and_w_minus_c_out) {
-  managed_memory m = on_host(10, 6);
-  const managed_traffic t = m.touch(blocks(0, 10), reads);
-  EXPECT_EQ(t.fault_bytes, bytes(10));
-  EXPECT_EQ(t.evicted_bytes, bytes(4));
-}
 
 TEST(driver_rules, a_cyclic_sweep_one_block_over_capacity_always_misses_also_when_only_read) {
   for (const std::uint64_t capacity : {1U, 7U, 31U}) {
@@ -136,69 +102,7 @@ TEST(driver_rules, a_cyclic_sweep_one_block_over_capacity_always_misses_also_whe
   }
 }
 
-TEST(driver_rules, pressure_by_one_gpu_alone_throttles_and_pins_nothing) {
-  managed_memory m = on_host(8, 4);
-  for (int sweep = 0; sweep < 20; ++sweep) {
-    const managed_traffic t = m.touch(blocks(0, 8), writes);
-    EXPECT_EQ(t.fault_bytes, bytes(8)) << "every page moves in, however often it moved before";
-    EXPECT_EQ(t.remote_bytes, 0U);
-  }
-}
-
-TEST(driver_rules, a_block_with_one_granule_holds_a_chunk_and_costs_a_granule) {
-  managed_memory m = on_host(3, 2);
-  m.touch(granules(0, 1), reads);
-  m.touch(granules(32, 1), reads);
-  EXPECT_EQ(m.held_blocks(), 2U);
-  const managed_traffic t = m.touch(granules(64, 1), reads);
-  EXPECT_EQ(t.evicted_blocks, 1U);
-  EXPECT_EQ(t.evicted_bytes, granule_bytes);
-}
-
-TEST(driver_rules, hits_do_not_refresh_a_block) {
-  managed_memory m = on_host(4, 3);
-  m.touch(blocks(0, 3), reads);
-  m.touch(blocks(0, 1), reads);
-  m.touch(blocks(0, 1), writes);
-  m.touch(blocks(3, 1), reads);
-  EXPECT_EQ(resident(m), (ids{1, 2, 3}));
-}
-
-TEST(driver_rules, a_fault_on_another_granule_refreshes_a_block) {
-  managed_memory m = on_host(4, 3);
-  m.touch(granules(0, 1), reads);
-  m.touch(blocks(1, 2), reads);
-  m.touch(granules(31, 1), reads);
-  m.touch(blocks(3, 1), reads);
-  EXPECT_EQ(resident(m), (ids{0, 2, 3}));
-}
-
-TEST(driver_rules, data_resident_nowhere_appears_without_a_copy_but_leaves_with_one) {
-  managed_memory m = arena(2, 1);
-  EXPECT_EQ(m.touch(blocks(0, 1), writes).populated_bytes, bytes(1));
-  const managed_traffic t = m.touch(blocks(1, 1), writes);
-  EXPECT_EQ(t.evicted_bytes, bytes(1));
-  EXPECT_EQ(t.host_populated_bytes, bytes(1)) << "its host pages are allocated now";
-  EXPECT_EQ(m.touch(blocks(0, 1), reads).fault_bytes, bytes(1));
-  EXPECT_EQ(m.touch(blocks(1, 1), reads).host_populated_bytes, 0U) << "and stay";
-}
-
-TEST(driver_rules, evicted_data_is_not_mapped_by_the_cpu) {
-  managed_memory m = on_host(2, 1);
-  m.touch(blocks(0, 2), reads);
-  EXPECT_EQ(m.state(0).on_host, all_granules);
-  EXPECT_EQ(m.state(0).mapped_by_host, 0U);
-}
-
 // --- prefetch ---
-
-TEST(driver_rules, prefetching_resident_data_again_protects_it) {
-  managed_memory m = on_host(4, 3);
-  m.touch(blocks(0, 3), reads);
-  EXPECT_EQ(m.prefetch_to_device(blocks(0, 1)).prefetched_in_bytes, 0U);
-  m.touch(blocks(3, 1), reads);
-  EXPECT_EQ(resident(m), (ids{0, 2, 3}));
-}
 
 TEST(driver_rules, a_prefetch_over_capacity_moves_2w_in_and_2w_minus_c_out) {
   managed_memory m = on_host(10, 6);
@@ -207,21 +111,6 @@ TEST(driver_rules, a_prefetch_over_capacity_moves_2w_in_and_2w_minus_c_out) {
   EXPECT_EQ(t.evicted_bytes, bytes(14));
   EXPECT_EQ(t.services, 0U);
   EXPECT_EQ(resident(m), (ids{4, 5, 6, 7, 8, 9}));
-}
-
-TEST(driver_rules, a_prefetch_that_fits_moves_each_block_once) {
-  managed_memory m = on_host(6, 6);
-  EXPECT_EQ(m.prefetch_to_device(blocks(0, 6)).prefetched_in_bytes, bytes(6));
-  EXPECT_TRUE(does_nothing(m.touch(blocks(0, 6), writes)));
-}
-
-TEST(driver_rules, prefetching_to_the_host_frees_the_place_without_an_eviction) {
-  managed_memory m = on_host(4, 2);
-  m.touch(blocks(0, 2), reads);
-  EXPECT_EQ(m.prefetch_to_host(blocks(0, 2)).prefetched_out_bytes, bytes(2));
-  EXPECT_EQ(m.prefetch_to_host(blocks(0, 2)).prefetched_out_bytes, 0U);
-  EXPECT_EQ(m.state(0).mapped_by_host, all_granules);
-  EXPECT_EQ(m.touch(blocks(2, 2), reads).evicted_blocks, 0U);
 }
 
 // --- discard ---
@@ -235,16 +124,6 @@ TEST(driver_rules, discarded_blocks_leave_first_with_nothing_copied) {
   EXPECT_EQ(t.evicted_bytes, 0U);
   EXPECT_EQ(t.evicted_blocks, 0U);
   EXPECT_EQ(resident(m), (ids{0, 1, 4, 5}));
-}
-
-TEST(driver_rules, a_discard_followed_by_a_prefetch_costs_no_copy_and_no_fault) {
-  managed_memory m = on_host(2, 2);
-  m.touch(blocks(0, 2), writes);
-  m.discard(blocks(0, 2));
-  const managed_traffic t = m.prefetch_to_device(blocks(0, 2));
-  EXPECT_EQ(t.prefetched_in_bytes, 0U);
-  EXPECT_EQ(t.populated_bytes, bytes(2));
-  EXPECT_TRUE(does_nothing(m.touch(blocks(0, 2), writes)));
 }
 
 TEST(driver_rules, writing_discarded_data_goes_page_by_page_and_leaves_the_block_an_early_victim) {
@@ -262,27 +141,6 @@ TEST(driver_rules, writing_discarded_data_goes_page_by_page_and_leaves_the_block
   EXPECT_EQ(resident(m), (ids{1, 2}));
 }
 
-TEST(driver_rules, reading_discarded_data_leaves_it_a_victim_without_a_copy) {
-  managed_memory m = on_host(3, 2);
-  m.touch(blocks(0, 2), writes);
-  m.discard(blocks(1, 1));
-  EXPECT_EQ(m.touch(blocks(1, 1), reads).populated_bytes, bytes(1));
-  EXPECT_TRUE(does_nothing(m.touch(blocks(1, 1), reads)));
-  const managed_traffic t = m.touch(blocks(2, 1), reads);
-  EXPECT_EQ(t.evicted_blocks, 1U);
-  EXPECT_EQ(t.evicted_bytes, 0U);
-  EXPECT_EQ(resident(m), (ids{0, 2}));
-}
-
-TEST(driver_rules, a_partly_discarded_block_keeps_the_rest) {
-  managed_memory m = on_host(3, 3);
-  m.touch(blocks(0, 3), writes);
-  m.discard({managed_block / 2 + 1, 2 * managed_block});
-  EXPECT_EQ(m.state(0).on_device, 0x0001FFFFU) << "the granule that is only partly covered stays";
-  EXPECT_EQ(m.state(1).on_device, 0U);
-  EXPECT_EQ(m.state(2).on_device, 0xFFFF0000U);
-}
-
 // --- advice ---
 
 TEST(driver_rules, read_mostly_data_leaves_without_a_copy_and_comes_back_by_one) {
@@ -293,16 +151,6 @@ TEST(driver_rules, read_mostly_data_leaves_without_a_copy_and_comes_back_by_one)
   EXPECT_EQ(t.fault_bytes, bytes(4));
   EXPECT_EQ(t.evicted_blocks, 4U);
   EXPECT_EQ(t.evicted_bytes, 0U);
-}
-
-TEST(driver_rules, writing_read_mostly_data_drops_the_host_copy) {
-  managed_memory m = on_host(2, 1);
-  m.advise(blocks(0, 2), advice::read_mostly);
-  m.touch(blocks(0, 1), reads);
-  const managed_traffic t = m.touch(blocks(0, 1), writes);
-  EXPECT_EQ(t.services, 1U);
-  EXPECT_EQ(t.fault_bytes, 0U);
-  EXPECT_EQ(m.touch(blocks(1, 1), reads).evicted_bytes, bytes(1));
 }
 
 TEST(driver_rules, writing_read_mostly_data_pays_for_every_page_on_every_pass) {
@@ -317,14 +165,6 @@ TEST(driver_rules, writing_read_mostly_data_pays_for_every_page_on_every_pass) {
   EXPECT_TRUE(m.hits(blocks(0, 1), reads));
 }
 
-TEST(driver_rules, read_mostly_data_prefetched_to_the_host_stays_on_the_device_too) {
-  managed_memory m = on_host(1, 1);
-  m.advise(blocks(0, 1), advice::read_mostly);
-  m.touch(blocks(0, 1), reads);
-  EXPECT_EQ(m.prefetch_to_host(blocks(0, 1)).prefetched_out_bytes, 0U);
-  EXPECT_TRUE(does_nothing(m.touch(blocks(0, 1), reads)));
-}
-
 TEST(driver_rules, data_preferred_on_the_host_is_read_over_the_link_and_never_moves) {
   managed_memory m = on_host(2, 2);
   m.advise(blocks(0, 2), advice::preferred_host);
@@ -336,16 +176,6 @@ TEST(driver_rules, data_preferred_on_the_host_is_read_over_the_link_and_never_mo
   EXPECT_EQ(again.remote_bytes, 2 * part.bytes);
   EXPECT_EQ(again.services, 0U);
   EXPECT_EQ(m.held_blocks(), 0U);
-}
-
-TEST(driver_rules, data_resident_nowhere_that_prefers_the_host_appears_there_whole) {
-  managed_memory m = arena(1, 1);
-  m.advise(blocks(0, 1), advice::preferred_host);
-  const managed_traffic t = m.touch(granules(3, 1), writes);
-  EXPECT_EQ(t.services, 1U);
-  EXPECT_EQ(t.host_populated_bytes, bytes(1));
-  EXPECT_EQ(t.remote_bytes, granule_bytes);
-  EXPECT_EQ(m.touch(blocks(0, 1), writes).services, 0U);
 }
 
 TEST(driver_rules, one_eviction_turns_accessed_by_data_remote_until_it_is_prefetched) {
@@ -377,15 +207,6 @@ TEST(driver_rules, access_counters_bring_remote_data_back_where_the_machine_has_
   EXPECT_EQ(moving.fault_bytes, bytes(1));
   EXPECT_EQ(moving.remote_bytes, 0U);
   EXPECT_TRUE(does_nothing(m.touch(blocks(0, 1), reads)));
-}
-
-TEST(driver_rules, a_preferred_device_outranks_accessed_by_and_protects_nothing) {
-  managed_memory m = on_host(3, 2);
-  m.advise(blocks(0, 3), advice::accessed_by_device);
-  m.advise(blocks(0, 3), advice::preferred_device);
-  const managed_traffic t = m.touch(blocks(0, 3), reads);
-  EXPECT_EQ(t.fault_bytes, bytes(3));
-  EXPECT_EQ(t.evicted_bytes, bytes(1));
 }
 
 // --- the CPU ---
