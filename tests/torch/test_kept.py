@@ -245,6 +245,9 @@ def test_the_page_says_what_a_step_launches_and_what_it_takes_at_least():
     assert len(ways) == 3 and f"Launching [without PyTorch's checks](launching_ways_h200.jsonl) saves {saved[0]:.1f} to {saved[-1]:.1f} ms." in page
     least = {(row["model"], row["ratio"]): 1 + row["again_ms"] / row["unplanned_ms"] for row in kept("bounds_h200.jsonl")}
     assert "simulated [bound](bounds_h200.jsonl): {:.2f} in half, {:.2f} in a third".format(*(least["llama_lora", ratio] for ratio in (2, 3))) in page
+    plans = [row["ms"] / row["unplanned_ms"] for row in kept("llama_plans.jsonl")]
+    assert ("[simulated plans](llama_plans.jsonl) in half: {:.2f}, with four times the search {:.2f}, if copies took nothing {:.2f}, "
+            "with twice the link {:.2f} |").format(*plans) in page
 
 
 def test_the_page_of_optimizers_quotes_the_records():
