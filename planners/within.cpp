@@ -14,7 +14,11 @@
 namespace um {
 
 problem with_estimates(problem p) {
-  p.cost_of_slice = {};
+  if (!p.cost_of_slice) return p;
+  p.cost_of_slice = [&g = p.network, &costs = p.operator_costs, &on = p.target,
+                     timed = std::move(p.cost_of_slice)](const compute& c) {
+    return is_whole(c.part) && c.cheap_recompute ? timed(c) : cost_of(g, costs, on, {}, c);
+  };
   return p;
 }
 

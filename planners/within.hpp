@@ -13,7 +13,7 @@ constexpr bool has_link(const machine& m) {
   return m.link_to_device_bytes_per_s > 0 && m.link_to_host_bytes_per_s > 0;
 }
 // The problem with estimated costs of parts: on a GPU the measured cost of a part takes a search for its
-// engine.
+// engine. Cheap recomputations of whole operators keep theirs, since every search asks for these.
 problem with_estimates(problem p);
 
 // Size of the plan's packed device arena, which may exceed the budget. Asks for costs of parts only if the

@@ -21,6 +21,7 @@
 #include "planners/best_spaces.hpp"
 #include "planners/order_of_use.hpp"
 #include "planners/planners.hpp"
+#include "planners/within.hpp"
 #include "simulator/simulate.hpp"
 #include "tests/planners/exact.hpp"
 #include "tests/planners/random_graphs.hpp"
@@ -282,6 +283,27 @@ TEST(rivals, time_only_parts_of_plans_that_they_finish) {
   timed.clear();
   best_rival(p, {finish, finish}, planners(), false, compute_time / 2);
   EXPECT_EQ(timed.size(), 0U);
+}
+
+TEST(estimates, are_of_parts_alone) {
+  const graph g = small("resnet20_cifar", "resnet20_cifar", 4, {}).g;
+  const machine on = test_machine();
+  const profile costs = estimate(g, on);
+  const auto time = [](const compute&) { return op_cost{7, 0, {}}; };
+  const problem p = with_estimates({g, costs, on, 1, pressure::none, {}, time});
+  box part;
+  part.batch = {0, 2};
+  std::size_t cheap = 0;
+  for (op_id o = 0; o < g.ops.size(); ++o) {
+    if (can_split_batch(g, g.ops[o], 2)) {
+      EXPECT_NE(cost_of(p, {o, part}).time, 7);
+    }
+    const compute again = as_cheap_recomputation(g, {o, {}});
+    if (!again.cheap_recompute) continue;
+    ++cheap;
+    EXPECT_EQ(cost_of(p, again).time, 7);
+  }
+  EXPECT_GT(cheap, 0U);
 }
 
 }  // namespace
