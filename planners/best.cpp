@@ -84,7 +84,7 @@ class best_search {
 
   placed_plan run() {
     if (is_tiny_) search_rungs();
-    if (is_small_ && !is_tiny_ && rungs_.back().budget <= p_.budget) {
+    if (is_small_ && !is_tiny_ && p_.budget >= smallest_laddered_budget()) {
       for (std::size_t s = 0; s < coarser_begin_; ++s) {
         if (!splits_[s].depends_on_budget) solve_ladder_for(s);
       }
@@ -92,9 +92,6 @@ class best_search {
     }
     if (!is_tiny_ || !best_ || !is_rung(p_.budget)) {
       search_for_budget();
-      // Rivals are asked last: a rival's plan that is nearly as fast would end the search too early.
-      if (!is_near_optimal())
-        accept_if_faster(best_rival(p_, place_, options_.rivals, same_bits_, best_time()));
     }
     if (!best_) {
       throw infeasible(options_.name + " finds no plan within " + to_text(p_.budget) + " of the " +
@@ -109,6 +106,11 @@ class best_search {
   }
 
  private:
+  // The ladder's work ends before it finds fast plans for the rungs further down, but where operators are few.
+  byte_count smallest_laddered_budget() const {
+    return p_.network.ops.size() <= few_operators ? rungs_.back().budget : footprint_ / 5 * 2;
+  }
+
   struct candidate {
     std::size_t split = 0;
     byte_count budget = 0;  // budget of the rung whose search found it
@@ -145,9 +147,12 @@ class best_search {
     std::size_t split = 0;
     nanoseconds time = any_time;
     byte_count live_limit = 0;
-    bool is_cut_off = false;
+    bool is_cut_off = false, is_promising = true;  // as in repair_result
   };
-  static nanoseconds add_tolerance(nanoseconds time) { return time == any_time ? time : time + time / 20; }
+  // The time and one part in so many of it.
+  static nanoseconds add_share(nanoseconds time, nanoseconds parts) {
+    return time == any_time ? time : time + time / parts;
+  }
   bool is_within_tenth() const { return best_ && best_->time <= compute_time_ + compute_time_ / 10; }
 
   bool is_rung(byte_count budget) const {
@@ -175,25 +180,32 @@ class best_search {
     min_memory_ = std::min(min_memory_, of.min_memory());
     if (of.min_memory() > p_.budget) return {split};
     repair_result found = decide_and_place(of, place_, {p_.budget, live_limit, time_to_beat}, most);
-    if (!found.best) return {split, any_time, live_limit, found.is_cut_off};
+    if (!found.best) return {split, any_time, live_limit, found.is_cut_off, found.is_promising};
     const split_outcome seen{split, found.best->placed.time, found.live_limit};
     accept_if_faster(std::move(found.best->placed));
     return seen;
   }
 
   // Searches for the exact budget: every split with little effort, then the fastest three with more. The
-  // second and third are skipped if the best plan is fast and they are slower by a fortieth, since more
-  // effort gains less than that (LSTM, three exported networks). If fewer than three splits have a plan, the
-  // remaining work goes to splits that ran out of work with little effort (regions of exported VGG-16 at
-  // ratio 4).
+  // second and third are skipped if they are slower than the best plan by half or, if that is fast, by a
+  // fortieth, since more effort gains less than that (LSTM, three exported networks). If fewer than three
+  // splits have a plan, the remaining work goes to promising ones that ran out of work with little effort
+  // (regions of exported VGG-16 at ratio 4).
   void search_for_budget() {
     std::vector<split_outcome> results;
-    std::vector<std::size_t> cut_off;
+    std::vector<std::size_t> cut_off, promising;
     nanoseconds fastest = any_time;  // among `results` only: plans of the ladder had more effort
-    const effort_limits quick = quick_effort(work_ / (is_small_ ? 4 : 2) / coarser_begin_);
+    const effort_limits quick =
+        quick_effort(work_ / std::max<std::size_t>((is_small_ ? 4 : 2) * coarser_begin_, 8));
     for (std::size_t split = 0; split < coarser_begin_ && !is_near_optimal(); ++split) {
-      const split_outcome seen = search_split(split, quick, p_.budget, add_tolerance(fastest));
+      const split_outcome seen =
+          search_split(split, quick, p_.budget,
+                       std::min(add_share(fastest, 20), split == 0 ? any_time : add_share(best_time(), 4)));
+      // Rivals are asked when they have a time to beat, and give the other splits one.
+      if (split == 0 && !is_near_optimal())
+        accept_if_faster(best_rival(p_, place_, options_.rivals, same_bits_, best_time()));
       if (seen.is_cut_off) cut_off.push_back(split);
+      if (seen.is_cut_off && seen.is_promising) promising.push_back(split);
       if (seen.time == any_time) continue;
       results.push_back(seen);
       fastest = std::min(fastest, seen.time);
@@ -203,13 +215,14 @@ class best_search {
     std::ranges::stable_sort(results, {}, &split_outcome::time);
     constexpr std::size_t max_results = 3;
     for (std::size_t i = 0; i < std::min(results.size(), max_results) && !is_near_optimal(); ++i) {
-      if (i > 0 && is_within_tenth() && results[i].time > best_time() + best_time() / 40) continue;
+      if (i > 0 && results[i].time > add_share(best_time(), 2)) continue;
+      if (i > 0 && is_within_tenth() && results[i].time > add_share(best_time(), 40)) continue;
       search_split(results[i].split, full_effort(i == 0 ? work_ / 2 : work_ / 4), results[i].live_limit,
                    best_time());
     }
     search_coarser_splits(cut_off);
-    cut_off.resize(std::min(cut_off.size(), 2 * (max_results - std::min(results.size(), max_results))));
-    for (const std::size_t split : cut_off) {
+    promising.resize(std::min(promising.size(), 2 * (max_results - std::min(results.size(), max_results))));
+    for (const std::size_t split : promising) {
       if (!is_near_optimal()) search_split(split, full_effort(work_ / 8), p_.budget, best_time());
     }
   }

@@ -23,9 +23,11 @@ class plan_repairer {
 
   repair_result run() {
     if (of_.compute_time() >= goal_.time_to_beat) return {};
-    solution now = decide(of_, live_limit_, {tries_, limits_.work});
+    solution now = decide(of_, live_limit_, {tries_, limits_.work, goal_.time_to_beat});
     const std::uint64_t decided = of_.work();
     result_.is_cut_off = now.score.excess > 0;
+    result_.is_promising = is_promising(now.score, goal_.time_to_beat);
+    if (!result_.is_promising) return result_;
     for (int i = 0; i < limits_.max_placements; ++i) {
       if (i > 0 && of_.work() - decided > limits_.work / 2 * 3) break;
       if (i > 0) now = decide_again(of_, live_limit_, {tries_ / 8, limits_.work / 8}, now);

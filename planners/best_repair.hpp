@@ -26,6 +26,7 @@ struct repair_result {
   std::optional<placed_decisions> best;
   byte_count live_limit = 0;  // limit of live bytes of the decisions of `best`
   bool is_cut_off = false;    // the work was spent before any decisions fitted
+  bool is_promising = true;   // more work may give a faster plan
 };
 
 // Decides with at most `live_limit` live bytes, then with fewer if the placed plan needs more than the

@@ -15,11 +15,16 @@ struct solution {
   evaluation score;  // time and memory of the treatments; they fit the budget if score.excess is 0
 };
 
-// Limits of a search: tries per gap class, and work in all (search_space::work).
+// Limits of a search: tries per gap class, and work in all (search_space::work). decide() gives up early if
+// its decisions are not likely to become faster than `time_to_beat`.
 struct effort {
   std::size_t tries_per_class = 0;
   std::uint64_t work = 0;
+  nanoseconds time_to_beat = any_time;
 };
+
+// Whether a longer search may find decisions faster than `time_to_beat` if these are the best so far.
+bool is_promising(const evaluation& best, nanoseconds time_to_beat);
 
 // The fastest decisions found with that effort. Equal arguments give equal decisions.
 solution decide(search_space& of, byte_count budget, const effort& by);

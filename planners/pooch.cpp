@@ -24,7 +24,7 @@ class pooch_planner {
     if (least > room) throw infeasible(budget_too_small_text(p_, "pooch", least));
     if (p_.knobs.at("keep") == 1) keep_stalled_maps(room);
     if (p_.knobs.at("recompute") == 1) recompute_by_ratio(room);
-    return label_evaluator_.plan(label_evaluator_.place(labels_, chosen_return_timing(), room).decisions);
+    return label_evaluator_.plan(label_evaluator_.place(labels_, chosen_return_timing(), room), "pooch");
   }
 
  private:
