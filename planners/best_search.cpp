@@ -493,6 +493,9 @@ solution decide(search_space& of, byte_count budget, const effort& by) {
     if (!may_swap && better(s.current(), swapless)) swapless = s.current();
   };
   if (of.may_swap()) start(treatment::keep, true);
+  // In large networks freeing by steps ends before it fits if copies take too long to be hidden.
+  if (best && best->score.excess > 0 && of.classes().size() >= many_classes)
+    start(treatment::swap_just_in_time, true);
   start(treatment::keep, false);
   start(treatment::recompute_and_keep, false);
   // Recomputing everything is not tried if the chains of recomputations are many times as long as the order:
